@@ -1,0 +1,13 @@
+//! All of Crosslane's decisions and protocols. Nothing here knows a clock, a
+//! socket, a file or a thread; see `docs/architecture.md`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod engine;
+pub mod link;
+pub mod mptcp;
+pub mod path;
+pub mod rng;
+pub mod time;

@@ -1,0 +1,167 @@
+//! MPTCP path management: what the kernel tells, what it can be told, and the
+//! state machine between. The bytes are the netlink driver's.
+//!
+//! Source of names and fields: Linux `Documentation/netlink/specs/mptcp_pm.yaml`
+//! and RFC 8684.
+
+use core::net::{IpAddr, SocketAddr};
+
+/// A connection, by the token of its local end (RFC 8684 §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u32);
+
+/// Identifier of an address within a connection (RFC 8684 §3.4.1); 0 is the
+/// address of the first subflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressId(pub u8);
+
+/// A subflow as the kernel names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subflow {
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer's end.
+    pub remote: SocketAddr,
+    /// Id of our address.
+    pub local_id: AddressId,
+    /// Id of the peer's address.
+    pub remote_id: AddressId,
+    /// True if the subflow is a backup.
+    pub backup: bool,
+}
+
+/// What the kernel tells (generic netlink family `mptcp_pm`, group
+/// `mptcp_pm_events`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A connection begins; its first subflow is not yet usable.
+    Created {
+        /// The connection.
+        token: Token,
+        /// Its first subflow.
+        subflow: Subflow,
+        /// True if this end accepted the connection.
+        server_side: bool,
+    },
+    /// The connection can take further subflows.
+    Established {
+        /// The connection.
+        token: Token,
+        /// Its first subflow.
+        subflow: Subflow,
+        /// True if this end accepted the connection.
+        server_side: bool,
+    },
+    /// The connection is gone.
+    Closed {
+        /// The connection.
+        token: Token,
+    },
+    /// The peer announced an address (ADD_ADDR).
+    Announced {
+        /// The connection.
+        token: Token,
+        /// Id that the peer gave it.
+        remote_id: AddressId,
+        /// The address; port 0 if the announcement named none.
+        remote: SocketAddr,
+    },
+    /// The peer withdrew an address (REMOVE_ADDR).
+    Removed {
+        /// The connection.
+        token: Token,
+        /// Id of the address withdrawn.
+        remote_id: AddressId,
+    },
+    /// A further subflow is established.
+    SubflowEstablished {
+        /// The connection.
+        token: Token,
+        /// The subflow.
+        subflow: Subflow,
+    },
+    /// A subflow is gone.
+    SubflowClosed {
+        /// The connection.
+        token: Token,
+        /// The subflow.
+        subflow: Subflow,
+        /// `errno` of the subflow's socket, 0 if it ended in order.
+        error: u8,
+    },
+    /// The peer changed a subflow's priority (MP_PRIO).
+    SubflowPriority {
+        /// The connection.
+        token: Token,
+        /// The subflow, with the new flag.
+        subflow: Subflow,
+    },
+    /// A socket listens for MPTCP.
+    ListenerCreated {
+        /// Where it listens.
+        local: SocketAddr,
+    },
+    /// A listening socket is gone.
+    ListenerClosed {
+        /// Where it listened.
+        local: SocketAddr,
+    },
+}
+
+/// What the kernel can be told, per connection (user-space path manager).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Open a subflow (`SUBFLOW_CREATE`).
+    CreateSubflow {
+        /// The connection.
+        token: Token,
+        /// Id for our address: the one already in use for it, if any.
+        local_id: AddressId,
+        /// Our address.
+        local: IpAddr,
+        /// Interface to send from, 0 for any.
+        if_index: u32,
+        /// The peer's address and port.
+        remote: SocketAddr,
+        /// Open it as a backup.
+        backup: bool,
+    },
+    /// Close a subflow; what it carries is sent again over others
+    /// (`SUBFLOW_DESTROY`).
+    DestroySubflow {
+        /// The connection.
+        token: Token,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer's end.
+        remote: SocketAddr,
+    },
+    /// Set or clear the backup flag, here and at the peer (`SET_FLAGS`, sends
+    /// MP_PRIO).
+    SetBackup {
+        /// The connection.
+        token: Token,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer's end.
+        remote: SocketAddr,
+        /// The flag.
+        backup: bool,
+    },
+    /// Announce an address of ours (`ANNOUNCE`, sends ADD_ADDR).
+    Announce {
+        /// The connection.
+        token: Token,
+        /// Id for the address.
+        local_id: AddressId,
+        /// The address; port 0 to announce none.
+        local: SocketAddr,
+    },
+    /// Withdraw an announced address (`REMOVE`, sends REMOVE_ADDR).
+    Withdraw {
+        /// The connection.
+        token: Token,
+        /// Id of the address.
+        local_id: AddressId,
+    },
+}

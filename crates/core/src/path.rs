@@ -1,0 +1,95 @@
+//! What is known of each path: its name and kind, and the samples about it.
+
+use alloc::string::String;
+use core::net::IpAddr;
+use serde::{Deserialize, Serialize};
+
+use crate::time::Duration;
+
+/// A path, by its place in the configuration (0 to 15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u8);
+
+/// Radio access technology of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Rat {
+    /// IEEE 802.11p (OCB mode at 5.9 GHz) to roadside units.
+    #[serde(rename = "80211p")]
+    Ieee80211p,
+    /// Infrastructure Wi-Fi.
+    #[serde(rename = "wifi")]
+    Wifi,
+    /// 4G.
+    #[serde(rename = "lte")]
+    Lte,
+    /// 5G.
+    #[serde(rename = "nr")]
+    Nr,
+}
+
+impl Rat {
+    /// True for networks of an operator, which reach farther and cost more.
+    pub fn is_cellular(self) -> bool {
+        matches!(self, Rat::Lte | Rat::Nr)
+    }
+}
+
+/// What the configuration says of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathSpec {
+    /// Name in configuration, records and figures.
+    pub name: String,
+    /// Radio access technology.
+    pub rat: Rat,
+    /// The vehicle's address on this path.
+    pub local: IpAddr,
+    /// Index of the interface, 0 if the kernel may choose.
+    pub if_index: u32,
+}
+
+/// One observation, from a radio, a roadside message, the kernel or the tunnel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Which path it is about.
+    pub path: PathId,
+    /// What was observed.
+    pub kind: SampleKind,
+}
+
+/// What a [`Sample`] says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SampleKind {
+    /// Received signal strength, in dBm (−120 to 0).
+    Signal {
+        /// RSSI (802.11p, Wi-Fi) or RSRP (cellular), in dBm.
+        rssi_dbm: f32,
+        /// Station id of the C-ITS sender, where the sample is of its message.
+        station: Option<u32>,
+    },
+    /// The interface is up, or down.
+    Link {
+        /// True if it can carry packets.
+        up: bool,
+    },
+    /// How the transport fares on one subflow over this path.
+    Transport(Transport),
+}
+
+/// Excerpt of a subflow's `tcp_info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// Connection that the subflow belongs to.
+    pub token: u32,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Mean deviation of the round-trip time.
+    pub rttvar: Duration,
+    /// Segments sent and not yet acknowledged.
+    pub unacked: u32,
+    /// Bytes acknowledged since the subflow began.
+    pub bytes_acked: u64,
+    /// Bytes received since the subflow began.
+    pub bytes_received: u64,
+    /// Retransmissions since the subflow began.
+    pub total_retrans: u32,
+}
