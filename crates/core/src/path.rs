@@ -86,10 +86,9 @@ pub struct Transport {
     pub rttvar: Duration,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
-    /// Bytes acknowledged since the subflow began.
-    pub bytes_acked: u64,
+    /// Segments that reached the peer since the subflow began, those told by
+    /// SACK included.
+    pub delivered: u32,
     /// Bytes received since the subflow began.
     pub bytes_received: u64,
-    /// Retransmissions since the subflow began.
-    pub total_retrans: u32,
 }
