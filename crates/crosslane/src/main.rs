@@ -1,2 +1,7 @@
-//! bin
-fn main(){}
+//! The program `crosslane`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    crosslane::cli::main()
+}

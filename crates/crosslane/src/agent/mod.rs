@@ -1,0 +1,2 @@
+//! The agent.
+pub mod config;
