@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crosslane_core::allocate::Mode;
-use crosslane_core::path::Rat;
+use crosslane_core::path::{PathId, PathSpec, Rat};
 use crosslane_core::strategy::{NAMES, Strategy};
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::error::{Error, Result};
+use crate::observe::vanetza::Senders;
 
 /// What the file says.
 #[derive(Debug, Deserialize)]
@@ -53,6 +54,11 @@ pub struct PathConfig {
 }
 
 impl PathConfig {
+    /// The path as the engine knows it, without an address yet.
+    pub fn spec(&self) -> PathSpec {
+        PathSpec { name: self.name.clone(), rat: self.rat, local: None, if_index: 0 }
+    }
+
     /// Name of the interface.
     pub fn interface(&self) -> &str {
         self.interface.as_deref().unwrap_or(&self.name)
@@ -184,6 +190,17 @@ pub fn strategy(name: &str, parameters: toml::Table) -> Result<Strategy, String>
 }
 
 impl Config {
+    /// Which path a received message belongs to.
+    pub fn senders(&self) -> Senders {
+        let mut senders = Senders::default();
+        for (place, path) in self.paths.iter().enumerate() {
+            let (id, path) = (PathId(place as u8), path.get_ref());
+            senders.paths.insert(path.name.clone(), id);
+            senders.stations.extend(path.stations.iter().map(|station| (*station, id)));
+        }
+        senders
+    }
+
     /// Place of each path in the user's preference, 0 first.
     pub fn ranks(&self) -> Vec<u8> {
         let preferred = |name: &str| self.service.prefer.iter().position(|other| other == name);
