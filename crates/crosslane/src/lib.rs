@@ -1,1 +1,2 @@
 //! lib
+pub mod netlink;
