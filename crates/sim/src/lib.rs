@@ -1,1 +1,15 @@
-//! sim
+//! The world of a drive: scenario files, mobility, radio, roadside units.
+//! No clock, no socket, no file: the caller hands in texts and time.
+#![forbid(unsafe_code)]
+
+pub mod cam;
+pub mod check;
+mod columns;
+pub mod fading;
+pub mod mobility;
+pub mod path_loss;
+pub mod radio;
+pub mod scenario;
+pub mod shadowing;
+pub mod trace;
+pub mod world;
