@@ -41,8 +41,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--open", choices=("yes", "no"), default="no", help="open it in a browser (default: no)")
     one.set_defaults(act=_report)
 
-    many = commands.add_parser("results", help="make the results page from several run folders",
-                               description=results.__doc__)  # fmt: skip
+    many = commands.add_parser(
+        "results", help="make the results page from several run folders", description=results.__doc__
+    )
     many.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per scenario")
     many.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results.md")
     many.set_defaults(act=_results)

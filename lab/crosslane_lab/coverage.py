@@ -35,7 +35,8 @@ def threshold_dbm(folder: RunFolder, path: str) -> float | None:
 def _from_inputs(run: Run, path: str) -> float | None:
     for event in run.events_of("agent", "decision"):
         inputs = event.fields.get("inputs")
-        if event.text("path") != path or not isinstance(inputs, dict):
+        left = event.text("path") == path and event.text("was") == "active"
+        if not left or not isinstance(inputs, dict):
             continue
         for key, value in sorted(inputs.items()):
             if key.endswith("_dbm") and ("threshold" in key or "leave" in key) and isinstance(value, int | float):
@@ -44,7 +45,7 @@ def _from_inputs(run: Run, path: str) -> float | None:
 
 
 def usable(folder: RunFolder, run: Run, path: str) -> pl.DataFrame:
-    """Per instant (`t_s`) whether the path could carry data well (`usable`): rate, loss and mean signal allow it."""
+    """Per instant (`t_s`) whether rate, loss and mean signal let the path carry data well (`usable`)."""
     rate = pl.col("up_mbit_s" if folder.scenario.direction == "up" else "down_mbit_s")
     carries = (rate.fill_null(1.0) > 0) & (pl.col("loss").fill_null(0.0) < 1)
     limit = threshold_dbm(folder, path)

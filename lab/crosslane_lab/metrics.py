@@ -1,6 +1,7 @@
 """The metrics of a run: names and units as in docs/formats.md, medians and spreads over the seeds."""
 
 from dataclasses import dataclass
+from math import floor, log10
 from statistics import median
 
 from crosslane_lab.run import Run, RunFolder
@@ -10,6 +11,10 @@ GAP = "gap_ms.max"
 GOODPUT = "goodput_mbit_s"
 RECOVERY = "recovery_ms"
 LOST = "messages.lost"
+
+
+_DIGITS = 3
+_MOST_PLACES = 6
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,15 @@ _KNOWN = [
     Metric("agent.rss_mb", "resident memory of the agent", "MB", "low"),
 ]
 _ORDER = {metric.name: place for place, metric in enumerate(_KNOWN)}
-_UNITS = {"_ms": "ms", "_us": "µs", "_s": "s", "_mb": "MB", "_bytes": "bytes", "_mbit_s": "Mbit/s", "share": "%"}
+_UNITS = {
+    "_ms": "ms",
+    "_us": "µs",
+    "_s": "s",
+    "_mb": "MB",
+    "_bytes": "bytes",
+    "_mbit_s": "Mbit/s",
+    "share": "%",
+}
 
 
 def describe(name: str) -> Metric:
@@ -108,8 +121,10 @@ def number(value: float, unit: str = "") -> str:
     """A figure with three significant digits at most, thousands separated by thin spaces, the unit after it."""
     if unit == "%":
         value *= 100
-    size = abs(value)
-    digits = 0 if size >= 99.95 or value == int(value) else 1 if size >= 9.995 else 2
+    places = _DIGITS - 1 - floor(log10(abs(value))) if value else 0
+    digits = min(max(places, 0), _MOST_PLACES)
+    if digits < _DIGITS and abs(round(value, digits)) >= 10 ** (_DIGITS - digits):
+        digits = max(digits - 1, 0)
     text = f"{value:,.{digits}f}".replace(",", "\u202f").replace("-", "−")
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return f"{text}\u00a0{unit}" if unit else text

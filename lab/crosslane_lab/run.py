@@ -20,7 +20,7 @@ KNOWN_SCHEMA = 1
 
 _DRIVE_AGAIN = "run the drive again with this version of crosslane"
 
-TABLES: dict[str, dict[str, Any]] = {
+TABLES: dict[str, dict[Any, Any]] = {
     "packets": {
         "t_ns": pl.UInt64,
         "delivered_ns": pl.UInt64,
@@ -343,7 +343,7 @@ def _is_number(kind: Any) -> bool:  # noqa: ANN401
 _FAMILIES: dict[Any, Callable[[Any], bool]] = {
     pl.String: _is_text,
     pl.Boolean: lambda kind: kind == pl.Boolean,
-} | {kind: _is_number for kind in (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64)}
+} | dict.fromkeys((pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64), _is_number)
 
 
 def _first_line(error: Exception) -> str:

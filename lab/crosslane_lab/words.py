@@ -16,10 +16,14 @@ from crosslane_lab.metrics import (
 )
 from crosslane_lab.run import Run, RunFolder
 
-_Teller = Callable[[str, str, str, bool], str]
-"""Told of a strategy, its median, its ratio to the subject's (or nothing) and whether it is the subject."""
+_Teller = Callable[[int, str, str, str], str]
+"""Told of a strategy's place in the sentence, its name, its median and its ratio to the first's (or nothing)."""
 
-_CALLED = {"kernel": "the kernel alone", "kernel-tuned": "the tuned kernel", "single": "plain TCP over one path"}
+_CALLED = {
+    "kernel": "the kernel alone",
+    "kernel-tuned": "the tuned kernel",
+    "single": "plain TCP over one path",
+}
 
 
 def subject(folder: RunFolder) -> str | None:
@@ -51,7 +55,7 @@ def in_words(folder: RunFolder) -> list[str]:
     return [paragraph for paragraph in paragraphs if paragraph]
 
 
-def called(folder: RunFolder, strategy: str) -> str:
+def called(strategy: str) -> str:
     """A strategy's name within a sentence."""
     return _CALLED.get(strategy, f"`{strategy}`")
 
@@ -62,35 +66,40 @@ def _the_drive(folder: RunFolder) -> str:
     if not happened:
         paths = " and ".join(folder.scenario.paths) or "every path"
         return f"Through all {number(folder.duration_s, 's')} of the drive {paths} stayed within reach."
-    told = [_change_in_words(change) for change in happened[:4]]
-    more = f", and {len(happened) - 4} changes more" if len(happened) > 4 else ""
-    sentence = ", ".join(told) + more
-    return sentence[0].upper() + sentence[1:] + "."
+    told = [
+        _change_in_words(change, before) for change, before in zip(happened[:4], [None, *happened], strict=False)
+    ]
+    more = f", and so on, {len(happened)} times in all" if len(happened) > 4 else ""
+    sentence = " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 and not more else [", ".join(told)])
+    return sentence[0].upper() + sentence[1:] + more + "."
 
 
-def _change_in_words(change: Change) -> str:
+def _change_in_words(change: Change, before: Change | None) -> str:
     at = f"after {change.t_s:.1f}\u00a0s"
     if change.why == "silence":
         return f"{change.path} fell silent {at}" if change.gone else f"{change.path} was heard again {at}"
-    what = "the vehicle left the coverage of" if change.gone else "the vehicle came within the coverage of"
-    because = f" ({change.why})" if change.why != "no rate" else ""
-    return f"{what} {change.path} {at}{because}"
+    because = f" ({change.why})" if change.why != "no rate" and before is None else ""
+    if before and before.path == change.path and change.gone != before.gone:
+        return f"{'left it again' if change.gone else 'came back into it'} {at}"
+    what = "left the coverage of" if change.gone else "came into the coverage of"
+    return f"the vehicle {what} {change.path} {at}{because}"
 
 
 def _worst_delay(folder: RunFolder) -> str:
-    def tell(strategy: str, value: str, ratio: str, first: bool) -> str:
-        if first:
-            return f"With {called(folder, strategy)} the worst message took {value}"
-        return f"{called(folder, strategy)} kept the application waiting {value}{ratio and f', {ratio} as long'}"
+    def tell(place: int, name: str, value: str, ratio: str) -> str:
+        if place == 0:
+            return f"With {name} the worst message took {value}"
+        verb = " kept the application waiting" if place == 1 else ""
+        return f"{name}{verb} {value}{ratio and f', {ratio} as long'}"
 
     return _compare(folder, WORST_DELAY, tell)
 
 
 def _gap(folder: RunFolder) -> str:
-    def tell(strategy: str, value: str, ratio: str, first: bool) -> str:
-        if first:
-            return f"The longest pause in delivery, beyond the period, was {value} with {called(folder, strategy)}"
-        return f"{value} with {called(folder, strategy)}{ratio and f' ({ratio} as long)'}"
+    def tell(place: int, name: str, value: str, ratio: str) -> str:
+        if place == 0:
+            return f"The longest pause in delivery, beyond the period, was {value} with {name}"
+        return f"{value} with {name}{ratio and f' ({ratio} as long)'}"
 
     return _compare(folder, GAP, tell)
 
@@ -99,13 +108,13 @@ def _compare(folder: RunFolder, metric: str, tell: _Teller) -> str:
     """A sentence on a metric: the subject first, then the others with their ratio to it."""
     first = subject(folder)
     order = [s for s in folder.measured if s == first] + [s for s in folder.measured if s != first]
-    found = [(s, over) for s in order if (over := spread(folder.valid_runs(s), metric))]
+    found = [(s, over.median) for s in order if (over := spread(folder.valid_runs(s), metric))]
     if not found:
         return ""
-    own = found[0][1].median
+    compared = found[0][0] == first and found[0][1] > 0
     parts = [
-        tell(s, number(over.median, "ms"), times(over.median / own) if place and first and own > 0 else "", place == 0)
-        for place, (s, over) in enumerate(found)
+        tell(place, called(s), number(value, "ms"), times(value / found[0][1]) if compared and place else "")
+        for place, (s, value) in enumerate(found)
     ]
     return "; ".join(parts) + "."
 
@@ -114,8 +123,8 @@ def _recovery(folder: RunFolder) -> str:
     found = [(s, over) for s in folder.measured if (over := spread(folder.valid_runs(s), RECOVERY))]
     if not found:
         return ""
-    parts = [f"{number(over.median, 'ms')} with {called(folder, s)}" for s, over in found]
-    without = [called(folder, s) for s in folder.measured if s not in dict(found)]
+    parts = [f"{number(over.median, 'ms')} with {called(s)}" for s, over in found]
+    without = [called(s) for s in folder.measured if s not in dict(found)]
     never = f"; with {' and '.join(without)} it carried none" if without else ""
     return f"The recovered path carried its first data after {', '.join(parts)}{never}."
 
@@ -124,13 +133,13 @@ def _goodput(folder: RunFolder) -> str:
     if folder.scenario.traffic != "bulk":
         return ""
     found = [(s, over) for s in folder.measured if (over := spread(folder.valid_runs(s), GOODPUT))]
-    parts = [f"{number(over.median, 'Mbit/s')} with {called(folder, s)}" for s, over in found]
+    parts = [f"{number(over.median, 'Mbit/s')} with {called(s)}" for s, over in found]
     return f"The application received {', '.join(parts)}." if parts else ""
 
 
 def _lost(folder: RunFolder) -> str:
     lost = [(s, sum(int(r.metrics.get(LOST, 0)) for r in folder.valid_runs(s))) for s in folder.measured]
-    some = [f"{count} with {called(folder, s)}" for s, count in lost if count]
+    some = [f"{count} with {called(s)}" for s, count in lost if count]
     return f"Messages never delivered, over all seeds: {', '.join(some)}." if some else ""
 
 

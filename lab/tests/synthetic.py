@@ -5,6 +5,7 @@ a `Plan` per strategy: when the path is left, and for how long the application t
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,13 @@ def change_summary(root: Path, **changes: object) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
+def rewrite(file: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Change a record file (through another name: polars may still have the old one mapped)."""
+    new = file.with_suffix(".new")
+    change(pl.read_ipc(file)).write_ipc(new)
+    new.replace(file)
+
+
 def scenario(drive: Drive) -> str:
     """The scenario of a drive, as TOML."""
     return f"""name = "{drive.name}"
@@ -131,7 +139,9 @@ at_most = 60
 
 def frame(name: str, columns: dict[str, Any], rows: int) -> pl.DataFrame:
     """A record with every documented column; those not given are null."""
-    data = {column: columns.get(column, pl.repeat(None, rows, eager=True)) for column in TABLES[name]}
+    data: dict[str, Any] = {
+        column: columns.get(column, pl.repeat(None, rows, eager=True)) for column in TABLES[name]
+    }
     return pl.DataFrame(data, schema_overrides=TABLES[name]).cast(TABLES[name])
 
 
@@ -242,7 +252,7 @@ def _on_near(drive: Drive, plan: Plan, t_s: np.ndarray) -> np.ndarray:
 
 
 def _packets(drive: Drive, plan: Plan, messages: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:
-    """A packet per message; in a stall the near path takes them and loses them, and the far one sends them again."""
+    """A packet per message; in a stall the near path loses them, and the far one sends them again."""
     sent = messages["sent_ns"].to_numpy() / 1e9
     dsn = np.arange(len(sent)) * SIZE
     stalled = (sent >= plan.leave_s) & (sent < plan.leave_s + min(plan.stall_s, 0.3)) & (plan.stall_s > 0.1)
@@ -318,13 +328,28 @@ def _tcp_info(drive: Drive, plan: Plan, rng: np.random.Generator) -> pl.DataFram
 
 def _events(drive: Drive, plan: Plan) -> list[dict[str, Any]]:
     def kernel(t_s: float, event: str, path: str, backup: bool = False) -> dict[str, Any]:
-        return {"t_s": t_s, "source": "kernel", "event": event, "side": "vehicle", "token": 7, "path": path,
-                "backup": backup}  # fmt: skip
+        return {
+            "t_s": t_s,
+            "source": "kernel",
+            "event": event,
+            "side": "vehicle",
+            "token": 7,
+            "path": path,
+            "backup": backup,
+        }
 
     def decision(t_s: float, path: str, state: str, was: str, rule: str, because: str) -> dict[str, Any]:
-        return {"t_s": t_s, "source": "agent", "event": "decision", "path": path, "state": state, "was": was,
-                "rule": rule, "because": because,
-                "inputs": {"rssi_dbm": -82.4, "threshold_dbm": THRESHOLD_DBM}}  # fmt: skip
+        return {
+            "t_s": t_s,
+            "source": "agent",
+            "event": "decision",
+            "path": path,
+            "state": state,
+            "was": was,
+            "rule": rule,
+            "because": because,
+            "inputs": {"rssi_dbm": -82.4, "threshold_dbm": THRESHOLD_DBM},
+        }
 
     backup = drive.mode == "backup"
     events = [kernel(1.0, "established", NEAR), kernel(1.06, "subflow_established", FAR, backup)]

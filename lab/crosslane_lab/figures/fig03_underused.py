@@ -5,7 +5,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from crosslane_lab.coverage import recovery, usable
-from crosslane_lab.figures.fig06_throughput import BIN_NS, binned
+from crosslane_lab.figures.carried import COARSE_S, carried
 from crosslane_lab.figures.panels import Column, compare
 from crosslane_lab.figures.style import OCHRE, path_colour, say_nothing_here
 from crosslane_lab.metrics import number, representative
@@ -21,7 +21,7 @@ def why_not(folder: RunFolder) -> str | None:
 
 
 def draw(folder: RunFolder) -> Figure:
-    """Each baseline (every strategy, where there is none): what the recovered path carried, and its idle time."""
+    """Per baseline (per strategy, without one): what the recovered path carried, and its idle time."""
     return compare(folder, {"carried": 2.0}, _panel, strategies=_shown(folder))
 
 
@@ -34,33 +34,21 @@ def caption(folder: RunFolder) -> str:
         if change:
             within, idle = idle_bins(folder, run, change.path)
             share = idle.sum() / max(1, within.sum())
-            told.append(f"{number(float(idle.sum()) * BIN_NS / 1e9, 's')} ({number(float(share), '%')}) with {strategy}")
+            told.append(
+                f"{number(float(idle.sum()) * COARSE_S, 's')} ({number(float(share), '%')}) with {strategy}"
+            )
     return f"Shaded: the path that came back was within reach and carried nothing, for {', '.join(told)}."
 
 
 def idle_bins(folder: RunFolder, run: Run, path: str) -> tuple[np.ndarray, np.ndarray]:
-    """Per half second: was the path within reach throughout, and did it then carry nothing."""
-    bins = int(folder.duration_s * 1e9 / BIN_NS)
-    reach = usable(folder, run, path).group_by((pl.col("t_s") * 1e9 // BIN_NS).cast(pl.Int64).alias("bin"))
-    whole = reach.agg(pl.col("usable").all()).filter("usable")["bin"].to_numpy()
-    carried = binned(folder, run).filter((pl.col("path") == path) & (pl.col("mbit_s") > 0))["t_s"].to_numpy()
-    within, busy = np.zeros(bins, dtype=bool), np.zeros(bins, dtype=bool)
-    within[whole[whole < bins]] = True
-    used = (carried * 1e9 / BIN_NS).astype(int)
-    busy[used[used < bins]] = True
-    active = np.flatnonzero(binned_any(folder, run, bins))
-    if active.size:
-        within[: active[0]] = False
-        within[active[-1] + 1 :] = False
-    return within, within & ~busy
-
-
-def binned_any(folder: RunFolder, run: Run, bins: int) -> np.ndarray:
-    """Per half second, whether anything was carried at all: before and after the traffic nothing is idle."""
-    some = np.zeros(bins, dtype=bool)
-    at = (binned(folder, run).filter(pl.col("mbit_s") > 0)["t_s"].to_numpy() * 1e9 / BIN_NS).astype(int)
-    some[at[at < bins]] = True
-    return some
+    """Per half second of the traffic: was the path within reach throughout, and did it then carry nothing."""
+    over = carried(folder, run)
+    place = (pl.col("t_s") / over.step_s).floor().cast(pl.Int64).alias("bin")
+    reach = usable(folder, run, path).group_by(place).agg(pl.col("usable").all()).filter("usable")["bin"].to_numpy()
+    within = np.zeros(len(over.t_s), dtype=bool)
+    within[reach[reach < len(within)]] = True
+    within[: over.traffic.start] = within[over.traffic.stop :] = False
+    return within, within & (over.mbit_s[path] == 0)
 
 
 def _shown(folder: RunFolder) -> list[str]:
@@ -75,14 +63,21 @@ def _panel(column: Column) -> None:
     if change is None:
         say_nothing_here(axes, "no recovery in this run")
         return
-    colour = path_colour(folder, change.path)
-    mine = binned(folder, column.run).filter(pl.col("path") == change.path)
-    axes.fill_between(mine["t_s"], mine["mbit_s"], step="mid", color=colour, alpha=0.8, lw=0)
+    over = carried(folder, column.run)
+    t_s, mbit_s = over.edges(change.path)
+    axes.fill_between(t_s, mbit_s, step="post", color=path_colour(folder, change.path), alpha=0.8, linewidth=0)
     _, idle = idle_bins(folder, column.run, change.path)
-    step_s = BIN_NS / 1e9
-    for place in np.flatnonzero(idle):
-        axes.axvspan(place * step_s, (place + 1) * step_s, color=OCHRE, alpha=0.3, lw=0)
-    total = float(idle.sum()) * step_s
-    axes.text(0.99, 0.97, f"{change.path} idle for {number(total, 's')}", transform=axes.transAxes, ha="right",
-              va="top", fontsize=9, fontweight="bold")  # fmt: skip
+    for begin in over.t_s[idle]:
+        axes.axvspan(begin, begin + over.step_s, color=OCHRE, alpha=0.3, linewidth=0)
+    total = float(idle.sum()) * over.step_s
+    axes.text(
+        0.99,
+        0.97,
+        f"{change.path} idle for {number(total, 's')}",
+        transform=axes.transAxes,
+        ha="right",
+        va="top",
+        fontsize=9,
+        fontweight="bold",
+    )
     axes.set_ylim(0, max(axes.get_ylim()[1] * 1.25, 0.1))

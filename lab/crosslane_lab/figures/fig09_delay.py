@@ -57,15 +57,37 @@ def _panel(column: Column) -> None:
         say_nothing_here(axes, "no message was delivered")
         return
     colour = strategy_colour(column.folder, column.strategy)
-    axes.plot(got["sent_s"], got["delay_ms"].clip(0.01, None), ".", color=colour, markersize=3.2, mew=0,
-              alpha=0.8, rasterized=got.height > 4000)  # fmt: skip
+    axes.plot(
+        got["sent_s"],
+        got["delay_ms"].clip(0.01, None),
+        ".",
+        color=colour,
+        markersize=3.2,
+        mew=0,
+        alpha=0.8,
+        rasterized=got.height > 1500,
+    )
     _name_the_worst(column, got)
     lost = frame.filter(pl.col("delay_ms").is_null())
     if lost.height:
-        axes.plot(lost["sent_s"], [0.985] * lost.height, "|", color=RED, markersize=6,
-                  transform=axes.get_xaxis_transform())  # fmt: skip
-        axes.text(0.99, 0.95, f"{lost.height} never delivered", color=RED, fontsize=7.5, ha="right", va="top",
-                  transform=axes.transAxes)  # fmt: skip
+        axes.plot(
+            lost["sent_s"],
+            [0.985] * lost.height,
+            "|",
+            color=RED,
+            markersize=6,
+            transform=axes.get_xaxis_transform(),
+        )
+        axes.text(
+            0.99,
+            0.95,
+            f"{lost.height} never delivered",
+            color=RED,
+            fontsize=7.5,
+            ha="right",
+            va="top",
+            transform=axes.transAxes,
+        )
     _number_messages(column, frame)
     low, high = axes.get_ylim()
     axes.set_ylim(low / 1.3, high * 2.2)
@@ -76,9 +98,16 @@ def _name_the_worst(column: Column, got: pl.DataFrame) -> None:
     right = worst["sent_s"] < sum(column.window) * 0.62
     axes = column.axes["delay"]
     axes.plot(worst["sent_s"], worst["delay_ms"], "o", markersize=6, mfc="none", mec=INK, mew=0.9)
-    axes.annotate(number(worst["delay_ms"], "ms"), (worst["sent_s"], worst["delay_ms"]),
-                  xytext=(7 if right else -7, 3), textcoords="offset points", ha="left" if right else "right",
-                  fontsize=9, fontweight="bold", color=INK)  # fmt: skip
+    axes.annotate(
+        number(worst["delay_ms"], "ms"),
+        (worst["sent_s"], worst["delay_ms"]),
+        xytext=(7 if right else -7, 3),
+        textcoords="offset points",
+        ha="left" if right else "right",
+        fontsize=9,
+        fontweight="bold",
+        color=INK,
+    )
 
 
 def _number_messages(column: Column, frame: pl.DataFrame) -> None:

@@ -4,6 +4,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from crosslane_lab.coverage import Change, recovery
+from crosslane_lab.figures.carried import FINE_S, carried
 from crosslane_lab.figures.panels import Column, Window, compare
 from crosslane_lab.figures.style import INK, OCHRE, path_colour, say_nothing_here
 from crosslane_lab.metrics import number, representative
@@ -34,7 +35,10 @@ def caption(folder: RunFolder) -> str:
         if change:
             idle = idle_s(folder, run, change)
             told.append(f"{strategy} {'never used it' if idle is None else number(idle * 1e3, 'ms')}")
-    return f"From signal to first data on the path that came back (shaded): {', '.join(told)}."
+    return (
+        f"From the return of the mean signal to the first data on the path (shaded): {', '.join(told)}. "
+        "The table's recovery_ms counts from the first sample received above the threshold instead."
+    )
 
 
 def idle_s(folder: RunFolder, run: Run, change: Change) -> float | None:
@@ -61,17 +65,23 @@ def _panel(column: Column) -> None:
     if change is None:
         say_nothing_here(axes, "no recovery in this run")
         return
-    mine = (pl.col("path") == change.path) & (pl.col("direction") == folder.scenario.direction)
-    rate = column.run.throughput.filter(mine).sort("t_ns").collect()
-    t_s, mbit_s = rate["t_ns"] / 1e9, rate["payload_bytes"] * 8 / 1e5
-    colour = path_colour(folder, change.path)
-    axes.fill_between(t_s, mbit_s, step="post", color=colour, alpha=0.8, lw=0)
-    inside = rate.filter(pl.col("t_ns").is_between(*(int(edge * 1e9) for edge in column.window)))
-    most = inside["payload_bytes"].max()
-    axes.set_ylim(0, max(float(most) * 8 / 1e5 if isinstance(most, int) else 0.0, 0.1) * 1.3)
+    over = carried(folder, column.run, FINE_S)
+    t_s, mbit_s = over.edges(change.path)
+    inside = (t_s >= column.window[0]) & (t_s <= column.window[1])
+    axes.fill_between(t_s, mbit_s, step="post", color=path_colour(folder, change.path), alpha=0.8, linewidth=0)
+    axes.set_ylim(0, max(float(mbit_s[inside].max(initial=0.0)), 0.1) * 1.3)
     idle = idle_s(folder, column.run, change)
     end = min(column.window[1], change.t_s + idle) if idle is not None else column.window[1]
-    axes.axvspan(change.t_s, end, color=OCHRE, alpha=0.22, lw=0)
+    axes.axvspan(change.t_s, end, color=OCHRE, alpha=0.22, linewidth=0)
     note = f"{change.path} never used again" if idle is None else f"idle for {number(idle * 1e3, 'ms')}"
-    axes.annotate(note, (change.t_s, 0.96), xycoords=("data", "axes fraction"), xytext=(4, 0),
-                  textcoords="offset points", va="top", color=INK, fontsize=9, fontweight="bold")  # fmt: skip
+    axes.annotate(
+        note,
+        (change.t_s, 0.96),
+        xycoords=("data", "axes fraction"),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="top",
+        color=INK,
+        fontsize=9,
+        fontweight="bold",
+    )

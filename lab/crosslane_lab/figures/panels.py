@@ -1,6 +1,6 @@
 """Strategies side by side: one column each, the same axes across, signal and decisions beneath."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ Window = tuple[float, float]
 
 _ABREAST = 4
 """More strategies than this do not fit side by side; they go on in further rows."""
-_LEFT_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN, _BETWEEN_IN = 0.95, 0.15, 0.42, 0.48, 0.22
+_LEFT_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN, _BETWEEN_IN = 0.95, 0.2, 0.42, 0.48, 0.22
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ def compare(
             for strategy, place in zip(shown, places, strict=True)
         ]
         for column in columns:
-            _finish(column, draw)
-        for row in all_heights:
-            _same_y([column.axes[row] for column in columns])
-        for column in columns:
+            draw(column)
             under.draw(folder, column.run, column.axes, column.window, column.first)
+            _finish(column)
+        for row in heights_in.keys() | {"signal"}:
+            _same_y([column.axes[row] for column in columns])
     return figure
 
 
@@ -111,11 +111,8 @@ def _axes(figure: Figure, place: _Place, heights_in: dict[str, float]) -> dict[s
     return axes
 
 
-def _finish(column: Column, draw: Draw) -> None:
+def _finish(column: Column) -> None:
     rows = list(column.axes.values())
-    for axes in rows:
-        axes.set_xlim(*column.window)
-    draw(column)
     for axes in rows:
         axes.set_xlim(*column.window)
         axes.tick_params(labelbottom=axes is rows[-1], bottom=axes is rows[-1])
@@ -133,14 +130,3 @@ def _same_y(axes: list[Axes]) -> None:
         low, high = min(lo for lo, _ in limits), max(hi for _, hi in limits)
         for one in axes:
             one.set_ylim(low, high)
-
-
-def spread_out(wanted: list[float], least: float) -> Iterator[float]:
-    """The wanted positions, moved apart upwards so that neighbours keep at least a distance."""
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    placed: dict[int, float] = {}
-    floor = float("-inf")
-    for i in order:
-        placed[i] = max(wanted[i], floor)
-        floor = placed[i] + least
-    yield from (placed[i] for i in range(len(wanted)))

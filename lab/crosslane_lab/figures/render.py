@@ -9,12 +9,16 @@ from matplotlib.figure import Figure
 
 from crosslane_lab.figures.style import PAPER, THEMED, house_style
 
+_RASTER_DPI = 200
+"""Clouds of points are embedded as pictures of this density; all else stays lines and text."""
+
 
 def svg(figure: Figure, key: str, alt: str) -> str:
     """The figure as an `<svg>` element. `key` makes its ids unique in the page; `alt` is read aloud."""
     out = io.StringIO()
     with house_style():
-        FigureCanvasSVG(figure).print_svg(out, metadata={"Date": None, "Creator": None})
+        FigureCanvasSVG(figure)
+        figure.savefig(out, format="svg", dpi=_RASTER_DPI, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

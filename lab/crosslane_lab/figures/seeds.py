@@ -3,7 +3,7 @@
 from statistics import median
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from crosslane_lab.figures.style import INK, WIDTH_IN, house_style, strategy_colour
 from crosslane_lab.metrics import GAP, WORST_DELAY, describe, number
@@ -34,13 +34,23 @@ def draw(folder: RunFolder) -> Figure:
             axes.plot(runs, y, "o", color=colour, markersize=6, alpha=0.75, mew=0)
             middle = median(runs)
             axes.plot([middle, middle], [-row - 0.3, -row + 0.3], color=INK, linewidth=1.6)
-            axes.annotate(number(middle, "ms"), (middle, -row + 0.3), xytext=(4, -1), textcoords="offset points",
-                          fontsize=8.5, fontweight="bold", va="center")  # fmt: skip
+            axes.annotate(
+                number(middle, "ms"),
+                (middle, -row + 0.3),
+                xytext=(4, -1),
+                textcoords="offset points",
+                fontsize=8.5,
+                fontweight="bold",
+                va="center",
+            )
         axes.set_yticks([-row for row in range(len(values))], list(values), color=INK)
         axes.tick_params(axis="y", labelcolor=INK, labelsize=9)
         axes.set_ylim(-len(values) + 0.4, 0.6)
         axes.grid(True, axis="x")
         axes.grid(False, axis="y")
+        low, high = axes.get_xlim()
+        axes.set_xlim(low / 1.2, high * 1.35)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(f"{describe(_metric(folder)).label} (ms)")

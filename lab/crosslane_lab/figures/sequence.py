@@ -22,7 +22,7 @@ _RASTER_ABOVE = 1500
 
 
 def draw(folder: RunFolder) -> Figure:
-    """One panel per strategy: every data packet by path, losses, reinjections, and what the application got."""
+    """One panel per strategy: each data packet by path, losses, reinjections, what the application got."""
     return compare(folder, {"dsn": 3.0}, _panel, windows(folder))
 
 
@@ -47,7 +47,7 @@ def windows(folder: RunFolder) -> dict[str, Window]:
     focus = {s: _focus(folder, representative(folder, s)) for s in folder.measured}
     begin, end = min(a for a, _ in focus.values()), max(b for _, b in focus.values())
     if end - begin <= _SHARED_MOST_S:
-        return {s: (begin - _MARGIN_S, end + _MARGIN_S) for s in focus}
+        return dict.fromkeys(focus, (begin - _MARGIN_S, end + _MARGIN_S))
     width = min(max(b - a for a, b in focus.values()), _WIDEST_S) / 2 + _MARGIN_S
     return {s: ((a + b) / 2 - width, (a + b) / 2 + width) for s, (a, b) in focus.items()}
 
@@ -127,12 +127,29 @@ def _panel(column: Column) -> None:
     for path in folder.scenario.paths:
         mine = packets.filter((pl.col("path") == path) & ~pl.col("lost"))
         colour = path_colour(folder, path)
-        axes.plot(mine["t_s"], mine["kb"], "o", color=colour, markersize=2.2 if many else 3.4, mew=0, alpha=0.85,
-                  rasterized=many)  # fmt: skip
+        axes.plot(
+            mine["t_s"],
+            mine["kb"],
+            "o",
+            color=colour,
+            markersize=2.2 if many else 3.4,
+            mew=0,
+            alpha=0.85,
+            rasterized=many,
+        )
     lost = packets.filter("lost")
     axes.plot(lost["t_s"], lost["kb"], "x", color=RED, markersize=3.2 if many else 4.2, mew=0.9, rasterized=many)
     again = packets.filter("reinjected")
-    axes.plot(again["t_s"], again["kb"], "o", mfc="none", mec=INK, markersize=5.5, mew=0.8, rasterized=many)
+    axes.plot(
+        again["t_s"],
+        again["kb"],
+        "o",
+        mfc="none",
+        mec=INK,
+        markersize=5.5,
+        mew=0.8,
+        rasterized=again.height > _RASTER_ABOVE,
+    )
     _key(column)
 
 
@@ -144,7 +161,9 @@ def _application(column: Column, base: int) -> None:
         reached = got["size_bytes"].cast(pl.Int64).cum_sum().to_numpy()
     else:
         back = pl.col("direction") != column.folder.scenario.direction
-        acks = column.run.packets.filter(back).drop_nulls("data_ack").sort("t_ns").select("t_ns", "data_ack").collect()
+        acks = (
+            column.run.packets.filter(back).drop_nulls("data_ack").sort("t_ns").select("t_ns", "data_ack").collect()
+        )
         t_s, reached = acks["t_ns"].to_numpy() / 1e9, acks["data_ack"].cast(pl.Int64).cum_max().to_numpy()
     inside = (t_s >= column.window[0]) & (t_s <= column.window[1])
     if np.any(inside):

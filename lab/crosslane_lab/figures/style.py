@@ -7,6 +7,7 @@ values that `render` swaps for CSS variables, so that a figure follows the reade
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -41,7 +42,7 @@ _STRATEGIES = {
 }
 _SPARE = (SKY, PINK, OCHRE, BLUE, ORANGE, PURPLE)
 
-_RC = {
+_RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8.5,

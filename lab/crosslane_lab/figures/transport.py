@@ -29,7 +29,7 @@ def caption(folder: RunFolder) -> str:
         highest = _info(representative(folder, strategy))["rtt_us"].max()
         if isinstance(highest, int):
             told.append(f"{strategy} {number(highest / 1e3, 'ms')}")
-    return f"Smoothed round-trip time and congestion window as the kernel saw them; highest round-trip time: {', '.join(told)}."
+    return f"As the kernel saw them, in the paths' colours. Highest smoothed round-trip time: {', '.join(told)}."
 
 
 def _info(run: Run) -> pl.DataFrame:
