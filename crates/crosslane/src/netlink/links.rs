@@ -1,0 +1,184 @@
+//! Interfaces and addresses that come and go, by rtnetlink.
+//!
+//! Only what is needed is read of a message, so an attribute newer than any
+//! library costs no event. Source: Linux `include/uapi/linux/rtnetlink.h`.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::LinkMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use super::message::{DecodeError, Message, attributes, frame, request};
+use super::socket::{Channel, CommandError, OpenError};
+use super::subscription::{Stream, Subscription};
+
+/// Messages that one snapshot holds at most; further ones are left out.
+pub const MAX_NOTICES: usize = 4096;
+
+/// News of interfaces and addresses, for a thread that waits for them.
+pub type LinkSocket = Subscription<Notice>;
+/// News of interfaces and addresses, in tokio.
+pub type LinkStream = Stream<Notice>;
+
+/// What is now so; said again, it is still so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Of an interface.
+    Link(LinkEvent),
+    /// Of an address.
+    Address(AddressEvent),
+}
+
+/// The state of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkEvent {
+    /// Its index, never 0.
+    pub if_index: u32,
+    /// Its name.
+    pub name: String,
+    /// True if it can carry packets: switched on, and with carrier.
+    pub up: bool,
+    /// False if it no longer exists.
+    pub present: bool,
+}
+
+/// The state of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressEvent {
+    /// The interface that has it.
+    pub if_index: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Length of its network's prefix in bits.
+    pub prefix_len: u8,
+    /// True if it is there and may be used (an IPv6 address still under
+    /// duplicate detection may not).
+    pub usable: bool,
+}
+
+/// Subscribes to the news of this thread's network namespace and tells the
+/// present state: links, then addresses. What changes meanwhile is told twice.
+pub fn monitor() -> Result<(Vec<Notice>, LinkSocket), OpenError> {
+    let groups = [
+        libc::RTNLGRP_LINK,
+        libc::RTNLGRP_IPV4_IFADDR,
+        libc::RTNLGRP_IPV6_IFADDR,
+    ];
+    let socket = Subscription::open(NETLINK_ROUTE, &groups, decode)?;
+    let present = Channel::open(NETLINK_ROUTE)?;
+    Ok((dump(present).map_err(|error| error.cause)?, socket))
+}
+
+/// The present state of this thread's network namespace: links, then
+/// addresses. For a thread that lost news ([`super::EventError::Overrun`]).
+pub fn snapshot() -> Result<Vec<Notice>, OpenError> {
+    let present = Channel::open(NETLINK_ROUTE)?;
+    Ok(dump(present).map_err(|error| error.cause)?)
+}
+
+fn dump(mut channel: Channel) -> Result<Vec<Notice>, CommandError> {
+    let mut found = Vec::new();
+    let questions = [
+        RouteNetlinkMessage::GetLink(LinkMessage::default()),
+        RouteNetlinkMessage::GetAddress(AddressMessage::default()),
+    ];
+    for question in questions {
+        let asked = channel.call(
+            |sequence| request(question, NLM_F_DUMP, sequence),
+            |message| {
+                if found.len() < MAX_NOTICES {
+                    found.extend(decode(message.bytes)?);
+                }
+                Ok(())
+            },
+        );
+        asked.map_err(CommandError::while_asked_to(
+            "list its interfaces and addresses",
+        ))?;
+    }
+    Ok(found)
+}
+
+/// The notice in one netlink message; `None` if it is about something else.
+/// Reads any bytes without panic.
+pub fn decode(bytes: &[u8]) -> Result<Option<Notice>, DecodeError> {
+    let message = Message::parse(bytes)?;
+    match message.kind {
+        libc::RTM_NEWLINK => link(message.payload(), true).map(Some),
+        libc::RTM_DELLINK => link(message.payload(), false).map(Some),
+        libc::RTM_NEWADDR => address(message.payload(), true),
+        libc::RTM_DELADDR => address(message.payload(), false),
+        _ => Ok(None),
+    }
+}
+
+/// `struct ifinfomsg`: family, type (16 bits), index, flags, change.
+fn link(payload: &[u8], present: bool) -> Result<Notice, DecodeError> {
+    const LINK: &str = "an interface's description";
+    let Some((header, rest)) = payload.split_first_chunk::<16>() else {
+        return Err(frame(LINK, payload, "shorter than struct ifinfomsg"));
+    };
+    let [_, if_index, flags, _] = words(header);
+    let running = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+    let mut name = String::new();
+    for attribute in attributes(LINK, rest) {
+        let attribute = attribute?;
+        if attribute.kind == libc::IFLA_IFNAME {
+            name = String::from_utf8_lossy(attribute.value)
+                .trim_end_matches('\0')
+                .to_owned();
+        }
+    }
+    Ok(Notice::Link(LinkEvent {
+        if_index,
+        name,
+        up: present && flags & running == running,
+        present,
+    }))
+}
+
+/// `struct ifaddrmsg`: family, prefix length, flags, scope (a byte each), index.
+fn address(payload: &[u8], present: bool) -> Result<Option<Notice>, DecodeError> {
+    const ADDRESS: &str = "an address's description";
+    let Some((header, rest)) = payload.split_first_chunk::<8>() else {
+        return Err(frame(ADDRESS, payload, "shorter than struct ifaddrmsg"));
+    };
+    let [family, prefix_len, flags, _, index @ ..] = *header;
+    let unsettled = (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) as u8;
+    let (mut address, mut local) = (None, None);
+    for attribute in attributes(ADDRESS, rest) {
+        let attribute = attribute?;
+        // On a point-to-point link IFA_ADDRESS is the peer's, IFA_LOCAL ours.
+        let place = match attribute.kind {
+            libc::IFA_ADDRESS => &mut address,
+            libc::IFA_LOCAL => &mut local,
+            _ => continue,
+        };
+        *place = match i32::from(family) {
+            libc::AF_INET => Some(attribute.ipv4("IFA_ADDRESS")?),
+            libc::AF_INET6 => Some(attribute.ipv6("IFA_ADDRESS")?),
+            _ => return Ok(None),
+        };
+    }
+    let if_index = u32::from_ne_bytes(index);
+    let usable = present && flags & unsettled == 0;
+    Ok(local.or(address).map(|address| {
+        Notice::Address(AddressEvent {
+            if_index,
+            address,
+            prefix_len,
+            usable,
+        })
+    }))
+}
+
+fn words(header: &[u8; 16]) -> [u32; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(header.chunks_exact(4)) {
+        *word = bytes.try_into().map_or(0, u32::from_ne_bytes);
+    }
+    words
+}
