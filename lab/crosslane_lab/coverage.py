@@ -10,6 +10,10 @@ SETTLED_S = 0.5
 """A change of reach counts when it lasts this long: shadowing alone crosses a threshold back and forth."""
 
 
+HYSTERESIS_DB = 3.0
+"""By how much the mean signal must exceed the threshold for a lost path to count as back."""
+
+
 @dataclass(frozen=True)
 class Change:
     """A path that went out of reach (`gone`) or came within reach."""
@@ -45,17 +49,26 @@ def _from_inputs(run: Run, path: str) -> float | None:
 
 
 def usable(folder: RunFolder, run: Run, path: str) -> pl.DataFrame:
-    """Per instant (`t_s`) whether rate, loss and mean signal let the path carry data well (`usable`)."""
+    """Per instant (`t_s`) whether rate, loss and mean signal let the path carry data well (`usable`).
+
+    A path lost to its threshold is usable again once the mean signal exceeds it by the hysteresis.
+    """
+    t_s = (pl.col("t_ns") / 1e9).alias("t_s")
     rate = pl.col("up_mbit_s" if folder.scenario.direction == "up" else "down_mbit_s")
     carries = (rate.fill_null(1.0) > 0) & (pl.col("loss").fill_null(0.0) < 1)
-    limit = threshold_dbm(folder, path)
-    if limit is not None:
-        carries &= pl.col("rssi_dbm").fill_null(-200.0) >= limit
-    t_s = (pl.col("t_ns") / 1e9).alias("t_s")
     for begin, end in folder.scenario.silent.get(path, ()):
         carries &= ~t_s.is_between(begin, end)
-    frame = run.links.filter(pl.col("path") == path).sort("t_ns").select(t_s, carries.alias("usable"))
-    return frame.collect()
+    strong = _strong(threshold_dbm(folder, path))
+    frame = run.links.filter(pl.col("path") == path).sort("t_ns")
+    return frame.select(t_s, (carries & strong).alias("usable")).collect()
+
+
+def _strong(limit: float | None) -> pl.Expr:
+    if limit is None:
+        return pl.lit(True)
+    rssi = pl.col("rssi_dbm").fill_null(-200.0)
+    decided = pl.when(rssi < limit).then(False).when(rssi >= limit + HYSTERESIS_DB).then(True)
+    return decided.otherwise(None).forward_fill().fill_null(True)
 
 
 def changes(folder: RunFolder, run: Run) -> list[Change]:
@@ -95,7 +108,8 @@ def _why(folder: RunFolder, path: str, t_s: float, within: bool) -> str:
     limit = threshold_dbm(folder, path)
     if limit is None:
         return "no rate"
-    return f"mean signal {'above' if within else 'below'} −{abs(limit):g} dBm"
+    edge = limit + HYSTERESIS_DB if within else limit
+    return f"mean signal {'above' if within else 'below'} −{abs(edge):g} dBm"
 
 
 def recovery(folder: RunFolder, run: Run) -> Change | None:

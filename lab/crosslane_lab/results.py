@@ -32,17 +32,19 @@ def page(folders: list[RunFolder]) -> str:
 
 def _preface(folders: list[RunFolder]) -> Iterator[str]:
     runs = [run for folder in folders for run in folder.runs]
-    bad = [run for run in runs if not run.valid]
+    bad = sum(not run.valid for run in runs)
     again = sum(run.attempts > 1 for run in runs)
     yield (
         "Each figure is the median over the seeds with the smallest and largest in brackets. "
-        f"Of {len(runs)} runs {len(bad)} {'was' if len(bad) == 1 else 'were'} invalid (left out of all figures) "
-        f"and {again} repeated at least once."
+        f"Of {_count(len(runs), 'run')}, {bad} came out invalid (left out of all figures) "
+        f"and {again} had to be repeated."
     )
     verdicts = [expectation.ok for folder in folders for expectation in folder.expectations]
     if verdicts:
+        untold = verdicts.count(None)
+        beside = f" ({untold} not run)" if untold else ""
         yield ""
-        yield f"Targets reached: {sum(verdicts)} of {len(verdicts)}."
+        yield f"Targets reached: {verdicts.count(True)} of {len(verdicts)}{beside}."
 
 
 def _scenario(folder: RunFolder) -> Iterator[str]:
@@ -112,7 +114,8 @@ def _targets(folder: RunFolder) -> Iterator[str]:
     yield _row(["---", "---:", "---"])
     for target in folder.expectations:
         found = "–" if target.value is None else number(target.value)
-        yield _row([target.text.replace("|", "\\|"), found, "ok" if target.ok else "**not ok**"])
+        verdict = target.verdict if target.ok is not False else f"**{target.verdict}**"
+        yield _row([target.text.replace("|", "\\|"), found, verdict])
 
 
 def _versions(folders: list[RunFolder]) -> Iterator[str]:

@@ -176,11 +176,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Expectation:
-    """One `[[expect]]` of the scenario as the drive judged it; `value` is null where nothing was measured."""
+    """One `[[expect]]` of the scenario as the drive judged it; `ok` is None where its strategy was not run."""
 
     text: str
-    ok: bool
+    ok: bool | None
     value: float | None
+
+    @property
+    def verdict(self) -> str:
+        """In words: `ok`, `not ok`, or `not run`."""
+        return "not run" if self.ok is None else "ok" if self.ok else "not ok"
 
 
 @dataclass(frozen=True)
@@ -283,7 +288,8 @@ def _inside(root: Path, folder: str) -> Path:
 def _expectation(get: _Getter) -> Expectation:
     value = get.data.get("value")
     number = float(value) if isinstance(value, int | float) else None
-    return Expectation(get("text", str), get("ok", bool), number)
+    ok = get.data.get("ok")
+    return Expectation(get("text", str), ok if isinstance(ok, bool) else None, number)
 
 
 def _other_version(schema: object) -> str:

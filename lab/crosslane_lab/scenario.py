@@ -75,7 +75,7 @@ def _scenario(text: str, data: dict[str, Any]) -> Scenario:
         prefer=tuple(service.get("prefer", ())),
         mode=service.get("mode", "aggregate"),
         traffic=traffic.get("kind", "messages"),
-        direction=traffic.get("direction", "down"),
+        direction=traffic.get("direction", "up"),
         period_ms=None if every is None else float(every),
         bases={s["name"]: s.get("base", s["name"]) for s in data.get("strategy", [])},
         crossings=tuple(_crossing(e) for e in expects if "crossing" in e),

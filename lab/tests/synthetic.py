@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from crosslane_lab.coverage import HYSTERESIS_DB
 from crosslane_lab.run import TABLES
 
 PERIOD_S = 0.02
@@ -173,14 +174,13 @@ def _write_run(root: Path, drive: Drive, strategy: str, seed: int) -> dict[str, 
 
 
 def _mean_dbm(drive: Drive, t_s: np.ndarray) -> np.ndarray:
-    """Falls through the threshold at `CROSSES_S`, and rises through it at `back_s` where there is one."""
-    away = np.maximum(0.0, t_s - CROSSES_S)
+    """Falls through the threshold at `CROSSES_S`; rises through it and its hysteresis at `back_s`."""
+    since = t_s - CROSSES_S
+    mean = THRESHOLD_DBM - np.where(since > 0, 2.6 * since, 1.5 * since)
     if drive.back_s is not None:
-        away = np.minimum(away, np.maximum(0.0, drive.back_s - t_s))
-    near = np.minimum(0.0, t_s - CROSSES_S)
-    if drive.back_s is not None:
-        near = np.where(t_s > drive.back_s, -(t_s - drive.back_s), near)
-    return np.maximum(-104.0, THRESHOLD_DBM - 2.6 * away - 1.5 * near)
+        until = drive.back_s - t_s
+        mean = np.maximum(mean, THRESHOLD_DBM + HYSTERESIS_DB - np.where(until > 0, 2.6 * until, 1.5 * until))
+    return np.maximum(-104.0, mean)
 
 
 def _links(drive: Drive, rng: np.random.Generator) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from synthetic import Drive, Plan
 
-from crosslane_lab import report
+from crosslane_lab import report, results
 from crosslane_lab.figures import ALL
 from crosslane_lab.figures.render import png
 from crosslane_lab.run import TABLES, RunFolder
@@ -93,6 +93,13 @@ def test_metrics_stand_in_the_documented_order(left: RunFolder) -> None:
 def test_expectations_have_verdicts(html: str) -> None:
     assert re.search(r'at most 60</th>.*?class="ok">ok<', html)
     assert re.search(r'at most 1</th>.*?class="not">not ok<', html)
+
+
+def test_an_expectation_on_a_strategy_that_was_not_run_is_neither_met_nor_missed(drive: Path) -> None:
+    synthetic.change_summary(drive, expect=[{"text": "hapanchak: gap_ms.max at most 1", "ok": None, "value": None}])
+    folder = RunFolder.open(drive)
+    assert 'class="note">not run<' in report.page(folder)
+    assert "Targets reached: 0 of 1 (1 not run)." in results.page([folder])
 
 
 def test_decisions_are_listed_with_their_reason(html: str) -> None:

@@ -35,7 +35,7 @@ def test_invalid_and_repeated_runs_are_counted(left: RunFolder) -> None:
     first, second, *rest = left.runs
     runs = (replace(first, valid=False, attempts=3), replace(second, attempts=2), *rest)
     text = page([replace(left, runs=runs)])
-    assert "Of 6 runs 1 was invalid (left out of all figures) and 2 repeated at least once." in text
+    assert "Of 6 runs, 1 came out invalid (left out of all figures) and 2 had to be repeated." in text
     assert "1 run invalid, 2 runs repeated." in text
 
 

@@ -3,7 +3,6 @@
 from bisect import bisect_right, insort
 from dataclasses import dataclass, field
 
-import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
@@ -11,7 +10,7 @@ from crosslane_lab.coverage import changes
 from crosslane_lab.figures.fig09_delay import delays
 from crosslane_lab.figures.panels import Column, Window, compare
 from crosslane_lab.figures.style import INK, MUTED, RED, path_colour, say_nothing_here
-from crosslane_lab.metrics import number, representative
+from crosslane_lab.metrics import representative
 from crosslane_lab.run import Run, RunFolder
 
 _MARGIN_S = 0.6
@@ -74,7 +73,7 @@ def data_packets(folder: RunFolder, run: Run, window: Window) -> pl.DataFrame:
     first byte had been sent before on another subflow, up to five seconds before the window.
     """
     own = pl.col("direction") == folder.scenario.direction
-    number_in_stream = pl.coalesce("dsn", pl.col("tcp_seq").cast(pl.UInt64)).alias("dsn")
+    number_in_stream = pl.coalesce(pl.col("dsn"), pl.col("tcp_seq")).cast(pl.Int64).alias("dsn")
     begin, end = (int(max(0.0, t) * 1e9) for t in (window[0] - 5.0, window[1]))
     lost = (pl.col("drop").is_not_null() | pl.col("delivered_ns").is_null()).alias("lost")
     columns = [(pl.col("t_ns") / 1e9).alias("t_s"), "path", number_in_stream, "payload_bytes", lost]
@@ -119,56 +118,43 @@ def _panel(column: Column) -> None:
     if not packets.height:
         say_nothing_here(axes, "no data in this stretch")
         return
-    first = packets.filter(~pl.col("reinjected"))["dsn"]
-    base = int(first.min() or 0) if first.len() else int(packets["dsn"].min() or 0)  # pyright: ignore[reportArgumentType]
-    packets = packets.with_columns(kb=(pl.col("dsn").cast(pl.Int64) - base) / 1e3)
-    many = packets.height > _RASTER_ABOVE
-    _application(column, base)
-    for path in folder.scenario.paths:
-        mine = packets.filter((pl.col("path") == path) & ~pl.col("lost"))
-        colour = path_colour(folder, path)
-        axes.plot(
-            mine["t_s"],
-            mine["kb"],
-            "o",
-            color=colour,
-            markersize=2.2 if many else 3.4,
-            mew=0,
-            alpha=0.85,
-            rasterized=many,
-        )
-    lost = packets.filter("lost")
-    axes.plot(lost["t_s"], lost["kb"], "x", color=RED, markersize=3.2 if many else 4.2, mew=0.9, rasterized=many)
-    again = packets.filter("reinjected")
-    axes.plot(
-        again["t_s"],
-        again["kb"],
-        "o",
-        mfc="none",
-        mec=INK,
-        markersize=5.5,
-        mew=0.8,
-        rasterized=again.height > _RASTER_ABOVE,
+    received = _received(folder, column.run, column.window)
+    base = min(int(series.min() or 0) for series in (packets["dsn"], received["dsn"]) if series.len())  # pyright: ignore
+    dense = packets.height > _RASTER_ABOVE
+    look = {"linestyle": "none", "rasterized": dense}
+
+    def points(frame: pl.DataFrame, **marks: object) -> None:
+        axes.plot(frame["t_s"], (frame["dsn"] - base) / 1e3, **(look | marks))  # pyright: ignore[reportArgumentType]
+
+    points(
+        received, linestyle="-", drawstyle="steps-post", color=MUTED, linewidth=1.0, zorder=1.5, rasterized=False
     )
+    whole = packets.filter(~pl.col("lost"))
+    for path in sorted(folder.scenario.paths, key=lambda p: -whole.filter(pl.col("path") == p).height):
+        mine, colour = whole.filter(pl.col("path") == path), path_colour(folder, path)
+        points(mine, marker="o", color=colour, markersize=1.8 if dense else 3.4, mew=0, alpha=0.85)
+    points(
+        packets.filter("lost"), marker="x", color=RED, markersize=2.6 if dense else 4.2, mew=0.6 if dense else 0.9
+    )
+    again = packets.filter("reinjected")
+    ring = {"marker": "o", "mfc": "none", "mec": INK, "rasterized": False}
+    points(again, **ring, markersize=3.6 if dense else 5.5, mew=0.45 if dense else 0.8)
     _key(column)
 
 
-def _application(column: Column, base: int) -> None:
-    """What the application had in order, over time: from the messages, else from the data acknowledged."""
-    got = column.run.messages.sort("number").drop_nulls("received_ns").select("received_ns", "size_bytes").collect()
-    if got.height:
-        t_s = got["received_ns"].to_numpy() / 1e9
-        reached = got["size_bytes"].cast(pl.Int64).cum_sum().to_numpy()
-    else:
-        back = pl.col("direction") != column.folder.scenario.direction
-        acks = (
-            column.run.packets.filter(back).drop_nulls("data_ack").sort("t_ns").select("t_ns", "data_ack").collect()
-        )
-        t_s, reached = acks["t_ns"].to_numpy() / 1e9, acks["data_ack"].cast(pl.Int64).cum_max().to_numpy()
-    inside = (t_s >= column.window[0]) & (t_s <= column.window[1])
-    if np.any(inside):
-        heights = (reached[inside] - base) / 1e3
-        column.axes["dsn"].step(t_s[inside], heights, where="post", color=MUTED, linewidth=1.0, zorder=1.5)
+def _received(folder: RunFolder, run: Run, window: Window) -> pl.DataFrame:
+    """`t_s` and `dsn` up to which the application had everything in order.
+
+    From the messages, in whose order it reads; for bulk traffic from the data acknowledged.
+    """
+    t_s, reached = pl.col("received_ns"), pl.col("size_bytes").cast(pl.Int64).cum_sum()
+    frame = run.messages.sort("number").drop_nulls("received_ns").select(t_s, reached.alias("dsn")).collect()
+    if not frame.height:
+        back = (pl.col("direction") != folder.scenario.direction) & pl.col("data_ack").is_not_null()
+        reached = pl.col("data_ack").cast(pl.Int64).cum_max()
+        frame = run.packets.filter(back).sort("t_ns").select(received_ns="t_ns", dsn=reached).collect()
+    at = (pl.col("received_ns") / 1e9).alias("t_s")
+    return frame.select(at, "dsn").filter(pl.col("t_s").is_between(window[0], window[1]))
 
 
 def _key(column: Column) -> None:
@@ -181,13 +167,3 @@ def _key(column: Column) -> None:
         y = 0.965 - place * 0.062
         axes.plot(0.03, y, mark, color=colour, mfc="none", mew=0.9, markersize=5, transform=axes.transAxes)
         axes.text(0.06, y, text, fontsize=7.5, color=MUTED, va="center", transform=axes.transAxes)
-
-
-def longest_wait(folder: RunFolder) -> str:
-    """The longest wait in each window, for an alternative text."""
-    waits: list[str] = []
-    for strategy in folder.measured:
-        worst = delays(representative(folder, strategy))["delay_ms"].max()
-        if isinstance(worst, float):
-            waits.append(f"{strategy} {number(worst, 'ms')}")
-    return ", ".join(waits)

@@ -29,7 +29,7 @@ BLUE, ORANGE, SKY, PINK, GREEN, GREY, PURPLE, OCHRE, RED = (
     "#b07d00",
     "#cf3a32",
 )
-THEMED = {INK: "--ink", MUTED: "--muted", FAINT: "--faint", PAPER: "--paper"}
+THEMED = {INK: "--ink", MUTED: "--muted", FAINT: "--faint"}
 """The colours that follow the theme, and the CSS variables that carry them."""
 
 _STRATEGIES = {
