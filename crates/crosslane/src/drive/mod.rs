@@ -5,14 +5,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::scenario::{BASES, Scenario};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::scenario_file;
 use crate::summary::Summary;
 
+mod agent_process;
+mod baseline;
 mod jobs;
+mod monitor;
+mod obu;
 mod run;
 mod seeds;
 
@@ -91,7 +95,8 @@ fn plan(options: &Options, scenario: &Scenario) -> Result<Vec<Plan>> {
     let attempt = "planning the runs";
     for name in &options.strategy {
         if scenario.strategy(name).is_none() {
-            let known = scenario.strategy_names().join(", ");
+            let defined = scenario.strategies.iter().map(|strategy| strategy.name.as_str());
+            let known = BASES.into_iter().chain(defined).collect::<Vec<_>>().join(", ");
             return Err(Error::usage(attempt, format!("there is no strategy {name:?}"), format!("choose from {known}")));
         }
     }
