@@ -9,7 +9,7 @@ use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::links::{self, Notice};
 use crosslane::netlink::path_manager::{self, CommandSocket, EventSocket};
-use crosslane::netlink::{PathManager, TcpState, probe, select_path_manager};
+use crosslane::netlink::{EventError, PathManager, TcpState, probe, select_path_manager};
 use crosslane_core::mptcp::{AddressId, Command, Event, Subflow, Token};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
@@ -635,5 +635,35 @@ fn the_same_events_come_in_tokio() {
                 ));
             }
         });
+    });
+}
+
+#[test]
+fn an_overrun_is_told_once_and_then_comes_only_what_is_new() {
+    in_namespace(|| {
+        select_path_manager(PathManager::UserSpace).unwrap();
+        let mut events = path_manager::events().unwrap();
+        socket2::SockRef::from(&events)
+            .set_recv_buffer_size(1)
+            .unwrap();
+        let listen = || {
+            let listening = mptcp(Domain::IPV4);
+            listening
+                .bind(&"0.0.0.0:0".parse::<SocketAddr>().unwrap().into())
+                .unwrap();
+            listening.listen(1).unwrap();
+            listening.local_addr().unwrap().as_socket().unwrap()
+        };
+        for _ in 0..100 {
+            listen();
+        }
+        let told = (0..PATIENCE).find_map(|_| events.try_recv().err());
+        assert!(matches!(told, Some(EventError::Overrun)), "{told:?}");
+        assert_eq!(events.try_recv().unwrap(), None);
+        let local = listen();
+        assert_eq!(
+            events.try_recv().unwrap(),
+            Some(Event::ListenerCreated { local })
+        );
     });
 }

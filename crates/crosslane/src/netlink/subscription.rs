@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use netlink_sys::Socket;
 use nix::errno::Errno;
-use socket2::SockRef;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -134,10 +135,11 @@ impl<T> Subscription<T> {
             }
         }
     }
+}
 
-    /// Receive buffer in bytes, as the kernel accounts it.
-    pub fn receive_buffer_len(&self) -> io::Result<usize> {
-        SockRef::from(&self.socket).recv_buffer_size()
+impl<T> AsFd for Subscription<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
