@@ -60,11 +60,9 @@ impl<T> Subscription<T> {
     ) -> io::Result<Subscription<T>> {
         let socket = connect(protocol)?;
         socket.set_non_blocking(true)?;
-        if socket
-            .set_rx_buf_sz(RECEIVE_BUFFER_LEN as libc::c_int)
-            .is_err()
-        {
-            // The default buffer serves too, it only overruns sooner.
+        // Best effort: a smaller buffer serves too, it only overruns sooner.
+        if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER_LEN).is_err() {
+            let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER_LEN);
         }
         for group in groups {
             socket.add_membership(*group)?;
