@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crosslane_core::mptcp::{AddressId, Subflow, Token};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, Parseable};
-use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::inet::{
-    ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags,
+use netlink_packet_core::{
+    DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NetlinkPayload, NetlinkSerializable, Parseable,
 };
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
+use netlink_packet_sock_diag::{SOCK_DIAG_BY_FAMILY, SockDiagMessage};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use nix::errno::Errno;
 
@@ -25,6 +25,8 @@ pub const MAX_SOCKETS: usize = 65_536;
 const RESPONSE_LEN: usize = 72;
 /// What messages are called in errors.
 const SOCKET: &str = "a socket's description";
+const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_ULP_INFO: u16 = 19;
 /// A socket is asked for by its addresses, not by its cookie.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
@@ -117,16 +119,20 @@ pub struct SubflowInfo {
     pub tcp: TcpInfo,
 }
 
-/// One MPTCP connection that has a subflow.
+/// One MPTCP connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// The connection.
     pub token: Token,
+    /// Our end as the connection began.
+    pub local: SocketAddr,
+    /// The peer's end as the connection began: where to open subflows to.
+    pub remote: SocketAddr,
     /// True if this end accepted it; `None` if its first subflow is gone, for
-    /// only that one tells. An agent may take such a one for its own client's
-    /// if the local addresses are the vehicle's: on a vehicle nearly all are.
+    /// only that one tells. On a vehicle one may take `None` for false.
     pub server_side: Option<bool>,
-    /// Its subflows, in the kernel's order.
+    /// Its subflows, in the kernel's order, without those that this end has
+    /// closed; there may be none.
     pub subflows: Vec<SubflowInfo>,
 }
 
@@ -138,27 +144,20 @@ pub struct Diag {
 impl Diag {
     /// Opens a socket in the network namespace of this thread.
     pub fn open() -> Result<Diag, OpenError> {
-        Ok(Diag {
-            channel: Channel::open(NETLINK_SOCK_DIAG)?,
-        })
+        Ok(Diag { channel: Channel::open(NETLINK_SOCK_DIAG)? })
     }
 
     /// All connected TCP sockets, subflows among them, [`MAX_SOCKETS`] at most.
     pub fn sockets(&mut self) -> Result<Vec<SocketInfo>, CommandError> {
         let mut found = Vec::new();
         for any in [SocketId::new_v4(), SocketId::new_v6()] {
-            self.ask(any, NLM_F_DUMP, &mut found)
-                .map_err(CommandError::while_asked_to("list its TCP sockets"))?;
+            self.ask(any, NLM_F_DUMP, &mut found).map_err(CommandError::while_asked_to("list its TCP sockets"))?;
         }
         Ok(found)
     }
 
     /// The TCP socket between `local` and `remote`; `None` if there is none.
-    pub fn socket(
-        &mut self,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<Option<SocketInfo>, CommandError> {
+    pub fn socket(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<SocketInfo>, CommandError> {
         let id = SocketId {
             source_port: local.port(),
             destination_port: remote.port(),
@@ -177,45 +176,44 @@ impl Diag {
 
     /// All MPTCP subflows. Needs CAP_NET_ADMIN: without, there are none.
     pub fn subflows(&mut self) -> Result<Vec<SubflowInfo>, CommandError> {
-        Ok(self
-            .sockets()?
-            .into_iter()
-            .filter_map(SocketInfo::subflow)
-            .collect())
+        Ok(self.sockets()?.into_iter().filter_map(SocketInfo::subflow).collect())
     }
 
     /// The MPTCP subflow between `local` and `remote`; `None` if there is none.
-    pub fn subflow(
-        &mut self,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<Option<SubflowInfo>, CommandError> {
+    pub fn subflow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<SubflowInfo>, CommandError> {
         Ok(self.socket(local, remote)?.and_then(SocketInfo::subflow))
     }
 
     /// All MPTCP connections with their subflows, by token: what an agent
-    /// begins with, and returns to when events were lost. A connection without
-    /// any subflow is not found: it is known again once it has ended.
+    /// begins with, and returns to when events were lost. One that has lost
+    /// its last subflow is among them, one that fell back to TCP is not.
     pub fn connections(&mut self) -> Result<Vec<Connection>, CommandError> {
-        let mut by_token = BTreeMap::<Token, Vec<SubflowInfo>>::new();
-        for subflow in self.subflows()? {
-            by_token
-                .entry(subflow.token_local)
-                .or_default()
-                .push(subflow);
+        let mut found = BTreeMap::new();
+        for any in [SocketId::new_v4(), SocketId::new_v6()] {
+            self.ask_connections(any, &mut found)
+                .map_err(CommandError::while_asked_to("list its MPTCP connections"))?;
         }
-        Ok(by_token
-            .into_iter()
-            .map(|(token, subflows)| Connection::new(token, subflows))
-            .collect())
+        for subflow in self.subflows()? {
+            if let Some(connection) = found.get_mut(&subflow.token_local) {
+                connection.take(subflow);
+            }
+        }
+        Ok(found.into_values().collect())
     }
 
-    fn ask(
-        &mut self,
-        id: SocketId,
-        flags: u16,
-        found: &mut Vec<SocketInfo>,
-    ) -> Result<(), CallError> {
+    fn ask_connections(&mut self, id: SocketId, found: &mut BTreeMap<Token, Connection>) -> Result<(), CallError> {
+        self.channel.call(
+            |sequence| request(MptcpQuestion(question(id)), NLM_F_DUMP, sequence),
+            |message| {
+                if found.len() < MAX_SOCKETS {
+                    found.extend(Connection::decode(message)?.map(|connection| (connection.token, connection)));
+                }
+                Ok(())
+            },
+        )
+    }
+
+    fn ask(&mut self, id: SocketId, flags: u16, found: &mut Vec<SocketInfo>) -> Result<(), CallError> {
         let question = question(id);
         self.channel.call(
             |sequence| request(SockDiagMessage::InetRequest(question), flags, sequence),
@@ -230,13 +228,40 @@ impl Diag {
 }
 
 impl Connection {
-    fn new(token: Token, subflows: Vec<SubflowInfo>) -> Connection {
-        let first = subflows.iter().find(|subflow| !subflow.mptcp.joined());
-        Connection {
-            token,
-            server_side: first.map(|first| !first.mptcp.opened_here()),
-            subflows,
+    fn take(&mut self, subflow: SubflowInfo) {
+        if !subflow.mptcp.joined() {
+            self.server_side = Some(!subflow.mptcp.opened_here());
         }
+        if !subflow.tcp.state.closed_here() {
+            self.subflows.push(subflow);
+        }
+    }
+
+    /// `None` for one that fell back to TCP.
+    fn decode(message: Message<'_>) -> Result<Option<Connection>, DecodeError> {
+        let (header, rest) = header(message.payload())?;
+        let mut found = None;
+        for attribute in attributes(SOCKET, rest) {
+            let attribute = attribute?;
+            if attribute.kind == INET_DIAG_INFO {
+                found = live_token(attribute.value)?;
+            }
+        }
+        Ok(found.map(|token| {
+            let (local, remote) = ends(&header);
+            Connection { token, local, remote, server_side: None, subflows: Vec::new() }
+        }))
+    }
+}
+
+/// Token in a `struct mptcp_info` (Linux `include/uapi/linux/mptcp.h`), `None`
+/// after a fallback to TCP.
+fn live_token(info: &[u8]) -> Result<Option<Token>, DecodeError> {
+    const FALLBACK: u32 = 1;
+    let word = |offset| info.get(offset..).and_then(<[u8]>::first_chunk).map(|word| u32::from_ne_bytes(*word));
+    match (word(8), word(12)) {
+        (Some(flags), Some(token)) => Ok((flags & FALLBACK == 0).then_some(Token(token))),
+        _ => Err(DecodeError::Length { message: SOCKET, attribute: "INET_DIAG_INFO", length: info.len() }),
     }
 }
 
@@ -260,24 +285,14 @@ impl SocketInfo {
     }
 
     fn decode(message: Message<'_>) -> Result<SocketInfo, DecodeError> {
-        let payload = message.payload();
-        let Some((header, rest)) = payload.split_at_checked(RESPONSE_LEN) else {
-            return Err(frame(SOCKET, payload, "shorter than struct inet_diag_msg"));
-        };
-        let header =
-            InetResponseHeader::parse(header).map_err(|cause| frame(SOCKET, payload, cause))?;
-        let id = header.socket_id;
-        let mut socket = SocketInfo {
-            local: SocketAddr::new(id.source_address.to_canonical(), id.source_port),
-            remote: SocketAddr::new(id.destination_address.to_canonical(), id.destination_port),
-            tcp: TcpInfo::parse(&[header.state]),
-            mptcp: None,
-        };
+        let (header, rest) = header(message.payload())?;
+        let (local, remote) = ends(&header);
+        let mut socket = SocketInfo { local, remote, tcp: TcpInfo::parse(&[header.state]), mptcp: None };
         for attribute in attributes(SOCKET, rest) {
             let attribute = attribute?;
             match attribute.kind {
-                2 => socket.tcp = TcpInfo::parse(attribute.value),
-                19 => socket.mptcp = upper_layer(attribute.value)?,
+                INET_DIAG_INFO => socket.tcp = TcpInfo::parse(attribute.value),
+                INET_DIAG_ULP_INFO => socket.mptcp = upper_layer(attribute.value)?,
                 _ => {}
             }
         }
@@ -285,19 +300,66 @@ impl SocketInfo {
     }
 }
 
-/// Plain and MPTCP sockets that have or seek a peer.
-fn question(id: SocketId) -> InetRequest {
-    let family = if id.source_address.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
+/// `struct inet_diag_msg`, and the attributes behind it.
+fn header(payload: &[u8]) -> Result<(InetResponseHeader, &[u8]), DecodeError> {
+    let Some((header, rest)) = payload.split_at_checked(RESPONSE_LEN) else {
+        return Err(frame(SOCKET, payload, "shorter than struct inet_diag_msg"));
     };
+    match InetResponseHeader::parse(header) {
+        Ok(header) => Ok((header, rest)),
+        Err(cause) => Err(frame(SOCKET, payload, cause)),
+    }
+}
+
+fn ends(header: &InetResponseHeader) -> (SocketAddr, SocketAddr) {
+    let id = &header.socket_id;
+    (
+        SocketAddr::new(id.source_address.to_canonical(), id.source_port),
+        SocketAddr::new(id.destination_address.to_canonical(), id.destination_port),
+    )
+}
+
+/// Sockets that have or seek a peer.
+fn question(id: SocketId) -> InetRequest {
+    let family = if id.source_address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     InetRequest {
         family: family as u8,
         protocol: libc::IPPROTO_TCP as u8,
         extensions: ExtensionFlags::INFO,
         states: StateFlags::all() - StateFlags::LISTEN - StateFlags::TIME_WAIT - StateFlags::CLOSE,
         socket_id: id,
+    }
+}
+
+/// The same question about MPTCP's own sockets, whose protocol number does not
+/// fit into the request and follows it as `INET_DIAG_REQ_PROTOCOL`.
+struct MptcpQuestion(InetRequest);
+
+impl MptcpQuestion {
+    fn protocol() -> DefaultNla {
+        DefaultNla::new(3, (libc::IPPROTO_MPTCP as u32).to_ne_bytes().to_vec())
+    }
+}
+
+impl NetlinkSerializable for MptcpQuestion {
+    fn message_type(&self) -> u16 {
+        SOCK_DIAG_BY_FAMILY
+    }
+
+    fn buffer_len(&self) -> usize {
+        self.0.buffer_len() + MptcpQuestion::protocol().buffer_len()
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        let (request, protocol) = buffer.split_at_mut(self.0.buffer_len());
+        self.0.emit(request);
+        MptcpQuestion::protocol().emit(protocol);
+    }
+}
+
+impl From<MptcpQuestion> for NetlinkPayload<MptcpQuestion> {
+    fn from(question: MptcpQuestion) -> Self {
+        NetlinkPayload::InnerMessage(question)
     }
 }
 

@@ -62,11 +62,7 @@ pub struct AddressEvent {
 /// Subscribes to the news of this thread's network namespace and tells the
 /// present state: links, then addresses. What changes meanwhile is told twice.
 pub fn monitor() -> Result<(Vec<Notice>, LinkSocket), OpenError> {
-    let groups = [
-        libc::RTNLGRP_LINK,
-        libc::RTNLGRP_IPV4_IFADDR,
-        libc::RTNLGRP_IPV6_IFADDR,
-    ];
+    let groups = [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR];
     let socket = Subscription::open(NETLINK_ROUTE, &groups, decode)?;
     let present = Channel::open(NETLINK_ROUTE)?;
     Ok((dump(present).map_err(|error| error.cause)?, socket))
@@ -95,9 +91,7 @@ fn dump(mut channel: Channel) -> Result<Vec<Notice>, CommandError> {
                 Ok(())
             },
         );
-        asked.map_err(CommandError::while_asked_to(
-            "list its interfaces and addresses",
-        ))?;
+        asked.map_err(CommandError::while_asked_to("list its interfaces and addresses"))?;
     }
     Ok(found)
 }
@@ -127,17 +121,10 @@ fn link(payload: &[u8], present: bool) -> Result<Notice, DecodeError> {
     for attribute in attributes(LINK, rest) {
         let attribute = attribute?;
         if attribute.kind == libc::IFLA_IFNAME {
-            name = String::from_utf8_lossy(attribute.value)
-                .trim_end_matches('\0')
-                .to_owned();
+            name = String::from_utf8_lossy(attribute.value).trim_end_matches('\0').to_owned();
         }
     }
-    Ok(Notice::Link(LinkEvent {
-        if_index,
-        name,
-        up: present && flags & running == running,
-        present,
-    }))
+    Ok(Notice::Link(LinkEvent { if_index, name, up: present && flags & running == running, present }))
 }
 
 /// `struct ifaddrmsg`: family, prefix length, flags, scope (a byte each), index.
@@ -165,14 +152,7 @@ fn address(payload: &[u8], present: bool) -> Result<Option<Notice>, DecodeError>
     }
     let if_index = u32::from_ne_bytes(index);
     let usable = present && flags & unsettled == 0;
-    Ok(local.or(address).map(|address| {
-        Notice::Address(AddressEvent {
-            if_index,
-            address,
-            prefix_len,
-            usable,
-        })
-    }))
+    Ok(local.or(address).map(|address| Notice::Address(AddressEvent { if_index, address, prefix_len, usable })))
 }
 
 fn words(header: &[u8; 16]) -> [u32; 4] {

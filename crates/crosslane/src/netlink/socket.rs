@@ -22,14 +22,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The kernel has no such generic netlink family or multicast group.
-    #[error(
-        "while looking for {0}: this kernel does not have it; it needs Linux 5.19 or newer with CONFIG_MPTCP"
-    )]
+    #[error("while looking for {0}: this kernel does not have it; it needs Linux 5.19 or newer with CONFIG_MPTCP")]
     Absent(&'static str),
     /// The socket itself.
-    #[error(
-        "while opening a netlink socket: {0}; check the limit of open files and the sandbox, if any"
-    )]
+    #[error("while opening a netlink socket: {0}; check the limit of open files and the sandbox, if any")]
     Socket(#[from] io::Error),
     /// The first question was not answered.
     #[error("while asking netlink: {0}")]
@@ -98,11 +94,7 @@ impl Channel {
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
         SockRef::from(&socket).set_read_timeout(Some(ANSWER_LIMIT))?;
-        Ok(Channel {
-            socket,
-            sequence: 0,
-            buffer: vec![0; DATAGRAM_LEN],
-        })
+        Ok(Channel { socket, sequence: 0, buffer: vec![0; DATAGRAM_LEN] })
     }
 
     /// Sends what `request` makes of a sequence number and gives every message
@@ -151,11 +143,7 @@ pub(super) fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<usiz
         }
     };
     if length > room {
-        let cause = frame(
-            "a datagram",
-            &[],
-            format!("{length} bytes do not fit into {room}"),
-        );
+        let cause = frame("a datagram", &[], format!("{length} bytes do not fit into {room}"));
         return Err(io::Error::new(io::ErrorKind::InvalidData, cause));
     }
     Ok(length)
@@ -165,10 +153,7 @@ pub(super) fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<usiz
 /// came.
 pub(super) fn wait(socket: &Socket, timeout: Duration) -> io::Result<()> {
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-    match poll(
-        &mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)],
-        timeout,
-    ) {
+    match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], timeout) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

@@ -53,11 +53,7 @@ pub struct Subscription<T> {
 
 impl<T> Subscription<T> {
     /// Joins `groups` in the network namespace of this thread.
-    pub(super) fn open(
-        protocol: isize,
-        groups: &[u32],
-        decode: Decode<T>,
-    ) -> io::Result<Subscription<T>> {
+    pub(super) fn open(protocol: isize, groups: &[u32], decode: Decode<T>) -> io::Result<Subscription<T>> {
         let socket = connect(protocol)?;
         socket.set_non_blocking(true)?;
         // Best effort: a smaller buffer serves too, it only overruns sooner.
@@ -67,12 +63,7 @@ impl<T> Subscription<T> {
         for group in groups {
             socket.add_membership(*group)?;
         }
-        Ok(Subscription {
-            socket,
-            decode,
-            ready: VecDeque::new(),
-            buffer: vec![0; DATAGRAM_LEN],
-        })
+        Ok(Subscription { socket, decode, ready: VecDeque::new(), buffer: vec![0; DATAGRAM_LEN] })
     }
 
     /// The next event; `None` when `timeout` is over, or earlier if what came
@@ -100,9 +91,7 @@ impl<T> Subscription<T> {
         // SAFETY: the descriptor is the socket's; nothing replaces the socket or
         // closes it before `Subscription`, which `AsyncFd` owns, is dropped.
         let inner = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) };
-        Ok(Stream {
-            inner: inner.map_err(io::Error::from)?,
-        })
+        Ok(Stream { inner: inner.map_err(io::Error::from)? })
     }
 
     /// Takes one datagram; false if there is none.
