@@ -15,7 +15,9 @@ use netlink_packet_sock_diag::{SOCK_DIAG_BY_FAMILY, SockDiagMessage};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use nix::errno::Errno;
 
-use super::message::{Attribute, DecodeError, Message, attributes, frame, request};
+use super::message::{DecodeError, Message, attributes, frame, request};
+pub use super::mptcp_info::MptcpInfo;
+use super::mptcp_info::{live_token, upper_layer};
 use super::socket::{CallError, Channel, CommandError, OpenError};
 use super::tcp_info::TcpInfo;
 
@@ -44,66 +46,6 @@ pub struct SocketInfo {
     pub mptcp: Option<MptcpInfo>,
 }
 
-/// What makes a TCP socket a subflow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MptcpInfo {
-    /// Our token of the connection, as in events.
-    pub token_local: u32,
-    /// The peer's token.
-    pub token_remote: u32,
-    /// Id of our address.
-    pub local_id: u8,
-    /// Id of the peer's address.
-    pub remote_id: u8,
-    /// Next relative sequence number to send on this subflow.
-    pub relative_write_seq: u32,
-    /// Data sequence number that the mapping in use begins with.
-    pub map_seq: u64,
-    /// Relative subflow sequence number that it begins with.
-    pub map_subflow_seq: u32,
-    /// Length of the mapping in bytes.
-    pub map_len: u16,
-    /// `MPTCP_SUBFLOW_FLAG_*`.
-    pub flags: u32,
-}
-
-/// Bits of [`MptcpInfo::flags`].
-mod flag {
-    pub const CAPABLE_LOCAL: u32 = 1 << 1;
-    pub const JOIN_REMOTE: u32 = 1 << 2;
-    pub const JOIN_LOCAL: u32 = 1 << 3;
-    pub const BACKUP_REMOTE: u32 = 1 << 4;
-    pub const BACKUP_LOCAL: u32 = 1 << 5;
-    pub const FULLY_ESTABLISHED: u32 = 1 << 6;
-}
-
-impl MptcpInfo {
-    /// True if it joined a connection, false if the connection began with it.
-    pub fn joined(&self) -> bool {
-        self.flags & (flag::JOIN_LOCAL | flag::JOIN_REMOTE) != 0
-    }
-
-    /// True if this end opened it.
-    pub fn opened_here(&self) -> bool {
-        self.flags & (flag::CAPABLE_LOCAL | flag::JOIN_LOCAL) != 0
-    }
-
-    /// True if this end asked the peer to treat it as a backup.
-    pub fn backup_local(&self) -> bool {
-        self.flags & flag::BACKUP_LOCAL != 0
-    }
-
-    /// True if the peer asked us to treat it as a backup.
-    pub fn backup_remote(&self) -> bool {
-        self.flags & flag::BACKUP_REMOTE != 0
-    }
-
-    /// True if data may flow on it in both directions.
-    pub fn fully_established(&self) -> bool {
-        self.flags & flag::FULLY_ESTABLISHED != 0
-    }
-}
-
 /// One MPTCP subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubflowInfo {
@@ -111,7 +53,7 @@ pub struct SubflowInfo {
     pub subflow: Subflow,
     /// Our token of the connection, as in events.
     pub token_local: Token,
-    /// The peer's token.
+    /// The peer's token; 0 unless this end opened the subflow by MP_JOIN.
     pub token_remote: Token,
     /// MPTCP's part.
     pub mptcp: MptcpInfo,
@@ -254,17 +196,6 @@ impl Connection {
     }
 }
 
-/// Token in a `struct mptcp_info` (Linux `include/uapi/linux/mptcp.h`), `None`
-/// after a fallback to TCP.
-fn live_token(info: &[u8]) -> Result<Option<Token>, DecodeError> {
-    const FALLBACK: u32 = 1;
-    let word = |offset| info.get(offset..).and_then(<[u8]>::first_chunk).map(|word| u32::from_ne_bytes(*word));
-    match (word(8), word(12)) {
-        (Some(flags), Some(token)) => Ok((flags & FALLBACK == 0).then_some(Token(token))),
-        _ => Err(DecodeError::Length { message: SOCKET, attribute: "INET_DIAG_INFO", length: info.len() }),
-    }
-}
-
 impl SocketInfo {
     /// The socket as a subflow; `None` if it is plain TCP.
     pub fn subflow(self) -> Option<SubflowInfo> {
@@ -363,40 +294,22 @@ impl From<MptcpQuestion> for NetlinkPayload<MptcpQuestion> {
     }
 }
 
-/// `INET_DIAG_ULP_INFO`: MPTCP's part, `None` if another protocol is meant.
-fn upper_layer(bytes: &[u8]) -> Result<Option<MptcpInfo>, DecodeError> {
-    const INET_ULP_INFO_MPTCP: u16 = 3;
-    for attribute in attributes("INET_DIAG_ULP_INFO", bytes) {
-        let attribute = attribute?;
-        if attribute.kind == INET_ULP_INFO_MPTCP {
-            return MptcpInfo::decode(attribute.value).map(Some);
-        }
-    }
-    Ok(None)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
 
-impl MptcpInfo {
-    fn decode(bytes: &[u8]) -> Result<MptcpInfo, DecodeError> {
-        let mut info = MptcpInfo::default();
-        for attribute in attributes("INET_ULP_INFO_MPTCP", bytes) {
-            info.take(attribute?)?;
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(family in prop::sample::select(vec![0u8, 2, 10]), rest in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut raw = vec![0; 17];
+            raw[0] = 17 + rest.len() as u8;
+            raw[16] = family;
+            raw.extend(rest);
+            if let Ok(message) = Message::parse(&raw) {
+                let _ = SocketInfo::decode(message);
+                let _ = Connection::decode(message);
+            }
         }
-        Ok(info)
-    }
-
-    fn take(&mut self, attribute: Attribute<'_>) -> Result<(), DecodeError> {
-        match attribute.kind {
-            1 => self.token_remote = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_REM")?,
-            2 => self.token_local = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_LOC")?,
-            3 => self.relative_write_seq = attribute.u32("MPTCP_SUBFLOW_ATTR_RELWRITE_SEQ")?,
-            4 => self.map_seq = attribute.u64("MPTCP_SUBFLOW_ATTR_MAP_SEQ")?,
-            5 => self.map_subflow_seq = attribute.u32("MPTCP_SUBFLOW_ATTR_MAP_SFSEQ")?,
-            7 => self.map_len = attribute.u16("MPTCP_SUBFLOW_ATTR_MAP_DATALEN")?,
-            8 => self.flags = attribute.u32("MPTCP_SUBFLOW_ATTR_FLAGS")?,
-            9 => self.remote_id = attribute.u8("MPTCP_SUBFLOW_ATTR_ID_REM")?,
-            10 => self.local_id = attribute.u8("MPTCP_SUBFLOW_ATTR_ID_LOC")?,
-            _ => {}
-        }
-        Ok(())
     }
 }

@@ -162,3 +162,58 @@ fn words(header: &[u8; 16]) -> [u32; 4] {
     }
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A message of `kind` with `header` and attributes.
+    fn raw(kind: u16, header: &[u8], attributes: &[u8]) -> Vec<u8> {
+        let length = 16 + header.len() + attributes.len();
+        let mut raw = (length as u32).to_ne_bytes().to_vec();
+        raw.extend(kind.to_ne_bytes());
+        raw.extend([0; 10]);
+        raw.extend([header, attributes].concat());
+        raw
+    }
+
+    fn interface(kind: u16, flags: i32) -> LinkEvent {
+        let header = [[0; 4], 3u32.to_ne_bytes(), flags.to_ne_bytes(), [0; 4]].concat();
+        match decode(&raw(kind, &header, &[9, 0, 3, 0, b'w', b'l', b'a', b'n', 0, 0, 0, 0])) {
+            Ok(Some(Notice::Link(link))) => link,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_interface_is_up_only_with_carrier() {
+        let (up, running) = (libc::IFF_UP, libc::IFF_RUNNING);
+        let wlan = LinkEvent { if_index: 3, name: "wlan".into(), up: true, present: true };
+        assert_eq!(interface(libc::RTM_NEWLINK, up | running), wlan);
+        assert!(!interface(libc::RTM_NEWLINK, up).up);
+        let gone = interface(libc::RTM_DELLINK, up | running);
+        assert!(!gone.up && !gone.present);
+    }
+
+    #[test]
+    fn an_address_under_duplicate_detection_is_not_usable() {
+        let peer = [8, 0, 1, 0, 10, 0, 0, 2];
+        let ours = [8, 0, 2, 0, 10, 0, 0, 1];
+        for (flags, usable) in [(0, true), (libc::IFA_F_TENTATIVE as u8, false)] {
+            let header = [2, 32, flags, 0, 3, 0, 0, 0];
+            let address = "10.0.0.1".parse().unwrap();
+            let event = AddressEvent { if_index: 3, address, prefix_len: 32, usable };
+            let told = decode(&raw(libc::RTM_NEWADDR, &header, &[peer, ours].concat()));
+            assert_eq!(told, Ok(Some(Notice::Address(event))));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(kind in 16u16..24, rest in prop::collection::vec(any::<u8>(), 0..128)) {
+            let _ = decode(&raw(kind, &rest, &[]));
+            let _ = decode(&rest);
+        }
+    }
+}

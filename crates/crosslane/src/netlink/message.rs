@@ -225,3 +225,57 @@ impl Attribute<'_> {
 pub(super) fn frame(message: &'static str, bytes: &[u8], cause: impl fmt::Display) -> DecodeError {
     DecodeError::Frame { message, length: bytes.len(), cause: cause.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refusal(code: i32, behind: &[u8]) -> Vec<u8> {
+        let mut raw = ((36 + behind.len()) as u32).to_ne_bytes().to_vec();
+        raw.extend([2, 0, 0, 3]); // NLMSG_ERROR, NLM_F_CAPPED | NLM_F_ACK_TLVS
+        raw.extend([0; 8]);
+        raw.extend(code.to_ne_bytes());
+        raw.extend([0; HEADER_LEN]);
+        raw.extend(behind);
+        raw
+    }
+
+    #[test]
+    fn the_kernels_reason_is_read() {
+        let raw = refusal(-libc::EINVAL, &[8, 0, 1, 0, b'n', b'o', b'!', 0]);
+        let refused = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
+        assert_eq!(refused.to_string(), "no! (EINVAL: Invalid argument)");
+        let raw = refusal(-libc::ESRCH, &[]);
+        let refused = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
+        assert_eq!((refused.errno, refused.text), (Errno::ESRCH, None));
+    }
+
+    #[test]
+    fn an_acknowledgement_is_no_refusal() {
+        assert_eq!(Message::parse(&refusal(0, &[])).unwrap().verdict(), Ok(None));
+    }
+
+    #[test]
+    fn a_datagram_is_taken_apart_and_ends_at_the_first_fault() {
+        let one = refusal(0, &[]);
+        assert_eq!(messages(&[one.clone(), one.clone()].concat()).filter(Result::is_ok).count(), 2);
+        let cut = [one.clone(), one[..20].to_vec(), one].concat();
+        assert_eq!(messages(&cut[..56]).map(|found| found.is_ok()).collect::<Vec<_>>(), [true, false]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(raw in prop::collection::vec(any::<u8>(), 0..128)) {
+            for message in messages(&raw).flatten() {
+                let _ = message.verdict();
+            }
+        }
+
+        #[test]
+        fn any_refusal_is_read_without_panic(code: i32, behind in prop::collection::vec(any::<u8>(), 0..64)) {
+            let raw = refusal(code, &behind);
+            prop_assert_eq!(Message::parse(&raw).unwrap().verdict().unwrap().is_some(), code < 0);
+        }
+    }
+}
