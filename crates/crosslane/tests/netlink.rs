@@ -1,6 +1,8 @@
 //! The netlink drivers on the real kernel, each test in a network namespace of
 //! its own, over its loopback interface.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -138,14 +140,13 @@ impl Connected {
 
     /// Opens a second subflow from `CLIENT_TOO`; returns it as the client sees it.
     fn join(&mut self) -> Subflow {
-        let command = Command::CreateSubflow {
-            token: self.client_token,
-            local_id: AddressId(7),
-            local: ip(CLIENT_TOO),
-            if_index: 0,
-            remote: self.listener,
-            backup: false,
-        };
+        self.open(ip(CLIENT_TOO), AddressId(7), false).0
+    }
+
+    /// Opens a subflow from `local`; returns it as the client and as the server see it.
+    fn open(&mut self, local: IpAddr, local_id: AddressId, backup: bool) -> (Subflow, Subflow) {
+        let (token, remote) = (self.client_token, self.listener);
+        let command = Command::CreateSubflow { token, local_id, local, if_index: 1, remote, backup };
         self.commands.send(&command).unwrap();
         let (mut ours, mut peers) = (None, None);
         while ours.is_none() || peers.is_none() {
@@ -157,7 +158,7 @@ impl Connected {
         }
         let (ours, peers) = (ours.unwrap(), peers.unwrap());
         assert_eq!((peers.local, peers.remote), (ours.remote, ours.local));
-        ours
+        (ours, peers)
     }
 }
 
@@ -227,25 +228,29 @@ fn the_backup_flag_reaches_the_peer_and_goes_again() {
     });
 }
 
+/// The event's flag is the peer's wish; sock_diag shows both.
 #[test]
-fn a_subflow_opened_as_backup_is_one_at_the_peer() {
+fn a_subflow_opened_as_backup_is_told_as_one_only_at_the_peer() {
     in_namespace(|| {
         let mut connected = Connected::new();
-        let command = Command::CreateSubflow {
-            token: connected.client_token,
-            local_id: AddressId(2),
-            local: ip(CLIENT_TOO),
-            if_index: 1,
-            remote: connected.listener,
-            backup: true,
-        };
-        connected.commands.send(&command).unwrap();
-        let server = connected.server_token;
-        let told = until(&mut connected.events, |event| match event {
-            Event::SubflowEstablished { token, subflow } if token == server => Some(subflow),
-            _ => None,
-        });
-        assert!(told.backup);
+        let (ours, peers) = connected.open(ip(CLIENT_TOO), AddressId(2), true);
+        assert!(!ours.backup && peers.backup);
+        let mut diag = Diag::open().unwrap();
+        assert!(diag.subflow(ours.local, ours.remote).unwrap().unwrap().subflow.backup);
+        assert!(diag.subflow(peers.local, peers.remote).unwrap().unwrap().subflow.backup);
+    });
+}
+
+#[test]
+fn the_first_subflow_can_be_opened_again() {
+    in_namespace(|| {
+        let mut connected = Connected::new();
+        let (token, Subflow { local, remote, .. }) = (connected.client_token, connected.first);
+        connected.join();
+        connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
+        let (again, _) = connected.open(ip(CLIENT), AddressId(0), false);
+        assert_eq!((again.local.ip(), again.remote), (local.ip(), remote));
+        assert_eq!(again.local_id, AddressId(0));
     });
 }
 
@@ -280,6 +285,7 @@ fn a_subflow_of_a_dual_stack_socket_is_destroyed_too() {
         connected.join();
         let token = connected.client_token;
         connected.commands.send(&Command::SetBackup { token, local, remote, backup: true }).unwrap();
+        assert!(Diag::open().unwrap().subflow(local, remote).unwrap().unwrap().subflow.backup);
         connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
         until(&mut connected.events, |event| match event {
             Event::SubflowClosed { token: told, subflow, .. } => {
@@ -333,6 +339,21 @@ fn sock_diag_shows_both_subflows_under_the_token_of_the_events() {
         connected.commands.send(&command).unwrap();
         assert!(diag.subflow(local, remote).unwrap().unwrap().subflow.backup);
         assert_eq!(diag.subflow(local, SocketAddr::new(remote.ip(), 1)).unwrap(), None);
+    });
+}
+
+#[test]
+fn a_subflow_bound_to_an_interface_is_found_as_well() {
+    in_namespace(|| {
+        let mut connected = Connected::new();
+        let mut diag = Diag::open().unwrap();
+        let first = connected.first;
+        assert!(diag.subflow(first.local, first.remote).unwrap().is_some());
+        let bound = connected.join();
+        for subflow in [bound, first] {
+            let found = diag.subflow(subflow.local, subflow.remote).unwrap().unwrap();
+            assert_eq!(found.subflow, subflow);
+        }
     });
 }
 

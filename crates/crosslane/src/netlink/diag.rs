@@ -4,7 +4,7 @@
 //! Source: Linux `include/uapi/linux/inet_diag.h`, `net/mptcp/diag.c`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crosslane_core::mptcp::{AddressId, Subflow, Token};
 use netlink_packet_core::{
@@ -12,9 +12,10 @@ use netlink_packet_core::{
 };
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
 use netlink_packet_sock_diag::{SOCK_DIAG_BY_FAMILY, SockDiagMessage};
-use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use netlink_sys::protocols::{NETLINK_ROUTE, NETLINK_SOCK_DIAG};
 use nix::errno::Errno;
 
+use super::links;
 use super::message::{DecodeError, Message, attributes, frame, request};
 pub use super::mptcp_info::MptcpInfo;
 use super::mptcp_info::{live_token, upper_layer};
@@ -23,6 +24,8 @@ use super::tcp_info::TcpInfo;
 
 /// Sockets that one list holds at most; further ones are left out.
 pub const MAX_SOCKETS: usize = 65_536;
+/// Local addresses of which the interface is remembered.
+const MAX_INTERFACES: usize = 64;
 /// Length of `struct inet_diag_msg` in bytes.
 const RESPONSE_LEN: usize = 72;
 /// What messages are called in errors.
@@ -81,12 +84,15 @@ pub struct Connection {
 /// A socket for questions about sockets.
 pub struct Diag {
     channel: Channel,
+    addresses: Channel,
+    interfaces: BTreeMap<IpAddr, u32>,
 }
 
 impl Diag {
     /// Opens a socket in the network namespace of this thread.
     pub fn open() -> Result<Diag, OpenError> {
-        Ok(Diag { channel: Channel::open(NETLINK_SOCK_DIAG)? })
+        let (channel, addresses) = (Channel::open(NETLINK_SOCK_DIAG)?, Channel::open(NETLINK_ROUTE)?);
+        Ok(Diag { channel, addresses, interfaces: BTreeMap::new() })
     }
 
     /// All connected TCP sockets, subflows among them, [`MAX_SOCKETS`] at most.
@@ -99,21 +105,18 @@ impl Diag {
     }
 
     /// The TCP socket between `local` and `remote`; `None` if there is none.
+    ///
+    /// A socket bound to an interface is found only by the index of it, any
+    /// other by any index: the one that has `local` serves for both.
     pub fn socket(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<SocketInfo>, CommandError> {
-        let id = SocketId {
-            source_port: local.port(),
-            destination_port: remote.port(),
-            source_address: local.ip(),
-            destination_address: remote.ip(),
-            interface_id: 0,
-            cookie: NO_COOKIE,
-        };
-        let mut found = Vec::new();
-        match self.ask(id, NLM_F_ACK, &mut found) {
-            Err(cause) if cause.errno() == Some(Errno::ENOENT) => Ok(None),
-            Err(cause) => Err(CommandError::while_asked_to("describe a TCP socket")(cause)),
-            Ok(()) => Ok(found.pop()),
+        let known = self.interfaces.get(&local.ip()).copied().unwrap_or(0);
+        let mut found = self.exact(local, remote, known);
+        if matches!(found, Ok(None))
+            && let Some(now) = self.learn_interface(local.ip()).filter(|now| *now != known)
+        {
+            found = self.exact(local, remote, now);
         }
+        found.map_err(CommandError::while_asked_to("describe a TCP socket"))
     }
 
     /// All MPTCP subflows. Needs CAP_NET_ADMIN: without, there are none.
@@ -153,6 +156,33 @@ impl Diag {
                 Ok(())
             },
         )
+    }
+
+    fn exact(&mut self, local: SocketAddr, remote: SocketAddr, if_index: u32) -> Result<Option<SocketInfo>, CallError> {
+        let id = SocketId {
+            source_port: local.port(),
+            destination_port: remote.port(),
+            source_address: local.ip(),
+            destination_address: remote.ip(),
+            interface_id: if_index,
+            cookie: NO_COOKIE,
+        };
+        let mut found = Vec::new();
+        match self.ask(id, NLM_F_ACK, &mut found) {
+            Err(cause) if cause.errno() == Some(Errno::ENOENT) => Ok(None),
+            Err(cause) => Err(cause),
+            Ok(()) => Ok(found.pop()),
+        }
+    }
+
+    /// Which interface has `address` now.
+    fn learn_interface(&mut self, address: IpAddr) -> Option<u32> {
+        let if_index = links::interface_of(&mut self.addresses, address).ok().flatten()?;
+        if self.interfaces.len() >= MAX_INTERFACES {
+            self.interfaces.clear();
+        }
+        self.interfaces.insert(address, if_index);
+        Some(if_index)
     }
 
     fn ask(&mut self, id: SocketId, flags: u16, found: &mut Vec<SocketInfo>) -> Result<(), CallError> {

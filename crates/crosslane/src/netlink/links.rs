@@ -12,7 +12,7 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::message::{DecodeError, Message, attributes, frame, request};
-use super::socket::{Channel, CommandError, OpenError};
+use super::socket::{CallError, Channel, OpenError};
 use super::subscription::{Stream, Subscription};
 
 /// Messages that one snapshot holds at most; further ones are left out.
@@ -65,35 +65,50 @@ pub fn monitor() -> Result<(Vec<Notice>, LinkSocket), OpenError> {
     let groups = [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR];
     let socket = Subscription::open(NETLINK_ROUTE, &groups, decode)?;
     let present = Channel::open(NETLINK_ROUTE)?;
-    Ok((dump(present).map_err(|error| error.cause)?, socket))
+    Ok((dump(present)?, socket))
 }
 
 /// The present state of this thread's network namespace: links, then
 /// addresses. For a thread that lost news ([`super::EventError::Overrun`]).
 pub fn snapshot() -> Result<Vec<Notice>, OpenError> {
     let present = Channel::open(NETLINK_ROUTE)?;
-    Ok(dump(present).map_err(|error| error.cause)?)
+    Ok(dump(present)?)
 }
 
-fn dump(mut channel: Channel) -> Result<Vec<Notice>, CommandError> {
-    let mut found = Vec::new();
-    let questions = [
-        RouteNetlinkMessage::GetLink(LinkMessage::default()),
-        RouteNetlinkMessage::GetAddress(AddressMessage::default()),
-    ];
-    for question in questions {
-        let asked = channel.call(
-            |sequence| request(question, NLM_F_DUMP, sequence),
-            |message| {
-                if found.len() < MAX_NOTICES {
-                    found.extend(decode(message.bytes)?);
-                }
-                Ok(())
-            },
-        );
-        asked.map_err(CommandError::while_asked_to("list its interfaces and addresses"))?;
-    }
+/// Index of the interface that has `address`, if one has.
+pub(super) fn interface_of(channel: &mut Channel, address: IpAddr) -> Result<Option<u32>, CallError> {
+    let mut found = None;
+    each(channel, RouteNetlinkMessage::GetAddress(AddressMessage::default()), |notice| match notice {
+        Notice::Address(event) if event.address == address => found = Some(event.if_index),
+        _ => {}
+    })?;
     Ok(found)
+}
+
+fn dump(mut channel: Channel) -> Result<Vec<Notice>, CallError> {
+    let mut found = Vec::new();
+    let mut keep = |notice| {
+        if found.len() < MAX_NOTICES {
+            found.push(notice);
+        }
+    };
+    each(&mut channel, RouteNetlinkMessage::GetLink(LinkMessage::default()), &mut keep)?;
+    each(&mut channel, RouteNetlinkMessage::GetAddress(AddressMessage::default()), &mut keep)?;
+    Ok(found)
+}
+
+fn each(
+    channel: &mut Channel,
+    question: RouteNetlinkMessage,
+    mut on_notice: impl FnMut(Notice),
+) -> Result<(), CallError> {
+    channel.call(
+        |sequence| request(question, NLM_F_DUMP, sequence),
+        |message| {
+            decode(message.bytes)?.into_iter().for_each(&mut on_notice);
+            Ok(())
+        },
+    )
 }
 
 /// The notice in one netlink message; `None` if it is about something else.

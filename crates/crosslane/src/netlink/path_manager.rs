@@ -65,6 +65,11 @@ impl CommandSocket {
 
 /// The event in one netlink message; `None` if it is of a kind not known here.
 /// Attributes not known are passed over. Reads any bytes without panic.
+///
+/// `backup` is what the peer asked for, not what this end did: whoever opens a
+/// subflow as backup or sends `SetBackup` must remember it, or ask
+/// [`super::diag`]. An `Announced` address without port carries that of the
+/// subflow it came over.
 pub fn decode(bytes: &[u8]) -> Result<Option<Event>, DecodeError> {
     let message = Message::parse(bytes)?;
     if message.kind < FIRST_PROTOCOL_TYPE {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR};
 use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
 use socket2::SockRef;
 
 use super::message::{DecodeError, KernelError, Message, frame, messages};
@@ -58,7 +58,7 @@ impl CallError {
 
 /// Something asked of the kernel that was not done.
 #[derive(Debug, thiserror::Error)]
-#[error("while asking the kernel to {attempt}: {cause}")]
+#[error("while asking the kernel to {attempt}: {cause}; {}", self.remedy())]
 pub struct CommandError {
     /// What was asked for, in words.
     pub attempt: &'static str,
@@ -76,6 +76,18 @@ impl CommandError {
     /// The kernel's error number, if it was the kernel that refused.
     pub fn errno(&self) -> Option<Errno> {
         self.cause.errno()
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self.errno() {
+            Some(Errno::EPERM) => "run as root or with CAP_NET_ADMIN in this network namespace",
+            Some(Errno::ESRCH | Errno::ENOTCONN) => "it is gone, nothing is left to do",
+            Some(Errno::EINVAL) => {
+                "check the request; a connection obeys only if net.mptcp.path_manager was `userspace` when it began"
+            }
+            Some(Errno::EEXIST) => "it is there already, remove it first to change it",
+            _ => "try again",
+        }
     }
 }
 
@@ -152,8 +164,8 @@ pub(super) fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<usiz
 /// Waits until there is something to read, `timeout` is over, or a signal
 /// came.
 pub(super) fn wait(socket: &Socket, timeout: Duration) -> io::Result<()> {
-    let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-    match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], timeout) {
+    let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    match ppoll(&mut sockets, Some(timeout.into()), None) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
