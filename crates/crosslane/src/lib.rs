@@ -1,1 +1,3 @@
-//! lib
+//! The only part of Crosslane that touches the system: clock, sockets, files.
+
+pub mod testbed;
