@@ -9,6 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use crate::allocate::{Allocator, Mode, PathState, View};
 use crate::assess::{Alarm, Assessor, Belief, Reason};
@@ -31,6 +32,15 @@ pub enum Input {
     Resync(Vec<(Token, Subflow, bool)>),
     /// The kernel refused a command.
     Refused(Command),
+    /// A path has another address, or none.
+    Address {
+        /// The path.
+        path: PathId,
+        /// Our address on it.
+        local: Option<IpAddr>,
+        /// Index of its interface.
+        if_index: u32,
+    },
 }
 
 /// What an agent says.
@@ -107,18 +117,14 @@ struct Path {
 impl Agent {
     /// An agent that knows of no connection and no sample yet.
     pub fn new(setup: Setup) -> Agent {
-        let paths = setup
-            .paths
-            .iter()
-            .zip(&setup.ranks)
-            .map(|(spec, &rank)| Path {
-                name: spec.name.clone(),
-                rank,
-                assessors: setup.strategy.assessors(spec),
-                belief: Belief::Unknown,
-                reason: Reason::default(),
-                state: PathState::Closed,
-            });
+        let paths = setup.paths.iter().zip(&setup.ranks).map(|(spec, &rank)| Path {
+            name: spec.name.clone(),
+            rank,
+            assessors: setup.strategy.assessors(spec),
+            belief: Belief::Unknown,
+            reason: Reason::default(),
+            state: PathState::Closed,
+        });
         Agent {
             paths: paths.collect(),
             allocator: setup.strategy.allocator(setup.mode),
@@ -127,16 +133,14 @@ impl Agent {
         }
     }
 
-    /// Connections managed now.
-    pub fn connections(&self) -> usize {
-        self.manager.connections()
+    /// The path manager, to be looked at.
+    pub fn manager(&self) -> &Manager {
+        &self.manager
     }
 
     /// Name, belief and wanted state of each path.
     pub fn paths(&self) -> impl Iterator<Item = (&str, Belief, PathState)> {
-        self.paths
-            .iter()
-            .map(|path| (path.name.as_str(), path.belief, path.state))
+        self.paths.iter().map(|path| (path.name.as_str(), path.belief, path.state))
     }
 
     fn observe(&mut self, now: Instant, sample: &Sample) {
@@ -159,22 +163,14 @@ impl Agent {
                     self.outputs.push_back(Output::Alarm { path: id, alarm });
                 }
             }
-            let Some((belief, reason)) = path
-                .assessors
-                .iter()
-                .map(|a| a.belief())
-                .max_by_key(|(belief, _)| *belief)
+            let Some((belief, reason)) = path.assessors.iter().map(|a| a.belief()).max_by_key(|(belief, _)| *belief)
             else {
                 continue;
             };
             if belief != path.belief {
                 path.belief = belief;
                 path.reason = reason.clone();
-                self.outputs.push_back(Output::Belief {
-                    path: id,
-                    belief,
-                    reason: reason.clone(),
-                });
+                self.outputs.push_back(Output::Belief { path: id, belief, reason: reason.clone() });
                 changed = Some(place);
             }
         }
@@ -184,23 +180,14 @@ impl Agent {
     }
 
     fn allocate(&mut self, now: Instant, changed: usize) {
-        let view = |path: &Path| View {
-            belief: path.belief,
-            was: path.state,
-            rank: path.rank,
-        };
+        let view = |path: &Path| View { belief: path.belief, was: path.state, rank: path.rank };
         let views: Vec<View> = self.paths.iter().map(view).collect();
         let states = self.allocator.allocate(&views);
         for (place, &state) in states.iter().enumerate() {
             let was = self.paths[place].state;
             if was != state {
                 let reason = self.reason_for(place, changed);
-                self.outputs.push_back(Output::Decision {
-                    path: PathId(place as u8),
-                    state,
-                    was,
-                    reason,
-                });
+                self.outputs.push_back(Output::Decision { path: PathId(place as u8), state, was, reason });
                 self.paths[place].state = state;
             }
         }
@@ -213,12 +200,7 @@ impl Agent {
         let cause = &self.paths[changed];
         let mut reason = cause.reason.clone();
         if place != changed {
-            reason.because = format!(
-                "{} is {}: {}",
-                cause.name,
-                cause.belief.name(),
-                reason.because
-            );
+            reason.because = format!("{} is {}: {}", cause.name, cause.belief.name(), reason.because);
         }
         reason
     }
@@ -234,6 +216,7 @@ impl Engine for Agent {
             Input::Mptcp(event) => self.manager.handle(now, &event),
             Input::Resync(seen) => self.manager.resync(now, &seen),
             Input::Refused(command) => self.manager.refused(now, &command),
+            Input::Address { path, local, if_index } => self.manager.set_address(now, path, local, if_index),
         }
         self.assess(now);
     }
@@ -252,9 +235,6 @@ impl Engine for Agent {
 
     fn next_wakeup(&self) -> Option<Instant> {
         let assessors = self.paths.iter().flat_map(|path| &path.assessors);
-        assessors
-            .filter_map(|assessor| assessor.next_wakeup())
-            .chain(self.manager.next_wakeup())
-            .min()
+        assessors.filter_map(|assessor| assessor.next_wakeup()).chain(self.manager.next_wakeup()).min()
     }
 }

@@ -41,8 +41,8 @@ pub struct PathSpec {
     pub name: String,
     /// Radio access technology.
     pub rat: Rat,
-    /// The vehicle's address on this path.
-    pub local: IpAddr,
+    /// Our address on this path, while it has one.
+    pub local: Option<IpAddr>,
     /// Index of the interface, 0 if the kernel may choose.
     pub if_index: u32,
 }

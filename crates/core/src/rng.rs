@@ -97,10 +97,7 @@ mod tests {
             let mean = sum / n as f64;
             let variance = squares / n as f64 - mean * mean;
             assert!((mean - 1.0).abs() < 0.03, "m {shape}: mean {mean}");
-            assert!(
-                (variance * shape - 1.0).abs() < 0.08,
-                "m {shape}: variance {variance}"
-            );
+            assert!((variance * shape - 1.0).abs() < 0.08, "m {shape}: variance {variance}");
         }
     }
 }

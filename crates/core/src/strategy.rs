@@ -46,9 +46,7 @@ impl Strategy {
         D: serde::Deserializer<'de>,
     {
         match name {
-            "hapanchak" => {
-                Some(hapanchak::Params::deserialize(parameters).map(Strategy::Hapanchak))
-            }
+            "hapanchak" => Some(hapanchak::Params::deserialize(parameters).map(Strategy::Hapanchak)),
             "threshold" => Some(ThresholdParams::deserialize(parameters).map(Strategy::Threshold)),
             _ => None,
         }
@@ -57,11 +55,7 @@ impl Strategy {
     /// Assessors for one path; the greatest of their beliefs holds.
     pub fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
         let pick = |others: f64, cellular: Option<f64>| {
-            if path.rat.is_cellular() {
-                cellular
-            } else {
-                Some(others)
-            }
+            if path.rat.is_cellular() { cellular } else { Some(others) }
         };
         match self {
             Strategy::Hapanchak(params) => {
@@ -71,10 +65,7 @@ impl Strategy {
             Strategy::Threshold(params) => {
                 let signal = params.signal;
                 let threshold_dbm = pick(signal.threshold_dbm, signal.cellular_threshold_dbm);
-                vec![
-                    Box::new(Threshold::new(signal, threshold_dbm)),
-                    Box::new(Silence::new(params.silence)),
-                ]
+                vec![Box::new(Threshold::new(signal, threshold_dbm)), Box::new(Silence::new(params.silence))]
             }
         }
     }

@@ -35,63 +35,32 @@ mod tests {
     use PathState::{Active, Backup, Closed};
 
     fn allocate(weak: Weak, paths: &[(Belief, PathState)]) -> Vec<PathState> {
-        let views: Vec<_> = paths
-            .iter()
-            .enumerate()
-            .map(|(i, &(belief, was))| View {
-                belief,
-                was,
-                rank: i as u8,
-            })
-            .collect();
+        let views: Vec<_> =
+            paths.iter().enumerate().map(|(i, &(belief, was))| View { belief, was, rank: i as u8 }).collect();
         EveryGood { weak }.allocate(&views)
     }
 
     #[test]
     fn every_good_path_is_active() {
-        assert_eq!(
-            allocate(Weak::Demote, &[(Good, Closed), (Good, Backup)]),
-            [Active, Active]
-        );
+        assert_eq!(allocate(Weak::Demote, &[(Good, Closed), (Good, Backup)]), [Active, Active]);
     }
 
     #[test]
     fn a_fading_path_is_demoted_or_removed_as_set_but_never_opened() {
-        assert_eq!(
-            allocate(Weak::Demote, &[(Fading, Active), (Good, Active)]),
-            [Backup, Active]
-        );
-        assert_eq!(
-            allocate(Weak::Remove, &[(Fading, Active), (Good, Active)]),
-            [Closed, Active]
-        );
-        assert_eq!(
-            allocate(Weak::Demote, &[(Fading, Closed), (Good, Active)]),
-            [Closed, Active]
-        );
+        assert_eq!(allocate(Weak::Demote, &[(Fading, Active), (Good, Active)]), [Backup, Active]);
+        assert_eq!(allocate(Weak::Remove, &[(Fading, Active), (Good, Active)]), [Closed, Active]);
+        assert_eq!(allocate(Weak::Demote, &[(Fading, Closed), (Good, Active)]), [Closed, Active]);
     }
 
     #[test]
     fn a_lost_path_is_closed() {
-        assert_eq!(
-            allocate(Weak::Demote, &[(Lost, Active), (Good, Active)]),
-            [Closed, Active]
-        );
+        assert_eq!(allocate(Weak::Demote, &[(Lost, Active), (Good, Active)]), [Closed, Active]);
     }
 
     #[test]
     fn without_a_good_path_the_fading_one_carries() {
-        assert_eq!(
-            allocate(Weak::Remove, &[(Fading, Active), (Lost, Active)]),
-            [Active, Closed]
-        );
-        assert_eq!(
-            allocate(Weak::Demote, &[(Unknown, Closed), (Lost, Active)]),
-            [Active, Closed]
-        );
-        assert_eq!(
-            allocate(Weak::Demote, &[(Lost, Active), (Lost, Closed)]),
-            [Active, Active]
-        );
+        assert_eq!(allocate(Weak::Remove, &[(Fading, Active), (Lost, Active)]), [Active, Closed]);
+        assert_eq!(allocate(Weak::Demote, &[(Unknown, Closed), (Lost, Active)]), [Active, Closed]);
+        assert_eq!(allocate(Weak::Demote, &[(Lost, Active), (Lost, Closed)]), [Active, Active]);
     }
 }

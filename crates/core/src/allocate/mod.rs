@@ -75,9 +75,8 @@ pub trait Allocator {
 /// The best that can be had when no path is good: those that fade, else those
 /// of which nothing is known, else all, since an attempt costs nothing then.
 fn last_resort(paths: &[View]) -> Vec<PathState> {
-    let best = [Belief::Fading, Belief::Unknown]
-        .into_iter()
-        .find(|wanted| paths.iter().any(|path| path.belief == *wanted));
+    let best =
+        [Belief::Fading, Belief::Unknown].into_iter().find(|wanted| paths.iter().any(|path| path.belief == *wanted));
     paths
         .iter()
         .map(|path| match best {

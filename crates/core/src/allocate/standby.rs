@@ -38,38 +38,23 @@ mod tests {
     use PathState::{Active, Backup, Closed};
 
     fn allocate(paths: &[(Belief, PathState, u8)]) -> Vec<PathState> {
-        let views: Vec<_> = paths
-            .iter()
-            .map(|&(belief, was, rank)| View { belief, was, rank })
-            .collect();
+        let views: Vec<_> = paths.iter().map(|&(belief, was, rank)| View { belief, was, rank }).collect();
         Standby::default().allocate(&views)
     }
 
     #[test]
     fn the_preferred_good_path_carries_and_the_other_stands_by() {
-        assert_eq!(
-            allocate(&[(Good, Closed, 1), (Good, Closed, 0)]),
-            [Backup, Active]
-        );
+        assert_eq!(allocate(&[(Good, Closed, 1), (Good, Closed, 0)]), [Backup, Active]);
     }
 
     #[test]
     fn when_the_preferred_path_fades_they_change_places() {
-        assert_eq!(
-            allocate(&[(Fading, Active, 0), (Good, Backup, 1)]),
-            [Backup, Active]
-        );
+        assert_eq!(allocate(&[(Fading, Active, 0), (Good, Backup, 1)]), [Backup, Active]);
     }
 
     #[test]
     fn a_lost_path_is_closed_and_a_lone_one_carries_even_fading() {
-        assert_eq!(
-            allocate(&[(Lost, Active, 0), (Good, Backup, 1)]),
-            [Closed, Active]
-        );
-        assert_eq!(
-            allocate(&[(Fading, Active, 0), (Lost, Backup, 1)]),
-            [Active, Closed]
-        );
+        assert_eq!(allocate(&[(Lost, Active, 0), (Good, Backup, 1)]), [Closed, Active]);
+        assert_eq!(allocate(&[(Fading, Active, 0), (Lost, Backup, 1)]), [Active, Closed]);
     }
 }

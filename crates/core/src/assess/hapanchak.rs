@@ -68,19 +68,11 @@ impl Hapanchak {
         self.link_up = up;
         if !up {
             self.smoothed_dbm = None;
-            self.set(
-                Belief::Lost,
-                "hapanchak.unavailable",
-                "the interface is down",
-            );
+            self.set(Belief::Lost, "hapanchak.unavailable", "the interface is down");
         } else if self.threshold_dbm.is_none() {
             self.set(Belief::Good, "hapanchak.available", "the interface is up");
         } else {
-            self.set(
-                Belief::Unknown,
-                "hapanchak.available",
-                "no signal sample yet",
-            );
+            self.set(Belief::Unknown, "hapanchak.available", "no signal sample yet");
         }
     }
 
@@ -101,27 +93,15 @@ impl Hapanchak {
         if belief != self.belief {
             let because = format!("smoothed signal {smoothed:.1} dBm is {side} {threshold:.1} dBm");
             self.belief = belief;
-            let inputs = [
-                ("smoothed_dbm", smoothed),
-                ("rssi_dbm", rssi_dbm),
-                ("threshold_dbm", threshold),
-            ];
-            self.reason = Reason {
-                rule,
-                because,
-                inputs: inputs.into(),
-            };
+            let inputs = [("smoothed_dbm", smoothed), ("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold)];
+            self.reason = Reason { rule, because, inputs: inputs.into() };
         }
     }
 
     fn set(&mut self, belief: Belief, rule: &'static str, because: &str) {
         if belief != self.belief {
             self.belief = belief;
-            self.reason = Reason {
-                rule,
-                because: because.into(),
-                inputs: Default::default(),
-            };
+            self.reason = Reason { rule, because: because.into(), inputs: Default::default() };
         }
     }
 }
@@ -130,9 +110,7 @@ impl Assessor for Hapanchak {
     fn observe(&mut self, _now: Instant, sample: &Sample) {
         match sample.kind {
             SampleKind::Link { up } => self.judge_link(up),
-            SampleKind::Signal { rssi_dbm, .. } if self.link_up => {
-                self.judge_signal(f64::from(rssi_dbm))
-            }
+            SampleKind::Signal { rssi_dbm, .. } if self.link_up => self.judge_signal(f64::from(rssi_dbm)),
             SampleKind::Signal { .. } | SampleKind::Transport(_) => {}
         }
     }
@@ -150,17 +128,8 @@ mod tests {
     use crate::path::PathId;
 
     fn feed(assessor: &mut Hapanchak, rssi_dbm: f32) -> Belief {
-        let kind = SampleKind::Signal {
-            rssi_dbm,
-            station: None,
-        };
-        assessor.observe(
-            Instant::ZERO,
-            &Sample {
-                path: PathId(0),
-                kind,
-            },
-        );
+        let kind = SampleKind::Signal { rssi_dbm, station: None };
+        assessor.observe(Instant::ZERO, &Sample { path: PathId(0), kind });
         assessor.belief().0
     }
 
@@ -169,40 +138,25 @@ mod tests {
         let mut assessor = Hapanchak::new(1.0, Some(-82.0));
         assert_eq!(feed(&mut assessor, -81.9), Belief::Good);
         assert_eq!(feed(&mut assessor, -82.0), Belief::Fading);
-        assert_eq!(
-            feed(&mut assessor, -81.9),
-            Belief::Good,
-            "one threshold, no hysteresis"
-        );
+        assert_eq!(feed(&mut assessor, -81.9), Belief::Good, "one threshold, no hysteresis");
     }
 
     #[test]
     fn alpha_weighs_the_new_sample() {
         let mut assessor = Hapanchak::new(0.25, Some(-82.0));
         feed(&mut assessor, -70.0);
-        assert_eq!(
-            feed(&mut assessor, -100.0),
-            Belief::Good,
-            "0.75·−70 + 0.25·−100 = −77.5"
-        );
+        assert_eq!(feed(&mut assessor, -100.0), Belief::Good, "0.75·−70 + 0.25·−100 = −77.5");
         assert_eq!(feed(&mut assessor, -100.0), Belief::Fading, "−83.1");
     }
 
     #[test]
     fn without_a_threshold_only_the_interface_counts() {
         let mut assessor = Hapanchak::new(0.5, None);
-        let link = |up| Sample {
-            path: PathId(0),
-            kind: SampleKind::Link { up },
-        };
+        let link = |up| Sample { path: PathId(0), kind: SampleKind::Link { up } };
         assessor.observe(Instant::ZERO, &link(true));
         assert_eq!(feed(&mut assessor, -130.0), Belief::Good);
         assessor.observe(Instant::ZERO, &link(false));
         assert_eq!(assessor.belief().0, Belief::Lost);
-        assert_eq!(
-            feed(&mut assessor, -60.0),
-            Belief::Lost,
-            "a down interface has no signal"
-        );
+        assert_eq!(feed(&mut assessor, -60.0), Belief::Lost, "a down interface has no signal");
     }
 }

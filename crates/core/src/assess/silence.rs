@@ -29,10 +29,7 @@ pub struct Params {
 
 impl Default for Params {
     fn default() -> Params {
-        Params {
-            cam_periods: 4,
-            unacked_margin_ms: 20,
-        }
+        Params { cam_periods: 4, unacked_margin_ms: 20 }
     }
 }
 
@@ -87,11 +84,7 @@ struct Progress {
 impl Silence {
     /// An assessor that has heard nothing yet.
     pub fn new(params: Params) -> Silence {
-        Silence {
-            params,
-            wait: FIRST_WAIT,
-            ..Silence::default()
-        }
+        Silence { params, wait: FIRST_WAIT, ..Silence::default() }
     }
 
     fn hear_cam(&mut self, now: Instant) {
@@ -116,27 +109,16 @@ impl Silence {
         let quick = now.since(raised.at) < SETTLE;
         if quick && !raised.settled {
             raised.settled = true;
-            self.alarms.push_back(Alarm {
-                kind: raised.kind,
-                wrong: Some(true),
-            });
+            self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
         }
-        raised.trust_at = Some(if quick {
-            raised.at + SHORT_WAIT.max(self.wait / 2)
-        } else {
-            now
-        });
+        raised.trust_at = Some(if quick { raised.at + SHORT_WAIT.max(self.wait / 2) } else { now });
     }
 
     fn watch_transport(&mut self, now: Instant, transport: &Transport) {
         if self.params.unacked_margin_ms == 0 {
             return;
         }
-        let fresh = Progress {
-            seen: now,
-            delivered: transport.delivered,
-            waiting_since: None,
-        };
+        let fresh = Progress { seen: now, delivered: transport.delivered, waiting_since: None };
         self.make_room(transport.token);
         let progress = self.connections.entry(transport.token).or_insert(fresh);
         let moved = progress.delivered != transport.delivered;
@@ -159,11 +141,8 @@ impl Silence {
                 "{} segments unacknowledged for {waited_ms:.0} ms, {patience_ms:.0} ms allowed",
                 transport.unacked
             );
-            let inputs = [
-                ("waited_ms", waited_ms),
-                ("patience_ms", patience_ms),
-                ("unacked", f64::from(transport.unacked)),
-            ];
+            let inputs =
+                [("waited_ms", waited_ms), ("patience_ms", patience_ms), ("unacked", f64::from(transport.unacked))];
             self.raise(now, AlarmKind::Unacknowledged, because, &inputs);
         }
     }
@@ -172,11 +151,7 @@ impl Silence {
         if self.connections.len() < MAX_CONNECTIONS || self.connections.contains_key(&token) {
             return;
         }
-        let oldest = self
-            .connections
-            .iter()
-            .min_by_key(|(_, progress)| progress.seen)
-            .map(|(&token, _)| token);
+        let oldest = self.connections.iter().min_by_key(|(_, progress)| progress.seen).map(|(&token, _)| token);
         if let Some(oldest) = oldest {
             self.connections.remove(&oldest);
         }
@@ -184,29 +159,14 @@ impl Silence {
 
     /// When the silence of messages becomes an alarm.
     fn cam_deadline(&self) -> Option<Instant> {
-        let enabled =
-            self.params.cam_periods > 0 && self.intervals.len() >= FEW && self.raised.is_none();
+        let enabled = self.params.cam_periods > 0 && self.intervals.len() >= FEW && self.raised.is_none();
         let period = self.intervals.iter().min()?;
-        self.last_cam
-            .filter(|_| enabled)
-            .map(|last| last + *period * self.params.cam_periods)
+        self.last_cam.filter(|_| enabled).map(|last| last + *period * self.params.cam_periods)
     }
 
-    fn raise(
-        &mut self,
-        now: Instant,
-        kind: AlarmKind,
-        because: String,
-        inputs: &[(&'static str, f64)],
-    ) {
-        let again = self
-            .last_alarm
-            .is_some_and(|last| now.since(last) < FORGIVEN);
-        self.wait = if again {
-            (self.wait * 2).min(LONGEST_WAIT)
-        } else {
-            FIRST_WAIT
-        };
+    fn raise(&mut self, now: Instant, kind: AlarmKind, because: String, inputs: &[(&'static str, f64)]) {
+        let again = self.last_alarm.is_some_and(|last| now.since(last) < FORGIVEN);
+        self.wait = if again { (self.wait * 2).min(LONGEST_WAIT) } else { FIRST_WAIT };
         self.last_alarm = Some(now);
         let hears_messages = self.intervals.len() >= FEW;
         let trust_at = match kind {
@@ -215,26 +175,14 @@ impl Silence {
         };
         // An interface that is down leaves nothing to be settled.
         let settled = kind == AlarmKind::LinkDown;
-        self.raised = Some(Raised {
-            kind,
-            at: now,
-            settled,
-            trust_at,
-        });
-        self.alarms.push_back(Alarm {
-            kind,
-            wrong: settled.then_some(false),
-        });
+        self.raised = Some(Raised { kind, at: now, settled, trust_at });
+        self.alarms.push_back(Alarm { kind, wrong: settled.then_some(false) });
         let rule = match kind {
             AlarmKind::CamSilence => "silence.cam",
             AlarmKind::Unacknowledged => "silence.unacknowledged",
             AlarmKind::LinkDown => "silence.link-down",
         };
-        self.reason = Reason {
-            rule,
-            because,
-            inputs: inputs.into(),
-        };
+        self.reason = Reason { rule, because, inputs: inputs.into() };
     }
 
     fn judge_link(&mut self, now: Instant, up: bool) {
@@ -243,12 +191,7 @@ impl Silence {
         }
         self.link_down = !up;
         if !up {
-            self.raise(
-                now,
-                AlarmKind::LinkDown,
-                "the interface went down".into(),
-                &[],
-            );
+            self.raise(now, AlarmKind::LinkDown, "the interface went down".into(), &[]);
         } else if let Some(raised) = &mut self.raised {
             raised.trust_at = Some(now);
         }
@@ -258,9 +201,7 @@ impl Silence {
 impl Assessor for Silence {
     fn observe(&mut self, now: Instant, sample: &Sample) {
         match &sample.kind {
-            SampleKind::Signal {
-                station: Some(_), ..
-            } => self.hear_cam(now),
+            SampleKind::Signal { station: Some(_), .. } => self.hear_cam(now),
             SampleKind::Signal { station: None, .. } => {}
             SampleKind::Link { up } => self.judge_link(now, *up),
             SampleKind::Transport(transport) => self.watch_transport(now, transport),
@@ -272,26 +213,15 @@ impl Assessor for Silence {
             && now >= deadline
         {
             let silent_ms = now.since(last).as_secs_f64() * 1e3;
-            let because = format!(
-                "no message for {silent_ms:.0} ms, {} periods",
-                self.params.cam_periods
-            );
-            self.raise(
-                now,
-                AlarmKind::CamSilence,
-                because,
-                &[("silent_ms", silent_ms)],
-            );
+            let because = format!("no message for {silent_ms:.0} ms, {} periods", self.params.cam_periods);
+            self.raise(now, AlarmKind::CamSilence, because, &[("silent_ms", silent_ms)]);
         }
         let Some(raised) = &mut self.raised else {
             return;
         };
         if !raised.settled && now >= raised.at + SETTLE {
             raised.settled = true;
-            self.alarms.push_back(Alarm {
-                kind: raised.kind,
-                wrong: Some(false),
-            });
+            self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(false) });
         }
         if raised.settled && raised.trust_at.is_some_and(|at| now >= at) {
             self.raised = None;
@@ -299,20 +229,13 @@ impl Assessor for Silence {
             if self.last_cam.is_some_and(|last| now.since(last) > SETTLE) {
                 self.intervals.clear();
             }
-            self.reason = Reason {
-                rule: "silence.over",
-                because: "it is tried again".into(),
-                inputs: Default::default(),
-            };
+            self.reason =
+                Reason { rule: "silence.over", because: "it is tried again".into(), inputs: Default::default() };
         }
     }
 
     fn belief(&self) -> (Belief, &Reason) {
-        let belief = if self.raised.is_some() {
-            Belief::Lost
-        } else {
-            Belief::Unknown
-        };
+        let belief = if self.raised.is_some() { Belief::Lost } else { Belief::Unknown };
         (belief, &self.reason)
     }
 
@@ -321,18 +244,9 @@ impl Assessor for Silence {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let settle = self
-            .raised
-            .filter(|raised| !raised.settled)
-            .map(|raised| raised.at + SETTLE);
-        let trust = self
-            .raised
-            .filter(|raised| raised.settled)
-            .and_then(|raised| raised.trust_at);
-        [self.cam_deadline(), settle, trust]
-            .into_iter()
-            .flatten()
-            .min()
+        let settle = self.raised.filter(|raised| !raised.settled).map(|raised| raised.at + SETTLE);
+        let trust = self.raised.filter(|raised| raised.settled).and_then(|raised| raised.trust_at);
+        [self.cam_deadline(), settle, trust].into_iter().flatten().min()
     }
 }
 
@@ -347,30 +261,14 @@ mod tests {
     }
 
     fn cam() -> Sample {
-        Sample {
-            path: PathId(0),
-            kind: SampleKind::Signal {
-                rssi_dbm: -70.0,
-                station: Some(1),
-            },
-        }
+        Sample { path: PathId(0), kind: SampleKind::Signal { rssi_dbm: -70.0, station: Some(1) } }
     }
 
     fn transport(unacked: u32, delivered: u32) -> Sample {
         let rtt = Duration::from_millis(10);
         let rttvar = Duration::from_millis(2);
-        let kind = Transport {
-            token: 9,
-            rtt,
-            rttvar,
-            unacked,
-            delivered,
-            bytes_received: 0,
-        };
-        Sample {
-            path: PathId(0),
-            kind: SampleKind::Transport(kind),
-        }
+        let kind = Transport { token: 9, rtt, rttvar, unacked, delivered, bytes_received: 0 };
+        Sample { path: PathId(0), kind: SampleKind::Transport(kind) }
     }
 
     fn hearing(until_ms: u64) -> Silence {
@@ -395,18 +293,11 @@ mod tests {
         silence.advance(at(1400));
         assert_eq!(silence.belief().0, Belief::Lost);
         silence.advance(at(2400));
-        let kinds: Vec<_> = drain(&mut silence)
-            .iter()
-            .map(|alarm| alarm.wrong)
-            .collect();
+        let kinds: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.wrong).collect();
         assert_eq!(kinds, [None, Some(false)]);
         silence.observe(at(9000), &cam());
         silence.advance(at(9000));
-        assert_eq!(
-            silence.belief().0,
-            Belief::Unknown,
-            "the first message after a real loss ends it"
-        );
+        assert_eq!(silence.belief().0, Belief::Unknown, "the first message after a real loss ends it");
     }
 
     #[test]
@@ -425,11 +316,7 @@ mod tests {
         for ms in (1000..1040).step_by(10) {
             silence.observe(at(ms), &transport(3, 50));
         }
-        assert_eq!(
-            silence.belief().0,
-            Belief::Unknown,
-            "10 + 4·2 + 20 = 38 ms are allowed"
-        );
+        assert_eq!(silence.belief().0, Belief::Unknown, "10 + 4·2 + 20 = 38 ms are allowed");
         silence.observe(at(1040), &transport(3, 50));
         assert_eq!(silence.belief().0, Belief::Lost);
     }
@@ -455,10 +342,7 @@ mod tests {
         assert_eq!(silence.belief().0, Belief::Lost, "not trusted at once");
         silence.advance(at(1100) + SETTLE);
         assert_eq!(silence.belief().0, Belief::Unknown);
-        let wrong: Vec<_> = drain(&mut silence)
-            .iter()
-            .map(|alarm| alarm.wrong)
-            .collect();
+        let wrong: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.wrong).collect();
         assert_eq!(wrong, [None, Some(true)]);
     }
 
@@ -484,10 +368,7 @@ mod tests {
     #[test]
     fn a_down_interface_is_lost_until_it_is_up() {
         let mut silence = hearing(1000);
-        let link = |up| Sample {
-            path: PathId(0),
-            kind: SampleKind::Link { up },
-        };
+        let link = |up| Sample { path: PathId(0), kind: SampleKind::Link { up } };
         silence.observe(at(1010), &link(false));
         assert_eq!(silence.belief().0, Belief::Lost);
         silence.observe(at(1300), &link(true));

@@ -103,20 +103,11 @@ impl Threshold {
         self.below_since = None;
         self.entering = None;
         if !up {
-            self.set(
-                Belief::Lost,
-                plain("threshold.link-down", "the interface is down"),
-            );
+            self.set(Belief::Lost, plain("threshold.link-down", "the interface is down"));
         } else if self.threshold_dbm.is_none() {
-            self.set(
-                Belief::Good,
-                plain("threshold.link-up", "the interface is up"),
-            );
+            self.set(Belief::Good, plain("threshold.link-up", "the interface is up"));
         } else {
-            self.set(
-                Belief::Unknown,
-                plain("threshold.link-up", "no signal sample yet"),
-            );
+            self.set(Belief::Unknown, plain("threshold.link-up", "no signal sample yet"));
         }
     }
 
@@ -134,11 +125,7 @@ impl Threshold {
                 }
             }
             None if rssi_dbm >= threshold_dbm + self.params.hysteresis_db => {
-                self.entering = Some(Entering {
-                    since: now,
-                    sum_dbm: rssi_dbm,
-                    samples: 1,
-                });
+                self.entering = Some(Entering { since: now, sum_dbm: rssi_dbm, samples: 1 });
             }
             None if self.belief == Belief::Unknown => {
                 let because = format!(
@@ -146,14 +133,7 @@ impl Threshold {
                     threshold_dbm + self.params.hysteresis_db
                 );
                 let inputs = [("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold_dbm)];
-                self.set(
-                    Belief::Fading,
-                    Reason {
-                        rule: "threshold.weak",
-                        because,
-                        inputs: inputs.into(),
-                    },
-                );
+                self.set(Belief::Fading, Reason { rule: "threshold.weak", because, inputs: inputs.into() });
             }
             None => {}
         }
@@ -172,9 +152,7 @@ impl Threshold {
     }
 
     fn watch_leaving(&mut self, now: Instant, threshold_dbm: f64) {
-        let below = self
-            .smoothed
-            .is_some_and(|(_, smoothed)| smoothed <= threshold_dbm);
+        let below = self.smoothed.is_some_and(|(_, smoothed)| smoothed <= threshold_dbm);
         if !below {
             self.below_since = None;
         } else if self.below_since.is_none() {
@@ -183,44 +161,26 @@ impl Threshold {
     }
 
     fn leave(&mut self, now: Instant, threshold_dbm: f64) {
-        let smoothed = self
-            .smoothed
-            .map_or(threshold_dbm, |(_, smoothed)| smoothed);
+        let smoothed = self.smoothed.map_or(threshold_dbm, |(_, smoothed)| smoothed);
         let waited_ms = self.params.time_to_trigger_ms;
-        let because = format!(
-            "smoothed signal {smoothed:.1} dBm stayed at or below {threshold_dbm:.1} dBm for {waited_ms} ms"
-        );
+        let because =
+            format!("smoothed signal {smoothed:.1} dBm stayed at or below {threshold_dbm:.1} dBm for {waited_ms} ms");
         let inputs = [
             ("smoothed_dbm", smoothed),
             ("threshold_dbm", threshold_dbm),
             ("time_to_trigger_ms", f64::from(waited_ms)),
         ];
-        let quick = self
-            .entered
-            .is_some_and(|entered| now.since(entered) < QUICK_RETURN);
-        self.doublings = if quick {
-            (self.doublings + 1).min(MAX_DOUBLINGS)
-        } else {
-            0
-        };
+        let quick = self.entered.is_some_and(|entered| now.since(entered) < QUICK_RETURN);
+        self.doublings = if quick { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
         self.below_since = None;
-        self.set(
-            Belief::Fading,
-            Reason {
-                rule: "threshold.leave",
-                because,
-                inputs: inputs.into(),
-            },
-        );
+        self.set(Belief::Fading, Reason { rule: "threshold.leave", because, inputs: inputs.into() });
     }
 
     fn enter(&mut self, now: Instant, threshold_dbm: f64, entering: Entering) {
         let mean = entering.mean_dbm();
         let waited_ms = now.since(entering.since).as_secs_f64() * 1e3;
         let least = threshold_dbm + self.params.hysteresis_db / 2.0;
-        let because = format!(
-            "signal of {mean:.1} dBm on average over {waited_ms:.0} ms is above {least:.1} dBm"
-        );
+        let because = format!("signal of {mean:.1} dBm on average over {waited_ms:.0} ms is above {least:.1} dBm");
         let inputs = [
             ("mean_dbm", mean),
             ("threshold_dbm", threshold_dbm),
@@ -230,14 +190,7 @@ impl Threshold {
         self.entering = None;
         self.entered = Some(now);
         self.smoothed = Some((now, mean));
-        self.set(
-            Belief::Good,
-            Reason {
-                rule: "threshold.enter",
-                because,
-                inputs: inputs.into(),
-            },
-        );
+        self.set(Belief::Good, Reason { rule: "threshold.enter", because, inputs: inputs.into() });
     }
 
     fn time_to_enter(&self) -> Duration {
@@ -257,11 +210,7 @@ impl Threshold {
 }
 
 fn plain(rule: &'static str, because: &str) -> Reason {
-    Reason {
-        rule,
-        because: because.into(),
-        inputs: Default::default(),
-    }
+    Reason { rule, because: because.into(), inputs: Default::default() }
 }
 
 impl Assessor for Threshold {
@@ -297,9 +246,7 @@ impl Assessor for Threshold {
 
     fn next_wakeup(&self) -> Option<Instant> {
         let leave = self.below_since.map(|since| since + self.time_to_leave());
-        let enter = self
-            .entering
-            .map(|entering| entering.since + self.time_to_enter());
+        let enter = self.entering.map(|entering| entering.since + self.time_to_enter());
         leave.into_iter().chain(enter).min()
     }
 }
@@ -316,18 +263,9 @@ mod tests {
     fn hear(assessor: &mut Threshold, start_ms: u64, signals: &[f32]) -> Belief {
         for (i, &rssi_dbm) in signals.iter().enumerate() {
             let now = Instant::from_millis(start_ms + i as u64 * PERIOD_MS);
-            let kind = SampleKind::Signal {
-                rssi_dbm,
-                station: Some(1),
-            };
+            let kind = SampleKind::Signal { rssi_dbm, station: Some(1) };
             assessor.advance(now);
-            assessor.observe(
-                now,
-                &Sample {
-                    path: PathId(0),
-                    kind,
-                },
-            );
+            assessor.observe(now, &Sample { path: PathId(0), kind });
             assessor.advance(now + Duration::from_millis(PERIOD_MS - 1));
         }
         assessor.belief().0
@@ -344,11 +282,7 @@ mod tests {
         assert_eq!(a.next_wakeup(), Some(Instant::from_millis(100)));
         a.advance(Instant::from_millis(100));
         assert_eq!(a.belief().0, Belief::Good);
-        assert!(
-            a.belief().1.because.contains("-70.0 dBm"),
-            "{}",
-            a.belief().1.because
-        );
+        assert!(a.belief().1.because.contains("-70.0 dBm"), "{}", a.belief().1.because);
     }
 
     #[test]
@@ -390,17 +324,8 @@ mod tests {
         let mut a = assessor();
         hear(&mut a, 0, &[-95.0; 10]);
         hear(&mut a, 1000, &[-78.9]);
-        let kind = SampleKind::Signal {
-            rssi_dbm: -95.0,
-            station: None,
-        };
-        a.observe(
-            Instant::from_millis(1100),
-            &Sample {
-                path: PathId(0),
-                kind,
-            },
-        );
+        let kind = SampleKind::Signal { rssi_dbm: -95.0, station: None };
+        a.observe(Instant::from_millis(1100), &Sample { path: PathId(0), kind });
         a.advance(Instant::from_millis(1101));
         assert_eq!(a.belief().0, Belief::Fading);
     }
@@ -409,10 +334,7 @@ mod tests {
     fn a_link_that_goes_down_is_lost_and_starts_anew() {
         let mut a = assessor();
         hear(&mut a, 0, &[-70.0; 3]);
-        let link = |up| Sample {
-            path: PathId(0),
-            kind: SampleKind::Link { up },
-        };
+        let link = |up| Sample { path: PathId(0), kind: SampleKind::Link { up } };
         a.observe(Instant::from_millis(400), &link(false));
         assert_eq!(a.belief().0, Belief::Lost);
         a.observe(Instant::from_millis(500), &link(true));

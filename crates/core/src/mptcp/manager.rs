@@ -77,13 +77,7 @@ impl Manager {
     /// how long two subflows carry together before one is demoted.
     pub fn new(paths: Vec<PathSpec>, overlap: Duration) -> Manager {
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
-        Manager {
-            paths,
-            wanted,
-            overlap,
-            connections: BTreeMap::new(),
-            commands: VecDeque::new(),
-        }
+        Manager { paths, wanted, overlap, connections: BTreeMap::new(), commands: VecDeque::new() }
     }
 
     /// Takes what is wanted of each path from now on. A path that is wanted
@@ -93,9 +87,7 @@ impl Manager {
             if *wanted == PathState::Closed && state != PathState::Closed {
                 let path = PathId(place as u8);
                 for connection in self.connections.values_mut() {
-                    connection
-                        .attempts
-                        .retain(|&of, attempt| of != path || attempt.opening_until.is_some());
+                    connection.attempts.retain(|&of, attempt| of != path || attempt.opening_until.is_some());
                 }
             }
             *wanted = state;
@@ -103,29 +95,37 @@ impl Manager {
         self.reconcile(now);
     }
 
+    /// Takes the news that a path has another address, or none. Subflows from
+    /// the old one cannot carry anything any more and are closed.
+    pub fn set_address(&mut self, now: Instant, path: PathId, local: Option<IpAddr>, if_index: u32) {
+        let Some(spec) = self.paths.get_mut(usize::from(path.0)) else { return };
+        spec.if_index = if_index;
+        if spec.local == local {
+            return;
+        }
+        spec.local = local;
+        for (&token, connection) in &mut self.connections {
+            connection.ids.remove(&path);
+            connection.attempts.remove(&path);
+            for known in connection.subflows.iter_mut().filter(|known| known.path == path && !known.closing) {
+                let command = known.command_destroy(token);
+                self.commands.push_back((path, command));
+            }
+        }
+        self.reconcile(now);
+    }
+
     /// Takes an event of the kernel.
     pub fn handle(&mut self, now: Instant, event: &Event) {
         match *event {
-            Event::Created {
-                token,
-                subflow,
-                server_side,
-            } => self.begin(now, token, subflow, server_side, false),
-            Event::Established {
-                token,
-                subflow,
-                server_side,
-            } => self.begin(now, token, subflow, server_side, true),
+            Event::Created { token, subflow, server_side } => self.begin(now, token, subflow, server_side, false),
+            Event::Established { token, subflow, server_side } => self.begin(now, token, subflow, server_side, true),
             Event::Closed { token } => drop(self.connections.remove(&token)),
             Event::Announced { token, remote, .. } => self.learn_remote(token, remote),
-            Event::SubflowEstablished { token, subflow } => {
-                self.subflow_opened(now, token, subflow)
-            }
+            Event::SubflowEstablished { token, subflow } => self.subflow_opened(now, token, subflow),
             Event::SubflowClosed { token, subflow, .. } => self.subflow_closed(now, token, subflow),
             Event::SubflowPriority { token, subflow } => self.priority_changed(now, token, subflow),
-            Event::Removed { .. }
-            | Event::ListenerCreated { .. }
-            | Event::ListenerClosed { .. } => {}
+            Event::Removed { .. } | Event::ListenerCreated { .. } | Event::ListenerClosed { .. } => {}
         }
         self.reconcile(now);
     }
@@ -133,8 +133,7 @@ impl Manager {
     /// Takes the list of all connections and subflows that there are, after a
     /// start or when events were missed.
     pub fn resync(&mut self, now: Instant, seen: &[(Token, Subflow, bool)]) {
-        self.connections
-            .retain(|token, _| seen.iter().any(|(other, ..)| other == token));
+        self.connections.retain(|token, _| seen.iter().any(|(other, ..)| other == token));
         for connection in self.connections.values_mut() {
             connection.subflows.clear();
         }
@@ -153,17 +152,8 @@ impl Manager {
                     self.attempt_failed(now, token, path);
                 }
             }
-            Command::DestroySubflow {
-                token,
-                local,
-                remote,
-            } => self.forget(token, local, remote),
-            Command::SetBackup {
-                token,
-                local,
-                remote,
-                backup,
-            } => {
+            Command::DestroySubflow { token, local, remote } => self.forget(token, local, remote),
+            Command::SetBackup { token, local, remote, backup } => {
                 self.with_subflow(token, local, remote, |known| known.set_backup(now, !backup));
             }
             Command::Announce { .. } | Command::Withdraw { .. } => {}
@@ -181,10 +171,7 @@ impl Manager {
 
     /// When to poll again although nothing came in.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        self.connections
-            .values()
-            .filter_map(|connection| self.wakeup_of(connection))
-            .min()
+        self.connections.values().filter_map(|connection| self.wakeup_of(connection)).min()
     }
 
     /// Connections managed now.
@@ -195,18 +182,18 @@ impl Manager {
     /// The path that a connection's subflow takes, by our address.
     pub fn path_of(&self, local: IpAddr) -> Option<PathId> {
         let local = canonical(local);
-        let place = self.paths.iter().position(|path| path.local == local)?;
+        let place = self.paths.iter().position(|path| path.local == Some(local))?;
         Some(PathId(place as u8))
     }
 
-    fn begin(
-        &mut self,
-        now: Instant,
-        token: Token,
-        subflow: Subflow,
-        server_side: bool,
-        established: bool,
-    ) {
+    /// The subflows that there are.
+    pub fn subflows(&self) -> impl Iterator<Item = (Token, PathId, &Subflow)> {
+        self.connections.iter().flat_map(|(&token, connection)| {
+            connection.subflows.iter().map(move |known| (token, known.path, &known.subflow))
+        })
+    }
+
+    fn begin(&mut self, now: Instant, token: Token, subflow: Subflow, server_side: bool, established: bool) {
         if !self.connections.contains_key(&token) {
             if self.connections.len() >= MAX_CONNECTIONS {
                 return;
@@ -232,11 +219,7 @@ impl Manager {
             return;
         };
         let port = connection.remotes.first().map_or(0, SocketAddr::port);
-        let remote = if remote.port() == 0 {
-            SocketAddr::new(remote.ip(), port)
-        } else {
-            remote
-        };
+        let remote = if remote.port() == 0 { SocketAddr::new(remote.ip(), port) } else { remote };
         if connection.remotes.len() < MAX_REMOTES && !connection.remotes.contains(&remote) {
             connection.remotes.push(remote);
         }
@@ -251,60 +234,33 @@ impl Manager {
         };
         connection.attempts.remove(&path);
         connection.ids.insert(path, subflow.local_id);
-        if connection.find(subflow.local, subflow.remote).is_none()
-            && connection.subflows.len() < MAX_SUBFLOWS
-        {
+        if connection.find(subflow.local, subflow.remote).is_none() && connection.subflows.len() < MAX_SUBFLOWS {
             let active_since = (!subflow.backup).then_some(now);
-            connection.subflows.push(Known {
-                subflow,
-                path,
-                closing: false,
-                active_since,
-            });
+            connection.subflows.push(Known { subflow, path, closing: false, active_since });
         }
     }
 
     fn subflow_closed(&mut self, now: Instant, token: Token, subflow: Subflow) {
-        let Some(path) = self.path_of(subflow.local.ip()) else {
-            return;
-        };
-        let known = self
-            .connections
-            .get_mut(&token)
-            .is_some_and(|c| c.find(subflow.local, subflow.remote).is_some());
-        if known {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        if connection.find(subflow.local, subflow.remote).is_some() {
             self.forget(token, subflow.local, subflow.remote);
-        } else {
+        } else if let Some(path) = self.path_of(subflow.local.ip()) {
             self.attempt_failed(now, token, path);
         }
     }
 
     fn priority_changed(&mut self, now: Instant, token: Token, subflow: Subflow) {
-        self.with_subflow(token, subflow.local, subflow.remote, |known| {
-            known.set_backup(now, subflow.backup)
-        });
+        self.with_subflow(token, subflow.local, subflow.remote, |known| known.set_backup(now, subflow.backup));
     }
 
     fn forget(&mut self, token: Token, local: SocketAddr, remote: SocketAddr) {
         if let Some(connection) = self.connections.get_mut(&token) {
-            connection
-                .subflows
-                .retain(|known| (known.subflow.local, known.subflow.remote) != (local, remote));
+            connection.subflows.retain(|known| (known.subflow.local, known.subflow.remote) != (local, remote));
         }
     }
 
-    fn with_subflow(
-        &mut self,
-        token: Token,
-        local: SocketAddr,
-        remote: SocketAddr,
-        change: impl FnOnce(&mut Known),
-    ) {
-        if let Some(known) = self
-            .connections
-            .get_mut(&token)
-            .and_then(|c| c.find(local, remote))
-        {
+    fn with_subflow(&mut self, token: Token, local: SocketAddr, remote: SocketAddr, change: impl FnOnce(&mut Known)) {
+        if let Some(known) = self.connections.get_mut(&token).and_then(|c| c.find(local, remote)) {
             change(known);
         }
     }
@@ -315,11 +271,7 @@ impl Manager {
         };
         let attempt = connection.attempts.entry(path).or_default();
         let pause = (FIRST_PAUSE * (1 << attempt.failures.min(10))).min(LONGEST_PAUSE);
-        *attempt = Attempt {
-            opening_until: None,
-            not_before: now + pause,
-            failures: attempt.failures + 1,
-        };
+        *attempt = Attempt { opening_until: None, not_before: now + pause, failures: attempt.failures + 1 };
     }
 
     fn expire_attempts(&mut self, now: Instant) {
@@ -338,9 +290,7 @@ impl Manager {
 
     fn wakeup_of(&self, connection: &Connection) -> Option<Instant> {
         let attempts = connection.attempts.iter().filter_map(|(&path, attempt)| {
-            let retry = self
-                .may_open(connection, path)
-                .then_some(attempt.not_before);
+            let retry = self.may_open(connection, path).then_some(attempt.not_before);
             attempt.opening_until.or(retry)
         });
         attempts.chain(self.demotion_due(connection)).min()
@@ -353,21 +303,13 @@ impl Manager {
         if !connection.subflows.iter().any(waits) {
             return None;
         }
-        let stays = connection
-            .subflows
-            .iter()
-            .filter(|known| known.carries() && self.wants(known.path) == PathState::Active);
-        stays
-            .filter_map(|known| known.active_since)
-            .min()
-            .map(|since| since + self.overlap)
+        let stays =
+            connection.subflows.iter().filter(|known| known.carries() && self.wants(known.path) == PathState::Active);
+        stays.filter_map(|known| known.active_since).min().map(|since| since + self.overlap)
     }
 
     fn wants(&self, path: PathId) -> PathState {
-        self.wanted
-            .get(usize::from(path.0))
-            .copied()
-            .unwrap_or(PathState::Closed)
+        self.wanted.get(usize::from(path.0)).copied().unwrap_or(PathState::Closed)
     }
 
     fn reconcile(&mut self, now: Instant) {
@@ -389,11 +331,7 @@ impl Manager {
         for place in 0..self.paths.len() {
             let path = PathId(place as u8);
             let wanted = self.wants(path);
-            match connection
-                .subflows
-                .iter_mut()
-                .find(|known| known.path == path && !known.closing)
-            {
+            match connection.subflows.iter_mut().find(|known| known.path == path && !known.closing) {
                 None if wanted != PathState::Closed => {
                     self.open(now, token, connection, path, wanted == PathState::Backup);
                 }
@@ -406,41 +344,21 @@ impl Manager {
         }
     }
 
-    fn open(
-        &mut self,
-        now: Instant,
-        token: Token,
-        connection: &mut Connection,
-        path: PathId,
-        backup: bool,
-    ) {
+    fn open(&mut self, now: Instant, token: Token, connection: &mut Connection, path: PathId, backup: bool) {
         let earlier = connection.attempts.get(&path).copied().unwrap_or_default();
-        if !self.may_open(connection, path)
-            || earlier.opening_until.is_some()
-            || now < earlier.not_before
-        {
+        if !self.may_open(connection, path) || earlier.opening_until.is_some() || now < earlier.not_before {
             return;
         }
         let spec = &self.paths[usize::from(path.0)];
-        let same_family =
-            |remote: &&SocketAddr| canonical(remote.ip()).is_ipv4() == spec.local.is_ipv4();
+        let Some(local) = spec.local else { return };
+        let same_family = |remote: &&SocketAddr| canonical(remote.ip()).is_ipv4() == local.is_ipv4();
         let Some(&remote) = connection.remotes.iter().find(same_family) else {
             return;
         };
-        let attempt = Attempt {
-            opening_until: Some(now + OPENING),
-            ..earlier
-        };
+        let attempt = Attempt { opening_until: Some(now + OPENING), ..earlier };
         let local_id = connection.id_for(path);
         connection.attempts.insert(path, attempt);
-        let command = Command::CreateSubflow {
-            token,
-            local_id,
-            local: spec.local,
-            if_index: spec.if_index,
-            remote,
-            backup,
-        };
+        let command = Command::CreateSubflow { token, local_id, local, if_index: spec.if_index, remote, backup };
         self.commands.push_back((path, command));
     }
 
@@ -470,16 +388,8 @@ impl Manager {
         }
         for known in &mut connection.subflows {
             if self.wants(known.path) == PathState::Closed && !known.closing {
-                known.closing = true;
-                let Subflow { local, remote, .. } = known.subflow;
-                self.commands.push_back((
-                    known.path,
-                    Command::DestroySubflow {
-                        token,
-                        local,
-                        remote,
-                    },
-                ));
+                let command = known.command_destroy(token);
+                self.commands.push_back((known.path, command));
             }
         }
     }
@@ -492,22 +402,19 @@ impl Known {
 
     fn set_backup(&mut self, now: Instant, backup: bool) {
         self.subflow.backup = backup;
-        self.active_since = if backup {
-            None
-        } else {
-            self.active_since.or(Some(now))
-        };
+        self.active_since = if backup { None } else { self.active_since.or(Some(now)) };
+    }
+
+    fn command_destroy(&mut self, token: Token) -> Command {
+        self.closing = true;
+        let Subflow { local, remote, .. } = self.subflow;
+        Command::DestroySubflow { token, local, remote }
     }
 
     fn command_backup(&mut self, now: Instant, token: Token, backup: bool) -> Command {
         self.set_backup(now, backup);
         let Subflow { local, remote, .. } = self.subflow;
-        Command::SetBackup {
-            token,
-            local,
-            remote,
-            backup,
-        }
+        Command::SetBackup { token, local, remote, backup }
     }
 }
 
@@ -516,18 +423,12 @@ impl Connection {
     /// the first subflow's address alone (RFC 8684 §3.2).
     fn id_for(&self, path: PathId) -> AddressId {
         let free = |id: &u8| !self.ids.values().any(|used| used.0 == *id);
-        let fresh = || {
-            (path.0 + 1..=u8::MAX)
-                .find(free)
-                .map_or(AddressId(0), AddressId)
-        };
+        let fresh = || (path.0 + 1..=u8::MAX).find(free).map_or(AddressId(0), AddressId);
         self.ids.get(&path).copied().unwrap_or_else(fresh)
     }
 
     fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<&mut Known> {
-        self.subflows
-            .iter_mut()
-            .find(|known| (known.subflow.local, known.subflow.remote) == (local, remote))
+        self.subflows.iter_mut().find(|known| (known.subflow.local, known.subflow.remote) == (local, remote))
     }
 }
 
