@@ -5,9 +5,13 @@
 
 extern crate alloc;
 
+pub mod agent;
+pub mod allocate;
+pub mod assess;
 pub mod engine;
 pub mod link;
 pub mod mptcp;
 pub mod path;
 pub mod rng;
+pub mod strategy;
 pub mod time;

@@ -41,8 +41,8 @@ pub struct PathSpec {
     pub name: String,
     /// Radio access technology.
     pub rat: Rat,
-    /// The vehicle's address on this path.
-    pub local: IpAddr,
+    /// Our address on this path, while it has one.
+    pub local: Option<IpAddr>,
     /// Index of the interface, 0 if the kernel may choose.
     pub if_index: u32,
 }
@@ -86,10 +86,9 @@ pub struct Transport {
     pub rttvar: Duration,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
-    /// Bytes acknowledged since the subflow began.
-    pub bytes_acked: u64,
+    /// Segments that reached the peer since the subflow began, those told by
+    /// SACK included.
+    pub delivered: u32,
     /// Bytes received since the subflow began.
     pub bytes_received: u64,
-    /// Retransmissions since the subflow began.
-    pub total_retrans: u32,
 }

@@ -47,9 +47,7 @@ impl PhyRate {
 
     /// The rate of exactly `mbit_s` Mbit/s, if there is one.
     pub fn from_mbit_s(mbit_s: f64) -> Option<PhyRate> {
-        PhyRate::ALL
-            .into_iter()
-            .find(|rate| rate.mbit_s() == mbit_s)
+        PhyRate::ALL.into_iter().find(|rate| rate.mbit_s() == mbit_s)
     }
 
     /// This rate in Mbit/s.
@@ -84,9 +82,7 @@ impl PhyRate {
         match self {
             PhyRate::Mbit3 | PhyRate::Mbit6 | PhyRate::Mbit12 => &HALF,
             PhyRate::Mbit24 => &TWO_THIRDS,
-            PhyRate::Mbit4_5 | PhyRate::Mbit9 | PhyRate::Mbit18 | PhyRate::Mbit27 => {
-                &THREE_QUARTERS
-            }
+            PhyRate::Mbit4_5 | PhyRate::Mbit9 | PhyRate::Mbit18 | PhyRate::Mbit27 => &THREE_QUARTERS,
         }
     }
 
@@ -148,8 +144,7 @@ pub fn packet_error_rate(rate: PhyRate, snr_db: f64, ip_bytes: u32) -> f64 {
     let data = rate.code().bit_error(rate.constellation().bit_error(snr));
     let bits = data_bits(ip_bytes.saturating_add(OVERHEAD_BYTES));
     // ln of the chance that every bit is right; ln_1p keeps tiny errors.
-    let ln_right =
-        f64::from(SIGNAL_BITS) * libm::log1p(-header) + f64::from(bits) * libm::log1p(-data);
+    let ln_right = f64::from(SIGNAL_BITS) * libm::log1p(-header) + f64::from(bits) * libm::log1p(-data);
     -libm::expm1(ln_right)
 }
 
@@ -158,9 +153,7 @@ fn frame_time(rate: PhyRate, bytes: u32) -> Duration {
 }
 
 fn data_bits(bytes: u32) -> u32 {
-    bytes
-        .saturating_mul(8)
-        .saturating_add(SERVICE_AND_TAIL_BITS)
+    bytes.saturating_mul(8).saturating_add(SERVICE_AND_TAIL_BITS)
 }
 
 #[derive(Clone, Copy)]
@@ -199,27 +192,17 @@ const HALF: Code = Code {
     period: 1.0,
     free: 10,
     step: 2,
-    weights: &[
-        36, 211, 1404, 11633, 77433, 502690, 3322763, 21292910, 134365911,
-    ],
+    weights: &[36, 211, 1404, 11633, 77433, 502690, 3322763, 21292910, 134365911],
 };
 
-const TWO_THIRDS: Code = Code {
-    period: 2.0,
-    free: 6,
-    step: 1,
-    weights: &[
-        3, 70, 285, 1276, 6160, 27128, 117019, 498860, 2103891, 8784123,
-    ],
-};
+const TWO_THIRDS: Code =
+    Code { period: 2.0, free: 6, step: 1, weights: &[3, 70, 285, 1276, 6160, 27128, 117019, 498860, 2103891, 8784123] };
 
 const THREE_QUARTERS: Code = Code {
     period: 3.0,
     free: 5,
     step: 1,
-    weights: &[
-        42, 201, 1492, 10469, 62935, 379644, 2253373, 13073811, 75152755, 428005675,
-    ],
+    weights: &[42, 201, 1492, 10469, 62935, 379644, 2253373, 13073811, 75152755, 428005675],
 };
 
 impl Code {
@@ -262,10 +245,7 @@ mod tests {
         let golden = [4.0, 6.9, 7.0, 9.9, 13.5, 16.6, 21.4, 22.6];
         for (rate, expected) in PhyRate::ALL.into_iter().zip(golden) {
             let snr = snr_for(rate, 0.1, 1500);
-            assert!(
-                (snr - expected).abs() <= 0.3,
-                "{rate:?}: {snr:.2} dB, not {expected}"
-            );
+            assert!((snr - expected).abs() <= 0.3, "{rate:?}: {snr:.2} dB, not {expected}");
         }
     }
 
@@ -279,20 +259,13 @@ mod tests {
 
     #[test]
     fn udp_goodput_is_what_ns3_measures() {
-        let golden = [
-            (PhyRate::Mbit3, 2.65),
-            (PhyRate::Mbit6, 4.98),
-            (PhyRate::Mbit12, 8.88),
-            (PhyRate::Mbit27, 15.64),
-        ];
+        let golden =
+            [(PhyRate::Mbit3, 2.65), (PhyRate::Mbit6, 4.98), (PhyRate::Mbit12, 8.88), (PhyRate::Mbit27, 15.64)];
         for (rate, expected) in golden {
             let backoff = SLOT.as_secs_f64() * f64::from(CW_MIN) / 2.0;
             let cycle = attempt_air_time(rate, 1428).as_secs_f64() + backoff;
             let goodput = 1400.0 * 8.0 / cycle / 1e6;
-            assert!(
-                (goodput / expected - 1.0).abs() < 0.05,
-                "{rate:?}: {goodput:.2} Mbit/s"
-            );
+            assert!((goodput / expected - 1.0).abs() < 0.05, "{rate:?}: {goodput:.2} Mbit/s");
         }
     }
 
@@ -312,10 +285,7 @@ mod tests {
         for (attempt, window) in [(0, 15), (1, 31), (6, 1023), (255, 1023)] {
             let longest = (0..20_000).map(|_| backoff(&mut rng, attempt)).max();
             assert!(longest <= Some(SLOT * window), "attempt {attempt}");
-            assert!(
-                longest >= Some(SLOT * (window * 9 / 10)),
-                "attempt {attempt}"
-            );
+            assert!(longest >= Some(SLOT * (window * 9 / 10)), "attempt {attempt}");
         }
     }
 

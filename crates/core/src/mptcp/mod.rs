@@ -6,6 +6,8 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+pub mod manager;
+
 /// A connection, by the token of its local end (RFC 8684 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);

@@ -1,0 +1,240 @@
+//! The engine that an agent runs: samples in, MPTCP commands out.
+//!
+//! sample → assessors of its path → belief → allocator → wanted states → path
+//! manager → commands. Nothing flows backwards. What came of a command returns
+//! as an event of the kernel or as a sample.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::allocate::{Allocator, Mode, PathState, View};
+use crate::assess::{Alarm, Assessor, Belief, Reason};
+use crate::engine::Engine;
+use crate::mptcp::manager::Manager;
+use crate::mptcp::{Command, Event, Subflow, Token};
+use crate::path::{PathId, PathSpec, Sample};
+use crate::strategy::Strategy;
+use crate::time::{Duration, Instant};
+
+/// What an agent is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// An observation.
+    Sample(Sample),
+    /// The kernel's news.
+    Mptcp(Event),
+    /// All subflows that there are, with whether this end accepted their
+    /// connection: after a start, and when events were missed.
+    Resync(Vec<(Token, Subflow, bool)>),
+    /// The kernel refused a command.
+    Refused(Command),
+    /// A path has another address, or none.
+    Address {
+        /// The path.
+        path: PathId,
+        /// Our address on it.
+        local: Option<IpAddr>,
+        /// Index of its interface.
+        if_index: u32,
+    },
+}
+
+/// What an agent says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// To be carried out.
+    Command {
+        /// The path it is about.
+        path: PathId,
+        /// The command.
+        command: Command,
+    },
+    /// What is believed of a path has changed.
+    Belief {
+        /// The path.
+        path: PathId,
+        /// The new belief.
+        belief: Belief,
+        /// Why.
+        reason: Reason,
+    },
+    /// What is wanted of a path has changed.
+    Decision {
+        /// The path.
+        path: PathId,
+        /// The new state.
+        state: PathState,
+        /// The state before.
+        was: PathState,
+        /// Why.
+        reason: Reason,
+    },
+    /// A suspicion of sudden loss, raised or settled.
+    Alarm {
+        /// The path.
+        path: PathId,
+        /// The alarm.
+        alarm: Alarm,
+    },
+}
+
+/// How an agent is to work.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The paths (at most 16).
+    pub paths: Vec<PathSpec>,
+    /// Place of each path in the user's preference, 0 first.
+    pub ranks: Vec<u8>,
+    /// How the paths are used together.
+    pub mode: Mode,
+    /// How long two subflows carry together before one is demoted.
+    pub overlap: Duration,
+    /// The strategy.
+    pub strategy: Strategy,
+}
+
+/// The engine.
+pub struct Agent {
+    paths: Vec<Path>,
+    allocator: Box<dyn Allocator + Send>,
+    manager: Manager,
+    outputs: VecDeque<Output>,
+}
+
+struct Path {
+    name: String,
+    rank: u8,
+    assessors: Vec<Box<dyn Assessor + Send>>,
+    belief: Belief,
+    reason: Reason,
+    state: PathState,
+}
+
+impl Agent {
+    /// An agent that knows of no connection and no sample yet.
+    pub fn new(setup: Setup) -> Agent {
+        let paths = setup.paths.iter().zip(&setup.ranks).map(|(spec, &rank)| Path {
+            name: spec.name.clone(),
+            rank,
+            assessors: setup.strategy.assessors(spec),
+            belief: Belief::Unknown,
+            reason: Reason::default(),
+            state: PathState::Closed,
+        });
+        Agent {
+            paths: paths.collect(),
+            allocator: setup.strategy.allocator(setup.mode),
+            manager: Manager::new(setup.paths.clone(), setup.overlap),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The path manager, to be looked at.
+    pub fn manager(&self) -> &Manager {
+        &self.manager
+    }
+
+    /// Name, belief and wanted state of each path.
+    pub fn paths(&self) -> impl Iterator<Item = (&str, Belief, PathState)> {
+        self.paths.iter().map(|path| (path.name.as_str(), path.belief, path.state))
+    }
+
+    fn observe(&mut self, now: Instant, sample: &Sample) {
+        let Some(path) = self.paths.get_mut(usize::from(sample.path.0)) else {
+            return;
+        };
+        for assessor in &mut path.assessors {
+            assessor.advance(now);
+            assessor.observe(now, sample);
+        }
+    }
+
+    fn assess(&mut self, now: Instant) {
+        let mut changed = None;
+        for (place, path) in self.paths.iter_mut().enumerate() {
+            let id = PathId(place as u8);
+            for assessor in &mut path.assessors {
+                assessor.advance(now);
+                while let Some(alarm) = assessor.poll_alarm() {
+                    self.outputs.push_back(Output::Alarm { path: id, alarm });
+                }
+            }
+            let Some((belief, reason)) = path.assessors.iter().map(|a| a.belief()).max_by_key(|(belief, _)| *belief)
+            else {
+                continue;
+            };
+            if belief != path.belief {
+                path.belief = belief;
+                path.reason = reason.clone();
+                self.outputs.push_back(Output::Belief { path: id, belief, reason: reason.clone() });
+                changed = Some(place);
+            }
+        }
+        if let Some(place) = changed {
+            self.allocate(now, place);
+        }
+    }
+
+    fn allocate(&mut self, now: Instant, changed: usize) {
+        let view = |path: &Path| View { belief: path.belief, was: path.state, rank: path.rank };
+        let views: Vec<View> = self.paths.iter().map(view).collect();
+        let states = self.allocator.allocate(&views);
+        for (place, &state) in states.iter().enumerate() {
+            let was = self.paths[place].state;
+            if was != state {
+                let reason = self.reason_for(place, changed);
+                self.outputs.push_back(Output::Decision { path: PathId(place as u8), state, was, reason });
+                self.paths[place].state = state;
+            }
+        }
+        self.manager.want(now, &states);
+    }
+
+    /// A path changes state because of what is believed of it, or because of
+    /// what another has just become.
+    fn reason_for(&self, place: usize, changed: usize) -> Reason {
+        let cause = &self.paths[changed];
+        let mut reason = cause.reason.clone();
+        if place != changed {
+            reason.because = format!("{} is {}: {}", cause.name, cause.belief.name(), reason.because);
+        }
+        reason
+    }
+}
+
+impl Engine for Agent {
+    type Input = Input;
+    type Output = Output;
+
+    fn handle(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Sample(sample) => self.observe(now, &sample),
+            Input::Mptcp(event) => self.manager.handle(now, &event),
+            Input::Resync(seen) => self.manager.resync(now, &seen),
+            Input::Refused(command) => self.manager.refused(now, &command),
+            Input::Address { path, local, if_index } => self.manager.set_address(now, path, local, if_index),
+        }
+        self.assess(now);
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Output> {
+        if self.outputs.is_empty() {
+            if self.next_wakeup().is_some_and(|at| now >= at) {
+                self.assess(now);
+            }
+            while let Some((path, command)) = self.manager.poll(now) {
+                self.outputs.push_back(Output::Command { path, command });
+            }
+        }
+        self.outputs.pop_front()
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let assessors = self.paths.iter().flat_map(|path| &path.assessors);
+        assessors.filter_map(|assessor| assessor.next_wakeup()).chain(self.manager.next_wakeup()).min()
+    }
+}

@@ -1,0 +1,60 @@
+//! One path carries data, the others stand by.
+
+use alloc::vec::Vec;
+
+use super::{Allocator, PathState, View, Weak, keep_open, last_resort};
+use crate::assess::Belief;
+
+/// The most preferred good path active, other good ones backup, fading ones
+/// demoted or removed, lost ones closed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standby {
+    /// What becomes of a fading path.
+    pub weak: Weak,
+}
+
+impl Allocator for Standby {
+    fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
+        let good = paths.iter().filter(|path| path.belief == Belief::Good);
+        let Some(first) = good.map(|path| path.rank).min() else {
+            return last_resort(paths);
+        };
+        paths
+            .iter()
+            .map(|path| match path.belief {
+                Belief::Good if path.rank == first => PathState::Active,
+                Belief::Good => PathState::Backup,
+                Belief::Fading if self.weak == Weak::Remove => PathState::Closed,
+                _ => keep_open(path),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Belief::{Fading, Good, Lost};
+    use PathState::{Active, Backup, Closed};
+
+    fn allocate(paths: &[(Belief, PathState, u8)]) -> Vec<PathState> {
+        let views: Vec<_> = paths.iter().map(|&(belief, was, rank)| View { belief, was, rank }).collect();
+        Standby::default().allocate(&views)
+    }
+
+    #[test]
+    fn the_preferred_good_path_carries_and_the_other_stands_by() {
+        assert_eq!(allocate(&[(Good, Closed, 1), (Good, Closed, 0)]), [Backup, Active]);
+    }
+
+    #[test]
+    fn when_the_preferred_path_fades_they_change_places() {
+        assert_eq!(allocate(&[(Fading, Active, 0), (Good, Backup, 1)]), [Backup, Active]);
+    }
+
+    #[test]
+    fn a_lost_path_is_closed_and_a_lone_one_carries_even_fading() {
+        assert_eq!(allocate(&[(Lost, Active, 0), (Good, Backup, 1)]), [Closed, Active]);
+        assert_eq!(allocate(&[(Fading, Active, 0), (Lost, Backup, 1)]), [Active, Closed]);
+    }
+}

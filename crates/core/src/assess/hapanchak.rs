@@ -1,0 +1,162 @@
+//! Signal strength against one threshold, as published.
+//!
+//! Hapanchak & Costa 2023, Algorithm 1: RSS(t) = (1 − α)·RSS(t−1) + α·RSS, a
+//! path is weak at RSS(t) ≤ T. The text calls a large α slow, the formula makes
+//! it fast; the formula counts here. α is not published: it is a parameter.
+
+use alloc::format;
+use serde::Deserialize;
+
+use super::{Assessor, Belief, Reason};
+use crate::path::{Sample, SampleKind};
+use crate::time::Instant;
+
+/// What the paper leaves to the user.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Params {
+    /// Smoothing factor α, above 0 up to 1; 1 takes each sample as it is.
+    pub alpha: f64,
+    /// Threshold for 802.11p and Wi-Fi, in dBm: the receiver's sensitivity
+    /// (−82 dBm at 6 Mbit/s, IEEE 802.11-2020 table 17-18).
+    pub threshold_dbm: f64,
+    /// Threshold for cellular paths, in dBm; unset, a cellular path is good
+    /// while its interface is up.
+    pub cellular_threshold_dbm: Option<f64>,
+    /// What becomes of a weak subflow: the algorithm and figure 8 demote it,
+    /// figures 7 and 10 remove it.
+    pub weak_subflow: crate::allocate::Weak,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            alpha: 0.5,
+            threshold_dbm: -82.0,
+            cellular_threshold_dbm: None,
+            weak_subflow: crate::allocate::Weak::Demote,
+        }
+    }
+}
+
+/// The assessor of one path.
+#[derive(Clone, Debug)]
+pub struct Hapanchak {
+    alpha: f64,
+    threshold_dbm: Option<f64>,
+    smoothed_dbm: Option<f64>,
+    link_up: bool,
+    belief: Belief,
+    reason: Reason,
+}
+
+impl Hapanchak {
+    /// An assessor with smoothing factor `alpha`; without a threshold only the
+    /// interface counts.
+    pub fn new(alpha: f64, threshold_dbm: Option<f64>) -> Hapanchak {
+        Hapanchak {
+            alpha,
+            threshold_dbm,
+            smoothed_dbm: None,
+            link_up: true,
+            belief: Belief::Unknown,
+            reason: Reason::default(),
+        }
+    }
+
+    fn judge_link(&mut self, up: bool) {
+        self.link_up = up;
+        if !up {
+            self.smoothed_dbm = None;
+            self.set(Belief::Lost, "hapanchak.unavailable", "the interface is down");
+        } else if self.threshold_dbm.is_none() {
+            self.set(Belief::Good, "hapanchak.available", "the interface is up");
+        } else {
+            self.set(Belief::Unknown, "hapanchak.available", "no signal sample yet");
+        }
+    }
+
+    fn judge_signal(&mut self, rssi_dbm: f64) {
+        let smoothed = match self.smoothed_dbm {
+            Some(before) => (1.0 - self.alpha) * before + self.alpha * rssi_dbm,
+            None => rssi_dbm,
+        };
+        self.smoothed_dbm = Some(smoothed);
+        let Some(threshold) = self.threshold_dbm else {
+            return;
+        };
+        let (belief, rule, side) = if smoothed <= threshold {
+            (Belief::Fading, "hapanchak.weak", "at or below")
+        } else {
+            (Belief::Good, "hapanchak.strong", "above")
+        };
+        if belief != self.belief {
+            let because = format!("smoothed signal {smoothed:.1} dBm is {side} {threshold:.1} dBm");
+            self.belief = belief;
+            let inputs = [("smoothed_dbm", smoothed), ("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold)];
+            self.reason = Reason { rule, because, inputs: inputs.into() };
+        }
+    }
+
+    fn set(&mut self, belief: Belief, rule: &'static str, because: &str) {
+        if belief != self.belief {
+            self.belief = belief;
+            self.reason = Reason { rule, because: because.into(), inputs: Default::default() };
+        }
+    }
+}
+
+impl Assessor for Hapanchak {
+    fn observe(&mut self, _now: Instant, sample: &Sample) {
+        match sample.kind {
+            SampleKind::Link { up } => self.judge_link(up),
+            SampleKind::Signal { rssi_dbm, .. } if self.link_up => self.judge_signal(f64::from(rssi_dbm)),
+            SampleKind::Signal { .. } | SampleKind::Transport(_) => {}
+        }
+    }
+
+    fn advance(&mut self, _now: Instant) {}
+
+    fn belief(&self) -> (Belief, &Reason) {
+        (self.belief, &self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::PathId;
+
+    fn feed(assessor: &mut Hapanchak, rssi_dbm: f32) -> Belief {
+        let kind = SampleKind::Signal { rssi_dbm, station: None };
+        assessor.observe(Instant::ZERO, &Sample { path: PathId(0), kind });
+        assessor.belief().0
+    }
+
+    #[test]
+    fn a_path_is_weak_at_the_threshold_and_good_above_it() {
+        let mut assessor = Hapanchak::new(1.0, Some(-82.0));
+        assert_eq!(feed(&mut assessor, -81.9), Belief::Good);
+        assert_eq!(feed(&mut assessor, -82.0), Belief::Fading);
+        assert_eq!(feed(&mut assessor, -81.9), Belief::Good, "one threshold, no hysteresis");
+    }
+
+    #[test]
+    fn alpha_weighs_the_new_sample() {
+        let mut assessor = Hapanchak::new(0.25, Some(-82.0));
+        feed(&mut assessor, -70.0);
+        assert_eq!(feed(&mut assessor, -100.0), Belief::Good, "0.75·−70 + 0.25·−100 = −77.5");
+        assert_eq!(feed(&mut assessor, -100.0), Belief::Fading, "−83.1");
+    }
+
+    #[test]
+    fn without_a_threshold_only_the_interface_counts() {
+        let mut assessor = Hapanchak::new(0.5, None);
+        let link = |up| Sample { path: PathId(0), kind: SampleKind::Link { up } };
+        assessor.observe(Instant::ZERO, &link(true));
+        assert_eq!(feed(&mut assessor, -130.0), Belief::Good);
+        assessor.observe(Instant::ZERO, &link(false));
+        assert_eq!(assessor.belief().0, Belief::Lost);
+        assert_eq!(feed(&mut assessor, -60.0), Belief::Lost, "a down interface has no signal");
+    }
+}

@@ -1,0 +1,378 @@
+//! Sudden loss: a path that falls silent without any fade.
+//!
+//! Three signs, each of them enough: the roadside unit's messages stop; what
+//! was sent over the path stays unacknowledged for longer than its round-trip
+//! time and its variance allow; the interface goes down. A wrong alarm costs
+//! the opening of a subflow, a missed one costs the kernel's retransmission
+//! timer (0.2 s and more), so the signs are read eagerly and repeated alarms
+//! make the path wait longer before it is trusted again.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::String;
+use serde::Deserialize;
+
+use super::{Alarm, AlarmKind, Assessor, Belief, Reason};
+use crate::path::{Sample, SampleKind, Transport};
+use crate::time::{Duration, Instant};
+
+/// Parameters of [`Silence`].
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Params {
+    /// Missed message periods that make a silence (≥ 2); 0 turns this sign off.
+    pub cam_periods: u32,
+    /// Patience beyond the round-trip time and four times its deviation, in
+    /// ms; 0 turns this sign off.
+    pub unacked_margin_ms: u32,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params { cam_periods: 4, unacked_margin_ms: 20 }
+    }
+}
+
+/// Message intervals remembered; the shortest of them is the period, so that
+/// lost messages do not stretch it.
+const INTERVALS: usize = 8;
+/// Messages heard before their silence means something.
+const FEW: usize = 3;
+/// Connections watched at a time; the one longest unseen makes room.
+const MAX_CONNECTIONS: usize = 64;
+/// A sign of life within this time after an alarm proves it wrong.
+const SETTLE: Duration = Duration::from_secs(1);
+/// First wait after an alarm before the path is trusted without a message.
+const FIRST_WAIT: Duration = Duration::from_millis(1000);
+/// Longest such wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A wrong alarm on a path with messages: trusted again after this time.
+const SHORT_WAIT: Duration = Duration::from_millis(500);
+/// Alarms farther apart than this do not add up.
+const FORGIVEN: Duration = Duration::from_secs(30);
+
+/// The assessor of one path.
+#[derive(Clone, Debug, Default)]
+pub struct Silence {
+    params: Params,
+    last_cam: Option<Instant>,
+    intervals: VecDeque<Duration>,
+    connections: BTreeMap<u32, Progress>,
+    link_down: bool,
+    raised: Option<Raised>,
+    last_alarm: Option<Instant>,
+    wait: Duration,
+    alarms: VecDeque<Alarm>,
+    reason: Reason,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Raised {
+    kind: AlarmKind,
+    at: Instant,
+    settled: bool,
+    trust_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    seen: Instant,
+    delivered: u32,
+    waiting_since: Option<Instant>,
+}
+
+impl Silence {
+    /// An assessor that has heard nothing yet.
+    pub fn new(params: Params) -> Silence {
+        Silence { params, wait: FIRST_WAIT, ..Silence::default() }
+    }
+
+    fn hear_cam(&mut self, now: Instant) {
+        if let Some(last) = self.last_cam.replace(now) {
+            if self.intervals.len() == INTERVALS {
+                self.intervals.pop_front();
+            }
+            self.intervals.push_back(now.since(last));
+        }
+        self.see_life(now);
+    }
+
+    /// A message proves the radio alive; the alarm is off, at once if it had
+    /// been right, after a short wait if it was wrong and might be so again.
+    fn see_life(&mut self, now: Instant) {
+        let Some(raised) = &mut self.raised else {
+            return;
+        };
+        if raised.kind == AlarmKind::LinkDown {
+            return;
+        }
+        let quick = now.since(raised.at) < SETTLE;
+        if quick && !raised.settled {
+            raised.settled = true;
+            self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
+        }
+        raised.trust_at = Some(if quick { raised.at + SHORT_WAIT.max(self.wait / 2) } else { now });
+    }
+
+    fn watch_transport(&mut self, now: Instant, transport: &Transport) {
+        if self.params.unacked_margin_ms == 0 {
+            return;
+        }
+        let fresh = Progress { seen: now, delivered: transport.delivered, waiting_since: None };
+        self.make_room(transport.token);
+        let progress = self.connections.entry(transport.token).or_insert(fresh);
+        let moved = progress.delivered != transport.delivered;
+        progress.seen = now;
+        progress.delivered = transport.delivered;
+        if transport.unacked == 0 {
+            progress.waiting_since = None;
+            return;
+        }
+        let since = match progress.waiting_since {
+            Some(since) if !moved => since,
+            _ => *progress.waiting_since.insert(now),
+        };
+        let margin = Duration::from_millis(u64::from(self.params.unacked_margin_ms));
+        let patience = transport.rtt + transport.rttvar * 4 + margin;
+        if now.since(since) > patience && self.raised.is_none() {
+            let waited_ms = now.since(since).as_secs_f64() * 1e3;
+            let patience_ms = patience.as_secs_f64() * 1e3;
+            let because = format!(
+                "{} segments unacknowledged for {waited_ms:.0} ms, {patience_ms:.0} ms allowed",
+                transport.unacked
+            );
+            let inputs =
+                [("waited_ms", waited_ms), ("patience_ms", patience_ms), ("unacked", f64::from(transport.unacked))];
+            self.raise(now, AlarmKind::Unacknowledged, because, &inputs);
+        }
+    }
+
+    fn make_room(&mut self, token: u32) {
+        if self.connections.len() < MAX_CONNECTIONS || self.connections.contains_key(&token) {
+            return;
+        }
+        let oldest = self.connections.iter().min_by_key(|(_, progress)| progress.seen).map(|(&token, _)| token);
+        if let Some(oldest) = oldest {
+            self.connections.remove(&oldest);
+        }
+    }
+
+    /// When the silence of messages becomes an alarm.
+    fn cam_deadline(&self) -> Option<Instant> {
+        let enabled = self.params.cam_periods > 0 && self.intervals.len() >= FEW && self.raised.is_none();
+        let period = self.intervals.iter().min()?;
+        self.last_cam.filter(|_| enabled).map(|last| last + *period * self.params.cam_periods)
+    }
+
+    fn raise(&mut self, now: Instant, kind: AlarmKind, because: String, inputs: &[(&'static str, f64)]) {
+        let again = self.last_alarm.is_some_and(|last| now.since(last) < FORGIVEN);
+        self.wait = if again { (self.wait * 2).min(LONGEST_WAIT) } else { FIRST_WAIT };
+        self.last_alarm = Some(now);
+        let hears_messages = self.intervals.len() >= FEW;
+        let trust_at = match kind {
+            AlarmKind::Unacknowledged if !hears_messages => Some(now + self.wait),
+            _ => None,
+        };
+        // An interface that is down leaves nothing to be settled.
+        let settled = kind == AlarmKind::LinkDown;
+        self.raised = Some(Raised { kind, at: now, settled, trust_at });
+        self.alarms.push_back(Alarm { kind, wrong: settled.then_some(false) });
+        let rule = match kind {
+            AlarmKind::CamSilence => "silence.cam",
+            AlarmKind::Unacknowledged => "silence.unacknowledged",
+            AlarmKind::LinkDown => "silence.link-down",
+        };
+        self.reason = Reason { rule, because, inputs: inputs.into() };
+    }
+
+    fn judge_link(&mut self, now: Instant, up: bool) {
+        if self.link_down != up {
+            return;
+        }
+        self.link_down = !up;
+        if !up {
+            self.raise(now, AlarmKind::LinkDown, "the interface went down".into(), &[]);
+        } else if let Some(raised) = &mut self.raised {
+            raised.trust_at = Some(now);
+        }
+    }
+}
+
+impl Assessor for Silence {
+    fn observe(&mut self, now: Instant, sample: &Sample) {
+        match &sample.kind {
+            SampleKind::Signal { station: Some(_), .. } => self.hear_cam(now),
+            SampleKind::Signal { station: None, .. } => {}
+            SampleKind::Link { up } => self.judge_link(now, *up),
+            SampleKind::Transport(transport) => self.watch_transport(now, transport),
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if let (Some(deadline), Some(last)) = (self.cam_deadline(), self.last_cam)
+            && now >= deadline
+        {
+            let silent_ms = now.since(last).as_secs_f64() * 1e3;
+            let because = format!("no message for {silent_ms:.0} ms, {} periods", self.params.cam_periods);
+            self.raise(now, AlarmKind::CamSilence, because, &[("silent_ms", silent_ms)]);
+        }
+        let Some(raised) = &mut self.raised else {
+            return;
+        };
+        if !raised.settled && now >= raised.at + SETTLE {
+            raised.settled = true;
+            self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(false) });
+        }
+        if raised.settled && raised.trust_at.is_some_and(|at| now >= at) {
+            self.raised = None;
+            self.connections.clear();
+            if self.last_cam.is_some_and(|last| now.since(last) > SETTLE) {
+                self.intervals.clear();
+            }
+            self.reason =
+                Reason { rule: "silence.over", because: "it is tried again".into(), inputs: Default::default() };
+        }
+    }
+
+    fn belief(&self) -> (Belief, &Reason) {
+        let belief = if self.raised.is_some() { Belief::Lost } else { Belief::Unknown };
+        (belief, &self.reason)
+    }
+
+    fn poll_alarm(&mut self) -> Option<Alarm> {
+        self.alarms.pop_front()
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let settle = self.raised.filter(|raised| !raised.settled).map(|raised| raised.at + SETTLE);
+        let trust = self.raised.filter(|raised| raised.settled).and_then(|raised| raised.trust_at);
+        [self.cam_deadline(), settle, trust].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::PathId;
+    use alloc::vec::Vec;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn cam() -> Sample {
+        Sample { path: PathId(0), kind: SampleKind::Signal { rssi_dbm: -70.0, station: Some(1) } }
+    }
+
+    fn transport(unacked: u32, delivered: u32) -> Sample {
+        let rtt = Duration::from_millis(10);
+        let rttvar = Duration::from_millis(2);
+        let kind = Transport { token: 9, rtt, rttvar, unacked, delivered, bytes_received: 0 };
+        Sample { path: PathId(0), kind: SampleKind::Transport(kind) }
+    }
+
+    fn hearing(until_ms: u64) -> Silence {
+        let mut silence = Silence::new(Params::default());
+        for ms in (0..=until_ms).step_by(100) {
+            silence.advance(at(ms));
+            silence.observe(at(ms), &cam());
+        }
+        silence
+    }
+
+    fn drain(silence: &mut Silence) -> Vec<Alarm> {
+        core::iter::from_fn(|| silence.poll_alarm()).collect()
+    }
+
+    #[test]
+    fn messages_that_stop_mean_loss_after_the_set_periods() {
+        let mut silence = hearing(1000);
+        silence.advance(at(1399));
+        assert_eq!(silence.belief().0, Belief::Unknown);
+        assert_eq!(silence.next_wakeup(), Some(at(1400)));
+        silence.advance(at(1400));
+        assert_eq!(silence.belief().0, Belief::Lost);
+        silence.advance(at(2400));
+        let kinds: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.wrong).collect();
+        assert_eq!(kinds, [None, Some(false)]);
+        silence.observe(at(9000), &cam());
+        silence.advance(at(9000));
+        assert_eq!(silence.belief().0, Belief::Unknown, "the first message after a real loss ends it");
+    }
+
+    #[test]
+    fn lost_messages_do_not_stretch_the_period() {
+        let mut silence = hearing(500);
+        for ms in [700, 900, 1100] {
+            silence.advance(at(ms));
+            silence.observe(at(ms), &cam());
+        }
+        assert_eq!(silence.next_wakeup(), Some(at(1500)));
+    }
+
+    #[test]
+    fn what_stays_unacknowledged_means_loss() {
+        let mut silence = hearing(1000);
+        for ms in (1000..1040).step_by(10) {
+            silence.observe(at(ms), &transport(3, 50));
+        }
+        assert_eq!(silence.belief().0, Belief::Unknown, "10 + 4·2 + 20 = 38 ms are allowed");
+        silence.observe(at(1040), &transport(3, 50));
+        assert_eq!(silence.belief().0, Belief::Lost);
+    }
+
+    #[test]
+    fn progress_or_an_empty_flight_resets_the_patience() {
+        let mut silence = hearing(1000);
+        for step in 0..20 {
+            let ms = 1000 + u64::from(step) * 30;
+            silence.observe(at(ms), &transport(3, 50 + step));
+        }
+        silence.observe(at(1600), &transport(0, 70));
+        silence.observe(at(1700), &transport(1, 70));
+        assert_eq!(silence.belief().0, Belief::Unknown);
+    }
+
+    #[test]
+    fn a_message_soon_after_an_alarm_proves_it_wrong() {
+        let mut silence = hearing(1000);
+        silence.observe(at(1000), &transport(3, 50));
+        silence.observe(at(1050), &transport(3, 50));
+        silence.observe(at(1100), &cam());
+        assert_eq!(silence.belief().0, Belief::Lost, "not trusted at once");
+        silence.advance(at(1100) + SETTLE);
+        assert_eq!(silence.belief().0, Belief::Unknown);
+        let wrong: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.wrong).collect();
+        assert_eq!(wrong, [None, Some(true)]);
+    }
+
+    #[test]
+    fn a_path_without_messages_is_tried_again_later_each_time() {
+        let mut silence = Silence::new(Params::default());
+        let mut waits = Vec::new();
+        let mut now = at(0);
+        for _ in 0..3 {
+            silence.observe(now, &transport(3, 50));
+            now = now + Duration::from_millis(50);
+            silence.observe(now, &transport(3, 50));
+            let raised = now;
+            while let Some(wakeup) = silence.next_wakeup() {
+                now = wakeup;
+                silence.advance(now);
+            }
+            waits.push(now.since(raised).as_millis());
+        }
+        assert_eq!(waits, [1000, 2000, 4000]);
+    }
+
+    #[test]
+    fn a_down_interface_is_lost_until_it_is_up() {
+        let mut silence = hearing(1000);
+        let link = |up| Sample { path: PathId(0), kind: SampleKind::Link { up } };
+        silence.observe(at(1010), &link(false));
+        assert_eq!(silence.belief().0, Belief::Lost);
+        silence.observe(at(1300), &link(true));
+        silence.advance(at(1300));
+        assert_eq!(silence.belief().0, Belief::Unknown);
+    }
+}

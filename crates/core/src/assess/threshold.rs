@@ -1,0 +1,343 @@
+//! Signal strength against a threshold, without flapping.
+//!
+//! Leaving: the signal, smoothed in time, stays at or below the threshold for
+//! the time to trigger. Entering: a sample reaches the threshold plus its
+//! hysteresis, and after the time to trigger the mean of what was heard since
+//! is still above the middle of the two. Entering does not wait for the
+//! smoothed past of a weak link, so a path is used as soon as it is there. A
+//! path that was entered in vain is believed later each time: the time to
+//! trigger for entering doubles with every quick return, up to a limit.
+
+use alloc::format;
+use serde::Deserialize;
+
+use super::{Assessor, Belief, Reason};
+use crate::path::{Sample, SampleKind};
+use crate::time::{Duration, Instant};
+
+/// Parameters of [`Threshold`].
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Params {
+    /// Signal at which an 802.11p or Wi-Fi path is left, in dBm (−120 to 0).
+    pub threshold_dbm: f64,
+    /// The same for cellular paths; unset, a cellular path is good while its
+    /// interface is up.
+    pub cellular_threshold_dbm: Option<f64>,
+    /// How far above the threshold a path must be to be used again, in dB (≥ 0).
+    pub hysteresis_db: f64,
+    /// How long the signal must say so, in ms.
+    pub time_to_trigger_ms: u32,
+    /// Time constant of the smoothing for leaving, in ms; 0 for none.
+    pub smoothing_ms: u32,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            threshold_dbm: -82.0,
+            cellular_threshold_dbm: None,
+            hysteresis_db: 3.0,
+            time_to_trigger_ms: 100,
+            smoothing_ms: 300,
+        }
+    }
+}
+
+/// A return within this time after entering counts as entered in vain.
+const QUICK_RETURN: Duration = Duration::from_secs(5);
+/// Doublings of the time to trigger for entering: 100 ms becomes at most 6.4 s.
+const MAX_DOUBLINGS: u32 = 6;
+
+/// The assessor of one path.
+#[derive(Clone, Debug)]
+pub struct Threshold {
+    params: Params,
+    threshold_dbm: Option<f64>,
+    link_up: bool,
+    smoothed: Option<(Instant, f64)>,
+    below_since: Option<Instant>,
+    entering: Option<Entering>,
+    entered: Option<Instant>,
+    doublings: u32,
+    belief: Belief,
+    reason: Reason,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entering {
+    since: Instant,
+    sum_dbm: f64,
+    samples: u32,
+}
+
+impl Entering {
+    fn mean_dbm(&self) -> f64 {
+        self.sum_dbm / f64::from(self.samples)
+    }
+}
+
+impl Threshold {
+    /// An assessor; without a threshold only the interface counts.
+    pub fn new(params: Params, threshold_dbm: Option<f64>) -> Threshold {
+        Threshold {
+            params,
+            threshold_dbm,
+            link_up: true,
+            smoothed: None,
+            below_since: None,
+            entering: None,
+            entered: None,
+            doublings: 0,
+            belief: Belief::Unknown,
+            reason: Reason::default(),
+        }
+    }
+
+    fn judge_link(&mut self, up: bool) {
+        if up == self.link_up && self.belief != Belief::Unknown {
+            return;
+        }
+        self.link_up = up;
+        self.smoothed = None;
+        self.below_since = None;
+        self.entering = None;
+        if !up {
+            self.set(Belief::Lost, plain("threshold.link-down", "the interface is down"));
+        } else if self.threshold_dbm.is_none() {
+            self.set(Belief::Good, plain("threshold.link-up", "the interface is up"));
+        } else {
+            self.set(Belief::Unknown, plain("threshold.link-up", "no signal sample yet"));
+        }
+    }
+
+    fn judge_signal(&mut self, now: Instant, rssi_dbm: f64, threshold_dbm: f64) {
+        self.smooth(now, rssi_dbm);
+        if self.belief == Belief::Good {
+            return self.watch_leaving(now, threshold_dbm);
+        }
+        match &mut self.entering {
+            Some(entering) => {
+                entering.sum_dbm += rssi_dbm;
+                entering.samples += 1;
+                if entering.mean_dbm() < threshold_dbm + self.params.hysteresis_db / 2.0 {
+                    self.entering = None;
+                }
+            }
+            None if rssi_dbm >= threshold_dbm + self.params.hysteresis_db => {
+                self.entering = Some(Entering { since: now, sum_dbm: rssi_dbm, samples: 1 });
+            }
+            None if self.belief == Belief::Unknown => {
+                let because = format!(
+                    "first signal {rssi_dbm:.1} dBm, to be used at {:.1} dBm",
+                    threshold_dbm + self.params.hysteresis_db
+                );
+                let inputs = [("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold_dbm)];
+                self.set(Belief::Fading, Reason { rule: "threshold.weak", because, inputs: inputs.into() });
+            }
+            None => {}
+        }
+    }
+
+    fn smooth(&mut self, now: Instant, rssi_dbm: f64) {
+        let tau = f64::from(self.params.smoothing_ms) / 1000.0;
+        let smoothed = match self.smoothed {
+            Some((then, before)) if tau > 0.0 => {
+                let weight = 1.0 - libm::exp(-now.since(then).as_secs_f64() / tau);
+                before + weight * (rssi_dbm - before)
+            }
+            _ => rssi_dbm,
+        };
+        self.smoothed = Some((now, smoothed));
+    }
+
+    fn watch_leaving(&mut self, now: Instant, threshold_dbm: f64) {
+        let below = self.smoothed.is_some_and(|(_, smoothed)| smoothed <= threshold_dbm);
+        if !below {
+            self.below_since = None;
+        } else if self.below_since.is_none() {
+            self.below_since = Some(now);
+        }
+    }
+
+    fn leave(&mut self, now: Instant, threshold_dbm: f64) {
+        let smoothed = self.smoothed.map_or(threshold_dbm, |(_, smoothed)| smoothed);
+        let waited_ms = self.params.time_to_trigger_ms;
+        let because =
+            format!("smoothed signal {smoothed:.1} dBm stayed at or below {threshold_dbm:.1} dBm for {waited_ms} ms");
+        let inputs = [
+            ("smoothed_dbm", smoothed),
+            ("threshold_dbm", threshold_dbm),
+            ("time_to_trigger_ms", f64::from(waited_ms)),
+        ];
+        let quick = self.entered.is_some_and(|entered| now.since(entered) < QUICK_RETURN);
+        self.doublings = if quick { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
+        self.below_since = None;
+        self.set(Belief::Fading, Reason { rule: "threshold.leave", because, inputs: inputs.into() });
+    }
+
+    fn enter(&mut self, now: Instant, threshold_dbm: f64, entering: Entering) {
+        let mean = entering.mean_dbm();
+        let waited_ms = now.since(entering.since).as_secs_f64() * 1e3;
+        let least = threshold_dbm + self.params.hysteresis_db / 2.0;
+        let because = format!("signal of {mean:.1} dBm on average over {waited_ms:.0} ms is above {least:.1} dBm");
+        let inputs = [
+            ("mean_dbm", mean),
+            ("threshold_dbm", threshold_dbm),
+            ("hysteresis_db", self.params.hysteresis_db),
+            ("waited_ms", waited_ms),
+        ];
+        self.entering = None;
+        self.entered = Some(now);
+        self.smoothed = Some((now, mean));
+        self.set(Belief::Good, Reason { rule: "threshold.enter", because, inputs: inputs.into() });
+    }
+
+    fn time_to_enter(&self) -> Duration {
+        Duration::from_millis(u64::from(self.params.time_to_trigger_ms) << self.doublings)
+    }
+
+    fn time_to_leave(&self) -> Duration {
+        Duration::from_millis(u64::from(self.params.time_to_trigger_ms))
+    }
+
+    fn set(&mut self, belief: Belief, reason: Reason) {
+        if belief != self.belief {
+            self.belief = belief;
+            self.reason = reason;
+        }
+    }
+}
+
+fn plain(rule: &'static str, because: &str) -> Reason {
+    Reason { rule, because: because.into(), inputs: Default::default() }
+}
+
+impl Assessor for Threshold {
+    fn observe(&mut self, now: Instant, sample: &Sample) {
+        match (sample.kind, self.threshold_dbm) {
+            (SampleKind::Link { up }, _) => self.judge_link(up),
+            (SampleKind::Signal { rssi_dbm, .. }, Some(threshold_dbm)) if self.link_up => {
+                self.judge_signal(now, f64::from(rssi_dbm), threshold_dbm);
+            }
+            _ => {}
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        let Some(threshold_dbm) = self.threshold_dbm else {
+            return;
+        };
+        if let Some(since) = self.below_since
+            && now >= since + self.time_to_leave()
+        {
+            self.leave(now, threshold_dbm);
+        }
+        if let Some(entering) = self.entering
+            && now >= entering.since + self.time_to_enter()
+        {
+            self.enter(now, threshold_dbm, entering);
+        }
+    }
+
+    fn belief(&self) -> (Belief, &Reason) {
+        (self.belief, &self.reason)
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let leave = self.below_since.map(|since| since + self.time_to_leave());
+        let enter = self.entering.map(|entering| entering.since + self.time_to_enter());
+        leave.into_iter().chain(enter).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::PathId;
+
+    const PERIOD_MS: u64 = 100;
+
+    /// Hears the signals one period apart from `start_ms` on, each followed by
+    /// the wake-ups due before the next.
+    fn hear(assessor: &mut Threshold, start_ms: u64, signals: &[f32]) -> Belief {
+        for (i, &rssi_dbm) in signals.iter().enumerate() {
+            let now = Instant::from_millis(start_ms + i as u64 * PERIOD_MS);
+            let kind = SampleKind::Signal { rssi_dbm, station: Some(1) };
+            assessor.advance(now);
+            assessor.observe(now, &Sample { path: PathId(0), kind });
+            assessor.advance(now + Duration::from_millis(PERIOD_MS - 1));
+        }
+        assessor.belief().0
+    }
+
+    fn assessor() -> Threshold {
+        Threshold::new(Params::default(), Some(-82.0))
+    }
+
+    #[test]
+    fn a_strong_path_is_entered_after_the_time_to_trigger() {
+        let mut a = assessor();
+        assert_eq!(hear(&mut a, 0, &[-70.0]), Belief::Unknown);
+        assert_eq!(a.next_wakeup(), Some(Instant::from_millis(100)));
+        a.advance(Instant::from_millis(100));
+        assert_eq!(a.belief().0, Belief::Good);
+        assert!(a.belief().1.because.contains("-70.0 dBm"), "{}", a.belief().1.because);
+    }
+
+    #[test]
+    fn one_faded_sample_does_not_cost_the_path() {
+        let mut a = assessor();
+        hear(&mut a, 0, &[-75.0; 10]);
+        assert_eq!(hear(&mut a, 1000, &[-95.0, -75.0, -75.0]), Belief::Good);
+    }
+
+    #[test]
+    fn a_signal_that_stays_below_the_threshold_costs_the_path() {
+        let mut a = assessor();
+        hear(&mut a, 0, &[-75.0; 10]);
+        assert_eq!(hear(&mut a, 1000, &[-88.0; 8]), Belief::Fading);
+        assert_eq!(a.belief().1.rule, "threshold.leave");
+    }
+
+    #[test]
+    fn between_threshold_and_hysteresis_nothing_changes() {
+        let mut a = assessor();
+        hear(&mut a, 0, &[-75.0; 10]);
+        assert_eq!(hear(&mut a, 1000, &[-81.0; 30]), Belief::Good);
+        hear(&mut a, 4000, &[-90.0; 10]);
+        assert_eq!(hear(&mut a, 5000, &[-81.0; 30]), Belief::Fading);
+    }
+
+    #[test]
+    fn a_path_entered_in_vain_is_believed_later() {
+        let mut a = assessor();
+        hear(&mut a, 0, &[-75.0; 3]);
+        assert_eq!(hear(&mut a, 300, &[-95.0; 8]), Belief::Fading);
+        hear(&mut a, 1100, &[-78.0, -78.0]);
+        assert_eq!(a.belief().0, Belief::Fading, "100 ms no longer suffice");
+        assert_eq!(hear(&mut a, 1300, &[-78.0]), Belief::Good, "200 ms do");
+    }
+
+    #[test]
+    fn a_lone_spike_does_not_win_the_path() {
+        let mut a = assessor();
+        hear(&mut a, 0, &[-95.0; 10]);
+        hear(&mut a, 1000, &[-78.9]);
+        let kind = SampleKind::Signal { rssi_dbm: -95.0, station: None };
+        a.observe(Instant::from_millis(1100), &Sample { path: PathId(0), kind });
+        a.advance(Instant::from_millis(1101));
+        assert_eq!(a.belief().0, Belief::Fading);
+    }
+
+    #[test]
+    fn a_link_that_goes_down_is_lost_and_starts_anew() {
+        let mut a = assessor();
+        hear(&mut a, 0, &[-70.0; 3]);
+        let link = |up| Sample { path: PathId(0), kind: SampleKind::Link { up } };
+        a.observe(Instant::from_millis(400), &link(false));
+        assert_eq!(a.belief().0, Belief::Lost);
+        a.observe(Instant::from_millis(500), &link(true));
+        assert_eq!(a.belief().0, Belief::Unknown);
+    }
+}

@@ -1,0 +1,306 @@
+use super::*;
+use crate::path::Rat;
+use PathState::{Active, Backup, Closed};
+use proptest::prelude::*;
+
+const TOKEN: Token = Token(7);
+const OVERLAP_MS: u64 = 20;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn local(path: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([10, path + 1, 0, 2], port))
+}
+
+fn server() -> SocketAddr {
+    SocketAddr::from(([10, 255, 0, 1], 80))
+}
+
+fn subflow(path: u8, local_id: u8, backup: bool) -> Subflow {
+    Subflow {
+        local: local(path, 1000 + u16::from(path)),
+        remote: server(),
+        local_id: AddressId(local_id),
+        remote_id: AddressId(0),
+        backup,
+    }
+}
+
+fn manager() -> Manager {
+    let spec = |path: u8, rat| PathSpec { name: "path".into(), rat, local: Some(local(path, 0).ip()), if_index: 0 };
+    let paths = Vec::from([spec(0, Rat::Ieee80211p), spec(1, Rat::Lte)]);
+    Manager::new(paths, Duration::from_millis(OVERLAP_MS))
+}
+
+fn drain(manager: &mut Manager, now: Instant) -> Vec<Command> {
+    core::iter::from_fn(|| manager.poll(now)).map(|(_, command)| command).collect()
+}
+
+/// A connection over path 0, and a second subflow over path 1.
+fn with_two_subflows(states: [PathState; 2]) -> Manager {
+    let mut manager = manager();
+    manager.want(at(0), &states);
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    drain(&mut manager, at(0));
+    let second = subflow(1, 2, states[1] == Backup);
+    manager.handle(at(1), &Event::SubflowEstablished { token: TOKEN, subflow: second });
+    drain(&mut manager, at(1));
+    manager
+}
+
+fn create(path: u8, local_id: u8, backup: bool) -> Command {
+    let (local, remote) = (local(path, 0).ip(), server());
+    Command::CreateSubflow { token: TOKEN, local_id: AddressId(local_id), local, if_index: 0, remote, backup }
+}
+
+fn destroy(path: u8) -> Command {
+    Command::DestroySubflow { token: TOKEN, local: subflow(path, 0, false).local, remote: server() }
+}
+
+fn set_backup(path: u8, backup: bool) -> Command {
+    Command::SetBackup { token: TOKEN, local: subflow(path, 0, false).local, remote: server(), backup }
+}
+
+#[test]
+fn each_wanted_path_gets_one_subflow_and_never_two() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Active]);
+    manager.handle(at(0), &Event::Created { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    assert_eq!(drain(&mut manager, at(0)), [], "not before the connection can take it");
+    manager.handle(at(1), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    assert_eq!(drain(&mut manager, at(1)), [create(1, 2, false)]);
+    manager.want(at(2), &[Active, Active]);
+    assert_eq!(drain(&mut manager, at(2)), []);
+    manager.handle(at(3), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
+    assert_eq!(drain(&mut manager, at(3)), []);
+    assert_eq!(manager.next_wakeup(), None);
+}
+
+#[test]
+fn a_swap_promotes_first_and_demotes_after_the_overlap() {
+    let mut manager = with_two_subflows([Active, Backup]);
+    manager.want(at(1000), &[Backup, Active]);
+    assert_eq!(drain(&mut manager, at(1000)), [set_backup(1, false)]);
+    assert_eq!(manager.next_wakeup(), Some(at(1000 + OVERLAP_MS)));
+    assert_eq!(drain(&mut manager, at(1000 + OVERLAP_MS)), [set_backup(0, true)]);
+    assert_eq!(manager.next_wakeup(), None);
+}
+
+#[test]
+fn where_another_has_long_carried_the_demotion_is_immediate() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.want(at(1000), &[Backup, Active]);
+    assert_eq!(drain(&mut manager, at(1000)), [set_backup(0, true)]);
+}
+
+#[test]
+fn nothing_is_demoted_before_the_new_subflow_is_established() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Closed]);
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    manager.want(at(1000), &[Backup, Active]);
+    assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
+    assert_eq!(drain(&mut manager, at(2000)), []);
+    manager.handle(at(2050), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
+    assert_eq!(drain(&mut manager, at(2050 + OVERLAP_MS)), [set_backup(0, true)]);
+}
+
+#[test]
+fn a_closed_path_loses_its_subflow_at_once_but_never_the_last_one() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.want(at(1000), &[Closed, Active]);
+    assert_eq!(drain(&mut manager, at(1000)), [destroy(0)]);
+    manager.handle(at(1001), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 0 });
+    manager.want(at(2000), &[Closed, Closed]);
+    assert_eq!(drain(&mut manager, at(2000)), []);
+}
+
+#[test]
+fn the_first_subflow_is_opened_anew_under_its_own_id() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.want(at(1000), &[Closed, Active]);
+    drain(&mut manager, at(1000));
+    manager.want(at(1001), &[Active, Active]);
+    assert_eq!(drain(&mut manager, at(1001)), [], "not while the old one is closing");
+    manager.handle(at(1002), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 0 });
+    assert_eq!(drain(&mut manager, at(1002)), [create(0, 0, false)]);
+}
+
+#[test]
+fn a_failed_attempt_is_repeated_after_pauses_that_double() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Active]);
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut now = at(0);
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        assert_eq!(drain(&mut manager, now), [create(1, 2, false)]);
+        let failed = Event::SubflowClosed { token: TOKEN, subflow: subflow(1, 2, false), error: 111 };
+        manager.handle(now, &failed);
+        let retry = manager.next_wakeup().expect("a retry is planned");
+        pauses.push(retry.since(now).as_millis());
+        now = retry;
+    }
+    assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000]);
+}
+
+#[test]
+fn an_attempt_without_an_answer_is_given_up() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Active]);
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    drain(&mut manager, at(0));
+    assert_eq!(drain(&mut manager, at(3499)), []);
+    assert_eq!(drain(&mut manager, at(3500)), [], "a pause first");
+    assert_eq!(drain(&mut manager, at(3600)), [create(1, 2, false)]);
+}
+
+#[test]
+fn a_path_wanted_anew_starts_without_the_pauses_of_before() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Active]);
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let failed = Event::SubflowClosed { token: TOKEN, subflow: subflow(1, 2, false), error: 113 };
+    for _ in 0..6 {
+        let now = manager.next_wakeup().expect("a retry is planned");
+        drain(&mut manager, now);
+        manager.handle(now, &failed);
+    }
+    let now = at(60_000);
+    manager.want(now, &[Active, Closed]);
+    manager.want(now, &[Active, Active]);
+    assert_eq!(drain(&mut manager, now), [create(1, 2, false)]);
+}
+
+#[test]
+fn the_accepting_end_opens_nothing_but_may_demote_and_close() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Active]);
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: true });
+    assert_eq!(drain(&mut manager, at(0)), []);
+    manager.handle(at(1), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
+    manager.want(at(1000), &[Closed, Active]);
+    assert_eq!(drain(&mut manager, at(1000)), [destroy(0)]);
+}
+
+#[test]
+fn a_resync_finds_what_there_is_and_forgets_what_is_gone() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.resync(at(1000), &[(TOKEN, subflow(0, 0, false), false)]);
+    assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
+    manager.resync(at(2000), &[]);
+    assert_eq!(manager.connections(), 0);
+}
+
+#[test]
+fn a_refused_demotion_is_not_taken_for_done() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.want(at(1000), &[Backup, Active]);
+    drain(&mut manager, at(1000));
+    manager.refused(at(1001), &set_backup(0, true));
+    manager.want(at(1100), &[Backup, Active]);
+    assert_eq!(drain(&mut manager, at(1100)), [set_backup(0, true)]);
+}
+
+#[test]
+fn a_path_with_a_new_address_gets_a_new_subflow_from_there() {
+    let mut manager = with_two_subflows([Active, Active]);
+    let address = IpAddr::from([10, 9, 0, 2]);
+    manager.set_address(at(1000), PathId(1), Some(address), 5);
+    assert_eq!(drain(&mut manager, at(1000)), [destroy(1)]);
+    manager.handle(at(1001), &Event::SubflowClosed { token: TOKEN, subflow: subflow(1, 2, false), error: 0 });
+    let remote = server();
+    let local_id = AddressId(2);
+    let anew = Command::CreateSubflow { token: TOKEN, local_id, local: address, if_index: 5, remote, backup: false };
+    assert_eq!(drain(&mut manager, at(1001)), [anew]);
+}
+
+/// A kernel of two paths that obeys, refuses or loses as it is told.
+#[derive(Default)]
+struct Kernel {
+    open: BTreeMap<u8, bool>,
+    ports: u16,
+}
+
+impl Kernel {
+    fn obey(&mut self, manager: &mut Manager, now: Instant, command: Command, works: bool) {
+        let path_of = |manager: &Manager, ip| manager.path_of(ip).map_or(0, |path| path.0);
+        match command {
+            Command::CreateSubflow { local, local_id, backup, remote, token, .. } => {
+                let path = path_of(manager, local);
+                assert!(!self.open.contains_key(&path), "asked twice for path {path}");
+                self.ports += 1;
+                let local = SocketAddr::new(local, 1000 + u16::from(path));
+                let subflow = Subflow { local, remote, local_id, remote_id: AddressId(0), backup };
+                if works {
+                    self.open.insert(path, backup);
+                    manager.handle(now, &Event::SubflowEstablished { token, subflow });
+                } else {
+                    manager.handle(now, &Event::SubflowClosed { token, subflow, error: 110 });
+                }
+            }
+            Command::DestroySubflow { local, remote, token } => {
+                let path = path_of(manager, local.ip());
+                assert!(self.open.remove(&path).is_some(), "closed what is not there");
+                assert!(!self.open.is_empty(), "closed the last subflow");
+                let subflow =
+                    Subflow { local, remote, local_id: AddressId(path), remote_id: AddressId(0), backup: false };
+                manager.handle(now, &Event::SubflowClosed { token, subflow, error: 0 });
+            }
+            Command::SetBackup { local, backup, .. } => {
+                let path = path_of(manager, local.ip());
+                assert_ne!(self.open.insert(path, backup), Some(backup), "set what is set");
+                if backup {
+                    assert!(self.open.values().any(|backup| !backup), "demoted the last active subflow");
+                }
+            }
+            Command::Announce { .. } | Command::Withdraw { .. } => {}
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_wanted_comes_about_without_a_gap(
+        wants in proptest::collection::vec((0u8..3, 0u8..3, any::<bool>()), 1..40)
+    ) {
+        let state = |n| [Closed, Backup, Active][usize::from(n)];
+        let mut manager = manager();
+        let mut kernel = Kernel::default();
+        kernel.open.insert(0, false);
+        manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+        let mut now = at(0);
+        let mut last = [Closed, Closed];
+        for (a, b, works) in wants {
+            last = [state(a), state(b)];
+            manager.want(now, &last);
+            for _ in 0..100 {
+                while let Some((_, command)) = manager.poll(now) {
+                    kernel.obey(&mut manager, now, command, works);
+                }
+                match manager.next_wakeup() {
+                    Some(at) if at < now + Duration::from_secs(1) => now = at.max(now + Duration::from_millis(1)),
+                    _ => break,
+                }
+            }
+            now = now + Duration::from_secs(20);
+        }
+        for _ in 0..100 {
+            while let Some((_, command)) = manager.poll(now) {
+                kernel.obey(&mut manager, now, command, true);
+            }
+            match manager.next_wakeup() {
+                Some(at) => now = at.max(now),
+                None => break,
+            }
+        }
+        if last.contains(&Active) {
+            for (path, wanted) in last.iter().enumerate() {
+                let has = kernel.open.get(&(path as u8)).map_or(Closed, |backup| if *backup { Backup } else { Active });
+                prop_assert_eq!(has, *wanted, "path {}", path);
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A strategy: a choice of assessors and an allocator, by name and parameters.
+//!
+//! The papers' strategies stand under their own names, ours under what they
+//! do. To add one: an assessor or an allocator in a file of its own, and a
+//! line in each function here.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use serde::Deserialize;
+
+use crate::allocate::{Allocator, Mode, Weak, every_good::EveryGood, standby::Standby};
+use crate::assess::Assessor;
+use crate::assess::hapanchak::{self, Hapanchak};
+use crate::assess::silence::{self, Silence};
+use crate::assess::threshold::{self, Threshold};
+use crate::path::PathSpec;
+
+/// The names that [`Strategy::read`] knows.
+pub const NAMES: [&str; 2] = ["hapanchak", "threshold"];
+
+/// A strategy with its parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Strategy {
+    /// Hapanchak & Costa 2023, Algorithm 1.
+    Hapanchak(hapanchak::Params),
+    /// Signal with hysteresis and time to trigger, and sudden loss.
+    Threshold(ThresholdParams),
+}
+
+/// Parameters of the strategy `threshold`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ThresholdParams {
+    /// How the signal is judged.
+    pub signal: threshold::Params,
+    /// How sudden loss is recognised.
+    pub silence: silence::Params,
+}
+
+impl Strategy {
+    /// Reads the parameters of the strategy `name`; `None` if there is none of
+    /// that name.
+    pub fn read<'de, D>(name: &str, parameters: D) -> Option<Result<Strategy, D::Error>>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        match name {
+            "hapanchak" => Some(hapanchak::Params::deserialize(parameters).map(Strategy::Hapanchak)),
+            "threshold" => Some(ThresholdParams::deserialize(parameters).map(Strategy::Threshold)),
+            _ => None,
+        }
+    }
+
+    /// Assessors for one path; the greatest of their beliefs holds.
+    pub fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
+        let pick = |others: f64, cellular: Option<f64>| {
+            if path.rat.is_cellular() { cellular } else { Some(others) }
+        };
+        match self {
+            Strategy::Hapanchak(params) => {
+                let threshold_dbm = pick(params.threshold_dbm, params.cellular_threshold_dbm);
+                vec![Box::new(Hapanchak::new(params.alpha, threshold_dbm))]
+            }
+            Strategy::Threshold(params) => {
+                let signal = params.signal;
+                let threshold_dbm = pick(signal.threshold_dbm, signal.cellular_threshold_dbm);
+                vec![Box::new(Threshold::new(signal, threshold_dbm)), Box::new(Silence::new(params.silence))]
+            }
+        }
+    }
+
+    /// The allocator for a mode of use.
+    pub fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
+        let weak = match self {
+            Strategy::Hapanchak(params) => params.weak_subflow,
+            Strategy::Threshold(_) => Weak::Demote,
+        };
+        match mode {
+            Mode::Aggregate => Box::new(EveryGood { weak }),
+            Mode::Backup => Box::new(Standby { weak }),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The agent's configuration file, the same on a vehicle and in a drive.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use crosslane_core::allocate::Mode;
+use crosslane_core::path::{PathId, PathSpec, Rat};
+use crosslane_core::strategy::{NAMES, Strategy};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::error::{Error, Result};
+use crate::observe::vanetza::Senders;
+
+/// What the file says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The paths, each over one interface.
+    #[serde(rename = "path")]
+    pub paths: Vec<Spanned<PathConfig>>,
+    /// How they are to be used.
+    #[serde(default)]
+    pub service: Service,
+    #[serde(rename = "strategy")]
+    strategy_table: Spanned<toml::Table>,
+    /// What is observed.
+    #[serde(default)]
+    pub observe: Observe,
+    /// Where the agent writes what it sees and does.
+    #[serde(default)]
+    pub log: Log,
+    /// The strategy, read from its table.
+    #[serde(skip)]
+    pub strategy: Option<Strategy>,
+}
+
+/// One path.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathConfig {
+    /// Name in logs and figures.
+    pub name: String,
+    /// Interface (at most 15 bytes); the name if unset.
+    pub interface: Option<String>,
+    /// Radio access technology.
+    pub rat: Rat,
+    /// Our address on it; the interface's first IPv4 (else IPv6) address if unset.
+    pub address: Option<IpAddr>,
+    /// Station ids of the roadside units reached over it.
+    #[serde(default)]
+    pub stations: Vec<u32>,
+}
+
+impl PathConfig {
+    /// The path as the engine knows it, without an address yet.
+    pub fn spec(&self) -> PathSpec {
+        PathSpec { name: self.name.clone(), rat: self.rat, local: None, if_index: 0 }
+    }
+
+    /// Name of the interface.
+    pub fn interface(&self) -> &str {
+        self.interface.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// How the paths are to be used.
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Service {
+    /// Together, or one with the others as backup.
+    pub mode: Mode,
+    /// Paths by preference; those not named come last, in the order of the file.
+    pub prefer: Vec<String>,
+    /// How long two subflows carry together at a handover, in ms (0 to 1000).
+    pub overlap_ms: u32,
+}
+
+impl Default for Service {
+    fn default() -> Service {
+        Service { mode: Mode::Aggregate, prefer: Vec::new(), overlap_ms: 20 }
+    }
+}
+
+/// What is observed.
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Observe {
+    /// Where vanetza-nap's datagrams arrive; unset, none are expected.
+    pub vanetza: Option<SocketAddr>,
+    /// Period in which the kernel is asked how its subflows fare, in ms (1 to 1000).
+    pub transport_period_ms: u32,
+}
+
+impl Default for Observe {
+    fn default() -> Observe {
+        Observe { vanetza: None, transport_period_ms: 10 }
+    }
+}
+
+/// Where the agent writes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// File for events, one JSON object a line; standard output if unset.
+    pub events: Option<PathBuf>,
+}
+
+/// Paths that an agent can manage.
+const MAX_PATHS: usize = 16;
+
+/// Reads and checks a configuration.
+///
+/// # Errors
+/// One sentence with file, line, and what to do.
+pub fn read(file: &Path) -> Result<Config> {
+    let attempt = format!("reading configuration {}", file.display());
+    let text = std::fs::read_to_string(file)
+        .map_err(|cause| Error::usage(&attempt, cause, "name a file that exists and can be read"))?;
+    parse(&text).map_err(|fault| Error::usage(format!("{attempt} line {}", fault.line), fault.cause, fault.remedy))
+}
+
+struct Fault {
+    line: usize,
+    cause: String,
+    remedy: String,
+}
+
+fn parse(text: &str) -> Result<Config, Fault> {
+    let line_at = |place: usize| text.bytes().take(place).filter(|byte| *byte == b'\n').count() + 1;
+    let fault = |place: usize, cause: String, remedy: &str| Fault { line: line_at(place), cause, remedy: remedy.into() };
+    let mut config: Config = toml::from_str(text).map_err(|error| {
+        let place = error.span().map_or(0, |span| span.start);
+        fault(place, error.message().replace('\n', " "), "see docs/formats.md for the keys")
+    })?;
+    let strategy_at = config.strategy_table.span().start;
+    config.strategy = Some(read_strategy(config.strategy_table.get_ref()).map_err(|cause| {
+        fault(strategy_at, cause, "see docs/strategies.md for the strategies and their parameters")
+    })?);
+    if config.paths.is_empty() || config.paths.len() > MAX_PATHS {
+        return Err(fault(0, format!("{} paths", config.paths.len()), "give between 1 and 16 [[path]] sections"));
+    }
+    let mut names = BTreeMap::new();
+    for path in &config.paths {
+        let (place, path) = (path.span().start, path.get_ref());
+        if names.insert(path.name.clone(), ()).is_some() {
+            return Err(fault(place, format!("path {:?} stands twice", path.name), "give each path a name of its own"));
+        }
+        if path.interface().len() > 15 || path.interface().is_empty() {
+            let cause = format!("{:?} is no interface name", path.interface());
+            return Err(fault(place, cause, "give `interface` a name of 1 to 15 bytes"));
+        }
+    }
+    if let Some(stranger) = config.service.prefer.iter().find(|name| !names.contains_key(*name)) {
+        return Err(fault(0, format!("`prefer` names {stranger:?}, which is no path"), "name paths of this file"));
+    }
+    if config.service.overlap_ms > 1000 {
+        return Err(fault(0, format!("overlap_ms is {}", config.service.overlap_ms), "give 0 to 1000"));
+    }
+    if !(1..=1000).contains(&config.observe.transport_period_ms) {
+        let cause = format!("transport_period_ms is {}", config.observe.transport_period_ms);
+        return Err(fault(0, cause, "give 1 to 1000"));
+    }
+    Ok(config)
+}
+
+/// Reads a strategy from its table: `name` and the parameters of that name.
+///
+/// # Errors
+/// What is wrong, without the place.
+pub fn read_strategy(table: &toml::Table) -> Result<Strategy, String> {
+    let mut parameters = table.clone();
+    let name = match parameters.remove("name") {
+        Some(toml::Value::String(name)) => name,
+        _ => return Err("the strategy has no `name`".into()),
+    };
+    strategy(&name, parameters)
+}
+
+/// Reads the parameters of the strategy `name`.
+///
+/// # Errors
+/// What is wrong, without the place.
+pub fn strategy(name: &str, parameters: toml::Table) -> Result<Strategy, String> {
+    match Strategy::read(name, toml::Value::Table(parameters)) {
+        Some(read) => read.map_err(|error| error.message().replace('\n', " ")),
+        None => Err(format!("there is no strategy {name:?}, only {}", NAMES.join(", "))),
+    }
+}
+
+impl Config {
+    /// Which path a received message belongs to.
+    pub fn senders(&self) -> Senders {
+        let mut senders = Senders::default();
+        for (place, path) in self.paths.iter().enumerate() {
+            let (id, path) = (PathId(place as u8), path.get_ref());
+            senders.paths.insert(path.name.clone(), id);
+            senders.stations.extend(path.stations.iter().map(|station| (*station, id)));
+        }
+        senders
+    }
+
+    /// Place of each path in the user's preference, 0 first.
+    pub fn ranks(&self) -> Vec<u8> {
+        let preferred = |name: &str| self.service.prefer.iter().position(|other| other == name);
+        let place = |(i, path): (usize, &Spanned<PathConfig>)| {
+            preferred(&path.get_ref().name).unwrap_or(self.service.prefer.len() + i)
+        };
+        self.paths.iter().enumerate().map(place).map(|rank| rank as u8).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[[path]]
+name = "its-g5"
+rat = "80211p"
+stations = [1001]
+
+[[path]]
+name = "lte"
+interface = "wwan0"
+rat = "lte"
+
+[service]
+mode = "backup"
+prefer = ["lte"]
+
+[strategy]
+name = "threshold"
+signal = { hysteresis_db = 4 }
+"#;
+
+    #[test]
+    fn a_configuration_says_paths_service_and_strategy() {
+        let config = parse(GOOD).ok().expect("readable");
+        assert_eq!(config.ranks(), [1, 0]);
+        assert_eq!(config.paths[1].get_ref().interface(), "wwan0");
+        let Some(Strategy::Threshold(params)) = config.strategy else { panic!("{:?}", config.strategy) };
+        assert_eq!((params.signal.hysteresis_db, params.signal.threshold_dbm), (4.0, -82.0));
+    }
+
+    #[test]
+    fn a_fault_names_its_line_and_what_to_do() {
+        let cases = [
+            ("rat = \"lte\"", "rat = \"lta\"", 10, "lta"),
+            ("[service]", "[servce]", 12, "servce"),
+            ("name = \"lte\"", "name = \"its-g5\"", 7, "twice"),
+            ("prefer = [\"lte\"]", "prefer = [\"5g\"]", 1, "5g"),
+            ("name = \"threshold\"", "name = \"treshold\"", 16, "treshold"),
+            ("hysteresis_db", "hysteresis", 16, "hysteresis"),
+            ("stations = [1001]", "stations = [-1]", 5, "-1"),
+            ("mode = \"backup\"", "overlap_ms = 2000", 1, "2000"),
+        ];
+        for (good, bad, line, word) in cases {
+            let fault = parse(&GOOD.replacen(good, bad, 1)).err().unwrap_or_else(|| panic!("{bad} was accepted"));
+            assert_eq!(fault.line, line, "{bad}: {}", fault.cause);
+            assert!(fault.cause.contains(word), "{bad}: {}", fault.cause);
+            assert!(!fault.cause.contains('\n'));
+        }
+    }
+}

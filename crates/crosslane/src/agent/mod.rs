@@ -1,0 +1,248 @@
+//! `crosslane agent`: feeds the engine with what the kernel and the radios
+//! tell, and carries out what it says.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crosslane_core::agent::{Agent, Input, Output, Setup};
+use crosslane_core::engine::Engine;
+use crosslane_core::mptcp::{Event, Subflow, Token};
+use crosslane_core::path::{PathId, PathSpec, Sample, SampleKind, Transport};
+use tokio::net::UdpSocket;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::clock::{Clock, monotonic_ns};
+use crate::error::{Error, Result};
+use crate::netlink::diag::Diag;
+use crate::netlink::links::{self, Notice};
+use crate::netlink::path_manager::{self, CommandSocket};
+use crate::netlink::{self, EventError, Stream};
+use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
+
+pub mod config;
+mod interfaces;
+mod journal;
+pub mod ready;
+
+use config::Config;
+use interfaces::Interfaces;
+use journal::Journal;
+
+/// Runs the agent until it is told to end (SIGINT, SIGTERM).
+///
+/// # Errors
+/// What is wrong with the configuration or missing on this machine.
+pub fn run(file: &Path) -> Result<()> {
+    let config = config::read(file)?;
+    netlink::probe().map_err(|cause| Error::told(cause.to_string(), 2))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|cause| Error::failure("starting the agent", cause))?;
+    runtime.block_on(async { Driver::new(&config).await?.run().await })
+}
+
+struct Driver {
+    clock: Clock,
+    engine: Agent,
+    journal: Journal,
+    commands: CommandSocket,
+    diag: Diag,
+    events: Stream<Event>,
+    notices: Stream<Notice>,
+    interfaces: Interfaces,
+    datagrams: Option<UdpSocket>,
+    senders: Senders,
+    transport_period: Duration,
+}
+
+/// What woke the driver.
+enum News {
+    Event(Result<Event, EventError>),
+    Notice(Result<Notice, EventError>),
+    Datagram(usize),
+    Transport,
+    Wakeup,
+    End,
+}
+
+impl Driver {
+    async fn new(config: &Config) -> Result<Driver> {
+        let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
+        let clock = Clock::since(monotonic_ns());
+        let journal = Journal::open(config, clock)?;
+        let specs: Vec<PathSpec> = config.paths.iter().map(|path| path.get_ref().spec()).collect();
+        let Some(strategy) = config.strategy else { return Err(starting(&"the configuration names no strategy")) };
+        let engine = Agent::new(Setup {
+            paths: specs,
+            ranks: config.ranks(),
+            mode: config.service.mode,
+            overlap: Duration::from_millis(u64::from(config.service.overlap_ms)),
+            strategy,
+        });
+        let datagrams = match config.observe.vanetza {
+            Some(address) => Some(UdpSocket::bind(address).await.map_err(|cause| {
+                let attempt = format!("listening for CAMs on {address}");
+                Error::failure(attempt, cause).with_remedy("set observe.vanetza to a free local address and port")
+            })?),
+            None => None,
+        };
+        let events = path_manager::events().map_err(|cause| starting(&cause))?;
+        let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
+        let mut driver = Driver {
+            clock,
+            engine,
+            journal,
+            commands: CommandSocket::open().map_err(|cause| starting(&cause))?,
+            diag: Diag::open().map_err(|cause| starting(&cause))?,
+            events: events.into_stream().map_err(|cause| starting(&cause))?,
+            notices: notices.into_stream().map_err(|cause| starting(&cause))?,
+            interfaces: Interfaces::new(config),
+            datagrams,
+            senders: config.senders(),
+            transport_period: Duration::from_millis(u64::from(config.observe.transport_period_ms)),
+        };
+        for notice in present {
+            driver.notice(&notice);
+        }
+        driver.resync();
+        driver.act();
+        Ok(driver)
+    }
+
+    async fn run(mut self) -> Result<()> {
+        let ending = |cause| Error::failure("waiting for signals", cause);
+        let mut terminate = signal(SignalKind::terminate()).map_err(ending)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(ending)?;
+        let mut ticks = tokio::time::interval(self.transport_period);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut buffer = vec![0; MAX_DATAGRAM];
+        ready::tell();
+        loop {
+            let wait = self.engine.next_wakeup().map(|at| at.since(self.clock.now()));
+            let news = tokio::select! {
+                biased;
+                _ = terminate.recv() => News::End,
+                _ = interrupt.recv() => News::End,
+                event = self.events.next() => News::Event(event),
+                notice = self.notices.next() => News::Notice(notice),
+                length = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length),
+                _ = ticks.tick() => News::Transport,
+                _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
+            };
+            match news {
+                News::End => break,
+                News::Event(event) => self.event(event)?,
+                News::Notice(Ok(notice)) => self.notice(&notice),
+                News::Notice(Err(error)) => self.missed_notices(error)?,
+                News::Datagram(length) => self.datagram(&buffer[..length]),
+                News::Transport => self.observe_transport(),
+                News::Wakeup => {}
+            }
+            self.act();
+        }
+        self.journal.finish();
+        Ok(())
+    }
+
+    fn event(&mut self, event: Result<Event, EventError>) -> Result<()> {
+        match event {
+            Ok(event) => self.handle(Input::Mptcp(event)),
+            Err(EventError::Overrun) => self.resync(),
+            Err(EventError::Malformed(fault)) => self.journal.fault(&fault),
+            Err(EventError::Io(cause)) => return Err(Error::failure("listening to the kernel's path manager", cause)),
+        }
+        Ok(())
+    }
+
+    fn missed_notices(&mut self, error: EventError) -> Result<()> {
+        self.journal.fault(&error);
+        match error {
+            EventError::Io(cause) => Err(Error::failure("listening to the kernel's links", cause)),
+            EventError::Malformed(_) => Ok(()),
+            EventError::Overrun => {
+                let present = links::snapshot().map_err(|cause| Error::failure("reading the links anew", cause))?;
+                present.iter().for_each(|notice| self.notice(notice));
+                Ok(())
+            }
+        }
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        for input in self.interfaces.notice(notice) {
+            self.handle(input);
+        }
+    }
+
+    fn datagram(&mut self, bytes: &[u8]) {
+        match vanetza::read(bytes, &self.senders) {
+            Ok(sample) => self.handle(Input::Sample(sample)),
+            Err(rejected) => self.journal.fault(&rejected),
+        }
+    }
+
+    fn observe_transport(&mut self) {
+        let subflows: Vec<(Token, PathId, Subflow)> =
+            self.engine.manager().subflows().map(|(token, path, subflow)| (token, path, *subflow)).collect();
+        for (token, path, subflow) in subflows {
+            let Ok(Some(socket)) = self.diag.socket(subflow.local, subflow.remote) else { continue };
+            let transport = Transport {
+                token: token.0,
+                rtt: socket.tcp.rtt,
+                rttvar: socket.tcp.rttvar,
+                unacked: socket.tcp.unacked,
+                delivered: socket.tcp.delivered,
+                bytes_received: socket.tcp.bytes_received,
+            };
+            self.handle(Input::Sample(Sample { path, kind: SampleKind::Transport(transport) }));
+        }
+    }
+
+    /// Tells the engine which connections there are: after a start, and when
+    /// the kernel had more to tell than we could take.
+    fn resync(&mut self) {
+        match self.diag.connections() {
+            Ok(connections) => {
+                let mut seen = Vec::new();
+                for connection in &connections {
+                    // Only the first subflow tells who opened the connection;
+                    // without it, a vehicle is taken for the client.
+                    let server_side = connection.server_side.unwrap_or(false);
+                    seen.extend(connection.subflows.iter().map(|info| (connection.token, info.subflow, server_side)));
+                }
+                self.handle(Input::Resync(seen));
+            }
+            Err(fault) => self.journal.fault(&fault),
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        let now = self.clock.now();
+        self.engine.handle(now, input);
+    }
+
+    /// Carries out what the engine says.
+    fn act(&mut self) {
+        while let Some(output) = self.engine.poll(self.clock.now()) {
+            let Output::Command { path, command } = output else {
+                self.journal.output(&output);
+                continue;
+            };
+            let done = self.commands.send(&command);
+            self.journal.command(path, &command, done.as_ref().err());
+            if done.is_err() {
+                self.handle(Input::Refused(command));
+            }
+        }
+    }
+}
+
+/// The length of the next datagram; never, without a socket.
+async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> usize {
+    match socket {
+        Some(socket) => loop {
+            if let Ok(length) = socket.recv(buffer).await {
+                return length;
+            }
+        },
+        None => std::future::pending().await,
+    }
+}

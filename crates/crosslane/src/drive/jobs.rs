@@ -1,0 +1,119 @@
+//! Carries out the runs, some side by side, each in a process of its own.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::Plan;
+use crate::error::{Error, Result};
+use crate::summary::{Outcome, Run};
+
+/// Attempts at a run whose emulator could not keep time.
+const ATTEMPTS: u32 = 3;
+
+/// Carries out all plans and returns the runs in their order.
+///
+/// # Errors
+/// The first failure; runs that have begun are finished, none is begun after.
+pub fn run_all(plans: Vec<Plan>, parallel: usize, duration_s: f64) -> Result<Vec<Run>> {
+    let bars = MultiProgress::new();
+    let total = bars.add(bar(plans.len() as u64, "{bar:30} {pos}/{len} runs  {msg}"));
+    total.tick();
+    let queue: Mutex<VecDeque<(usize, Plan)>> = Mutex::new(plans.into_iter().enumerate().collect());
+    let finished: Mutex<Vec<(usize, Result<Run>)>> = Mutex::new(Vec::new());
+    let work = || {
+        while let Some((place, plan)) = next(&queue) {
+            let bar = bars.add(bar((duration_s * 10.0) as u64, "{bar:30} {msg}"));
+            let run = attempt_until_valid(&plan, &bar);
+            bar.finish_and_clear();
+            total.inc(1);
+            if run.is_err() {
+                lock(&queue).clear();
+            }
+            lock(&finished).push((place, run));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..parallel.max(1) {
+            scope.spawn(work);
+        }
+    });
+    total.finish_and_clear();
+    let mut runs = finished.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    runs.sort_by_key(|(place, _)| *place);
+    runs.into_iter().map(|(_, run)| run).collect()
+}
+
+fn next(queue: &Mutex<VecDeque<(usize, Plan)>>) -> Option<(usize, Plan)> {
+    lock(queue).pop_front()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn bar(length: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(length).with_style(style)
+}
+
+fn attempt_until_valid(plan: &Plan, bar: &ProgressBar) -> Result<Run> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        bar.set_position(0);
+        bar.set_message(format!("{} seed {}", plan.strategy, plan.seed));
+        let outcome = carry_out(plan, bar)?;
+        if outcome.valid || attempts == ATTEMPTS {
+            let folder = format!("runs/{}-{}", plan.strategy, plan.seed);
+            return Ok(Run { strategy: plan.strategy.clone(), seed: plan.seed, folder, attempts, outcome });
+        }
+    }
+}
+
+/// Starts the process of a run and follows what it says on standard output:
+/// `at SECONDS` as it goes, `outcome JSON` at the end, other lines for the user.
+fn carry_out(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
+    let attempt = format!("running {} with seed {}", plan.strategy, plan.seed);
+    let failure = |cause: &dyn std::fmt::Display| Error::failure(&attempt, cause);
+    let text = serde_json::to_string(plan).map_err(|cause| failure(&cause))?;
+    let program = std::env::current_exe().map_err(|cause| failure(&cause))?;
+    let mut child = Command::new(program)
+        .args(["drive-run", &text])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|cause| failure(&cause))?;
+    let mut outcome = None;
+    for line in child.stdout.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok)) {
+        match line.split_once(' ') {
+            Some(("at", seconds)) => bar.set_position((seconds.parse().unwrap_or(0.0) * 10.0) as u64),
+            Some(("outcome", json)) => outcome = Some(serde_json::from_str(json).map_err(|cause| failure(&cause))?),
+            _ => bar.suspend(|| println!("{line}")),
+        }
+    }
+    let mut complaint = String::new();
+    if let Some(mut pipe) = child.stderr.take() {
+        pipe.read_to_string(&mut complaint).map_err(|cause| failure(&cause))?;
+    }
+    let status = child.wait().map_err(|cause| failure(&cause))?;
+    match outcome {
+        Some(outcome) if status.success() => Ok(outcome),
+        _ => Err(told(&attempt, complaint.trim(), status.code())),
+    }
+}
+
+/// The child's own sentence, if it has one.
+fn told(attempt: &str, complaint: &str, code: Option<i32>) -> Error {
+    let sentence = complaint.strip_prefix("crosslane: ").unwrap_or(complaint);
+    match (sentence, code) {
+        ("", Some(code)) => Error::failure(attempt, format!("the run ended with code {code}")),
+        ("", None) => Error::failure(attempt, "the run was killed"),
+        (sentence, Some(2)) => Error::told(sentence, 2),
+        (sentence, _) => Error::told(sentence, 1),
+    }
+}

@@ -1,0 +1,53 @@
+//! Seeds on the command line.
+
+use std::ops::RangeInclusive;
+
+/// Seeds, in the order given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seeds(pub Vec<u64>);
+
+/// Most seeds of one call.
+const MOST: u64 = 10_000;
+
+/// Reads `7`, `1,2,3` or `1..200` (both ends included).
+///
+/// # Errors
+/// A sentence that quotes what is no seed.
+pub fn parse(text: &str) -> Result<Seeds, String> {
+    let mut seeds = Vec::new();
+    for part in text.split(',') {
+        let range = range(part).ok_or_else(|| format!("{part:?} is no seed; write 7, or 1,2,3, or 1..200"))?;
+        if range.clone().count() as u64 + seeds.len() as u64 > MOST {
+            return Err(format!("more than {MOST} seeds"));
+        }
+        seeds.extend(range);
+    }
+    Ok(Seeds(seeds))
+}
+
+fn range(part: &str) -> Option<RangeInclusive<u64>> {
+    let (first, last) = match part.split_once("..") {
+        Some((first, last)) => (first.trim().parse().ok()?, last.trim().trim_start_matches('=').parse().ok()?),
+        None => {
+            let only: u64 = part.trim().parse().ok()?;
+            (only, only)
+        }
+    };
+    (first <= last && last - first < MOST).then_some(first..=last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_numbers_lists_and_ranges_with_both_ends() {
+        assert_eq!(parse("7"), Ok(Seeds(vec![7])));
+        assert_eq!(parse("1,5,2"), Ok(Seeds(vec![1, 5, 2])));
+        assert_eq!(parse("1..4"), Ok(Seeds(vec![1, 2, 3, 4])));
+        assert_eq!(parse("9,1..2"), Ok(Seeds(vec![9, 1, 2])));
+        for bad in ["", "a", "4..1", "1..", "-1", "1..99999999999"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

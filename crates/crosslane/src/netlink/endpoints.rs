@@ -1,0 +1,195 @@
+//! The in-kernel path manager: its limits and its endpoints, per network
+//! namespace. For the strategies `kernel` and `kernel-tuned`, and the far end.
+//!
+//! Source: Linux `Documentation/netlink/specs/mptcp_pm.yaml`,
+//! `net/mptcp/pm_kernel.c`.
+
+use std::net::IpAddr;
+
+use crosslane_core::mptcp::AddressId;
+use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_DUMP};
+
+use super::family::{Address, Family, Request, address, attribute, flag, u32_attribute};
+use super::message::{Attribute, DecodeError, attributes};
+use super::socket::{CallError, CommandError, OpenError};
+
+/// Endpoints that the kernel's list holds at most (ids are 8 bits wide).
+pub const MAX_ENDPOINTS: usize = 255;
+
+/// What the in-kernel path manager may do to one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Further subflows beside the first one, 0 to 8.
+    pub subflows: u32,
+    /// Addresses of the peer's that it opens subflows to, 0 to 8.
+    pub add_addr_accepted: u32,
+}
+
+/// A local address that the in-kernel path manager makes use of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its id; `None` lets the kernel choose.
+    pub id: Option<AddressId>,
+    /// The address.
+    pub address: IpAddr,
+    /// Interface to send from, 0 for any.
+    pub if_index: u32,
+    /// Open subflows from it.
+    pub subflow: bool,
+    /// Announce it to the peer.
+    pub signal: bool,
+    /// Let its subflows be backups.
+    pub backup: bool,
+    /// Open subflows from it to every address of the peer's.
+    pub fullmesh: bool,
+}
+
+impl Endpoint {
+    /// An endpoint to open subflows from, no backup, on any interface.
+    pub fn subflow(address: IpAddr) -> Endpoint {
+        Endpoint { id: None, address, if_index: 0, subflow: true, signal: false, backup: false, fullmesh: false }
+    }
+
+    fn flags(&self) -> u32 {
+        let bits = [
+            (self.subflow, flag::SUBFLOW),
+            (self.signal, flag::SIGNAL),
+            (self.backup, flag::BACKUP),
+            (self.fullmesh, flag::FULLMESH),
+        ];
+        bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum()
+    }
+
+    fn nested(&self) -> DefaultNla {
+        let address = Address {
+            id: self.id.map(|id| id.0),
+            ip: Some(self.address),
+            port: 0,
+            flags: Some(self.flags()),
+            if_index: self.if_index,
+        };
+        address.nested(attribute::ADDR)
+    }
+
+    /// `None` for what the kernel put there by itself, for a subflow that a
+    /// program opened from no endpoint.
+    fn decode(bytes: &[u8]) -> Result<Option<Endpoint>, DecodeError> {
+        let (mut id, mut ip, mut flags, mut if_index) = (None, None, 0, 0);
+        for attribute in attributes("MPTCP_PM_ATTR_ADDR", bytes) {
+            let attribute = attribute?;
+            match attribute.kind {
+                address::ID => id = Some(AddressId(attribute.u8("MPTCP_PM_ADDR_ATTR_ID")?)),
+                address::ADDR4 => ip = Some(attribute.ipv4("MPTCP_PM_ADDR_ATTR_ADDR4")?),
+                address::ADDR6 => ip = Some(attribute.ipv6("MPTCP_PM_ADDR_ATTR_ADDR6")?),
+                address::FLAGS => flags = attribute.u32("MPTCP_PM_ADDR_ATTR_FLAGS")?,
+                address::IF_IDX => if_index = attribute.u32("MPTCP_PM_ADDR_ATTR_IF_IDX")?,
+                _ => {}
+            }
+        }
+        let Some(address) = ip.filter(|_| flags & flag::IMPLICIT == 0) else {
+            return Ok(None);
+        };
+        Ok(Some(Endpoint {
+            id,
+            address,
+            if_index,
+            subflow: flags & flag::SUBFLOW != 0,
+            signal: flags & flag::SIGNAL != 0,
+            backup: flags & flag::BACKUP != 0,
+            fullmesh: flags & flag::FULLMESH != 0,
+        }))
+    }
+}
+
+/// A socket for the in-kernel path manager. Needs CAP_NET_ADMIN in its network
+/// namespace.
+pub struct EndpointSocket {
+    family: Family,
+}
+
+impl EndpointSocket {
+    /// Opens a socket in the network namespace of this thread.
+    pub fn open() -> Result<EndpointSocket, OpenError> {
+        Ok(EndpointSocket { family: Family::open()? })
+    }
+
+    /// Sets the limits, for connections to come and present ones.
+    pub fn set_limits(&mut self, limits: Limits) -> Result<(), CommandError> {
+        let attributes = vec![
+            u32_attribute(attribute::RCV_ADD_ADDRS, limits.add_addr_accepted),
+            u32_attribute(attribute::SUBFLOWS, limits.subflows),
+        ];
+        self.tell(5, attributes).map_err(CommandError::while_asked_to("set the limits of its path manager"))
+    }
+
+    /// The limits as they are.
+    pub fn limits(&mut self) -> Result<Limits, CommandError> {
+        let mut limits = Limits { subflows: 0, add_addr_accepted: 0 };
+        let asked = self.ask(6, NLM_F_ACK, |attribute| {
+            match attribute.kind {
+                attribute::RCV_ADD_ADDRS => {
+                    limits.add_addr_accepted = attribute.u32("MPTCP_PM_ATTR_RCV_ADD_ADDRS")?;
+                }
+                attribute::SUBFLOWS => limits.subflows = attribute.u32("MPTCP_PM_ATTR_SUBFLOWS")?,
+                _ => {}
+            }
+            Ok(())
+        });
+        asked.map_err(CommandError::while_asked_to("tell the limits of its path manager"))?;
+        Ok(limits)
+    }
+
+    /// Adds an endpoint; the kernel opens its subflows on present connections
+    /// too. `EEXIST` if the address is already one.
+    pub fn add(&mut self, endpoint: &Endpoint) -> Result<(), CommandError> {
+        self.tell(1, vec![endpoint.nested()]).map_err(CommandError::while_asked_to("add an endpoint"))
+    }
+
+    /// Removes an endpoint by its id; the kernel closes its subflows.
+    pub fn remove(&mut self, id: AddressId) -> Result<(), CommandError> {
+        let address = Address { id: Some(id.0), ..Address::default() };
+        self.tell(2, vec![address.nested(attribute::ADDR)]).map_err(CommandError::while_asked_to("remove an endpoint"))
+    }
+
+    /// Sets or clears the backup flag of an endpoint. It reaches every
+    /// connection, and in each only the first subflow from that address.
+    pub fn set_backup(&mut self, address: IpAddr, backup: bool) -> Result<(), CommandError> {
+        let flags = Some(if backup { flag::BACKUP } else { 0 });
+        let address = Address { ip: Some(address), flags, ..Address::default() };
+        self.tell(7, vec![address.nested(attribute::ADDR)])
+            .map_err(CommandError::while_asked_to("change an endpoint's priority"))
+    }
+
+    /// Removes all endpoints.
+    pub fn flush(&mut self) -> Result<(), CommandError> {
+        self.tell(4, Vec::new()).map_err(CommandError::while_asked_to("remove all endpoints"))
+    }
+
+    /// All endpoints that somebody added, [`MAX_ENDPOINTS`] at most.
+    pub fn list(&mut self) -> Result<Vec<Endpoint>, CommandError> {
+        let mut found = Vec::new();
+        let asked = self.ask(3, NLM_F_DUMP, |attribute| {
+            if attribute.kind == attribute::ADDR && found.len() < MAX_ENDPOINTS {
+                found.extend(Endpoint::decode(attribute.value)?);
+            }
+            Ok(())
+        });
+        asked.map_err(CommandError::while_asked_to("list its endpoints"))?;
+        Ok(found)
+    }
+
+    fn tell(&mut self, command: u8, attributes: Vec<DefaultNla>) -> Result<(), CallError> {
+        self.family.call(Request { command, attributes }, NLM_F_ACK, |_| Ok(()))
+    }
+
+    fn ask(
+        &mut self,
+        command: u8,
+        flags: u16,
+        mut on_attribute: impl FnMut(Attribute<'_>) -> Result<(), DecodeError>,
+    ) -> Result<(), CallError> {
+        self.family.call(Request { command, attributes: Vec::new() }, flags, |bytes| {
+            attributes("an answer of mptcp_pm", bytes).try_for_each(|attribute| on_attribute(attribute?))
+        })
+    }
+}

@@ -1,0 +1,219 @@
+//! The generic netlink family `mptcp_pm`: its ids here, its messages.
+//!
+//! Source: Linux `Documentation/netlink/specs/mptcp_pm.yaml` and
+//! `include/uapi/linux/mptcp_pm.h`.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_ACK, NetlinkMessage, NetlinkPayload};
+use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
+use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
+use netlink_packet_generic::{GenlFamily, GenlMessage};
+use netlink_sys::protocols::NETLINK_GENERIC;
+use nix::errno::Errno;
+
+use super::message::{DecodeError, Message, frame, request};
+use super::socket::{CallError, Channel, OpenError};
+
+/// Name of the family.
+const NAME: &str = "mptcp_pm";
+/// Name of the multicast group that tells events.
+const EVENTS: &str = "mptcp_pm_events";
+/// Length of the generic netlink header in bytes.
+pub(super) const GENERIC_HEADER_LEN: usize = 4;
+
+/// Attributes of requests and of answers.
+pub(super) mod attribute {
+    pub const ADDR: u16 = 1;
+    pub const RCV_ADD_ADDRS: u16 = 2;
+    pub const SUBFLOWS: u16 = 3;
+    pub const TOKEN: u16 = 4;
+    pub const LOC_ID: u16 = 5;
+    pub const ADDR_REMOTE: u16 = 6;
+}
+
+/// Attributes within `ADDR` and `ADDR_REMOTE`.
+pub(super) mod address {
+    pub const FAMILY: u16 = 1;
+    pub const ID: u16 = 2;
+    pub const ADDR4: u16 = 3;
+    pub const ADDR6: u16 = 4;
+    pub const PORT: u16 = 5;
+    pub const FLAGS: u16 = 6;
+    pub const IF_IDX: u16 = 7;
+}
+
+/// Bits of `address::FLAGS`.
+pub(super) mod flag {
+    pub const SIGNAL: u32 = 1 << 0;
+    pub const SUBFLOW: u32 = 1 << 1;
+    pub const BACKUP: u32 = 1 << 2;
+    pub const FULLMESH: u32 = 1 << 3;
+    pub const IMPLICIT: u32 = 1 << 4;
+}
+
+/// A request of the family: a command and its attributes.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    /// Number of the command.
+    pub command: u8,
+    /// Its attributes.
+    pub attributes: Vec<DefaultNla>,
+}
+
+impl GenlFamily for Request {
+    fn family_name() -> &'static str {
+        NAME
+    }
+
+    fn command(&self) -> u8 {
+        self.command
+    }
+
+    fn version(&self) -> u8 {
+        1
+    }
+}
+
+impl Emitable for Request {
+    fn buffer_len(&self) -> usize {
+        self.attributes.as_slice().buffer_len()
+    }
+
+    fn emit(&self, buffer: &mut [u8]) {
+        self.attributes.as_slice().emit(buffer);
+    }
+}
+
+impl Request {
+    /// The request in bytes, to the family known here as `family`.
+    pub fn encode(self, family: u16, flags: u16, sequence: u32) -> Vec<u8> {
+        let mut message = GenlMessage::from_payload(self);
+        message.set_resolved_family_id(family);
+        request(message, flags, sequence)
+    }
+}
+
+/// An address within a request. Ports are in host order here, other than in
+/// events.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Address {
+    pub id: Option<u8>,
+    pub ip: Option<IpAddr>,
+    pub port: u16,
+    pub flags: Option<u32>,
+    pub if_index: u32,
+}
+
+impl Address {
+    /// The address as the nested attribute `kind`.
+    pub fn nested(self, kind: u16) -> DefaultNla {
+        let mut inside = Vec::new();
+        match self.ip {
+            Some(IpAddr::V4(ip)) => {
+                inside.push(u16_attribute(address::FAMILY, libc::AF_INET as u16));
+                inside.push(DefaultNla::new(address::ADDR4, ip.octets().to_vec()));
+            }
+            Some(IpAddr::V6(ip)) => {
+                inside.push(u16_attribute(address::FAMILY, libc::AF_INET6 as u16));
+                inside.push(DefaultNla::new(address::ADDR6, ip.octets().to_vec()));
+            }
+            None => {}
+        }
+        inside.extend(self.id.map(|id| DefaultNla::new(address::ID, vec![id])));
+        inside.extend((self.port != 0).then(|| u16_attribute(address::PORT, self.port)));
+        inside.extend(self.flags.map(|flags| u32_attribute(address::FLAGS, flags)));
+        inside.extend((self.if_index != 0).then(|| u32_attribute(address::IF_IDX, self.if_index)));
+        let mut value = vec![0; inside.as_slice().buffer_len()];
+        inside.as_slice().emit(&mut value);
+        DefaultNla::new(kind | NLA_F_NESTED, value)
+    }
+}
+
+/// A 16-bit attribute in host order.
+pub(super) fn u16_attribute(kind: u16, value: u16) -> DefaultNla {
+    DefaultNla::new(kind, value.to_ne_bytes().to_vec())
+}
+
+/// A 32-bit attribute in host order.
+pub(super) fn u32_attribute(kind: u16, value: u32) -> DefaultNla {
+    DefaultNla::new(kind, value.to_ne_bytes().to_vec())
+}
+
+/// A socket for requests to the family.
+pub(super) struct Family {
+    channel: Channel,
+    id: u16,
+    events: Option<u32>,
+}
+
+impl Family {
+    /// Opens a socket and asks for the ids of the family and of its group.
+    pub fn open() -> Result<Family, OpenError> {
+        let mut family = Family { channel: Channel::open(NETLINK_GENERIC)?, id: 0, events: None };
+        let question = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(NAME.to_owned())] };
+        let mut found = Vec::new();
+        let asked = family.channel.call(
+            |sequence| request(GenlMessage::from_payload(question), NLM_F_ACK, sequence),
+            |message| {
+                found.extend(control_attributes(message)?);
+                Ok(())
+            },
+        );
+        match asked {
+            Err(cause) if cause.errno() == Some(Errno::ENOENT) => {
+                return Err(OpenError::Absent("the generic netlink family mptcp_pm"));
+            }
+            other => other?,
+        }
+        found.into_iter().for_each(|attribute| family.learn(attribute));
+        Ok(family)
+    }
+
+    /// Number of the multicast group that tells events.
+    pub fn events(&self) -> Result<u32, OpenError> {
+        self.events.ok_or(OpenError::Absent("the multicast group mptcp_pm_events"))
+    }
+
+    /// Sends a request; `flags` are `NLM_F_ACK` or `NLM_F_DUMP`. `on_reply`
+    /// gets the attributes of each answer.
+    pub fn call(
+        &mut self,
+        request: Request,
+        flags: u16,
+        mut on_reply: impl FnMut(&[u8]) -> Result<(), DecodeError>,
+    ) -> Result<(), CallError> {
+        let id = self.id;
+        self.channel.call(
+            |sequence| request.encode(id, flags, sequence),
+            |message| on_reply(message.payload().get(GENERIC_HEADER_LEN..).unwrap_or_default()),
+        )
+    }
+
+    fn learn(&mut self, attribute: GenlCtrlAttrs) {
+        match attribute {
+            GenlCtrlAttrs::FamilyId(id) => self.id = id,
+            GenlCtrlAttrs::McastGroups(groups) => {
+                self.events = groups.iter().find_map(|group| events_group(group)).or(self.events);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn control_attributes(message: Message<'_>) -> Result<Vec<GenlCtrlAttrs>, DecodeError> {
+    let parsed = NetlinkMessage::<GenlMessage<GenlCtrl>>::deserialize(message.bytes)
+        .map_err(|cause| frame("the description of mptcp_pm", message.bytes, cause))?;
+    match parsed.payload {
+        NetlinkPayload::InnerMessage(inner) => Ok(inner.payload.nlas),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn events_group(group: &[McastGrpAttrs]) -> Option<u32> {
+    let named = group.iter().any(|attribute| matches!(attribute, McastGrpAttrs::Name(name) if name == EVENTS));
+    group.iter().find_map(|attribute| match attribute {
+        McastGrpAttrs::Id(id) if named => Some(*id),
+        _ => None,
+    })
+}

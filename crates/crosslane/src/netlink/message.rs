@@ -1,0 +1,281 @@
+//! Netlink framing: requests out, messages and their attributes in.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use netlink_packet_core::{
+    NLM_F_ACK_TLVS, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NlasIterator,
+};
+use nix::errno::Errno;
+
+/// Length of a netlink header in bytes.
+pub(super) const HEADER_LEN: usize = 16;
+/// Types below this one are netlink's own (acknowledgement, end of a dump).
+pub(super) const FIRST_PROTOCOL_TYPE: u16 = 16;
+/// Attributes of an extended acknowledgement: the kernel's reason in words.
+const NLMSGERR_ATTR_MSG: u16 = 1;
+
+/// Bytes that are not the message they ought to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// An attribute has a length that its type does not allow.
+    #[error("while reading {message}: attribute {attribute} has {length} bytes")]
+    Length {
+        /// What was being read.
+        message: &'static str,
+        /// The attribute, by its name in the kernel's headers.
+        attribute: &'static str,
+        /// Length of its value in bytes.
+        length: usize,
+    },
+    /// An attribute without which the message says nothing.
+    #[error("while reading {message}: attribute {attribute} is missing")]
+    Missing {
+        /// What was being read.
+        message: &'static str,
+        /// The attribute, by its name in the kernel's headers.
+        attribute: &'static str,
+    },
+    /// Headers or attributes that do not fit into the bytes received.
+    #[error("while reading {message} of {length} bytes: {cause}")]
+    Frame {
+        /// What was being read.
+        message: &'static str,
+        /// Bytes received.
+        length: usize,
+        /// What does not fit.
+        cause: String,
+    },
+}
+
+/// A refusal, as the kernel words it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelError {
+    /// The error number.
+    pub errno: Errno,
+    /// The reason in words (extended acknowledgement), if the kernel gave one.
+    pub text: Option<String>,
+}
+
+impl fmt::Display for KernelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.text {
+            Some(text) => write!(f, "{text} ({})", self.errno),
+            None => write!(f, "{}", self.errno),
+        }
+    }
+}
+
+impl std::error::Error for KernelError {}
+
+/// A request in bytes.
+pub(super) fn request<T>(payload: T, flags: u16, sequence: u32) -> Vec<u8>
+where
+    T: NetlinkSerializable + Into<NetlinkPayload<T>>,
+{
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    header.sequence_number = sequence;
+    let mut message = NetlinkMessage::new(header, payload.into());
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
+}
+
+/// One message of a datagram, checked to be whole.
+#[derive(Clone, Copy)]
+pub(super) struct Message<'a> {
+    /// Header and payload.
+    pub bytes: &'a [u8],
+    /// Message type.
+    pub kind: u16,
+    /// Sequence number of the request it answers.
+    pub sequence: u32,
+    flags: u16,
+}
+
+impl<'a> Message<'a> {
+    /// The message that `bytes` begin with.
+    pub fn parse(bytes: &'a [u8]) -> Result<Message<'a>, DecodeError> {
+        let buffer = NetlinkBuffer::new_checked(bytes).map_err(|cause| frame("a message", bytes, cause))?;
+        Ok(Message {
+            bytes: &bytes[..buffer.length() as usize],
+            kind: buffer.message_type(),
+            sequence: buffer.sequence_number(),
+            flags: buffer.flags(),
+        })
+    }
+
+    /// What follows the netlink header.
+    pub fn payload(self) -> &'a [u8] {
+        &self.bytes[HEADER_LEN..]
+    }
+
+    /// The verdict in an acknowledgement (`NLMSG_ERROR`) or at the end of a
+    /// dump (`NLMSG_DONE`); `None` is success.
+    pub fn verdict(self) -> Result<Option<KernelError>, DecodeError> {
+        let payload = self.payload();
+        let Some((code, rest)) = payload.split_first_chunk::<4>() else {
+            return Err(frame("an acknowledgement", payload, "no error number"));
+        };
+        let code = i32::from_ne_bytes(*code);
+        if code >= 0 {
+            return Ok(None);
+        }
+        let text = (self.flags & NLM_F_ACK_TLVS != 0).then(|| self.reason(rest)).flatten();
+        Ok(Some(KernelError { errno: Errno::from_raw(code.saturating_neg()), text }))
+    }
+
+    /// The words among the attributes of an acknowledgement. Those of
+    /// `NLMSG_ERROR` stand behind the header of the request, which comes alone
+    /// because every socket of ours sets `NETLINK_CAP_ACK`.
+    fn reason(self, rest: &[u8]) -> Option<String> {
+        let behind = if self.kind == netlink_packet_core::NLMSG_ERROR { HEADER_LEN } else { 0 };
+        attributes("an acknowledgement", rest.get(behind..)?)
+            .filter_map(Result::ok)
+            .find(|attribute| attribute.kind == NLMSGERR_ATTR_MSG)
+            .map(|attribute| String::from_utf8_lossy(attribute.value).trim_end_matches('\0').to_owned())
+    }
+}
+
+/// The messages of a datagram; after an error there are no more.
+pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = Result<Message<'_>, DecodeError>> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let message = Message::parse(rest);
+        let taken = message.as_ref().map_or(rest.len(), |found| found.bytes.len().next_multiple_of(4));
+        rest = rest.get(taken..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+/// One attribute, flags of its type removed.
+#[derive(Clone, Copy)]
+pub(super) struct Attribute<'a> {
+    message: &'static str,
+    /// Type.
+    pub kind: u16,
+    /// Value.
+    pub value: &'a [u8],
+}
+
+/// The attributes in `bytes`; after an error there are no more.
+pub(super) fn attributes<'a>(
+    message: &'static str,
+    bytes: &'a [u8],
+) -> impl Iterator<Item = Result<Attribute<'a>, DecodeError>> {
+    NlasIterator::new(bytes).map(move |found| {
+        let found = found.map_err(|cause| frame(message, bytes, cause))?;
+        let (kind, length) = (found.kind(), usize::from(found.length()));
+        Ok(Attribute { message, kind, value: &found.into_inner()[4..length] })
+    })
+}
+
+impl Attribute<'_> {
+    /// The value as one byte.
+    pub fn u8(self, name: &'static str) -> Result<u8, DecodeError> {
+        self.array(name).map(u8::from_ne_bytes)
+    }
+
+    /// The value as a 16-bit number in host order.
+    pub fn u16(self, name: &'static str) -> Result<u16, DecodeError> {
+        self.array(name).map(u16::from_ne_bytes)
+    }
+
+    /// The value as a 16-bit number in network order.
+    pub fn be16(self, name: &'static str) -> Result<u16, DecodeError> {
+        self.array(name).map(u16::from_be_bytes)
+    }
+
+    /// The value as a 32-bit number in host order.
+    pub fn u32(self, name: &'static str) -> Result<u32, DecodeError> {
+        self.array(name).map(u32::from_ne_bytes)
+    }
+
+    /// The value as a 64-bit number in host order.
+    pub fn u64(self, name: &'static str) -> Result<u64, DecodeError> {
+        self.array(name).map(u64::from_ne_bytes)
+    }
+
+    /// The value as an IPv4 address.
+    pub fn ipv4(self, name: &'static str) -> Result<IpAddr, DecodeError> {
+        self.array::<4>(name).map(|octets| Ipv4Addr::from(octets).into())
+    }
+
+    /// The value as an IPv6 address, or the IPv4 address that is mapped in it.
+    pub fn ipv6(self, name: &'static str) -> Result<IpAddr, DecodeError> {
+        self.array::<16>(name).map(|octets| Ipv6Addr::from(octets).to_canonical())
+    }
+
+    fn array<const N: usize>(self, attribute: &'static str) -> Result<[u8; N], DecodeError> {
+        self.value.try_into().map_err(|_| DecodeError::Length {
+            message: self.message,
+            attribute,
+            length: self.value.len(),
+        })
+    }
+}
+
+/// The error for bytes that do not even frame.
+pub(super) fn frame(message: &'static str, bytes: &[u8], cause: impl fmt::Display) -> DecodeError {
+    DecodeError::Frame { message, length: bytes.len(), cause: cause.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refusal(code: i32, behind: &[u8]) -> Vec<u8> {
+        let mut raw = ((36 + behind.len()) as u32).to_ne_bytes().to_vec();
+        raw.extend([2, 0, 0, 3]); // NLMSG_ERROR, NLM_F_CAPPED | NLM_F_ACK_TLVS
+        raw.extend([0; 8]);
+        raw.extend(code.to_ne_bytes());
+        raw.extend([0; HEADER_LEN]);
+        raw.extend(behind);
+        raw
+    }
+
+    #[test]
+    fn the_kernels_reason_is_read() {
+        let raw = refusal(-libc::EINVAL, &[8, 0, 1, 0, b'n', b'o', b'!', 0]);
+        let refused = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
+        assert_eq!(refused.to_string(), "no! (EINVAL: Invalid argument)");
+        let raw = refusal(-libc::ESRCH, &[]);
+        let refused = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
+        assert_eq!((refused.errno, refused.text), (Errno::ESRCH, None));
+    }
+
+    #[test]
+    fn an_acknowledgement_is_no_refusal() {
+        assert_eq!(Message::parse(&refusal(0, &[])).unwrap().verdict(), Ok(None));
+    }
+
+    #[test]
+    fn a_datagram_is_taken_apart_and_ends_at_the_first_fault() {
+        let one = refusal(0, &[]);
+        assert_eq!(messages(&[one.clone(), one.clone()].concat()).filter(Result::is_ok).count(), 2);
+        let cut = [one.clone(), one[..20].to_vec(), one].concat();
+        assert_eq!(messages(&cut[..56]).map(|found| found.is_ok()).collect::<Vec<_>>(), [true, false]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(raw in prop::collection::vec(any::<u8>(), 0..128)) {
+            for message in messages(&raw).flatten() {
+                let _ = message.verdict();
+            }
+        }
+
+        #[test]
+        fn any_refusal_is_read_without_panic(code: i32, behind in prop::collection::vec(any::<u8>(), 0..64)) {
+            let raw = refusal(code, &behind);
+            prop_assert_eq!(Message::parse(&raw).unwrap().verdict().unwrap().is_some(), code < 0);
+        }
+    }
+}

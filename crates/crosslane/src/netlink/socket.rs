@@ -1,0 +1,172 @@
+//! One netlink socket for questions and their answers.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR};
+use netlink_sys::{Socket, SocketAddr};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use socket2::SockRef;
+
+use super::message::{DecodeError, KernelError, Message, frame, messages};
+
+/// Room for one datagram; the kernel fills no more than this in a dump.
+pub(super) const DATAGRAM_LEN: usize = 32 * 1024;
+/// The kernel answers within the system call: a limit only for the case that
+/// it does not.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+
+/// A netlink socket that could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The kernel has no such generic netlink family or multicast group.
+    #[error("while looking for {0}: this kernel does not have it; it needs Linux 5.19 or newer with CONFIG_MPTCP")]
+    Absent(&'static str),
+    /// The socket itself.
+    #[error("while opening a netlink socket: {0}; check the limit of open files and the sandbox, if any")]
+    Socket(#[from] io::Error),
+    /// The first question was not answered.
+    #[error("while asking netlink: {0}")]
+    Call(#[from] CallError),
+}
+
+/// A request that was not fulfilled.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The kernel says no.
+    #[error(transparent)]
+    Refused(#[from] KernelError),
+    /// The socket failed, or there was no answer within a second.
+    #[error("the netlink socket failed: {0}")]
+    Io(#[from] io::Error),
+    /// The answer cannot be read.
+    #[error(transparent)]
+    Malformed(#[from] DecodeError),
+}
+
+impl CallError {
+    /// The kernel's error number, if it was the kernel that refused.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            CallError::Refused(refusal) => Some(refusal.errno),
+            _ => None,
+        }
+    }
+}
+
+/// Something asked of the kernel that was not done.
+#[derive(Debug, thiserror::Error)]
+#[error("while asking the kernel to {attempt}: {cause}; {}", self.remedy())]
+pub struct CommandError {
+    /// What was asked for, in words.
+    pub attempt: &'static str,
+    /// Why not.
+    #[source]
+    pub cause: CallError,
+}
+
+impl CommandError {
+    /// For `map_err`: what was attempted, then the cause.
+    pub(super) fn while_asked_to(attempt: &'static str) -> impl FnOnce(CallError) -> CommandError {
+        move |cause| CommandError { attempt, cause }
+    }
+
+    /// The kernel's error number, if it was the kernel that refused.
+    pub fn errno(&self) -> Option<Errno> {
+        self.cause.errno()
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self.errno() {
+            Some(Errno::EPERM) => "run as root or with CAP_NET_ADMIN in this network namespace",
+            Some(Errno::ESRCH | Errno::ENOTCONN) => "it is gone, nothing is left to do",
+            Some(Errno::EINVAL) => {
+                "check the request; a connection obeys only if net.mptcp.path_manager was `userspace` when it began"
+            }
+            Some(Errno::EEXIST) => "it is there already, remove it first to change it",
+            _ => "try again",
+        }
+    }
+}
+
+/// A socket of one netlink protocol for requests.
+pub(super) struct Channel {
+    socket: Socket,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Channel {
+    /// A socket in the network namespace of this thread. `protocol` is one of
+    /// `netlink_sys::protocols`.
+    pub fn open(protocol: isize) -> io::Result<Channel> {
+        let socket = connect(protocol)?;
+        socket.set_ext_ack(true)?;
+        socket.set_cap_ack(true)?;
+        SockRef::from(&socket).set_read_timeout(Some(ANSWER_LIMIT))?;
+        Ok(Channel { socket, sequence: 0, buffer: vec![0; DATAGRAM_LEN] })
+    }
+
+    /// Sends what `request` makes of a sequence number and gives every message
+    /// of the answer to `on_reply`. The request must ask for a dump or for an
+    /// acknowledgement: either marks the end.
+    pub fn call(
+        &mut self,
+        request: impl FnOnce(u32) -> Vec<u8>,
+        mut on_reply: impl FnMut(Message<'_>) -> Result<(), DecodeError>,
+    ) -> Result<(), CallError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.socket.send(&request(self.sequence), 0)?;
+        loop {
+            let length = receive(&self.socket, &mut self.buffer)?;
+            for message in messages(&self.buffer[..length]) {
+                let message = message?;
+                if message.sequence != self.sequence {
+                    continue;
+                }
+                match message.kind {
+                    NLMSG_ERROR | NLMSG_DONE => {
+                        return message.verdict()?.map_or(Ok(()), |no| Err(no.into()));
+                    }
+                    _ => on_reply(message)?,
+                }
+            }
+        }
+    }
+}
+
+/// A socket connected to the kernel: it takes messages from nobody else.
+pub(super) fn connect(protocol: isize) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
+/// Takes the next datagram into `buffer`; returns its length.
+pub(super) fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<usize> {
+    let room = buffer.len();
+    let length = loop {
+        match socket.recv(&mut buffer, libc::MSG_TRUNC) {
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
+            other => break other?,
+        }
+    };
+    if length > room {
+        let cause = frame("a datagram", &[], format!("{length} bytes do not fit into {room}"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, cause));
+    }
+    Ok(length)
+}
+
+/// Waits until there is something to read, `timeout` is over, or a signal
+/// came.
+pub(super) fn wait(socket: &Socket, timeout: Duration) -> io::Result<()> {
+    let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    match ppoll(&mut sockets, Some(timeout.into()), None) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

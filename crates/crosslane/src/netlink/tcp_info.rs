@@ -1,0 +1,189 @@
+//! The kernel's `struct tcp_info`, of any length: it has grown with every few
+//! releases and may end early or late.
+//!
+//! Source: Linux `include/uapi/linux/tcp.h`.
+
+use std::time::Duration;
+
+/// Where a TCP socket stands (RFC 9293 §3.3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TcpState {
+    /// Both ends agree.
+    Established,
+    /// Waits for the answer to its SYN.
+    SynSent,
+    /// Has answered a SYN.
+    SynReceived,
+    /// Closed here; not all is acknowledged.
+    FinWait1,
+    /// Closed here; the peer still sends.
+    FinWait2,
+    /// Waits for stray segments to die.
+    TimeWait,
+    /// Not connected.
+    #[default]
+    Closed,
+    /// Closed by the peer.
+    CloseWait,
+    /// Closed by both; waits for the last acknowledgement.
+    LastAck,
+    /// Listens.
+    Listen,
+    /// Closed by both at once.
+    Closing,
+}
+
+impl TcpState {
+    /// True if this end will send nothing new.
+    pub fn closed_here(self) -> bool {
+        !matches!(
+            self,
+            TcpState::SynSent | TcpState::SynReceived | TcpState::Established | TcpState::CloseWait | TcpState::Listen
+        )
+    }
+
+    pub(super) fn from_kernel(number: u8) -> TcpState {
+        match number {
+            1 => TcpState::Established,
+            2 => TcpState::SynSent,
+            3 | 12 => TcpState::SynReceived,
+            4 => TcpState::FinWait1,
+            5 => TcpState::FinWait2,
+            6 => TcpState::TimeWait,
+            8 => TcpState::CloseWait,
+            9 => TcpState::LastAck,
+            10 => TcpState::Listen,
+            11 => TcpState::Closing,
+            _ => TcpState::Closed,
+        }
+    }
+}
+
+/// Excerpt of `tcp_info`. What an older kernel does not tell is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Where the socket stands.
+    pub state: TcpState,
+    /// Retransmissions of the oldest segment by timer, in a row.
+    pub backoff: u8,
+    /// Retransmission timeout.
+    pub rto: Duration,
+    /// Largest segment sent, in bytes of payload.
+    pub send_mss: u32,
+    /// Segments sent and not yet acknowledged.
+    pub unacked: u32,
+    /// Segments taken for lost.
+    pub lost: u32,
+    /// Segments sent again and not yet acknowledged.
+    pub retrans: u32,
+    /// Time since data was last sent; 1 ms to 4 ms coarse, like the next two.
+    pub last_data_sent: Duration,
+    /// Time since data last came.
+    pub last_data_received: Duration,
+    /// Time since an acknowledgement last came.
+    pub last_ack_received: Duration,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Mean deviation of the round-trip time.
+    pub rttvar: Duration,
+    /// Slow-start threshold in segments.
+    pub ssthresh: u32,
+    /// Congestion window in segments.
+    pub cwnd: u32,
+    /// Retransmissions since the beginning.
+    pub total_retrans: u32,
+    /// Bytes acknowledged by the peer since the beginning.
+    pub bytes_acked: u64,
+    /// Bytes received in order since the beginning.
+    pub bytes_received: u64,
+    /// Segments sent since the beginning.
+    pub segments_sent: u32,
+    /// Segments received since the beginning.
+    pub segments_received: u32,
+    /// Bytes in the queue that have never been sent.
+    pub notsent_bytes: u32,
+    /// Least round-trip time of the last minutes.
+    pub min_rtt: Duration,
+    /// Rate of delivery, most recent sample, in bit/s.
+    pub delivery_rate_bit_s: u64,
+    /// True if that sample was limited by the application, not the path.
+    pub app_limited: bool,
+    /// Segments delivered since the beginning.
+    pub delivered: u32,
+    /// Bytes of payload sent since the beginning, retransmissions included.
+    pub bytes_sent: u64,
+    /// Bytes of payload sent again since the beginning.
+    pub bytes_retrans: u64,
+    /// The peer's receive window in bytes.
+    pub send_window: u32,
+}
+
+impl TcpInfo {
+    /// Reads a `struct tcp_info` of any length.
+    pub fn parse(bytes: &[u8]) -> TcpInfo {
+        let micros = |offset| Duration::from_micros(u64::from(u32_at(bytes, offset)));
+        let millis = |offset| Duration::from_millis(u64::from(u32_at(bytes, offset)));
+        TcpInfo {
+            state: TcpState::from_kernel(u8_at(bytes, 0)),
+            backoff: u8_at(bytes, 4),
+            rto: micros(8),
+            send_mss: u32_at(bytes, 16),
+            unacked: u32_at(bytes, 24),
+            lost: u32_at(bytes, 32),
+            retrans: u32_at(bytes, 36),
+            last_data_sent: millis(44),
+            last_data_received: millis(52),
+            last_ack_received: millis(56),
+            rtt: micros(68),
+            rttvar: micros(72),
+            ssthresh: u32_at(bytes, 76),
+            cwnd: u32_at(bytes, 80),
+            total_retrans: u32_at(bytes, 100),
+            bytes_acked: u64_at(bytes, 120),
+            bytes_received: u64_at(bytes, 128),
+            segments_sent: u32_at(bytes, 136),
+            segments_received: u32_at(bytes, 140),
+            notsent_bytes: u32_at(bytes, 144),
+            min_rtt: micros(148),
+            delivery_rate_bit_s: u64_at(bytes, 160).saturating_mul(8),
+            app_limited: u8_at(bytes, 7) & 1 != 0,
+            delivered: u32_at(bytes, 192),
+            bytes_sent: u64_at(bytes, 200),
+            bytes_retrans: u64_at(bytes, 208),
+            send_window: u32_at(bytes, 228),
+        }
+    }
+}
+
+fn u8_at(bytes: &[u8], offset: usize) -> u8 {
+    bytes.get(offset).copied().unwrap_or(0)
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    bytes.get(offset..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u32::from_ne_bytes(*chunk))
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    bytes.get(offset..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u64::from_ne_bytes(*chunk))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_struct_of_any_length_is_read_as_far_as_it_goes() {
+        let mut full = [0u8; 248];
+        full[0] = 1;
+        full[68..72].copy_from_slice(&40_000u32.to_ne_bytes());
+        full[160..168].copy_from_slice(&1_000_000u64.to_ne_bytes());
+        full[200..208].copy_from_slice(&7u64.to_ne_bytes());
+        for length in 0..full.len() {
+            let info = TcpInfo::parse(&full[..length]);
+            assert_eq!(info.state == TcpState::Established, length > 0);
+            assert_eq!(info.rtt, Duration::from_millis(if length >= 72 { 40 } else { 0 }));
+            assert_eq!(info.delivery_rate_bit_s, if length >= 168 { 8_000_000 } else { 0 });
+            assert_eq!(info.bytes_sent, if length >= 208 { 7 } else { 0 });
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Observers: what the agent learns of its links, as samples.
+
+pub mod vanetza;

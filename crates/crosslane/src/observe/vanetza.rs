@@ -1,0 +1,131 @@
+//! Received CAMs, as on-board units hand them to other programs: the JSON of
+//! vanetza-nap in UDP datagrams (port 5051).
+//!
+//! `{"fields": {"header": {"stationID": …}, "cam": {…}}, "rssi": …, "stationID": …, …}`.
+//! Other radios come by the same door as `{"type": "radio", "path": NAME, "rssi": …}`.
+
+use crosslane_core::path::{PathId, Sample, SampleKind};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The port to which vanetza-nap sends.
+pub const PORT: u16 = 5051;
+
+/// Largest datagram read, in bytes: four times a CAM with all its containers.
+pub const MAX_DATAGRAM: usize = 8192;
+
+/// Which path a message belongs to.
+#[derive(Clone, Debug, Default)]
+pub struct Senders {
+    /// Path of each known roadside unit, by its station id.
+    pub stations: BTreeMap<u32, PathId>,
+    /// Path by name, for other radios.
+    pub paths: BTreeMap<String, PathId>,
+}
+
+/// Why a datagram yields no sample.
+#[derive(Debug, thiserror::Error)]
+pub enum Rejected {
+    /// It is no JSON, or not of this form.
+    #[error("not a message of vanetza-nap: {0}")]
+    Form(#[from] serde_json::Error),
+    /// The message names no RSSI between −120 and 0 dBm.
+    #[error("no usable RSSI")]
+    Rssi,
+    /// The sender is a vehicle, or a unit that the configuration does not name.
+    #[error("from station {0}, which no path names")]
+    Stranger(u32),
+    /// A path of that name is not configured.
+    #[error("about path {0:?}, which is not configured")]
+    UnknownPath(String),
+}
+
+#[derive(Deserialize)]
+struct Message {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    path: Option<String>,
+    rssi: Option<f64>,
+    #[serde(rename = "stationID")]
+    station_id: Option<u32>,
+    fields: Option<Fields>,
+}
+
+#[derive(Deserialize)]
+struct Fields {
+    header: Option<Header>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    #[serde(rename = "stationID", alias = "stationId")]
+    station_id: Option<u32>,
+}
+
+/// Reads one datagram.
+///
+/// # Errors
+/// [`Rejected`] says why it yields no sample; none of these is a failure of
+/// the agent, since anyone may send to the port.
+pub fn read(datagram: &[u8], senders: &Senders) -> Result<Sample, Rejected> {
+    let message: Message = serde_json::from_slice(datagram)?;
+    let rssi = message.rssi.filter(|rssi| (-120.0..=0.0).contains(rssi)).ok_or(Rejected::Rssi)?;
+    let rssi_dbm = rssi as f32;
+    if message.kind.as_deref() == Some("radio") {
+        let name = message.path.unwrap_or_default();
+        let path = *senders.paths.get(&name).ok_or(Rejected::UnknownPath(name))?;
+        return Ok(Sample { path, kind: SampleKind::Signal { rssi_dbm, station: None } });
+    }
+    let in_header = message.fields.and_then(|fields| fields.header).and_then(|header| header.station_id);
+    let station = message.station_id.or(in_header).unwrap_or(0);
+    let path = *senders.stations.get(&station).ok_or(Rejected::Stranger(station))?;
+    Ok(Sample { path, kind: SampleKind::Signal { rssi_dbm, station: Some(station) } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn senders() -> Senders {
+        Senders {
+            stations: BTreeMap::from([(1001, PathId(0))]),
+            paths: BTreeMap::from([("lte".into(), PathId(1))]),
+        }
+    }
+
+    /// As vanetza-nap publishes it, shortened.
+    const CAM: &str = r#"{"timestamp": 1667923053.4, "newInfo": true, "rssi": -71, "test": {"json_timestamp": 1.0},
+        "stationID": 1001, "stationAddr": "6e:06:e0:03:00:02", "receiverID": 2, "receiverType": 5, "packet_size": 70,
+        "fields": {"header": {"protocolVersion": 2, "messageID": 2, "stationID": 1001},
+        "cam": {"generationDeltaTime": 56291, "camParameters": {"basicContainer": {"stationType": 15}}}}}"#;
+
+    #[test]
+    fn a_cam_of_a_known_unit_is_a_signal_sample_of_its_path() {
+        let sample = read(CAM.as_bytes(), &senders()).expect("readable");
+        let kind = SampleKind::Signal { rssi_dbm: -71.0, station: Some(1001) };
+        assert_eq!(sample, Sample { path: PathId(0), kind });
+    }
+
+    #[test]
+    fn another_radio_comes_by_name() {
+        let sample = read(br#"{"type": "radio", "path": "lte", "rssi": -95.5}"#, &senders()).expect("readable");
+        assert_eq!(sample.kind, SampleKind::Signal { rssi_dbm: -95.5, station: None });
+    }
+
+    #[test]
+    fn what_is_no_message_is_rejected_with_its_reason() {
+        let reason = |text: &str| read(text.as_bytes(), &senders()).expect_err("rejected").to_string();
+        assert!(reason("hello").starts_with("not a message"));
+        assert_eq!(reason(r#"{"stationID": 1001}"#), "no usable RSSI");
+        assert_eq!(reason(r#"{"stationID": 1001, "rssi": 5}"#), "no usable RSSI");
+        assert_eq!(reason(r#"{"stationID": 7, "rssi": -70}"#), "from station 7, which no path names");
+        assert!(reason(r#"{"type": "radio", "path": "5g", "rssi": -70}"#).contains("5g"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_datagram_makes_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let _ = read(&bytes, &senders());
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The run folder's summary: runs, metrics, and what the scenario expected.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crosslane_sim::scenario::{Bound, Expectation, Limit, Scenario};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// What came of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// False if the emulator could not keep time.
+    pub valid: bool,
+    /// Why it is not valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    /// Metrics by name (`docs/formats.md`).
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// A run in the summary.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// Name of the strategy.
+    pub strategy: String,
+    /// Seed.
+    pub seed: u64,
+    /// Folder of its records, relative to the summary.
+    pub folder: String,
+    /// Attempts that it took.
+    pub attempts: u32,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// `summary.json`.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    schema: u32,
+    scenario: String,
+    title: String,
+    engine: &'static str,
+    duration_s: f64,
+    seeds: Vec<u64>,
+    strategies: Vec<String>,
+    runs: Vec<Run>,
+    expect: Vec<Verdict>,
+}
+
+/// Whether an expectation was met.
+#[derive(Debug, Serialize)]
+struct Verdict {
+    text: String,
+    ok: Option<bool>,
+    value: Option<f64>,
+    limit: Option<f64>,
+}
+
+/// Columns of the table: metric, heading.
+const COLUMNS: [(&str, &str); 6] = [
+    ("delivery_delay_ms.p50", "delay p50 ms"),
+    ("delivery_delay_ms.max", "delay max ms"),
+    ("gap_ms.max", "gap max ms"),
+    ("goodput_mbit_s", "goodput Mbit/s"),
+    ("recovery_ms", "recovery ms"),
+    ("handover.count", "handovers"),
+];
+
+impl Summary {
+    /// Sums up the runs of a scenario; `engine` is `kernel` or `simulator`.
+    pub fn new(scenario: &Scenario, engine: &'static str, runs: Vec<Run>) -> Summary {
+        let bounds = scenario.expectations.iter().filter_map(|expectation| match expectation {
+            Expectation::Bound(bound) => Some(bound),
+            Expectation::Crossing(_) => None,
+        });
+        Summary {
+            schema: 1,
+            scenario: scenario.name.clone(),
+            title: scenario.title.clone(),
+            engine,
+            duration_s: scenario.duration_s,
+            seeds: in_order(runs.iter().map(|run| run.seed)),
+            strategies: in_order(runs.iter().map(|run| run.strategy.clone())),
+            expect: bounds.map(|bound| judge(bound, &runs)).collect(),
+            runs,
+        }
+    }
+
+    /// True unless something expected did not come out. What the runs cannot
+    /// tell (a strategy that was not run) does not count.
+    pub fn all_expectations_met(&self) -> bool {
+        self.expect.iter().all(|verdict| verdict.ok != Some(false))
+    }
+
+    /// The summary as JSON.
+    ///
+    /// # Errors
+    /// Never in practice: all parts can be written.
+    pub fn to_json(&self) -> Result<String> {
+        serde_json::to_string_pretty(self).map_err(|cause| Error::failure("writing the summary", cause))
+    }
+
+    /// Writes `summary.json`.
+    ///
+    /// # Errors
+    /// Names the file and the cause.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let file = folder.join("summary.json");
+        let write = std::fs::write(&file, self.to_json()? + "\n");
+        write.map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
+    }
+
+    /// Medians by strategy with their range over the seeds, and the verdicts.
+    pub fn table(&self) -> String {
+        let mut rows = vec![vec!["strategy".to_string(), "runs".to_string()]];
+        rows[0].extend(COLUMNS.iter().map(|(_, heading)| heading.to_string()));
+        for strategy in &self.strategies {
+            let of = self.runs.iter().filter(|run| run.strategy == *strategy);
+            let valid = of.clone().filter(|run| run.outcome.valid).count();
+            let mut row = vec![strategy.clone(), format!("{valid}/{}", of.count())];
+            row.extend(COLUMNS.iter().map(|(metric, _)| spread(&values(&self.runs, strategy, metric))));
+            rows.push(row);
+        }
+        let mut text = format!("{}\n", aligned(&rows));
+        for verdict in &self.expect {
+            let word = match verdict.ok {
+                Some(true) => "ok     ",
+                Some(false) => "NOT OK ",
+                None => "not run",
+            };
+            let value = verdict.value.map_or(String::new(), |value| format!(" — is {}", figure(value)));
+            let _ = writeln!(text, "{word} {}{value}", verdict.text);
+        }
+        text
+    }
+}
+
+fn in_order<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}
+
+/// Values of a metric in the valid runs of a strategy, rising.
+fn values(runs: &[Run], strategy: &str, metric: &str) -> Vec<f64> {
+    let valid = runs.iter().filter(|run| run.outcome.valid && run.strategy == strategy);
+    let mut values: Vec<f64> = valid.filter_map(|run| run.outcome.metrics.get(metric).copied()).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// Median of rising values.
+fn median(values: &[f64]) -> Option<f64> {
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+fn judge(bound: &Bound, runs: &[Run]) -> Verdict {
+    let value = median(&values(runs, &bound.strategy, &bound.metric));
+    let limit = match &bound.limit {
+        Limit::Number(limit) => Some(*limit),
+        Limit::Of { strategy, times } => median(&values(runs, strategy, &bound.metric)).map(|other| other * times),
+    };
+    let ok = value.zip(limit).map(|(value, limit)| if bound.at_most { value <= limit } else { value >= limit });
+    Verdict { text: in_words(bound), ok, value, limit }
+}
+
+fn in_words(bound: &Bound) -> String {
+    let relation = if bound.at_most { "at most" } else { "at least" };
+    let limit = match &bound.limit {
+        Limit::Number(limit) => figure(*limit),
+        Limit::Of { strategy, times } => format!("{} × that of {strategy}", figure(*times)),
+    };
+    format!("{} of {}: {relation} {limit}", bound.metric, bound.strategy)
+}
+
+fn spread(values: &[f64]) -> String {
+    match (median(values), values) {
+        (None, _) => "–".into(),
+        (Some(middle), [_]) => figure(middle),
+        (Some(middle), [first, .., last]) => format!("{} ({}–{})", figure(middle), figure(*first), figure(*last)),
+        (Some(middle), []) => figure(middle),
+    }
+}
+
+fn figure(value: f64) -> String {
+    match value.abs() {
+        large if large >= 100.0 => format!("{value:.0}"),
+        middling if middling >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_string(),
+    }
+}
+
+fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, &width))| match i {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(|row| line(row) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(strategy: &str, seed: u64, valid: bool, delay_ms: f64) -> Run {
+        let metrics = BTreeMap::from([("delivery_delay_ms.max".to_string(), delay_ms)]);
+        let outcome = Outcome { valid, because: None, metrics };
+        Run { strategy: strategy.into(), seed, folder: String::new(), attempts: 1, outcome }
+    }
+
+    fn bound(limit: Limit) -> Bound {
+        let (strategy, metric) = ("threshold".to_string(), "delivery_delay_ms.max".to_string());
+        Bound { strategy, metric, at_most: true, limit }
+    }
+
+    #[test]
+    fn medians_leave_invalid_runs_out() {
+        let runs = [run("threshold", 1, true, 20.0), run("threshold", 2, false, 5000.0), run("threshold", 3, true, 40.0)];
+        assert_eq!(judge(&bound(Limit::Number(30.0)), &runs).value, Some(30.0));
+    }
+
+    #[test]
+    fn a_bound_relative_to_another_strategy_takes_its_median() {
+        let runs = [run("threshold", 1, true, 20.0), run("kernel", 1, true, 90.0)];
+        let of = |times| bound(Limit::Of { strategy: "kernel".into(), times });
+        assert_eq!(judge(&of(0.5), &runs).ok, Some(true));
+        assert_eq!(judge(&of(0.2), &runs).ok, Some(false));
+        assert_eq!(judge(&of(0.2), &runs[..1]).ok, None, "the other strategy was not run");
+    }
+}
