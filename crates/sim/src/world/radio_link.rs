@@ -31,16 +31,8 @@ pub(super) struct Sender {
 
 impl RadioLink {
     pub(super) fn new(path: PathId, coverage: Coverage, seed: u64) -> RadioLink {
-        let senders = coverage
-            .units()
-            .map(|unit| Sender::new(seed, &unit.name, unit.cam_period_ms));
-        RadioLink {
-            path,
-            senders: senders.collect(),
-            coverage,
-            mean_error: MeanError::default(),
-            last: None,
-        }
+        let senders = coverage.units().map(|unit| Sender::new(seed, &unit.name, unit.cam_period_ms));
+        RadioLink { path, senders: senders.collect(), coverage, mean_error: MeanError::default(), last: None }
     }
 
     pub(super) fn params(&self, signal: Option<Signal>) -> [DirectionParams; 2] {
@@ -88,12 +80,7 @@ impl RadioLink {
 
     /// Broadcasts a CAM of one unit, unless that is off. The vehicle hears it
     /// over the same channel that carries packets.
-    pub(super) fn send_cam(
-        &mut self,
-        at: Instant,
-        unit: usize,
-        position_m: [f64; 2],
-    ) -> Option<CamSent> {
+    pub(super) fn send_cam(&mut self, at: Instant, unit: usize, position_m: [f64; 2]) -> Option<CamSent> {
         let signal = self.coverage.signal(unit, position_m);
         let radio = self.coverage.radio();
         let station = self.coverage.units().nth(unit)?;
