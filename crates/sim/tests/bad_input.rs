@@ -48,7 +48,12 @@ at_most = 60
 "#;
 
 /// What is replaced in the good scenario, by what, and what must be said.
-const TABLE: [(&str, &str, &str); 52] = [
+const TABLE: [(&str, &str, &str); 53] = [
+    (
+        "position_m = [0, 0]",
+        "position_m = [0, 0]\nstation_id = 0",
+        "line 17: `station_id`: 0 is no station id; choose one from 1",
+    ),
     ("duration_s", "duration", "line 2: unknown key `duration`; did you mean `duration_s`?"),
     ("speed_kmh", "spede_kmh", "line 7: unknown key `spede_kmh`; did you mean `speed_kmh`?"),
     ("rate_mbit_s = 6", "colour = 6", "line 11: unknown key `colour`; choose from `name`, `rat`"),

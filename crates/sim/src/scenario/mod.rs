@@ -99,6 +99,9 @@ pub const METRICS: [&str; 20] = [
 /// Most paths in a scenario: a [`PathId`] goes from 0 to 15.
 pub const MAX_PATHS: usize = 16;
 
+/// Most roadside units in a scenario: each is looked at 100 times a second.
+pub const MAX_UNITS: usize = 256;
+
 /// Congestion control, set per socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

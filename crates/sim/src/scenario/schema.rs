@@ -62,6 +62,14 @@ pub(super) fn phy_rate<'de, D: Deserializer<'de>>(from: D) -> Result<PhyRate, D:
     })
 }
 
+/// A station id; 0 stands for none in the file.
+pub(super) fn station<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match u32::deserialize(from)? {
+        0 => Err(D::Error::custom("0 is no station id; choose one from 1")),
+        id => Ok(id),
+    }
+}
+
 /// Times `[[from, to], …]`, in s: each from before its to, in order.
 pub(super) fn spans<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<[f64; 2]>, D::Error> {
     let spans = Vec::<[f64; 2]>::deserialize(from)?;

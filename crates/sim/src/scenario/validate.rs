@@ -6,7 +6,8 @@ use crosslane_core::path::Rat;
 
 use super::parse::did_you_mean;
 use super::{
-    BASES, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, METRICS, Motion, Scenario, ScenarioError, TrafficKind,
+    BASES, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, METRICS, Motion, Scenario, ScenarioError,
+    TrafficKind,
 };
 use crate::mobility::Track;
 use crate::trace::Trace;
@@ -125,6 +126,10 @@ impl Scenario {
     }
 
     fn check_units(&self) -> Result<(), ScenarioError> {
+        if self.units.len() > MAX_UNITS {
+            let what = format!("{} roadside units are more than {MAX_UNITS}", self.units.len());
+            return Err(self.lines.error("roadside_unit", what, "leave some out"));
+        }
         let mut names = BTreeSet::new();
         let mut stations = BTreeSet::new();
         for (place, unit) in self.units.iter().enumerate() {
