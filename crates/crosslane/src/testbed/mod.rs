@@ -1,0 +1,3 @@
+//! A drive on this machine's kernel.
+
+pub mod traffic;
