@@ -31,31 +31,11 @@ pub struct TraceRow {
 }
 
 const COLUMNS: [Column; 5] = [
-    Column {
-        name: "t_s",
-        range: [0.0, 1e6],
-        required: true,
-    },
-    Column {
-        name: "rate_mbit_s",
-        range: [0.0, 1e5],
-        required: false,
-    },
-    Column {
-        name: "delay_ms",
-        range: [0.0, 1e4],
-        required: false,
-    },
-    Column {
-        name: "loss",
-        range: [0.0, 1.0],
-        required: false,
-    },
-    Column {
-        name: "rssi_dbm",
-        range: [-150.0, 0.0],
-        required: false,
-    },
+    Column { name: "t_s", range: [0.0, 1e6], required: true },
+    Column { name: "rate_mbit_s", range: [0.0, 1e5], required: false },
+    Column { name: "delay_ms", range: [0.0, 1e4], required: false },
+    Column { name: "loss", range: [0.0, 1.0], required: false },
+    Column { name: "rssi_dbm", range: [-150.0, 0.0], required: false },
 ];
 
 /// Most chances to send of a mahimahi trace: 30 minutes at 67 Mbit/s.
@@ -94,9 +74,7 @@ impl Trace {
             return TraceRow::default();
         };
         let after = rows.partition_point(|row| row.t_s <= t_s);
-        after
-            .checked_sub(1)
-            .map_or(TraceRow::default(), |place| rows[place])
+        after.checked_sub(1).map_or(TraceRow::default(), |place| rows[place])
     }
 
     /// True if rate and signal are known from the first row on.
@@ -138,12 +116,7 @@ fn parse_opportunities(text: &str, file: &str) -> Result<Trace, ScenarioError> {
     match moments.last() {
         Some(&last) if last > 0 => Ok(Trace::Opportunities(Arc::new(moments))),
         Some(_) => Err(fault(file, 1, "the trace lasts 0 ms", "let it end later")),
-        None => Err(fault(
-            file,
-            1,
-            "the file is empty",
-            "give one line at least",
-        )),
+        None => Err(fault(file, 1, "the file is empty", "give one line at least")),
     }
 }
 
@@ -172,30 +145,15 @@ mod tests {
     fn a_broken_trace_is_refused_with_its_line_and_a_remedy() {
         let table = [
             ("", "a.csv, line 1: the file is empty"),
-            (
-                "t_s,speed\n0,1",
-                "line 1: unknown column `speed`; the columns are t_s,",
-            ),
+            ("t_s,speed\n0,1", "line 1: unknown column `speed`; the columns are t_s,"),
             ("t_s,loss,loss\n0,1,1", "line 1: column `loss` stands twice"),
             ("loss\n0", "line 1: column `t_s` is missing"),
             ("t_s,loss\n", "line 1: there is no row"),
-            (
-                "t_s,loss\n0,0\n# c\n0,0",
-                "line 4: the time does not rise; sort",
-            ),
+            ("t_s,loss\n0,0\n# c\n0,0", "line 4: the time does not rise; sort"),
             ("t_s,loss\n0,1.5", "line 2: `loss` is 1.5, outside 0 to 1"),
-            (
-                "t_s,rate_mbit_s\n0,-1",
-                "line 2: `rate_mbit_s` is -1, outside",
-            ),
-            (
-                "t_s,rate_mbit_s\n0,NaN",
-                "line 2: `rate_mbit_s` is NaN, outside",
-            ),
-            (
-                "t_s,loss\n0,abc",
-                "line 2: `abc` is not a number for `loss`",
-            ),
+            ("t_s,rate_mbit_s\n0,-1", "line 2: `rate_mbit_s` is -1, outside"),
+            ("t_s,rate_mbit_s\n0,NaN", "line 2: `rate_mbit_s` is NaN, outside"),
+            ("t_s,loss\n0,abc", "line 2: `abc` is not a number for `loss`"),
             ("t_s,loss\n,1", "line 2: `t_s` is blank"),
             ("t_s,loss\n0", "line 2: 1 cells under 2 columns"),
             ("t_s,loss\n0,0,0", "line 2: 3 cells under 2 columns"),

@@ -149,10 +149,7 @@ impl World {
             let coverage = Coverage::new(scenario, radio, Some(seed), position_m);
             RadioLink {
                 path: PathId(path),
-                senders: coverage
-                    .units()
-                    .map(|unit| Sender::new(seed, &unit.name, unit.cam_period_ms))
-                    .collect(),
+                senders: coverage.units().map(|unit| Sender::new(seed, &unit.name, unit.cam_period_ms)).collect(),
                 coverage,
                 mean_error: MeanError::default(),
                 last: None,
@@ -227,14 +224,12 @@ impl World {
             let signal = radio.coverage.serving(at.as_secs_f64(), vehicle.position_m);
             let params = radio.params(signal);
             announce(&mut self.ready, radio.path, &mut radio.last, params);
-            self.ready
-                .push_back(WorldEvent::Truth(radio.truth(at, vehicle, signal)));
+            self.ready.push_back(WorldEvent::Truth(radio.truth(at, vehicle, signal)));
         }
         for modem in &mut self.access {
             let params = modem.params(at.as_secs_f64());
             announce(&mut self.ready, modem.path, &mut modem.last, params);
-            self.ready
-                .push_back(WorldEvent::Truth(modem.truth(at, vehicle)));
+            self.ready.push_back(WorldEvent::Truth(modem.truth(at, vehicle)));
         }
     }
 
@@ -273,15 +268,9 @@ fn announce(
     params: [DirectionParams; 2],
 ) {
     for (place, direction) in [Direction::Up, Direction::Down].into_iter().enumerate() {
-        let known = last
-            .as_ref()
-            .is_some_and(|last| last[place] == params[place]);
+        let known = last.as_ref().is_some_and(|last| last[place] == params[place]);
         if !known {
-            ready.push_back(WorldEvent::LinkParams {
-                path,
-                direction,
-                params: params[place].clone(),
-            });
+            ready.push_back(WorldEvent::LinkParams { path, direction, params: params[place].clone() });
         }
     }
     *last = Some(params);
@@ -382,12 +371,7 @@ impl RadioLink {
 const FULL_BYTES: u32 = 1500;
 
 impl ModemLink {
-    fn new(
-        scenario: &Scenario,
-        link: &AccessLink,
-        path: PathId,
-        seed: u64,
-    ) -> Result<ModemLink, ScenarioError> {
+    fn new(scenario: &Scenario, link: &AccessLink, path: PathId, seed: u64) -> Result<ModemLink, ScenarioError> {
         let trace = |name: &Option<String>| match name {
             None => Ok(None),
             Some(name) => match scenario.data.traces.get(name) {
@@ -425,9 +409,7 @@ impl ModemLink {
     }
 
     fn row(&self, t_s: f64) -> TraceRow {
-        self.up
-            .as_ref()
-            .map_or(TraceRow::default(), |trace| trace.at(t_s))
+        self.up.as_ref().map_or(TraceRow::default(), |trace| trace.at(t_s))
     }
 
     fn down_trace(&self) -> Option<&Trace> {
@@ -441,21 +423,14 @@ impl ModemLink {
         let silent = is_within(t_s, &self.link.silent_s);
         let params = |mbit_s: f64, trace: Option<&Trace>, constant: f64| DirectionParams {
             bottleneck: match trace {
-                Some(Trace::Opportunities(moments)) if !silent => {
-                    Bottleneck::Opportunities(moments.clone())
-                }
-                _ => Bottleneck::Rate {
-                    bit_s: mbit_s * 1e6,
-                },
+                Some(Trace::Opportunities(moments)) if !silent => Bottleneck::Opportunities(moments.clone()),
+                _ => Bottleneck::Rate { bit_s: mbit_s * 1e6 },
             },
             delay: millis(row.delay_ms.unwrap_or(self.link.delay_ms)),
             loss: row.loss.unwrap_or(self.link.loss),
             queue: queue(self.link.queue, trace, constant),
         };
-        [
-            params(up, self.up.as_ref(), self.link.up_mbit_s),
-            params(down, self.down_trace(), self.link.down_mbit_s),
-        ]
+        [params(up, self.up.as_ref(), self.link.up_mbit_s), params(down, self.down_trace(), self.link.down_mbit_s)]
     }
 
     fn truth(&self, at: Instant, vehicle: State) -> Truth {
@@ -502,9 +477,7 @@ fn queue(queue: Queue, trace: Option<&Trace>, constant_mbit_s: f64) -> QueueLimi
     match queue {
         Queue::Limit(limit) => limit,
         Queue::Millis(millis) => {
-            let mbit_s = trace
-                .and_then(Trace::mean_mbit_s)
-                .unwrap_or(constant_mbit_s);
+            let mbit_s = trace.and_then(Trace::mean_mbit_s).unwrap_or(constant_mbit_s);
             QueueLimit::Bytes((mbit_s * millis * 1000.0 / 8.0).max(3000.0) as u32)
         }
     }

@@ -432,15 +432,7 @@ impl Scenario {
     pub fn paths(&self) -> Vec<PathEntry<'_>> {
         let radios = self.radios.iter().map(|radio| (&radio.name, radio.rat));
         let access = self.access.iter().map(|link| (&link.name, link.rat));
-        radios
-            .chain(access)
-            .zip(0..)
-            .map(|((name, rat), id)| PathEntry {
-                id: PathId(id),
-                name,
-                rat,
-            })
-            .collect()
+        radios.chain(access).zip(0..).map(|((name, rat), id)| PathEntry { id: PathId(id), name, rat }).collect()
     }
 
     /// Number of the path with this name.

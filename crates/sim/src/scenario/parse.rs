@@ -9,9 +9,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::schema::{number, optional_number, optional_period, period, spans, whole};
 use super::{
-    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Limit, Map,
-    Motion, Queue, Radio, RoadsideUnit, Route, Scenario, ScenarioError, Service, Strategy, Traffic,
-    TrafficKind, Vehicle,
+    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Limit, Map, Motion, Queue, Radio,
+    RoadsideUnit, Route, Scenario, ScenarioError, Service, Strategy, Traffic, TrafficKind, Vehicle,
 };
 
 impl Scenario {
@@ -37,10 +36,7 @@ pub(super) struct Lines {
 
 impl Lines {
     fn new(text: &str, file_name: &str) -> Result<Lines, ScenarioError> {
-        let mut lines = Lines {
-            file: file_name.into(),
-            lines: BTreeMap::new(),
-        };
+        let mut lines = Lines { file: file_name.into(), lines: BTreeMap::new() };
         let document = DeTable::parse(text).map_err(|error| lines.explain(text, &error))?;
         lines.walk(text, "", document.get_ref());
         Ok(lines)
@@ -49,15 +45,13 @@ impl Lines {
     fn walk(&mut self, text: &str, prefix: &str, table: &DeTable<'_>) {
         for (key, value) in table.iter() {
             let path = format!("{prefix}{}", key.get_ref());
-            self.lines
-                .insert(path.clone(), line_at(text, key.span().start));
+            self.lines.insert(path.clone(), line_at(text, key.span().start));
             match value.get_ref() {
                 DeValue::Table(inner) => self.walk(text, &format!("{path}."), inner),
                 DeValue::Array(items) => {
                     for (place, item) in items.iter().enumerate() {
                         let path = format!("{path}.{place}");
-                        self.lines
-                            .insert(path.clone(), line_at(text, item.span().start));
+                        self.lines.insert(path.clone(), line_at(text, item.span().start));
                         if let DeValue::Table(inner) = item.get_ref() {
                             self.walk(text, &format!("{path}."), inner);
                         }
@@ -80,18 +74,8 @@ impl Lines {
     }
 
     /// A fault at a key.
-    pub(super) fn error(
-        &self,
-        key: &str,
-        what: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> ScenarioError {
-        ScenarioError {
-            file: self.file.clone(),
-            line: self.line(key),
-            what: what.into(),
-            remedy: remedy.into(),
-        }
+    pub(super) fn error(&self, key: &str, what: impl Into<String>, remedy: impl Into<String>) -> ScenarioError {
+        ScenarioError { file: self.file.clone(), line: self.line(key), what: what.into(), remedy: remedy.into() }
     }
 
     /// A fault that the TOML reader found, in our words.
@@ -119,14 +103,11 @@ fn in_our_words(message: &str) -> (String, String) {
     }
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match (message.split_once(", expected"), quoted.split_first()) {
-        (_, Some((key, []))) if message.starts_with("missing field") => (
-            format!("`{key}` is missing"),
-            "add it (docs/formats.md lists the keys)".into(),
-        ),
+        (_, Some((key, []))) if message.starts_with("missing field") => {
+            (format!("`{key}` is missing"), "add it (docs/formats.md lists the keys)".into())
+        }
         (Some((what, _)), Some((word, known))) if what.starts_with("unknown") => {
-            let what = what
-                .replace("unknown field", "unknown key")
-                .replace("unknown variant", "unknown word");
+            let what = what.replace("unknown field", "unknown key").replace("unknown variant", "unknown word");
             (what, did_you_mean(word, known.iter().copied()))
         }
         (Some((what, expected)), _) => {
@@ -388,11 +369,7 @@ impl VehicleKeys {
                 return Err(lines.error("vehicle.mobility", what, "keep one of them"));
             }
         };
-        Ok(Vehicle {
-            motion,
-            start_s: self.start_s,
-            antenna_m: self.antenna_m,
-        })
+        Ok(Vehicle { motion, start_s: self.start_s, antenna_m: self.antenna_m })
     }
 }
 
@@ -413,11 +390,7 @@ impl CellularKeys {
             down_mbit_s: self.down_mbit_s.unwrap_or(up_mbit_s),
             delay_ms: self.delay_ms,
             loss: self.loss,
-            queue: queue(
-                lines,
-                &key,
-                (self.queue_ms, self.queue_bytes, self.queue_packets),
-            )?,
+            queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
             rssi_dbm: self.rssi_dbm,
             rssi_sigma_db: self.rssi_sigma_db,
             sample_period_ms: self.sample_period_ms,
@@ -438,11 +411,7 @@ impl WifiKeys {
             down_mbit_s: 0.0,
             delay_ms: self.delay_ms,
             loss: self.loss,
-            queue: queue(
-                lines,
-                &key,
-                (self.queue_ms, self.queue_bytes, self.queue_packets),
-            )?,
+            queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
             rssi_dbm: -85.0,
             rssi_sigma_db: 0.0,
             sample_period_ms: self.sample_period_ms,
@@ -455,18 +424,12 @@ impl WifiKeys {
     }
 }
 
-fn queue(
-    lines: &Lines,
-    key: &str,
-    keys: (Option<f64>, Option<u32>, Option<u32>),
-) -> Result<Queue, ScenarioError> {
+fn queue(lines: &Lines, key: &str, keys: (Option<f64>, Option<u32>, Option<u32>)) -> Result<Queue, ScenarioError> {
     match keys {
         (None, None, None) => Ok(Queue::Millis(200.0)),
         (Some(millis), None, None) => Ok(Queue::Millis(millis)),
         (None, Some(bytes), None) if bytes >= 1500 => Ok(Queue::Limit(QueueLimit::Bytes(bytes))),
-        (None, None, Some(packets)) if packets > 0 => {
-            Ok(Queue::Limit(QueueLimit::Packets(packets)))
-        }
+        (None, None, Some(packets)) if packets > 0 => Ok(Queue::Limit(QueueLimit::Packets(packets))),
         (None, _, _) => {
             let what = "a queue must hold one packet at least, and has one size";
             let remedy = "keep one of `queue_bytes` (from 1500) and `queue_packets` (from 1)";
@@ -483,10 +446,7 @@ fn queue(
 impl TrafficKeys {
     fn build(self, lines: &Lines, duration_s: f64) -> Result<Traffic, ScenarioError> {
         let kind = match (self.kind, self.size_bytes, self.every_ms) {
-            (KindKey::Messages, Some(size_bytes), Some(every_ms)) => TrafficKind::Messages {
-                size_bytes,
-                every_ms,
-            },
+            (KindKey::Messages, Some(size_bytes), Some(every_ms)) => TrafficKind::Messages { size_bytes, every_ms },
             (KindKey::Bulk, None, None) => TrafficKind::Bulk,
             (KindKey::Messages, _, _) => {
                 let what = "messages need `size_bytes` and `every_ms`";
@@ -509,29 +469,14 @@ impl TrafficKeys {
 
 impl ExpectKeys {
     fn build(self, lines: &Lines, key: &str) -> Result<Expectation, ScenarioError> {
-        let crossing = (
-            self.crossing,
-            self.threshold_dbm,
-            self.direction,
-            self.between_s,
-        );
-        let limit = (
-            self.at_most,
-            self.at_least,
-            self.at_most_of,
-            self.at_least_of,
-        );
+        let crossing = (self.crossing, self.threshold_dbm, self.direction, self.between_s);
+        let limit = (self.at_most, self.at_least, self.at_most_of, self.at_least_of);
         match (crossing, (self.strategy, self.metric), limit) {
             (
                 (Some(path), Some(threshold_dbm), Some(direction), Some(between_s)),
                 (None, None),
                 (None, None, None, None),
-            ) => Ok(Expectation::Crossing(Crossing {
-                path,
-                threshold_dbm,
-                direction,
-                between_s,
-            })),
+            ) => Ok(Expectation::Crossing(Crossing { path, threshold_dbm, direction, between_s })),
             ((None, None, None, None), (Some(strategy), Some(metric)), limit) => {
                 let (at_most, limit) = match limit {
                     (Some(number), None, None, None) => (true, Limit::Number(number)),
@@ -540,17 +485,11 @@ impl ExpectKeys {
                     (None, None, None, Some(of)) => (false, of.build()),
                     _ => {
                         let what = format!("`{metric}` is not held against exactly one limit");
-                        let remedy =
-                            "give one of `at_most`, `at_least`, `at_most_of`, `at_least_of`";
+                        let remedy = "give one of `at_most`, `at_least`, `at_most_of`, `at_least_of`";
                         return Err(lines.error(key, what, remedy));
                     }
                 };
-                Ok(Expectation::Bound(Bound {
-                    strategy,
-                    metric,
-                    at_most,
-                    limit,
-                }))
+                Ok(Expectation::Bound(Bound { strategy, metric, at_most, limit }))
             }
             _ => {
                 let what = "an expectation is neither a crossing nor a metric";
@@ -564,9 +503,6 @@ impl ExpectKeys {
 
 impl OfKeys {
     fn build(self) -> Limit {
-        Limit::Of {
-            strategy: self.strategy,
-            times: self.times,
-        }
+        Limit::Of { strategy: self.strategy, times: self.times }
     }
 }
