@@ -6,8 +6,14 @@ use crosslane_core::rng::Rng;
 use crate::scenario::Fading;
 
 /// Nakagami m up to each distance (Cheng et al. 2007, suburban).
-const M_BY_DISTANCE: [(f64, f64); 6] =
-    [(4.7, 3.01), (11.7, 1.18), (28.9, 1.94), (71.6, 1.86), (177.3, 0.45), (f64::INFINITY, 0.32)];
+const M_BY_DISTANCE: [(f64, f64); 6] = [
+    (4.7, 3.01),
+    (11.7, 1.18),
+    (28.9, 1.94),
+    (71.6, 1.86),
+    (177.3, 0.45),
+    (f64::INFINITY, 0.32),
+];
 
 impl Fading {
     /// Nakagami m at a distance; infinity for none.
@@ -16,7 +22,9 @@ impl Fading {
             Fading::None => f64::INFINITY,
             Fading::M(m) => m,
             Fading::Nakagami => {
-                let found = M_BY_DISTANCE.iter().find(|(upto_m, _)| distance_m <= *upto_m);
+                let found = M_BY_DISTANCE
+                    .iter()
+                    .find(|(upto_m, _)| distance_m <= *upto_m);
                 found.map_or(0.32, |(_, m)| *m)
             }
         }
