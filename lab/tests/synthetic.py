@@ -316,7 +316,7 @@ def _tcp_info(drive: Drive, plan: Plan, rng: np.random.Generator) -> pl.DataFram
         columns = {
             "t_ns": (alive * 1e9).astype(np.uint64),
             "path": [path] * len(alive),
-            "subflow": [number] * len(alive),
+            "local": [f"10.0.{number}.1:40000"] * len(alive),
             "token": [7] * len(alive),
             "backup": [False] * len(alive),
             "rtt_us": (rtt * (1 + rng.gamma(1.5, 0.05, len(alive)))).astype(int),
@@ -357,7 +357,7 @@ def _events(drive: Drive, plan: Plan) -> list[dict[str, Any]]:
         why = "the smoothed signal was below −82 dBm for 100 ms (−82.4 dBm)"
         if backup:
             events.append(decision(plan.leave_s - 0.15, FAR, "active", "backup", "threshold.leave", why))
-            events.append(kernel(plan.leave_s - 0.15, "subflow_priority", FAR))
+            events.append(kernel(plan.leave_s - 0.15, "subflow_priority", FAR) | {"side": "server"})
         events.append(decision(plan.leave_s, NEAR, "closed", "active", "threshold.leave", why))
         events.append(kernel(plan.leave_s + 0.001, "subflow_closed", NEAR))
         if drive.back_s is not None and plan.return_s is not None:
@@ -380,6 +380,8 @@ def _metrics(drive: Drive, plan: Plan, messages: pl.DataFrame) -> dict[str, floa
         "overhead_share": 0.153,
         "lateness_us.p99": 212.0,
     }
+    if plan.decides:
+        metrics["handover.first_s"] = plan.leave_s
     if drive.back_s is not None and plan.return_s is not None:
         metrics["recovery_ms"] = plan.return_s * 1e3
     return metrics

@@ -52,15 +52,15 @@ def windows(folder: RunFolder) -> dict[str, Window]:
 
 
 def _focus(folder: RunFolder, run: Run) -> Window:
-    decided = [e.t_s for e in run.events_of("agent", "decision") if e.text("was") == "active"]
-    left = [change.t_s for change in changes(folder, run)]
-    moment = (decided or left or [folder.duration_s / 2])[0]
+    handover = run.metrics.get("handover.first_s")
+    moments = [handover] if handover is not None else [change.t_s for change in changes(folder, run)]
+    moment = (moments or [folder.duration_s / 2])[0]
     got = delays(run).drop_nulls().sort("delay_ms", "number")
     if not got.height:
         return (moment, moment + 1.0)
     worst = got.row(-1, named=True)
     begin, end = worst["sent_s"], worst["sent_s"] + worst["delay_ms"] / 1e3
-    if not decided:
+    if handover is None:
         return (begin, end)
     near = abs(begin - moment) < _SHARED_MOST_S
     return (min(begin, moment), max(end, moment)) if near else (moment, moment + 0.2)

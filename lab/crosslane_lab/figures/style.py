@@ -1,8 +1,8 @@
 """How every figure looks: size, type, and colours that stay with a path or a strategy.
 
 The hues are Okabe and Ito's where two things must be told apart (safe for colour-blind readers) and
-of middling lightness, so that they hold on white and on black. Neutral colours are exact hexadecimal
-values that `render` swaps for CSS variables, so that a figure follows the reader's light or dark theme.
+of middling lightness. Neutral colours and the darker hues are exact hexadecimal values that `render`
+swaps for CSS variables, so that a figure follows the reader's light or dark theme.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,15 @@ BLUE, ORANGE, SKY, PINK, GREEN, GREY, PURPLE, OCHRE, RED = (
     "#b07d00",
     "#cf3a32",
 )
-THEMED = {INK: "--ink", MUTED: "--muted", FAINT: "--faint"}
+THEMED = {
+    INK: "--ink",
+    MUTED: "--muted",
+    FAINT: "--faint",
+    BLUE: "--blue",
+    PURPLE: "--purple",
+    GREEN: "--green",
+    RED: "--red",
+}
 """The colours that follow the theme, and the CSS variables that carry them."""
 
 _STRATEGIES = {

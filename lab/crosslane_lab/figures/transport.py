@@ -45,7 +45,7 @@ def _panel(column: Column) -> None:
     if not info.height:
         say_nothing_here(rtt, "no tcp_info recorded")
         return
-    for (path, _), frame in info.group_by("path", "subflow", maintain_order=True):
+    for (path, *_), frame in info.group_by("path", "local", "remote", maintain_order=True):
         colour = path_colour(column.folder, str(path))
         t_s = frame["t_ns"] / 1e9
         rtt.plot(t_s, frame["rtt_us"] / 1e3, color=colour, linewidth=1.2)

@@ -6,7 +6,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from crosslane_lab.coverage import threshold_dbm
-from crosslane_lab.figures.style import INK, MUTED, path_colour, say_nothing_here
+from crosslane_lab.figures.style import INK, MUTED, RED, path_colour, say_nothing_here
 from crosslane_lab.metrics import representative
 from crosslane_lab.run import Event, Run, RunFolder
 
@@ -97,24 +97,41 @@ class Life:
 
 
 def lives(run: Run, end_s: float) -> list[Life]:
-    """When each path had a subflow and in which role, from the kernel's events on the vehicle."""
-    own = [e for e in run.events_of("kernel") if e.text("side") in ("", "vehicle")]
+    """When each path had a subflow and in which role, from the kernel's events.
+
+    Opening and closing are the vehicle's own; a change of priority is told only to the side that did not
+    ask for it, so it counts from either.
+    """
     open_at: dict[str, tuple[float, bool]] = {}
     result: list[Life] = []
-    for event in own:
-        path = event.text("path")
-        backup = bool(event.fields.get("backup"))
-        if event.event in ("established", "subflow_established"):
-            open_at.setdefault(path, (event.t_s, backup))
-        elif event.event in ("subflow_priority", "subflow_closed") and path in open_at:
-            since, was = open_at.pop(path)
-            result.append(Life(path, since, event.t_s, was))
-            if event.event == "subflow_priority":
+
+    def end(path: str, t_s: float) -> None:
+        if path in open_at:
+            since, backup = open_at.pop(path)
+            result.append(Life(path, since, t_s, backup))
+
+    for event in run.events_of("kernel"):
+        path, backup = event.text("path"), bool(event.fields.get("backup"))
+        if event.event == "subflow_priority":
+            if path in open_at and open_at[path][1] != backup:
+                end(path, event.t_s)
                 open_at[path] = (event.t_s, backup)
+        elif not _on_vehicle(event):
+            continue
+        elif event.event in ("established", "subflow_established"):
+            open_at.setdefault(path, (event.t_s, backup))
+        elif event.event == "subflow_closed":
+            end(path, event.t_s)
         elif event.event == "closed":
-            result += [Life(p, since, event.t_s, was) for p, (since, was) in open_at.items()]
-            open_at.clear()
-    return result + [Life(p, since, end_s, was) for p, (since, was) in open_at.items()]
+            for each in list(open_at):
+                end(each, event.t_s)
+    for each in list(open_at):
+        end(each, end_s)
+    return result
+
+
+def _on_vehicle(event: Event) -> bool:
+    return event.text("side") in ("", "vehicle")
 
 
 def _events(folder: RunFolder, run: Run, axes: Axes, first: bool) -> None:
@@ -135,8 +152,11 @@ def _events(folder: RunFolder, run: Run, axes: Axes, first: bool) -> None:
             zorder=2,
         )
     for event in run.events_of("kernel", "subflow_closed"):
-        if event.text("side") in ("", "vehicle") and event.text("path") in paths:
+        if _on_vehicle(event) and event.text("path") in paths:
             axes.plot(event.t_s, -paths.index(event.text("path")), "x", color=INK, markersize=4.5, mew=1.1)
+    for event in run.events_of("agent", "alarm"):
+        if event.text("path") in paths:
+            axes.plot(event.t_s, 0.42 - paths.index(event.text("path")), "v", color=RED, markersize=4.5, mew=0)
     axes.set_ylim(-len(paths) + 0.35 - _label_rows(folder) * _ROW, 0.6)
     axes.set_yticks([-i for i in range(len(paths))], list(paths) if first else [])
     for label, path in zip(axes.get_yticklabels(), paths, strict=False):
