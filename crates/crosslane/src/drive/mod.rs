@@ -19,6 +19,9 @@ mod monitor;
 mod obu;
 mod run;
 mod seeds;
+mod stage;
+mod tally;
+mod versions;
 
 pub use run::run_one;
 
@@ -73,6 +76,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let plans = plan(options, &scenario)?;
     let out = folder(options, &scenario);
     scenario_file::prepare_folder(&out, &options.scenario)?;
+    versions::write(&out)?;
     let parallel = if scenario.parallel { usize::from(options.jobs) } else { 1 };
     let runs = jobs::run_all(plans, parallel, scenario.duration_s)?;
     let summary = Summary::new(&scenario, "kernel", runs);
