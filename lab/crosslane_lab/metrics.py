@@ -7,6 +7,7 @@ from statistics import median
 from crosslane_lab.run import Run, RunFolder
 
 WORST_DELAY = "delivery_delay_ms.max"
+HANDOVER_DELAY = "handover_delay_ms.max"
 GAP = "gap_ms.max"
 GOODPUT = "goodput_mbit_s"
 RECOVERY = "recovery_ms"
@@ -31,7 +32,7 @@ _KNOWN = [
     Metric("delivery_delay_ms.p50", "delivery delay, median", "ms", "low"),
     Metric("delivery_delay_ms.p99", "delivery delay, 99th percentile", "ms", "low"),
     Metric(WORST_DELAY, "delivery delay, worst", "ms", "low"),
-    Metric("handover_delay_ms.max", "delivery delay around the handover, worst", "ms", "low"),
+    Metric(HANDOVER_DELAY, "delivery delay around the handover, worst", "ms", "low"),
     Metric(GAP, "longest pause in delivery, beyond the period", "ms", "low"),
     Metric("messages.sent", "messages sent", ""),
     Metric(LOST, "messages never delivered", "", "low"),
