@@ -3,5 +3,6 @@
 pub mod agent;
 pub mod clock;
 pub mod error;
+pub mod import;
 pub mod netlink;
 pub mod observe;
