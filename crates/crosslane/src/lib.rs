@@ -1,8 +1,13 @@
-//! Everything of Crosslane that touches the world: clock, kernel, files.
+//! The only part of Crosslane that touches the system: clock, kernel, sockets,
+//! files.
 
 pub mod agent;
+pub mod check;
 pub mod clock;
 pub mod error;
 pub mod import;
 pub mod netlink;
 pub mod observe;
+pub mod scenario_file;
+pub mod summary;
+pub mod testbed;

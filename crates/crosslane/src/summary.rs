@@ -174,7 +174,16 @@ fn judge(bound: &Bound, runs: &[Run]) -> Verdict {
         Limit::Of { strategy, times } => median(&values(runs, strategy, &bound.metric)).map(|other| other * times),
     };
     let ok = value.zip(limit).map(|(value, limit)| if bound.at_most { value <= limit } else { value >= limit });
-    Verdict { text: bound.to_string(), ok, value, limit }
+    Verdict { text: in_words(bound), ok, value, limit }
+}
+
+fn in_words(bound: &Bound) -> String {
+    let relation = if bound.at_most { "at most" } else { "at least" };
+    let limit = match &bound.limit {
+        Limit::Number(limit) => figure(*limit),
+        Limit::Of { strategy, times } => format!("{} × that of {strategy}", figure(*times)),
+    };
+    format!("{} of {}: {relation} {limit}", bound.metric, bound.strategy)
 }
 
 fn spread(values: &[f64]) -> String {

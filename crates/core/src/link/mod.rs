@@ -1,11 +1,31 @@
 //! One model of a link, for the emulator and the simulator.
+//!
+//! A [`Link`] is told when packets enter and says when they leave, at moments
+//! that do not depend on when it is asked: a packet's way is worked out in the
+//! link's own time (queue, bottleneck, loss, delay), and a late call finds the
+//! same answer. Only [`Link::set`] and [`Link::set_on`] split time.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
-use crate::time::Duration;
+use crate::rng::Rng;
+use crate::time::{Duration, Instant};
 
 pub mod ieee80211p;
+mod lane;
+pub mod mahimahi;
+mod medium;
+#[cfg(test)]
+mod tests;
+
+use lane::Lane;
+use medium::Medium;
+
+/// Packets that one direction holds at most, waiting and under way together:
+/// what 200 ms at 300,000 packets a second need. Beyond it the queue is full,
+/// whatever its own limit says.
+pub const MAX_HELD_PACKETS: usize = 65_536;
 
 /// Way over a link, seen from the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,8 +36,24 @@ pub enum Direction {
     Down,
 }
 
+impl Direction {
+    /// Both directions.
+    pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
+
+    /// `up` or `down`, as in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        }
+    }
+}
+
 /// How one direction of a link treats packets. Every field may change while
-/// packets are under way; a change holds for packets not yet in service.
+/// packets are under way. A new rate holds at once, for the rest of the packet
+/// in service too (or a moment at 1 bit/s would block the link for hours); a
+/// try in the air ends as it began; delay and loss hold for packets that have
+/// not passed the bottleneck; a new queue limit for packets that enter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectionParams {
     /// What limits the rate.
@@ -58,11 +94,187 @@ pub struct Air {
     pub tries: u8,
 }
 
-/// Limit of a drop-tail queue.
+/// Limit of a drop-tail queue. The packet in service does not count, except
+/// with [`Bottleneck::Opportunities`] until a chance begins to carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// At most so many packets.
     Packets(u32),
     /// At most so many bytes of IP packet.
     Bytes(u32),
+}
+
+/// A packet's name within a link, chosen by the caller and handed back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketId(pub u64);
+
+/// Why a packet did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DropReason {
+    /// The queue was full.
+    Queue,
+    /// Lost on its own, after the bottleneck.
+    Loss,
+    /// 802.11p: every try failed.
+    Retries,
+    /// The link was off.
+    Down,
+    /// The device that should take it did not (the emulator's TUN).
+    Device,
+}
+
+impl DropReason {
+    /// Every reason, in the order of `as usize`.
+    pub const ALL: [DropReason; 5] = [
+        DropReason::Queue,
+        DropReason::Loss,
+        DropReason::Retries,
+        DropReason::Down,
+        DropReason::Device,
+    ];
+
+    /// The word in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DropReason::Queue => "queue",
+            DropReason::Loss => "loss",
+            DropReason::Retries => "retries",
+            DropReason::Down => "down",
+            DropReason::Device => "device",
+        }
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A packet that a link accepted leaves it, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// The caller's name for it.
+    pub packet: PacketId,
+    /// Which way it went.
+    pub direction: Direction,
+    /// When it was due to arrive; never later than the `now` of the poll.
+    pub at: Instant,
+    /// Tries on the air (802.11p), else 1; 0 if it never got that far.
+    pub tries: u8,
+    /// Why it did not arrive, or `None` if it did.
+    pub dropped: Option<DropReason>,
+}
+
+/// Both directions of one link. `now` never runs backwards from call to call.
+#[derive(Clone, Debug)]
+pub struct Link {
+    lanes: [Lane; 2],
+    medium: Medium,
+    on: bool,
+}
+
+impl Link {
+    /// A link that is on from the run's beginning. `name` and `seed` choose
+    /// its streams of chance.
+    pub fn new(seed: u64, name: &str, up: DirectionParams, down: DirectionParams) -> Link {
+        let rng = |part: &str| Rng::new(seed, &alloc::format!("link.{name}.{part}"));
+        Link {
+            lanes: [Lane::new(up, rng("up")), Lane::new(down, rng("down"))],
+            medium: Medium::new(rng("air")),
+            on: true,
+        }
+    }
+
+    /// A packet of `ip_bytes` enters at `now`.
+    ///
+    /// # Errors
+    /// The reason why it is not taken ([`DropReason::Queue`] or
+    /// [`DropReason::Down`]); such a packet has left, no [`Exit`] follows.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        packet: PacketId,
+        ip_bytes: u32,
+    ) -> Result<(), DropReason> {
+        if !self.on {
+            return Err(DropReason::Down);
+        }
+        self.advance(now);
+        self.lanes[direction as usize].enter(now, packet, ip_bytes)?;
+        self.advance(now);
+        Ok(())
+    }
+
+    /// The next packet that has left by `now`, if any, in order of time.
+    pub fn poll(&mut self, now: Instant) -> Option<Exit> {
+        self.advance(now);
+        let due = |direction: &Direction| self.lanes[*direction as usize].next_exit();
+        let direction = Direction::BOTH
+            .into_iter()
+            .filter(|direction| due(direction).is_some_and(|at| at <= now))
+            .min_by_key(due)?;
+        self.lanes[direction as usize].leave(direction)
+    }
+
+    /// When to poll again if nothing is sent or set before; `None`: never.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let [up, down] = &self.lanes;
+        up.next_event()
+            .into_iter()
+            .chain(down.next_event())
+            .chain(self.medium.next_event(&self.lanes))
+            .min()
+    }
+
+    /// Changes how one direction treats packets from `now` on. Mahimahi's
+    /// trace begins at `now` unless it is the very same `Arc` as before.
+    pub fn set(&mut self, now: Instant, direction: Direction, params: DirectionParams) {
+        self.advance(now);
+        let lane = &mut self.lanes[direction as usize];
+        lane.set(now, params);
+        if !lane.on_air() {
+            self.medium.abandon(direction);
+        }
+        self.advance(now);
+    }
+
+    /// The parameters of one direction.
+    pub fn params(&self, direction: Direction) -> &DirectionParams {
+        self.lanes[direction as usize].params()
+    }
+
+    /// Turns the link on or off at `now`. Off, it takes nothing, and what has
+    /// not passed the bottleneck is dropped ([`DropReason::Down`]); what has
+    /// passed still arrives.
+    pub fn set_on(&mut self, now: Instant, on: bool) {
+        self.advance(now);
+        self.on = on;
+        if !on {
+            for direction in Direction::BOTH {
+                self.medium.abandon(direction);
+                self.lanes[direction as usize].clear(now);
+            }
+        }
+    }
+
+    /// 802.11p: something else (a CAM) takes the air for `air_time` as soon as
+    /// it is free. Returns when it ends.
+    pub fn occupy(&mut self, now: Instant, air_time: Duration) -> Instant {
+        self.advance(now);
+        self.medium.occupy(now, air_time)
+    }
+
+    /// Packets and bytes that wait for the bottleneck of one direction.
+    pub fn waiting(&self, direction: Direction) -> (usize, u64) {
+        self.lanes[direction as usize].waiting()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        for lane in &mut self.lanes {
+            lane.advance(now);
+        }
+        self.medium.advance(now, &mut self.lanes);
+    }
 }

@@ -22,7 +22,7 @@ use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
 pub mod config;
 mod interfaces;
 mod journal;
-mod ready;
+pub mod ready;
 
 use config::Config;
 use interfaces::Interfaces;

@@ -1,0 +1,316 @@
+//! One direction of a link: what waits, what is in service, what is under way.
+
+use alloc::collections::VecDeque;
+
+use super::mahimahi::{CHANCE_BYTES, Chances};
+use super::{
+    Air, Bottleneck, Direction, DirectionParams, DropReason, Exit, MAX_HELD_PACKETS, PacketId,
+    QueueLimit,
+};
+use crate::rng::Rng;
+use crate::time::{Duration, Instant};
+
+/// One direction.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    params: DirectionParams,
+    chances: Option<Chances>,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: u64,
+    serving: Option<Serving>,
+    /// When the bottleneck last became free.
+    free_at: Instant,
+    under_way: VecDeque<UnderWay>,
+    /// When the last packet under way is due: none overtakes it.
+    last_due: Instant,
+    rng: Rng,
+}
+
+/// The packet at the bottleneck.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Serving {
+    packet: PacketId,
+    /// Its size, in bytes of IP.
+    pub(super) ip_bytes: u32,
+    /// What the bottleneck has yet to carry of it, at `since`.
+    left_bytes: f64,
+    /// When it entered service, or its last try ended, or the rate changed.
+    pub(super) since: Instant,
+    /// Tries on the air so far.
+    pub(super) tries: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    packet: PacketId,
+    ip_bytes: u32,
+    arrived: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    packet: PacketId,
+    due: Instant,
+    tries: u8,
+    dropped: Option<DropReason>,
+}
+
+impl Lane {
+    pub(super) fn new(params: DirectionParams, rng: Rng) -> Lane {
+        Lane {
+            chances: Chances::of(&params.bottleneck, Instant::ZERO),
+            params,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            serving: None,
+            free_at: Instant::ZERO,
+            under_way: VecDeque::new(),
+            last_due: Instant::ZERO,
+            rng,
+        }
+    }
+
+    pub(super) fn params(&self) -> &DirectionParams {
+        &self.params
+    }
+
+    pub(super) fn waiting(&self) -> (usize, u64) {
+        (self.waiting.len(), self.waiting_bytes)
+    }
+
+    /// Takes a packet; the lane has been advanced to `now`.
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        packet: PacketId,
+        ip_bytes: u32,
+    ) -> Result<(), DropReason> {
+        if !self.has_room(ip_bytes) {
+            return Err(DropReason::Queue);
+        }
+        if self.serving.is_none()
+            && self.waiting.is_empty()
+            && let Some(chances) = &mut self.chances
+        {
+            chances.skip_to(now);
+        }
+        self.waiting_bytes += u64::from(ip_bytes);
+        self.waiting.push_back(Waiting {
+            packet,
+            ip_bytes,
+            arrived: now,
+        });
+        if self.chances.is_none() {
+            self.serve_next();
+        }
+        Ok(())
+    }
+
+    fn has_room(&self, ip_bytes: u32) -> bool {
+        if self.waiting.len() + self.under_way.len() >= MAX_HELD_PACKETS {
+            return false;
+        }
+        if self.chances.is_none() && self.serving.is_none() {
+            return true;
+        }
+        match self.params.queue {
+            QueueLimit::Packets(limit) => self.waiting.len() < limit as usize,
+            QueueLimit::Bytes(limit) => {
+                self.waiting_bytes + u64::from(ip_bytes) <= u64::from(limit)
+            }
+        }
+    }
+
+    /// Carries what the bottleneck carries by `now`; on the air, the medium
+    /// does it.
+    pub(super) fn advance(&mut self, now: Instant) {
+        match self.params.bottleneck {
+            Bottleneck::Rate { .. } => {
+                while let Some(end) = self.service_end().filter(|end| *end <= now) {
+                    self.pass(end);
+                }
+            }
+            Bottleneck::Opportunities(_) => self.use_chances(now),
+            Bottleneck::Ieee80211p(_) => {}
+        }
+    }
+
+    /// When the packet in service will have passed a rate's bottleneck.
+    fn service_end(&self) -> Option<Instant> {
+        let Bottleneck::Rate { bit_s } = self.params.bottleneck else {
+            return None;
+        };
+        let serving = self.serving.as_ref()?;
+        (bit_s > 0.0).then(|| serving.since + seconds(serving.left_bytes * 8.0 / bit_s))
+    }
+
+    /// Mahimahi's rule: each chance carries [`CHANCE_BYTES`] of what waits when
+    /// it comes, several small packets or a part of one; the rest is wasted.
+    fn use_chances(&mut self, now: Instant) {
+        while self.serving.is_some() || !self.waiting.is_empty() {
+            let Some(at) = self.chances.as_mut().and_then(|chances| chances.take(now)) else {
+                return;
+            };
+            let mut room = f64::from(CHANCE_BYTES);
+            while room > 0.0 {
+                self.serve_next();
+                let Some(serving) = &mut self.serving else {
+                    break;
+                };
+                let carried = serving.left_bytes.min(room);
+                serving.left_bytes -= carried;
+                room -= carried;
+                if serving.left_bytes <= 0.0 {
+                    self.pass(at);
+                }
+            }
+        }
+    }
+
+    /// Brings the head of the queue into service, if that is free.
+    fn serve_next(&mut self) {
+        if self.serving.is_some() {
+            return;
+        }
+        if let Some(head) = self.waiting.pop_front() {
+            self.waiting_bytes -= u64::from(head.ip_bytes);
+            self.serving = Some(Serving {
+                packet: head.packet,
+                ip_bytes: head.ip_bytes,
+                left_bytes: f64::from(head.ip_bytes),
+                since: head.arrived.max(self.free_at),
+                tries: 0,
+            });
+        }
+    }
+
+    /// The packet in service has passed the bottleneck at `end`.
+    fn pass(&mut self, end: Instant) {
+        let lost = self.rng.chance(self.params.loss);
+        self.end_service(end, lost.then_some(DropReason::Loss));
+    }
+
+    fn end_service(&mut self, end: Instant, dropped: Option<DropReason>) {
+        let Some(served) = self.serving.take() else {
+            return;
+        };
+        self.free_at = end;
+        self.last_due = self.last_due.max(end + self.params.delay);
+        self.under_way.push_back(UnderWay {
+            packet: served.packet,
+            due: self.last_due,
+            tries: served.tries.max(1),
+            dropped,
+        });
+        if self.chances.is_none() {
+            self.serve_next();
+        }
+    }
+
+    /// The channel and the packet that wants it, if this lane is on the air.
+    pub(super) fn head(&self) -> Option<(Air, Serving)> {
+        match self.params.bottleneck {
+            Bottleneck::Ieee80211p(air) => self.serving.map(|serving| (air, serving)),
+            _ => None,
+        }
+    }
+
+    /// True if the bottleneck is the air.
+    pub(super) fn on_air(&self) -> bool {
+        matches!(self.params.bottleneck, Bottleneck::Ieee80211p(_))
+    }
+
+    /// A try of the packet in service ended.
+    pub(super) fn end_try(&mut self, end: Instant, received: bool, tries: u8) {
+        let Some(serving) = &mut self.serving else {
+            return;
+        };
+        serving.tries += 1;
+        serving.since = end;
+        if received {
+            self.pass(end);
+        } else if serving.tries >= tries {
+            self.end_service(end, Some(DropReason::Retries));
+        }
+    }
+
+    pub(super) fn delay(&self) -> Duration {
+        self.params.delay
+    }
+
+    /// When the first packet under way is due.
+    pub(super) fn next_exit(&self) -> Option<Instant> {
+        self.under_way.front().map(|packet| packet.due)
+    }
+
+    /// Takes the first packet under way.
+    pub(super) fn leave(&mut self, direction: Direction) -> Option<Exit> {
+        self.under_way.pop_front().map(|packet| Exit {
+            packet: packet.packet,
+            direction,
+            at: packet.due,
+            tries: packet.tries,
+            dropped: packet.dropped,
+        })
+    }
+
+    /// When a packet may next leave, the air left aside.
+    pub(super) fn next_event(&self) -> Option<Instant> {
+        self.next_exit().or_else(|| {
+            let end = match self.chances.as_ref() {
+                Some(chances) if self.serving.is_some() || !self.waiting.is_empty() => {
+                    chances.next()
+                }
+                _ => self.service_end(),
+            };
+            end.map(|end| end + self.params.delay)
+        })
+    }
+
+    pub(super) fn set(&mut self, now: Instant, params: DirectionParams) {
+        if let (Some(serving), Bottleneck::Rate { bit_s }) =
+            (&mut self.serving, &self.params.bottleneck)
+        {
+            if *bit_s > 0.0 {
+                let carried = bit_s * now.since(serving.since).as_secs_f64() / 8.0;
+                serving.left_bytes = (serving.left_bytes - carried).max(0.0);
+            }
+            serving.since = serving.since.max(now);
+        }
+        let same_trace = self
+            .chances
+            .as_ref()
+            .is_some_and(|chances| chances.is_of(&params.bottleneck));
+        if !same_trace {
+            self.chances = Chances::of(&params.bottleneck, now);
+        }
+        self.params = params;
+        if self.chances.is_none() {
+            self.free_at = self.free_at.max(now);
+            self.serve_next();
+        }
+    }
+
+    /// Drops what has not passed the bottleneck.
+    pub(super) fn clear(&mut self, now: Instant) {
+        let due = self.last_due.max(now);
+        let served = self.serving.take().map(|packet| (packet.packet, packet.tries));
+        let waiting = self.waiting.drain(..).map(|packet| (packet.packet, 0));
+        for (packet, tries) in served.into_iter().chain(waiting) {
+            self.under_way.push_back(UnderWay {
+                packet,
+                due,
+                tries,
+                dropped: Some(DropReason::Down),
+            });
+        }
+        self.waiting_bytes = 0;
+        self.last_due = due;
+        self.free_at = now;
+    }
+}
+
+/// A duration of so many seconds, never rounded down.
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_nanos(libm::ceil(seconds * 1e9) as u64)
+}

@@ -1,0 +1,118 @@
+//! The air that both directions of an 802.11p link share.
+
+use super::ieee80211p::{attempt_air_time, backoff, packet_error_rate};
+use super::lane::{Lane, Serving};
+use super::{Air, Direction};
+use crate::rng::Rng;
+use crate::time::{Duration, Instant};
+
+/// One half-duplex channel: one frame at a time, in either direction.
+#[derive(Clone, Debug)]
+pub(super) struct Medium {
+    busy_until: Instant,
+    on_air: Option<Try>,
+    /// Who sent last; the other goes first where both want the air at once.
+    last: Direction,
+    rng: Rng,
+}
+
+/// One try of one packet.
+#[derive(Clone, Copy, Debug)]
+struct Try {
+    direction: Direction,
+    ends: Instant,
+    received: bool,
+    /// Tries that the packet has, this one included.
+    limit: u8,
+}
+
+impl Medium {
+    pub(super) fn new(rng: Rng) -> Medium {
+        Medium {
+            busy_until: Instant::ZERO,
+            on_air: None,
+            last: Direction::Down,
+            rng,
+        }
+    }
+
+    /// Carries out every try that begins or ends by `now`.
+    pub(super) fn advance(&mut self, now: Instant, lanes: &mut [Lane; 2]) {
+        loop {
+            if let Some(ended) = self.on_air {
+                if ended.ends > now {
+                    return;
+                }
+                self.on_air = None;
+                lanes[ended.direction as usize].end_try(ended.ends, ended.received, ended.limit);
+            }
+            match self.contender(lanes) {
+                Some((direction, air, head)) if head.since.max(self.busy_until) <= now => {
+                    self.begin(direction, air, head);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Who gets the air next: whoever has wanted it longest.
+    fn contender(&self, lanes: &[Lane; 2]) -> Option<(Direction, Air, Serving)> {
+        Direction::BOTH
+            .into_iter()
+            .filter_map(|direction| {
+                let (air, head) = lanes[direction as usize].head()?;
+                Some((direction, air, head))
+            })
+            .min_by_key(|(direction, _, head)| (head.since, *direction == self.last))
+    }
+
+    /// IEEE 802.11 §10.3.4: a station that finds the air free sends without
+    /// backoff; one that finds it taken, or has just sent, waits a random
+    /// number of slots.
+    fn begin(&mut self, direction: Direction, air: Air, head: Serving) {
+        let mut start = head.since.max(self.busy_until);
+        if head.since <= self.busy_until {
+            start = start + backoff(&mut self.rng, head.tries);
+        }
+        let fade_db = if air.nakagami_m.is_finite() {
+            10.0 * libm::log10(self.rng.gamma_mean_one(air.nakagami_m))
+        } else {
+            0.0
+        };
+        let error = packet_error_rate(air.rate, air.mean_snr_db + fade_db, head.ip_bytes);
+        let ends = start + attempt_air_time(air.rate, head.ip_bytes);
+        self.busy_until = ends;
+        self.last = direction;
+        self.on_air = Some(Try {
+            direction,
+            ends,
+            received: !self.rng.chance(error),
+            limit: air.tries,
+        });
+    }
+
+    /// Takes the air for something else as soon as it is free; returns its end.
+    pub(super) fn occupy(&mut self, now: Instant, air_time: Duration) -> Instant {
+        self.busy_until = self.busy_until.max(now) + air_time;
+        self.busy_until
+    }
+
+    /// The packet on the air in this direction is no more; the air stays taken.
+    pub(super) fn abandon(&mut self, direction: Direction) {
+        self.on_air = self.on_air.filter(|current| current.direction != direction);
+    }
+
+    /// When a packet may next leave by way of the air.
+    pub(super) fn next_event(&self, lanes: &[Lane; 2]) -> Option<Instant> {
+        match self.on_air {
+            // The other direction may go next, with a shorter delay.
+            Some(current) => {
+                let [up, down] = lanes;
+                Some(current.ends + up.delay().min(down.delay()))
+            }
+            None => self
+                .contender(lanes)
+                .map(|(_, _, head)| head.since.max(self.busy_until)),
+        }
+    }
+}
