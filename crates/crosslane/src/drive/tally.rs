@@ -8,7 +8,7 @@ use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_sim::check::prove;
 use crosslane_sim::metrics::{Context, Recovery, metrics, throughput};
-use crosslane_sim::records::{AlarmRow, DecisionRow, Drop, MessageRow, PacketRow, RunRecords, TcpInfoRow};
+use crosslane_sim::records::{AlarmRow, DecisionRow, MessageRow, PacketRow, RunRecords, TcpInfoRow};
 use crosslane_sim::scenario::{Expectation, Scenario, TrafficKind};
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ fn write(
     events.sort_by(|a, b| time(a).total_cmp(&time(b)));
     let mut lines = Events::create(&file("events.jsonl"))?;
     for event in events {
-        lines.write_value(&event)?;
+        lines.write(&event)?;
     }
     Ok(())
 }
@@ -100,7 +100,7 @@ fn follow(mut records: Vec<PacketRecord>) -> Vec<PacketRow> {
     let mut follower = Follower::default();
     let row = |record: &PacketRecord| PacketRow {
         delivered_ns: record.delivered.map(|at| at.as_nanos()),
-        drop: record.dropped.map(Drop::from),
+        drop: record.dropped,
         tries: record.tries,
         ..follower.row(record.entered.as_nanos(), PathId(record.link), record.direction, record.head())
     };
