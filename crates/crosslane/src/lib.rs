@@ -5,3 +5,5 @@ pub mod clock;
 pub mod error;
 pub mod netlink;
 pub mod observe;
+pub mod testbed;
+pub mod tun;
