@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crosslane::import::{Cut, Fault, ImportError, Operator, Source, import, import_file};
+use crosslane::import::{Cut, Fault, ImportError, Operator, Source, import, import_file, import_named};
+use crosslane::scenario_file;
 use proptest::prelude::*;
 
 const PAM_HEADER: &str = "TIME_STAMP_x,ULtput_x,modified_tech_x,handover_status_x,\
@@ -130,6 +131,31 @@ fn a_trace_format_reads_as_a_scenario_writes_it() {
     }
 }
 
+#[test]
+fn a_scenario_names_a_part_of_a_recording() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let named = |name: &str| import_named(&folder.path().join(name));
+    std::fs::write(folder.path().join("drive.csv"), drive()).expect("written");
+    assert!(named("drive.csv").is_none());
+    assert!(
+        named("drive.csv#pam2025:att")
+            .expect("named")
+            .expect("a trace")
+            .ends_with("\n0,5.5,,,\n0.5,0,,,\n1,7,,,\n1.5,8,,,\n")
+    );
+    assert!(
+        named("drive.csv#pam2025:verizon@0.9")
+            .expect("named")
+            .expect("a trace")
+            .ends_with("\n0,8,,,\n0.5,1.25,,,\n1,3,,,\n")
+    );
+    for wrong in ["drive.csv#", "drive.csv#pam2025:att@", "drive.csv#pam2025:att@soon", "drive.csv#lte@5"] {
+        let told = named(wrong).expect("named").expect_err(wrong);
+        assert!(told.to_string().contains("names no part of a recording; write pam2025:att"), "{told}");
+        assert_eq!(told.exit_code(), 2);
+    }
+}
+
 /// Case, source, text, sentence.
 fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
     let pam_line = |line: &str| pam(&["1000,5,LTE,,1000,9,LTE,,0", line]);
@@ -181,19 +207,19 @@ fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
             "word",
             ATT,
             pam_line("1001,fast,LTE,,1001,9,LTE,,0"),
-            "while importing drive.csv, line 3: `fast` in column `ULtput_x` is not a rate in Mbit/s from 0 to 1000000; correct or remove the line, or fetch the file again",
+            "while importing drive.csv, line 3: `fast` in column `ULtput_x` is not a rate in Mbit/s from 0 to 100000; correct or remove the line, or fetch the file again",
         ),
         (
             "negative",
             VERIZON,
             pam_line("1001,5,LTE,,1001,-9,LTE,,0"),
-            "while importing drive.csv, line 3: `-9` in column `ULtput_y` is not a rate in Mbit/s from 0 to 1000000; correct or remove the line, or fetch the file again",
+            "while importing drive.csv, line 3: `-9` in column `ULtput_y` is not a rate in Mbit/s from 0 to 100000; correct or remove the line, or fetch the file again",
         ),
         (
             "NaN",
             ATT,
             pam_line("1001,NaN,LTE,,1001,9,LTE,,0"),
-            "while importing drive.csv, line 3: `NaN` in column `ULtput_x` is not a rate in Mbit/s from 0 to 1000000; correct or remove the line, or fetch the file again",
+            "while importing drive.csv, line 3: `NaN` in column `ULtput_x` is not a rate in Mbit/s from 0 to 100000; correct or remove the line, or fetch the file again",
         ),
         (
             "time",
@@ -247,7 +273,7 @@ fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
             "signal",
             ap2(),
             feup_line("ap2,m1,102,9,1,loud,65,10"),
-            "while importing drive.csv, line 3: `loud` in column `rssiMean` is not an RSSI in dBm from -150 to 50; correct or remove the line, or fetch the file again",
+            "while importing drive.csv, line 3: `loud` in column `rssiMean` is not an RSSI in dBm from -150 to 0; correct or remove the line, or fetch the file again",
         ),
     ]
 }
@@ -401,5 +427,17 @@ fn every_real_drive_becomes_a_trace() {
         tally.add(&trace);
         tally.print(ap);
         assert_eq!(tally.samples, 3749);
+    }
+}
+
+#[test]
+fn the_real_scenarios_read_with_the_data_and_say_what_they_need_without() {
+    for name in ["two-operators", "roadside-wifi"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/real/{name}.toml"));
+        let told = scenario_file::read(&file, None).expect_err("no data").to_string();
+        assert!(told.contains("--data DIR"), "{told}");
+        let Some(data) = data() else { continue };
+        let scenario = scenario_file::read(&file, Some(&data)).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(scenario.name, name);
     }
 }
