@@ -60,7 +60,11 @@ fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<P
     data.map(|folder| folder.join(&reference.path)).ok_or_else(|| {
         let attempt = format!("reading scenario {}", scenario.display());
         let cause = format!("it needs the public data {:?}, which is not part of Crosslane", reference.path);
-        Error::usage(attempt, cause, "say where the data lies with --data DIR (docs/real-data.md tells where to get it)")
+        Error::usage(
+            attempt,
+            cause,
+            "say where the data lies with --data DIR (docs/real-data.md tells where to get it)",
+        )
     })
 }
 
