@@ -181,9 +181,9 @@ fn the_command_writes_the_part_that_was_asked_for() {
 }
 
 /// Case, source, text, sentence.
-fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
-    let pam_line = |line: &str| pam(&["1000,5,LTE,,1000,9,LTE,,0", line]);
-    let feup_line = |line: &str| feup(&["ap2,m1,101,9,1,-60,65,10", line]);
+type Case = (&'static str, Source, String, &'static str);
+
+fn faults_of_files() -> Vec<Case> {
     vec![
         (
             "nothing",
@@ -215,6 +215,24 @@ fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
             drive().replace("ULtput", "rate"),
             "while importing drive.csv, line 1: it has no column `ULtput_x` or `DLtput_x`; give a file of the data set, as docs/real-data.md tells",
         ),
+        (
+            "only a header",
+            ATT,
+            pam(&[]),
+            "while importing drive.csv: it holds no sample of AT&T; choose another recording",
+        ),
+        (
+            "one operator",
+            VERIZON,
+            pam(&["1000,5,LTE,,,,LTE,,0"]),
+            "while importing drive.csv: it holds no sample of Verizon; choose another recording",
+        ),
+    ]
+}
+
+fn faults_of_drives() -> Vec<Case> {
+    let pam_line = |line: &str| pam(&["1000,5,LTE,,1000,9,LTE,,0", line]);
+    vec![
         (
             "broken line",
             ATT,
@@ -257,18 +275,12 @@ fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
             pam_line("999.5,5,LTE,,1001,9,LTE,,0"),
             "while importing drive.csv, line 3: time stands still or runs backwards, 1000 s before and 999.5 s here; sort the lines by time and keep one for each",
         ),
-        (
-            "only a header",
-            ATT,
-            pam(&[]),
-            "while importing drive.csv: it holds no sample of AT&T; choose another recording",
-        ),
-        (
-            "one operator",
-            VERIZON,
-            pam(&["1000,5,LTE,,,,LTE,,0"]),
-            "while importing drive.csv: it holds no sample of Verizon; choose another recording",
-        ),
+    ]
+}
+
+fn faults_of_access_points() -> Vec<Case> {
+    let feup_line = |line: &str| feup(&["ap2,m1,101,9,1,-60,65,10", line]);
+    vec![
         (
             "no access point",
             Source::Feup("ap9".into()),
@@ -304,7 +316,7 @@ fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
 
 #[test]
 fn every_fault_is_one_sentence_with_its_place_and_a_remedy() {
-    for (case, source, text, sentence) in faults() {
+    for (case, source, text, sentence) in [faults_of_files(), faults_of_drives(), faults_of_access_points()].concat() {
         assert_eq!(all(&source, &text).expect_err(case).to_string(), sentence, "{case}");
         let told = crosslane::error::Error::from(all(&source, &text).expect_err(case));
         assert_eq!((told.to_string().as_str(), told.exit_code()), (sentence, 2), "{case}");

@@ -9,15 +9,14 @@ use crosslane::scenario_file;
 const ATT: Source = Source::Pam2025(Operator::Att);
 const VERIZON: Source = Source::Pam2025(Operator::Verizon);
 
-/// The folder of real measurements; none, and says so, where there is none.
+/// The folder of recordings; none, and says so, where none is named.
 fn data() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let folder = std::env::var_os("CROSSLANE_DATA").map_or(beside, PathBuf::from);
-    if folder.join("pam2025").is_dir() && folder.join("feup-wifi").is_dir() {
-        return Some(folder);
+    let folder = std::env::var_os("CROSSLANE_DATA").map(PathBuf::from);
+    let found = folder.filter(|folder| folder.join("pam2025").is_dir() && folder.join("feup-wifi").is_dir());
+    if found.is_none() {
+        eprintln!("SKIPPED: CROSSLANE_DATA names no folder with pam2025 and feup-wifi (docs/real-data.md)");
     }
-    eprintln!("SKIPPED: no recordings in {}; name their folder in CROSSLANE_DATA", folder.display());
-    None
+    found
 }
 
 /// Recordings that hold a header and nothing else.
