@@ -100,7 +100,9 @@ pub enum Fault {
 
 /// What names no part of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
-#[error("`{given}` names no part of a recording; write pam2025:att, pam2025:verizon or feup:AP (as feup:ap2), with @SECONDS to begin later")]
+#[error(
+    "`{given}` names no part of a recording; write pam2025:att, pam2025:verizon or feup:AP (as feup:ap2), with @SECONDS to begin later"
+)]
 pub struct UnknownSource {
     /// What was given.
     pub given: String,
