@@ -7,16 +7,8 @@
 use std::fmt;
 
 use crosslane_core::allocate::PathState;
-use crosslane_core::link::Direction;
+use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::path::PathId;
-
-/// The direction's name in records.
-pub fn direction_name(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Up => "up",
-        Direction::Down => "down",
-    }
-}
 
 /// One packet that entered a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,37 +41,9 @@ pub struct PacketRow {
     /// MPTCP options in it.
     pub mptcp: MptcpOptions,
     /// Why it was dropped, if it was.
-    pub drop: Option<Drop>,
+    pub drop: Option<DropReason>,
     /// Tries on the air (802.11p), else 0.
     pub tries: u8,
-}
-
-/// Why a packet was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drop {
-    /// The queue before the bottleneck was full.
-    Queue,
-    /// The link's random loss.
-    Loss,
-    /// The last try on the air failed.
-    Retries,
-    /// The link was off.
-    Down,
-    /// The network device lost it before the link saw it.
-    Device,
-}
-
-impl Drop {
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Drop::Queue => "queue",
-            Drop::Loss => "loss",
-            Drop::Retries => "retries",
-            Drop::Down => "down",
-            Drop::Device => "device",
-        }
-    }
 }
 
 /// A set of MPTCP options (RFC 8684 §3), by kind.

@@ -13,8 +13,9 @@ use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch, StringArray, types};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, Field, Schema};
+use crosslane_core::link::DropReason;
 use crosslane_core::path::PathId;
-use crosslane_sim::records::{LinkRow, MessageRow, PacketRow, SampleRow, TcpInfoRow, ThroughputRow, direction_name};
+use crosslane_sim::records::{LinkRow, MessageRow, PacketRow, SampleRow, TcpInfoRow, ThroughputRow};
 
 /// Rows gathered before they are written.
 pub const BATCH_ROWS: usize = 8192;
@@ -132,24 +133,13 @@ impl Events {
         Ok(Events { file: file.to_path_buf(), output: LineWriter::new(output) })
     }
 
-    /// Writes one event; `fields` are those beyond `t_s`, `source` and `event`.
+    /// Writes one event: an object with `t_s`, `source`, `event` and what else
+    /// belongs to it.
     ///
     /// # Errors
     /// Where the line cannot be written.
-    pub fn write(
-        &mut self,
-        t_ns: u64,
-        source: &str,
-        event: &str,
-        fields: serde_json::Map<String, serde_json::Value>,
-    ) -> Result<(), RecordError> {
-        let mut line = serde_json::Map::new();
-        line.insert("t_s".to_string(), (t_ns as f64 / 1e9).into());
-        line.insert("source".to_string(), source.into());
-        line.insert("event".to_string(), event.into());
-        line.extend(fields);
-        let text = serde_json::Value::Object(line).to_string();
-        writeln!(self.output, "{text}").map_err(|cause| failed(&self.file, cause))
+    pub fn write(&mut self, event: &serde_json::Value) -> Result<(), RecordError> {
+        writeln!(self.output, "{event}").map_err(|cause| failed(&self.file, cause))
     }
 }
 
@@ -173,7 +163,7 @@ impl Row for PacketRow {
             number::<types::UInt64Type, _>("t_ns", rows, |row| row.t_ns),
             maybe::<types::UInt64Type, _>("delivered_ns", rows, |row| row.delivered_ns),
             path_names(rows, paths, |row| row.path),
-            text("direction", rows, |row| Some(direction_name(row.direction))),
+            text("direction", rows, |row| Some(row.direction.as_str())),
             number::<types::UInt16Type, _>("ip_bytes", rows, |row| row.ip_bytes),
             number::<types::UInt16Type, _>("payload_bytes", rows, |row| row.payload_bytes),
             maybe::<types::UInt16Type, _>("subflow", rows, |row| row.subflow),
@@ -183,7 +173,7 @@ impl Row for PacketRow {
             maybe::<types::UInt64Type, _>("dsn", rows, |row| row.dsn),
             maybe::<types::UInt64Type, _>("data_ack", rows, |row| row.data_ack),
             option_names(rows),
-            Column("drop", text("drop", rows, |row| row.drop.map(|drop| drop.name())).1, true),
+            Column("drop", text("drop", rows, |row| row.drop.map(DropReason::as_str)).1, true),
             number::<types::UInt8Type, _>("tries", rows, |row| row.tries),
         ]
     }
@@ -194,7 +184,7 @@ impl Row for ThroughputRow {
         vec![
             number::<types::UInt64Type, _>("t_ns", rows, |row| row.t_ns),
             path_names(rows, paths, |row| row.path),
-            text("direction", rows, |row| Some(direction_name(row.direction))),
+            text("direction", rows, |row| Some(row.direction.as_str())),
             number::<types::UInt64Type, _>("ip_bytes", rows, |row| row.ip_bytes),
             number::<types::UInt64Type, _>("payload_bytes", rows, |row| row.payload_bytes),
             number::<types::UInt64Type, _>("reinjected_bytes", rows, |row| row.reinjected_bytes),

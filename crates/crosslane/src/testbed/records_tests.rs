@@ -1,7 +1,8 @@
 use arrow_array::cast::AsArray;
 use arrow_ipc::reader::FileReader;
 use crosslane_core::link::Direction;
-use crosslane_sim::records::{Drop, MptcpOptions, SampleSource};
+use crosslane_core::link::DropReason;
+use crosslane_sim::records::{MptcpOptions, SampleSource};
 
 use super::*;
 
@@ -24,7 +25,7 @@ fn packet(number: u64) -> PacketRow {
         dsn: Some(number * 1424),
         data_ack: None,
         mptcp: MptcpOptions::DSS,
-        drop: (number % 2 == 1).then_some(Drop::Retries),
+        drop: (number % 2 == 1).then_some(DropReason::Retries),
         tries: 7,
     }
 }
@@ -123,10 +124,10 @@ fn an_event_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("events.jsonl");
     let mut events = Events::create(&file).unwrap();
-    let mut fields = serde_json::Map::new();
-    fields.insert("path".to_string(), "lte".into());
-    fields.insert("because".to_string(), "line\nbreak".into());
-    events.write(1_500_000_000, "agent", "decision", fields).unwrap();
+    let event = serde_json::json!({
+        "t_s": 1.5, "source": "agent", "event": "decision", "path": "lte", "because": "line\nbreak"
+    });
+    events.write(&event).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     assert_eq!(text.lines().count(), 1);
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();
