@@ -51,11 +51,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(options: argparse.Namespace) -> None:
-    progress = Progress()
     folder = RunFolder.open(options.run)
     out = options.out or options.run / "report.html"
-    report.write(folder, out, progress)
-    progress.done()
+    progress = Progress()
+    try:
+        report.write(folder, out, progress)
+    finally:
+        progress.done()
     print(out)
     if options.open == "yes":
         webbrowser.open(out.resolve().as_uri())

@@ -7,6 +7,7 @@ from statistics import median
 from crosslane_lab.run import Run, RunFolder
 
 WORST_DELAY = "delivery_delay_ms.max"
+HANDOVER_DELAY = "handover_delay_ms.max"
 GAP = "gap_ms.max"
 GOODPUT = "goodput_mbit_s"
 RECOVERY = "recovery_ms"
@@ -31,7 +32,7 @@ _KNOWN = [
     Metric("delivery_delay_ms.p50", "delivery delay, median", "ms", "low"),
     Metric("delivery_delay_ms.p99", "delivery delay, 99th percentile", "ms", "low"),
     Metric(WORST_DELAY, "delivery delay, worst", "ms", "low"),
-    Metric("handover_delay_ms.max", "delivery delay around the handover, worst", "ms", "low"),
+    Metric(HANDOVER_DELAY, "delivery delay around the handover, worst", "ms", "low"),
     Metric(GAP, "longest pause in delivery, beyond the period", "ms", "low"),
     Metric("messages.sent", "messages sent", ""),
     Metric(LOST, "messages never delivered", "", "low"),
@@ -139,6 +140,8 @@ def spread_text(over: Spread, unit: str = "") -> str:
     return f"{number(over.median, unit)} ({low}–{high})"
 
 
-def times(ratio: float) -> str:
-    """A ratio for a sentence: `33 times`, `2.4 times`."""
-    return f"{ratio:.0f} times" if ratio >= 9.95 else f"{ratio:.1f} times"
+def as_long(ratio: float) -> str:
+    """A ratio of two durations for a sentence: `33 times as long`, `just as long`."""
+    if 0.95 < ratio < 1.05:
+        return "just as long"
+    return f"{ratio:.0f} times as long" if ratio >= 9.95 else f"{ratio:.1f} times as long"

@@ -136,7 +136,7 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN4
     elif isinstance(value, list):
         yield name, ", ".join(str(item) for item in value)
     else:
-        yield name, str(value)
+        yield name, "not known" if value is None else " ".join(str(value).split())
 
 
 def _with_code(text: str) -> list[tuple[bool, str]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from crosslane_lab.metrics import (
     GAP,
     GOODPUT,
+    HANDOVER_DELAY,
     RECOVERY,
     WORST_DELAY,
     describe,
@@ -17,7 +18,7 @@ from crosslane_lab.metrics import (
 from crosslane_lab.report import flat
 from crosslane_lab.run import RunFolder
 
-_ALWAYS = (WORST_DELAY, "handover_delay_ms.max", GAP, RECOVERY)
+_ALWAYS = (WORST_DELAY, HANDOVER_DELAY, GAP, RECOVERY)
 _AGAINST = ("kernel", "kernel-tuned")
 
 

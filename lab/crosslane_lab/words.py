@@ -6,13 +6,14 @@ from crosslane_lab.coverage import Change, changes
 from crosslane_lab.metrics import (
     GAP,
     GOODPUT,
+    HANDOVER_DELAY,
     LOST,
     RECOVERY,
     WORST_DELAY,
+    as_long,
     number,
     representative,
     spread,
-    times,
 )
 from crosslane_lab.run import Run, RunFolder
 
@@ -46,6 +47,7 @@ def in_words(folder: RunFolder) -> list[str]:
     paragraphs = [
         _the_drive(folder),
         _worst_delay(folder),
+        _around_the_handover(folder),
         _gap(folder),
         _recovery(folder),
         _goodput(folder),
@@ -77,7 +79,9 @@ def _the_drive(folder: RunFolder) -> str:
 def _change_in_words(change: Change, before: Change | None) -> str:
     at = f"after {change.t_s:.1f}\u00a0s"
     if change.why == "silence":
-        return f"{change.path} fell silent {at}" if change.gone else f"{change.path} was heard again {at}"
+        same = before is not None and before.path == change.path
+        who = "" if same else f"the link {change.path} "
+        return f"{who}fell silent {at}" if change.gone else f"{who}was heard again {at}"
     because = f" ({change.why})" if change.why != "no rate" and before is None else ""
     if before and before.path == change.path and change.gone != before.gone:
         return f"{'left it again' if change.gone else 'came back into it'} {at}"
@@ -90,16 +94,32 @@ def _worst_delay(folder: RunFolder) -> str:
         if place == 0:
             return f"With {name} the worst message took {value}"
         verb = " kept the application waiting" if place == 1 else ""
-        return f"{name}{verb} {value}{ratio and f', {ratio} as long'}"
+        return f"{name}{verb} {value}{ratio and f', {ratio}'}"
 
     return _compare(folder, WORST_DELAY, tell)
+
+
+def _around_the_handover(folder: RunFolder) -> str:
+    """Told where the worst message was not one of those around the handover."""
+    pairs = [
+        (spread(folder.valid_runs(s), HANDOVER_DELAY), spread(folder.valid_runs(s), WORST_DELAY))
+        for s in folder.measured
+    ]
+    if not any(around and over and around.median < 0.95 * over.median for around, over in pairs):
+        return ""
+
+    def tell(place: int, name: str, value: str, ratio: str) -> str:
+        begin = "Within a second of the handover the worst message took " if place == 0 else ""
+        return f"{begin}{value} with {name}{ratio and f' ({ratio})'}"
+
+    return _compare(folder, HANDOVER_DELAY, tell)
 
 
 def _gap(folder: RunFolder) -> str:
     def tell(place: int, name: str, value: str, ratio: str) -> str:
         if place == 0:
             return f"The longest pause in delivery, beyond the period, was {value} with {name}"
-        return f"{value} with {name}{ratio and f' ({ratio} as long)'}"
+        return f"{value} with {name}{ratio and f' ({ratio})'}"
 
     return _compare(folder, GAP, tell)
 
@@ -113,7 +133,7 @@ def _compare(folder: RunFolder, metric: str, tell: _Teller) -> str:
         return ""
     compared = found[0][0] == first and found[0][1] > 0
     parts = [
-        tell(place, called(s), number(value, "ms"), times(value / found[0][1]) if compared and place else "")
+        tell(place, called(s), number(value, "ms"), as_long(value / found[0][1]) if compared and place else "")
         for place, (s, value) in enumerate(found)
     ]
     return "; ".join(parts) + "."

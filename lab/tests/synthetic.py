@@ -87,7 +87,8 @@ def write(root: Path, drive: Drive | None = None) -> Path:
     }
     (root / "summary.json").write_text(json.dumps(summary))
     (root / "scenario.toml").write_text(scenario(drive))
-    versions = {"crosslane": "0.1.0", "kernel": "6.18.0", "machine": {"cpu": "made up", "cores": 2}}
+    versions: dict[str, Any] = {"crosslane": "0.1.0", "kernel": "6.18.0", "machine": {"cpu": "made up", "cores": 2}}
+    versions |= {"tcp_rmem": "4096\t131072\t6291456", "processor": None}
     (root / "versions.json").write_text(json.dumps(versions))
     return root
 

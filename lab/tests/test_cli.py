@@ -12,6 +12,12 @@ from crosslane_lab.cli import main
 from crosslane_lab.progress import Progress
 
 
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine progress would mix with what the tests look at."""
+    monkeypatch.setattr("crosslane_lab.progress.QUIET_S", float("inf"))
+
+
 def test_report_writes_the_page_and_prints_its_path(drive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(drive), "--open", "no"]) == 0
     assert capsys.readouterr().out == f"{drive / 'report.html'}\n"
@@ -141,6 +147,7 @@ def test_a_missing_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_progress_is_silent_for_two_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("crosslane_lab.progress.QUIET_S", 2.0)
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     progress = Progress()

@@ -43,6 +43,8 @@ def test_versions_are_told_once_where_they_agree(left: RunFolder, passed_by: Run
     other = replace(passed_by, versions=json.loads(json.dumps(passed_by.versions)) | {"kernel": "7.3"})
     text = page([left, other])
     assert "| machine.cpu | made up |" in text
+    assert "| tcp_rmem | 4096 131072 6291456 |" in text
+    assert "| processor | not known |" in text
     assert "| kernel | leave-coverage: 6.18.0; pass-by: 7.3 |" in text
 
 

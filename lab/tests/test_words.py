@@ -7,7 +7,7 @@ import pytest
 import synthetic
 from synthetic import Drive, Plan
 
-from crosslane_lab.metrics import WORST_DELAY, number, representative, spread, times
+from crosslane_lab.metrics import WORST_DELAY, as_long, number, representative, spread
 from crosslane_lab.run import RunFolder
 from crosslane_lab.words import in_words, subject
 
@@ -29,7 +29,7 @@ def test_the_worst_delays_are_medians_with_their_ratio_to_ours(left: RunFolder) 
     assert f"With `threshold` the worst message took {number(ours.median, 'ms')}".replace("\u00a0", " ") in plain(
         left
     )
-    assert f"the kernel alone kept the application waiting 903 ms, {times(kernel.median / ours.median)}" in plain(
+    assert f"the kernel alone kept the application waiting 903 ms, {as_long(kernel.median / ours.median)}" in plain(
         left
     )
     assert "; the tuned kernel 413 ms, 13 times as long." in plain(left)
@@ -43,7 +43,17 @@ def test_a_path_that_comes_back_is_told_with_its_recovery(passed_by: RunFolder) 
 def test_a_silence_in_the_scenario_is_no_loss_of_coverage(drive: Path) -> None:
     file = drive / "scenario.toml"
     file.write_text(file.read_text().replace('radio = "its-g5"', 'radio = "its-g5"\nsilent_s = [[10, 12]]'))
-    assert plain(RunFolder.open(drive)).startswith("Its-g5 fell silent after 10.0 s")
+    assert plain(RunFolder.open(drive)).startswith(
+        "The link its-g5 fell silent after 10.0 s, was heard again after 12.0 s and"
+    )
+
+
+def test_the_handover_is_told_apart_where_the_worst_message_was_elsewhere(left: RunFolder) -> None:
+    assert "Within a second of the handover" not in plain(left)
+    calm = tuple(replace(r, metrics=r.metrics | {"handover_delay_ms.max": 30.0}) for r in left.runs)
+    assert "the worst message took 30 ms with `threshold`; 30 ms with the kernel alone (just as long)" in plain(
+        replace(left, runs=calm)
+    )
 
 
 def test_a_strategy_that_loses_is_told_to_lose(tmp_path: Path) -> None:

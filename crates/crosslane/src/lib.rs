@@ -5,6 +5,7 @@ pub mod agent;
 pub mod check;
 pub mod clock;
 pub mod error;
+pub mod import;
 pub mod netlink;
 pub mod observe;
 pub mod scenario_file;

@@ -11,7 +11,7 @@ use c_its_parser::standards::cdd_1_3_1_1::its_container::{
     PosConfidenceEllipse, ReferencePosition, SemiAxisLength, StationID, StationType,
 };
 use c_its_parser::transport::{BasicTransportBHeader, TransportHeader};
-use c_its_parser::{EncodingRules, Headers, ItsMessage};
+use c_its_parser::{EncodingRules, ItsMessage};
 use geonetworking::{Packet, en302636_4_1 as gn};
 
 /// Station type of a roadside unit.
@@ -78,12 +78,9 @@ pub fn decode(frame: &[u8]) -> Result<Cam, CamError> {
         cause,
         remedy: "expect GeoNetworking, BTP-B and a CAM in it",
     };
-    if !is_single_hop_btp_b(frame) {
-        return Err(fail("it is no unsecured single-hop broadcast".into()));
-    }
-    let ItsMessage::Cam { etsi, .. } =
-        c_its_parser::de::decode(frame, Headers::GnBtp).map_err(fail)?;
-    let CAM { header, cam } = *etsi;
+    let payload = payload(frame)
+        .ok_or_else(|| fail("it is no unsecured single-hop broadcast to BTP port 2001".into()))?;
+    let CAM { header, cam } = CAM::decode_from_uper(payload).map_err(fail)?;
     let basic = &cam.cam_parameters.basic_container;
     let position = &basic.reference_position;
     let (speed_m_s, heading_deg) = match &cam.cam_parameters.high_frequency_container {
@@ -108,18 +105,17 @@ pub fn decode(frame: &[u8]) -> Result<Cam, CamError> {
 /// Basic (4), common (8) and extended header (28), then BTP (4).
 const HEADER_BYTES: usize = 44;
 
-/// Holds the headers against what they must be, since the decoder of
-/// `geonetworking` 0.4 panics on frames that are too short for theirs.
-fn is_single_hop_btp_b(frame: &[u8]) -> bool {
-    let [basic, _, _, _, next, header_type, _, _, high, low, _, ..] = frame else {
-        return false;
-    };
-    let payload = usize::from(u16::from_be_bytes([*high, *low]));
-    basic & 0x0f == 1
-        && next >> 4 == 2
-        && *header_type == 0x50
-        && frame.len() >= HEADER_BYTES
-        && frame.len() == HEADER_BYTES - 4 + payload
+/// What follows the headers, if they are those of a CAM. The decoder of
+/// `geonetworking` 0.4 panics on short frames and on negative speeds; what
+/// comes off the air is not trusted to it.
+fn payload(frame: &[u8]) -> Option<&[u8]> {
+    let (headers, payload) = frame.split_at_checked(HEADER_BYTES)?;
+    let length = usize::from(u16::from_be_bytes([headers[8], headers[9]]));
+    let is_cam = headers[0] & 0x0f == 1 // next: common header
+        && headers[4] >> 4 == 2 // next: BTP-B
+        && headers[5] == 0x50 // single-hop broadcast
+        && headers[40..42] == 2001_u16.to_be_bytes();
+    (is_cam && length == payload.len() + 4).then_some(payload)
 }
 
 /// Where the map's origin lies: Aveiro, degrees north and east.

@@ -105,13 +105,28 @@ impl Trace {
         first.rate_mbit_s.is_some() && first.rssi_dbm.is_some()
     }
 
-    /// Mean rate of a mahimahi trace, in Mbit/s; none for others.
-    pub fn mean_mbit_s(&self) -> Option<f64> {
-        let Trace::Opportunities(moments) = self else {
-            return None;
-        };
-        let millis = moments.last()?;
-        Some(moments.len() as f64 * 1500.0 * 8.0 / 1000.0 / *millis as f64)
+    /// Mean rate, in Mbit/s; 0 if it gives none.
+    pub fn mean_mbit_s(&self) -> f64 {
+        match self {
+            Trace::Opportunities(moments) => {
+                let millis = moments.last().map_or(1, |&last| last.max(1));
+                moments.len() as f64 * 1500.0 * 8.0 / 1000.0 / millis as f64
+            }
+            Trace::Rows(rows) => {
+                let rate = |row: &TraceRow| row.rate_mbit_s.unwrap_or(0.0);
+                let spans = rows
+                    .windows(2)
+                    .map(|pair| (pair[1].t_s - pair[0].t_s, rate(&pair[0])));
+                let (s, mbit) = spans.fold((0.0, 0.0), |(s, mbit), (span_s, mbit_s)| {
+                    (s + span_s, mbit + span_s * mbit_s)
+                });
+                if s > 0.0 {
+                    mbit / s
+                } else {
+                    rows.first().map_or(0.0, rate)
+                }
+            }
+        }
     }
 }
 
@@ -211,7 +226,9 @@ mod tests {
     fn mahimahi_traces_are_read_as_they_are() -> Result<(), ScenarioError> {
         let trace = Trace::parse("0\n0\n5\n\n10\n", "x.up")?;
         assert_eq!(trace, Trace::Opportunities(Arc::new(vec![0, 0, 5, 10])));
-        assert_eq!(trace.mean_mbit_s(), Some(4.8));
+        assert_eq!(trace.mean_mbit_s(), 4.8);
+        let rows = Trace::parse("t_s,rate_mbit_s\n0,10\n3,2\n4,7\n", "x.csv")?;
+        assert_eq!(rows.mean_mbit_s(), 8.0);
         assert!(error("1\n-2", "x.pps").contains("line 2: `-2` is not a whole number"));
         assert!(error("3\n2", "x.down").contains("line 2: the time falls"));
         assert!(error("0\n0", "x.down").contains("lasts 0 ms"));
