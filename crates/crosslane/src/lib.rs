@@ -3,7 +3,9 @@
 
 pub mod agent;
 pub mod check;
+pub mod cli;
 pub mod clock;
+pub mod drive;
 pub mod error;
 pub mod import;
 pub mod netlink;
@@ -11,3 +13,4 @@ pub mod observe;
 pub mod scenario_file;
 pub mod summary;
 pub mod testbed;
+pub mod tun;
