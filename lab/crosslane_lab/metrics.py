@@ -140,6 +140,8 @@ def spread_text(over: Spread, unit: str = "") -> str:
     return f"{number(over.median, unit)} ({low}–{high})"
 
 
-def times(ratio: float) -> str:
-    """A ratio for a sentence: `33 times`, `2.4 times`."""
-    return f"{ratio:.0f} times" if ratio >= 9.95 else f"{ratio:.1f} times"
+def as_long(ratio: float) -> str:
+    """A ratio of two durations for a sentence: `33 times as long`, `just as long`."""
+    if 0.95 < ratio < 1.05:
+        return "just as long"
+    return f"{ratio:.0f} times as long" if ratio >= 9.95 else f"{ratio:.1f} times as long"

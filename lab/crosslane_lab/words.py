@@ -10,10 +10,10 @@ from crosslane_lab.metrics import (
     LOST,
     RECOVERY,
     WORST_DELAY,
+    as_long,
     number,
     representative,
     spread,
-    times,
 )
 from crosslane_lab.run import Run, RunFolder
 
@@ -94,7 +94,7 @@ def _worst_delay(folder: RunFolder) -> str:
         if place == 0:
             return f"With {name} the worst message took {value}"
         verb = " kept the application waiting" if place == 1 else ""
-        return f"{name}{verb} {value}{ratio and f', {ratio} as long'}"
+        return f"{name}{verb} {value}{ratio and f', {ratio}'}"
 
     return _compare(folder, WORST_DELAY, tell)
 
@@ -110,7 +110,7 @@ def _around_the_handover(folder: RunFolder) -> str:
 
     def tell(place: int, name: str, value: str, ratio: str) -> str:
         begin = "Within a second of the handover the worst message took " if place == 0 else ""
-        return f"{begin}{value} with {name}{ratio and f' ({ratio} as long)'}"
+        return f"{begin}{value} with {name}{ratio and f' ({ratio})'}"
 
     return _compare(folder, HANDOVER_DELAY, tell)
 
@@ -119,7 +119,7 @@ def _gap(folder: RunFolder) -> str:
     def tell(place: int, name: str, value: str, ratio: str) -> str:
         if place == 0:
             return f"The longest pause in delivery, beyond the period, was {value} with {name}"
-        return f"{value} with {name}{ratio and f' ({ratio} as long)'}"
+        return f"{value} with {name}{ratio and f' ({ratio})'}"
 
     return _compare(folder, GAP, tell)
 
@@ -133,7 +133,7 @@ def _compare(folder: RunFolder, metric: str, tell: _Teller) -> str:
         return ""
     compared = found[0][0] == first and found[0][1] > 0
     parts = [
-        tell(place, called(s), number(value, "ms"), times(value / found[0][1]) if compared and place else "")
+        tell(place, called(s), number(value, "ms"), as_long(value / found[0][1]) if compared and place else "")
         for place, (s, value) in enumerate(found)
     ]
     return "; ".join(parts) + "."

@@ -3,10 +3,14 @@
 
 pub mod agent;
 pub mod check;
+pub mod cli;
 pub mod clock;
+pub mod drive;
 pub mod error;
+pub mod import;
 pub mod netlink;
 pub mod observe;
 pub mod scenario_file;
 pub mod summary;
 pub mod testbed;
+pub mod tun;

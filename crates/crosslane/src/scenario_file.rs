@@ -30,7 +30,8 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
         let place = locate(file, &reference, data)?;
         let line = reference.line.map_or(String::new(), |line| format!(" line {line}"));
         let attempt = format!("reading what {}{line} names", file.display());
-        contents.insert(reference.name.clone(), read_text(&place, &attempt, "correct the name, or put the file there")?);
+        contents
+            .insert(reference.name.clone(), read_text(&place, &attempt, "correct the name, or put the file there")?);
     }
     scenario.resolve(&contents)?;
     Ok(scenario)
@@ -55,7 +56,11 @@ fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<P
     data.map(|folder| folder.join(&reference.path)).ok_or_else(|| {
         let attempt = format!("reading scenario {}", scenario.display());
         let cause = format!("it needs the public data {:?}, which is not part of Crosslane", reference.path);
-        Error::usage(attempt, cause, "say where the data lies with --data DIR (docs/real-data.md tells where to get it)")
+        Error::usage(
+            attempt,
+            cause,
+            "say where the data lies with --data DIR (docs/real-data.md tells where to get it)",
+        )
     })
 }
 

@@ -233,7 +233,8 @@ mod tests {
 
     #[test]
     fn medians_leave_invalid_runs_out() {
-        let runs = [run("threshold", 1, true, 20.0), run("threshold", 2, false, 5000.0), run("threshold", 3, true, 40.0)];
+        let runs =
+            [run("threshold", 1, true, 20.0), run("threshold", 2, false, 5000.0), run("threshold", 3, true, 40.0)];
         assert_eq!(judge(&bound(Limit::Number(30.0)), &runs).value, Some(30.0));
     }
 

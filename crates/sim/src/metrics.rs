@@ -10,9 +10,7 @@ use crosslane_core::allocate::PathState;
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 
-use crate::records::{
-    DecisionRow, MessageRow, MptcpOptions, PacketRow, RunRecords, SampleRow, ThroughputRow,
-};
+use crate::records::{DecisionRow, MessageRow, MptcpOptions, PacketRow, RunRecords, SampleRow, ThroughputRow};
 use crate::repeats::Repeats;
 
 /// Width of a throughput row.
@@ -80,28 +78,14 @@ pub fn metrics(records: &RunRecords, context: &Context) -> BTreeMap<String, f64>
 
     let handovers = handovers(records.decisions, context.traffic_start_ns);
     put("handover.count", Some(handovers.len() as f64));
-    put(
-        "handover.first_s",
-        handovers.first().map(|&t_ns| t_ns as f64 / 1e9),
-    );
+    put("handover.first_s", handovers.first().map(|&t_ns| t_ns as f64 / 1e9));
     let handover_ns = handovers.first().copied().or(context.crossing_ns);
-    put(
-        "handover_delay_ms.max",
-        handover_ns.and_then(|at| delay_around_ms(messages, at, context.end_ns)),
-    );
+    put("handover_delay_ms.max", handover_ns.and_then(|at| delay_around_ms(messages, at, context.end_ns)));
     put("alarms", Some(records.alarms.len() as f64));
-    let wrong = records
-        .alarms
-        .iter()
-        .filter(|alarm| alarm.was_false == Some(true))
-        .count();
+    let wrong = records.alarms.iter().filter(|alarm| alarm.was_false == Some(true)).count();
     put("alarms.false", Some(wrong as f64));
 
-    for (name, share) in context
-        .paths
-        .iter()
-        .zip(shares(records.packets, context.paths.len()))
-    {
+    for (name, share) in context.paths.iter().zip(shares(records.packets, context.paths.len())) {
         put(&format!("path.{name}.share"), share);
     }
     let (reinjected, retransmitted) = repeated_bytes(records.packets);
@@ -109,12 +93,7 @@ pub fn metrics(records: &RunRecords, context: &Context) -> BTreeMap<String, f64>
     put("retransmitted_bytes", Some(retransmitted as f64));
     put("overhead_share", overhead_share(records, context.direction));
     put("join_latency_ms", join_latency_ms(records.packets));
-    put(
-        "recovery_ms",
-        context
-            .recovery
-            .and_then(|rule| recovery_ms(records, rule, context.end_ns)),
-    );
+    put("recovery_ms", context.recovery.and_then(|rule| recovery_ms(records, rule, context.end_ns)));
     found
 }
 
@@ -129,37 +108,27 @@ pub fn throughput(packets: &[PacketRow]) -> Vec<ThroughputRow> {
             continue;
         };
         let begin = delivered_ns - delivered_ns % THROUGHPUT_BIN_NS;
-        let bin = bins
-            .entry((begin, packet.path, packet.direction))
-            .or_default();
+        let bin = bins.entry((begin, packet.path, packet.direction)).or_default();
         bin.0 += u64::from(packet.ip_bytes);
         bin.1 += u64::from(packet.payload_bytes);
         bin.2 += reinjected;
     }
     bins.into_iter()
-        .map(
-            |((t_ns, path, direction), (ip_bytes, payload_bytes, reinjected_bytes))| {
-                ThroughputRow {
-                    t_ns,
-                    path,
-                    direction,
-                    ip_bytes,
-                    payload_bytes,
-                    reinjected_bytes,
-                }
-            },
-        )
+        .map(|((t_ns, path, direction), (ip_bytes, payload_bytes, reinjected_bytes))| ThroughputRow {
+            t_ns,
+            path,
+            direction,
+            ip_bytes,
+            payload_bytes,
+            reinjected_bytes,
+        })
         .collect()
 }
 
 /// A message never delivered counts as delivered when the run ended: a lower
 /// bound, so that losing messages cannot look like speed.
 fn delay_ms(message: &MessageRow, end_ns: u64) -> f64 {
-    message
-        .received_ns
-        .unwrap_or(end_ns)
-        .saturating_sub(message.sent_ns) as f64
-        / 1e6
+    message.received_ns.unwrap_or(end_ns).saturating_sub(message.sent_ns) as f64 / 1e6
 }
 
 fn sorted_delays_ms(messages: &[MessageRow], end_ns: u64) -> Vec<f64> {
@@ -185,16 +154,11 @@ fn longest_gap_ms(messages: &[MessageRow], context: &Context) -> Option<f64> {
 }
 
 fn goodput_mbit_s(messages: &[MessageRow]) -> Option<f64> {
-    let delivered = || {
-        messages
-            .iter()
-            .filter_map(|m| Some((m.received_ns?, m.size_bytes)))
-    };
+    let delivered = || messages.iter().filter_map(|m| Some((m.received_ns?, m.size_bytes)));
     let (first_ns, first_bytes) = delivered().min()?;
     let last_ns = delivered().map(|(received_ns, _)| received_ns).max()?;
     // The clock starts when the first message is there, so it does not count.
-    let bytes: u64 =
-        delivered().map(|(_, size)| u64::from(size)).sum::<u64>() - u64::from(first_bytes);
+    let bytes: u64 = delivered().map(|(_, size)| u64::from(size)).sum::<u64>() - u64::from(first_bytes);
     (last_ns > first_ns).then(|| bytes as f64 * 8e3 / (last_ns - first_ns) as f64)
 }
 
@@ -214,9 +178,7 @@ fn handovers(decisions: &[DecisionRow], start_ns: u64) -> Vec<u64> {
     for decision in decisions {
         let now = decision.state == PathState::Active;
         let was = active.insert(decision.path, now).unwrap_or(false);
-        let apart = changes
-            .last()
-            .is_none_or(|&last| decision.t_ns >= last + ONE_CHANGE_NS);
+        let apart = changes.last().is_none_or(|&last| decision.t_ns >= last + ONE_CHANGE_NS);
         if was != now && apart && decision.t_ns > start_ns {
             changes.push(decision.t_ns);
         }
@@ -226,19 +188,13 @@ fn handovers(decisions: &[DecisionRow], start_ns: u64) -> Vec<u64> {
 
 fn shares(packets: &[PacketRow], paths: usize) -> Vec<Option<f64>> {
     let mut bytes = vec![0_u64; paths];
-    for packet in packets
-        .iter()
-        .filter(|packet| packet.delivered_ns.is_some())
-    {
+    for packet in packets.iter().filter(|packet| packet.delivered_ns.is_some()) {
         if let Some(sum) = bytes.get_mut(usize::from(packet.path.0)) {
             *sum += u64::from(packet.payload_bytes);
         }
     }
     let total: u64 = bytes.iter().sum();
-    bytes
-        .iter()
-        .map(|&part| (total > 0).then(|| part as f64 / total as f64))
-        .collect()
+    bytes.iter().map(|&part| (total > 0).then(|| part as f64 / total as f64)).collect()
 }
 
 fn repeated_bytes(packets: &[PacketRow]) -> (u64, u64) {
@@ -246,19 +202,11 @@ fn repeated_bytes(packets: &[PacketRow]) -> (u64, u64) {
     packets
         .iter()
         .map(|packet| repeats.note(packet))
-        .fold((0, 0), |sum, repeat| {
-            (
-                sum.0 + repeat.reinjected_bytes,
-                sum.1 + repeat.retransmitted_bytes,
-            )
-        })
+        .fold((0, 0), |sum, repeat| (sum.0 + repeat.reinjected_bytes, sum.1 + repeat.retransmitted_bytes))
 }
 
 fn overhead_share(records: &RunRecords, direction: Direction) -> Option<f64> {
-    let packets = records
-        .packets
-        .iter()
-        .filter(|packet| packet.direction == direction);
+    let packets = records.packets.iter().filter(|packet| packet.direction == direction);
     let sent: u64 = packets.map(|packet| u64::from(packet.ip_bytes)).sum();
     let delivered = records.messages.iter().filter(|m| m.received_ns.is_some());
     let payload: u64 = delivered.map(|m| u64::from(m.size_bytes)).sum();
@@ -266,17 +214,11 @@ fn overhead_share(records: &RunRecords, direction: Direction) -> Option<f64> {
 }
 
 fn join_latency_ms(packets: &[PacketRow]) -> Option<f64> {
-    let up = || {
-        packets
-            .iter()
-            .filter(|packet| packet.direction == Direction::Up)
-    };
+    let up = || packets.iter().filter(|packet| packet.direction == Direction::Up);
     let flags = |packet: &PacketRow| packet.tcp_flags & (SYN | ACK);
     let third_ack = up().find(|packet| packet.subflow == Some(0) && flags(packet) == ACK)?;
     let join = up().find(|packet| {
-        packet.t_ns >= third_ack.t_ns
-            && flags(packet) == SYN
-            && packet.mptcp.contains(MptcpOptions::JOIN)
+        packet.t_ns >= third_ack.t_ns && flags(packet) == SYN && packet.mptcp.contains(MptcpOptions::JOIN)
     })?;
     Some((join.t_ns - third_ack.t_ns) as f64 / 1e6)
 }
@@ -284,14 +226,9 @@ fn join_latency_ms(packets: &[PacketRow]) -> Option<f64> {
 /// The worst recovery; one that did not come counts until the run's end.
 fn recovery_ms(records: &RunRecords, rule: Recovery, end_ns: u64) -> Option<f64> {
     let first_byte_after = |from_ns: u64| {
-        let after = records
-            .packets
-            .partition_point(|packet| packet.t_ns < from_ns);
+        let after = records.packets.partition_point(|packet| packet.t_ns < from_ns);
         let data = |packet: &&PacketRow| packet.path == rule.path && packet.payload_bytes > 0;
-        records.packets[after..]
-            .iter()
-            .find(data)
-            .map_or(end_ns, |packet| packet.t_ns)
+        records.packets[after..].iter().find(data).map_or(end_ns, |packet| packet.t_ns)
     };
     recoveries(records.samples, rule)
         .into_iter()

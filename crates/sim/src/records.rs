@@ -71,17 +71,8 @@ impl MptcpOptions {
     pub const RESET: MptcpOptions = MptcpOptions(1 << 8);
 
     /// Names in the order of the option's subtype.
-    const NAMES: [&str; 9] = [
-        "capable",
-        "join",
-        "dss",
-        "add_addr",
-        "remove_addr",
-        "prio",
-        "fail",
-        "fastclose",
-        "reset",
-    ];
+    const NAMES: [&str; 9] =
+        ["capable", "join", "dss", "add_addr", "remove_addr", "prio", "fail", "fastclose", "reset"];
 
     /// The option of this subtype (RFC 8684 §8); empty for subtypes unknown.
     pub fn of_subtype(subtype: u8) -> MptcpOptions {

@@ -81,8 +81,7 @@ impl Sent {
         if covered < end {
             gaps.push((covered, end));
         }
-        self.ranges
-            .extend(gaps.into_iter().map(|(from, to)| (from, (to, bit))));
+        self.ranges.extend(gaps.into_iter().map(|(from, to)| (from, (to, bit))));
         self.highest = self.highest.max(end);
         self.forget();
         repeat
@@ -114,10 +113,7 @@ mod tests {
     use super::*;
 
     fn repeat(reinjected_bytes: u64, retransmitted_bytes: u64) -> Repeat {
-        Repeat {
-            reinjected_bytes,
-            retransmitted_bytes,
-        }
+        Repeat { reinjected_bytes, retransmitted_bytes }
     }
 
     #[test]
@@ -151,10 +147,7 @@ mod tests {
 
     #[test]
     fn sequence_numbers_of_plain_tcp_go_on_after_four_gigabytes() {
-        let sent = Sent {
-            highest: (1 << 32) + 10,
-            ..Sent::default()
-        };
+        let sent = Sent { highest: (1 << 32) + 10, ..Sent::default() };
         assert_eq!(sent.unwrapped(20), (1 << 32) + 20);
         assert_eq!(sent.unwrapped(u32::MAX), (1 << 32) - 1);
     }

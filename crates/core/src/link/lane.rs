@@ -3,10 +3,7 @@
 use alloc::collections::VecDeque;
 
 use super::mahimahi::{CHANCE_BYTES, Chances};
-use super::{
-    Air, Bottleneck, Direction, DirectionParams, DropReason, Exit, MAX_HELD_PACKETS, PacketId,
-    QueueLimit,
-};
+use super::{Air, Bottleneck, Direction, DirectionParams, DropReason, Exit, MAX_HELD_PACKETS, PacketId, QueueLimit};
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
@@ -79,12 +76,7 @@ impl Lane {
     }
 
     /// Takes a packet; the lane has been advanced to `now`.
-    pub(super) fn enter(
-        &mut self,
-        now: Instant,
-        packet: PacketId,
-        ip_bytes: u32,
-    ) -> Result<(), DropReason> {
+    pub(super) fn enter(&mut self, now: Instant, packet: PacketId, ip_bytes: u32) -> Result<(), DropReason> {
         if !self.has_room(ip_bytes) {
             return Err(DropReason::Queue);
         }
@@ -95,11 +87,7 @@ impl Lane {
             chances.skip_to(now);
         }
         self.waiting_bytes += u64::from(ip_bytes);
-        self.waiting.push_back(Waiting {
-            packet,
-            ip_bytes,
-            arrived: now,
-        });
+        self.waiting.push_back(Waiting { packet, ip_bytes, arrived: now });
         if self.chances.is_none() {
             self.serve_next();
         }
@@ -115,9 +103,7 @@ impl Lane {
         }
         match self.params.queue {
             QueueLimit::Packets(limit) => self.waiting.len() < limit as usize,
-            QueueLimit::Bytes(limit) => {
-                self.waiting_bytes + u64::from(ip_bytes) <= u64::from(limit)
-            }
+            QueueLimit::Bytes(limit) => self.waiting_bytes + u64::from(ip_bytes) <= u64::from(limit),
         }
     }
 
@@ -258,9 +244,7 @@ impl Lane {
     pub(super) fn next_event(&self) -> Option<Instant> {
         self.next_exit().or_else(|| {
             let end = match self.chances.as_ref() {
-                Some(chances) if self.serving.is_some() || !self.waiting.is_empty() => {
-                    chances.next()
-                }
+                Some(chances) if self.serving.is_some() || !self.waiting.is_empty() => chances.next(),
                 _ => self.service_end(),
             };
             end.map(|end| end + self.params.delay)
@@ -268,19 +252,14 @@ impl Lane {
     }
 
     pub(super) fn set(&mut self, now: Instant, params: DirectionParams) {
-        if let (Some(serving), Bottleneck::Rate { bit_s }) =
-            (&mut self.serving, &self.params.bottleneck)
-        {
+        if let (Some(serving), Bottleneck::Rate { bit_s }) = (&mut self.serving, &self.params.bottleneck) {
             if *bit_s > 0.0 {
                 let carried = bit_s * now.since(serving.since).as_secs_f64() / 8.0;
                 serving.left_bytes = (serving.left_bytes - carried).max(0.0);
             }
             serving.since = serving.since.max(now);
         }
-        let same_trace = self
-            .chances
-            .as_ref()
-            .is_some_and(|chances| chances.is_of(&params.bottleneck));
+        let same_trace = self.chances.as_ref().is_some_and(|chances| chances.is_of(&params.bottleneck));
         if !same_trace {
             self.chances = Chances::of(&params.bottleneck, now);
         }
@@ -297,12 +276,7 @@ impl Lane {
         let served = self.serving.take().map(|packet| (packet.packet, packet.tries));
         let waiting = self.waiting.drain(..).map(|packet| (packet.packet, 0));
         for (packet, tries) in served.into_iter().chain(waiting) {
-            self.under_way.push_back(UnderWay {
-                packet,
-                due,
-                tries,
-                dropped: Some(DropReason::Down),
-            });
+            self.under_way.push_back(UnderWay { packet, due, tries, dropped: Some(DropReason::Down) });
         }
         self.waiting_bytes = 0;
         self.last_due = due;

@@ -58,13 +58,7 @@ pub enum Cause {
 /// # Errors
 /// The first broken line; `file` is only quoted.
 pub fn parse(file: &str, text: &str) -> Result<Vec<u64>, TraceError> {
-    let fail = |line: usize, cause: Cause| {
-        Err(TraceError {
-            file: file.to_string(),
-            line,
-            cause,
-        })
-    };
+    let fail = |line: usize, cause: Cause| Err(TraceError { file: file.to_string(), line, cause });
     let mut chances_ms: Vec<u64> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_end();
@@ -110,12 +104,9 @@ impl Chances {
     /// bottlenecks.
     pub(super) fn of(bottleneck: &Bottleneck, now: Instant) -> Option<Chances> {
         match bottleneck {
-            Bottleneck::Opportunities(trace) => Some(Chances {
-                trace: Arc::clone(trace),
-                began: now,
-                rounds: 0,
-                index: 0,
-            }),
+            Bottleneck::Opportunities(trace) => {
+                Some(Chances { trace: Arc::clone(trace), began: now, rounds: 0, index: 0 })
+            }
             _ => None,
         }
     }
@@ -151,9 +142,7 @@ impl Chances {
         };
         let elapsed_ms = now.since(self.began).as_nanos() as u64 / 1_000_000;
         let rounds = elapsed_ms / period_ms;
-        let index = self
-            .trace
-            .partition_point(|ms| *ms <= elapsed_ms % period_ms);
+        let index = self.trace.partition_point(|ms| *ms <= elapsed_ms % period_ms);
         if (rounds, index) > (self.rounds, self.index) {
             (self.rounds, self.index) = (rounds, index);
         }

@@ -28,12 +28,7 @@ struct Try {
 
 impl Medium {
     pub(super) fn new(rng: Rng) -> Medium {
-        Medium {
-            busy_until: Instant::ZERO,
-            on_air: None,
-            last: Direction::Down,
-            rng,
-        }
+        Medium { busy_until: Instant::ZERO, on_air: None, last: Direction::Down, rng }
     }
 
     /// Carries out every try that begins or ends by `now`.
@@ -74,21 +69,13 @@ impl Medium {
         if head.since <= self.busy_until {
             start = start + backoff(&mut self.rng, head.tries);
         }
-        let fade_db = if air.nakagami_m.is_finite() {
-            10.0 * libm::log10(self.rng.gamma_mean_one(air.nakagami_m))
-        } else {
-            0.0
-        };
+        let fade_db =
+            if air.nakagami_m.is_finite() { 10.0 * libm::log10(self.rng.gamma_mean_one(air.nakagami_m)) } else { 0.0 };
         let error = packet_error_rate(air.rate, air.mean_snr_db + fade_db, head.ip_bytes);
         let ends = start + attempt_air_time(air.rate, head.ip_bytes);
         self.busy_until = ends;
         self.last = direction;
-        self.on_air = Some(Try {
-            direction,
-            ends,
-            received: !self.rng.chance(error),
-            limit: air.tries,
-        });
+        self.on_air = Some(Try { direction, ends, received: !self.rng.chance(error), limit: air.tries });
     }
 
     /// Takes the air for something else as soon as it is free; returns its end.
@@ -110,9 +97,7 @@ impl Medium {
                 let [up, down] = lanes;
                 Some(current.ends + up.delay().min(down.delay()))
             }
-            None => self
-                .contender(lanes)
-                .map(|(_, _, head)| head.since.max(self.busy_until)),
+            None => self.contender(lanes).map(|(_, _, head)| head.since.max(self.busy_until)),
         }
     }
 }

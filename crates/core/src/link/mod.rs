@@ -125,13 +125,8 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of `as usize`.
-    pub const ALL: [DropReason; 5] = [
-        DropReason::Queue,
-        DropReason::Loss,
-        DropReason::Retries,
-        DropReason::Down,
-        DropReason::Device,
-    ];
+    pub const ALL: [DropReason; 5] =
+        [DropReason::Queue, DropReason::Loss, DropReason::Retries, DropReason::Down, DropReason::Device];
 
     /// The word in records.
     pub fn as_str(self) -> &'static str {
@@ -221,11 +216,7 @@ impl Link {
     /// When to poll again if nothing is sent or set before; `None`: never.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let [up, down] = &self.lanes;
-        up.next_event()
-            .into_iter()
-            .chain(down.next_event())
-            .chain(self.medium.next_event(&self.lanes))
-            .min()
+        up.next_event().into_iter().chain(down.next_event()).chain(self.medium.next_event(&self.lanes)).min()
     }
 
     /// Changes how one direction treats packets from `now` on. Mahimahi's

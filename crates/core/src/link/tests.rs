@@ -4,12 +4,7 @@ use alloc::vec;
 use proptest::prelude::*;
 
 fn rate(bit_s: f64, delay_ms: u64, loss: f64, queue: QueueLimit) -> DirectionParams {
-    DirectionParams {
-        bottleneck: Bottleneck::Rate { bit_s },
-        delay: Duration::from_millis(delay_ms),
-        loss,
-        queue,
-    }
+    DirectionParams { bottleneck: Bottleneck::Rate { bit_s }, delay: Duration::from_millis(delay_ms), loss, queue }
 }
 
 fn plain(bit_s: f64, delay_ms: u64) -> DirectionParams {
@@ -17,10 +12,7 @@ fn plain(bit_s: f64, delay_ms: u64) -> DirectionParams {
 }
 
 fn trace(chances_ms: &[u64]) -> DirectionParams {
-    DirectionParams {
-        bottleneck: Bottleneck::Opportunities(Arc::new(chances_ms.to_vec())),
-        ..plain(0.0, 0)
-    }
+    DirectionParams { bottleneck: Bottleneck::Opportunities(Arc::new(chances_ms.to_vec())), ..plain(0.0, 0) }
 }
 
 fn air(mean_snr_db: f64) -> DirectionParams {
@@ -50,9 +42,7 @@ fn up(link: &mut Link, at_ms: u64, packet: u64, ip_bytes: u32) {
 
 /// Packets that leave by `until`, each with the microsecond it was due.
 fn exits(link: &mut Link, until: Instant) -> Vec<(u64, u64)> {
-    core::iter::from_fn(|| link.poll(until))
-        .map(|exit| (exit.packet.0, exit.at.as_nanos() / 1000))
-        .collect()
+    core::iter::from_fn(|| link.poll(until)).map(|exit| (exit.packet.0, exit.at.as_nanos() / 1000)).collect()
 }
 
 #[test]
@@ -131,10 +121,7 @@ fn other_parameters_change_without_restarting_the_trace() {
     let params = trace(&[10]);
     let mut link = both(params.clone());
     up(&mut link, 0, 1, 1500);
-    let slower = DirectionParams {
-        delay: Duration::from_millis(3),
-        ..params
-    };
+    let slower = DirectionParams { delay: Duration::from_millis(3), ..params };
     link.set(ms(5), Direction::Up, slower);
     assert_eq!(exits(&mut link, ms(100)), [(1, 13_000)]);
 }
@@ -196,10 +183,7 @@ fn what_else_is_on_the_air_delays_a_packet() {
 
 #[test]
 fn the_wakeup_minds_that_the_other_direction_may_be_faster() {
-    let slow = DirectionParams {
-        delay: Duration::from_millis(50),
-        ..air(40.0)
-    };
+    let slow = DirectionParams { delay: Duration::from_millis(50), ..air(40.0) };
     let mut link = Link::new(1, "test", slow, air(40.0));
     up(&mut link, 0, 1, 1500);
     let down = link.send(ms(0), Direction::Down, PacketId(2), 100);
@@ -221,9 +205,7 @@ fn off_it_takes_nothing_and_drops_what_waits_but_not_what_is_under_way() {
     link.set_on(Instant::from_nanos(1_500_000), false);
     let refused = link.send(ms(2), Direction::Up, PacketId(9), 100);
     assert_eq!(refused, Err(DropReason::Down));
-    let left: Vec<_> = core::iter::from_fn(|| link.poll(ms(100)))
-        .map(|exit| (exit.packet.0, exit.dropped))
-        .collect();
+    let left: Vec<_> = core::iter::from_fn(|| link.poll(ms(100))).map(|exit| (exit.packet.0, exit.dropped)).collect();
     let down = Some(DropReason::Down);
     assert_eq!(left, [(0, None), (1, down), (2, down), (3, down)]);
     link.set_on(ms(200), true);
@@ -249,26 +231,13 @@ fn any_params() -> impl Strategy<Value = DirectionParams> {
             Bottleneck::Opportunities(Arc::new(chances))
         }),
         (0.0..20.0, 1u8..8).prop_map(|(mean_snr_db, tries)| {
-            Bottleneck::Ieee80211p(Air {
-                rate: PhyRate::Mbit6,
-                mean_snr_db,
-                nakagami_m: 1.5,
-                tries,
-            })
+            Bottleneck::Ieee80211p(Air { rate: PhyRate::Mbit6, mean_snr_db, nakagami_m: 1.5, tries })
         }),
     ];
-    let queue = prop_oneof![
-        (0u32..20).prop_map(QueueLimit::Packets),
-        (0u32..20_000).prop_map(QueueLimit::Bytes),
-    ];
-    (bottleneck, 0u64..40, prop_oneof![Just(0.0), 0.0..1.0], queue).prop_map(
-        |(bottleneck, delay_ms, loss, queue)| DirectionParams {
-            bottleneck,
-            delay: Duration::from_millis(delay_ms),
-            loss,
-            queue,
-        },
-    )
+    let queue = prop_oneof![(0u32..20).prop_map(QueueLimit::Packets), (0u32..20_000).prop_map(QueueLimit::Bytes),];
+    (bottleneck, 0u64..40, prop_oneof![Just(0.0), 0.0..1.0], queue).prop_map(|(bottleneck, delay_ms, loss, queue)| {
+        DirectionParams { bottleneck, delay: Duration::from_millis(delay_ms), loss, queue }
+    })
 }
 
 fn any_direction() -> impl Strategy<Value = Direction> {
@@ -422,9 +391,8 @@ fn the_share_of_packets_lost_is_the_one_asked_for() {
         let at = Instant::from_nanos(packet * 1000);
         assert_eq!(link.send(at, Direction::Up, PacketId(packet), 100), Ok(()));
     }
-    let lost = core::iter::from_fn(|| link.poll(ms(1000)))
-        .filter(|exit| exit.dropped == Some(DropReason::Loss))
-        .count();
+    let lost =
+        core::iter::from_fn(|| link.poll(ms(1000))).filter(|exit| exit.dropped == Some(DropReason::Loss)).count();
     let share = lost as f64 / n as f64;
     assert!((share - 0.1).abs() < 0.01, "{share}");
 }
@@ -437,10 +405,7 @@ fn a_broken_trace_is_told_by_file_and_line() {
         ("1\n\n3\n", "t.up:2: \"\" is not a whole number of milliseconds"),
         ("+1\n", "t.up:1: \"+1\" is not a whole number of milliseconds"),
         ("5\n4\n", "t.up:2: 4 ms after 5 ms; times must not fall"),
-        (
-            "0\n0\n",
-            "t.up:2: the trace ends at 0 ms; its last line is its length and must be above 0",
-        ),
+        ("0\n0\n", "t.up:2: the trace ends at 0 ms; its last line is its length and must be above 0"),
     ] {
         let error = mahimahi::parse("t.up", text).expect_err(text);
         assert_eq!(alloc::format!("{error}"), expected);

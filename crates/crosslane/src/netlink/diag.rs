@@ -331,7 +331,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_panic(family in prop::sample::select(vec![0u8, 2, 10]), rest in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_read_without_panic(
+            family in prop::sample::select(vec![0u8, 2, 10]),
+            rest in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
             let mut raw = vec![0; 17];
             raw[0] = 17 + rest.len() as u8;
             raw[16] = family;

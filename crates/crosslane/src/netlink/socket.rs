@@ -111,7 +111,8 @@ impl Channel {
 
     /// Sends what `request` makes of a sequence number and gives every message
     /// of the answer to `on_reply`. The request must ask for a dump or for an
-    /// acknowledgement: either marks the end.
+    /// acknowledgement: either marks the end. An answer is read to its end even
+    /// if part of it makes no sense, or the kernel would find the socket busy.
     pub fn call(
         &mut self,
         request: impl FnOnce(u32) -> Vec<u8>,
@@ -119,6 +120,7 @@ impl Channel {
     ) -> Result<(), CallError> {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send(&request(self.sequence), 0)?;
+        let mut outcome = Ok(());
         loop {
             let length = receive(&self.socket, &mut self.buffer)?;
             for message in messages(&self.buffer[..length]) {
@@ -128,9 +130,9 @@ impl Channel {
                 }
                 match message.kind {
                     NLMSG_ERROR | NLMSG_DONE => {
-                        return message.verdict()?.map_or(Ok(()), |no| Err(no.into()));
+                        return message.verdict()?.map_or(outcome.map_err(CallError::from), |no| Err(no.into()));
                     }
-                    _ => on_reply(message)?,
+                    _ => outcome = outcome.and(on_reply(message)),
                 }
             }
         }

@@ -103,11 +103,7 @@ impl Follower {
         }
         let number = self.subflows.len() as u16;
         let connection = self.connection_of(direction, segment);
-        self.subflows.push(Subflow {
-            connection,
-            initial: [None, None],
-            mappings: [VecDeque::new(), VecDeque::new()],
-        });
+        self.subflows.push(Subflow { connection, initial: [None, None], mappings: [VecDeque::new(), VecDeque::new()] });
         self.by_ends.insert(ends, number);
         Some(number)
     }
@@ -115,10 +111,7 @@ impl Follower {
     fn connection_of(&mut self, direction: Direction, segment: &Segment) -> Option<usize> {
         if let Some(token) = segment.join_token {
             let peer = 1 - side(direction);
-            return self
-                .connections
-                .iter()
-                .rposition(|c| c.token[peer] == Some(token));
+            return self.connections.iter().rposition(|c| c.token[peer] == Some(token));
         }
         segment.is_capable().then(|| {
             self.connections.push(Connection::default());
@@ -126,13 +119,7 @@ impl Follower {
         })
     }
 
-    fn follow(
-        &mut self,
-        number: u16,
-        direction: Direction,
-        segment: &Segment,
-        row: &mut PacketRow,
-    ) {
+    fn follow(&mut self, number: u16, direction: Direction, segment: &Segment, row: &mut PacketRow) {
         let (side, peer) = (side(direction), 1 - side(direction));
         let subflow = &mut self.subflows[usize::from(number)];
         if segment.is_syn() || subflow.initial[side].is_none() {
@@ -144,30 +131,19 @@ impl Follower {
         if segment.acks() {
             row.tcp_ack = segment.ack.wrapping_sub(initial(peer));
         }
-        let Some(connection) = subflow
-            .connection
-            .and_then(|index| self.connections.get_mut(index))
-        else {
+        let Some(connection) = subflow.connection.and_then(|index| self.connections.get_mut(index)) else {
             return;
         };
         connection.learn(side, segment);
         if let Some(mapping) = segment.mapping {
             subflow.remember(side, mapping);
         }
-        row.data_ack = segment
-            .data_ack
-            .and_then(|ack| connection.relative(peer, ack));
+        row.data_ack = segment.data_ack.and_then(|ack| connection.relative(peer, ack));
         if row.payload_bytes > 0 {
-            row.dsn = subflow.mapped(side, row.tcp_seq).and_then(|(dsn, beyond)| {
-                Some(
-                    connection
-                        .relative(side, dsn)?
-                        .wrapping_add(u64::from(beyond)),
-                )
-            });
-            let end = row
-                .dsn
-                .map(|dsn| dsn.wrapping_add(u64::from(row.payload_bytes)));
+            row.dsn = subflow
+                .mapped(side, row.tcp_seq)
+                .and_then(|(dsn, beyond)| Some(connection.relative(side, dsn)?.wrapping_add(u64::from(beyond))));
+            let end = row.dsn.map(|dsn| dsn.wrapping_add(u64::from(row.payload_bytes)));
             connection.highest[side] = end.unwrap_or(0).max(connection.highest[side]);
         }
     }
@@ -234,11 +210,7 @@ fn side(direction: Direction) -> usize {
 /// the initial data sequence number the last 64; the first data byte follows it.
 fn token_and_first_dsn(key: u64) -> (u32, u64) {
     let hash: [u8; 32] = Sha256::digest(key.to_be_bytes()).into();
-    let number = |from: usize, to: usize| {
-        hash[from..to]
-            .iter()
-            .fold(0, |sum, &byte| sum << 8 | u64::from(byte))
-    };
+    let number = |from: usize, to: usize| hash[from..to].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
     (number(0, 4) as u32, number(24, 32).wrapping_add(1))
 }
 

@@ -10,16 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
-use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch, StringArray, types,
-};
+use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch, StringArray, types};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, Field, Schema};
 use crosslane_core::link::DropReason;
 use crosslane_core::path::PathId;
-use crosslane_sim::records::{
-    LinkRow, MessageRow, PacketRow, SampleRow, TcpInfoRow, ThroughputRow,
-};
+use crosslane_sim::records::{LinkRow, MessageRow, PacketRow, SampleRow, TcpInfoRow, ThroughputRow};
 
 /// Rows gathered before they are written.
 pub const BATCH_ROWS: usize = 8192;
@@ -58,9 +54,7 @@ impl<R: Row> Table<R> {
         let columns = R::columns(&[], paths);
         let fields: Vec<Field> = columns
             .iter()
-            .map(|Column(name, values, nullable)| {
-                Field::new(*name, values.data_type().clone(), *nullable)
-            })
+            .map(|Column(name, values, nullable)| Field::new(*name, values.data_type().clone(), *nullable))
             .collect();
         let output = File::create(file).map_err(|cause| failed(file, cause))?;
         let writer = FileWriter::try_new(BufWriter::new(output), &Schema::new(fields));
@@ -98,12 +92,9 @@ impl<R: Row> Table<R> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let values = R::columns(&self.rows, &self.paths)
-            .into_iter()
-            .map(|column| column.1)
-            .collect();
-        let written = RecordBatch::try_new(Arc::clone(self.writer.schema()), values)
-            .and_then(|batch| self.writer.write(&batch));
+        let values = R::columns(&self.rows, &self.paths).into_iter().map(|column| column.1).collect();
+        let written =
+            RecordBatch::try_new(Arc::clone(self.writer.schema()), values).and_then(|batch| self.writer.write(&batch));
         self.rows.clear();
         written.map_err(|cause| failed(&self.file, cause))
     }
@@ -139,10 +130,7 @@ impl Events {
     /// Where the file cannot be created.
     pub fn create(file: &Path) -> Result<Events, RecordError> {
         let output = File::create(file).map_err(|cause| failed(file, cause))?;
-        Ok(Events {
-            file: file.to_path_buf(),
-            output: LineWriter::new(output),
-        })
+        Ok(Events { file: file.to_path_buf(), output: LineWriter::new(output) })
     }
 
     /// Writes one event: an object with `t_s`, `source`, `event` and what else
@@ -160,10 +148,7 @@ fn failed(file: &Path, cause: impl Into<ArrowError>) -> RecordError {
         ArrowError::IoError(_, error) => plain(&error),
         other => other.to_string(),
     };
-    RecordError {
-        file: file.to_path_buf(),
-        cause,
-    }
+    RecordError { file: file.to_path_buf(), cause }
 }
 
 /// "No space left on device", without the number that the library adds.
@@ -188,11 +173,7 @@ impl Row for PacketRow {
             maybe::<types::UInt64Type, _>("dsn", rows, |row| row.dsn),
             maybe::<types::UInt64Type, _>("data_ack", rows, |row| row.data_ack),
             option_names(rows),
-            Column(
-                "drop",
-                text("drop", rows, |row| row.drop.map(DropReason::as_str)).1,
-                true,
-            ),
+            Column("drop", text("drop", rows, |row| row.drop.map(DropReason::as_str)).1, true),
             number::<types::UInt8Type, _>("tries", rows, |row| row.tries),
         ]
     }
@@ -232,15 +213,7 @@ impl Row for TcpInfoRow {
             text("local", rows, |row| Some(row.local.as_str())),
             text("remote", rows, |row| Some(row.remote.as_str())),
             number::<types::UInt32Type, _>("token", rows, |row| row.token),
-            Column(
-                "backup",
-                Arc::new(
-                    rows.iter()
-                        .map(|row| Some(row.backup))
-                        .collect::<BooleanArray>(),
-                ),
-                false,
-            ),
+            Column("backup", Arc::new(rows.iter().map(|row| Some(row.backup)).collect::<BooleanArray>()), false),
             number::<types::UInt32Type, _>("rtt_us", rows, |row| row.rtt_us),
             number::<types::UInt32Type, _>("rttvar_us", rows, |row| row.rttvar_us),
             number::<types::UInt32Type, _>("cwnd", rows, |row| row.cwnd),
@@ -250,9 +223,7 @@ impl Row for TcpInfoRow {
             number::<types::UInt64Type, _>("bytes_acked", rows, |row| row.bytes_acked),
             number::<types::UInt64Type, _>("bytes_received", rows, |row| row.bytes_received),
             number::<types::UInt32Type, _>("notsent_bytes", rows, |row| row.notsent_bytes),
-            number::<types::UInt64Type, _>("delivery_rate_bit_s", rows, |row| {
-                row.delivery_rate_bit_s
-            }),
+            number::<types::UInt64Type, _>("delivery_rate_bit_s", rows, |row| row.delivery_rate_bit_s),
         ]
     }
 }
@@ -286,51 +257,23 @@ impl Row for LinkRow {
     }
 }
 
-fn number<T: ArrowPrimitiveType, R>(
-    name: &'static str,
-    rows: &[R],
-    value: impl Fn(&R) -> T::Native,
-) -> Column {
+fn number<T: ArrowPrimitiveType, R>(name: &'static str, rows: &[R], value: impl Fn(&R) -> T::Native) -> Column {
     let values = PrimitiveArray::<T>::from_iter_values(rows.iter().map(value));
     Column(name, Arc::new(values), false)
 }
 
-fn maybe<T: ArrowPrimitiveType, R>(
-    name: &'static str,
-    rows: &[R],
-    value: impl Fn(&R) -> Option<T::Native>,
-) -> Column {
+fn maybe<T: ArrowPrimitiveType, R>(name: &'static str, rows: &[R], value: impl Fn(&R) -> Option<T::Native>) -> Column {
     let values: PrimitiveArray<T> = rows.iter().map(value).collect();
     Column(name, Arc::new(values), true)
 }
 
-fn text<'a, R>(
-    name: &'static str,
-    rows: &'a [R],
-    value: impl Fn(&'a R) -> Option<&'a str>,
-) -> Column {
-    Column(
-        name,
-        Arc::new(rows.iter().map(value).collect::<StringArray>()),
-        false,
-    )
+fn text<'a, R>(name: &'static str, rows: &'a [R], value: impl Fn(&'a R) -> Option<&'a str>) -> Column {
+    Column(name, Arc::new(rows.iter().map(value).collect::<StringArray>()), false)
 }
 
 fn path_names<R>(rows: &[R], paths: &[String], path: impl Fn(&R) -> PathId) -> Column {
-    let name = |row: &R| {
-        paths
-            .get(usize::from(path(row).0))
-            .map_or("", String::as_str)
-    };
-    Column(
-        "path",
-        Arc::new(
-            rows.iter()
-                .map(|row| Some(name(row)))
-                .collect::<StringArray>(),
-        ),
-        false,
-    )
+    let name = |row: &R| paths.get(usize::from(path(row).0)).map_or("", String::as_str);
+    Column("path", Arc::new(rows.iter().map(|row| Some(name(row))).collect::<StringArray>()), false)
 }
 
 fn option_names(rows: &[PacketRow]) -> Column {

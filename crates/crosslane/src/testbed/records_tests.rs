@@ -39,22 +39,13 @@ fn read(file: &Path) -> Vec<RecordBatch> {
 fn schema<R: Row>(file: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(file);
-    Table::<R>::create(&file, &names())
-        .unwrap()
-        .finish()
-        .unwrap();
+    Table::<R>::create(&file, &names()).unwrap().finish().unwrap();
     let reader = FileReader::try_new(File::open(&file).unwrap(), None).unwrap();
     let column = |field: &Arc<Field>| {
         let null = if field.is_nullable() { "?" } else { "" };
         format!("{} {}{null}", field.name(), field.data_type())
     };
-    reader
-        .schema()
-        .fields()
-        .iter()
-        .map(column)
-        .collect::<Vec<_>>()
-        .join(", ")
+    reader.schema().fields().iter().map(column).collect::<Vec<_>>().join(", ")
 }
 
 #[test]
@@ -64,19 +55,10 @@ fn packets_come_back_as_written_over_several_batches() {
     let count = BATCH_ROWS as u64 + 3;
     write_table(&file, &names(), (0..count).map(packet)).unwrap();
     let batches = read(&file);
-    assert_eq!(
-        batches
-            .iter()
-            .map(RecordBatch::num_rows)
-            .collect::<Vec<_>>(),
-        [BATCH_ROWS, 3]
-    );
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [BATCH_ROWS, 3]);
     let last = &batches[1];
     let column = |name: &str| last.column_by_name(name).unwrap();
-    assert_eq!(
-        column("t_ns").as_primitive::<types::UInt64Type>().value(1),
-        BATCH_ROWS as u64 + 1
-    );
+    assert_eq!(column("t_ns").as_primitive::<types::UInt64Type>().value(1), BATCH_ROWS as u64 + 1);
     assert_eq!(column("path").as_string::<i32>().value(1), "lte");
     assert_eq!(column("drop").as_string::<i32>().value(1), "retries");
     assert_eq!(column("mptcp").as_string::<i32>().value(0), "dss");
@@ -118,37 +100,19 @@ fn the_columns_are_those_of_the_documentation() {
 fn samples_keep_their_signal_and_station() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("samples.arrow");
-    let row = SampleRow {
-        t_ns: 5,
-        path: PathId(0),
-        kind: SampleSource::Cam,
-        rssi_dbm: -82.5,
-        station: Some(1000),
-    };
+    let row = SampleRow { t_ns: 5, path: PathId(0), kind: SampleSource::Cam, rssi_dbm: -82.5, station: Some(1000) };
     write_table(&file, &names(), [row]).unwrap();
     let batch = &read(&file)[0];
     let column = |name: &str| batch.column_by_name(name).unwrap();
-    assert_eq!(
-        column("rssi_dbm")
-            .as_primitive::<types::Float32Type>()
-            .value(0),
-        -82.5
-    );
+    assert_eq!(column("rssi_dbm").as_primitive::<types::Float32Type>().value(0), -82.5);
     assert_eq!(column("kind").as_string::<i32>().value(0), "cam");
-    assert_eq!(
-        column("station")
-            .as_primitive::<types::UInt32Type>()
-            .value(0),
-        1000
-    );
+    assert_eq!(column("station").as_primitive::<types::UInt32Type>().value(0), 1000);
 }
 
 #[test]
 fn a_full_disk_is_one_sentence() {
     let full = Path::new("/dev/full");
-    let error = write_table(full, &names(), (0..20_000).map(packet))
-        .unwrap_err()
-        .to_string();
+    let error = write_table(full, &names(), (0..20_000).map(packet)).unwrap_err().to_string();
     assert_eq!(
         error,
         "while writing /dev/full: No space left on device; free some space there or give another folder with --out"

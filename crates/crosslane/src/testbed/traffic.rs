@@ -119,10 +119,7 @@ pub fn listen(port: u16, plan: &Plan) -> Result<Socket, TrafficError> {
         socket.listen(1)?;
         socket.set_nonblocking(true)
     };
-    prepare().map_err(system(
-        format!("listening on {address}"),
-        "end what holds the port",
-    ))?;
+    prepare().map_err(system(format!("listening on {address}"), "end what holds the port"))?;
     Ok(socket)
 }
 
@@ -132,40 +129,25 @@ pub fn listen(port: u16, plan: &Plan) -> Result<Socket, TrafficError> {
 /// # Errors
 /// Where the vehicle does not connect in time, the connection breaks, or bytes
 /// differ from those sent.
-pub fn serve(
-    listener: &Socket,
-    plan: &Plan,
-    clock: Clock,
-    stop: &AtomicBool,
-) -> Result<Seen, TrafficError> {
+pub fn serve(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -> Result<Seen, TrafficError> {
     let socket = loop {
         match listener.accept() {
             Ok((socket, _)) => break socket,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => {
-                return Err(system(
-                    "accepting the vehicle's connection",
-                    "see the kernel's log",
-                )(error));
+                return Err(system("accepting the vehicle's connection", "see the kernel's log")(error));
             }
         }
         if over(plan, clock, stop) {
             let late = io::Error::from(ErrorKind::TimedOut);
-            return Err(system(
-                "waiting for the vehicle's connection",
-                "look whether any link is up at the start",
-            )(late));
+            return Err(system("waiting for the vehicle's connection", "look whether any link is up at the start")(
+                late,
+            ));
         }
         wait(listener, PollFlags::POLLIN)?;
     };
     tune(&socket, plan)?;
-    End {
-        socket,
-        plan,
-        clock,
-        stop,
-    }
-    .play(plan.direction == Direction::Down)
+    End { socket, plan, clock, stop }.play(plan.direction == Direction::Down)
 }
 
 /// Connects (again and again until the deadline) and plays the vehicle's part.
@@ -191,23 +173,12 @@ pub fn drive(
             Err(error) => return Err(error),
         }
     };
-    End {
-        socket,
-        plan,
-        clock,
-        stop,
-    }
-    .play(plan.direction == Direction::Up)
+    End { socket, plan, clock, stop }.play(plan.direction == Direction::Up)
 }
 
 /// The record of the messages, from what the two ends saw.
 pub fn messages(plan: &Plan, sender: &Seen, receiver: &Seen) -> Vec<MessageRow> {
-    let received = receiver
-        .received_ns
-        .iter()
-        .copied()
-        .map(Some)
-        .chain(std::iter::repeat(None));
+    let received = receiver.received_ns.iter().copied().map(Some).chain(std::iter::repeat(None));
     sender
         .sent_ns
         .iter()
@@ -224,11 +195,7 @@ pub fn messages(plan: &Plan, sender: &Seen, receiver: &Seen) -> Vec<MessageRow> 
 
 fn check(plan: &Plan) -> Result<(), TrafficError> {
     let sizes = HEADER_BYTES..=SIZE_MAX_BYTES;
-    let due = plan
-        .stop_ns
-        .saturating_sub(plan.start_ns)
-        .checked_div(plan.period_ns)
-        .unwrap_or(0);
+    let due = plan.stop_ns.saturating_sub(plan.start_ns).checked_div(plan.period_ns).unwrap_or(0);
     if !sizes.contains(&(plan.size_bytes as usize)) {
         return Err(TrafficError::Plan(format!(
             "messages of {} bytes cannot be sent; set size_bytes between {HEADER_BYTES} and {SIZE_MAX_BYTES}",
@@ -246,10 +213,8 @@ fn check(plan: &Plan) -> Result<(), TrafficError> {
 fn open(plan: &Plan, domain: Domain) -> Result<Socket, TrafficError> {
     // An MPTCP socket without a subflow takes any name and drops it later, so a
     // plain one is asked first.
-    let plain = Socket::new(domain, Type::STREAM, Some(Protocol::TCP)).map_err(system(
-        "opening a socket for the traffic",
-        "raise the limit of open files",
-    ))?;
+    let plain = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))
+        .map_err(system("opening a socket for the traffic", "raise the limit of open files"))?;
     tune(&plain, plan)?;
     if !plan.mptcp {
         return Ok(plain);
@@ -263,12 +228,10 @@ fn open(plan: &Plan, domain: Domain) -> Result<Socket, TrafficError> {
 }
 
 fn tune(socket: &Socket, plan: &Plan) -> Result<(), TrafficError> {
-    socket
-        .set_tcp_congestion(plan.congestion.as_bytes())
-        .map_err(system(
-            format!("setting the congestion control {}", plan.congestion),
-            "add it to sysctl net.ipv4.tcp_allowed_congestion_control, or run as root",
-        ))?;
+    socket.set_tcp_congestion(plan.congestion.as_bytes()).map_err(system(
+        format!("setting the congestion control {}", plan.congestion),
+        "add it to sysctl net.ipv4.tcp_allowed_congestion_control, or run as root",
+    ))?;
     let rest = || {
         socket.set_tcp_nodelay(true)?;
         if plan.send_buffer_bytes > 0 {
@@ -276,10 +239,7 @@ fn tune(socket: &Socket, plan: &Plan) -> Result<(), TrafficError> {
         }
         Ok(())
     };
-    rest().map_err(system(
-        "setting up the traffic's socket",
-        "use a kernel of 5.19 or later",
-    ))
+    rest().map_err(system("setting up the traffic's socket", "use a kernel of 5.19 or later"))
 }
 
 fn connect(server: SocketAddr, local: Option<IpAddr>, plan: &Plan) -> Result<Socket, TrafficError> {
@@ -291,18 +251,15 @@ fn connect(server: SocketAddr, local: Option<IpAddr>, plan: &Plan) -> Result<Soc
         socket.connect_timeout(&SockAddr::from(server), CONNECT_ATTEMPT)?;
         socket.set_nonblocking(true)
     };
-    establish().map_err(system(
-        format!("connecting to {server}"),
-        "look whether any link is up at the start",
-    ))?;
+    establish().map_err(system(format!("connecting to {server}"), "look whether any link is up at the start"))?;
     Ok(socket)
 }
 
 /// True for what may go away while the links come up.
 fn may_pass(cause: &io::Error) -> bool {
     use ErrorKind::{
-        AddrNotAvailable, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown,
-        NetworkUnreachable, TimedOut,
+        AddrNotAvailable, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,
+        TimedOut,
     };
     let passing = [
         AddrNotAvailable,
@@ -325,23 +282,13 @@ fn wait(socket: &Socket, events: PollFlags) -> Result<(), TrafficError> {
     let timeout = PollTimeout::try_from(NAP).unwrap_or(PollTimeout::ZERO);
     match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-        Err(errno) => Err(system(
-            "waiting for the traffic's socket",
-            "see the kernel's log",
-        )(errno.into())),
+        Err(errno) => Err(system("waiting for the traffic's socket", "see the kernel's log")(errno.into())),
     }
 }
 
-fn system(
-    attempt: impl Into<String>,
-    remedy: &'static str,
-) -> impl FnOnce(io::Error) -> TrafficError {
+fn system(attempt: impl Into<String>, remedy: &'static str) -> impl FnOnce(io::Error) -> TrafficError {
     let attempt = attempt.into();
-    move |cause| TrafficError::System {
-        attempt,
-        cause,
-        remedy,
-    }
+    move |cause| TrafficError::System { attempt, cause, remedy }
 }
 
 /// One end of the connection.
@@ -354,10 +301,7 @@ struct End<'a> {
 
 impl End<'_> {
     fn play(self, sends: bool) -> Result<Seen, TrafficError> {
-        self.socket.set_nonblocking(true).map_err(system(
-            "setting up the traffic's socket",
-            "see the kernel's log",
-        ))?;
+        self.socket.set_nonblocking(true).map_err(system("setting up the traffic's socket", "see the kernel's log"))?;
         // The default slack of 50 µs would show in every message.
         let _ = nix::sys::prctl::set_timerslack(1);
         if sends { self.send() } else { self.receive() }
@@ -373,10 +317,7 @@ impl End<'_> {
             if due_ns.max(now_ns) >= plan.stop_ns || seen.sent_ns.len() >= MESSAGES_MAX {
                 break;
             }
-            if let Some(late_ns) = now_ns
-                .checked_sub(due_ns + BACKLOG_NS)
-                .filter(|_| plan.period_ns > 0)
-            {
+            if let Some(late_ns) = now_ns.checked_sub(due_ns + BACKLOG_NS).filter(|_| plan.period_ns > 0) {
                 let skipped = late_ns / plan.period_ns;
                 seen.skipped += skipped;
                 due_ns += skipped * plan.period_ns;
@@ -386,11 +327,7 @@ impl End<'_> {
             if !self.write(&message)? {
                 break;
             }
-            due_ns = if plan.period_ns > 0 {
-                due_ns + plan.period_ns
-            } else {
-                (self.clock)()
-            };
+            due_ns = if plan.period_ns > 0 { due_ns + plan.period_ns } else { (self.clock)() };
         }
         // The peer answers the end of the stream with its own when it has all.
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
@@ -425,10 +362,9 @@ impl End<'_> {
                     wait(&self.socket, PollFlags::POLLOUT)?;
                 }
                 Err(error) => {
-                    return Err(system(
-                        "sending the traffic",
-                        "see events.jsonl for what closed the connection",
-                    )(error));
+                    return Err(system("sending the traffic", "see events.jsonl for what closed the connection")(
+                        error,
+                    ));
                 }
             }
         }
@@ -460,10 +396,9 @@ impl End<'_> {
                     wait(&self.socket, PollFlags::POLLIN)?;
                 }
                 Err(error) => {
-                    return Err(system(
-                        "receiving the traffic",
-                        "see events.jsonl for what closed the connection",
-                    )(error));
+                    return Err(system("receiving the traffic", "see events.jsonl for what closed the connection")(
+                        error,
+                    ));
                 }
             }
         }

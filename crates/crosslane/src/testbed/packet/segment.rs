@@ -60,11 +60,7 @@ pub enum Number {
 
 impl Number {
     fn new(wide: bool, number: u64) -> Number {
-        if wide {
-            Number::Wide(number)
-        } else {
-            Number::Narrow(number as u32)
-        }
+        if wide { Number::Wide(number) } else { Number::Narrow(number as u32) }
     }
 }
 
@@ -72,9 +68,7 @@ impl Number {
 pub fn ip_bytes(head: &[u8]) -> u16 {
     match head.first().map(|byte| byte >> 4) {
         Some(4) => Ipv4HeaderSlice::from_slice(head).map_or(0, |ip| ip.total_len()),
-        Some(6) => {
-            Ipv6HeaderSlice::from_slice(head).map_or(0, |ip| ip.payload_length().saturating_add(40))
-        }
+        Some(6) => Ipv6HeaderSlice::from_slice(head).map_or(0, |ip| ip.payload_length().saturating_add(40)),
         _ => 0,
     }
 }
@@ -158,11 +152,8 @@ impl Segment {
     /// §3.1: the option's length tells which of the handshake's packets it is.
     fn read_capable(&mut self, option: &[u8]) {
         self.keys = [number(option, 4, 8), number(option, 12, 8)];
-        self.mapping = number(option, 20, 2).map(|bytes| Mapping {
-            dsn: Number::First,
-            subflow_seq: 1,
-            bytes: bytes as u32,
-        });
+        self.mapping =
+            number(option, 20, 2).map(|bytes| Mapping { dsn: Number::First, subflow_seq: 1, bytes: bytes as u32 });
     }
 
     /// §3.3; `None` if the option is shorter than its flags say.
@@ -186,11 +177,7 @@ impl Segment {
                 0 => u32::MAX,
                 bytes => bytes,
             };
-            self.mapping = Some(Mapping {
-                dsn,
-                subflow_seq,
-                bytes,
-            });
+            self.mapping = Some(Mapping { dsn, subflow_seq, bytes });
         }
         Some(())
     }
@@ -202,24 +189,12 @@ fn addresses(head: &[u8]) -> Option<(std::net::IpAddr, std::net::IpAddr, usize)>
         4 => {
             let ip = Ipv4HeaderSlice::from_slice(head).ok()?;
             let whole = ip.fragments_offset().value() == 0 && ip.protocol() == IpNumber::TCP;
-            whole.then(|| {
-                (
-                    ip.source_addr().into(),
-                    ip.destination_addr().into(),
-                    ip.slice().len(),
-                )
-            })
+            whole.then(|| (ip.source_addr().into(), ip.destination_addr().into(), ip.slice().len()))
         }
         6 => {
             let ip = Ipv6HeaderSlice::from_slice(head).ok()?;
             let plain = ip.next_header() == IpNumber::TCP;
-            plain.then(|| {
-                (
-                    ip.source_addr().into(),
-                    ip.destination_addr().into(),
-                    ip.slice().len(),
-                )
-            })
+            plain.then(|| (ip.source_addr().into(), ip.destination_addr().into(), ip.slice().len()))
         }
         _ => None,
     }
@@ -227,9 +202,5 @@ fn addresses(head: &[u8]) -> Option<(std::net::IpAddr, std::net::IpAddr, usize)>
 
 fn number(bytes: &[u8], from: usize, length: usize) -> Option<u64> {
     let field = bytes.get(from..from + length)?;
-    Some(
-        field
-            .iter()
-            .fold(0, |sum, &byte| sum << 8 | u64::from(byte)),
-    )
+    Some(field.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
 }

@@ -50,17 +50,10 @@ impl Checker {
     /// # Errors
     /// [`TrafficError::Corrupt`] with the offset in the stream of the first
     /// byte that is not what was sent.
-    pub fn take(
-        &mut self,
-        mut bytes: &[u8],
-        mut complete: impl FnMut(Header),
-    ) -> Result<(), TrafficError> {
+    pub fn take(&mut self, mut bytes: &[u8], mut complete: impl FnMut(Header)) -> Result<(), TrafficError> {
         while !bytes.is_empty() {
-            let wanted = if self.partial.len() < HEADER_BYTES {
-                HEADER_BYTES
-            } else {
-                self.header()?.size_bytes as usize
-            };
+            let wanted =
+                if self.partial.len() < HEADER_BYTES { HEADER_BYTES } else { self.header()?.size_bytes as usize };
             let part = bytes.len().min(wanted - self.partial.len());
             self.partial.extend_from_slice(&bytes[..part]);
             bytes = &bytes[part..];
@@ -91,18 +84,12 @@ impl Checker {
             u64::from_le_bytes(value)
         };
         let (magic, size_bytes) = (field(0) as u32, (field(0) >> 32) as u32);
-        let header = Header {
-            size_bytes,
-            number: field(8),
-            sent_ns: field(16),
-        };
+        let header = Header { size_bytes, number: field(8), sent_ns: field(16) };
         let size_fits = (HEADER_BYTES..=SIZE_MAX_BYTES).contains(&(size_bytes as usize));
         match () {
             () if magic != MAGIC => Err(self.corrupt(0, "no header stands where one should")),
             () if !size_fits => Err(self.corrupt(4, "the message's length is impossible")),
-            () if header.number != self.next_number => {
-                Err(self.corrupt(8, "a message is missing or doubled"))
-            }
+            () if header.number != self.next_number => Err(self.corrupt(8, "a message is missing or doubled")),
             () => Ok(header),
         }
     }
@@ -112,25 +99,15 @@ impl Checker {
         for (place, chunk) in self.partial[HEADER_BYTES..].chunks(8).enumerate() {
             let expected = pattern.next();
             if *chunk != expected[..chunk.len()] {
-                let within = chunk
-                    .iter()
-                    .zip(expected)
-                    .position(|(&got, sent)| got != sent)
-                    .unwrap_or(0);
-                return Err(self.corrupt(
-                    HEADER_BYTES + place * 8 + within,
-                    "a byte differs from the one sent",
-                ));
+                let within = chunk.iter().zip(expected).position(|(&got, sent)| got != sent).unwrap_or(0);
+                return Err(self.corrupt(HEADER_BYTES + place * 8 + within, "a byte differs from the one sent"));
             }
         }
         Ok(())
     }
 
     fn corrupt(&self, within: usize, what: &'static str) -> TrafficError {
-        TrafficError::Corrupt {
-            offset: self.offset + within as u64,
-            what,
-        }
+        TrafficError::Corrupt { offset: self.offset + within as u64, what }
     }
 }
 
@@ -174,10 +151,7 @@ mod tests {
             for part in bytes.chunks(step) {
                 checker.take(part, |header| seen.push(header)).unwrap();
             }
-            let got: Vec<usize> = seen
-                .iter()
-                .map(|header| header.size_bytes as usize)
-                .collect();
+            let got: Vec<usize> = seen.iter().map(|header| header.size_bytes as usize).collect();
             assert_eq!(got, sizes, "cut into {step}");
             assert_eq!(seen[3].sent_ns, 21);
             assert_eq!(checker.checked_bytes(), bytes.len() as u64);
@@ -190,9 +164,7 @@ mod tests {
             let mut bytes = stream(&[1000, 1000]);
             bytes[wrong] ^= 0x10;
             let error = Checker::default().take(&bytes, |_| ()).unwrap_err();
-            let TrafficError::Corrupt { offset, .. } = error else {
-                panic!("{error}")
-            };
+            let TrafficError::Corrupt { offset, .. } = error else { panic!("{error}") };
             assert_eq!(offset, wrong as u64);
         }
     }
