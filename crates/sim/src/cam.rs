@@ -7,8 +7,8 @@ use c_its_parser::standards::cam_1_4_1::cam_pdu_descriptions::{
     RSUContainerHighFrequency,
 };
 use c_its_parser::standards::cdd_1_3_1_1::its_container::{
-    Altitude, AltitudeConfidence, AltitudeValue, HeadingValue, ItsPduHeader, Latitude, Longitude,
-    PosConfidenceEllipse, ReferencePosition, SemiAxisLength, StationID, StationType,
+    Altitude, AltitudeConfidence, AltitudeValue, HeadingValue, ItsPduHeader, Latitude, Longitude, PosConfidenceEllipse,
+    ReferencePosition, SemiAxisLength, StationID, StationType,
 };
 use c_its_parser::transport::{BasicTransportBHeader, TransportHeader};
 use c_its_parser::{EncodingRules, ItsMessage};
@@ -78,8 +78,8 @@ pub fn decode(frame: &[u8]) -> Result<Cam, CamError> {
         cause,
         remedy: "expect GeoNetworking, BTP-B and a CAM in it",
     };
-    let payload = payload(frame)
-        .ok_or_else(|| fail("it is no unsecured single-hop broadcast to BTP port 2001".into()))?;
+    let payload =
+        payload(frame).ok_or_else(|| fail("it is no unsecured single-hop broadcast to BTP port 2001".into()))?;
     let CAM { header, cam } = CAM::decode_from_uper(payload).map_err(fail)?;
     let basic = &cam.cam_parameters.basic_container;
     let position = &basic.reference_position;
@@ -127,10 +127,7 @@ const METRES_PER_DEGREE: f64 = 111_195.0;
 pub fn to_degrees([x_m, y_m]: [f64; 2]) -> [f64; 2] {
     let [latitude, longitude] = ORIGIN_DEG;
     let shrink = libm::cos(latitude * core::f64::consts::PI / 180.0);
-    [
-        latitude + y_m / METRES_PER_DEGREE,
-        longitude + x_m / (METRES_PER_DEGREE * shrink),
-    ]
+    [latitude + y_m / METRES_PER_DEGREE, longitude + x_m / (METRES_PER_DEGREE * shrink)]
 }
 
 fn tenth_microdegrees(degrees: f64) -> i32 {
@@ -145,8 +142,7 @@ fn body(cam: &Cam, latitude: i32, longitude: i32) -> CAM {
     let unknown = SemiAxisLength(4095);
     let ellipse = PosConfidenceEllipse::new(unknown.clone(), unknown, HeadingValue(3601));
     let altitude = Altitude::new(AltitudeValue(800_001), AltitudeConfidence::unavailable);
-    let position =
-        ReferencePosition::new(Latitude(latitude), Longitude(longitude), ellipse, altitude);
+    let position = ReferencePosition::new(Latitude(latitude), Longitude(longitude), ellipse, altitude);
     let parameters = CamParameters::new(
         BasicContainer::new(StationType(cam.station_type), position),
         HighFrequencyContainer::rsuContainerHighFrequency(RSUContainerHighFrequency::new(None)),
@@ -220,10 +216,7 @@ mod tests {
         assert_eq!(received.station_id, sent.station_id);
         assert_eq!(received.generation_delta_time, 65_535);
         assert_eq!((received.station_type, received.speed_m_s), (15, None));
-        let off = received
-            .latitude_deg
-            .zip(sent.latitude_deg)
-            .map(|(a, b)| (a - b).abs());
+        let off = received.latitude_deg.zip(sent.latitude_deg).map(|(a, b)| (a - b).abs());
         assert!(off.is_some_and(|degrees| degrees <= 0.51e-7));
         Ok(())
     }
@@ -239,8 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_flipped_bit_is_an_error_or_a_cam_and_never_a_panic()
-    -> Result<(), CamError> {
+    fn every_cut_and_every_flipped_bit_is_an_error_or_a_cam_and_never_a_panic() -> Result<(), CamError> {
         let frame = encode(&unit())?;
         for length in 0..frame.len() {
             assert!(decode(&frame[..length]).is_err(), "{length} bytes");

@@ -33,9 +33,7 @@ pub fn prove(scenario: &Scenario, seeds: &[u64]) -> Result<Vec<Proof>, ScenarioE
         Expectation::Crossing(crossing) => Some((place, crossing)),
         Expectation::Bound(_) => None,
     });
-    Ok(crossings
-        .map(|(place, crossing)| prove_one(scenario, &track, seeds, place, crossing))
-        .collect())
+    Ok(crossings.map(|(place, crossing)| prove_one(scenario, &track, seeds, place, crossing)).collect())
 }
 
 /// What `check` should mention although it is no error.
@@ -54,31 +52,19 @@ pub fn warnings(scenario: &Scenario, proofs: &[Proof]) -> Vec<String> {
     if let Some(over_s) = way_s.map(|way_s| scenario.vehicle.start_s + way_s - scenario.duration_s)
         && over_s > 0.5
     {
-        warnings.push(format!(
-            "the vehicle is under way for {over_s:.1} s longer than the drive"
-        ));
+        warnings.push(format!("the vehicle is under way for {over_s:.1} s longer than the drive"));
     }
     warnings
 }
 
-fn prove_one(
-    scenario: &Scenario,
-    track: &Track,
-    seeds: &[u64],
-    expectation: usize,
-    crossing: &Crossing,
-) -> Proof {
+fn prove_one(scenario: &Scenario, track: &Track, seeds: &[u64], expectation: usize, crossing: &Crossing) -> Proof {
     let [from_s, to_s] = crossing.between_s;
     let mut found = Vec::new();
     for seed in std::iter::once(None).chain(seeds.iter().copied().map(Some)) {
         let signal = smoothed(scenario, track, &crossing.path, seed);
-        let within = crossings(&signal, crossing)
-            .into_iter()
-            .find(|t_s| (from_s..=to_s).contains(t_s));
+        let within = crossings(&signal, crossing).into_iter().find(|t_s| (from_s..=to_s).contains(t_s));
         let Some(t_s) = within else {
-            let case = seed.map_or("without shadowing".into(), |seed| {
-                format!("with seed {seed}")
-            });
+            let case = seed.map_or("without shadowing".into(), |seed| format!("with seed {seed}"));
             return Proof {
                 expectation,
                 ok: false,
@@ -115,15 +101,10 @@ fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -
     let mut mean_dbm = |t_s: f64| {
         if let Some(coverage) = &mut coverage {
             let position_m = track.at(t_s - scenario.vehicle.start_s).position_m;
-            return coverage
-                .serving(t_s, position_m)
-                .map(|signal| signal.mean_dbm);
+            return coverage.serving(t_s, position_m).map(|signal| signal.mean_dbm);
         }
         let link = link?;
-        let trace = link
-            .trace
-            .as_ref()
-            .and_then(|name| scenario.data.traces.get(name));
+        let trace = link.trace.as_ref().and_then(|name| scenario.data.traces.get(name));
         let recorded = trace.and_then(|trace| trace.at(t_s).rssi_dbm);
         let on = !crate::radio::is_within(t_s, &link.silent_s);
         on.then(|| recorded.unwrap_or(link.rssi_dbm))
@@ -154,17 +135,10 @@ fn crossings(signal: &[(f64, f64)], crossing: &Crossing) -> Vec<f64> {
 
 /// What the signal does that does not cross as expected.
 fn instead(signal: &[(f64, f64)], crossing: &Crossing) -> String {
-    let Crossing {
-        path,
-        threshold_dbm,
-        direction,
-        between_s: [from_s, to_s],
-    } = crossing;
+    let Crossing { path, threshold_dbm, direction, between_s: [from_s, to_s] } = crossing;
     let verb = verb(*direction);
     if let Some(t_s) = crossings(signal, crossing).first() {
-        return format!(
-            "{path} {verb} {threshold_dbm} dBm at {t_s:.1} s, not between {from_s} and {to_s} s"
-        );
+        return format!("{path} {verb} {threshold_dbm} dBm at {t_s:.1} s, not between {from_s} and {to_s} s");
     }
     let extreme = |best: Option<(f64, f64)>, next: &(f64, f64)| match (best, direction) {
         (Some(best), CrossingDirection::Below) if best.1 <= next.1 => Some(best),

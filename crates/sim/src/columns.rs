@@ -36,26 +36,16 @@ pub(crate) fn read<const N: usize>(
         .map(|(text, line)| (text.trim(), line))
         .filter(|(text, _)| !text.is_empty() && !text.starts_with('#'));
     let Some((header, line)) = lines.next() else {
-        return Err(fault(
-            file,
-            1,
-            "the file is empty",
-            "give a header and rows",
-        ));
+        return Err(fault(file, 1, "the file is empty", "give a header and rows"));
     };
     let places = places(header, columns).map_err(|what| {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
-        fault(
-            file,
-            line,
-            what,
-            format!("the columns are {}", names.join(",")),
-        )
+        fault(file, line, what, format!("the columns are {}", names.join(",")))
     })?;
     let mut rows: Vec<Row<N>> = Vec::new();
     for (text, line) in lines {
-        let cells = cells(text, &places, columns)
-            .map_err(|what| fault(file, line, what, "correct the row or leave it out"))?;
+        let cells =
+            cells(text, &places, columns).map_err(|what| fault(file, line, what, "correct the row or leave it out"))?;
         if rows.last().is_some_and(|last| cells[0] <= last.cells[0]) {
             let what = "the time does not rise";
             return Err(fault(file, line, what, "sort the rows by `t_s`, each once"));
@@ -67,29 +57,14 @@ pub(crate) fn read<const N: usize>(
         rows.push(Row { line, cells });
     }
     if rows.is_empty() {
-        return Err(fault(
-            file,
-            line,
-            "there is no row after the header",
-            "give one at least",
-        ));
+        return Err(fault(file, line, "there is no row after the header", "give one at least"));
     }
     Ok(rows)
 }
 
 /// A fault of a file that the scenario names.
-pub(crate) fn fault(
-    file: &str,
-    line: usize,
-    what: impl Into<String>,
-    remedy: impl Into<String>,
-) -> ScenarioError {
-    ScenarioError {
-        file: file.into(),
-        line: Some(line),
-        what: what.into(),
-        remedy: remedy.into(),
-    }
+pub(crate) fn fault(file: &str, line: usize, what: impl Into<String>, remedy: impl Into<String>) -> ScenarioError {
+    ScenarioError { file: file.into(), line: Some(line), what: what.into(), remedy: remedy.into() }
 }
 
 /// For each place in the header, which of the columns asked for stands there.
@@ -111,19 +86,11 @@ fn places<const N: usize>(header: &str, columns: &[Column; N]) -> Result<Vec<usi
     Ok(places)
 }
 
-fn cells<const N: usize>(
-    text: &str,
-    places: &[usize],
-    columns: &[Column; N],
-) -> Result<[Option<f64>; N], String> {
+fn cells<const N: usize>(text: &str, places: &[usize], columns: &[Column; N]) -> Result<[Option<f64>; N], String> {
     let mut row = [None; N];
     let mut count = 0;
     for (cell, &place) in text.split(',').map(str::trim).zip(places) {
-        let Column {
-            name,
-            range: [low, high],
-            required,
-        } = columns[place];
+        let Column { name, range: [low, high], required } = columns[place];
         count += 1;
         if cell.is_empty() {
             if required {
@@ -131,9 +98,7 @@ fn cells<const N: usize>(
             }
             continue;
         }
-        let value: f64 = cell
-            .parse()
-            .map_err(|_| format!("`{cell}` is not a number for `{name}`"))?;
+        let value: f64 = cell.parse().map_err(|_| format!("`{cell}` is not a number for `{name}`"))?;
         if !(low..=high).contains(&value) {
             return Err(format!("`{name}` is {value}, outside {low} to {high}"));
         }

@@ -28,21 +28,9 @@ pub struct TrackPoint {
 }
 
 const COLUMNS: [Column; 3] = [
-    Column {
-        name: "t_s",
-        range: [0.0, 1e6],
-        required: true,
-    },
-    Column {
-        name: "x_m",
-        range: [-1e7, 1e7],
-        required: true,
-    },
-    Column {
-        name: "y_m",
-        range: [-1e7, 1e7],
-        required: true,
-    },
+    Column { name: "t_s", range: [0.0, 1e6], required: true },
+    Column { name: "x_m", range: [-1e7, 1e7], required: true },
+    Column { name: "y_m", range: [-1e7, 1e7], required: true },
 ];
 
 impl Track {
@@ -54,25 +42,15 @@ impl Track {
             t_s: number(row.cells[0]),
             position_m: [number(row.cells[1]), number(row.cells[2])],
         });
-        Ok(Track {
-            points: points.collect(),
-        })
+        Ok(Track { points: points.collect() })
     }
 
     /// A straight way at constant speed.
     pub fn straight(route: &Route) -> Track {
         let length_m = distance_m(route.from_m, route.to_m);
-        let first = TrackPoint {
-            t_s: 0.0,
-            position_m: route.from_m,
-        };
-        let last = TrackPoint {
-            t_s: length_m / (route.speed_kmh / 3.6),
-            position_m: route.to_m,
-        };
-        Track {
-            points: vec![first, last],
-        }
+        let first = TrackPoint { t_s: 0.0, position_m: route.from_m };
+        let last = TrackPoint { t_s: length_m / (route.speed_kmh / 3.6), position_m: route.to_m };
+        Track { points: vec![first, last] }
     }
 
     /// The vehicle's way in a scenario, [resolved](Scenario::resolve) if it
@@ -93,14 +71,8 @@ impl Track {
     /// between two points, at rest before the first and after the last.
     pub fn at(&self, t_s: f64) -> State {
         let after = self.points.partition_point(|point| point.t_s <= t_s);
-        let at_rest = |position_m| State {
-            position_m,
-            speed_m_s: 0.0,
-        };
-        match (
-            self.points.get(after.wrapping_sub(1)),
-            self.points.get(after),
-        ) {
+        let at_rest = |position_m| State { position_m, speed_m_s: 0.0 };
+        match (self.points.get(after.wrapping_sub(1)), self.points.get(after)) {
             (Some(from), Some(to)) => {
                 let span_s = to.t_s - from.t_s;
                 let share = (t_s - from.t_s) / span_s;
@@ -128,11 +100,7 @@ mod tests {
 
     #[test]
     fn a_route_is_driven_at_its_speed_and_ends_at_its_end() {
-        let track = Track::straight(&Route {
-            from_m: [0.0, 0.0],
-            to_m: [30.0, 40.0],
-            speed_kmh: 36.0,
-        });
+        let track = Track::straight(&Route { from_m: [0.0, 0.0], to_m: [30.0, 40.0], speed_kmh: 36.0 });
         assert_eq!(track.at(2.5).position_m, [15.0, 20.0]);
         assert_eq!(track.at(2.5).speed_m_s, 10.0);
         for (t_s, position_m) in [(-1.0, [0.0, 0.0]), (6.0, [30.0, 40.0])] {
@@ -143,11 +111,7 @@ mod tests {
 
     #[test]
     fn a_route_of_no_length_is_a_vehicle_at_rest() {
-        let track = Track::straight(&Route {
-            from_m: [3.0, 4.0],
-            to_m: [3.0, 4.0],
-            speed_kmh: 50.0,
-        });
+        let track = Track::straight(&Route { from_m: [3.0, 4.0], to_m: [3.0, 4.0], speed_kmh: 50.0 });
         for t_s in [0.0, 1.0] {
             assert_eq!(track.at(t_s).position_m, [3.0, 4.0]);
         }

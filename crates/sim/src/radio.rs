@@ -36,19 +36,9 @@ pub struct Signal {
 impl Coverage {
     /// Coverage of a radio of the scenario around a vehicle that begins at
     /// `position_m`; without `seed` there is no shadowing.
-    pub fn new(
-        scenario: &Scenario,
-        radio: &Radio,
-        seed: Option<u64>,
-        position_m: [f64; 2],
-    ) -> Coverage {
-        let decorrelation_m = radio
-            .shadowing_distance_m
-            .unwrap_or(radio.path_loss.decorrelation_m());
-        let units = scenario
-            .units
-            .iter()
-            .filter(|unit| unit.radio == radio.name);
+    pub fn new(scenario: &Scenario, radio: &Radio, seed: Option<u64>, position_m: [f64; 2]) -> Coverage {
+        let decorrelation_m = radio.shadowing_distance_m.unwrap_or(radio.path_loss.decorrelation_m());
+        let units = scenario.units.iter().filter(|unit| unit.radio == radio.name);
         let channels = units.map(|unit| Channel {
             shadowing: seed.map(|seed| {
                 let rng = Rng::new(seed, &format!("shadowing {}", unit.name));
@@ -56,11 +46,7 @@ impl Coverage {
             }),
             unit: unit.clone(),
         });
-        Coverage {
-            radio: radio.clone(),
-            vehicle_m: scenario.vehicle.antenna_m,
-            channels: channels.collect(),
-        }
+        Coverage { radio: radio.clone(), vehicle_m: scenario.vehicle.antenna_m, channels: channels.collect() }
     }
 
     /// The radio.
@@ -82,17 +68,10 @@ impl Coverage {
             vehicle_m: self.vehicle_m,
             unit_m: channel.unit.antenna_m,
         });
-        let sigma_db = self
-            .radio
-            .shadowing_db
-            .unwrap_or(self.radio.path_loss.shadowing_db(distance_m));
+        let sigma_db = self.radio.shadowing_db.unwrap_or(self.radio.path_loss.shadowing_db(distance_m));
         let shadow = |shadowing: &mut Shadowing| shadowing.loss_db(position_m, sigma_db);
         let shadow_db = channel.shadowing.as_mut().map_or(0.0, shadow);
-        Signal {
-            unit,
-            distance_m,
-            mean_dbm: self.radio.eirp_dbm - loss_db - shadow_db,
-        }
+        Signal { unit, distance_m, mean_dbm: self.radio.eirp_dbm - loss_db - shadow_db }
     }
 
     /// The unit that serves the vehicle at `t_s`: the one with the strongest

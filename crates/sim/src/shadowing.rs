@@ -17,12 +17,7 @@ impl Shadowing {
     /// Shadowing that begins at a position; `decorrelation_m` is above 0.
     pub fn new(mut rng: Rng, decorrelation_m: f64, position_m: [f64; 2]) -> Shadowing {
         let value = rng.normal();
-        Shadowing {
-            rng,
-            decorrelation_m,
-            position_m,
-            value,
-        }
+        Shadowing { rng, decorrelation_m, position_m, value }
     }
 
     /// Loss, in dB, at a position reached from the last one asked for, with
@@ -46,9 +41,7 @@ mod tests {
     fn walk(step_m: f64, steps: u32) -> Vec<f64> {
         let mut shadowing = Shadowing::new(Rng::new(3, "shadowing"), 10.0, [0.0, 0.0]);
         let position = |step: u32| [f64::from(step) * step_m, 0.0];
-        (0..steps)
-            .map(|step| shadowing.loss_db(position(step), 4.0))
-            .collect()
+        (0..steps).map(|step| shadowing.loss_db(position(step), 4.0)).collect()
     }
 
     #[test]
@@ -59,10 +52,7 @@ mod tests {
         let after_10_m = losses.windows(6).map(|w| w[0] * w[5]).sum::<f64>() / n;
         assert!((power - 16.0).abs() < 0.8, "variance {power}");
         let correlation = after_10_m / power;
-        assert!(
-            (correlation - 0.368).abs() < 0.03,
-            "correlation {correlation}"
-        );
+        assert!((correlation - 0.368).abs() < 0.03, "correlation {correlation}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crosslane_core::link::mahimahi;
+
 use crate::columns::{self, Column, fault};
 use crate::scenario::ScenarioError;
 
@@ -31,35 +33,12 @@ pub struct TraceRow {
 }
 
 const COLUMNS: [Column; 5] = [
-    Column {
-        name: "t_s",
-        range: [0.0, 1e6],
-        required: true,
-    },
-    Column {
-        name: "rate_mbit_s",
-        range: [0.0, 1e5],
-        required: false,
-    },
-    Column {
-        name: "delay_ms",
-        range: [0.0, 1e4],
-        required: false,
-    },
-    Column {
-        name: "loss",
-        range: [0.0, 1.0],
-        required: false,
-    },
-    Column {
-        name: "rssi_dbm",
-        range: [-150.0, 0.0],
-        required: false,
-    },
+    Column { name: "t_s", range: [0.0, 1e6], required: true },
+    Column { name: "rate_mbit_s", range: [0.0, 1e5], required: false },
+    Column { name: "delay_ms", range: [0.0, 1e4], required: false },
+    Column { name: "loss", range: [0.0, 1.0], required: false },
+    Column { name: "rssi_dbm", range: [-150.0, 0.0], required: false },
 ];
-
-/// Most chances to send of a mahimahi trace: 30 minutes at 67 Mbit/s.
-const MAX_OPPORTUNITIES: usize = 10_000_000;
 
 impl Trace {
     /// Reads a trace. The name tells the format: `*.up`, `*.down` and `*.pps`
@@ -94,9 +73,7 @@ impl Trace {
             return TraceRow::default();
         };
         let after = rows.partition_point(|row| row.t_s <= t_s);
-        after
-            .checked_sub(1)
-            .map_or(TraceRow::default(), |place| rows[place])
+        after.checked_sub(1).map_or(TraceRow::default(), |place| rows[place])
     }
 
     /// True if rate and signal are known from the first row on.
@@ -114,51 +91,23 @@ impl Trace {
             }
             Trace::Rows(rows) => {
                 let rate = |row: &TraceRow| row.rate_mbit_s.unwrap_or(0.0);
-                let spans = rows
-                    .windows(2)
-                    .map(|pair| (pair[1].t_s - pair[0].t_s, rate(&pair[0])));
-                let (s, mbit) = spans.fold((0.0, 0.0), |(s, mbit), (span_s, mbit_s)| {
-                    (s + span_s, mbit + span_s * mbit_s)
-                });
-                if s > 0.0 {
-                    mbit / s
-                } else {
-                    rows.first().map_or(0.0, rate)
-                }
+                let spans = rows.windows(2).map(|pair| (pair[1].t_s - pair[0].t_s, rate(&pair[0])));
+                let (s, mbit) =
+                    spans.fold((0.0, 0.0), |(s, mbit), (span_s, mbit_s)| (s + span_s, mbit + span_s * mbit_s));
+                if s > 0.0 { mbit / s } else { rows.first().map_or(0.0, rate) }
             }
         }
     }
 }
 
 fn parse_opportunities(text: &str, file: &str) -> Result<Trace, ScenarioError> {
-    let mut moments: Vec<u64> = Vec::new();
-    for (text, line) in text.lines().zip(1..) {
-        let text = text.trim();
-        if text.is_empty() {
-            continue;
+    match mahimahi::parse(file, text) {
+        Ok(moments) => Ok(Trace::Opportunities(Arc::new(moments))),
+        Err(error) => {
+            let cause = error.cause.to_string();
+            let (what, remedy) = cause.split_once("; ").unwrap_or((&cause, "correct the line or leave it out"));
+            Err(fault(file, error.line, what, remedy))
         }
-        let Ok(moment) = text.parse() else {
-            let what = format!("`{text}` is not a whole number of milliseconds");
-            return Err(fault(file, line, what, "correct the line or leave it out"));
-        };
-        if moments.last().is_some_and(|&last| moment < last) {
-            return Err(fault(file, line, "the time falls", "sort the lines"));
-        }
-        if moments.len() == MAX_OPPORTUNITIES {
-            let what = format!("more than {MAX_OPPORTUNITIES} lines");
-            return Err(fault(file, line, what, "shorten the trace: it repeats"));
-        }
-        moments.push(moment);
-    }
-    match moments.last() {
-        Some(&last) if last > 0 => Ok(Trace::Opportunities(Arc::new(moments))),
-        Some(_) => Err(fault(file, 1, "the trace lasts 0 ms", "let it end later")),
-        None => Err(fault(
-            file,
-            1,
-            "the file is empty",
-            "give one line at least",
-        )),
     }
 }
 
@@ -187,30 +136,15 @@ mod tests {
     fn a_broken_trace_is_refused_with_its_line_and_a_remedy() {
         let table = [
             ("", "a.csv, line 1: the file is empty"),
-            (
-                "t_s,speed\n0,1",
-                "line 1: unknown column `speed`; the columns are t_s,",
-            ),
+            ("t_s,speed\n0,1", "line 1: unknown column `speed`; the columns are t_s,"),
             ("t_s,loss,loss\n0,1,1", "line 1: column `loss` stands twice"),
             ("loss\n0", "line 1: column `t_s` is missing"),
             ("t_s,loss\n", "line 1: there is no row"),
-            (
-                "t_s,loss\n0,0\n# c\n0,0",
-                "line 4: the time does not rise; sort",
-            ),
+            ("t_s,loss\n0,0\n# c\n0,0", "line 4: the time does not rise; sort"),
             ("t_s,loss\n0,1.5", "line 2: `loss` is 1.5, outside 0 to 1"),
-            (
-                "t_s,rate_mbit_s\n0,-1",
-                "line 2: `rate_mbit_s` is -1, outside",
-            ),
-            (
-                "t_s,rate_mbit_s\n0,NaN",
-                "line 2: `rate_mbit_s` is NaN, outside",
-            ),
-            (
-                "t_s,loss\n0,abc",
-                "line 2: `abc` is not a number for `loss`",
-            ),
+            ("t_s,rate_mbit_s\n0,-1", "line 2: `rate_mbit_s` is -1, outside"),
+            ("t_s,rate_mbit_s\n0,NaN", "line 2: `rate_mbit_s` is NaN, outside"),
+            ("t_s,loss\n0,abc", "line 2: `abc` is not a number for `loss`"),
             ("t_s,loss\n,1", "line 2: `t_s` is blank"),
             ("t_s,loss\n0", "line 2: 1 cells under 2 columns"),
             ("t_s,loss\n0,0,0", "line 2: 3 cells under 2 columns"),
@@ -224,15 +158,14 @@ mod tests {
 
     #[test]
     fn mahimahi_traces_are_read_as_they_are() -> Result<(), ScenarioError> {
-        let trace = Trace::parse("0\n0\n5\n\n10\n", "x.up")?;
+        let trace = Trace::parse("0\n0\n5\n10\n", "x.up")?;
         assert_eq!(trace, Trace::Opportunities(Arc::new(vec![0, 0, 5, 10])));
         assert_eq!(trace.mean_mbit_s(), 4.8);
         let rows = Trace::parse("t_s,rate_mbit_s\n0,10\n3,2\n4,7\n", "x.csv")?;
         assert_eq!(rows.mean_mbit_s(), 8.0);
-        assert!(error("1\n-2", "x.pps").contains("line 2: `-2` is not a whole number"));
-        assert!(error("3\n2", "x.down").contains("line 2: the time falls"));
-        assert!(error("0\n0", "x.down").contains("lasts 0 ms"));
-        assert!(error("\n", "x.down").contains("empty"));
+        assert!(error("1\n-2", "x.pps").contains("line 2: \"-2\" is not a whole number"));
+        assert!(error("3\n2", "x.down").contains("line 2: 2 ms after 3 ms; times must not fall"));
+        assert!(error("0\n0", "x.down").contains("line 2: the trace ends at 0 ms; "));
         Ok(())
     }
 }

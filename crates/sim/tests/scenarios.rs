@@ -22,8 +22,7 @@ fn shipped() -> Result<Vec<Scenario>, Box<dyn Error>> {
 }
 
 #[test]
-fn every_shipped_scenario_is_valid_and_proves_its_crossings_without_a_warning()
--> Result<(), Box<dyn Error>> {
+fn every_shipped_scenario_is_valid_and_proves_its_crossings_without_a_warning() -> Result<(), Box<dyn Error>> {
     let scenarios = shipped()?;
     assert!(scenarios.len() >= 8);
     for scenario in scenarios {

@@ -87,8 +87,7 @@ impl Run {
             }
         };
         let clock = Clock::start();
-        let devices = self.testbed.take_devices();
-        let stage = Stage::new(&self.scenario, self.plan.seed, clock, devices, &self.testbed.vehicle)?;
+        let stage = Stage::new(&self.scenario, self.plan.seed, clock, &mut self.testbed)?;
         let raw = self.play(clock, stage)?;
         let resident_mb = agent.as_ref().and_then(AgentProcess::resident_mb);
         let said = agent.map(|agent| agent.finish(clock.origin_ns())).transpose()?;
@@ -96,7 +95,7 @@ impl Run {
     }
 
     /// Lets the world, the traffic and the monitors run for the scenario's time.
-    fn play(&self, clock: Clock, stage: Stage) -> Result<Raw> {
+    fn play(&self, clock: Clock, mut stage: Stage) -> Result<Raw> {
         let stop = AtomicBool::new(false);
         let traffic = self.traffic_plan();
         let now = || clock.now().as_nanos();
@@ -106,7 +105,7 @@ impl Run {
             let server = scope.spawn(|| self.monitor(Side::Server, clock, &stop));
             let far = scope.spawn(|| self.far_end(&listener, &traffic, &now, &stop));
             let near = scope.spawn(|| self.near_end(&traffic, &now, &stop));
-            let staged = stage.play(self.scenario.duration_s);
+            let played = stage.play(self.scenario.duration_s);
             stop.store(true, Ordering::Relaxed);
             let (near, far) = (joined(near)?, joined(far)?);
             let (mut kernel, server) = (joined(vehicle)?, joined(server)?);
@@ -116,7 +115,8 @@ impl Run {
                 Direction::Down => (far, near),
             };
             let messages = traffic::messages(&traffic, &sender, &receiver);
-            Ok(Raw { kernel, messages, skipped: sender.skipped, staged: staged?, agent: None, resident_mb: None })
+            let staged = played.and_then(|()| stage.finish(&self.testbed))?;
+            Ok(Raw { kernel, messages, skipped: sender.skipped, staged, agent: None, resident_mb: None })
         })
     }
 

@@ -70,7 +70,7 @@ impl fmt::Display for KernelError {
 impl std::error::Error for KernelError {}
 
 /// A request in bytes.
-pub(super) fn request<T>(payload: T, flags: u16, sequence: u32) -> Vec<u8>
+pub(crate) fn request<T>(payload: T, flags: u16, sequence: u32) -> Vec<u8>
 where
     T: NetlinkSerializable + Into<NetlinkPayload<T>>,
 {
@@ -86,7 +86,7 @@ where
 
 /// One message of a datagram, checked to be whole.
 #[derive(Clone, Copy)]
-pub(super) struct Message<'a> {
+pub(crate) struct Message<'a> {
     /// Header and payload.
     pub bytes: &'a [u8],
     /// Message type.

@@ -26,8 +26,10 @@ mod socket;
 mod subscription;
 mod tcp_info;
 
+pub(crate) use message::request;
 pub use message::{DecodeError, KernelError};
 pub use probe::{PathManager, ProbeError, probe, select_path_manager};
+pub(crate) use socket::Channel;
 pub use socket::{CallError, CommandError, OpenError};
 pub use subscription::{EventError, Stream, Subscription};
 pub use tcp_info::{TcpInfo, TcpState};

@@ -92,7 +92,7 @@ impl CommandError {
 }
 
 /// A socket of one netlink protocol for requests.
-pub(super) struct Channel {
+pub(crate) struct Channel {
     socket: Socket,
     sequence: u32,
     buffer: Vec<u8>,

@@ -1,5 +1,176 @@
-//! A drive on this machine's kernel.
+//! A vehicle and a server in network namespaces of their own, joined by
+//! emulated links.
+//!
+//! ```text
+//!  vehicle namespace                    server namespace
+//!   its-g5 10.1.0.2 ── TUN ═ link ═ TUN ── its-g5
+//!   lte    10.2.0.2 ── TUN ═ link ═ TUN ── lte       10.255.0.1 on lo
+//! ```
+//!
+//! Packets leave by the interface that has their source address; those without
+//! one by the path with the lowest metric.
 
+use std::net::Ipv4Addr;
+
+use crate::error::{Error, Result};
+use crate::tun::Tun;
+
+pub mod emulator;
+mod netns;
 pub mod packet;
+mod privileges;
 pub mod records;
 pub mod traffic;
+mod wiring;
+
+pub use netns::Namespace;
+pub use privileges::{Privileges, contain, prepare_privileges};
+pub use wiring::{Route, Wiring};
+
+/// The server's address, on its loopback.
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 255, 0, 1);
+
+/// MTU of every emulated link, in bytes of IP.
+pub const MTU: u32 = 1500;
+
+/// Packets that a TUN device holds until the emulator takes them: what comes in
+/// 10 ms at 400,000 packets a second.
+pub const DEVICE_QUEUE_PACKETS: u32 = 4096;
+
+/// Paths that a testbed may have.
+pub const MAX_PATHS: usize = 16;
+
+/// First of the vehicle's routing tables, one for each path.
+const FIRST_TABLE: u32 = 100;
+
+/// One path from the vehicle to the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPlan {
+    /// Name of the path and of its interface on both sides (1 to 15 bytes).
+    pub name: String,
+    /// Metric of its default route in the main table: the lowest carries what
+    /// has no source address yet.
+    pub metric: u32,
+}
+
+/// The two ends of one path. They go when this is dropped.
+#[derive(Debug)]
+pub struct PathDevices {
+    /// Name of the path.
+    pub name: String,
+    /// The vehicle's interface.
+    pub vehicle: Tun,
+    /// The server's interface.
+    pub server: Tun,
+}
+
+/// Both namespaces, and the interfaces until an emulator takes them.
+#[derive(Debug)]
+pub struct Testbed {
+    /// Where the vehicle's programs run.
+    pub vehicle: Namespace,
+    /// Where the server's programs run.
+    pub server: Namespace,
+    /// The paths' devices, in the order of the plan.
+    pub devices: Vec<PathDevices>,
+}
+
+/// The vehicle's address on the path with this place in the plan (from 0).
+pub fn vehicle_address(place: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 1 + place as u8, 0, 2)
+}
+
+impl Testbed {
+    /// Makes the namespaces, interfaces, addresses, routes and rules.
+    ///
+    /// # Errors
+    /// One sentence; what was made is gone again.
+    pub fn new(paths: &[PathPlan]) -> Result<Testbed> {
+        check(paths)?;
+        let (vehicle, server) = (Namespace::new()?, Namespace::new()?);
+        let vehicle_ends = vehicle.enter(|| wire_vehicle(paths))??;
+        let server_ends = server.enter(|| wire_server(paths))??;
+        let devices = vehicle_ends
+            .into_iter()
+            .zip(server_ends)
+            .map(|(vehicle, server)| PathDevices { name: vehicle.name().to_owned(), vehicle, server })
+            .collect();
+        Ok(Testbed { vehicle, server, devices })
+    }
+
+    /// Takes the devices out, for an emulator.
+    pub fn take_devices(&mut self) -> Vec<PathDevices> {
+        std::mem::take(&mut self.devices)
+    }
+
+    /// Packets that the devices of a path dropped before the emulator could
+    /// take them: up, down. The devices must still be there.
+    ///
+    /// # Errors
+    /// There is no such path.
+    pub fn device_drops(&self, path: &str) -> Result<[u64; 2]> {
+        let count = || Wiring::open()?.dropped(path);
+        Ok([self.vehicle.enter(count)??, self.server.enter(count)??])
+    }
+}
+
+fn check(paths: &[PathPlan]) -> Result<()> {
+    let attempt = "planning the testbed's paths";
+    if paths.is_empty() || paths.len() > MAX_PATHS {
+        let cause = format!("there are {} paths", paths.len());
+        return Err(Error::usage(attempt, cause, format!("give 1 to {MAX_PATHS}")));
+    }
+    for (place, path) in paths.iter().enumerate() {
+        if paths[..place].iter().any(|other| other.name == path.name) {
+            return Err(Error::usage(attempt, format!("two paths are named {:?}", path.name), "rename one"));
+        }
+    }
+    Ok(())
+}
+
+/// What both sides have in common: quiet interfaces, loopback, TUN devices.
+fn wire_ends(wiring: &mut Wiring, paths: &[PathPlan]) -> Result<Vec<Tun>> {
+    for conf in ["all", "default"] {
+        // Without IPv6 in the kernel there is nothing to silence.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6"), "1");
+        let filter = format!("/proc/sys/net/ipv4/conf/{conf}/rp_filter");
+        std::fs::write(&filter, "0").map_err(|cause| Error::failure(format!("writing {filter}"), cause))?;
+    }
+    wiring.bring_up("lo", 65536, 1000)?;
+    let mut ends = Vec::with_capacity(paths.len());
+    for path in paths {
+        let tun = Tun::open(&path.name)?;
+        wiring.bring_up(&path.name, MTU, DEVICE_QUEUE_PACKETS)?;
+        ends.push(tun);
+    }
+    Ok(ends)
+}
+
+fn wire_vehicle(paths: &[PathPlan]) -> Result<Vec<Tun>> {
+    let mut wiring = Wiring::open()?;
+    let ends = wire_ends(&mut wiring, paths)?;
+    for (place, path) in paths.iter().enumerate() {
+        let interface = wiring.index(&path.name)?;
+        let address = vehicle_address(place);
+        let table = FIRST_TABLE + place as u32;
+        wiring.add_address(interface, address, 32)?;
+        let route = Route { to: None, interface, source: Some(address), table: None, metric: path.metric };
+        wiring.add_route(route)?;
+        wiring.add_route(Route { table: Some(table), metric: 0, ..route })?;
+        wiring.add_rule(address, table)?;
+    }
+    Ok(ends)
+}
+
+fn wire_server(paths: &[PathPlan]) -> Result<Vec<Tun>> {
+    let mut wiring = Wiring::open()?;
+    let ends = wire_ends(&mut wiring, paths)?;
+    let loopback = wiring.index("lo")?;
+    wiring.add_address(loopback, SERVER, 32)?;
+    for (place, path) in paths.iter().enumerate() {
+        let interface = wiring.index(&path.name)?;
+        let to = Some(vehicle_address(place));
+        wiring.add_route(Route { to, interface, source: Some(SERVER), table: None, metric: 0 })?;
+    }
+    Ok(ends)
+}

@@ -8,9 +8,8 @@ use serde::Deserialize;
 use super::parse::Lines;
 use super::schema::{number, optional_number, optional_period, period, spans, whole};
 use super::{
-    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Limit, Map,
-    Motion, Queue, Radio, RoadsideUnit, Route, Scenario, ScenarioError, Service, Strategy, Traffic,
-    TrafficKind, Vehicle,
+    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Limit, Map, Motion, Queue, Radio,
+    RoadsideUnit, Route, Scenario, ScenarioError, Service, Strategy, Traffic, TrafficKind, Vehicle,
 };
 
 #[derive(Deserialize)]
@@ -231,11 +230,7 @@ impl VehicleKeys {
                 return Err(lines.error("vehicle.mobility", what, "keep one of them"));
             }
         };
-        Ok(Vehicle {
-            motion,
-            start_s: self.start_s,
-            antenna_m: self.antenna_m,
-        })
+        Ok(Vehicle { motion, start_s: self.start_s, antenna_m: self.antenna_m })
     }
 }
 
@@ -255,11 +250,7 @@ impl CellularKeys {
             down_mbit_s: self.down_mbit_s,
             delay_ms: self.delay_ms,
             loss: self.loss,
-            queue: queue(
-                lines,
-                &key,
-                (self.queue_ms, self.queue_bytes, self.queue_packets),
-            )?,
+            queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
             rssi_dbm: self.rssi_dbm,
             rssi_sigma_db: self.rssi_sigma_db,
             sample_period_ms: self.sample_period_ms,
@@ -280,11 +271,7 @@ impl WifiKeys {
             down_mbit_s: None,
             delay_ms: self.delay_ms,
             loss: self.loss,
-            queue: queue(
-                lines,
-                &key,
-                (self.queue_ms, self.queue_bytes, self.queue_packets),
-            )?,
+            queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
             rssi_dbm: -85.0,
             rssi_sigma_db: 0.0,
             sample_period_ms: self.sample_period_ms,
@@ -297,18 +284,12 @@ impl WifiKeys {
     }
 }
 
-fn queue(
-    lines: &Lines,
-    key: &str,
-    keys: (Option<f64>, Option<u32>, Option<u32>),
-) -> Result<Queue, ScenarioError> {
+fn queue(lines: &Lines, key: &str, keys: (Option<f64>, Option<u32>, Option<u32>)) -> Result<Queue, ScenarioError> {
     match keys {
         (None, None, None) => Ok(Queue::Millis(200.0)),
         (Some(millis), None, None) => Ok(Queue::Millis(millis)),
         (None, Some(bytes), None) if bytes >= 1500 => Ok(Queue::Limit(QueueLimit::Bytes(bytes))),
-        (None, None, Some(packets)) if packets > 0 => {
-            Ok(Queue::Limit(QueueLimit::Packets(packets)))
-        }
+        (None, None, Some(packets)) if packets > 0 => Ok(Queue::Limit(QueueLimit::Packets(packets))),
         (None, _, _) => {
             let what = "a queue must hold one packet at least, and has one size";
             let remedy = "keep one of `queue_bytes` (from 1500) and `queue_packets` (from 1)";
@@ -325,10 +306,7 @@ fn queue(
 impl TrafficKeys {
     fn build(self, lines: &Lines, duration_s: f64) -> Result<Traffic, ScenarioError> {
         let kind = match (self.kind, self.size_bytes, self.every_ms) {
-            (KindKey::Messages, Some(size_bytes), Some(every_ms)) => TrafficKind::Messages {
-                size_bytes,
-                every_ms,
-            },
+            (KindKey::Messages, Some(size_bytes), Some(every_ms)) => TrafficKind::Messages { size_bytes, every_ms },
             (KindKey::Bulk, None, None) => TrafficKind::Bulk,
             (KindKey::Messages, _, _) => {
                 let what = "messages need `size_bytes` and `every_ms`";
@@ -351,29 +329,14 @@ impl TrafficKeys {
 
 impl ExpectKeys {
     fn build(self, lines: &Lines, key: &str) -> Result<Expectation, ScenarioError> {
-        let crossing = (
-            self.crossing,
-            self.threshold_dbm,
-            self.direction,
-            self.between_s,
-        );
-        let limit = (
-            self.at_most,
-            self.at_least,
-            self.at_most_of,
-            self.at_least_of,
-        );
+        let crossing = (self.crossing, self.threshold_dbm, self.direction, self.between_s);
+        let limit = (self.at_most, self.at_least, self.at_most_of, self.at_least_of);
         match (crossing, (self.strategy, self.metric), limit) {
             (
                 (Some(path), Some(threshold_dbm), Some(direction), Some(between_s)),
                 (None, None),
                 (None, None, None, None),
-            ) => Ok(Expectation::Crossing(Crossing {
-                path,
-                threshold_dbm,
-                direction,
-                between_s,
-            })),
+            ) => Ok(Expectation::Crossing(Crossing { path, threshold_dbm, direction, between_s })),
             ((None, None, None, None), (Some(strategy), Some(metric)), limit) => {
                 let (at_most, limit) = match limit {
                     (Some(number), None, None, None) => (true, Limit::Number(number)),
@@ -382,17 +345,11 @@ impl ExpectKeys {
                     (None, None, None, Some(of)) => (false, of.build()),
                     _ => {
                         let what = format!("`{metric}` is not held against exactly one limit");
-                        let remedy =
-                            "give one of `at_most`, `at_least`, `at_most_of`, `at_least_of`";
+                        let remedy = "give one of `at_most`, `at_least`, `at_most_of`, `at_least_of`";
                         return Err(lines.error(key, what, remedy));
                     }
                 };
-                Ok(Expectation::Bound(Bound {
-                    strategy,
-                    metric,
-                    at_most,
-                    limit,
-                }))
+                Ok(Expectation::Bound(Bound { strategy, metric, at_most, limit }))
             }
             _ => {
                 let what = "an expectation is neither a crossing nor a metric";
@@ -406,9 +363,6 @@ impl ExpectKeys {
 
 impl OfKeys {
     fn build(self) -> Limit {
-        Limit::Of {
-            strategy: self.strategy,
-            times: self.times,
-        }
+        Limit::Of { strategy: self.strategy, times: self.times }
     }
 }

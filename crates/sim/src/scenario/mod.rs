@@ -99,6 +99,9 @@ pub const METRICS: [&str; 20] = [
 /// Most paths in a scenario: a [`PathId`] goes from 0 to 15.
 pub const MAX_PATHS: usize = 16;
 
+/// Most roadside units in a scenario: each is looked at 100 times a second.
+pub const MAX_UNITS: usize = 256;
+
 /// Congestion control, set per socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -258,15 +261,7 @@ impl Scenario {
     pub fn paths(&self) -> Vec<PathEntry<'_>> {
         let radios = self.radios.iter().map(|radio| (&radio.name, radio.rat));
         let access = self.access.iter().map(|link| (&link.name, link.rat));
-        radios
-            .chain(access)
-            .zip(0..)
-            .map(|((name, rat), id)| PathEntry {
-                id: PathId(id),
-                name,
-                rat,
-            })
-            .collect()
+        radios.chain(access).zip(0..).map(|((name, rat), id)| PathEntry { id: PathId(id), name, rat }).collect()
     }
 
     /// Number of the path with this name.

@@ -6,7 +6,7 @@ use crosslane_core::link::ieee80211p::PhyRate;
 use crosslane_core::path::Rat;
 use serde::Deserialize;
 
-use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, whole};
+use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, whole};
 use crate::path_loss::PathLoss;
 
 /// An 802.11p interface of the vehicle; its units share it.
@@ -74,7 +74,7 @@ pub struct RoadsideUnit {
     #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
     pub cam_period_ms: f64,
     /// Station id; none in the file: 1000 and its place in it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "station")]
     pub station_id: u32,
     /// One-way delay of the wire to the server, in ms (0 to 10,000).
     #[serde(default = "whole::<2>", deserialize_with = "number::<_, 0, 10_000>")]

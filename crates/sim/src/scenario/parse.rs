@@ -30,10 +30,7 @@ pub(super) struct Lines {
 
 impl Lines {
     fn new(text: &str, file_name: &str) -> Result<Lines, ScenarioError> {
-        let mut lines = Lines {
-            file: file_name.into(),
-            lines: BTreeMap::new(),
-        };
+        let mut lines = Lines { file: file_name.into(), lines: BTreeMap::new() };
         let document = DeTable::parse(text).map_err(|error| lines.explain(text, &error))?;
         lines.walk(text, "", document.get_ref());
         Ok(lines)
@@ -42,15 +39,13 @@ impl Lines {
     fn walk(&mut self, text: &str, prefix: &str, table: &DeTable<'_>) {
         for (key, value) in table.iter() {
             let path = format!("{prefix}{}", key.get_ref());
-            self.lines
-                .insert(path.clone(), line_at(text, key.span().start));
+            self.lines.insert(path.clone(), line_at(text, key.span().start));
             match value.get_ref() {
                 DeValue::Table(inner) => self.walk(text, &format!("{path}."), inner),
                 DeValue::Array(items) => {
                     for (place, item) in items.iter().enumerate() {
                         let path = format!("{path}.{place}");
-                        self.lines
-                            .insert(path.clone(), line_at(text, item.span().start));
+                        self.lines.insert(path.clone(), line_at(text, item.span().start));
                         if let DeValue::Table(inner) = item.get_ref() {
                             self.walk(text, &format!("{path}."), inner);
                         }
@@ -73,18 +68,8 @@ impl Lines {
     }
 
     /// A fault at a key.
-    pub(super) fn error(
-        &self,
-        key: &str,
-        what: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> ScenarioError {
-        ScenarioError {
-            file: self.file.clone(),
-            line: self.line(key),
-            what: what.into(),
-            remedy: remedy.into(),
-        }
+    pub(super) fn error(&self, key: &str, what: impl Into<String>, remedy: impl Into<String>) -> ScenarioError {
+        ScenarioError { file: self.file.clone(), line: self.line(key), what: what.into(), remedy: remedy.into() }
     }
 
     /// A fault that the TOML reader found, in our words.
@@ -94,12 +79,7 @@ impl Lines {
         if let Some(key) = start.and_then(|start| key_before(text, start)) {
             what = format!("`{key}`: {what}");
         }
-        ScenarioError {
-            file: self.file.clone(),
-            line: start.map(|start| line_at(text, start)),
-            what,
-            remedy,
-        }
+        ScenarioError { file: self.file.clone(), line: start.map(|start| line_at(text, start)), what, remedy }
     }
 }
 
@@ -112,10 +92,7 @@ fn line_at(text: &str, offset: usize) -> usize {
 fn key_before(text: &str, offset: usize) -> Option<&str> {
     let before = text.get(..offset)?.trim_end().strip_suffix('=')?.trim_end();
     let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    before
-        .rsplit(|c| !inside(c))
-        .next()
-        .filter(|key| !key.is_empty())
+    before.rsplit(|c| !inside(c)).next().filter(|key| !key.is_empty())
 }
 
 /// What is wrong and what to do, from a message of serde or of the TOML reader.
@@ -126,14 +103,11 @@ fn in_our_words(message: &str) -> (String, String) {
     }
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match (message.split_once(", expected "), quoted.split_first()) {
-        (_, Some((key, []))) if message.starts_with("missing field") => (
-            format!("`{key}` is missing"),
-            "add it (docs/formats.md lists the keys)".into(),
-        ),
+        (_, Some((key, []))) if message.starts_with("missing field") => {
+            (format!("`{key}` is missing"), "add it (docs/formats.md lists the keys)".into())
+        }
         (Some((what, _)), Some((word, known))) if what.starts_with("unknown") => {
-            let what = what
-                .replace("unknown field", "unknown key")
-                .replace("unknown variant", "unknown word");
+            let what = what.replace("unknown field", "unknown key").replace("unknown variant", "unknown word");
             (what, did_you_mean(word, known.iter().copied()))
         }
         (Some((what, expected)), _) if what.starts_with("invalid") => {
@@ -155,9 +129,7 @@ pub(super) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>)
     let longer = known.iter().find(|other| other.starts_with(word));
     let nearest = known.iter().min_by_key(|other| distance(word, other));
     match longer.or(nearest) {
-        Some(other)
-            if longer.is_some() || distance(word, other) <= 1 + word.chars().count() / 3 =>
-        {
+        Some(other) if longer.is_some() || distance(word, other) <= 1 + word.chars().count() / 3 => {
             format!("did you mean `{other}`?")
         }
         Some(_) => format!("choose from `{}`", known.join("`, `")),

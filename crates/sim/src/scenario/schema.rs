@@ -23,9 +23,7 @@ where
     if (f64::from(LOW)..=f64::from(HIGH)).contains(&value) {
         return Ok(value);
     }
-    Err(D::Error::custom(format!(
-        "{value} is outside {LOW} to {HIGH}; choose a number inside"
-    )))
+    Err(D::Error::custom(format!("{value} is outside {LOW} to {HIGH}; choose a number inside")))
 }
 
 /// A number above 0, up to `HIGH`.
@@ -37,15 +35,11 @@ where
     if value > 0.0 && value <= f64::from(HIGH) {
         return Ok(value);
     }
-    Err(D::Error::custom(format!(
-        "{value} is not above 0 and up to {HIGH}; choose a number that is"
-    )))
+    Err(D::Error::custom(format!("{value} is not above 0 and up to {HIGH}; choose a number that is")))
 }
 
 /// As [`number`], for a key that may be absent.
-pub(super) fn optional_number<'de, D, const LOW: i32, const HIGH: i32>(
-    from: D,
-) -> Result<Option<f64>, D::Error>
+pub(super) fn optional_number<'de, D, const LOW: i32, const HIGH: i32>(from: D) -> Result<Option<f64>, D::Error>
 where
     D: Deserializer<'de>,
 {
@@ -64,10 +58,16 @@ where
 pub(super) fn phy_rate<'de, D: Deserializer<'de>>(from: D) -> Result<PhyRate, D::Error> {
     let mbit_s = f64::deserialize(from)?;
     PhyRate::from_mbit_s(mbit_s).ok_or_else(|| {
-        D::Error::custom(format!(
-            "802.11p has no rate of {mbit_s} Mbit/s; choose 3, 4.5, 6, 9, 12, 18, 24 or 27"
-        ))
+        D::Error::custom(format!("802.11p has no rate of {mbit_s} Mbit/s; choose 3, 4.5, 6, 9, 12, 18, 24 or 27"))
     })
+}
+
+/// A station id; 0 stands for none in the file.
+pub(super) fn station<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match u32::deserialize(from)? {
+        0 => Err(D::Error::custom("0 is no station id; choose one from 1")),
+        id => Ok(id),
+    }
 }
 
 /// Times `[[from, to], …]`, in s: each from before its to, in order.
@@ -113,9 +113,7 @@ impl<'de> Deserialize<'de> for Fading {
                 if (0.3..=100.0).contains(&m) {
                     return Ok(Fading::M(m));
                 }
-                Err(E::custom(format!(
-                    "m = {m} is outside 0.3 to 100; choose a number inside"
-                )))
+                Err(E::custom(format!("m = {m} is outside 0.3 to 100; choose a number inside")))
             }
         }
         from.deserialize_any(Words)

@@ -6,8 +6,8 @@ use crosslane_core::path::Rat;
 
 use super::parse::did_you_mean;
 use super::{
-    BASES, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, METRICS, Motion, Scenario,
-    ScenarioError, TrafficKind,
+    BASES, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, METRICS, Motion, Scenario, ScenarioError,
+    TrafficKind,
 };
 use crate::mobility::Track;
 use crate::trace::Trace;
@@ -68,25 +68,19 @@ impl Scenario {
     ) -> Result<&'a str, ScenarioError> {
         contents.get(name).map(String::as_str).ok_or_else(|| {
             let remedy = "put it there, or name the folder with `--data DIR`";
-            self.lines
-                .error(key, format!("`{name}` was not found"), remedy)
+            self.lines.error(key, format!("`{name}` was not found"), remedy)
         })
     }
 
     fn check_names(&self) -> Result<(), ScenarioError> {
-        check_word(&self.name, usize::MAX)
-            .map_err(|(what, remedy)| self.lines.error("name", what, remedy))?;
+        check_word(&self.name, usize::MAX).map_err(|(what, remedy)| self.lines.error("name", what, remedy))?;
         let radios = self.radios.iter().map(|radio| &radio.name).zip(0..);
         let named = radios.map(|(name, place)| (name, format!("radio.{place}")));
-        let access = self
-            .access
-            .iter()
-            .map(|link| (&link.name, link.key.clone()));
+        let access = self.access.iter().map(|link| (&link.name, link.key.clone()));
         let mut seen = BTreeSet::new();
         for (name, key) in named.chain(access) {
             let key = format!("{key}.name");
-            check_word(name, MAX_NAME)
-                .map_err(|(what, remedy)| self.lines.error(&key, what, remedy))?;
+            check_word(name, MAX_NAME).map_err(|(what, remedy)| self.lines.error(&key, what, remedy))?;
             if name == "lo" || !seen.insert(name) {
                 let what = format!("the path name `{name}` is taken");
                 return Err(self.lines.error(&key, what, "choose another"));
@@ -94,15 +88,12 @@ impl Scenario {
         }
         let Some(last) = seen.last() else {
             let what = "the scenario has no path";
-            let remedy =
-                "add a `[[radio]]` with a `[[roadside_unit]]`, a `[[cellular]]` or a `[[wifi]]`";
+            let remedy = "add a `[[radio]]` with a `[[roadside_unit]]`, a `[[cellular]]` or a `[[wifi]]`";
             return Err(self.lines.error("", what, remedy));
         };
         if seen.len() > MAX_PATHS {
             let what = format!("{} paths are more than {MAX_PATHS}", seen.len());
-            return Err(self
-                .lines
-                .error("", what, format!("leave some out, as `{last}`")));
+            return Err(self.lines.error("", what, format!("leave some out, as `{last}`")));
         }
         self.check_rats()?;
         for (place, name) in self.service.prefer.iter().enumerate() {
@@ -116,15 +107,10 @@ impl Scenario {
             if radio.rat != Rat::Ieee80211p {
                 let what = "a `[[radio]]` is always 802.11p";
                 let remedy = "write `rat = \"80211p\"`, or make it a `[[cellular]]`";
-                return Err(self
-                    .lines
-                    .error(&format!("radio.{place}.rat"), what, remedy));
+                return Err(self.lines.error(&format!("radio.{place}.rat"), what, remedy));
             }
             if !(1..=7).contains(&radio.tries) || !(1..=100_000).contains(&radio.queue_packets) {
-                let what = format!(
-                    "`{}` needs 1 to 7 tries and 1 to 100000 packets",
-                    radio.name
-                );
+                let what = format!("`{}` needs 1 to 7 tries and 1 to 100000 packets", radio.name);
                 let remedy = "choose `tries` and `queue_packets` inside";
                 return Err(self.lines.error(&format!("radio.{place}"), what, remedy));
             }
@@ -140,6 +126,10 @@ impl Scenario {
     }
 
     fn check_units(&self) -> Result<(), ScenarioError> {
+        if self.units.len() > MAX_UNITS {
+            let what = format!("{} roadside units are more than {MAX_UNITS}", self.units.len());
+            return Err(self.lines.error("roadside_unit", what, "leave some out"));
+        }
         let mut names = BTreeSet::new();
         let mut stations = BTreeSet::new();
         for (place, unit) in self.units.iter().enumerate() {
@@ -152,9 +142,7 @@ impl Scenario {
             }
             if !names.insert(&unit.name) {
                 let what = format!("the unit name `{}` is taken", unit.name);
-                return Err(self
-                    .lines
-                    .error(&format!("{key}.name"), what, "choose another"));
+                return Err(self.lines.error(&format!("{key}.name"), what, "choose another"));
             }
             if !stations.insert(unit.station_id) {
                 let what = format!("the station id {} is taken", unit.station_id);
@@ -176,11 +164,7 @@ impl Scenario {
         let mut positions = Vec::new();
         for (place, unit) in self.units.iter().enumerate() {
             let what = format!("roadside unit `{}`", unit.name);
-            positions.push((
-                unit.position_m,
-                what,
-                format!("roadside_unit.{place}.position_m"),
-            ));
+            positions.push((unit.position_m, what, format!("roadside_unit.{place}.position_m")));
         }
         if let Motion::Route(route) = &self.vehicle.motion {
             let key = "vehicle.route.from_m".to_string();
@@ -248,9 +232,7 @@ impl Scenario {
                 .map_err(|(what, remedy)| self.lines.error(&format!("{key}.name"), what, remedy))?;
             if !seen.insert(&strategy.name) {
                 let what = format!("the strategy name `{}` is taken", strategy.name);
-                return Err(self
-                    .lines
-                    .error(&format!("{key}.name"), what, "choose another"));
+                return Err(self.lines.error(&format!("{key}.name"), what, "choose another"));
             }
             if !BASES.contains(&strategy.base.as_str()) {
                 let what = format!("there is no strategy `{}` to base on", strategy.base);
@@ -304,9 +286,7 @@ impl Scenario {
             return Ok(());
         }
         let remedy = did_you_mean(name, paths.iter().map(|path| path.name));
-        Err(self
-            .lines
-            .error(key, format!("there is no path `{name}`"), remedy))
+        Err(self.lines.error(key, format!("there is no path `{name}`"), remedy))
     }
 
     fn known_strategy(&self, name: &str, key: &str) -> Result<(), ScenarioError> {
@@ -315,9 +295,7 @@ impl Scenario {
         }
         let defined = self.strategies.iter().map(|entry| entry.name.as_str());
         let remedy = did_you_mean(name, BASES.into_iter().chain(defined));
-        Err(self
-            .lines
-            .error(key, format!("there is no strategy `{name}`"), remedy))
+        Err(self.lines.error(key, format!("there is no strategy `{name}`"), remedy))
     }
 }
 
@@ -330,10 +308,7 @@ fn check_word(name: &str, longest: usize) -> Result<(), (String, String)> {
     }
     if name.len() > longest {
         let what = format!("the name `{name}` is longer than {longest} characters");
-        return Err((
-            what,
-            "choose a shorter one: it names an interface or a folder".into(),
-        ));
+        return Err((what, "choose a shorter one: it names an interface or a folder".into()));
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ pub enum WorldEvent {
 /// A CAM on the air.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CamSent {
-    /// When its transmission ended.
+    /// When it was sent.
     pub at: Instant,
     /// Path of the radio it was sent on.
     pub path: PathId,
@@ -194,14 +194,12 @@ impl World {
             let signal = radio.coverage.serving(at.as_secs_f64(), vehicle.position_m);
             let params = radio.params(signal);
             announce(&mut self.ready, radio.path, &mut radio.last, params);
-            self.ready
-                .push_back(WorldEvent::Truth(radio.truth(at, vehicle, signal)));
+            self.ready.push_back(WorldEvent::Truth(radio.truth(at, vehicle, signal)));
         }
         for modem in &mut self.access {
             let params = modem.params(at.as_secs_f64());
             announce(&mut self.ready, modem.path, &mut modem.last, params);
-            self.ready
-                .push_back(WorldEvent::Truth(modem.truth(at, vehicle)));
+            self.ready.push_back(WorldEvent::Truth(modem.truth(at, vehicle)));
         }
     }
 
@@ -240,15 +238,9 @@ fn announce(
     params: [DirectionParams; 2],
 ) {
     for (place, direction) in [Direction::Up, Direction::Down].into_iter().enumerate() {
-        let known = last
-            .as_ref()
-            .is_some_and(|last| last[place] == params[place]);
+        let known = last.as_ref().is_some_and(|last| last[place] == params[place]);
         if !known {
-            ready.push_back(WorldEvent::LinkParams {
-                path,
-                direction,
-                params: params[place].clone(),
-            });
+            ready.push_back(WorldEvent::LinkParams { path, direction, params: params[place].clone() });
         }
     }
     *last = Some(params);

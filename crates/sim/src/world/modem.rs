@@ -69,12 +69,8 @@ impl ModemLink {
         let row = self.row(t_s);
         [&self.up, &self.down].map(|way| DirectionParams {
             bottleneck: match &way.trace {
-                Some(Trace::Opportunities(moments)) if self.is_on(t_s) => {
-                    Bottleneck::Opportunities(moments.clone())
-                }
-                _ => Bottleneck::Rate {
-                    bit_s: self.rate_mbit_s(way, t_s) * 1e6,
-                },
+                Some(Trace::Opportunities(moments)) if self.is_on(t_s) => Bottleneck::Opportunities(moments.clone()),
+                _ => Bottleneck::Rate { bit_s: self.rate_mbit_s(way, t_s) * 1e6 },
             },
             delay: millis(row.delay_ms.unwrap_or(self.link.delay_ms)),
             loss: row.loss.unwrap_or(self.link.loss),
@@ -129,11 +125,7 @@ impl ModemLink {
             Some(trace) => trace.at(t_s).rate_mbit_s,
             None => None,
         };
-        if self.is_on(t_s) {
-            traced.unwrap_or(way.mbit_s)
-        } else {
-            0.0
-        }
+        if self.is_on(t_s) { traced.unwrap_or(way.mbit_s) } else { 0.0 }
     }
 }
 
@@ -148,10 +140,6 @@ impl Way {
                 QueueLimit::Bytes((mean * millis * 1000.0 / 8.0).max(3000.0) as u32)
             }
         };
-        Way {
-            trace,
-            mbit_s,
-            queue,
-        }
+        Way { trace, mbit_s, queue }
     }
 }

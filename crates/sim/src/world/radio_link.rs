@@ -31,14 +31,12 @@ pub(super) struct Sender {
 
 impl RadioLink {
     pub(super) fn new(path: PathId, coverage: Coverage, seed: u64) -> RadioLink {
-        let senders = coverage
-            .units()
-            .map(|unit| Sender::new(seed, &unit.name, unit.cam_period_ms));
+        let senders = coverage.units().map(|unit| Sender::new(seed, &unit.name, unit.cam_period_ms));
         RadioLink {
             path,
             senders: senders.collect(),
+            mean_error: MeanError::new(coverage.radio().rate, FULL_BYTES),
             coverage,
-            mean_error: MeanError::default(),
             last: None,
         }
     }
@@ -66,7 +64,7 @@ impl RadioLink {
         let error = signal.map_or(1.0, |signal| {
             let snr_db = signal.mean_dbm - radio.noise_dbm;
             let m = radio.fading.m(signal.distance_m);
-            self.mean_error.of(radio.rate, snr_db, m, FULL_BYTES)
+            self.mean_error.of(snr_db, m)
         });
         let attempt = ieee80211p::attempt_air_time(radio.rate, FULL_BYTES);
         let mean_backoff = ieee80211p::SLOT.as_secs_f64() * 7.5;
@@ -88,12 +86,7 @@ impl RadioLink {
 
     /// Broadcasts a CAM of one unit, unless that is off. The vehicle hears it
     /// over the same channel that carries packets.
-    pub(super) fn send_cam(
-        &mut self,
-        at: Instant,
-        unit: usize,
-        position_m: [f64; 2],
-    ) -> Option<CamSent> {
+    pub(super) fn send_cam(&mut self, at: Instant, unit: usize, position_m: [f64; 2]) -> Option<CamSent> {
         let signal = self.coverage.signal(unit, position_m);
         let radio = self.coverage.radio();
         let station = self.coverage.units().nth(unit)?;

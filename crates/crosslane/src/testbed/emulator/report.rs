@@ -1,0 +1,190 @@
+//! How well the emulator kept its time, and what became of packets.
+
+use crosslane_core::link::DropReason;
+use crosslane_core::time::{Duration, Instant};
+
+/// Lateness at the 99th percentile beyond which a run is invalid.
+const MAX_LATENESS_US: u32 = 1000;
+
+/// Stall of the loop beyond which a run is invalid.
+const MAX_STALL_US: u32 = 2000;
+
+/// What became of the packets of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets that entered the link.
+    pub entered: u64,
+    /// Their bytes of IP.
+    pub entered_bytes: u64,
+    /// Packets handed to the far end.
+    pub delivered: u64,
+    /// Their bytes of IP.
+    pub delivered_bytes: u64,
+    /// Packets dropped, by `DropReason as usize`. Those of the device include
+    /// what it dropped before the link saw it.
+    pub dropped: [u64; DropReason::ALL.len()],
+    /// Packets still under way when the emulator ended.
+    pub unfinished: u64,
+}
+
+/// One link's counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkReport {
+    /// Name of the path.
+    pub name: String,
+    /// From the vehicle.
+    pub up: Counters,
+    /// To the vehicle.
+    pub down: Counters,
+}
+
+/// How the emulator fared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmulatorReport {
+    /// Median of how late packets were released, in µs.
+    pub lateness_us_p50: u32,
+    /// 99th percentile of the same.
+    pub lateness_us_p99: u32,
+    /// The latest release, in µs.
+    pub lateness_us_max: u32,
+    /// The longest that the loop was late to wake, or busy without a look at
+    /// its devices, in µs.
+    pub stall_us_max: u32,
+    /// Packets read in a wakeup that was 1 ms late or more: their delay was
+    /// counted from too late.
+    pub late_reads: u64,
+    /// Packet records that found no room.
+    pub records_lost: u64,
+    /// Processor time of the emulator's thread.
+    pub cpu: Duration,
+    /// True if the thread ran with SCHED_FIFO.
+    pub realtime: bool,
+    /// Counters, in the order of the links.
+    pub links: Vec<LinkReport>,
+}
+
+impl EmulatorReport {
+    /// True if the run may be used: p99 of lateness ≤ 1 ms, stall ≤ 2 ms.
+    pub fn valid(&self) -> bool {
+        self.invalid_because().is_none()
+    }
+
+    /// Why the run may not be used, if so.
+    pub fn invalid_because(&self) -> Option<String> {
+        if self.lateness_us_p99 > MAX_LATENESS_US {
+            return Some(format!(
+                "1 % of packets were released {} µs late or more (limit {MAX_LATENESS_US})",
+                self.lateness_us_p99
+            ));
+        }
+        (self.stall_us_max > MAX_STALL_US)
+            .then(|| format!("the emulator stood still for {} µs (limit {MAX_STALL_US})", self.stall_us_max))
+    }
+
+    /// Packets that all links dropped for this reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        let both = |link: &LinkReport| link.up.dropped[reason as usize] + link.down.dropped[reason as usize];
+        self.links.iter().map(both).sum()
+    }
+}
+
+/// Counts of whole microseconds.
+#[derive(Debug)]
+pub(super) struct Histogram {
+    counts: Vec<u64>,
+    total: u64,
+    max_us: u32,
+}
+
+impl Histogram {
+    /// Beyond this only the maximum is known.
+    const TOP_US: usize = 10_000;
+
+    pub(super) fn new() -> Histogram {
+        Histogram { counts: vec![0; Self::TOP_US + 1], total: 0, max_us: 0 }
+    }
+
+    pub(super) fn add(&mut self, value: Duration) {
+        let us = micros(value);
+        self.counts[(us as usize).min(Self::TOP_US)] += 1;
+        self.total += 1;
+        self.max_us = self.max_us.max(us);
+    }
+
+    pub(super) fn max_us(&self) -> u32 {
+        self.max_us
+    }
+
+    /// The smallest value that at least this share (0 to 1) does not exceed.
+    pub(super) fn quantile_us(&self, share: f64) -> u32 {
+        let wanted = (self.total as f64 * share).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (us, count) in self.counts[..Self::TOP_US].iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return us as u32;
+            }
+        }
+        self.max_us
+    }
+}
+
+/// The longest stall, and reads that came late.
+#[derive(Debug, Default)]
+pub(super) struct Stalls {
+    max: Duration,
+    /// True while the present wakeup is one that came late.
+    late: bool,
+    late_reads: u64,
+}
+
+impl Stalls {
+    /// The loop woke at `now`; it had asked to be woken at `due` at the latest.
+    pub(super) fn woke(&mut self, now: Instant, due: Instant) {
+        let late = now.since(due);
+        self.late = late >= Duration::from_millis(1);
+        self.max = self.max.max(late);
+    }
+
+    /// The loop looks at its devices again.
+    pub(super) fn was_busy(&mut self, busy: Duration) {
+        self.max = self.max.max(busy);
+    }
+
+    /// Packets were read in this wakeup.
+    pub(super) fn read(&mut self, packets: usize) {
+        if self.late {
+            self.late_reads += packets as u64;
+        }
+    }
+
+    pub(super) fn max_us(&self) -> u32 {
+        micros(self.max)
+    }
+
+    pub(super) fn late_reads(&self) -> u64 {
+        self.late_reads
+    }
+}
+
+fn micros(value: Duration) -> u32 {
+    u32::try_from(value.as_micros()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_occurred() {
+        let mut histogram = Histogram::new();
+        assert_eq!(histogram.quantile_us(0.99), 0);
+        for us in 1..=100 {
+            histogram.add(Duration::from_micros(us));
+        }
+        histogram.add(Duration::from_secs(1));
+        assert_eq!(histogram.quantile_us(0.5), 51);
+        assert_eq!(histogram.quantile_us(0.99), 100);
+        assert_eq!(histogram.quantile_us(1.0), 1_000_000);
+    }
+}

@@ -1,0 +1,383 @@
+//! The emulator's thread.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use crosslane_core::link::{Direction, DropReason, Exit, Link, PacketId};
+use crosslane_core::time::{Duration, Instant};
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::EventFd;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::time::{ClockNanosleepFlags, clock_nanosleep};
+
+use super::pool::Pool;
+use super::report::{Histogram, Stalls};
+use super::{Command, Counters, EmulatedLink, EmulatorReport, LinkReport, PacketRecord, PacketSink, SLOT};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::tun::Tun;
+
+/// Packets read from one device before the others have their turn.
+const BATCH: usize = 64;
+
+/// The loop wakes this often though nothing is due, so that a stall is seen
+/// even if it hits while nothing happens.
+const HEARTBEAT: Duration = Duration::from_millis(1);
+
+/// Packets (in and out) a millisecond from which the loop keeps to slots.
+const BUSY_PACKETS: usize = 32;
+
+/// Priority under SCHED_FIFO: above ordinary programs, below the kernel's own.
+const PRIORITY: i32 = 10;
+
+const TIMER: u64 = u64::MAX;
+const BELL: u64 = u64::MAX - 1;
+
+/// Everything that the thread holds.
+#[derive(Debug)]
+pub(super) struct Worker {
+    clock: Clock,
+    epoll: Epoll,
+    timer: TimerFd,
+    inbox: Receiver<Command>,
+    bell: Arc<EventFd>,
+    links: Vec<Carried>,
+    pool: Pool,
+    sink: Option<PacketSink>,
+    lateness: Histogram,
+    stalls: Stalls,
+    pace: Pace,
+    /// When the timer rings.
+    armed: Instant,
+    realtime: bool,
+    cpu: Duration,
+}
+
+/// One link with its devices.
+#[derive(Debug)]
+struct Carried {
+    name: String,
+    /// Where packets of each direction come from.
+    ends: [Tun; 2],
+    link: Link,
+    counters: [Counters; 2],
+}
+
+/// Whether packets are so many that the loop keeps to slots.
+#[derive(Debug, Default)]
+struct Pace {
+    began: Instant,
+    packets: usize,
+    busy: bool,
+}
+
+impl Pace {
+    fn count(&mut self, now: Instant, packets: usize) {
+        self.packets += packets;
+        if now.since(self.began) >= HEARTBEAT {
+            self.busy = self.packets >= BUSY_PACKETS;
+            (self.began, self.packets) = (now, 0);
+        }
+    }
+}
+
+impl Worker {
+    pub(super) fn new(
+        clock: Clock,
+        links: Vec<EmulatedLink>,
+        sink: Option<PacketSink>,
+        inbox: Receiver<Command>,
+        bell: Arc<EventFd>,
+    ) -> nix::Result<Worker> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        // Edge-triggered: the timer need not be read after it has rung.
+        epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TIMER))?;
+        epoll.add(&*bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
+        let links: Vec<Carried> = links.into_iter().map(Carried::new).collect();
+        for (place, carried) in links.iter().enumerate() {
+            for direction in Direction::BOTH {
+                let token = (place * 2 + direction as usize) as u64;
+                epoll.add(&carried.ends[direction as usize], EpollEvent::new(EpollFlags::EPOLLIN, token))?;
+            }
+        }
+        Ok(Worker {
+            clock,
+            epoll,
+            timer,
+            inbox,
+            bell,
+            links,
+            pool: Pool::default(),
+            sink,
+            lateness: Histogram::new(),
+            stalls: Stalls::default(),
+            pace: Pace::default(),
+            armed: Instant::ZERO,
+            realtime: false,
+            cpu: Duration::ZERO,
+        })
+    }
+
+    /// Carries packets until told to stop.
+    pub(super) fn run(mut self) -> Result<Worker> {
+        self.realtime = become_realtime();
+        self.carry().map_err(|cause| Error::failure("carrying packets between the namespaces", cause))?;
+        self.finish();
+        self.cpu = thread_cpu();
+        Ok(self)
+    }
+
+    fn carry(&mut self) -> io::Result<()> {
+        let mut events = vec![EpollEvent::empty(); self.links.len() * 2 + 2];
+        let mut woke = self.clock.now();
+        loop {
+            let ready = self.sleep(woke, &mut events)?;
+            woke = self.clock.now();
+            self.stalls.woke(woke, self.armed);
+            let mut packets = 0;
+            for event in &events[..ready] {
+                match event.data() {
+                    TIMER => {}
+                    BELL => {
+                        let _ = self.bell.read();
+                        if self.obey() {
+                            return Ok(());
+                        }
+                    }
+                    token => packets += self.read(token as usize / 2, direction(token), event.events())?,
+                }
+            }
+            self.stalls.read(packets);
+            packets += self.release();
+            let now = self.clock.now();
+            self.pace.count(now, packets);
+            self.stalls.was_busy(now.since(woke));
+            if let Some(sink) = &mut self.sink {
+                sink.tick(now);
+            }
+        }
+    }
+
+    /// Sleeps until a device has packets, one is due, or the heart beats.
+    /// `armed` is when it should have woken at the latest.
+    fn sleep(&mut self, woke: Instant, events: &mut [EpollEvent]) -> io::Result<usize> {
+        if self.pace.busy {
+            self.armed = woke + SLOT;
+            let until = TimeSpec::from_duration(self.on_system_clock(self.armed));
+            let _ = clock_nanosleep(nix::time::ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &until);
+            return wait(&self.epoll, events, EpollTimeout::ZERO);
+        }
+        let next = self.links.iter().filter_map(|carried| carried.link.next_wakeup()).min();
+        if self.armed <= woke || next.is_some_and(|next| next < self.armed) {
+            let beat = woke + HEARTBEAT;
+            self.armed = next.map_or(beat, |next| next.min(beat));
+            let at = Expiration::OneShot(TimeSpec::from_duration(self.on_system_clock(self.armed)));
+            self.timer.set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+        }
+        wait(&self.epoll, events, EpollTimeout::NONE)
+    }
+
+    fn on_system_clock(&self, at: Instant) -> Duration {
+        Duration::from_nanos(self.clock.origin_ns().saturating_add(at.as_nanos()))
+    }
+
+    /// Carries out what was asked; true if that was to stop.
+    fn obey(&mut self) -> bool {
+        let now = self.clock.now();
+        while let Ok(command) = self.inbox.try_recv() {
+            let (place, apply): (usize, Box<dyn FnOnce(&mut Link)>) = match command {
+                Command::Set(place, way, params) => (place, Box::new(move |link| link.set(now, way, params))),
+                Command::SetOn(place, on) => (place, Box::new(move |link| link.set_on(now, on))),
+                Command::Occupy(place, air_time) => (
+                    place,
+                    Box::new(move |link| {
+                        link.occupy(now, air_time);
+                    }),
+                ),
+                Command::Stop => return true,
+            };
+            if let Some(carried) = self.links.get_mut(place) {
+                apply(&mut carried.link);
+            }
+        }
+        false
+    }
+
+    /// Takes what a device has, a batch at most, into its link; returns how
+    /// many packets that were.
+    fn read(&mut self, place: usize, way: Direction, ready: EpollFlags) -> io::Result<usize> {
+        for count in 0..BATCH {
+            let Some(packet) = self.pool.take() else {
+                return Ok(count);
+            };
+            let device = &self.links[place].ends[way as usize];
+            let held = self.pool.get_mut(packet);
+            match device.receive(held.room()) {
+                Ok(len) => {
+                    let now = self.clock.now();
+                    held.fill(len, now);
+                    self.enter(now, place, way, packet);
+                }
+                Err(cause) => {
+                    self.pool.give_back(packet);
+                    let empty = matches!(cause.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+                    // A device that only reports errors would wake us for ever.
+                    let broken = !empty || !ready.contains(EpollFlags::EPOLLIN);
+                    return if broken { Err(cause) } else { Ok(count) };
+                }
+            }
+        }
+        Ok(BATCH)
+    }
+
+    fn enter(&mut self, now: Instant, place: usize, way: Direction, packet: PacketId) {
+        let carried = &mut self.links[place];
+        let bytes = self.pool.get(packet).packet().len();
+        let counters = &mut carried.counters[way as usize];
+        counters.entered += 1;
+        counters.entered_bytes += bytes as u64;
+        if let Err(reason) = carried.link.send(now, way, packet, bytes as u32) {
+            counters.dropped[reason as usize] += 1;
+            self.tell(now, place, way, packet, |record| record.dropped = Some(reason));
+            self.pool.give_back(packet);
+        }
+    }
+
+    /// Hands every packet that is due to the far end; returns how many.
+    fn release(&mut self) -> usize {
+        let mut count = 0;
+        for place in 0..self.links.len() {
+            let now = self.clock.now();
+            while let Some(exit) = self.links[place].link.poll(now) {
+                self.leave(place, exit);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    fn leave(&mut self, place: usize, exit: Exit) {
+        let now = self.clock.now();
+        let way = exit.direction;
+        let carried = &mut self.links[place];
+        let packet = self.pool.get(exit.packet).packet();
+        let mut dropped = exit.dropped;
+        if dropped.is_none() {
+            self.lateness.add(now.since(exit.at));
+            if carried.ends[1 - way as usize].send(packet).is_err() {
+                dropped = Some(DropReason::Device);
+            }
+        }
+        let counters = &mut carried.counters[way as usize];
+        match dropped {
+            Some(reason) => counters.dropped[reason as usize] += 1,
+            None => {
+                counters.delivered += 1;
+                counters.delivered_bytes += packet.len() as u64;
+            }
+        }
+        self.tell(now, place, way, exit.packet, |record| {
+            (record.tries, record.dropped) = (exit.tries, dropped);
+            record.delivered = dropped.is_none().then_some(now);
+        });
+        self.pool.give_back(exit.packet);
+    }
+
+    fn tell(
+        &mut self,
+        now: Instant,
+        place: usize,
+        way: Direction,
+        packet: PacketId,
+        fate: impl FnOnce(&mut PacketRecord),
+    ) {
+        if let Some(sink) = &mut self.sink {
+            let held = self.pool.get(packet);
+            let mut record = PacketRecord::of(held.packet(), held.entered, place as u8, way);
+            fate(&mut record);
+            sink.tell(now, record);
+        }
+    }
+
+    /// Tells of the packets that are still under way.
+    fn finish(&mut self) {
+        let now = self.clock.now();
+        for place in 0..self.links.len() {
+            self.links[place].link.set_on(now, false);
+            while let Some(exit) = self.links[place].link.poll(Instant::from_nanos(u64::MAX)) {
+                self.links[place].counters[exit.direction as usize].unfinished += 1;
+                self.tell(now, place, exit.direction, exit.packet, |record| record.tries = exit.tries);
+            }
+        }
+    }
+
+    /// Lets the devices go once `device_drops` has told what they dropped (up,
+    /// down) by path.
+    pub(super) fn into_report(self, device_drops: impl Fn(&str) -> Result<[u64; 2]>) -> Result<EmulatorReport> {
+        let mut links = Vec::with_capacity(self.links.len());
+        for carried in &self.links {
+            let [mut up, mut down] = carried.counters;
+            let [lost_up, lost_down] = device_drops(&carried.name)?;
+            up.dropped[DropReason::Device as usize] += lost_up;
+            down.dropped[DropReason::Device as usize] += lost_down;
+            links.push(LinkReport { name: carried.name.clone(), up, down });
+        }
+        Ok(EmulatorReport {
+            lateness_us_p50: self.lateness.quantile_us(0.5),
+            lateness_us_p99: self.lateness.quantile_us(0.99),
+            lateness_us_max: self.lateness.max_us(),
+            stall_us_max: self.stalls.max_us(),
+            late_reads: self.stalls.late_reads(),
+            records_lost: self.sink.map_or(0, PacketSink::finish),
+            cpu: self.cpu,
+            realtime: self.realtime,
+            links,
+        })
+    }
+}
+
+impl Carried {
+    fn new(emulated: EmulatedLink) -> Carried {
+        let devices = emulated.devices;
+        Carried {
+            name: devices.name,
+            ends: [devices.vehicle, devices.server],
+            link: emulated.link,
+            counters: [Counters::default(); 2],
+        }
+    }
+}
+
+fn direction(token: u64) -> Direction {
+    Direction::BOTH[token as usize % 2]
+}
+
+fn wait(epoll: &Epoll, events: &mut [EpollEvent], timeout: EpollTimeout) -> io::Result<usize> {
+    match epoll.wait(events, timeout) {
+        Err(Errno::EINTR) => Ok(0),
+        other => Ok(other?),
+    }
+}
+
+/// Asks for SCHED_FIFO, and for timers without slack where that is refused.
+fn become_realtime() -> bool {
+    let _ = nix::sys::prctl::set_timerslack(1);
+    let priority = libc::sched_param { sched_priority: PRIORITY };
+    // SAFETY: `priority` outlives the call; 0 is this thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) == 0 }
+}
+
+fn thread_cpu() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else {
+        return Duration::ZERO;
+    };
+    [usage.user_time(), usage.system_time()]
+        .iter()
+        .map(|spent| Duration::from_micros((spent.tv_sec() * 1_000_000 + spent.tv_usec()) as u64))
+        .sum()
+}

@@ -1,0 +1,182 @@
+//! What a testbed needs of the kernel, and how all of it goes when it ends.
+
+use std::fs;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, getpid, setpgid};
+
+use crate::error::{Error, Result};
+use crate::tun::open_device;
+
+/// By what right namespaces are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privileges {
+    /// Root's.
+    Root,
+    /// A user namespace's, made for this process.
+    UserNamespace,
+}
+
+static IN_USER_NAMESPACE: AtomicBool = AtomicBool::new(false);
+
+/// Sees to it that this process may make network namespaces and TUN devices:
+/// as root, or else by moving into a user namespace. Call it before any thread
+/// exists, and before [`contain`].
+///
+/// # Errors
+/// One sentence that says what is missing and what to do.
+pub fn prepare_privileges() -> Result<Privileges> {
+    let privileges = if has_capabilities() { Privileges::Root } else { enter_user_namespace()? };
+    open_device()?;
+    Ok(privileges)
+}
+
+/// True once [`prepare_privileges`] has made a user namespace.
+pub(super) fn in_user_namespace() -> bool {
+    IN_USER_NAMESPACE.load(Ordering::Relaxed)
+}
+
+/// CAP_NET_ADMIN and CAP_SYS_ADMIN, as the kernel tells.
+fn has_capabilities() -> bool {
+    const NEEDED: u64 = 1 << 12 | 1 << 21;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & NEEDED == NEEDED)
+}
+
+fn enter_user_namespace() -> Result<Privileges> {
+    let attempt = "making a user namespace";
+    refuse_threads(attempt)?;
+    let (user, group) = (geteuid(), getegid());
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(|cause| {
+        let remedy = "run as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone, \
+                      kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces)";
+        Error::usage(attempt, cause, remedy)
+    })?;
+    let maps = [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("0 {user} 1")),
+        ("/proc/self/gid_map", format!("0 {group} 1")),
+    ];
+    for (file, map) in maps {
+        fs::write(file, map).map_err(|cause| Error::failure(format!("writing {file}"), cause))?;
+    }
+    IN_USER_NAMESPACE.store(true, Ordering::Relaxed);
+    Ok(Privileges::UserNamespace)
+}
+
+fn refuse_threads(attempt: &str) -> Result<()> {
+    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    match threads {
+        1 => Ok(()),
+        _ => Err(Error::failure(attempt, format!("this process already has {threads} threads"))),
+    }
+}
+
+/// Moves the rest of the program into a PID namespace, so that whatever ends
+/// this process (SIGKILL included) ends all that it has started. Call it before
+/// any thread exists.
+///
+/// It returns in a grandchild. This process stays to hand on SIGINT, SIGTERM
+/// and SIGHUP and to end as the grandchild ends; between them the namespace's
+/// first process buries orphans and dies with this one.
+///
+/// # Errors
+/// The kernel forbids it; then nothing has changed.
+pub fn contain() -> Result<()> {
+    let attempt = "moving into a PID namespace";
+    refuse_threads(attempt)?;
+    let failure = |cause: Errno| Error::failure(attempt, cause);
+    let outer = pidfd(getpid()).map_err(failure)?;
+    unshare(CloneFlags::CLONE_NEWPID)
+        .map_err(|cause| Error::usage(attempt, cause, "run as root, or allow user namespaces"))?;
+    let forwarded = forwarded_signals();
+    let mut before = forwarded.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).map_err(failure)?;
+    // SAFETY: this process has one thread, so the child may do what it likes.
+    match unsafe { fork() }.map_err(failure)? {
+        ForkResult::Parent { child } => end_as(stand_by(child)),
+        ForkResult::Child => {
+            // Out of the terminal's foreground group: Ctrl-C reaches the outer
+            // process alone, which hands it on once.
+            let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+            die_with(&outer);
+            drop(outer);
+        }
+    }
+    // SAFETY: as above.
+    match unsafe { fork() }.map_err(failure)? {
+        ForkResult::Parent { child } => end_as(stand_by(child)),
+        ForkResult::Child => {
+            before.remove(Signal::SIGCHLD);
+            before.thread_set_mask().map_err(failure)
+        }
+    }
+}
+
+fn forwarded_signals() -> SigSet {
+    [Signal::SIGCHLD, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
+}
+
+/// Asks for SIGKILL when the parent dies, and dies if that has happened
+/// already. Across PID namespaces `getppid` says nothing, a pidfd does.
+fn die_with(parent: &OwnedFd) {
+    let asked = prctl::set_pdeathsig(Signal::SIGKILL);
+    let mut ended = [PollFd::new(parent.as_fd(), PollFlags::POLLIN)];
+    let alive = poll(&mut ended, PollTimeout::ZERO) == Ok(0);
+    if asked.is_err() || !alive {
+        exit_now(1);
+    }
+}
+
+/// Hands signals on to `child` and buries what ends, until `child` does;
+/// returns how.
+fn stand_by(child: Pid) -> WaitStatus {
+    loop {
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(status) if status.pid() == Some(child) && is_end(status) => return status,
+                Ok(WaitStatus::StillAlive) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        match forwarded_signals().wait() {
+            Ok(Signal::SIGCHLD) | Err(_) => {}
+            Ok(signal) => {
+                let _ = kill(child, signal);
+            }
+        }
+    }
+}
+
+fn is_end(status: WaitStatus) -> bool {
+    matches!(status, WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+}
+
+fn end_as(status: WaitStatus) -> ! {
+    exit_now(match status {
+        WaitStatus::Exited(_, code) => code,
+        WaitStatus::Signaled(_, signal, _) => 128 + signal as i32,
+        _ => 1,
+    })
+}
+
+/// Ends without what `exit` would do for the process that was forked.
+fn exit_now(code: i32) -> ! {
+    // SAFETY: always.
+    unsafe { libc::_exit(code) }
+}
+
+fn pidfd(process: Pid) -> nix::Result<OwnedFd> {
+    // SAFETY: the call takes two integers; what it returns is ours alone.
+    unsafe {
+        let descriptor = Errno::result(libc::syscall(libc::SYS_pidfd_open, process.as_raw(), 0))?;
+        Ok(OwnedFd::from_raw_fd(descriptor as i32))
+    }
+}

@@ -1,0 +1,151 @@
+//! Interfaces, addresses, routes and rules, by netlink.
+
+use std::net::Ipv4Addr;
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::route::RouteMessage;
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use rtnetlink::{AddressMessageBuilder, LinkUnspec, RouteMessageBuilder};
+
+use crate::error::{Error, Result};
+use crate::netlink::{Channel, request};
+
+/// What configures the network namespace of the thread that opened it.
+pub struct Wiring {
+    channel: Channel,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// Destination; `None` for every destination.
+    pub to: Option<Ipv4Addr>,
+    /// Interface by which packets leave.
+    pub interface: u32,
+    /// Address that packets bear if their sender chose none.
+    pub source: Option<Ipv4Addr>,
+    /// Routing table; `None` for the main one.
+    pub table: Option<u32>,
+    /// The lower, the better.
+    pub metric: u32,
+}
+
+impl Wiring {
+    /// Opens the namespace of this thread.
+    ///
+    /// # Errors
+    /// The kernel has no netlink socket to spare.
+    pub fn open() -> Result<Wiring> {
+        let channel =
+            Channel::open(NETLINK_ROUTE).map_err(|cause| Error::failure("opening a netlink socket", cause))?;
+        Ok(Wiring { channel })
+    }
+
+    /// The index of an interface.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn index(&mut self, interface: &str) -> Result<u32> {
+        Ok(self.interface(interface)?.header.index)
+    }
+
+    /// Packets that an interface dropped on their way out.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn dropped(&mut self, interface: &str) -> Result<u64> {
+        let message = self.interface(interface)?;
+        let dropped = message.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::Stats64(stats) => Some(stats.tx_dropped),
+            _ => None,
+        });
+        Ok(dropped.unwrap_or(0))
+    }
+
+    fn interface(&mut self, name: &str) -> Result<LinkMessage> {
+        let attempt = format!("looking up the interface {name}");
+        let mut found = None;
+        let question = RouteNetlinkMessage::GetLink(LinkUnspec::new_with_name(name).build());
+        let asked = self.channel.call(
+            |sequence| request(question, NLM_F_ACK, sequence),
+            |reply| {
+                found = netlink_packet_core::NetlinkMessage::<RouteNetlinkMessage>::deserialize(reply.bytes).ok();
+                Ok(())
+            },
+        );
+        asked.map_err(|cause| Error::failure(&attempt, cause))?;
+        match found.map(|message| message.payload) {
+            Some(netlink_packet_core::NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))) => Ok(link),
+            _ => Err(Error::failure(attempt, "the kernel's answer is about something else")),
+        }
+    }
+
+    /// Takes an interface up, with this MTU and length of its send queue.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn bring_up(&mut self, interface: &str, mtu: u32, queue_packets: u32) -> Result<()> {
+        let message = LinkUnspec::new_with_name(interface).up().mtu(mtu).txqueuelen(queue_packets).build();
+        self.change(format!("taking the interface {interface} up"), RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Gives an interface an address.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn add_address(&mut self, interface: u32, address: Ipv4Addr, prefix_len: u8) -> Result<()> {
+        let message: AddressMessage =
+            AddressMessageBuilder::<Ipv4Addr>::new().index(interface).address(address, prefix_len).build();
+        let attempt = format!("adding the address {address}/{prefix_len}");
+        self.change(attempt, RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn add_route(&mut self, route: Route) -> Result<()> {
+        let mut builder =
+            RouteMessageBuilder::<Ipv4Addr>::new().output_interface(route.interface).priority(route.metric);
+        if let Some(to) = route.to {
+            builder = builder.destination_prefix(to, 32);
+        }
+        if let Some(source) = route.source {
+            builder = builder.pref_source(source);
+        }
+        if let Some(table) = route.table {
+            builder = builder.table_id(table);
+        }
+        let mut message: RouteMessage = builder.build();
+        message.header.scope = netlink_packet_route::route::RouteScope::Link;
+        let attempt = match route.to {
+            Some(to) => format!("adding the route to {to}"),
+            None => "adding a default route".to_owned(),
+        };
+        self.change(attempt, RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Packets from `source` follow the routes of `table`.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn add_rule(&mut self, source: Ipv4Addr, table: u32) -> Result<()> {
+        let mut message = RuleMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.src_len = 32;
+        message.header.action = RuleAction::ToTable;
+        message.attributes = vec![RuleAttribute::Source(source.into()), RuleAttribute::Table(table)];
+        let attempt = format!("adding the rule for packets from {source}");
+        self.change(attempt, RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    fn change(&mut self, attempt: String, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
+        self.channel
+            .call(|sequence| request(message, NLM_F_ACK | flags, sequence), |_| Ok(()))
+            .map_err(|cause| Error::failure(attempt, cause))
+    }
+}

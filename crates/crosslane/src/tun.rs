@@ -1,0 +1,113 @@
+//! TUN devices: interfaces whose packets a program carries.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::error::{Error, Result};
+
+const DEVICE: &str = "/dev/net/tun";
+
+/// One TUN device, held by its descriptor: it goes when this is dropped.
+/// Packets are whole IP packets, one a call, without any header in front, and
+/// never segments for someone else to cut (no IFF_VNET_HDR).
+#[derive(Debug)]
+pub struct Tun {
+    file: File,
+    name: String,
+}
+
+nix::ioctl_write_ptr_bad!(
+    /// Makes the interface that the request names.
+    set_interface,
+    libc::TUNSETIFF,
+    libc::ifreq
+);
+
+impl Tun {
+    /// Makes the device `name` (1 to 15 bytes) in the network namespace of this
+    /// thread; it stays down.
+    ///
+    /// # Errors
+    /// The name cannot be an interface's, is taken, or the kernel forbids it.
+    pub fn open(name: &str) -> Result<Tun> {
+        let attempt = || format!("making the TUN device {name:?}");
+        let file = open_device()?;
+        let request = interface_request(name).map_err(|cause| Error::usage(attempt(), cause, "choose another name"))?;
+        // SAFETY: `request` is a whole ifreq whose name ends with a zero.
+        unsafe { set_interface(file.as_raw_fd(), &request) }.map_err(|cause| Error::failure(attempt(), cause))?;
+        Ok(Tun { file, name: name.to_owned() })
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes one packet that the kernel sends by this interface. Does not block.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none; what the kernel says otherwise.
+    pub fn receive(&self, packet: &mut [u8]) -> io::Result<usize> {
+        (&self.file).read(packet)
+    }
+
+    /// Hands the kernel one packet as if received by this interface.
+    ///
+    /// # Errors
+    /// What the kernel says, such as EIO while the interface is down.
+    pub fn send(&self, packet: &[u8]) -> io::Result<()> {
+        (&self.file).write(packet).map(|_| ())
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Opens the device from which interfaces are made, to see that it can be.
+///
+/// # Errors
+/// One sentence with the remedy.
+pub fn open_device() -> Result<File> {
+    let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE);
+    opened.map_err(|cause| {
+        let attempt = format!("opening {DEVICE}");
+        match cause.kind() {
+            io::ErrorKind::NotFound => {
+                Error::usage(attempt, cause, "the kernel needs CONFIG_TUN (`modprobe tun` may load it)")
+            }
+            _ => Error::usage(attempt, cause, format!("run as root or `chmod 0666 {DEVICE}`")),
+        }
+    })
+}
+
+fn interface_request(name: &str) -> Result<libc::ifreq, &'static str> {
+    let printable = name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'));
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || !printable || matches!(name, "." | ".." | "lo") {
+        return Err("an interface's name has 1 to 15 letters, digits, - or _");
+    }
+    // SAFETY: zeros are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_interface_can_have_is_refused() {
+        for name in ["", "sixteen-letters-", "a/b", "a b", "lo", ".."] {
+            assert!(interface_request(name).is_err(), "{name:?}");
+        }
+        assert!(interface_request("fifteen-letters").is_ok());
+    }
+}
