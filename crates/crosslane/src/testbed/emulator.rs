@@ -27,8 +27,8 @@ pub use records::{HEAD_BYTES, PacketRecord, PacketSink, PacketSource, packet_cha
 pub use report::{Counters, EmulatorReport, LinkReport};
 use worker::Worker;
 
-/// Under load (32 packets a millisecond and more) the emulator wakes no more
-/// often than this.
+/// Under load (10 packets a millisecond and more, in and out together) the
+/// emulator wakes no more often than this.
 pub const SLOT: Duration = Duration::from_micros(75);
 
 /// Commands that may wait for the emulator's next wakeup.
