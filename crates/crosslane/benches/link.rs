@@ -78,7 +78,7 @@ fn delay_at_1_kpps() -> Result<Vec<Row>> {
         row("20 ms at 1 kpps: error of delay, p99", format!("{p99} µs"), "300 µs", p99 <= 300, "340–1085 µs"),
         row("  release after it was due, p50", format!("{} µs", report.lateness_us_p50), "", true, ""),
         row("  release after it was due, p99", format!("{} µs", report.lateness_us_p99), "", true, ""),
-        row("  longest stall", format!("{} µs", report.stall_us_max), "2000 µs", report.stall_us_max <= 2000, ""),
+        row("  longest stall", format!("{} µs at {}", report.stall_us_max, report.stalled_at), "2000 µs", report.stall_us_max <= 2000, ""),
         row("  CPU per packet at 1 kpps", cpu(&report), "", true, "18–20 µs"),
     ])
 }

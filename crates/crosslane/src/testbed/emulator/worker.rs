@@ -170,7 +170,7 @@ impl Worker {
             let packets = packets + self.release();
             let now = self.clock.now();
             self.pace.count(now, packets);
-            self.stalls.was_busy(now.since(woke));
+            self.stalls.stood_still(now, now.since(woke));
             if let Some(sink) = &mut self.sink {
                 sink.tick(now);
             }
@@ -227,20 +227,20 @@ impl Worker {
     fn obey(&mut self) -> bool {
         let _ = self.bell.read();
         let now = self.clock.now();
+        let links = &mut self.links;
+        let mut with_link = |place: usize, change: &mut dyn FnMut(&mut Link)| {
+            if let Some(carried) = links.get_mut(place) {
+                change(&mut carried.link);
+            }
+        };
         while let Ok(command) = self.inbox.try_recv() {
-            let (place, apply): (usize, Box<dyn FnOnce(&mut Link)>) = match command {
-                Command::Set(place, way, params) => (place, Box::new(move |link| link.set(now, way, params))),
-                Command::SetOn(place, on) => (place, Box::new(move |link| link.set_on(now, on))),
-                Command::Occupy(place, air_time) => (
-                    place,
-                    Box::new(move |link| {
-                        link.occupy(now, air_time);
-                    }),
-                ),
+            match command {
+                Command::Set(place, way, params) => with_link(place, &mut |link| link.set(now, way, params.clone())),
+                Command::SetOn(place, on) => with_link(place, &mut |link| link.set_on(now, on)),
+                Command::Occupy(place, air_time) => with_link(place, &mut |link| {
+                    link.occupy(now, air_time);
+                }),
                 Command::Stop => return true,
-            };
-            if let Some(carried) = self.links.get_mut(place) {
-                apply(&mut carried.link);
             }
         }
         false
@@ -374,6 +374,7 @@ impl Worker {
             lateness_us_p99: self.lateness.quantile_us(0.99),
             lateness_us_max: self.lateness.max_us(),
             stall_us_max: self.stalls.max_us(),
+            stalled_at: self.stalls.max_at(),
             late_reads: self.stalls.late_reads(),
             records_lost: self.sink.map_or(0, PacketSink::finish),
             cpu: self.cpu,
