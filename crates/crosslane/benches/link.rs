@@ -54,7 +54,8 @@ fn print(rows: &[Row]) {
     let release = machine.as_ref().map_or("?".into(), |uname| uname.release().to_string_lossy());
     let cores = thread::available_parallelism().map_or(0, usize::from);
     println!("link emulator, crosslane {}, Linux {release}, {cores} cores", env!("CARGO_PKG_VERSION"));
-    println!("{:<44} {:>12} {:>12}    {}", "", "here", "target", "mahimahi (measured elsewhere)");
+    let head = ["", "here", "target", "mahimahi (measured elsewhere)"];
+    println!("{:<44} {:>12} {:>12}    {}", head[0], head[1], head[2], head[3]);
     for row in rows {
         let mark = if row.reached { ' ' } else { '!' };
         println!("{:<44} {:>12} {:>12} {mark}  {}", row.what, row.value, row.target, row.mahimahi);
