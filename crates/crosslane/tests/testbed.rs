@@ -186,6 +186,18 @@ fn holders(inode: u64) -> usize {
 }
 
 #[test]
+fn the_line_that_is_printed_enters_the_namespace() {
+    if !privileged() {
+        return;
+    }
+    let testbed = testbed(&["wire"]);
+    let line = testbed.vehicle.how_to_enter().replace("-- bash", "-- readlink /proc/self/ns/net");
+    let inside = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+    let expected = testbed.vehicle.enter(|| fs::read_link("/proc/thread-self/ns/net")).unwrap().unwrap();
+    assert_eq!(String::from_utf8_lossy(&inside.stdout).trim(), expected.to_string_lossy());
+}
+
+#[test]
 fn a_plan_that_cannot_be_wired_is_told_in_one_sentence_and_leaves_nothing() {
     if !privileged() {
         return;
