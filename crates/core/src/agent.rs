@@ -15,7 +15,7 @@ use crate::allocate::{Allocator, Mode, PathState, View};
 use crate::assess::{Alarm, Assessor, Belief, Reason};
 use crate::engine::Engine;
 use crate::mptcp::manager::Manager;
-use crate::mptcp::{Command, Event, Subflow, Token};
+use crate::mptcp::{Command, Event, Seen};
 use crate::path::{PathId, PathSpec, Sample};
 use crate::strategy::Strategy;
 use crate::time::{Duration, Instant};
@@ -27,9 +27,9 @@ pub enum Input {
     Sample(Sample),
     /// The kernel's news.
     Mptcp(Event),
-    /// All subflows that there are, with whether this end accepted their
-    /// connection: after a start, and when events were missed.
-    Resync(Vec<(Token, Subflow, bool)>),
+    /// All connections that there are: after a start, and when events were
+    /// missed.
+    Resync(Vec<Seen>),
     /// The kernel refused a command.
     Refused(Command),
     /// A path has another address, or none.

@@ -1,9 +1,16 @@
-//! Everything of Crosslane that touches the world: clock, kernel, files.
+//! The only part of Crosslane that touches the system: clock, kernel, sockets,
+//! files.
 
 pub mod agent;
+pub mod check;
+pub mod cli;
 pub mod clock;
+pub mod drive;
 pub mod error;
+pub mod import;
 pub mod netlink;
 pub mod observe;
+pub mod scenario_file;
+pub mod summary;
 pub mod testbed;
 pub mod tun;

@@ -174,7 +174,16 @@ fn judge(bound: &Bound, runs: &[Run]) -> Verdict {
         Limit::Of { strategy, times } => median(&values(runs, strategy, &bound.metric)).map(|other| other * times),
     };
     let ok = value.zip(limit).map(|(value, limit)| if bound.at_most { value <= limit } else { value >= limit });
-    Verdict { text: bound.to_string(), ok, value, limit }
+    Verdict { text: in_words(bound), ok, value, limit }
+}
+
+fn in_words(bound: &Bound) -> String {
+    let relation = if bound.at_most { "at most" } else { "at least" };
+    let limit = match &bound.limit {
+        Limit::Number(limit) => figure(*limit),
+        Limit::Of { strategy, times } => format!("{} × that of {strategy}", figure(*times)),
+    };
+    format!("{} of {}: {relation} {limit}", bound.metric, bound.strategy)
 }
 
 fn spread(values: &[f64]) -> String {
@@ -224,7 +233,8 @@ mod tests {
 
     #[test]
     fn medians_leave_invalid_runs_out() {
-        let runs = [run("threshold", 1, true, 20.0), run("threshold", 2, false, 5000.0), run("threshold", 3, true, 40.0)];
+        let runs =
+            [run("threshold", 1, true, 20.0), run("threshold", 2, false, 5000.0), run("threshold", 3, true, 40.0)];
         assert_eq!(judge(&bound(Limit::Number(30.0)), &runs).value, Some(30.0));
     }
 

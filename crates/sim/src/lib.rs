@@ -1,1 +1,19 @@
-//! sim
+//! The world of a drive: scenario files, mobility, radio, roadside units, and
+//! the records and metrics of a run. No clock, no socket, no file: the caller
+//! hands in texts and time.
+#![forbid(unsafe_code)]
+
+pub mod cam;
+pub mod check;
+mod columns;
+pub mod fading;
+pub mod metrics;
+pub mod mobility;
+pub mod path_loss;
+pub mod radio;
+pub mod records;
+pub mod repeats;
+pub mod scenario;
+pub mod shadowing;
+pub mod trace;
+pub mod world;

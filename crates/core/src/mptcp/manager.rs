@@ -17,7 +17,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::{AddressId, Command, Event, Subflow, Token};
+use super::{AddressId, Command, Event, Seen, Subflow, Token};
 use crate::allocate::PathState;
 use crate::path::{PathId, PathSpec};
 use crate::time::{Duration, Instant};
@@ -70,6 +70,7 @@ struct Attempt {
     opening_until: Option<Instant>,
     not_before: Instant,
     failures: u32,
+    backup: bool,
 }
 
 impl Manager {
@@ -118,8 +119,13 @@ impl Manager {
     /// Takes an event of the kernel.
     pub fn handle(&mut self, now: Instant, event: &Event) {
         match *event {
-            Event::Created { token, subflow, server_side } => self.begin(now, token, subflow, server_side, false),
-            Event::Established { token, subflow, server_side } => self.begin(now, token, subflow, server_side, true),
+            Event::Created { token, subflow, server_side } | Event::Established { token, subflow, server_side } => {
+                let new = !self.connections.contains_key(&token);
+                self.begin(token, subflow.remote, server_side, matches!(event, Event::Established { .. }));
+                if new {
+                    self.subflow_opened(now, token, subflow);
+                }
+            }
             Event::Closed { token } => drop(self.connections.remove(&token)),
             Event::Announced { token, remote, .. } => self.learn_remote(token, remote),
             Event::SubflowEstablished { token, subflow } => self.subflow_opened(now, token, subflow),
@@ -130,16 +136,18 @@ impl Manager {
         self.reconcile(now);
     }
 
-    /// Takes the list of all connections and subflows that there are, after a
-    /// start or when events were missed.
-    pub fn resync(&mut self, now: Instant, seen: &[(Token, Subflow, bool)]) {
-        self.connections.retain(|token, _| seen.iter().any(|(other, ..)| other == token));
+    /// Takes the list of all connections that there are, after a start or when
+    /// events were missed.
+    pub fn resync(&mut self, now: Instant, seen: &[Seen]) {
+        self.connections.retain(|token, _| seen.iter().any(|other| other.token == *token));
         for connection in self.connections.values_mut() {
             connection.subflows.clear();
         }
-        for &(token, subflow, server_side) in seen {
-            self.begin(now, token, subflow, server_side, true);
-            self.subflow_opened(now, token, subflow);
+        for connection in seen {
+            self.begin(connection.token, connection.remote, connection.server_side, true);
+            for &subflow in &connection.subflows {
+                self.subflow_opened(now, connection.token, subflow);
+            }
         }
         self.reconcile(now);
     }
@@ -193,25 +201,19 @@ impl Manager {
         })
     }
 
-    fn begin(&mut self, now: Instant, token: Token, subflow: Subflow, server_side: bool, established: bool) {
-        if !self.connections.contains_key(&token) {
-            if self.connections.len() >= MAX_CONNECTIONS {
-                return;
-            }
-            let connection = Connection {
-                established,
-                server_side,
-                remotes: Vec::from([subflow.remote]),
-                subflows: Vec::new(),
-                attempts: BTreeMap::new(),
-                ids: BTreeMap::new(),
-            };
-            self.connections.insert(token, connection);
-            self.subflow_opened(now, token, subflow);
+    fn begin(&mut self, token: Token, remote: SocketAddr, server_side: bool, established: bool) {
+        if !self.connections.contains_key(&token) && self.connections.len() >= MAX_CONNECTIONS {
+            return;
         }
-        if let Some(connection) = self.connections.get_mut(&token) {
-            connection.established |= established;
-        }
+        let connection = self.connections.entry(token).or_insert_with(|| Connection {
+            established,
+            server_side,
+            remotes: Vec::from([remote]),
+            subflows: Vec::new(),
+            attempts: BTreeMap::new(),
+            ids: BTreeMap::new(),
+        });
+        connection.established |= established;
     }
 
     fn learn_remote(&mut self, token: Token, remote: SocketAddr) {
@@ -232,7 +234,11 @@ impl Manager {
         let Some(connection) = self.connections.get_mut(&token) else {
             return;
         };
-        connection.attempts.remove(&path);
+        // The event tells the peer's wish; that it is a backup by ours, the kernel
+        // does not say to whoever asked for it.
+        let attempt = connection.attempts.remove(&path);
+        let backup = subflow.backup || attempt.is_some_and(|attempt| attempt.backup);
+        let subflow = Subflow { backup, ..subflow };
         connection.ids.insert(path, subflow.local_id);
         if connection.find(subflow.local, subflow.remote).is_none() && connection.subflows.len() < MAX_SUBFLOWS {
             let active_since = (!subflow.backup).then_some(now);
@@ -271,7 +277,8 @@ impl Manager {
         };
         let attempt = connection.attempts.entry(path).or_default();
         let pause = (FIRST_PAUSE * (1 << attempt.failures.min(10))).min(LONGEST_PAUSE);
-        *attempt = Attempt { opening_until: None, not_before: now + pause, failures: attempt.failures + 1 };
+        *attempt =
+            Attempt { opening_until: None, not_before: now + pause, failures: attempt.failures + 1, backup: false };
     }
 
     fn expire_attempts(&mut self, now: Instant) {
@@ -355,7 +362,7 @@ impl Manager {
         let Some(&remote) = connection.remotes.iter().find(same_family) else {
             return;
         };
-        let attempt = Attempt { opening_until: Some(now + OPENING), ..earlier };
+        let attempt = Attempt { opening_until: Some(now + OPENING), backup, ..earlier };
         let local_id = connection.id_for(path);
         connection.attempts.insert(path, attempt);
         let command = Command::CreateSubflow { token, local_id, local, if_index: spec.if_index, remote, backup };

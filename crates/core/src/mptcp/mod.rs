@@ -4,6 +4,7 @@
 //! Source of names and fields: Linux `Documentation/netlink/specs/mptcp_pm.yaml`
 //! and RFC 8684.
 
+use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 pub mod manager;
@@ -30,6 +31,19 @@ pub struct Subflow {
     pub remote_id: AddressId,
     /// True if the subflow is a backup.
     pub backup: bool,
+}
+
+/// A connection as found in the kernel's tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The connection.
+    pub token: Token,
+    /// The peer's address, even if no subflow is left.
+    pub remote: SocketAddr,
+    /// True if this end accepted the connection.
+    pub server_side: bool,
+    /// Its subflows.
+    pub subflows: Vec<Subflow>,
 }
 
 /// What the kernel tells (generic netlink family `mptcp_pm`, group

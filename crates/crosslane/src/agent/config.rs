@@ -129,7 +129,8 @@ struct Fault {
 
 fn parse(text: &str) -> Result<Config, Fault> {
     let line_at = |place: usize| text.bytes().take(place).filter(|byte| *byte == b'\n').count() + 1;
-    let fault = |place: usize, cause: String, remedy: &str| Fault { line: line_at(place), cause, remedy: remedy.into() };
+    let fault =
+        |place: usize, cause: String, remedy: &str| Fault { line: line_at(place), cause, remedy: remedy.into() };
     let mut config: Config = toml::from_str(text).map_err(|error| {
         let place = error.span().map_or(0, |span| span.start);
         fault(place, error.message().replace('\n', " "), "see docs/formats.md for the keys")

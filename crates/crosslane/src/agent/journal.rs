@@ -123,7 +123,8 @@ impl Journal {
 }
 
 fn with_reason(mut fields: Value, reason: &Reason) -> Value {
-    let inputs: Map<String, Value> = reason.inputs.iter().map(|(name, value)| (name.to_string(), json!(value))).collect();
+    let inputs: Map<String, Value> =
+        reason.inputs.iter().map(|(name, value)| (name.to_string(), json!(value))).collect();
     fields["rule"] = json!(reason.rule);
     fields["because"] = json!(reason.because);
     fields["inputs"] = Value::Object(inputs);

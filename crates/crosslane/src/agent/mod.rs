@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crosslane_core::agent::{Agent, Input, Output, Setup};
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::{Event, Subflow, Token};
+use crosslane_core::mptcp::{Event, Seen, Subflow, Token};
 use crosslane_core::path::{PathId, PathSpec, Sample, SampleKind, Transport};
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, monotonic_ns};
 use crate::error::{Error, Result};
-use crate::netlink::diag::Diag;
+use crate::netlink::diag::{Connection, Diag};
 use crate::netlink::links::{self, Notice};
 use crate::netlink::path_manager::{self, CommandSocket};
 use crate::netlink::{self, EventError, Stream};
@@ -22,7 +22,7 @@ use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
 pub mod config;
 mod interfaces;
 mod journal;
-mod ready;
+pub mod ready;
 
 use config::Config;
 use interfaces::Interfaces;
@@ -200,16 +200,7 @@ impl Driver {
     /// the kernel had more to tell than we could take.
     fn resync(&mut self) {
         match self.diag.connections() {
-            Ok(connections) => {
-                let mut seen = Vec::new();
-                for connection in &connections {
-                    // Only the first subflow tells who opened the connection;
-                    // without it, a vehicle is taken for the client.
-                    let server_side = connection.server_side.unwrap_or(false);
-                    seen.extend(connection.subflows.iter().map(|info| (connection.token, info.subflow, server_side)));
-                }
-                self.handle(Input::Resync(seen));
-            }
+            Ok(connections) => self.handle(Input::Resync(connections.iter().map(seen).collect())),
             Err(fault) => self.journal.fault(&fault),
         }
     }
@@ -232,6 +223,17 @@ impl Driver {
                 self.handle(Input::Refused(command));
             }
         }
+    }
+}
+
+fn seen(connection: &Connection) -> Seen {
+    Seen {
+        token: connection.token,
+        remote: connection.remote,
+        // Only the first subflow tells who opened the connection; without it, a
+        // vehicle is taken for the client.
+        server_side: connection.server_side.unwrap_or(false),
+        subflows: connection.subflows.iter().map(|info| info.subflow).collect(),
     }
 }
 

@@ -5,16 +5,23 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::scenario::{BASES, Scenario};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::scenario_file;
 use crate::summary::Summary;
 
+mod agent_process;
+mod baseline;
 mod jobs;
+mod monitor;
+mod obu;
 mod run;
 mod seeds;
+mod stage;
+mod tally;
+mod versions;
 
 pub use run::run_one;
 
@@ -69,6 +76,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let plans = plan(options, &scenario)?;
     let out = folder(options, &scenario);
     scenario_file::prepare_folder(&out, &options.scenario)?;
+    versions::write(&out)?;
     let parallel = if scenario.parallel { usize::from(options.jobs) } else { 1 };
     let runs = jobs::run_all(plans, parallel, scenario.duration_s)?;
     let summary = Summary::new(&scenario, "kernel", runs);
@@ -91,7 +99,8 @@ fn plan(options: &Options, scenario: &Scenario) -> Result<Vec<Plan>> {
     let attempt = "planning the runs";
     for name in &options.strategy {
         if scenario.strategy(name).is_none() {
-            let known = scenario.strategy_names().join(", ");
+            let defined = scenario.strategies.iter().map(|strategy| strategy.name.as_str());
+            let known = BASES.into_iter().chain(defined).collect::<Vec<_>>().join(", ");
             return Err(Error::usage(attempt, format!("there is no strategy {name:?}"), format!("choose from {known}")));
         }
     }

@@ -4,27 +4,34 @@
 //! Source: Linux `include/uapi/linux/inet_diag.h`, `net/mptcp/diag.c`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crosslane_core::mptcp::{AddressId, Subflow, Token};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, Parseable};
-use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::inet::{
-    ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags,
+use netlink_packet_core::{
+    DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NetlinkPayload, NetlinkSerializable, Parseable,
 };
-use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
+use netlink_packet_sock_diag::{SOCK_DIAG_BY_FAMILY, SockDiagMessage};
+use netlink_sys::protocols::{NETLINK_ROUTE, NETLINK_SOCK_DIAG};
 use nix::errno::Errno;
 
-use super::message::{Attribute, DecodeError, Message, attributes, frame, request};
+use super::links;
+use super::message::{DecodeError, Message, attributes, frame, request};
+pub use super::mptcp_info::MptcpInfo;
+use super::mptcp_info::{live_token, upper_layer};
 use super::socket::{CallError, Channel, CommandError, OpenError};
 use super::tcp_info::TcpInfo;
 
 /// Sockets that one list holds at most; further ones are left out.
 pub const MAX_SOCKETS: usize = 65_536;
+/// Local addresses of which the interface is remembered.
+const MAX_INTERFACES: usize = 64;
 /// Length of `struct inet_diag_msg` in bytes.
 const RESPONSE_LEN: usize = 72;
 /// What messages are called in errors.
 const SOCKET: &str = "a socket's description";
+const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_ULP_INFO: u16 = 19;
 /// A socket is asked for by its addresses, not by its cookie.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
@@ -42,66 +49,6 @@ pub struct SocketInfo {
     pub mptcp: Option<MptcpInfo>,
 }
 
-/// What makes a TCP socket a subflow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MptcpInfo {
-    /// Our token of the connection, as in events.
-    pub token_local: u32,
-    /// The peer's token.
-    pub token_remote: u32,
-    /// Id of our address.
-    pub local_id: u8,
-    /// Id of the peer's address.
-    pub remote_id: u8,
-    /// Next relative sequence number to send on this subflow.
-    pub relative_write_seq: u32,
-    /// Data sequence number that the mapping in use begins with.
-    pub map_seq: u64,
-    /// Relative subflow sequence number that it begins with.
-    pub map_subflow_seq: u32,
-    /// Length of the mapping in bytes.
-    pub map_len: u16,
-    /// `MPTCP_SUBFLOW_FLAG_*`.
-    pub flags: u32,
-}
-
-/// Bits of [`MptcpInfo::flags`].
-mod flag {
-    pub const CAPABLE_LOCAL: u32 = 1 << 1;
-    pub const JOIN_REMOTE: u32 = 1 << 2;
-    pub const JOIN_LOCAL: u32 = 1 << 3;
-    pub const BACKUP_REMOTE: u32 = 1 << 4;
-    pub const BACKUP_LOCAL: u32 = 1 << 5;
-    pub const FULLY_ESTABLISHED: u32 = 1 << 6;
-}
-
-impl MptcpInfo {
-    /// True if it joined a connection, false if the connection began with it.
-    pub fn joined(&self) -> bool {
-        self.flags & (flag::JOIN_LOCAL | flag::JOIN_REMOTE) != 0
-    }
-
-    /// True if this end opened it.
-    pub fn opened_here(&self) -> bool {
-        self.flags & (flag::CAPABLE_LOCAL | flag::JOIN_LOCAL) != 0
-    }
-
-    /// True if this end asked the peer to treat it as a backup.
-    pub fn backup_local(&self) -> bool {
-        self.flags & flag::BACKUP_LOCAL != 0
-    }
-
-    /// True if the peer asked us to treat it as a backup.
-    pub fn backup_remote(&self) -> bool {
-        self.flags & flag::BACKUP_REMOTE != 0
-    }
-
-    /// True if data may flow on it in both directions.
-    pub fn fully_established(&self) -> bool {
-        self.flags & flag::FULLY_ESTABLISHED != 0
-    }
-}
-
 /// One MPTCP subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubflowInfo {
@@ -109,7 +56,7 @@ pub struct SubflowInfo {
     pub subflow: Subflow,
     /// Our token of the connection, as in events.
     pub token_local: Token,
-    /// The peer's token.
+    /// The peer's token; 0 unless this end opened the subflow by MP_JOIN.
     pub token_remote: Token,
     /// MPTCP's part.
     pub mptcp: MptcpInfo,
@@ -117,105 +64,128 @@ pub struct SubflowInfo {
     pub tcp: TcpInfo,
 }
 
-/// One MPTCP connection that has a subflow.
+/// One MPTCP connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// The connection.
     pub token: Token,
+    /// Our end as the connection began.
+    pub local: SocketAddr,
+    /// The peer's end as the connection began: where to open subflows to.
+    pub remote: SocketAddr,
     /// True if this end accepted it; `None` if its first subflow is gone, for
-    /// only that one tells. An agent may take such a one for its own client's
-    /// if the local addresses are the vehicle's: on a vehicle nearly all are.
+    /// only that one tells. On a vehicle one may take `None` for false.
     pub server_side: Option<bool>,
-    /// Its subflows, in the kernel's order.
+    /// Its subflows, in the kernel's order, without those that this end has
+    /// closed; there may be none.
     pub subflows: Vec<SubflowInfo>,
 }
 
 /// A socket for questions about sockets.
 pub struct Diag {
     channel: Channel,
+    addresses: Channel,
+    interfaces: BTreeMap<IpAddr, u32>,
 }
 
 impl Diag {
     /// Opens a socket in the network namespace of this thread.
     pub fn open() -> Result<Diag, OpenError> {
-        Ok(Diag {
-            channel: Channel::open(NETLINK_SOCK_DIAG)?,
-        })
+        let (channel, addresses) = (Channel::open(NETLINK_SOCK_DIAG)?, Channel::open(NETLINK_ROUTE)?);
+        Ok(Diag { channel, addresses, interfaces: BTreeMap::new() })
     }
 
     /// All connected TCP sockets, subflows among them, [`MAX_SOCKETS`] at most.
     pub fn sockets(&mut self) -> Result<Vec<SocketInfo>, CommandError> {
         let mut found = Vec::new();
         for any in [SocketId::new_v4(), SocketId::new_v6()] {
-            self.ask(any, NLM_F_DUMP, &mut found)
-                .map_err(CommandError::while_asked_to("list its TCP sockets"))?;
+            self.ask(any, NLM_F_DUMP, &mut found).map_err(CommandError::while_asked_to("list its TCP sockets"))?;
         }
         Ok(found)
     }
 
     /// The TCP socket between `local` and `remote`; `None` if there is none.
-    pub fn socket(
-        &mut self,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<Option<SocketInfo>, CommandError> {
+    ///
+    /// A socket bound to an interface is found only by the index of it, any
+    /// other by any index: the one that has `local` serves for both.
+    pub fn socket(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<SocketInfo>, CommandError> {
+        let known = self.interfaces.get(&local.ip()).copied().unwrap_or(0);
+        let mut found = self.exact(local, remote, known);
+        if matches!(found, Ok(None))
+            && let Some(now) = self.learn_interface(local.ip()).filter(|now| *now != known)
+        {
+            found = self.exact(local, remote, now);
+        }
+        found.map_err(CommandError::while_asked_to("describe a TCP socket"))
+    }
+
+    /// All MPTCP subflows. Needs CAP_NET_ADMIN: without, there are none.
+    pub fn subflows(&mut self) -> Result<Vec<SubflowInfo>, CommandError> {
+        Ok(self.sockets()?.into_iter().filter_map(SocketInfo::subflow).collect())
+    }
+
+    /// The MPTCP subflow between `local` and `remote`; `None` if there is none.
+    pub fn subflow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<SubflowInfo>, CommandError> {
+        Ok(self.socket(local, remote)?.and_then(SocketInfo::subflow))
+    }
+
+    /// All MPTCP connections with their subflows, by token: what an agent
+    /// begins with, and returns to when events were lost. One that has lost
+    /// its last subflow is among them, one that fell back to TCP is not.
+    pub fn connections(&mut self) -> Result<Vec<Connection>, CommandError> {
+        let mut found = BTreeMap::new();
+        for any in [SocketId::new_v4(), SocketId::new_v6()] {
+            self.ask_connections(any, &mut found)
+                .map_err(CommandError::while_asked_to("list its MPTCP connections"))?;
+        }
+        for subflow in self.subflows()? {
+            if let Some(connection) = found.get_mut(&subflow.token_local) {
+                connection.take(subflow);
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    fn ask_connections(&mut self, id: SocketId, found: &mut BTreeMap<Token, Connection>) -> Result<(), CallError> {
+        self.channel.call(
+            |sequence| request(MptcpQuestion(question(id)), NLM_F_DUMP, sequence),
+            |message| {
+                if found.len() < MAX_SOCKETS {
+                    found.extend(Connection::decode(message)?.map(|connection| (connection.token, connection)));
+                }
+                Ok(())
+            },
+        )
+    }
+
+    fn exact(&mut self, local: SocketAddr, remote: SocketAddr, if_index: u32) -> Result<Option<SocketInfo>, CallError> {
         let id = SocketId {
             source_port: local.port(),
             destination_port: remote.port(),
             source_address: local.ip(),
             destination_address: remote.ip(),
-            interface_id: 0,
+            interface_id: if_index,
             cookie: NO_COOKIE,
         };
         let mut found = Vec::new();
         match self.ask(id, NLM_F_ACK, &mut found) {
             Err(cause) if cause.errno() == Some(Errno::ENOENT) => Ok(None),
-            Err(cause) => Err(CommandError::while_asked_to("describe a TCP socket")(cause)),
+            Err(cause) => Err(cause),
             Ok(()) => Ok(found.pop()),
         }
     }
 
-    /// All MPTCP subflows. Needs CAP_NET_ADMIN: without, there are none.
-    pub fn subflows(&mut self) -> Result<Vec<SubflowInfo>, CommandError> {
-        Ok(self
-            .sockets()?
-            .into_iter()
-            .filter_map(SocketInfo::subflow)
-            .collect())
-    }
-
-    /// The MPTCP subflow between `local` and `remote`; `None` if there is none.
-    pub fn subflow(
-        &mut self,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<Option<SubflowInfo>, CommandError> {
-        Ok(self.socket(local, remote)?.and_then(SocketInfo::subflow))
-    }
-
-    /// All MPTCP connections with their subflows, by token: what an agent
-    /// begins with, and returns to when events were lost. A connection without
-    /// any subflow is not found: it is known again once it has ended.
-    pub fn connections(&mut self) -> Result<Vec<Connection>, CommandError> {
-        let mut by_token = BTreeMap::<Token, Vec<SubflowInfo>>::new();
-        for subflow in self.subflows()? {
-            by_token
-                .entry(subflow.token_local)
-                .or_default()
-                .push(subflow);
+    /// Which interface has `address` now.
+    fn learn_interface(&mut self, address: IpAddr) -> Option<u32> {
+        let if_index = links::interface_of(&mut self.addresses, address).ok().flatten()?;
+        if self.interfaces.len() >= MAX_INTERFACES {
+            self.interfaces.clear();
         }
-        Ok(by_token
-            .into_iter()
-            .map(|(token, subflows)| Connection::new(token, subflows))
-            .collect())
+        self.interfaces.insert(address, if_index);
+        Some(if_index)
     }
 
-    fn ask(
-        &mut self,
-        id: SocketId,
-        flags: u16,
-        found: &mut Vec<SocketInfo>,
-    ) -> Result<(), CallError> {
+    fn ask(&mut self, id: SocketId, flags: u16, found: &mut Vec<SocketInfo>) -> Result<(), CallError> {
         let question = question(id);
         self.channel.call(
             |sequence| request(SockDiagMessage::InetRequest(question), flags, sequence),
@@ -230,13 +200,29 @@ impl Diag {
 }
 
 impl Connection {
-    fn new(token: Token, subflows: Vec<SubflowInfo>) -> Connection {
-        let first = subflows.iter().find(|subflow| !subflow.mptcp.joined());
-        Connection {
-            token,
-            server_side: first.map(|first| !first.mptcp.opened_here()),
-            subflows,
+    fn take(&mut self, subflow: SubflowInfo) {
+        if !subflow.mptcp.joined() {
+            self.server_side = Some(!subflow.mptcp.opened_here());
         }
+        if !subflow.tcp.state.closed_here() {
+            self.subflows.push(subflow);
+        }
+    }
+
+    /// `None` for one that fell back to TCP.
+    fn decode(message: Message<'_>) -> Result<Option<Connection>, DecodeError> {
+        let (header, rest) = header(message.payload())?;
+        let mut found = None;
+        for attribute in attributes(SOCKET, rest) {
+            let attribute = attribute?;
+            if attribute.kind == INET_DIAG_INFO {
+                found = live_token(attribute.value)?;
+            }
+        }
+        Ok(found.map(|token| {
+            let (local, remote) = ends(&header);
+            Connection { token, local, remote, server_side: None, subflows: Vec::new() }
+        }))
     }
 }
 
@@ -260,24 +246,14 @@ impl SocketInfo {
     }
 
     fn decode(message: Message<'_>) -> Result<SocketInfo, DecodeError> {
-        let payload = message.payload();
-        let Some((header, rest)) = payload.split_at_checked(RESPONSE_LEN) else {
-            return Err(frame(SOCKET, payload, "shorter than struct inet_diag_msg"));
-        };
-        let header =
-            InetResponseHeader::parse(header).map_err(|cause| frame(SOCKET, payload, cause))?;
-        let id = header.socket_id;
-        let mut socket = SocketInfo {
-            local: SocketAddr::new(id.source_address.to_canonical(), id.source_port),
-            remote: SocketAddr::new(id.destination_address.to_canonical(), id.destination_port),
-            tcp: TcpInfo::parse(&[header.state]),
-            mptcp: None,
-        };
+        let (header, rest) = header(message.payload())?;
+        let (local, remote) = ends(&header);
+        let mut socket = SocketInfo { local, remote, tcp: TcpInfo::parse(&[header.state]), mptcp: None };
         for attribute in attributes(SOCKET, rest) {
             let attribute = attribute?;
             match attribute.kind {
-                2 => socket.tcp = TcpInfo::parse(attribute.value),
-                19 => socket.mptcp = upper_layer(attribute.value)?,
+                INET_DIAG_INFO => socket.tcp = TcpInfo::parse(attribute.value),
+                INET_DIAG_ULP_INFO => socket.mptcp = upper_layer(attribute.value)?,
                 _ => {}
             }
         }
@@ -285,13 +261,28 @@ impl SocketInfo {
     }
 }
 
-/// Plain and MPTCP sockets that have or seek a peer.
-fn question(id: SocketId) -> InetRequest {
-    let family = if id.source_address.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
+/// `struct inet_diag_msg`, and the attributes behind it.
+fn header(payload: &[u8]) -> Result<(InetResponseHeader, &[u8]), DecodeError> {
+    let Some((header, rest)) = payload.split_at_checked(RESPONSE_LEN) else {
+        return Err(frame(SOCKET, payload, "shorter than struct inet_diag_msg"));
     };
+    match InetResponseHeader::parse(header) {
+        Ok(header) => Ok((header, rest)),
+        Err(cause) => Err(frame(SOCKET, payload, cause)),
+    }
+}
+
+fn ends(header: &InetResponseHeader) -> (SocketAddr, SocketAddr) {
+    let id = &header.socket_id;
+    (
+        SocketAddr::new(id.source_address.to_canonical(), id.source_port),
+        SocketAddr::new(id.destination_address.to_canonical(), id.destination_port),
+    )
+}
+
+/// Sockets that have or seek a peer.
+fn question(id: SocketId) -> InetRequest {
+    let family = if id.source_address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     InetRequest {
         family: family as u8,
         protocol: libc::IPPROTO_TCP as u8,
@@ -301,40 +292,57 @@ fn question(id: SocketId) -> InetRequest {
     }
 }
 
-/// `INET_DIAG_ULP_INFO`: MPTCP's part, `None` if another protocol is meant.
-fn upper_layer(bytes: &[u8]) -> Result<Option<MptcpInfo>, DecodeError> {
-    const INET_ULP_INFO_MPTCP: u16 = 3;
-    for attribute in attributes("INET_DIAG_ULP_INFO", bytes) {
-        let attribute = attribute?;
-        if attribute.kind == INET_ULP_INFO_MPTCP {
-            return MptcpInfo::decode(attribute.value).map(Some);
-        }
+/// The same question about MPTCP's own sockets, whose protocol number does not
+/// fit into the request and follows it as `INET_DIAG_REQ_PROTOCOL`.
+struct MptcpQuestion(InetRequest);
+
+impl MptcpQuestion {
+    fn protocol() -> DefaultNla {
+        DefaultNla::new(3, (libc::IPPROTO_MPTCP as u32).to_ne_bytes().to_vec())
     }
-    Ok(None)
 }
 
-impl MptcpInfo {
-    fn decode(bytes: &[u8]) -> Result<MptcpInfo, DecodeError> {
-        let mut info = MptcpInfo::default();
-        for attribute in attributes("INET_ULP_INFO_MPTCP", bytes) {
-            info.take(attribute?)?;
-        }
-        Ok(info)
+impl NetlinkSerializable for MptcpQuestion {
+    fn message_type(&self) -> u16 {
+        SOCK_DIAG_BY_FAMILY
     }
 
-    fn take(&mut self, attribute: Attribute<'_>) -> Result<(), DecodeError> {
-        match attribute.kind {
-            1 => self.token_remote = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_REM")?,
-            2 => self.token_local = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_LOC")?,
-            3 => self.relative_write_seq = attribute.u32("MPTCP_SUBFLOW_ATTR_RELWRITE_SEQ")?,
-            4 => self.map_seq = attribute.u64("MPTCP_SUBFLOW_ATTR_MAP_SEQ")?,
-            5 => self.map_subflow_seq = attribute.u32("MPTCP_SUBFLOW_ATTR_MAP_SFSEQ")?,
-            7 => self.map_len = attribute.u16("MPTCP_SUBFLOW_ATTR_MAP_DATALEN")?,
-            8 => self.flags = attribute.u32("MPTCP_SUBFLOW_ATTR_FLAGS")?,
-            9 => self.remote_id = attribute.u8("MPTCP_SUBFLOW_ATTR_ID_REM")?,
-            10 => self.local_id = attribute.u8("MPTCP_SUBFLOW_ATTR_ID_LOC")?,
-            _ => {}
+    fn buffer_len(&self) -> usize {
+        self.0.buffer_len() + MptcpQuestion::protocol().buffer_len()
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        let (request, protocol) = buffer.split_at_mut(self.0.buffer_len());
+        self.0.emit(request);
+        MptcpQuestion::protocol().emit(protocol);
+    }
+}
+
+impl From<MptcpQuestion> for NetlinkPayload<MptcpQuestion> {
+    fn from(question: MptcpQuestion) -> Self {
+        NetlinkPayload::InnerMessage(question)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(
+            family in prop::sample::select(vec![0u8, 2, 10]),
+            rest in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut raw = vec![0; 17];
+            raw[0] = 17 + rest.len() as u8;
+            raw[16] = family;
+            raw.extend(rest);
+            if let Ok(message) = Message::parse(&raw) {
+                let _ = SocketInfo::decode(message);
+                let _ = Connection::decode(message);
+            }
         }
-        Ok(())
     }
 }

@@ -47,15 +47,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint to open subflows from, no backup, on any interface.
     pub fn subflow(address: IpAddr) -> Endpoint {
-        Endpoint {
-            id: None,
-            address,
-            if_index: 0,
-            subflow: true,
-            signal: false,
-            backup: false,
-            fullmesh: false,
-        }
+        Endpoint { id: None, address, if_index: 0, subflow: true, signal: false, backup: false, fullmesh: false }
     }
 
     fn flags(&self) -> u32 {
@@ -65,10 +57,7 @@ impl Endpoint {
             (self.backup, flag::BACKUP),
             (self.fullmesh, flag::FULLMESH),
         ];
-        bits.iter()
-            .filter(|(set, _)| *set)
-            .map(|(_, bit)| bit)
-            .sum()
+        bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum()
     }
 
     fn nested(&self) -> DefaultNla {
@@ -121,9 +110,7 @@ pub struct EndpointSocket {
 impl EndpointSocket {
     /// Opens a socket in the network namespace of this thread.
     pub fn open() -> Result<EndpointSocket, OpenError> {
-        Ok(EndpointSocket {
-            family: Family::open()?,
-        })
+        Ok(EndpointSocket { family: Family::open()? })
     }
 
     /// Sets the limits, for connections to come and present ones.
@@ -132,18 +119,12 @@ impl EndpointSocket {
             u32_attribute(attribute::RCV_ADD_ADDRS, limits.add_addr_accepted),
             u32_attribute(attribute::SUBFLOWS, limits.subflows),
         ];
-        self.tell(5, attributes)
-            .map_err(CommandError::while_asked_to(
-                "set the limits of its path manager",
-            ))
+        self.tell(5, attributes).map_err(CommandError::while_asked_to("set the limits of its path manager"))
     }
 
     /// The limits as they are.
     pub fn limits(&mut self) -> Result<Limits, CommandError> {
-        let mut limits = Limits {
-            subflows: 0,
-            add_addr_accepted: 0,
-        };
+        let mut limits = Limits { subflows: 0, add_addr_accepted: 0 };
         let asked = self.ask(6, NLM_F_ACK, |attribute| {
             match attribute.kind {
                 attribute::RCV_ADD_ADDRS => {
@@ -154,48 +135,34 @@ impl EndpointSocket {
             }
             Ok(())
         });
-        asked.map_err(CommandError::while_asked_to(
-            "tell the limits of its path manager",
-        ))?;
+        asked.map_err(CommandError::while_asked_to("tell the limits of its path manager"))?;
         Ok(limits)
     }
 
     /// Adds an endpoint; the kernel opens its subflows on present connections
     /// too. `EEXIST` if the address is already one.
     pub fn add(&mut self, endpoint: &Endpoint) -> Result<(), CommandError> {
-        self.tell(1, vec![endpoint.nested()])
-            .map_err(CommandError::while_asked_to("add an endpoint"))
+        self.tell(1, vec![endpoint.nested()]).map_err(CommandError::while_asked_to("add an endpoint"))
     }
 
     /// Removes an endpoint by its id; the kernel closes its subflows.
     pub fn remove(&mut self, id: AddressId) -> Result<(), CommandError> {
-        let address = Address {
-            id: Some(id.0),
-            ..Address::default()
-        };
-        self.tell(2, vec![address.nested(attribute::ADDR)])
-            .map_err(CommandError::while_asked_to("remove an endpoint"))
+        let address = Address { id: Some(id.0), ..Address::default() };
+        self.tell(2, vec![address.nested(attribute::ADDR)]).map_err(CommandError::while_asked_to("remove an endpoint"))
     }
 
     /// Sets or clears the backup flag of an endpoint. It reaches every
     /// connection, and in each only the first subflow from that address.
     pub fn set_backup(&mut self, address: IpAddr, backup: bool) -> Result<(), CommandError> {
         let flags = Some(if backup { flag::BACKUP } else { 0 });
-        let address = Address {
-            ip: Some(address),
-            flags,
-            ..Address::default()
-        };
+        let address = Address { ip: Some(address), flags, ..Address::default() };
         self.tell(7, vec![address.nested(attribute::ADDR)])
-            .map_err(CommandError::while_asked_to(
-                "change an endpoint's priority",
-            ))
+            .map_err(CommandError::while_asked_to("change an endpoint's priority"))
     }
 
     /// Removes all endpoints.
     pub fn flush(&mut self) -> Result<(), CommandError> {
-        self.tell(4, Vec::new())
-            .map_err(CommandError::while_asked_to("remove all endpoints"))
+        self.tell(4, Vec::new()).map_err(CommandError::while_asked_to("remove all endpoints"))
     }
 
     /// All endpoints that somebody added, [`MAX_ENDPOINTS`] at most.
@@ -212,14 +179,7 @@ impl EndpointSocket {
     }
 
     fn tell(&mut self, command: u8, attributes: Vec<DefaultNla>) -> Result<(), CallError> {
-        self.family.call(
-            Request {
-                command,
-                attributes,
-            },
-            NLM_F_ACK,
-            |_| Ok(()),
-        )
+        self.family.call(Request { command, attributes }, NLM_F_ACK, |_| Ok(()))
     }
 
     fn ask(
@@ -228,16 +188,8 @@ impl EndpointSocket {
         flags: u16,
         mut on_attribute: impl FnMut(Attribute<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), CallError> {
-        self.family.call(
-            Request {
-                command,
-                attributes: Vec::new(),
-            },
-            flags,
-            |bytes| {
-                attributes("an answer of mptcp_pm", bytes)
-                    .try_for_each(|attribute| on_attribute(attribute?))
-            },
-        )
+        self.family.call(Request { command, attributes: Vec::new() }, flags, |bytes| {
+            attributes("an answer of mptcp_pm", bytes).try_for_each(|attribute| on_attribute(attribute?))
+        })
     }
 }

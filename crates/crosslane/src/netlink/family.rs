@@ -5,9 +5,7 @@
 
 use std::net::IpAddr;
 
-use netlink_packet_core::{
-    DefaultNla, Emitable, NLA_F_NESTED, NLM_F_ACK, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_ACK, NetlinkMessage, NetlinkPayload};
 use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_packet_generic::{GenlFamily, GenlMessage};
@@ -152,15 +150,8 @@ pub(super) struct Family {
 impl Family {
     /// Opens a socket and asks for the ids of the family and of its group.
     pub fn open() -> Result<Family, OpenError> {
-        let mut family = Family {
-            channel: Channel::open(NETLINK_GENERIC)?,
-            id: 0,
-            events: None,
-        };
-        let question = GenlCtrl {
-            cmd: GenlCtrlCmd::GetFamily,
-            nlas: vec![GenlCtrlAttrs::FamilyName(NAME.to_owned())],
-        };
+        let mut family = Family { channel: Channel::open(NETLINK_GENERIC)?, id: 0, events: None };
+        let question = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(NAME.to_owned())] };
         let mut found = Vec::new();
         let asked = family.channel.call(
             |sequence| request(GenlMessage::from_payload(question), NLM_F_ACK, sequence),
@@ -175,16 +166,13 @@ impl Family {
             }
             other => other?,
         }
-        found
-            .into_iter()
-            .for_each(|attribute| family.learn(attribute));
+        found.into_iter().for_each(|attribute| family.learn(attribute));
         Ok(family)
     }
 
     /// Number of the multicast group that tells events.
     pub fn events(&self) -> Result<u32, OpenError> {
-        self.events
-            .ok_or(OpenError::Absent("the multicast group mptcp_pm_events"))
+        self.events.ok_or(OpenError::Absent("the multicast group mptcp_pm_events"))
     }
 
     /// Sends a request; `flags` are `NLM_F_ACK` or `NLM_F_DUMP`. `on_reply`
@@ -198,14 +186,7 @@ impl Family {
         let id = self.id;
         self.channel.call(
             |sequence| request.encode(id, flags, sequence),
-            |message| {
-                on_reply(
-                    message
-                        .payload()
-                        .get(GENERIC_HEADER_LEN..)
-                        .unwrap_or_default(),
-                )
-            },
+            |message| on_reply(message.payload().get(GENERIC_HEADER_LEN..).unwrap_or_default()),
         )
     }
 
@@ -213,10 +194,7 @@ impl Family {
         match attribute {
             GenlCtrlAttrs::FamilyId(id) => self.id = id,
             GenlCtrlAttrs::McastGroups(groups) => {
-                self.events = groups
-                    .iter()
-                    .find_map(|group| events_group(group))
-                    .or(self.events);
+                self.events = groups.iter().find_map(|group| events_group(group)).or(self.events);
             }
             _ => {}
         }
@@ -233,9 +211,7 @@ fn control_attributes(message: Message<'_>) -> Result<Vec<GenlCtrlAttrs>, Decode
 }
 
 fn events_group(group: &[McastGrpAttrs]) -> Option<u32> {
-    let named = group
-        .iter()
-        .any(|attribute| matches!(attribute, McastGrpAttrs::Name(name) if name == EVENTS));
+    let named = group.iter().any(|attribute| matches!(attribute, McastGrpAttrs::Name(name) if name == EVENTS));
     group.iter().find_map(|attribute| match attribute {
         McastGrpAttrs::Id(id) if named => Some(*id),
         _ => None,

@@ -12,7 +12,7 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::message::{DecodeError, Message, attributes, frame, request};
-use super::socket::{Channel, CommandError, OpenError};
+use super::socket::{CallError, Channel, OpenError};
 use super::subscription::{Stream, Subscription};
 
 /// Messages that one snapshot holds at most; further ones are left out.
@@ -62,44 +62,53 @@ pub struct AddressEvent {
 /// Subscribes to the news of this thread's network namespace and tells the
 /// present state: links, then addresses. What changes meanwhile is told twice.
 pub fn monitor() -> Result<(Vec<Notice>, LinkSocket), OpenError> {
-    let groups = [
-        libc::RTNLGRP_LINK,
-        libc::RTNLGRP_IPV4_IFADDR,
-        libc::RTNLGRP_IPV6_IFADDR,
-    ];
+    let groups = [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR];
     let socket = Subscription::open(NETLINK_ROUTE, &groups, decode)?;
     let present = Channel::open(NETLINK_ROUTE)?;
-    Ok((dump(present).map_err(|error| error.cause)?, socket))
+    Ok((dump(present)?, socket))
 }
 
 /// The present state of this thread's network namespace: links, then
 /// addresses. For a thread that lost news ([`super::EventError::Overrun`]).
 pub fn snapshot() -> Result<Vec<Notice>, OpenError> {
     let present = Channel::open(NETLINK_ROUTE)?;
-    Ok(dump(present).map_err(|error| error.cause)?)
+    Ok(dump(present)?)
 }
 
-fn dump(mut channel: Channel) -> Result<Vec<Notice>, CommandError> {
-    let mut found = Vec::new();
-    let questions = [
-        RouteNetlinkMessage::GetLink(LinkMessage::default()),
-        RouteNetlinkMessage::GetAddress(AddressMessage::default()),
-    ];
-    for question in questions {
-        let asked = channel.call(
-            |sequence| request(question, NLM_F_DUMP, sequence),
-            |message| {
-                if found.len() < MAX_NOTICES {
-                    found.extend(decode(message.bytes)?);
-                }
-                Ok(())
-            },
-        );
-        asked.map_err(CommandError::while_asked_to(
-            "list its interfaces and addresses",
-        ))?;
-    }
+/// Index of the interface that has `address`, if one has.
+pub(super) fn interface_of(channel: &mut Channel, address: IpAddr) -> Result<Option<u32>, CallError> {
+    let mut found = None;
+    each(channel, RouteNetlinkMessage::GetAddress(AddressMessage::default()), |notice| match notice {
+        Notice::Address(event) if event.address == address => found = Some(event.if_index),
+        _ => {}
+    })?;
     Ok(found)
+}
+
+fn dump(mut channel: Channel) -> Result<Vec<Notice>, CallError> {
+    let mut found = Vec::new();
+    let mut keep = |notice| {
+        if found.len() < MAX_NOTICES {
+            found.push(notice);
+        }
+    };
+    each(&mut channel, RouteNetlinkMessage::GetLink(LinkMessage::default()), &mut keep)?;
+    each(&mut channel, RouteNetlinkMessage::GetAddress(AddressMessage::default()), &mut keep)?;
+    Ok(found)
+}
+
+fn each(
+    channel: &mut Channel,
+    question: RouteNetlinkMessage,
+    mut on_notice: impl FnMut(Notice),
+) -> Result<(), CallError> {
+    channel.call(
+        |sequence| request(question, NLM_F_DUMP, sequence),
+        |message| {
+            decode(message.bytes)?.into_iter().for_each(&mut on_notice);
+            Ok(())
+        },
+    )
 }
 
 /// The notice in one netlink message; `None` if it is about something else.
@@ -127,17 +136,10 @@ fn link(payload: &[u8], present: bool) -> Result<Notice, DecodeError> {
     for attribute in attributes(LINK, rest) {
         let attribute = attribute?;
         if attribute.kind == libc::IFLA_IFNAME {
-            name = String::from_utf8_lossy(attribute.value)
-                .trim_end_matches('\0')
-                .to_owned();
+            name = String::from_utf8_lossy(attribute.value).trim_end_matches('\0').to_owned();
         }
     }
-    Ok(Notice::Link(LinkEvent {
-        if_index,
-        name,
-        up: present && flags & running == running,
-        present,
-    }))
+    Ok(Notice::Link(LinkEvent { if_index, name, up: present && flags & running == running, present }))
 }
 
 /// `struct ifaddrmsg`: family, prefix length, flags, scope (a byte each), index.
@@ -165,14 +167,7 @@ fn address(payload: &[u8], present: bool) -> Result<Option<Notice>, DecodeError>
     }
     let if_index = u32::from_ne_bytes(index);
     let usable = present && flags & unsettled == 0;
-    Ok(local.or(address).map(|address| {
-        Notice::Address(AddressEvent {
-            if_index,
-            address,
-            prefix_len,
-            usable,
-        })
-    }))
+    Ok(local.or(address).map(|address| Notice::Address(AddressEvent { if_index, address, prefix_len, usable })))
 }
 
 fn words(header: &[u8; 16]) -> [u32; 4] {
@@ -181,4 +176,59 @@ fn words(header: &[u8; 16]) -> [u32; 4] {
         *word = bytes.try_into().map_or(0, u32::from_ne_bytes);
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A message of `kind` with `header` and attributes.
+    fn raw(kind: u16, header: &[u8], attributes: &[u8]) -> Vec<u8> {
+        let length = 16 + header.len() + attributes.len();
+        let mut raw = (length as u32).to_ne_bytes().to_vec();
+        raw.extend(kind.to_ne_bytes());
+        raw.extend([0; 10]);
+        raw.extend([header, attributes].concat());
+        raw
+    }
+
+    fn interface(kind: u16, flags: i32) -> LinkEvent {
+        let header = [[0; 4], 3u32.to_ne_bytes(), flags.to_ne_bytes(), [0; 4]].concat();
+        match decode(&raw(kind, &header, &[9, 0, 3, 0, b'w', b'l', b'a', b'n', 0, 0, 0, 0])) {
+            Ok(Some(Notice::Link(link))) => link,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_interface_is_up_only_with_carrier() {
+        let (up, running) = (libc::IFF_UP, libc::IFF_RUNNING);
+        let wlan = LinkEvent { if_index: 3, name: "wlan".into(), up: true, present: true };
+        assert_eq!(interface(libc::RTM_NEWLINK, up | running), wlan);
+        assert!(!interface(libc::RTM_NEWLINK, up).up);
+        let gone = interface(libc::RTM_DELLINK, up | running);
+        assert!(!gone.up && !gone.present);
+    }
+
+    #[test]
+    fn an_address_under_duplicate_detection_is_not_usable() {
+        let peer = [8, 0, 1, 0, 10, 0, 0, 2];
+        let ours = [8, 0, 2, 0, 10, 0, 0, 1];
+        for (flags, usable) in [(0, true), (libc::IFA_F_TENTATIVE as u8, false)] {
+            let header = [2, 32, flags, 0, 3, 0, 0, 0];
+            let address = "10.0.0.1".parse().unwrap();
+            let event = AddressEvent { if_index: 3, address, prefix_len: 32, usable };
+            let told = decode(&raw(libc::RTM_NEWADDR, &header, &[peer, ours].concat()));
+            assert_eq!(told, Ok(Some(Notice::Address(event))));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(kind in 16u16..24, rest in prop::collection::vec(any::<u8>(), 0..128)) {
+            let _ = decode(&raw(kind, &rest, &[]));
+            let _ = decode(&rest);
+        }
+    }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::{
-    NLM_F_ACK_TLVS, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-    NetlinkSerializable, NlasIterator,
+    NLM_F_ACK_TLVS, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NlasIterator,
 };
 use nix::errno::Errno;
 
@@ -99,8 +99,7 @@ pub(crate) struct Message<'a> {
 impl<'a> Message<'a> {
     /// The message that `bytes` begin with.
     pub fn parse(bytes: &'a [u8]) -> Result<Message<'a>, DecodeError> {
-        let buffer =
-            NetlinkBuffer::new_checked(bytes).map_err(|cause| frame("a message", bytes, cause))?;
+        let buffer = NetlinkBuffer::new_checked(bytes).map_err(|cause| frame("a message", bytes, cause))?;
         Ok(Message {
             bytes: &bytes[..buffer.length() as usize],
             kind: buffer.message_type(),
@@ -125,32 +124,19 @@ impl<'a> Message<'a> {
         if code >= 0 {
             return Ok(None);
         }
-        let text = (self.flags & NLM_F_ACK_TLVS != 0)
-            .then(|| self.reason(rest))
-            .flatten();
-        Ok(Some(KernelError {
-            errno: Errno::from_raw(code.saturating_neg()),
-            text,
-        }))
+        let text = (self.flags & NLM_F_ACK_TLVS != 0).then(|| self.reason(rest)).flatten();
+        Ok(Some(KernelError { errno: Errno::from_raw(code.saturating_neg()), text }))
     }
 
     /// The words among the attributes of an acknowledgement. Those of
     /// `NLMSG_ERROR` stand behind the header of the request, which comes alone
     /// because every socket of ours sets `NETLINK_CAP_ACK`.
     fn reason(self, rest: &[u8]) -> Option<String> {
-        let behind = if self.kind == netlink_packet_core::NLMSG_ERROR {
-            HEADER_LEN
-        } else {
-            0
-        };
+        let behind = if self.kind == netlink_packet_core::NLMSG_ERROR { HEADER_LEN } else { 0 };
         attributes("an acknowledgement", rest.get(behind..)?)
             .filter_map(Result::ok)
             .find(|attribute| attribute.kind == NLMSGERR_ATTR_MSG)
-            .map(|attribute| {
-                String::from_utf8_lossy(attribute.value)
-                    .trim_end_matches('\0')
-                    .to_owned()
-            })
+            .map(|attribute| String::from_utf8_lossy(attribute.value).trim_end_matches('\0').to_owned())
     }
 }
 
@@ -162,9 +148,7 @@ pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = Result<Message<'
             return None;
         }
         let message = Message::parse(rest);
-        let taken = message
-            .as_ref()
-            .map_or(rest.len(), |found| found.bytes.len().next_multiple_of(4));
+        let taken = message.as_ref().map_or(rest.len(), |found| found.bytes.len().next_multiple_of(4));
         rest = rest.get(taken..).unwrap_or_default();
         Some(message)
     })
@@ -188,11 +172,7 @@ pub(super) fn attributes<'a>(
     NlasIterator::new(bytes).map(move |found| {
         let found = found.map_err(|cause| frame(message, bytes, cause))?;
         let (kind, length) = (found.kind(), usize::from(found.length()));
-        Ok(Attribute {
-            message,
-            kind,
-            value: &found.into_inner()[4..length],
-        })
+        Ok(Attribute { message, kind, value: &found.into_inner()[4..length] })
     })
 }
 
@@ -224,14 +204,12 @@ impl Attribute<'_> {
 
     /// The value as an IPv4 address.
     pub fn ipv4(self, name: &'static str) -> Result<IpAddr, DecodeError> {
-        self.array::<4>(name)
-            .map(|octets| Ipv4Addr::from(octets).into())
+        self.array::<4>(name).map(|octets| Ipv4Addr::from(octets).into())
     }
 
     /// The value as an IPv6 address, or the IPv4 address that is mapped in it.
     pub fn ipv6(self, name: &'static str) -> Result<IpAddr, DecodeError> {
-        self.array::<16>(name)
-            .map(|octets| Ipv6Addr::from(octets).to_canonical())
+        self.array::<16>(name).map(|octets| Ipv6Addr::from(octets).to_canonical())
     }
 
     fn array<const N: usize>(self, attribute: &'static str) -> Result<[u8; N], DecodeError> {
@@ -245,9 +223,59 @@ impl Attribute<'_> {
 
 /// The error for bytes that do not even frame.
 pub(super) fn frame(message: &'static str, bytes: &[u8], cause: impl fmt::Display) -> DecodeError {
-    DecodeError::Frame {
-        message,
-        length: bytes.len(),
-        cause: cause.to_string(),
+    DecodeError::Frame { message, length: bytes.len(), cause: cause.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refusal(code: i32, behind: &[u8]) -> Vec<u8> {
+        let mut raw = ((36 + behind.len()) as u32).to_ne_bytes().to_vec();
+        raw.extend([2, 0, 0, 3]); // NLMSG_ERROR, NLM_F_CAPPED | NLM_F_ACK_TLVS
+        raw.extend([0; 8]);
+        raw.extend(code.to_ne_bytes());
+        raw.extend([0; HEADER_LEN]);
+        raw.extend(behind);
+        raw
+    }
+
+    #[test]
+    fn the_kernels_reason_is_read() {
+        let raw = refusal(-libc::EINVAL, &[8, 0, 1, 0, b'n', b'o', b'!', 0]);
+        let refused = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
+        assert_eq!(refused.to_string(), "no! (EINVAL: Invalid argument)");
+        let raw = refusal(-libc::ESRCH, &[]);
+        let refused = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
+        assert_eq!((refused.errno, refused.text), (Errno::ESRCH, None));
+    }
+
+    #[test]
+    fn an_acknowledgement_is_no_refusal() {
+        assert_eq!(Message::parse(&refusal(0, &[])).unwrap().verdict(), Ok(None));
+    }
+
+    #[test]
+    fn a_datagram_is_taken_apart_and_ends_at_the_first_fault() {
+        let one = refusal(0, &[]);
+        assert_eq!(messages(&[one.clone(), one.clone()].concat()).filter(Result::is_ok).count(), 2);
+        let cut = [one.clone(), one[..20].to_vec(), one].concat();
+        assert_eq!(messages(&cut[..56]).map(|found| found.is_ok()).collect::<Vec<_>>(), [true, false]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(raw in prop::collection::vec(any::<u8>(), 0..128)) {
+            for message in messages(&raw).flatten() {
+                let _ = message.verdict();
+            }
+        }
+
+        #[test]
+        fn any_refusal_is_read_without_panic(code: i32, behind in prop::collection::vec(any::<u8>(), 0..64)) {
+            let raw = refusal(code, &behind);
+            prop_assert_eq!(Message::parse(&raw).unwrap().verdict().unwrap().is_some(), code < 0);
+        }
     }
 }

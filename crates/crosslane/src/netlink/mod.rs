@@ -19,6 +19,7 @@ pub mod endpoints;
 mod family;
 pub mod links;
 mod message;
+mod mptcp_info;
 pub mod path_manager;
 mod probe;
 mod socket;

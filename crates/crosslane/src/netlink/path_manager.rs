@@ -39,9 +39,7 @@ pub struct CommandSocket {
 impl CommandSocket {
     /// Opens a socket in the network namespace of this thread.
     pub fn open() -> Result<CommandSocket, OpenError> {
-        Ok(CommandSocket {
-            family: Family::open()?,
-        })
+        Ok(CommandSocket { family: Family::open()? })
     }
 
     /// Has the kernel carry out `command` and waits for its verdict, not for
@@ -67,6 +65,11 @@ impl CommandSocket {
 
 /// The event in one netlink message; `None` if it is of a kind not known here.
 /// Attributes not known are passed over. Reads any bytes without panic.
+///
+/// `backup` is what the peer asked for, not what this end did: whoever opens a
+/// subflow as backup or sends `SetBackup` must remember it, or ask
+/// [`super::diag`]. An `Announced` address without port carries that of the
+/// subflow it came over.
 pub fn decode(bytes: &[u8]) -> Result<Option<Event>, DecodeError> {
     let message = Message::parse(bytes)?;
     if message.kind < FIRST_PROTOCOL_TYPE {
@@ -74,11 +77,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<Event>, DecodeError> {
     }
     let payload = message.payload();
     let Some((header, rest)) = payload.split_at_checked(GENERIC_HEADER_LEN) else {
-        return Err(frame(
-            "an mptcp_pm event",
-            payload,
-            "no generic netlink header",
-        ));
+        return Err(frame("an mptcp_pm event", payload, "no generic netlink header"));
     };
     let event = match header[0] {
         1 => Fields::read("MPTCP_EVENT_CREATED", rest)?.created()?,
@@ -89,12 +88,8 @@ pub fn decode(bytes: &[u8]) -> Result<Option<Event>, DecodeError> {
         10 => Fields::read("MPTCP_EVENT_SUB_ESTABLISHED", rest)?.subflow_established()?,
         11 => Fields::read("MPTCP_EVENT_SUB_CLOSED", rest)?.subflow_closed()?,
         13 => Fields::read("MPTCP_EVENT_SUB_PRIORITY", rest)?.subflow_priority()?,
-        15 => Event::ListenerCreated {
-            local: Fields::read("MPTCP_EVENT_LISTENER_CREATED", rest)?.local()?,
-        },
-        16 => Event::ListenerClosed {
-            local: Fields::read("MPTCP_EVENT_LISTENER_CLOSED", rest)?.local()?,
-        },
+        15 => Event::ListenerCreated { local: Fields::read("MPTCP_EVENT_LISTENER_CREATED", rest)?.local()? },
+        16 => Event::ListenerClosed { local: Fields::read("MPTCP_EVENT_LISTENER_CLOSED", rest)?.local()? },
         _ => return Ok(None),
     };
     Ok(Some(event))
@@ -128,10 +123,7 @@ const FLAG_SERVER_SIDE: u16 = 1 << 1;
 
 impl Fields {
     fn read(event: &'static str, bytes: &[u8]) -> Result<Fields, DecodeError> {
-        let mut fields = Fields {
-            event,
-            ..Fields::default()
-        };
+        let mut fields = Fields { event, ..Fields::default() };
         for attribute in attributes(event, bytes) {
             fields.take(attribute?)?;
         }
@@ -160,65 +152,38 @@ impl Fields {
 
     fn created(self) -> Result<Event, DecodeError> {
         let (token, subflow) = (self.token()?, self.first_subflow()?);
-        Ok(Event::Created {
-            token,
-            subflow,
-            server_side: self.server_side,
-        })
+        Ok(Event::Created { token, subflow, server_side: self.server_side })
     }
 
     fn established(self) -> Result<Event, DecodeError> {
         let (token, subflow) = (self.token()?, self.first_subflow()?);
-        Ok(Event::Established {
-            token,
-            subflow,
-            server_side: self.server_side,
-        })
+        Ok(Event::Established { token, subflow, server_side: self.server_side })
     }
 
     fn closed(self) -> Result<Event, DecodeError> {
-        Ok(Event::Closed {
-            token: self.token()?,
-        })
+        Ok(Event::Closed { token: self.token()? })
     }
 
     fn announced(self) -> Result<Event, DecodeError> {
         let ip = self.need(self.remote_ip, "MPTCP_ATTR_DADDR4")?;
         let remote = SocketAddr::new(ip, self.remote_port.unwrap_or(0));
-        Ok(Event::Announced {
-            token: self.token()?,
-            remote_id: self.remote_id()?,
-            remote,
-        })
+        Ok(Event::Announced { token: self.token()?, remote_id: self.remote_id()?, remote })
     }
 
     fn removed(self) -> Result<Event, DecodeError> {
-        Ok(Event::Removed {
-            token: self.token()?,
-            remote_id: self.remote_id()?,
-        })
+        Ok(Event::Removed { token: self.token()?, remote_id: self.remote_id()? })
     }
 
     fn subflow_established(self) -> Result<Event, DecodeError> {
-        Ok(Event::SubflowEstablished {
-            token: self.token()?,
-            subflow: self.subflow()?,
-        })
+        Ok(Event::SubflowEstablished { token: self.token()?, subflow: self.subflow()? })
     }
 
     fn subflow_closed(self) -> Result<Event, DecodeError> {
-        Ok(Event::SubflowClosed {
-            token: self.token()?,
-            subflow: self.subflow()?,
-            error: self.error,
-        })
+        Ok(Event::SubflowClosed { token: self.token()?, subflow: self.subflow()?, error: self.error })
     }
 
     fn subflow_priority(self) -> Result<Event, DecodeError> {
-        Ok(Event::SubflowPriority {
-            token: self.token()?,
-            subflow: self.subflow()?,
-        })
+        Ok(Event::SubflowPriority { token: self.token()?, subflow: self.subflow()? })
     }
 
     /// The first subflow, whose ids are 0 (RFC 8684 §3.4.1) and not told.
@@ -227,10 +192,7 @@ impl Fields {
     }
 
     fn subflow(&self) -> Result<Subflow, DecodeError> {
-        self.subflow_with(
-            self.need(self.local_id, "MPTCP_ATTR_LOC_ID")?,
-            self.remote_id()?.0,
-        )
+        self.subflow_with(self.need(self.local_id, "MPTCP_ATTR_LOC_ID")?, self.remote_id()?.0)
     }
 
     fn subflow_with(&self, local_id: u8, remote_id: u8) -> Result<Subflow, DecodeError> {
@@ -247,10 +209,7 @@ impl Fields {
 
     fn local(&self) -> Result<SocketAddr, DecodeError> {
         let ip = self.need(self.local_ip, "MPTCP_ATTR_SADDR4")?;
-        Ok(SocketAddr::new(
-            ip,
-            self.need(self.local_port, "MPTCP_ATTR_SPORT")?,
-        ))
+        Ok(SocketAddr::new(ip, self.need(self.local_port, "MPTCP_ATTR_SPORT")?))
     }
 
     fn token(&self) -> Result<Token, DecodeError> {
@@ -258,86 +217,42 @@ impl Fields {
     }
 
     fn remote_id(&self) -> Result<AddressId, DecodeError> {
-        self.need(self.remote_id, "MPTCP_ATTR_REM_ID")
-            .map(AddressId)
+        self.need(self.remote_id, "MPTCP_ATTR_REM_ID").map(AddressId)
     }
 
     fn need<T>(&self, field: Option<T>, attribute: &'static str) -> Result<T, DecodeError> {
-        field.ok_or(DecodeError::Missing {
-            message: self.event,
-            attribute,
-        })
+        field.ok_or(DecodeError::Missing { message: self.event, attribute })
     }
 }
 
 fn request(command: &Command) -> Request {
     match *command {
-        Command::CreateSubflow {
-            token,
-            local_id,
-            local,
-            if_index,
-            remote,
-            backup,
-        } => {
+        Command::CreateSubflow { token, local_id, local, if_index, remote, backup } => {
             let flags = Some(flag::SUBFLOW | backup_flag(backup));
-            let ours = Address {
-                id: Some(local_id.0),
-                ip: Some(local),
-                if_index,
-                flags,
-                ..Address::default()
-            };
+            let ours = Address { id: Some(local_id.0), ip: Some(local), if_index, flags, ..Address::default() };
             per_connection(10, token, [ours.nested(attribute::ADDR), theirs(remote)])
         }
-        Command::DestroySubflow {
-            token,
-            local,
-            remote,
-        } => per_connection(
-            11,
-            token,
-            [end(local).nested(attribute::ADDR), theirs(remote)],
-        ),
-        Command::SetBackup {
-            token,
-            local,
-            remote,
-            backup,
-        } => {
-            let ours = Address {
-                flags: Some(backup_flag(backup)),
-                ..end(local)
-            };
+        Command::DestroySubflow { token, local, remote } => {
+            per_connection(11, token, [end(local).nested(attribute::ADDR), theirs(remote)])
+        }
+        Command::SetBackup { token, local, remote, backup } => {
+            let ours = Address { flags: Some(backup_flag(backup)), ..end(local) };
             per_connection(7, token, [ours.nested(attribute::ADDR), theirs(remote)])
         }
-        Command::Announce {
-            token,
-            local_id,
-            local,
-        } => {
-            let ours = Address {
-                id: Some(local_id.0),
-                flags: Some(flag::SIGNAL),
-                ..end(local)
-            };
+        Command::Announce { token, local_id, local } => {
+            let ours = Address { id: Some(local_id.0), flags: Some(flag::SIGNAL), ..end(local) };
             per_connection(8, token, [ours.nested(attribute::ADDR)])
         }
-        Command::Withdraw { token, local_id } => per_connection(
-            9,
-            token,
-            [DefaultNla::new(attribute::LOC_ID, vec![local_id.0])],
-        ),
+        Command::Withdraw { token, local_id } => {
+            per_connection(9, token, [DefaultNla::new(attribute::LOC_ID, vec![local_id.0])])
+        }
     }
 }
 
 fn per_connection<const N: usize>(command: u8, token: Token, rest: [DefaultNla; N]) -> Request {
     let mut attributes = vec![u32_attribute(attribute::TOKEN, token.0)];
     attributes.extend(rest);
-    Request {
-        command,
-        attributes,
-    }
+    Request { command, attributes }
 }
 
 fn backup_flag(backup: bool) -> u32 {
@@ -345,11 +260,7 @@ fn backup_flag(backup: bool) -> u32 {
 }
 
 fn end(address: SocketAddr) -> Address {
-    Address {
-        ip: Some(address.ip()),
-        port: address.port(),
-        ..Address::default()
-    }
+    Address { ip: Some(address.ip()), port: address.port(), ..Address::default() }
 }
 
 fn theirs(remote: SocketAddr) -> DefaultNla {
@@ -360,15 +271,13 @@ fn theirs(remote: SocketAddr) -> DefaultNla {
 /// where the kernel tells the two apart.
 fn mapped(command: &Command) -> Option<Command> {
     match *command {
-        Command::DestroySubflow {
-            token,
-            local: SocketAddr::V4(local),
-            remote: SocketAddr::V4(remote),
-        } => Some(Command::DestroySubflow {
-            token,
-            local: (local.ip().to_ipv6_mapped(), local.port()).into(),
-            remote: (remote.ip().to_ipv6_mapped(), remote.port()).into(),
-        }),
+        Command::DestroySubflow { token, local: SocketAddr::V4(local), remote: SocketAddr::V4(remote) } => {
+            Some(Command::DestroySubflow {
+                token,
+                local: (local.ip().to_ipv6_mapped(), local.port()).into(),
+                remote: (remote.ip().to_ipv6_mapped(), remote.port()).into(),
+            })
+        }
         _ => None,
     }
 }

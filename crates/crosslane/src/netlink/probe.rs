@@ -28,9 +28,7 @@ pub enum ProbeError {
     )]
     NoChoice,
     /// The user-space path manager is not among those this kernel offers.
-    #[error(
-        "while looking for the user-space path manager: this kernel offers only `{0}`; boot one with it"
-    )]
+    #[error("while looking for the user-space path manager: this kernel offers only `{0}`; boot one with it")]
     NotOffered(String),
     /// Not allowed to listen to the path manager's events.
     #[error(
@@ -94,11 +92,7 @@ pub fn select_path_manager(choice: PathManager) -> Result<(), ProbeError> {
         (false, PathManager::Kernel) => (PM_TYPE, "0"),
         (false, PathManager::UserSpace) => (PM_TYPE, "1"),
     };
-    fs::write(root.join(setting), value).map_err(|cause| ProbeError::Setting {
-        attempt: "writing",
-        setting,
-        cause,
-    })
+    fs::write(root.join(setting), value).map_err(|cause| ProbeError::Setting { attempt: "writing", setting, cause })
 }
 
 fn probe_settings(root: &Path) -> Result<(), ProbeError> {
@@ -124,11 +118,7 @@ fn read(root: &Path, setting: &'static str) -> Result<Option<String>, ProbeError
     match fs::read_to_string(root.join(setting)) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(ProbeError::Setting {
-            attempt: "reading",
-            setting,
-            cause,
-        }),
+        Err(cause) => Err(ProbeError::Setting { attempt: "reading", setting, cause }),
     }
 }
 
@@ -150,22 +140,14 @@ mod tests {
         assert!(verdict(&[]).contains("boot one with CONFIG_MPTCP=y"));
         assert!(verdict(&[(ENABLED, "0\n")]).contains("sysctl -w net.mptcp.enabled=1"));
         assert!(verdict(&[(ENABLED, "1\n")]).contains("boot Linux 5.19"));
-        let without = [
-            (ENABLED, "1\n"),
-            (PATH_MANAGER, "kernel\n"),
-            (OFFERED, "kernel\n"),
-        ];
+        let without = [(ENABLED, "1\n"), (PATH_MANAGER, "kernel\n"), (OFFERED, "kernel\n")];
         assert!(verdict(&without).contains("offers only `kernel`"));
     }
 
     #[test]
     fn old_and_new_ways_of_choosing_will_do() {
         assert_eq!(verdict(&[(ENABLED, "1\n"), (PM_TYPE, "0\n")]), "ok");
-        let new = [
-            (ENABLED, "1\n"),
-            (PATH_MANAGER, "kernel\n"),
-            (OFFERED, "kernel userspace\n"),
-        ];
+        let new = [(ENABLED, "1\n"), (PATH_MANAGER, "kernel\n"), (OFFERED, "kernel userspace\n")];
         assert_eq!(verdict(&new), "ok");
     }
 }

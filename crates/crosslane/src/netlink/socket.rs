@@ -7,7 +7,7 @@ use std::time::Duration;
 use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR};
 use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
 use socket2::SockRef;
 
 use super::message::{DecodeError, KernelError, Message, frame, messages};
@@ -22,14 +22,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The kernel has no such generic netlink family or multicast group.
-    #[error(
-        "while looking for {0}: this kernel does not have it; it needs Linux 5.19 or newer with CONFIG_MPTCP"
-    )]
+    #[error("while looking for {0}: this kernel does not have it; it needs Linux 5.19 or newer with CONFIG_MPTCP")]
     Absent(&'static str),
     /// The socket itself.
-    #[error(
-        "while opening a netlink socket: {0}; check the limit of open files and the sandbox, if any"
-    )]
+    #[error("while opening a netlink socket: {0}; check the limit of open files and the sandbox, if any")]
     Socket(#[from] io::Error),
     /// The first question was not answered.
     #[error("while asking netlink: {0}")]
@@ -62,7 +58,7 @@ impl CallError {
 
 /// Something asked of the kernel that was not done.
 #[derive(Debug, thiserror::Error)]
-#[error("while asking the kernel to {attempt}: {cause}")]
+#[error("while asking the kernel to {attempt}: {cause}; {}", self.remedy())]
 pub struct CommandError {
     /// What was asked for, in words.
     pub attempt: &'static str,
@@ -81,6 +77,18 @@ impl CommandError {
     pub fn errno(&self) -> Option<Errno> {
         self.cause.errno()
     }
+
+    fn remedy(&self) -> &'static str {
+        match self.errno() {
+            Some(Errno::EPERM) => "run as root or with CAP_NET_ADMIN in this network namespace",
+            Some(Errno::ESRCH | Errno::ENOTCONN) => "it is gone, nothing is left to do",
+            Some(Errno::EINVAL) => {
+                "check the request; a connection obeys only if net.mptcp.path_manager was `userspace` when it began"
+            }
+            Some(Errno::EEXIST) => "it is there already, remove it first to change it",
+            _ => "try again",
+        }
+    }
 }
 
 /// A socket of one netlink protocol for requests.
@@ -98,16 +106,13 @@ impl Channel {
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
         SockRef::from(&socket).set_read_timeout(Some(ANSWER_LIMIT))?;
-        Ok(Channel {
-            socket,
-            sequence: 0,
-            buffer: vec![0; DATAGRAM_LEN],
-        })
+        Ok(Channel { socket, sequence: 0, buffer: vec![0; DATAGRAM_LEN] })
     }
 
     /// Sends what `request` makes of a sequence number and gives every message
     /// of the answer to `on_reply`. The request must ask for a dump or for an
-    /// acknowledgement: either marks the end.
+    /// acknowledgement: either marks the end. An answer is read to its end even
+    /// if part of it makes no sense, or the kernel would find the socket busy.
     pub fn call(
         &mut self,
         request: impl FnOnce(u32) -> Vec<u8>,
@@ -115,6 +120,7 @@ impl Channel {
     ) -> Result<(), CallError> {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send(&request(self.sequence), 0)?;
+        let mut outcome = Ok(());
         loop {
             let length = receive(&self.socket, &mut self.buffer)?;
             for message in messages(&self.buffer[..length]) {
@@ -124,9 +130,9 @@ impl Channel {
                 }
                 match message.kind {
                     NLMSG_ERROR | NLMSG_DONE => {
-                        return message.verdict()?.map_or(Ok(()), |no| Err(no.into()));
+                        return message.verdict()?.map_or(outcome.map_err(CallError::from), |no| Err(no.into()));
                     }
-                    _ => on_reply(message)?,
+                    _ => outcome = outcome.and(on_reply(message)),
                 }
             }
         }
@@ -151,11 +157,7 @@ pub(super) fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<usiz
         }
     };
     if length > room {
-        let cause = frame(
-            "a datagram",
-            &[],
-            format!("{length} bytes do not fit into {room}"),
-        );
+        let cause = frame("a datagram", &[], format!("{length} bytes do not fit into {room}"));
         return Err(io::Error::new(io::ErrorKind::InvalidData, cause));
     }
     Ok(length)
@@ -164,11 +166,8 @@ pub(super) fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<usiz
 /// Waits until there is something to read, `timeout` is over, or a signal
 /// came.
 pub(super) fn wait(socket: &Socket, timeout: Duration) -> io::Result<()> {
-    let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-    match poll(
-        &mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)],
-        timeout,
-    ) {
+    let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    match ppoll(&mut sockets, Some(timeout.into()), None) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

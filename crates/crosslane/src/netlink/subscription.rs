@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use netlink_sys::Socket;
 use nix::errno::Errno;
-use socket2::SockRef;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -52,28 +53,17 @@ pub struct Subscription<T> {
 
 impl<T> Subscription<T> {
     /// Joins `groups` in the network namespace of this thread.
-    pub(super) fn open(
-        protocol: isize,
-        groups: &[u32],
-        decode: Decode<T>,
-    ) -> io::Result<Subscription<T>> {
+    pub(super) fn open(protocol: isize, groups: &[u32], decode: Decode<T>) -> io::Result<Subscription<T>> {
         let socket = connect(protocol)?;
         socket.set_non_blocking(true)?;
-        if socket
-            .set_rx_buf_sz(RECEIVE_BUFFER_LEN as libc::c_int)
-            .is_err()
-        {
-            // The default buffer serves too, it only overruns sooner.
+        // Best effort: a smaller buffer serves too, it only overruns sooner.
+        if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER_LEN).is_err() {
+            let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER_LEN);
         }
         for group in groups {
             socket.add_membership(*group)?;
         }
-        Ok(Subscription {
-            socket,
-            decode,
-            ready: VecDeque::new(),
-            buffer: vec![0; DATAGRAM_LEN],
-        })
+        Ok(Subscription { socket, decode, ready: VecDeque::new(), buffer: vec![0; DATAGRAM_LEN] })
     }
 
     /// The next event; `None` when `timeout` is over, or earlier if what came
@@ -101,9 +91,7 @@ impl<T> Subscription<T> {
         // SAFETY: the descriptor is the socket's; nothing replaces the socket or
         // closes it before `Subscription`, which `AsyncFd` owns, is dropped.
         let inner = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) };
-        Ok(Stream {
-            inner: inner.map_err(io::Error::from)?,
-        })
+        Ok(Stream { inner: inner.map_err(io::Error::from)? })
     }
 
     /// Takes one datagram; false if there is none.
@@ -134,10 +122,11 @@ impl<T> Subscription<T> {
             }
         }
     }
+}
 
-    /// Receive buffer in bytes, as the kernel accounts it.
-    pub fn receive_buffer_len(&self) -> io::Result<usize> {
-        SockRef::from(&self.socket).recv_buffer_size()
+impl<T> AsFd for Subscription<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -34,6 +34,14 @@ pub enum TcpState {
 }
 
 impl TcpState {
+    /// True if this end will send nothing new.
+    pub fn closed_here(self) -> bool {
+        !matches!(
+            self,
+            TcpState::SynSent | TcpState::SynReceived | TcpState::Established | TcpState::CloseWait | TcpState::Listen
+        )
+    }
+
     pub(super) fn from_kernel(number: u8) -> TcpState {
         match number {
             1 => TcpState::Established,
@@ -152,17 +160,11 @@ fn u8_at(bytes: &[u8], offset: usize) -> u8 {
 }
 
 fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    bytes
-        .get(offset..)
-        .and_then(<[u8]>::first_chunk)
-        .map_or(0, |chunk| u32::from_ne_bytes(*chunk))
+    bytes.get(offset..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u32::from_ne_bytes(*chunk))
 }
 
 fn u64_at(bytes: &[u8], offset: usize) -> u64 {
-    bytes
-        .get(offset..)
-        .and_then(<[u8]>::first_chunk)
-        .map_or(0, |chunk| u64::from_ne_bytes(*chunk))
+    bytes.get(offset..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u64::from_ne_bytes(*chunk))
 }
 
 #[cfg(test)]
@@ -179,14 +181,8 @@ mod tests {
         for length in 0..full.len() {
             let info = TcpInfo::parse(&full[..length]);
             assert_eq!(info.state == TcpState::Established, length > 0);
-            assert_eq!(
-                info.rtt,
-                Duration::from_millis(if length >= 72 { 40 } else { 0 })
-            );
-            assert_eq!(
-                info.delivery_rate_bit_s,
-                if length >= 168 { 8_000_000 } else { 0 }
-            );
+            assert_eq!(info.rtt, Duration::from_millis(if length >= 72 { 40 } else { 0 }));
+            assert_eq!(info.delivery_rate_bit_s, if length >= 168 { 8_000_000 } else { 0 });
             assert_eq!(info.bytes_sent, if length >= 208 { 7 } else { 0 });
         }
     }

@@ -87,10 +87,7 @@ mod tests {
     use super::*;
 
     fn senders() -> Senders {
-        Senders {
-            stations: BTreeMap::from([(1001, PathId(0))]),
-            paths: BTreeMap::from([("lte".into(), PathId(1))]),
-        }
+        Senders { stations: BTreeMap::from([(1001, PathId(0))]), paths: BTreeMap::from([("lte".into(), PathId(1))]) }
     }
 
     /// As vanetza-nap publishes it, shortened.

@@ -17,7 +17,10 @@ use crate::tun::Tun;
 
 pub mod emulator;
 mod netns;
+pub mod packet;
 mod privileges;
+pub mod records;
+pub mod traffic;
 mod wiring;
 
 pub use netns::Namespace;

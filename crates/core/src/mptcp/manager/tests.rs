@@ -44,7 +44,7 @@ fn with_two_subflows(states: [PathState; 2]) -> Manager {
     manager.want(at(0), &states);
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
     drain(&mut manager, at(0));
-    let second = subflow(1, 2, states[1] == Backup);
+    let second = subflow(1, 2, false);
     manager.handle(at(1), &Event::SubflowEstablished { token: TOKEN, subflow: second });
     drain(&mut manager, at(1));
     manager
@@ -188,7 +188,8 @@ fn the_accepting_end_opens_nothing_but_may_demote_and_close() {
 #[test]
 fn a_resync_finds_what_there_is_and_forgets_what_is_gone() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.resync(at(1000), &[(TOKEN, subflow(0, 0, false), false)]);
+    let seen = Seen { token: TOKEN, remote: server(), server_side: false, subflows: Vec::from([subflow(0, 0, false)]) };
+    manager.resync(at(1000), &[seen]);
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
     manager.resync(at(2000), &[]);
     assert_eq!(manager.connections(), 0);
@@ -217,6 +218,15 @@ fn a_path_with_a_new_address_gets_a_new_subflow_from_there() {
     assert_eq!(drain(&mut manager, at(1001)), [anew]);
 }
 
+#[test]
+fn a_connection_found_without_any_subflow_gets_them_anew() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Closed]);
+    let seen = Seen { token: TOKEN, remote: server(), server_side: false, subflows: Vec::new() };
+    manager.resync(at(0), &[seen]);
+    assert_eq!(drain(&mut manager, at(0)), [create(0, 1, false)]);
+}
+
 /// A kernel of two paths that obeys, refuses or loses as it is told.
 #[derive(Default)]
 struct Kernel {
@@ -233,7 +243,8 @@ impl Kernel {
                 assert!(!self.open.contains_key(&path), "asked twice for path {path}");
                 self.ports += 1;
                 let local = SocketAddr::new(local, 1000 + u16::from(path));
-                let subflow = Subflow { local, remote, local_id, remote_id: AddressId(0), backup };
+                // As the kernel does it: the flag is the peer's wish, not ours.
+                let subflow = Subflow { local, remote, local_id, remote_id: AddressId(0), backup: false };
                 if works {
                     self.open.insert(path, backup);
                     manager.handle(now, &Event::SubflowEstablished { token, subflow });

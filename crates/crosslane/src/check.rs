@@ -1,0 +1,57 @@
+//! `crosslane check`: validates a scenario or an agent's configuration.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crosslane_sim::check::{prove, warnings};
+use serde_json::json;
+
+use crate::agent::config;
+use crate::error::{Error, Result};
+use crate::scenario_file;
+
+/// Seeds whose shadowing must show what the scenario expects.
+const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
+
+/// Checks a file and says what it found; the exit code is 1 where a scenario
+/// cannot show what it expects.
+///
+/// # Errors
+/// What is wrong with the file, in one sentence.
+pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
+    if is_configuration(file) {
+        let config = config::read(file)?;
+        let text = format!("configuration of {} paths", config.paths.len());
+        print(file, json, "configuration", true, &[text], &[]);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let scenario = scenario_file::read(file, data)?;
+    let proofs = prove(&scenario, &SEEDS)?;
+    let ok = proofs.iter().all(|proof| proof.ok);
+    let texts: Vec<String> = proofs.iter().map(|proof| proof.text.clone()).collect();
+    print(file, json, "scenario", ok, &texts, &warnings(&scenario, &proofs));
+    if ok {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let failed: Vec<&str> = proofs.iter().filter(|proof| !proof.ok).map(|proof| proof.text.as_str()).collect();
+    let attempt = format!("proving what {} expects", file.display());
+    Err(Error::failure(attempt, failed.join("; ")).with_remedy("change the scenario or what it expects"))
+}
+
+/// A file with a `[[path]]` is an agent's configuration. What cannot be read
+/// is left to the reader of scenarios, which says why.
+fn is_configuration(file: &Path) -> bool {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().any(|line| line.trim_start().starts_with("[[path]]"))
+}
+
+fn print(file: &Path, json: bool, kind: &str, ok: bool, findings: &[String], warnings: &[String]) {
+    if json {
+        let found = json!({ "file": file, "kind": kind, "ok": ok, "findings": findings, "warnings": warnings });
+        println!("{found:#}");
+        return;
+    }
+    println!("{}: {kind}{}", file.display(), if ok { ", valid" } else { "" });
+    findings.iter().for_each(|finding| println!("  {finding}"));
+    warnings.iter().for_each(|warning| println!("  note: {warning}"));
+}

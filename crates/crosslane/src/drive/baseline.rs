@@ -1,0 +1,70 @@
+//! How the kernel of each namespace is set up for a strategy.
+
+use std::net::IpAddr;
+
+use crosslane_sim::scenario::{Mode, Scenario, Strategy};
+
+use crate::error::{Error, Result};
+use crate::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
+use crate::netlink::{PathManager, select_path_manager};
+
+/// Subflows and announced addresses that either end may take: the most that
+/// the in-kernel path manager knows.
+const LIMITS: Limits = Limits { subflows: 8, add_addr_accepted: 8 };
+
+/// Sets up the vehicle's kernel, from a thread in its namespace. `addresses`
+/// are the paths' in the order of their number.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[IpAddr]) -> Result<()> {
+    let told = |cause: &dyn std::fmt::Display| Error::told(cause.to_string(), 1);
+    match strategy.base.as_str() {
+        "single" => Ok(()),
+        "kernel" | "kernel-tuned" => {
+            select_path_manager(PathManager::Kernel).map_err(|cause| told(&cause))?;
+            if strategy.base == "kernel-tuned" {
+                write_setting("net/mptcp/stale_loss_cnt", "1")?;
+            }
+            let mut socket = EndpointSocket::open().map_err(|cause| told(&cause))?;
+            socket.set_limits(LIMITS).map_err(|cause| told(&cause))?;
+            let preferred = preferred_path(scenario);
+            for (place, &address) in addresses.iter().enumerate() {
+                let backup = scenario.service.mode == Mode::Backup && place != preferred;
+                let endpoint = Endpoint { backup, ..Endpoint::subflow(address) };
+                socket.add(&endpoint).map_err(|cause| told(&cause))?;
+            }
+            Ok(())
+        }
+        _ => select_path_manager(PathManager::UserSpace).map_err(|cause| told(&cause)),
+    }
+}
+
+/// Sets up the server's kernel: the in-kernel path manager, for every strategy.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn prepare_server() -> Result<()> {
+    let told = |cause: &dyn std::fmt::Display| Error::told(cause.to_string(), 1);
+    select_path_manager(PathManager::Kernel).map_err(|cause| told(&cause))?;
+    let mut socket = EndpointSocket::open().map_err(|cause| told(&cause))?;
+    socket.set_limits(LIMITS).map_err(|cause| told(&cause))
+}
+
+/// The path that the user prefers, by its number; the first if none is named.
+pub fn preferred_path(scenario: &Scenario) -> usize {
+    let named = scenario.service.prefer.first().and_then(|name| scenario.path_id(name));
+    named.map_or(0, |path| usize::from(path.0))
+}
+
+/// The path of strategy `single`, by its number.
+pub fn single_path(scenario: &Scenario, strategy: &Strategy) -> usize {
+    let named = strategy.parameters.get("path").and_then(|value| value.as_str());
+    let named = named.and_then(|name| scenario.path_id(name));
+    named.map_or_else(|| preferred_path(scenario), |path| usize::from(path.0))
+}
+
+fn write_setting(setting: &str, value: &str) -> Result<()> {
+    std::fs::write(format!("/proc/sys/{setting}"), value)
+        .map_err(|cause| Error::failure(format!("setting {setting} to {value}"), cause))
+}

@@ -1,0 +1,173 @@
+//! What each kernel says and how the vehicle's subflows fare, whatever the
+//! strategy.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crosslane_core::mptcp::{Event, Subflow, Token};
+use crosslane_core::path::PathId;
+use crosslane_sim::records::TcpInfoRow;
+use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::netlink::diag::{Diag, SocketInfo};
+use crate::netlink::path_manager::{self, EventSocket};
+use crate::netlink::{EventError, TcpState};
+
+/// Period of the `tcp_info` record.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// The end whose kernel is listened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The vehicle: its subflows are recorded too.
+    Vehicle,
+    /// The server.
+    Server,
+}
+
+/// Listens in this thread's network namespace.
+pub struct Monitor {
+    side: Side,
+    clock: Clock,
+    names: Vec<String>,
+    addresses: Vec<IpAddr>,
+    events: EventSocket,
+    diag: Diag,
+}
+
+/// What a monitor heard.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// Lines for `events.jsonl`.
+    pub events: Vec<Value>,
+    /// Rows for `tcp_info.arrow`.
+    pub subflows: Vec<TcpInfoRow>,
+}
+
+impl Monitor {
+    /// A monitor; `names` and `addresses` are those of the vehicle's paths in
+    /// the order of their number.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn new(side: Side, clock: Clock, names: &[String], addresses: &[IpAddr]) -> Result<Monitor> {
+        let told = |cause: &dyn std::fmt::Display| Error::told(cause.to_string(), 1);
+        Ok(Monitor {
+            side,
+            clock,
+            names: names.to_vec(),
+            addresses: addresses.to_vec(),
+            events: path_manager::events().map_err(|cause| told(&cause))?,
+            diag: Diag::open().map_err(|cause| told(&cause))?,
+        })
+    }
+
+    /// Listens until told to stop.
+    pub fn listen(mut self, stop: &AtomicBool) -> Heard {
+        let mut heard = Heard::default();
+        let mut due = self.clock.now();
+        while !stop.load(Ordering::Relaxed) {
+            let now = self.clock.now();
+            if now >= due {
+                due = now + PERIOD;
+                self.note_subflows(&mut heard);
+            }
+            match self.events.recv(due.since(now)) {
+                Ok(Some(event)) => heard.events.push(self.describe(&event)),
+                Ok(None) => {}
+                Err(EventError::Io(_)) => break,
+                Err(fault) => heard.events.push(self.line("fault", json!({ "because": fault.to_string() }))),
+            }
+        }
+        heard
+    }
+
+    fn note_subflows(&mut self, heard: &mut Heard) {
+        if self.side == Side::Server {
+            return;
+        }
+        let t_ns = self.clock.now().as_nanos();
+        let sockets = self.diag.sockets().unwrap_or_default();
+        let open = sockets.iter().filter(|socket| socket.tcp.state == TcpState::Established);
+        heard.subflows.extend(open.filter_map(|socket| self.row(t_ns, socket)));
+    }
+
+    fn row(&self, t_ns: u64, socket: &SocketInfo) -> Option<TcpInfoRow> {
+        let path = self.path(socket.local.ip())?;
+        let micros = |duration: Duration| u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
+        Some(TcpInfoRow {
+            t_ns,
+            path: PathId(path as u8),
+            subflow: None,
+            local: socket.local.to_string(),
+            remote: socket.remote.to_string(),
+            token: socket.mptcp.map_or(0, |mptcp| mptcp.token_local),
+            backup: socket.mptcp.is_some_and(|mptcp| mptcp.backup_local() || mptcp.backup_remote()),
+            rtt_us: micros(socket.tcp.rtt),
+            rttvar_us: micros(socket.tcp.rttvar),
+            cwnd: socket.tcp.cwnd,
+            unacked: socket.tcp.unacked,
+            lost: socket.tcp.lost,
+            total_retrans: socket.tcp.total_retrans,
+            bytes_acked: socket.tcp.bytes_acked,
+            bytes_received: socket.tcp.bytes_received,
+            notsent_bytes: socket.tcp.notsent_bytes,
+            delivery_rate_bit_s: socket.tcp.delivery_rate_bit_s,
+        })
+    }
+
+    fn path(&self, address: IpAddr) -> Option<usize> {
+        self.addresses.iter().position(|known| *known == address.to_canonical())
+    }
+
+    fn describe(&self, event: &Event) -> Value {
+        match event {
+            Event::Created { token, subflow, .. } => self.of_subflow("created", token, subflow, None),
+            Event::Established { token, subflow, .. } => self.of_subflow("established", token, subflow, None),
+            Event::Closed { token } => self.line("closed", json!({ "token": token.0 })),
+            Event::Announced { token, remote, .. } => self.of_address("announced", token, Some(*remote)),
+            Event::Removed { token, .. } => self.of_address("removed", token, None),
+            Event::SubflowEstablished { token, subflow } => {
+                self.of_subflow("subflow_established", token, subflow, None)
+            }
+            Event::SubflowClosed { token, subflow, error } => {
+                self.of_subflow("subflow_closed", token, subflow, Some(*error))
+            }
+            Event::SubflowPriority { token, subflow } => self.of_subflow("subflow_priority", token, subflow, None),
+            Event::ListenerCreated { local } => self.line("listener_created", json!({ "local": local })),
+            Event::ListenerClosed { local } => self.line("listener_closed", json!({ "local": local })),
+        }
+    }
+
+    fn of_subflow(&self, event: &str, token: &Token, subflow: &Subflow, error: Option<u8>) -> Value {
+        let vehicle = match self.side {
+            Side::Vehicle => subflow.local,
+            Side::Server => subflow.remote,
+        };
+        let path = self.path(vehicle.ip()).map(|place| &self.names[place]);
+        let (local, remote) = (subflow.local.to_string(), subflow.remote.to_string());
+        let fields = json!({
+            "token": token.0, "path": path, "local": local, "remote": remote, "backup": subflow.backup, "error": error
+        });
+        self.line(event, fields)
+    }
+
+    fn of_address(&self, event: &str, token: &Token, remote: Option<SocketAddr>) -> Value {
+        self.line(event, json!({ "token": token.0, "remote": remote }))
+    }
+
+    fn line(&self, event: &str, mut fields: Value) -> Value {
+        let side = match self.side {
+            Side::Vehicle => "vehicle",
+            Side::Server => "server",
+        };
+        fields["t_s"] = json!(self.clock.now().as_secs_f64());
+        fields["source"] = json!("kernel");
+        fields["event"] = json!(event);
+        fields["side"] = json!(side);
+        fields
+    }
+}

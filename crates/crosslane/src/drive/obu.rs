@@ -1,0 +1,114 @@
+//! The emulated on-board unit: hands received CAMs and other radios' signal to
+//! whoever listens in the vehicle, as vanetza-nap does (`observe/vanetza.rs`
+//! reads it).
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+use crosslane_sim::cam;
+use serde_json::{Value, json};
+
+use crate::observe::vanetza::PORT;
+
+/// Id of the vehicle's own station.
+const VEHICLE_STATION: u32 = 1;
+/// Station type of a passenger car (EN 302 637-2).
+const PASSENGER_CAR: u8 = 5;
+/// JSON of vanetza-nap names a speed or heading that is not known so.
+const UNAVAILABLE: f64 = -1.0;
+
+/// The unit. Its socket belongs to the namespace of the thread that made it.
+pub struct OnBoardUnit {
+    socket: UdpSocket,
+    to: SocketAddr,
+}
+
+impl OnBoardUnit {
+    /// A unit that sends to port 5051 of its own namespace.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn new() -> std::io::Result<OnBoardUnit> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        Ok(OnBoardUnit { socket, to: (Ipv4Addr::LOCALHOST, PORT).into() })
+    }
+
+    /// Decodes a received frame and hands it on; false if it cannot be read.
+    pub fn receive(&self, unix_s: f64, frame: &[u8], rssi_dbm: f64) -> bool {
+        let Ok(cam) = cam::decode(frame) else { return false };
+        self.send(&message(unix_s, &cam, frame.len(), rssi_dbm));
+        true
+    }
+
+    /// Hands on what another radio reports of itself.
+    pub fn report(&self, unix_s: f64, path: &str, rssi_dbm: f64) {
+        self.send(&json!({ "type": "radio", "timestamp": unix_s, "path": path, "rssi": rssi_dbm }));
+    }
+
+    /// Nobody listening is no fault: some strategies have no agent.
+    fn send(&self, message: &Value) {
+        drop(self.socket.send_to(message.to_string().as_bytes(), self.to));
+    }
+}
+
+fn message(unix_s: f64, cam: &cam::Cam, packet_size: usize, rssi_dbm: f64) -> Value {
+    json!({
+        "timestamp": unix_s,
+        "newInfo": true,
+        "rssi": rssi_dbm,
+        "stationID": cam.station_id,
+        "stationAddr": station_address(cam.station_id),
+        "receiverID": VEHICLE_STATION,
+        "receiverType": PASSENGER_CAR,
+        "packet_size": packet_size,
+        "fields": {
+            "header": { "protocolVersion": cam.protocol_version, "messageID": 2, "stationID": cam.station_id },
+            "cam": {
+                "generationDeltaTime": cam.generation_delta_time,
+                "camParameters": {
+                    "basicContainer": {
+                        "stationType": cam.station_type,
+                        "referencePosition": { "latitude": cam.latitude_deg, "longitude": cam.longitude_deg },
+                    },
+                    "highFrequencyContainer": {
+                        "speed": { "speedValue": cam.speed_m_s.unwrap_or(UNAVAILABLE) },
+                        "heading": { "headingValue": cam.heading_deg.unwrap_or(UNAVAILABLE) },
+                    },
+                },
+            },
+        },
+        "test": { "json_timestamp": unix_s },
+    })
+}
+
+/// A locally administered MAC address made from the station id.
+fn station_address(station: u32) -> String {
+    let [a, b, c, d] = station.to_be_bytes();
+    format!("6e:06:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::vanetza::{Senders, read};
+    use crosslane_core::path::{PathId, SampleKind};
+
+    #[test]
+    fn what_the_unit_hands_on_is_what_the_agent_reads() {
+        let cam = cam::Cam {
+            protocol_version: 2,
+            station_id: 1001,
+            station_type: cam::ROADSIDE_UNIT,
+            generation_delta_time: 5,
+            latitude_deg: Some(41.0),
+            longitude_deg: Some(-8.0),
+            speed_m_s: None,
+            heading_deg: None,
+        };
+        let frame = cam::encode(&cam).expect("encodable");
+        let decoded = cam::decode(&frame).expect("decodable");
+        let text = message(0.0, &decoded, frame.len(), -71.5).to_string();
+        let senders = Senders { stations: [(1001, PathId(0))].into(), paths: Default::default() };
+        let sample = read(text.as_bytes(), &senders).expect("readable");
+        assert_eq!(sample.kind, SampleKind::Signal { rssi_dbm: -71.5, station: Some(1001) });
+    }
+}

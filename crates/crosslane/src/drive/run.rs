@@ -1,0 +1,186 @@
+//! One run: namespaces, emulated links, agent, traffic, and what is recorded.
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crosslane_core::link::Direction;
+use crosslane_sim::scenario::{Congestion, Scenario, Strategy, TrafficKind};
+use socket2::Socket;
+
+use super::Plan;
+use super::agent_process::AgentProcess;
+use super::baseline::{prepare_server, prepare_vehicle, preferred_path, single_path};
+use super::monitor::{Heard, Monitor, Side};
+use super::stage::Stage;
+use super::tally::{self, Raw};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::netlink;
+use crate::scenario_file;
+use crate::summary::Outcome;
+use crate::testbed::traffic::{self, BULK_BYTES, Seen};
+use crate::testbed::{PathPlan, SERVER, Testbed, contain, prepare_privileges, vehicle_address};
+
+/// Port of the traffic's server.
+const PORT: u16 = 5001;
+/// How long both ends may still deliver after the sender has stopped.
+const GRACE_NS: u64 = 2_000_000_000;
+
+/// Carries out the run that `drive` has planned and says on standard output
+/// how it goes: `at SECONDS`, then `outcome JSON`.
+///
+/// # Errors
+/// What is missing on this machine, or what went wrong.
+pub fn run_one(plan: &str) -> Result<ExitCode> {
+    let plan: Plan = serde_json::from_str(plan).map_err(|cause| Error::failure("reading the plan of a run", cause))?;
+    prepare_privileges()?;
+    contain()?;
+    let scenario = scenario_file::read(&plan.scenario, plan.data.as_deref())?;
+    let Some(strategy) = scenario.strategy(&plan.strategy) else {
+        return Err(Error::usage("planning a run", format!("there is no strategy {:?}", plan.strategy), "name another"));
+    };
+    std::fs::create_dir_all(&plan.folder)
+        .map_err(|cause| Error::failure(format!("making {}", plan.folder.display()), cause))?;
+    let run = Run::new(plan, scenario, strategy)?;
+    let outcome = run.carry_out()?;
+    let json = serde_json::to_string(&outcome).map_err(|cause| Error::failure("telling the outcome", cause))?;
+    println!("outcome {json}");
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Run {
+    plan: Plan,
+    scenario: Scenario,
+    strategy: Strategy,
+    names: Vec<String>,
+    addresses: Vec<IpAddr>,
+    testbed: Testbed,
+}
+
+impl Run {
+    fn new(plan: Plan, scenario: Scenario, strategy: Strategy) -> Result<Run> {
+        let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
+        let first = match strategy.base.as_str() {
+            "single" => single_path(&scenario, &strategy),
+            _ => preferred_path(&scenario),
+        };
+        let metric = |place: usize| if place == first { 1 } else { 2 + place as u32 };
+        let paths = names.iter().enumerate().map(|(place, name)| PathPlan { name: name.clone(), metric: metric(place) });
+        let testbed = Testbed::new(&paths.collect::<Vec<_>>())?;
+        let addresses = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
+        Ok(Run { plan, scenario, strategy, names, addresses, testbed })
+    }
+
+    fn carry_out(mut self) -> Result<Outcome> {
+        if self.uses_mptcp() {
+            self.testbed.vehicle.enter(netlink::probe)?.map_err(|cause| Error::told(cause.to_string(), 2))?;
+        }
+        let prepare = || prepare_vehicle(&self.scenario, &self.strategy, &self.addresses);
+        self.testbed.vehicle.enter(prepare)??;
+        self.testbed.server.enter(prepare_server)??;
+        let agent = match self.strategy.base.as_str() {
+            "single" | "kernel" | "kernel-tuned" => None,
+            _ => {
+                let start = || AgentProcess::start(&self.scenario, &self.strategy, &self.plan.folder);
+                Some(self.testbed.vehicle.enter(start)??)
+            }
+        };
+        let clock = Clock::start();
+        let stage = Stage::new(&self.scenario, self.plan.seed, clock, &mut self.testbed)?;
+        let raw = self.play(clock, stage)?;
+        let resident_mb = agent.as_ref().and_then(AgentProcess::resident_mb);
+        let said = agent.map(|agent| agent.finish(clock.origin_ns())).transpose()?;
+        tally::sum_up(&self.scenario, &self.names, &self.plan, Raw { agent: said, resident_mb, ..raw })
+    }
+
+    /// Lets the world, the traffic and the monitors run for the scenario's time.
+    fn play(&self, clock: Clock, mut stage: Stage) -> Result<Raw> {
+        let stop = AtomicBool::new(false);
+        let traffic = self.traffic_plan();
+        let now = || clock.now().as_nanos();
+        let listener = self.testbed.server.enter(|| traffic::listen(PORT, &traffic))?.map_err(told)?;
+        std::thread::scope(|scope| {
+            let vehicle = scope.spawn(|| self.monitor(Side::Vehicle, clock, &stop));
+            let server = scope.spawn(|| self.monitor(Side::Server, clock, &stop));
+            let far = scope.spawn(|| self.far_end(&listener, &traffic, &now, &stop));
+            let near = scope.spawn(|| self.near_end(&traffic, &now, &stop));
+            let played = stage.play(self.scenario.duration_s);
+            stop.store(true, Ordering::Relaxed);
+            let (near, far) = (joined(near)?, joined(far)?);
+            let (mut kernel, server) = (joined(vehicle)?, joined(server)?);
+            kernel.events.extend(server.events);
+            let (sender, receiver) = match traffic.direction {
+                Direction::Up => (near, far),
+                Direction::Down => (far, near),
+            };
+            let messages = traffic::messages(&traffic, &sender, &receiver);
+            let staged = played.and_then(|()| stage.finish(&self.testbed))?;
+            Ok(Raw { kernel, messages, skipped: sender.skipped, staged, agent: None, resident_mb: None })
+        })
+    }
+
+    fn monitor(&self, side: Side, clock: Clock, stop: &AtomicBool) -> Result<Heard> {
+        let namespace = match side {
+            Side::Vehicle => &self.testbed.vehicle,
+            Side::Server => &self.testbed.server,
+        };
+        namespace.enter(|| Ok(Monitor::new(side, clock, &self.names, &self.addresses)?.listen(stop)))?
+    }
+
+    fn far_end(
+        &self,
+        listener: &Socket,
+        plan: &traffic::Plan,
+        now: &(dyn Fn() -> u64 + Sync),
+        stop: &AtomicBool,
+    ) -> Result<Seen> {
+        self.testbed.server.enter(|| traffic::serve(listener, plan, now, stop))?.map_err(told)
+    }
+
+    fn near_end(&self, plan: &traffic::Plan, now: &(dyn Fn() -> u64 + Sync), stop: &AtomicBool) -> Result<Seen> {
+        let server = SocketAddr::from((SERVER, PORT));
+        let local = match self.strategy.base.as_str() {
+            "single" => Some(self.addresses[single_path(&self.scenario, &self.strategy)]),
+            _ => None,
+        };
+        self.testbed.vehicle.enter(|| traffic::drive(server, local, plan, now, stop))?.map_err(told)
+    }
+
+    fn uses_mptcp(&self) -> bool {
+        self.strategy.base != "single"
+    }
+
+    fn traffic_plan(&self) -> traffic::Plan {
+        let wanted = &self.scenario.traffic;
+        let nanos = |seconds: f64| (seconds * 1e9) as u64;
+        let (size_bytes, period_ns) = match wanted.kind {
+            TrafficKind::Messages { size_bytes, every_ms } => (size_bytes, (every_ms * 1e6) as u64),
+            TrafficKind::Bulk => (BULK_BYTES, 0),
+        };
+        let congestion = match self.scenario.congestion {
+            Congestion::Cubic => "cubic",
+            Congestion::Reno => "reno",
+            Congestion::Bbr => "bbr",
+        };
+        traffic::Plan {
+            direction: if wanted.down { Direction::Down } else { Direction::Up },
+            size_bytes,
+            period_ns,
+            start_ns: nanos(wanted.start_s),
+            stop_ns: nanos(wanted.stop_s),
+            deadline_ns: nanos(wanted.stop_s) + GRACE_NS,
+            mptcp: self.uses_mptcp(),
+            congestion: congestion.into(),
+            send_buffer_bytes: wanted.send_buffer_bytes as usize,
+        }
+    }
+}
+
+fn told(cause: traffic::TrafficError) -> Error {
+    Error::told(cause.to_string(), 1)
+}
+
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|_| Err(Error::failure("driving", "a thread of the run panicked")))
+}

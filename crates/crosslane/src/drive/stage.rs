@@ -1,0 +1,168 @@
+//! What the vehicle drives through: the world plays, the emulator follows it,
+//! the on-board unit hands on what it hears.
+
+use std::collections::BTreeMap;
+use std::thread::JoinHandle;
+
+use crosslane_core::link::{Direction, DirectionParams, Link};
+use crosslane_core::path::PathId;
+use crosslane_core::time::{Duration, Instant};
+use crosslane_sim::records::{LinkRow, SampleRow, SampleSource};
+use crosslane_sim::scenario::Scenario;
+use crosslane_sim::world::{CamSent, Truth, World, WorldEvent};
+
+use super::obu::OnBoardUnit;
+use crate::clock::{Clock, unix_s};
+use crate::error::{Error, Result};
+use crate::testbed::Testbed;
+use crate::testbed::emulator::{
+    Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, PacketSource, packet_channel,
+};
+
+/// How often the progress is told.
+const TELL: Duration = Duration::from_millis(500);
+
+/// World, emulator and on-board unit.
+pub struct Stage {
+    clock: Clock,
+    world: World,
+    emulator: Emulator,
+    control: Control,
+    recorder: JoinHandle<Vec<PacketRecord>>,
+    unit: OnBoardUnit,
+    names: Vec<String>,
+    samples: Vec<SampleRow>,
+    links: Vec<LinkRow>,
+}
+
+/// What was staged.
+pub struct Staged {
+    /// Rows for `samples.arrow`.
+    pub samples: Vec<SampleRow>,
+    /// Rows for `links.arrow`.
+    pub links: Vec<LinkRow>,
+    /// Every packet that entered a link.
+    pub packets: Vec<PacketRecord>,
+    /// How the emulator fared.
+    pub report: EmulatorReport,
+}
+
+impl Stage {
+    /// Sets the stage and starts the emulator.
+    ///
+    /// # Errors
+    /// What is wrong with the scenario, or what the system refused.
+    pub fn new(scenario: &Scenario, seed: u64, clock: Clock, testbed: &mut Testbed) -> Result<Stage> {
+        let mut world = World::new(scenario, seed)?;
+        let mut first: BTreeMap<(PathId, Direction), DirectionParams> = BTreeMap::new();
+        while let Some(event) = world.poll(Instant::ZERO) {
+            if let WorldEvent::LinkParams { path, direction, params } = event {
+                first.insert((path, direction), params);
+            }
+        }
+        let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
+        let mut links = Vec::new();
+        for (place, devices) in testbed.take_devices().into_iter().enumerate() {
+            let mut params = |direction| first.remove(&(PathId(place as u8), direction));
+            let (Some(up), Some(down)) = (params(Direction::Up), params(Direction::Down)) else {
+                let cause = format!("the world says nothing of {}", names[place]);
+                return Err(Error::failure("setting up the links", cause));
+            };
+            links.push(EmulatedLink { devices, link: Link::new(seed, &names[place], up, down) });
+        }
+        let socket = testbed.vehicle.enter(OnBoardUnit::new)?;
+        let unit = socket.map_err(|cause| Error::failure("opening the on-board unit's socket", cause))?;
+        let (sink, source) = packet_channel();
+        let recorder = std::thread::spawn(move || collect(&source));
+        let emulator = Emulator::start(clock, links, Some(sink))?;
+        let control = emulator.control();
+        let (samples, links) = (Vec::new(), Vec::new());
+        Ok(Stage { clock, world, emulator, control, recorder, unit, names, samples, links })
+    }
+
+    /// Plays for `duration_s`, telling the progress on standard output.
+    ///
+    /// # Errors
+    /// The emulator ended early.
+    pub fn play(&mut self, duration_s: f64) -> Result<()> {
+        let end = Instant::from_secs_f64(duration_s);
+        let mut tell = Instant::ZERO;
+        loop {
+            let now = self.clock.now();
+            while let Some(event) = self.world.poll(now) {
+                self.stage(event)?;
+            }
+            if now >= end || self.emulator.has_failed() {
+                return Ok(());
+            }
+            if now >= tell {
+                println!("at {:.1}", now.as_secs_f64());
+                tell = now + TELL;
+            }
+            let until = self.world.next_wakeup().unwrap_or(end).min(end);
+            std::thread::sleep(until.since(self.clock.now()));
+        }
+    }
+
+    /// Ends the emulator and hands over what was recorded.
+    ///
+    /// # Errors
+    /// The emulator ended early.
+    pub fn finish(self, testbed: &Testbed) -> Result<Staged> {
+        let report = self.emulator.stop(testbed)?;
+        let packets = self.recorder.join().map_err(|_| Error::failure("recording packets", "the thread panicked"))?;
+        Ok(Staged { samples: self.samples, links: self.links, packets, report })
+    }
+
+    fn stage(&mut self, event: WorldEvent) -> Result<()> {
+        match event {
+            WorldEvent::LinkParams { path, direction, params } => {
+                self.control.set(usize::from(path.0), direction, params)?;
+            },
+            WorldEvent::CamSent(cam) => self.send_cam(&cam)?,
+            WorldEvent::Signal { path, rssi_dbm, .. } => {
+                self.unit.report(unix_s(), &self.names[usize::from(path.0)], rssi_dbm);
+                self.note_sample(path, SampleSource::Radio, rssi_dbm, None);
+            }
+            WorldEvent::Truth(truth) => self.links.push(row(&truth)),
+        }
+        Ok(())
+    }
+
+    fn send_cam(&mut self, cam: &CamSent) -> Result<()> {
+        self.control.occupy(usize::from(cam.path.0), cam.air_time)?;
+        if let Some(rssi_dbm) = cam.received
+            && self.unit.receive(unix_s(), &cam.bytes, rssi_dbm)
+        {
+            self.note_sample(cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station));
+        }
+        Ok(())
+    }
+
+    fn note_sample(&mut self, path: PathId, kind: SampleSource, rssi_dbm: f64, station: Option<u32>) {
+        let t_ns = self.clock.now().as_nanos();
+        self.samples.push(SampleRow { t_ns, path, kind, rssi_dbm: rssi_dbm as f32, station });
+    }
+}
+
+fn collect(source: &PacketSource) -> Vec<PacketRecord> {
+    let mut packets = Vec::new();
+    while source.receive(|record| packets.push(*record)).is_some() {}
+    packets
+}
+
+fn row(truth: &Truth) -> LinkRow {
+    LinkRow {
+        t_ns: truth.at.as_nanos(),
+        path: truth.path,
+        x_m: truth.position_m[0],
+        y_m: truth.position_m[1],
+        speed_m_s: truth.speed_m_s,
+        distance_m: truth.distance_m,
+        rssi_dbm: truth.rssi_dbm.map_or(f32::NAN, |rssi| rssi as f32),
+        up_mbit_s: truth.up_mbit_s,
+        down_mbit_s: truth.down_mbit_s,
+        delay_ms: truth.delay_ms,
+        loss: truth.loss,
+    }
+}

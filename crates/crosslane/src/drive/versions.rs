@@ -1,0 +1,48 @@
+//! What a drive ran on: enough to tell why two results differ.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::error::{Error, Result};
+
+/// Settings that shape a result, read where `drive` runs; the namespaces of a
+/// run start from the kernel's defaults.
+const SETTINGS: [&str; 8] = [
+    "net/ipv4/tcp_congestion_control",
+    "net/ipv4/tcp_rmem",
+    "net/ipv4/tcp_wmem",
+    "net/core/rmem_max",
+    "net/core/wmem_max",
+    "net/mptcp/scheduler",
+    "net/mptcp/stale_loss_cnt",
+    "net/mptcp/close_timeout",
+];
+
+/// Writes `versions.json`.
+///
+/// # Errors
+/// Names the file and the cause.
+pub fn write(folder: &Path) -> Result<()> {
+    let file = folder.join("versions.json");
+    let text = format!("{:#}\n", versions());
+    std::fs::write(&file, text).map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
+}
+
+fn versions() -> Value {
+    let read = |file: &str| std::fs::read_to_string(file).map(|text| text.trim().to_string()).ok();
+    let setting = |name: &str| (name.replace('/', "."), json!(read(&format!("/proc/sys/{name}"))));
+    let settings: Map<String, Value> = SETTINGS.iter().map(|name| setting(name)).collect();
+    let processor = read("/proc/cpuinfo").and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        line.split_once(':').map(|(_, name)| name.trim().to_string())
+    });
+    json!({
+        "crosslane": env!("CARGO_PKG_VERSION"),
+        "kernel": read("/proc/sys/kernel/osrelease"),
+        "architecture": std::env::consts::ARCH,
+        "processor": processor,
+        "cores": std::thread::available_parallelism().map(usize::from).ok(),
+        "settings": settings,
+    })
+}

@@ -1,0 +1,134 @@
+//! Roadside WiFi passed by: `final-exp-log.csv` of the FEUP recordings, one row
+//! per second, access point and client.
+//!
+//! The rate is what the client received in that second, not the mean PHY rate:
+//! the latter leaves out waiting for the medium, retries and frame overhead,
+//! and it is a mean over received frames only, so it says nothing of those that were lost.
+//! An RSSI of −100 stands for "no frame heard". Where bytes arrived all the
+//! same (17 of 14,996 rows), only the RSSI is unknown: it stays as it was.
+
+use std::collections::BTreeSet;
+
+use super::fault::{At, Fault};
+use super::table::{BYTES, Column, FLAG, RSSI, Row, Table};
+use super::trace::{Point, Trace};
+
+/// What the recordings write where no frame was heard.
+const NOTHING_HEARD_DBM: f64 = -100.0;
+
+/// An error names at most this many access points.
+const MAX_NAMED: usize = 16;
+
+const NOTES: [&str; 5] = [
+    "Source: FEUP, Porto, January 2019, github.com/adamiaonr/wifi-vehicles, CC BY 4.0;",
+    "changed: one access point's seconds, bytes turned into a rate.",
+    "Rate: bytes that the client received from the access point in each second, as Mbit/s. It is what arrived of one",
+    "iperf UDP flow (downlink), not what the link could carry.",
+    "RSSI: mean over the second; -100 where no frame was heard.",
+];
+
+/// The trace of one access point.
+pub(super) fn trace(text: &str, ap: &str) -> Result<Trace, At> {
+    let table = Table::open(text)?;
+    let columns = Columns::find(&table)?;
+    let mut pass = Pass { ap, client: None, points: Vec::new(), seconds_without_flow: 0 };
+    let mut known = BTreeSet::new();
+    let mut zero_ms = i64::MAX;
+    for row in table.rows() {
+        let row = row?;
+        let t_ms = row.time_ms(&columns.time)?;
+        zero_ms = zero_ms.min(t_ms);
+        let sender = row.text(&columns.sender);
+        if sender == ap {
+            pass.take(&columns, &row, t_ms)?;
+        } else if known.len() < MAX_NAMED && !known.contains(sender) {
+            known.insert(sender.to_owned());
+        }
+    }
+    if pass.points.is_empty() {
+        return Err(missing(ap, known));
+    }
+    Ok(pass.into_trace(zero_ms))
+}
+
+struct Columns {
+    sender: Column,
+    receiver: Column,
+    time: Column,
+    iperf: Column,
+    rssi: Column,
+    bytes: Column,
+}
+
+/// What one client received of the access point.
+struct Pass<'a> {
+    ap: &'a str,
+    client: Option<String>,
+    points: Vec<Point>,
+    seconds_without_flow: usize,
+}
+
+impl Columns {
+    fn find(table: &Table) -> Result<Columns, At> {
+        Ok(Columns {
+            sender: table.column(&["senderId"])?,
+            receiver: table.column(&["receiverId"])?,
+            time: table.column(&["systime"])?,
+            iperf: table.column(&["isIperfOn"])?,
+            rssi: table.column(&["rssiMean"])?,
+            bytes: table.column(&["nBytesReceived"])?,
+        })
+    }
+}
+
+impl Pass<'_> {
+    fn take(&mut self, columns: &Columns, row: &Row, t_ms: i64) -> Result<(), At> {
+        self.same_client(row.text(&columns.receiver)).map_err(|fault| fault.at(row.line))?;
+        if let Some(last) = self.points.last().filter(|last| t_ms <= last.t_ms) {
+            let (before_s, now_s) = (last.t_ms as f64 / 1000.0, t_ms as f64 / 1000.0);
+            return Err(Fault::TimeBackwards { before_s, now_s }.at(row.line));
+        }
+        let bytes = row.number(&columns.bytes, &BYTES)?;
+        let rssi_dbm = row.number(&columns.rssi, &RSSI)?;
+        let heard = rssi_dbm > NOTHING_HEARD_DBM;
+        if row.number(&columns.iperf, &FLAG)? == 0.0 {
+            self.seconds_without_flow += 1;
+        }
+        self.points.push(Point {
+            t_ms,
+            rate_mbit_s: Some(bytes * 8.0 / 1e6),
+            rssi_dbm: (heard || bytes == 0.0).then_some(rssi_dbm),
+        });
+        Ok(())
+    }
+
+    fn same_client(&mut self, client: &str) -> Result<(), Fault> {
+        match &self.client {
+            None => self.client = Some(client.to_owned()),
+            Some(known) if known != client => {
+                let clients = [known.clone(), client.to_owned()];
+                return Err(Fault::SeveralClients { ap: self.ap.to_owned(), clients });
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    fn into_trace(self, zero_ms: i64) -> Trace {
+        let client = self.client.unwrap_or_default();
+        let mut notes = NOTES.map(String::from).to_vec();
+        notes.push(format!(
+            "In {} of the recording's {} seconds no flow is known to have run: a zero there may mean that nobody sent.",
+            self.seconds_without_flow,
+            self.points.len()
+        ));
+        Trace::new(format!("access point {} heard by {client}", self.ap), notes, zero_ms, self.points)
+    }
+}
+
+fn missing(ap: &str, known: BTreeSet<String>) -> At {
+    if known.is_empty() {
+        return Fault::NoSamples { of: "any access point".into() }.into();
+    }
+    Fault::NoSuchAccessPoint { ap: ap.to_owned(), known: known.into_iter().collect() }.into()
+}

@@ -1,0 +1,159 @@
+//! Public recordings into our trace format.
+//!
+//! A recording is text; what becomes of it is a pure function, [`import`], so
+//! that `crosslane import` and a scenario that names a recording get the same
+//! trace. One file per data set knows its columns and its traps ([`pam2025`],
+//! [`feup`]); [`table`] reads CSV with line numbers, [`trace`] cuts and writes.
+
+mod fault;
+mod feup;
+mod pam2025;
+mod table;
+mod trace;
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::error::{Error, Result};
+
+pub use fault::{Fault, ImportError, UnknownSource};
+pub use trace::Cut;
+
+/// The largest recording that is read, in bytes; the largest file of either
+/// data set has 2.2 MB.
+pub const MAX_BYTES: u64 = 64 << 20;
+
+/// `crosslane import FORMAT FILE`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(subcommand)]
+    format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Format {
+    /// Two operators' TCP throughput in one car (PAM 2025, NUWiNS/pam2025-multi-carrier-dataset).
+    Pam2025 {
+        /// Whose phone.
+        #[arg(long, value_enum)]
+        operator: Operator,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// WiFi access points passed by (FEUP, adamiaonr/wifi-vehicles: final-exp-log.csv).
+    Feup {
+        /// The access point, as in the column `senderId`.
+        #[arg(long)]
+        ap: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// The recording (CSV).
+    file: PathBuf,
+    /// Begin this many seconds into the recording; the trace's time starts there.
+    #[arg(long, value_name = "SECONDS")]
+    from_s: Option<f64>,
+    /// End this many seconds into the recording.
+    #[arg(long, value_name = "SECONDS")]
+    to_s: Option<f64>,
+    /// Write the trace here instead of to standard output.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// One of the two operators of the PAM 2025 recordings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Operator {
+    /// AT&T, columns that end in `_x`.
+    Att,
+    /// Verizon, columns that end in `_y`.
+    Verizon,
+}
+
+/// What of which data set becomes the trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// One operator of a PAM 2025 drive.
+    Pam2025(Operator),
+    /// One access point of the FEUP recordings, by its `senderId`.
+    Feup(String),
+}
+
+impl Source {
+    /// Reads a scenario's `trace_format`: `pam2025:att`, `pam2025:verizon` or
+    /// `feup:AP`, as in `feup:ap2`.
+    pub fn parse(text: &str) -> Result<Source, UnknownSource> {
+        match text.split_once(':') {
+            Some(("pam2025", "att")) => Ok(Source::Pam2025(Operator::Att)),
+            Some(("pam2025", "verizon")) => Ok(Source::Pam2025(Operator::Verizon)),
+            Some(("feup", ap)) if !ap.is_empty() => Ok(Source::Feup(ap.to_owned())),
+            _ => Err(UnknownSource { given: text.to_owned() }),
+        }
+    }
+}
+
+/// Turns a recording into a trace (CSV, `docs/formats.md`).
+///
+/// `file_name` appears in the trace's comments and in errors. Equal arguments
+/// give equal bytes.
+pub fn import(source: &Source, cut: &Cut, text: &str, file_name: &str) -> Result<String, ImportError> {
+    let traced = match source {
+        Source::Pam2025(operator) => pam2025::trace(text, *operator),
+        Source::Feup(ap) => feup::trace(text, ap),
+    };
+    traced.and_then(|whole| Ok(whole.cut(cut)?.to_csv(file_name))).map_err(|at| ImportError {
+        file: file_name.to_owned(),
+        line: at.line,
+        fault: at.fault,
+    })
+}
+
+/// Reads the recording at `path` and turns it into a trace.
+pub fn import_file(source: &Source, cut: &Cut, path: &Path) -> Result<String> {
+    let text = read(path)?;
+    Ok(import(source, cut, &text, &path.to_string_lossy())?)
+}
+
+/// Carries out `crosslane import`.
+pub fn run(options: &Options) -> Result<()> {
+    let (source, common) = match &options.format {
+        Format::Pam2025 { operator, common } => (Source::Pam2025(*operator), common),
+        Format::Feup { ap, common } => (Source::Feup(ap.clone()), common),
+    };
+    let cut = Cut { from_s: common.from_s, to_s: common.to_s };
+    let trace = import_file(&source, &cut, &common.file)?;
+    match &common.out {
+        Some(path) => {
+            std::fs::write(path, trace).map_err(|cause| Error::failure(format!("writing {}", path.display()), cause))
+        }
+        None => print(&trace),
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    let attempt = || format!("importing {}", path.display());
+    let fault = |fault| ImportError { file: path.to_string_lossy().into_owned(), line: None, fault };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|cause| Error::usage(attempt(), cause, "give a recording of the data set (docs/real-data.md)"))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(fault(Fault::TooLarge).into());
+    }
+    String::from_utf8(bytes).map_err(|_| fault(Fault::Binary).into())
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn print(trace: &str) -> Result<()> {
+    match std::io::stdout().write_all(trace.as_bytes()) {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => Err(Error::failure("printing the trace", cause)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,169 @@
+//! What `sock_diag` tells of MPTCP: a subflow's part in its connection, and a
+//! connection's token.
+//!
+//! Source: Linux `include/uapi/linux/mptcp.h`, `net/mptcp/diag.c`.
+
+use crosslane_core::mptcp::Token;
+
+use super::message::{Attribute, DecodeError, attributes};
+
+/// What makes a TCP socket a subflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MptcpInfo {
+    /// Our token of the connection, as in events.
+    pub token_local: u32,
+    /// The peer's token; 0 unless this end opened the subflow by MP_JOIN.
+    pub token_remote: u32,
+    /// Id of our address.
+    pub local_id: u8,
+    /// Id of the peer's address.
+    pub remote_id: u8,
+    /// Next relative sequence number to send on this subflow.
+    pub relative_write_seq: u32,
+    /// Data sequence number that the mapping in use begins with.
+    pub map_seq: u64,
+    /// Relative subflow sequence number that it begins with.
+    pub map_subflow_seq: u32,
+    /// Length of the mapping in bytes.
+    pub map_len: u16,
+    /// `MPTCP_SUBFLOW_FLAG_*`.
+    pub flags: u32,
+}
+
+/// Bits of [`MptcpInfo::flags`].
+mod flag {
+    pub const CAPABLE_LOCAL: u32 = 1 << 1;
+    pub const JOIN_REMOTE: u32 = 1 << 2;
+    pub const JOIN_LOCAL: u32 = 1 << 3;
+    pub const BACKUP_REMOTE: u32 = 1 << 4;
+    pub const BACKUP_LOCAL: u32 = 1 << 5;
+    pub const FULLY_ESTABLISHED: u32 = 1 << 6;
+}
+
+impl MptcpInfo {
+    /// True if it joined a connection, false if the connection began with it.
+    pub fn joined(&self) -> bool {
+        self.flags & (flag::JOIN_LOCAL | flag::JOIN_REMOTE) != 0
+    }
+
+    /// True if this end opened it.
+    pub fn opened_here(&self) -> bool {
+        self.flags & (flag::CAPABLE_LOCAL | flag::JOIN_LOCAL) != 0
+    }
+
+    /// True if this end asked the peer to treat it as a backup.
+    pub fn backup_local(&self) -> bool {
+        self.flags & flag::BACKUP_LOCAL != 0
+    }
+
+    /// True if the peer asked us to treat it as a backup.
+    pub fn backup_remote(&self) -> bool {
+        self.flags & flag::BACKUP_REMOTE != 0
+    }
+
+    /// True if data may flow on it in both directions.
+    pub fn fully_established(&self) -> bool {
+        self.flags & flag::FULLY_ESTABLISHED != 0
+    }
+}
+
+/// Token in a `struct mptcp_info` (Linux `include/uapi/linux/mptcp.h`), `None`
+/// after a fallback to TCP.
+pub(super) fn live_token(info: &[u8]) -> Result<Option<Token>, DecodeError> {
+    const FALLBACK: u32 = 1;
+    let word = |offset| info.get(offset..).and_then(<[u8]>::first_chunk).map(|word| u32::from_ne_bytes(*word));
+    match (word(8), word(12)) {
+        (Some(flags), Some(token)) => Ok((flags & FALLBACK == 0).then_some(Token(token))),
+        _ => Err(DecodeError::Length { message: "struct mptcp_info", attribute: "INET_DIAG_INFO", length: info.len() }),
+    }
+}
+
+/// `INET_DIAG_ULP_INFO`: MPTCP's part, `None` if another protocol is meant.
+pub(super) fn upper_layer(bytes: &[u8]) -> Result<Option<MptcpInfo>, DecodeError> {
+    const INET_ULP_INFO_MPTCP: u16 = 3;
+    for attribute in attributes("INET_DIAG_ULP_INFO", bytes) {
+        let attribute = attribute?;
+        if attribute.kind == INET_ULP_INFO_MPTCP {
+            return MptcpInfo::decode(attribute.value).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+impl MptcpInfo {
+    fn decode(bytes: &[u8]) -> Result<MptcpInfo, DecodeError> {
+        let mut info = MptcpInfo::default();
+        for attribute in attributes("INET_ULP_INFO_MPTCP", bytes) {
+            info.take(attribute?)?;
+        }
+        Ok(info)
+    }
+
+    fn take(&mut self, attribute: Attribute<'_>) -> Result<(), DecodeError> {
+        match attribute.kind {
+            1 => self.token_remote = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_REM")?,
+            2 => self.token_local = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_LOC")?,
+            3 => self.relative_write_seq = attribute.u32("MPTCP_SUBFLOW_ATTR_RELWRITE_SEQ")?,
+            4 => self.map_seq = attribute.u64("MPTCP_SUBFLOW_ATTR_MAP_SEQ")?,
+            5 => self.map_subflow_seq = attribute.u32("MPTCP_SUBFLOW_ATTR_MAP_SFSEQ")?,
+            7 => self.map_len = attribute.u16("MPTCP_SUBFLOW_ATTR_MAP_DATALEN")?,
+            8 => self.flags = attribute.u32("MPTCP_SUBFLOW_ATTR_FLAGS")?,
+            9 => self.remote_id = attribute.u8("MPTCP_SUBFLOW_ATTR_ID_REM")?,
+            10 => self.local_id = attribute.u8("MPTCP_SUBFLOW_ATTR_ID_LOC")?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Captured from Linux 6.18: name, then attributes of a subflow opened here.
+    const JOINED: [u8; 100] = [
+        0x0a, 0, 1, 0, 0x6d, 0x70, 0x74, 0x63, 0x70, 0, 0, 0, 0x58, 0, 3, 0, 8, 0, 1, 0, 0x67, 0x3c, 0xd7, 0xc1, 8, 0,
+        2, 0, 0xa2, 0x9a, 0x35, 0x66, 8, 0, 8, 0, 0xcc, 0, 0, 0, 5, 0, 9, 0, 0, 0, 0, 0, 5, 0, 0x0a, 0, 7, 0, 0, 0, 8,
+        0, 3, 0, 1, 0, 0, 0, 0x0c, 0, 4, 0, 0x7f, 0x7f, 0xc3, 0x75, 0x97, 0x1f, 0x58, 0xab, 8, 0, 5, 0, 0, 0, 0, 0, 8,
+        0, 6, 0, 0xb8, 0xe1, 0xea, 0x5f, 6, 0, 7, 0, 0, 0, 0, 0,
+    ];
+
+    fn with_flags(flags: u32) -> MptcpInfo {
+        MptcpInfo { flags, ..MptcpInfo::default() }
+    }
+
+    #[test]
+    fn a_captured_description_is_read() {
+        let info = upper_layer(&JOINED).unwrap().unwrap();
+        assert_eq!((info.token_local, info.token_remote), (0x6635_9aa2, 0xc1d7_3c67));
+        assert_eq!((info.local_id, info.remote_id), (7, 0));
+        assert_eq!((info.map_seq, info.map_len), (0xab58_1f97_75c3_7f7f, 0));
+        assert!(info.joined() && info.opened_here() && info.fully_established());
+        assert!(!info.backup_local() && !info.backup_remote());
+    }
+
+    #[test]
+    fn flags_tell_who_opened_the_connection() {
+        // As seen at the client and the server, on the first subflow and a joined one.
+        for (flags, joined, opened_here) in
+            [(0xc3, false, true), (0xc1, false, false), (0xcc, true, true), (0xc4, true, false)]
+        {
+            assert_eq!((with_flags(flags).joined(), with_flags(flags).opened_here()), (joined, opened_here));
+        }
+        assert!(with_flags(0xec).backup_local() && !with_flags(0xec).backup_remote());
+    }
+
+    #[test]
+    fn another_protocol_above_tcp_is_none_of_ours() {
+        assert_eq!(upper_layer(&[8, 0, 1, 0, b't', b'l', b's', 0]), Ok(None));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(raw in prop::collection::vec(any::<u8>(), 0..128)) {
+            let _ = upper_layer(&raw);
+            let _ = live_token(&raw);
+        }
+    }
+}

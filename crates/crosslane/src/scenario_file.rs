@@ -1,0 +1,95 @@
+//! Scenario files and the files that they name.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crosslane_sim::scenario::{FileRef, ParameterError, Scenario, ScenarioError};
+
+use crate::agent::config;
+use crate::error::{Error, Result};
+
+/// Largest file that a scenario may name, in bytes.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+impl From<ScenarioError> for Error {
+    fn from(fault: ScenarioError) -> Error {
+        Error::told(fault.to_string(), 2)
+    }
+}
+
+/// Reads a scenario and what it names; `data` is the folder for `data:…`.
+///
+/// # Errors
+/// One sentence with file, line and remedy (exit code 2).
+pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
+    let text = read_text(file, "reading the scenario", "name a scenario that exists; scenarios/ holds some")?;
+    let mut scenario = Scenario::parse(&text, &file.display().to_string())?;
+    scenario.check_strategies(check_parameters)?;
+    let mut contents = BTreeMap::new();
+    for reference in scenario.files() {
+        let place = locate(file, &reference, data)?;
+        let line = reference.line.map_or(String::new(), |line| format!(" line {line}"));
+        let attempt = format!("reading what {}{line} names", file.display());
+        contents
+            .insert(reference.name.clone(), read_text(&place, &attempt, "correct the name, or put the file there")?);
+    }
+    scenario.resolve(&contents)?;
+    Ok(scenario)
+}
+
+/// Makes the folder of a drive and puts the scenario into it.
+///
+/// # Errors
+/// Names the folder and the cause.
+pub fn prepare_folder(folder: &Path, scenario: &Path) -> Result<()> {
+    let attempt = || format!("making {}", folder.display());
+    let remedy = "name a folder that can be written with --out";
+    std::fs::create_dir_all(folder).map_err(|cause| Error::usage(attempt(), cause, remedy))?;
+    std::fs::copy(scenario, folder.join("scenario.toml")).map_err(|cause| Error::usage(attempt(), cause, remedy))?;
+    Ok(())
+}
+
+fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<PathBuf> {
+    if !reference.in_data {
+        return Ok(scenario.parent().unwrap_or(Path::new("")).join(&reference.path));
+    }
+    data.map(|folder| folder.join(&reference.path)).ok_or_else(|| {
+        let attempt = format!("reading scenario {}", scenario.display());
+        let cause = format!("it needs the public data {:?}, which is not part of Crosslane", reference.path);
+        Error::usage(
+            attempt,
+            cause,
+            "say where the data lies with --data DIR (docs/real-data.md tells where to get it)",
+        )
+    })
+}
+
+fn read_text(file: &Path, attempt: &str, remedy: &str) -> Result<String> {
+    let fault = |cause: &dyn std::fmt::Display| Error::usage(format!("{attempt} {}", file.display()), cause, remedy);
+    let size = std::fs::metadata(file).map_err(|cause| fault(&cause))?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(fault(&format!("it has {size} bytes, more than {MAX_FILE_BYTES}")));
+    }
+    std::fs::read_to_string(file).map_err(|cause| fault(&cause))
+}
+
+fn check_parameters(base: &str, parameters: &toml::Table) -> Result<(), ParameterError> {
+    let fault = |key: &str, what: String| ParameterError {
+        key: key.into(),
+        what,
+        remedy: "see docs/strategies.md for the parameters".into(),
+    };
+    let known = match base {
+        "single" => parameters.keys().find(|key| *key != "path"),
+        "kernel" | "kernel-tuned" => parameters.keys().next(),
+        _ => {
+            let read = config::strategy(base, parameters.clone());
+            let first = parameters.keys().next().map_or("", String::as_str);
+            return read.map(drop).map_err(|what| fault(first, what));
+        }
+    };
+    match known {
+        Some(key) => Err(fault(key, format!("`{base}` takes no parameter `{key}`"))),
+        None => Ok(()),
+    }
+}

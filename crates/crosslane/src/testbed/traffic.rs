@@ -1,0 +1,409 @@
+//! The traffic of a drive: one connection, timestamped messages or bulk, up or
+//! down.
+//!
+//! Every function works in the network namespace of the thread that calls it.
+//! Each message carries its number and the time at which its write began, and
+//! every byte is checked by the receiver. Bulk is messages of 64 KiB back to
+//! back: smaller writes end each MPTCP mapping with a small packet.
+//!
+//! A message is due at `start + number × period`. While the socket takes no
+//! more, due messages wait at the source, at most [`BACKLOG_NS`] of them; older
+//! ones are skipped and counted. Delay is measured from the beginning of the
+//! write, so that it is the connection's and not the backlog's.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crosslane_core::link::Direction;
+use crosslane_sim::records::MessageRow;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+pub mod frame;
+
+use frame::{Checker, HEADER_BYTES, SIZE_MAX_BYTES};
+
+/// How long due messages may wait for the socket before they are skipped.
+pub const BACKLOG_NS: u64 = 1_000_000_000;
+/// Messages in one run, so that its record stays below 400 MB.
+pub const MESSAGES_MAX: usize = 10_000_000;
+/// Size of a message of bulk traffic.
+pub const BULK_BYTES: u32 = 65_536;
+
+/// Longest wait before the order to stop is looked at again.
+const NAP: Duration = Duration::from_millis(50);
+/// One attempt to connect; the kernel repeats a lost SYN after 1 s.
+const CONNECT_ATTEMPT: Duration = Duration::from_secs(4);
+
+/// The run's clock: nanoseconds since the run began.
+pub type Clock<'a> = &'a (dyn Fn() -> u64 + Sync);
+
+/// What is sent, and how.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Which way the data goes.
+    pub direction: Direction,
+    /// Length of a message with its 24-byte header (24 to 1 MiB).
+    pub size_bytes: u32,
+    /// Time from one message to the next; 0: as fast as the socket takes them.
+    pub period_ns: u64,
+    /// When the first message is due.
+    pub start_ns: u64,
+    /// When the sender stops; what is written is still delivered.
+    pub stop_ns: u64,
+    /// When both ends give up.
+    pub deadline_ns: u64,
+    /// Multipath TCP, or plain TCP.
+    pub mptcp: bool,
+    /// Congestion control (`cubic`, `reno`, `bbr`).
+    pub congestion: String,
+    /// SO_SNDBUF of the sender, in bytes; 0: the kernel's choice.
+    pub send_buffer_bytes: usize,
+}
+
+/// What one end saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// When the write of each message began, by number.
+    pub sent_ns: Vec<u64>,
+    /// When the last byte of each message was read, by number.
+    pub received_ns: Vec<u64>,
+    /// Messages that waited too long at the source and were never written.
+    pub skipped: u64,
+}
+
+/// Why the traffic failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// The plan cannot be carried out.
+    #[error("while planning the traffic: {0}")]
+    Plan(String),
+    /// The system refused something.
+    #[error("while {attempt}: {cause}; {remedy}")]
+    System {
+        /// What was tried.
+        attempt: String,
+        /// What the system said.
+        cause: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The stream is not what was sent.
+    #[error(
+        "while checking what was received: {what} at byte {offset} of the stream; report this, for TCP must never do it"
+    )]
+    Corrupt {
+        /// Offset in the stream.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// Opens the server's socket, on the wildcard address: MPTCP joins to another
+/// address of the server need that.
+///
+/// # Errors
+/// Where the kernel has no MPTCP, the port is taken or the congestion control
+/// is refused.
+pub fn listen(port: u16, plan: &Plan) -> Result<Socket, TrafficError> {
+    check(plan)?;
+    let socket = open(plan, Domain::IPV4)?;
+    let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    let prepare = || {
+        socket.set_reuse_address(true)?;
+        socket.bind(&SockAddr::from(address))?;
+        socket.listen(1)?;
+        socket.set_nonblocking(true)
+    };
+    prepare().map_err(system(format!("listening on {address}"), "end what holds the port"))?;
+    Ok(socket)
+}
+
+/// Accepts one connection and plays the server's part until the traffic is
+/// over, the deadline has passed or `stop` is set.
+///
+/// # Errors
+/// Where the vehicle does not connect in time, the connection breaks, or bytes
+/// differ from those sent.
+pub fn serve(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -> Result<Seen, TrafficError> {
+    let socket = loop {
+        match listener.accept() {
+            Ok((socket, _)) => break socket,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => {
+                return Err(system("accepting the vehicle's connection", "see the kernel's log")(error));
+            }
+        }
+        if over(plan, clock, stop) {
+            let late = io::Error::from(ErrorKind::TimedOut);
+            return Err(system("waiting for the vehicle's connection", "look whether any link is up at the start")(
+                late,
+            ));
+        }
+        wait(listener, PollFlags::POLLIN)?;
+    };
+    tune(&socket, plan)?;
+    End { socket, plan, clock, stop }.play(plan.direction == Direction::Down)
+}
+
+/// Connects (again and again until the deadline) and plays the vehicle's part.
+/// `local` is the address to connect from, where the kernel shall not choose.
+///
+/// # Errors
+/// Where no connection comes about, it breaks, or bytes differ from those sent.
+pub fn drive(
+    server: SocketAddr,
+    local: Option<IpAddr>,
+    plan: &Plan,
+    clock: Clock,
+    stop: &AtomicBool,
+) -> Result<Seen, TrafficError> {
+    check(plan)?;
+    let socket = loop {
+        match connect(server, local, plan) {
+            Ok(socket) => break socket,
+            Err(error @ TrafficError::System { .. }) if over(plan, clock, stop) => {
+                return Err(error);
+            }
+            Err(TrafficError::System { cause, .. }) if may_pass(&cause) => std::thread::sleep(NAP),
+            Err(error) => return Err(error),
+        }
+    };
+    End { socket, plan, clock, stop }.play(plan.direction == Direction::Up)
+}
+
+/// The record of the messages, from what the two ends saw.
+pub fn messages(plan: &Plan, sender: &Seen, receiver: &Seen) -> Vec<MessageRow> {
+    let received = receiver.received_ns.iter().copied().map(Some).chain(std::iter::repeat(None));
+    sender
+        .sent_ns
+        .iter()
+        .zip(received)
+        .enumerate()
+        .map(|(number, (&sent_ns, received_ns))| MessageRow {
+            number: number as u64,
+            sent_ns,
+            received_ns,
+            size_bytes: plan.size_bytes,
+        })
+        .collect()
+}
+
+fn check(plan: &Plan) -> Result<(), TrafficError> {
+    let sizes = HEADER_BYTES..=SIZE_MAX_BYTES;
+    let due = plan.stop_ns.saturating_sub(plan.start_ns).checked_div(plan.period_ns).unwrap_or(0);
+    if !sizes.contains(&(plan.size_bytes as usize)) {
+        return Err(TrafficError::Plan(format!(
+            "messages of {} bytes cannot be sent; set size_bytes between {HEADER_BYTES} and {SIZE_MAX_BYTES}",
+            plan.size_bytes
+        )));
+    }
+    if due > MESSAGES_MAX as u64 {
+        return Err(TrafficError::Plan(format!(
+            "{due} messages are more than {MESSAGES_MAX}; send fewer or larger ones, or drive for less long"
+        )));
+    }
+    Ok(())
+}
+
+fn open(plan: &Plan, domain: Domain) -> Result<Socket, TrafficError> {
+    // An MPTCP socket without a subflow takes any name and drops it later, so a
+    // plain one is asked first.
+    let plain = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))
+        .map_err(system("opening a socket for the traffic", "raise the limit of open files"))?;
+    tune(&plain, plan)?;
+    if !plan.mptcp {
+        return Ok(plain);
+    }
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::MPTCP)).map_err(system(
+        "opening a socket for MPTCP",
+        "use a kernel with CONFIG_MPTCP and set sysctl net.mptcp.enabled=1",
+    ))?;
+    tune(&socket, plan)?;
+    Ok(socket)
+}
+
+fn tune(socket: &Socket, plan: &Plan) -> Result<(), TrafficError> {
+    socket.set_tcp_congestion(plan.congestion.as_bytes()).map_err(system(
+        format!("setting the congestion control {}", plan.congestion),
+        "add it to sysctl net.ipv4.tcp_allowed_congestion_control, or run as root",
+    ))?;
+    let rest = || {
+        socket.set_tcp_nodelay(true)?;
+        if plan.send_buffer_bytes > 0 {
+            socket.set_send_buffer_size(plan.send_buffer_bytes)?;
+        }
+        Ok(())
+    };
+    rest().map_err(system("setting up the traffic's socket", "use a kernel of 5.19 or later"))
+}
+
+fn connect(server: SocketAddr, local: Option<IpAddr>, plan: &Plan) -> Result<Socket, TrafficError> {
+    let socket = open(plan, Domain::for_address(server))?;
+    let establish = || {
+        if let Some(local) = local {
+            socket.bind(&SockAddr::from(SocketAddr::new(local, 0)))?;
+        }
+        socket.connect_timeout(&SockAddr::from(server), CONNECT_ATTEMPT)?;
+        socket.set_nonblocking(true)
+    };
+    establish().map_err(system(format!("connecting to {server}"), "look whether any link is up at the start"))?;
+    Ok(socket)
+}
+
+/// True for what may go away while the links come up.
+fn may_pass(cause: &io::Error) -> bool {
+    use ErrorKind::{
+        AddrNotAvailable, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,
+        TimedOut,
+    };
+    let passing = [
+        AddrNotAvailable,
+        ConnectionRefused,
+        ConnectionReset,
+        HostUnreachable,
+        NetworkDown,
+        NetworkUnreachable,
+        TimedOut,
+    ];
+    passing.contains(&cause.kind())
+}
+
+fn over(plan: &Plan, clock: Clock, stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed) || clock() >= plan.deadline_ns
+}
+
+/// Waits until the socket is ready or [`NAP`] has passed.
+fn wait(socket: &Socket, events: PollFlags) -> Result<(), TrafficError> {
+    let timeout = PollTimeout::try_from(NAP).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(errno) => Err(system("waiting for the traffic's socket", "see the kernel's log")(errno.into())),
+    }
+}
+
+fn system(attempt: impl Into<String>, remedy: &'static str) -> impl FnOnce(io::Error) -> TrafficError {
+    let attempt = attempt.into();
+    move |cause| TrafficError::System { attempt, cause, remedy }
+}
+
+/// One end of the connection.
+struct End<'a> {
+    socket: Socket,
+    plan: &'a Plan,
+    clock: Clock<'a>,
+    stop: &'a AtomicBool,
+}
+
+impl End<'_> {
+    fn play(self, sends: bool) -> Result<Seen, TrafficError> {
+        self.socket.set_nonblocking(true).map_err(system("setting up the traffic's socket", "see the kernel's log"))?;
+        // The default slack of 50 µs would show in every message.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        if sends { self.send() } else { self.receive() }
+    }
+
+    fn send(&self) -> Result<Seen, TrafficError> {
+        let plan = self.plan;
+        let mut seen = Seen::default();
+        let mut message = vec![0; plan.size_bytes as usize];
+        let mut due_ns = plan.start_ns;
+        while self.sleep_until(due_ns) {
+            let now_ns = (self.clock)();
+            if due_ns.max(now_ns) >= plan.stop_ns || seen.sent_ns.len() >= MESSAGES_MAX {
+                break;
+            }
+            if let Some(late_ns) = now_ns.checked_sub(due_ns + BACKLOG_NS).filter(|_| plan.period_ns > 0) {
+                let skipped = late_ns / plan.period_ns;
+                seen.skipped += skipped;
+                due_ns += skipped * plan.period_ns;
+            }
+            frame::fill(&mut message, seen.sent_ns.len() as u64, now_ns);
+            seen.sent_ns.push(now_ns);
+            if !self.write(&message)? {
+                break;
+            }
+            due_ns = if plan.period_ns > 0 { due_ns + plan.period_ns } else { (self.clock)() };
+        }
+        // The peer answers the end of the stream with its own when it has all.
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        while self.read(&mut [0; 64])?.is_some_and(|count| count > 0) {}
+        Ok(seen)
+    }
+
+    /// False if the order to stop came first.
+    fn sleep_until(&self, due_ns: u64) -> bool {
+        loop {
+            if over(self.plan, self.clock, self.stop) {
+                return false;
+            }
+            let left = Duration::from_nanos(due_ns.saturating_sub((self.clock)()));
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(NAP));
+        }
+    }
+
+    /// False if the deadline or the order to stop came first.
+    fn write(&self, mut bytes: &[u8]) -> Result<bool, TrafficError> {
+        while !bytes.is_empty() {
+            match (&self.socket).write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if over(self.plan, self.clock, self.stop) {
+                        return Ok(false);
+                    }
+                    wait(&self.socket, PollFlags::POLLOUT)?;
+                }
+                Err(error) => {
+                    return Err(system("sending the traffic", "see events.jsonl for what closed the connection")(
+                        error,
+                    ));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn receive(&self) -> Result<Seen, TrafficError> {
+        let mut seen = Seen::default();
+        let mut checker = Checker::default();
+        let mut buffer = vec![0; 256 * 1024];
+        while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
+            let now_ns = (self.clock)();
+            checker.take(&buffer[..count], |_| seen.received_ns.push(now_ns))?;
+        }
+        Ok(seen)
+    }
+
+    /// How many bytes came; 0 at the end of the stream, `None` if the deadline
+    /// or the order to stop came first.
+    fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, TrafficError> {
+        loop {
+            match (&self.socket).read(buffer) {
+                Ok(count) => return Ok(Some(count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if over(self.plan, self.clock, self.stop) {
+                        return Ok(None);
+                    }
+                    wait(&self.socket, PollFlags::POLLIN)?;
+                }
+                Err(error) => {
+                    return Err(system("receiving the traffic", "see events.jsonl for what closed the connection")(
+                        error,
+                    ));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Messages in a byte stream: a header, then a pattern that the receiver checks
+//! byte by byte.
+
+use super::TrafficError;
+
+/// Bytes of the header: magic, length, number, time of sending.
+pub const HEADER_BYTES: usize = 24;
+/// The largest message.
+pub const SIZE_MAX_BYTES: usize = 1 << 20;
+
+const MAGIC: u32 = 0x6372_6f73;
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Length of the message with its header.
+    pub size_bytes: u32,
+    /// Number, from 0.
+    pub number: u64,
+    /// When its write began.
+    pub sent_ns: u64,
+}
+
+/// Fills `message` with the header and the pattern of its number.
+pub fn fill(message: &mut [u8], number: u64, sent_ns: u64) {
+    let (header, body) = message.split_at_mut(HEADER_BYTES);
+    header[..4].copy_from_slice(&MAGIC.to_le_bytes());
+    header[4..8].copy_from_slice(&((HEADER_BYTES + body.len()) as u32).to_le_bytes());
+    header[8..16].copy_from_slice(&number.to_le_bytes());
+    header[16..].copy_from_slice(&sent_ns.to_le_bytes());
+    let mut pattern = Pattern::new(number);
+    for chunk in body.chunks_mut(8) {
+        chunk.copy_from_slice(&pattern.next()[..chunk.len()]);
+    }
+}
+
+/// Cuts a stream into messages and checks every byte. Holds at most one
+/// message.
+#[derive(Default)]
+pub struct Checker {
+    partial: Vec<u8>,
+    offset: u64,
+    next_number: u64,
+}
+
+impl Checker {
+    /// Takes the next bytes of the stream and calls `complete` for each
+    /// message that they finish.
+    ///
+    /// # Errors
+    /// [`TrafficError::Corrupt`] with the offset in the stream of the first
+    /// byte that is not what was sent.
+    pub fn take(&mut self, mut bytes: &[u8], mut complete: impl FnMut(Header)) -> Result<(), TrafficError> {
+        while !bytes.is_empty() {
+            let wanted =
+                if self.partial.len() < HEADER_BYTES { HEADER_BYTES } else { self.header()?.size_bytes as usize };
+            let part = bytes.len().min(wanted - self.partial.len());
+            self.partial.extend_from_slice(&bytes[..part]);
+            bytes = &bytes[part..];
+            if self.partial.len() < HEADER_BYTES {
+                continue;
+            }
+            let header = self.header()?;
+            if self.partial.len() == header.size_bytes as usize {
+                self.check_body(header.number)?;
+                complete(header);
+                self.offset += u64::from(header.size_bytes);
+                self.next_number += 1;
+                self.partial.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of complete messages so far.
+    pub fn checked_bytes(&self) -> u64 {
+        self.offset
+    }
+
+    fn header(&self) -> Result<Header, TrafficError> {
+        let field = |from: usize| {
+            let mut value = [0; 8];
+            value.copy_from_slice(&self.partial[from..from + 8]);
+            u64::from_le_bytes(value)
+        };
+        let (magic, size_bytes) = (field(0) as u32, (field(0) >> 32) as u32);
+        let header = Header { size_bytes, number: field(8), sent_ns: field(16) };
+        let size_fits = (HEADER_BYTES..=SIZE_MAX_BYTES).contains(&(size_bytes as usize));
+        match () {
+            () if magic != MAGIC => Err(self.corrupt(0, "no header stands where one should")),
+            () if !size_fits => Err(self.corrupt(4, "the message's length is impossible")),
+            () if header.number != self.next_number => Err(self.corrupt(8, "a message is missing or doubled")),
+            () => Ok(header),
+        }
+    }
+
+    fn check_body(&self, number: u64) -> Result<(), TrafficError> {
+        let mut pattern = Pattern::new(number);
+        for (place, chunk) in self.partial[HEADER_BYTES..].chunks(8).enumerate() {
+            let expected = pattern.next();
+            if *chunk != expected[..chunk.len()] {
+                let within = chunk.iter().zip(expected).position(|(&got, sent)| got != sent).unwrap_or(0);
+                return Err(self.corrupt(HEADER_BYTES + place * 8 + within, "a byte differs from the one sent"));
+            }
+        }
+        Ok(())
+    }
+
+    fn corrupt(&self, within: usize, what: &'static str) -> TrafficError {
+        TrafficError::Corrupt { offset: self.offset + within as u64, what }
+    }
+}
+
+/// xorshift64* (Vigna 2016), seeded by the message's number.
+struct Pattern(u64);
+
+impl Pattern {
+    fn new(number: u64) -> Pattern {
+        Pattern(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> [u8; 8] {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(sizes: &[usize]) -> Vec<u8> {
+        let mut all = Vec::new();
+        for (number, &size) in sizes.iter().enumerate() {
+            let mut message = vec![0; size];
+            fill(&mut message, number as u64, 7 * number as u64);
+            all.extend(message);
+        }
+        all
+    }
+
+    #[test]
+    fn messages_come_out_whole_however_the_stream_is_cut() {
+        let sizes = [24, 1000, 25, 70_000, 31];
+        let bytes = stream(&sizes);
+        for step in [1, 7, 1424, 65_536] {
+            let mut checker = Checker::default();
+            let mut seen = Vec::new();
+            for part in bytes.chunks(step) {
+                checker.take(part, |header| seen.push(header)).unwrap();
+            }
+            let got: Vec<usize> = seen.iter().map(|header| header.size_bytes as usize).collect();
+            assert_eq!(got, sizes, "cut into {step}");
+            assert_eq!(seen[3].sent_ns, 21);
+            assert_eq!(checker.checked_bytes(), bytes.len() as u64);
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_is_found_at_its_offset() {
+        for wrong in [0, 1030, 1500] {
+            let mut bytes = stream(&[1000, 1000]);
+            bytes[wrong] ^= 0x10;
+            let error = Checker::default().take(&bytes, |_| ()).unwrap_err();
+            let TrafficError::Corrupt { offset, .. } = error else { panic!("{error}") };
+            assert_eq!(offset, wrong as u64);
+        }
+    }
+
+    #[test]
+    fn a_message_left_out_is_found() {
+        let bytes = stream(&[100, 100, 100]);
+        let mut checker = Checker::default();
+        checker.take(&bytes[..100], |_| ()).unwrap();
+        assert!(checker.take(&bytes[200..], |_| ()).is_err());
+    }
+}

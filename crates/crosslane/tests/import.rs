@@ -1,0 +1,405 @@
+//! Public recordings into traces: what the importers make of good, bad and
+//! absurd text, and of every real recording where the data is at hand.
+
+use std::path::{Path, PathBuf};
+
+use crosslane::import::{Cut, Fault, ImportError, Operator, Source, import, import_file};
+use proptest::prelude::*;
+
+const PAM_HEADER: &str = "TIME_STAMP_x,ULtput_x,modified_tech_x,handover_status_x,\
+                          TIME_STAMP_y,ULtput_y,modified_tech_y,handover_status_y,timediff";
+const FEUP_HEADER: &str = "senderId,receiverId,systime,receiverDist,isIperfOn,rssiMean,dataRateMean,nBytesReceived";
+const ATT: Source = Source::Pam2025(Operator::Att);
+const VERIZON: Source = Source::Pam2025(Operator::Verizon);
+
+fn pam(rows: &[&str]) -> String {
+    format!("{PAM_HEADER}\r\n{}\r\n", rows.join("\r\n"))
+}
+
+fn feup(rows: &[&str]) -> String {
+    format!("{FEUP_HEADER}\n{}\n", rows.join("\n"))
+}
+
+fn ap2() -> Source {
+    Source::Feup("ap2".into())
+}
+
+fn all(source: &Source, text: &str) -> Result<String, ImportError> {
+    import(source, &Cut::default(), text, "drive.csv")
+}
+
+/// The trace's lines under the header.
+fn rows(source: &Source, cut: Cut, text: &str) -> Vec<String> {
+    let trace = import(source, &cut, text, "drive.csv").expect("a trace");
+    let mut lines = trace.lines().skip_while(|line| line.starts_with('#'));
+    assert_eq!(lines.next(), Some("t_s,rate_mbit_s,delay_ms,loss,rssi_dbm"));
+    lines.map(String::from).collect()
+}
+
+fn drive() -> String {
+    pam(&[
+        "1000.0,5.5,LTE,,1000.4,9,LTE-A,,0.4",
+        "1000.5,0,LTE,,1000.9,8,LTE-A,,0.5",
+        "1001.0,7,LTE,,1001.4,1.25,LTE-A,,0.5",
+        "1001.5,8,LTE,,1001.9,3,LTE-A,,0.5",
+    ])
+}
+
+#[test]
+fn both_operators_of_a_drive_share_one_zero() {
+    assert_eq!(rows(&ATT, Cut::default(), &drive()), ["0,5.5,,,", "0.5,0,,,", "1,7,,,", "1.5,8,,,"]);
+    assert_eq!(rows(&VERIZON, Cut::default(), &drive()), ["0,9,,,", "0.9,8,,,", "1.4,1.25,,,", "1.9,3,,,"]);
+}
+
+#[test]
+fn rows_that_mark_a_handover_of_either_operator_are_no_samples() {
+    let text = pam(&[
+        "1000.0,5,LTE,,1000.0,9,LTE,,0",
+        "1000.2,77,LTE,,1000.2,,,Start,0",
+        "1000.3,77,LTE,,1000.3,,,End,0",
+        "1000.4,77,LTE,,1000.4,8,LTE,newtput,0",
+        "1000.45,,LTE,Start,,99,LTE,,0",
+        "1000.5,6,LTE,,1000.5,8,LTE,,0",
+        ",6,LTE,,1000.2,,,Start,0",
+    ]);
+    assert_eq!(rows(&ATT, Cut::default(), &text), ["0,5,,,", "0.5,6,,,"]);
+    assert_eq!(rows(&VERIZON, Cut::default(), &text), ["0,9,,,", "0.5,8,,,"]);
+}
+
+#[test]
+fn of_samples_with_the_same_time_the_first_counts() {
+    let text = pam(&["1000,5,LTE,,1000,9,LTE,,0", "1000,6,LTE,,1000.5,8,LTE,,0", "1001,7,LTE,,1001,8,LTE,,0"]);
+    assert_eq!(rows(&ATT, Cut::default(), &text), ["0,5,,,", "1,7,,,"]);
+}
+
+#[test]
+fn a_cut_begins_with_what_held_there() {
+    let cut = |from, to| Cut { from_s: from, to_s: to };
+    assert_eq!(rows(&ATT, cut(Some(0.7), Some(1.5)), &drive()), ["0,0,,,", "0.3,7,,,"]);
+    assert_eq!(rows(&ATT, cut(Some(1.0), None), &drive()), ["0,7,,,", "0.5,8,,,"]);
+    assert_eq!(rows(&ATT, cut(None, Some(0.5)), &drive()), ["0,5.5,,,"]);
+}
+
+#[test]
+fn a_trace_says_whence_it_comes_and_what_its_rate_is() {
+    let trace = import(&VERIZON, &Cut { from_s: Some(0.5), to_s: Some(1.5) }, &drive(), "UL_run.csv").expect("a trace");
+    assert!(trace.starts_with("# Trace of the uplink of Verizon in UL_run.csv, 0.5 s to 1.5 s\n"), "{trace}");
+    for said in ["PAM 2025", "CC0", "TCP goodput", "not what the link could carry"] {
+        assert!(trace.contains(said), "{said} in {trace}");
+    }
+    let downlink = all(&ATT, &drive().replace("ULtput", "DLtput")).expect("a trace");
+    assert!(downlink.starts_with("# Trace of the downlink of AT&T"), "{downlink}");
+}
+
+#[test]
+fn a_control_character_in_a_file_name_stays_inside_the_comment() {
+    let trace = import(&ATT, &Cut::default(), &drive(), "a\nb.csv").expect("a trace");
+    assert!(trace.starts_with("# Trace of the uplink of AT&T in a?b.csv"), "{trace}");
+}
+
+#[test]
+fn an_access_point_gives_what_arrived_each_second_and_its_signal() {
+    let text = feup(&[
+        "ap1,w2,100,3,1,-40,72,9000000",
+        "ap2,m1,101,9,1,-60.5,65,2500000",
+        "ap2,m1,102,9,0,-100.0,0.0,0",
+        "ap2,m1,103,9,1,-100.0,19.5,1000",
+    ]);
+    assert_eq!(rows(&ap2(), Cut::default(), &text), ["0,20,,,-60.5", "2,0,,,-100", "3,0.008,,,"]);
+    let trace = all(&ap2(), &text).expect("a trace");
+    for said in ["access point ap2 heard by m1", "CC BY 4.0", "In 1 of the recording's 3 seconds no flow"] {
+        assert!(trace.contains(said), "{said} in {trace}");
+    }
+}
+
+#[test]
+fn an_unknown_signal_stays_as_it_was_through_a_cut() {
+    let text = feup(&["ap2,m1,101,9,1,-60,65,10", "ap2,m1,102,9,1,-100,65,20", "ap2,m1,103,9,1,-70,65,30"]);
+    let cut = Cut { from_s: Some(1.0), to_s: None };
+    assert_eq!(rows(&ap2(), cut, &text), ["0,0.00016,,,-60", "1,0.00024,,,-70"]);
+}
+
+#[test]
+fn a_trace_format_reads_as_a_scenario_writes_it() {
+    assert_eq!(Source::parse("pam2025:att"), Ok(ATT));
+    assert_eq!(Source::parse("pam2025:verizon"), Ok(VERIZON));
+    assert_eq!(Source::parse("feup:ap2"), Ok(ap2()));
+    for wrong in ["", "pam2025", "pam2025:", "pam2025:t-mobile", "feup:", "feup", "mahimahi:x"] {
+        let told = Source::parse(wrong).expect_err(wrong).to_string();
+        assert!(told.contains("pam2025:att") && told.contains("feup:ap2"), "{told}");
+    }
+}
+
+/// Case, source, text, sentence.
+fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
+    let pam_line = |line: &str| pam(&["1000,5,LTE,,1000,9,LTE,,0", line]);
+    let feup_line = |line: &str| feup(&["ap2,m1,101,9,1,-60,65,10", line]);
+    vec![
+        (
+            "nothing",
+            ATT,
+            String::new(),
+            "while importing drive.csv: it is empty; give a file of the data set, as docs/real-data.md tells",
+        ),
+        (
+            "bytes",
+            ATT,
+            "PK\0\u{3}".into(),
+            "while importing drive.csv: it is not a text file; unpack it and give the CSV file",
+        ),
+        (
+            "LFS pointer",
+            ap2(),
+            "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n".into(),
+            "while importing drive.csv: it is a Git LFS pointer, not the recording; run `git lfs pull` in the data set's repository",
+        ),
+        (
+            "other data set",
+            ATT,
+            feup(&["ap2,m1,101,9,1,-60,65,10"]),
+            "while importing drive.csv, line 1: it has no column `TIME_STAMP_x`; give a file of the data set, as docs/real-data.md tells",
+        ),
+        (
+            "no throughput",
+            ATT,
+            drive().replace("ULtput", "rate"),
+            "while importing drive.csv, line 1: it has no column `ULtput_x` or `DLtput_x`; give a file of the data set, as docs/real-data.md tells",
+        ),
+        (
+            "broken line",
+            ATT,
+            pam_line("1001,5,LT"),
+            "while importing drive.csv, line 3: 3 columns where the header has 9; correct or remove the line, or fetch the file again",
+        ),
+        (
+            "after an empty line",
+            ATT,
+            pam_line("\n\r\n1001,5,LT"),
+            "while importing drive.csv, line 5: 3 columns where the header has 9; correct or remove the line, or fetch the file again",
+        ),
+        (
+            "word",
+            ATT,
+            pam_line("1001,fast,LTE,,1001,9,LTE,,0"),
+            "while importing drive.csv, line 3: `fast` in column `ULtput_x` is not a rate in Mbit/s from 0 to 1000000; correct or remove the line, or fetch the file again",
+        ),
+        (
+            "negative",
+            VERIZON,
+            pam_line("1001,5,LTE,,1001,-9,LTE,,0"),
+            "while importing drive.csv, line 3: `-9` in column `ULtput_y` is not a rate in Mbit/s from 0 to 1000000; correct or remove the line, or fetch the file again",
+        ),
+        (
+            "NaN",
+            ATT,
+            pam_line("1001,NaN,LTE,,1001,9,LTE,,0"),
+            "while importing drive.csv, line 3: `NaN` in column `ULtput_x` is not a rate in Mbit/s from 0 to 1000000; correct or remove the line, or fetch the file again",
+        ),
+        (
+            "time",
+            ATT,
+            pam_line("now,5,LTE,,1001,9,LTE,,0"),
+            "while importing drive.csv, line 3: `now` in column `TIME_STAMP_x` is not a Unix time in seconds from 0 to 10000000000; correct or remove the line, or fetch the file again",
+        ),
+        (
+            "back in time",
+            ATT,
+            pam_line("999.5,5,LTE,,1001,9,LTE,,0"),
+            "while importing drive.csv, line 3: time stands still or runs backwards, 1000 s before and 999.5 s here; sort the lines by time and keep one for each",
+        ),
+        (
+            "only a header",
+            ATT,
+            pam(&[]),
+            "while importing drive.csv: it holds no sample of AT&T; choose another recording",
+        ),
+        (
+            "one operator",
+            VERIZON,
+            pam(&["1000,5,LTE,,,,LTE,,0"]),
+            "while importing drive.csv: it holds no sample of Verizon; choose another recording",
+        ),
+        (
+            "no access point",
+            Source::Feup("ap9".into()),
+            feup(&["ap3,w3,1,9,1,-60,65,10", "ap1,w2,1,9,1,-60,65,10"]),
+            "while importing drive.csv: it has no access point `ap9`; choose one of ap1, ap3",
+        ),
+        (
+            "no row",
+            ap2(),
+            feup(&[]),
+            "while importing drive.csv: it holds no sample of any access point; choose another recording",
+        ),
+        (
+            "two clients",
+            ap2(),
+            feup_line("ap2,w1,102,9,1,-60,65,10"),
+            "while importing drive.csv, line 3: access point `ap2` has sent to m1 and to w1; keep the lines of one client (column `receiverId`)",
+        ),
+        (
+            "same second",
+            ap2(),
+            feup_line("ap2,m1,101,9,1,-60,65,10"),
+            "while importing drive.csv, line 3: time stands still or runs backwards, 101 s before and 101 s here; sort the lines by time and keep one for each",
+        ),
+        (
+            "signal",
+            ap2(),
+            feup_line("ap2,m1,102,9,1,loud,65,10"),
+            "while importing drive.csv, line 3: `loud` in column `rssiMean` is not an RSSI in dBm from -150 to 50; correct or remove the line, or fetch the file again",
+        ),
+    ]
+}
+
+#[test]
+fn every_fault_is_one_sentence_with_its_place_and_a_remedy() {
+    for (case, source, text, sentence) in faults() {
+        assert_eq!(all(&source, &text).expect_err(case).to_string(), sentence, "{case}");
+        let told = crosslane::error::Error::from(all(&source, &text).expect_err(case));
+        assert_eq!((told.to_string().as_str(), told.exit_code()), (sentence, 2), "{case}");
+    }
+}
+
+#[test]
+fn a_cut_outside_the_recording_is_refused() {
+    for (from_s, to_s) in [(-1.0, 1.0), (1.0, 1.0), (1.0, 9.0), (9.0, 10.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)] {
+        let cut = Cut { from_s: Some(from_s), to_s: Some(to_s) };
+        let error = import(&ATT, &cut, &drive(), "drive.csv").expect_err("outside");
+        assert!(matches!(error.fault, Fault::CutOutside { end_s: 1.5, .. }), "{from_s} {to_s}: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_text_or_not_there_is_told_with_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = folder.path().join("drive.zip");
+    std::fs::write(&binary, [0x50, 0x4b, 0xff, 0xfe]).expect("written");
+    let told = import_file(&ATT, &Cut::default(), &binary).expect_err("binary").to_string();
+    assert!(told.contains("drive.zip: it is not a text file; unpack it"), "{told}");
+    let told = import_file(&ATT, &Cut::default(), &folder.path().join("gone.csv")).expect_err("absent");
+    assert!(told.to_string().contains("gone.csv: No such file"), "{told}");
+    assert_eq!(told.exit_code(), 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_makes_an_importer_panic(text in any::<String>(), from in any::<Option<f64>>(), to in any::<Option<f64>>()) {
+        for source in [ATT, VERIZON, ap2()] {
+            let _ = import(&source, &Cut { from_s: from, to_s: to }, &text, &text);
+        }
+    }
+
+    #[test]
+    fn no_cells_make_an_importer_panic_and_a_trace_rises_from_zero(
+        cells in prop::collection::vec(
+            prop::collection::vec(prop_oneof![
+                Just(String::new()), Just("ap2".into()), Just("\"".into()), Just("1e308".into()), Just("-0".into()),
+                (0u32..2000).prop_map(|n| (f64::from(n) / 8.0).to_string()), "[-0-9.eEnaif]{0,6}",
+            ], 9),
+            0..12,
+        ),
+    ) {
+        for (source, header, width) in [(ATT, PAM_HEADER, 9), (VERIZON, PAM_HEADER, 9), (ap2(), FEUP_HEADER, 8)] {
+            let lines: Vec<String> = cells.iter().map(|line| line[..width].join(",")).collect();
+            if let Ok(trace) = all(&source, &format!("{header}\n{}", lines.join("\n"))) {
+                let times = times_of(&trace);
+                prop_assert_eq!(times[0], 0.0);
+                prop_assert!(times.windows(2).all(|pair| pair[0] < pair[1]));
+            }
+        }
+    }
+}
+
+fn times_of(trace: &str) -> Vec<f64> {
+    let rows = trace.lines().skip_while(|line| line.starts_with('#')).skip(1);
+    rows.map(|row| row.split(',').next().and_then(|cell| cell.parse().ok()).expect("a time")).collect()
+}
+
+/// The folder of real measurements; none, and says so, where there is none.
+fn data() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let folder = std::env::var_os("CROSSLANE_DATA").map_or(beside, PathBuf::from);
+    if folder.join("pam2025").is_dir() && folder.join("feup-wifi").is_dir() {
+        return Some(folder);
+    }
+    eprintln!("SKIPPED: no recordings in {}; name their folder in CROSSLANE_DATA", folder.display());
+    None
+}
+
+/// Recordings that hold a header and nothing else.
+const EMPTY: [&str; 3] =
+    ["DL_atnt_verizon_1_run_71.csv", "DL_atnt_verizon_2_run_90.csv", "DL_atnt_verizon_4_run_44.csv"];
+
+#[derive(Default)]
+struct Tally {
+    drives: usize,
+    samples: usize,
+    below_1: usize,
+    zero: usize,
+    longest_s: f64,
+    longest_gap_s: f64,
+}
+
+impl Tally {
+    fn add(&mut self, trace: &str) {
+        let times = times_of(trace);
+        self.drives += 1;
+        self.longest_s = self.longest_s.max(times[times.len() - 1]);
+        self.longest_gap_s = times.windows(2).map(|pair| pair[1] - pair[0]).fold(self.longest_gap_s, f64::max);
+        for row in trace.lines().skip_while(|line| !line.starts_with("t_s")).skip(1) {
+            let rate: f64 = row.split(',').nth(1).and_then(|cell| cell.parse().ok()).expect("a rate");
+            self.samples += 1;
+            self.below_1 += usize::from(rate < 1.0);
+            self.zero += usize::from(rate == 0.0);
+        }
+    }
+
+    fn print(&self, name: &str) {
+        let share = |count: usize| 100.0 * count as f64 / self.samples as f64;
+        println!(
+            "| {name} | {} | {} | {:.1} % | {:.1} % | {:.1} | {:.1} |",
+            self.drives,
+            self.samples,
+            share(self.below_1),
+            share(self.zero),
+            self.longest_s,
+            self.longest_gap_s
+        );
+    }
+}
+
+/// `--nocapture` prints the table of `docs/real-data.md`.
+#[test]
+fn every_real_drive_becomes_a_trace() {
+    let Some(data) = data() else { return };
+    println!("| traces | number | samples | below 1 Mbit/s | zero | longest, s | longest gap, s |");
+    for (direction, drives) in [("uplink", 225), ("downlink", 223 - EMPTY.len())] {
+        for (name, source) in [("AT&T", ATT), ("Verizon", VERIZON)] {
+            let mut tally = Tally::default();
+            for entry in std::fs::read_dir(data.join("pam2025").join(direction)).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let trace = import_file(&source, &Cut::default(), &path);
+                if EMPTY.iter().any(|name| path.ends_with(name)) {
+                    assert!(trace.expect_err("empty").to_string().contains("holds no sample"));
+                } else {
+                    tally.add(&trace.unwrap_or_else(|error| panic!("{error}")));
+                }
+            }
+            tally.print(&format!("{name} {direction}"));
+            assert_eq!(tally.drives, drives);
+            assert!(tally.longest_gap_s < 3.0, "{}", tally.longest_gap_s);
+        }
+    }
+    for ap in ["ap1", "ap2", "ap3", "ap4"] {
+        let path = data.join("feup-wifi/summary/final-exp-log.csv");
+        let trace =
+            import_file(&Source::Feup(ap.into()), &Cut::default(), &path).unwrap_or_else(|error| panic!("{error}"));
+        let mut tally = Tally::default();
+        tally.add(&trace);
+        tally.print(ap);
+        assert_eq!(tally.samples, 3749);
+    }
+}

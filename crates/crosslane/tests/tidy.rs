@@ -1,0 +1,340 @@
+//! The rules of this house that neither compiler nor clippy know, over every file that `.gitignore` leaves.
+//! An exception stands in its rule, with its reason.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FUNCTION_LINES: usize = 70;
+const FILE_LINES: usize = 800;
+const FILE_LINES_WISHED: usize = 400;
+
+/// Files between the wished and the hard limit, and why each is better whole.
+const LONG_FILES: &[(&str, &str)] = &[
+    ("crates/core/src/mptcp/manager.rs", "one state machine, whose cases are read side by side"),
+    ("crates/crosslane/tests/netlink.rs", "one story of the kernel's path manager, with the namespaces it needs"),
+];
+
+#[test]
+fn files_are_short_enough_to_read() {
+    let mut broken = Vec::new();
+    for file in sources() {
+        let lines = file.text.lines().count();
+        let excused = LONG_FILES.iter().any(|(name, _)| *name == file.name);
+        if lines > FILE_LINES {
+            broken.push(format!("{}: {lines} lines, the limit is {FILE_LINES}", file.name));
+        } else if lines > FILE_LINES_WISHED && !excused {
+            broken.push(format!("{}: {lines} lines; split it, or give a reason in LONG_FILES", file.name));
+        } else if lines <= FILE_LINES_WISHED && excused {
+            broken.push(format!("{}: {lines} lines; take it out of LONG_FILES", file.name));
+        }
+    }
+    for (name, _) in LONG_FILES.iter().filter(|(name, _)| !root().join(name).exists()) {
+        broken.push(format!("{name}: gone; take it out of LONG_FILES"));
+    }
+    assert_none(broken);
+}
+
+#[test]
+fn functions_fit_on_a_screen() {
+    let too_long = |file: &File| {
+        let functions = if file.is("rs") { rust_functions(&file.text) } else { python_functions(&file.text) };
+        let long = functions.into_iter().filter(|(_, _, lines)| *lines > FUNCTION_LINES);
+        long.map(|(line, name, lines)| {
+            file.at(line, format!("{name} has {lines} lines, the limit is {FUNCTION_LINES}"))
+        })
+        .collect::<Vec<_>>()
+    };
+    assert_none(sources().filter(|file| file.is("rs") || file.is("py")).flat_map(|file| too_long(&file)));
+}
+
+#[test]
+fn nothing_is_named_for_nothing_in_particular() {
+    const BANNED: [&str; 6] = ["common", "util", "utils", "helper", "helpers", "misc"];
+    let banned = |file: &File| {
+        let mut parts = file.name.split('/').map(|part| part.split('.').next().unwrap_or(part));
+        parts.any(|part| part.split(['-', '_']).any(|word| BANNED.contains(&word)))
+    };
+    assert_none(files().filter(banned).map(|file| format!("{}: say what it holds", file.name)));
+}
+
+#[test]
+fn one_file_reads_clocks() {
+    const CLOCKS: [&str; 6] =
+        ["Instant::now", "SystemTime", "UNIX_EPOCH", "clock_gettime", "gettimeofday", "std::time::Instant"];
+    let elsewhere = rust().filter(|file| file.name != "crates/crosslane/src/clock.rs");
+    assert_none(elsewhere.flat_map(|file| file.program_lines_with(&CLOCKS, "take the time from crosslane::clock")));
+}
+
+#[test]
+fn maps_in_core_and_sim_are_ordered() {
+    let pure = rust().filter(|file| file.name.starts_with("crates/core/") || file.name.starts_with("crates/sim/"));
+    assert_none(pure.flat_map(|file| {
+        let unordered = ["HashMap", "HashSet", "RandomState"];
+        file.lines_with(&code(&file.text), &unordered, "a BTreeMap has the same order in every run")
+    }));
+}
+
+#[test]
+fn the_program_does_not_panic_by_choice() {
+    const PANICS: [&str; 6] = [".unwrap()", ".expect(", ".unwrap_err()", "todo!(", "unimplemented!(", "dbg!("];
+    assert_none(rust().flat_map(|file| file.program_lines_with(&PANICS, "return an error")));
+}
+
+#[test]
+fn the_program_starts_no_program_but_itself() {
+    assert_none(rust().flat_map(|file| {
+        let knows_itself = program(&file.text).contains("current_exe");
+        let spawned = if knows_itself { "Command::new(\"" } else { "Command::new(" };
+        file.program_lines_with(&[spawned], "netlink and system calls serve; only current_exe is spawned")
+    }));
+}
+
+#[test]
+fn no_path_of_the_place_where_it_was_written_is_left() {
+    // In two pieces, or this file would break its own rule.
+    let places = [concat!("/wo", "rk/"), concat!("/tmp/", "wt"), concat!("/ro", "ot/"), concat!("../sha", "red/")];
+    assert_none(files().flat_map(|file| file.lines_with(&file.text, &places, "a path of one machine")));
+}
+
+#[test]
+fn every_scenario_is_spoken_of() {
+    let spoken: String = files()
+        .filter(|file| file.name == "Makefile" || file.is("md"))
+        .map(|file| file.text)
+        .collect::<Vec<_>>()
+        .join("\n");
+    let words: Vec<&str> = spoken.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
+    let scenarios = files().filter(|file| file.name.starts_with("scenarios/") && file.is("toml"));
+    let silent = scenarios.filter(|file| {
+        let stem = Path::new(&file.name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        !words.contains(&stem)
+    });
+    assert_none(silent.map(|file| format!("{}: neither in the Makefile nor in any document", file.name)));
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let mut broken = Vec::new();
+    for file in files().filter(|file| file.is("md")) {
+        let folder = root().join(&file.name).parent().map(Path::to_path_buf).unwrap_or_default();
+        for (number, line) in file.text.lines().enumerate() {
+            let targets = line.split("](").skip(1).filter_map(|rest| rest.split([')', '#', ' ']).next());
+            let local = targets.filter(|target| !target.is_empty() && !target.contains(':'));
+            broken.extend(local.filter(|t| !folder.join(t).exists()).map(|t| file.at(number + 1, t)));
+        }
+    }
+    assert_none(broken);
+}
+
+#[test]
+fn the_reader_of_rust_knows_strings_comments_and_lifetimes() {
+    let text = "fn a<'x>() { let _ = ('{', \"}\\\"}\", r#\"}\"}\"#); } // }\n/* { /* { */ } */\nfn b() {\n}\n";
+    assert_eq!(rust_functions(text), [(1, "a".into(), 1), (3, "b".into(), 2)]);
+    let guarded = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { None.unwrap() }\n}\nfn c() {}\n";
+    assert!(!program(guarded).contains("unwrap") && program(guarded).contains("fn c"));
+    assert_eq!(
+        python_functions("def a():\n    x\n\n    y\n\n\nclass B:\n    def c(\n        self,\n    ):\n        z\n")
+            .len(),
+        2
+    );
+}
+
+/// A file of the project, by its name from the root.
+struct File {
+    name: String,
+    text: String,
+}
+
+impl File {
+    fn is(&self, extension: &str) -> bool {
+        Path::new(&self.name).extension().is_some_and(|own| own == extension)
+    }
+
+    fn is_test(&self) -> bool {
+        self.name.split('/').any(|part| matches!(part, "tests" | "benches" | "e2e" | "tests.rs"))
+    }
+
+    fn at(&self, line: usize, what: impl Display) -> String {
+        format!("{}:{line}: {what}", self.name)
+    }
+
+    /// Lines of the program, without tests, comments and what strings hold, that have one of `words`.
+    fn program_lines_with(&self, words: &[&str], remedy: &str) -> Vec<String> {
+        if self.is_test() { Vec::new() } else { self.lines_with(&program(&self.text), words, remedy) }
+    }
+
+    fn lines_with(&self, text: &str, words: &[&str], remedy: &str) -> Vec<String> {
+        let found = |line: &str| words.iter().find(|word| line.contains(**word)).copied();
+        let hits = text.lines().enumerate().filter_map(|(number, line)| Some((number + 1, found(line)?)));
+        hits.map(|(line, word)| self.at(line, format!("{word}: {remedy}"))).collect()
+    }
+}
+
+fn assert_none(broken: impl IntoIterator<Item = String>) {
+    let broken: Vec<String> = broken.into_iter().collect();
+    assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
+}
+
+fn rust() -> impl Iterator<Item = File> {
+    files().filter(|file| file.is("rs"))
+}
+
+fn sources() -> impl Iterator<Item = File> {
+    files().filter(|file| ["rs", "py", "sh", "j2", "css", "js"].iter().any(|extension| file.is(extension)))
+}
+
+/// Every text file that `.gitignore` leaves.
+fn files() -> impl Iterator<Item = File> {
+    let ignored = fs::read_to_string(root().join(".gitignore")).expect("the root has a .gitignore");
+    let ignored: Vec<&str> = ignored.lines().map(|line| line.trim_matches('/')).chain([".git"]).collect();
+    let mut paths = Vec::new();
+    walk(&root(), &ignored, &mut paths);
+    paths.sort();
+    paths.into_iter().filter_map(|path| {
+        let name = path.strip_prefix(root()).ok()?.to_str()?.to_owned();
+        Some(File { name, text: fs::read_to_string(&path).ok()? })
+    })
+}
+
+fn walk(folder: &Path, ignored: &[&str], paths: &mut Vec<PathBuf>) {
+    let is_ignored = |name: &str| {
+        ignored.iter().any(|rule| rule.strip_prefix('*').map_or(*rule == name, |suffix| name.ends_with(suffix)))
+    };
+    for entry in fs::read_dir(folder).expect("folders of the project can be read").flatten() {
+        let kind = entry.file_type().expect("a file has a type");
+        if entry.file_name().to_str().is_none_or(is_ignored) {
+            continue;
+        } else if kind.is_dir() {
+            walk(&entry.path(), ignored, paths);
+        } else if kind.is_file() {
+            paths.push(entry.path());
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in crates/").to_path_buf()
+}
+
+/// Rust without comments and what strings hold; lines stay where they are.
+fn code(text: &str) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while at < chars.len() {
+        let (length, keeps) = piece(&chars[at..]);
+        let blank = chars[at..at + length].iter().enumerate();
+        out.extend(blank.map(|(i, &c)| if keeps || c == '\n' || (c == '"' && i == 0) { c } else { ' ' }));
+        at += length;
+    }
+    out
+}
+
+/// Length of the comment, literal or single character at the head of `rest`, and whether it is code.
+fn piece(rest: &[char]) -> (usize, bool) {
+    let until = |from: usize, end: &[char]| {
+        (from..rest.len()).find(|&i| rest[i..].starts_with(end)).map_or(rest.len(), |i| i + end.len())
+    };
+    match rest {
+        ['/', '/', ..] => (until(2, &['\n']), false),
+        ['/', '*', ..] => (block_comment(rest), false),
+        ['r', '"', ..] => (until(2, &['"']), false),
+        ['r', '#', '"', ..] => (until(3, &['"', '#']), false),
+        ['"', ..] => (string(rest), false),
+        ['\'', '\\', ..] => (until(3, &['\'']), false),
+        ['\'', _, '\'', ..] => (3, false),
+        // A name, whole, so that its last letter is not taken for the head of a raw string.
+        [c, ..] if c.is_alphanumeric() || *c == '_' => {
+            (rest.iter().take_while(|c| c.is_alphanumeric() || **c == '_').count(), true)
+        }
+        _ => (1, true),
+    }
+}
+
+fn block_comment(rest: &[char]) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < rest.len() {
+        match rest[at..] {
+            ['/', '*', ..] => (depth, at) = (depth + 1, at + 2),
+            ['*', '/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+fn string(rest: &[char]) -> usize {
+    let mut at = 1;
+    while at < rest.len() && rest[at] != '"' {
+        at += if rest[at] == '\\' { 2 } else { 1 };
+    }
+    (at + 1).min(rest.len())
+}
+
+/// [`code`] without what is compiled for tests only.
+fn program(text: &str) -> String {
+    const MARK: &str = "#[cfg(test)]";
+    let mut code = code(text);
+    while let Some(start) = code.find(MARK) {
+        let end = start + MARK.len() + item_length(&code[start + MARK.len()..]);
+        let blank: String = code[start..end].chars().map(|c| if c == '\n' { c } else { ' ' }).collect();
+        code.replace_range(start..end, &blank);
+    }
+    code
+}
+
+/// Bytes until the item at the head of `code` ends: at a semicolon or its closing brace.
+fn item_length(code: &str) -> usize {
+    let (mut braces, mut others) = (0, 0);
+    for (at, c) in code.char_indices() {
+        match c {
+            '{' => braces += 1,
+            '(' | '[' => others += 1,
+            ')' | ']' => others -= 1,
+            '}' => braces -= 1,
+            _ => {}
+        }
+        if (c == ';' && braces == 0 && others == 0) || (c == '}' && braces <= 0) {
+            return at + c.len_utf8();
+        }
+    }
+    code.len()
+}
+
+/// Line, name and length in lines of each function with a body.
+fn rust_functions(text: &str) -> Vec<(usize, String, usize)> {
+    let code = code(text);
+    let mut functions = Vec::new();
+    for (start, _) in code.match_indices("fn ") {
+        let name: String = code[start + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let begins_word = code[..start].chars().next_back().is_none_or(|c| !c.is_alphanumeric() && c != '_');
+        if name.is_empty() || !begins_word {
+            continue;
+        }
+        let body = &code[start..start + item_length(&code[start..])];
+        functions.push((code[..start].matches('\n').count() + 1, name, body.lines().count()));
+    }
+    functions
+}
+
+/// The same for Python, where a body ends at the last line that is indented deeper than its `def`.
+fn python_functions(text: &str) -> Vec<(usize, String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut functions = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let head = line.trim_start().trim_start_matches("async ");
+        let Some(name) = head.strip_prefix("def ").and_then(|rest| rest.split('(').next()) else { continue };
+        let closes_head = |line: &str| line.trim_start().starts_with(')');
+        let body = lines[start + 1..].iter().take_while(|next| {
+            next.trim().is_empty() || indent(next) > indent(line) || (indent(next) == indent(line) && closes_head(next))
+        });
+        let last = body.enumerate().filter(|(_, next)| !next.trim().is_empty()).map(|(i, _)| i + 2).last();
+        functions.push((start + 1, name.to_owned(), last.unwrap_or(1)));
+    }
+    functions
+}

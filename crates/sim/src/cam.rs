@@ -1,0 +1,247 @@
+//! Cooperative awareness messages as real frames: GeoNetworking single-hop
+//! broadcast, BTP-B port 2001, CAM in UPER (ETSI EN 302 636-4-1, EN 302 636-5-1,
+//! EN 302 637-2 v1.4.1).
+
+use c_its_parser::standards::cam_1_4_1::cam_pdu_descriptions::{
+    BasicContainer, CAM, CamParameters, CoopAwareness, GenerationDeltaTime, HighFrequencyContainer,
+    RSUContainerHighFrequency,
+};
+use c_its_parser::standards::cdd_1_3_1_1::its_container::{
+    Altitude, AltitudeConfidence, AltitudeValue, HeadingValue, ItsPduHeader, Latitude, Longitude, PosConfidenceEllipse,
+    ReferencePosition, SemiAxisLength, StationID, StationType,
+};
+use c_its_parser::transport::{BasicTransportBHeader, TransportHeader};
+use c_its_parser::{EncodingRules, ItsMessage};
+use geonetworking::{Packet, en302636_4_1 as gn};
+
+/// Station type of a roadside unit.
+pub const ROADSIDE_UNIT: u8 = 15;
+
+/// What a CAM says, in physical units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cam {
+    /// Protocol version of the header (2).
+    pub protocol_version: u8,
+    /// Who sent it.
+    pub station_id: u32,
+    /// What sent it; [`ROADSIDE_UNIT`] or a kind of vehicle.
+    pub station_type: u8,
+    /// When it was made: ms since 2004 in TAI, modulo 65,536.
+    pub generation_delta_time: u16,
+    /// Latitude, in degrees north (WGS 84); none if not known.
+    pub latitude_deg: Option<f64>,
+    /// Longitude, in degrees east (WGS 84); none if not known.
+    pub longitude_deg: Option<f64>,
+    /// Speed, in m/s; none for roadside units and if not known.
+    pub speed_m_s: Option<f64>,
+    /// Heading, in degrees clockwise from north; none as for the speed.
+    pub heading_deg: Option<f64>,
+}
+
+/// Why a frame could not be made or understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("while {attempt}: {cause}; {remedy}")]
+pub struct CamError {
+    attempt: &'static str,
+    cause: String,
+    remedy: &'static str,
+}
+
+/// The frame of a roadside unit, from the GeoNetworking header on (70 bytes).
+/// The position must be known.
+pub fn encode(cam: &Cam) -> Result<Vec<u8>, CamError> {
+    let fail = |cause: String| CamError {
+        attempt: "encoding a CAM",
+        cause,
+        remedy: "give a station and a position that exist",
+    };
+    let (Some(latitude), Some(longitude)) = (cam.latitude_deg, cam.longitude_deg) else {
+        return Err(fail("the position is not known".into()));
+    };
+    let (latitude, longitude) = (tenth_microdegrees(latitude), tenth_microdegrees(longitude));
+    let packet = shb(cam, latitude, longitude).map_err(|error| fail(format!("{error:?}")))?;
+    let message = ItsMessage::Cam {
+        geonetworking: Some(packet),
+        transport: Some(Box::new(TransportHeader::BtpB(BasicTransportBHeader {
+            destination_port: 2001,
+            destination_port_info: 0,
+        }))),
+        etsi: Box::new(body(cam, latitude, longitude)),
+    };
+    message.encode(EncodingRules::UPER).map_err(fail)
+}
+
+/// Understands a frame, from the GeoNetworking header on.
+pub fn decode(frame: &[u8]) -> Result<Cam, CamError> {
+    let fail = |cause: String| CamError {
+        attempt: "decoding a frame",
+        cause,
+        remedy: "expect GeoNetworking, BTP-B and a CAM in it",
+    };
+    let payload =
+        payload(frame).ok_or_else(|| fail("it is no unsecured single-hop broadcast to BTP port 2001".into()))?;
+    let CAM { header, cam } = CAM::decode_from_uper(payload).map_err(fail)?;
+    let basic = &cam.cam_parameters.basic_container;
+    let position = &basic.reference_position;
+    let (speed_m_s, heading_deg) = match &cam.cam_parameters.high_frequency_container {
+        HighFrequencyContainer::basicVehicleContainerHighFrequency(vehicle) => (
+            known(vehicle.speed.speed_value.0.into(), 16_383, 100.0),
+            known(vehicle.heading.heading_value.0.into(), 3601, 10.0),
+        ),
+        _ => (None, None),
+    };
+    Ok(Cam {
+        protocol_version: header.protocol_version,
+        station_id: header.station_id.0,
+        station_type: basic.station_type.0,
+        generation_delta_time: cam.generation_delta_time.0,
+        latitude_deg: known(position.latitude.0, 900_000_001, 1e7),
+        longitude_deg: known(position.longitude.0, 1_800_000_001, 1e7),
+        speed_m_s,
+        heading_deg,
+    })
+}
+
+/// Basic (4), common (8) and extended header (28), then BTP (4).
+const HEADER_BYTES: usize = 44;
+
+/// What follows the headers, if they are those of a CAM. The decoder of
+/// `geonetworking` 0.4 panics on short frames and on negative speeds; what
+/// comes off the air is not trusted to it.
+fn payload(frame: &[u8]) -> Option<&[u8]> {
+    let (headers, payload) = frame.split_at_checked(HEADER_BYTES)?;
+    let length = usize::from(u16::from_be_bytes([headers[8], headers[9]]));
+    let is_cam = headers[0] & 0x0f == 1 // next: common header
+        && headers[4] >> 4 == 2 // next: BTP-B
+        && headers[5] == 0x50 // single-hop broadcast
+        && headers[40..42] == 2001_u16.to_be_bytes();
+    (is_cam && length == payload.len() + 4).then_some(payload)
+}
+
+/// Where the map's origin lies: Aveiro, degrees north and east.
+const ORIGIN_DEG: [f64; 2] = [40.64, -8.655];
+/// Metres in a degree of latitude (IUGG mean radius).
+const METRES_PER_DEGREE: f64 = 111_195.0;
+
+/// Latitude and longitude, in degrees, of a position on the map, in m.
+pub fn to_degrees([x_m, y_m]: [f64; 2]) -> [f64; 2] {
+    let [latitude, longitude] = ORIGIN_DEG;
+    let shrink = libm::cos(latitude * core::f64::consts::PI / 180.0);
+    [latitude + y_m / METRES_PER_DEGREE, longitude + x_m / (METRES_PER_DEGREE * shrink)]
+}
+
+fn tenth_microdegrees(degrees: f64) -> i32 {
+    libm::round(degrees * 1e7) as i32
+}
+
+fn known(value: i32, unavailable: i32, per_unit: f64) -> Option<f64> {
+    (value != unavailable).then(|| f64::from(value) / per_unit)
+}
+
+fn body(cam: &Cam, latitude: i32, longitude: i32) -> CAM {
+    let unknown = SemiAxisLength(4095);
+    let ellipse = PosConfidenceEllipse::new(unknown.clone(), unknown, HeadingValue(3601));
+    let altitude = Altitude::new(AltitudeValue(800_001), AltitudeConfidence::unavailable);
+    let position = ReferencePosition::new(Latitude(latitude), Longitude(longitude), ellipse, altitude);
+    let parameters = CamParameters::new(
+        BasicContainer::new(StationType(cam.station_type), position),
+        HighFrequencyContainer::rsuContainerHighFrequency(RSUContainerHighFrequency::new(None)),
+        None,
+        None,
+    );
+    CAM::new(
+        ItsPduHeader::new(cam.protocol_version, 2, StationID(cam.station_id)),
+        CoopAwareness::new(GenerationDeltaTime(cam.generation_delta_time), parameters),
+    )
+}
+
+/// Headers of a single-hop broadcast. `LongPositionVector::try_from_values`
+/// takes degrees as f32, which is off by up to 0.4 m; hence the integers.
+fn shb(cam: &Cam, latitude: i32, longitude: i32) -> Result<Packet<'static>, gn::Error> {
+    let [a, b, c, d] = cam.station_id.to_be_bytes();
+    let station_type = gn::StationType::try_from(cam.station_type).unwrap_or_default();
+    let source_position_vector = gn::LongPositionVector::try_new(
+        // 02: a locally administered MAC address.
+        gn::Address::new(false, station_type, [2, 0, a, b, c, d]),
+        gn::Timestamp(cam.generation_delta_time.into()),
+        latitude,
+        longitude,
+        false,
+        0,
+        0,
+    )?;
+    let lifetime = gn::Lifetime::from_milliseconds(1000);
+    Ok(Packet::Unsecured {
+        basic: gn::BasicHeader::try_new(1, gn::NextAfterBasic::CommonHeader, lifetime, 1)?,
+        common: gn::CommonHeader::new(
+            gn::NextAfterCommon::BTPB,
+            gn::HeaderType::TopologicallyScopedBroadcast(gn::BroadcastType::SingleHop),
+            gn::TrafficClass::try_new(false, false, 2)?,
+            [false; 8],
+            0,
+            1,
+        ),
+        extended: Some(gn::ExtendedHeader::SHB(gn::SingleHopBroadcast {
+            source_position_vector,
+            media_dependent_data: [0; 4],
+        })),
+        payload: &[],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit() -> Cam {
+        let [latitude, longitude] = to_degrees([120.0, -4.0]);
+        Cam {
+            protocol_version: 2,
+            station_id: 1000,
+            station_type: ROADSIDE_UNIT,
+            generation_delta_time: 65_535,
+            latitude_deg: Some(latitude),
+            longitude_deg: Some(longitude),
+            speed_m_s: None,
+            heading_deg: None,
+        }
+    }
+
+    #[test]
+    fn a_cam_survives_the_air_to_a_centimetre() -> Result<(), CamError> {
+        let sent = unit();
+        let frame = encode(&sent)?;
+        assert_eq!(frame.len(), 70);
+        let received = decode(&frame)?;
+        assert_eq!(received.station_id, sent.station_id);
+        assert_eq!(received.generation_delta_time, 65_535);
+        assert_eq!((received.station_type, received.speed_m_s), (15, None));
+        let off = received.latitude_deg.zip(sent.latitude_deg).map(|(a, b)| (a - b).abs());
+        assert!(off.is_some_and(|degrees| degrees <= 0.51e-7));
+        Ok(())
+    }
+
+    #[test]
+    fn the_position_in_the_geonetworking_header_is_that_of_the_cam() -> Result<(), CamError> {
+        let frame = encode(&unit())?;
+        // Basic and common header, then address (8) and timestamp (4).
+        let latitude = i32::from_be_bytes([frame[24], frame[25], frame[26], frame[27]]);
+        let expected = to_degrees([120.0, -4.0])[0] * 1e7;
+        assert!((f64::from(latitude) - expected).abs() <= 0.51);
+        Ok(())
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_bit_is_an_error_or_a_cam_and_never_a_panic() -> Result<(), CamError> {
+        let frame = encode(&unit())?;
+        for length in 0..frame.len() {
+            assert!(decode(&frame[..length]).is_err(), "{length} bytes");
+        }
+        for bit in 0..frame.len() * 8 {
+            let mut broken = frame.clone();
+            broken[bit / 8] ^= 1 << (bit % 8);
+            let _ = decode(&broken);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! Can a scenario show what it promises? Proof that the mean signal crosses
+//! the thresholds named in `[[expect]]`, and what else looks wrong.
+
+use crate::mobility::Track;
+use crate::radio::Coverage;
+use crate::scenario::{Crossing, CrossingDirection, Expectation, Scenario, ScenarioError};
+
+/// Outcome of one expected crossing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proof {
+    /// Place among the scenario's expectations.
+    pub expectation: usize,
+    /// True if every signal looked at crosses in time.
+    pub ok: bool,
+    /// One sentence: when it crosses, or what the signal does instead.
+    pub text: String,
+    /// When it first crosses as expected, in s, without shadowing.
+    pub at_s: Option<f64>,
+}
+
+/// Time constant of the smoothing, in s.
+const SMOOTHING_S: f64 = 0.5;
+/// Step in which the drive is looked at, in s.
+const STEP_S: f64 = 0.01;
+
+/// Looks at each expected crossing: once on the bare path loss, and with
+/// shadowing once per seed. The signal is the mean one, before fading,
+/// smoothed over half a second.
+pub fn prove(scenario: &Scenario, seeds: &[u64]) -> Result<Vec<Proof>, ScenarioError> {
+    let track = scenario.track()?;
+    let expectations = scenario.expectations.iter().enumerate();
+    let crossings = expectations.filter_map(|(place, expectation)| match expectation {
+        Expectation::Crossing(crossing) => Some((place, crossing)),
+        Expectation::Bound(_) => None,
+    });
+    Ok(crossings.map(|(place, crossing)| prove_one(scenario, &track, seeds, place, crossing)).collect())
+}
+
+/// What `check` should mention although it is no error.
+pub fn warnings(scenario: &Scenario, proofs: &[Proof]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let traffic = &scenario.traffic;
+    for at_s in proofs.iter().filter_map(|proof| proof.at_s) {
+        if at_s < traffic.start_s || at_s > traffic.stop_s {
+            warnings.push(format!(
+                "the signal crosses at {at_s:.1} s, but traffic runs from {} s to {} s",
+                traffic.start_s, traffic.stop_s
+            ));
+        }
+    }
+    let way_s = Track::of(scenario).map(|track| track.points().last().map_or(0.0, |p| p.t_s));
+    if let Some(over_s) = way_s.map(|way_s| scenario.vehicle.start_s + way_s - scenario.duration_s)
+        && over_s > 0.5
+    {
+        warnings.push(format!("the vehicle is under way for {over_s:.1} s longer than the drive"));
+    }
+    warnings
+}
+
+fn prove_one(scenario: &Scenario, track: &Track, seeds: &[u64], expectation: usize, crossing: &Crossing) -> Proof {
+    let [from_s, to_s] = crossing.between_s;
+    let mut found = Vec::new();
+    for seed in std::iter::once(None).chain(seeds.iter().copied().map(Some)) {
+        let signal = smoothed(scenario, track, &crossing.path, seed);
+        let within = crossings(&signal, crossing).into_iter().find(|t_s| (from_s..=to_s).contains(t_s));
+        let Some(t_s) = within else {
+            let case = seed.map_or("without shadowing".into(), |seed| format!("with seed {seed}"));
+            return Proof {
+                expectation,
+                ok: false,
+                text: format!("{case}, {}", instead(&signal, crossing)),
+                at_s: found.first().copied(),
+            };
+        };
+        found.push(t_s);
+    }
+    let first = found.iter().copied().fold(f64::INFINITY, f64::min);
+    let last = found.iter().copied().fold(0.0, f64::max);
+    Proof {
+        expectation,
+        ok: true,
+        text: format!(
+            "{} {} {} dBm at {:.1} s ({first:.1} to {last:.1} s over {} seeds)",
+            crossing.path,
+            verb(crossing.direction),
+            crossing.threshold_dbm,
+            found[0],
+            seeds.len(),
+        ),
+        at_s: Some(found[0]),
+    }
+}
+
+/// Smoothed mean signal of a path over the drive: (s, dBm). There is none
+/// while all is off.
+fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -> Vec<(f64, f64)> {
+    let radio = scenario.radios.iter().find(|radio| radio.name == path);
+    let link = scenario.access.iter().find(|link| link.name == path);
+    let start_m = track.at(0.0).position_m;
+    let mut coverage = radio.map(|radio| Coverage::new(scenario, radio, seed, start_m));
+    let mut mean_dbm = |t_s: f64| {
+        if let Some(coverage) = &mut coverage {
+            let position_m = track.at(t_s - scenario.vehicle.start_s).position_m;
+            return coverage.serving(t_s, position_m).map(|signal| signal.mean_dbm);
+        }
+        let link = link?;
+        let trace = link.trace.as_ref().and_then(|name| scenario.data.traces.get(name));
+        let recorded = trace.and_then(|trace| trace.at(t_s).rssi_dbm);
+        let on = !crate::radio::is_within(t_s, &link.silent_s);
+        on.then(|| recorded.unwrap_or(link.rssi_dbm))
+    };
+    let mut signal: Vec<(f64, f64)> = Vec::new();
+    let steps = (scenario.duration_s / STEP_S) as u32;
+    for t_s in (0..=steps).map(|step| f64::from(step) * STEP_S) {
+        let Some(dbm) = mean_dbm(t_s) else { continue };
+        let smooth = signal.last().map_or(dbm, |&(before_s, before)| {
+            let news = 1.0 - libm::exp(-(t_s - before_s) / SMOOTHING_S);
+            before + news * (dbm - before)
+        });
+        signal.push((t_s, smooth));
+    }
+    signal
+}
+
+/// When the signal crosses as expected, in s.
+fn crossings(signal: &[(f64, f64)], crossing: &Crossing) -> Vec<f64> {
+    let below = |dbm: f64| dbm < crossing.threshold_dbm;
+    let falls = crossing.direction == CrossingDirection::Below;
+    signal
+        .windows(2)
+        .filter(|pair| below(pair[0].1) != falls && below(pair[1].1) == falls)
+        .map(|pair| pair[1].0)
+        .collect()
+}
+
+/// What the signal does that does not cross as expected.
+fn instead(signal: &[(f64, f64)], crossing: &Crossing) -> String {
+    let Crossing { path, threshold_dbm, direction, between_s: [from_s, to_s] } = crossing;
+    let verb = verb(*direction);
+    if let Some(t_s) = crossings(signal, crossing).first() {
+        return format!("{path} {verb} {threshold_dbm} dBm at {t_s:.1} s, not between {from_s} and {to_s} s");
+    }
+    let extreme = |best: Option<(f64, f64)>, next: &(f64, f64)| match (best, direction) {
+        (Some(best), CrossingDirection::Below) if best.1 <= next.1 => Some(best),
+        (Some(best), CrossingDirection::Above) if best.1 >= next.1 => Some(best),
+        _ => Some(*next),
+    };
+    let Some((t_s, dbm)) = signal.iter().fold(None, extreme) else {
+        return format!("{path} has no signal at all");
+    };
+    let word = match direction {
+        CrossingDirection::Below => "lowest",
+        CrossingDirection::Above => "highest",
+    };
+    format!("{path} never {verb} {threshold_dbm} dBm: {word} {dbm:.1} dBm at {t_s:.1} s")
+}
+
+fn verb(direction: CrossingDirection) -> &'static str {
+    match direction {
+        CrossingDirection::Below => "falls below",
+        CrossingDirection::Above => "rises above",
+    }
+}

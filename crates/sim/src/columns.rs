@@ -1,0 +1,112 @@
+//! Numbers in columns: the CSV of traces and mobility files. No quotes, since
+//! there are only numbers; `#` begins a comment line; a blank cell is `None`.
+
+use crate::scenario::ScenarioError;
+
+/// Most rows of a file: 20 hours at 10 Hz, 70 minutes per 4 ms.
+const MAX_ROWS: usize = 1_000_000;
+
+/// A column that a file may have.
+pub(crate) struct Column {
+    /// Name in the header.
+    pub name: &'static str,
+    /// Least and greatest value.
+    pub range: [f64; 2],
+    /// Must the header have it, and every row a value?
+    pub required: bool,
+}
+
+/// A row, with its line in the file.
+pub(crate) struct Row<const N: usize> {
+    pub line: usize,
+    /// In the order of the columns asked for.
+    pub cells: [Option<f64>; N],
+}
+
+/// Reads the rows of a file whose first column asked for is `t_s`, which must
+/// rise.
+pub(crate) fn read<const N: usize>(
+    text: &str,
+    file: &str,
+    columns: &[Column; N],
+) -> Result<Vec<Row<N>>, ScenarioError> {
+    let mut lines = text
+        .lines()
+        .zip(1..)
+        .map(|(text, line)| (text.trim(), line))
+        .filter(|(text, _)| !text.is_empty() && !text.starts_with('#'));
+    let Some((header, line)) = lines.next() else {
+        return Err(fault(file, 1, "the file is empty", "give a header and rows"));
+    };
+    let places = places(header, columns).map_err(|what| {
+        let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        fault(file, line, what, format!("the columns are {}", names.join(",")))
+    })?;
+    let mut rows: Vec<Row<N>> = Vec::new();
+    for (text, line) in lines {
+        let cells =
+            cells(text, &places, columns).map_err(|what| fault(file, line, what, "correct the row or leave it out"))?;
+        if rows.last().is_some_and(|last| cells[0] <= last.cells[0]) {
+            let what = "the time does not rise";
+            return Err(fault(file, line, what, "sort the rows by `t_s`, each once"));
+        }
+        if rows.len() == MAX_ROWS {
+            let what = format!("more than {MAX_ROWS} rows");
+            return Err(fault(file, line, what, "split the file"));
+        }
+        rows.push(Row { line, cells });
+    }
+    if rows.is_empty() {
+        return Err(fault(file, line, "there is no row after the header", "give one at least"));
+    }
+    Ok(rows)
+}
+
+/// A fault of a file that the scenario names.
+pub(crate) fn fault(file: &str, line: usize, what: impl Into<String>, remedy: impl Into<String>) -> ScenarioError {
+    ScenarioError { file: file.into(), line: Some(line), what: what.into(), remedy: remedy.into() }
+}
+
+/// For each place in the header, which of the columns asked for stands there.
+fn places<const N: usize>(header: &str, columns: &[Column; N]) -> Result<Vec<usize>, String> {
+    let mut places = Vec::new();
+    for name in header.split(',').map(str::trim) {
+        let found = columns.iter().position(|column| column.name == name);
+        let place = found.ok_or_else(|| format!("unknown column `{name}`"))?;
+        if places.contains(&place) {
+            return Err(format!("column `{name}` stands twice"));
+        }
+        places.push(place);
+    }
+    for (place, column) in columns.iter().enumerate() {
+        if column.required && !places.contains(&place) {
+            return Err(format!("column `{}` is missing", column.name));
+        }
+    }
+    Ok(places)
+}
+
+fn cells<const N: usize>(text: &str, places: &[usize], columns: &[Column; N]) -> Result<[Option<f64>; N], String> {
+    let mut row = [None; N];
+    let mut count = 0;
+    for (cell, &place) in text.split(',').map(str::trim).zip(places) {
+        let Column { name, range: [low, high], required } = columns[place];
+        count += 1;
+        if cell.is_empty() {
+            if required {
+                return Err(format!("`{name}` is blank"));
+            }
+            continue;
+        }
+        let value: f64 = cell.parse().map_err(|_| format!("`{cell}` is not a number for `{name}`"))?;
+        if !(low..=high).contains(&value) {
+            return Err(format!("`{name}` is {value}, outside {low} to {high}"));
+        }
+        row[place] = Some(value);
+    }
+    let found = text.split(',').count();
+    if count != places.len() || found != count {
+        return Err(format!("{found} cells under {} columns", places.len()));
+    }
+    Ok(row)
+}

@@ -1,0 +1,98 @@
+//! Fading: how the power of a single frame differs from the mean.
+
+use std::collections::BTreeMap;
+
+use crosslane_core::link::ieee80211p::{self, PhyRate};
+use crosslane_core::rng::Rng;
+
+use crate::scenario::Fading;
+
+/// Nakagami m up to each distance (Cheng et al. 2007, suburban).
+const M_BY_DISTANCE: [(f64, f64); 6] =
+    [(4.7, 3.01), (11.7, 1.18), (28.9, 1.94), (71.6, 1.86), (177.3, 0.45), (f64::INFINITY, 0.32)];
+
+impl Fading {
+    /// Nakagami m at a distance; infinity for none.
+    pub fn m(self, distance_m: f64) -> f64 {
+        match self {
+            Fading::None => f64::INFINITY,
+            Fading::M(m) => m,
+            Fading::Nakagami => {
+                let found = M_BY_DISTANCE.iter().find(|(upto_m, _)| distance_m <= *upto_m);
+                found.map_or(0.32, |(_, m)| *m)
+            }
+        }
+    }
+}
+
+/// Power of one frame relative to the mean, in dB.
+pub fn gain_db(rng: &mut Rng, m: f64) -> f64 {
+    if m.is_infinite() {
+        return 0.0;
+    }
+    10.0 * libm::log10(rng.gamma_mean_one(m))
+}
+
+/// Packet error rate averaged over fading, from a fixed sample of gains: the
+/// same for every call, so that a record of it is smooth. Remembered by tenths
+/// of a decibel, to which it is exact.
+#[derive(Clone, Debug)]
+pub struct MeanError {
+    rate: PhyRate,
+    ip_bytes: u32,
+    m: f64,
+    gains_db: Vec<f64>,
+    /// By tenths of a decibel, within [`SNR_TENTHS`].
+    known: BTreeMap<i32, f64>,
+}
+
+/// Signal-to-noise ratios told apart, in 0.1 dB; beyond, nothing changes.
+const SNR_TENTHS: [f64; 2] = [-1000.0, 2000.0];
+
+impl MeanError {
+    /// For packets of `ip_bytes`.
+    pub fn new(rate: PhyRate, ip_bytes: u32) -> MeanError {
+        MeanError { rate, ip_bytes, m: f64::INFINITY, gains_db: vec![0.0], known: BTreeMap::new() }
+    }
+
+    /// Chance (0 to 1) that one try is lost at this mean SNR and fading.
+    pub fn of(&mut self, mean_snr_db: f64, m: f64) -> f64 {
+        if self.m != m {
+            let mut rng = Rng::new(0, "mean-error");
+            let draws = if m.is_infinite() { 1 } else { 64 };
+            self.m = m;
+            self.gains_db = (0..draws).map(|_| gain_db(&mut rng, m)).collect();
+            self.known.clear();
+        }
+        let [low, high] = SNR_TENTHS;
+        let tenths = libm::round(mean_snr_db * 10.0).clamp(low, high) as i32;
+        let (rate, ip_bytes, gains_db) = (self.rate, self.ip_bytes, &self.gains_db);
+        *self.known.entry(tenths).or_insert_with(|| {
+            let snr_db = f64::from(tenths) / 10.0;
+            let error = |gain: &f64| ieee80211p::packet_error_rate(rate, snr_db + gain, ip_bytes);
+            gains_db.iter().map(error).sum::<f64>() / gains_db.len() as f64
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m_falls_with_distance_as_cheng_measured_it() {
+        for (distance_m, m) in [(0.0, 3.01), (50.0, 1.86), (100.0, 0.45), (1e6, 0.32)] {
+            assert_eq!(Fading::Nakagami.m(distance_m), m);
+        }
+        assert_eq!(Fading::None.m(10.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn fading_makes_a_good_link_worse_and_a_bad_one_better() {
+        let mut mean = MeanError::new(PhyRate::Mbit6, 1500);
+        let none = f64::INFINITY;
+        assert!(mean.of(12.0, 1.0) > mean.of(12.0, none) + 0.1);
+        assert!(mean.of(5.0, 1.0) < mean.of(5.0, none) - 0.1);
+        assert!(mean.of(-100.0, 1.0) > 0.999);
+    }
+}

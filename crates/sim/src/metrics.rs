@@ -1,0 +1,260 @@
+//! A run in numbers: the metrics of `docs/formats.md`, from its records.
+//!
+//! Pure, so that emulator and simulator mean the same by the same name. What
+//! only the emulator knows of itself (`lateness_us.p99`, `stall_us.max`,
+//! `agent.rss_mb`) it adds to the map.
+
+use std::collections::BTreeMap;
+
+use crosslane_core::allocate::PathState;
+use crosslane_core::link::Direction;
+use crosslane_core::path::PathId;
+
+use crate::records::{DecisionRow, MessageRow, MptcpOptions, PacketRow, RunRecords, SampleRow, ThroughputRow};
+use crate::repeats::Repeats;
+
+/// Width of a throughput row.
+pub const THROUGHPUT_BIN_NS: u64 = 100_000_000;
+/// Decisions closer than this belong to one change.
+const ONE_CHANGE_NS: u64 = 1_000_000;
+/// What counts as the neighbourhood of a handover, on either side.
+const AROUND_HANDOVER_NS: u64 = 1_000_000_000;
+/// So long without a sample at the leaving threshold is a loss of the path.
+const LOSS_NS: u64 = 1_000_000_000;
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// What the metrics need to know of the scenario.
+#[derive(Clone, Debug)]
+pub struct Context<'a> {
+    /// Names of the paths; [`PathId`] is the place in it.
+    pub paths: &'a [String],
+    /// The traffic's direction.
+    pub direction: Direction,
+    /// Period of the messages; 0 for bulk.
+    pub period_ns: u64,
+    /// When the traffic begins: paths chosen before are no handover.
+    pub traffic_start_ns: u64,
+    /// When the run ended.
+    pub end_ns: u64,
+    /// Where to look for the handover's delay in runs without one: the crossing
+    /// that the scenario expects.
+    pub crossing_ns: Option<u64>,
+    /// The path that is lost and recovered, with its thresholds.
+    pub recovery: Option<Recovery>,
+}
+
+/// From when on a path counts as recovered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recovery {
+    /// The path.
+    pub path: PathId,
+    /// It is left below this, in dBm.
+    pub leave_dbm: f32,
+    /// And taken again so much above, in dB.
+    pub hysteresis_db: f32,
+}
+
+/// All metrics that the records yield. A metric that has no meaning in this
+/// run (no message was delivered, say) is absent.
+pub fn metrics(records: &RunRecords, context: &Context) -> BTreeMap<String, f64> {
+    let mut found = BTreeMap::new();
+    let mut put = |name: &str, value: Option<f64>| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            found.insert(name.to_string(), value);
+        }
+    };
+    let messages = records.messages;
+    let delays = sorted_delays_ms(messages, context.end_ns);
+    put("delivery_delay_ms.p50", percentile(&delays, 0.50));
+    put("delivery_delay_ms.p99", percentile(&delays, 0.99));
+    put("delivery_delay_ms.max", delays.last().copied());
+    put("gap_ms.max", longest_gap_ms(messages, context));
+    put("goodput_mbit_s", goodput_mbit_s(messages));
+    put("messages.sent", Some(messages.len() as f64));
+    let lost = messages.iter().filter(|m| m.received_ns.is_none()).count();
+    put("messages.lost", Some(lost as f64));
+
+    let handovers = handovers(records.decisions, context.traffic_start_ns);
+    put("handover.count", Some(handovers.len() as f64));
+    put("handover.first_s", handovers.first().map(|&t_ns| t_ns as f64 / 1e9));
+    let handover_ns = handovers.first().copied().or(context.crossing_ns);
+    put("handover_delay_ms.max", handover_ns.and_then(|at| delay_around_ms(messages, at, context.end_ns)));
+    put("alarms", Some(records.alarms.len() as f64));
+    let wrong = records.alarms.iter().filter(|alarm| alarm.was_false == Some(true)).count();
+    put("alarms.false", Some(wrong as f64));
+
+    for (name, share) in context.paths.iter().zip(shares(records.packets, context.paths.len())) {
+        put(&format!("path.{name}.share"), share);
+    }
+    let (reinjected, retransmitted) = repeated_bytes(records.packets);
+    put("reinjected_bytes", Some(reinjected as f64));
+    put("retransmitted_bytes", Some(retransmitted as f64));
+    put("overhead_share", overhead_share(records, context.direction));
+    put("join_latency_ms", join_latency_ms(records.packets));
+    put("recovery_ms", context.recovery.and_then(|rule| recovery_ms(records, rule, context.end_ns)));
+    found
+}
+
+/// What each path delivered per 100 ms and direction; rows of nothing are left
+/// out. Ordered by time, path, direction.
+pub fn throughput(packets: &[PacketRow]) -> Vec<ThroughputRow> {
+    let mut repeats = Repeats::default();
+    let mut bins: BTreeMap<(u64, PathId, Direction), (u64, u64, u64)> = BTreeMap::new();
+    for packet in packets {
+        let reinjected = repeats.note(packet).reinjected_bytes;
+        let Some(delivered_ns) = packet.delivered_ns else {
+            continue;
+        };
+        let begin = delivered_ns - delivered_ns % THROUGHPUT_BIN_NS;
+        let bin = bins.entry((begin, packet.path, packet.direction)).or_default();
+        bin.0 += u64::from(packet.ip_bytes);
+        bin.1 += u64::from(packet.payload_bytes);
+        bin.2 += reinjected;
+    }
+    bins.into_iter()
+        .map(|((t_ns, path, direction), (ip_bytes, payload_bytes, reinjected_bytes))| ThroughputRow {
+            t_ns,
+            path,
+            direction,
+            ip_bytes,
+            payload_bytes,
+            reinjected_bytes,
+        })
+        .collect()
+}
+
+/// A message never delivered counts as delivered when the run ended: a lower
+/// bound, so that losing messages cannot look like speed.
+fn delay_ms(message: &MessageRow, end_ns: u64) -> f64 {
+    message.received_ns.unwrap_or(end_ns).saturating_sub(message.sent_ns) as f64 / 1e6
+}
+
+fn sorted_delays_ms(messages: &[MessageRow], end_ns: u64) -> Vec<f64> {
+    let mut delays: Vec<f64> = messages.iter().map(|m| delay_ms(m, end_ns)).collect();
+    delays.sort_by(f64::total_cmp);
+    delays
+}
+
+/// Nearest rank.
+fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+fn longest_gap_ms(messages: &[MessageRow], context: &Context) -> Option<f64> {
+    let mut deliveries: Vec<u64> = messages.iter().filter_map(|m| m.received_ns).collect();
+    if messages.iter().any(|m| m.received_ns.is_none()) {
+        deliveries.push(context.end_ns);
+    }
+    deliveries.sort_unstable();
+    let longest = deliveries.windows(2).map(|pair| pair[1] - pair[0]).max()?;
+    Some(longest.saturating_sub(context.period_ns) as f64 / 1e6)
+}
+
+fn goodput_mbit_s(messages: &[MessageRow]) -> Option<f64> {
+    let delivered = || messages.iter().filter_map(|m| Some((m.received_ns?, m.size_bytes)));
+    let (first_ns, first_bytes) = delivered().min()?;
+    let last_ns = delivered().map(|(received_ns, _)| received_ns).max()?;
+    // The clock starts when the first message is there, so it does not count.
+    let bytes: u64 = delivered().map(|(_, size)| u64::from(size)).sum::<u64>() - u64::from(first_bytes);
+    (last_ns > first_ns).then(|| bytes as f64 * 8e3 / (last_ns - first_ns) as f64)
+}
+
+fn delay_around_ms(messages: &[MessageRow], at_ns: u64, end_ns: u64) -> Option<f64> {
+    let from_ns = at_ns.saturating_sub(AROUND_HANDOVER_NS);
+    messages
+        .iter()
+        .filter(|m| (from_ns..at_ns + AROUND_HANDOVER_NS).contains(&m.sent_ns))
+        .map(|m| delay_ms(m, end_ns))
+        .max_by(f64::total_cmp)
+}
+
+/// When the set of active paths changed after `start_ns`.
+fn handovers(decisions: &[DecisionRow], start_ns: u64) -> Vec<u64> {
+    let mut active: BTreeMap<PathId, bool> = BTreeMap::new();
+    let mut changes: Vec<u64> = Vec::new();
+    for decision in decisions {
+        let now = decision.state == PathState::Active;
+        let was = active.insert(decision.path, now).unwrap_or(false);
+        let apart = changes.last().is_none_or(|&last| decision.t_ns >= last + ONE_CHANGE_NS);
+        if was != now && apart && decision.t_ns > start_ns {
+            changes.push(decision.t_ns);
+        }
+    }
+    changes
+}
+
+fn shares(packets: &[PacketRow], paths: usize) -> Vec<Option<f64>> {
+    let mut bytes = vec![0_u64; paths];
+    for packet in packets.iter().filter(|packet| packet.delivered_ns.is_some()) {
+        if let Some(sum) = bytes.get_mut(usize::from(packet.path.0)) {
+            *sum += u64::from(packet.payload_bytes);
+        }
+    }
+    let total: u64 = bytes.iter().sum();
+    bytes.iter().map(|&part| (total > 0).then(|| part as f64 / total as f64)).collect()
+}
+
+fn repeated_bytes(packets: &[PacketRow]) -> (u64, u64) {
+    let mut repeats = Repeats::default();
+    packets
+        .iter()
+        .map(|packet| repeats.note(packet))
+        .fold((0, 0), |sum, repeat| (sum.0 + repeat.reinjected_bytes, sum.1 + repeat.retransmitted_bytes))
+}
+
+fn overhead_share(records: &RunRecords, direction: Direction) -> Option<f64> {
+    let packets = records.packets.iter().filter(|packet| packet.direction == direction);
+    let sent: u64 = packets.map(|packet| u64::from(packet.ip_bytes)).sum();
+    let delivered = records.messages.iter().filter(|m| m.received_ns.is_some());
+    let payload: u64 = delivered.map(|m| u64::from(m.size_bytes)).sum();
+    (payload > 0).then(|| sent as f64 / payload as f64 - 1.0)
+}
+
+fn join_latency_ms(packets: &[PacketRow]) -> Option<f64> {
+    let up = || packets.iter().filter(|packet| packet.direction == Direction::Up);
+    let flags = |packet: &PacketRow| packet.tcp_flags & (SYN | ACK);
+    let third_ack = up().find(|packet| packet.subflow == Some(0) && flags(packet) == ACK)?;
+    let join = up().find(|packet| {
+        packet.t_ns >= third_ack.t_ns && flags(packet) == SYN && packet.mptcp.contains(MptcpOptions::JOIN)
+    })?;
+    Some((join.t_ns - third_ack.t_ns) as f64 / 1e6)
+}
+
+/// The worst recovery; one that did not come counts until the run's end.
+fn recovery_ms(records: &RunRecords, rule: Recovery, end_ns: u64) -> Option<f64> {
+    let first_byte_after = |from_ns: u64| {
+        let after = records.packets.partition_point(|packet| packet.t_ns < from_ns);
+        let data = |packet: &&PacketRow| packet.path == rule.path && packet.payload_bytes > 0;
+        records.packets[after..].iter().find(data).map_or(end_ns, |packet| packet.t_ns)
+    };
+    recoveries(records.samples, rule)
+        .into_iter()
+        .map(|from_ns| first_byte_after(from_ns).saturating_sub(from_ns) as f64 / 1e6)
+        .max_by(f64::total_cmp)
+}
+
+/// When a sample first rose above the threshold with its hysteresis, each time
+/// that the path had been there and was lost.
+fn recoveries(samples: &[SampleRow], rule: Recovery) -> Vec<u64> {
+    let mut good_ns = None;
+    let mut lost = false;
+    let mut found = Vec::new();
+    for sample in samples.iter().filter(|sample| sample.path == rule.path) {
+        lost |= good_ns.is_some_and(|good_ns| sample.t_ns >= good_ns + LOSS_NS);
+        if lost && sample.rssi_dbm >= rule.leave_dbm + rule.hysteresis_db {
+            found.push(sample.t_ns);
+            lost = false;
+        }
+        if sample.rssi_dbm >= rule.leave_dbm && !lost {
+            good_ns = Some(sample.t_ns);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

@@ -1,0 +1,186 @@
+use super::*;
+use crate::records::{AlarmRow, SampleSource};
+
+const MS: u64 = 1_000_000;
+const WLAN: PathId = PathId(0);
+const LTE: PathId = PathId(1);
+
+fn names() -> [String; 2] {
+    ["its-g5".to_string(), "lte".to_string()]
+}
+
+fn context(paths: &[String]) -> Context<'_> {
+    Context {
+        paths,
+        direction: Direction::Up,
+        period_ns: 20 * MS,
+        traffic_start_ns: 1000 * MS,
+        end_ns: 10_000 * MS,
+        crossing_ns: None,
+        recovery: None,
+    }
+}
+
+fn message(number: u64, sent_ms: u64, received_ms: Option<u64>) -> MessageRow {
+    MessageRow { number, sent_ns: sent_ms * MS, received_ns: received_ms.map(|ms| ms * MS), size_bytes: 1000 }
+}
+
+fn packet(t_ms: u64, path: PathId, subflow: u16, dsn: u64) -> PacketRow {
+    PacketRow {
+        t_ns: t_ms * MS,
+        delivered_ns: Some((t_ms + 5) * MS),
+        path,
+        direction: Direction::Up,
+        ip_bytes: 1060,
+        payload_bytes: 1000,
+        subflow: Some(subflow),
+        tcp_seq: 1,
+        tcp_ack: 1,
+        tcp_flags: ACK,
+        dsn: Some(dsn),
+        data_ack: None,
+        mptcp: MptcpOptions::DSS,
+        drop: None,
+        tries: 1,
+    }
+}
+
+fn decision(t_ms: u64, path: PathId, state: PathState) -> DecisionRow {
+    DecisionRow { t_ns: t_ms * MS, path, state }
+}
+
+fn sample(t_ms: u64, rssi_dbm: f32) -> SampleRow {
+    SampleRow { t_ns: t_ms * MS, path: WLAN, kind: SampleSource::Cam, rssi_dbm, station: Some(1000) }
+}
+
+#[test]
+fn delays_gaps_and_goodput_are_those_of_the_messages() {
+    let messages = [
+        message(0, 1000, Some(1010)),
+        message(1, 1020, Some(1030)),
+        message(2, 1040, Some(1150)),
+        message(3, 1060, Some(1150)),
+    ];
+    let names = names();
+    let found = metrics(&RunRecords { messages: &messages, ..Default::default() }, &context(&names));
+    assert_eq!(found["delivery_delay_ms.p50"], 10.0);
+    assert_eq!(found["delivery_delay_ms.p99"], 110.0);
+    assert_eq!(found["delivery_delay_ms.max"], 110.0);
+    assert_eq!(found["gap_ms.max"], 100.0);
+    assert!((found["goodput_mbit_s"] - 3000.0 * 8.0 / 0.140 / 1e6).abs() < 1e-9);
+    assert_eq!(found["messages.sent"], 4.0);
+    assert_eq!(found["messages.lost"], 0.0);
+}
+
+#[test]
+fn a_message_that_never_came_is_late_until_the_run_ended() {
+    let messages = [message(0, 1000, Some(1010)), message(1, 1020, None)];
+    let names = names();
+    let found = metrics(&RunRecords { messages: &messages, ..Default::default() }, &context(&names));
+    assert_eq!(found["messages.lost"], 1.0);
+    assert_eq!(found["delivery_delay_ms.max"], 8980.0);
+    assert_eq!(found["gap_ms.max"], 8970.0);
+}
+
+#[test]
+fn a_run_without_messages_has_no_delay_rather_than_a_good_one() {
+    let names = names();
+    let found = metrics(&RunRecords::default(), &context(&names));
+    assert!(!found.contains_key("delivery_delay_ms.max"));
+    assert!(!found.contains_key("path.lte.share"));
+    assert_eq!(found["messages.sent"], 0.0);
+}
+
+#[test]
+fn paths_chosen_before_the_traffic_begins_are_no_handover() {
+    use PathState::{Active, Backup};
+    let decisions = [
+        decision(0, LTE, Active),
+        decision(300, WLAN, Active),
+        decision(5000, WLAN, Backup),
+        decision(7000, WLAN, Active),
+        decision(7000, LTE, Backup),
+    ];
+    let messages = [
+        message(0, 3990, Some(4190)),
+        message(1, 4010, Some(4060)),
+        message(2, 5990, Some(6020)),
+        message(3, 6010, Some(6990)),
+    ];
+    let names = names();
+    let records = RunRecords { decisions: &decisions, messages: &messages, ..Default::default() };
+    let found = metrics(&records, &context(&names));
+    assert_eq!(found["handover.count"], 2.0);
+    assert_eq!(found["handover.first_s"], 5.0);
+    assert_eq!(found["handover_delay_ms.max"], 50.0);
+}
+
+#[test]
+fn without_a_handover_the_delay_is_taken_around_the_expected_crossing() {
+    let messages = [message(0, 4010, Some(4060)), message(1, 8000, Some(8500))];
+    let names = names();
+    let context = Context { crossing_ns: Some(5000 * MS), ..context(&names) };
+    let found = metrics(&RunRecords { messages: &messages, ..Default::default() }, &context);
+    assert_eq!(found["handover.count"], 0.0);
+    assert_eq!(found["handover_delay_ms.max"], 50.0);
+}
+
+#[test]
+fn shares_and_repeats_count_payload_and_overhead_counts_all_that_was_sent() {
+    let mut lost = packet(1000, WLAN, 0, 0);
+    lost.delivered_ns = None;
+    let packets = [lost, packet(1001, WLAN, 0, 1000), packet(1050, WLAN, 0, 1000), packet(1100, LTE, 1, 0)];
+    let messages = [message(0, 1000, Some(1105)), message(1, 1001, Some(1106))];
+    let names = names();
+    let records = RunRecords { packets: &packets, messages: &messages, ..Default::default() };
+    let found = metrics(&records, &context(&names));
+    assert!((found["path.its-g5.share"] - 2.0 / 3.0).abs() < 1e-12);
+    assert_eq!(found["reinjected_bytes"], 1000.0);
+    assert_eq!(found["retransmitted_bytes"], 1000.0);
+    assert!((found["overhead_share"] - (4.0 * 1060.0 / 2000.0 - 1.0)).abs() < 1e-12);
+}
+
+#[test]
+fn join_latency_runs_from_the_third_ack_to_the_join() {
+    let mut packets = [packet(100, WLAN, 0, 0), packet(104, WLAN, 0, 0), packet(106, LTE, 1, 0)];
+    packets[0].tcp_flags = SYN;
+    packets[2].tcp_flags = SYN;
+    packets[2].mptcp = MptcpOptions::JOIN;
+    let names = names();
+    let found = metrics(&RunRecords { packets: &packets, ..Default::default() }, &context(&names));
+    assert_eq!(found["join_latency_ms"], 2.0);
+}
+
+#[test]
+fn recovery_runs_from_the_first_good_sample_after_a_loss_to_the_first_data() {
+    let rule = Recovery { path: WLAN, leave_dbm: -82.0, hysteresis_db: 3.0 };
+    let samples =
+        [sample(100, -60.0), sample(1900, -85.0), sample(3000, -80.0), sample(3100, -78.0), sample(3200, -70.0)];
+    let packets = [packet(1000, WLAN, 0, 0), packet(3050, LTE, 1, 0), packet(3180, WLAN, 2, 0)];
+    let names = names();
+    let context = Context { recovery: Some(rule), ..context(&names) };
+    let records = RunRecords { samples: &samples, packets: &packets, ..Default::default() };
+    assert_eq!(metrics(&records, &context)["recovery_ms"], 80.0);
+    let never = RunRecords { packets: &packets[..2], ..records };
+    assert_eq!(metrics(&never, &context)["recovery_ms"], 6900.0);
+    let always_good = RunRecords { samples: &samples[3..], ..records };
+    assert!(!metrics(&always_good, &context).contains_key("recovery_ms"));
+}
+
+#[test]
+fn false_alarms_are_counted_once_they_are_known_to_be_false() {
+    let alarm = |was_false| AlarmRow { t_ns: 0, path: WLAN, was_false };
+    let alarms = [alarm(None), alarm(Some(true)), alarm(Some(false))];
+    let names = names();
+    let found = metrics(&RunRecords { alarms: &alarms, ..Default::default() }, &context(&names));
+    assert_eq!((found["alarms"], found["alarms.false"]), (3.0, 1.0));
+}
+
+#[test]
+fn throughput_is_what_was_delivered_in_each_tenth_of_a_second() {
+    let mut lost = packet(1000, WLAN, 0, 0);
+    lost.delivered_ns = None;
+    let rows = throughput(&[lost, packet(1098, WLAN, 0, 1000), packet(1099, LTE, 1, 0)]);
+    let brief: Vec<_> = rows.iter().map(|r| (r.t_ns / MS, r.path, r.payload_bytes, r.reinjected_bytes)).collect();
+    assert_eq!(brief, [(1100, WLAN, 1000, 0), (1100, LTE, 1000, 1000)]);
+}

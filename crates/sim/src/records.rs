@@ -1,0 +1,290 @@
+//! What a run records: the rows of `docs/formats.md`, as plain structs.
+//!
+//! The emulator and the simulator fill them, [`crate::metrics`] sums them up,
+//! the binary writes them. Times are nanoseconds since the run began; a path is
+//! its place in the scenario.
+
+use std::fmt;
+
+use crosslane_core::allocate::PathState;
+use crosslane_core::link::{Direction, DropReason};
+use crosslane_core::path::PathId;
+
+/// One packet that entered a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PacketRow {
+    /// When it entered the link.
+    pub t_ns: u64,
+    /// When it left the link; `None` if it was dropped.
+    pub delivered_ns: Option<u64>,
+    /// The link's path.
+    pub path: PathId,
+    /// Which way it went.
+    pub direction: Direction,
+    /// Length with IP header, in bytes.
+    pub ip_bytes: u16,
+    /// Length of the TCP or UDP payload, in bytes.
+    pub payload_bytes: u16,
+    /// Number of the subflow, in order of its SYN, from 0.
+    pub subflow: Option<u16>,
+    /// Sequence number, relative to the initial one (the SYN has 0).
+    pub tcp_seq: u32,
+    /// Acknowledgement number, relative to the peer's initial one.
+    pub tcp_ack: u32,
+    /// TCP flags as on the wire (FIN 1, SYN 2, RST 4, PSH 8, ACK 16).
+    pub tcp_flags: u8,
+    /// Data sequence number of the first payload byte, relative to the
+    /// connection's first (which has 0).
+    pub dsn: Option<u64>,
+    /// Data bytes acknowledged on the connection level.
+    pub data_ack: Option<u64>,
+    /// MPTCP options in it.
+    pub mptcp: MptcpOptions,
+    /// Why it was dropped, if it was.
+    pub drop: Option<DropReason>,
+    /// Tries on the air (802.11p), else 0.
+    pub tries: u8,
+}
+
+/// A set of MPTCP options (RFC 8684 §3), by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MptcpOptions(u16);
+
+impl MptcpOptions {
+    /// MP_CAPABLE.
+    pub const CAPABLE: MptcpOptions = MptcpOptions(1);
+    /// MP_JOIN.
+    pub const JOIN: MptcpOptions = MptcpOptions(1 << 1);
+    /// DSS: mapping or data acknowledgement.
+    pub const DSS: MptcpOptions = MptcpOptions(1 << 2);
+    /// ADD_ADDR.
+    pub const ADD_ADDR: MptcpOptions = MptcpOptions(1 << 3);
+    /// REMOVE_ADDR.
+    pub const REMOVE_ADDR: MptcpOptions = MptcpOptions(1 << 4);
+    /// MP_PRIO.
+    pub const PRIO: MptcpOptions = MptcpOptions(1 << 5);
+    /// MP_FAIL.
+    pub const FAIL: MptcpOptions = MptcpOptions(1 << 6);
+    /// MP_FASTCLOSE.
+    pub const FASTCLOSE: MptcpOptions = MptcpOptions(1 << 7);
+    /// MP_TCPRST.
+    pub const RESET: MptcpOptions = MptcpOptions(1 << 8);
+
+    /// Names in the order of the option's subtype.
+    const NAMES: [&str; 9] =
+        ["capable", "join", "dss", "add_addr", "remove_addr", "prio", "fail", "fastclose", "reset"];
+
+    /// The option of this subtype (RFC 8684 §8); empty for subtypes unknown.
+    pub fn of_subtype(subtype: u8) -> MptcpOptions {
+        let known = usize::from(subtype) < Self::NAMES.len();
+        MptcpOptions(if known { 1 << subtype } else { 0 })
+    }
+
+    /// True if every option of `other` is in the set.
+    pub fn contains(self, other: MptcpOptions) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Adds the options of `other`.
+    pub fn insert(&mut self, other: MptcpOptions) {
+        self.0 |= other.0;
+    }
+}
+
+/// Names joined by `+`; empty for the empty set.
+impl fmt::Display for MptcpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut joint = "";
+        for (bit, name) in Self::NAMES.iter().enumerate() {
+            if self.0 & (1 << bit) != 0 {
+                write!(f, "{joint}{name}")?;
+                joint = "+";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What one path delivered in 100 ms of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThroughputRow {
+    /// Beginning of the 100 ms.
+    pub t_ns: u64,
+    /// The path.
+    pub path: PathId,
+    /// Which way.
+    pub direction: Direction,
+    /// Bytes of IP packets delivered.
+    pub ip_bytes: u64,
+    /// Bytes of payload delivered.
+    pub payload_bytes: u64,
+    /// Of these, bytes whose data sequence numbers had been sent before over
+    /// another subflow.
+    pub reinjected_bytes: u64,
+}
+
+/// One sample of a signal, as the on-board unit was handed it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SampleRow {
+    /// When it was handed over.
+    pub t_ns: u64,
+    /// The path it is about.
+    pub path: PathId,
+    /// Where it came from.
+    pub kind: SampleSource,
+    /// Signal strength, in dBm.
+    pub rssi_dbm: f32,
+    /// Station id of the CAM's sender.
+    pub station: Option<u32>,
+}
+
+/// Where a [`SampleRow`] came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleSource {
+    /// A roadside unit's CAM.
+    Cam,
+    /// A radio's own report.
+    Radio,
+}
+
+impl SampleSource {
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            SampleSource::Cam => "cam",
+            SampleSource::Radio => "radio",
+        }
+    }
+}
+
+/// State of one subflow, from the kernel's `tcp_info`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpInfoRow {
+    /// When it was asked for.
+    pub t_ns: u64,
+    /// The path it runs over.
+    pub path: PathId,
+    /// Number of the subflow, where known.
+    pub subflow: Option<u16>,
+    /// The vehicle's address and port.
+    pub local: String,
+    /// The server's address and port.
+    pub remote: String,
+    /// Token of the connection, 0 for plain TCP.
+    pub token: u32,
+    /// True if the subflow is a backup.
+    pub backup: bool,
+    /// Smoothed round-trip time, in µs.
+    pub rtt_us: u32,
+    /// Its mean deviation, in µs.
+    pub rttvar_us: u32,
+    /// Congestion window, in segments.
+    pub cwnd: u32,
+    /// Segments sent and not acknowledged.
+    pub unacked: u32,
+    /// Segments taken for lost.
+    pub lost: u32,
+    /// Retransmissions since the subflow began.
+    pub total_retrans: u32,
+    /// Bytes acknowledged since the subflow began.
+    pub bytes_acked: u64,
+    /// Bytes received since the subflow began.
+    pub bytes_received: u64,
+    /// Bytes in the send buffer not yet sent.
+    pub notsent_bytes: u32,
+    /// The kernel's estimate of the delivery rate, in bit/s.
+    pub delivery_rate_bit_s: u64,
+}
+
+/// One message of the traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageRow {
+    /// Number, from 0.
+    pub number: u64,
+    /// When its write began.
+    pub sent_ns: u64,
+    /// When its last byte was read; `None` if that never came.
+    pub received_ns: Option<u64>,
+    /// Length with its header, in bytes.
+    pub size_bytes: u32,
+}
+
+/// The world's truth about one link at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkRow {
+    /// When.
+    pub t_ns: u64,
+    /// The path.
+    pub path: PathId,
+    /// The vehicle's position, in m.
+    pub x_m: f64,
+    /// The vehicle's position, in m.
+    pub y_m: f64,
+    /// The vehicle's speed, in m/s.
+    pub speed_m_s: f64,
+    /// Distance to the unit that serves, in m, where there is one.
+    pub distance_m: Option<f64>,
+    /// Mean signal with shadowing, before fading, in dBm.
+    pub rssi_dbm: f32,
+    /// What the link could carry up, in Mbit/s.
+    pub up_mbit_s: f64,
+    /// What the link could carry down, in Mbit/s.
+    pub down_mbit_s: f64,
+    /// One-way delay after the bottleneck, in ms.
+    pub delay_ms: f64,
+    /// Probability of independent loss (0 to 1).
+    pub loss: f64,
+}
+
+/// One change of the state that the agent wants of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecisionRow {
+    /// When.
+    pub t_ns: u64,
+    /// The path.
+    pub path: PathId,
+    /// The state wanted from now on.
+    pub state: PathState,
+}
+
+/// One alarm of a sudden loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlarmRow {
+    /// When.
+    pub t_ns: u64,
+    /// The path.
+    pub path: PathId,
+    /// Whether it proved wrong, once that is known.
+    pub was_false: Option<bool>,
+}
+
+/// All that [`crate::metrics`] looks at, each in the order of its time
+/// (packets: of their entry; messages: of their number).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunRecords<'a> {
+    /// Packets on every link.
+    pub packets: &'a [PacketRow],
+    /// Signal samples.
+    pub samples: &'a [SampleRow],
+    /// Messages of the traffic.
+    pub messages: &'a [MessageRow],
+    /// The agent's decisions; none for strategies without an agent.
+    pub decisions: &'a [DecisionRow],
+    /// The agent's alarms.
+    pub alarms: &'a [AlarmRow],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_named_in_the_order_of_their_subtype() {
+        let mut options = MptcpOptions::of_subtype(5);
+        options.insert(MptcpOptions::DSS);
+        assert_eq!(options.to_string(), "dss+prio");
+        assert!(options.contains(MptcpOptions::PRIO));
+        assert!(!options.contains(MptcpOptions::JOIN));
+        assert_eq!(MptcpOptions::of_subtype(15).to_string(), "");
+    }
+}

@@ -1,0 +1,368 @@
+//! The tables of the scenario file whose keys depend on one another, and how
+//! they become the types of a [`Scenario`].
+
+use crosslane_core::link::QueueLimit;
+use crosslane_core::path::Rat;
+use serde::Deserialize;
+
+use super::parse::Lines;
+use super::schema::{number, optional_number, optional_period, period, spans, whole};
+use super::{
+    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Limit, Map, Motion, Queue, Radio,
+    RoadsideUnit, Route, Scenario, ScenarioError, Service, Strategy, Traffic, TrafficKind, Vehicle,
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Keys {
+    name: String,
+    #[serde(default)]
+    title: String,
+    #[serde(deserialize_with = "period::<_, 7200>")]
+    duration_s: f64,
+    #[serde(default)]
+    congestion: Congestion,
+    #[serde(default = "yes")]
+    parallel: bool,
+    map: Option<Map>,
+    vehicle: VehicleKeys,
+    #[serde(default)]
+    radio: Vec<Radio>,
+    #[serde(default)]
+    roadside_unit: Vec<RoadsideUnit>,
+    #[serde(default)]
+    cellular: Vec<CellularKeys>,
+    #[serde(default)]
+    wifi: Vec<WifiKeys>,
+    #[serde(default)]
+    service: Service,
+    traffic: TrafficKeys,
+    #[serde(default)]
+    strategy: Vec<StrategyKeys>,
+    #[serde(default)]
+    expect: Vec<ExpectKeys>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VehicleKeys {
+    route: Option<Route>,
+    mobility: Option<String>,
+    #[serde(default, deserialize_with = "number::<_, 0, 7200>")]
+    start_s: f64,
+    #[serde(default = "one_and_a_half", deserialize_with = "period::<_, 100>")]
+    antenna_m: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CellularKeys {
+    name: String,
+    rat: Rat,
+    #[serde(default, deserialize_with = "optional_number::<_, 0, 100_000>")]
+    rate_mbit_s: Option<f64>,
+    #[serde(default, deserialize_with = "optional_number::<_, 0, 100_000>")]
+    down_mbit_s: Option<f64>,
+    #[serde(deserialize_with = "number::<_, 0, 10_000>")]
+    delay_ms: f64,
+    #[serde(default, deserialize_with = "number::<_, 0, 1>")]
+    loss: f64,
+    #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
+    queue_ms: Option<f64>,
+    queue_bytes: Option<u32>,
+    queue_packets: Option<u32>,
+    #[serde(default = "whole::<-85>", deserialize_with = "number::<_, -150, 0>")]
+    rssi_dbm: f64,
+    #[serde(default = "whole::<2>", deserialize_with = "number::<_, 0, 20>")]
+    rssi_sigma_db: f64,
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    sample_period_ms: f64,
+    trace: Option<String>,
+    trace_down: Option<String>,
+    #[serde(default, deserialize_with = "spans")]
+    silent_s: Vec<[f64; 2]>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WifiKeys {
+    name: String,
+    trace: String,
+    #[serde(deserialize_with = "number::<_, 0, 10_000>")]
+    delay_ms: f64,
+    #[serde(default, deserialize_with = "number::<_, 0, 1>")]
+    loss: f64,
+    #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
+    queue_ms: Option<f64>,
+    queue_bytes: Option<u32>,
+    queue_packets: Option<u32>,
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    sample_period_ms: f64,
+    #[serde(default, deserialize_with = "spans")]
+    silent_s: Vec<[f64; 2]>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrafficKeys {
+    kind: KindKey,
+    size_bytes: Option<u32>,
+    #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
+    every_ms: Option<f64>,
+    #[serde(default)]
+    direction: DirectionKey,
+    #[serde(default)]
+    send_buffer_bytes: u32,
+    #[serde(default = "whole::<1>", deserialize_with = "number::<_, 0, 7200>")]
+    start_s: f64,
+    #[serde(default, deserialize_with = "optional_period::<_, 7200>")]
+    stop_s: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum KindKey {
+    Messages,
+    Bulk,
+}
+
+#[derive(Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum DirectionKey {
+    #[default]
+    Up,
+    Down,
+}
+
+#[derive(Deserialize)]
+struct StrategyKeys {
+    name: String,
+    base: String,
+    #[serde(flatten)]
+    parameters: toml::Table,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectKeys {
+    crossing: Option<String>,
+    #[serde(default, deserialize_with = "optional_number::<_, -150, 0>")]
+    threshold_dbm: Option<f64>,
+    direction: Option<CrossingDirection>,
+    between_s: Option<[f64; 2]>,
+    strategy: Option<String>,
+    metric: Option<String>,
+    at_most: Option<f64>,
+    at_least: Option<f64>,
+    at_most_of: Option<OfKeys>,
+    at_least_of: Option<OfKeys>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfKeys {
+    strategy: String,
+    times: f64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one_and_a_half() -> f64 {
+    1.5
+}
+
+impl Keys {
+    pub(super) fn build(self, lines: Lines) -> Result<Scenario, ScenarioError> {
+        let cellular = self.cellular.into_iter().zip(0..);
+        let wifi = self.wifi.into_iter().zip(0..);
+        let access = cellular
+            .map(|(keys, place)| keys.build(&lines, format!("cellular.{place}")))
+            .chain(wifi.map(|(keys, place)| keys.build(&lines, format!("wifi.{place}"))))
+            .collect::<Result<_, _>>()?;
+        let mut units = self.roadside_unit;
+        for (unit, place) in units.iter_mut().zip(0..) {
+            if unit.station_id == 0 {
+                unit.station_id = 1000 + place;
+            }
+        }
+        let strategies = self.strategy.into_iter().map(|keys| Strategy {
+            name: keys.name,
+            base: keys.base,
+            parameters: keys.parameters,
+        });
+        let expectations = self.expect.into_iter().zip(0..);
+        Ok(Scenario {
+            name: self.name,
+            title: self.title,
+            duration_s: self.duration_s,
+            congestion: self.congestion,
+            parallel: self.parallel,
+            map: self.map,
+            vehicle: self.vehicle.build(&lines)?,
+            radios: self.radio,
+            units,
+            access,
+            service: self.service,
+            traffic: self.traffic.build(&lines, self.duration_s)?,
+            strategies: strategies.collect(),
+            expectations: expectations
+                .map(|(keys, place)| keys.build(&lines, &format!("expect.{place}")))
+                .collect::<Result<_, _>>()?,
+            data: Data::default(),
+            lines,
+        })
+    }
+}
+
+impl VehicleKeys {
+    fn build(self, lines: &Lines) -> Result<Vehicle, ScenarioError> {
+        let motion = match (self.route, self.mobility) {
+            (Some(route), None) => Motion::Route(route),
+            (None, Some(file)) => Motion::Mobility(file),
+            (None, None) => {
+                let what = "the vehicle has neither `route` nor `mobility`";
+                return Err(lines.error("vehicle", what, "give one of them"));
+            }
+            (Some(_), Some(_)) => {
+                let what = "the vehicle has both `route` and `mobility`";
+                return Err(lines.error("vehicle.mobility", what, "keep one of them"));
+            }
+        };
+        Ok(Vehicle { motion, start_s: self.start_s, antenna_m: self.antenna_m })
+    }
+}
+
+impl CellularKeys {
+    fn build(self, lines: &Lines, key: String) -> Result<AccessLink, ScenarioError> {
+        if self.rate_mbit_s.is_none() && self.trace.is_none() {
+            let what = format!("`{}` has neither `rate_mbit_s` nor `trace`", self.name);
+            return Err(lines.error(&key, what, "give its rate or a trace of it"));
+        }
+        if self.trace_down.is_some() && self.trace.is_none() {
+            let what = format!("`{}` has `trace_down` without `trace`", self.name);
+            return Err(lines.error(&key, what, "give the trace of the way up too"));
+        }
+        Ok(AccessLink {
+            rat: self.rat,
+            up_mbit_s: self.rate_mbit_s.unwrap_or(0.0),
+            down_mbit_s: self.down_mbit_s,
+            delay_ms: self.delay_ms,
+            loss: self.loss,
+            queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
+            rssi_dbm: self.rssi_dbm,
+            rssi_sigma_db: self.rssi_sigma_db,
+            sample_period_ms: self.sample_period_ms,
+            trace: self.trace,
+            trace_down: self.trace_down,
+            silent_s: self.silent_s,
+            name: self.name,
+            key,
+        })
+    }
+}
+
+impl WifiKeys {
+    fn build(self, lines: &Lines, key: String) -> Result<AccessLink, ScenarioError> {
+        Ok(AccessLink {
+            rat: Rat::Wifi,
+            up_mbit_s: 0.0,
+            down_mbit_s: None,
+            delay_ms: self.delay_ms,
+            loss: self.loss,
+            queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
+            rssi_dbm: -85.0,
+            rssi_sigma_db: 0.0,
+            sample_period_ms: self.sample_period_ms,
+            trace: Some(self.trace),
+            trace_down: None,
+            silent_s: self.silent_s,
+            name: self.name,
+            key,
+        })
+    }
+}
+
+fn queue(lines: &Lines, key: &str, keys: (Option<f64>, Option<u32>, Option<u32>)) -> Result<Queue, ScenarioError> {
+    match keys {
+        (None, None, None) => Ok(Queue::Millis(200.0)),
+        (Some(millis), None, None) => Ok(Queue::Millis(millis)),
+        (None, Some(bytes), None) if bytes >= 1500 => Ok(Queue::Limit(QueueLimit::Bytes(bytes))),
+        (None, None, Some(packets)) if packets > 0 => Ok(Queue::Limit(QueueLimit::Packets(packets))),
+        (None, _, _) => {
+            let what = "a queue must hold one packet at least, and has one size";
+            let remedy = "keep one of `queue_bytes` (from 1500) and `queue_packets` (from 1)";
+            Err(lines.error(key, what, remedy))
+        }
+        _ => {
+            let what = "the queue has more than one size";
+            let remedy = "keep one of `queue_ms`, `queue_bytes` and `queue_packets`";
+            Err(lines.error(key, what, remedy))
+        }
+    }
+}
+
+impl TrafficKeys {
+    fn build(self, lines: &Lines, duration_s: f64) -> Result<Traffic, ScenarioError> {
+        let kind = match (self.kind, self.size_bytes, self.every_ms) {
+            (KindKey::Messages, Some(size_bytes), Some(every_ms)) => TrafficKind::Messages { size_bytes, every_ms },
+            (KindKey::Bulk, None, None) => TrafficKind::Bulk,
+            (KindKey::Messages, _, _) => {
+                let what = "messages need `size_bytes` and `every_ms`";
+                return Err(lines.error("traffic.kind", what, "give both"));
+            }
+            (KindKey::Bulk, _, _) => {
+                let what = "bulk traffic has no `size_bytes` and no `every_ms`";
+                return Err(lines.error("traffic.kind", what, "leave them out"));
+            }
+        };
+        Ok(Traffic {
+            kind,
+            down: self.direction == DirectionKey::Down,
+            send_buffer_bytes: self.send_buffer_bytes,
+            start_s: self.start_s,
+            stop_s: self.stop_s.unwrap_or(duration_s - 1.0),
+        })
+    }
+}
+
+impl ExpectKeys {
+    fn build(self, lines: &Lines, key: &str) -> Result<Expectation, ScenarioError> {
+        let crossing = (self.crossing, self.threshold_dbm, self.direction, self.between_s);
+        let limit = (self.at_most, self.at_least, self.at_most_of, self.at_least_of);
+        match (crossing, (self.strategy, self.metric), limit) {
+            (
+                (Some(path), Some(threshold_dbm), Some(direction), Some(between_s)),
+                (None, None),
+                (None, None, None, None),
+            ) => Ok(Expectation::Crossing(Crossing { path, threshold_dbm, direction, between_s })),
+            ((None, None, None, None), (Some(strategy), Some(metric)), limit) => {
+                let (at_most, limit) = match limit {
+                    (Some(number), None, None, None) => (true, Limit::Number(number)),
+                    (None, Some(number), None, None) => (false, Limit::Number(number)),
+                    (None, None, Some(of), None) => (true, of.build()),
+                    (None, None, None, Some(of)) => (false, of.build()),
+                    _ => {
+                        let what = format!("`{metric}` is not held against exactly one limit");
+                        let remedy = "give one of `at_most`, `at_least`, `at_most_of`, `at_least_of`";
+                        return Err(lines.error(key, what, remedy));
+                    }
+                };
+                Ok(Expectation::Bound(Bound { strategy, metric, at_most, limit }))
+            }
+            _ => {
+                let what = "an expectation is neither a crossing nor a metric";
+                let remedy = "give `crossing`, `threshold_dbm`, `direction` and `between_s`, \
+                              or `strategy`, `metric` and a limit";
+                Err(lines.error(key, what, remedy))
+            }
+        }
+    }
+}
+
+impl OfKeys {
+    fn build(self) -> Limit {
+        Limit::Of { strategy: self.strategy, times: self.times }
+    }
+}

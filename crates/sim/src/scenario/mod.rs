@@ -1,0 +1,326 @@
+//! A scenario: what is driven, over which networks, with which traffic, and
+//! what must come out. `docs/formats.md` describes the file; the types here
+//! are its keys, with their ranges and defaults beside them.
+
+use std::collections::BTreeMap;
+
+use crosslane_core::path::{PathId, Rat};
+use serde::Deserialize;
+
+use crate::mobility::Track;
+use crate::trace::Trace;
+
+mod error;
+mod expectation;
+mod keys;
+mod networks;
+mod parse;
+mod schema;
+mod validate;
+
+pub use error::ScenarioError;
+pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
+pub use networks::{AccessLink, Fading, Queue, Radio, RoadsideUnit};
+use parse::Lines;
+use schema::period;
+
+/// A drive to be emulated or simulated.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Name, `[a-z0-9-]+`.
+    pub name: String,
+    /// One sentence for the report; empty if none was given.
+    pub title: String,
+    /// Length of the drive, in s (above 0, at most 7200).
+    pub duration_s: f64,
+    /// Congestion control of the traffic's sockets.
+    pub congestion: Congestion,
+    /// May runs of it stand side by side?
+    pub parallel: bool,
+    /// Bounds of the positions.
+    pub map: Option<Map>,
+    /// The vehicle.
+    pub vehicle: Vehicle,
+    /// 802.11p interfaces of the vehicle.
+    pub radios: Vec<Radio>,
+    /// Roadside units.
+    pub units: Vec<RoadsideUnit>,
+    /// Cellular and Wi-Fi links, cellular first.
+    pub access: Vec<AccessLink>,
+    /// What the user wants of the paths.
+    pub service: Service,
+    /// What is carried.
+    pub traffic: Traffic,
+    /// Strategies that the file defines beside the [built-in ones](BASES).
+    pub strategies: Vec<Strategy>,
+    /// What must come out.
+    pub expectations: Vec<Expectation>,
+    /// What the files named in the scenario contain, once [resolved](Self::resolve).
+    pub data: Data,
+    lines: Lines,
+}
+
+/// Contents of the files that a scenario names, under the names it uses.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Data {
+    /// Traces of links.
+    pub traces: BTreeMap<String, Trace>,
+    /// The vehicle's way, where a file gives it.
+    pub mobility: Option<Track>,
+}
+
+/// Strategies that need no `[[strategy]]` entry.
+pub const BASES: [&str; 5] = ["single", "kernel", "kernel-tuned", "hapanchak", "threshold"];
+
+/// Metrics that an `[[expect]]` may name, beside `path.NAME.share`.
+pub const METRICS: [&str; 20] = [
+    "delivery_delay_ms.p50",
+    "delivery_delay_ms.p99",
+    "delivery_delay_ms.max",
+    "gap_ms.max",
+    "messages.sent",
+    "messages.lost",
+    "goodput_mbit_s",
+    "handover.count",
+    "handover.first_s",
+    "handover_delay_ms.max",
+    "recovery_ms",
+    "reinjected_bytes",
+    "retransmitted_bytes",
+    "overhead_share",
+    "alarms",
+    "alarms.false",
+    "join_latency_ms",
+    "lateness_us.p99",
+    "stall_us.max",
+    "agent.rss_mb",
+];
+
+/// Most paths in a scenario: a [`PathId`] goes from 0 to 15.
+pub const MAX_PATHS: usize = 16;
+
+/// Most roadside units in a scenario: each is looked at 100 times a second.
+pub const MAX_UNITS: usize = 256;
+
+/// Congestion control, set per socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
+    /// CUBIC (RFC 9438).
+    #[default]
+    Cubic,
+    /// Reno (RFC 5681).
+    Reno,
+    /// BBR.
+    Bbr,
+}
+
+/// Bounds of the positions, in m.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Map {
+    /// Least and greatest x.
+    pub x_m: [f64; 2],
+    /// Least and greatest y.
+    pub y_m: [f64; 2],
+}
+
+/// The vehicle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vehicle {
+    /// How it moves.
+    pub motion: Motion,
+    /// When it begins to move, in s.
+    pub start_s: f64,
+    /// Height of its antenna, in m.
+    pub antenna_m: f64,
+}
+
+/// How the vehicle moves.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Motion {
+    /// Straight, at constant speed; it stops at the end.
+    Route(Route),
+    /// By a file, named as in the scenario.
+    Mobility(String),
+}
+
+/// A straight route.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// Where it begins, in m.
+    pub from_m: [f64; 2],
+    /// Where it ends, in m.
+    pub to_m: [f64; 2],
+    /// Speed, in km/h (above 0, at most 500).
+    #[serde(deserialize_with = "period::<_, 500>")]
+    pub speed_kmh: f64,
+}
+
+/// What the user wants of the paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// Use of the paths.
+    #[serde(default)]
+    pub mode: Mode,
+    /// Paths, the preferred first; may be empty.
+    #[serde(default)]
+    pub prefer: Vec<String>,
+}
+
+/// Use of the paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// All good paths together.
+    #[default]
+    Aggregate,
+    /// The preferred path, the others in reserve.
+    Backup,
+}
+
+/// What is carried, and when.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Traffic {
+    /// Messages or bulk.
+    pub kind: TrafficKind,
+    /// True from the server to the vehicle.
+    pub down: bool,
+    /// Send buffer of the socket, in bytes; 0: the kernel's choice.
+    pub send_buffer_bytes: u32,
+    /// When it begins, in s.
+    pub start_s: f64,
+    /// When the last byte is handed over, in s.
+    pub stop_s: f64,
+}
+
+/// Kind of traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrafficKind {
+    /// Timestamped messages.
+    Messages {
+        /// Size of each, in bytes (16 to 1,000,000).
+        size_bytes: u32,
+        /// Period, in ms (above 0, at most 60,000).
+        every_ms: f64,
+    },
+    /// As fast as it goes.
+    Bulk,
+}
+
+/// A strategy that the file defines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Strategy {
+    /// Its name.
+    pub name: String,
+    /// The built-in strategy that it varies, one of [`BASES`].
+    pub base: String,
+    /// Parameters of the base, to be checked by [`Scenario::check_strategies`].
+    pub parameters: toml::Table,
+}
+
+/// A file that the scenario names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRef {
+    /// As written in the scenario; key of the map for [`Scenario::resolve`].
+    pub name: String,
+    /// The name without `data:`.
+    pub path: String,
+    /// True if it is relative to the data folder, else to the scenario.
+    pub in_data: bool,
+    /// Line of the scenario that names it.
+    pub line: Option<usize>,
+}
+
+/// A parameter that a strategy does not take, or not so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterError {
+    /// Name of the parameter.
+    pub key: String,
+    /// What is wrong, as `-3 is not between 0 and 1`.
+    pub what: String,
+    /// What to do, as `choose a share`.
+    pub remedy: String,
+}
+
+/// A path of the scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct PathEntry<'a> {
+    /// Its number: radios first, then cellular, then Wi-Fi, as in the file.
+    pub id: PathId,
+    /// Its name.
+    pub name: &'a str,
+    /// Radio access technology.
+    pub rat: Rat,
+}
+
+impl Scenario {
+    /// The paths, in order of their number.
+    pub fn paths(&self) -> Vec<PathEntry<'_>> {
+        let radios = self.radios.iter().map(|radio| (&radio.name, radio.rat));
+        let access = self.access.iter().map(|link| (&link.name, link.rat));
+        radios.chain(access).zip(0..).map(|((name, rat), id)| PathEntry { id: PathId(id), name, rat }).collect()
+    }
+
+    /// Number of the path with this name.
+    pub fn path_id(&self, name: &str) -> Option<PathId> {
+        let found = self.paths().into_iter().find(|path| path.name == name);
+        found.map(|path| path.id)
+    }
+
+    /// Base and parameters of the strategy with this name: one that the file
+    /// defines, or a built-in one with no parameters.
+    pub fn strategy(&self, name: &str) -> Option<Strategy> {
+        let defined = self.strategies.iter().find(|entry| entry.name == name);
+        defined.cloned().or_else(|| {
+            BASES.contains(&name).then(|| Strategy {
+                name: name.into(),
+                base: name.into(),
+                parameters: toml::Table::new(),
+            })
+        })
+    }
+
+    /// Files that must be read before the drive.
+    pub fn files(&self) -> Vec<FileRef> {
+        let mut files = Vec::new();
+        if let Motion::Mobility(name) = &self.vehicle.motion {
+            files.push(self.file_ref(name, "vehicle.mobility"));
+        }
+        for link in &self.access {
+            let up = link.trace.iter().map(|name| (name, "trace"));
+            let down = link.trace_down.iter().map(|name| (name, "trace_down"));
+            for (name, key) in up.chain(down) {
+                files.push(self.file_ref(name, &format!("{}.{key}", link.key)));
+            }
+        }
+        files
+    }
+
+    /// Holds each strategy's parameters against what its base takes: `check`
+    /// gets the name of the base and the parameters.
+    pub fn check_strategies(
+        &self,
+        check: impl Fn(&str, &toml::Table) -> Result<(), ParameterError>,
+    ) -> Result<(), ScenarioError> {
+        for (place, strategy) in self.strategies.iter().enumerate() {
+            check(&strategy.base, &strategy.parameters).map_err(|error| {
+                let key = format!("strategy.{place}.{}", error.key);
+                self.lines.error(&key, error.what, error.remedy)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn file_ref(&self, name: &str, key: &str) -> FileRef {
+        let in_data = name.strip_prefix("data:");
+        FileRef {
+            name: name.into(),
+            path: in_data.unwrap_or(name).into(),
+            in_data: in_data.is_some(),
+            line: self.lines.line(key),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Values of the scenario file that are narrower than their TOML type. Errors
+//! raised here get the line of the value from the TOML reader. What follows
+//! `; ` in a message is the remedy.
+
+use std::fmt;
+
+use crosslane_core::link::ieee80211p::PhyRate;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+use super::Fading;
+
+/// A whole number as default of a float key.
+pub(super) fn whole<const VALUE: i32>() -> f64 {
+    f64::from(VALUE)
+}
+
+/// A number from `LOW` to `HIGH`.
+pub(super) fn number<'de, D, const LOW: i32, const HIGH: i32>(from: D) -> Result<f64, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let value = f64::deserialize(from)?;
+    if (f64::from(LOW)..=f64::from(HIGH)).contains(&value) {
+        return Ok(value);
+    }
+    Err(D::Error::custom(format!("{value} is outside {LOW} to {HIGH}; choose a number inside")))
+}
+
+/// A number above 0, up to `HIGH`.
+pub(super) fn period<'de, D, const HIGH: i32>(from: D) -> Result<f64, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let value = f64::deserialize(from)?;
+    if value > 0.0 && value <= f64::from(HIGH) {
+        return Ok(value);
+    }
+    Err(D::Error::custom(format!("{value} is not above 0 and up to {HIGH}; choose a number that is")))
+}
+
+/// As [`number`], for a key that may be absent.
+pub(super) fn optional_number<'de, D, const LOW: i32, const HIGH: i32>(from: D) -> Result<Option<f64>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    number::<D, LOW, HIGH>(from).map(Some)
+}
+
+/// As [`period`], for a key that may be absent.
+pub(super) fn optional_period<'de, D, const HIGH: i32>(from: D) -> Result<Option<f64>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    period::<D, HIGH>(from).map(Some)
+}
+
+/// A PHY rate of 802.11p, in Mbit/s.
+pub(super) fn phy_rate<'de, D: Deserializer<'de>>(from: D) -> Result<PhyRate, D::Error> {
+    let mbit_s = f64::deserialize(from)?;
+    PhyRate::from_mbit_s(mbit_s).ok_or_else(|| {
+        D::Error::custom(format!("802.11p has no rate of {mbit_s} Mbit/s; choose 3, 4.5, 6, 9, 12, 18, 24 or 27"))
+    })
+}
+
+/// A station id; 0 stands for none in the file.
+pub(super) fn station<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match u32::deserialize(from)? {
+        0 => Err(D::Error::custom("0 is no station id; choose one from 1")),
+        id => Ok(id),
+    }
+}
+
+/// Times `[[from, to], …]`, in s: each from before its to, in order.
+pub(super) fn spans<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<[f64; 2]>, D::Error> {
+    let spans = Vec::<[f64; 2]>::deserialize(from)?;
+    let mut earliest = 0.0;
+    for &[begin, end] in &spans {
+        if !(begin >= earliest && begin < end) {
+            return Err(D::Error::custom(format!(
+                "[{begin}, {end}] does not begin at {earliest} or later and end after it begins; \
+                 give times in s, in order"
+            )));
+        }
+        earliest = end;
+    }
+    Ok(spans)
+}
+
+impl<'de> Deserialize<'de> for Fading {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Fading, D::Error> {
+        struct Words;
+        impl Visitor<'_> for Words {
+            type Value = Fading;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`none`, `nakagami`, `rayleigh` or a number m")
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<Fading, E> {
+                match word {
+                    "none" => Ok(Fading::None),
+                    "nakagami" => Ok(Fading::Nakagami),
+                    "rayleigh" => Ok(Fading::M(1.0)),
+                    _ => Err(E::unknown_variant(word, &["none", "nakagami", "rayleigh"])),
+                }
+            }
+
+            fn visit_i64<E: Error>(self, m: i64) -> Result<Fading, E> {
+                self.visit_f64(m as f64)
+            }
+
+            fn visit_f64<E: Error>(self, m: f64) -> Result<Fading, E> {
+                if (0.3..=100.0).contains(&m) {
+                    return Ok(Fading::M(m));
+                }
+                Err(E::custom(format!("m = {m} is outside 0.3 to 100; choose a number inside")))
+            }
+        }
+        from.deserialize_any(Words)
+    }
+}

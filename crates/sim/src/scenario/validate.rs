@@ -1,0 +1,314 @@
+//! What no single key can say: names, references, places, times.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crosslane_core::path::Rat;
+
+use super::parse::did_you_mean;
+use super::{
+    BASES, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, METRICS, Motion, Scenario, ScenarioError,
+    TrafficKind,
+};
+use crate::mobility::Track;
+use crate::trace::Trace;
+
+/// Longest name of a network interface on Linux (`IFNAMSIZ` − 1).
+const MAX_NAME: usize = 15;
+
+impl Scenario {
+    /// Takes the contents of the [files](Scenario::files), keyed by
+    /// [`FileRef::name`](super::FileRef::name), and checks them.
+    pub fn resolve(&mut self, contents: &BTreeMap<String, String>) -> Result<(), ScenarioError> {
+        let mut data = Data::default();
+        if let Motion::Mobility(name) = &self.vehicle.motion {
+            let text = self.content(contents, name, "vehicle.mobility")?;
+            data.mobility = Some(Track::parse(text, name)?);
+        }
+        for link in &self.access {
+            for (name, key) in [(&link.trace, "trace"), (&link.trace_down, "trace_down")] {
+                let Some(name) = name else { continue };
+                let text = self.content(contents, name, &format!("{}.{key}", link.key))?;
+                let trace = Trace::parse(text, name)?;
+                if link.rat == Rat::Wifi && !trace.has_rate_and_signal() {
+                    return Err(ScenarioError {
+                        file: name.clone(),
+                        line: Some(1),
+                        what: "a Wi-Fi trace lacks `rate_mbit_s` or `rssi_dbm`".into(),
+                        remedy: "add the column, with a value in the first row".into(),
+                    });
+                }
+                data.traces.insert(name.clone(), trace);
+            }
+        }
+        self.data = data;
+        self.check_positions()
+    }
+
+    pub(super) fn validate(&self) -> Result<(), ScenarioError> {
+        self.check_names()?;
+        self.check_units()?;
+        self.check_positions()?;
+        self.check_times()?;
+        self.check_traffic()?;
+        self.check_strategy_names()?;
+        for (place, expectation) in self.expectations.iter().enumerate() {
+            match expectation {
+                Expectation::Crossing(crossing) => self.check_crossing(place, crossing)?,
+                Expectation::Bound(bound) => self.check_bound(place, bound)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn content<'a>(
+        &self,
+        contents: &'a BTreeMap<String, String>,
+        name: &str,
+        key: &str,
+    ) -> Result<&'a str, ScenarioError> {
+        contents.get(name).map(String::as_str).ok_or_else(|| {
+            let remedy = "put it there, or name the folder with `--data DIR`";
+            self.lines.error(key, format!("`{name}` was not found"), remedy)
+        })
+    }
+
+    fn check_names(&self) -> Result<(), ScenarioError> {
+        check_word(&self.name, usize::MAX).map_err(|(what, remedy)| self.lines.error("name", what, remedy))?;
+        let radios = self.radios.iter().map(|radio| &radio.name).zip(0..);
+        let named = radios.map(|(name, place)| (name, format!("radio.{place}")));
+        let access = self.access.iter().map(|link| (&link.name, link.key.clone()));
+        let mut seen = BTreeSet::new();
+        for (name, key) in named.chain(access) {
+            let key = format!("{key}.name");
+            check_word(name, MAX_NAME).map_err(|(what, remedy)| self.lines.error(&key, what, remedy))?;
+            if name == "lo" || !seen.insert(name) {
+                let what = format!("the path name `{name}` is taken");
+                return Err(self.lines.error(&key, what, "choose another"));
+            }
+        }
+        let Some(last) = seen.last() else {
+            let what = "the scenario has no path";
+            let remedy = "add a `[[radio]]` with a `[[roadside_unit]]`, a `[[cellular]]` or a `[[wifi]]`";
+            return Err(self.lines.error("", what, remedy));
+        };
+        if seen.len() > MAX_PATHS {
+            let what = format!("{} paths are more than {MAX_PATHS}", seen.len());
+            return Err(self.lines.error("", what, format!("leave some out, as `{last}`")));
+        }
+        self.check_rats()?;
+        for (place, name) in self.service.prefer.iter().enumerate() {
+            self.known_path(name, &format!("service.prefer.{place}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_rats(&self) -> Result<(), ScenarioError> {
+        for (place, radio) in self.radios.iter().enumerate() {
+            if radio.rat != Rat::Ieee80211p {
+                let what = "a `[[radio]]` is always 802.11p";
+                let remedy = "write `rat = \"80211p\"`, or make it a `[[cellular]]`";
+                return Err(self.lines.error(&format!("radio.{place}.rat"), what, remedy));
+            }
+            if !(1..=7).contains(&radio.tries) || !(1..=100_000).contains(&radio.queue_packets) {
+                let what = format!("`{}` needs 1 to 7 tries and 1 to 100000 packets", radio.name);
+                let remedy = "choose `tries` and `queue_packets` inside";
+                return Err(self.lines.error(&format!("radio.{place}"), what, remedy));
+            }
+        }
+        for link in &self.access {
+            if link.key.starts_with("cellular") && !link.rat.is_cellular() {
+                let what = "a `[[cellular]]` is `lte` or `nr`";
+                let remedy = "write one of these, or make it a `[[radio]]` or a `[[wifi]]`";
+                return Err(self.lines.error(&format!("{}.rat", link.key), what, remedy));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_units(&self) -> Result<(), ScenarioError> {
+        if self.units.len() > MAX_UNITS {
+            let what = format!("{} roadside units are more than {MAX_UNITS}", self.units.len());
+            return Err(self.lines.error("roadside_unit", what, "leave some out"));
+        }
+        let mut names = BTreeSet::new();
+        let mut stations = BTreeSet::new();
+        for (place, unit) in self.units.iter().enumerate() {
+            let key = format!("roadside_unit.{place}");
+            if !self.radios.iter().any(|radio| radio.name == unit.radio) {
+                let what = format!("there is no radio `{}`", unit.radio);
+                let radios = self.radios.iter().map(|radio| radio.name.as_str());
+                let remedy = did_you_mean(&unit.radio, radios);
+                return Err(self.lines.error(&format!("{key}.radio"), what, remedy));
+            }
+            if !names.insert(&unit.name) {
+                let what = format!("the unit name `{}` is taken", unit.name);
+                return Err(self.lines.error(&format!("{key}.name"), what, "choose another"));
+            }
+            if !stations.insert(unit.station_id) {
+                let what = format!("the station id {} is taken", unit.station_id);
+                let key = format!("{key}.station_id");
+                return Err(self.lines.error(&key, what, "choose another"));
+            }
+        }
+        for (place, radio) in self.radios.iter().enumerate() {
+            if !self.units.iter().any(|unit| unit.radio == radio.name) {
+                let what = format!("radio `{}` has no roadside unit", radio.name);
+                let remedy = "add a `[[roadside_unit]]` with it";
+                return Err(self.lines.error(&format!("radio.{place}"), what, remedy));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_positions(&self) -> Result<(), ScenarioError> {
+        let mut positions = Vec::new();
+        for (place, unit) in self.units.iter().enumerate() {
+            let what = format!("roadside unit `{}`", unit.name);
+            positions.push((unit.position_m, what, format!("roadside_unit.{place}.position_m")));
+        }
+        if let Motion::Route(route) = &self.vehicle.motion {
+            let key = "vehicle.route.from_m".to_string();
+            positions.push((route.from_m, "the route's begin".into(), key));
+            let key = "vehicle.route.to_m".to_string();
+            positions.push((route.to_m, "the route's end".into(), key));
+        }
+        if let Some(track) = &self.data.mobility {
+            let key = "vehicle.mobility".to_string();
+            for point in track.points() {
+                let what = format!("the vehicle at {} s", point.t_s);
+                positions.push((point.position_m, what, key.clone()));
+            }
+        }
+        for ([x, y], what, key) in positions {
+            if !(x.is_finite() && y.is_finite()) {
+                let what = format!("{what} is not at a finite position");
+                return Err(self.lines.error(&key, what, "give x and y in m"));
+            }
+            let Some(map) = self.map else { continue };
+            let inside = |value, [low, high]: [f64; 2]| low <= value && value <= high;
+            if !(inside(x, map.x_m) && inside(y, map.y_m)) {
+                let what = format!("{what}, [{x}, {y}] m, is outside the map");
+                let remedy = "move it inside `x_m` and `y_m`, or widen the map";
+                return Err(self.lines.error(&key, what, remedy));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_times(&self) -> Result<(), ScenarioError> {
+        let traffic = &self.traffic;
+        if !(traffic.start_s < traffic.stop_s && traffic.stop_s <= self.duration_s) {
+            let what = format!(
+                "traffic from {} s to {} s does not fit a drive of {} s",
+                traffic.start_s, traffic.stop_s, self.duration_s
+            );
+            let remedy = "let it start before it stops, and stop before the drive ends";
+            return Err(self.lines.error("traffic.stop_s", what, remedy));
+        }
+        if self.vehicle.start_s >= self.duration_s {
+            let what = "the vehicle begins to move after the drive's end";
+            let remedy = "choose an earlier `start_s`, or a longer `duration_s`";
+            return Err(self.lines.error("vehicle.start_s", what, remedy));
+        }
+        Ok(())
+    }
+
+    fn check_traffic(&self) -> Result<(), ScenarioError> {
+        if let TrafficKind::Messages { size_bytes, .. } = self.traffic.kind
+            && !(16..=1_000_000).contains(&size_bytes)
+        {
+            let what = format!("a message of {size_bytes} bytes is outside 16 to 1000000");
+            let remedy = "choose a size inside: number and time need 16 bytes";
+            return Err(self.lines.error("traffic.size_bytes", what, remedy));
+        }
+        Ok(())
+    }
+
+    fn check_strategy_names(&self) -> Result<(), ScenarioError> {
+        let mut seen: BTreeSet<&str> = BASES.into();
+        for (place, strategy) in self.strategies.iter().enumerate() {
+            let key = format!("strategy.{place}");
+            check_word(&strategy.name, 40)
+                .map_err(|(what, remedy)| self.lines.error(&format!("{key}.name"), what, remedy))?;
+            if !seen.insert(&strategy.name) {
+                let what = format!("the strategy name `{}` is taken", strategy.name);
+                return Err(self.lines.error(&format!("{key}.name"), what, "choose another"));
+            }
+            if !BASES.contains(&strategy.base.as_str()) {
+                let what = format!("there is no strategy `{}` to base on", strategy.base);
+                let remedy = did_you_mean(&strategy.base, BASES.into_iter());
+                return Err(self.lines.error(&format!("{key}.base"), what, remedy));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_crossing(&self, place: usize, crossing: &Crossing) -> Result<(), ScenarioError> {
+        self.known_path(&crossing.path, &format!("expect.{place}.crossing"))?;
+        let [from, to] = crossing.between_s;
+        if !(0.0 <= from && from < to && to <= self.duration_s) {
+            let what = format!("[{from}, {to}] is not a time within {} s", self.duration_s);
+            let remedy = "give two times of the drive, in order";
+            let key = format!("expect.{place}.between_s");
+            return Err(self.lines.error(&key, what, remedy));
+        }
+        Ok(())
+    }
+
+    fn check_bound(&self, place: usize, bound: &Bound) -> Result<(), ScenarioError> {
+        self.known_strategy(&bound.strategy, &format!("expect.{place}.strategy"))?;
+        let key = format!("expect.{place}.metric");
+        let path_share = bound.metric.strip_prefix("path.");
+        if let Some(path) = path_share.and_then(|rest| rest.strip_suffix(".share")) {
+            self.known_path(path, &key)?;
+        } else if !METRICS.contains(&bound.metric.as_str()) {
+            let what = format!("there is no metric `{}`", bound.metric);
+            let remedy = did_you_mean(&bound.metric, METRICS.into_iter());
+            return Err(self.lines.error(&key, what, remedy));
+        }
+        let number = match &bound.limit {
+            Limit::Number(number) => *number,
+            Limit::Of { strategy, times } => {
+                self.known_strategy(strategy, &format!("expect.{place}"))?;
+                *times
+            }
+        };
+        if !number.is_finite() {
+            let what = format!("{number} is no limit for `{}`", bound.metric);
+            return Err(self.lines.error(&key, what, "give a finite number"));
+        }
+        Ok(())
+    }
+
+    fn known_path(&self, name: &str, key: &str) -> Result<(), ScenarioError> {
+        let paths = self.paths();
+        if paths.iter().any(|path| path.name == name) {
+            return Ok(());
+        }
+        let remedy = did_you_mean(name, paths.iter().map(|path| path.name));
+        Err(self.lines.error(key, format!("there is no path `{name}`"), remedy))
+    }
+
+    fn known_strategy(&self, name: &str, key: &str) -> Result<(), ScenarioError> {
+        if self.strategy(name).is_some() {
+            return Ok(());
+        }
+        let defined = self.strategies.iter().map(|entry| entry.name.as_str());
+        let remedy = did_you_mean(name, BASES.into_iter().chain(defined));
+        Err(self.lines.error(key, format!("there is no strategy `{name}`"), remedy))
+    }
+}
+
+/// A name: `[a-z0-9-]+`, at most `longest` characters.
+fn check_word(name: &str, longest: usize) -> Result<(), (String, String)> {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if name.is_empty() || !name.bytes().all(fits) {
+        let what = format!("the name `{name}` is not made of a–z, 0–9 and -");
+        return Err((what, "choose one that is".into()));
+    }
+    if name.len() > longest {
+        let what = format!("the name `{name}` is longer than {longest} characters");
+        return Err((what, "choose a shorter one: it names an interface or a folder".into()));
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Shadowing: log-normal, with a memory over the way driven.
+
+use crosslane_core::rng::Rng;
+
+/// Shadowing between two stations (Gudmundson, *Electronics Letters* 27, 1991):
+/// an autoregressive process whose correlation falls as e^(−way / decorrelation).
+#[derive(Clone, Debug)]
+pub struct Shadowing {
+    rng: Rng,
+    decorrelation_m: f64,
+    position_m: [f64; 2],
+    /// Standard normal.
+    value: f64,
+}
+
+impl Shadowing {
+    /// Shadowing that begins at a position; `decorrelation_m` is above 0.
+    pub fn new(mut rng: Rng, decorrelation_m: f64, position_m: [f64; 2]) -> Shadowing {
+        let value = rng.normal();
+        Shadowing { rng, decorrelation_m, position_m, value }
+    }
+
+    /// Loss, in dB, at a position reached from the last one asked for, with
+    /// standard deviation `sigma_db` there.
+    pub fn loss_db(&mut self, position_m: [f64; 2], sigma_db: f64) -> f64 {
+        let way_m = crate::mobility::distance_m(self.position_m, position_m);
+        if way_m > 0.0 {
+            let memory = libm::exp(-way_m / self.decorrelation_m);
+            let news = libm::sqrt(1.0 - memory * memory);
+            self.value = memory * self.value + news * self.rng.normal();
+            self.position_m = position_m;
+        }
+        sigma_db * self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(step_m: f64, steps: u32) -> Vec<f64> {
+        let mut shadowing = Shadowing::new(Rng::new(3, "shadowing"), 10.0, [0.0, 0.0]);
+        let position = |step: u32| [f64::from(step) * step_m, 0.0];
+        (0..steps).map(|step| shadowing.loss_db(position(step), 4.0)).collect()
+    }
+
+    #[test]
+    fn shadowing_has_its_deviation_and_forgets_over_its_distance() {
+        let losses = walk(2.0, 200_000);
+        let n = losses.len() as f64;
+        let power = losses.iter().map(|x| x * x).sum::<f64>() / n;
+        let after_10_m = losses.windows(6).map(|w| w[0] * w[5]).sum::<f64>() / n;
+        assert!((power - 16.0).abs() < 0.8, "variance {power}");
+        let correlation = after_10_m / power;
+        assert!((correlation - 0.368).abs() < 0.03, "correlation {correlation}");
+    }
+
+    #[test]
+    fn a_vehicle_at_rest_keeps_its_shadow() {
+        let losses = walk(0.0, 10);
+        assert!(losses.iter().all(|loss| *loss == losses[0]));
+    }
+}

@@ -1,0 +1,210 @@
+//! Each fault of a scenario or of a file it names is one sentence with file,
+//! line and remedy.
+#![allow(missing_docs)]
+
+use std::collections::BTreeMap;
+
+use crosslane_sim::check;
+use crosslane_sim::scenario::{ParameterError, Scenario};
+
+const GOOD: &str = r#"name = "drive"
+duration_s = 40
+[map]
+x_m = [0, 1000]
+y_m = [-10, 10]
+[vehicle]
+route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }
+[[radio]]
+name = "its-g5"
+rat = "80211p"
+rate_mbit_s = 6
+path_loss = "cheng"
+[[roadside_unit]]
+name = "rsu1"
+radio = "its-g5"
+position_m = [0, 0]
+[[cellular]]
+name = "lte"
+rat = "lte"
+rate_mbit_s = 20
+delay_ms = 25
+[traffic]
+kind = "messages"
+size_bytes = 1000
+every_ms = 20
+[[strategy]]
+name = "mine"
+base = "threshold"
+leave_dbm = -84
+[[expect]]
+crossing = "its-g5"
+threshold_dbm = -82
+direction = "below"
+between_s = [8, 30]
+[[expect]]
+strategy = "mine"
+metric = "gap_ms.max"
+at_most = 60
+"#;
+
+/// What is replaced in the good scenario, by what, and what must be said.
+const TABLE: [(&str, &str, &str); 53] = [
+    (
+        "position_m = [0, 0]",
+        "position_m = [0, 0]\nstation_id = 0",
+        "line 17: `station_id`: 0 is no station id; choose one from 1",
+    ),
+    ("duration_s", "duration", "line 2: unknown key `duration`; did you mean `duration_s`?"),
+    ("speed_kmh", "spede_kmh", "line 7: unknown key `spede_kmh`; did you mean `speed_kmh`?"),
+    ("rate_mbit_s = 6", "colour = 6", "line 11: unknown key `colour`; choose from `name`, `rat`"),
+    ("duration_s = 40\n", "", "`duration_s` is missing; add it"),
+    ("name = \"rsu1\"\n", "", "line 13: `name` is missing"),
+    ("[traffic]\nkind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20\n", "", "`traffic` is missing"),
+    ("duration_s = 40", "duration_s = -1", "line 2: `duration_s`: -1 is not above 0 and up to 7200"),
+    ("duration_s = 40", "duration_s = nan", "line 2: `duration_s`: NaN is not above 0"),
+    ("duration_s = 40", "duration_s = \"long\"", "line 2: `duration_s`: invalid type: string \"long\"; give a number"),
+    ("duration_s = 40", "duration_s = ", "line 2: "),
+    ("duration_s = 40", "duration_s = 40\nduration_s = 41", "line 3: duplicate key"),
+    ("name = \"drive\"", "name = \"My Drive\"", "line 1: the name `My Drive` is not made of"),
+    ("speed_kmh = 50", "speed_kmh = 0", "line 7: `speed_kmh`: 0 is not above 0"),
+    ("to_m = [590, 4]", "to_m = [1590, 4]", "line 7: the route's end, [1590, 4] m, is outside the map; move"),
+    ("to_m = [590, 4]", "to_m = [inf, 4]", "line 7: the route's end is not at a finite position"),
+    ("position_m = [0, 0]", "position_m = [0, 99]", "line 16: roadside unit `rsu1`, [0, 99] m, is outside"),
+    ("route = {", "mobility = \"a.csv\"\nroute = {", "line 7: the vehicle has both `route` and `mobility`"),
+    (
+        "name = \"its-g5\"\nrat",
+        "name = \"its-g5-in-the-front\"\nrat",
+        "line 9: the name `its-g5-in-the-front` is longer than 15",
+    ),
+    ("name = \"lte\"", "name = \"its-g5\"", "line 18: the path name `its-g5` is taken"),
+    ("name = \"lte\"", "name = \"lo\"", "line 18: the path name `lo` is taken"),
+    ("rat = \"80211p\"", "rat = \"lte\"", "line 10: a `[[radio]]` is always 802.11p; write"),
+    ("rat = \"80211p\"", "rat = \"80211\"", "line 10: `rat`: unknown word `80211`; did you mean `80211p`?"),
+    ("rat = \"lte\"", "rat = \"wifi\"", "line 19: a `[[cellular]]` is `lte` or `nr`"),
+    ("rate_mbit_s = 6", "rate_mbit_s = 54", "line 11: `rate_mbit_s`: 802.11p has no rate of 54 Mbit/s; choose 3"),
+    ("rate_mbit_s = 20", "rate_mbit_s = -20", "line 20: `rate_mbit_s`: -20 is outside 0 to 100000"),
+    ("rate_mbit_s = 20\n", "", "line 17: `lte` has neither `rate_mbit_s` nor `trace`"),
+    ("delay_ms = 25", "delay_ms = 25\nloss = 2", "line 22: `loss`: 2 is outside 0 to 1"),
+    ("delay_ms = 25", "delay_ms = 25\nqueue_ms = 9\nqueue_packets = 9", "line 17: the queue has more than one size"),
+    ("delay_ms = 25", "delay_ms = 25\nqueue_packets = 0", "line 17: a queue must hold one packet"),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nqueue_packets = -3",
+        "line 22: `queue_packets`: invalid value: integer `-3`; give a whole number",
+    ),
+    ("delay_ms = 25", "delay_ms = 25\nsilent_s = [[5, 4]]", "line 22: `silent_s`: [5, 4] does not begin"),
+    ("delay_ms = 25", "delay_ms = 25\ntrace_down = \"a.down\"", "line 17: `lte` has `trace_down` without `trace`"),
+    (
+        "path_loss = \"cheng\"",
+        "path_loss = \"chang\"",
+        "line 12: `path_loss`: unknown word `chang`; did you mean `cheng`?",
+    ),
+    (
+        "path_loss = \"cheng\"",
+        "path_loss = \"cheng\"\nfading = 0.1",
+        "line 13: `fading`: m = 0.1 is outside 0.3 to 100",
+    ),
+    ("path_loss = \"cheng\"", "path_loss = \"cheng\"\nfading = \"rice\"", "line 13: `fading`: unknown word `rice`"),
+    ("path_loss = \"cheng\"", "path_loss = \"cheng\"\ntries = 9", "line 8: `its-g5` needs 1 to 7 tries"),
+    ("radio = \"its-g5\"", "radio = \"its-g6\"", "line 15: there is no radio `its-g6`; did you mean `its-g5`?"),
+    (
+        "[[cellular]]",
+        "[[radio]]\nname=\"b\"\nrat=\"80211p\"\nrate_mbit_s=6\npath_loss=\"cheng\"\n[[cellular]]",
+        "line 17: radio `b` has no roadside unit",
+    ),
+    (
+        "[[cellular]]",
+        "[[roadside_unit]]\nname=\"rsu1\"\nradio=\"its-g5\"\nposition_m=[0,0]\n[[cellular]]",
+        "line 18: the unit name `rsu1` is taken",
+    ),
+    (
+        "position_m = [0, 0]",
+        "position_m = [0, 0]\nstation_id = 1001\n[[roadside_unit]]\nname=\"b\"\nradio=\"its-g5\"\nposition_m=[0,0]",
+        "the station id 1001 is taken",
+    ),
+    ("every_ms = 20", "every_ms = 20\nstop_s = 0.5", "line 26: traffic from 1 s to 0.5 s does not fit"),
+    ("every_ms = 20", "every_ms = 20\nstop_s = 41", "line 26: traffic from 1 s to 41 s does not fit"),
+    ("every_ms = 20\n", "", "line 23: messages need `size_bytes` and `every_ms`"),
+    ("size_bytes = 1000", "size_bytes = 3", "line 24: a message of 3 bytes is outside"),
+    ("[traffic]", "[service]\nprefer = [\"wlan\"]\n[traffic]", "line 23: there is no path `wlan`"),
+    ("name = \"mine\"", "name = \"kernel\"", "line 27: the strategy name `kernel` is taken"),
+    (
+        "base = \"threshold\"",
+        "base = \"treshold\"",
+        "line 28: there is no strategy `treshold` to base on; did you mean `threshold`?",
+    ),
+    ("strategy = \"mine\"", "strategy = \"yours\"", "line 36: there is no strategy `yours`"),
+    ("gap_ms.max", "gap_ms", "line 37: there is no metric `gap_ms`; did you mean `gap_ms.max`?"),
+    ("gap_ms.max", "path.wlan.share", "line 37: there is no path `wlan`"),
+    ("between_s = [8, 30]", "between_s = [30, 80]", "line 34: [30, 80] is not a time within 40 s"),
+    ("at_most = 60", "at_most = 60\nat_least = 3", "line 35: `gap_ms.max` is not held against exactly one"),
+];
+
+#[test]
+fn every_fault_is_one_sentence_with_file_line_and_remedy() {
+    for (from, to, expected) in TABLE {
+        assert!(GOOD.contains(from), "{from}");
+        let text = GOOD.replacen(from, to, 1);
+        let Err(error) = Scenario::parse(&text, "drive.toml") else {
+            panic!("accepted: {to}");
+        };
+        let sentence = error.to_string();
+        assert!(sentence.starts_with("while reading drive.toml"), "{sentence}");
+        assert!(sentence.contains(expected), "{to}: {sentence}");
+        assert!(!error.remedy.is_empty() && !sentence.contains('\n'), "{sentence}");
+    }
+}
+
+#[test]
+fn the_good_scenario_is_good() -> Result<(), Box<dyn std::error::Error>> {
+    let scenario = Scenario::parse(GOOD, "drive.toml")?;
+    assert!(check::prove(&scenario, &[1])?.iter().all(|proof| proof.ok));
+    assert_eq!(scenario.paths().len(), 2);
+    Ok(())
+}
+
+#[test]
+fn a_parameter_that_the_base_does_not_take_is_found_with_its_line() -> Result<(), Box<dyn std::error::Error>> {
+    let scenario = Scenario::parse(GOOD, "drive.toml")?;
+    let refuse = |base: &str, parameters: &toml::Table| {
+        assert_eq!((base, parameters.len()), ("threshold", 1));
+        Err(ParameterError { key: "leave_dbm".into(), what: "-84 is too low".into(), remedy: "raise it".into() })
+    };
+    let sentence = scenario.check_strategies(refuse).map_err(|error| error.to_string());
+    let expected = "while reading drive.toml, line 29: -84 is too low; raise it";
+    assert_eq!(sentence, Err(expected.to_string()));
+    Ok(())
+}
+
+#[test]
+fn a_crossing_that_does_not_come_is_told_with_what_comes_instead() -> Result<(), Box<dyn std::error::Error>> {
+    let table = [
+        ("threshold_dbm = -82", "threshold_dbm = -120", "never falls below -120 dBm: lowest -95"),
+        ("between_s = [8, 30]", "between_s = [1, 3]", "falls below -82 dBm at 17.0 s, not between 1 and 3 s"),
+        ("\"below\"", "\"above\"", "its-g5"),
+        ("position_m = [0, 0]", "position_m = [0, 0]\nsilent_s = [[0, 99]]", "its-g5 has no signal at all"),
+    ];
+    for (from, to, expected) in table {
+        let scenario = Scenario::parse(&GOOD.replacen(from, to, 1), "drive.toml")?;
+        let proofs = check::prove(&scenario, &[])?;
+        assert!(!proofs[0].ok && proofs[0].text.contains(expected), "{}", proofs[0].text);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_missing_or_broken_file_is_told_with_its_line() -> Result<(), Box<dyn std::error::Error>> {
+    let text = GOOD.replacen("rate_mbit_s = 20", "trace = \"data:lte.csv\"", 1);
+    let mut scenario = Scenario::parse(&text, "drive.toml")?;
+    let missing = scenario.resolve(&BTreeMap::new()).map_err(|error| error.to_string());
+    assert!(missing.is_err_and(|sentence| {
+        sentence.starts_with("while reading drive.toml, line 20: `data:lte.csv` was not found")
+    }));
+    let broken = BTreeMap::from([("data:lte.csv".into(), "t_s,rate_mbit_s\n0,x\n".into())]);
+    let error = scenario.resolve(&broken).map_err(|error| error.to_string());
+    assert!(
+        error
+            .is_err_and(|sentence| { sentence.starts_with("while reading data:lte.csv, line 2: `x` is not a number") })
+    );
+    Ok(())
+}

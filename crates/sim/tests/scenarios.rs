@@ -1,0 +1,38 @@
+//! The scenarios that come with the project can show what they promise.
+#![allow(missing_docs)]
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use crosslane_sim::check;
+use crosslane_sim::scenario::Scenario;
+
+fn shipped() -> Result<Vec<Scenario>, Box<dyn Error>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut scenarios = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            let name = path.to_string_lossy();
+            scenarios.push(Scenario::parse(&fs::read_to_string(&path)?, &name)?);
+        }
+    }
+    Ok(scenarios)
+}
+
+#[test]
+fn every_shipped_scenario_is_valid_and_proves_its_crossings_without_a_warning() -> Result<(), Box<dyn Error>> {
+    let scenarios = shipped()?;
+    assert!(scenarios.len() >= 8);
+    for scenario in scenarios {
+        let proofs = check::prove(&scenario, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])?;
+        for proof in &proofs {
+            println!("{}: {}", scenario.name, proof.text);
+            assert!(proof.ok, "{}: {}", scenario.name, proof.text);
+        }
+        let warnings = check::warnings(&scenario, &proofs);
+        assert!(warnings.is_empty(), "{}: {warnings:?}", scenario.name);
+    }
+    Ok(())
+}

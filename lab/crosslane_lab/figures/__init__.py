@@ -1,0 +1,57 @@
+"""One file per figure; each is a function from a run folder to a matplotlib figure.
+
+A figure module has `TITLE`, `why_not(folder)` (a sentence where the drive has nothing to show for it,
+else None), `draw(folder)` and `caption(folder)` (a sentence with numbers computed from the data).
+The numbers in the file names are those of the figures in Hapanchak and Costa 2023.
+"""
+
+from typing import Protocol, cast
+
+from matplotlib.figure import Figure
+
+from crosslane_lab.figures import (
+    fig03_underused,
+    fig06_throughput,
+    fig07_aggregation,
+    fig08_backup,
+    fig09_delay,
+    fig10_recovered,
+    seeds,
+    transport,
+)
+from crosslane_lab.run import RunFolder
+
+
+class FigureModule(Protocol):
+    """What every module in this package that draws a figure offers."""
+
+    TITLE: str
+
+    def why_not(self, folder: RunFolder) -> str | None:
+        """Why the drive has nothing to show here; None where the figure can be drawn."""
+        ...
+
+    def draw(self, folder: RunFolder) -> Figure:
+        """The figure."""
+        ...
+
+    def caption(self, folder: RunFolder) -> str:
+        """What it shows, in one sentence."""
+        ...
+
+
+def _module(module: object) -> FigureModule:
+    return cast(FigureModule, module)
+
+
+ALL: dict[str, FigureModule] = {
+    "fig09": _module(fig09_delay),
+    "seeds": _module(seeds),
+    "fig07": _module(fig07_aggregation),
+    "fig08": _module(fig08_backup),
+    "fig06": _module(fig06_throughput),
+    "fig03": _module(fig03_underused),
+    "fig10": _module(fig10_recovered),
+    "transport": _module(transport),
+}
+"""Every figure of the report, in its order."""

@@ -1,0 +1,91 @@
+"""Figure 6: throughput per path, stacked to the total."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from crosslane_lab.figures.carried import COARSE_S, Carried, carried
+from crosslane_lab.figures.panels import Column, compare
+from crosslane_lab.figures.style import INK, path_colour, say_nothing_here
+from crosslane_lab.metrics import number, representative
+from crosslane_lab.run import RunFolder
+
+TITLE = "Throughput per path and in total"
+
+
+def why_not(folder: RunFolder) -> str | None:
+    """Nothing to show where no link delivered anything."""
+    some = any(carried(folder, representative(folder, s)).total.any() for s in folder.measured)
+    return None if some else "no link delivered any payload"
+
+
+def draw(folder: RunFolder) -> Figure:
+    """One panel per strategy: the paths' throughput stacked, the upper edge is the total."""
+    return compare(folder, {"rate": 2.3}, _panel)
+
+
+def caption(folder: RunFolder) -> str:
+    """What was carried in all, and by which path."""
+    told = [f"{s} {_told(carried(folder, representative(folder, s)))}" for s in folder.measured]
+    return f"Payload delivered in each {COARSE_S:g} s by path, stacked; the line is the total. {'; '.join(told)}."
+
+
+def _told(over: Carried) -> str:
+    """The mean rate while there was traffic, and the paths' shares of it."""
+    total = float(over.total[over.traffic].sum())
+    if total == 0:
+        return "carried nothing"
+    mean = total / over.total[over.traffic].size
+    shares = (
+        f"{number(float(rate[over.traffic].sum()) / total, '%')} {path}" for path, rate in over.mbit_s.items()
+    )
+    return f"carried {number(mean, 'Mbit/s')} ({', '.join(shares)})"
+
+
+def _panel(column: Column) -> None:
+    axes, folder = column.axes["rate"], column.folder
+    if column.first:
+        axes.set_ylabel("throughput (Mbit/s)")
+    over = carried(folder, column.run)
+    if not over.total.any():
+        say_nothing_here(axes, "no payload delivered")
+        return
+    floor = np.zeros(len(over.t_s) + 1)
+    for path in over.mbit_s:
+        t_s, mbit_s = over.edges(path)
+        axes.fill_between(
+            t_s, floor, floor + mbit_s, step="post", color=path_colour(folder, path), alpha=0.8, linewidth=0
+        )
+        _name(column, path, over, floor[:-1])
+        floor = floor + mbit_s
+    outline = np.append(over.t_s, over.t_s[-1] + over.step_s)
+    axes.step(outline, floor, where="post", color=INK, linewidth=0.9)
+    axes.set_ylim(0, float(floor.max()) * 1.12)
+
+
+def _name(column: Column, path: str, over: Carried, floor: np.ndarray) -> None:
+    """The path's name inside its area, in the middle of the longest stretch in which it carried much."""
+    rate = over.mbit_s[path]
+    begin, end = _longest(rate > 0.12 * float(over.total.max()))
+    if end - begin < 0.15 * len(rate):
+        return
+    middle = slice(begin + (end - begin) // 3, end - (end - begin) // 3)
+    column.axes["rate"].text(
+        float(over.t_s[begin] + over.t_s[end - 1] + over.step_s) / 2,
+        float(np.median(floor[middle] + rate[middle] / 2)),
+        path,
+        color="white",
+        fontsize=8,
+        fontweight="bold",
+        ha="center",
+        va="center",
+    )
+
+
+def _longest(mask: np.ndarray) -> tuple[int, int]:
+    """The longest stretch of true bins, as begin and end; (0, 0) where there is none."""
+    steps = np.diff(np.concatenate(([0], mask.astype(int), [0])))
+    begins, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
+    if not begins.size:
+        return (0, 0)
+    best = int((ends - begins).argmax())
+    return (int(begins[best]), int(ends[best]))

@@ -1,0 +1,23 @@
+"""Figure 7: the handover in detail in aggregation mode, data sequence numbers per path over time."""
+
+from matplotlib.figure import Figure
+
+from crosslane_lab.figures import sequence
+from crosslane_lab.run import RunFolder
+
+TITLE = "The handover in detail (aggregation mode)"
+
+
+def why_not(folder: RunFolder) -> str | None:
+    """Figure 8 shows the same in backup mode."""
+    return None if folder.scenario.mode != "backup" else "this drive is in backup mode, see figure 8"
+
+
+def draw(folder: RunFolder) -> Figure:
+    """See `sequence.draw`."""
+    return sequence.draw(folder)
+
+
+def caption(folder: RunFolder) -> str:
+    """See `sequence.caption`."""
+    return sequence.caption(folder)

@@ -1,0 +1,147 @@
+"""The metrics of a run: names and units as in docs/formats.md, medians and spreads over the seeds."""
+
+from dataclasses import dataclass
+from math import floor, log10
+from statistics import median
+
+from crosslane_lab.run import Run, RunFolder
+
+WORST_DELAY = "delivery_delay_ms.max"
+HANDOVER_DELAY = "handover_delay_ms.max"
+GAP = "gap_ms.max"
+GOODPUT = "goodput_mbit_s"
+RECOVERY = "recovery_ms"
+LOST = "messages.lost"
+
+
+_DIGITS = 3
+_MOST_PLACES = 6
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a metric is shown; `better` is "low", "high" or "" where neither is better."""
+
+    name: str
+    label: str
+    unit: str
+    better: str = ""
+
+
+_KNOWN = [
+    Metric("delivery_delay_ms.p50", "delivery delay, median", "ms", "low"),
+    Metric("delivery_delay_ms.p99", "delivery delay, 99th percentile", "ms", "low"),
+    Metric(WORST_DELAY, "delivery delay, worst", "ms", "low"),
+    Metric(HANDOVER_DELAY, "delivery delay around the handover, worst", "ms", "low"),
+    Metric(GAP, "longest pause in delivery, beyond the period", "ms", "low"),
+    Metric("messages.sent", "messages sent", ""),
+    Metric(LOST, "messages never delivered", "", "low"),
+    Metric(GOODPUT, "goodput", "Mbit/s", "high"),
+    Metric("handover.count", "changes of the active paths", ""),
+    Metric("handover.first_s", "first handover", "s"),
+    Metric(RECOVERY, "first data on the recovered path", "ms", "low"),
+    Metric("reinjected_bytes", "reinjected payload", "bytes", "low"),
+    Metric("retransmitted_bytes", "retransmitted payload", "bytes", "low"),
+    Metric("overhead_share", "overhead (IP over payload)", "%", "low"),
+    Metric("alarms", "sudden-loss alarms", ""),
+    Metric("alarms.false", "false alarms", "", "low"),
+    Metric("join_latency_ms", "third ACK to MP_JOIN", "ms", "low"),
+    Metric("lateness_us.p99", "emulator lateness, 99th percentile", "µs"),
+    Metric("stall_us.max", "emulator's longest stall", "µs"),
+    Metric("agent.rss_mb", "resident memory of the agent", "MB", "low"),
+]
+_ORDER = {metric.name: place for place, metric in enumerate(_KNOWN)}
+_UNITS = {
+    "_ms": "ms",
+    "_us": "µs",
+    "_s": "s",
+    "_mb": "MB",
+    "_bytes": "bytes",
+    "_mbit_s": "Mbit/s",
+    "share": "%",
+}
+
+
+def describe(name: str) -> Metric:
+    """A metric by name; of an unknown one, the unit is read off the name's end."""
+    if name in _ORDER:
+        return _KNOWN[_ORDER[name]]
+    if name.startswith("path.") and name.endswith(".share"):
+        return Metric(name, f"share carried by {name[5:-6]}", "%")
+    stem = name.rsplit(".", 1)[0] if name.rsplit(".", 1)[-1] in ("max", "min", "p50", "p99") else name
+    ending = max((e for e in _UNITS if stem.endswith(e)), key=len, default="")
+    return Metric(name, name, _UNITS.get(ending, ""))
+
+
+def in_order(names: set[str]) -> list[str]:
+    """Metric names as docs/formats.md lists them; shares after the goodput, unknown ones last."""
+
+    def place(name: str) -> tuple[float, str]:
+        share = name.startswith("path.")
+        return (_ORDER[GOODPUT] + 0.5 if share else _ORDER.get(name, len(_ORDER)), name)
+
+    return sorted(names, key=place)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, smallest and largest value of a metric over `count` valid runs."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+
+def spread(runs: list[Run], metric: str) -> Spread | None:
+    """The spread of a metric over those runs that have it; None where none has."""
+    values = [run.metrics[metric] for run in runs if metric in run.metrics]
+    return Spread(median(values), min(values), max(values), len(values)) if values else None
+
+
+def worst(runs: list[Run], metric: str) -> float | None:
+    """The value of the worst run; None where no run has the metric."""
+    over = spread(runs, metric)
+    if over is None:
+        return None
+    return over.low if describe(metric).better == "high" else over.high
+
+
+def representative(folder: RunFolder, strategy: str) -> Run:
+    """The median run of a strategy by worst delay (the pause, then the goodput where there is no such metric).
+
+    Of an even number it is the lower middle one. The strategy must have a valid run.
+    """
+    runs = folder.valid_runs(strategy)
+    key = next((m for m in (WORST_DELAY, GAP, GOODPUT) if all(m in r.metrics for r in runs)), None)
+    ranked = sorted(runs, key=lambda run: (run.metrics[key] if key else 0.0, run.seed))
+    return ranked[(len(ranked) - 1) // 2]
+
+
+def number(value: float, unit: str = "") -> str:
+    """A figure with three significant digits at most, thousands separated by thin spaces, the unit after it."""
+    if unit == "%":
+        value *= 100
+    places = _DIGITS - 1 - floor(log10(abs(value))) if value else 0
+    digits = min(max(places, 0), _MOST_PLACES)
+    if digits < _DIGITS and abs(round(value, digits)) >= 10 ** (_DIGITS - digits):
+        digits = max(digits - 1, 0)
+    text = f"{value:,.{digits}f}".replace(",", "\u202f").replace("-", "−")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{text}\u00a0{unit}" if unit else text
+
+
+def spread_text(over: Spread, unit: str = "") -> str:
+    """The median with its range, as `27 ms (24–31)`; the median alone for a single run."""
+    if over.count == 1 or over.low == over.high:
+        return number(over.median, unit)
+    bare = "%" if unit == "%" else ""
+    low, high = (number(v, bare).removesuffix("\u00a0%") for v in (over.low, over.high))
+    return f"{number(over.median, unit)} ({low}–{high})"
+
+
+def as_long(ratio: float) -> str:
+    """A ratio of two durations for a sentence: `33 times as long`, `just as long`."""
+    if 0.95 < ratio < 1.05:
+        return "just as long"
+    return f"{ratio:.0f} times as long" if ratio >= 9.95 else f"{ratio:.1f} times as long"

@@ -1,0 +1,148 @@
+"""`report.html`: one self-contained page on a run folder, readable offline, in light, dark and on paper."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import polars as pl
+
+from crosslane_lab import __version__
+from crosslane_lab.figures import ALL
+from crosslane_lab.figures.render import svg
+from crosslane_lab.metrics import Spread, describe, in_order, number, representative, spread, spread_text
+from crosslane_lab.run import Event, RunFolder
+from crosslane_lab.words import in_words
+
+MOST_DECISIONS = 200
+"""Decisions listed per strategy: more is a flapping strategy, whose events.jsonl tells the rest."""
+
+Tell = Callable[[str], None]
+
+
+def write(folder: RunFolder, out: Path, tell: Tell) -> None:
+    """Write the report of a run folder; `tell` hears what is being worked on."""
+    out.write_text(page(folder, tell), encoding="utf-8")
+
+
+def page(folder: RunFolder, tell: Tell = lambda _: None) -> str:
+    """The report as HTML."""
+    loader = jinja2.PackageLoader("crosslane_lab", "")
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    tell("reading the records")
+    plates, left_out = _plates(folder, tell)
+    return environment.get_template("report.html.j2").render(
+        css=_css(),
+        folder=folder,
+        words=[_with_code(paragraph) for paragraph in in_words(folder)],
+        metrics=metric_rows(folder),
+        counts={s: len(folder.valid_runs(s)) for s in folder.strategies},
+        plates=plates,
+        left_out=left_out,
+        decisions=[(s, *decisions(folder, s)) for s in folder.measured],
+        drops=drop_rows(folder),
+        number=number,
+        versions=list(flat(folder.versions)),
+        lab_version=__version__,
+    )
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure on the page."""
+
+    key: str
+    title: str
+    caption: str
+    svg: str
+
+
+def _plates(folder: RunFolder, tell: Tell) -> tuple[list[Plate], list[str]]:
+    """The figures that have something to show, and a sentence for each that has not."""
+    plates: list[Plate] = []
+    left_out: list[str] = []
+    for place, (key, module) in enumerate(ALL.items(), 1):
+        tell(f"figure {place} of {len(ALL)}: {module.TITLE}")
+        why_not = module.why_not(folder) if folder.measured else "no run was valid"
+        if why_not:
+            left_out.append(f"{module.TITLE}: {why_not}")
+            continue
+        caption = module.caption(folder)
+        image = svg(module.draw(folder), key, f"{module.TITLE}. {caption}")
+        plates.append(Plate(key, _numbered(key, module.TITLE), caption, image))
+    return plates, left_out
+
+
+def _numbered(key: str, title: str) -> str:
+    return f"{title} (after figure {int(key[3:])} of the paper)" if key.startswith("fig") else title
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A metric over all strategies; `cells` are (text, whether it is the best), empty text where unmeasured."""
+
+    name: str
+    label: str
+    cells: list[tuple[str, bool]]
+
+
+def metric_rows(folder: RunFolder) -> list[MetricRow]:
+    """The table of metrics: a row per metric in the documented order, a cell per strategy."""
+    names = {name for run in folder.runs if run.valid for name in run.metrics}
+    return [_metric_row(folder, name) for name in in_order(names)]
+
+
+def _metric_row(folder: RunFolder, name: str) -> MetricRow:
+    metric = describe(name)
+    spreads = [spread(folder.valid_runs(s), name) for s in folder.strategies]
+    best = _best([over for over in spreads if over], metric.better)
+    cells = [(spread_text(o, metric.unit), o.median == best) if o else ("", False) for o in spreads]
+    return MetricRow(name, metric.label, cells)
+
+
+def _best(spreads: list[Spread], better: str) -> float | None:
+    """The best median, where one is better than another."""
+    medians = {over.median for over in spreads}
+    if not better or len(medians) < 2:
+        return None
+    return min(medians) if better == "low" else max(medians)
+
+
+def decisions(folder: RunFolder, strategy: str) -> tuple[list[Event], int]:
+    """The decisions in a strategy's median run, and how many more there were than are listed."""
+    every = representative(folder, strategy).events_of("agent", "decision")
+    return every[:MOST_DECISIONS], max(0, len(every) - MOST_DECISIONS)
+
+
+def drop_rows(folder: RunFolder) -> list[tuple[str, str, list[float]]]:
+    """Dropped packets by path and reason: the mean per run for each strategy."""
+    lost = pl.col("drop").is_not_null()
+    counts: dict[tuple[str, str], dict[str, float]] = {}
+    for strategy in folder.measured:
+        runs = folder.valid_runs(strategy)
+        for run in runs:
+            for path, drop, count in run.packets.filter(lost).group_by("path", "drop").len().collect().iter_rows():
+                row = counts.setdefault((path, drop), {})
+                row[strategy] = row.get(strategy, 0.0) + count / len(runs)
+    return [(p, d, [row.get(s, 0.0) for s in folder.measured]) for (p, d), row in sorted(counts.items())]
+
+
+def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401
+    """A JSON value as (dotted name, text) pairs, in its own order."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from flat(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        yield name, ", ".join(str(item) for item in value)
+    else:
+        yield name, "not known" if value is None else " ".join(str(value).split())
+
+
+def _with_code(text: str) -> list[tuple[bool, str]]:
+    """A sentence split at its backticks: every second piece is code."""
+    return [(place % 2 == 1, piece) for place, piece in enumerate(text.split("`"))]
+
+
+def _css() -> str:
+    return (Path(__file__).parent / "report.css").read_text(encoding="utf-8")

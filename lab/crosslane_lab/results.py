@@ -1,0 +1,143 @@
+"""The results page: medians and worst cases of several drives, against the baselines and the targets."""
+
+from collections.abc import Iterator
+
+from crosslane_lab.metrics import (
+    GAP,
+    GOODPUT,
+    HANDOVER_DELAY,
+    RECOVERY,
+    WORST_DELAY,
+    describe,
+    in_order,
+    number,
+    spread,
+    spread_text,
+    worst,
+)
+from crosslane_lab.report import flat
+from crosslane_lab.run import RunFolder
+
+_ALWAYS = (WORST_DELAY, HANDOVER_DELAY, GAP, RECOVERY)
+_AGAINST = ("kernel", "kernel-tuned")
+
+
+def page(folders: list[RunFolder]) -> str:
+    """The page as Markdown. The same folders give the same text."""
+    lines = ["# Results", "", *_preface(folders)]
+    for folder in folders:
+        lines += ["", f"## {folder.name}", "", *_scenario(folder)]
+    lines += ["", "## Machine and versions", "", *_versions(folders)]
+    return "\n".join(lines) + "\n"
+
+
+def _preface(folders: list[RunFolder]) -> Iterator[str]:
+    runs = [run for folder in folders for run in folder.runs]
+    bad = sum(not run.valid for run in runs)
+    again = sum(run.attempts > 1 for run in runs)
+    yield (
+        "Each figure is the median over the seeds with the smallest and largest in brackets. "
+        f"Of {_count(len(runs), 'run')}, {bad} came out invalid (left out of all figures) "
+        f"and {again} had to be repeated."
+    )
+    verdicts = [expectation.ok for folder in folders for expectation in folder.expectations]
+    if verdicts:
+        untold = verdicts.count(None)
+        beside = f" ({untold} not run)" if untold else ""
+        yield ""
+        yield f"Targets reached: {verdicts.count(True)} of {len(verdicts)}{beside}."
+
+
+def _scenario(folder: RunFolder) -> Iterator[str]:
+    if folder.title:
+        yield f"{folder.title.rstrip('.')}."
+        yield ""
+    invalid = len(folder.invalid)
+    yield (
+        f"{_count(len(folder.seeds), 'seed')}, {number(folder.duration_s, 's')} each, engine `{folder.engine}`; "
+        f"{_count(invalid, 'run')} invalid, {_count(sum(r.attempts > 1 for r in folder.runs), 'run')} repeated."
+    )
+    for metric in key_metrics(folder):
+        yield ""
+        yield from _table(folder, metric)
+    if folder.expectations:
+        yield ""
+        yield from _targets(folder)
+
+
+def key_metrics(folder: RunFolder) -> list[str]:
+    """The metrics a scenario is about: those it sets targets for, and delay, pause, recovery where measured."""
+    measured = {name for run in folder.runs if run.valid for name in run.metrics}
+    wanted = {*folder.scenario.expected_metrics, *_ALWAYS}
+    if folder.scenario.traffic == "bulk":
+        wanted.add(GOODPUT)
+    return in_order(wanted & measured)
+
+
+def _table(folder: RunFolder, name: str) -> Iterator[str]:
+    metric = describe(name)
+    against = [s for s in _AGAINST if spread(folder.valid_runs(s), name)]
+    unit = f" ({metric.unit})" if metric.unit else ""
+    yield f"**{metric.label}{unit}**, `{name}`"
+    yield ""
+    heads = ["strategy", "median (min–max)", "worst", "runs", *(f"against `{s}`" for s in against)]
+    yield _row(heads)
+    yield _row(["---"] + ["---:"] * (len(heads) - 1))
+    for strategy in folder.strategies:
+        yield _row(_cells(folder, strategy, name, against))
+
+
+def _cells(folder: RunFolder, strategy: str, name: str, against: list[str]) -> list[str]:
+    metric, runs = describe(name), folder.valid_runs(strategy)
+    over, last = spread(runs, name), worst(runs, name)
+    if over is None or last is None:
+        return [f"`{strategy}`", "–", "–", f"{len(runs)}", *("–" for _ in against)]
+    ratios = ["" if s == strategy else _ratio(folder, name, s, over.median) for s in against]
+    plain = [spread_text(over, metric.unit), number(last, metric.unit)]
+    if metric.unit and metric.unit != "%":
+        plain = [text.replace(f"\u00a0{metric.unit}", "") for text in plain]
+    return [f"`{strategy}`", *plain, f"{over.count}", *ratios]
+
+
+def _ratio(folder: RunFolder, name: str, baseline: str, median: float) -> str:
+    """How the median compares with a baseline's, said so that the larger number is the comparison."""
+    base = spread(folder.valid_runs(baseline), name)
+    if base is None or base.median <= 0 or median <= 0:
+        return "–"
+    ratio = median / base.median
+    if 0.95 <= ratio <= 1.05:
+        return "the same"
+    return f"{number(1 / ratio)} times lower" if ratio < 1 else f"{number(ratio)} times higher"
+
+
+def _targets(folder: RunFolder) -> Iterator[str]:
+    yield _row(["target", "found", "verdict"])
+    yield _row(["---", "---:", "---"])
+    for target in folder.expectations:
+        found = "–" if target.value is None else number(target.value)
+        verdict = target.verdict if target.ok is not False else f"**{target.verdict}**"
+        yield _row([target.text.replace("|", "\\|"), found, verdict])
+
+
+def _versions(folders: list[RunFolder]) -> Iterator[str]:
+    """Once for all folders where they agree; else the names that differ, folder by folder."""
+    each = [dict(flat(folder.versions)) for folder in folders]
+    names = list(dict.fromkeys(name for versions in each for name in versions))
+    if not names:
+        yield "Not recorded."
+        return
+    yield _row(["what", "version"])
+    yield _row(["---", "---"])
+    for name in names:
+        values = {folder.name: versions.get(name, "–") for folder, versions in zip(folders, each, strict=True)}
+        same = len(set(values.values())) == 1
+        text = next(iter(values.values())) if same else "; ".join(f"{k}: {v}" for k, v in values.items())
+        yield _row([name, text.replace("|", "\\|")])
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

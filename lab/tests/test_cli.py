@@ -1,0 +1,165 @@
+"""The command: what it prints, and one sentence with exit code 2 for input it cannot use."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+import synthetic
+
+from crosslane_lab.cli import main
+from crosslane_lab.progress import Progress
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine progress would mix with what the tests look at."""
+    monkeypatch.setattr("crosslane_lab.progress.QUIET_S", float("inf"))
+
+
+def test_report_writes_the_page_and_prints_its_path(drive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(drive), "--open", "no"]) == 0
+    assert capsys.readouterr().out == f"{drive / 'report.html'}\n"
+    assert (drive / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_results_writes_the_page(drive: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results.md"
+    assert main(["results", str(drive), "--out", str(out)]) == 0
+    assert out.read_text().startswith("# Results\n")
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["report", "--help"], ["results", "--help"]])
+def test_help_and_version_succeed(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["report"], ["nonsense"], ["report", "x", "--open", "maybe"]])
+def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+
+
+def test_an_unwritable_output_is_a_failure_of_code_1(drive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(drive), "--out", str(drive / "no" / "such" / "place.html")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def act(root: Path) -> None:
+        file = root / name
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+
+    return act
+
+
+def put(name: str, text: str) -> Callable[[Path], None]:
+    def act(root: Path) -> None:
+        (root / name).write_text(text)
+
+    return act
+
+
+def summary(**changes: object) -> Callable[[Path], None]:
+    return lambda root: synthetic.change_summary(root, **changes)
+
+
+def table(name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[Path], None]:
+    def act(root: Path) -> None:
+        synthetic.rewrite(root / "runs" / "kernel-1" / name, change)
+
+    return act
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda root: (root / name).unlink()
+
+
+PACKETS = "runs/kernel-1/packets.arrow"
+EVENTS = "runs/kernel-1/events.jsonl"
+
+BAD = {
+    "no summary": (remove("summary.json"), "summary.json: the file is missing", "give the folder that"),
+    "broken summary": (put("summary.json", '{"schema": 1'), "summary.json: not JSON", "give the folder that"),
+    "summary is a list": (put("summary.json", "[]"), "summary.json: not a JSON object", "give the folder that"),
+    "newer schema": (summary(schema=2), "schema 2 is not the known 1", "install a newer crosslane-lab"),
+    "no schema": (summary(schema=None), "schema None is not the known 1", "run the drive again"),
+    "runs missing": (summary(runs=None), "summary.json: `runs` has the wrong type", "run the drive again"),
+    "run without seed": (summary(runs=[{"strategy": "kernel"}]), "`seed` is missing", "run the drive again"),
+    "run is text": (summary(runs=["kernel-1"]), "an object was expected", "run the drive again"),
+    "no scenario": (remove("scenario.toml"), "scenario.toml: the file is missing", "give a folder"),
+    "broken scenario": (put("scenario.toml", "name = "), "scenario.toml: not TOML", "give a folder"),
+    "odd scenario": (
+        put("scenario.toml", "[[radio]]\nrat = 1"),
+        "scenario.toml: not a scenario",
+        "crosslane check",
+    ),
+    "broken versions": (put("versions.json", "{"), "versions.json: not JSON", "run the drive again"),
+    "no packets": (remove(PACKETS), "packets.arrow: the file is missing", "run the drive again"),
+    "not Arrow": (put(PACKETS, "text"), "packets.arrow: not an Arrow IPC file", "run the drive again"),
+    "column missing": (
+        table("packets.arrow", lambda t: t.drop("dsn")),
+        "column `dsn` is missing",
+        "run the drive again",
+    ),
+    "column of text": (
+        table("messages.arrow", lambda t: t.with_columns(pl.col("sent_ns").cast(pl.String))),
+        "messages.arrow: column `sent_ns` is String, not UInt64",
+        "run the drive again",
+    ),
+    "no events": (remove(EVENTS), "events.jsonl", "run the drive again"),
+    "broken event": (
+        put(EVENTS, '{"t_s": 1, "source": "run"}\n'),
+        "events.jsonl line 1: not an event",
+        "run the drive",
+    ),
+    "event is a number": (put(EVENTS, "\n7\n"), "events.jsonl line 2: not an event", "run the drive again"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    case: str, drive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil, cause, remedy = BAD[case]
+    spoil(drive)
+    assert main(["report", str(drive)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("crosslane-lab: while reading ")
+    assert told.err.count("\n") == 1
+    assert cause in told.err
+    assert remedy in told.err
+    assert not (drive / "report.html").exists()
+
+
+def test_a_missing_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["results", str(tmp_path / "gone"), "--out", str(tmp_path / "r.md")]) == 2
+    assert "gone: no such folder; give the folder" in capsys.readouterr().err
+
+
+def test_progress_is_silent_for_two_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("crosslane_lab.progress.QUIET_S", 2.0)
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    progress = Progress()
+    progress("one")
+    now = 102.5
+    progress("two")
+    progress.done()
+    assert capsys.readouterr().err == "two …\n"
+
+
+def test_numbers_written_with_other_widths_are_taken(drive: Path) -> None:
+    for file in (drive / "runs").glob("*/packets.arrow"):
+        synthetic.rewrite(file, lambda table: table.cast({"tcp_flags": pl.Int64, "path": pl.Categorical}))
+    assert main(["report", str(drive)]) == 0
+    assert json.loads((drive / "summary.json").read_text())["schema"] == 1

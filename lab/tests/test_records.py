@@ -1,0 +1,106 @@
+"""What the figures read out of the records."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+import synthetic
+from synthetic import FAR, NEAR, Drive
+
+from crosslane_lab.coverage import changes, recovery, threshold_dbm, usable
+from crosslane_lab.figures import fig03_underused, fig10_recovered, sequence
+from crosslane_lab.figures.carried import carried
+from crosslane_lab.figures.under import lives
+from crosslane_lab.run import TABLES, Run, RunFolder
+
+
+def run_of(folder: RunFolder, strategy: str) -> Run:
+    return folder.valid_runs(strategy)[0]
+
+
+def test_every_table_has_the_documented_columns_and_types(left: RunFolder) -> None:
+    for name, columns in TABLES.items():
+        assert dict(run_of(left, "kernel").table(name).collect_schema()) == columns
+
+
+def test_events_are_in_order_of_time_whatever_the_file_says(drive: Path) -> None:
+    file = drive / "runs" / "threshold-1" / "events.jsonl"
+    file.write_text("\n".join(reversed(file.read_text().splitlines())) + "\n\n")
+    times = [event.t_s for event in run_of(RunFolder.open(drive), "threshold").events]
+    assert times == sorted(times)
+    assert len(times) == 4
+
+
+def test_lost_data_sent_over_another_subflow_is_reinjected(left: RunFolder) -> None:
+    packets = sequence.data_packets(left, run_of(left, "kernel"), (13.0, 17.0))
+    again = packets.filter("reinjected")
+    assert again.height == packets.filter("lost").height == 15
+    assert set(again["path"]) == {FAR}
+
+
+def packets(*rows: tuple[int, int, int]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=["dsn", "payload_bytes", "subflow"], orient="row")
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (packets((0, 100, 0), (0, 100, 0)), [False, False]),
+        (packets((0, 100, 0), (0, 100, 1)), [False, True]),
+        (packets((0, 100, 0), (50, 50, 1)), [False, True]),
+        (packets((0, 100, 0), (100, 50, 1)), [False, False]),
+        (packets((100, 100, 0), (0, 100, 1), (100, 10, 1)), [False, False, True]),
+    ],
+    ids=["same subflow", "other subflow", "overlap", "adjacent", "out of order"],
+)
+def test_a_retransmission_is_no_reinjection(sent: pl.DataFrame, expected: list[bool]) -> None:
+    assert sequence._reinjected(sent) == expected
+
+
+def test_windows_are_shared_where_the_events_are_close(left: RunFolder, tmp_path: Path) -> None:
+    assert len(set(sequence.windows(left).values())) == 1
+    plans = Drive().plans | {"kernel": synthetic.Plan(18.0, 0.9)}
+    apart = sequence.windows(RunFolder.open(synthetic.write(tmp_path, Drive(plans=plans))))
+    widths = [end - begin for begin, end in apart.values()]
+    assert len(set(apart.values())) == 3
+    assert max(widths) - min(widths) < 1e-9
+
+
+def test_bins_in_which_nothing_arrived_are_zero(passed_by: RunFolder) -> None:
+    over = carried(passed_by, run_of(passed_by, "kernel"))
+    between = (over.t_s >= 16) & (over.t_s < 31)
+    assert not over.mbit_s[NEAR][between].any()
+    assert over.mbit_s[NEAR][(over.t_s >= 32) & (over.t_s < 38)] == pytest.approx(0.4)
+
+
+def test_idle_time_is_counted_from_the_signals_return(passed_by: RunFolder) -> None:
+    for strategy, expected in (("kernel", 5.42), ("threshold", 0.1)):
+        run = run_of(passed_by, strategy)
+        change = recovery(passed_by, run)
+        assert change is not None
+        assert fig10_recovered.idle_s(passed_by, run, change) == pytest.approx(expected, abs=0.02)
+    within, idle = fig03_underused.idle_bins(passed_by, run_of(passed_by, "kernel"), NEAR)
+    assert int(idle.sum()) == 10
+    assert int(within.sum()) > 40
+
+
+def test_a_signal_within_the_hysteresis_is_not_back(passed_by: RunFolder) -> None:
+    reach = usable(passed_by, run_of(passed_by, "kernel"), NEAR)
+    assert not reach.filter(pl.col("t_s").is_between(25.0, 25.9))["usable"].any()
+    assert [round(change.t_s, 1) for change in changes(passed_by, run_of(passed_by, "kernel"))] == [13.2, 26.0]
+
+
+def test_the_threshold_comes_from_the_decision_where_the_scenario_has_none(left: RunFolder) -> None:
+    bare = replace(left, scenario=replace(left.scenario, crossings=()))
+    assert threshold_dbm(bare, NEAR) == -82.0
+    assert threshold_dbm(bare, FAR) is None
+
+
+def test_a_subflow_lives_in_one_role_after_another(tmp_path: Path) -> None:
+    folder = RunFolder.open(synthetic.write(tmp_path, Drive(mode="backup")))
+    far = [life for life in lives(run_of(folder, "threshold"), 24.0) if life.path == FAR]
+    assert [(round(life.begin_s, 2), round(life.end_s, 2), life.backup) for life in far] == [
+        (1.06, 13.05, True),
+        (13.05, 24.0, False),
+    ]

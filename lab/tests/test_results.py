@@ -1,0 +1,52 @@
+"""The results page."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from crosslane_lab.results import key_metrics, page
+from crosslane_lab.run import RunFolder
+
+
+@pytest.fixture(scope="module")
+def text(left: RunFolder, passed_by: RunFolder) -> str:
+    return page([left, passed_by]).replace("\u00a0", " ").replace("\u202f", " ")
+
+
+def test_each_strategy_has_median_worst_and_ratios(text: str) -> None:
+    assert "| `kernel` | 903 (902–904) | 904 | 2 |  | 2.19 times higher |" in text
+    row = next(line for line in text.splitlines() if line.startswith("| `threshold` | 33"))
+    assert row.endswith("| 27.4 times lower | 12.5 times lower |")
+
+
+def test_the_key_metrics_are_those_of_the_scenario(left: RunFolder, passed_by: RunFolder) -> None:
+    assert key_metrics(left) == ["delivery_delay_ms.max", "gap_ms.max"]
+    assert "recovery_ms" in key_metrics(passed_by)
+
+
+def test_targets_carry_their_verdict(text: str) -> None:
+    assert "| threshold: delivery_delay_ms.max at most 60 | 27 | ok |" in text
+    assert "| threshold: gap_ms.max at most 1 | 7.5 | **not ok** |" in text
+    assert "Targets reached: 2 of 4." in text
+
+
+def test_invalid_and_repeated_runs_are_counted(left: RunFolder) -> None:
+    first, second, *rest = left.runs
+    runs = (replace(first, valid=False, attempts=3), replace(second, attempts=2), *rest)
+    text = page([replace(left, runs=runs)])
+    assert "Of 6 runs, 1 came out invalid (left out of all figures) and 2 had to be repeated." in text
+    assert "1 run invalid, 2 runs repeated." in text
+
+
+def test_versions_are_told_once_where_they_agree(left: RunFolder, passed_by: RunFolder) -> None:
+    other = replace(passed_by, versions=json.loads(json.dumps(passed_by.versions)) | {"kernel": "7.3"})
+    text = page([left, other])
+    assert "| machine.cpu | made up |" in text
+    assert "| tcp_rmem | 4096 131072 6291456 |" in text
+    assert "| processor | not known |" in text
+    assert "| kernel | leave-coverage: 6.18.0; pass-by: 7.3 |" in text
+
+
+def test_the_same_folders_give_the_same_text(left: RunFolder) -> None:
+    assert page([left]) == page([left])

@@ -1,0 +1,109 @@
+"""What the report says on top."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import synthetic
+from synthetic import Drive, Plan
+
+from crosslane_lab.metrics import WORST_DELAY, as_long, number, representative, spread
+from crosslane_lab.run import RunFolder
+from crosslane_lab.words import in_words, subject
+
+
+def plain(folder: RunFolder) -> str:
+    return " ".join(in_words(folder)).replace("\u00a0", " ")
+
+
+def test_the_drive_is_told_first(left: RunFolder) -> None:
+    assert plain(left).startswith(
+        "The vehicle left the coverage of its-g5 after 13.2 s (mean signal below −82 dBm)."
+    )
+
+
+def test_the_worst_delays_are_medians_with_their_ratio_to_ours(left: RunFolder) -> None:
+    ours, kernel = (spread(left.valid_runs(s), WORST_DELAY) for s in ("threshold", "kernel"))
+    assert ours is not None
+    assert kernel is not None
+    assert f"With `threshold` the worst message took {number(ours.median, 'ms')}".replace("\u00a0", " ") in plain(
+        left
+    )
+    assert f"the kernel alone kept the application waiting 903 ms, {as_long(kernel.median / ours.median)}" in plain(
+        left
+    )
+    assert "; the tuned kernel 413 ms, 13 times as long." in plain(left)
+
+
+def test_a_path_that_comes_back_is_told_with_its_recovery(passed_by: RunFolder) -> None:
+    assert "after 13.2 s (mean signal below −82 dBm) and came back into it after 26.0 s." in plain(passed_by)
+    assert "97 ms with `threshold`" in plain(passed_by)
+
+
+def test_a_silence_in_the_scenario_is_no_loss_of_coverage(drive: Path) -> None:
+    file = drive / "scenario.toml"
+    file.write_text(file.read_text().replace('radio = "its-g5"', 'radio = "its-g5"\nsilent_s = [[10, 12]]'))
+    assert plain(RunFolder.open(drive)).startswith(
+        "The link its-g5 fell silent after 10.0 s, was heard again after 12.0 s and"
+    )
+
+
+def test_the_handover_is_told_apart_where_the_worst_message_was_elsewhere(left: RunFolder) -> None:
+    assert "Within a second of the handover" not in plain(left)
+    calm = tuple(replace(r, metrics=r.metrics | {"handover_delay_ms.max": 30.0}) for r in left.runs)
+    assert "the worst message took 30 ms with `threshold`; 30 ms with the kernel alone (just as long)" in plain(
+        replace(left, runs=calm)
+    )
+
+
+def test_a_strategy_that_loses_is_told_to_lose(tmp_path: Path) -> None:
+    plans = {"kernel": Plan(14.0, 0.2), "threshold": Plan(13.2, 0.8, decides=True)}
+    folder = RunFolder.open(synthetic.write(tmp_path, Drive(plans=plans)))
+    assert "kept the application waiting 201 ms, 0.3 times as long" in plain(folder)
+
+
+def test_without_a_strategy_of_ours_nothing_is_compared(tmp_path: Path) -> None:
+    plans = {s: plan for s, plan in Drive().plans.items() if s != "threshold"}
+    folder = RunFolder.open(synthetic.write(tmp_path, Drive(plans=plans)))
+    assert subject(folder) is None
+    assert "times as long" not in plain(folder)
+
+
+def test_invalid_runs_are_counted_and_left_out(left: RunFolder) -> None:
+    bad = replace(left.runs[0], valid=False, because="stalled", metrics={WORST_DELAY: 1e6})
+    folder = replace(left, runs=(bad, *left.runs[1:]))
+    assert "1 of 6 runs was invalid and left out of all medians." in plain(folder)
+    kept = spread(folder.valid_runs("kernel"), WORST_DELAY)
+    assert kept is not None
+    assert kept.count == 1
+    assert kept.high < 1e6
+
+
+def test_a_drive_without_a_valid_run_says_so(left: RunFolder) -> None:
+    folder = replace(left, runs=tuple(replace(run, valid=False) for run in left.runs))
+    assert plain(folder).startswith("No run of this drive was valid")
+
+
+def test_the_representative_run_is_the_lower_median_one(left: RunFolder) -> None:
+    runs = tuple(
+        replace(left.runs[0], seed=seed, metrics={WORST_DELAY: value})
+        for seed, value in ((1, 9.0), (2, 7.0), (3, 8.0), (4, 1.0))
+    )
+    assert representative(replace(left, runs=runs), "kernel").seed == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (27.04, "ms", "27 ms"),
+        (902.4, "ms", "902 ms"),
+        (0.0, "", "0"),
+        (1234567.0, "bytes", "1 234 567 bytes"),
+        (0.153, "%", "15.3 %"),
+        (-82.0, "dBm", "−82 dBm"),
+        (9.996, "s", "10 s"),
+        (0.004, "s", "0.004 s"),
+    ],
+)
+def test_numbers_have_three_digits_and_a_unit(value: float, unit: str, text: str) -> None:
+    assert number(value, unit).replace("\u00a0", " ").replace("\u202f", " ") == text
