@@ -79,11 +79,10 @@ impl EmulatorReport {
                 self.lateness_us_p99
             ));
         }
-        (self.stall_us_max > MAX_STALL_US)
-            .then(|| {
-                let (stall_us, at) = (self.stall_us_max, self.stalled_at);
-                format!("the emulator stood still for {stall_us} µs at {at} (limit {MAX_STALL_US})")
-            })
+        (self.stall_us_max > MAX_STALL_US).then(|| {
+            let (stall_us, at) = (self.stall_us_max, self.stalled_at);
+            format!("the emulator stood still for {stall_us} µs at {at} (limit {MAX_STALL_US})")
+        })
     }
 
     /// Packets that all links dropped for this reason.
