@@ -12,13 +12,14 @@ use super::Plan;
 use super::agent_process::AgentProcess;
 use super::baseline::{prepare_server, prepare_vehicle, preferred_path, single_path};
 use super::monitor::{Heard, Monitor, Side};
-use super::stage::Stage;
+use super::stage::{PRIORITY, Stage};
 use super::tally::{self, Raw};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink;
 use crate::scenario_file;
 use crate::summary::Outcome;
+use crate::testbed::realtime::become_realtime;
 use crate::testbed::traffic::{self, BULK_BYTES, Seen};
 use crate::testbed::{PathPlan, SERVER, Testbed, contain, prepare_privileges, vehicle_address};
 
@@ -86,8 +87,8 @@ impl Run {
                 Some(self.testbed.vehicle.enter(start)??)
             }
         };
-        let clock = Clock::start();
-        let stage = Stage::new(&self.scenario, self.plan.seed, clock, &mut self.testbed)?;
+        let stage = Stage::new(&self.scenario, self.plan.seed, &mut self.testbed)?;
+        let clock = stage.clock();
         let raw = self.play(clock, stage)?;
         let resident_mb = agent.as_ref().and_then(AgentProcess::resident_mb);
         let said = agent.map(|agent| agent.finish(clock.origin_ns())).transpose()?;
@@ -135,7 +136,11 @@ impl Run {
         now: &(dyn Fn() -> u64 + Sync),
         stop: &AtomicBool,
     ) -> Result<Seen> {
-        self.testbed.server.enter(|| traffic::serve(listener, plan, now, stop))?.map_err(told)
+        let serve = || {
+            become_realtime(PRIORITY);
+            traffic::serve(listener, plan, now, stop)
+        };
+        self.testbed.server.enter(serve)?.map_err(told)
     }
 
     fn near_end(&self, plan: &traffic::Plan, now: &(dyn Fn() -> u64 + Sync), stop: &AtomicBool) -> Result<Seen> {
@@ -144,7 +149,11 @@ impl Run {
             "single" => Some(self.addresses[single_path(&self.scenario, &self.strategy)]),
             _ => None,
         };
-        self.testbed.vehicle.enter(|| traffic::drive(server, local, plan, now, stop))?.map_err(told)
+        let drive = || {
+            become_realtime(PRIORITY);
+            traffic::drive(server, local, plan, now, stop)
+        };
+        self.testbed.vehicle.enter(drive)?.map_err(told)
     }
 
     fn uses_mptcp(&self) -> bool {

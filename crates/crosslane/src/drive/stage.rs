@@ -15,10 +15,13 @@ use super::obu::OnBoardUnit;
 use crate::clock::{Clock, unix_s};
 use crate::error::{Error, Result};
 use crate::testbed::Testbed;
+use crate::testbed::realtime::become_realtime;
 use crate::testbed::emulator::{
     Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, PacketSource, packet_channel,
 };
 
+/// Priority of what must be punctual beside the emulator, which has a higher one.
+pub const PRIORITY: i32 = 5;
 /// How often the progress is told.
 const TELL: Duration = Duration::from_millis(500);
 
@@ -52,7 +55,7 @@ impl Stage {
     ///
     /// # Errors
     /// What is wrong with the scenario, or what the system refused.
-    pub fn new(scenario: &Scenario, seed: u64, clock: Clock, testbed: &mut Testbed) -> Result<Stage> {
+    pub fn new(scenario: &Scenario, seed: u64, testbed: &mut Testbed) -> Result<Stage> {
         let mut world = World::new(scenario, seed)?;
         let mut first: BTreeMap<(PathId, Direction), DirectionParams> = BTreeMap::new();
         while let Some(event) = world.poll(Instant::ZERO) {
@@ -74,10 +77,16 @@ impl Stage {
         let unit = socket.map_err(|cause| Error::failure("opening the on-board unit's socket", cause))?;
         let (sink, source) = packet_channel();
         let recorder = std::thread::spawn(move || collect(&source));
+        let clock = Clock::start();
         let emulator = Emulator::start(clock, links, Some(sink))?;
         let control = emulator.control();
         let (samples, links) = (Vec::new(), Vec::new());
         Ok(Stage { clock, world, emulator, control, recorder, unit, names, samples, links })
+    }
+
+    /// The clock of the run, which began when the stage was set.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Plays for `duration_s`, telling the progress on standard output.
@@ -85,6 +94,7 @@ impl Stage {
     /// # Errors
     /// The emulator ended early.
     pub fn play(&mut self, duration_s: f64) -> Result<()> {
+        become_realtime(PRIORITY);
         let end = Instant::from_secs_f64(duration_s);
         let mut tell = Instant::ZERO;
         loop {

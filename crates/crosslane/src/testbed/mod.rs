@@ -19,6 +19,7 @@ pub mod emulator;
 mod netns;
 pub mod packet;
 mod privileges;
+pub mod realtime;
 pub mod records;
 pub mod traffic;
 mod wiring;

@@ -17,6 +17,7 @@ use nix::time::{ClockNanosleepFlags, clock_nanosleep};
 use super::pool::Pool;
 use super::report::{Histogram, Stalls};
 use super::{Command, Counters, EmulatedLink, EmulatorReport, LinkReport, PacketRecord, PacketSink, SLOT};
+use super::super::realtime::become_realtime;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::tun::Tun;
@@ -149,7 +150,7 @@ impl Worker {
 
     /// Carries packets until told to stop.
     pub(super) fn run(mut self) -> Result<Worker> {
-        self.realtime = become_realtime();
+        self.realtime = become_realtime(PRIORITY);
         self.carry().map_err(|cause| Error::failure("carrying packets between the namespaces", cause))?;
         self.finish();
         self.cpu = thread_cpu();
@@ -159,6 +160,7 @@ impl Worker {
     fn carry(&mut self) -> io::Result<()> {
         let mut events = vec![EpollEvent::empty(); self.links.len() * 2 + 2];
         let mut woke = self.clock.now();
+        self.armed = woke;
         loop {
             let ready = self.sleep(woke, &mut events)?;
             woke = self.clock.now();
@@ -408,13 +410,6 @@ fn wait(epoll: &Epoll, events: &mut [EpollEvent], timeout: EpollTimeout) -> io::
 }
 
 /// Asks for SCHED_FIFO, and for timers without slack where that is refused.
-fn become_realtime() -> bool {
-    let _ = nix::sys::prctl::set_timerslack(1);
-    let priority = libc::sched_param { sched_priority: PRIORITY };
-    // SAFETY: `priority` outlives the call; 0 is this thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) == 0 }
-}
-
 fn thread_cpu() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else {
         return Duration::ZERO;

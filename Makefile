@@ -1,0 +1,97 @@
+# Everything that is done with Crosslane; continuous integration calls `make test`.
+# Needs cargo and a C compiler, Python 3.11 with venv. Nothing is installed outside this folder, except tshark
+# (for one test, only as root where apt-get is there).
+
+SEEDS ?= 1..3
+JOBS ?= 3
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
+SCENARIOS ?= leave-coverage leave-coverage-fast leave-coverage-loaded pass-by enter-coverage backup-mode sudden-loss aggregate
+# Those that `make test` drives, with one seed.
+SHORT = leave-coverage sudden-loss backup-mode
+
+STRATEGIES = kernel,kernel-tuned,hapanchak,threshold
+# Plain TCP beside them, where one path can carry the drive.
+ALONE_leave-coverage-loaded = ,lte-alone
+ALONE_aggregate = ,single
+
+CROSSLANE = target/release/crosslane
+LAB = .venv/bin/crosslane-lab
+say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
+
+export CARGO_TERM_COLOR ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help build lab demo test lint e2e results bench clean tools tshark
+.NOTPARALLEL:
+
+help: ## list what can be made
+	@awk -F ' *## *' '/^[a-z0-9]+:.*##/ { sub(/:.*/, "", $$1); printf "make %-9s%s\n", $$1, $$2 }' Makefile
+
+demo: build lab ## drive out of roadside coverage with three strategies and make a report (under 4 minutes)
+	$(call say,driving scenarios/leave-coverage.toml on the kernel of this machine)
+	$(CROSSLANE) drive scenarios/leave-coverage.toml --strategy kernel,kernel-tuned,threshold --seed 1 --jobs $(JOBS) --out runs/demo
+	$(call say,drawing the report)
+	@$(LAB) report runs/demo
+	@printf '\nThe report lies in %s\n' "$(CURDIR)/runs/demo/report.html"
+
+test: lint tshark ## check everything: style, types, unit and property tests, short drives (under 10 minutes)
+	$(call say,testing the crates)
+	cargo test --release --locked --workspace
+	$(call say,testing the lab)
+	.venv/bin/pytest -q lab
+	@$(MAKE) --no-print-directory e2e SEEDS=1 SCENARIOS='$(SHORT)'
+
+lint: tools lab ## format, clippy, ruff, pyright, and core without std
+	$(call say,checking style and types)
+	cargo fmt --all --check
+	cargo clippy --release --locked --workspace --all-targets -- -D warnings
+	.venv/bin/ruff check lab
+	.venv/bin/ruff format --check lab
+	.venv/bin/pyright --project lab --pythonpath .venv/bin/python
+	crates/core/bare-metal.sh
+
+e2e: build ## drive the scenarios and hold the results against what they expect (SEEDS=1..3 SCENARIOS="…" JOBS=3)
+	$(call say,driving $(SCENARIOS) (seeds $(SEEDS)))
+	@SEEDS='$(SEEDS)' JOBS='$(JOBS)' e2e/drives.sh $(SCENARIOS)
+
+results: build lab ## measure every strategy in every scenario, 10 seeds each, into docs/results.md (over an hour)
+	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/results/$$name; done
+	$(LAB) results $(SCENARIOS:%=runs/results/%) --out docs/results.md
+
+runs/results/%: FORCE
+	$(call say,measuring $*)
+	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..10 --jobs $(JOBS) --out $@
+FORCE:
+
+bench: tools ## measure the link emulator
+	cargo bench --locked -p crosslane
+
+build: tools ## the program, target/release/crosslane
+	$(call say,building (two minutes the first time))
+	cargo build --release --locked -p crosslane
+
+lab: .venv/ready ## the Python environment, .venv
+.venv/ready: lab/requirements.lock lab/pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo 'make: $(PYTHON) is missing or older than 3.11; install Python 3.11 or name it: make PYTHON=/path/to/python3.11'; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	    { echo 'make: $(PYTHON) lacks its venv module; install it, on Debian: apt-get install python3-venv'; exit 2; }
+	$(call say,making the Python environment .venv)
+	$(PYTHON) -m venv --clear .venv
+	.venv/bin/pip install --disable-pip-version-check --require-hashes -r lab/requirements.lock
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps -e lab
+	@touch $@
+
+clean: ## remove what was built, and the runs of demo and tests (measured results stay)
+	rm -rf target .venv runs/demo runs/e2e
+
+tools:
+	@command -v cargo >/dev/null || { echo 'make: cargo is missing; install Rust 1.88 or newer (https://rustup.rs)'; exit 2; }
+	@command -v cc >/dev/null || { echo 'make: no C compiler (cc), which cargo links with; on Debian: apt-get install gcc libc6-dev'; exit 2; }
+
+tshark:
+	@if ! command -v tshark >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    printf '\n== installing tshark, for the test that reads our packets with it\n'; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark; } \
+	        >/dev/null 2>&1 || echo 'tshark could not be installed; its test will say NOT RUN'; \
+	fi
