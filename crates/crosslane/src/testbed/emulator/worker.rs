@@ -17,9 +17,9 @@ use nix::time::{ClockNanosleepFlags, clock_nanosleep};
 use super::pool::Pool;
 use super::report::{Histogram, Stalls};
 use super::{Command, Counters, EmulatedLink, EmulatorReport, LinkReport, PacketRecord, PacketSink, SLOT};
-use super::super::realtime::become_realtime;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::testbed::realtime::become_realtime;
 use crate::tun::Tun;
 
 /// Packets read from one device before the others have their turn.
@@ -160,7 +160,6 @@ impl Worker {
     fn carry(&mut self) -> io::Result<()> {
         let mut events = vec![EpollEvent::empty(); self.links.len() * 2 + 2];
         let mut woke = self.clock.now();
-        self.armed = woke;
         loop {
             let ready = self.sleep(woke, &mut events)?;
             woke = self.clock.now();
@@ -409,7 +408,7 @@ fn wait(epoll: &Epoll, events: &mut [EpollEvent], timeout: EpollTimeout) -> io::
     }
 }
 
-/// Asks for SCHED_FIFO, and for timers without slack where that is refused.
+/// Processor time of this thread.
 fn thread_cpu() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else {
         return Duration::ZERO;
