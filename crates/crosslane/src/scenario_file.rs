@@ -7,6 +7,7 @@ use crosslane_sim::scenario::{FileRef, ParameterError, Scenario, ScenarioError};
 
 use crate::agent::config;
 use crate::error::{Error, Result};
+use crate::import;
 
 /// Largest file that a scenario may name, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -30,8 +31,11 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
         let place = locate(file, &reference, data)?;
         let line = reference.line.map_or(String::new(), |line| format!(" line {line}"));
         let attempt = format!("reading what {}{line} names", file.display());
-        contents
-            .insert(reference.name.clone(), read_text(&place, &attempt, "correct the name, or put the file there")?);
+        let text = match import::import_named(&place) {
+            Some(trace) => trace?,
+            None => read_text(&place, &attempt, "correct the name, or put the file there")?,
+        };
+        contents.insert(reference.name.clone(), text);
     }
     scenario.resolve(&contents)?;
     Ok(scenario)

@@ -1,9 +1,8 @@
 //! Public recordings into traces: what the importers make of good, bad and
-//! absurd text, and of every real recording where the data is at hand.
+//! absurd text.
 
-use std::path::{Path, PathBuf};
-
-use crosslane::import::{Cut, Fault, ImportError, Operator, Source, import, import_file};
+use clap::Parser;
+use crosslane::import::{self, Cut, Fault, ImportError, Operator, Source, import, import_file, import_named};
 use proptest::prelude::*;
 
 const PAM_HEADER: &str = "TIME_STAMP_x,ULtput_x,modified_tech_x,handover_status_x,\
@@ -130,10 +129,61 @@ fn a_trace_format_reads_as_a_scenario_writes_it() {
     }
 }
 
+#[test]
+fn a_scenario_names_a_part_of_a_recording() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let named = |name: &str| import_named(&folder.path().join(name));
+    std::fs::write(folder.path().join("drive.csv"), drive()).expect("written");
+    assert!(named("drive.csv").is_none());
+    assert!(
+        named("drive.csv#pam2025:att")
+            .expect("named")
+            .expect("a trace")
+            .ends_with("\n0,5.5,,,\n0.5,0,,,\n1,7,,,\n1.5,8,,,\n")
+    );
+    assert!(
+        named("drive.csv#pam2025:verizon@0.9")
+            .expect("named")
+            .expect("a trace")
+            .ends_with("\n0,8,,,\n0.5,1.25,,,\n1,3,,,\n")
+    );
+    for wrong in ["drive.csv#", "drive.csv#pam2025:att@", "drive.csv#pam2025:att@soon", "drive.csv#lte@5"] {
+        let told = named(wrong).expect("named").expect_err(wrong);
+        assert!(told.to_string().contains("names no part of a recording; write pam2025:att"), "{told}");
+        assert_eq!(told.exit_code(), 2);
+    }
+}
+
+#[derive(clap::Parser)]
+struct Cli {
+    #[command(flatten)]
+    import: import::Options,
+}
+
+#[test]
+fn the_command_writes_the_part_that_was_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (drive_csv, out) = (folder.path().join("drive.csv"), folder.path().join("trace.csv"));
+    std::fs::write(&drive_csv, drive()).expect("written");
+    let (drive_csv, out_text) = (drive_csv.display().to_string(), out.display().to_string());
+    let line =
+        ["import", "pam2025", &drive_csv, "--operator", "att", "--from-s", "0.5", "--to-s", "1.5", "--out", &out_text];
+    import::run(&Cli::try_parse_from(line).expect("a valid line").import).expect("imported");
+    assert!(std::fs::read_to_string(out).expect("a trace").ends_with("\n0,0,,,\n0.5,7,,,\n"));
+    for wrong in [
+        &["import", "pam2025", "f"][..],
+        &["import", "feup", "f"],
+        &["import", "feup", "f", "--operator", "att"],
+        &["import", "mp4", "f"],
+    ] {
+        assert!(Cli::try_parse_from(wrong).is_err(), "{wrong:?}");
+    }
+}
+
 /// Case, source, text, sentence.
-fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
-    let pam_line = |line: &str| pam(&["1000,5,LTE,,1000,9,LTE,,0", line]);
-    let feup_line = |line: &str| feup(&["ap2,m1,101,9,1,-60,65,10", line]);
+type Case = (&'static str, Source, String, &'static str);
+
+fn faults_of_files() -> Vec<Case> {
     vec![
         (
             "nothing",
@@ -166,6 +216,24 @@ fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
             "while importing drive.csv, line 1: it has no column `ULtput_x` or `DLtput_x`; give a file of the data set, as docs/real-data.md tells",
         ),
         (
+            "only a header",
+            ATT,
+            pam(&[]),
+            "while importing drive.csv: it holds no sample of AT&T; choose another recording",
+        ),
+        (
+            "one operator",
+            VERIZON,
+            pam(&["1000,5,LTE,,,,LTE,,0"]),
+            "while importing drive.csv: it holds no sample of Verizon; choose another recording",
+        ),
+    ]
+}
+
+fn faults_of_drives() -> Vec<Case> {
+    let pam_line = |line: &str| pam(&["1000,5,LTE,,1000,9,LTE,,0", line]);
+    vec![
+        (
             "broken line",
             ATT,
             pam_line("1001,5,LT"),
@@ -181,19 +249,19 @@ fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
             "word",
             ATT,
             pam_line("1001,fast,LTE,,1001,9,LTE,,0"),
-            "while importing drive.csv, line 3: `fast` in column `ULtput_x` is not a rate in Mbit/s from 0 to 1000000; correct or remove the line, or fetch the file again",
+            "while importing drive.csv, line 3: `fast` in column `ULtput_x` is not a rate in Mbit/s from 0 to 100000; correct or remove the line, or fetch the file again",
         ),
         (
             "negative",
             VERIZON,
             pam_line("1001,5,LTE,,1001,-9,LTE,,0"),
-            "while importing drive.csv, line 3: `-9` in column `ULtput_y` is not a rate in Mbit/s from 0 to 1000000; correct or remove the line, or fetch the file again",
+            "while importing drive.csv, line 3: `-9` in column `ULtput_y` is not a rate in Mbit/s from 0 to 100000; correct or remove the line, or fetch the file again",
         ),
         (
             "NaN",
             ATT,
             pam_line("1001,NaN,LTE,,1001,9,LTE,,0"),
-            "while importing drive.csv, line 3: `NaN` in column `ULtput_x` is not a rate in Mbit/s from 0 to 1000000; correct or remove the line, or fetch the file again",
+            "while importing drive.csv, line 3: `NaN` in column `ULtput_x` is not a rate in Mbit/s from 0 to 100000; correct or remove the line, or fetch the file again",
         ),
         (
             "time",
@@ -207,18 +275,12 @@ fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
             pam_line("999.5,5,LTE,,1001,9,LTE,,0"),
             "while importing drive.csv, line 3: time stands still or runs backwards, 1000 s before and 999.5 s here; sort the lines by time and keep one for each",
         ),
-        (
-            "only a header",
-            ATT,
-            pam(&[]),
-            "while importing drive.csv: it holds no sample of AT&T; choose another recording",
-        ),
-        (
-            "one operator",
-            VERIZON,
-            pam(&["1000,5,LTE,,,,LTE,,0"]),
-            "while importing drive.csv: it holds no sample of Verizon; choose another recording",
-        ),
+    ]
+}
+
+fn faults_of_access_points() -> Vec<Case> {
+    let feup_line = |line: &str| feup(&["ap2,m1,101,9,1,-60,65,10", line]);
+    vec![
         (
             "no access point",
             Source::Feup("ap9".into()),
@@ -247,14 +309,14 @@ fn faults() -> Vec<(&'static str, Source, String, &'static str)> {
             "signal",
             ap2(),
             feup_line("ap2,m1,102,9,1,loud,65,10"),
-            "while importing drive.csv, line 3: `loud` in column `rssiMean` is not an RSSI in dBm from -150 to 50; correct or remove the line, or fetch the file again",
+            "while importing drive.csv, line 3: `loud` in column `rssiMean` is not an RSSI in dBm from -150 to 0; correct or remove the line, or fetch the file again",
         ),
     ]
 }
 
 #[test]
 fn every_fault_is_one_sentence_with_its_place_and_a_remedy() {
-    for (case, source, text, sentence) in faults() {
+    for (case, source, text, sentence) in [faults_of_files(), faults_of_drives(), faults_of_access_points()].concat() {
         assert_eq!(all(&source, &text).expect_err(case).to_string(), sentence, "{case}");
         let told = crosslane::error::Error::from(all(&source, &text).expect_err(case));
         assert_eq!((told.to_string().as_str(), told.exit_code()), (sentence, 2), "{case}");
@@ -316,90 +378,4 @@ proptest! {
 fn times_of(trace: &str) -> Vec<f64> {
     let rows = trace.lines().skip_while(|line| line.starts_with('#')).skip(1);
     rows.map(|row| row.split(',').next().and_then(|cell| cell.parse().ok()).expect("a time")).collect()
-}
-
-/// The folder of real measurements; none, and says so, where there is none.
-fn data() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let folder = std::env::var_os("CROSSLANE_DATA").map_or(beside, PathBuf::from);
-    if folder.join("pam2025").is_dir() && folder.join("feup-wifi").is_dir() {
-        return Some(folder);
-    }
-    eprintln!("SKIPPED: no recordings in {}; name their folder in CROSSLANE_DATA", folder.display());
-    None
-}
-
-/// Recordings that hold a header and nothing else.
-const EMPTY: [&str; 3] =
-    ["DL_atnt_verizon_1_run_71.csv", "DL_atnt_verizon_2_run_90.csv", "DL_atnt_verizon_4_run_44.csv"];
-
-#[derive(Default)]
-struct Tally {
-    drives: usize,
-    samples: usize,
-    below_1: usize,
-    zero: usize,
-    longest_s: f64,
-    longest_gap_s: f64,
-}
-
-impl Tally {
-    fn add(&mut self, trace: &str) {
-        let times = times_of(trace);
-        self.drives += 1;
-        self.longest_s = self.longest_s.max(times[times.len() - 1]);
-        self.longest_gap_s = times.windows(2).map(|pair| pair[1] - pair[0]).fold(self.longest_gap_s, f64::max);
-        for row in trace.lines().skip_while(|line| !line.starts_with("t_s")).skip(1) {
-            let rate: f64 = row.split(',').nth(1).and_then(|cell| cell.parse().ok()).expect("a rate");
-            self.samples += 1;
-            self.below_1 += usize::from(rate < 1.0);
-            self.zero += usize::from(rate == 0.0);
-        }
-    }
-
-    fn print(&self, name: &str) {
-        let share = |count: usize| 100.0 * count as f64 / self.samples as f64;
-        println!(
-            "| {name} | {} | {} | {:.1} % | {:.1} % | {:.1} | {:.1} |",
-            self.drives,
-            self.samples,
-            share(self.below_1),
-            share(self.zero),
-            self.longest_s,
-            self.longest_gap_s
-        );
-    }
-}
-
-/// `--nocapture` prints the table of `docs/real-data.md`.
-#[test]
-fn every_real_drive_becomes_a_trace() {
-    let Some(data) = data() else { return };
-    println!("| traces | number | samples | below 1 Mbit/s | zero | longest, s | longest gap, s |");
-    for (direction, drives) in [("uplink", 225), ("downlink", 223 - EMPTY.len())] {
-        for (name, source) in [("AT&T", ATT), ("Verizon", VERIZON)] {
-            let mut tally = Tally::default();
-            for entry in std::fs::read_dir(data.join("pam2025").join(direction)).expect("a folder") {
-                let path = entry.expect("an entry").path();
-                let trace = import_file(&source, &Cut::default(), &path);
-                if EMPTY.iter().any(|name| path.ends_with(name)) {
-                    assert!(trace.expect_err("empty").to_string().contains("holds no sample"));
-                } else {
-                    tally.add(&trace.unwrap_or_else(|error| panic!("{error}")));
-                }
-            }
-            tally.print(&format!("{name} {direction}"));
-            assert_eq!(tally.drives, drives);
-            assert!(tally.longest_gap_s < 3.0, "{}", tally.longest_gap_s);
-        }
-    }
-    for ap in ["ap1", "ap2", "ap3", "ap4"] {
-        let path = data.join("feup-wifi/summary/final-exp-log.csv");
-        let trace =
-            import_file(&Source::Feup(ap.into()), &Cut::default(), &path).unwrap_or_else(|error| panic!("{error}"));
-        let mut tally = Tally::default();
-        tally.add(&trace);
-        tally.print(ap);
-        assert_eq!(tally.samples, 3749);
-    }
 }

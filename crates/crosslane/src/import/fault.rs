@@ -98,10 +98,10 @@ pub enum Fault {
     },
 }
 
-/// A `trace_format` that names no data set.
+/// What names no part of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error(
-    "`{given}` is no trace format; write pam2025:att, pam2025:verizon or feup:AP with an access point, as feup:ap2"
+    "`{given}` names no part of a recording; write pam2025:att, pam2025:verizon or feup:AP (as feup:ap2), with @SECONDS to begin later"
 )]
 pub struct UnknownSource {
     /// What was given.

@@ -90,6 +90,7 @@ impl Pass<'_> {
         }
         let bytes = row.number(&columns.bytes, &BYTES)?;
         let rssi_dbm = row.number(&columns.rssi, &RSSI)?;
+        let first = self.points.is_empty();
         let heard = rssi_dbm > NOTHING_HEARD_DBM;
         if row.number(&columns.iperf, &FLAG)? == 0.0 {
             self.seconds_without_flow += 1;
@@ -97,7 +98,7 @@ impl Pass<'_> {
         self.points.push(Point {
             t_ms,
             rate_mbit_s: Some(bytes * 8.0 / 1e6),
-            rssi_dbm: (heard || bytes == 0.0).then_some(rssi_dbm),
+            rssi_dbm: (heard || bytes == 0.0 || first).then_some(rssi_dbm),
         });
         Ok(())
     }

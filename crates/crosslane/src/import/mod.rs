@@ -87,8 +87,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Reads a scenario's `trace_format`: `pam2025:att`, `pam2025:verizon` or
-    /// `feup:AP`, as in `feup:ap2`.
+    /// Reads `pam2025:att`, `pam2025:verizon` or `feup:AP`, as in `feup:ap2`.
     pub fn parse(text: &str) -> Result<Source, UnknownSource> {
         match text.split_once(':') {
             Some(("pam2025", "att")) => Ok(Source::Pam2025(Operator::Att)),
@@ -97,6 +96,23 @@ impl Source {
             _ => Err(UnknownSource { given: text.to_owned() }),
         }
     }
+}
+
+/// The trace that a scenario means by `drive.csv#pam2025:att@5`: a recording,
+/// what of it, and from which second on (`@5` may be missing). None for a name
+/// without `#`, which is a trace already.
+pub fn import_named(name: &Path) -> Option<Result<String>> {
+    let text = name.to_str()?;
+    let (file, part) = text.rsplit_once('#')?;
+    let (source, from_s) = match part.rsplit_once('@') {
+        Some((source, from)) => (source, from.parse().map(Some).map_err(|_| UnknownSource { given: part.to_owned() })),
+        None => (part, Ok(None)),
+    };
+    let parsed = from_s.and_then(|from_s| Ok((Source::parse(source)?, Cut { from_s, to_s: None })));
+    Some(match parsed {
+        Ok((source, cut)) => import_file(&source, &cut, Path::new(file)),
+        Err(unknown) => Err(Error::told(format!("while reading the trace {text}: {unknown}"), 2)),
+    })
 }
 
 /// Turns a recording into a trace (CSV, `docs/formats.md`).

@@ -40,8 +40,8 @@ pub(super) struct Quantity {
 
 /// Bounds keep sums and conversions exact, and catch columns that were swapped.
 pub(super) const UNIX_TIME: Quantity = Quantity { meaning: "a Unix time in seconds", min: 0.0, max: 1e10 };
-pub(super) const RATE: Quantity = Quantity { meaning: "a rate in Mbit/s", min: 0.0, max: 1e6 };
-pub(super) const RSSI: Quantity = Quantity { meaning: "an RSSI in dBm", min: -150.0, max: 50.0 };
+pub(super) const RATE: Quantity = Quantity { meaning: "a rate in Mbit/s", min: 0.0, max: 1e5 };
+pub(super) const RSSI: Quantity = Quantity { meaning: "an RSSI in dBm", min: -150.0, max: 0.0 };
 pub(super) const BYTES: Quantity = Quantity { meaning: "a number of bytes", min: 0.0, max: 1e11 };
 pub(super) const FLAG: Quantity = Quantity { meaning: "a flag", min: 0.0, max: 1.0 };
 

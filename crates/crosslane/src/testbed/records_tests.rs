@@ -13,7 +13,7 @@ fn names() -> Vec<String> {
 fn packet(number: u64) -> PacketRow {
     PacketRow {
         t_ns: number,
-        delivered_ns: (number % 2 == 0).then_some(number + 9),
+        delivered_ns: number.is_multiple_of(2).then_some(number + 9),
         path: PathId((number % 2) as u8),
         direction: Direction::Up,
         ip_bytes: 1500,

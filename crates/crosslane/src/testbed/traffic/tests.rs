@@ -69,24 +69,48 @@ fn a_server_nobody_connects_to_gives_up_at_the_deadline() {
     assert!(error.to_string().starts_with("while waiting for the vehicle's connection"), "{error}");
 }
 
-#[test]
-fn a_sender_whose_peer_does_not_read_skips_and_ends_in_time() {
-    let plan = Plan {
+/// Messages that no buffer holds, to a peer that the test lets read or not.
+fn heavy() -> Plan {
+    Plan {
         size_bytes: 1 << 20,
-        period_ns: 10 * MS,
         stop_ns: 1600 * MS,
-        deadline_ns: 1700 * MS,
+        deadline_ns: 4000 * MS,
         send_buffer_bytes: 65_536,
         ..plan(Direction::Up, false)
-    };
+    }
+}
+
+#[test]
+fn a_sender_whose_peer_does_not_read_ends_at_the_deadline() {
+    let plan = Plan { deadline_ns: 300 * MS, ..heavy() };
     let began = Instant::now();
     let clock = move || began.elapsed().as_nanos() as u64;
     let listener = listen(0, &plan).unwrap();
-    let server = listener.local_addr().unwrap().as_socket().unwrap();
-    let seen =
-        drive((Ipv4Addr::LOCALHOST, server.port()).into(), None, &plan, &clock, &AtomicBool::new(false)).unwrap();
+    let port = listener.local_addr().unwrap().as_socket().unwrap().port();
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let seen = drive(server, None, &plan, &clock, &AtomicBool::new(false)).unwrap();
     assert!(seen.sent_ns.len() < 20, "{} written", seen.sent_ns.len());
     assert!(began.elapsed() < Duration::from_secs(3));
+}
+
+#[test]
+fn messages_that_waited_longer_than_the_backlog_are_skipped_and_counted() {
+    let plan = heavy();
+    let began = Instant::now();
+    let clock = move || began.elapsed().as_nanos() as u64;
+    let stop = AtomicBool::new(false);
+    let listener = listen(0, &plan).unwrap();
+    let port = listener.local_addr().unwrap().as_socket().unwrap().port();
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let (sender, receiver) = std::thread::scope(|scope| {
+        let vehicle = scope.spawn(|| drive(server, None, &plan, &clock, &stop));
+        std::thread::sleep(Duration::from_millis(1400));
+        let seen = serve(&listener, &plan, &clock, &stop).unwrap();
+        (vehicle.join().unwrap().unwrap(), seen)
+    });
+    assert!(sender.skipped > 10, "{} skipped", sender.skipped);
+    assert!(sender.sent_ns.len() as u64 + sender.skipped <= 155);
+    assert_eq!(receiver.received_ns.len(), sender.sent_ns.len(), "what was written arrives");
 }
 
 #[test]

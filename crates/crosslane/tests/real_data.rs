@@ -1,0 +1,111 @@
+//! Every recording becomes a trace, and the scenarios of real drives read,
+//! where the data is at hand.
+
+use std::path::{Path, PathBuf};
+
+use crosslane::import::{Cut, Operator, Source, import_file};
+use crosslane::scenario_file;
+
+const ATT: Source = Source::Pam2025(Operator::Att);
+const VERIZON: Source = Source::Pam2025(Operator::Verizon);
+
+/// The folder of recordings; none, and says so, where none is named.
+fn data() -> Option<PathBuf> {
+    let folder = std::env::var_os("CROSSLANE_DATA").map(PathBuf::from);
+    let found = folder.filter(|folder| folder.join("pam2025").is_dir() && folder.join("feup-wifi").is_dir());
+    if found.is_none() {
+        eprintln!("SKIPPED: CROSSLANE_DATA names no folder with pam2025 and feup-wifi (docs/real-data.md)");
+    }
+    found
+}
+
+/// Recordings that hold a header and nothing else.
+const EMPTY: [&str; 3] =
+    ["DL_atnt_verizon_1_run_71.csv", "DL_atnt_verizon_2_run_90.csv", "DL_atnt_verizon_4_run_44.csv"];
+
+#[derive(Default)]
+struct Tally {
+    drives: usize,
+    samples: usize,
+    below_1: usize,
+    zero: usize,
+    longest_s: f64,
+    longest_gap_s: f64,
+}
+
+impl Tally {
+    fn add(&mut self, trace: &str) {
+        let times = times_of(trace);
+        self.drives += 1;
+        self.longest_s = self.longest_s.max(times[times.len() - 1]);
+        self.longest_gap_s = times.windows(2).map(|pair| pair[1] - pair[0]).fold(self.longest_gap_s, f64::max);
+        for row in trace.lines().skip_while(|line| !line.starts_with("t_s")).skip(1) {
+            let rate: f64 = row.split(',').nth(1).and_then(|cell| cell.parse().ok()).expect("a rate");
+            self.samples += 1;
+            self.below_1 += usize::from(rate < 1.0);
+            self.zero += usize::from(rate == 0.0);
+        }
+    }
+
+    fn print(&self, name: &str) {
+        let share = |count: usize| 100.0 * count as f64 / self.samples as f64;
+        println!(
+            "| {name} | {} | {} | {:.1} % | {:.1} % | {:.1} | {:.1} |",
+            self.drives,
+            self.samples,
+            share(self.below_1),
+            share(self.zero),
+            self.longest_s,
+            self.longest_gap_s
+        );
+    }
+}
+
+/// `--nocapture` prints the table of `docs/real-data.md`.
+#[test]
+fn every_real_drive_becomes_a_trace() {
+    let Some(data) = data() else { return };
+    println!("| traces | number | samples | below 1 Mbit/s | zero | longest, s | longest gap, s |");
+    for (direction, drives) in [("uplink", 225), ("downlink", 223 - EMPTY.len())] {
+        for (name, source) in [("AT&T", ATT), ("Verizon", VERIZON)] {
+            let mut tally = Tally::default();
+            for entry in std::fs::read_dir(data.join("pam2025").join(direction)).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let trace = import_file(&source, &Cut::default(), &path);
+                if EMPTY.iter().any(|name| path.ends_with(name)) {
+                    assert!(trace.expect_err("empty").to_string().contains("holds no sample"));
+                } else {
+                    tally.add(&trace.unwrap_or_else(|error| panic!("{error}")));
+                }
+            }
+            tally.print(&format!("{name} {direction}"));
+            assert_eq!(tally.drives, drives);
+            assert!(tally.longest_gap_s < 3.0, "{}", tally.longest_gap_s);
+        }
+    }
+    for ap in ["ap1", "ap2", "ap3", "ap4"] {
+        let path = data.join("feup-wifi/summary/final-exp-log.csv");
+        let trace =
+            import_file(&Source::Feup(ap.into()), &Cut::default(), &path).unwrap_or_else(|error| panic!("{error}"));
+        let mut tally = Tally::default();
+        tally.add(&trace);
+        tally.print(ap);
+        assert_eq!(tally.samples, 3749);
+    }
+}
+
+#[test]
+fn the_real_scenarios_read_with_the_data_and_say_what_they_need_without() {
+    for name in ["two-operators", "roadside-wifi"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/real/{name}.toml"));
+        let told = scenario_file::read(&file, None).expect_err("no data").to_string();
+        assert!(told.contains("--data DIR"), "{told}");
+        let Some(data) = data() else { continue };
+        crosslane::check::run(&file, Some(&data), false).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+fn times_of(trace: &str) -> Vec<f64> {
+    let rows = trace.lines().skip_while(|line| line.starts_with('#')).skip(1);
+    rows.map(|row| row.split(',').next().and_then(|cell| cell.parse().ok()).expect("a time")).collect()
+}
