@@ -12,7 +12,6 @@ const FILE_LINES_WISHED: usize = 400;
 /// Files between the wished and the hard limit, and why each is better whole.
 const LONG_FILES: &[(&str, &str)] = &[
     ("crates/core/src/mptcp/manager.rs", "one state machine, whose cases are read side by side"),
-    ("crates/crosslane/tests/import.rs", "half of it is one table of bad inputs"),
     ("crates/crosslane/tests/netlink.rs", "one story of the kernel's path manager, with the namespaces it needs"),
 ];
 
