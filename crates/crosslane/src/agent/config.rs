@@ -79,7 +79,7 @@ pub struct Service {
 
 impl Default for Service {
     fn default() -> Service {
-        Service { mode: Mode::Aggregate, prefer: Vec::new(), overlap_ms: 20 }
+        Service { mode: Mode::Aggregate, prefer: Vec::new(), overlap_ms: 10 }
     }
 }
 
