@@ -57,6 +57,7 @@ pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) 
     found.insert("messages.skipped".into(), raw.skipped as f64);
     found.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));
     found.insert("stall_us.max".into(), f64::from(report.stall_us_max));
+    found.insert("pause_us.max".into(), f64::from(report.pause_us_max));
     found.extend(raw.resident_mb.map(|resident| ("agent.rss_mb".to_string(), resident)));
     let because = report.invalid_because();
     let mut events: Vec<Value> = said.into_iter().chain(raw.kernel.events).collect();
