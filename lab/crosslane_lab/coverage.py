@@ -30,7 +30,7 @@ def threshold_dbm(folder: RunFolder, path: str) -> float | None:
         if crossing.path == path:
             return crossing.threshold_dbm
     for run in folder.runs:
-        found = _from_inputs(run, path) if run.valid else None
+        found = _from_inputs(run, path)
         if found is not None:
             return found
     return None

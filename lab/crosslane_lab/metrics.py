@@ -110,9 +110,9 @@ def worst(runs: list[Run], metric: str) -> float | None:
 def representative(folder: RunFolder, strategy: str) -> Run:
     """The median run of a strategy by worst delay (the pause, then the goodput where there is no such metric).
 
-    Of an even number it is the lower middle one. The strategy must have a valid run.
+    Of an even number it is the lower middle one. The strategy must have a run.
     """
-    runs = folder.valid_runs(strategy)
+    runs = folder.shown_runs(strategy)
     key = next((m for m in (WORST_DELAY, GAP, GOODPUT) if all(m in r.metrics for r in runs)), None)
     ranked = sorted(runs, key=lambda run: (run.metrics[key] if key else 0.0, run.seed))
     return ranked[(len(ranked) - 1) // 2]

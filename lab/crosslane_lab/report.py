@@ -89,13 +89,13 @@ class MetricRow:
 
 def metric_rows(folder: RunFolder) -> list[MetricRow]:
     """The table of metrics: a row per metric in the documented order, a cell per strategy."""
-    names = {name for run in folder.runs if run.valid for name in run.metrics}
+    names = {name for run in folder.runs for name in run.metrics}
     return [_metric_row(folder, name) for name in in_order(names)]
 
 
 def _metric_row(folder: RunFolder, name: str) -> MetricRow:
     metric = describe(name)
-    spreads = [spread(folder.valid_runs(s), name) for s in folder.strategies]
+    spreads = [spread(folder.shown_runs(s), name) for s in folder.strategies]
     best = _best([over for over in spreads if over], metric.better)
     cells = [(spread_text(o, metric.unit), o.median == best) if o else ("", False) for o in spreads]
     return MetricRow(name, metric.label, cells)
@@ -120,7 +120,7 @@ def drop_rows(folder: RunFolder) -> list[tuple[str, str, list[float]]]:
     lost = pl.col("drop").is_not_null()
     counts: dict[tuple[str, str], dict[str, float]] = {}
     for strategy in folder.measured:
-        runs = folder.valid_runs(strategy)
+        runs = folder.shown_runs(strategy)
         for run in runs:
             for path, drop, count in run.packets.filter(lost).group_by("path", "drop").len().collect().iter_rows():
                 row = counts.setdefault((path, drop), {})

@@ -234,10 +234,20 @@ class RunFolder:
         """The runs of a strategy that count, in order of seed."""
         return sorted((r for r in self.runs if r.strategy == strategy and r.valid), key=lambda r: r.seed)
 
+    def shown_runs(self, strategy: str) -> list[Run]:
+        """The runs of a strategy to look at: the valid ones or, if there are none, those there are."""
+        of_strategy = sorted((r for r in self.runs if r.strategy == strategy), key=lambda r: r.seed)
+        return self.valid_runs(strategy) or of_strategy
+
     @property
     def measured(self) -> list[str]:
-        """The strategies with at least one valid run, in the order they were asked for."""
-        return [s for s in self.strategies if self.valid_runs(s)]
+        """The strategies with at least one run, in the order they were asked for."""
+        return [s for s in self.strategies if self.shown_runs(s)]
+
+    @property
+    def doubtful(self) -> list[str]:
+        """The strategies none of whose runs was valid; what is shown of them is marked as such."""
+        return [s for s in self.measured if not self.valid_runs(s)]
 
     @property
     def invalid(self) -> list[Run]:

@@ -34,7 +34,7 @@ def subject(folder: RunFolder) -> str | None:
         return "threshold"
 
     def median_delay(strategy: str) -> float:
-        over = spread(folder.valid_runs(strategy), WORST_DELAY) or spread(folder.valid_runs(strategy), GAP)
+        over = spread(folder.shown_runs(strategy), WORST_DELAY) or spread(folder.shown_runs(strategy), GAP)
         return over.median if over else float("inf")
 
     return min(ours, key=median_delay, default=None)
@@ -45,6 +45,7 @@ def in_words(folder: RunFolder) -> list[str]:
     if not folder.measured:
         return ["No run of this drive was valid, so there is nothing to compare.", _left_out(folder)]
     paragraphs = [
+        _doubtful(folder),
         _the_drive(folder),
         _worst_delay(folder),
         _around_the_handover(folder),
@@ -102,7 +103,7 @@ def _worst_delay(folder: RunFolder) -> str:
 def _around_the_handover(folder: RunFolder) -> str:
     """Told where the worst message was not one of those around the handover."""
     pairs = [
-        (spread(folder.valid_runs(s), HANDOVER_DELAY), spread(folder.valid_runs(s), WORST_DELAY))
+        (spread(folder.shown_runs(s), HANDOVER_DELAY), spread(folder.shown_runs(s), WORST_DELAY))
         for s in folder.measured
     ]
     if not any(around and over and around.median < 0.95 * over.median for around, over in pairs):
@@ -128,7 +129,7 @@ def _compare(folder: RunFolder, metric: str, tell: _Teller) -> str:
     """A sentence on a metric: the subject first, then the others with their ratio to it."""
     first = subject(folder)
     order = [s for s in folder.measured if s == first] + [s for s in folder.measured if s != first]
-    found = [(s, over.median) for s in order if (over := spread(folder.valid_runs(s), metric))]
+    found = [(s, over.median) for s in order if (over := spread(folder.shown_runs(s), metric))]
     if not found:
         return ""
     compared = found[0][0] == first and found[0][1] > 0
@@ -140,7 +141,7 @@ def _compare(folder: RunFolder, metric: str, tell: _Teller) -> str:
 
 
 def _recovery(folder: RunFolder) -> str:
-    found = [(s, over) for s in folder.measured if (over := spread(folder.valid_runs(s), RECOVERY))]
+    found = [(s, over) for s in folder.measured if (over := spread(folder.shown_runs(s), RECOVERY))]
     if not found:
         return ""
     parts = [f"{number(over.median, 'ms')} with {called(s)}" for s, over in found]
@@ -152,13 +153,13 @@ def _recovery(folder: RunFolder) -> str:
 def _goodput(folder: RunFolder) -> str:
     if folder.scenario.traffic != "bulk":
         return ""
-    found = [(s, over) for s in folder.measured if (over := spread(folder.valid_runs(s), GOODPUT))]
+    found = [(s, over) for s in folder.measured if (over := spread(folder.shown_runs(s), GOODPUT))]
     parts = [f"{number(over.median, 'Mbit/s')} with {called(s)}" for s, over in found]
     return f"The application received {', '.join(parts)}." if parts else ""
 
 
 def _lost(folder: RunFolder) -> str:
-    lost = [(s, sum(int(r.metrics.get(LOST, 0)) for r in folder.valid_runs(s))) for s in folder.measured]
+    lost = [(s, sum(int(r.metrics.get(LOST, 0)) for r in folder.shown_runs(s))) for s in folder.measured]
     some = [f"{count} with {called(s)}" for s, count in lost if count]
     return f"Messages never delivered, over all seeds: {', '.join(some)}." if some else ""
 
@@ -168,10 +169,20 @@ def _left_out(folder: RunFolder) -> str:
     again = sum(run.attempts > 1 for run in folder.runs if run.valid)
     parts: list[str] = []
     if bad:
-        parts.append(f"{len(bad)} of {total} runs {_were(bad)} invalid and left out of all medians")
+        parts.append(f"{len(bad)} of {total} runs {_were(bad)} invalid and left out of all medians where others were valid")
     if again:
         parts.append(f"{again} valid {'run' if again == 1 else 'runs'} had to be repeated")
     return "; ".join(parts) + "." if parts else ""
+
+
+def _doubtful(folder: RunFolder) -> str:
+    if not folder.doubtful:
+        return ""
+    names = ", ".join(called(s) for s in folder.doubtful)
+    return (
+        f"Beware: the machine was too busy to keep the emulator's time, and no run with {names} was valid. "
+        "What is shown of them comes from invalid runs; drive again on a quiet machine."
+    )
 
 
 def _were(runs: list[Run]) -> str:
