@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::agent::config;
 use crate::error::{Error, Result};
-use crate::scenario_file;
+use crate::{scenario_file, text_file};
 
 /// Seeds whose shadowing must show what the scenario expects.
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
@@ -41,7 +41,7 @@ pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
 /// A file with a `[[path]]` is an agent's configuration. What cannot be read
 /// is left to the reader of scenarios, which says why.
 fn is_configuration(file: &Path) -> bool {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let text = text_file::read(file).unwrap_or_default();
     text.lines().any(|line| line.trim_start().starts_with("[[path]]"))
 }
 

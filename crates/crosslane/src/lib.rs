@@ -13,4 +13,5 @@ pub mod observe;
 pub mod scenario_file;
 pub mod summary;
 pub mod testbed;
+mod text_file;
 pub mod tun;

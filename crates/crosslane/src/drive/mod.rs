@@ -23,7 +23,7 @@ mod stage;
 mod tally;
 mod versions;
 
-pub use run::run_one;
+pub use run::{probe, run_one};
 
 /// What to drive, and how.
 #[derive(Args)]
@@ -65,6 +65,8 @@ struct Plan {
     seed: u64,
     folder: PathBuf,
     keep: bool,
+    /// The process of `drive`, with which the run ends.
+    parent: i32,
 }
 
 /// Drives the scenario.
@@ -75,6 +77,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let scenario = scenario_file::read(&options.scenario, options.data.as_deref())?;
     let plans = plan(options, &scenario)?;
     let out = folder(options, &scenario);
+    jobs::check_machine()?;
     scenario_file::prepare_folder(&out, &options.scenario)?;
     versions::write(&out)?;
     let parallel = if scenario.parallel { usize::from(options.jobs) } else { 1 };
@@ -115,6 +118,7 @@ fn plan(options: &Options, scenario: &Scenario) -> Result<Vec<Plan>> {
             seed,
             folder: out.join("runs").join(format!("{strategy}-{seed}")),
             keep: options.keep,
+            parent: std::process::id() as i32,
         })
     };
     let plans: Vec<Plan> = seeds.iter().flat_map(of_seed).collect();
