@@ -36,6 +36,7 @@ demo: build lab ## drive out of roadside coverage with three strategies and make
 
 test: lint tshark ## check everything: style, types, unit and property tests, short drives (under 10 minutes)
 	$(call say,testing the crates)
+	cargo fetch --locked --target $$(rustc -vV | sed -n 's/^host: //p')
 	cargo test --release --locked --workspace
 	$(call say,testing the lab)
 	.venv/bin/pytest -q lab

@@ -122,10 +122,17 @@ impl Summary {
             let of = self.runs.iter().filter(|run| run.strategy == *strategy);
             let valid = of.clone().filter(|run| run.outcome.valid).count();
             let mut row = vec![strategy.clone(), format!("{valid}/{}", of.count())];
-            row.extend(COLUMNS.iter().map(|(metric, _)| spread(&values(&self.runs, strategy, metric))));
+            // Better a doubtful figure, marked as such, than none.
+            let mark = if valid == 0 { "*" } else { "" };
+            let shown = |metric| values_where(&self.runs, strategy, metric, |run| run.outcome.valid || valid == 0);
+            row.extend(COLUMNS.iter().map(|(metric, _)| spread(&shown(metric)) + mark));
             rows.push(row);
         }
         let mut text = format!("{}\n", aligned(&rows));
+        for run in self.runs.iter().filter(|run| !run.outcome.valid) {
+            let because = run.outcome.because.as_deref().unwrap_or("it is not valid");
+            let _ = writeln!(text, "* {} seed {}, {} attempts: {because}; the machine is too busy", run.strategy, run.seed, run.attempts);
+        }
         for verdict in &self.expect {
             let word = match verdict.ok {
                 Some(true) => "ok     ",
@@ -151,8 +158,12 @@ fn in_order<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
 
 /// Values of a metric in the valid runs of a strategy, rising.
 fn values(runs: &[Run], strategy: &str, metric: &str) -> Vec<f64> {
-    let valid = runs.iter().filter(|run| run.outcome.valid && run.strategy == strategy);
-    let mut values: Vec<f64> = valid.filter_map(|run| run.outcome.metrics.get(metric).copied()).collect();
+    values_where(runs, strategy, metric, |run| run.outcome.valid)
+}
+
+fn values_where(runs: &[Run], strategy: &str, metric: &str, wanted: impl Fn(&Run) -> bool) -> Vec<f64> {
+    let of = runs.iter().filter(|run| run.strategy == strategy && wanted(run));
+    let mut values: Vec<f64> = of.filter_map(|run| run.outcome.metrics.get(metric).copied()).collect();
     values.sort_by(f64::total_cmp);
     values
 }

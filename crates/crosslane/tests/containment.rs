@@ -1,5 +1,6 @@
 //! Whatever ends a contained run ends all that it started. This is a program
 //! of its own, without a test harness: containing must come before threads.
+#![allow(clippy::unwrap_used)] // It is how a test fails.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};

@@ -15,6 +15,10 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/crosslane/tests/netlink.rs", "one story of the kernel's path manager, with the namespaces it needs"),
 ];
 
+/// Longer functions, and why each is better whole.
+const LONG_FUNCTIONS: &[(&str, &str, &str)] =
+    &[("crates/crosslane/tests/import.rs", "faults", "a table of bad inputs, a few lines a row")];
+
 #[test]
 fn files_are_short_enough_to_read() {
     let mut broken = Vec::new();
@@ -39,7 +43,9 @@ fn files_are_short_enough_to_read() {
 fn functions_fit_on_a_screen() {
     let too_long = |file: &File| {
         let functions = if file.is("rs") { rust_functions(&file.text) } else { python_functions(&file.text) };
-        let long = functions.into_iter().filter(|(_, _, lines)| *lines > FUNCTION_LINES);
+        let excused =
+            |name: &str| LONG_FUNCTIONS.iter().any(|(in_file, long, _)| *in_file == file.name && *long == name);
+        let long = functions.into_iter().filter(|(_, name, lines)| *lines > FUNCTION_LINES && !excused(name));
         long.map(|(line, name, lines)| {
             file.at(line, format!("{name} has {lines} lines, the limit is {FUNCTION_LINES}"))
         })
@@ -152,7 +158,9 @@ impl File {
     }
 
     fn is_test(&self) -> bool {
-        self.name.split('/').any(|part| matches!(part, "tests" | "benches" | "e2e" | "tests.rs"))
+        self.name
+            .split('/')
+            .any(|part| matches!(part, "tests" | "benches" | "e2e" | "tests.rs") || part.ends_with("_tests.rs"))
     }
 
     fn at(&self, line: usize, what: impl Display) -> String {

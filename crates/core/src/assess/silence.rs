@@ -33,8 +33,9 @@ impl Default for Params {
     }
 }
 
-/// Message intervals remembered; the shortest of them is the period, so that
-/// lost messages do not stretch it.
+/// Message intervals remembered. The shortest of them is the period, so that
+/// lost messages do not stretch it; a silence must also be twice as long as the
+/// longest of them, so that sporadic reception is not taken for sudden loss.
 const INTERVALS: usize = 8;
 /// Messages heard before their silence means something.
 const FEW: usize = 3;
@@ -160,8 +161,9 @@ impl Silence {
     /// When the silence of messages becomes an alarm.
     fn cam_deadline(&self) -> Option<Instant> {
         let enabled = self.params.cam_periods > 0 && self.intervals.len() >= FEW && self.raised.is_none();
-        let period = self.intervals.iter().min()?;
-        self.last_cam.filter(|_| enabled).map(|last| last + *period * self.params.cam_periods)
+        let (period, longest) = (*self.intervals.iter().min()?, *self.intervals.iter().max()?);
+        let silence = (period * self.params.cam_periods).max(longest * 2);
+        self.last_cam.filter(|_| enabled).map(|last| last + silence)
     }
 
     fn raise(&mut self, now: Instant, kind: AlarmKind, because: String, inputs: &[(&'static str, f64)]) {
@@ -213,7 +215,8 @@ impl Assessor for Silence {
             && now >= deadline
         {
             let silent_ms = now.since(last).as_secs_f64() * 1e3;
-            let because = format!("no message for {silent_ms:.0} ms, {} periods", self.params.cam_periods);
+            let period_ms = self.intervals.iter().min().map_or(0.0, |period| period.as_secs_f64() * 1e3);
+            let because = format!("no message for {silent_ms:.0} ms, one each {period_ms:.0} ms before");
             self.raise(now, AlarmKind::CamSilence, because, &[("silent_ms", silent_ms)]);
         }
         let Some(raised) = &mut self.raised else {
@@ -301,13 +304,20 @@ mod tests {
     }
 
     #[test]
-    fn lost_messages_do_not_stretch_the_period() {
+    fn a_lost_message_does_not_stretch_the_period() {
         let mut silence = hearing(500);
-        for ms in [700, 900, 1100] {
+        for ms in [700, 900] {
             silence.advance(at(ms));
             silence.observe(at(ms), &cam());
         }
-        assert_eq!(silence.next_wakeup(), Some(at(1500)));
+        assert_eq!(silence.next_wakeup(), Some(at(1300)));
+    }
+
+    #[test]
+    fn where_messages_come_now_and_then_a_silence_must_last_longer() {
+        let mut silence = hearing(500);
+        silence.observe(at(850), &cam());
+        assert_eq!(silence.next_wakeup(), Some(at(1550)), "twice the longest pause, 350 ms");
     }
 
     #[test]

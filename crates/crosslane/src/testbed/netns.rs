@@ -85,10 +85,9 @@ impl Namespace {
     pub fn how_to_enter(&self) -> String {
         // Inside a PID namespace our number is another than the shell's.
         let pid = std::fs::read_link("/proc/self").map_or_else(|_| "self".into(), |pid| pid.display().to_string());
-        let user = if nix::unistd::geteuid().is_root() && !super::privileges::in_user_namespace() {
-            String::new()
-        } else {
-            format!("--user --preserve-credentials --target {pid} ")
+        let user = match super::privileges::in_user_namespace() {
+            true => format!("--user --preserve-credentials --target {pid} "),
+            false => String::new(),
         };
         format!("nsenter {user}--net=/proc/{pid}/fd/{} -- bash", self.held.as_raw_fd())
     }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -24,8 +23,6 @@ pub enum Privileges {
     UserNamespace,
 }
 
-static IN_USER_NAMESPACE: AtomicBool = AtomicBool::new(false);
-
 /// Sees to it that this process may make network namespaces and TUN devices:
 /// as root, or else by moving into a user namespace. Call it before any thread
 /// exists, and before [`contain`].
@@ -38,9 +35,10 @@ pub fn prepare_privileges() -> Result<Privileges> {
     Ok(privileges)
 }
 
-/// True once [`prepare_privileges`] has made a user namespace.
+/// True if this process's root is not the machine's.
 pub(super) fn in_user_namespace() -> bool {
-    IN_USER_NAMESPACE.load(Ordering::Relaxed)
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    !map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// CAP_NET_ADMIN and CAP_SYS_ADMIN, as the kernel tells.
@@ -68,7 +66,6 @@ fn enter_user_namespace() -> Result<Privileges> {
     for (file, map) in maps {
         fs::write(file, map).map_err(|cause| Error::failure(format!("writing {file}"), cause))?;
     }
-    IN_USER_NAMESPACE.store(true, Ordering::Relaxed);
     Ok(Privileges::UserNamespace)
 }
 
@@ -76,7 +73,10 @@ fn refuse_threads(attempt: &str) -> Result<()> {
     let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     match threads {
         1 => Ok(()),
-        _ => Err(Error::failure(attempt, format!("this process already has {threads} threads"))),
+        _ => {
+            let cause = format!("this process already has {threads} threads");
+            Err(Error::failure(attempt, cause).with_remedy("run it as root or by `unshare -Ur`"))
+        }
     }
 }
 

@@ -9,11 +9,14 @@ pub(super) const PACKET_ROOM: usize = 2048;
 /// Packets under way in all links together: 256 MiB.
 const MAX_PACKETS: usize = 131_072;
 
-/// Places made at a time.
-const CHUNK: usize = 256;
+/// Places made at a time: few, because the emulator stands still meanwhile.
+const CHUNK: usize = 32;
+
+/// Places made beforehand.
+const FIRST_PACKETS: usize = 2048;
 
 /// Packets by their place.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pool {
     chunks: Vec<Box<[Held]>>,
     free: Vec<u32>,
@@ -46,6 +49,14 @@ impl Held {
 }
 
 impl Pool {
+    pub(super) fn new() -> Pool {
+        let mut pool = Pool { chunks: Vec::with_capacity(MAX_PACKETS / CHUNK), free: Vec::with_capacity(MAX_PACKETS) };
+        while pool.free.len() < FIRST_PACKETS {
+            pool.grow();
+        }
+        pool
+    }
+
     /// Takes a place; `None` if all are taken.
     pub(super) fn take(&mut self) -> Option<PacketId> {
         if self.free.is_empty() {
@@ -76,7 +87,8 @@ impl Pool {
         if made >= MAX_PACKETS {
             return;
         }
-        let empty = Held { bytes: [0; PACKET_ROOM], len: 0, entered: Instant::ZERO };
+        // Not zero, or the kernel would hand the pages out one by one, later.
+        let empty = Held { bytes: [1; PACKET_ROOM], len: 0, entered: Instant::ZERO };
         self.chunks.push(vec![empty; CHUNK].into_boxed_slice());
         self.free.extend((made as u32..(made + CHUNK) as u32).rev());
     }

@@ -1,7 +1,8 @@
 //! What is told of every packet, from the emulator's thread to whoever writes
 //! it down. The emulator never waits: what finds no room is counted.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::thread;
 
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::time::{Duration, Instant};
@@ -89,7 +90,15 @@ impl PacketSource {
     /// Waits for records and gives each to `write`; `None` when there will be
     /// no more, else how many there were.
     pub fn receive(&self, write: impl FnMut(&PacketRecord)) -> Option<usize> {
-        let mut batch = self.full.recv().ok()?;
+        // Looking again and again, because a receiver that waits in the channel
+        // holds a lock there, which could hold up the emulator.
+        let mut batch = loop {
+            match self.full.try_recv() {
+                Ok(batch) => break batch,
+                Err(TryRecvError::Empty) => thread::sleep(MAX_AGE / 2),
+                Err(TryRecvError::Disconnected) => return None,
+            }
+        };
         batch.iter().for_each(write);
         let count = batch.len();
         batch.clear();

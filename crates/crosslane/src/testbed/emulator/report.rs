@@ -50,6 +50,8 @@ pub struct EmulatorReport {
     /// The longest that the loop was late to wake, or busy without a look at
     /// its devices, in µs.
     pub stall_us_max: u32,
+    /// When that stall ended.
+    pub stalled_at: Instant,
     /// Packets read in a wakeup that was 1 ms late or more: their delay was
     /// counted from too late.
     pub late_reads: u64,
@@ -77,8 +79,10 @@ impl EmulatorReport {
                 self.lateness_us_p99
             ));
         }
-        (self.stall_us_max > MAX_STALL_US)
-            .then(|| format!("the emulator stood still for {} µs (limit {MAX_STALL_US})", self.stall_us_max))
+        (self.stall_us_max > MAX_STALL_US).then(|| {
+            let (stall_us, at) = (self.stall_us_max, self.stalled_at);
+            format!("the emulator stood still for {stall_us} µs at {at} (limit {MAX_STALL_US})")
+        })
     }
 
     /// Packets that all links dropped for this reason.
@@ -133,6 +137,7 @@ impl Histogram {
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
     max: Duration,
+    max_at: Instant,
     /// True while the present wakeup is one that came late.
     late: bool,
     late_reads: u64,
@@ -143,12 +148,14 @@ impl Stalls {
     pub(super) fn woke(&mut self, now: Instant, due: Instant) {
         let late = now.since(due);
         self.late = late >= Duration::from_millis(1);
-        self.max = self.max.max(late);
+        self.stood_still(now, late);
     }
 
-    /// The loop looks at its devices again.
-    pub(super) fn was_busy(&mut self, busy: Duration) {
-        self.max = self.max.max(busy);
+    /// The loop has not looked at its devices for so long.
+    pub(super) fn stood_still(&mut self, now: Instant, time: Duration) {
+        if time > self.max {
+            (self.max, self.max_at) = (time, now);
+        }
     }
 
     /// Packets were read in this wakeup.
@@ -160,6 +167,10 @@ impl Stalls {
 
     pub(super) fn max_us(&self) -> u32 {
         micros(self.max)
+    }
+
+    pub(super) fn max_at(&self) -> Instant {
+        self.max_at
     }
 
     pub(super) fn late_reads(&self) -> u64 {

@@ -17,9 +17,9 @@ use nix::time::{ClockNanosleepFlags, clock_nanosleep};
 use super::pool::Pool;
 use super::report::{Histogram, Stalls};
 use super::{Command, Counters, EmulatedLink, EmulatorReport, LinkReport, PacketRecord, PacketSink, SLOT};
-use super::super::realtime::become_realtime;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::testbed::realtime::become_realtime;
 use crate::tun::Tun;
 
 /// Packets read from one device before the others have their turn.
@@ -30,7 +30,7 @@ const BATCH: usize = 64;
 const HEARTBEAT: Duration = Duration::from_millis(1);
 
 /// Packets (in and out) a millisecond from which the loop keeps to slots.
-const BUSY_PACKETS: usize = 32;
+const BUSY_PACKETS: usize = 10;
 
 /// Priority under SCHED_FIFO: above ordinary programs, below the kernel's own.
 const PRIORITY: i32 = 10;
@@ -52,8 +52,11 @@ pub(super) struct Worker {
     lateness: Histogram,
     stalls: Stalls,
     pace: Pace,
+    reflex: Reflex,
     /// When the timer rings.
-    armed: Instant,
+    alarm: Instant,
+    /// When the loop went to sleep, if it did.
+    slept: Option<Instant>,
     realtime: bool,
     cpu: Duration,
 }
@@ -86,6 +89,25 @@ impl Pace {
     }
 }
 
+/// How long the kernel takes to wake this thread, as a running median: the
+/// timer rings so much earlier (what is left is waited out awake), and a packet
+/// that ended a sleep came so long ago.
+#[derive(Debug)]
+struct Reflex(Duration);
+
+impl Reflex {
+    const STEP: Duration = Duration::from_micros(1);
+    /// Beyond this the machine is busy, and waiting awake would make it worse.
+    const MAX: Duration = Duration::from_micros(60);
+
+    fn learn(&mut self, took: Duration) {
+        self.0 = match took > self.0 {
+            true => (self.0 + Self::STEP).min(Self::MAX),
+            false => self.0.saturating_sub(Self::STEP),
+        };
+    }
+}
+
 impl Worker {
     pub(super) fn new(
         clock: Clock,
@@ -113,12 +135,14 @@ impl Worker {
             inbox,
             bell,
             links,
-            pool: Pool::default(),
+            pool: Pool::new(),
             sink,
             lateness: Histogram::new(),
             stalls: Stalls::default(),
             pace: Pace::default(),
-            armed: Instant::ZERO,
+            reflex: Reflex(Duration::ZERO),
+            alarm: Instant::ZERO,
+            slept: None,
             realtime: false,
             cpu: Duration::ZERO,
         })
@@ -136,29 +160,18 @@ impl Worker {
     fn carry(&mut self) -> io::Result<()> {
         let mut events = vec![EpollEvent::empty(); self.links.len() * 2 + 2];
         let mut woke = self.clock.now();
-        self.armed = woke;
         loop {
             let ready = self.sleep(woke, &mut events)?;
             woke = self.clock.now();
-            self.stalls.woke(woke, self.armed);
-            let mut packets = 0;
-            for event in &events[..ready] {
-                match event.data() {
-                    TIMER => {}
-                    BELL => {
-                        let _ = self.bell.read();
-                        if self.obey() {
-                            return Ok(());
-                        }
-                    }
-                    token => packets += self.read(token as usize / 2, direction(token), event.events())?,
-                }
+            let packets = self.wake(woke, &events[..ready])?;
+            // After the packets, whose time may lie before this moment.
+            if events[..ready].iter().any(|event| event.data() == BELL) && self.obey() {
+                return Ok(());
             }
-            self.stalls.read(packets);
-            packets += self.release();
+            let packets = packets + self.release();
             let now = self.clock.now();
             self.pace.count(now, packets);
-            self.stalls.was_busy(now.since(woke));
+            self.stalls.stood_still(now, now.since(woke));
             if let Some(sink) = &mut self.sink {
                 sink.tick(now);
             }
@@ -166,22 +179,45 @@ impl Worker {
     }
 
     /// Sleeps until a device has packets, one is due, or the heart beats.
-    /// `armed` is when it should have woken at the latest.
     fn sleep(&mut self, woke: Instant, events: &mut [EpollEvent]) -> io::Result<usize> {
+        let now = self.clock.now();
+        self.slept = None;
         if self.pace.busy {
-            self.armed = woke + SLOT;
-            let until = TimeSpec::from_duration(self.on_system_clock(self.armed));
+            self.alarm = now.max(woke + SLOT);
+            let until = TimeSpec::from_duration(self.on_system_clock(self.alarm));
             let _ = clock_nanosleep(nix::time::ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &until);
             return wait(&self.epoll, events, EpollTimeout::ZERO);
         }
         let next = self.links.iter().filter_map(|carried| carried.link.next_wakeup()).min();
-        if self.armed <= woke || next.is_some_and(|next| next < self.armed) {
-            let beat = woke + HEARTBEAT;
-            self.armed = next.map_or(beat, |next| next.min(beat));
-            let at = Expiration::OneShot(TimeSpec::from_duration(self.on_system_clock(self.armed)));
+        let next = next.map(|due| due - self.reflex.0);
+        if next.is_some_and(|next| next <= now) {
+            self.alarm = now;
+            return wait(&self.epoll, events, EpollTimeout::ZERO);
+        }
+        if self.alarm <= now || next.is_some_and(|next| next < self.alarm) {
+            let beat = now + HEARTBEAT;
+            self.alarm = next.map_or(beat, |next| next.min(beat));
+            let at = Expiration::OneShot(TimeSpec::from_duration(self.on_system_clock(self.alarm)));
             self.timer.set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
         }
+        self.slept = Some(now);
         wait(&self.epoll, events, EpollTimeout::NONE)
+    }
+
+    /// Takes in what the devices have; returns how many packets that were.
+    fn wake(&mut self, woke: Instant, events: &[EpollEvent]) -> io::Result<usize> {
+        self.stalls.woke(woke, self.alarm);
+        let only_timer = matches!(events, [event] if event.data() == TIMER);
+        if only_timer && self.slept.is_some() {
+            self.reflex.learn(woke.since(self.alarm));
+        }
+        let mut packets = 0;
+        for event in events.iter().filter(|event| event.data() < BELL) {
+            let token = event.data();
+            packets += self.read(token as usize / 2, direction(token), event.events())?;
+        }
+        self.stalls.read(packets);
+        Ok(packets)
     }
 
     fn on_system_clock(&self, at: Instant) -> Duration {
@@ -190,21 +226,22 @@ impl Worker {
 
     /// Carries out what was asked; true if that was to stop.
     fn obey(&mut self) -> bool {
+        let _ = self.bell.read();
         let now = self.clock.now();
+        let links = &mut self.links;
+        let mut with_link = |place: usize, change: &mut dyn FnMut(&mut Link)| {
+            if let Some(carried) = links.get_mut(place) {
+                change(&mut carried.link);
+            }
+        };
         while let Ok(command) = self.inbox.try_recv() {
-            let (place, apply): (usize, Box<dyn FnOnce(&mut Link)>) = match command {
-                Command::Set(place, way, params) => (place, Box::new(move |link| link.set(now, way, params))),
-                Command::SetOn(place, on) => (place, Box::new(move |link| link.set_on(now, on))),
-                Command::Occupy(place, air_time) => (
-                    place,
-                    Box::new(move |link| {
-                        link.occupy(now, air_time);
-                    }),
-                ),
+            match command {
+                Command::Set(place, way, params) => with_link(place, &mut |link| link.set(now, way, params.clone())),
+                Command::SetOn(place, on) => with_link(place, &mut |link| link.set_on(now, on)),
+                Command::Occupy(place, air_time) => with_link(place, &mut |link| {
+                    link.occupy(now, air_time);
+                }),
                 Command::Stop => return true,
-            };
-            if let Some(carried) = self.links.get_mut(place) {
-                apply(&mut carried.link);
             }
         }
         false
@@ -221,7 +258,11 @@ impl Worker {
             let held = self.pool.get_mut(packet);
             match device.receive(held.room()) {
                 Ok(len) => {
-                    let now = self.clock.now();
+                    let mut now = self.clock.now();
+                    // The first packet after a sleep is what ended it.
+                    if let Some(slept) = self.slept.take() {
+                        now = slept.max(now - self.reflex.0);
+                    }
                     held.fill(len, now);
                     self.enter(now, place, way, packet);
                 }
@@ -334,6 +375,7 @@ impl Worker {
             lateness_us_p99: self.lateness.quantile_us(0.99),
             lateness_us_max: self.lateness.max_us(),
             stall_us_max: self.stalls.max_us(),
+            stalled_at: self.stalls.max_at(),
             late_reads: self.stalls.late_reads(),
             records_lost: self.sink.map_or(0, PacketSink::finish),
             cpu: self.cpu,
@@ -366,7 +408,7 @@ fn wait(epoll: &Epoll, events: &mut [EpollEvent], timeout: EpollTimeout) -> io::
     }
 }
 
-/// Asks for SCHED_FIFO, and for timers without slack where that is refused.
+/// Processor time of this thread.
 fn thread_cpu() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else {
         return Duration::ZERO;
