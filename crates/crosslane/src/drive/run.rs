@@ -101,8 +101,8 @@ impl Run {
         let stage = Stage::new(&self.scenario, self.plan.seed, &mut self.testbed)?;
         let clock = stage.clock();
         let raw = self.play(clock, stage)?;
-        let resident_mb = agent.as_ref().and_then(AgentProcess::resident_mb);
         let said = agent.map(|agent| agent.finish(clock.origin_ns())).transpose()?;
+        let resident_mb = said.iter().flatten().find_map(|event| event["resident_mb"].as_f64());
         tally::sum_up(&self.scenario, &self.names, &self.plan, Raw { agent: said, resident_mb, ..raw })
     }
 

@@ -43,7 +43,9 @@ pub struct Raw {
 /// A record cannot be written.
 pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) -> Result<Outcome> {
     let packets = follow(std::mem::take(&mut raw.staged.packets));
-    let said = raw.agent.take().unwrap_or_default();
+    let mut said = raw.agent.take().unwrap_or_default();
+    // What comes later tells of the stage being taken down.
+    said.retain(|event| event["t_s"].as_f64().is_some_and(|t_s| t_s < scenario.duration_s));
     let (decisions, alarms) = (decisions(&said, names), alarms(&said, names));
     let report = &raw.staged.report;
     let records = RunRecords {
