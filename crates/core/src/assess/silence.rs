@@ -47,8 +47,6 @@ const SETTLE: Duration = Duration::from_secs(1);
 const FIRST_WAIT: Duration = Duration::from_millis(1000);
 /// Longest such wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A wrong alarm on a path with messages: trusted again after this time.
-const SHORT_WAIT: Duration = Duration::from_millis(500);
 /// Alarms farther apart than this do not add up.
 const FORGIVEN: Duration = Duration::from_secs(30);
 
@@ -89,7 +87,7 @@ impl Silence {
     }
 
     fn hear_cam(&mut self, now: Instant) {
-        if let Some(last) = self.last_cam.replace(now) {
+        if let Some(last) = self.last_cam.replace(now).filter(|last| now.since(*last) < SETTLE) {
             if self.intervals.len() == INTERVALS {
                 self.intervals.pop_front();
             }
@@ -98,21 +96,20 @@ impl Silence {
         self.see_life(now);
     }
 
-    /// A message proves the radio alive; the alarm is off, at once if it had
-    /// been right, after a short wait if it was wrong and might be so again.
+    /// A message proves the radio alive. It ends a silence of messages at once;
+    /// where acknowledgements were missing it ends the alarm at once if that had
+    /// been right, and after a wait if it was wrong and might be so again.
     fn see_life(&mut self, now: Instant) {
-        let Some(raised) = &mut self.raised else {
-            return;
-        };
-        if raised.kind == AlarmKind::LinkDown {
-            return;
-        }
+        let Some(mut raised) = self.raised.filter(|raised| raised.kind != AlarmKind::LinkDown) else { return };
         let quick = now.since(raised.at) < SETTLE;
         if quick && !raised.settled {
             raised.settled = true;
             self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
         }
-        raised.trust_at = Some(if quick { raised.at + SHORT_WAIT.max(self.wait / 2) } else { now });
+        let wait = quick && raised.kind == AlarmKind::Unacknowledged;
+        raised.trust_at = Some(if wait { raised.at + self.wait / 2 } else { now });
+        self.raised = Some(raised);
+        self.advance(now);
     }
 
     fn watch_transport(&mut self, now: Instant, transport: &Transport) {
@@ -229,9 +226,6 @@ impl Assessor for Silence {
         if raised.settled && raised.trust_at.is_some_and(|at| now >= at) {
             self.raised = None;
             self.connections.clear();
-            if self.last_cam.is_some_and(|last| now.since(last) > SETTLE) {
-                self.intervals.clear();
-            }
             self.reason =
                 Reason { rule: "silence.over", because: "it is tried again".into(), inputs: Default::default() };
         }
@@ -350,7 +344,8 @@ mod tests {
         silence.observe(at(1050), &transport(3, 50));
         silence.observe(at(1100), &cam());
         assert_eq!(silence.belief().0, Belief::Lost, "not trusted at once");
-        silence.advance(at(1100) + SETTLE);
+        assert_eq!(silence.next_wakeup(), Some(at(1550)));
+        silence.advance(at(1550));
         assert_eq!(silence.belief().0, Belief::Unknown);
         let wrong: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.wrong).collect();
         assert_eq!(wrong, [None, Some(true)]);

@@ -1,11 +1,15 @@
 //! Signal strength against a threshold, without flapping.
 //!
 //! Leaving: the signal, smoothed in time, stays at or below the threshold for
-//! the time to trigger. Entering: a sample reaches the threshold plus its
-//! hysteresis, and after the time to trigger the mean of what was heard since
-//! is still above the middle of the two. Entering does not wait for the
-//! smoothed past of a weak link, so a path is used as soon as it is there. A
-//! path that was entered in vain is believed later each time: the time to
+//! the time to trigger.
+//!
+//! Entering: the smoothed signal stays at or above the threshold plus its
+//! hysteresis for the time to trigger. Where the path had been lost (for a
+//! second no sample reached the threshold), one sample that high begins the
+//! wait, and the mean of what is then heard must only stay above the threshold:
+//! the smoothed past of a lost path would hold back what is there now.
+//!
+//! A path that was entered in vain is believed later each time: the time to
 //! trigger for entering doubles with every quick return, up to a limit.
 
 use alloc::format;
@@ -26,7 +30,8 @@ pub struct Params {
     pub cellular_threshold_dbm: Option<f64>,
     /// How far above the threshold a path must be to be used again, in dB (≥ 0).
     pub hysteresis_db: f64,
-    /// How long the signal must say so, in ms.
+    /// How long the signal must say so, in ms; less than the period of roadside
+    /// messages (100 ms) does not wait for the next one.
     pub time_to_trigger_ms: u32,
     /// Time constant of the smoothing for leaving, in ms; 0 for none.
     pub smoothing_ms: u32,
@@ -38,7 +43,7 @@ impl Default for Params {
             threshold_dbm: -82.0,
             cellular_threshold_dbm: None,
             hysteresis_db: 3.0,
-            time_to_trigger_ms: 100,
+            time_to_trigger_ms: 80,
             smoothing_ms: 300,
         }
     }
@@ -46,7 +51,9 @@ impl Default for Params {
 
 /// A return within this time after entering counts as entered in vain.
 const QUICK_RETURN: Duration = Duration::from_secs(5);
-/// Doublings of the time to trigger for entering: 100 ms becomes at most 6.4 s.
+/// So long without a sample at the threshold is a loss of the path.
+const LOSS: Duration = Duration::from_secs(1);
+/// Doublings of the time to trigger for entering: 80 ms becomes at most 5.1 s.
 const MAX_DOUBLINGS: u32 = 6;
 
 /// The assessor of one path.
@@ -57,6 +64,9 @@ pub struct Threshold {
     link_up: bool,
     smoothed: Option<(Instant, f64)>,
     below_since: Option<Instant>,
+    /// When a sample last reached the threshold.
+    reached: Option<Instant>,
+    lost: bool,
     entering: Option<Entering>,
     entered: Option<Instant>,
     doublings: u32,
@@ -86,6 +96,8 @@ impl Threshold {
             link_up: true,
             smoothed: None,
             below_since: None,
+            reached: None,
+            lost: true,
             entering: None,
             entered: None,
             doublings: 0,
@@ -101,6 +113,7 @@ impl Threshold {
         self.link_up = up;
         self.smoothed = None;
         self.below_since = None;
+        self.lost = true;
         self.entering = None;
         if !up {
             self.set(Belief::Lost, plain("threshold.link-down", "the interface is down"));
@@ -113,29 +126,37 @@ impl Threshold {
 
     fn judge_signal(&mut self, now: Instant, rssi_dbm: f64, threshold_dbm: f64) {
         self.smooth(now, rssi_dbm);
+        self.lost |= self.reached.is_none_or(|reached| now.since(reached) >= LOSS);
+        if rssi_dbm >= threshold_dbm {
+            self.reached = Some(now);
+        }
         if self.belief == Belief::Good {
             return self.watch_leaving(now, threshold_dbm);
         }
+        self.watch_entering(now, rssi_dbm, threshold_dbm);
+        if self.belief == Belief::Unknown && self.entering.is_none() {
+            let enter_dbm = threshold_dbm + self.params.hysteresis_db;
+            let because = format!("first signal {rssi_dbm:.1} dBm, to be used at {enter_dbm:.1} dBm");
+            let inputs = [("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold_dbm)];
+            self.set(Belief::Fading, Reason { rule: "threshold.weak", because, inputs: inputs.into() });
+        }
+    }
+
+    fn watch_entering(&mut self, now: Instant, rssi_dbm: f64, threshold_dbm: f64) {
+        let enter_dbm = threshold_dbm + self.params.hysteresis_db;
+        let smoothed = self.smoothed.map_or(rssi_dbm, |(_, smoothed)| smoothed);
+        let judged = if self.lost { rssi_dbm } else { smoothed };
         match &mut self.entering {
+            None if judged >= enter_dbm => {
+                self.entering = Some(Entering { since: now, sum_dbm: rssi_dbm, samples: 1 });
+            }
+            None => {}
             Some(entering) => {
                 entering.sum_dbm += rssi_dbm;
                 entering.samples += 1;
-                if entering.mean_dbm() < threshold_dbm + self.params.hysteresis_db / 2.0 {
-                    self.entering = None;
-                }
+                let stays = if self.lost { entering.mean_dbm() > threshold_dbm } else { smoothed >= enter_dbm };
+                self.entering = self.entering.filter(|_| stays);
             }
-            None if rssi_dbm >= threshold_dbm + self.params.hysteresis_db => {
-                self.entering = Some(Entering { since: now, sum_dbm: rssi_dbm, samples: 1 });
-            }
-            None if self.belief == Belief::Unknown => {
-                let because = format!(
-                    "first signal {rssi_dbm:.1} dBm, to be used at {:.1} dBm",
-                    threshold_dbm + self.params.hysteresis_db
-                );
-                let inputs = [("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold_dbm)];
-                self.set(Belief::Fading, Reason { rule: "threshold.weak", because, inputs: inputs.into() });
-            }
-            None => {}
         }
     }
 
@@ -179,8 +200,8 @@ impl Threshold {
     fn enter(&mut self, now: Instant, threshold_dbm: f64, entering: Entering) {
         let mean = entering.mean_dbm();
         let waited_ms = now.since(entering.since).as_secs_f64() * 1e3;
-        let least = threshold_dbm + self.params.hysteresis_db / 2.0;
-        let because = format!("signal of {mean:.1} dBm on average over {waited_ms:.0} ms is above {least:.1} dBm");
+        let enter_dbm = threshold_dbm + self.params.hysteresis_db;
+        let because = format!("signal reached {enter_dbm:.1} dBm, {mean:.1} dBm on average over {waited_ms:.0} ms");
         let inputs = [
             ("mean_dbm", mean),
             ("threshold_dbm", threshold_dbm),
@@ -189,7 +210,9 @@ impl Threshold {
         ];
         self.entering = None;
         self.entered = Some(now);
-        self.smoothed = Some((now, mean));
+        self.lost = false;
+        // What is just entered has the hysteresis before it.
+        self.smoothed = Some((now, mean.max(enter_dbm)));
         self.set(Belief::Good, Reason { rule: "threshold.enter", because, inputs: inputs.into() });
     }
 
@@ -263,12 +286,15 @@ mod tests {
     fn hear(assessor: &mut Threshold, start_ms: u64, signals: &[f32]) -> Belief {
         for (i, &rssi_dbm) in signals.iter().enumerate() {
             let now = Instant::from_millis(start_ms + i as u64 * PERIOD_MS);
-            let kind = SampleKind::Signal { rssi_dbm, station: Some(1) };
             assessor.advance(now);
-            assessor.observe(now, &Sample { path: PathId(0), kind });
+            assessor.observe(now, &signal(rssi_dbm));
             assessor.advance(now + Duration::from_millis(PERIOD_MS - 1));
         }
         assessor.belief().0
+    }
+
+    fn signal(rssi_dbm: f32) -> Sample {
+        Sample { path: PathId(0), kind: SampleKind::Signal { rssi_dbm, station: Some(1) } }
     }
 
     fn assessor() -> Threshold {
@@ -278,9 +304,10 @@ mod tests {
     #[test]
     fn a_strong_path_is_entered_after_the_time_to_trigger() {
         let mut a = assessor();
-        assert_eq!(hear(&mut a, 0, &[-70.0]), Belief::Unknown);
-        assert_eq!(a.next_wakeup(), Some(Instant::from_millis(100)));
-        a.advance(Instant::from_millis(100));
+        a.observe(Instant::ZERO, &signal(-70.0));
+        assert_eq!(a.belief().0, Belief::Unknown);
+        assert_eq!(a.next_wakeup(), Some(Instant::from_millis(80)));
+        a.advance(Instant::from_millis(80));
         assert_eq!(a.belief().0, Belief::Good);
         assert!(a.belief().1.because.contains("-70.0 dBm"), "{}", a.belief().1.because);
     }
@@ -314,20 +341,35 @@ mod tests {
         let mut a = assessor();
         hear(&mut a, 0, &[-75.0; 3]);
         assert_eq!(hear(&mut a, 300, &[-95.0; 8]), Belief::Fading);
-        hear(&mut a, 1100, &[-78.0, -78.0]);
-        assert_eq!(a.belief().0, Belief::Fading, "100 ms no longer suffice");
-        assert_eq!(hear(&mut a, 1300, &[-78.0]), Belief::Good, "200 ms do");
+        assert_eq!(hear(&mut a, 1100, &[-75.0; 4]), Belief::Fading, "smoothed, it is above −79 dBm from 1.5 s on");
+        assert_eq!(hear(&mut a, 1500, &[-75.0]), Belief::Fading, "80 ms no longer suffice");
+        assert_eq!(hear(&mut a, 1600, &[-75.0]), Belief::Good, "160 ms do");
     }
 
     #[test]
-    fn a_lone_spike_does_not_win_the_path() {
+    fn a_lost_path_is_entered_on_what_is_heard_now_a_left_one_on_what_is_smoothed() {
+        let mut lost = assessor();
+        hear(&mut lost, 0, &[-95.0; 15]);
+        assert_eq!(hear(&mut lost, 1500, &[-78.0]), Belief::Good);
+        let mut left = assessor();
+        hear(&mut left, 0, &[-75.0; 60]);
+        hear(&mut left, 6000, &[-95.0; 5]);
+        assert_eq!(hear(&mut left, 6500, &[-78.0]), Belief::Fading);
+    }
+
+    #[test]
+    fn a_spike_does_not_win_a_lost_path_if_what_follows_is_weak() {
         let mut a = assessor();
+        a.params.time_to_trigger_ms = 150;
         hear(&mut a, 0, &[-95.0; 10]);
-        hear(&mut a, 1000, &[-78.9]);
-        let kind = SampleKind::Signal { rssi_dbm: -95.0, station: None };
-        a.observe(Instant::from_millis(1100), &Sample { path: PathId(0), kind });
-        a.advance(Instant::from_millis(1101));
-        assert_eq!(a.belief().0, Belief::Fading);
+        assert_eq!(hear(&mut a, 1000, &[-78.9, -95.0, -95.0]), Belief::Fading);
+    }
+
+    #[test]
+    fn a_path_just_entered_is_not_left_on_the_next_weak_sample() {
+        let mut a = assessor();
+        hear(&mut a, 0, &[-95.0; 15]);
+        assert_eq!(hear(&mut a, 1500, &[-79.0, -84.0, -84.0, -80.0]), Belief::Good);
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub struct Service {
 
 impl Default for Service {
     fn default() -> Service {
-        Service { mode: Mode::Aggregate, prefer: Vec::new(), overlap_ms: Spanned::new(0..0, 20) }
+        Service { mode: Mode::Aggregate, prefer: Vec::new(), overlap_ms: Spanned::new(0..0, 10) }
     }
 }
 

@@ -57,6 +57,12 @@ pub fn preferred_path(scenario: &Scenario) -> usize {
     named.map_or(0, |path| usize::from(path.0))
 }
 
+/// The path over which the connection begins, by its number.
+pub fn first_path(scenario: &Scenario) -> usize {
+    let named = scenario.traffic.over.as_ref().and_then(|name| scenario.path_id(name));
+    named.map_or_else(|| preferred_path(scenario), |path| usize::from(path.0))
+}
+
 /// The path of strategy `single`, by its number.
 pub fn single_path(scenario: &Scenario, strategy: &Strategy) -> usize {
     let named = strategy.parameters.get("path").and_then(|value| value.as_str());

@@ -10,7 +10,7 @@ use socket2::Socket;
 
 use super::Plan;
 use super::agent_process::AgentProcess;
-use super::baseline::{prepare_server, prepare_vehicle, preferred_path, single_path};
+use super::baseline::{prepare_server, prepare_vehicle, first_path, single_path};
 use super::monitor::{Heard, Monitor, Side};
 use super::stage::{PRIORITY, Stage};
 use super::tally::{self, Raw};
@@ -75,7 +75,7 @@ impl Run {
         let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
         let first = match strategy.base.as_str() {
             "single" => single_path(&scenario, &strategy),
-            _ => preferred_path(&scenario),
+            _ => first_path(&scenario),
         };
         let metric = |place: usize| if place == first { 1 } else { 2 + place as u32 };
         let paths = names.iter().enumerate().map(|(place, name)| PathPlan { name: name.clone(), metric: metric(place) });

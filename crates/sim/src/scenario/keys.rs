@@ -111,6 +111,7 @@ struct TrafficKeys {
     every_ms: Option<f64>,
     #[serde(default)]
     direction: DirectionKey,
+    over: Option<String>,
     #[serde(default)]
     send_buffer_bytes: u32,
     #[serde(default = "whole::<1>", deserialize_with = "number::<_, 0, 7200>")]
@@ -320,6 +321,7 @@ impl TrafficKeys {
         Ok(Traffic {
             kind,
             down: self.direction == DirectionKey::Down,
+            over: self.over,
             send_buffer_bytes: self.send_buffer_bytes,
             start_s: self.start_s,
             stop_s: self.stop_s.unwrap_or(duration_s - 1.0),

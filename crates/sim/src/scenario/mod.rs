@@ -182,12 +182,14 @@ pub enum Mode {
 }
 
 /// What is carried, and when.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     /// Messages or bulk.
     pub kind: TrafficKind,
     /// True from the server to the vehicle.
     pub down: bool,
+    /// Path over which the connection begins; none: the preferred one.
+    pub over: Option<String>,
     /// Send buffer of the socket, in bytes; 0: the kernel's choice.
     pub send_buffer_bytes: u32,
     /// When it begins, in s.

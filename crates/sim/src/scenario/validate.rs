@@ -99,6 +99,9 @@ impl Scenario {
         for (place, name) in self.service.prefer.iter().enumerate() {
             self.known_path(name, &format!("service.prefer.{place}"))?;
         }
+        if let Some(name) = &self.traffic.over {
+            self.known_path(name, "traffic.over")?;
+        }
         Ok(())
     }
 
