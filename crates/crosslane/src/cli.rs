@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::drive::Options;
 use crate::error::{Error, Result};
-use crate::{agent, check, drive, import};
+use crate::{agent, check, drive, import, output};
 
 /// Keeps a vehicle's connections alive over every network it can reach.
 #[derive(Parser)]
@@ -98,8 +97,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Check { file, data, json } => check::run(&file, data.as_deref(), json),
         Command::Import(options) => import::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);
+            output::print("printing the completion script", script).map(|()| ExitCode::SUCCESS)
         }
         Command::Man => man().map(|()| ExitCode::SUCCESS),
         Command::DriveProbe => drive::probe().map(|()| ExitCode::SUCCESS),
@@ -108,10 +108,10 @@ fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn man() -> Result<()> {
+    let attempt = "printing the manual page";
     let mut page = Vec::new();
-    let print = |cause| Error::failure("printing the manual page", cause);
-    clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(print)?;
-    std::io::stdout().write_all(&page).map_err(print)
+    clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(|cause| Error::failure(attempt, cause))?;
+    output::print(attempt, page)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod error;
 pub mod import;
 pub mod netlink;
 pub mod observe;
+mod output;
 pub mod scenario_file;
 pub mod summary;
 pub mod testbed;

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use program::{CROSSLANE, SCENARIO, Said, can_drive, crosslane, not_run};
 use tempfile::TempDir;
@@ -243,6 +243,23 @@ fn a_folder_that_cannot_be_made_is_told() {
     for out in ["s.toml/out", "/proc/out"] {
         let said = crosslane(desk.path(), &["drive", "s.toml", "--out", out]);
         assert_none(complaint(&said, &format!("while making {out}: ")).into_iter().collect());
+    }
+}
+
+#[test]
+fn a_full_disk_behind_standard_output_is_told_and_a_closed_pipe_is_not() {
+    let desk = desk();
+    for call in ["check s.toml", "check s.toml --json", "completion bash", "man"] {
+        let mut command = Command::new(CROSSLANE);
+        command.args(call.split(' ')).current_dir(desk.path()).stderr(Stdio::piped());
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let said = Said::from(command.stdout(full).spawn().unwrap().wait_with_output().unwrap());
+        assert!(said.sentence().contains(": No space left on device"), "{said:?}");
+        assert_eq!(said.code, Some(1), "{call}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let said = Said::from(command.stdout(writer).spawn().unwrap().wait_with_output().unwrap());
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{call}");
     }
 }
 

@@ -9,7 +9,7 @@ use crosslane_sim::scenario::{BASES, Scenario};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::scenario_file;
+use crate::{output, scenario_file};
 use crate::summary::Summary;
 
 mod agent_process;
@@ -84,12 +84,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let runs = jobs::run_all(plans, parallel, scenario.duration_s)?;
     let summary = Summary::new(&scenario, "kernel", runs);
     summary.write(&out)?;
-    if options.json {
-        println!("{}", summary.to_json()?);
-    } else {
-        print!("{}", summary.table());
-        println!("\nRecords: {}", out.display());
-    }
+    let text = match options.json {
+        true => summary.to_json()? + "\n",
+        false => format!("{}\nRecords: {}\n", summary.table(), out.display()),
+    };
+    output::print("printing what came out", text)?;
     let met = !options.expect || summary.all_expectations_met();
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
