@@ -82,12 +82,25 @@ fn check_parameters(base: &str, parameters: &toml::Table) -> Result<(), Paramete
         "kernel" | "kernel-tuned" => parameters.keys().next(),
         _ => {
             let read = config::strategy(base, parameters.clone());
-            let first = parameters.keys().next().map_or("", String::as_str);
-            return read.map(drop).map_err(|what| fault(first, what));
+            let key = |what: &str| named_first(what, parameters).map_or(String::new(), |(_, key)| key);
+            return read.map(drop).map_err(|what| fault(&key(&what), what));
         }
     };
     match known {
         Some(key) => Err(fault(key, format!("`{base}` takes no parameter `{key}`"))),
         None => Ok(()),
     }
+}
+
+/// The parameter that a sentence names first, as `signal.threshold_dbm`, and
+/// where in the sentence.
+fn named_first(what: &str, parameters: &toml::Table) -> Option<(usize, String)> {
+    let of_key = |(key, value): (&String, &toml::Value)| {
+        let named = [format!("`{key}`"), format!(".{key}`")];
+        let here = named.iter().filter_map(|name| what.find(name)).min().map(|at| (at, key.clone()));
+        let within = value.as_table().and_then(|table| named_first(what, table));
+        let within = within.map(|(at, inner)| (at, format!("{key}.{inner}")));
+        here.into_iter().chain(within).min()
+    };
+    parameters.iter().filter_map(of_key).min()
 }

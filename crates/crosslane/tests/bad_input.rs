@@ -28,7 +28,13 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     ("name = \"lte\"", "name = \"its-g5\"", "s.toml, line 18: the path name `its-g5` is taken"),
     ("every_ms = 20\n", "", "s.toml, line 23: messages need"),
     ("base = \"threshold\"", "base = \"treshold\"", "s.toml, line 28: there is no strategy `treshold`"),
-    ("threshold_dbm", "treshold_dbm", "s.toml, line 29: unknown field `treshold_dbm`"),
+    ("[strategy.signal]", "silense = 1\n[strategy.signal]", "s.toml, line 29: unknown field `silense`"),
+    (
+        "threshold_dbm = -84",
+        "threshold_dbm = \"low\"",
+        "s.toml, line 30: invalid type: string \"low\", expected f64 in `signal.threshold_dbm`",
+    ),
+    ("threshold_dbm", "treshold_dbm", "s.toml, line 30: unknown field `treshold_dbm`"),
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm",
         "base = \"kernel\"\ndbm",

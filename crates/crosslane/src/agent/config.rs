@@ -189,7 +189,7 @@ pub fn read_strategy(table: &toml::Table) -> Result<Strategy, String> {
 /// What is wrong, without the place.
 pub fn strategy(name: &str, parameters: toml::Table) -> Result<Strategy, String> {
     match Strategy::read(name, toml::Value::Table(parameters)) {
-        Some(read) => read.map_err(|error| error.message().replace('\n', " ")),
+        Some(read) => read.map_err(|error| error.to_string().trim().replace('\n', " ")),
         None => Err(format!("there is no strategy {name:?}, only {}", NAMES.join(", "))),
     }
 }
