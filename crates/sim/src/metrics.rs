@@ -79,8 +79,7 @@ pub fn metrics(records: &RunRecords, context: &Context) -> BTreeMap<String, f64>
     let handovers = handovers(records.decisions, context.traffic_start_ns);
     put("handover.count", Some(handovers.len() as f64));
     put("handover.first_s", handovers.first().map(|&t_ns| t_ns as f64 / 1e9));
-    let handover_ns = handovers.first().copied().or(context.crossing_ns);
-    put("handover_delay_ms.max", handover_ns.and_then(|at| delay_around_ms(messages, at, context.end_ns)));
+    put("handover_delay_ms.max", handover_delay_ms(messages, &handovers, context));
     put("alarms", Some(records.alarms.len() as f64));
     let wrong = records.alarms.iter().filter(|alarm| alarm.was_false == Some(true)).count();
     put("alarms.false", Some(wrong as f64));
@@ -162,13 +161,15 @@ fn goodput_mbit_s(messages: &[MessageRow]) -> Option<f64> {
     (last_ns > first_ns).then(|| bytes as f64 * 8e3 / (last_ns - first_ns) as f64)
 }
 
-fn delay_around_ms(messages: &[MessageRow], at_ns: u64, end_ns: u64) -> Option<f64> {
-    let from_ns = at_ns.saturating_sub(AROUND_HANDOVER_NS);
-    messages
-        .iter()
-        .filter(|m| (from_ns..at_ns + AROUND_HANDOVER_NS).contains(&m.sent_ns))
-        .map(|m| delay_ms(m, end_ns))
-        .max_by(f64::total_cmp)
+/// Without an agent nobody says when the kernel changes paths; it is some time
+/// after the crossing.
+fn handover_delay_ms(messages: &[MessageRow], handovers: &[u64], context: &Context) -> Option<f64> {
+    let near = |at_ns: u64, sent_ns: u64| sent_ns.abs_diff(at_ns) < AROUND_HANDOVER_NS;
+    let counts = |message: &&MessageRow| match (handovers, context.crossing_ns) {
+        ([], crossing) => crossing.is_some_and(|at_ns| message.sent_ns + AROUND_HANDOVER_NS >= at_ns),
+        (handovers, _) => handovers.iter().any(|&at_ns| near(at_ns, message.sent_ns)),
+    };
+    messages.iter().filter(counts).map(|message| delay_ms(message, context.end_ns)).max_by(f64::total_cmp)
 }
 
 /// When the set of active paths changed after `start_ns`.

@@ -105,7 +105,7 @@ fn paths_chosen_before_the_traffic_begins_are_no_handover() {
         message(0, 3990, Some(4190)),
         message(1, 4010, Some(4060)),
         message(2, 5990, Some(6020)),
-        message(3, 6010, Some(6990)),
+        message(3, 8010, Some(8990)),
     ];
     let names = names();
     let records = RunRecords { decisions: &decisions, messages: &messages, ..Default::default() };
@@ -116,8 +116,8 @@ fn paths_chosen_before_the_traffic_begins_are_no_handover() {
 }
 
 #[test]
-fn without_a_handover_the_delay_is_taken_around_the_expected_crossing() {
-    let messages = [message(0, 4010, Some(4060)), message(1, 8000, Some(8500))];
+fn without_a_decision_the_delay_is_taken_from_the_expected_crossing_on() {
+    let messages = [message(0, 3900, Some(4900)), message(1, 4010, Some(4060)), message(2, 8000, Some(8020))];
     let names = names();
     let context = Context { crossing_ns: Some(5000 * MS), ..context(&names) };
     let found = metrics(&RunRecords { messages: &messages, ..Default::default() }, &context);

@@ -31,7 +31,7 @@ impl Allocator for EveryGood {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Belief::{Fading, Good, Lost, Unknown};
+    use Belief::{Fading, Good, Lost, Stuck, Unknown};
     use PathState::{Active, Backup, Closed};
 
     fn allocate(weak: Weak, paths: &[(Belief, PathState)]) -> Vec<PathState> {
@@ -53,8 +53,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_path_is_closed() {
+    fn a_path_lost_with_data_on_it_is_closed_an_idle_one_is_left() {
         assert_eq!(allocate(Weak::Demote, &[(Lost, Active), (Good, Active)]), [Closed, Active]);
+        assert_eq!(allocate(Weak::Demote, &[(Lost, Backup), (Good, Active)]), [Backup, Active]);
+        assert_eq!(allocate(Weak::Demote, &[(Stuck, Backup), (Good, Active)]), [Closed, Active]);
     }
 
     #[test]

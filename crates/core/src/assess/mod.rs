@@ -26,6 +26,8 @@ pub enum Belief {
     Fading,
     /// It carries nothing.
     Lost,
+    /// It carries nothing, and what was sent over it is not acknowledged.
+    Stuck,
 }
 
 impl Belief {
@@ -36,6 +38,7 @@ impl Belief {
             Belief::Good => "good",
             Belief::Fading => "fading",
             Belief::Lost => "lost",
+            Belief::Stuck => "stuck",
         }
     }
 }

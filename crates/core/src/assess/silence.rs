@@ -135,7 +135,7 @@ impl Silence {
         };
         let margin = Duration::from_millis(u64::from(self.params.unacked_margin_ms));
         let patience = transport.rtt + transport.rttvar * 4 + margin;
-        if now.since(since) > patience && self.raised.is_none() {
+        if now.since(since) > patience && self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence) {
             let waited_ms = now.since(since).as_secs_f64() * 1e3;
             let patience_ms = patience.as_secs_f64() * 1e3;
             let because = format!(
@@ -235,7 +235,11 @@ impl Assessor for Silence {
     }
 
     fn belief(&self) -> (Belief, &Reason) {
-        let belief = if self.raised.is_some() { Belief::Lost } else { Belief::Unknown };
+        let belief = match self.raised {
+            Some(raised) if raised.kind == AlarmKind::Unacknowledged => Belief::Stuck,
+            Some(_) => Belief::Lost,
+            None => Belief::Unknown,
+        };
         (belief, &self.reason)
     }
 
@@ -332,7 +336,7 @@ mod tests {
         }
         assert_eq!(silence.belief().0, Belief::Unknown, "10 + 4·2 + 20 = 38 ms are allowed");
         silence.observe(at(1040), &transport(3, 50));
-        assert_eq!(silence.belief().0, Belief::Lost);
+        assert_eq!(silence.belief().0, Belief::Stuck);
     }
 
     #[test]
@@ -353,7 +357,7 @@ mod tests {
         silence.observe(at(1000), &transport(3, 50));
         silence.observe(at(1050), &transport(3, 50));
         silence.observe(at(1100), &cam());
-        assert_eq!(silence.belief().0, Belief::Lost, "not trusted at once");
+        assert_eq!(silence.belief().0, Belief::Stuck, "not trusted at once");
         assert_eq!(silence.next_wakeup(), Some(at(1550)));
         silence.advance(at(1550));
         assert_eq!(silence.belief().0, Belief::Unknown);

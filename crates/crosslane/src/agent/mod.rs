@@ -118,6 +118,7 @@ impl Driver {
         ready::tell();
         loop {
             let wait = self.engine.next_wakeup().map(|at| at.since(self.clock.now()));
+            let observed = self.engine.manager().subflows().next().is_some();
             let news = tokio::select! {
                 biased;
                 _ = terminate.recv() => News::End,
@@ -125,7 +126,7 @@ impl Driver {
                 event = self.events.next() => News::Event(event),
                 notice = self.notices.next() => News::Notice(notice),
                 length = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length),
-                _ = ticks.tick() => News::Transport,
+                _ = ticks.tick(), if observed => News::Transport,
                 _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
             };
             match news {

@@ -43,9 +43,9 @@ pub struct Raw {
 /// A record cannot be written.
 pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) -> Result<Outcome> {
     let packets = follow(std::mem::take(&mut raw.staged.packets));
-    let mut said = raw.agent.take().unwrap_or_default();
-    // What comes later tells of the stage being taken down.
-    said.retain(|event| event["t_s"].as_f64().is_some_and(|t_s| t_s < scenario.duration_s));
+    // When the drive is over its links go down, which is no news of the drive.
+    let within = |event: &Value| event["t_s"].as_f64().is_some_and(|t_s| t_s <= scenario.duration_s);
+    let said: Vec<Value> = raw.agent.take().unwrap_or_default().into_iter().filter(within).collect();
     let (decisions, alarms) = (decisions(&said, names), alarms(&said, names));
     let report = &raw.staged.report;
     let records = RunRecords {
@@ -59,9 +59,10 @@ pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) 
     found.insert("messages.skipped".into(), raw.skipped as f64);
     found.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));
     found.insert("stall_us.max".into(), f64::from(report.stall_us_max));
+    found.insert("pause_us.max".into(), f64::from(report.pause_us_max));
     found.extend(raw.resident_mb.map(|resident| ("agent.rss_mb".to_string(), resident)));
     let because = report.invalid_because();
-    let mut events: Vec<Value> = said.into_iter().chain(raw.kernel.events).collect();
+    let mut events: Vec<Value> = said.into_iter().chain(raw.kernel.events.into_iter().filter(within)).collect();
     if let Some(because) = &because {
         events.push(json!({ "t_s": scenario.duration_s, "source": "run", "event": "invalid", "because": because }));
     }

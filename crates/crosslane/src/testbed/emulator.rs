@@ -21,10 +21,12 @@ use crate::error::{Error, Result};
 mod pool;
 mod records;
 mod report;
+mod witness;
 mod worker;
 
 pub use records::{HEAD_BYTES, PacketRecord, PacketSink, PacketSource, packet_channel};
 pub use report::{Counters, EmulatorReport, LinkReport};
+use witness::Witnesses;
 use worker::Worker;
 
 /// Under load (10 packets a millisecond and more, in and out together) the
@@ -48,6 +50,7 @@ pub struct EmulatedLink {
 pub struct Emulator {
     control: Control,
     thread: Option<JoinHandle<Result<Worker>>>,
+    witnesses: Option<Witnesses>,
 }
 
 /// Changes links while they run, from any thread.
@@ -80,7 +83,8 @@ impl Emulator {
         let worker =
             Worker::new(clock, links, sink, inbox, Arc::clone(&bell)).map_err(|errno| failure(errno.into()))?;
         let thread = thread::Builder::new().name("emulator".into()).spawn(|| worker.run()).map_err(failure)?;
-        Ok(Emulator { control: Control { commands, bell }, thread: Some(thread) })
+        let witnesses = Some(Witnesses::start(clock));
+        Ok(Emulator { control: Control { commands, bell }, thread: Some(thread), witnesses })
     }
 
     /// A handle to change links with.
@@ -98,7 +102,9 @@ impl Emulator {
     /// # Errors
     /// What made the thread end before, if it did.
     pub fn stop(mut self, testbed: &Testbed) -> Result<EmulatorReport> {
-        self.end()?.into_report(|path| testbed.device_drops(path))
+        let ended = self.end();
+        let witnessed = self.witnesses.take().map_or_else(Vec::new, Witnesses::stop);
+        ended?.into_report(&witnessed, |path| testbed.device_drops(path))
     }
 
     fn end(&mut self) -> Result<Worker> {
@@ -116,6 +122,7 @@ impl Drop for Emulator {
             // Nobody is left to hear of a failure.
             let _ = self.end();
         }
+        drop(self.witnesses.take().map(Witnesses::stop));
     }
 }
 

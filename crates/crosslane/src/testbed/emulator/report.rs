@@ -3,11 +3,20 @@
 use crosslane_core::link::DropReason;
 use crosslane_core::time::{Duration, Instant};
 
+use super::witness::{Pause, machine_paused};
+
 /// Lateness at the 99th percentile beyond which a run is invalid.
 const MAX_LATENESS_US: u32 = 1000;
 
 /// Stall of the loop beyond which a run is invalid.
 const MAX_STALL_US: u32 = 2000;
+
+/// Pause of the whole machine beyond which a run is invalid: it adds to delays,
+/// and what is measured lies above 60 ms.
+const MAX_PAUSE_US: u32 = 20_000;
+
+/// Stalls remembered; one is enough to make a run invalid.
+const MAX_STALLS: usize = 4096;
 
 /// What became of the packets of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +61,8 @@ pub struct EmulatorReport {
     pub stall_us_max: u32,
     /// When that stall ended.
     pub stalled_at: Instant,
+    /// The longest pause of the whole machine, which is no stall of the loop.
+    pub pause_us_max: u32,
     /// Packets read in a wakeup that was 1 ms late or more: their delay was
     /// counted from too late.
     pub late_reads: u64,
@@ -66,7 +77,8 @@ pub struct EmulatorReport {
 }
 
 impl EmulatorReport {
-    /// True if the run may be used: p99 of lateness ≤ 1 ms, stall ≤ 2 ms.
+    /// True if the run may be used: p99 of lateness ≤ 1 ms, stall ≤ 2 ms, pause
+    /// of the machine ≤ 20 ms.
     pub fn valid(&self) -> bool {
         self.invalid_because().is_none()
     }
@@ -79,10 +91,12 @@ impl EmulatorReport {
                 self.lateness_us_p99
             ));
         }
-        (self.stall_us_max > MAX_STALL_US).then(|| {
+        if self.stall_us_max > MAX_STALL_US {
             let (stall_us, at) = (self.stall_us_max, self.stalled_at);
-            format!("the emulator stood still for {stall_us} µs at {at} (limit {MAX_STALL_US})")
-        })
+            return Some(format!("the emulator stood still for {stall_us} µs at {at} (limit {MAX_STALL_US})"));
+        }
+        let pause_us = self.pause_us_max;
+        (pause_us > MAX_PAUSE_US).then(|| format!("the machine stood still for {pause_us} µs (limit {MAX_PAUSE_US})"))
     }
 
     /// Packets that all links dropped for this reason.
@@ -133,11 +147,13 @@ impl Histogram {
     }
 }
 
-/// The longest stall, and reads that came late.
+/// Stalls, and reads that came late.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
-    max: Duration,
-    max_at: Instant,
+    /// When each of the longer ones ended, and its length.
+    longer: Vec<(Instant, Duration)>,
+    /// The longest of the others.
+    short: Duration,
     /// True while the present wakeup is one that came late.
     late: bool,
     late_reads: u64,
@@ -153,8 +169,10 @@ impl Stalls {
 
     /// The loop has not looked at its devices for so long.
     pub(super) fn stood_still(&mut self, now: Instant, time: Duration) {
-        if time > self.max {
-            (self.max, self.max_at) = (time, now);
+        if time >= Duration::from_millis(1) && self.longer.len() < MAX_STALLS {
+            self.longer.push((now, time));
+        } else {
+            self.short = self.short.max(time);
         }
     }
 
@@ -165,12 +183,17 @@ impl Stalls {
         }
     }
 
-    pub(super) fn max_us(&self) -> u32 {
-        micros(self.max)
-    }
-
-    pub(super) fn max_at(&self) -> Instant {
-        self.max_at
+    /// The longest stall with its end, and the longest pause of the machine.
+    pub(super) fn longest(&self, witnessed: &[Vec<Pause>]) -> (u32, Instant, u32) {
+        let (mut stall, mut at, mut pause) = (self.short, Instant::ZERO, Duration::ZERO);
+        for &(end, length) in &self.longer {
+            if machine_paused(witnessed, end, length) {
+                pause = pause.max(length);
+            } else if length > stall {
+                (stall, at) = (length, end);
+            }
+        }
+        (micros(stall), at, micros(pause))
     }
 
     pub(super) fn late_reads(&self) -> u64 {

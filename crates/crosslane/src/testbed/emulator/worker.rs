@@ -16,6 +16,7 @@ use nix::time::{ClockNanosleepFlags, clock_nanosleep};
 
 use super::pool::Pool;
 use super::report::{Histogram, Stalls};
+use super::witness::Pause;
 use super::{Command, Counters, EmulatedLink, EmulatorReport, LinkReport, PacketRecord, PacketSink, SLOT};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -361,7 +362,11 @@ impl Worker {
 
     /// Lets the devices go once `device_drops` has told what they dropped (up,
     /// down) by path.
-    pub(super) fn into_report(self, device_drops: impl Fn(&str) -> Result<[u64; 2]>) -> Result<EmulatorReport> {
+    pub(super) fn into_report(
+        self,
+        witnessed: &[Vec<Pause>],
+        device_drops: impl Fn(&str) -> Result<[u64; 2]>,
+    ) -> Result<EmulatorReport> {
         let mut links = Vec::with_capacity(self.links.len());
         for carried in &self.links {
             let [mut up, mut down] = carried.counters;
@@ -370,12 +375,14 @@ impl Worker {
             down.dropped[DropReason::Device as usize] += lost_down;
             links.push(LinkReport { name: carried.name.clone(), up, down });
         }
+        let (stall_us_max, stalled_at, pause_us_max) = self.stalls.longest(witnessed);
         Ok(EmulatorReport {
             lateness_us_p50: self.lateness.quantile_us(0.5),
             lateness_us_p99: self.lateness.quantile_us(0.99),
             lateness_us_max: self.lateness.max_us(),
-            stall_us_max: self.stalls.max_us(),
-            stalled_at: self.stalls.max_at(),
+            stall_us_max,
+            stalled_at,
+            pause_us_max,
             late_reads: self.stalls.late_reads(),
             records_lost: self.sink.map_or(0, PacketSink::finish),
             cpu: self.cpu,

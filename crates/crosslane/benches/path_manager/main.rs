@@ -1,0 +1,167 @@
+//! The agent against other path managers: `cargo bench --bench path_manager`.
+//!
+//! Two namespaces, two veth pairs, next to no delay. For one connection after
+//! another: the time from the third packet of its handshake to the SYN of the
+//! second subflow, both as they leave the vehicle. The kernel lets a program
+//! open a subflow only once the peer has acknowledged data, so client and
+//! server exchange a byte at once.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crosslane::error::{Error, Result};
+use crosslane::netlink::PathManager;
+use crosslane::testbed::{SERVER, prepare_privileges};
+
+mod capture;
+mod managers;
+mod wires;
+
+use capture::{Capture, Opening};
+use managers::Daemon;
+use wires::{Client, Server, Wires};
+
+/// Connections measured per path manager, after [`WARM_UP`] that are not.
+const CONNECTIONS: usize = 300;
+const WARM_UP: usize = 20;
+/// How long the agent's CPU time is watched.
+const WATCH: Duration = Duration::from_secs(5);
+const LISTENER: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 5000);
+/// Interfaces and addresses of the vehicle.
+const PATHS: [(&str, Ipv4Addr); 2] = [("first", Ipv4Addr::new(10, 1, 0, 2)), ("second", Ipv4Addr::new(10, 2, 0, 2))];
+const TARGET_US: u64 = 600;
+const TARGET_MB: f64 = 10.0;
+
+/// One line of the table.
+struct Row {
+    what: String,
+    value: String,
+    target: &'static str,
+    reached: bool,
+}
+
+fn main() {
+    // `cargo test --benches` passes no --bench: it only wants to see it build.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    match prepare_privileges().and_then(|_| all()) {
+        Ok(rows) => print(&rows),
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(i32::from(error.exit_code()));
+        }
+    }
+}
+
+fn all() -> Result<Vec<Row>> {
+    let scratch = tempfile::tempdir().map_err(failure)?;
+    let scratch = scratch.path();
+    let mut rows = speed("agent", PathManager::UserSpace, |wires| managers::crosslane(wires, scratch).map(Some))?;
+    rows.extend(match managers::mptcpd_version() {
+        Some(name) => speed(&name, PathManager::UserSpace, |wires| managers::mptcpd(wires, scratch).map(Some))?,
+        None => vec![row("mptcpd: not installed (packages mptcpd, libmptcpd3-dev)", "")],
+    });
+    rows.extend(speed("in-kernel", PathManager::Kernel, |wires| managers::kernel(wires).map(|()| None))?);
+    rows.extend(cost(scratch)?);
+    Ok(rows)
+}
+
+fn print(rows: &[Row]) {
+    let machine = nix::sys::utsname::uname();
+    let release = machine.as_ref().map_or("?".into(), |uname| uname.release().to_string_lossy());
+    let cores = thread::available_parallelism().map_or(0, usize::from);
+    println!("path manager, crosslane {}, Linux {release}, {cores} cores", env!("CARGO_PKG_VERSION"));
+    println!("{:<58} {:>20} {:>14}", "", "here", "target");
+    for row in rows {
+        let mark = if row.reached { ' ' } else { '!' };
+        println!("{:<58} {:>20} {:>14} {mark}", row.what, row.value, row.target);
+    }
+}
+
+/// How soon a path manager opens the second subflow.
+fn speed(name: &str, kind: PathManager, start: impl FnOnce(&Wires) -> Result<Option<Daemon>>) -> Result<Vec<Row>> {
+    let wires = Wires::new(kind)?;
+    let _server = Server::start(&wires)?;
+    let daemon = start(&wires)?;
+    let openings = wires.vehicle.enter(|| connect_often(WARM_UP + CONNECTIONS))??;
+    let measured = &openings[WARM_UP..];
+    let seen: Vec<Opening> = measured.iter().flatten().copied().collect();
+    let ours = daemon.as_ref().is_some_and(|_| name == "agent");
+    let (after_handshake, p50) = quantiles(seen.iter().map(Opening::after_handshake));
+    let (after_data_ack, _) = quantiles(seen.iter().map(Opening::after_data_ack));
+    let mut rows = vec![
+        row(format!("{name}: third ACK → MP_JOIN, p50/p90/p99 µs"), after_handshake),
+        row("  of which first DATA_ACK → MP_JOIN", after_data_ack),
+    ];
+    if ours {
+        (rows[0].target, rows[0].reached) = ("p50 600", p50 <= TARGET_US);
+    }
+    let missed = measured.len() - seen.len();
+    if missed > 0 {
+        rows.push(Row {
+            reached: false,
+            ..row(format!("  connections without MP_JOIN, of {CONNECTIONS}"), missed.to_string())
+        });
+    }
+    if let Some(daemon) = daemon {
+        rows.push(row("  resident memory after it", format!("{:.1} MB", daemon.memory_mb("VmRSS:")?)));
+    }
+    Ok(rows)
+}
+
+fn connect_often(times: usize) -> Result<Vec<Option<Opening>>> {
+    let mut capture = Capture::open().map_err(failure)?;
+    let once = |_| {
+        capture.clear();
+        let client = Client::connect()?;
+        let opening = capture.opening_of(client.local);
+        drop(client);
+        thread::sleep(Duration::from_millis(10));
+        Ok(opening)
+    };
+    (0..times).map(once).collect()
+}
+
+/// What the agent costs with so many connections that carry nothing.
+fn cost(scratch: &Path) -> Result<Vec<Row>> {
+    let wires = Wires::new(PathManager::UserSpace)?;
+    let _server = Server::start(&wires)?;
+    let agent = managers::crosslane(&wires, scratch)?;
+    let mut clients = Vec::new();
+    let mut rows = Vec::new();
+    for count in [0, 1, 10, 100] {
+        let missing = count - clients.len();
+        let more = wires.vehicle.enter(|| (0..missing).map(|_| Client::connect()).collect::<Result<Vec<_>>>())??;
+        clients.extend(more);
+        thread::sleep(Duration::from_millis(500));
+        let before = agent.cpu()?;
+        thread::sleep(WATCH);
+        let per_minute = (agent.cpu()? - before).as_secs_f64() * 60.0 / WATCH.as_secs_f64();
+        let (all, own) = (agent.memory_mb("VmRSS:")?, agent.memory_mb("RssAnon:")?);
+        let memory =
+            row(format!("agent, {count} connections: resident (anonymous) memory"), format!("{all:.1} ({own:.1}) MB"));
+        rows.push(Row { target: "10 MB", reached: all <= TARGET_MB, ..memory });
+        let cpu = row("  CPU per minute", format!("{per_minute:.2} s"));
+        rows.push(if count == 10 { Row { target: "0.6 s", reached: per_minute <= 0.6, ..cpu } } else { cpu });
+    }
+    Ok(rows)
+}
+
+fn row(what: impl Into<String>, value: impl Into<String>) -> Row {
+    Row { what: what.into(), value: value.into(), target: "", reached: true }
+}
+
+/// p50, p90 and p99 in µs, in words; and p50.
+fn quantiles(times: impl Iterator<Item = Duration>) -> (String, u64) {
+    let mut times: Vec<u64> = times.map(|time| time.as_micros() as u64).collect();
+    times.sort_unstable();
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(u64::MAX);
+    (format!("{} / {} / {}", at(0.5), at(0.9), at(0.99)), at(0.5))
+}
+
+fn failure(cause: impl ToString) -> Error {
+    Error::failure("measuring path managers", cause)
+}

@@ -1,0 +1,167 @@
+//! A vehicle and a server with two wires between them, and what talks over them.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crosslane::error::Result;
+use crosslane::netlink::{PathManager, select_path_manager};
+use crosslane::testbed::{MTU, Namespace, Route, SERVER, Wiring};
+use nix::poll::{PollFd, PollFlags, poll};
+use rtnetlink::{LinkUnspec, LinkVeth};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{LISTENER, PATHS, failure};
+
+const QUEUE_PACKETS: u32 = 1000;
+/// First of the vehicle's routing tables, one for each path.
+const FIRST_TABLE: u32 = 100;
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// How soon the server sees that it is to end.
+const ATTENTION_MS: u16 = 50;
+
+/// Two namespaces and two veth pairs. They go when this is dropped.
+pub struct Wires {
+    /// Where clients and path manager run.
+    pub vehicle: Namespace,
+    server: Namespace,
+}
+
+impl Wires {
+    /// Makes them; `kind` manages the vehicle's paths, the kernel the server's.
+    pub fn new(kind: PathManager) -> Result<Wires> {
+        let (vehicle, server) = (Namespace::new()?, Namespace::new()?);
+        vehicle.enter(|| runtime()?.block_on(lay(&server)))??;
+        vehicle.enter(|| {
+            select_path_manager(kind).map_err(failure)?;
+            wire_vehicle()
+        })??;
+        server.enter(wire_server)??;
+        Ok(Wires { vehicle, server })
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)
+}
+
+/// Makes the pairs here and moves the far ends to `server`.
+async fn lay(server: &Namespace) -> Result<()> {
+    let (connection, handle, _) = rtnetlink::new_connection().map_err(failure)?;
+    let connection = tokio::spawn(connection);
+    for (path, _) in PATHS {
+        let far = format!("far-{path}");
+        handle.link().add(LinkVeth::new(path, &far).build()).execute().await.map_err(failure)?;
+        let moved = LinkUnspec::new_with_name(&far).setns_by_fd(server.as_fd().as_raw_fd()).build();
+        handle.link().set(moved).execute().await.map_err(failure)?;
+    }
+    connection.abort();
+    Ok(())
+}
+
+fn quiet() -> Result<Wiring> {
+    for conf in ["all", "default"] {
+        // Without IPv6 in the kernel there is nothing to silence.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6"), "1");
+        std::fs::write(format!("/proc/sys/net/ipv4/conf/{conf}/rp_filter"), "0").map_err(failure)?;
+    }
+    let mut wiring = Wiring::open()?;
+    wiring.bring_up("lo", 65536, QUEUE_PACKETS)?;
+    Ok(wiring)
+}
+
+fn wire_vehicle() -> Result<()> {
+    let mut wiring = quiet()?;
+    for (place, (path, address)) in (0..).zip(PATHS) {
+        wiring.bring_up(path, MTU, QUEUE_PACKETS)?;
+        let interface = wiring.index(path)?;
+        wiring.add_address(interface, address, 32)?;
+        let route = Route { to: None, interface, source: Some(address), table: None, metric: place };
+        wiring.add_route(route)?;
+        wiring.add_route(Route { table: Some(FIRST_TABLE + place), metric: 0, ..route })?;
+        wiring.add_rule(address, FIRST_TABLE + place)?;
+    }
+    Ok(())
+}
+
+fn wire_server() -> Result<()> {
+    let mut wiring = quiet()?;
+    let loopback = wiring.index("lo")?;
+    wiring.add_address(loopback, SERVER, 32)?;
+    for (path, address) in PATHS {
+        let far = format!("far-{path}");
+        wiring.bring_up(&far, MTU, QUEUE_PACKETS)?;
+        let interface = wiring.index(&far)?;
+        wiring.add_route(Route { to: Some(address), interface, source: Some(SERVER), table: None, metric: 0 })?;
+    }
+    Ok(())
+}
+
+/// Returns to every client what it sends, until dropped.
+pub struct Server {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens on every address, as joining subflows require.
+    pub fn start(wires: &Wires) -> Result<Server> {
+        let listening = wires.server.enter(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP))?;
+            socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, LISTENER.port())).into())?;
+            socket.listen(128)?;
+            io::Result::Ok(socket)
+        })?;
+        let listening = listening.map_err(failure)?;
+        let over = Arc::new(AtomicBool::new(false));
+        let told = over.clone();
+        let thread = thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                // An MPTCP listener knows no timeout of its own.
+                let mut arrival = [PollFd::new(listening.as_fd(), PollFlags::POLLIN)];
+                if poll(&mut arrival, ATTENTION_MS) == Ok(1)
+                    && let Ok((client, _)) = listening.accept()
+                {
+                    thread::spawn(move || io::copy(&mut &client, &mut &client));
+                }
+            }
+        });
+        Ok(Server { over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An open connection.
+pub struct Client {
+    /// Its end on the vehicle.
+    pub local: SocketAddr,
+    _socket: Socket,
+}
+
+impl Client {
+    /// Connects from this thread's network namespace and exchanges a byte.
+    pub fn connect() -> Result<Client> {
+        let connected = || {
+            let mut socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP))?;
+            socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+            socket.connect(&LISTENER.into())?;
+            socket.write_all(b"?")?;
+            socket.read_exact(&mut [0])?;
+            let local = socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("it has no address"))?;
+            Ok(Client { local, _socket: socket })
+        };
+        connected().map_err(|cause: io::Error| failure(cause))
+    }
+}
