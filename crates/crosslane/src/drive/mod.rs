@@ -9,8 +9,8 @@ use crosslane_sim::scenario::{BASES, Scenario};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::{output, scenario_file};
 use crate::summary::Summary;
+use crate::{output, scenario_file};
 
 mod agent_process;
 mod baseline;
