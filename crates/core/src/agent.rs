@@ -153,6 +153,24 @@ impl Agent {
         }
     }
 
+    /// What is open over a path of which nothing is known yet stays as it is: an
+    /// agent that starts in the middle of a connection takes it up.
+    fn adopt(&mut self, now: Instant, seen: &[Seen]) {
+        for subflow in seen.iter().flat_map(|connection| &connection.subflows) {
+            let Some(id) = self.manager.path_of(subflow.local.ip()) else { continue };
+            let Some(path) = self.paths.get_mut(usize::from(id.0)) else { continue };
+            let (was, found) = (path.state, if subflow.backup { PathState::Backup } else { PathState::Active });
+            if path.belief == Belief::Unknown && was < found {
+                path.state = found;
+                let because = "a subflow was found over it".into();
+                let reason = Reason { rule: "resync", because, ..Reason::default() };
+                self.outputs.push_back(Output::Decision { path: id, state: found, was, reason });
+            }
+        }
+        let states: Vec<PathState> = self.paths.iter().map(|path| path.state).collect();
+        self.manager.want(now, &states);
+    }
+
     fn assess(&mut self, now: Instant) {
         let mut changed = None;
         for (place, path) in self.paths.iter_mut().enumerate() {
@@ -214,7 +232,10 @@ impl Engine for Agent {
         match input {
             Input::Sample(sample) => self.observe(now, &sample),
             Input::Mptcp(event) => self.manager.handle(now, &event),
-            Input::Resync(seen) => self.manager.resync(now, &seen),
+            Input::Resync(seen) => {
+                self.adopt(now, &seen);
+                self.manager.resync(now, &seen);
+            }
             Input::Refused(command) => self.manager.refused(now, &command),
             Input::Address { path, local, if_index } => self.manager.set_address(now, path, local, if_index),
         }

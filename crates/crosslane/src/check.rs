@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::agent::config;
 use crate::error::{Error, Result};
-use crate::scenario_file;
+use crate::{output, scenario_file, text_file};
 
 /// Seeds whose shadowing must show what the scenario expects.
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
@@ -22,14 +22,14 @@ pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
     if is_configuration(file) {
         let config = config::read(file)?;
         let text = format!("configuration of {} paths", config.paths.len());
-        print(file, json, "configuration", true, &[text], &[]);
+        print(file, json, "configuration", true, &[text], &[])?;
         return Ok(ExitCode::SUCCESS);
     }
     let scenario = scenario_file::read(file, data)?;
     let proofs = prove(&scenario, &SEEDS)?;
     let ok = proofs.iter().all(|proof| proof.ok);
     let texts: Vec<String> = proofs.iter().map(|proof| proof.text.clone()).collect();
-    print(file, json, "scenario", ok, &texts, &warnings(&scenario, &proofs));
+    print(file, json, "scenario", ok, &texts, &warnings(&scenario, &proofs))?;
     if ok {
         return Ok(ExitCode::SUCCESS);
     }
@@ -41,17 +41,19 @@ pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
 /// A file with a `[[path]]` is an agent's configuration. What cannot be read
 /// is left to the reader of scenarios, which says why.
 fn is_configuration(file: &Path) -> bool {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let text = text_file::read(file).unwrap_or_default();
     text.lines().any(|line| line.trim_start().starts_with("[[path]]"))
 }
 
-fn print(file: &Path, json: bool, kind: &str, ok: bool, findings: &[String], warnings: &[String]) {
+fn print(file: &Path, json: bool, kind: &str, ok: bool, findings: &[String], warnings: &[String]) -> Result<()> {
+    let attempt = "printing what was checked";
     if json {
         let found = json!({ "file": file, "kind": kind, "ok": ok, "findings": findings, "warnings": warnings });
-        println!("{found:#}");
-        return;
+        return output::print(attempt, format!("{found:#}\n"));
     }
-    println!("{}: {kind}{}", file.display(), if ok { ", valid" } else { "" });
-    findings.iter().for_each(|finding| println!("  {finding}"));
-    warnings.iter().for_each(|warning| println!("  note: {warning}"));
+    let head = format!("{}: {kind}{}", file.display(), if ok { ", valid" } else { "" });
+    let findings = findings.iter().map(|finding| format!("  {finding}"));
+    let warnings = warnings.iter().map(|warning| format!("  note: {warning}"));
+    let lines: Vec<String> = [head].into_iter().chain(findings).chain(warnings).collect();
+    output::print(attempt, lines.join("\n") + "\n")
 }

@@ -1,14 +1,14 @@
 //! The command line.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::drive::Options;
 use crate::error::{Error, Result};
-use crate::{agent, check, drive, import};
+use crate::{agent, check, drive, import, output};
 
 /// Keeps a vehicle's connections alive over every network it can reach.
 #[derive(Parser)]
@@ -49,6 +49,9 @@ enum Command {
     /// Print the manual page.
     #[command(hide = true)]
     Man,
+    /// See whether this machine can carry out runs; `drive` starts it.
+    #[command(hide = true)]
+    DriveProbe,
     /// Carry out one run of a drive; `drive` starts it.
     #[command(hide = true)]
     DriveRun {
@@ -59,13 +62,32 @@ enum Command {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    let command = match Cli::try_parse() {
+        Ok(cli) => Ok(cli.command),
+        Err(misread) if is_help(&misread) => misread.exit(),
+        Err(misread) => Err(in_one_sentence(&misread)),
+    };
+    match command.and_then(run) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("crosslane: {error}");
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+fn is_help(misread: &clap::Error) -> bool {
+    !misread.use_stderr() || misread.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+/// What clap tells in paragraphs: the fault, then perhaps a tip.
+fn in_one_sentence(misread: &clap::Error) -> Error {
+    let text = misread.to_string();
+    let mut paragraphs = text.split("\n\n").map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
+    let fault = paragraphs.next().unwrap_or_default();
+    let tip = paragraphs.find_map(|paragraph| Some(paragraph.strip_prefix("tip: ")?.to_string()));
+    let remedy = tip.unwrap_or_else(|| "add --help to see what it takes".into());
+    Error::usage("reading the command line", fault.trim_start_matches("error: "), remedy)
 }
 
 fn run(command: Command) -> Result<ExitCode> {
@@ -75,19 +97,21 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Check { file, data, json } => check::run(&file, data.as_deref(), json),
         Command::Import(options) => import::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);
+            output::print("printing the completion script", script).map(|()| ExitCode::SUCCESS)
         }
         Command::Man => man().map(|()| ExitCode::SUCCESS),
+        Command::DriveProbe => drive::probe().map(|()| ExitCode::SUCCESS),
         Command::DriveRun { plan } => drive::run_one(&plan),
     }
 }
 
 fn man() -> Result<()> {
+    let attempt = "printing the manual page";
     let mut page = Vec::new();
-    let print = |cause| Error::failure("printing the manual page", cause);
-    clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(print)?;
-    std::io::stdout().write_all(&page).map_err(print)
+    clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(|cause| Error::failure(attempt, cause))?;
+    output::print(attempt, page)
 }
 
 #[cfg(test)]

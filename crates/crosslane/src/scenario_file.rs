@@ -8,9 +8,7 @@ use crosslane_sim::scenario::{FileRef, ParameterError, Scenario, ScenarioError};
 use crate::agent::config;
 use crate::error::{Error, Result};
 use crate::import;
-
-/// Largest file that a scenario may name, in bytes.
-const MAX_FILE_BYTES: u64 = 64 << 20;
+use crate::text_file;
 
 impl From<ScenarioError> for Error {
     fn from(fault: ScenarioError) -> Error {
@@ -23,17 +21,17 @@ impl From<ScenarioError> for Error {
 /// # Errors
 /// One sentence with file, line and remedy (exit code 2).
 pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
-    let text = read_text(file, "reading the scenario", "name a scenario that exists; scenarios/ holds some")?;
+    let attempt = format!("reading scenario {}", file.display());
+    let text = read_text(file, attempt, "name a scenario that exists, as those in scenarios/")?;
     let mut scenario = Scenario::parse(&text, &file.display().to_string())?;
     scenario.check_strategies(check_parameters)?;
     let mut contents = BTreeMap::new();
     for reference in scenario.files() {
         let place = locate(file, &reference, data)?;
-        let line = reference.line.map_or(String::new(), |line| format!(" line {line}"));
-        let attempt = format!("reading what {}{line} names", file.display());
+        let attempt = naming(&place.display().to_string(), file, &reference);
         let text = match import::import_named(&place) {
             Some(trace) => trace?,
-            None => read_text(&place, &attempt, "correct the name, or put the file there")?,
+            None => read_text(&place, attempt, "correct the name, or put the file there")?,
         };
         contents.insert(reference.name.clone(), text);
     }
@@ -58,23 +56,19 @@ fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<P
         return Ok(scenario.parent().unwrap_or(Path::new("")).join(&reference.path));
     }
     data.map(|folder| folder.join(&reference.path)).ok_or_else(|| {
-        let attempt = format!("reading scenario {}", scenario.display());
-        let cause = format!("it needs the public data {:?}, which is not part of Crosslane", reference.path);
-        Error::usage(
-            attempt,
-            cause,
-            "say where the data lies with --data DIR (docs/real-data.md tells where to get it)",
-        )
+        let cause = "this is public data, which is not part of Crosslane";
+        let remedy = "say where the data lies with --data DIR (docs/real-data.md tells where to get it)";
+        Error::usage(naming(&reference.name, scenario, reference), cause, remedy)
     })
 }
 
-fn read_text(file: &Path, attempt: &str, remedy: &str) -> Result<String> {
-    let fault = |cause: &dyn std::fmt::Display| Error::usage(format!("{attempt} {}", file.display()), cause, remedy);
-    let size = std::fs::metadata(file).map_err(|cause| fault(&cause))?.len();
-    if size > MAX_FILE_BYTES {
-        return Err(fault(&format!("it has {size} bytes, more than {MAX_FILE_BYTES}")));
-    }
-    std::fs::read_to_string(file).map_err(|cause| fault(&cause))
+fn naming(place: &str, scenario: &Path, reference: &FileRef) -> String {
+    let line = reference.line.map_or(String::new(), |line| format!(" in line {line}"));
+    format!("reading {place}, which {} names{line}", scenario.display())
+}
+
+fn read_text(file: &Path, attempt: String, remedy: &str) -> Result<String> {
+    text_file::read(file).map_err(|cause| Error::usage(attempt, cause, remedy))
 }
 
 fn check_parameters(base: &str, parameters: &toml::Table) -> Result<(), ParameterError> {
@@ -88,12 +82,25 @@ fn check_parameters(base: &str, parameters: &toml::Table) -> Result<(), Paramete
         "kernel" | "kernel-tuned" => parameters.keys().next(),
         _ => {
             let read = config::strategy(base, parameters.clone());
-            let first = parameters.keys().next().map_or("", String::as_str);
-            return read.map(drop).map_err(|what| fault(first, what));
+            let key = |what: &str| named_first(what, parameters).map_or(String::new(), |(_, key)| key);
+            return read.map(drop).map_err(|what| fault(&key(&what), what));
         }
     };
     match known {
         Some(key) => Err(fault(key, format!("`{base}` takes no parameter `{key}`"))),
         None => Ok(()),
     }
+}
+
+/// The parameter that a sentence names first, as `signal.threshold_dbm`, and
+/// where in the sentence.
+fn named_first(what: &str, parameters: &toml::Table) -> Option<(usize, String)> {
+    let of_key = |(key, value): (&String, &toml::Value)| {
+        let named = [format!("`{key}`"), format!(".{key}`")];
+        let here = named.iter().filter_map(|name| what.find(name)).min().map(|at| (at, key.clone()));
+        let within = value.as_table().and_then(|table| named_first(what, table));
+        let within = within.map(|(at, inner)| (at, format!("{key}.{inner}")));
+        here.into_iter().chain(within).min()
+    };
+    parameters.iter().filter_map(of_key).min()
 }

@@ -37,6 +37,9 @@ impl Default for Params {
 /// lost messages do not stretch it; a silence must also be twice as long as the
 /// longest of them, so that sporadic reception is not taken for sudden loss.
 const INTERVALS: usize = 8;
+/// A shorter period is not believed: a station sends a CAM each 100 ms at most
+/// (EN 302 637-2 §6.1.3); what comes faster is several stations, or forged.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
 /// Messages heard before their silence means something.
 const FEW: usize = 3;
 /// Connections watched at a time; the one longest unseen makes room.
@@ -159,7 +162,7 @@ impl Silence {
     fn cam_deadline(&self) -> Option<Instant> {
         let enabled = self.params.cam_periods > 0 && self.intervals.len() >= FEW && self.raised.is_none();
         let (period, longest) = (*self.intervals.iter().min()?, *self.intervals.iter().max()?);
-        let silence = (period * self.params.cam_periods).max(longest * 2);
+        let silence = (period.max(SHORTEST_PERIOD) * self.params.cam_periods).max(longest * 2);
         self.last_cam.filter(|_| enabled).map(|last| last + silence)
     }
 
@@ -309,6 +312,13 @@ mod tests {
             silence.observe(at(ms), &cam());
         }
         assert_eq!(silence.next_wakeup(), Some(at(1300)));
+    }
+
+    #[test]
+    fn a_pause_in_a_flood_of_messages_is_no_silence() {
+        let mut silence = Silence::new(Params::default());
+        (0..20).for_each(|ms| silence.observe(at(ms), &cam()));
+        assert_eq!(silence.next_wakeup(), Some(at(219)), "four times the shortest period that is believed");
     }
 
     #[test]

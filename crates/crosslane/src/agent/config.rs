@@ -12,6 +12,7 @@ use toml::Spanned;
 
 use crate::error::{Error, Result};
 use crate::observe::vanetza::Senders;
+use crate::text_file;
 
 /// What the file says.
 #[derive(Debug, Deserialize)]
@@ -72,14 +73,14 @@ pub struct Service {
     /// Together, or one with the others as backup.
     pub mode: Mode,
     /// Paths by preference; those not named come last, in the order of the file.
-    pub prefer: Vec<String>,
+    pub prefer: Vec<Spanned<String>>,
     /// How long two subflows carry together at a handover, in ms (0 to 1000).
-    pub overlap_ms: u32,
+    pub overlap_ms: Spanned<u32>,
 }
 
 impl Default for Service {
     fn default() -> Service {
-        Service { mode: Mode::Aggregate, prefer: Vec::new(), overlap_ms: 10 }
+        Service { mode: Mode::Aggregate, prefer: Vec::new(), overlap_ms: Spanned::new(0..0, 10) }
     }
 }
 
@@ -90,12 +91,12 @@ pub struct Observe {
     /// Where vanetza-nap's datagrams arrive; unset, none are expected.
     pub vanetza: Option<SocketAddr>,
     /// Period in which the kernel is asked how its subflows fare, in ms (1 to 1000).
-    pub transport_period_ms: u32,
+    pub transport_period_ms: Spanned<u32>,
 }
 
 impl Default for Observe {
     fn default() -> Observe {
-        Observe { vanetza: None, transport_period_ms: 10 }
+        Observe { vanetza: None, transport_period_ms: Spanned::new(0..0, 10) }
     }
 }
 
@@ -116,7 +117,7 @@ const MAX_PATHS: usize = 16;
 /// One sentence with file, line, and what to do.
 pub fn read(file: &Path) -> Result<Config> {
     let attempt = format!("reading configuration {}", file.display());
-    let text = std::fs::read_to_string(file)
+    let text = text_file::read(file)
         .map_err(|cause| Error::usage(&attempt, cause, "name a file that exists and can be read"))?;
     parse(&text).map_err(|fault| Error::usage(format!("{attempt} line {}", fault.line), fault.cause, fault.remedy))
 }
@@ -153,15 +154,18 @@ fn parse(text: &str) -> Result<Config, Fault> {
             return Err(fault(place, cause, "give `interface` a name of 1 to 15 bytes"));
         }
     }
-    if let Some(stranger) = config.service.prefer.iter().find(|name| !names.contains_key(*name)) {
-        return Err(fault(0, format!("`prefer` names {stranger:?}, which is no path"), "name paths of this file"));
+    if let Some(stranger) = config.service.prefer.iter().find(|name| !names.contains_key(name.get_ref())) {
+        let cause = format!("`prefer` names {:?}, which is no path", stranger.get_ref());
+        return Err(fault(stranger.span().start, cause, "name paths of this file"));
     }
-    if config.service.overlap_ms > 1000 {
-        return Err(fault(0, format!("overlap_ms is {}", config.service.overlap_ms), "give 0 to 1000"));
+    let (overlap_ms, period_ms) = (&config.service.overlap_ms, &config.observe.transport_period_ms);
+    if *overlap_ms.get_ref() > 1000 {
+        let cause = format!("overlap_ms is {}", overlap_ms.get_ref());
+        return Err(fault(overlap_ms.span().start, cause, "give 0 to 1000"));
     }
-    if !(1..=1000).contains(&config.observe.transport_period_ms) {
-        let cause = format!("transport_period_ms is {}", config.observe.transport_period_ms);
-        return Err(fault(0, cause, "give 1 to 1000"));
+    if !(1..=1000).contains(period_ms.get_ref()) {
+        let cause = format!("transport_period_ms is {}", period_ms.get_ref());
+        return Err(fault(period_ms.span().start, cause, "give 1 to 1000"));
     }
     Ok(config)
 }
@@ -185,7 +189,7 @@ pub fn read_strategy(table: &toml::Table) -> Result<Strategy, String> {
 /// What is wrong, without the place.
 pub fn strategy(name: &str, parameters: toml::Table) -> Result<Strategy, String> {
     match Strategy::read(name, toml::Value::Table(parameters)) {
-        Some(read) => read.map_err(|error| error.message().replace('\n', " ")),
+        Some(read) => read.map_err(|error| error.to_string().trim().replace('\n', " ")),
         None => Err(format!("there is no strategy {name:?}, only {}", NAMES.join(", "))),
     }
 }
@@ -204,7 +208,7 @@ impl Config {
 
     /// Place of each path in the user's preference, 0 first.
     pub fn ranks(&self) -> Vec<u8> {
-        let preferred = |name: &str| self.service.prefer.iter().position(|other| other == name);
+        let preferred = |name: &str| self.service.prefer.iter().position(|other| other.get_ref() == name);
         let place = |(i, path): (usize, &Spanned<PathConfig>)| {
             preferred(&path.get_ref().name).unwrap_or(self.service.prefer.len() + i)
         };
@@ -251,11 +255,11 @@ signal = { hysteresis_db = 4 }
             ("rat = \"lte\"", "rat = \"lta\"", 10, "lta"),
             ("[service]", "[servce]", 12, "servce"),
             ("name = \"lte\"", "name = \"its-g5\"", 7, "twice"),
-            ("prefer = [\"lte\"]", "prefer = [\"5g\"]", 1, "5g"),
+            ("prefer = [\"lte\"]", "prefer = [\"5g\"]", 14, "5g"),
             ("name = \"threshold\"", "name = \"treshold\"", 16, "treshold"),
             ("hysteresis_db", "hysteresis", 16, "hysteresis"),
             ("stations = [1001]", "stations = [-1]", 5, "-1"),
-            ("mode = \"backup\"", "overlap_ms = 2000", 1, "2000"),
+            ("mode = \"backup\"", "overlap_ms = 2000", 13, "2000"),
         ];
         for (good, bad, line, word) in cases {
             let fault = parse(&GOOD.replacen(good, bad, 1)).err().unwrap_or_else(|| panic!("{bad} was accepted"));

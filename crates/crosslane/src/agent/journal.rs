@@ -96,7 +96,7 @@ impl Journal {
 
     /// Writes the last lines.
     pub fn finish(&mut self) {
-        self.write("end", json!({ "faults": self.faults }));
+        self.write("end", json!({ "faults": self.faults, "resident_mb": resident_mb() }));
     }
 
     fn path(&self, path: PathId) -> &str {
@@ -120,6 +120,14 @@ impl Journal {
             eprintln!("crosslane: while writing events to {}: {cause}; the agent goes on without them", self.name);
         }
     }
+}
+
+/// Resident memory of this process, in MB (10^6 bytes).
+fn resident_mb() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024.0 / 1e6)
 }
 
 fn with_reason(mut fields: Value, reason: &Reason) -> Value {

@@ -75,7 +75,7 @@ impl Driver {
             paths: specs,
             ranks: config.ranks(),
             mode: config.service.mode,
-            overlap: Duration::from_millis(u64::from(config.service.overlap_ms)),
+            overlap: Duration::from_millis(u64::from(*config.service.overlap_ms.get_ref())),
             strategy,
         });
         let datagrams = match config.observe.vanetza {
@@ -98,7 +98,7 @@ impl Driver {
             interfaces: Interfaces::new(config),
             datagrams,
             senders: config.senders(),
-            transport_period: Duration::from_millis(u64::from(config.observe.transport_period_ms)),
+            transport_period: Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref())),
         };
         for notice in present {
             driver.notice(&notice);

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crosslane_sim::scenario::{Mode, Scenario, Strategy};
@@ -67,20 +67,20 @@ impl AgentProcess {
             if news.recv(&mut buffer).is_ok_and(|length| &buffer[..length] == ready::READY) {
                 return Ok(());
             }
-            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
-                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-                return Err(Error::failure("starting the agent", said.trim().trim_start_matches("crosslane: ")));
+            if let Some(status) = self.child.try_wait().ok().flatten() {
+                return Err(Error::failure("starting the agent", self.last_words(status)));
             }
         }
         Err(Error::failure("starting the agent", format!("it was not ready within {} s", PATIENCE.as_secs())))
     }
 
-    /// Resident memory in MB (10^6 bytes), while it runs.
-    pub fn resident_mb(&self) -> Option<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-        Some(kib * 1024.0 / 1e6)
+    /// The agent's own sentence, else how it ended.
+    fn last_words(&self, status: ExitStatus) -> String {
+        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        match said.trim().trim_start_matches("crosslane: ") {
+            "" => status.to_string(),
+            sentence => sentence.to_string(),
+        }
     }
 
     /// Ends the agent and returns its events, with `t_s` counted from the
@@ -89,10 +89,8 @@ impl AgentProcess {
     /// # Errors
     /// If it had ended before, its own sentence.
     pub fn finish(mut self, origin_ns: u64) -> Result<Vec<Value>> {
-        let ended = self.child.try_wait().ok().flatten();
-        if ended.is_some() {
-            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-            return Err(Error::failure("driving", format!("the agent ended early: {}", said.trim())));
+        if let Some(status) = self.child.try_wait().ok().flatten() {
+            return Err(Error::failure("driving", format!("the agent ended early: {}", self.last_words(status))));
         }
         let failure = |cause: &dyn std::fmt::Display| Error::failure("ending the agent", cause);
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).map_err(|cause| failure(&cause))?;

@@ -14,6 +14,21 @@ use crate::summary::{Outcome, Run};
 /// Attempts at a run whose emulator could not keep time.
 const ATTEMPTS: u32 = 3;
 
+/// Sees to it, in a process of its own, that this machine can carry out runs.
+///
+/// # Errors
+/// What is missing and what to do, in one sentence (exit code 2).
+pub fn check_machine() -> Result<()> {
+    let attempt = "checking this machine";
+    let program = std::env::current_exe().map_err(|cause| Error::failure(attempt, cause))?;
+    let said = Command::new(program).arg("drive-probe").stdin(Stdio::null()).output();
+    let said = said.map_err(|cause| Error::failure(attempt, cause))?;
+    match said.status.code() {
+        Some(0) => Ok(()),
+        code => Err(told(attempt, String::from_utf8_lossy(&said.stderr).trim(), code)),
+    }
+}
+
 /// Carries out all plans and returns the runs in their order.
 ///
 /// # Errors

@@ -9,8 +9,8 @@ use crosslane_sim::scenario::{BASES, Scenario};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::scenario_file;
 use crate::summary::Summary;
+use crate::{output, scenario_file};
 
 mod agent_process;
 mod baseline;
@@ -23,7 +23,7 @@ mod stage;
 mod tally;
 mod versions;
 
-pub use run::run_one;
+pub use run::{probe, run_one};
 
 /// What to drive, and how.
 #[derive(Args)]
@@ -65,6 +65,8 @@ struct Plan {
     seed: u64,
     folder: PathBuf,
     keep: bool,
+    /// The process of `drive`, with which the run ends.
+    parent: i32,
 }
 
 /// Drives the scenario.
@@ -75,18 +77,18 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let scenario = scenario_file::read(&options.scenario, options.data.as_deref())?;
     let plans = plan(options, &scenario)?;
     let out = folder(options, &scenario);
+    jobs::check_machine()?;
     scenario_file::prepare_folder(&out, &options.scenario)?;
     versions::write(&out)?;
     let parallel = if scenario.parallel { usize::from(options.jobs) } else { 1 };
     let runs = jobs::run_all(plans, parallel, scenario.duration_s)?;
     let summary = Summary::new(&scenario, "kernel", runs);
     summary.write(&out)?;
-    if options.json {
-        println!("{}", summary.to_json()?);
-    } else {
-        print!("{}", summary.table());
-        println!("\nRecords: {}", out.display());
-    }
+    let text = match options.json {
+        true => summary.to_json()? + "\n",
+        false => format!("{}\nRecords: {}\n", summary.table(), out.display()),
+    };
+    output::print("printing what came out", text)?;
     let met = !options.expect || summary.all_expectations_met();
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -115,6 +117,7 @@ fn plan(options: &Options, scenario: &Scenario) -> Result<Vec<Plan>> {
             seed,
             folder: out.join("runs").join(format!("{strategy}-{seed}")),
             keep: options.keep,
+            parent: std::process::id() as i32,
         })
     };
     let plans: Vec<Plan> = seeds.iter().flat_map(of_seed).collect();

@@ -21,12 +21,22 @@ use crate::scenario_file;
 use crate::summary::Outcome;
 use crate::testbed::realtime::become_realtime;
 use crate::testbed::traffic::{self, BULK_BYTES, Seen};
-use crate::testbed::{PathPlan, SERVER, Testbed, contain, prepare_privileges, vehicle_address};
+use crate::testbed::{Namespace, PathPlan, SERVER, Testbed, contain, end_with, prepare_privileges, vehicle_address};
 
 /// Port of the traffic's server.
 const PORT: u16 = 5001;
 /// How long both ends may still deliver after the sender has stopped.
 const GRACE_NS: u64 = 2_000_000_000;
+
+/// Tries what every run needs: privileges, namespaces, and a kernel with MPTCP.
+///
+/// # Errors
+/// What is missing on this machine.
+pub fn probe() -> Result<()> {
+    prepare_privileges()?;
+    contain()?;
+    Namespace::new()?.enter(netlink::probe)?.map_err(|cause| Error::told(cause.to_string(), 2))
+}
 
 /// Carries out the run that `drive` has planned and says on standard output
 /// how it goes: `at SECONDS`, then `outcome JSON`.
@@ -36,6 +46,7 @@ const GRACE_NS: u64 = 2_000_000_000;
 pub fn run_one(plan: &str) -> Result<ExitCode> {
     let plan: Plan = serde_json::from_str(plan).map_err(|cause| Error::failure("reading the plan of a run", cause))?;
     prepare_privileges()?;
+    end_with(plan.parent)?;
     contain()?;
     let scenario = scenario_file::read(&plan.scenario, plan.data.as_deref())?;
     let Some(strategy) = scenario.strategy(&plan.strategy) else {
@@ -90,8 +101,8 @@ impl Run {
         let stage = Stage::new(&self.scenario, self.plan.seed, &mut self.testbed)?;
         let clock = stage.clock();
         let raw = self.play(clock, stage)?;
-        let resident_mb = agent.as_ref().and_then(AgentProcess::resident_mb);
         let said = agent.map(|agent| agent.finish(clock.origin_ns())).transpose()?;
+        let resident_mb = said.iter().flatten().find_map(|event| event["resident_mb"].as_f64());
         tally::sum_up(&self.scenario, &self.names, &self.plan, Raw { agent: said, resident_mb, ..raw })
     }
 

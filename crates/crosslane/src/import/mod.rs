@@ -12,12 +12,13 @@ mod table;
 mod trace;
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::error::{Error, Result};
+use crate::output;
 
 pub use fault::{Fault, ImportError, UnknownSource};
 pub use trace::Cut;
@@ -149,7 +150,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(path) => {
             std::fs::write(path, trace).map_err(|cause| Error::failure(format!("writing {}", path.display()), cause))
         }
-        None => print(&trace),
+        None => output::print("printing the trace", &trace),
     }
 }
 
@@ -164,12 +165,4 @@ fn read(path: &Path) -> Result<String> {
         return Err(fault(Fault::TooLarge).into());
     }
     String::from_utf8(bytes).map_err(|_| fault(Fault::Binary).into())
-}
-
-/// A reader that has seen enough (`| head`) is no failure.
-fn print(trace: &str) -> Result<()> {
-    match std::io::stdout().write_all(trace.as_bytes()) {
-        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => Err(Error::failure("printing the trace", cause)),
-        _ => Ok(()),
-    }
 }

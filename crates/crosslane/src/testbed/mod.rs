@@ -25,7 +25,7 @@ pub mod traffic;
 mod wiring;
 
 pub use netns::Namespace;
-pub use privileges::{Privileges, contain, prepare_privileges};
+pub use privileges::{Privileges, contain, end_with, prepare_privileges};
 pub use wiring::{Route, Wiring};
 
 /// The server's address, on its loopback.

@@ -9,7 +9,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, getpid, setpgid};
+use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, getpid, getppid, setpgid};
 
 use crate::error::{Error, Result};
 use crate::tun::open_device;
@@ -78,6 +78,18 @@ fn refuse_threads(attempt: &str) -> Result<()> {
             Err(Error::failure(attempt, cause).with_remedy("run it as root or by `unshare -Ur`"))
         }
     }
+}
+
+/// Sees to it that SIGKILL ends this process when `parent`, which started it,
+/// ends. Call it after [`prepare_privileges`], since new credentials cancel it,
+/// and before [`contain`].
+///
+/// # Errors
+/// The kernel refuses, or the parent has ended already.
+pub fn end_with(parent: i32) -> Result<()> {
+    let attempt = "tying a run to its parent";
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|cause| Error::failure(attempt, cause))?;
+    if getppid().as_raw() == parent { Ok(()) } else { Err(Error::failure(attempt, "it has ended")) }
 }
 
 /// Moves the rest of the program into a PID namespace, so that whatever ends

@@ -1,0 +1,332 @@
+//! The agent on a vehicle with two radios: what the signal, the interfaces and
+//! strangers make it do to a real connection.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crosslane::clock::Clock;
+use crosslane::netlink::diag::Diag;
+use crosslane::netlink::endpoints::{EndpointSocket, Limits};
+use crosslane::netlink::{PathManager, select_path_manager};
+use crosslane::testbed::emulator::{EmulatedLink, Emulator};
+use crosslane::testbed::{PathPlan, SERVER, Testbed, vehicle_address};
+use crosslane_core::link::{Bottleneck, DirectionParams, Link, QueueLimit};
+use crosslane_core::mptcp::Subflow;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use program::{CROSSLANE, can_drive};
+use socket2::{Domain, Protocol, Socket, Type};
+use tempfile::TempDir;
+
+const CONFIGURATION: &str = r#"
+[[path]]
+name = "lte"
+rat = "lte"
+[[path]]
+name = "its-g5"
+rat = "80211p"
+stations = [1001]
+[strategy]
+name = "threshold"
+[observe]
+vanetza = "127.0.0.1:5051"
+[log]
+events = "EVENTS"
+"#;
+const STRONG_DBM: i32 = -60;
+const WEAK_DBM: i32 = -95;
+/// Period of the roadside unit's messages.
+const PERIOD: Duration = Duration::from_millis(50);
+/// Messages after which the agent must have done what is expected.
+const PATIENCE: usize = 100;
+
+/// A vehicle with `lte` (preferred) and `its-g5`, and a server far away.
+struct World {
+    testbed: Testbed,
+    _emulator: Emulator,
+    listener: Socket,
+    unit: UdpSocket,
+}
+
+impl World {
+    fn new() -> World {
+        let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
+        let plans: Vec<_> = ["lte", "its-g5"].into_iter().enumerate().map(plan).collect();
+        let mut testbed = Testbed::new(&plans).unwrap();
+        testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
+        let listener = testbed.server.enter(listen).unwrap();
+        let params = DirectionParams {
+            bottleneck: Bottleneck::Rate { bit_s: 10e6 },
+            delay: Duration::from_millis(5),
+            loss: 0.0,
+            queue: QueueLimit::Packets(100),
+        };
+        let links = testbed.take_devices().into_iter().map(|devices| {
+            let link = Link::new(1, &devices.name, params.clone(), params.clone());
+            EmulatedLink { devices, link }
+        });
+        let emulator = Emulator::start(Clock::start(), links.collect(), None).unwrap();
+        let unit = testbed.vehicle.enter(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))).unwrap().unwrap();
+        World { testbed, _emulator: emulator, listener, unit }
+    }
+
+    /// Both ends of a connection that has carried data, by its preferred path.
+    fn connect(&self) -> (Socket, Socket) {
+        let connect = || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+            socket.connect(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
+            socket
+        };
+        let near = self.testbed.vehicle.enter(connect).unwrap();
+        let far = self.listener.accept().unwrap().0;
+        exchange(&near, &far);
+        (near, far)
+    }
+
+    /// The vehicle's subflows from its address on `its-g5`, of all connections.
+    fn over_its_g5(&self) -> Vec<Subflow> {
+        let connections = self.testbed.vehicle.enter(|| Diag::open().unwrap().connections().unwrap()).unwrap();
+        let subflows = connections.into_iter().flat_map(|connection| connection.subflows);
+        let local = IpAddr::from(vehicle_address(1));
+        subflows.map(|info| info.subflow).filter(|subflow| subflow.local.ip() == local).collect()
+    }
+
+    fn send(&self, datagram: &[u8]) {
+        self.unit.send_to(datagram, (Ipv4Addr::LOCALHOST, 5051)).unwrap();
+    }
+
+    /// Messages of the roadside unit at this strength until `expected`.
+    fn hear(&self, rssi_dbm: i32, expected: impl Fn(&[Subflow]) -> bool) {
+        for _ in 0..PATIENCE {
+            if expected(&self.over_its_g5()) {
+                return;
+            }
+            self.send(cam(1001, rssi_dbm).as_bytes());
+            sleep(PERIOD);
+        }
+        panic!("not after {PATIENCE} messages of {rssi_dbm} dBm: {:?}", self.over_its_g5());
+    }
+
+    fn take_its_g5_down(&self) {
+        let down = async {
+            let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+            tokio::spawn(connection);
+            let message = rtnetlink::LinkUnspec::new_with_name("its-g5").down().build();
+            handle.link().set(message).execute().await.unwrap();
+        };
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        self.testbed.vehicle.enter(|| runtime().block_on(down)).unwrap();
+    }
+}
+
+fn listen() -> Socket {
+    select_path_manager(PathManager::Kernel).unwrap();
+    EndpointSocket::open().unwrap().set_limits(Limits { subflows: 8, add_addr_accepted: 8 }).unwrap();
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+    socket.bind(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
+    socket.listen(8).unwrap();
+    socket
+}
+
+/// A word there and back.
+fn exchange(near: &Socket, far: &Socket) {
+    for (mut from, mut to) in [(near, far), (far, near)] {
+        from.write_all(b"hello").unwrap();
+        to.read_exact(&mut [0; 5]).unwrap();
+    }
+}
+
+fn cam(station: u32, rssi_dbm: i32) -> String {
+    format!(r#"{{"rssi": {rssi_dbm}, "stationID": {station}, "fields": {{"header": {{"stationID": {station}}}}}}}"#)
+}
+
+fn active(subflows: &[Subflow]) -> bool {
+    matches!(subflows, [only] if !only.backup)
+}
+
+fn backup(subflows: &[Subflow]) -> bool {
+    matches!(subflows, [only] if only.backup)
+}
+
+/// A running agent.
+struct Agent {
+    desk: TempDir,
+    child: Child,
+}
+
+impl Agent {
+    /// Starts it in the vehicle and waits until it says that it is ready.
+    fn start(world: &World) -> Agent {
+        let desk = TempDir::new().unwrap();
+        let events = desk.path().join("events.jsonl");
+        Agent::with_events(world, desk, &events)
+    }
+
+    fn with_events(world: &World, desk: TempDir, events: &Path) -> Agent {
+        let ready = desk.path().join("ready");
+        let news = UnixDatagram::bind(&ready).unwrap();
+        news.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let child = world.testbed.vehicle.spawn(&mut command(desk.path(), events, &ready)).unwrap();
+        let mut said = [0; 20];
+        let length = news.recv(&mut said).expect("it tells that it is ready");
+        assert_eq!(&said[..length], b"READY=1");
+        Agent { desk, child }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// Ends it and returns its events and what it said on standard error.
+    fn end(mut self) -> (String, String) {
+        self.signal(Signal::SIGTERM);
+        let status = self.child.wait().unwrap();
+        let read = |name: &str| fs::read_to_string(self.desk.path().join(name)).unwrap_or_default();
+        assert_eq!(status.code(), Some(0), "{}", read("stderr"));
+        (read("events.jsonl"), read("stderr"))
+    }
+
+    fn resident_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim_end_matches("kB").trim().parse().unwrap()
+    }
+}
+
+fn command(desk: &Path, events: &Path, ready: &Path) -> Command {
+    let configuration: PathBuf = desk.join("agent.toml");
+    fs::write(&configuration, CONFIGURATION.replace("EVENTS", events.to_str().unwrap())).unwrap();
+    let mut command = Command::new(CROSSLANE);
+    command.arg("agent").arg("--config").arg(configuration).env("NOTIFY_SOCKET", ready);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(desk.join("stderr")).unwrap());
+    command
+}
+
+#[test]
+fn a_subflow_comes_with_the_signal_is_demoted_as_it_fades_and_goes_with_the_interface() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let agent = Agent::start(&world);
+    let (near, far) = world.connect();
+    assert_eq!(world.over_its_g5(), [], "nothing is known of its-g5 yet");
+    world.hear(STRONG_DBM, active);
+    world.hear(WEAK_DBM, backup);
+    world.hear(STRONG_DBM, active);
+    world.take_its_g5_down();
+    world.hear(STRONG_DBM, <[Subflow]>::is_empty);
+    exchange(&near, &far);
+    let (events, stderr) = agent.end();
+    assert_eq!(stderr, "");
+    let events: Vec<serde_json::Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let commands = events.iter().filter(|event| event["event"] == "command");
+    let told: Vec<(&str, bool)> =
+        commands.map(|event| (event["command"].as_str().unwrap(), event["error"].is_null())).collect();
+    assert_eq!(told, [("create", true), ("set_backup", true), ("set_backup", true), ("destroy", true)]);
+    assert_eq!(events.last().unwrap()["event"], "end");
+}
+
+#[test]
+fn a_restarted_agent_takes_up_the_connections_that_it_finds() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let mut agent = Agent::start(&world);
+    let (near, far) = world.connect();
+    world.hear(STRONG_DBM, active);
+    let before = world.over_its_g5();
+    agent.signal(Signal::SIGKILL);
+    agent.child.wait().unwrap();
+    let agent = Agent::start(&world);
+    world.hear(WEAK_DBM, backup);
+    world.hear(STRONG_DBM, active);
+    assert_eq!(world.over_its_g5(), before, "the same subflow, and no other");
+    exchange(&near, &far);
+    assert_eq!(agent.end().1, "");
+}
+
+/// Random bytes, broken and deep JSON, strangers, absurd values, and a known
+/// station whose signal jumps about.
+#[test]
+fn a_hundred_thousand_forged_datagrams_fill_neither_memory_nor_disk() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let agent = Agent::start(&world);
+    let (_near, _far) = world.connect();
+    world.hear(STRONG_DBM, active);
+    let before_kib = agent.resident_kib();
+    let mut state = 1_u64;
+    let mut random = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32
+    };
+    let deep = "[".repeat(8192).into_bytes();
+    for number in 0..100_000 {
+        match number % 6 {
+            0 => world.send(&(0..random() % 300).map(|_| random() as u8).collect::<Vec<u8>>()),
+            1 => world.send(cam(random(), -(random() as i32 % 120)).as_bytes()),
+            2 => world.send(cam(1001, random() as i32).as_bytes()),
+            3 => world.send(cam(1001, -(random() as i32 % 120)).as_bytes()),
+            4 => world.send(&deep[..random() as usize % deep.len()]),
+            _ => world.send(format!(r#"{{"type": "radio", "path": "{}", "rssi": -70}}"#, random()).as_bytes()),
+        }
+        // What the socket has no room for would be no test.
+        if number % 50 == 0 {
+            sleep(Duration::from_millis(1));
+        }
+    }
+    let grown_kib = agent.resident_kib().saturating_sub(before_kib);
+    assert!(grown_kib < 10_000, "{before_kib} kB have grown by {grown_kib} kB");
+    world.hear(STRONG_DBM, active);
+    let (events, stderr) = agent.end();
+    assert_eq!(stderr, "");
+    let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    assert!(last["faults"].as_u64() > Some(50_000), "{last}");
+    assert!(events.len() < 200_000, "{} bytes of events", events.len());
+}
+
+#[test]
+fn a_full_disk_is_told_once_and_costs_no_connection() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let agent = Agent::with_events(&world, TempDir::new().unwrap(), Path::new("/dev/full"));
+    let (near, far) = world.connect();
+    world.hear(STRONG_DBM, active);
+    exchange(&near, &far);
+    let expected = "crosslane: while writing events to /dev/full: No space left on device (os error 28); the agent goes \
+                    on without them\n";
+    assert_eq!(agent.end().1, expected);
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_in_one_sentence() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let desk = TempDir::new().unwrap();
+    let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 5051));
+    let _taken = world.testbed.vehicle.enter(bind).unwrap().unwrap();
+    let mut command = command(desk.path(), &desk.path().join("events.jsonl"), &desk.path().join("ready"));
+    let status = world.testbed.vehicle.spawn(&mut command).unwrap().wait().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let expected = "crosslane: while listening for CAMs on 127.0.0.1:5051: Address already in use (os error 98); set \
+                    observe.vanetza to a free local address and port\n";
+    assert_eq!(fs::read_to_string(desk.path().join("stderr")).unwrap(), expected);
+}

@@ -1,0 +1,292 @@
+//! What a user can get wrong, and what the program says: one sentence with
+//! file, line and remedy, exit code 2, and nothing left behind.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use program::{CROSSLANE, SCENARIO, Said, can_drive, crosslane, not_run};
+use tempfile::TempDir;
+
+/// In the scenario: what is replaced, by what, and what must be said.
+const SCENARIOS: &[(&str, &str, &str)] = &[
+    ("duration_s", "duration", "s.toml, line 2: unknown key `duration`; did you mean `duration_s`?"),
+    ("duration_s = 4", "duration_s = -4", "s.toml, line 2: `duration_s`: -4 is not above 0"),
+    ("duration_s = 4", "duration_s = ", "s.toml, line 2: "),
+    ("rate_mbit_s = 20", "rate_mbit_s = -20", "s.toml, line 21: `rate_mbit_s`: -20 is outside"),
+    ("delay_ms = 25", "delay_ms = 25\nloss = 1.5", "s.toml, line 21: `loss`: 1.5 is outside 0 to 1"),
+    ("to_m = [100, 4]", "to_m = [900, 4]", "s.toml, line 7: the route's end, [900, 4] m, is outside the map"),
+    ("position_m = [0, 0]", "position_m = [0, 50]", "s.toml, line 16: roadside unit `rsu1`, [0, 50] m, is outside"),
+    ("radio = \"its-g5\"", "radio = \"g5\"", "s.toml, line 15: there is no radio `g5`"),
+    ("rat = \"80211p\"", "rat = \"80211n\"", "s.toml, line 10: `rat`: unknown word `80211n`"),
+    ("name = \"lte\"", "name = \"its-g5\"", "s.toml, line 18: the path name `its-g5` is taken"),
+    ("every_ms = 20\n", "", "s.toml, line 23: messages need"),
+    ("base = \"threshold\"", "base = \"treshold\"", "s.toml, line 28: there is no strategy `treshold`"),
+    ("[strategy.signal]", "silense = 1\n[strategy.signal]", "s.toml, line 29: unknown field `silense`"),
+    (
+        "threshold_dbm = -84",
+        "threshold_dbm = \"low\"",
+        "s.toml, line 30: invalid type: string \"low\", expected f64 in `signal.threshold_dbm`",
+    ),
+    ("threshold_dbm", "treshold_dbm", "s.toml, line 30: unknown field `treshold_dbm`"),
+    (
+        "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm",
+        "base = \"kernel\"\ndbm",
+        "s.toml, line 29: `kernel` takes",
+    ),
+    ("rate_mbit_s = 20", "trace = \"none.csv\"", "reading none.csv, which s.toml names in line 21: No such file"),
+    (
+        "rate_mbit_s = 20",
+        "trace = \"/dev/zero\"",
+        "reading /dev/zero, which s.toml names in line 21: it has more than 64 MiB",
+    ),
+    (
+        "rate_mbit_s = 20",
+        "trace = \"data:a.csv\"",
+        "reading data:a.csv, which s.toml names in line 21: this is public data, which is not part of Crosslane; say",
+    ),
+    ("rate_mbit_s = 20", "trace = \"word.csv\"", "word.csv, line 3: `fast` is not a number"),
+    ("rate_mbit_s = 20", "trace = \"short.csv\"", "short.csv, line 3: "),
+    ("rate_mbit_s = 20", "trace = \"late.csv\"", "late.csv, line 2: the first row is not at 0 s"),
+    ("rate_mbit_s = 20", "trace = \"back.csv\"", "back.csv, line 4: "),
+    ("rate_mbit_s = 20", "trace = \"column.csv\"", "column.csv, line 1: "),
+    ("rate_mbit_s = 20", "trace = \"empty.csv\"", "empty.csv"),
+    ("rate_mbit_s = 20", "trace = \"drive.up\"", "drive.up, line 2: "),
+    (
+        "rate_mbit_s = 20",
+        "trace = \"binary.csv\"",
+        "reading binary.csv, which s.toml names in line 21: it is no text in UTF-8",
+    ),
+    ("route = { from_m = [40, 4], to_m = [100, 4], speed_kmh = 50 }", "mobility = \"map.csv\"", "map.csv, line 3: "),
+];
+
+/// Files that the scenarios above name.
+const FILES: &[(&str, &[u8])] = &[
+    ("word.csv", b"t_s,rate_mbit_s\n0,1\n1,fast\n"),
+    ("short.csv", b"t_s,rate_mbit_s\n0,1\n1\n"),
+    ("late.csv", b"t_s,rate_mbit_s\n3,1\n"),
+    ("back.csv", b"t_s,rate_mbit_s\n0,1\n2,1\n1,1\n"),
+    ("column.csv", b"t_s,colour\n0,1\n"),
+    ("empty.csv", b""),
+    ("drive.up", b"1\nx\n"),
+    ("binary.csv", b"t_s,rate_mbit_s\n0,\xff\xfe\n"),
+    ("map.csv", b"t_s,x_m,y_m\n0,0,0\n1,x,0\n"),
+];
+
+/// On the command line.
+const CALLS: &[(&str, &str)] = &[
+    ("drive", "arguments were not provided: <SCENARIO>; add --help"),
+    ("drive none.toml", "while reading scenario none.toml: No such file"),
+    ("drive .", "while reading scenario .: Is a directory"),
+    ("drive binary.csv", "while reading scenario binary.csv: it is no text in UTF-8"),
+    ("drive huge.toml", "while reading scenario huge.toml: it has more than 64 MiB"),
+    ("drive s.toml --strategy threshhold", "there is no strategy \"threshhold\"; choose from "),
+    ("drive s.toml --strategy kernel,", "there is no strategy \"\"; choose from "),
+    ("drive s.toml --seed x", "\"x\" is no seed; write 7, or 1,2,3, or 1..200"),
+    ("drive s.toml --seed 4..1", "\"4..1\" is no seed"),
+    ("drive s.toml --jobs 0", "0 is not in 1..=16"),
+    ("drive s.toml --keep", "--keep with 3 runs; name one strategy and one seed"),
+    ("drive s.toml --sed 1", "unexpected argument '--sed' found; a similar argument exists: '--seed'"),
+    ("drive data.toml --data nowhere", "reading nowhere/a.csv, which data.toml names in line 21: No such file"),
+    ("drive data.toml --data s.toml", "reading s.toml/a.csv, which data.toml names in line 21: Not a directory"),
+    ("check none.toml", "while reading scenario none.toml: No such file"),
+    ("check huge.toml", "huge.toml: it has more than 64 MiB"),
+    ("fly", "unrecognized subcommand 'fly'"),
+    ("agent --config none.toml", "while reading configuration none.toml: No such file"),
+    ("agent --config /dev/zero", "while reading configuration /dev/zero: it has more than 64 MiB"),
+    ("drive feup.toml --data .", "while importing ./word.csv, line 1: it has no column `senderId`"),
+    ("import pam2025 --operator att none.csv", "while importing none.csv: No such file"),
+    ("import pam2025 --operator att word.csv", "while importing word.csv, line 1: it has no column `TIME_STAMP_x`"),
+    ("import pam2025 --operator att binary.csv", "while importing binary.csv: "),
+    ("import pam2025 --operator att empty.csv", "while importing empty.csv: it is empty"),
+    ("import pam2025 --operator tim word.csv", "invalid value 'tim' for '--operator <OPERATOR>'"),
+    ("import feup --ap ap9 feup.csv", "while importing feup.csv: it has no access point `ap9`; choose one of ap1"),
+    ("import feup --ap ap1 feup.csv --from-s 9", "while importing feup.csv: it lasts from 0 to 1 s"),
+    ("import feup --ap ap1 cell.csv", "while importing cell.csv, line 2: `far` in column `rssiMean` is not"),
+];
+
+const FEUP: &str = "senderId,receiverId,systime,receiverDist,isIperfOn,rssiMean,dataRateMean,nBytesReceived\n\
+                    ap1,m1,101,9,1,-60.5,65,2500000\nap1,m1,102,9,1,-61,65,2500000\n";
+
+/// In the agent's configuration.
+const CONFIGURATION: &str = r#"[[path]]
+name = "its-g5"
+rat = "80211p"
+[[path]]
+name = "lte"
+interface = "wwan0"
+rat = "lte"
+[service]
+prefer = ["lte"]
+[observe]
+vanetza = "127.0.0.1:5051"
+[strategy]
+name = "threshold"
+"#;
+const CONFIGURATIONS: &[(&str, &str, &str)] = &[
+    ("interface", "iface", "line 6: unknown field `iface`"),
+    ("name = \"lte\"", "name = \"its-g5\"", "line 4: path \"its-g5\" stands twice"),
+    ("[\"lte\"]", "[\"lte\", \"5g\"]", "line 9: `prefer` names \"5g\", which is no path; name paths of this file"),
+    ("\"threshold\"", "\"treshold\"", "line 12: there is no strategy \"treshold\", only "),
+    ("name = \"threshold\"", "", "line 12: the strategy has no `name`"),
+    ("127.0.0.1:5051", "localhost", "line 11: invalid socket address syntax"),
+    ("rat = \"lte\"", "rat = \"lte\"\naddress = \"10.1\"", "line 8: invalid IP address syntax"),
+    ("wwan0", "wwan0-behind-the-door", "line 4: \"wwan0-behind-the-door\" is no interface name"),
+    ("[observe]", "[observe]\ntransport_period_ms = 0", "line 11: transport_period_ms is 0; give 1 to 1000"),
+    ("[service]", "[service]\nmode = \"both\"", "line 9: unknown variant `both`"),
+    ("name = \"lte\"\n", "", "line 4: missing field `name`"),
+];
+
+/// A folder with the files of the cases and a good scenario.
+fn desk() -> TempDir {
+    let desk = TempDir::new().unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(desk.path().join(name), bytes).unwrap();
+    FILES.iter().for_each(|(name, bytes)| write(name, bytes));
+    write("s.toml", SCENARIO.as_bytes());
+    write("data.toml", with("rate_mbit_s = 20", "trace = \"data:a.csv\"").as_bytes());
+    write("feup.toml", with("rate_mbit_s = 20", "trace = \"data:word.csv#feup:ap1\"").as_bytes());
+    write("feup.csv", FEUP.as_bytes());
+    write("cell.csv", FEUP.replacen("-60.5", "far", 1).as_bytes());
+    // Takes no room on the disk.
+    fs::File::create(desk.path().join("huge.toml")).unwrap().set_len((64 << 20) + 1).unwrap();
+    desk
+}
+
+fn with(from: &str, to: &str) -> String {
+    assert!(SCENARIO.contains(from), "{from}");
+    SCENARIO.replacen(from, to, 1)
+}
+
+fn contents(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = entries.collect();
+    names.sort();
+    names
+}
+
+/// What is wrong with what was said.
+fn complaint(said: &Said, expected: &str) -> Option<String> {
+    let sentence = said.sentence();
+    let remedy = sentence.rsplit_once("; ").map_or("", |(_, remedy)| remedy);
+    let good = sentence.contains(expected) && remedy.len() > 5 && said.code == Some(2);
+    (!good).then(|| format!("expected: {expected}\n     got: {sentence} (exit code {:?})", said.code))
+}
+
+fn assert_none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn a_fault_in_a_scenario_is_told_with_its_line_and_leaves_nothing() {
+    let desk = desk();
+    let mut complaints = Vec::new();
+    for (from, to, expected) in SCENARIOS {
+        fs::write(desk.path().join("s.toml"), with(from, to)).unwrap();
+        let before = contents(desk.path());
+        for arguments in [&["drive", "s.toml", "--out", "out"][..], &["check", "s.toml"]] {
+            complaints.extend(complaint(&crosslane(desk.path(), arguments), expected));
+            assert_eq!(contents(desk.path()), before, "{to}");
+        }
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn a_fault_in_a_call_is_told_in_one_sentence_and_leaves_nothing() {
+    let desk = desk();
+    let before = contents(desk.path());
+    let mut complaints = Vec::new();
+    for (call, expected) in CALLS {
+        let mut arguments: Vec<&str> = call.split(' ').collect();
+        if arguments[0] == "drive" {
+            arguments.extend(["--out", "out"]);
+        }
+        complaints.extend(complaint(&crosslane(desk.path(), &arguments), expected));
+        assert_eq!(contents(desk.path()), before, "{call}");
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn a_fault_in_a_configuration_is_told_with_its_line() {
+    let desk = desk();
+    let mut complaints = Vec::new();
+    for (from, to, expected) in CONFIGURATIONS {
+        assert!(CONFIGURATION.contains(from), "{from}");
+        fs::write(desk.path().join("agent.toml"), CONFIGURATION.replacen(from, to, 1)).unwrap();
+        let expected = format!("while reading configuration agent.toml {expected}");
+        for arguments in [&["agent", "--config", "agent.toml"][..], &["check", "agent.toml"]] {
+            complaints.extend(complaint(&crosslane(desk.path(), arguments), &expected));
+        }
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn what_is_good_is_not_refused() {
+    let desk = desk();
+    fs::write(desk.path().join("agent.toml"), CONFIGURATION).unwrap();
+    for file in ["s.toml", "agent.toml"] {
+        let said = crosslane(desk.path(), &["check", file]);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    }
+    let said = crosslane(desk.path(), &["--help"]);
+    assert!(said.code == Some(0) && said.stdout.contains("Usage:"), "{said:?}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told() {
+    if !can_drive() {
+        return;
+    }
+    let desk = desk();
+    for out in ["s.toml/out", "/proc/out"] {
+        let said = crosslane(desk.path(), &["drive", "s.toml", "--out", out]);
+        assert_none(complaint(&said, &format!("while making {out}: ")).into_iter().collect());
+    }
+}
+
+#[test]
+fn a_full_disk_behind_standard_output_is_told_and_a_closed_pipe_is_not() {
+    let desk = desk();
+    for call in ["check s.toml", "check s.toml --json", "completion bash", "man"] {
+        let mut command = Command::new(CROSSLANE);
+        command.args(call.split(' ')).current_dir(desk.path()).stderr(Stdio::piped());
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let said = Said::from(command.stdout(full).spawn().unwrap().wait_with_output().unwrap());
+        assert!(said.sentence().contains(": No space left on device"), "{said:?}");
+        assert_eq!(said.code, Some(1), "{call}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let said = Said::from(command.stdout(writer).spawn().unwrap().wait_with_output().unwrap());
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{call}");
+    }
+}
+
+/// Some machines let everybody make TUN devices; there this cannot be seen.
+#[test]
+fn whoever_may_not_drive_is_told_so_and_nothing_is_left() {
+    let everybody = fs::metadata("/dev/net/tun").is_ok_and(|tun| tun.permissions().mode() & 0o006 == 0o006);
+    if !nix::unistd::geteuid().is_root() || everybody {
+        not_run("to become an ordinary user needs root, and a /dev/net/tun that not everybody may open");
+        return;
+    }
+    let desk = desk();
+    fs::set_permissions(desk.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = desk.path().join("crosslane");
+    fs::copy(CROSSLANE, &program).unwrap();
+    let before = contents(desk.path());
+    let mut command = Command::new(program);
+    command.args(["drive", "s.toml", "--out", "out"]).current_dir(desk.path()).uid(65534).gid(65534);
+    let said = Said::from(command.output().unwrap());
+    assert_eq!(contents(desk.path()), before);
+    assert_none(complaint(&said, "").into_iter().collect());
+    let sentence = said.sentence();
+    assert!(sentence.contains("/dev/net/tun") || sentence.contains("user namespace"), "{sentence}");
+}

@@ -1,0 +1,253 @@
+//! What we write is what programs read that others wrote: our CAMs in pycrate
+//! and tshark, our reading of packets beside tshark's.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crosslane::clock::Clock;
+use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
+use crosslane::netlink::{PathManager, select_path_manager};
+use crosslane::testbed::emulator::{EmulatedLink, Emulator, PacketRecord, packet_channel};
+use crosslane::testbed::packet::Follower;
+use crosslane::testbed::{PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
+use crosslane_core::link::{Bottleneck, DirectionParams, Link, QueueLimit};
+use crosslane_core::path::PathId;
+use crosslane_sim::cam::{self, Cam, ROADSIDE_UNIT};
+use crosslane_sim::records::PacketRow;
+use program::can_drive;
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// libpcap's numbers for what a packet begins with.
+const ETHERNET: u32 = 1;
+const RAW_IP: u32 = 101;
+
+const ACK: u8 = 16;
+
+/// GeoNetworking, BTP-B and what comes before the CAM.
+const HEADER_BYTES: usize = 44;
+
+/// Reads a CAM in hexadecimal and prints what the other program's values are too.
+const PYCRATE: &str = "
+import sys
+from pycrate_asn1dir.ITS_CAM_2 import CAM_PDU_Descriptions
+cam = CAM_PDU_Descriptions.CAM
+cam.from_uper(bytes.fromhex(sys.argv[1]))
+header, body = (cam.get_val()[part] for part in ('header', 'cam'))
+basic = body['camParameters']['basicContainer']
+at = basic['referencePosition']
+print(header['protocolVersion'], header['messageID'], header['stationID'], body['generationDeltaTime'],
+      basic['stationType'], at['latitude'], at['longitude'])
+";
+
+/// The same values, by tshark's names.
+const CAM_FIELDS: &str = "its.protocolVersion its.messageID its.stationID cam.generationDeltaTime cam.stationType \
+                          its.latitude its.longitude";
+
+/// What a row of the packet record says too. Where a mapping and a data
+/// acknowledgement are concerned, tshark gives the first byte 1. Its own
+/// `mptcp.dsn` takes the mapping before for a new mapping's first packet, hence
+/// the mapping itself.
+const PACKET_FIELDS: &str = "tcp.stream tcp.seq tcp.ack tcp.len mptcp.dss.dsn tcp.options.mptcp.subflowseqno mptcp.ack";
+
+fn roadside_unit() -> Cam {
+    let [latitude, longitude] = cam::to_degrees([120.0, -4.0]);
+    Cam {
+        protocol_version: 2,
+        station_id: 4_000_000_123,
+        station_type: ROADSIDE_UNIT,
+        generation_delta_time: 54_321,
+        latitude_deg: Some(latitude),
+        longitude_deg: Some(longitude),
+        speed_m_s: None,
+        heading_deg: None,
+    }
+}
+
+/// In the order of [`CAM_FIELDS`].
+fn values(cam: &Cam) -> Vec<i64> {
+    let tenth_microdegrees = |degrees: Option<f64>| (degrees.unwrap() * 1e7).round() as i64;
+    let (latitude, longitude) = (tenth_microdegrees(cam.latitude_deg), tenth_microdegrees(cam.longitude_deg));
+    let (station, time) = (cam.station_id.into(), cam.generation_delta_time.into());
+    vec![cam.protocol_version.into(), 2, station, time, cam.station_type.into(), latitude, longitude]
+}
+
+fn numbers(text: &str) -> Vec<i64> {
+    text.split_whitespace().map(|word| word.parse().unwrap_or_else(|_| panic!("{word} in {text}"))).collect()
+}
+
+#[test]
+fn pycrate_reads_our_cams() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let knows = |python: &PathBuf| {
+        let imported = Command::new(python).args(["-c", "import pycrate_asn1dir"]).output();
+        imported.is_ok_and(|output| output.status.success())
+    };
+    let Some(python) = [root.join(".venv/bin/python"), "python3".into()].into_iter().find(knows) else {
+        skip("no Python with pycrate (pip install pycrate)");
+        return;
+    };
+    let frame = cam::encode(&roadside_unit()).unwrap();
+    let hex: String = frame[HEADER_BYTES..].iter().map(|byte| format!("{byte:02x}")).collect();
+    let output = Command::new(python).args(["-c", PYCRATE, &hex]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(numbers(&String::from_utf8(output.stdout).unwrap()), values(&roadside_unit()));
+}
+
+#[test]
+fn tshark_reads_our_cams_through_geonetworking() {
+    if !has_tshark() {
+        return;
+    }
+    let frame = cam::encode(&roadside_unit()).unwrap();
+    let ethernet = [&[0xff; 6], &[2, 0, 0, 0, 0, 1], &[0x89, 0x47][..], &frame].concat();
+    let fields = tshark(ETHERNET, &[(0, ethernet.len(), &ethernet)], CAM_FIELDS);
+    let said: Vec<&str> = fields[0].iter().map(String::as_str).collect();
+    assert_eq!(numbers(&said.join(" ")), values(&roadside_unit()));
+}
+
+#[test]
+fn tshark_reads_the_same_sequence_numbers() {
+    if !has_tshark() || !can_drive() {
+        return;
+    }
+    let records = exchange();
+    let mut follower = Follower::default();
+    let rows: Vec<PacketRow> = records
+        .iter()
+        .map(|record| follower.row(record.entered.as_nanos(), PathId(record.link), record.direction, record.head()))
+        .collect();
+    let packets: Vec<_> =
+        records.iter().map(|record| (record.entered.as_nanos(), usize::from(record.ip_bytes), record.head())).collect();
+    let dissected = tshark(RAW_IP, &packets, PACKET_FIELDS);
+    assert_eq!(dissected.len(), rows.len());
+    let (mut mapped, mut acked, mut again) = (0, 0, 0);
+    for (number, (row, fields)) in rows.iter().zip(&dissected).enumerate() {
+        let said = |place: usize| fields[place].split(',').next().unwrap().parse::<u64>().ok();
+        let told = format!("packet {}: {row:?}, tshark {fields:?}", number + 1);
+        assert_eq!(row.subflow.map(u64::from), said(0), "{told}");
+        assert_eq!((Some(row.tcp_seq.into()), Some(row.payload_bytes.into())), (said(1), said(3)), "{told}");
+        if row.tcp_flags & ACK != 0 {
+            assert_eq!(Some(row.tcp_ack.into()), said(2), "{told}");
+        }
+        if let (Some(seq), Some(dsn), Some(mapped_from)) = (said(1), said(4), said(5))
+            && row.payload_bytes > 0
+        {
+            assert_eq!(row.dsn, Some(dsn - 1 + seq - mapped_from), "{told}");
+            mapped += 1;
+        }
+        if let Some(ack) = said(6) {
+            assert_eq!(row.data_ack, Some(ack - 1), "{told}");
+            acked += 1;
+        }
+        let earlier = |other: &PacketRow| other.dsn == row.dsn && other.direction == row.direction;
+        again += u32::from(row.dsn.is_some() && rows[..number].iter().any(earlier));
+    }
+    assert_eq!(rows.iter().filter_map(|row| row.subflow).max(), Some(1), "two subflows");
+    assert!(mapped > 400 && acked > 400 && again > 3, "{mapped} mapped, {acked} acknowledged, {again} sent again");
+}
+
+/// Packets of an MPTCP connection over two lossy links: 400 kB up, then down.
+fn exchange() -> Vec<PacketRecord> {
+    prepare_privileges().unwrap();
+    let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
+    let mut testbed = Testbed::new(&["near", "far"].into_iter().enumerate().map(plan).collect::<Vec<_>>()).unwrap();
+    let limits = Limits { subflows: 8, add_addr_accepted: 8 };
+    for namespace in [&testbed.vehicle, &testbed.server] {
+        let prepare = || {
+            select_path_manager(PathManager::Kernel).unwrap();
+            EndpointSocket::open().unwrap().set_limits(limits).unwrap();
+        };
+        namespace.enter(prepare).unwrap();
+    }
+    let endpoint = || EndpointSocket::open().unwrap().add(&Endpoint::subflow(vehicle_address(1).into())).unwrap();
+    testbed.vehicle.enter(endpoint).unwrap();
+    let params = DirectionParams {
+        bottleneck: Bottleneck::Rate { bit_s: 8e6 },
+        delay: Duration::from_millis(5),
+        loss: 0.02,
+        queue: QueueLimit::Packets(50),
+    };
+    let links = testbed.take_devices().into_iter().map(|devices| {
+        let link = Link::new(3, &devices.name, params.clone(), params.clone());
+        EmulatedLink { devices, link }
+    });
+    let (sink, source) = packet_channel();
+    let emulator = Emulator::start(Clock::start(), links.collect(), Some(sink)).unwrap();
+    talk(&testbed);
+    drop(emulator.stop(&testbed).unwrap());
+    let mut records = Vec::new();
+    while source.receive(|record| records.push(*record)).is_some() {}
+    records.sort_by_key(|record| record.entered);
+    records
+}
+
+fn talk(testbed: &Testbed) {
+    let mptcp = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+    let listen = || {
+        let socket = mptcp();
+        socket.bind(&std::net::SocketAddr::from((SERVER, 5001)).into()).unwrap();
+        socket.listen(1).unwrap();
+        socket
+    };
+    let listener = testbed.server.enter(listen).unwrap();
+    let connect = || {
+        let socket = mptcp();
+        socket.connect(&std::net::SocketAddr::from((SERVER, 5001)).into()).unwrap();
+        socket
+    };
+    let near = testbed.vehicle.enter(connect).unwrap();
+    let far = listener.accept().unwrap().0;
+    let block = vec![7; 400_000];
+    for (mut from, mut to) in [(&near, &far), (&far, &near)] {
+        thread::scope(|scope| {
+            scope.spawn(|| from.write_all(&block).unwrap());
+            to.read_exact(&mut vec![0; block.len()]).unwrap();
+        });
+    }
+}
+
+fn has_tshark() -> bool {
+    let found = Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success());
+    found || skip("tshark is not installed (apt-get install tshark)")
+}
+
+/// Programs of others are not asked for in CI.
+fn skip(why: &str) -> bool {
+    drop(writeln!(std::io::stderr(), "interop NOT RUN: {why}"));
+    false
+}
+
+/// What tshark calls the `fields` of each packet: time in ns, length, captured bytes.
+fn tshark(begins_with: u32, packets: &[(u64, usize, &[u8])], fields: &str) -> Vec<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("packets.pcap");
+    fs::write(&file, pcap(begins_with, packets)).unwrap();
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(&file).args(["-T", "fields", "-o", "mptcp.analyze_mappings:TRUE"]);
+    command.args(fields.split_whitespace().flat_map(|field| ["-e", field]));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| line.split('\t').map(String::from).collect()).collect()
+}
+
+/// A capture file: https://www.ietf.org/archive/id/draft-gharris-opsawg-pcap-01.html
+fn pcap(begins_with: u32, packets: &[(u64, usize, &[u8])]) -> Vec<u8> {
+    // The magic number says that times have nanoseconds.
+    let head = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, begins_with];
+    let mut file: Vec<u8> = head.iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
+    for (t_ns, length, captured) in packets {
+        let (s, ns) = ((t_ns / 1_000_000_000) as u32, (t_ns % 1_000_000_000) as u32);
+        file.extend([s, ns, captured.len() as u32, *length as u32].iter().flat_map(|word| word.to_le_bytes()));
+        file.extend_from_slice(captured);
+    }
+    file
+}

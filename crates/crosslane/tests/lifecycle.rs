@@ -1,0 +1,288 @@
+//! How a drive begins, ends and is ended: what it leaves in its folder, and
+//! that it leaves nothing else.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use arrow_ipc::reader::FileReader;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use program::{CROSSLANE, SCENARIO, Said, can_drive, not_run};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// All that a drive starts inherits this variable; its value tells whose it is.
+const MARK: &str = "CROSSLANE_STORY";
+
+/// Columns of each record, as `docs/formats.md` promises them.
+const RECORDS: [(&str, &str); 6] = [
+    (
+        "packets",
+        "t_ns delivered_ns path direction ip_bytes payload_bytes subflow tcp_seq tcp_ack tcp_flags dsn data_ack mptcp \
+         drop tries",
+    ),
+    ("throughput", "t_ns path direction ip_bytes payload_bytes reinjected_bytes"),
+    ("samples", "t_ns path kind rssi_dbm station"),
+    (
+        "tcp_info",
+        "t_ns path subflow local remote token backup rtt_us rttvar_us cwnd unacked lost total_retrans bytes_acked \
+         bytes_received notsent_bytes delivery_rate_bit_s",
+    ),
+    ("messages", "number sent_ns received_ns size_bytes"),
+    ("links", "t_ns path x_m y_m speed_m_s distance_m rssi_dbm up_mbit_s down_mbit_s delay_ms loss"),
+];
+
+/// A drive of the short scenario with strategy `threshold`.
+struct Drive {
+    desk: TempDir,
+    child: Child,
+    mark: String,
+}
+
+impl Drive {
+    fn start() -> Drive {
+        Drive::with(|_, _| {})
+    }
+
+    fn with(prepare: impl FnOnce(&mut Command, &Path)) -> Drive {
+        let desk = TempDir::new().unwrap();
+        fs::write(desk.path().join("s.toml"), SCENARIO).unwrap();
+        let out = desk.path().join("out");
+        fs::create_dir(&out).unwrap();
+        let mark = desk.path().display().to_string();
+        let mut command = Command::new(CROSSLANE);
+        command.args(["drive", "s.toml", "--strategy", "threshold", "--json", "--out", "out"]);
+        command.current_dir(desk.path()).env(MARK, &mark);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        prepare(&mut command, &out);
+        let child = command.spawn().unwrap();
+        Drive { desk, child, mark }
+    }
+
+    /// Waits until traffic may flow: the agent is there, and both namespaces.
+    fn until_under_way(&mut self) {
+        for _ in 0..500 {
+            if self.agent().is_some() && self.namespaces().len() >= 2 {
+                return sleep(Duration::from_millis(300));
+            }
+            assert!(self.child.try_wait().unwrap().is_none(), "it has ended");
+            sleep(Duration::from_millis(10));
+        }
+        panic!("it did not get under way");
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    fn processes(&self) -> Vec<PathBuf> {
+        let mark = format!("{MARK}={}", self.mark).into_bytes();
+        let is_ours = |process: &PathBuf| {
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+        };
+        fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).filter(is_ours).collect()
+    }
+
+    fn agent(&self) -> Option<Pid> {
+        let is_agent = |process: &PathBuf| {
+            fs::read(process.join("cmdline")).unwrap_or_default().split(|byte| *byte == 0).nth(1) == Some(b"agent")
+        };
+        let agent = self.processes().into_iter().find(is_agent)?;
+        agent.file_name()?.to_str()?.parse().ok().map(Pid::from_raw)
+    }
+
+    /// Network namespaces, other than this process's own, that a process of the
+    /// drive is in or holds.
+    fn namespaces(&self) -> BTreeSet<PathBuf> {
+        let read = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let of_process = |process: PathBuf| {
+            read(process.join("task")).map(|task| task.join("ns/net")).chain(read(process.join("fd")))
+        };
+        let own = fs::read_link("/proc/self/ns/net").unwrap();
+        let links = self.processes().into_iter().flat_map(of_process).filter_map(|link| fs::read_link(link).ok());
+        links.filter(|link| link.to_string_lossy().starts_with("net:[") && *link != own).collect()
+    }
+
+    /// Waits for its end; then nothing of it may be left after 2 s.
+    fn end(mut self) -> (TempDir, Said) {
+        let (stdout, stderr) = (self.child.stdout.take().unwrap(), self.child.stderr.take().unwrap());
+        let code = self.child.wait().unwrap().code();
+        for _ in 0..200 {
+            if self.processes().is_empty() {
+                break;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        assert_eq!(self.processes(), [] as [PathBuf; 0], "processes are left");
+        assert_eq!(self.namespaces(), BTreeSet::new(), "namespaces are left");
+        let said = Said {
+            code,
+            stdout: std::io::read_to_string(stdout).unwrap(),
+            stderr: std::io::read_to_string(stderr).unwrap(),
+        };
+        (self.desk, said)
+    }
+}
+
+#[test]
+fn a_drive_leaves_what_the_formats_promise_and_nothing_else() {
+    if !can_drive() {
+        return;
+    }
+    let (desk, said) = Drive::start().end();
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let out = desk.path().join("out");
+    let summary: Value = serde_json::from_str(&said.stdout).unwrap();
+    let written: Value = serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(summary, written);
+    assert_eq!(fs::read_to_string(out.join("scenario.toml")).unwrap(), SCENARIO);
+    assert!(fs::read_to_string(out.join("versions.json")).unwrap().contains("\"kernel\""));
+    check_summary(&summary);
+    let run = out.join("runs/threshold-1");
+    for (record, columns) in RECORDS {
+        let reader = FileReader::try_new(File::open(run.join(format!("{record}.arrow"))).unwrap(), None).unwrap();
+        let names: Vec<String> = reader.schema().fields().iter().map(|field| field.name().clone()).collect();
+        assert_eq!(names.join(" "), columns, "{record}");
+        let rows: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
+        assert!(rows > 10, "{record}: {rows} rows");
+    }
+    check_events(&fs::read_to_string(run.join("events.jsonl")).unwrap());
+    assert_eq!(fs::read_to_string(run.join("agent.log")).unwrap(), "");
+    assert!(run.join("agent.toml").exists());
+    let names = fs::read_dir(&run).unwrap().count();
+    assert_eq!(names, RECORDS.len() + 3, "{run:?} holds more than the formats promise");
+}
+
+fn check_summary(summary: &Value) {
+    assert_eq!(
+        (&summary["schema"], &summary["scenario"], &summary["engine"]),
+        (&1.into(), &"short".into(), &"kernel".into())
+    );
+    assert_eq!((&summary["seeds"][0], &summary["strategies"][0]), (&1.into(), &"threshold".into()));
+    assert_eq!((summary["duration_s"].as_f64(), summary["expect"].as_array().map(Vec::len)), (Some(4.0), Some(0)));
+    let run = &summary["runs"][0];
+    assert_eq!(
+        (&run["strategy"], &run["seed"], &run["folder"]),
+        (&"threshold".into(), &1.into(), &"runs/threshold-1".into())
+    );
+    assert!(run["valid"].is_boolean() && run["attempts"].as_u64().is_some_and(|attempts| attempts <= 3), "{run}");
+    let metrics = [
+        "delivery_delay_ms.p50",
+        "delivery_delay_ms.p99",
+        "delivery_delay_ms.max",
+        "gap_ms.max",
+        "messages.sent",
+        "messages.lost",
+        "goodput_mbit_s",
+        "path.its-g5.share",
+        "path.lte.share",
+        "handover.count",
+        "reinjected_bytes",
+        "retransmitted_bytes",
+        "overhead_share",
+        "alarms",
+        "alarms.false",
+        "join_latency_ms",
+        "lateness_us.p99",
+        "stall_us.max",
+        "agent.rss_mb",
+    ];
+    for metric in metrics {
+        assert!(run["metrics"][metric].is_number(), "{metric} in {:#}", run["metrics"]);
+    }
+    let metric = |name: &str| run["metrics"][name].as_f64().unwrap();
+    assert_eq!((metric("messages.sent"), metric("messages.lost")), (100.0, 0.0), "from 1 s to 3 s");
+    assert!((1.0..=10.0).contains(&metric("agent.rss_mb")), "{} MB", metric("agent.rss_mb"));
+}
+
+fn check_events(text: &str) {
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for event in &events {
+        assert!(event["t_s"].is_number() && event["source"].is_string() && event["event"].is_string(), "{event}");
+    }
+    let decision = events.iter().find(|event| event["event"] == "decision").expect("a decision");
+    for key in ["path", "state", "was", "rule", "because"] {
+        assert!(decision[key].is_string(), "{key} in {decision}");
+    }
+    assert!(events.iter().any(|event| event["event"] == "subflow_established" && event["path"] == "lte"));
+    let late = events.iter().filter(|event| event["event"] == "alarm" && event["t_s"].as_f64() >= Some(4.0));
+    assert_eq!(late.count(), 0, "alarms after the end");
+}
+
+#[test]
+fn two_drives_at_the_same_time_do_not_meet() {
+    if !can_drive() {
+        return;
+    }
+    for drive in [Drive::start(), Drive::start()] {
+        let (_desk, said) = drive.end();
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    }
+}
+
+#[test]
+fn whatever_signal_ends_a_drive_leaves_no_process_and_no_namespace() {
+    if !can_drive() {
+        return;
+    }
+    let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGKILL];
+    let mut drives = signals.map(|_| Drive::start());
+    drives.iter_mut().for_each(Drive::until_under_way);
+    for (drive, signal) in drives.into_iter().zip(signals) {
+        drive.signal(signal);
+        let (_desk, said) = drive.end();
+        assert_ne!(said.code, Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn an_agent_that_dies_ends_the_drive_with_one_sentence() {
+    if !can_drive() {
+        return;
+    }
+    let mut drive = Drive::start();
+    drive.until_under_way();
+    kill(drive.agent().unwrap(), Signal::SIGKILL).unwrap();
+    let (_desk, said) = drive.end();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.sentence(), "crosslane: while driving: the agent ended early: signal: 9 (SIGKILL)");
+}
+
+/// The folder for the records is a file system of 64 KiB, which the drive alone sees.
+#[test]
+fn a_full_disk_ends_the_drive_with_one_sentence() {
+    if !can_drive() {
+        return;
+    }
+    if !nix::unistd::geteuid().is_root() {
+        not_run("to mount a small file system needs root");
+        return;
+    }
+    let drive = Drive::with(|command, out| {
+        let out = out.to_owned();
+        let prepare = move || {
+            let none: Option<&str> = None;
+            unshare(CloneFlags::CLONE_NEWNS)?;
+            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+            mount(Some("tmpfs"), &out, Some("tmpfs"), MsFlags::empty(), Some("size=64k"))?;
+            Ok(())
+        };
+        // SAFETY: only system calls happen between fork and exec.
+        unsafe { command.pre_exec(prepare) };
+    });
+    let (_desk, said) = drive.end();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.sentence().contains("No space left on device"), "{said:?}");
+}

@@ -1,0 +1,89 @@
+//! The built program, as a user meets it.
+
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// The program.
+pub const CROSSLANE: &str = env!("CARGO_BIN_EXE_crosslane");
+
+/// A drive of 4 s at the side of a roadside unit, with a cellular link.
+pub const SCENARIO: &str = r#"name = "short"
+duration_s = 4
+[map]
+x_m = [0, 200]
+y_m = [-10, 10]
+[vehicle]
+route = { from_m = [40, 4], to_m = [100, 4], speed_kmh = 50 }
+[[radio]]
+name = "its-g5"
+rat = "80211p"
+rate_mbit_s = 6
+path_loss = "cheng"
+[[roadside_unit]]
+name = "rsu1"
+radio = "its-g5"
+position_m = [0, 0]
+[[cellular]]
+name = "lte"
+rat = "lte"
+delay_ms = 25
+rate_mbit_s = 20
+[traffic]
+kind = "messages"
+size_bytes = 500
+every_ms = 20
+[[strategy]]
+name = "mine"
+base = "threshold"
+[strategy.signal]
+threshold_dbm = -84
+"#;
+
+/// What the program said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Said {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+impl Said {
+    /// Its one sentence; panics if it said more, less, or on standard output.
+    pub fn sentence(&self) -> &str {
+        let sentence = self.stderr.strip_suffix('\n').unwrap_or_else(|| panic!("no line: {self:?}"));
+        assert!(!sentence.contains('\n'), "more than one line: {self:?}");
+        assert_eq!(self.stdout, "", "{self:?}");
+        assert!(sentence.starts_with("crosslane: while "), "no attempt: {sentence}");
+        sentence
+    }
+}
+
+/// Runs the program in `folder` to its end.
+pub fn crosslane(folder: &Path, arguments: &[&str]) -> Said {
+    let mut command = Command::new(CROSSLANE);
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).output().unwrap().into()
+}
+
+/// True if this machine can drive. Else it is told, past the test harness,
+/// which keeps what a passing test prints; in CI it is a failure.
+pub fn can_drive() -> bool {
+    let said = crosslane(Path::new("/"), &["drive-probe"]);
+    said.code == Some(0) || not_run(said.stderr.trim())
+}
+
+/// Tells why something is not run; false.
+pub fn not_run(why: &str) -> bool {
+    use std::io::Write;
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "e2e NOT RUN: {why}");
+    drop(writeln!(std::io::stderr(), "e2e NOT RUN: {why}"));
+    false
+}
