@@ -33,6 +33,9 @@ impl Default for Params {
     }
 }
 
+/// How long the peer may keep an acknowledgement back while it has but one
+/// segment to acknowledge (RFC 9293 §3.8.6.3; Linux: TCP_DELACK_MIN).
+const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// Message intervals remembered. The shortest of them is the period, so that
 /// lost messages do not stretch it; a silence must also be twice as long as the
 /// longest of them, so that sporadic reception is not taken for sudden loss.
@@ -134,7 +137,8 @@ impl Silence {
             _ => *progress.waiting_since.insert(now),
         };
         let margin = Duration::from_millis(u64::from(self.params.unacked_margin_ms));
-        let patience = transport.rtt + transport.rttvar * 4 + margin;
+        let delayed = if transport.unacked < 2 { DELAYED_ACK } else { Duration::ZERO };
+        let patience = transport.rtt + transport.rttvar * 4 + margin + delayed;
         if now.since(since) > patience && self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence) {
             let waited_ms = now.since(since).as_secs_f64() * 1e3;
             let patience_ms = patience.as_secs_f64() * 1e3;
@@ -336,6 +340,16 @@ mod tests {
         }
         assert_eq!(silence.belief().0, Belief::Unknown, "10 + 4·2 + 20 = 38 ms are allowed");
         silence.observe(at(1040), &transport(3, 50));
+        assert_eq!(silence.belief().0, Belief::Stuck);
+    }
+
+    #[test]
+    fn a_lone_segment_may_be_acknowledged_late() {
+        let mut silence = hearing(1000);
+        silence.observe(at(1000), &transport(1, 50));
+        silence.observe(at(1078), &transport(1, 50));
+        assert_eq!(silence.belief().0, Belief::Unknown, "10 + 4·2 + 20 + 40 = 78 ms are allowed");
+        silence.observe(at(1080), &transport(1, 50));
         assert_eq!(silence.belief().0, Belief::Stuck);
     }
 

@@ -11,7 +11,7 @@ const MAX_LATENESS_US: u32 = 1000;
 /// Stall of the loop beyond which a run is invalid.
 const MAX_STALL_US: u32 = 2000;
 
-/// Pause of the whole machine beyond which a run is invalid: it adds to delays,
+/// Pause of a processor beyond which a run is invalid: it adds to delays,
 /// and what is measured lies above 60 ms.
 const MAX_PAUSE_US: u32 = 20_000;
 
@@ -61,7 +61,7 @@ pub struct EmulatorReport {
     pub stall_us_max: u32,
     /// When that stall ended.
     pub stalled_at: Instant,
-    /// The longest pause of the whole machine, which is no stall of the loop.
+    /// The longest pause of a processor, which is no stall of the loop.
     pub pause_us_max: u32,
     /// Packets read in a wakeup that was 1 ms late or more: their delay was
     /// counted from too late.
@@ -78,7 +78,7 @@ pub struct EmulatorReport {
 
 impl EmulatorReport {
     /// True if the run may be used: p99 of lateness ≤ 1 ms, stall ≤ 2 ms, pause
-    /// of the machine ≤ 20 ms.
+    /// of a processor ≤ 20 ms.
     pub fn valid(&self) -> bool {
         self.invalid_because().is_none()
     }
@@ -96,7 +96,7 @@ impl EmulatorReport {
             return Some(format!("the emulator stood still for {stall_us} µs at {at} (limit {MAX_STALL_US})"));
         }
         let pause_us = self.pause_us_max;
-        (pause_us > MAX_PAUSE_US).then(|| format!("the machine stood still for {pause_us} µs (limit {MAX_PAUSE_US})"))
+        (pause_us > MAX_PAUSE_US).then(|| format!("a processor stood still for {pause_us} µs (limit {MAX_PAUSE_US})"))
     }
 
     /// Packets that all links dropped for this reason.
@@ -183,7 +183,7 @@ impl Stalls {
         }
     }
 
-    /// The longest stall with its end, and the longest pause of the machine.
+    /// The longest stall with its end, and the longest pause of a processor.
     pub(super) fn longest(&self, witnessed: &[Vec<Pause>]) -> (u32, Instant, u32) {
         let (mut stall, mut at, mut pause) = (self.short, Instant::ZERO, Duration::ZERO);
         for &(end, length) in &self.longer {

@@ -1,10 +1,11 @@
-//! Tells a stall of the emulator from a pause of the whole machine.
+//! Tells a stall of the emulator from a processor that stood still.
 //!
-//! A virtual machine is now and then not run at all for some milliseconds.
-//! Then nothing in it moves: sender, kernel, links and receiver freeze together
-//! and go on together, which adds the pause to the delay of what is under way
-//! and changes nothing else. Threads on two processors, each awake every
-//! millisecond, witness it: what both missed at once was the machine.
+//! A virtual machine's processors are now and then not run at all for some
+//! milliseconds. What is late then is late for everything on that processor,
+//! whatever its priority; the emulator could not have done better. A thread on
+//! each processor (two at most), awake every millisecond before all ordinary
+//! ones, witnesses it: what it missed together with the emulator was the
+//! machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ const MAX_PAUSES: usize = 10_000;
 /// Priority of a witness, that of the emulator.
 const PRIORITY: i32 = 10;
 
-/// Two witnesses, or none where the machine has but one processor.
+/// The witnesses.
 #[derive(Debug)]
 pub(super) struct Witnesses {
     stop: Arc<AtomicBool>,
@@ -49,22 +50,22 @@ impl Witnesses {
             let stop = Arc::clone(&stop);
             std::thread::spawn(move || watch(clock, cpu, &stop))
         };
-        let threads = if processors.len() < 2 { Vec::new() } else { processors.iter().map(watch).collect() };
+        let threads = processors.iter().map(watch).collect();
         Witnesses { stop, threads }
     }
 
-    /// What each witness saw; empty unless there are two that could be punctual.
+    /// What each witness saw; nothing where it could not be punctual.
     pub(super) fn stop(self) -> Vec<Vec<Pause>> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
     }
 }
 
-/// True if every witness was away as long as the stall that ended at `end`.
+/// True if a witness was away as long as the stall that ended at `end`.
 pub(super) fn machine_paused(seen: &[Vec<Pause>], end: Instant, length: Duration) -> bool {
     let begin = end - length;
     let covers = |pause: &Pause| pause.from <= begin + BEAT + NOTABLE && pause.to + NOTABLE >= end;
-    seen.len() == 2 && seen.iter().all(|pauses| pauses.iter().any(covers))
+    seen.iter().flatten().any(covers)
 }
 
 fn watch(clock: Clock, cpu: usize, stop: &AtomicBool) -> Vec<Pause> {
@@ -94,15 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_both_witnesses_missed_is_the_machine() {
+    fn only_what_a_witness_missed_from_beginning_to_end_is_the_machine() {
         let end = Instant::from_millis(20);
         let length = Duration::from_millis(10);
-        let both = [vec![pause(10_300, 20_010)], vec![pause(10_900, 19_990)]];
-        assert!(machine_paused(&both, end, length));
         let one = [vec![pause(10_300, 20_010)], vec![]];
-        assert!(!machine_paused(&one, end, length));
-        let short = [vec![pause(10_300, 20_010)], vec![pause(15_000, 20_000)]];
+        assert!(machine_paused(&one, end, length));
+        let short = [vec![pause(15_000, 20_000)], vec![pause(10_300, 15_000)]];
         assert!(!machine_paused(&short, end, length));
-        assert!(!machine_paused(&[], end, length), "no witness, no excuse");
+        assert!(!machine_paused(&[vec![], vec![]], end, length), "no witness, no excuse");
     }
 }
