@@ -71,6 +71,8 @@ def key_metrics(folder: RunFolder) -> list[str]:
     wanted = {*folder.scenario.expected_metrics, *_ALWAYS}
     if folder.scenario.traffic == "bulk":
         wanted.add(GOODPUT)
+    if not folder.scenario.comes_back:
+        wanted.discard(RECOVERY)
     return in_order(wanted & measured)
 
 

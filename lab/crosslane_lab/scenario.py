@@ -58,6 +58,11 @@ class Scenario:
         """The base of a strategy: its own name where the scenario does not define it."""
         return self.bases.get(strategy, strategy)
 
+    @property
+    def comes_back(self) -> bool:
+        """Whether the drive is about a path that comes back: some signal is expected to rise above a threshold."""
+        return any(crossing.direction == "above" for crossing in self.crossings)
+
     def is_baseline(self, strategy: str) -> bool:
         """Whether a strategy is what others are compared with."""
         return self.base(strategy) in BASELINES

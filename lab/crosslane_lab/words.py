@@ -141,6 +141,8 @@ def _compare(folder: RunFolder, metric: str, tell: _Teller) -> str:
 
 
 def _recovery(folder: RunFolder) -> str:
+    if not folder.scenario.comes_back:
+        return ""
     found = [(s, over) for s in folder.measured if (over := spread(folder.shown_runs(s), RECOVERY))]
     if not found:
         return ""
@@ -168,8 +170,8 @@ def _left_out(folder: RunFolder) -> str:
     total, bad = len(folder.runs), folder.invalid
     again = sum(run.attempts > 1 for run in folder.runs if run.valid)
     parts: list[str] = []
-    if bad:
-        parts.append(f"{len(bad)} of {total} runs {_were(bad)} invalid and left out of all medians where others were valid")
+    if bad and not folder.doubtful:
+        parts.append(f"{len(bad)} of {total} runs {_were(bad)} invalid and left out of all medians")
     if again:
         parts.append(f"{again} valid {'run' if again == 1 else 'runs'} had to be repeated")
     return "; ".join(parts) + "." if parts else ""

@@ -108,6 +108,7 @@ def rewrite(file: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
 
 def scenario(drive: Drive) -> str:
     """The scenario of a drive, as TOML."""
+    back = "" if drive.back_s is None else _crossing("above", drive.back_s)
     return f"""name = "{drive.name}"
 title = "{drive.title}"
 duration_s = {drive.duration_s}
@@ -127,15 +128,19 @@ kind = "messages"
 size_bytes = {SIZE}
 every_ms = 20
 direction = "up"
-[[expect]]
-crossing = "{NEAR}"
-threshold_dbm = {THRESHOLD_DBM}
-direction = "below"
-between_s = [8, 30]
-[[expect]]
+{_crossing("below", 13.2)}{back}[[expect]]
 strategy = "threshold"
 metric = "delivery_delay_ms.max"
 at_most = 60
+"""
+
+
+def _crossing(direction: str, at_s: float) -> str:
+    return f"""[[expect]]
+crossing = "{NEAR}"
+threshold_dbm = {THRESHOLD_DBM}
+direction = "{direction}"
+between_s = [{at_s - 5}, {at_s + 5}]
 """
 
 

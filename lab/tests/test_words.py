@@ -81,7 +81,7 @@ def test_invalid_runs_are_counted_and_left_out(left: RunFolder) -> None:
 
 def test_a_drive_without_a_valid_run_says_so(left: RunFolder) -> None:
     folder = replace(left, runs=tuple(replace(run, valid=False) for run in left.runs))
-    assert plain(folder).startswith("No run of this drive was valid")
+    assert plain(folder).startswith("Beware: the machine was too busy")
 
 
 def test_the_representative_run_is_the_lower_median_one(left: RunFolder) -> None:

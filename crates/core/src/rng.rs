@@ -32,7 +32,7 @@ impl Rng {
 
     /// Uniform in `0..bound`; zero if `bound` is zero.
     pub fn below(&mut self, bound: u32) -> u32 {
-        ((self.0.next_u64() >> 32) * u64::from(bound) >> 32) as u32
+        (((self.0.next_u64() >> 32) * u64::from(bound)) >> 32) as u32
     }
 
     /// Normal with mean 0 and standard deviation 1 (Box and Muller).

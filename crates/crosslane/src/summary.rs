@@ -131,7 +131,11 @@ impl Summary {
         let mut text = format!("{}\n", aligned(&rows));
         for run in self.runs.iter().filter(|run| !run.outcome.valid) {
             let because = run.outcome.because.as_deref().unwrap_or("it is not valid");
-            let _ = writeln!(text, "* {} seed {}, {} attempts: {because}; the machine is too busy", run.strategy, run.seed, run.attempts);
+            let _ = writeln!(
+                text,
+                "* {} seed {}, {} attempts: {because}; the machine is too busy",
+                run.strategy, run.seed, run.attempts
+            );
         }
         for verdict in &self.expect {
             let word = match verdict.ok {

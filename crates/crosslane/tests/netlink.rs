@@ -168,10 +168,8 @@ impl Connected {
 /// The first event that `wanted` takes.
 fn until<T>(events: &mut EventSocket, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
     for _ in 0..PATIENCE {
-        if let Some(event) = events.recv(Duration::from_millis(20)).unwrap() {
-            if let Some(found) = wanted(event) {
-                return found;
-            }
+        if let Some(found) = events.recv(Duration::from_millis(20)).unwrap().and_then(&mut wanted) {
+            return found;
         }
     }
     panic!("the event did not come");

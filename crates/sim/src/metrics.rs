@@ -214,14 +214,16 @@ fn overhead_share(records: &RunRecords, direction: Direction) -> Option<f64> {
     (payload > 0).then(|| sent as f64 / payload as f64 - 1.0)
 }
 
+/// The kernel lets a connection take further subflows once data has been
+/// acknowledged, so that is when a path manager hears of it.
 fn join_latency_ms(packets: &[PacketRow]) -> Option<f64> {
-    let up = || packets.iter().filter(|packet| packet.direction == Direction::Up);
-    let flags = |packet: &PacketRow| packet.tcp_flags & (SYN | ACK);
-    let third_ack = up().find(|packet| packet.subflow == Some(0) && flags(packet) == ACK)?;
-    let join = up().find(|packet| {
-        packet.t_ns >= third_ack.t_ns && flags(packet) == SYN && packet.mptcp.contains(MptcpOptions::JOIN)
-    })?;
-    Some((join.t_ns - third_ack.t_ns) as f64 / 1e6)
+    let acknowledges = |packet: &&PacketRow| packet.direction == Direction::Down && packet.data_ack > Some(0);
+    let heard_ns = packets.iter().filter(acknowledges).find_map(|packet| packet.delivered_ns)?;
+    let joins = |packet: &&PacketRow| {
+        let syn = packet.tcp_flags & (SYN | ACK) == SYN && packet.mptcp.contains(MptcpOptions::JOIN);
+        packet.direction == Direction::Up && packet.t_ns >= heard_ns && syn
+    };
+    packets.iter().find(joins).map(|join| (join.t_ns - heard_ns) as f64 / 1e6)
 }
 
 /// The worst recovery; one that did not come counts until the run's end.

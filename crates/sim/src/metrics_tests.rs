@@ -141,9 +141,10 @@ fn shares_and_repeats_count_payload_and_overhead_counts_all_that_was_sent() {
 }
 
 #[test]
-fn join_latency_runs_from_the_third_ack_to_the_join() {
-    let mut packets = [packet(100, WLAN, 0, 0), packet(104, WLAN, 0, 0), packet(106, LTE, 1, 0)];
-    packets[0].tcp_flags = SYN;
+fn join_latency_runs_from_the_first_data_acknowledged_to_the_join() {
+    let mut packets = [packet(100, WLAN, 0, 0), packet(104, WLAN, 0, 0), packet(111, LTE, 1, 0)];
+    packets[1].direction = Direction::Down;
+    packets[1].data_ack = Some(1000);
     packets[2].tcp_flags = SYN;
     packets[2].mptcp = MptcpOptions::JOIN;
     let names = names();

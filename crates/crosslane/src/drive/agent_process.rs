@@ -37,8 +37,7 @@ impl AgentProcess {
     /// The agent's own sentence if it ends, else what went wrong.
     pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path) -> Result<AgentProcess> {
         let failure = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
-        let (config, events, log) =
-            (folder.join("agent.toml"), folder.join("agent.jsonl"), folder.join("agent.log"));
+        let (config, events, log) = (folder.join("agent.toml"), folder.join("agent.jsonl"), folder.join("agent.log"));
         let text = toml::to_string(&configuration(scenario, strategy, &events)).map_err(|cause| failure(&cause))?;
         std::fs::write(&config, text).map_err(|cause| failure(&cause))?;
         let name = format!("crosslane-{}", std::process::id());
@@ -81,6 +80,11 @@ impl AgentProcess {
             "" => status.to_string(),
             sentence => sentence.to_string(),
         }
+    }
+
+    /// True until it has ended.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }
 
     /// Ends the agent and returns its events, with `t_s` counted from the

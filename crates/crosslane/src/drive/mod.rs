@@ -14,6 +14,7 @@ use crate::{output, scenario_file};
 
 mod agent_process;
 mod baseline;
+mod hold;
 mod jobs;
 mod monitor;
 mod obu;
@@ -51,7 +52,8 @@ pub struct Options {
     /// Fail (exit code 1) unless what the scenario expects comes out.
     #[arg(long)]
     pub expect: bool,
-    /// Leave the namespaces and the emulated links up after the (single) run.
+    /// Leave the namespaces and the emulated links up after the (single) run,
+    /// until Ctrl-C.
     #[arg(long)]
     pub keep: bool,
 }
@@ -78,6 +80,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let plans = plan(options, &scenario)?;
     let out = folder(options, &scenario);
     jobs::check_machine()?;
+    if options.keep {
+        hold::leave_to_run()?;
+    }
     scenario_file::prepare_folder(&out, &options.scenario)?;
     versions::write(&out)?;
     let parallel = if scenario.parallel { usize::from(options.jobs) } else { 1 };
@@ -103,7 +108,11 @@ fn plan(options: &Options, scenario: &Scenario) -> Result<Vec<Plan>> {
         if scenario.strategy(name).is_none() {
             let defined = scenario.strategies.iter().map(|strategy| strategy.name.as_str());
             let known = BASES.into_iter().chain(defined).collect::<Vec<_>>().join(", ");
-            return Err(Error::usage(attempt, format!("there is no strategy {name:?}"), format!("choose from {known}")));
+            return Err(Error::usage(
+                attempt,
+                format!("there is no strategy {name:?}"),
+                format!("choose from {known}"),
+            ));
         }
     }
     let out = folder(options, scenario);

@@ -10,7 +10,8 @@ use socket2::Socket;
 
 use super::Plan;
 use super::agent_process::AgentProcess;
-use super::baseline::{prepare_server, prepare_vehicle, first_path, single_path};
+use super::baseline::{first_path, prepare_server, prepare_vehicle, single_path};
+use super::hold;
 use super::monitor::{Heard, Monitor, Side};
 use super::stage::{PRIORITY, Stage};
 use super::tally::{self, Raw};
@@ -48,9 +49,16 @@ pub fn run_one(plan: &str) -> Result<ExitCode> {
     prepare_privileges()?;
     end_with(plan.parent)?;
     contain()?;
+    if plan.keep {
+        hold::prepare()?;
+    }
     let scenario = scenario_file::read(&plan.scenario, plan.data.as_deref())?;
     let Some(strategy) = scenario.strategy(&plan.strategy) else {
-        return Err(Error::usage("planning a run", format!("there is no strategy {:?}", plan.strategy), "name another"));
+        return Err(Error::usage(
+            "planning a run",
+            format!("there is no strategy {:?}", plan.strategy),
+            "name another",
+        ));
     };
     std::fs::create_dir_all(&plan.folder)
         .map_err(|cause| Error::failure(format!("making {}", plan.folder.display()), cause))?;
@@ -78,7 +86,8 @@ impl Run {
             _ => first_path(&scenario),
         };
         let metric = |place: usize| if place == first { 1 } else { 2 + place as u32 };
-        let paths = names.iter().enumerate().map(|(place, name)| PathPlan { name: name.clone(), metric: metric(place) });
+        let paths =
+            names.iter().enumerate().map(|(place, name)| PathPlan { name: name.clone(), metric: metric(place) });
         let testbed = Testbed::new(&paths.collect::<Vec<_>>())?;
         let addresses = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
         Ok(Run { plan, scenario, strategy, names, addresses, testbed })
@@ -91,7 +100,7 @@ impl Run {
         let prepare = || prepare_vehicle(&self.scenario, &self.strategy, &self.addresses);
         self.testbed.vehicle.enter(prepare)??;
         self.testbed.server.enter(prepare_server)??;
-        let agent = match self.strategy.base.as_str() {
+        let mut agent = match self.strategy.base.as_str() {
             "single" | "kernel" | "kernel-tuned" => None,
             _ => {
                 let start = || AgentProcess::start(&self.scenario, &self.strategy, &self.plan.folder);
@@ -100,14 +109,14 @@ impl Run {
         };
         let stage = Stage::new(&self.scenario, self.plan.seed, &mut self.testbed)?;
         let clock = stage.clock();
-        let raw = self.play(clock, stage)?;
+        let raw = self.play(clock, stage, || agent.as_mut().is_none_or(AgentProcess::is_running))?;
         let said = agent.map(|agent| agent.finish(clock.origin_ns())).transpose()?;
         let resident_mb = said.iter().flatten().find_map(|event| event["resident_mb"].as_f64());
         tally::sum_up(&self.scenario, &self.names, &self.plan, Raw { agent: said, resident_mb, ..raw })
     }
 
     /// Lets the world, the traffic and the monitors run for the scenario's time.
-    fn play(&self, clock: Clock, mut stage: Stage) -> Result<Raw> {
+    fn play(&self, clock: Clock, mut stage: Stage, goes_on: impl FnMut() -> bool) -> Result<Raw> {
         let stop = AtomicBool::new(false);
         let traffic = self.traffic_plan();
         let now = || clock.now().as_nanos();
@@ -117,7 +126,7 @@ impl Run {
             let server = scope.spawn(|| self.monitor(Side::Server, clock, &stop));
             let far = scope.spawn(|| self.far_end(&listener, &traffic, &now, &stop));
             let near = scope.spawn(|| self.near_end(&traffic, &now, &stop));
-            let played = stage.play(self.scenario.duration_s);
+            let played = stage.play(self.scenario.duration_s, goes_on);
             stop.store(true, Ordering::Relaxed);
             let (near, far) = (joined(near)?, joined(far)?);
             let (mut kernel, server) = (joined(vehicle)?, joined(server)?);
@@ -127,6 +136,9 @@ impl Run {
                 Direction::Down => (far, near),
             };
             let messages = traffic::messages(&traffic, &sender, &receiver);
+            if self.plan.keep {
+                hold::until_told(&self.testbed)?;
+            }
             let staged = played.and_then(|()| stage.finish(&self.testbed))?;
             Ok(Raw { kernel, messages, skipped: sender.skipped, staged, agent: None, resident_mb: None })
         })

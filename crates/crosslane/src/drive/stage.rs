@@ -15,10 +15,10 @@ use super::obu::OnBoardUnit;
 use crate::clock::{Clock, unix_s};
 use crate::error::{Error, Result};
 use crate::testbed::Testbed;
-use crate::testbed::realtime::become_realtime;
 use crate::testbed::emulator::{
     Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, PacketSource, packet_channel,
 };
+use crate::testbed::realtime::become_realtime;
 
 /// Priority of what must be punctual beside the emulator, which has a higher one.
 pub const PRIORITY: i32 = 5;
@@ -89,11 +89,12 @@ impl Stage {
         self.clock
     }
 
-    /// Plays for `duration_s`, telling the progress on standard output.
+    /// Plays for `duration_s`, telling the progress on standard output, or until
+    /// `goes_on` says no.
     ///
     /// # Errors
     /// The emulator ended early.
-    pub fn play(&mut self, duration_s: f64) -> Result<()> {
+    pub fn play(&mut self, duration_s: f64, mut goes_on: impl FnMut() -> bool) -> Result<()> {
         become_realtime(PRIORITY);
         let end = Instant::from_secs_f64(duration_s);
         let mut tell = Instant::ZERO;
@@ -106,6 +107,9 @@ impl Stage {
                 return Ok(());
             }
             if now >= tell {
+                if !goes_on() {
+                    return Ok(());
+                }
                 println!("at {:.1}", now.as_secs_f64());
                 tell = now + TELL;
             }
@@ -128,7 +132,7 @@ impl Stage {
         match event {
             WorldEvent::LinkParams { path, direction, params } => {
                 self.control.set(usize::from(path.0), direction, params)?;
-            },
+            }
             WorldEvent::CamSent(cam) => self.send_cam(&cam)?,
             WorldEvent::Signal { path, rssi_dbm, .. } => {
                 self.unit.report(unix_s(), &self.names[usize::from(path.0)], rssi_dbm);

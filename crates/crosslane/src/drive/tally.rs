@@ -9,7 +9,7 @@ use crosslane_core::path::PathId;
 use crosslane_sim::check::prove;
 use crosslane_sim::metrics::{Context, Recovery, metrics, throughput};
 use crosslane_sim::records::{AlarmRow, DecisionRow, MessageRow, PacketRow, RunRecords, TcpInfoRow};
-use crosslane_sim::scenario::{Expectation, Scenario, TrafficKind};
+use crosslane_sim::scenario::{CrossingDirection, Expectation, Scenario, TrafficKind};
 use serde_json::{Value, json};
 
 use super::Plan;
@@ -145,14 +145,15 @@ fn context<'a>(scenario: &Scenario, names: &'a [String]) -> Context<'a> {
     }
 }
 
-/// The path that an expected crossing names, else the first radio; the same
-/// thresholds for every strategy, those of `threshold`.
+/// The path that is expected to come back; the same thresholds for every
+/// strategy, those of `threshold`.
 fn recovery(scenario: &Scenario) -> Option<Recovery> {
-    let named = scenario.expectations.iter().find_map(|expectation| match expectation {
-        Expectation::Crossing(crossing) => scenario.path_id(&crossing.path),
-        Expectation::Bound(_) => None,
-    });
-    let path = named.or_else(|| (!scenario.radios.is_empty()).then_some(PathId(0)))?;
+    let path = scenario.expectations.iter().find_map(|expectation| match expectation {
+        Expectation::Crossing(crossing) if crossing.direction == CrossingDirection::Above => {
+            scenario.path_id(&crossing.path)
+        }
+        _ => None,
+    })?;
     let defaults = threshold::Params::default();
     let (leave_dbm, hysteresis_db) = (defaults.threshold_dbm as f32, defaults.hysteresis_db as f32);
     Some(Recovery { path, leave_dbm, hysteresis_db })
@@ -166,7 +167,9 @@ fn place(event: &Value, names: &[String]) -> Option<(u64, PathId)> {
 
 fn decisions(said: &[Value], names: &[String]) -> Vec<DecisionRow> {
     let state = |event: &Value| {
-        [PathState::Closed, PathState::Backup, PathState::Active].into_iter().find(|state| event["state"] == state.name())
+        [PathState::Closed, PathState::Backup, PathState::Active]
+            .into_iter()
+            .find(|state| event["state"] == state.name())
     };
     let decisions = said.iter().filter(|event| event["event"] == "decision");
     let row = |event: &Value| {

@@ -45,7 +45,8 @@ impl Witnesses {
     pub(super) fn start(clock: Clock) -> Witnesses {
         let stop = Arc::new(AtomicBool::new(false));
         let own = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
-        let processors: Vec<usize> = (0..CpuSet::count()).filter(|&cpu| own.is_set(cpu).unwrap_or(false)).take(2).collect();
+        let processors: Vec<usize> =
+            (0..CpuSet::count()).filter(|&cpu| own.is_set(cpu).unwrap_or(false)).take(2).collect();
         let watch = |&cpu: &usize| {
             let stop = Arc::clone(&stop);
             std::thread::spawn(move || watch(clock, cpu, &stop))

@@ -1,0 +1,148 @@
+use super::*;
+use crate::path::PathId;
+use alloc::vec::Vec;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn cam() -> Sample {
+    Sample { path: PathId(0), kind: SampleKind::Signal { rssi_dbm: -70.0, station: Some(1) } }
+}
+
+fn transport(unacked: u32, delivered: u32) -> Sample {
+    let rtt = Duration::from_millis(10);
+    let rttvar = Duration::from_millis(2);
+    let kind = Transport { token: 9, rtt, rttvar, unacked, delivered, bytes_received: 0 };
+    Sample { path: PathId(0), kind: SampleKind::Transport(kind) }
+}
+
+fn hearing(until_ms: u64) -> Silence {
+    let mut silence = Silence::new(Params::default());
+    for ms in (0..=until_ms).step_by(100) {
+        silence.advance(at(ms));
+        silence.observe(at(ms), &cam());
+    }
+    silence
+}
+
+fn drain(silence: &mut Silence) -> Vec<Alarm> {
+    core::iter::from_fn(|| silence.poll_alarm()).collect()
+}
+
+#[test]
+fn messages_that_stop_mean_loss_after_the_set_periods() {
+    let mut silence = hearing(1000);
+    silence.advance(at(1399));
+    assert_eq!(silence.belief().0, Belief::Unknown);
+    assert_eq!(silence.next_wakeup(), Some(at(1400)));
+    silence.advance(at(1400));
+    assert_eq!(silence.belief().0, Belief::Lost);
+    silence.advance(at(2400));
+    let kinds: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.wrong).collect();
+    assert_eq!(kinds, [None, Some(false)]);
+    silence.observe(at(9000), &cam());
+    silence.advance(at(9000));
+    assert_eq!(silence.belief().0, Belief::Unknown, "the first message after a real loss ends it");
+}
+
+#[test]
+fn a_lost_message_does_not_stretch_the_period() {
+    let mut silence = hearing(500);
+    for ms in [700, 900] {
+        silence.advance(at(ms));
+        silence.observe(at(ms), &cam());
+    }
+    assert_eq!(silence.next_wakeup(), Some(at(1300)));
+}
+
+#[test]
+fn a_pause_in_a_flood_of_messages_is_no_silence() {
+    let mut silence = Silence::new(Params::default());
+    (0..20).for_each(|ms| silence.observe(at(ms), &cam()));
+    assert_eq!(silence.next_wakeup(), Some(at(219)), "four times the shortest period that is believed");
+}
+
+#[test]
+fn where_messages_come_now_and_then_a_silence_must_last_longer() {
+    let mut silence = hearing(500);
+    silence.observe(at(850), &cam());
+    assert_eq!(silence.next_wakeup(), Some(at(1550)), "twice the longest pause, 350 ms");
+}
+
+#[test]
+fn what_stays_unacknowledged_means_loss() {
+    let mut silence = hearing(1000);
+    for ms in (1000..1040).step_by(10) {
+        silence.observe(at(ms), &transport(3, 50));
+    }
+    assert_eq!(silence.belief().0, Belief::Unknown, "10 + 4·2 + 20 = 38 ms are allowed");
+    silence.observe(at(1040), &transport(3, 50));
+    assert_eq!(silence.belief().0, Belief::Stuck);
+}
+
+#[test]
+fn a_lone_segment_may_be_acknowledged_late() {
+    let mut silence = hearing(1000);
+    silence.observe(at(1000), &transport(1, 50));
+    silence.observe(at(1078), &transport(1, 50));
+    assert_eq!(silence.belief().0, Belief::Unknown, "10 + 4·2 + 20 + 40 = 78 ms are allowed");
+    silence.observe(at(1080), &transport(1, 50));
+    assert_eq!(silence.belief().0, Belief::Stuck);
+}
+
+#[test]
+fn progress_or_an_empty_flight_resets_the_patience() {
+    let mut silence = hearing(1000);
+    for step in 0..20 {
+        let ms = 1000 + u64::from(step) * 30;
+        silence.observe(at(ms), &transport(3, 50 + step));
+    }
+    silence.observe(at(1600), &transport(0, 70));
+    silence.observe(at(1700), &transport(1, 70));
+    assert_eq!(silence.belief().0, Belief::Unknown);
+}
+
+#[test]
+fn a_message_soon_after_an_alarm_proves_it_wrong() {
+    let mut silence = hearing(1000);
+    silence.observe(at(1000), &transport(3, 50));
+    silence.observe(at(1050), &transport(3, 50));
+    silence.observe(at(1100), &cam());
+    assert_eq!(silence.belief().0, Belief::Stuck, "not trusted at once");
+    assert_eq!(silence.next_wakeup(), Some(at(1550)));
+    silence.advance(at(1550));
+    assert_eq!(silence.belief().0, Belief::Unknown);
+    let wrong: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.wrong).collect();
+    assert_eq!(wrong, [None, Some(true)]);
+}
+
+#[test]
+fn a_path_without_messages_is_tried_again_later_each_time() {
+    let mut silence = Silence::new(Params::default());
+    let mut waits = Vec::new();
+    let mut now = at(0);
+    for _ in 0..3 {
+        silence.observe(now, &transport(3, 50));
+        now = now + Duration::from_millis(50);
+        silence.observe(now, &transport(3, 50));
+        let raised = now;
+        while let Some(wakeup) = silence.next_wakeup() {
+            now = wakeup;
+            silence.advance(now);
+        }
+        waits.push(now.since(raised).as_millis());
+    }
+    assert_eq!(waits, [1000, 2000, 4000]);
+}
+
+#[test]
+fn a_down_interface_is_lost_until_it_is_up() {
+    let mut silence = hearing(1000);
+    let link = |up| Sample { path: PathId(0), kind: SampleKind::Link { up } };
+    silence.observe(at(1010), &link(false));
+    assert_eq!(silence.belief().0, Belief::Lost);
+    silence.observe(at(1300), &link(true));
+    silence.advance(at(1300));
+    assert_eq!(silence.belief().0, Belief::Unknown);
+}
