@@ -10,7 +10,8 @@
 //! the smoothed past of a lost path would hold back what is there now.
 //!
 //! A path that was entered in vain is believed later each time: the time to
-//! trigger for entering doubles with every quick return, up to a limit.
+//! trigger for entering doubles with every quick return, up to a limit. A lost
+//! path is spared that: the second of loss is brake enough.
 
 use alloc::format;
 use serde::Deserialize;
@@ -217,7 +218,8 @@ impl Threshold {
     }
 
     fn time_to_enter(&self) -> Duration {
-        Duration::from_millis(u64::from(self.params.time_to_trigger_ms) << self.doublings)
+        let doublings = if self.lost { 0 } else { self.doublings };
+        Duration::from_millis(u64::from(self.params.time_to_trigger_ms) << doublings)
     }
 
     fn time_to_leave(&self) -> Duration {
