@@ -16,4 +16,5 @@ pub mod repeats;
 pub mod scenario;
 pub mod shadowing;
 pub mod trace;
+pub mod transport;
 pub mod world;
