@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::mobility::Track;
 use crate::trace::Trace;
 
+mod engine;
 mod error;
 mod expectation;
 mod keys;
@@ -18,6 +19,7 @@ mod parse;
 mod schema;
 mod validate;
 
+pub use engine::Engine;
 pub use error::ScenarioError;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
 pub use networks::{AccessLink, Fading, Queue, Radio, RoadsideUnit};
