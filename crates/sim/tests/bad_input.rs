@@ -47,8 +47,10 @@ metric = "gap_ms.max"
 at_most = 60
 "#;
 
+const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
+
 /// What is replaced in the good scenario, by what, and what must be said.
-const TABLE: [(&str, &str, &str); 53] = [
+const TABLE: [(&str, &str, &str); 60] = [
     (
         "position_m = [0, 0]",
         "position_m = [0, 0]\nstation_id = 0",
@@ -125,6 +127,17 @@ const TABLE: [(&str, &str, &str); 53] = [
     ("every_ms = 20", "every_ms = 20\nstop_s = 0.5", "line 26: traffic from 1 s to 0.5 s does not fit"),
     ("every_ms = 20", "every_ms = 20\nstop_s = 41", "line 26: traffic from 1 s to 41 s does not fit"),
     ("every_ms = 20\n", "", "line 23: messages need `size_bytes` and `every_ms`"),
+    (MESSAGES, "kind = \"uploads\"\nsize_mb = [1, 2]", "line 23: uploads need `size_mb` and `pause_s`; give both"),
+    ("every_ms = 20", "every_ms = 20\nsize_mb = [1, 2]", "line 23: messages have no `size_mb` and no `pause_s`; leave"),
+    ("\"messages\"", "\"uploads\"", "line 23: uploads have no `size_bytes` and no `every_ms`; leave"),
+    (MESSAGES, "kind = \"bulk\"\npause_s = [1, 2]", "line 23: bulk traffic has no `size_mb` and no `pause_s`; leave"),
+    (
+        MESSAGES,
+        "kind = \"uploads\"\nsize_mb = [0, 2]",
+        "line 24: `size_mb`: [0, 2] is no range within 0.001 to 1000; give",
+    ),
+    (MESSAGES, "kind = \"uploads\"\npause_s = [2, 1]", "line 24: `pause_s`: [2, 1] is no range within 0 to 3600; give"),
+    (MESSAGES, "kind = \"upload\"", "line 23: `kind`: unknown word `upload`; did you mean `uploads`?"),
     ("size_bytes = 1000", "size_bytes = 3", "line 24: a message of 3 bytes is outside"),
     ("[traffic]", "[service]\nprefer = [\"wlan\"]\n[traffic]", "line 23: there is no path `wlan`"),
     ("name = \"mine\"", "name = \"kernel\"", "line 27: the strategy name `kernel` is taken"),

@@ -16,6 +16,7 @@ mod keys;
 mod networks;
 mod parse;
 mod schema;
+mod traffic;
 mod validate;
 
 pub use error::ScenarioError;
@@ -23,6 +24,7 @@ pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
 pub use networks::{AccessLink, Fading, Queue, Radio, RoadsideUnit};
 use parse::Lines;
 use schema::period;
+pub use traffic::{Traffic, TrafficKind};
 
 /// A drive to be emulated or simulated.
 #[derive(Clone, Debug)]
@@ -179,37 +181,6 @@ pub enum Mode {
     Aggregate,
     /// The preferred path, the others in reserve.
     Backup,
-}
-
-/// What is carried, and when.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Traffic {
-    /// Messages or bulk.
-    pub kind: TrafficKind,
-    /// True from the server to the vehicle.
-    pub down: bool,
-    /// Path over which the connection begins; none: the preferred one.
-    pub over: Option<String>,
-    /// Send buffer of the socket, in bytes; 0: the kernel's choice.
-    pub send_buffer_bytes: u32,
-    /// When it begins, in s.
-    pub start_s: f64,
-    /// When the last byte is handed over, in s.
-    pub stop_s: f64,
-}
-
-/// Kind of traffic.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TrafficKind {
-    /// Timestamped messages.
-    Messages {
-        /// Size of each, in bytes (16 to 1,000,000).
-        size_bytes: u32,
-        /// Period, in ms (above 0, at most 60,000).
-        every_ms: f64,
-    },
-    /// As fast as it goes.
-    Bulk,
 }
 
 /// A strategy that the file defines.
