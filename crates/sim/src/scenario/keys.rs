@@ -9,8 +9,8 @@ use super::parse::Lines;
 use super::schema::{number, optional_number, optional_period, period, spans, whole};
 use super::traffic::TrafficKeys;
 use super::{
-    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Limit, Map, Motion, Queue, Radio,
-    RoadsideUnit, Route, Scenario, ScenarioError, Service, Strategy, Vehicle,
+    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Limit, Map, Motion, Queue,
+    Radio, RoadsideUnit, Route, Scenario, ScenarioError, Service, Strategy, Vehicle,
 };
 
 #[derive(Deserialize)]
@@ -27,6 +27,7 @@ pub(super) struct Keys {
     parallel: bool,
     map: Option<Map>,
     vehicle: VehicleKeys,
+    fleet: Option<Fleet>,
     #[serde(default)]
     radio: Vec<Radio>,
     #[serde(default)]
@@ -49,6 +50,7 @@ pub(super) struct Keys {
 struct VehicleKeys {
     route: Option<Route>,
     mobility: Option<String>,
+    vehicle: Option<u32>,
     #[serde(default, deserialize_with = "number::<_, 0, 7200>")]
     start_s: f64,
     #[serde(default = "one_and_a_half", deserialize_with = "period::<_, 100>")]
@@ -170,6 +172,7 @@ impl Keys {
             parallel: self.parallel,
             map: self.map,
             vehicle: self.vehicle.build(&lines)?,
+            fleet: self.fleet,
             radios: self.radio,
             units,
             access,
@@ -199,7 +202,11 @@ impl VehicleKeys {
                 return Err(lines.error("vehicle.mobility", what, "keep one of them"));
             }
         };
-        Ok(Vehicle { motion, start_s: self.start_s, antenna_m: self.antenna_m })
+        if self.vehicle.is_some() && matches!(motion, Motion::Route(_)) {
+            let what = "only a mobility file has vehicles to choose from";
+            return Err(lines.error("vehicle.vehicle", what, "leave `vehicle` out"));
+        }
+        Ok(Vehicle { motion, number: self.vehicle, start_s: self.start_s, antenna_m: self.antenna_m })
     }
 }
 

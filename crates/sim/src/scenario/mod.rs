@@ -12,6 +12,7 @@ use crate::trace::Trace;
 
 mod error;
 mod expectation;
+mod fleet;
 mod keys;
 mod networks;
 mod parse;
@@ -21,6 +22,7 @@ mod validate;
 
 pub use error::ScenarioError;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
+pub use fleet::Fleet;
 pub use networks::{AccessLink, Fading, Queue, Radio, RoadsideUnit};
 use parse::Lines;
 use schema::period;
@@ -43,6 +45,8 @@ pub struct Scenario {
     pub map: Option<Map>,
     /// The vehicle.
     pub vehicle: Vehicle,
+    /// All vehicles of the mobility file instead of one.
+    pub fleet: Option<Fleet>,
     /// 802.11p interfaces of the vehicle.
     pub radios: Vec<Radio>,
     /// Roadside units.
@@ -67,12 +71,14 @@ pub struct Scenario {
 pub struct Data {
     /// Traces of links.
     pub traces: BTreeMap<String, Trace>,
-    /// The vehicle's way, where a file gives it.
+    /// The vehicle's way, where a file gives it; the first one's of a fleet.
     pub mobility: Option<Track>,
+    /// The way of each vehicle of a fleet, by its number.
+    pub fleet: BTreeMap<u32, Track>,
 }
 
 /// Strategies that need no `[[strategy]]` entry.
-pub const BASES: [&str; 5] = ["single", "kernel", "kernel-tuned", "hapanchak", "threshold"];
+pub const BASES: [&str; 6] = ["single", "kernel", "kernel-tuned", "hapanchak", "threshold", "oracle"];
 
 /// Metrics that an `[[expect]]` may name, beside `path.NAME.share`.
 pub const METRICS: [&str; 20] = [
@@ -132,6 +138,8 @@ pub struct Map {
 pub struct Vehicle {
     /// How it moves.
     pub motion: Motion,
+    /// Which vehicle of a mobility file of many it is.
+    pub number: Option<u32>,
     /// When it begins to move, in s.
     pub start_s: f64,
     /// Height of its antenna, in m.
