@@ -49,7 +49,7 @@ def drive(city: City) -> dict[int, list[Point]]:
 
 def version() -> str:
     """What SUMO calls itself, as `1.28.0`."""
-    return _call(_programs() / "sumo", "--version").split("\n")[0].removeprefix("Eclipse SUMO ").strip()
+    return _call(_programs() / "sumo", "--version").split("\n")[0].split()[-1]
 
 
 def _programs() -> Path:
