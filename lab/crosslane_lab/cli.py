@@ -8,6 +8,7 @@ from pathlib import Path
 
 from crosslane_lab import __version__, report, results
 from crosslane_lab.errors import LabError
+from crosslane_lab.mobility import command as mobility
 from crosslane_lab.progress import Progress
 from crosslane_lab.run import RunFolder
 
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per scenario")
     many.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results.md")
     many.set_defaults(act=_results)
+    mobility.add(commands)
     return parser
 
 

@@ -117,20 +117,29 @@ struct Path {
 impl Agent {
     /// An agent that knows of no connection and no sample yet.
     pub fn new(setup: Setup) -> Agent {
-        let paths = setup.paths.iter().zip(&setup.ranks).map(|(spec, &rank)| Path {
+        let assessors = setup.paths.iter().map(|spec| setup.strategy.assessors(spec)).collect();
+        let allocator = setup.strategy.allocator(setup.mode);
+        Agent::of(setup.paths, &setup.ranks, setup.overlap, assessors, allocator)
+    }
+
+    /// An agent of given parts, with the assessors of each path. [`Setup`]
+    /// tells what `paths`, `ranks` and `overlap` are.
+    pub fn of(
+        paths: Vec<PathSpec>,
+        ranks: &[u8],
+        overlap: Duration,
+        assessors: Vec<Vec<Box<dyn Assessor + Send>>>,
+        allocator: Box<dyn Allocator + Send>,
+    ) -> Agent {
+        let known = paths.iter().zip(ranks).zip(assessors).map(|((spec, &rank), assessors)| Path {
             name: spec.name.clone(),
             rank,
-            assessors: setup.strategy.assessors(spec),
+            assessors,
             belief: Belief::Unknown,
             reason: Reason::default(),
             state: PathState::Closed,
         });
-        Agent {
-            paths: paths.collect(),
-            allocator: setup.strategy.allocator(setup.mode),
-            manager: Manager::new(setup.paths.clone(), setup.overlap),
-            outputs: VecDeque::new(),
-        }
+        Agent { paths: known.collect(), allocator, manager: Manager::new(paths, overlap), outputs: VecDeque::new() }
     }
 
     /// The path manager, to be looked at.

@@ -30,6 +30,25 @@ pub(crate) fn read<const N: usize>(
     file: &str,
     columns: &[Column; N],
 ) -> Result<Vec<Row<N>>, ScenarioError> {
+    let mut rows: Vec<Row<N>> = Vec::new();
+    each(text, file, columns, MAX_ROWS, |row| {
+        if rows.last().is_some_and(|last| row.cells[0] <= last.cells[0]) {
+            return Err(fault(file, row.line, "the time does not rise", "sort the rows by `t_s`, each once"));
+        }
+        rows.push(row);
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+/// Hands over the rows of a file one by one, at most `most` of them.
+pub(crate) fn each<const N: usize>(
+    text: &str,
+    file: &str,
+    columns: &[Column; N],
+    most: usize,
+    mut take: impl FnMut(Row<N>) -> Result<(), ScenarioError>,
+) -> Result<(), ScenarioError> {
     let mut lines = text
         .lines()
         .zip(1..)
@@ -42,24 +61,20 @@ pub(crate) fn read<const N: usize>(
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
         fault(file, line, what, format!("the columns are {}", names.join(",")))
     })?;
-    let mut rows: Vec<Row<N>> = Vec::new();
+    let mut count = 0;
     for (text, line) in lines {
         let cells =
             cells(text, &places, columns).map_err(|what| fault(file, line, what, "correct the row or leave it out"))?;
-        if rows.last().is_some_and(|last| cells[0] <= last.cells[0]) {
-            let what = "the time does not rise";
-            return Err(fault(file, line, what, "sort the rows by `t_s`, each once"));
+        if count == most {
+            return Err(fault(file, line, format!("more than {most} rows"), "split the file"));
         }
-        if rows.len() == MAX_ROWS {
-            let what = format!("more than {MAX_ROWS} rows");
-            return Err(fault(file, line, what, "split the file"));
-        }
-        rows.push(Row { line, cells });
+        count += 1;
+        take(Row { line, cells })?;
     }
-    if rows.is_empty() {
+    if count == 0 {
         return Err(fault(file, line, "there is no row after the header", "give one at least"));
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// A fault of a file that the scenario names.

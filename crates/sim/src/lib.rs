@@ -10,6 +10,7 @@ mod columns;
 pub mod fading;
 pub mod metrics;
 pub mod mobility;
+pub mod oracle;
 pub mod path_loss;
 pub mod radio;
 pub mod records;

@@ -1,6 +1,8 @@
-//! Where the vehicle is.
+//! Where the vehicle is, or each of many.
 
-use crate::columns::{self, Column};
+use std::collections::BTreeMap;
+
+use crate::columns::{self, Column, Row, fault};
 use crate::scenario::{Motion, Route, Scenario, ScenarioError};
 
 /// Where the vehicle is, and how fast it moves.
@@ -27,22 +29,41 @@ pub struct TrackPoint {
     pub position_m: [f64; 2],
 }
 
-const COLUMNS: [Column; 3] = [
+/// Most vehicles in a mobility file: each has its links and its transport.
+pub const MAX_VEHICLES: usize = 10_000;
+/// Most rows of a mobility file: 2,000 vehicles, 30 minutes, a row a second.
+const MAX_ROWS: usize = 4_000_000;
+
+const COLUMNS: [Column; 4] = [
     Column { name: "t_s", range: [0.0, 1e6], required: true },
+    Column { name: "vehicle", range: [0.0, 4e9], required: false },
     Column { name: "x_m", range: [-1e7, 1e7], required: true },
     Column { name: "y_m", range: [-1e7, 1e7], required: true },
 ];
 
 impl Track {
-    /// Reads a mobility file, `t_s,x_m,y_m`.
-    pub fn parse(text: &str, file: &str) -> Result<Track, ScenarioError> {
-        let rows = columns::read(text, file, &COLUMNS)?;
-        let number = |cell: Option<f64>| cell.unwrap_or(0.0);
-        let points = rows.iter().map(|row| TrackPoint {
-            t_s: number(row.cells[0]),
-            position_m: [number(row.cells[1]), number(row.cells[2])],
-        });
-        Ok(Track { points: points.collect() })
+    /// Reads a mobility file, `t_s,x_m,y_m` or `t_s,vehicle,x_m,y_m`: the way
+    /// of each vehicle by its number, which is 0 where the file names none.
+    pub fn parse(text: &str, file: &str) -> Result<BTreeMap<u32, Track>, ScenarioError> {
+        let mut tracks: BTreeMap<u32, Track> = BTreeMap::new();
+        let mut before: Option<Option<u32>> = None;
+        columns::each(text, file, &COLUMNS, MAX_ROWS, |row| {
+            let vehicle = number(&row).map_err(|(what, remedy)| fault(file, row.line, what, remedy))?;
+            let same = before == Some(vehicle);
+            let blank = before.is_some_and(|before| before.is_some() != vehicle.is_some());
+            before = Some(vehicle);
+            let track = tracks.entry(vehicle.unwrap_or(0)).or_insert(Track { points: Vec::new() });
+            add(track, &row, same && !blank).map_err(|(what, remedy)| fault(file, row.line, what, remedy))?;
+            match tracks.len() {
+                _ if blank => Err(fault(file, row.line, "`vehicle` is blank in some rows", "number every row")),
+                0..=MAX_VEHICLES => Ok(()),
+                _ => {
+                    let what = format!("more than {MAX_VEHICLES} vehicles");
+                    Err(fault(file, row.line, what, "split the file"))
+                }
+            }
+        })?;
+        Ok(tracks)
     }
 
     /// A straight way at constant speed.
@@ -89,6 +110,35 @@ impl Track {
     }
 }
 
+/// The vehicle's number in a row; none if the cell is blank or not there.
+fn number(row: &Row<4>) -> Result<Option<u32>, (String, &'static str)> {
+    let Some(number) = row.cells[1] else { return Ok(None) };
+    if number != libm::floor(number) {
+        return Err((format!("`vehicle` is {number}"), "number the vehicles with whole numbers from 0"));
+    }
+    Ok(Some(number as u32))
+}
+
+/// Takes a row into its vehicle's way; `same` if the row before was of the same
+/// vehicle.
+fn add(track: &mut Track, row: &Row<4>, same: bool) -> Result<(), (String, &'static str)> {
+    let cell = |place: usize| row.cells[place].unwrap_or(0.0);
+    let point = TrackPoint { t_s: cell(0), position_m: [cell(2), cell(3)] };
+    let Some(last) = track.points.last() else {
+        track.points.push(point);
+        return Ok(());
+    };
+    if !same {
+        let what = format!("vehicle {} comes a second time", cell(1));
+        return Err((what, "sort the rows by `vehicle`, then by `t_s`"));
+    }
+    if point.t_s <= last.t_s {
+        return Err(("the time does not rise".into(), "sort the rows by `t_s`, each once"));
+    }
+    track.points.push(point);
+    Ok(())
+}
+
 /// Distance of two positions, in m.
 pub fn distance_m([x0, y0]: [f64; 2], [x1, y1]: [f64; 2]) -> f64 {
     libm::hypot(x1 - x0, y1 - y0)
@@ -120,8 +170,33 @@ mod tests {
     #[test]
     fn a_mobility_file_needs_every_cell() {
         let good = Track::parse("t_s,y_m,x_m\n0,1,2\n10,1,12\n", "m.csv");
-        assert_eq!(good.map(|track| track.at(5.0).position_m), Ok([7.0, 1.0]));
+        assert_eq!(good.map(|tracks| tracks[&0].at(5.0).position_m), Ok([7.0, 1.0]));
         let bad = Track::parse("t_s,x_m,y_m\n0,1,2\n1,,2\n", "m.csv");
         assert!(bad.is_err_and(|error| error.line == Some(3) && error.what.contains("blank")));
+    }
+    #[test]
+    fn a_file_of_many_vehicles_gives_each_its_way() {
+        let text = "t_s,vehicle,x_m,y_m\n5,7,0,0\n6,7,10,0\n0,2,1,1\n9,2,1,4\n";
+        let ways = Track::parse(text, "m.csv").unwrap_or_default();
+        assert_eq!(ways.keys().copied().collect::<Vec<u32>>(), [2, 7]);
+        assert_eq!(ways[&7].at(5.5).position_m, [5.0, 0.0]);
+        assert_eq!(ways[&2].points().len(), 2);
+    }
+
+    #[test]
+    fn a_fault_in_a_file_of_many_vehicles_is_told_with_its_line() {
+        let table = [
+            ("0,1,0,0\n0,2,0,0\n1,1,0,0", 4, "vehicle 1 comes a second time"),
+            ("0,1,0,0\n0,1,0,0", 3, "the time does not rise"),
+            ("0,1.5,0,0", 2, "`vehicle` is 1.5"),
+            ("0,-1,0,0", 2, "`vehicle` is -1, outside"),
+            ("0,1,0,0\n1,,0,0", 3, "`vehicle` is blank"),
+            ("0,car,0,0", 2, "`car` is not a number for `vehicle`"),
+        ];
+        for (rows, line, what) in table {
+            let text = format!("t_s,vehicle,x_m,y_m\n{rows}\n");
+            let fault = Track::parse(&text, "m.csv").err();
+            assert!(fault.is_some_and(|f| f.line == Some(line) && f.what.contains(what)), "{rows}");
+        }
     }
 }

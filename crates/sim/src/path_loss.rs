@@ -20,6 +20,10 @@ pub enum PathLoss {
     UrbanLos,
     /// 3GPP TR 37.885, urban, around the corner.
     UrbanNlos,
+    /// A grid city: [`UrbanLos`](PathLoss::UrbanLos) along the streets that meet
+    /// at the unit, [`UrbanNlos`](PathLoss::UrbanNlos) elsewhere (TR 37.885
+    /// §6.2.1). Streets run along x and y.
+    Manhattan,
     /// WINNER+ B1, line of sight, with its break point.
     #[serde(rename = "winner-b1")]
     WinnerB1,
@@ -32,6 +36,9 @@ pub enum PathLoss {
 pub struct Geometry {
     /// Distance over ground, in m.
     pub distance_m: f64,
+    /// How far the vehicle is beside the nearer of the two lines along x and y
+    /// through the unit, in m.
+    pub beside_m: f64,
     /// Height of the vehicle's antenna, in m.
     pub vehicle_m: f64,
     /// Height of the unit's antenna, in m.
@@ -44,6 +51,7 @@ impl PathLoss {
         let rise_m = geometry.unit_m - geometry.vehicle_m;
         let d = libm::hypot(geometry.distance_m, rise_m).max(NEAREST_M);
         match self {
+            PathLoss::Manhattan => along_street(geometry.beside_m).loss_db(geometry),
             // TR 37.885 table 6.2.1-1
             PathLoss::HighwayLos => 32.4 + 20.0 * log10(d) + 20.0 * log10(GHZ),
             PathLoss::UrbanLos => 38.77 + 16.7 * log10(d) + 18.2 * log10(GHZ),
@@ -56,7 +64,7 @@ impl PathLoss {
     /// Standard deviation of shadowing, in dB, `distance_m` away.
     pub fn shadowing_db(self, distance_m: f64) -> f64 {
         match self {
-            PathLoss::HighwayLos | PathLoss::UrbanLos | PathLoss::WinnerB1 => 3.0,
+            PathLoss::HighwayLos | PathLoss::UrbanLos | PathLoss::WinnerB1 | PathLoss::Manhattan => 3.0,
             PathLoss::UrbanNlos => 4.0,
             PathLoss::Cheng if distance_m < CHENG_BREAK_M => 5.6,
             PathLoss::Cheng => 8.1,
@@ -70,6 +78,14 @@ impl PathLoss {
             _ => 10.0,
         }
     }
+}
+
+/// Half of what lies between the buildings of a street, in m: two lanes of
+/// 3.5 m each way and pavements of 3 m (TR 37.885 §6.1.9).
+const HALF_STREET_M: f64 = 10.0;
+
+fn along_street(beside_m: f64) -> PathLoss {
+    if beside_m <= HALF_STREET_M { PathLoss::UrbanLos } else { PathLoss::UrbanNlos }
 }
 
 /// TR 36.885 table A.1.4-1, with effective heights one metre lower.
@@ -95,13 +111,13 @@ fn cheng(d: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use PathLoss::{Cheng, HighwayLos, UrbanLos, UrbanNlos, WinnerB1};
+    use PathLoss::{Cheng, HighwayLos, Manhattan, UrbanLos, UrbanNlos, WinnerB1};
 
-    const ALL: [PathLoss; 5] = [HighwayLos, UrbanLos, UrbanNlos, WinnerB1, Cheng];
+    const ALL: [PathLoss; 6] = [HighwayLos, UrbanLos, UrbanNlos, Manhattan, WinnerB1, Cheng];
 
     /// Antennas of equal height, so that the distance is the one in the formulas.
     fn level(distance_m: f64) -> Geometry {
-        Geometry { distance_m, vehicle_m: 1.5, unit_m: 1.5 }
+        Geometry { distance_m, beside_m: 0.0, vehicle_m: 1.5, unit_m: 1.5 }
     }
 
     /// Distance at which the mean signal at 23 dBm falls to `dbm`.
@@ -137,9 +153,17 @@ mod tests {
     }
 
     #[test]
+    fn in_a_grid_city_the_corner_decides() {
+        let at = |beside_m| Geometry { beside_m, ..level(120.0) };
+        assert_eq!(Manhattan.loss_db(at(9.0)), UrbanLos.loss_db(level(120.0)));
+        assert_eq!(Manhattan.loss_db(at(11.0)), UrbanNlos.loss_db(level(120.0)));
+        assert!(Manhattan.loss_db(at(11.0)) > Manhattan.loss_db(at(9.0)) + 20.0);
+    }
+
+    #[test]
     fn the_slopes_of_winner_b1_meet_at_its_break_point() {
         let at = |distance_m| {
-            let geometry = Geometry { distance_m, vehicle_m: 1.5, unit_m: 1.5 };
+            let geometry = Geometry { distance_m, beside_m: 0.0, vehicle_m: 1.5, unit_m: 1.5 };
             WinnerB1.loss_db(geometry)
         };
         let break_m = 4.0 * 0.25 * GHZ * 1e9 / LIGHT_M_S;

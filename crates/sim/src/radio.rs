@@ -63,8 +63,10 @@ impl Coverage {
     pub fn signal(&mut self, unit: usize, position_m: [f64; 2]) -> Signal {
         let channel = &mut self.channels[unit];
         let distance_m = distance_m(channel.unit.position_m, position_m);
+        let [beside_x, beside_y] = [0, 1].map(|axis| (channel.unit.position_m[axis] - position_m[axis]).abs());
         let loss_db = self.radio.path_loss.loss_db(Geometry {
             distance_m,
+            beside_m: beside_x.min(beside_y),
             vehicle_m: self.vehicle_m,
             unit_m: channel.unit.antenna_m,
         });

@@ -47,8 +47,12 @@ metric = "gap_ms.max"
 at_most = 60
 "#;
 
+const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
+
+const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
+
 /// What is replaced in the good scenario, by what, and what must be said.
-const TABLE: [(&str, &str, &str); 53] = [
+const TABLE: [(&str, &str, &str); 68] = [
     (
         "position_m = [0, 0]",
         "position_m = [0, 0]\nstation_id = 0",
@@ -125,6 +129,33 @@ const TABLE: [(&str, &str, &str); 53] = [
     ("every_ms = 20", "every_ms = 20\nstop_s = 0.5", "line 26: traffic from 1 s to 0.5 s does not fit"),
     ("every_ms = 20", "every_ms = 20\nstop_s = 41", "line 26: traffic from 1 s to 41 s does not fit"),
     ("every_ms = 20\n", "", "line 23: messages need `size_bytes` and `every_ms`"),
+    (
+        ROUTE,
+        "mobility = \"a.csv\"\nvehicle = -1",
+        "line 8: `vehicle`: invalid value: integer `-1`; give a whole number",
+    ),
+    ("[[radio]]", "vehicle = 3\n[[radio]]", "line 8: only a mobility file has vehicles to choose from; leave"),
+    ("[[radio]]", "[fleet]\n[[radio]]", "line 8: a fleet needs a mobility file; give `vehicle.mobility`"),
+    (ROUTE, "mobility = \"a.csv\"\nvehicle = 3\n[fleet]", "line 8: a fleet takes every vehicle of the file; leave"),
+    (ROUTE, "mobility = \"a.csv\"\n[fleet]\nvehicles = 0", "line 9: a fleet has 1 to 10000 vehicles; choose"),
+    (ROUTE, "mobility = \"a.csv\"\n[fleet]\ncars = 9", "line 9: unknown key `cars`; choose from `vehicles`"),
+    (
+        ROUTE,
+        "mobility = \"a.csv\"\n[fleet]\nrate_mbit_s = [0, 1]",
+        "line 9: `rate_mbit_s`: [0, 1] is no range within 0.001 to 100; give",
+    ),
+    ("path_loss = \"cheng\"", "path_loss = \"manhatan\"", "unknown word `manhatan`; did you mean `manhattan`?"),
+    (MESSAGES, "kind = \"uploads\"\nsize_mb = [1, 2]", "line 23: uploads need `size_mb` and `pause_s`; give both"),
+    ("every_ms = 20", "every_ms = 20\nsize_mb = [1, 2]", "line 23: messages have no `size_mb` and no `pause_s`; leave"),
+    ("\"messages\"", "\"uploads\"", "line 23: uploads have no `size_bytes` and no `every_ms`; leave"),
+    (MESSAGES, "kind = \"bulk\"\npause_s = [1, 2]", "line 23: bulk traffic has no `size_mb` and no `pause_s`; leave"),
+    (
+        MESSAGES,
+        "kind = \"uploads\"\nsize_mb = [0, 2]",
+        "line 24: `size_mb`: [0, 2] is no range within 0.001 to 1000; give",
+    ),
+    (MESSAGES, "kind = \"uploads\"\npause_s = [2, 1]", "line 24: `pause_s`: [2, 1] is no range within 0 to 3600; give"),
+    (MESSAGES, "kind = \"upload\"", "line 23: `kind`: unknown word `upload`; did you mean `uploads`?"),
     ("size_bytes = 1000", "size_bytes = 3", "line 24: a message of 3 bytes is outside"),
     ("[traffic]", "[service]\nprefer = [\"wlan\"]\n[traffic]", "line 23: there is no path `wlan`"),
     ("name = \"mine\"", "name = \"kernel\"", "line 27: the strategy name `kernel` is taken"),
@@ -206,5 +237,29 @@ fn a_missing_or_broken_file_is_told_with_its_line() -> Result<(), Box<dyn std::e
         error
             .is_err_and(|sentence| { sentence.starts_with("while reading data:lte.csv, line 2: `x` is not a number") })
     );
+    Ok(())
+}
+
+#[test]
+fn vehicles_that_the_mobility_file_does_not_have_are_told() -> Result<(), Box<dyn std::error::Error>> {
+    let way = "t_s,vehicle,x_m,y_m\n0,3,40,4\n9,3,50,4\n2,5,40,4\n4,5,50,4\n";
+    let table = [
+        ("vehicle = 4", "line 8: the mobility file has no vehicle 4; choose from 3 to 5"),
+        ("", "line 7: the mobility file has 2 vehicles; choose one with `vehicle = …`, or add `[fleet]`"),
+        ("[fleet]\nvehicles = 3", "line 9: the mobility file has 2 vehicles, not 3; take fewer"),
+    ];
+    let read = |more: &str| -> Result<Scenario, Box<dyn std::error::Error>> {
+        let text = GOOD.replacen(ROUTE, &format!("mobility = \"way.csv\"\n{more}"), 1);
+        let mut scenario = Scenario::parse(&text, "drive.toml")?;
+        scenario.resolve(&BTreeMap::from([("way.csv".into(), way.into())]))?;
+        Ok(scenario)
+    };
+    for (more, expected) in table {
+        let sentence = read(more).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(sentence.contains(expected), "{more}: {sentence}");
+    }
+    assert_eq!(read("vehicle = 5")?.data.mobility.map(|track| track.points()[0].t_s), Some(2.0));
+    assert_eq!(read("[fleet]")?.data.fleet.len(), 2);
+    assert_eq!(read("[fleet]\nvehicles = 1")?.data.fleet.len(), 1);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The scenarios that come with the project can show what they promise.
 #![allow(missing_docs)]
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -11,11 +12,17 @@ use crosslane_sim::scenario::Scenario;
 fn shipped() -> Result<Vec<Scenario>, Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let mut scenarios = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
         if path.extension().is_some_and(|ending| ending == "toml") {
             let name = path.to_string_lossy();
-            scenarios.push(Scenario::parse(&fs::read_to_string(&path)?, &name)?);
+            let mut scenario = Scenario::parse(&fs::read_to_string(&path)?, &name)?;
+            let mut contents = BTreeMap::new();
+            for file in scenario.files() {
+                contents.insert(file.name, fs::read_to_string(folder.join(file.path))?);
+            }
+            scenario.resolve(&contents)?;
+            scenarios.push(scenario);
         }
     }
     Ok(scenarios)

@@ -7,9 +7,10 @@ use serde::Deserialize;
 
 use super::parse::Lines;
 use super::schema::{number, optional_number, optional_period, period, spans, whole};
+use super::traffic::TrafficKeys;
 use super::{
-    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Limit, Map, Motion, Queue, Radio,
-    RoadsideUnit, Route, Scenario, ScenarioError, Service, Strategy, Traffic, TrafficKind, Vehicle,
+    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Limit, Map, Motion, Queue,
+    Radio, RoadsideUnit, Route, Scenario, ScenarioError, Service, Strategy, Vehicle,
 };
 
 #[derive(Deserialize)]
@@ -26,6 +27,7 @@ pub(super) struct Keys {
     parallel: bool,
     map: Option<Map>,
     vehicle: VehicleKeys,
+    fleet: Option<Fleet>,
     #[serde(default)]
     radio: Vec<Radio>,
     #[serde(default)]
@@ -48,6 +50,7 @@ pub(super) struct Keys {
 struct VehicleKeys {
     route: Option<Route>,
     mobility: Option<String>,
+    vehicle: Option<u32>,
     #[serde(default, deserialize_with = "number::<_, 0, 7200>")]
     start_s: f64,
     #[serde(default = "one_and_a_half", deserialize_with = "period::<_, 100>")]
@@ -100,39 +103,6 @@ struct WifiKeys {
     sample_period_ms: f64,
     #[serde(default, deserialize_with = "spans")]
     silent_s: Vec<[f64; 2]>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TrafficKeys {
-    kind: KindKey,
-    size_bytes: Option<u32>,
-    #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
-    every_ms: Option<f64>,
-    #[serde(default)]
-    direction: DirectionKey,
-    over: Option<String>,
-    #[serde(default)]
-    send_buffer_bytes: u32,
-    #[serde(default = "whole::<1>", deserialize_with = "number::<_, 0, 7200>")]
-    start_s: f64,
-    #[serde(default, deserialize_with = "optional_period::<_, 7200>")]
-    stop_s: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum KindKey {
-    Messages,
-    Bulk,
-}
-
-#[derive(Default, Deserialize, PartialEq)]
-#[serde(rename_all = "lowercase")]
-enum DirectionKey {
-    #[default]
-    Up,
-    Down,
 }
 
 #[derive(Deserialize)]
@@ -202,6 +172,7 @@ impl Keys {
             parallel: self.parallel,
             map: self.map,
             vehicle: self.vehicle.build(&lines)?,
+            fleet: self.fleet,
             radios: self.radio,
             units,
             access,
@@ -231,7 +202,11 @@ impl VehicleKeys {
                 return Err(lines.error("vehicle.mobility", what, "keep one of them"));
             }
         };
-        Ok(Vehicle { motion, start_s: self.start_s, antenna_m: self.antenna_m })
+        if self.vehicle.is_some() && matches!(motion, Motion::Route(_)) {
+            let what = "only a mobility file has vehicles to choose from";
+            return Err(lines.error("vehicle.vehicle", what, "leave `vehicle` out"));
+        }
+        Ok(Vehicle { motion, number: self.vehicle, start_s: self.start_s, antenna_m: self.antenna_m })
     }
 }
 
@@ -301,31 +276,6 @@ fn queue(lines: &Lines, key: &str, keys: (Option<f64>, Option<u32>, Option<u32>)
             let remedy = "keep one of `queue_ms`, `queue_bytes` and `queue_packets`";
             Err(lines.error(key, what, remedy))
         }
-    }
-}
-
-impl TrafficKeys {
-    fn build(self, lines: &Lines, duration_s: f64) -> Result<Traffic, ScenarioError> {
-        let kind = match (self.kind, self.size_bytes, self.every_ms) {
-            (KindKey::Messages, Some(size_bytes), Some(every_ms)) => TrafficKind::Messages { size_bytes, every_ms },
-            (KindKey::Bulk, None, None) => TrafficKind::Bulk,
-            (KindKey::Messages, _, _) => {
-                let what = "messages need `size_bytes` and `every_ms`";
-                return Err(lines.error("traffic.kind", what, "give both"));
-            }
-            (KindKey::Bulk, _, _) => {
-                let what = "bulk traffic has no `size_bytes` and no `every_ms`";
-                return Err(lines.error("traffic.kind", what, "leave them out"));
-            }
-        };
-        Ok(Traffic {
-            kind,
-            down: self.direction == DirectionKey::Down,
-            over: self.over,
-            send_buffer_bytes: self.send_buffer_bytes,
-            start_s: self.start_s,
-            stop_s: self.stop_s.unwrap_or(duration_s - 1.0),
-        })
     }
 }
 

@@ -13,18 +13,22 @@ use crate::trace::Trace;
 mod engine;
 mod error;
 mod expectation;
+mod fleet;
 mod keys;
 mod networks;
 mod parse;
 mod schema;
+mod traffic;
 mod validate;
 
 pub use engine::Engine;
 pub use error::ScenarioError;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
+pub use fleet::Fleet;
 pub use networks::{AccessLink, Fading, Queue, Radio, RoadsideUnit};
 use parse::Lines;
 use schema::period;
+pub use traffic::{Traffic, TrafficKind};
 
 /// A drive to be emulated or simulated.
 #[derive(Clone, Debug)]
@@ -43,6 +47,8 @@ pub struct Scenario {
     pub map: Option<Map>,
     /// The vehicle.
     pub vehicle: Vehicle,
+    /// All vehicles of the mobility file instead of one.
+    pub fleet: Option<Fleet>,
     /// 802.11p interfaces of the vehicle.
     pub radios: Vec<Radio>,
     /// Roadside units.
@@ -67,12 +73,14 @@ pub struct Scenario {
 pub struct Data {
     /// Traces of links.
     pub traces: BTreeMap<String, Trace>,
-    /// The vehicle's way, where a file gives it.
+    /// The vehicle's way, where a file gives it; the first one's of a fleet.
     pub mobility: Option<Track>,
+    /// The way of each vehicle of a fleet, by its number.
+    pub fleet: BTreeMap<u32, Track>,
 }
 
 /// Strategies that need no `[[strategy]]` entry.
-pub const BASES: [&str; 5] = ["single", "kernel", "kernel-tuned", "hapanchak", "threshold"];
+pub const BASES: [&str; 6] = ["single", "kernel", "kernel-tuned", "hapanchak", "threshold", "oracle"];
 
 /// Metrics that an `[[expect]]` may name, beside `path.NAME.share`.
 pub const METRICS: [&str; 20] = [
@@ -132,6 +140,8 @@ pub struct Map {
 pub struct Vehicle {
     /// How it moves.
     pub motion: Motion,
+    /// Which vehicle of a mobility file of many it is.
+    pub number: Option<u32>,
     /// When it begins to move, in s.
     pub start_s: f64,
     /// Height of its antenna, in m.
@@ -181,37 +191,6 @@ pub enum Mode {
     Aggregate,
     /// The preferred path, the others in reserve.
     Backup,
-}
-
-/// What is carried, and when.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Traffic {
-    /// Messages or bulk.
-    pub kind: TrafficKind,
-    /// True from the server to the vehicle.
-    pub down: bool,
-    /// Path over which the connection begins; none: the preferred one.
-    pub over: Option<String>,
-    /// Send buffer of the socket, in bytes; 0: the kernel's choice.
-    pub send_buffer_bytes: u32,
-    /// When it begins, in s.
-    pub start_s: f64,
-    /// When the last byte is handed over, in s.
-    pub stop_s: f64,
-}
-
-/// Kind of traffic.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TrafficKind {
-    /// Timestamped messages.
-    Messages {
-        /// Size of each, in bytes (16 to 1,000,000).
-        size_bytes: u32,
-        /// Period, in ms (above 0, at most 60,000).
-        every_ms: f64,
-    },
-    /// As fast as it goes.
-    Bulk,
 }
 
 /// A strategy that the file defines.

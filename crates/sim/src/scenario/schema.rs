@@ -54,6 +54,20 @@ where
     period::<D, HIGH>(from).map(Some)
 }
 
+/// A range `[least, greatest]` within bounds, for a key that may be absent.
+pub(super) fn optional_range<'de, D>(from: D, [low, high]: [f64; 2]) -> Result<Option<[f64; 2]>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let [least, greatest] = <[f64; 2]>::deserialize(from)?;
+    if low <= least && least <= greatest && greatest <= high {
+        return Ok(Some([least, greatest]));
+    }
+    Err(D::Error::custom(format!(
+        "[{least}, {greatest}] is no range within {low} to {high}; give the least and the greatest"
+    )))
+}
+
 /// A PHY rate of 802.11p, in Mbit/s.
 pub(super) fn phy_rate<'de, D: Deserializer<'de>>(from: D) -> Result<PhyRate, D::Error> {
     let mbit_s = f64::deserialize(from)?;

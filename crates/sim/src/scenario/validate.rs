@@ -22,7 +22,7 @@ impl Scenario {
         let mut data = Data::default();
         if let Motion::Mobility(name) = &self.vehicle.motion {
             let text = self.content(contents, name, "vehicle.mobility")?;
-            data.mobility = Some(Track::parse(text, name)?);
+            self.choose_vehicles(Track::parse(text, name)?, &mut data)?;
         }
         for link in &self.access {
             for (name, key) in [(&link.trace, "trace"), (&link.trace_down, "trace_down")] {
@@ -50,6 +50,7 @@ impl Scenario {
         self.check_positions()?;
         self.check_times()?;
         self.check_traffic()?;
+        self.check_fleet()?;
         self.check_strategy_names()?;
         for (place, expectation) in self.expectations.iter().enumerate() {
             match expectation {
@@ -163,37 +164,67 @@ impl Scenario {
         Ok(())
     }
 
+    /// The vehicles that the scenario takes from its mobility file.
+    fn choose_vehicles(&self, mut tracks: BTreeMap<u32, Track>, data: &mut Data) -> Result<(), ScenarioError> {
+        let found = tracks.len();
+        let (first, last) = (tracks.keys().next().copied(), tracks.keys().next_back().copied());
+        let fault = |key: &str, what: String, remedy: &str| Err(self.lines.error(key, what, remedy));
+        match (&self.fleet, self.vehicle.number) {
+            (Some(fleet), _) => {
+                let wanted = fleet.vehicles.unwrap_or(found);
+                if wanted > found {
+                    let what = format!("the mobility file has {found} vehicles, not {wanted}");
+                    return fault("fleet.vehicles", what, "take fewer, or make a file of more");
+                }
+                data.fleet = tracks.into_iter().take(wanted).collect();
+                data.mobility = data.fleet.values().next().cloned();
+            }
+            (None, Some(number)) => {
+                data.mobility = tracks.remove(&number);
+                if data.mobility.is_none() {
+                    let what = format!("the mobility file has no vehicle {number}");
+                    let remedy = format!("choose from {} to {}", first.unwrap_or(0), last.unwrap_or(0));
+                    return fault("vehicle.vehicle", what, &remedy);
+                }
+            }
+            (None, None) if found > 1 => {
+                let what = format!("the mobility file has {found} vehicles");
+                return fault("vehicle.mobility", what, "choose one with `vehicle = …`, or add `[fleet]` for all");
+            }
+            (None, None) => data.mobility = tracks.into_values().next(),
+        }
+        Ok(())
+    }
+
     fn check_positions(&self) -> Result<(), ScenarioError> {
-        let mut positions = Vec::new();
         for (place, unit) in self.units.iter().enumerate() {
-            let what = format!("roadside unit `{}`", unit.name);
-            positions.push((unit.position_m, what, format!("roadside_unit.{place}.position_m")));
+            let key = format!("roadside_unit.{place}.position_m");
+            self.check_position(unit.position_m, &key, || format!("roadside unit `{}`", unit.name))?;
         }
         if let Motion::Route(route) = &self.vehicle.motion {
-            let key = "vehicle.route.from_m".to_string();
-            positions.push((route.from_m, "the route's begin".into(), key));
-            let key = "vehicle.route.to_m".to_string();
-            positions.push((route.to_m, "the route's end".into(), key));
+            self.check_position(route.from_m, "vehicle.route.from_m", || "the route's begin".into())?;
+            self.check_position(route.to_m, "vehicle.route.to_m", || "the route's end".into())?;
         }
-        if let Some(track) = &self.data.mobility {
-            let key = "vehicle.mobility".to_string();
+        for track in self.data.mobility.iter().chain(self.data.fleet.values()) {
             for point in track.points() {
-                let what = format!("the vehicle at {} s", point.t_s);
-                positions.push((point.position_m, what, key.clone()));
+                self.check_position(point.position_m, "vehicle.mobility", || {
+                    format!("the vehicle at {} s", point.t_s)
+                })?;
             }
         }
-        for ([x, y], what, key) in positions {
-            if !(x.is_finite() && y.is_finite()) {
-                let what = format!("{what} is not at a finite position");
-                return Err(self.lines.error(&key, what, "give x and y in m"));
-            }
-            let Some(map) = self.map else { continue };
-            let inside = |value, [low, high]: [f64; 2]| low <= value && value <= high;
-            if !(inside(x, map.x_m) && inside(y, map.y_m)) {
-                let what = format!("{what}, [{x}, {y}] m, is outside the map");
-                let remedy = "move it inside `x_m` and `y_m`, or widen the map";
-                return Err(self.lines.error(&key, what, remedy));
-            }
+        Ok(())
+    }
+
+    fn check_position(&self, [x, y]: [f64; 2], key: &str, what: impl Fn() -> String) -> Result<(), ScenarioError> {
+        if !(x.is_finite() && y.is_finite()) {
+            let what = format!("{} is not at a finite position", what());
+            return Err(self.lines.error(key, what, "give x and y in m"));
+        }
+        let inside = |value, [low, high]: [f64; 2]| low <= value && value <= high;
+        if self.map.is_some_and(|map| !(inside(x, map.x_m) && inside(y, map.y_m))) {
+            let what = format!("{}, [{x}, {y}] m, is outside the map", what());
+            let remedy = "move it inside `x_m` and `y_m`, or widen the map";
+            return Err(self.lines.error(key, what, remedy));
         }
         Ok(())
     }

@@ -1,0 +1,233 @@
+//! The oracle: an agent whose beliefs are the truth of the moments to come.
+//!
+//! No strategy can know what it knows, so what it carries is a bound for them.
+//! It runs the world of the same scenario and seed ahead, and notes when each
+//! path carries. Allocator and path manager are those of every other agent;
+//! only the assessors are others.
+
+use std::sync::Arc;
+
+use crosslane_core::agent::Agent;
+use crosslane_core::allocate::{self, Allocator, every_good::EveryGood, standby::Standby};
+use crosslane_core::assess::{Assessor, Belief, Reason};
+use crosslane_core::path::{PathSpec, Sample};
+use crosslane_core::time::{Duration, Instant};
+use serde::Deserialize;
+
+use crate::scenario::{Mode, Scenario};
+use crate::world::{TICK, Truth, World, WorldEvent};
+
+/// Parameters of the strategy `oracle`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Params {
+    /// How long a path must carry from now on to be used, in ms.
+    pub lookahead_ms: f64,
+    /// Least rate at which a path counts as carrying, in Mbit/s.
+    pub floor_mbit_s: f64,
+    /// Greatest loss at which it does, 0 to 1.
+    pub loss: f64,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params { lookahead_ms: 100.0, floor_mbit_s: 0.5, loss: 0.05 }
+    }
+}
+
+/// What a run will bring, path by path.
+#[derive(Clone, Debug)]
+pub struct Foresight {
+    params: Params,
+    paths: Vec<Arc<Future>>,
+}
+
+/// What one path will do.
+#[derive(Clone, Debug, Default)]
+struct Future {
+    /// From and to: when it carries, in order, apart from each other.
+    spans: Vec<[Instant; 2]>,
+    /// What it could carry within them.
+    bytes: f64,
+}
+
+impl Foresight {
+    /// Runs a fresh `world` of the scenario to its end.
+    pub fn new(mut world: World, scenario: &Scenario, params: Params) -> Foresight {
+        let mut futures = vec![Future::default(); scenario.paths().len()];
+        let traffic = &scenario.traffic;
+        let traffic_s = traffic.start_s..traffic.stop_s;
+        while let Some(now) = world.next_wakeup() {
+            while let Some(event) = world.poll(now) {
+                let WorldEvent::Truth(truth) = event else { continue };
+                let Some(future) = futures.get_mut(usize::from(truth.path.0)) else { continue };
+                let mbit_s = if traffic.down { truth.down_mbit_s } else { truth.up_mbit_s };
+                if mbit_s >= params.floor_mbit_s && truth.loss <= params.loss {
+                    future.carries(&truth, mbit_s, traffic_s.contains(&truth.at.as_secs_f64()));
+                }
+            }
+        }
+        Foresight { params, paths: futures.into_iter().map(Arc::new).collect() }
+    }
+
+    /// IP bytes that each path could carry while the traffic runs, in order of
+    /// their number: the integral of its rate over the times in which it carries.
+    pub fn bytes(&self) -> Vec<f64> {
+        self.paths.iter().map(|future| future.bytes).collect()
+    }
+
+    /// The agent that acts on it. `ranks` and `overlap` as in
+    /// [`Setup`](crosslane_core::agent::Setup).
+    pub fn agent(&self, paths: Vec<PathSpec>, ranks: &[u8], mode: Mode, overlap: Duration) -> Agent {
+        let assessors = self.paths.iter().map(|future| -> Vec<Box<dyn Assessor + Send>> {
+            vec![Box::new(Oracle::new(future.clone(), self.params))]
+        });
+        let weak = allocate::Weak::Demote;
+        let allocator: Box<dyn Allocator + Send> = match mode {
+            Mode::Aggregate => Box::new(EveryGood { weak }),
+            Mode::Backup => Box::new(Standby { weak }),
+        };
+        Agent::of(paths, ranks, overlap, assessors.collect(), allocator)
+    }
+}
+
+impl Future {
+    fn carries(&mut self, truth: &Truth, mbit_s: f64, busy: bool) {
+        let until = truth.at + TICK;
+        match self.spans.last_mut() {
+            Some([_, end]) if *end == truth.at => *end = until,
+            _ => self.spans.push([truth.at, until]),
+        }
+        if busy {
+            self.bytes += mbit_s * (1.0 - truth.loss) * 1e6 / 8.0 * TICK.as_secs_f64();
+        }
+    }
+}
+
+/// Knows one path's future.
+struct Oracle {
+    future: Arc<Future>,
+    params: Params,
+    /// The first span that has not ended.
+    place: usize,
+    belief: Belief,
+    reason: Reason,
+    next: Option<Instant>,
+}
+
+impl Oracle {
+    fn new(future: Arc<Future>, params: Params) -> Oracle {
+        Oracle {
+            future,
+            params,
+            place: 0,
+            belief: Belief::Unknown,
+            reason: Reason::default(),
+            next: Some(Instant::ZERO),
+        }
+    }
+
+    fn believe(&mut self, belief: Belief, until: Option<Instant>, now: Instant) {
+        self.next = until;
+        if belief == self.belief {
+            return;
+        }
+        self.belief = belief;
+        let left_s = until.map_or(f64::INFINITY, |until| until.since(now).as_secs_f64());
+        let (rule, because) = match belief {
+            Belief::Good => ("oracle.carries", format!("it will carry for another {left_s:.1} s and more")),
+            Belief::Fading => ("oracle.ends", format!("it will carry for {left_s:.2} s only")),
+            _ => ("oracle.silent", format!("it carries nothing for {left_s:.1} s")),
+        };
+        self.reason = Reason { rule, because, inputs: vec![("left_s", left_s)] };
+    }
+}
+
+impl Assessor for Oracle {
+    fn observe(&mut self, _: Instant, _: &Sample) {}
+
+    fn advance(&mut self, now: Instant) {
+        if self.next.is_none_or(|next| now < next) {
+            return;
+        }
+        while self.future.spans.get(self.place).is_some_and(|[_, end]| *end <= now) {
+            self.place += 1;
+        }
+        let lookahead = Duration::from_nanos((self.params.lookahead_ms * 1e6) as u64);
+        match self.future.spans.get(self.place).copied() {
+            None => self.believe(Belief::Lost, None, now),
+            Some([begin, _]) if now < begin => self.believe(Belief::Lost, Some(begin), now),
+            Some([_, end]) if now + lookahead < end => self.believe(Belief::Good, Some(end - lookahead), now),
+            Some([_, end]) => self.believe(Belief::Fading, Some(end), now),
+        }
+    }
+
+    fn belief(&self) -> (Belief, &Reason) {
+        (self.belief, &self.reason)
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    const SUDDEN: &str = include_str!("../../../scenarios/sudden-loss.toml");
+
+    fn foresight(params: Params) -> Result<Foresight, Box<dyn Error>> {
+        let scenario = Scenario::parse(SUDDEN, "test.toml")?;
+        Ok(Foresight::new(World::new(&scenario, 1)?, &scenario, params))
+    }
+
+    /// When the belief of a path changes: (ms, belief).
+    fn beliefs(foresight: &Foresight, path: usize) -> Vec<(u64, Belief)> {
+        let mut oracle = Oracle::new(foresight.paths[path].clone(), foresight.params);
+        let mut changes = Vec::new();
+        while let Some(now) = oracle.next_wakeup() {
+            let before = oracle.belief;
+            oracle.advance(now);
+            if oracle.belief != before {
+                changes.push((now.as_nanos() / 1_000_000, oracle.belief));
+            }
+        }
+        changes
+    }
+
+    #[test]
+    fn a_unit_that_falls_silent_at_20_s_is_left_just_before() -> Result<(), Box<dyn Error>> {
+        let beliefs = beliefs(&foresight(Params::default())?, 0);
+        let leave = [(0, Belief::Good), (19_900, Belief::Fading), (20_000, Belief::Lost)];
+        assert_eq!(beliefs.get(..3), Some(&leave[..]));
+        Ok(())
+    }
+
+    #[test]
+    fn a_path_that_always_carries_is_left_only_as_the_run_ends() -> Result<(), Box<dyn Error>> {
+        let beliefs = beliefs(&foresight(Params::default())?, 1);
+        assert_eq!(beliefs[0], (0, Belief::Good));
+        assert!(beliefs[1].0 >= 39_900, "{beliefs:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn the_bound_is_the_rate_times_the_time_in_which_a_path_carries() -> Result<(), Box<dyn Error>> {
+        let scenario = Scenario::parse(SUDDEN, "test.toml")?;
+        let bytes = foresight(Params::default())?.bytes();
+        let whole = (scenario.traffic.stop_s - scenario.traffic.start_s) * scenario.access[0].up_mbit_s * 1e6 / 8.0;
+        assert!((bytes[1] / whole - 1.0).abs() < 1e-3, "{} of {whole}", bytes[1]);
+        assert!(bytes[0] > 10e6 && bytes[0] < 20.0 * 5.2e6 / 8.0, "{}", bytes[0]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_path_below_the_floor_carries_nothing() -> Result<(), Box<dyn Error>> {
+        let foresight = foresight(Params { floor_mbit_s: 1e3, ..Params::default() })?;
+        assert_eq!(foresight.bytes(), [0.0, 0.0]);
+        assert_eq!(beliefs(&foresight, 0), [(0, Belief::Lost)]);
+        Ok(())
+    }
+}

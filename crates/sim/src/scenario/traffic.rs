@@ -1,0 +1,132 @@
+//! The traffic of a scenario.
+
+use serde::Deserialize;
+
+use super::ScenarioError;
+use super::parse::Lines;
+use super::schema::{number, optional_period, optional_range, whole};
+
+/// What is carried, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traffic {
+    /// Messages, uploads or bulk.
+    pub kind: TrafficKind,
+    /// True from the server to the vehicle.
+    pub down: bool,
+    /// Path over which the connection begins; none: the preferred one.
+    pub over: Option<String>,
+    /// Send buffer of the socket, in bytes; 0: the kernel's choice.
+    pub send_buffer_bytes: u32,
+    /// When it begins, in s.
+    pub start_s: f64,
+    /// When the last byte is handed over, in s.
+    pub stop_s: f64,
+}
+
+/// Kind of traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrafficKind {
+    /// Timestamped messages.
+    Messages {
+        /// Size of each, in bytes (16 to 1,000,000).
+        size_bytes: u32,
+        /// Period, in ms (above 0, at most 60,000).
+        every_ms: f64,
+    },
+    /// As fast as it goes.
+    Bulk,
+    /// One file after the other, each as fast as it goes (simulator only).
+    Uploads {
+        /// Least and greatest size, in bytes (1,000 to 10⁹); log-uniform
+        /// between, so that each factor of two is as likely as the next.
+        size_bytes: [u64; 2],
+        /// Least and greatest pause from the last byte acknowledged to the next
+        /// file, in s (0 to 3600); uniform between.
+        pause_s: [f64; 2],
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrafficKeys {
+    kind: KindKey,
+    size_bytes: Option<u32>,
+    #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
+    every_ms: Option<f64>,
+    #[serde(default, deserialize_with = "size_mb")]
+    size_mb: Option<[f64; 2]>,
+    #[serde(default, deserialize_with = "pause_s")]
+    pause_s: Option<[f64; 2]>,
+    #[serde(default)]
+    direction: DirectionKey,
+    over: Option<String>,
+    #[serde(default)]
+    send_buffer_bytes: u32,
+    #[serde(default = "whole::<1>", deserialize_with = "number::<_, 0, 7200>")]
+    start_s: f64,
+    #[serde(default, deserialize_with = "optional_period::<_, 7200>")]
+    stop_s: Option<f64>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum KindKey {
+    Messages,
+    Bulk,
+    Uploads,
+}
+
+#[derive(Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum DirectionKey {
+    #[default]
+    Up,
+    Down,
+}
+
+impl TrafficKeys {
+    pub(super) fn build(self, lines: &Lines, duration_s: f64) -> Result<Traffic, ScenarioError> {
+        Ok(Traffic {
+            kind: self.kind(lines)?,
+            down: self.direction == DirectionKey::Down,
+            over: self.over,
+            send_buffer_bytes: self.send_buffer_bytes,
+            start_s: self.start_s,
+            stop_s: self.stop_s.unwrap_or(duration_s - 1.0),
+        })
+    }
+
+    fn kind(&self, lines: &Lines) -> Result<TrafficKind, ScenarioError> {
+        let of_messages = (self.size_bytes, self.every_ms);
+        let of_uploads = (self.size_mb, self.pause_s);
+        let (what, remedy) = match (self.kind, of_messages, of_uploads) {
+            (KindKey::Messages, (Some(size_bytes), Some(every_ms)), (None, None)) => {
+                return Ok(TrafficKind::Messages { size_bytes, every_ms });
+            }
+            (KindKey::Bulk, (None, None), (None, None)) => return Ok(TrafficKind::Bulk),
+            (KindKey::Uploads, (None, None), (Some(size_mb), Some(pause_s))) => {
+                return Ok(TrafficKind::Uploads { size_bytes: size_mb.map(|mb| (mb * 1e6) as u64), pause_s });
+            }
+            (KindKey::Messages, _, (None, None)) => ("messages need `size_bytes` and `every_ms`", "give both"),
+            (KindKey::Messages, _, _) => ("messages have no `size_mb` and no `pause_s`", "leave them out"),
+            (KindKey::Bulk, (None, None), _) => ("bulk traffic has no `size_mb` and no `pause_s`", "leave them out"),
+            (KindKey::Bulk, _, _) => ("bulk traffic has no `size_bytes` and no `every_ms`", "leave them out"),
+            (KindKey::Uploads, (None, None), _) => ("uploads need `size_mb` and `pause_s`", "give both"),
+            (KindKey::Uploads, _, _) => ("uploads have no `size_bytes` and no `every_ms`", "leave them out"),
+        };
+        Err(lines.error("traffic.kind", what, remedy))
+    }
+}
+
+/// Sizes that an upload may have, in MB: below, it is a message.
+const SIZE_MB: [f64; 2] = [0.001, 1000.0];
+/// Pauses between uploads, in s.
+const PAUSE_S: [f64; 2] = [0.0, 3600.0];
+
+fn size_mb<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {
+    optional_range(from, SIZE_MB)
+}
+
+fn pause_s<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {
+    optional_range(from, PAUSE_S)
+}
