@@ -64,7 +64,7 @@ impl Context<'_> {
         let crossing_s = prove(scenario, &[]).ok().and_then(|proofs| proofs.iter().find_map(|proof| proof.at_s));
         let period_ns = match scenario.traffic.kind {
             TrafficKind::Messages { every_ms, .. } => (every_ms * 1e6) as u64,
-            TrafficKind::Bulk => 0,
+            TrafficKind::Bulk | TrafficKind::Uploads { .. } => 0,
         };
         Context {
             paths,
