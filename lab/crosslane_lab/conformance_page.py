@@ -3,9 +3,16 @@
 from collections.abc import Iterator
 
 from crosslane_lab.conformance import OUTSIDE, REPORTED, Excuse, Figure, reason_for
-from crosslane_lab.metrics import Spread, describe, in_order, number
+from crosslane_lab.metrics import GAP, GOODPUT, WORST_DELAY, Spread, describe, in_order, number
 
 _MARK = "✗"
+_HEADS = {
+    WORST_DELAY: "worst delay, ms",
+    GAP: "pause, ms",
+    GOODPUT: "goodput, Mbit/s",
+    "handover.count": "handovers",
+    "reinjected_bytes": "reinjected, bytes",
+}
 
 
 def page(figures: list[Figure], excuses: list[Excuse]) -> str:
@@ -61,8 +68,9 @@ def _table(figures: list[Figure], excuses: list[Excuse]) -> Iterator[str]:
 
 
 def _head(metric: str) -> str:
-    known = describe(metric)
-    return f"{known.label} ({known.unit})" if known.unit else known.label
+    if metric.startswith("path."):
+        return f"{metric[5:-6]}, %"
+    return _HEADS.get(metric, metric)
 
 
 def _cell(figure: Figure | None, excuses: list[Excuse]) -> str:
@@ -83,7 +91,7 @@ def _shown(over: Spread | None, metric: str) -> str:
 
 
 def _kind(metric: str) -> str:
-    return "share of a path" if metric.startswith("path.") else describe(metric).label
+    return "share of a path" if metric.startswith("path.") else _head(metric).split(",")[0]
 
 
 def _seeds(sides: list[Spread | None]) -> str:
