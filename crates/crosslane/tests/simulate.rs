@@ -121,6 +121,17 @@ fn one_thread_and_two_write_the_same_bytes() {
     }
 }
 
+#[test]
+fn runs_stand_in_the_order_of_the_plan_whatever_thread_was_first() {
+    let desk = desk();
+    let runs = |jobs: u32| {
+        let said = simulate(&desk, &format!("--seed 1..60 --jobs {jobs} --json --out jobs-{jobs}"));
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        said.stdout
+    };
+    assert!(runs(1) == runs(16));
+}
+
 /// What is summed up as packets pass is what their record adds up to.
 #[test]
 fn records_are_kept_of_few_runs_and_cost_no_metric() {

@@ -39,7 +39,7 @@ pub fn run_all(work: &Work, entries: Vec<Entry>, threads: usize) -> Result<(Vec<
     let complete: Mutex<Vec<(usize, Run)>> = Mutex::new(Vec::new());
     let goes_on = || !failed.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed);
     let take_runs = || {
-        while let Some((place, entry)) = lock(&queue).pop_front().filter(|_| goes_on()) {
+        while let Some((place, entry)) = next(&queue).filter(|_| goes_on()) {
             match carry_out(work, &entry, &progress, &goes_on) {
                 Ok(Some(run)) => lock(&complete).push((place, run)),
                 Ok(None) => {}
@@ -80,6 +80,11 @@ fn carry_out(
     let Some(outcome) = outcome else { return Ok(None) };
     progress.run();
     Ok(Some(Run { strategy: entry.strategy.clone(), seed: entry.seed, folder, attempts: 1, outcome }))
+}
+
+/// A function of its own, so that the lock does not last as long as the run.
+fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
+    lock(queue).pop_front()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
