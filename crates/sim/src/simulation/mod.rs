@@ -193,13 +193,6 @@ impl Simulation {
         if self.detail.packets {
             self.recording.packets.push(packet);
         }
-        if number == 0 {
-            let acknowledged = PacketRow { direction: Direction::Down, data_ack: Some(1), payload_bytes: 0, ..packet };
-            let t_ns = sent_ns + 26_000_000;
-            let join = PacketRow { t_ns, tcp_flags: 2, mptcp: MptcpOptions::JOIN, payload_bytes: 0, ..packet };
-            self.recording.sums.note(&acknowledged);
-            self.recording.sums.note(&join);
-        }
         self.recording.messages.push(MessageRow { number, sent_ns, received_ns, size_bytes: 500 });
         if self.detail.tcp_info {
             self.recording.tcp_info.push(TcpInfoRow {
