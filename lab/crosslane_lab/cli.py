@@ -6,10 +6,8 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from crosslane_lab import __version__, conformance, conformance_page, report, results
+from crosslane_lab import __version__, conformance_command, report, results
 from crosslane_lab.errors import LabError
-from crosslane_lab.figures import distribution
-from crosslane_lab.figures.render import png
 from crosslane_lab.progress import Progress
 from crosslane_lab.run import RunFolder
 
@@ -42,25 +40,14 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--open", choices=("yes", "no"), default="no", help="open it in a browser (default: no)")
     one.set_defaults(act=_report)
 
+    conformance_command.add(commands)
+
     many = commands.add_parser(
         "results", help="make the results page from several run folders", description=results.__doc__
     )
     many.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per scenario")
     many.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results.md")
     many.set_defaults(act=_results)
-
-    both = commands.add_parser(
-        "conformance", help="hold the simulator against the kernel", description=conformance.__doc__
-    )
-    both.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders of drives and of simulations")
-    both.add_argument("--golden", type=Path, required=True, metavar="FILE", help="as docs/conformance.csv")
-    both.add_argument(
-        "--exceptions", type=Path, metavar="FILE", help="(default: the golden file's name with .toml)"
-    )
-    what = both.add_mutually_exclusive_group(required=True)
-    what.add_argument("--out", type=Path, metavar="FILE", help="write golden file and page, as docs/conformance.md")
-    what.add_argument("--check", action="store_true", help="fail if a figure left its tolerance; write nothing")
-    both.set_defaults(act=_conformance)
     return parser
 
 
@@ -79,28 +66,5 @@ def _report(options: argparse.Namespace) -> None:
 
 def _results(options: argparse.Namespace) -> None:
     folders = [RunFolder.open(path, records=False) for path in options.runs]
-    for folder in filter(results.is_distribution, folders):
-        picture = options.out.parent / results.picture(folder)
-        picture.write_bytes(png(distribution.draw(folder)))
-        print(picture)
-    options.out.write_text(results.page(folders), encoding="utf-8")
-    print(options.out)
-
-
-def _conformance(options: argparse.Namespace) -> int:
-    golden = conformance.read_golden(options.golden)
-    excuses = conformance.read_excuses(options.exceptions or options.golden.with_suffix(".toml"))
-    figures = conformance.compare(golden, (RunFolder.open(path, records=False) for path in options.runs))
-    faults = conformance.outlived(figures, excuses)
-    if options.check:
-        faults += conformance.left_tolerance(figures, golden)
-    else:
-        options.golden.write_text(conformance.golden_text(figures), encoding="utf-8")
-        options.out.write_text(conformance_page.page(figures, excuses), encoding="utf-8")
-        print(options.out)
-    for fault in faults:
-        print(f"crosslane-lab: {fault}", file=sys.stderr)
-    judged = [figure for figure in figures if figure.verdict != conformance.REPORTED]
-    inside = sum(figure.verdict == conformance.INSIDE for figure in judged)
-    print(f"{inside} of {len(judged)} figures lie within their tolerance")
-    return 1 if faults else 0
+    for file in results.write(folders, options.out):
+        print(file)

@@ -1,8 +1,10 @@
 """The results page: medians and worst cases of several drives, against the baselines and the targets."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from crosslane_lab.figures import distribution
+from crosslane_lab.figures.render import png
 from crosslane_lab.metrics import (
     GAP,
     GOODPUT,
@@ -27,6 +29,15 @@ QUANTILES = (("p5", 0.05), ("p25", 0.25), ("median", 0.5), ("p75", 0.75), ("p95"
 
 _ALWAYS = (WORST_DELAY, HANDOVER_DELAY, GAP, RECOVERY)
 _AGAINST = ("kernel", "kernel-tuned")
+
+
+def write(folders: list[RunFolder], out: Path) -> list[Path]:
+    """Write the page, and beside it the pictures of distributions; the files written."""
+    pictures = [(out.parent / picture(folder), folder) for folder in folders if is_distribution(folder)]
+    for file, folder in pictures:
+        file.write_bytes(png(distribution.draw(folder)))
+    out.write_text(page(folders), encoding="utf-8")
+    return [*(file for file, _ in pictures), out]
 
 
 def page(folders: list[RunFolder]) -> str:
