@@ -89,7 +89,7 @@ conformance-simulated: build
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/simulated/$$name; done
 
 runs/conformance/simulated/%: FORCE
-	@$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..5 --records none --out $@ > /dev/null
+	@$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..20 --records none --out $@ > /dev/null
 
 FORCE:
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from crosslane_lab.conformance import OUTSIDE, REPORTED, Excuse, Figure, reason_for
+from crosslane_lab.conformance import BY_SEED, OUTSIDE, REPORTED, Excuse, Figure, reason_for
 from crosslane_lab.metrics import GAP, GOODPUT, WORST_DELAY, Spread, describe, in_order, number
 
 _MARK = "✗"
@@ -34,8 +34,10 @@ def _preface(figures: list[Figure], excuses: list[Excuse]) -> Iterator[str]:
     unknown = [figure for figure in outside if reason_for(figure, excuses) is None]
     versions = ", ".join(sorted({figure.kernel_version for figure in figures}))
     yield (
-        "Each scenario was driven on the kernel and simulated with the same seeds; each cell is the kernel's "
-        f"median, then the simulator's. Linux {versions}; {_seeds(figures)} seeds. Made by `make conformance`."
+        "Each scenario was driven on the kernel and simulated; each cell is the kernel's median over its seeds, "
+        f"then the simulator's. Linux {versions}; {_runs([f.kernel for f in figures])} seeds on the kernel, "
+        f"{_runs([f.simulator for f in figures if f.key[2] not in BY_SEED])} simulated (handovers, which the "
+        "seed decides: the kernel's seeds). Made by `make conformance`."
     )
     yield ""
     yield (
@@ -93,9 +95,9 @@ def _kind(metric: str) -> str:
     return "share of a path" if metric.startswith("path.") else _head(metric).split(",")[0]
 
 
-def _seeds(figures: list[Figure]) -> str:
-    counts = sorted({len(figure.seeds) for figure in figures})
-    return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+def _runs(sides: list[Spread | None]) -> str:
+    counts = sorted({side.count for side in sides if side is not None})
+    return "no" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def _row(cells: list[str]) -> str:
