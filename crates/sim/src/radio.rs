@@ -5,7 +5,7 @@ use crosslane_core::rng::Rng;
 use crate::mobility::distance_m;
 use crate::path_loss::Geometry;
 use crate::scenario::{Radio, RoadsideUnit, Scenario};
-use crate::shadowing::Shadowing;
+use crate::shadowing::{Memory, Shadowing};
 
 /// Beyond the distance at which path loss alone leaves a unit's signal so many
 /// dB below the noise, no shadow and no fade makes up for it: the unit is out of
@@ -21,6 +21,7 @@ pub struct Coverage {
     radio: Radio,
     vehicle_m: f64,
     channels: Vec<Channel>,
+    memory: Memory,
     /// Units in reach, by their place among the channels, rising.
     near: Vec<usize>,
     looked_at_m: [f64; 2],
@@ -62,7 +63,7 @@ impl Coverage {
             Channel {
                 shadowing: seed.map(|seed| {
                     let rng = Rng::new(seed, &format!("shadowing {}", unit.name));
-                    Shadowing::new(rng, decorrelation_m, position_m)
+                    Shadowing::new(rng, position_m)
                 }),
                 reach_m: known_reach.1,
                 unit: unit.clone(),
@@ -72,6 +73,7 @@ impl Coverage {
             radio: radio.clone(),
             vehicle_m,
             channels: channels.collect(),
+            memory: Memory::new(decorrelation_m),
             near: Vec::new(),
             looked_at_m: position_m,
             looks: 0,
@@ -125,7 +127,7 @@ impl Coverage {
             unit_m: channel.unit.antenna_m,
         });
         let sigma_db = self.radio.shadowing_db.unwrap_or(self.radio.path_loss.shadowing_db(distance_m));
-        let shadow = |shadowing: &mut Shadowing| shadowing.loss_db(position_m, sigma_db);
+        let shadow = |shadowing: &mut Shadowing| shadowing.loss_db(position_m, sigma_db, &mut self.memory);
         let shadow_db = channel.shadowing.as_mut().map_or(0.0, shadow);
         Signal { unit, distance_m, mean_dbm: self.radio.eirp_dbm - loss_db - shadow_db }
     }
