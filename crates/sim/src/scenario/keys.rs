@@ -5,9 +5,10 @@ use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
 use serde::Deserialize;
 
+use super::impairments::{codel, loss};
 use super::parse::Lines;
 use super::route::RouteKeys;
-use super::schema::{codel, loss, number, optional_number, optional_period, period, spans, whole};
+use super::schema::{number, optional_number, optional_period, period, spans, whole};
 use super::{
     AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Limit, Map, Motion, Queue, Radio,
     RoadsideUnit, Scenario, ScenarioError, Service, Strategy, Traffic, TrafficKind, Vehicle,

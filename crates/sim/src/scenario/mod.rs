@@ -12,6 +12,7 @@ use crate::trace::Trace;
 
 mod error;
 mod expectation;
+mod impairments;
 mod keys;
 mod networks;
 mod parse;
