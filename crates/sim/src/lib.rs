@@ -3,7 +3,9 @@
 //! hands in texts and time.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod cam;
+pub mod cellular;
 pub mod check;
 mod columns;
 pub mod fading;
@@ -16,4 +18,6 @@ pub mod repeats;
 pub mod scenario;
 pub mod shadowing;
 pub mod trace;
+pub mod wander;
+pub mod wifi;
 pub mod world;

@@ -10,6 +10,8 @@ use crosslane_core::allocate::PathState;
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::path::PathId;
 
+use crate::access::Quality;
+
 /// One packet that entered a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketRow {
@@ -234,6 +236,8 @@ pub struct LinkRow {
     pub delay_ms: f64,
     /// Probability of independent loss (0 to 1).
     pub loss: f64,
+    /// What else is known of the signal.
+    pub quality: Quality,
 }
 
 /// One change of the state that the agent wants of a path.

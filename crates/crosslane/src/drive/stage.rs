@@ -178,5 +178,6 @@ fn row(truth: &Truth) -> LinkRow {
         down_mbit_s: truth.down_mbit_s,
         delay_ms: truth.delay_ms,
         loss: truth.loss,
+        quality: truth.quality,
     }
 }

@@ -13,6 +13,7 @@ use crate::trace::Trace;
 mod error;
 mod expectation;
 mod keys;
+mod models;
 mod networks;
 mod parse;
 mod schema;
