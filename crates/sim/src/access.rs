@@ -140,13 +140,7 @@ impl Place {
         Heard { dbm: Some(rssi_dbm), distance_m, up_mbit_s: mbit_s, down_mbit_s: mbit_s, quality }
     }
 
-    fn hear_cells(
-        &mut self,
-        cells: &Cells,
-        t_s: f64,
-        position_m: [f64; 2],
-        [wander, share]: [f64; 2],
-    ) -> Heard {
+    fn hear_cells(&mut self, cells: &Cells, t_s: f64, position_m: [f64; 2], [wander, share]: [f64; 2]) -> Heard {
         let mut rsrp_dbm = Vec::new();
         for (cell, &at_m) in cells.cells_m.iter().enumerate() {
             let shadow_db = self.shadow_db(cell, position_m, cells.shadowing_db);

@@ -27,8 +27,12 @@ def calibrate(data: Path) -> dict[str, Any]:
     try:
         log = pl.read_csv(file, infer_schema_length=None)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise unreadable(file, str(error).splitlines()[0], "name the folder of the data sets with --data") from error
-    heard = log.filter((pl.col("isInLap") == 1) & (pl.col("rssiMean") > NOTHING_HEARD_DBM)).sort("senderId", "systime")
+        raise unreadable(
+            file, str(error).splitlines()[0], "name the folder of the data sets with --data"
+        ) from error
+    heard = log.filter((pl.col("isInLap") == 1) & (pl.col("rssiMean") > NOTHING_HEARD_DBM)).sort(
+        "senderId", "systime"
+    )
     return {band: _band(heard, points) for band, points in BANDS.items()}
 
 

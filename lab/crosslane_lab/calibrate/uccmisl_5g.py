@@ -22,10 +22,12 @@ BANDWIDTH_MHZ = {"lte": 20.0, "nr": 100.0}
 
 LAYERS = 2.0
 
-EFFICIENCY = (
-    (0.0, 0.1523, 0.2344, 0.3770, 0.6016, 0.8770, 1.1758, 1.4766)
-    + (1.9141, 2.4063, 2.7305, 3.3223, 3.9023, 4.5234, 5.1152, 5.5547)
-)  # fmt: skip
+EFFICIENCY = np.ravel(
+    [
+        [0.0, 0.1523, 0.2344, 0.3770, 0.6016, 0.8770, 1.1758, 1.4766],
+        [1.9141, 2.4063, 2.7305, 3.3223, 3.9023, 4.5234, 5.1152, 5.5547],
+    ]
+)
 """bit/s/Hz by CQI: 3GPP TS 36.213, table 7.2.3-1."""
 
 PIVOT_DBM = -90.0
@@ -165,7 +167,7 @@ def _cqi(sinr_db: Floats, curve: tuple[float, float]) -> Floats:
 
 
 def _cell_mbit_s(sinr_db: Floats, curve: tuple[float, float], rat: str) -> Floats:
-    efficiency = np.array(EFFICIENCY)[_cqi(sinr_db, curve).astype(int)]
+    efficiency = EFFICIENCY[_cqi(sinr_db, curve).astype(int)]
     return efficiency * 0.168 * 5.0 * BANDWIDTH_MHZ[rat] * 0.75 * LAYERS
 
 

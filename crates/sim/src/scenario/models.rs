@@ -14,7 +14,7 @@ use crate::wifi::{AccessPoint, Band};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WifiModelKeys {
-    position_m: [f64; 2],
+    position_m: Vec<f64>,
     band: Band,
     #[serde(default = "whole::<20>", deserialize_with = "number::<_, -30, 60>")]
     eirp_dbm: f64,
@@ -35,7 +35,7 @@ pub(super) struct WifiModelKeys {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CellularModelKeys {
-    cells_m: Vec<[f64; 2]>,
+    cells_m: Vec<Vec<f64>>,
     #[serde(default, deserialize_with = "optional_number::<_, 1, 100>")]
     bandwidth_mhz: Option<f64>,
     #[serde(default = "whole::<2>", deserialize_with = "number::<_, 1, 8>")]
@@ -103,7 +103,7 @@ const NR: Defaults = Defaults {
 impl WifiModelKeys {
     pub(super) fn build(self, lines: &Lines, key: &str) -> Result<AccessModel, ScenarioError> {
         let key = format!("{key}.model.position_m");
-        check_position(lines, &key, "the access point", self.position_m)?;
+        let position_m = point(lines, &key, "the access point", &self.position_m)?;
         let mut curve = self.band.curve();
         curve.loss_1m_db = self.loss_1m_db.unwrap_or(curve.loss_1m_db);
         curve.exponent = self.exponent.unwrap_or(curve.exponent);
@@ -114,7 +114,7 @@ impl WifiModelKeys {
             curve.most_mbit_s *= peak_mbit_s / curve.peak_mbit_s;
             curve.peak_mbit_s = peak_mbit_s;
         }
-        let point = AccessPoint { position_m: self.position_m, eirp_dbm: self.eirp_dbm, curve };
+        let point = AccessPoint { position_m, eirp_dbm: self.eirp_dbm, curve };
         Ok(AccessModel::Wifi(self.band, point))
     }
 }
@@ -126,16 +126,15 @@ impl CellularModelKeys {
             let what = format!("{} cells are not 1 to {MAX_CELLS}", self.cells_m.len());
             return Err(lines.error(&key, what, "give the positions of that many, as [[0, 0], [800, 0]]"));
         }
-        for (place, &cell_m) in self.cells_m.iter().enumerate() {
-            check_position(lines, &format!("{key}.{place}"), "the cell", cell_m)?;
-        }
+        let cells_m = self.cells_m.iter().zip(0..);
+        let cells_m = cells_m.map(|(cell_m, place)| point(lines, &format!("{key}.{place}"), "the cell", cell_m));
         let usual = if rat == Rat::Nr { NR } else { LTE };
         let mut curve = usual.curve;
         curve.share_db = self.share_db.unwrap_or(curve.share_db);
         curve.sinr_db = self.sinr_db.unwrap_or(curve.sinr_db);
         let load = self.load.unwrap_or(curve.load);
         Ok(AccessModel::Cellular(Cells {
-            cells_m: self.cells_m,
+            cells_m: cells_m.collect::<Result<_, _>>()?,
             bandwidth_mhz: self.bandwidth_mhz.unwrap_or(usual.bandwidth_mhz),
             layers: self.layers,
             eirp_dbm: self.eirp_dbm.unwrap_or(usual.eirp_dbm),
@@ -153,9 +152,9 @@ impl CellularModelKeys {
     }
 }
 
-fn check_position(lines: &Lines, key: &str, what: &str, [x, y]: [f64; 2]) -> Result<(), ScenarioError> {
-    if x.is_finite() && y.is_finite() {
-        return Ok(());
+fn point(lines: &Lines, key: &str, what: &str, position_m: &[f64]) -> Result<[f64; 2], ScenarioError> {
+    match *position_m {
+        [x, y] if x.is_finite() && y.is_finite() => Ok([x, y]),
+        _ => Err(lines.error(key, format!("{what} is not at a finite x and y"), "give both in m, as [0, 12]")),
     }
-    Err(lines.error(key, format!("{what} is not at a finite position"), "give x and y in m"))
 }
