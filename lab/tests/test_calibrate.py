@@ -15,7 +15,7 @@ import pytest
 
 from crosslane_lab import calibrate
 from crosslane_lab.calibrate import feup_wifi, uccmisl_5g
-from crosslane_lab.calibrate.process import distance, memory, spread
+from crosslane_lab.calibrate.process import distance, memory, sides, standard
 from crosslane_lab.cli import main
 
 SOURCES = Path(__file__).parents[2] / "crates" / "sim" / "src"
@@ -29,11 +29,14 @@ def wander(rng: np.random.Generator, length: int, memory_s: float) -> np.ndarray
     return np.array(values)
 
 
-def test_spread_and_memory_of_a_process_are_found() -> None:
-    values = 3.0 * wander(np.random.default_rng(1), 50_000, 4.0)
-    found = memory(values, np.arange(50_000.0), np.zeros(50_000, dtype=np.int64), (0.5, 1.5))
+def test_deviations_and_memory_of_a_process_are_found() -> None:
+    values = wander(np.random.default_rng(1), 50_000, 4.0)
+    values *= np.where(values < 0.0, 6.0, 3.0)
+    assert sides(values) == pytest.approx((6.0, 3.0), rel=0.05)
+    found = memory(
+        standard(values, sides(values)), np.arange(50_000.0), np.zeros(50_000, dtype=np.int64), (0.5, 1.5)
+    )
     assert found == pytest.approx(4.0, rel=0.1)
-    assert spread(values) == pytest.approx(3.0, rel=0.05)
 
 
 def test_distance_is_none_between_equals_and_all_between_strangers() -> None:
@@ -71,7 +74,8 @@ def test_the_wi_fi_fit_finds_the_curve_that_was_driven(tmp_path: Path) -> None:
     assert fitted["exponent"] == pytest.approx(2.5, abs=0.05)
     assert fitted["near_m"] == pytest.approx(20.0, abs=2.0)
     assert fitted["shadowing_db"] == pytest.approx(2.0, abs=0.15)
-    assert fitted["share_db"] == pytest.approx(3.0, abs=0.2)
+    assert fitted["share_low_db"] == pytest.approx(3.0, abs=0.3)
+    assert fitted["share_high_db"] == pytest.approx(3.0, abs=0.3)
     fit = fitted["peak_mbit_s"], fitted["knee_dbm"], fitted["floor_dbm"]
     looked_at = np.array([-80.0, -70.0, -60.0, -50.0])
     assert feup_wifi._rate(looked_at, fit) == pytest.approx(
@@ -84,7 +88,7 @@ def test_the_cellular_fit_finds_the_relations_that_were_driven(tmp_path: Path) -
     rng = np.random.default_rng(3)
     (tmp_path / "uccmisl-5g").mkdir()
     truth = {"sinr_slope": 0.5, "sinr_offset_db": 50.0, "sinr_db": 4.0, "cqi_slope": 0.3, "cqi_offset": 7.0}
-    truth |= {"load": 0.5, "share": 0.1, "share_slope": 0.0, "share_db": 2.0}
+    truth |= {"load": 0.5, "share": 0.1, "share_slope": 0.0, "share_low_db": 3.0, "share_high_db": 1.5}
     with zipfile.ZipFile(tmp_path / "uccmisl-5g" / "5G-production-dataset.zip", "w") as archive:
         for drive in range(4):
             rsrp = rng.uniform(-110.0, -70.0, 1000)

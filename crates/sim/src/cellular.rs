@@ -2,6 +2,7 @@
 //! the definitions of 3GPP, rate by CQI. The curves and their errors:
 //! `docs/radio.md`, "Cellular".
 
+use crate::wander::off_median_db;
 use crate::wifi::decibels;
 
 /// Most cells of one link: each is looked at 100 times a second.
@@ -87,8 +88,10 @@ pub struct Curve {
     pub share: f64,
     /// Growth of that part per dB of RSRP, in dB.
     pub share_slope: f64,
-    /// Standard deviation of that part, in dB.
-    pub share_db: f64,
+    /// Deviation of that part below its median, in dB.
+    pub share_low_db: f64,
+    /// Deviation of that part above its median, in dB.
+    pub share_high_db: f64,
     /// Time over which that deviation is forgotten to 1/e, in s.
     pub share_memory_s: f64,
 }
@@ -104,8 +107,9 @@ pub const LTE: Curve = Curve {
     load: 0.6,
     share: 0.122,
     share_slope: -0.007,
-    share_db: 4.5,
-    share_memory_s: 0.9,
+    share_low_db: 8.0,
+    share_high_db: 3.7,
+    share_memory_s: 1.3,
 };
 
 /// `crosslane-lab calibrate uccmisl-5g`, phones in 5G with its LTE anchor.
@@ -119,8 +123,9 @@ pub const NR: Curve = Curve {
     load: 0.6,
     share: 0.032,
     share_slope: 0.113,
-    share_db: 7.2,
-    share_memory_s: 1.1,
+    share_low_db: 10.0,
+    share_high_db: 7.4,
+    share_memory_s: 1.2,
 };
 
 impl Cells {
@@ -160,14 +165,15 @@ impl Cells {
         10.0 * libm::log10(self.blocks()) + rsrp_dbm - self.carrier_rssi_dbm(rsrp_dbm, sinr_db)
     }
 
-    /// Rate down, in Mbit/s, `share` standard deviations off its median.
+    /// Rate down, in Mbit/s, `share` deviations off its median.
     pub fn mbit_s(&self, rsrp_dbm: f64, sinr_db: f64, share: f64) -> f64 {
         if rsrp_dbm < OUT_OF_SERVICE_DBM {
             return 0.0;
         }
         let curve = &self.curve;
-        let off_db = curve.share_slope * (rsrp_dbm - PIVOT_DBM) + curve.share_db * share;
-        self.whole_mbit_s(curve.cqi(sinr_db)) * (self.share * decibels(off_db)).min(1.0)
+        let off_db = off_median_db(share, [curve.share_low_db, curve.share_high_db]);
+        let share = self.share * decibels(curve.share_slope * (rsrp_dbm - PIVOT_DBM) + off_db);
+        self.whole_mbit_s(curve.cqi(sinr_db)) * share.min(1.0)
     }
 
     /// Median rate down, in Mbit/s, at the best CQI and an RSRP of −90 dBm.

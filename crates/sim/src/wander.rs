@@ -30,6 +30,12 @@ impl Wander {
     }
 }
 
+/// Decibels off the median at a value of the process: a two-piece normal
+/// distribution, with one deviation below the median and another above.
+pub fn off_median_db(value: f64, [below_db, above_db]: [f64; 2]) -> f64 {
+    value * if value < 0.0 { below_db } else { above_db }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,8 @@
 
 use serde::Deserialize;
 
+use crate::wander::off_median_db;
+
 /// Below this, in dBm, a client hears no beacon and reports nothing.
 pub const NOTHING_HEARD_DBM: f64 = -95.0;
 
@@ -51,8 +53,10 @@ pub struct Curve {
     pub floor_dbm: f64,
     /// RSSI, in dBm, below which no data passes.
     pub sensitivity_dbm: f64,
-    /// Standard deviation of the goodput around its median, in dB.
-    pub share_db: f64,
+    /// Deviation of the goodput below its median, in dB.
+    pub share_low_db: f64,
+    /// Deviation of the goodput above its median, in dB.
+    pub share_high_db: f64,
     /// Time over which that deviation is forgotten to 1/e, in s.
     pub share_memory_s: f64,
 }
@@ -69,8 +73,9 @@ pub const BAND_2_4: Curve = Curve {
     knee_dbm: -48.0,
     floor_dbm: -71.0,
     sensitivity_dbm: -85.0,
-    share_db: 2.9,
-    share_memory_s: 2.3,
+    share_low_db: 3.9,
+    share_high_db: 2.6,
+    share_memory_s: 2.5,
 };
 
 /// `crosslane-lab calibrate feup-wifi`, 5 GHz.
@@ -85,8 +90,9 @@ pub const BAND_5: Curve = Curve {
     knee_dbm: -57.0,
     floor_dbm: -71.0,
     sensitivity_dbm: -82.0,
-    share_db: 6.1,
-    share_memory_s: 5.4,
+    share_low_db: 8.3,
+    share_high_db: 3.6,
+    share_memory_s: 6.0,
 };
 
 impl Band {
@@ -122,9 +128,9 @@ impl Curve {
         self.peak_mbit_s * bits(rssi_dbm.min(self.knee_dbm)) / bits(self.knee_dbm)
     }
 
-    /// Goodput, in Mbit/s, at an RSSI, `share` standard deviations off its median.
+    /// Goodput, in Mbit/s, at an RSSI, `share` deviations off its median.
     pub fn mbit_s(&self, rssi_dbm: f64, share: f64) -> f64 {
-        let off = decibels(self.share_db * share);
+        let off = decibels(off_median_db(share, [self.share_low_db, self.share_high_db]));
         (self.median_mbit_s(rssi_dbm) * off).min(self.most_mbit_s)
     }
 }

@@ -75,6 +75,24 @@ fn the_wi_fi_rate_wanders_around_its_median_by_what_was_fitted() -> Result<(), B
     Ok(())
 }
 
+/// Measured in LTE around an RSRP of −90 dBm: 6.8 Mbit/s and −12 dB in the
+/// median, 12 % of the seconds below 1 Mbit/s (docs/radio.md).
+#[test]
+fn a_parked_phone_gets_what_phones_got() -> Result<(), Box<dyn Error>> {
+    let text = "name = \"parked\"\nduration_s = 7200\n[vehicle]\n\
+        route = { from_m = [615, 0], to_m = [615, 0], speed_kmh = 50 }\n[[cellular]]\nname = \"lte\"\nrat = \"lte\"\n\
+        delay_ms = 20\n[cellular.model]\ncells_m = [[0, 0]]\nshadowing_db = 0\n[traffic]\nkind = \"bulk\"\n";
+    let lte = truths(&drive(text, 4)?, 0);
+    assert!(lte[0].rssi_dbm.is_some_and(|dbm| (dbm + 90.0).abs() < 0.5), "{:?}", lte[0]);
+    let rate = median(lte.iter().map(|truth| truth.down_mbit_s));
+    assert!((5.4..8.5).contains(&rate), "median {rate} Mbit/s");
+    let slow = lte.iter().filter(|truth| truth.down_mbit_s < 1.0).count() as f64 / lte.len() as f64;
+    assert!((0.09..0.17).contains(&slow), "{slow} below 1 Mbit/s");
+    let rsrq = median(lte.iter().filter_map(|truth| truth.quality.rsrq_db));
+    assert!((rsrq + 12.0).abs() < 1.5, "median {rsrq} dB");
+    Ok(())
+}
+
 #[test]
 fn a_handover_goes_to_the_stronger_cell_once_and_interrupts() -> Result<(), Box<dyn Error>> {
     let plain = CELLS.replace("shadowing_db = 3", "shadowing_db = 0");

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from crosslane_lab.calibrate.process import Floats, memory, spread
+from crosslane_lab.calibrate.process import Floats, memory, sides, standard
 from crosslane_lab.errors import unreadable
 
 BANDS = {"2.4": ("ap1", "ap3"), "5": ("ap2", "ap4")}
@@ -43,6 +43,7 @@ def _band(heard: pl.DataFrame, points: tuple[str, ...]) -> dict[str, Any]:
     flow = _flow(rows)
     peak, knee_dbm, floor_dbm = _fit_rate(flow)
     rate_db = 10.0 * np.log10(_mbit_s(flow) / _rate(_rssi(flow), (peak, knee_dbm, floor_dbm)))
+    off_db = sides(rate_db)
     return {
         "parameters": {
             "loss_1m_db": loss_1m_db,
@@ -55,8 +56,9 @@ def _band(heard: pl.DataFrame, points: tuple[str, ...]) -> dict[str, Any]:
             "knee_dbm": knee_dbm,
             "floor_dbm": floor_dbm,
             "sensitivity_dbm": round(float(np.quantile(_rssi(rows), 0.01)), 0),
-            "share_db": round(spread(rate_db), 1),
-            "share_memory_s": round(memory(rate_db, _times(flow), _groups(flow), (0.5, 1.5)), 1),
+            "share_low_db": round(off_db[0], 1),
+            "share_high_db": round(off_db[1], 1),
+            "share_memory_s": round(memory(standard(rate_db, off_db), _times(flow), _groups(flow), (0.5, 1.5)), 1),
         },
         "errors": [_across(rows, train, test) for train, test in (points, points[::-1])],
     }

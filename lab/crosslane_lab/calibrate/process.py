@@ -8,10 +8,15 @@ Floats = NDArray[np.float64]
 QUANTILES = (0.1, 0.5, 0.9)
 
 
-def spread(residual: Floats) -> float:
-    """Standard deviation of a normal distribution with the residual's 16 % and 84 % quantiles."""
-    low, high = np.quantile(residual, [0.1587, 0.8413])
-    return float(high - low) / 2.0
+def sides(residual: Floats) -> tuple[float, float]:
+    """Deviations below and above of a two-piece normal distribution around 0 with the residual's 10 % and 90 %."""
+    low, high = np.quantile(residual, [0.1, 0.9])
+    return -float(low) / 1.2816, float(high) / 1.2816
+
+
+def standard(residual: Floats, deviations: tuple[float, float]) -> Floats:
+    """The residual in deviations of its side."""
+    return residual / np.where(residual < 0.0, *deviations)
 
 
 def memory(residual: Floats, position: Floats, group: NDArray[np.int64], step: tuple[float, float]) -> float:

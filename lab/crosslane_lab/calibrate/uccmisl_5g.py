@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from crosslane_lab.calibrate.process import Floats, distance, memory, quantiles, spread
+from crosslane_lab.calibrate.process import Floats, distance, memory, quantiles, sides, standard
 from crosslane_lab.errors import unreadable
 
 MODES = {"lte": "LTE", "nr": "5G"}
@@ -100,6 +100,8 @@ def _fit(rows: pl.DataFrame, rat: str) -> dict[str, float]:
     share_db = _rate_db(rows) - 10.0 * np.log10(_cell_mbit_s(snr, (cqi_slope, cqi_offset), rat))
     share_slope = round(float(np.polyfit(rsrp, share_db, 1)[0]), 3)
     share_db = share_db - share_slope * (rsrp - PIVOT_DBM)
+    median_db = float(np.median(share_db))
+    off_db = sides(share_db - median_db)
     drive, t_s = rows["drive"].to_numpy().astype(np.int64), _column(rows, "t_s")
     return {
         "sinr_slope": slope,
@@ -109,10 +111,11 @@ def _fit(rows: pl.DataFrame, rat: str) -> dict[str, float]:
         "cqi_slope": cqi_slope,
         "cqi_offset": cqi_offset,
         "load": round(load, 2),
-        "share": round(10.0 ** (float(np.median(share_db)) / 10.0), 3),
+        "share": round(10.0 ** (median_db / 10.0), 3),
         "share_slope": share_slope,
-        "share_db": round(spread(share_db), 1),
-        "share_memory_s": round(memory(share_db, t_s, drive, (0.5, 1.5)), 1),
+        "share_low_db": round(off_db[0], 1),
+        "share_high_db": round(off_db[1], 1),
+        "share_memory_s": round(memory(standard(share_db - median_db, off_db), t_s, drive, (0.5, 1.5)), 1),
     }
 
 
@@ -135,6 +138,7 @@ def _errors(fit: dict[str, float], rows: pl.DataFrame, rat: str) -> dict[str, An
         "cqi_rmse_given_snr": round(float(np.sqrt(np.mean(off_cqi**2))), 1),
         "rate_median_factor_given_snr": round(10.0 ** (float(np.median(factor_db)) / 10.0), 1),
         "rate_90_factor_given_snr": round(10.0 ** (float(np.quantile(factor_db, 0.9)) / 10.0), 1),
+        "below_1_mbit_s": [round(float(np.mean(rates["rate_mbit_s"] < 1.0)), 2) for rates in (measured, model)],
         "correlation_of_rsrp_and_rate": [
             round(_correlation(rsrp, measured["rate_mbit_s"]), 2),
             round(_correlation(rsrp, model["rate_mbit_s"]), 2),
@@ -144,7 +148,9 @@ def _errors(fit: dict[str, float], rows: pl.DataFrame, rat: str) -> dict[str, An
 
 def _draw(fit: dict[str, float], rsrp: Floats, rat: str, rng: np.random.Generator) -> dict[str, Floats]:
     sinr = fit["sinr_slope"] * rsrp + fit["sinr_offset_db"] + fit["sinr_db"] * rng.standard_normal(len(rsrp))
-    share = _share(fit, rsrp) * 10.0 ** (fit["share_db"] * rng.standard_normal(len(rsrp)) / 10.0)
+    wander = rng.standard_normal(len(rsrp))
+    off_db = wander * np.where(wander < 0.0, fit["share_low_db"], fit["share_high_db"])
+    share = _share(fit, rsrp) * 10.0 ** (off_db / 10.0)
     curve = fit["cqi_slope"], fit["cqi_offset"]
     return {
         "SNR": sinr,

@@ -109,7 +109,8 @@ impl WifiModelKeys {
         curve.exponent = self.exponent.unwrap_or(curve.exponent);
         curve.shadowing_db = self.shadowing_db.unwrap_or(curve.shadowing_db);
         curve.shadowing_distance_m = self.shadowing_distance_m.unwrap_or(curve.shadowing_distance_m);
-        curve.share_db = self.share_db.unwrap_or(curve.share_db);
+        curve.share_low_db = self.share_db.unwrap_or(curve.share_low_db);
+        curve.share_high_db = self.share_db.unwrap_or(curve.share_high_db);
         if let Some(peak_mbit_s) = self.peak_mbit_s {
             curve.most_mbit_s *= peak_mbit_s / curve.peak_mbit_s;
             curve.peak_mbit_s = peak_mbit_s;
@@ -130,7 +131,8 @@ impl CellularModelKeys {
         let cells_m = cells_m.map(|(cell_m, place)| point(lines, &format!("{key}.{place}"), "the cell", cell_m));
         let usual = if rat == Rat::Nr { NR } else { LTE };
         let mut curve = usual.curve;
-        curve.share_db = self.share_db.unwrap_or(curve.share_db);
+        curve.share_low_db = self.share_db.unwrap_or(curve.share_low_db);
+        curve.share_high_db = self.share_db.unwrap_or(curve.share_high_db);
         curve.sinr_db = self.sinr_db.unwrap_or(curve.sinr_db);
         let load = self.load.unwrap_or(curve.load);
         Ok(AccessModel::Cellular(Cells {
