@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::ScenarioError;
 use super::parse::Lines;
-use super::schema::{number, optional_number, optional_period, whole};
+use super::schema::{number, optional_number, optional_period, period, whole};
 use crate::access::AccessModel;
 use crate::cellular::{self, Cells, MAX_CELLS};
 use crate::wifi::{AccessPoint, Band};
@@ -48,7 +48,7 @@ pub(super) struct CellularModelKeys {
     loss_decade_db: Option<f64>,
     #[serde(default, deserialize_with = "optional_number::<_, 0, 20>")]
     shadowing_db: Option<f64>,
-    #[serde(default = "whole::<50>", deserialize_with = "super::period::<_, 10_000>")]
+    #[serde(default = "whole::<50>", deserialize_with = "period::<_, 10_000>")]
     shadowing_distance_m: f64,
     #[serde(default, deserialize_with = "optional_number::<_, 0, 1>")]
     load: Option<f64>,
