@@ -6,7 +6,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from crosslane_lab import __version__, report, results
+from crosslane_lab import __version__, calibrate, report, results
 from crosslane_lab.errors import LabError
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.progress import Progress
@@ -48,6 +48,14 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per scenario")
     many.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results.md")
     many.set_defaults(act=_results)
+
+    fit = commands.add_parser(
+        "calibrate", help="fit the radio models to a public recording", description=calibrate.__doc__
+    )
+    fit.add_argument("data_set", choices=sorted(calibrate.DATA_SETS), metavar="SET", help="feup-wifi or uccmisl-5g")
+    fit.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds the data sets")
+    fit.add_argument("--out", type=Path, metavar="FILE", help="where to write the JSON (default: standard output)")
+    fit.set_defaults(act=_calibrate)
     mobility.add(commands)
     return parser
 
@@ -68,4 +76,13 @@ def _report(options: argparse.Namespace) -> None:
 def _results(options: argparse.Namespace) -> None:
     folders = [RunFolder.open(path) for path in options.runs]
     options.out.write_text(results.page(folders), encoding="utf-8")
+    print(options.out)
+
+
+def _calibrate(options: argparse.Namespace) -> None:
+    fitted = calibrate.text(options.data_set, options.data)
+    if options.out is None:
+        print(fitted, end="")
+        return
+    options.out.write_text(fitted, encoding="utf-8")
     print(options.out)

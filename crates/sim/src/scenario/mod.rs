@@ -18,6 +18,7 @@ mod expectation;
 mod fleet;
 mod impairments;
 mod keys;
+mod models;
 mod networks;
 mod parse;
 mod paths;
