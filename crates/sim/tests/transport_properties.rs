@@ -17,14 +17,16 @@ const TROUBLE_MS: u64 = 8_000;
 /// for it in turn.
 const END_MS: u64 = TROUBLE_MS * 9;
 
-const ALGORITHMS: [Algorithm; 5] =
-    [Algorithm::Reno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia, Algorithm::Bbr];
-const SCHEDULERS: [Scheduler; 4] =
-    [Scheduler::Default, Scheduler::MinRtt, Scheduler::RoundRobin, Scheduler::Priority];
+const ALGORITHMS: [Algorithm; 5] = [Algorithm::Reno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia, Algorithm::Bbr];
+const SCHEDULERS: [Scheduler; 4] = [Scheduler::Default, Scheduler::MinRtt, Scheduler::RoundRobin, Scheduler::Priority];
 
 fn way(most_loss: f64) -> impl Strategy<Value = Way> {
-    (0.2f64..50.0, 0u64..200, 0.0..most_loss, 3_000u32..300_000)
-        .prop_map(|(mbit_s, delay_ms, loss, queue_bytes)| Way { mbit_s, delay_ms, loss, queue_bytes })
+    (0.2f64..50.0, 0u64..200, 0.0..most_loss, 3_000u32..300_000).prop_map(|(mbit_s, delay_ms, loss, queue_bytes)| Way {
+        mbit_s,
+        delay_ms,
+        loss,
+        queue_bytes,
+    })
 }
 
 fn source() -> impl Strategy<Value = Source> {

@@ -24,6 +24,9 @@ use watch::Watch;
 /// Size of a write of bulk traffic.
 const BULK_BYTES: u64 = 65_536;
 
+/// Segments that one end may send for one thing that happens.
+const MAX_AT_ONCE: usize = 20_000;
+
 /// One path, the same both ways; loss only in the direction of the data.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
@@ -162,9 +165,8 @@ impl Pair {
     /// its time, in ms.
     pub fn new(setup: Setup, plan: &[(u64, Action)]) -> Pair {
         let links = setup.ways.iter().enumerate();
-        let links = links.map(|(n, way)| {
-            Link::new(setup.seed, &format!("path{n}"), way.params(way.loss), way.params(0.0))
-        });
+        let links =
+            links.map(|(n, way)| Link::new(setup.seed, &format!("path{n}"), way.params(way.loss), way.params(0.0)));
         let mut plan: Vec<(Instant, Action)> =
             plan.iter().map(|&(ms, action)| (Instant::from_millis(ms), action)).collect();
         plan.sort_by_key(|(at, _)| *at);
@@ -364,7 +366,8 @@ impl Pair {
         for direction in Direction::BOTH {
             let end = if direction == Direction::Up { &mut self.client } else { &mut self.server };
             let mut segments = Vec::new();
-            segments.extend(std::iter::from_fn(|| end.poll_segment()));
+            segments.extend(std::iter::from_fn(|| end.poll_segment()).take(MAX_AT_ONCE + 1));
+            assert!(segments.len() <= MAX_AT_ONCE, "an end sends without end");
             self.watch.check_sent(end, direction, &segments, heard);
             for segment in segments {
                 self.send(direction, segment);
@@ -407,4 +410,22 @@ pub fn agrees_ms(figure: f64, least: f64, greatest: f64) -> bool {
     let (low, high) = ((least / 1.5).min(least - 20.0), (greatest * 1.5).max(greatest + 20.0));
     println!("{figure:.1} ms, the kernel {least} to {greatest} ms");
     (low..=high).contains(&figure)
+}
+
+/// When the path of [`silent_death`] dies, in ms, but for its phase.
+pub const DEATH_MS: u64 = 5_000;
+
+/// A path dies silently as in the kernel's table: a message of 1 kB each 20 ms,
+/// round trips of 40 ms, another path. What is planned is in ms relative to the
+/// death, whose phase among messages and ticks is the seed's. Returns the worst
+/// delay.
+pub fn silent_death(seed: u64, stale_loss_count: u32, backup: bool, plan: &[(i64, Action)]) -> f64 {
+    let ways = [Way::new(20.0, 20), Way::new(20.0, 20)];
+    let source = Source::Messages { bytes: 1000, every_ms: 20 };
+    let death = DEATH_MS + seed * 7 % 20;
+    let mut whole = vec![(500, Action::Create { path: 1, backup }), (death, Action::Carry { path: 0, on: false })];
+    whole.extend(plan.iter().map(|&(ms, action)| (death.saturating_add_signed(ms), action)));
+    let mut pair = Pair::new(Setup { stale_loss_count, seed, ..Setup::new(&ways, source) }, &whole);
+    pair.run_until_ms(DEATH_MS + 15_000);
+    pair.worst_delay_ms(DEATH_MS - 1000, DEATH_MS + 5000)
 }
