@@ -6,7 +6,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from crosslane_lab import __version__, conformance_command, report, results
+from crosslane_lab import __version__, calibrate, conformance_command, report, results
 from crosslane_lab.errors import LabError
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.progress import Progress
@@ -49,6 +49,14 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per scenario")
     many.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results.md")
     many.set_defaults(act=_results)
+
+    fit = commands.add_parser(
+        "calibrate", help="fit the radio models to a public recording", description=calibrate.__doc__
+    )
+    fit.add_argument("data_set", choices=sorted(calibrate.DATA_SETS), metavar="SET", help="feup-wifi or uccmisl-5g")
+    fit.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds the data sets")
+    fit.add_argument("--out", type=Path, metavar="FILE", help="where to write the JSON (default: standard output)")
+    fit.set_defaults(act=_calibrate)
     mobility.add(commands)
     return parser
 
@@ -70,3 +78,12 @@ def _results(options: argparse.Namespace) -> None:
     folders = [RunFolder.open(path, records=False) for path in options.runs]
     for file in results.write(folders, options.out):
         print(file)
+
+
+def _calibrate(options: argparse.Namespace) -> None:
+    fitted = calibrate.text(options.data_set, options.data)
+    if options.out is None:
+        print(fitted, end="")
+        return
+    options.out.write_text(fitted, encoding="utf-8")
+    print(options.out)

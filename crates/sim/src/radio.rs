@@ -5,7 +5,15 @@ use crosslane_core::rng::Rng;
 use crate::mobility::distance_m;
 use crate::path_loss::Geometry;
 use crate::scenario::{Radio, RoadsideUnit, Scenario};
-use crate::shadowing::Shadowing;
+use crate::shadowing::{Memory, Shadowing};
+
+/// Beyond the distance at which path loss alone leaves a unit's signal so many
+/// dB below the noise, no shadow and no fade makes up for it: the unit is out of
+/// reach.
+const REACH_MARGIN_DB: f64 = 30.0;
+/// The units in reach are looked up anew when the vehicle is so many m from
+/// where it last did so; until then those that may come into reach count too.
+const LOOK_M: f64 = 50.0;
 
 /// The units that share a radio, and the channel to each.
 #[derive(Clone, Debug)]
@@ -13,6 +21,11 @@ pub struct Coverage {
     radio: Radio,
     vehicle_m: f64,
     channels: Vec<Channel>,
+    memory: Memory,
+    /// Units in reach, by their place among the channels, rising.
+    near: Vec<usize>,
+    looked_at_m: [f64; 2],
+    looks: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -42,11 +55,21 @@ impl Coverage {
         let channels = units.map(|unit| Channel {
             shadowing: seed.map(|seed| {
                 let rng = Rng::new(seed, &format!("shadowing {}", unit.name));
-                Shadowing::new(rng, decorrelation_m, position_m)
+                Shadowing::new(rng, position_m)
             }),
             unit: unit.clone(),
         });
-        Coverage { radio: radio.clone(), vehicle_m: scenario.vehicle.antenna_m, channels: channels.collect() }
+        let mut coverage = Coverage {
+            radio: radio.clone(),
+            vehicle_m: scenario.vehicle.antenna_m,
+            channels: channels.collect(),
+            memory: Memory::new(decorrelation_m),
+            near: Vec::new(),
+            looked_at_m: position_m,
+            looks: 0,
+        };
+        coverage.look(position_m);
+        coverage
     }
 
     /// The radio.
@@ -59,28 +82,54 @@ impl Coverage {
         self.channels.iter().map(|channel| &channel.unit)
     }
 
+    /// A unit, by its place.
+    pub fn unit(&self, unit: usize) -> Option<&RoadsideUnit> {
+        self.channels.get(unit).map(|channel| &channel.unit)
+    }
+
+    /// Places of the units in reach when the vehicle last [looked](Self::looks),
+    /// rising.
+    pub fn near(&self) -> &[usize] {
+        &self.near
+    }
+
+    /// How often the units in reach have been looked up.
+    pub fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    fn look(&mut self, position_m: [f64; 2]) {
+        self.looked_at_m = position_m;
+        self.looks += 1;
+        let (path_loss, vehicle_m) = (self.radio.path_loss, self.vehicle_m);
+        let most_db = self.radio.eirp_dbm - self.radio.noise_dbm + REACH_MARGIN_DB;
+        let channels = self.channels.iter().enumerate();
+        let near = channels
+            .filter(|(_, channel)| path_loss.loss_db(channel.geometry(position_m, vehicle_m, LOOK_M)) <= most_db);
+        self.near.clear();
+        self.near.extend(near.map(|(place, _)| place));
+    }
+
     /// How the vehicle at a position hears a unit that is on.
     pub fn signal(&mut self, unit: usize, position_m: [f64; 2]) -> Signal {
         let channel = &mut self.channels[unit];
-        let distance_m = distance_m(channel.unit.position_m, position_m);
-        let [beside_x, beside_y] = [0, 1].map(|axis| (channel.unit.position_m[axis] - position_m[axis]).abs());
-        let loss_db = self.radio.path_loss.loss_db(Geometry {
-            distance_m,
-            beside_m: beside_x.min(beside_y),
-            vehicle_m: self.vehicle_m,
-            unit_m: channel.unit.antenna_m,
-        });
+        let geometry = channel.geometry(position_m, self.vehicle_m, 0.0);
+        let (distance_m, loss_db) = (geometry.distance_m, self.radio.path_loss.loss_db(geometry));
         let sigma_db = self.radio.shadowing_db.unwrap_or(self.radio.path_loss.shadowing_db(distance_m));
-        let shadow = |shadowing: &mut Shadowing| shadowing.loss_db(position_m, sigma_db);
+        let shadow = |shadowing: &mut Shadowing| shadowing.loss_db(position_m, sigma_db, &mut self.memory);
         let shadow_db = channel.shadowing.as_mut().map_or(0.0, shadow);
         Signal { unit, distance_m, mean_dbm: self.radio.eirp_dbm - loss_db - shadow_db }
     }
 
     /// The unit that serves the vehicle at `t_s`: the one with the strongest
-    /// mean signal of those that are on. Several units share one path.
+    /// mean signal of those in reach that are on. Several units share one path.
     pub fn serving(&mut self, t_s: f64, position_m: [f64; 2]) -> Option<Signal> {
+        if distance_m(self.looked_at_m, position_m) >= LOOK_M {
+            self.look(position_m);
+        }
         let mut best: Option<Signal> = None;
-        for unit in 0..self.channels.len() {
+        for place in 0..self.near.len() {
+            let unit = self.near[place];
             let signal = self.signal(unit, position_m);
             let on = !is_within(t_s, &self.channels[unit].unit.silent_s);
             if on && best.is_none_or(|best| signal.mean_dbm > best.mean_dbm) {
@@ -88,6 +137,17 @@ impl Coverage {
             }
         }
         best
+    }
+}
+
+impl Channel {
+    /// What lies between the unit and a vehicle up to `nearer_m` nearer to it
+    /// than this position.
+    fn geometry(&self, position_m: [f64; 2], vehicle_m: f64, nearer_m: f64) -> Geometry {
+        let distance_m = (distance_m(self.unit.position_m, position_m) - nearer_m).max(0.0);
+        let [beside_x, beside_y] = [0, 1].map(|axis| (self.unit.position_m[axis] - position_m[axis]).abs());
+        let beside_m = (beside_x.min(beside_y) - nearer_m).max(0.0);
+        Geometry { distance_m, beside_m, vehicle_m, unit_m: self.unit.antenna_m }
     }
 }
 

@@ -52,7 +52,7 @@ const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
 
 /// What is replaced in the good scenario, by what, and what must be said.
-const TABLE: [(&str, &str, &str); 68] = [
+const TABLE: [(&str, &str, &str); 93] = [
     (
         "position_m = [0, 0]",
         "position_m = [0, 0]\nstation_id = 0",
@@ -98,6 +98,16 @@ const TABLE: [(&str, &str, &str); 68] = [
     ),
     ("delay_ms = 25", "delay_ms = 25\nsilent_s = [[5, 4]]", "line 22: `silent_s`: [5, 4] does not begin"),
     ("delay_ms = 25", "delay_ms = 25\ntrace_down = \"a.down\"", "line 17: `lte` has `trace_down` without `trace`"),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\n[cellular.model]\ncells_m = [[0, 0]]",
+        "line 22: `lte` has a model, and a rate, signal or trace beside it; keep",
+    ),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\n[[wifi]]\nname = \"ap\"\ndelay_ms = 3",
+        "line 22: `ap` has not exactly one of `trace` and `model`; give",
+    ),
     (
         "path_loss = \"cheng\"",
         "path_loss = \"chang\"",
@@ -169,6 +179,69 @@ const TABLE: [(&str, &str, &str); 68] = [
     ("gap_ms.max", "path.wlan.share", "line 37: there is no path `wlan`"),
     ("between_s = [8, 30]", "between_s = [30, 80]", "line 34: [30, 80] is not a time within 40 s"),
     ("at_most = 60", "at_most = 60\nat_least = 3", "line 35: `gap_ms.max` is not held against exactly one"),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nloss = \"much\"",
+        "line 22: `loss`: invalid type: string \"much\"; give a number, or a table of `good`, `bad`, `to_bad`",
+    ),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nloss = { bad = 0.3, to_bad = 0.1 }",
+        "line 22: `loss`: `to_good` is missing; add it",
+    ),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nloss = { bad = 2, to_bad = 0.1, to_good = 0.2 }",
+        "line 22: `bad`: 2 is outside 0 to 1",
+    ),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nloss = { bad = 0.3, to_bad = 0.1, to_good = 0 }",
+        "line 22: `to_good`: 0 is not above 0 and up to 1",
+    ),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nloss = { bad = 0.3, to_bad = 0.1, to_god = 0.2 }",
+        "line 22: unknown key `to_god`; did you mean `to_good`?",
+    ),
+    ("delay_ms = 25", "delay_ms = 25\ncodel = { target_ms = 0 }", "line 22: `target_ms`: 0 is not above 0"),
+    ("delay_ms = 25", "delay_ms = 25\ncodel = true", "line 22: `codel`: invalid type: boolean `true`"),
+    ("delay_ms = 25", "delay_ms = 25\ncodel = { quantum = 3 }", "line 22: unknown key `quantum`; choose from"),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\ncodel = { target_ms = 5, interval_ms = 5 }",
+        "line 22: `codel`: the target of 5 ms is not below the interval of 5 ms; choose a longer `interval_ms`",
+    ),
+    (
+        "path_loss = \"cheng\"",
+        "path_loss = \"cheng\"\nbackground = { stations = 400 }",
+        "line 13: CAMs of the `background` take 106 % of the channel, more than 95 %; choose fewer `stations`",
+    ),
+    (
+        "path_loss = \"cheng\"",
+        "path_loss = \"cheng\"\nbackground = { stations = 1001 }",
+        "line 13: `stations`: 1001 is outside 0 to 1000; choose",
+    ),
+    (
+        "path_loss = \"cheng\"",
+        "path_loss = \"cheng\"\nbackground = { stations = 2, cam_period_ms = 1 }",
+        "line 13: `cam_period_ms`: 1 is outside 10 to 10000",
+    ),
+    ("path_loss = \"cheng\"", "path_loss = \"cheng\"\nbackground = {}", "line 13: `background`: `stations` is missing"),
+    ("position_m = [0, 0]", "position_m = [0, 2e6]", "line 16: roadside unit `rsu1` is more than 1000 km from"),
+    ("to_m = [590, 4], ", "", "line 7: the route is not given by either both `from_m` and `to_m` or `waypoints_m`"),
+    ("to_m = [590, 4], ", "to_m = [590, 4], waypoints_m = [[1, 1], [2, 2]], ", "line 7: the route is not given by"),
+    ("from_m = [40, 4], to_m = [590, 4]", "waypoints_m = [[40, 4]]", "line 7: 1 waypoints are not 2 to 1000; give"),
+    (
+        "from_m = [40, 4], to_m = [590, 4]",
+        "waypoints_m = [[40, 4], [50, 4], [1590, 4]]",
+        "line 7: waypoint 3, [1590, 4] m, is outside the map; move",
+    ),
+    ("from_m = [40, 4], to_m = [590, 4]", "waypoints_m = [[40, 4], 7]", "line 7: "),
+    (", speed_kmh = 50", "", "line 7: the route has not exactly one of `speed_kmh` and `speeds_kmh`; give one"),
+    ("speed_kmh = 50", "speeds_kmh = [50, 60]", "line 7: `speeds_kmh` has 2 speeds for 1 legs; give one speed"),
+    ("speed_kmh = 50", "speeds_kmh = [-50]", "line 7: `speeds_kmh`: -50 is not above 0 and up to 500; choose"),
+    ("speed_kmh = 50", "speed_kmh = 50, pause_s = -1", "line 7: `pause_s`: -1 is outside 0 to 3600"),
 ];
 
 #[test]
@@ -183,6 +256,50 @@ fn every_fault_is_one_sentence_with_file_line_and_remedy() {
         assert!(sentence.starts_with("while reading drive.toml"), "{sentence}");
         assert!(sentence.contains(expected), "{to}: {sentence}");
         assert!(!error.remedy.is_empty() && !sentence.contains('\n'), "{sentence}");
+    }
+}
+
+/// A model in place of the constants of the cellular link, and what must be said.
+const CELLULAR_MODELS: [(&str, &str); 12] = [
+    ("", "line 21: `cells_m` is missing; add it"),
+    ("cells_m = []", "line 22: 0 cells are not 1 to 32; give the positions"),
+    ("cells_m = [[0, nan]]", "line 22: the cell is not at a finite x and y; give both"),
+    ("cells_m = [[0, 0, 0]]", "line 22: the cell is not at a finite x and y; give both"),
+    ("cells_m = [[0, 0]]\nposition_m = [0, 0]", "line 23: unknown key `position_m`"),
+    ("cells_m = [[0, 0]]\nbandwidth_mhz = 0", "line 23: `bandwidth_mhz`: 0 is outside 1 to 100"),
+    ("cells_m = [[0, 0]]\nlayers = 9", "line 23: `layers`: 9 is outside 1 to 8"),
+    ("cells_m = [[0, 0]]\nload = 1.5", "line 23: `load`: 1.5 is outside 0 to 1"),
+    ("cells_m = [[0, 0]]\nshare = -0.1", "line 23: `share`: -0.1 is outside 0 to 1"),
+    ("cells_m = [[0, 0]]\nup_ratio = 2", "line 23: `up_ratio`: 2 is outside 0 to 1"),
+    ("cells_m = [[0, 0]]\nhysteresis_db = -1", "line 23: `hysteresis_db`: -1 is outside 0 to 20"),
+    ("cells_m = [[0, 0]]\nshadowing_distance_m = 0", "line 23: `shadowing_distance_m`: 0 is not above 0"),
+];
+
+/// A model of a Wi-Fi link, and what must be said.
+const WIFI_MODELS: [(&str, &str); 10] = [
+    ("position_m = [0, 0]", "line 21: `band` is missing; add it"),
+    ("band = \"5\"", "line 21: `position_m` is missing; add it"),
+    ("position_m = [0, inf]\nband = \"5\"", "line 22: the access point is not at a finite x and y"),
+    ("position_m = [0, 0]\nband = \"6\"", "line 23: `band`: unknown word `6`"),
+    ("position_m = [0, 0]\nband = 5", "line 23: `band`: "),
+    ("position_m = [0, 0]\nband = \"5\"\neirp_dbm = 99", "line 24: `eirp_dbm`: 99 is outside -30 to 60"),
+    ("position_m = [0, 0]\nband = \"5\"\nexponent = -2", "line 24: `exponent`: -2 is outside 0 to 10"),
+    ("position_m = [0, 0]\nband = \"5\"\npeak_mbit_s = 0", "line 24: `peak_mbit_s`: 0 is not above 0"),
+    ("position_m = [0, 0]\nband = \"5\"\nshadowing_db = 21", "line 24: `shadowing_db`: 21 is outside 0 to 20"),
+    ("position_m = [0, 0]\nband = \"5\"\nload = 0.5", "line 24: unknown key `load`"),
+];
+
+#[test]
+fn every_fault_of_a_model_is_one_sentence_with_line_and_remedy() {
+    let constants = "[[cellular]]\nname = \"lte\"\nrat = \"lte\"\nrate_mbit_s = 20\ndelay_ms = 25\n";
+    let cellular = "[[cellular]]\nname = \"lte\"\nrat = \"lte\"\ndelay_ms = 25\n[cellular.model]\n";
+    let wifi = "[[wifi]]\nname = \"lte\"\ndelay_ms = 25\n\n[wifi.model]\n";
+    let cases = CELLULAR_MODELS.iter().map(|case| (cellular, case)).chain(WIFI_MODELS.iter().map(|case| (wifi, case)));
+    for (link, (keys, expected)) in cases {
+        let text = GOOD.replacen(constants, &format!("{link}{keys}\n"), 1);
+        assert_ne!(text, GOOD);
+        let sentence = Scenario::parse(&text, "drive.toml").map_err(|error| error.to_string());
+        assert!(sentence.as_ref().is_err_and(|sentence| sentence.contains(expected)), "{keys}: {sentence:?}");
     }
 }
 

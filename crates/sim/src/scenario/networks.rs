@@ -1,12 +1,14 @@
 //! The networks of a scenario: radios with their roadside units, cellular and
 //! Wi-Fi links.
 
-use crosslane_core::link::QueueLimit;
-use crosslane_core::link::ieee80211p::PhyRate;
+use crosslane_core::link::ieee80211p::{self, PhyRate};
+use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
 use serde::Deserialize;
 
-use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, whole};
+use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, stations, whole};
+use crate::access::AccessModel;
+use crate::cam;
 use crate::path_loss::PathLoss;
 
 /// An 802.11p interface of the vehicle; its units share it.
@@ -43,6 +45,37 @@ pub struct Radio {
     /// Fading of each frame.
     #[serde(default)]
     pub fading: Fading,
+    /// Other vehicles in range; none by default.
+    #[serde(default)]
+    pub background: Background,
+}
+
+impl Radio {
+    /// Part of the channel's time (0 and up) that other vehicles' CAMs take,
+    /// each sent at the radio's rate.
+    pub fn channel_load(&self) -> f64 {
+        let air_time = ieee80211p::broadcast_air_time(self.rate, cam::VEHICLE_BYTES);
+        let Background { stations, cam_period_ms } = self.background;
+        f64::from(stations) * air_time.as_secs_f64() * 1000.0 / cam_period_ms
+    }
+}
+
+/// Other vehicles in range, whose CAMs are on the air too.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Background {
+    /// How many (0 to 1000).
+    #[serde(deserialize_with = "stations")]
+    pub stations: u32,
+    /// Period of their CAMs, in ms (10 to 10,000).
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    pub cam_period_ms: f64,
+}
+
+impl Default for Background {
+    fn default() -> Background {
+        Background { stations: 0, cam_period_ms: 100.0 }
+    }
 }
 
 /// Fading of each frame around the mean signal.
@@ -84,21 +117,24 @@ pub struct RoadsideUnit {
     pub silent_s: Vec<[f64; 2]>,
 }
 
-/// A cellular or Wi-Fi link, from constants or a trace.
+/// A cellular or Wi-Fi link, from constants, a trace or a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessLink {
     /// Name of the path and of the interface.
     pub name: String,
     /// Radio access technology.
     pub rat: Rat,
-    /// Rate from the vehicle, in Mbit/s; what a trace says comes first.
+    /// Rate from the vehicle, in Mbit/s; what a trace or the model says comes
+    /// first. Of a model: its usual rate at a good signal.
     pub up_mbit_s: f64,
     /// Rate to the vehicle, in Mbit/s; none: as from the vehicle.
     pub down_mbit_s: Option<f64>,
     /// One-way delay, in ms.
     pub delay_ms: f64,
-    /// Independent loss, 0 to 1.
-    pub loss: f64,
+    /// Loss; what a trace says comes first.
+    pub loss: Loss,
+    /// Drops what has waited too long; none: drop-tail.
+    pub codel: Option<CoDel>,
     /// What may wait for the link.
     pub queue: Queue,
     /// Signal, in dBm.
@@ -112,6 +148,8 @@ pub struct AccessLink {
     pub trace: Option<String>,
     /// Trace of the way down.
     pub trace_down: Option<String>,
+    /// What its signal and rates come from, where that is a model.
+    pub model: Option<AccessModel>,
     /// Times, in s, in which nothing passes.
     pub silent_s: Vec<[f64; 2]>,
     /// Where it stands in the file, as `cellular.0`.

@@ -84,6 +84,14 @@ pub(super) fn station<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Erro
     }
 }
 
+/// Stations in range, 0 to 1000.
+pub(super) fn stations<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match u32::deserialize(from)? {
+        stations @ 0..=1000 => Ok(stations),
+        more => Err(D::Error::custom(format!("{more} is outside 0 to 1000; choose a number inside"))),
+    }
+}
+
 /// Times `[[from, to], …]`, in s: each from before its to, in order.
 pub(super) fn spans<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<[f64; 2]>, D::Error> {
     let spans = Vec::<[f64; 2]>::deserialize(from)?;

@@ -44,10 +44,9 @@ pub struct Receiver {
     now: bool,
     pushed: bool,
     block: Option<Block>,
-    /// Eight times the round-trip time as data shows it, in ns, and the echo of
-    /// the last sample.
-    rtt8_ns: u64,
-    last_echo: Instant,
+    /// Round-trip time as the receiver sees it, and the echo it came from.
+    rtt: Option<Duration>,
+    echo: Instant,
     /// Payload bytes taken, each once.
     pub bytes_received: u64,
 }
@@ -66,8 +65,8 @@ impl Receiver {
             now: false,
             pushed: false,
             block: None,
-            rtt8_ns: 0,
-            last_echo: Instant::ZERO,
+            rtt: None,
+            echo: Instant::ZERO,
             bytes_received: 0,
         }
     }
@@ -106,24 +105,21 @@ impl Receiver {
         }
     }
 
-    /// A full segment that echoes what was sent here at `echo` measures the
-    /// round trip, queues included (Linux `tcp_rcv_rtt_measure_ts`); a shorter
-    /// one counts at once, longer ones slowly.
-    pub fn measure(&mut self, now: Instant, payload: u16, echo: Instant) {
-        if echo == self.last_echo || u64::from(payload) < self.full {
+    /// A full segment came that answers what was sent at `echo` (RFC 7323; Linux
+    /// `tcp_rcv_rtt_measure_ts`): a shorter time counts at once, a longer one by
+    /// an eighth.
+    pub fn measure(&mut self, now: Instant, echo: Instant, len: u64) {
+        if len < self.full || echo <= self.echo {
             return;
         }
-        self.last_echo = echo;
-        let rtt_ns = now.since(echo).as_nanos() as u64;
-        self.rtt8_ns = match self.rtt8_ns {
-            known if known == 0 || rtt_ns * 8 < known => rtt_ns * 8,
-            known => known - known / 8 + rtt_ns,
-        };
+        self.echo = echo;
+        let sample = now.since(echo);
+        self.rtt = Some(self.rtt.map_or(sample, |rtt| sample.min((rtt * 7 + sample) / 8)));
     }
 
-    /// Smoothed round-trip time, `None` before the first sample.
-    pub fn round_trip(&self) -> Option<Duration> {
-        (self.rtt8_ns > 0).then(|| Duration::from_nanos(self.rtt8_ns / 8))
+    /// Round-trip time as the receiver sees it; `None` before it was measured.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt
     }
 
     /// The application has read what came.
@@ -233,15 +229,15 @@ mod tests {
     #[test]
     fn full_segments_measure_the_round_trip_and_a_shorter_one_counts_at_once() {
         let mut receiver = settled();
-        receiver.measure(Instant::from_millis(900), 100, Instant::from_millis(100));
-        assert_eq!(receiver.round_trip(), None, "a small segment may have waited for its writer");
-        receiver.measure(Instant::from_millis(300), 1000, Instant::from_millis(200));
-        receiver.measure(Instant::from_millis(400), 1000, Instant::from_millis(200));
-        assert_eq!(receiver.round_trip(), Some(Duration::from_millis(100)), "one sample for each echo");
-        receiver.measure(Instant::from_millis(480), 1000, Instant::from_millis(300));
-        assert_eq!(receiver.round_trip(), Some(Duration::from_micros(110_000)));
-        receiver.measure(Instant::from_millis(450), 1000, Instant::from_millis(400));
-        assert_eq!(receiver.round_trip(), Some(Duration::from_millis(50)));
+        receiver.measure(Instant::from_millis(900), Instant::from_millis(100), 100);
+        assert_eq!(receiver.rtt(), None, "a small segment may have waited for its writer");
+        receiver.measure(Instant::from_millis(300), Instant::from_millis(200), 1000);
+        receiver.measure(Instant::from_millis(400), Instant::from_millis(200), 1000);
+        assert_eq!(receiver.rtt(), Some(Duration::from_millis(100)), "one sample for each echo");
+        receiver.measure(Instant::from_millis(480), Instant::from_millis(300), 1000);
+        assert_eq!(receiver.rtt(), Some(Duration::from_millis(110)));
+        receiver.measure(Instant::from_millis(450), Instant::from_millis(400), 1000);
+        assert_eq!(receiver.rtt(), Some(Duration::from_millis(50)));
     }
 
     #[test]

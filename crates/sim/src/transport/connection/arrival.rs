@@ -178,15 +178,17 @@ impl Endpoint {
         }
         let piece = Piece { dsn: segment.dsn.unwrap_or(segment.seq - 1), len: u64::from(segment.payload) };
         let mut ordered = Vec::new();
+        self.subflows[place].rx.measure(now, segment.echo, piece.len);
         self.subflows[place].rx.take(now, segment.seq, piece, segment.flags & PSH != 0, &mut ordered);
         let mut read = false;
         for piece in ordered {
             read |= self.inbox.take(piece);
         }
-        self.subflows[place].rx.measure(now, segment.payload, segment.echo);
         if read {
-            let longest = self.subflows.iter().filter_map(|subflow| subflow.rx.round_trip()).max();
-            self.inbox.measure(now, longest.unwrap_or_default());
+            let longest = self.subflows.iter().filter_map(|subflow| subflow.rx.rtt()).max();
+            if let Some(rtt) = longest {
+                self.inbox.measure(now, rtt);
+            }
             // The reader empties the queue, whatever subflow filled it.
             self.subflows.iter_mut().for_each(|subflow| subflow.rx.read());
         }
