@@ -57,12 +57,11 @@ impl Endpoint {
     }
 
     fn shake_hands(&mut self, now: Instant, place: usize, segment: &Segment, sent: Instant) {
-        let answered = segment.flags & ACK != 0;
         if !self.client {
-            self.answer_syn(now, place);
+            self.answer_syn(place);
             return;
         }
-        if !answered {
+        if segment.flags & ACK == 0 {
             return;
         }
         let subflow = &mut self.subflows[place];
@@ -78,7 +77,7 @@ impl Endpoint {
                 subflow.repeat.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
             }
         }
-        self.send_third(place, now);
+        self.send_third(place);
         if first {
             self.tell_opened(place);
         }
