@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crosslane_core::link::{Bottleneck, Direction, DirectionParams, Link, PacketId, QueueLimit};
+use crosslane_core::link::{Bottleneck, Direction, DirectionParams, Link, Loss, PacketId, QueueLimit};
 use crosslane_core::mptcp::{AddressId, Command, Event, Token};
 use crosslane_core::path::PathId;
 use crosslane_core::rng::Rng;
@@ -46,8 +46,9 @@ impl Way {
         DirectionParams {
             bottleneck: Bottleneck::Rate { bit_s: self.mbit_s * 1e6 },
             delay: Duration::from_millis(self.delay_ms),
-            loss,
+            loss: Loss::Independent(loss),
             queue: QueueLimit::Bytes(self.queue_bytes.max(3000)),
+            codel: None,
         }
     }
 }

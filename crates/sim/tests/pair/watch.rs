@@ -29,12 +29,10 @@ pub struct Watch {
     /// By direction and port.
     flows: BTreeMap<(Direction, u16), Flow>,
     /// By direction of the data: where the window ends that its sender knows.
-    pub edges: [u64; 2],
-    /// Data sequence numbers below it were sent to the server.
-    first: u64,
-    /// Data at the server: all below it, and what lies beyond.
-    whole: u64,
-    beyond: BTreeMap<u64, u64>,
+    edges: [u64; 2],
+    /// Data sent to the server, and arrived there.
+    sent: Ranges,
+    there: Ranges,
     /// Mapping of each byte: data sequence number at a segment's sequence number.
     maps: BTreeMap<(u16, u64), u64>,
     delivered: u64,
@@ -50,9 +48,8 @@ impl Watch {
         Watch {
             flows: BTreeMap::new(),
             edges: [0; 2],
-            first: 0,
-            whole: 0,
-            beyond: BTreeMap::new(),
+            sent: Ranges::default(),
+            there: Ranges::default(),
             maps: BTreeMap::new(),
             delivered: 0,
             ms: 0,
@@ -69,7 +66,7 @@ impl Watch {
     }
 
     pub fn is_first(&self, dsn: u64) -> bool {
-        dsn >= self.first
+        !self.sent.contains(dsn)
     }
 
     /// A segment arrives: what it tells its receiver, and what data it brings.
@@ -87,23 +84,15 @@ impl Watch {
         }
         if direction == Direction::Up && segment.payload > 0 {
             let dsn = dsn_of(segment);
-            self.add(dsn, dsn + u64::from(segment.payload));
-        }
-    }
-
-    fn add(&mut self, from: u64, to: u64) {
-        let end = self.beyond.entry(from).or_insert(to);
-        *end = (*end).max(to);
-        while let Some((&from, &to)) = self.beyond.first_key_value().filter(|(from, _)| **from <= self.whole) {
-            self.beyond.remove(&from);
-            self.whole = self.whole.max(to);
+            self.there.add(dsn, dsn + u64::from(segment.payload));
         }
     }
 
     /// The application has nothing twice, nothing with a gap before it.
     pub fn check_delivered(&mut self, delivered: u64) {
         assert!(delivered >= self.delivered, "bytes were taken back");
-        assert!(delivered <= self.whole, "bytes {} to {delivered} never arrived", self.whole);
+        let whole = self.there.0.get(&0).copied().unwrap_or(0);
+        assert!(delivered <= whole, "bytes {whole} to {delivered} never arrived");
         self.delivered = delivered;
     }
 
@@ -146,13 +135,31 @@ impl Watch {
             return;
         }
         let dsn = dsn_of(segment);
-        if self.backups && dsn >= self.first {
+        if self.backups && !self.sent.contains(dsn) {
             let late = flow.demoted_at.is_some_and(|handed| end > handed);
             assert!(!late, "new data over a backup beside an active subflow: {segment:?}");
         }
         let known = *self.maps.entry((segment.port, segment.seq)).or_insert(dsn);
         assert_eq!(known, dsn, "a mapping has changed");
-        self.first = self.first.max(dsn + u64::from(segment.payload));
+        self.sent.add(dsn, dsn + u64::from(segment.payload));
+    }
+}
+
+/// Bytes from each key to its value; neighbours are joined.
+#[derive(Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    fn contains(&self, byte: u64) -> bool {
+        self.0.range(..=byte).next_back().is_some_and(|(_, end)| *end > byte)
+    }
+
+    fn add(&mut self, mut from: u64, mut to: u64) {
+        while let Some((&first, &last)) = self.0.range(..=to).next_back().filter(|(_, last)| **last >= from) {
+            self.0.remove(&first);
+            (from, to) = (from.min(first), to.max(last));
+        }
+        self.0.insert(from, to);
     }
 }
 
