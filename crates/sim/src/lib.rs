@@ -7,6 +7,8 @@ pub mod cam;
 pub mod check;
 mod columns;
 pub mod fading;
+pub mod fleet;
+pub mod histogram;
 pub mod metrics;
 pub mod mobility;
 pub mod oracle;

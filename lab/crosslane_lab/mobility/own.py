@@ -94,9 +94,7 @@ def _advance(
             ahead = car
 
 
-def _at_crossing(
-    city: City, lanes: dict[tuple[Crossing, Crossing], list[_Car]], car: _Car, t_s: float
-) -> float:
+def _at_crossing(city: City, lanes: dict[tuple[Crossing, Crossing], list[_Car]], car: _Car, t_s: float) -> float:
     """The speed at which the first car of a lane may approach its crossing."""
     to_line = city.block_m - STOP_M - car.s_m
     beyond = lanes.get(car.next_street)

@@ -4,6 +4,7 @@ import importlib.util
 import subprocess
 import tempfile
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from string import ascii_uppercase
 from xml.etree import ElementTree
@@ -82,7 +83,7 @@ def _routes(city: City) -> str:
 
 def _streets(way: list[Crossing]) -> Iterable[str]:
     names = [f"{ascii_uppercase[x]}{y}" for x, y in way]
-    return (begin + end for begin, end in zip(names, names[1:], strict=False))
+    return (begin + end for begin, end in pairwise(names))
 
 
 def _ways(seen: Path) -> dict[int, list[Point]]:

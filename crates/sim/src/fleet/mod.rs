@@ -1,0 +1,3 @@
+//! Many vehicles on one map, each with its own links, transport and agent.
+
+pub mod air;
