@@ -3,6 +3,7 @@
 //! hands in texts and time.
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 pub mod cam;
 pub mod check;
 mod columns;
@@ -18,5 +19,7 @@ pub mod records;
 pub mod repeats;
 pub mod scenario;
 pub mod shadowing;
+pub mod simulation;
 pub mod trace;
+pub mod transport;
 pub mod world;

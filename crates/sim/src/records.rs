@@ -10,6 +10,8 @@ use crosslane_core::allocate::PathState;
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::path::PathId;
 
+use crate::world::Truth;
+
 /// One packet that entered a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketRow {
@@ -236,6 +238,24 @@ pub struct LinkRow {
     pub loss: f64,
 }
 
+impl From<&Truth> for LinkRow {
+    fn from(truth: &Truth) -> LinkRow {
+        LinkRow {
+            t_ns: truth.at.as_nanos(),
+            path: truth.path,
+            x_m: truth.position_m[0],
+            y_m: truth.position_m[1],
+            speed_m_s: truth.speed_m_s,
+            distance_m: truth.distance_m,
+            rssi_dbm: truth.rssi_dbm.map_or(f32::NAN, |rssi| rssi as f32),
+            up_mbit_s: truth.up_mbit_s,
+            down_mbit_s: truth.down_mbit_s,
+            delay_ms: truth.delay_ms,
+            loss: truth.loss,
+        }
+    }
+}
+
 /// One change of the state that the agent wants of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionRow {
@@ -258,14 +278,10 @@ pub struct AlarmRow {
     pub was_false: Option<bool>,
 }
 
-/// All that [`crate::metrics`] looks at, each in the order of its time
-/// (packets: of their entry; messages: of their number).
+/// All that [`crate::metrics`] looks at beside the packets, each in the order of
+/// its time (messages: of their number).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunRecords<'a> {
-    /// Packets on every link.
-    pub packets: &'a [PacketRow],
-    /// Signal samples.
-    pub samples: &'a [SampleRow],
     /// Messages of the traffic.
     pub messages: &'a [MessageRow],
     /// The agent's decisions; none for strategies without an agent.

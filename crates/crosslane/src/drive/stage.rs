@@ -9,7 +9,7 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_sim::records::{LinkRow, SampleRow, SampleSource};
 use crosslane_sim::scenario::Scenario;
-use crosslane_sim::world::{CamSent, Truth, World, WorldEvent};
+use crosslane_sim::world::{CamSent, World, WorldEvent};
 
 use super::obu::OnBoardUnit;
 use crate::clock::{Clock, unix_s};
@@ -138,7 +138,7 @@ impl Stage {
                 self.unit.report(unix_s(), &self.names[usize::from(path.0)], rssi_dbm);
                 self.note_sample(path, SampleSource::Radio, rssi_dbm, None);
             }
-            WorldEvent::Truth(truth) => self.links.push(row(&truth)),
+            WorldEvent::Truth(truth) => self.links.push(LinkRow::from(&truth)),
         }
         Ok(())
     }
@@ -163,20 +163,4 @@ fn collect(source: &PacketSource) -> Vec<PacketRecord> {
     let mut packets = Vec::new();
     while source.receive(|record| packets.push(*record)).is_some() {}
     packets
-}
-
-fn row(truth: &Truth) -> LinkRow {
-    LinkRow {
-        t_ns: truth.at.as_nanos(),
-        path: truth.path,
-        x_m: truth.position_m[0],
-        y_m: truth.position_m[1],
-        speed_m_s: truth.speed_m_s,
-        distance_m: truth.distance_m,
-        rssi_dbm: truth.rssi_dbm.map_or(f32::NAN, |rssi| rssi as f32),
-        up_mbit_s: truth.up_mbit_s,
-        down_mbit_s: truth.down_mbit_s,
-        delay_ms: truth.delay_ms,
-        loss: truth.loss,
-    }
 }

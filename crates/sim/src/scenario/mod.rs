@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::mobility::Track;
 use crate::trace::Trace;
 
+mod engine;
 mod error;
 mod expectation;
 mod fleet;
@@ -20,6 +21,7 @@ mod schema;
 mod traffic;
 mod validate;
 
+pub use engine::Engine;
 pub use error::ScenarioError;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
 pub use fleet::Fleet;

@@ -7,11 +7,18 @@
 use std::collections::BTreeMap;
 
 use crosslane_core::allocate::PathState;
+use crosslane_core::assess::threshold;
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 
-use crate::records::{DecisionRow, MessageRow, MptcpOptions, PacketRow, RunRecords, SampleRow, ThroughputRow};
+use crate::check::prove;
+use crate::records::{DecisionRow, MessageRow, PacketRow, RunRecords, ThroughputRow};
 use crate::repeats::Repeats;
+use crate::scenario::{CrossingDirection, Expectation, Scenario, TrafficKind};
+
+mod sums;
+
+pub use sums::PacketSums;
 
 /// Width of a throughput row.
 pub const THROUGHPUT_BIN_NS: u64 = 100_000_000;
@@ -19,11 +26,6 @@ pub const THROUGHPUT_BIN_NS: u64 = 100_000_000;
 const ONE_CHANGE_NS: u64 = 1_000_000;
 /// What counts as the neighbourhood of a handover, on either side.
 const AROUND_HANDOVER_NS: u64 = 1_000_000_000;
-/// So long without a sample at the leaving threshold is a loss of the path.
-const LOSS_NS: u64 = 1_000_000_000;
-
-const SYN: u8 = 2;
-const ACK: u8 = 16;
 
 /// What the metrics need to know of the scenario.
 #[derive(Clone, Debug)]
@@ -41,8 +43,6 @@ pub struct Context<'a> {
     /// Where to look for the handover's delay in runs without one: the crossing
     /// that the scenario expects.
     pub crossing_ns: Option<u64>,
-    /// The path that is lost and recovered, with its thresholds.
-    pub recovery: Option<Recovery>,
 }
 
 /// From when on a path counts as recovered.
@@ -56,9 +56,46 @@ pub struct Recovery {
     pub hysteresis_db: f32,
 }
 
-/// All metrics that the records yield. A metric that has no meaning in this
-/// run (no message was delivered, say) is absent.
-pub fn metrics(records: &RunRecords, context: &Context) -> BTreeMap<String, f64> {
+impl Context<'_> {
+    /// What a run of this scenario must be seen in; `paths` are the names of its
+    /// paths.
+    pub fn of<'a>(scenario: &Scenario, paths: &'a [String]) -> Context<'a> {
+        let nanos = |seconds: f64| (seconds * 1e9) as u64;
+        let crossing_s = prove(scenario, &[]).ok().and_then(|proofs| proofs.iter().find_map(|proof| proof.at_s));
+        let period_ns = match scenario.traffic.kind {
+            TrafficKind::Messages { every_ms, .. } => (every_ms * 1e6) as u64,
+            TrafficKind::Bulk => 0,
+        };
+        Context {
+            paths,
+            direction: if scenario.traffic.down { Direction::Down } else { Direction::Up },
+            period_ns,
+            traffic_start_ns: nanos(scenario.traffic.start_s),
+            end_ns: nanos(scenario.duration_s),
+            crossing_ns: crossing_s.map(nanos),
+        }
+    }
+}
+
+impl Recovery {
+    /// The path that the scenario expects to come back, if any; the same
+    /// thresholds for every strategy, those of `threshold`.
+    pub fn of(scenario: &Scenario) -> Option<Recovery> {
+        let path = scenario.expectations.iter().find_map(|expectation| match expectation {
+            Expectation::Crossing(crossing) if crossing.direction == CrossingDirection::Above => {
+                scenario.path_id(&crossing.path)
+            }
+            _ => None,
+        })?;
+        let defaults = threshold::Params::default();
+        let (leave_dbm, hysteresis_db) = (defaults.threshold_dbm as f32, defaults.hysteresis_db as f32);
+        Some(Recovery { path, leave_dbm, hysteresis_db })
+    }
+}
+
+/// All metrics that the records and the sums over the packets yield. A metric
+/// that has no meaning in this run (no message was delivered, say) is absent.
+pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     let mut put = |name: &str, value: Option<f64>| {
         if let Some(value) = value.filter(|value| value.is_finite()) {
@@ -84,15 +121,14 @@ pub fn metrics(records: &RunRecords, context: &Context) -> BTreeMap<String, f64>
     let wrong = records.alarms.iter().filter(|alarm| alarm.was_false == Some(true)).count();
     put("alarms.false", Some(wrong as f64));
 
-    for (name, share) in context.paths.iter().zip(shares(records.packets, context.paths.len())) {
-        put(&format!("path.{name}.share"), share);
+    for (name, path) in context.paths.iter().zip(0..) {
+        put(&format!("path.{name}.share"), sums.share(PathId(path)));
     }
-    let (reinjected, retransmitted) = repeated_bytes(records.packets);
-    put("reinjected_bytes", Some(reinjected as f64));
-    put("retransmitted_bytes", Some(retransmitted as f64));
-    put("overhead_share", overhead_share(records, context.direction));
-    put("join_latency_ms", join_latency_ms(records.packets));
-    put("recovery_ms", context.recovery.and_then(|rule| recovery_ms(records, rule, context.end_ns)));
+    put("reinjected_bytes", Some(sums.repeated().reinjected_bytes as f64));
+    put("retransmitted_bytes", Some(sums.repeated().retransmitted_bytes as f64));
+    put("overhead_share", overhead_share(messages, sums.sent_ip_bytes(context.direction)));
+    put("join_latency_ms", sums.join_latency_ns().map(|ns| ns as f64 / 1e6));
+    put("recovery_ms", sums.recovery_ns(context.end_ns).map(|ns| ns as f64 / 1e6));
     found
 }
 
@@ -187,77 +223,11 @@ fn handovers(decisions: &[DecisionRow], start_ns: u64) -> Vec<u64> {
     changes
 }
 
-fn shares(packets: &[PacketRow], paths: usize) -> Vec<Option<f64>> {
-    let mut bytes = vec![0_u64; paths];
-    for packet in packets.iter().filter(|packet| packet.delivered_ns.is_some()) {
-        if let Some(sum) = bytes.get_mut(usize::from(packet.path.0)) {
-            *sum += u64::from(packet.payload_bytes);
-        }
-    }
-    let total: u64 = bytes.iter().sum();
-    bytes.iter().map(|&part| (total > 0).then(|| part as f64 / total as f64)).collect()
-}
-
-fn repeated_bytes(packets: &[PacketRow]) -> (u64, u64) {
-    let mut repeats = Repeats::default();
-    packets
-        .iter()
-        .map(|packet| repeats.note(packet))
-        .fold((0, 0), |sum, repeat| (sum.0 + repeat.reinjected_bytes, sum.1 + repeat.retransmitted_bytes))
-}
-
-fn overhead_share(records: &RunRecords, direction: Direction) -> Option<f64> {
-    let packets = records.packets.iter().filter(|packet| packet.direction == direction);
-    let sent: u64 = packets.map(|packet| u64::from(packet.ip_bytes)).sum();
-    let delivered = records.messages.iter().filter(|m| m.received_ns.is_some());
+fn overhead_share(messages: &[MessageRow], sent_ip_bytes: u64) -> Option<f64> {
+    let delivered = messages.iter().filter(|m| m.received_ns.is_some());
     let payload: u64 = delivered.map(|m| u64::from(m.size_bytes)).sum();
-    (payload > 0).then(|| sent as f64 / payload as f64 - 1.0)
-}
-
-/// The kernel lets a connection take further subflows once data has been
-/// acknowledged, so that is when a path manager hears of it.
-fn join_latency_ms(packets: &[PacketRow]) -> Option<f64> {
-    let acknowledges = |packet: &&PacketRow| packet.direction == Direction::Down && packet.data_ack > Some(0);
-    let heard_ns = packets.iter().filter(acknowledges).find_map(|packet| packet.delivered_ns)?;
-    let joins = |packet: &&PacketRow| {
-        let syn = packet.tcp_flags & (SYN | ACK) == SYN && packet.mptcp.contains(MptcpOptions::JOIN);
-        packet.direction == Direction::Up && packet.t_ns >= heard_ns && syn
-    };
-    packets.iter().find(joins).map(|join| (join.t_ns - heard_ns) as f64 / 1e6)
-}
-
-/// The worst recovery; one that did not come counts until the run's end.
-fn recovery_ms(records: &RunRecords, rule: Recovery, end_ns: u64) -> Option<f64> {
-    let first_byte_after = |from_ns: u64| {
-        let after = records.packets.partition_point(|packet| packet.t_ns < from_ns);
-        let data = |packet: &&PacketRow| packet.path == rule.path && packet.payload_bytes > 0;
-        records.packets[after..].iter().find(data).map_or(end_ns, |packet| packet.t_ns)
-    };
-    recoveries(records.samples, rule)
-        .into_iter()
-        .map(|from_ns| first_byte_after(from_ns).saturating_sub(from_ns) as f64 / 1e6)
-        .max_by(f64::total_cmp)
-}
-
-/// When a sample first rose above the threshold with its hysteresis, each time
-/// that the path had been there and was lost.
-fn recoveries(samples: &[SampleRow], rule: Recovery) -> Vec<u64> {
-    let mut good_ns = None;
-    let mut lost = false;
-    let mut found = Vec::new();
-    for sample in samples.iter().filter(|sample| sample.path == rule.path) {
-        lost |= good_ns.is_some_and(|good_ns| sample.t_ns >= good_ns + LOSS_NS);
-        if lost && sample.rssi_dbm >= rule.leave_dbm + rule.hysteresis_db {
-            found.push(sample.t_ns);
-            lost = false;
-        }
-        if sample.rssi_dbm >= rule.leave_dbm && !lost {
-            good_ns = Some(sample.t_ns);
-        }
-    }
-    found
+    (payload > 0).then(|| sent_ip_bytes as f64 / payload as f64 - 1.0)
 }
 
 #[cfg(test)]
-#[path = "metrics_tests.rs"]
 mod tests;

@@ -1,6 +1,8 @@
 use super::*;
-use crate::records::{AlarmRow, SampleSource};
+use crate::records::{AlarmRow, MptcpOptions, SampleRow, SampleSource};
 
+const SYN: u8 = 2;
+const ACK: u8 = 16;
 const MS: u64 = 1_000_000;
 const WLAN: PathId = PathId(0);
 const LTE: PathId = PathId(1);
@@ -17,8 +19,23 @@ fn context(paths: &[String]) -> Context<'_> {
         traffic_start_ns: 1000 * MS,
         end_ns: 10_000 * MS,
         crossing_ns: None,
-        recovery: None,
     }
+}
+
+/// The metrics of records without packets.
+fn plain(records: &RunRecords, context: &Context) -> BTreeMap<String, f64> {
+    metrics(records, &PacketSums::new(2, None), context)
+}
+
+/// The metrics of packets alone.
+fn of_packets(packets: &[PacketRow], context: &Context) -> BTreeMap<String, f64> {
+    metrics(&RunRecords::default(), &sums(packets), context)
+}
+
+fn sums(packets: &[PacketRow]) -> PacketSums {
+    let mut sums = PacketSums::new(2, None);
+    packets.iter().for_each(|packet| sums.note(packet));
+    sums
 }
 
 fn message(number: u64, sent_ms: u64, received_ms: Option<u64>) -> MessageRow {
@@ -62,7 +79,7 @@ fn delays_gaps_and_goodput_are_those_of_the_messages() {
         message(3, 1060, Some(1150)),
     ];
     let names = names();
-    let found = metrics(&RunRecords { messages: &messages, ..Default::default() }, &context(&names));
+    let found = plain(&RunRecords { messages: &messages, ..Default::default() }, &context(&names));
     assert_eq!(found["delivery_delay_ms.p50"], 10.0);
     assert_eq!(found["delivery_delay_ms.p99"], 110.0);
     assert_eq!(found["delivery_delay_ms.max"], 110.0);
@@ -76,7 +93,7 @@ fn delays_gaps_and_goodput_are_those_of_the_messages() {
 fn a_message_that_never_came_is_late_until_the_run_ended() {
     let messages = [message(0, 1000, Some(1010)), message(1, 1020, None)];
     let names = names();
-    let found = metrics(&RunRecords { messages: &messages, ..Default::default() }, &context(&names));
+    let found = plain(&RunRecords { messages: &messages, ..Default::default() }, &context(&names));
     assert_eq!(found["messages.lost"], 1.0);
     assert_eq!(found["delivery_delay_ms.max"], 8980.0);
     assert_eq!(found["gap_ms.max"], 8970.0);
@@ -85,7 +102,7 @@ fn a_message_that_never_came_is_late_until_the_run_ended() {
 #[test]
 fn a_run_without_messages_has_no_delay_rather_than_a_good_one() {
     let names = names();
-    let found = metrics(&RunRecords::default(), &context(&names));
+    let found = plain(&RunRecords::default(), &context(&names));
     assert!(!found.contains_key("delivery_delay_ms.max"));
     assert!(!found.contains_key("path.lte.share"));
     assert_eq!(found["messages.sent"], 0.0);
@@ -109,7 +126,7 @@ fn paths_chosen_before_the_traffic_begins_are_no_handover() {
     ];
     let names = names();
     let records = RunRecords { decisions: &decisions, messages: &messages, ..Default::default() };
-    let found = metrics(&records, &context(&names));
+    let found = plain(&records, &context(&names));
     assert_eq!(found["handover.count"], 2.0);
     assert_eq!(found["handover.first_s"], 5.0);
     assert_eq!(found["handover_delay_ms.max"], 50.0);
@@ -120,7 +137,7 @@ fn without_a_decision_the_delay_is_taken_from_the_expected_crossing_on() {
     let messages = [message(0, 3900, Some(4900)), message(1, 4010, Some(4060)), message(2, 8000, Some(8020))];
     let names = names();
     let context = Context { crossing_ns: Some(5000 * MS), ..context(&names) };
-    let found = metrics(&RunRecords { messages: &messages, ..Default::default() }, &context);
+    let found = plain(&RunRecords { messages: &messages, ..Default::default() }, &context);
     assert_eq!(found["handover.count"], 0.0);
     assert_eq!(found["handover_delay_ms.max"], 50.0);
 }
@@ -132,8 +149,8 @@ fn shares_and_repeats_count_payload_and_overhead_counts_all_that_was_sent() {
     let packets = [lost, packet(1001, WLAN, 0, 1000), packet(1050, WLAN, 0, 1000), packet(1100, LTE, 1, 0)];
     let messages = [message(0, 1000, Some(1105)), message(1, 1001, Some(1106))];
     let names = names();
-    let records = RunRecords { packets: &packets, messages: &messages, ..Default::default() };
-    let found = metrics(&records, &context(&names));
+    let records = RunRecords { messages: &messages, ..Default::default() };
+    let found = metrics(&records, &sums(&packets), &context(&names));
     assert!((found["path.its-g5.share"] - 2.0 / 3.0).abs() < 1e-12);
     assert_eq!(found["reinjected_bytes"], 1000.0);
     assert_eq!(found["retransmitted_bytes"], 1000.0);
@@ -148,7 +165,7 @@ fn join_latency_runs_from_the_first_data_acknowledged_to_the_join() {
     packets[2].tcp_flags = SYN;
     packets[2].mptcp = MptcpOptions::JOIN;
     let names = names();
-    let found = metrics(&RunRecords { packets: &packets, ..Default::default() }, &context(&names));
+    let found = of_packets(&packets, &context(&names));
     assert_eq!(found["join_latency_ms"], 2.0);
 }
 
@@ -159,13 +176,46 @@ fn recovery_runs_from_the_first_good_sample_after_a_loss_to_the_first_data() {
         [sample(100, -60.0), sample(1900, -85.0), sample(3000, -80.0), sample(3100, -78.0), sample(3200, -70.0)];
     let packets = [packet(1000, WLAN, 0, 0), packet(3050, LTE, 1, 0), packet(3180, WLAN, 2, 0)];
     let names = names();
-    let context = Context { recovery: Some(rule), ..context(&names) };
-    let records = RunRecords { samples: &samples, packets: &packets, ..Default::default() };
-    assert_eq!(metrics(&records, &context)["recovery_ms"], 80.0);
-    let never = RunRecords { packets: &packets[..2], ..records };
-    assert_eq!(metrics(&never, &context)["recovery_ms"], 6900.0);
-    let always_good = RunRecords { samples: &samples[3..], ..records };
-    assert!(!metrics(&always_good, &context).contains_key("recovery_ms"));
+    let recovery = |samples: &[SampleRow], packets: &[PacketRow]| {
+        let mut sums = PacketSums::new(2, Some(rule));
+        samples.iter().for_each(|sample| sums.note_sample(sample));
+        packets.iter().for_each(|packet| sums.note(packet));
+        metrics(&RunRecords::default(), &sums, &context(&names)).get("recovery_ms").copied()
+    };
+    assert_eq!(recovery(&samples, &packets), Some(80.0));
+    assert_eq!(recovery(&samples, &packets[..2]), Some(6900.0), "it never came back");
+    assert_eq!(recovery(&samples[3..], &packets), None, "it was never lost");
+}
+
+/// The emulator sums up in the order of entry, the simulator in that of exit.
+#[test]
+fn sums_over_packets_are_the_same_in_order_of_entry_and_of_exit() {
+    let mut rng = crosslane_core::rng::Rng::new(7, "sums");
+    let mut next = |limit: u32| u64::from(rng.below(limit));
+    let mut packets: Vec<PacketRow> = (0..400)
+        .map(|place| {
+            let path = if next(3) == 0 { LTE } else { WLAN };
+            let mut packet = packet(1000 + place * 4, path, u16::from(path.0), next(60) * 500);
+            packet.delivered_ns = (next(5) > 0).then_some(packet.t_ns + (1 + next(30)) * MS);
+            packet
+        })
+        .collect();
+    (packets[1].direction, packets[1].data_ack, packets[1].delivered_ns) = (Direction::Down, Some(9), Some(1010 * MS));
+    (packets[90].tcp_flags, packets[90].mptcp) = (SYN, MptcpOptions::JOIN);
+    (packets[91].tcp_flags, packets[91].mptcp) = (SYN, MptcpOptions::JOIN);
+    packets[90].delivered_ns = Some(packets[90].t_ns + 90 * MS);
+    let rule = Recovery { path: WLAN, leave_dbm: -82.0, hysteresis_db: 3.0 };
+    let found = |packets: &[PacketRow]| {
+        let mut sums = PacketSums::new(2, Some(rule));
+        [sample(100, -60.0), sample(1500, -70.0)].iter().for_each(|sample| sums.note_sample(sample));
+        packets.iter().for_each(|packet| sums.note(packet));
+        metrics(&RunRecords::default(), &sums, &context(&names()))
+    };
+    let by_entry = found(&packets);
+    assert!(["recovery_ms", "join_latency_ms"].iter().all(|name| by_entry.contains_key(*name)), "{by_entry:?}");
+    assert!(by_entry["reinjected_bytes"] > 0.0 && by_entry["retransmitted_bytes"] > 0.0);
+    packets.sort_by_key(|packet| packet.delivered_ns.unwrap_or(packet.t_ns));
+    assert_eq!(found(&packets), by_entry);
 }
 
 #[test]
@@ -173,7 +223,7 @@ fn false_alarms_are_counted_once_they_are_known_to_be_false() {
     let alarm = |was_false| AlarmRow { t_ns: 0, path: WLAN, was_false };
     let alarms = [alarm(None), alarm(Some(true)), alarm(Some(false))];
     let names = names();
-    let found = metrics(&RunRecords { alarms: &alarms, ..Default::default() }, &context(&names));
+    let found = plain(&RunRecords { alarms: &alarms, ..Default::default() }, &context(&names));
     assert_eq!((found["alarms"], found["alarms.false"]), (3.0, 1.0));
 }
 

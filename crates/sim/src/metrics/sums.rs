@@ -1,0 +1,177 @@
+//! What the packets of a run add up to, packet by packet, so that a run need
+//! not keep them.
+
+use crosslane_core::link::Direction;
+use crosslane_core::path::PathId;
+
+use super::Recovery;
+use crate::records::{MptcpOptions, PacketRow, SampleRow};
+use crate::repeats::{Repeat, Repeats};
+
+/// So long without a sample at the leaving threshold is a loss of the path.
+const LOSS_NS: u64 = 1_000_000_000;
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// Sums over the packets of a run. The order in which packets are
+/// [noted](Self::note) may be that of entry or that of exit (dropped ones: when
+/// they were dropped).
+#[derive(Clone, Debug)]
+pub struct PacketSums {
+    repeats: Repeats,
+    repeated: Repeat,
+    delivered_payload_bytes: Vec<u64>,
+    sent_up_bytes: u64,
+    sent_down_bytes: u64,
+    heard_ns: Option<u64>,
+    joined_ns: Option<u64>,
+    watch: Option<Watch>,
+}
+
+impl PacketSums {
+    /// Sums of a run of so many paths that has not begun.
+    pub fn new(paths: usize, recovery: Option<Recovery>) -> PacketSums {
+        PacketSums {
+            repeats: Repeats::default(),
+            repeated: Repeat::default(),
+            delivered_payload_bytes: vec![0; paths],
+            sent_up_bytes: 0,
+            sent_down_bytes: 0,
+            heard_ns: None,
+            joined_ns: None,
+            watch: recovery.map(Watch::new),
+        }
+    }
+
+    /// Adds a packet whose fate is known.
+    pub fn note(&mut self, packet: &PacketRow) {
+        let repeat = self.repeats.note(packet);
+        self.repeated.reinjected_bytes += repeat.reinjected_bytes;
+        self.repeated.retransmitted_bytes += repeat.retransmitted_bytes;
+        match packet.direction {
+            Direction::Up => self.sent_up_bytes += u64::from(packet.ip_bytes),
+            Direction::Down => self.sent_down_bytes += u64::from(packet.ip_bytes),
+        }
+        if packet.delivered_ns.is_some()
+            && let Some(sum) = self.delivered_payload_bytes.get_mut(usize::from(packet.path.0))
+        {
+            *sum += u64::from(packet.payload_bytes);
+        }
+        self.note_join(packet);
+        if packet.payload_bytes > 0
+            && let Some(watch) = &mut self.watch
+        {
+            watch.note_data(packet);
+        }
+    }
+
+    /// Takes note of a sample, before the packets that enter after it.
+    pub fn note_sample(&mut self, sample: &SampleRow) {
+        if let Some(watch) = &mut self.watch {
+            watch.note_sample(sample);
+        }
+    }
+
+    /// Of the payload bytes delivered, those over this path (0 to 1); none if
+    /// nothing was delivered.
+    pub fn share(&self, path: PathId) -> Option<f64> {
+        let total: u64 = self.delivered_payload_bytes.iter().sum();
+        let part = *self.delivered_payload_bytes.get(usize::from(path.0))?;
+        (total > 0).then(|| part as f64 / total as f64)
+    }
+
+    /// Payload bytes that each path delivered, both ways.
+    pub fn delivered_payload_bytes(&self) -> &[u64] {
+        &self.delivered_payload_bytes
+    }
+
+    /// Bytes of IP that entered links in this direction.
+    pub fn sent_ip_bytes(&self, direction: Direction) -> u64 {
+        match direction {
+            Direction::Up => self.sent_up_bytes,
+            Direction::Down => self.sent_down_bytes,
+        }
+    }
+
+    /// Payload bytes that had been sent before.
+    pub fn repeated(&self) -> Repeat {
+        self.repeated
+    }
+
+    /// From the first data acknowledged to the vehicle to its first SYN that
+    /// joins, in ns. The kernel lets a connection take further subflows once
+    /// data has been acknowledged, so that is when a path manager hears of it.
+    pub fn join_latency_ns(&self) -> Option<u64> {
+        Some(self.joined_ns? - self.heard_ns?)
+    }
+
+    /// The worst recovery, in ns; one that did not come counts until `end_ns`.
+    pub fn recovery_ns(&self, end_ns: u64) -> Option<u64> {
+        let recoveries = &self.watch.as_ref()?.recoveries;
+        recoveries.iter().map(|recovery| recovery.data_ns.unwrap_or(end_ns).saturating_sub(recovery.from_ns)).max()
+    }
+
+    fn note_join(&mut self, packet: &PacketRow) {
+        match (packet.direction, self.heard_ns) {
+            (Direction::Down, None) if packet.data_ack > Some(0) => self.heard_ns = packet.delivered_ns,
+            (Direction::Up, Some(heard_ns)) if packet.mptcp.contains(MptcpOptions::JOIN) => {
+                let joins = packet.tcp_flags & (SYN | ACK) == SYN && packet.t_ns >= heard_ns;
+                if joins && self.joined_ns.is_none_or(|joined_ns| packet.t_ns < joined_ns) {
+                    self.joined_ns = Some(packet.t_ns);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Looks for losses and recoveries of a path.
+#[derive(Clone, Debug)]
+struct Watch {
+    rule: Recovery,
+    good_ns: Option<u64>,
+    lost: bool,
+    recoveries: Vec<Recovered>,
+}
+
+/// A sample that rose above the threshold with its hysteresis, after a loss,
+/// and the first data on the path since.
+#[derive(Clone, Copy, Debug)]
+struct Recovered {
+    from_ns: u64,
+    data_ns: Option<u64>,
+}
+
+impl Watch {
+    fn new(rule: Recovery) -> Watch {
+        Watch { rule, good_ns: None, lost: false, recoveries: Vec::new() }
+    }
+
+    fn note_sample(&mut self, sample: &SampleRow) {
+        if sample.path != self.rule.path {
+            return;
+        }
+        self.lost |= self.good_ns.is_some_and(|good_ns| sample.t_ns >= good_ns + LOSS_NS);
+        if self.lost && sample.rssi_dbm >= self.rule.leave_dbm + self.rule.hysteresis_db {
+            self.recoveries.push(Recovered { from_ns: sample.t_ns, data_ns: None });
+            self.lost = false;
+        }
+        if sample.rssi_dbm >= self.rule.leave_dbm && !self.lost {
+            self.good_ns = Some(sample.t_ns);
+        }
+    }
+
+    /// From the newest recovery back to the first that had data before this.
+    fn note_data(&mut self, packet: &PacketRow) {
+        if packet.path != self.rule.path {
+            return;
+        }
+        for recovery in self.recoveries.iter_mut().rev().filter(|recovery| packet.t_ns >= recovery.from_ns) {
+            if recovery.data_ns.is_some_and(|data_ns| data_ns <= packet.t_ns) {
+                break;
+            }
+            recovery.data_ns = Some(packet.t_ns);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Increases that depend on all subflows of the connection.
+
+use crosslane_core::time::Duration;
+
+use super::Algorithm;
+
+/// One subflow, as the others see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Congestion window, in segments.
+    pub window: u32,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Segments acknowledged between losses.
+    pub loss_interval: u64,
+}
+
+/// What one subflow needs to know of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Coupled {
+    /// Increase for each acknowledged segment, in segments, before the bound.
+    each: f64,
+    /// Added over the window (OLIA's α).
+    alpha: f64,
+    /// True if the increase may not exceed Reno's.
+    bounded: bool,
+}
+
+impl Coupled {
+    /// Increase of the window, in segments, for each segment acknowledged.
+    pub(super) fn increase(&self, window: f64) -> f64 {
+        let each = self.each + self.alpha / window;
+        if self.bounded { each.min(1.0 / window) } else { each }
+    }
+}
+
+/// The increase of member `own`.
+pub fn couple(algorithm: Algorithm, members: &[Member], own: usize) -> Coupled {
+    match algorithm {
+        Algorithm::Lia => lia(members),
+        Algorithm::Olia => olia(members, own),
+        _ => Coupled::default(),
+    }
+}
+
+/// RFC 6356 §3: α / total, where α = total · max(w/rtt²) / (Σ w/rtt)².
+fn lia(members: &[Member]) -> Coupled {
+    let best = members.iter().map(|m| weight(m) / seconds(m)).fold(0.0, f64::max);
+    let sum: f64 = members.iter().map(weight).sum();
+    Coupled { each: if sum > 0.0 { best / (sum * sum) } else { 0.0 }, alpha: 0.0, bounded: true }
+}
+
+/// Khalili et al. 2012, equations 3 and 4.
+fn olia(members: &[Member], own: usize) -> Coupled {
+    let sum: f64 = members.iter().map(weight).sum();
+    let Some(me) = members.get(own).filter(|_| sum > 0.0) else { return Coupled::default() };
+    let each = weight(me) / seconds(me) / (sum * sum);
+    let quality = |m: &Member| {
+        let interval = m.loss_interval as f64;
+        interval * interval / seconds(m)
+    };
+    let best = members.iter().map(quality).fold(0.0, f64::max);
+    let widest = members.iter().map(|m| m.window).max().unwrap_or(0);
+    let is_best = |m: &Member| quality(m) >= best;
+    let is_widest = |m: &Member| m.window >= widest;
+    let collected = members.iter().filter(|m| is_best(m) && !is_widest(m)).count();
+    let n = members.len() as f64;
+    let alpha = if collected == 0 {
+        0.0
+    } else if is_best(me) && !is_widest(me) {
+        1.0 / (n * collected as f64)
+    } else if is_widest(me) {
+        -1.0 / (n * members.iter().filter(|m| is_widest(m)).count() as f64)
+    } else {
+        0.0
+    };
+    Coupled { each, alpha, bounded: false }
+}
+
+fn seconds(member: &Member) -> f64 {
+    member.rtt.as_secs_f64().max(1e-6)
+}
+
+fn weight(member: &Member) -> f64 {
+    f64::from(member.window) / seconds(member)
+}

@@ -1,0 +1,118 @@
+//! CUBIC (RFC 9438) with Linux's constants, and HyStart (Ha and Rhee 2011).
+
+use crosslane_core::time::{Duration, Instant};
+
+use super::Ack;
+
+/// Growth constant (RFC 9438 §4.1; Linux 410/1024 · 1/1000 … = 0.4).
+const C: f64 = 0.4;
+/// Multiplicative decrease (Linux: 717/1024).
+const BETA: f64 = 717.0 / 1024.0;
+/// Acknowledgements, in windows, by which Reno would grow by one segment:
+/// 3 (1 − β) / (1 + β) of RFC 9438 §4.3, inverted.
+const RENO_ACKS: f64 = (1.0 + BETA) / (3.0 * (1.0 - BETA));
+/// HyStart acts from this window on, in segments.
+const HYSTART_WINDOW: u32 = 16;
+/// Samples whose least is a round's delay.
+const HYSTART_SAMPLES: u32 = 8;
+/// Spacing of acknowledgements within one train.
+const HYSTART_SPACING: Duration = Duration::from_millis(2);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cubic {
+    last_max: f64,
+    epoch: Option<Epoch>,
+    round: Round,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    began: Instant,
+    origin: f64,
+    k_s: f64,
+    reno: f64,
+    reno_acks: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    began: Instant,
+    last_ack: Instant,
+    ends_with: u64,
+    least: Option<Duration>,
+    samples: u32,
+}
+
+impl Cubic {
+    /// Keeps HyStart's rounds.
+    pub(super) fn note_rtt(&mut self, ack: &Ack) {
+        if ack.una > self.round.ends_with {
+            self.round = Round { began: ack.now, last_ack: ack.now, ends_with: ack.next, least: None, samples: 0 };
+        }
+        if let Some(rtt) = ack.rtt {
+            self.round.least = Some(self.round.least.map_or(rtt, |least| least.min(rtt)));
+            self.round.samples += 1;
+        }
+    }
+
+    /// HyStart: the train of acknowledgements is as long as the way, or the
+    /// delay has risen by an eighth (at least 4 ms, at most 16).
+    pub(super) fn leaves_slow_start(&mut self, ack: &Ack, window: u32) -> bool {
+        let Some(least) = ack.least_rtt.filter(|_| window >= HYSTART_WINDOW) else { return false };
+        let round = &mut self.round;
+        if ack.now.since(round.last_ack) <= HYSTART_SPACING {
+            round.last_ack = ack.now;
+            if ack.now.since(round.began) > least / 2 {
+                return true;
+            }
+        }
+        let rise = (least / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
+        round.samples >= HYSTART_SAMPLES && round.least.is_some_and(|delay| delay > least + rise)
+    }
+
+    /// Acknowledged segments for which the window grows by one.
+    pub(super) fn acks_for_one(&mut self, ack: &Ack, window: u32) -> f64 {
+        let now_window = f64::from(window);
+        let last_max = self.last_max;
+        let epoch = self.epoch.get_or_insert_with(|| {
+            let below = (last_max - now_window).max(0.0);
+            Epoch {
+                began: ack.now,
+                origin: last_max.max(now_window),
+                k_s: libm::cbrt(below / C),
+                reno: now_window,
+                reno_acks: 0.0,
+            }
+        });
+        let t_s = (ack.now.since(epoch.began) + ack.least_rtt.unwrap_or_default()).as_secs_f64();
+        let offset_s = t_s - epoch.k_s;
+        let target = epoch.origin + C * offset_s * offset_s * offset_s;
+        let mut acks =
+            if target > now_window { now_window / (target - now_window) } else { 100.0 * now_window };
+        if last_max == 0.0 {
+            acks = acks.min(20.0);
+        }
+        epoch.reno_acks += f64::from(ack.acked);
+        let each = now_window * RENO_ACKS;
+        while epoch.reno_acks > each {
+            epoch.reno_acks -= each;
+            epoch.reno += 1.0;
+        }
+        if epoch.reno > now_window {
+            acks = acks.min(now_window / (epoch.reno - now_window));
+        }
+        acks.max(2.0)
+    }
+
+    /// A loss: the window to go on with (fast convergence, RFC 9438 §4.7).
+    pub(super) fn reduce(&mut self, window: u32) -> u32 {
+        let now_window = f64::from(window);
+        self.last_max = if now_window < self.last_max { now_window * (1.0 + BETA) / 2.0 } else { now_window };
+        self.epoch = None;
+        (now_window * BETA) as u32
+    }
+
+    pub(super) fn forget_epoch(&mut self) {
+        self.epoch = None;
+    }
+}

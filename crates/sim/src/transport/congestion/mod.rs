@@ -1,0 +1,190 @@
+//! Congestion control of one subflow.
+
+use crosslane_core::time::{Duration, Instant};
+
+mod bbr;
+mod coupled;
+mod cubic;
+
+use bbr::Bbr;
+pub use bbr::RateSample;
+pub use coupled::{Coupled, Member, couple};
+use cubic::Cubic;
+
+/// First window, in segments (RFC 6928).
+pub const INITIAL_WINDOW: u32 = 10;
+/// Window at the beginning of a recovery at least, in segments.
+const LEAST_SSTHRESH: u32 = 2;
+
+/// Which algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// RFC 5681.
+    Reno,
+    /// RFC 9438 as Linux does it, with HyStart.
+    Cubic,
+    /// Linked increases (RFC 6356).
+    Lia,
+    /// Opportunistic linked increases (Khalili et al., CoNEXT 2012).
+    Olia,
+    /// A model of BBR version 1 (Cardwell et al., ACM Queue 2016).
+    Bbr,
+}
+
+impl Algorithm {
+    /// True if the increase depends on the other subflows.
+    pub fn is_coupled(self) -> bool {
+        matches!(self, Algorithm::Lia | Algorithm::Olia)
+    }
+}
+
+/// What an acknowledgement tells.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack {
+    /// When it came.
+    pub now: Instant,
+    /// Segments newly acknowledged in order.
+    pub acked: u32,
+    /// Round-trip time of the last of them, if it was sent once.
+    pub rtt: Option<Duration>,
+    /// Least round-trip time of late.
+    pub least_rtt: Option<Duration>,
+    /// First byte not acknowledged.
+    pub una: u64,
+    /// First byte not sent.
+    pub next: u64,
+}
+
+/// Window and what moves it.
+#[derive(Clone, Debug)]
+pub struct Control {
+    /// Congestion window, in segments.
+    pub window: u32,
+    /// Slow start ends here; `u32::MAX` before the first loss.
+    pub ssthresh: u32,
+    /// Part of a segment that the window has grown by.
+    fraction: f64,
+    law: Law,
+    /// Segments acknowledged since the last loss, and between the two last.
+    acked_since: [u64; 2],
+}
+
+#[derive(Clone, Debug)]
+enum Law {
+    Reno,
+    Cubic(Cubic),
+    Coupled,
+    Bbr(Box<Bbr>),
+}
+
+impl Control {
+    /// The control of a new subflow.
+    pub fn new(algorithm: Algorithm) -> Control {
+        let law = match algorithm {
+            Algorithm::Reno => Law::Reno,
+            Algorithm::Cubic => Law::Cubic(Cubic::default()),
+            Algorithm::Lia | Algorithm::Olia => Law::Coupled,
+            Algorithm::Bbr => Law::Bbr(Box::default()),
+        };
+        Control { window: INITIAL_WINDOW, ssthresh: u32::MAX, fraction: 0.0, law, acked_since: [0; 2] }
+    }
+
+    /// Segments between losses, for OLIA: the greater of the present stretch
+    /// and the one before.
+    pub fn loss_interval(&self) -> u64 {
+        self.acked_since[0].max(self.acked_since[1])
+    }
+
+    /// True while the window doubles each round trip.
+    pub fn in_slow_start(&self) -> bool {
+        self.window < self.ssthresh
+    }
+
+    /// Data has been acknowledged; `limited` if the window, and not the
+    /// application, held the sender back.
+    pub fn on_ack(&mut self, ack: &Ack, limited: bool, coupled: &Coupled) {
+        self.acked_since[0] += u64::from(ack.acked);
+        if let Law::Cubic(cubic) = &mut self.law {
+            cubic.note_rtt(ack);
+        }
+        if !limited || matches!(self.law, Law::Bbr(_)) {
+            return;
+        }
+        let mut acked = ack.acked;
+        if self.in_slow_start() {
+            if let Law::Cubic(cubic) = &mut self.law
+                && cubic.leaves_slow_start(ack, self.window)
+            {
+                self.ssthresh = self.window;
+            }
+            let grown = self.window.saturating_add(acked).min(self.ssthresh);
+            acked -= grown - self.window;
+            self.window = grown;
+        }
+        if acked == 0 {
+            return;
+        }
+        let window = f64::from(self.window);
+        let each = match &mut self.law {
+            Law::Reno => 1.0 / window,
+            Law::Cubic(cubic) => 1.0 / cubic.acks_for_one(ack, self.window),
+            Law::Coupled => coupled.increase(window),
+            Law::Bbr(_) => return,
+        };
+        self.fraction += f64::from(acked) * each;
+        let whole = libm::floor(self.fraction);
+        self.fraction -= whole;
+        // A coupled increase may be negative (OLIA).
+        self.window = (window + whole).max(1.0) as u32;
+    }
+
+    /// A loss has been found: where the window goes (RFC 5681 §3.1, RFC 9438
+    /// §4.6).
+    pub fn on_loss(&mut self) {
+        self.acked_since = [0, self.acked_since[0]];
+        self.fraction = 0.0;
+        self.ssthresh = match &mut self.law {
+            Law::Reno | Law::Coupled => (self.window / 2).max(LEAST_SSTHRESH),
+            Law::Cubic(cubic) => cubic.reduce(self.window).max(LEAST_SSTHRESH),
+            // BBR takes a loss for no sign of congestion.
+            Law::Bbr(_) => self.ssthresh,
+        };
+    }
+
+    /// True if each round of recovery reduces the window (RFC 6937).
+    pub fn reduces(&self) -> bool {
+        !matches!(self.law, Law::Bbr(_))
+    }
+
+    /// What the network was seen to deliver; BBR's window and pace follow it.
+    pub fn on_rate(&mut self, sample: &RateSample) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            self.window = bbr.on_sample(sample, self.window);
+        }
+    }
+
+    /// Bytes a second at which segments leave; `None`: as the window allows.
+    pub fn pace(&self, segment_bytes: u32) -> Option<f64> {
+        match &self.law {
+            Law::Bbr(bbr) => bbr.pace(segment_bytes),
+            _ => None,
+        }
+    }
+
+    /// Nothing has been sent for longer than the timeout (RFC 2861, Linux
+    /// `tcp_cwnd_restart`): halve the window for each timeout that passed.
+    pub fn after_idle(&mut self, timeouts: u32) {
+        if matches!(self.law, Law::Bbr(_)) {
+            return;
+        }
+        self.ssthresh = self.ssthresh.max(self.window / 4 * 3);
+        let restart = INITIAL_WINDOW.min(self.window);
+        self.window = (self.window >> timeouts.min(31)).max(restart);
+        if let Law::Cubic(cubic) = &mut self.law {
+            cubic.forget_epoch();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

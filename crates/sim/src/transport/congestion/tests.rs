@@ -1,0 +1,91 @@
+use super::*;
+
+fn ack(ms: u64, acked: u32, una: u64) -> Ack {
+    let rtt = Some(Duration::from_millis(50));
+    Ack { now: Instant::from_millis(ms), acked, rtt, least_rtt: rtt, una, next: una + 1 }
+}
+
+fn round(control: &mut Control, ms: u64) {
+    let window = control.window;
+    control.on_ack(&ack(ms, window, ms * 1000), true, &Coupled::default());
+}
+
+#[test]
+fn slow_start_doubles_and_reno_adds_one_each_round() {
+    let mut reno = Control::new(Algorithm::Reno);
+    round(&mut reno, 50);
+    assert_eq!(reno.window, 20);
+    reno.on_loss();
+    reno.window = reno.ssthresh;
+    assert_eq!(reno.window, 10);
+    round(&mut reno, 100);
+    assert_eq!(reno.window, 11);
+}
+
+#[test]
+fn an_application_that_sends_little_grows_no_window() {
+    let mut reno = Control::new(Algorithm::Reno);
+    reno.on_ack(&ack(50, 10, 1), false, &Coupled::default());
+    assert_eq!(reno.window, INITIAL_WINDOW);
+}
+
+#[test]
+fn cubic_comes_back_to_its_last_window_after_k_seconds() {
+    let mut cubic = Control::new(Algorithm::Cubic);
+    (cubic.window, cubic.ssthresh) = (100, 100);
+    cubic.on_loss();
+    cubic.window = cubic.ssthresh;
+    assert_eq!(cubic.window, 70);
+    // K = cbrt(30 / 0.4) = 4.2 s (RFC 9438 §4.2).
+    for step in 1..=84 {
+        round(&mut cubic, step * 50);
+    }
+    assert!((98..=101).contains(&cubic.window), "{}", cubic.window);
+}
+
+#[test]
+fn lia_on_two_equal_paths_grows_like_one_reno() {
+    let member = Member { window: 20, rtt: Duration::from_millis(50), loss_interval: 100 };
+    let coupled = couple(Algorithm::Lia, &[member, member], 0);
+    // Each grows by a quarter of what Reno would: together, over twice the
+    // acknowledgements, they grow by half a segment a round each.
+    assert!((coupled.increase(20.0) * 20.0 - 0.25).abs() < 1e-9);
+    let alone = couple(Algorithm::Lia, &[member], 0);
+    assert!((alone.increase(20.0) * 20.0 - 1.0).abs() < 1e-9, "one path alone is Reno");
+}
+
+#[test]
+fn olia_moves_windows_from_the_widest_to_the_best_path() {
+    let wide = Member { window: 40, rtt: Duration::from_millis(50), loss_interval: 50 };
+    let best = Member { window: 10, rtt: Duration::from_millis(50), loss_interval: 500 };
+    let members = [wide, best];
+    let (from, to) = (couple(Algorithm::Olia, &members, 0), couple(Algorithm::Olia, &members, 1));
+    assert_eq!((from.alpha, to.alpha), (-0.5, 0.5));
+    let even = couple(Algorithm::Olia, &[wide, wide], 0);
+    assert_eq!(even.alpha, 0.0);
+}
+
+#[test]
+fn bbr_finds_the_rate_and_holds_twice_what_the_way_takes() {
+    let mut bbr = Control::new(Algorithm::Bbr);
+    let (rate, rtt) = (1000.0, Duration::from_millis(50));
+    let mut total = 0;
+    for round in 1..200 {
+        let delivered = u64::from(bbr.window).min((rate * 0.05) as u64);
+        total += delivered;
+        bbr.on_rate(&RateSample {
+            now: Instant::from_millis(round * 50),
+            delivered,
+            interval: rtt,
+            prior_delivered: total - delivered,
+            total_delivered: total,
+            rtt: Some(rtt),
+            app_limited: false,
+            in_flight: 50,
+            newly: delivered as u32,
+        });
+    }
+    assert!((100..=110).contains(&bbr.window), "{}", bbr.window);
+    let pace = bbr.pace(1000).unwrap_or(0.0);
+    assert!((0.7e6..1.3e6).contains(&pace), "{pace}");
+}

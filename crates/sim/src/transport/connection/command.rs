@@ -1,0 +1,71 @@
+//! What a path manager may ask of a connection.
+
+use std::net::SocketAddr;
+
+use crosslane_core::mptcp::{AddressId, Command, Event};
+use crosslane_core::path::PathId;
+use crosslane_core::time::Instant;
+
+use super::super::subflow::Phase;
+use super::{Endpoint, MAX_SUBFLOWS, Protocol, SERVER, vehicle_address};
+
+impl Endpoint {
+    /// Carries out a command; false if the kernel would refuse it.
+    pub fn command(&mut self, now: Instant, command: &Command) -> bool {
+        if self.settings.protocol == Protocol::Tcp {
+            return false;
+        }
+        match *command {
+            Command::CreateSubflow { token, local_id, local, backup, .. } => {
+                let path = (0..16).map(PathId).find(|&path| vehicle_address(path) == local);
+                let room = self.subflows.len() < MAX_SUBFLOWS;
+                let Some(path) = path.filter(|_| token == self.token && self.established && room) else {
+                    return false;
+                };
+                self.open(now, path, Some(local_id), backup);
+                true
+            }
+            Command::DestroySubflow { local, remote, .. } => {
+                let Some(place) = self.place(local, remote) else { return false };
+                let subflow = self.named(&self.subflows[place]);
+                self.events.push_back(Event::SubflowClosed { token: self.token, subflow, error: 0 });
+                match self.subflows[place].phase {
+                    Phase::Opening => drop(self.subflows.remove(place)),
+                    _ => self.close(now, place),
+                }
+                true
+            }
+            Command::SetBackup { local, remote, backup, .. } => {
+                let Some(place) = self.place(local, remote) else { return false };
+                let subflow = &mut self.subflows[place];
+                subflow.backup[0] = backup;
+                subflow.tell = Some(backup);
+                self.push(now);
+                self.transmit(now);
+                true
+            }
+            // The vehicle opens every subflow: nothing is announced.
+            Command::Announce { .. } | Command::Withdraw { .. } => false,
+        }
+    }
+
+    /// Sends the SYN of a subflow: of the first one, or of one that joins from
+    /// the address with this id.
+    pub(super) fn open(&mut self, now: Instant, path: PathId, joins: Option<AddressId>, backup: bool) {
+        let port = super::FIRST_PORT + self.opened;
+        let id = joins.unwrap_or(AddressId(0));
+        let place = self.add(now, path, port, Phase::Opening, joins.is_some(), id);
+        self.subflows[place].backup[0] = backup;
+        self.send_syn(place);
+    }
+
+    fn place(&self, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
+        if remote != SERVER {
+            return None;
+        }
+        let matches = |path: PathId, port: u16| SocketAddr::new(vehicle_address(path), port) == local;
+        self.subflows
+            .iter()
+            .position(|subflow| subflow.phase != Phase::Closing && matches(subflow.path, subflow.port))
+    }
+}

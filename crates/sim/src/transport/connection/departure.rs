@@ -1,0 +1,165 @@
+//! Segments that leave.
+
+use crosslane_core::mptcp::Event;
+use crosslane_core::time::Instant;
+
+use super::super::segment::{ACK, FIN, PSH, SYN, Segment};
+use super::super::subflow::{Phase, Subflow};
+use super::{Endpoint, Protocol};
+use crate::records::MptcpOptions;
+
+/// `errno` of a subflow that nobody answered (ETIMEDOUT).
+const TIMED_OUT: u8 = 110;
+
+impl Endpoint {
+    /// Everything that may leave at `now`.
+    pub(super) fn transmit(&mut self, now: Instant) {
+        for place in 0..self.subflows.len() {
+            if matches!(self.subflows[place].phase, Phase::Opening | Phase::Accepted) {
+                continue;
+            }
+            while let Some(leaving) = self.subflows[place].tx.poll(now) {
+                let mut segment = self.answer(place, ACK);
+                segment.seq = leaving.seq;
+                segment.payload = leaving.piece.len as u16;
+                segment.flags |= if leaving.pushed { PSH } else { 0 };
+                if self.settings.protocol == Protocol::Mptcp {
+                    segment.dsn = Some(leaving.piece.dsn);
+                    let begins = !self.established && self.client;
+                    let option = if begins { MptcpOptions::CAPABLE } else { MptcpOptions::DSS };
+                    segment.options = option;
+                }
+                self.segments.push_back(segment);
+            }
+            if self.subflows[place].tell.is_some() || self.subflows[place].rx.wants_ack(now) {
+                self.send_ack(place);
+            }
+        }
+        self.end_drained(now);
+    }
+
+    /// An acknowledgement without data.
+    pub(super) fn send_ack(&mut self, place: usize) {
+        let mut segment = self.answer(place, ACK);
+        if let Some(backup) = self.subflows[place].tell.take() {
+            segment.options.insert(MptcpOptions::PRIO);
+            segment.backup = Some(backup);
+        }
+        self.segments.push_back(segment);
+    }
+
+    /// A SYN of the vehicle.
+    pub(super) fn send_syn(&mut self, place: usize) {
+        let subflow = &self.subflows[place];
+        let segment = Segment { seq: 0, ack: 0, ..self.bare(subflow, SYN) };
+        self.segments.push_back(self.with_handshake_option(segment, place));
+    }
+
+    pub(super) fn answer_syn(&mut self, _now: Instant, place: usize) {
+        let subflow = &self.subflows[place];
+        let window = self.inbox.clone().tell().1;
+        let segment = Segment { seq: 0, ack: 1, window, echo: subflow.echo, ..self.bare(subflow, SYN | ACK) };
+        self.segments.push_back(self.with_handshake_option(segment, place));
+    }
+
+    /// The third segment of a handshake.
+    pub(super) fn send_third(&mut self, place: usize, _now: Instant) {
+        let segment = Segment { data_ack: None, ..self.answer(place, ACK) };
+        self.segments.push_back(self.with_handshake_option(segment, place));
+    }
+
+    fn with_handshake_option(&self, mut segment: Segment, place: usize) -> Segment {
+        let subflow = &self.subflows[place];
+        segment.options = match (self.settings.protocol, subflow.join) {
+            (Protocol::Tcp, _) => MptcpOptions::default(),
+            (Protocol::Mptcp, true) => MptcpOptions::JOIN,
+            (Protocol::Mptcp, false) => MptcpOptions::CAPABLE,
+        };
+        segment.backup = subflow.join.then_some(subflow.backup[0]);
+        segment
+    }
+
+    /// A segment that acknowledges what has come.
+    fn answer(&mut self, place: usize, flags: u8) -> Segment {
+        let (data_ack, window) = self.inbox.tell();
+        let (ack, sack) = self.subflows[place].rx.acknowledge();
+        let mptcp = self.settings.protocol == Protocol::Mptcp;
+        let subflow = &self.subflows[place];
+        let options = if mptcp { MptcpOptions::DSS } else { MptcpOptions::default() };
+        Segment {
+            ack,
+            sack,
+            window,
+            data_ack: mptcp.then_some(data_ack),
+            echo: subflow.echo,
+            options,
+            ..self.bare(subflow, flags)
+        }
+    }
+
+    pub(super) fn bare(&self, subflow: &Subflow, flags: u8) -> Segment {
+        Segment {
+            path: subflow.path,
+            port: subflow.port,
+            subflow: subflow.number,
+            flags,
+            seq: subflow.tx.next,
+            ack: 0,
+            payload: 0,
+            dsn: None,
+            data_ack: None,
+            window: 0,
+            sack: None,
+            options: MptcpOptions::default(),
+            backup: None,
+            echo: Instant::ZERO,
+        }
+    }
+
+    /// What is closed here ends with a FIN once it has drained.
+    fn end_drained(&mut self, now: Instant) {
+        for place in 0..self.subflows.len() {
+            let subflow = &mut self.subflows[place];
+            if subflow.phase == Phase::Closing && subflow.repeat.at.is_none() && subflow.tx.is_empty() {
+                subflow.repeat.begin(now);
+                let segment = self.answer(place, FIN | ACK);
+                self.segments.push_back(segment);
+            }
+        }
+    }
+
+    /// SYNs, their answers and FINs that were not answered in time.
+    pub(super) fn repeat_handshakes(&mut self, now: Instant) {
+        let mut place = 0;
+        while place < self.subflows.len() {
+            let subflow = &mut self.subflows[place];
+            if subflow.repeat.at.is_none_or(|at| at > now) {
+                place += 1;
+                continue;
+            }
+            let phase = subflow.phase;
+            if !subflow.repeat.again(now) {
+                let subflow = self.subflows.remove(place);
+                if phase != Phase::Closing {
+                    let named = self.named(&subflow);
+                    self.events.push_back(Event::SubflowClosed {
+                        token: self.token,
+                        subflow: named,
+                        error: TIMED_OUT,
+                    });
+                }
+                continue;
+            }
+            match phase {
+                Phase::Opening => self.send_syn(place),
+                Phase::Accepted => self.answer_syn(now, place),
+                Phase::Closing => {
+                    let segment = self.answer(place, FIN | ACK);
+                    self.segments.push_back(segment);
+                }
+                Phase::Open => self.subflows[place].repeat.end(),
+            }
+            place += 1;
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! From the connection's queue to its subflows: scheduling, re-injection, and
+//! the timer that finds subflows stale. Source: Linux `net/mptcp/protocol.c`
+//! and `pm.c`, release 6.18.
+
+use crosslane_core::time::{Duration, Instant};
+
+use super::super::receiver::Piece;
+use super::super::scheduler::{BURST_BYTES, Candidate, Scheduler};
+use super::super::subflow::Phase;
+use super::{Endpoint, Protocol};
+
+/// Least length of the connection's timer (Linux: `TCP_RTO_MIN`).
+pub(super) const LEAST_INTERVAL: Duration = Duration::from_millis(200);
+/// Periods without progress on every subflow after which an idle backup is
+/// used for re-injection.
+const BACKUP_AFTER: u32 = 1;
+
+impl Endpoint {
+    /// Hands out what waits, as far as scheduler, buffers and the peer's
+    /// window allow (`__mptcp_push_pending`).
+    pub(super) fn push(&mut self, now: Instant) {
+        let mut pushed = false;
+        while self.frags.next().is_some() {
+            let Some(place) = self.schedule(now) else { break };
+            if self.push_to(now, place) == 0 {
+                break;
+            }
+            pushed = true;
+        }
+        if pushed {
+            self.retransmit_at = self.retransmit_at.or(Some(now + self.interval));
+            self.transmit(now);
+        }
+    }
+
+    /// The subflow for the next data (`mptcp_subflow_get_send`).
+    fn schedule(&mut self, now: Instant) -> Option<usize> {
+        let mut candidates: [Option<Candidate>; super::MAX_SUBFLOWS] = [None; super::MAX_SUBFLOWS];
+        let mut count = 0;
+        let mut longest = Duration::ZERO;
+        for (place, subflow) in self.subflows.iter_mut().enumerate().take(super::MAX_SUBFLOWS) {
+            if !subflow.is_active() {
+                continue;
+            }
+            longest = longest.max(subflow.time_left(now));
+            let pace = *subflow.pace.get_or_insert_with(|| subflow.tx.pacing_rate());
+            let window = subflow.tx.control().window;
+            let holds = subflow.tx.in_flight() as u64 + subflow.tx.queued_bytes().div_ceil(subflow.tx.mss);
+            candidates[count] = Some(Candidate {
+                place,
+                backup: subflow.is_backup(),
+                rank: self.settings.ranks.get(usize::from(subflow.path.0)).copied().unwrap_or(u8::MAX),
+                linger_s: subflow.tx.memory() as f64 / pace.max(1.0),
+                has_room: self.settings.protocol == Protocol::Tcp || subflow.tx.has_room(),
+                has_window: holds < u64::from(window),
+                rtt: subflow.tx.rtt().smoothed().unwrap_or_default(),
+            });
+            count += 1;
+        }
+        self.interval = if longest.is_zero() { LEAST_INTERVAL } else { longest };
+        let few: Vec<Candidate> = candidates[..count].iter().flatten().copied().collect();
+        let place = self.settings.scheduler.choose(&few, self.last_chosen)?;
+        self.last_chosen = place;
+        Some(place)
+    }
+
+    /// Hands data to a subflow until its burst is over, its buffer is full at
+    /// the end of a fragment, or the peer's window ends; returns how much.
+    fn push_to(&mut self, now: Instant, place: usize) -> u64 {
+        let mss = self.subflows[place].tx.mss;
+        let burst = match self.settings.scheduler {
+            Scheduler::Default => BURST_BYTES,
+            _ => mss,
+        };
+        self.average_pace(place, burst);
+        let mut pushed = 0;
+        while let Some(run) = self.frags.next() {
+            let may = self.edge.saturating_sub(run.dsn);
+            let len = if self.settings.scheduler == Scheduler::Default { run.len } else { run.len.min(mss) };
+            let len = len.min(may);
+            if len == 0 {
+                break;
+            }
+            self.enqueue(now, place, Piece { dsn: run.dsn, len });
+            self.frags.hand_out(len);
+            pushed += len;
+            let full = self.settings.protocol == Protocol::Mptcp && !self.subflows[place].tx.has_room();
+            if pushed >= burst || full {
+                break;
+            }
+        }
+        pushed
+    }
+
+    fn enqueue(&mut self, now: Instant, place: usize, piece: Piece) {
+        let before = self.sent.saturating_sub(piece.dsn).min(piece.len);
+        self.reinjected += before;
+        self.sent = self.sent.max(piece.dsn + piece.len);
+        self.subflows[place].tx.enqueue(now, piece);
+    }
+
+    /// The scheduler's mean of the pacing rate, weighted by what is queued.
+    fn average_pace(&mut self, place: usize, burst: u64) {
+        let window = self.edge.saturating_sub(self.sent);
+        let (subflow, burst) = (&mut self.subflows[place], burst.min(window));
+        if burst == 0 {
+            return;
+        }
+        let (memory, burst) = (subflow.tx.memory() as f64, burst as f64);
+        let pace = subflow.pace.unwrap_or_default();
+        subflow.pace = Some((pace * memory + subflow.tx.pacing_rate() * burst) / (burst + memory));
+    }
+
+    /// The connection's timer has expired (`__mptcp_retrans`): look which
+    /// subflows are stale, and send the oldest data over an idle one.
+    pub(super) fn retransmit(&mut self, now: Instant) {
+        if self.settings.protocol == Protocol::Tcp || self.frags.is_empty() {
+            return;
+        }
+        let idle = self.idle_subflow(now);
+        if let (Some(place), Some(run)) = (idle, self.frags.head()) {
+            self.enqueue(now, place, Piece { dsn: run.dsn, len: run.len });
+        }
+        self.push(now);
+        self.retransmit_at = self.retransmit_at.or(Some(now + self.interval));
+    }
+
+    /// A subflow with nothing in flight (`mptcp_subflow_get_retrans`); a backup
+    /// only where no other makes progress.
+    fn idle_subflow(&mut self, now: Instant) -> Option<usize> {
+        let (mut pick, mut backup) = (None, None);
+        let mut least_stale = u32::MAX;
+        let mut place = 0;
+        while place < self.subflows.len() {
+            let subflow = &self.subflows[place];
+            if !subflow.is_usable() {
+                place += 1;
+                continue;
+            }
+            if !subflow.tx.is_empty() {
+                self.judge(now, place);
+                least_stale = least_stale.min(self.subflows[place].stale_count);
+            } else if subflow.is_backup() {
+                backup = backup.or(Some(place));
+            } else {
+                pick = pick.or(Some(place));
+            }
+            place += 1;
+        }
+        pick.or(backup.filter(|_| least_stale > BACKUP_AFTER))
+    }
+
+    /// Counts the timer's periods in which nothing came over a subflow
+    /// (`mptcp_pm_subflow_chk_stale`).
+    fn judge(&mut self, now: Instant, place: usize) {
+        let subflow = &mut self.subflows[place];
+        if subflow.stale_count == 0 {
+            subflow.stale_heard = subflow.heard;
+            subflow.stale_count = 1;
+        } else if subflow.stale_heard == subflow.heard {
+            subflow.stale_count = subflow.stale_count.saturating_add(1);
+            self.give_up(now, place);
+        } else {
+            subflow.stale_count = 0;
+            subflow.stale = false;
+        }
+    }
+
+    /// A subflow without progress for too long is left, and all its data sent
+    /// again, if another is in better health (`mptcp_pm_subflows_chk_stale`).
+    fn give_up(&mut self, now: Instant, place: usize) {
+        let allowed = self.settings.stale_loss_count;
+        let subflow = &self.subflows[place];
+        if subflow.stale || allowed == 0 || subflow.stale_count <= allowed {
+            return;
+        }
+        let healthy = (allowed - 1).max(1);
+        let mut others = self.subflows.iter_mut().enumerate().filter(|(other, _)| *other != place);
+        if others.any(|(_, other)| other.stale_count < healthy && other.is_active()) {
+            self.subflows[place].stale = true;
+            self.reinject(now);
+        }
+    }
+
+    /// Everything not acknowledged goes out anew
+    /// (`__mptcp_retransmit_pending_data`).
+    pub(super) fn reinject(&mut self, now: Instant) {
+        if self.settings.protocol == Protocol::Mptcp && !self.frags.is_empty() {
+            self.frags.restart();
+            self.push(now);
+        }
+    }
+
+    /// Closes a subflow; what it holds goes out anew, and still drains over it.
+    pub(super) fn close(&mut self, now: Instant, place: usize) {
+        self.subflows[place].phase = Phase::Closing;
+        self.reinject(now);
+        self.transmit(now);
+    }
+}

@@ -1,0 +1,211 @@
+//! The receiving half of a subflow: puts segments in order and decides when to
+//! acknowledge.
+//!
+//! Acknowledgements follow Linux (`__tcp_ack_snd_check`, `tcp_cleanup_rbuf`): at
+//! once for more than one full segment, for anything out of order, for the
+//! first segments of a subflow, and when the application has read data that the
+//! sender pushed; otherwise delayed by 40 ms (RFC 9293 §3.8.6.3).
+
+use std::collections::BTreeMap;
+
+use crosslane_core::time::{Duration, Instant};
+
+use super::segment::Block;
+
+/// Delay of an acknowledgement (Linux `TCP_DELACK_MIN`).
+const DELAY: Duration = Duration::from_millis(40);
+/// Segments acknowledged at once when a subflow begins (Linux
+/// `TCP_MAX_QUICKACKS`).
+const QUICK: u32 = 16;
+
+/// A piece of the connection's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Data sequence number of its first byte.
+    pub dsn: u64,
+    /// Length, in bytes.
+    pub len: u64,
+}
+
+/// The half.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    /// Next byte expected.
+    next: u64,
+    /// What came too early, by sequence number; at most a window of it.
+    early: BTreeMap<u64, Piece>,
+    /// Acknowledged so far.
+    told: u64,
+    full: u64,
+    quick: u32,
+    due: Option<Instant>,
+    now: bool,
+    pushed: bool,
+    block: Option<Block>,
+    /// Payload bytes taken, each once.
+    pub bytes_received: u64,
+}
+
+impl Receiver {
+    /// A half that has received the SYN.
+    pub fn new() -> Receiver {
+        Receiver {
+            next: 1,
+            early: BTreeMap::new(),
+            told: 1,
+            full: 536,
+            quick: QUICK,
+            due: None,
+            now: false,
+            pushed: false,
+            block: None,
+            bytes_received: 0,
+        }
+    }
+
+    /// Takes the payload of a segment and appends to `ordered` what is now in
+    /// order; `pushed` if the sender marked it with PSH.
+    pub fn take(&mut self, now: Instant, seq: u64, piece: Piece, pushed: bool, ordered: &mut Vec<Piece>) {
+        self.pushed |= pushed;
+        self.full = self.full.max(piece.len);
+        if seq + piece.len <= self.next || self.early.contains_key(&seq) {
+            self.now = true;
+            return;
+        }
+        if seq != self.next {
+            self.early.insert(seq, piece);
+            self.block = Some(self.block_around(seq));
+            self.now = true;
+            return;
+        }
+        self.advance(piece, ordered);
+        let filled = !self.early.is_empty();
+        while let Some((first, next_piece)) = self.early.first_key_value().map(|(&seq, &piece)| (seq, piece))
+            && first <= self.next
+        {
+            self.early.remove(&first);
+            self.advance(next_piece, ordered);
+        }
+        if self.early.is_empty() {
+            self.block = None;
+        }
+        if filled || self.next - self.told > self.full || self.quick > 0 {
+            self.quick = self.quick.saturating_sub(1);
+            self.now = true;
+        } else {
+            self.due = self.due.or(Some(now + DELAY));
+        }
+    }
+
+    /// The application has read what came.
+    pub fn read(&mut self) {
+        self.now |= self.pushed && self.next > self.told;
+    }
+
+    /// True if an acknowledgement is to go out at `now`.
+    pub fn wants_ack(&self, now: Instant) -> bool {
+        self.now || self.due.is_some_and(|due| due <= now)
+    }
+
+    /// An acknowledgement goes out, alone or with data: the next byte expected
+    /// and the block to tell.
+    pub fn acknowledge(&mut self) -> (u64, Option<Block>) {
+        (self.now, self.pushed, self.due, self.told) = (false, false, None, self.next);
+        (self.next, self.block)
+    }
+
+    /// When [`wants_ack`](Self::wants_ack) will say yes.
+    pub fn wakeup(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn advance(&mut self, piece: Piece, ordered: &mut Vec<Piece>) {
+        self.next += piece.len;
+        self.bytes_received += piece.len;
+        ordered.push(piece);
+    }
+
+    fn block_around(&self, seq: u64) -> Block {
+        let mut end = seq;
+        for (&first, piece) in self.early.range(seq..) {
+            if first != end {
+                break;
+            }
+            end = first + piece.len;
+        }
+        let mut begin = seq;
+        for (&first, piece) in self.early.range(..seq).rev() {
+            if first + piece.len != begin {
+                break;
+            }
+            begin = first;
+        }
+        (begin, end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(receiver: &mut Receiver, ms: u64, seq: u64, len: u64) -> Vec<Piece> {
+        let mut ordered = Vec::new();
+        receiver.take(Instant::from_millis(ms), seq, Piece { dsn: seq - 1, len }, false, &mut ordered);
+        ordered
+    }
+
+    fn settled() -> Receiver {
+        let mut receiver = Receiver::new();
+        for i in 0..QUICK as u64 {
+            assert_eq!(take(&mut receiver, 0, 1 + i * 1000, 1000).len(), 1);
+            assert!(receiver.wants_ack(Instant::ZERO), "the first segments are acknowledged at once");
+            receiver.acknowledge();
+        }
+        receiver
+    }
+
+    #[test]
+    fn a_lone_segment_waits_40_ms_and_a_second_one_ends_the_wait() {
+        let mut receiver = settled();
+        take(&mut receiver, 100, 16_001, 1000);
+        assert!(!receiver.wants_ack(Instant::from_millis(139)));
+        assert!(receiver.wants_ack(Instant::from_millis(140)));
+        take(&mut receiver, 110, 17_001, 1000);
+        assert!(receiver.wants_ack(Instant::from_millis(110)));
+        assert_eq!(receiver.acknowledge(), (18_001, None));
+        assert!(!receiver.wants_ack(Instant::from_millis(500)));
+    }
+
+    #[test]
+    fn pushed_data_is_acknowledged_when_it_has_been_read() {
+        let mut receiver = settled();
+        take(&mut receiver, 100, 16_001, 1000);
+        receiver.read();
+        assert!(!receiver.wants_ack(Instant::from_millis(100)));
+        receiver.acknowledge();
+        receiver.take(Instant::from_millis(120), 17_001, Piece { dsn: 17_000, len: 1000 }, true, &mut Vec::new());
+        receiver.read();
+        assert!(receiver.wants_ack(Instant::from_millis(120)));
+    }
+
+    #[test]
+    fn a_gap_is_told_with_the_block_behind_it() {
+        let mut receiver = settled();
+        assert!(take(&mut receiver, 100, 17_001, 1000).is_empty());
+        assert!(take(&mut receiver, 101, 18_001, 1000).is_empty());
+        assert!(receiver.wants_ack(Instant::from_millis(101)));
+        assert_eq!(receiver.acknowledge(), (16_001, Some((17_001, 19_001))));
+        let ordered = take(&mut receiver, 102, 16_001, 1000);
+        assert_eq!(ordered.iter().map(|piece| piece.dsn).collect::<Vec<_>>(), [16_000, 17_000, 18_000]);
+        assert!(receiver.wants_ack(Instant::from_millis(102)), "a filled gap is told at once");
+        assert_eq!(receiver.acknowledge(), (19_001, None));
+    }
+
+    #[test]
+    fn what_came_twice_counts_once() {
+        let mut receiver = settled();
+        assert!(take(&mut receiver, 100, 1, 1000).is_empty());
+        assert!(receiver.wants_ack(Instant::from_millis(100)), "so that the sender learns of it");
+        assert_eq!(receiver.bytes_received, 16_000);
+    }
+}

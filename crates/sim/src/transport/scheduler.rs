@@ -1,0 +1,119 @@
+//! Packet schedulers: over which subflow the next data goes.
+
+use crosslane_core::time::Duration;
+use serde::Deserialize;
+
+/// Bytes handed to one subflow before the scheduler is asked again (Linux
+/// `MPTCP_SEND_BURST_SIZE`).
+pub const BURST_BYTES: u64 = 65_388;
+
+/// Which scheduler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduler {
+    /// Linux's: the subflow that will soonest have sent what it holds. If that
+    /// one's buffer is full, none: a slower one would block the others (BLEST).
+    #[default]
+    Default,
+    /// The subflow with the shortest round-trip time and room in its window
+    /// (multipath-tcp.org's default until 2019).
+    MinRtt,
+    /// One after the other, each with room in its window.
+    RoundRobin,
+    /// The subflow opened first, as long as its window has room, then the next:
+    /// the preferred path is filled, the others take what overflows (Liao et
+    /// al. 2020, §IV).
+    Priority,
+}
+
+/// What a scheduler sees of a subflow that is active.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    /// Place in the connection's list.
+    pub(super) place: usize,
+    pub(super) backup: bool,
+    /// Place in the user's preference, 0 first.
+    pub(super) rank: u8,
+    /// Time in which it will have sent what it holds, in s.
+    pub(super) linger_s: f64,
+    /// Its buffer takes more.
+    pub(super) has_room: bool,
+    /// Its window takes more than it holds already.
+    pub(super) has_window: bool,
+    pub(super) rtt: Duration,
+}
+
+impl Scheduler {
+    /// True if the upstream kernel has it.
+    pub fn is_upstream(self) -> bool {
+        self == Scheduler::Default
+    }
+
+    /// The place of the choice, if any. Backup subflows count only where there
+    /// is no other (RFC 8684 §3.3.8); `last` was chosen before.
+    pub(super) fn choose(self, candidates: &[Candidate], last: usize) -> Option<usize> {
+        let backups = candidates.iter().all(|candidate| candidate.backup);
+        let mut may = candidates.iter().filter(|candidate| candidate.backup == backups);
+        if self == Scheduler::Default {
+            let first = may.next()?;
+            let best = may.fold(first, |best, next| if next.linger_s < best.linger_s { next } else { best });
+            return best.has_room.then_some(best.place);
+        }
+        let may = may.filter(|candidate| candidate.has_window && candidate.has_room);
+        let chosen = match self {
+            Scheduler::RoundRobin => may.min_by_key(|candidate| (candidate.place <= last, candidate.place)),
+            Scheduler::Priority => may.min_by_key(|candidate| (candidate.rank, candidate.place)),
+            Scheduler::MinRtt | Scheduler::Default => may.min_by_key(|candidate| (candidate.rtt, candidate.place)),
+        };
+        chosen.map(|candidate| candidate.place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(place: usize) -> Candidate {
+        Candidate {
+            place,
+            backup: false,
+            rank: place as u8,
+            linger_s: 0.0,
+            has_room: true,
+            has_window: true,
+            rtt: Duration::from_millis(10 + place as u64),
+        }
+    }
+
+    #[test]
+    fn the_default_stays_with_the_first_while_it_is_idle() {
+        assert_eq!(Scheduler::Default.choose(&[candidate(0), candidate(1)], 1), Some(0));
+    }
+
+    #[test]
+    fn the_default_waits_for_the_faster_subflow_although_a_slower_one_has_room() {
+        let faster = Candidate { linger_s: 0.1, has_room: false, ..candidate(0) };
+        let slower = Candidate { linger_s: 0.2, ..candidate(1) };
+        assert_eq!(Scheduler::Default.choose(&[faster, slower], 0), None);
+    }
+
+    #[test]
+    fn a_backup_is_chosen_only_where_there_is_nothing_else() {
+        let (full, backup) = (Candidate { has_room: false, ..candidate(0) }, Candidate { backup: true, ..candidate(1) });
+        for scheduler in [Scheduler::Default, Scheduler::MinRtt, Scheduler::RoundRobin, Scheduler::Priority] {
+            assert_eq!(scheduler.choose(&[full, backup], 0), None, "{scheduler:?}");
+            assert_eq!(scheduler.choose(&[backup], 0), Some(1), "{scheduler:?}");
+        }
+    }
+
+    #[test]
+    fn priority_overflows_and_round_robin_takes_turns() {
+        let (first, second) = (candidate(0), candidate(1));
+        let full = Candidate { has_window: false, ..first };
+        assert_eq!(Scheduler::Priority.choose(&[first, second], 0), Some(0));
+        assert_eq!(Scheduler::Priority.choose(&[full, second], 0), Some(1));
+        assert_eq!(Scheduler::RoundRobin.choose(&[first, second], 0), Some(1));
+        assert_eq!(Scheduler::RoundRobin.choose(&[first, second], 1), Some(0));
+        assert_eq!(Scheduler::MinRtt.choose(&[second, first], 0), Some(0));
+    }
+}

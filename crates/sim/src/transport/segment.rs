@@ -1,0 +1,96 @@
+//! What crosses a link: a TCP segment with its MPTCP options, without bytes.
+
+use crosslane_core::path::PathId;
+use crosslane_core::time::Instant;
+
+use crate::records::MptcpOptions;
+
+/// FIN, as on the wire.
+pub const FIN: u8 = 1;
+/// SYN, as on the wire.
+pub const SYN: u8 = 2;
+/// RST, as on the wire.
+pub const RST: u8 = 4;
+/// PSH, as on the wire.
+pub const PSH: u8 = 8;
+/// ACK, as on the wire.
+pub const ACK: u8 = 16;
+
+/// IPv4 and TCP headers with the timestamps option (RFC 7323), in bytes.
+pub const HEADER_BYTES: u16 = 52;
+/// A DSS option with mapping and data acknowledgement (RFC 8684 §3.3): what
+/// Linux puts on every segment with data.
+pub const MAPPING_BYTES: u16 = 24;
+/// Bytes of IP that a path carries at most.
+pub const MTU_BYTES: u16 = 1500;
+
+/// Stream offsets of one block of a selective acknowledgement (RFC 2018): from
+/// the first, up to but not including the second.
+pub type Block = (u64, u64);
+
+/// A segment. Sequence numbers are relative to the initial ones (a SYN has 0,
+/// the first byte 1) and do not wrap; data sequence numbers count from 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Segment {
+    /// The path it goes over.
+    pub path: PathId,
+    /// Port of the vehicle's end: it names the subflow.
+    pub port: u16,
+    /// Number of the subflow, in order of the vehicle's SYN, from 0.
+    pub subflow: u16,
+    /// TCP flags.
+    pub flags: u8,
+    /// Sequence number.
+    pub seq: u64,
+    /// Acknowledgement number.
+    pub ack: u64,
+    /// Length of the payload, in bytes.
+    pub payload: u16,
+    /// Data sequence number of the first payload byte.
+    pub dsn: Option<u64>,
+    /// Data acknowledgement.
+    pub data_ack: Option<u64>,
+    /// Bytes beyond the acknowledgement that the sender of this segment takes.
+    pub window: u64,
+    /// The block that the latest arrival belongs to. MPTCP leaves room for one.
+    pub sack: Option<Block>,
+    /// MPTCP options.
+    pub options: MptcpOptions,
+    /// Backup flag of MP_JOIN or MP_PRIO.
+    pub backup: Option<bool>,
+    /// When the segment was sent that this one acknowledges (RFC 7323).
+    pub echo: Instant,
+}
+
+impl Segment {
+    /// Length with IP header, in bytes, as Linux sends it.
+    pub fn ip_bytes(&self) -> u16 {
+        let capable = self.options.contains(MptcpOptions::CAPABLE);
+        let join = self.options.contains(MptcpOptions::JOIN);
+        let syn = self.flags & SYN != 0;
+        if syn {
+            let base = HEADER_BYTES + 8;
+            return match (capable, join, self.flags & ACK != 0) {
+                (true, _, false) => base + 4,
+                (true, _, true) => base + 12,
+                (_, true, false) => base + 12,
+                (_, true, true) => base + 16,
+                _ => base,
+            };
+        }
+        let sack = if self.sack.is_some() { 12 } else { 0 };
+        let prio = if self.options.contains(MptcpOptions::PRIO) { 4 } else { 0 };
+        let option = match (self.payload > 0, capable, join) {
+            (true, ..) => self.dsn.map_or(0, |_| MAPPING_BYTES),
+            (_, true, _) => 20,
+            (_, _, true) => 24,
+            _ => self.data_ack.map_or(0, |ack| if ack == 0 { 8 } else { 12 }),
+        };
+        HEADER_BYTES + option + sack + prio + self.payload
+    }
+
+    /// True if it carries neither payload nor SYN nor FIN.
+    pub fn is_pure_ack(&self) -> bool {
+        self.payload == 0 && self.flags & (SYN | FIN | RST) == 0
+    }
+}

@@ -1,0 +1,541 @@
+//! The sending half of a subflow: what is in flight, what waits, and when the
+//! next segment may leave. How losses are found and repaired is in
+//! [`loss`](super::loss).
+
+use std::collections::VecDeque;
+
+use crosslane_core::time::{Duration, Instant};
+
+use super::congestion::{Ack, Algorithm, Control, Coupled, RateSample};
+use super::receiver::Piece;
+use super::rtt::{RTO_MIN_US, Rtt};
+use super::segment::Block;
+
+/// Memory that one segment costs beside its bytes (Linux: `sk_buff` and head).
+const SEGMENT_OVERHEAD_BYTES: u64 = 900;
+/// Send buffer for each segment of the window (Linux `tcp_sndbuf_expand`: twice
+/// the window, each segment rounded up to a power of two with its overhead).
+const BUFFER_PER_SEGMENT_BYTES: u64 = 2 * 4352;
+/// Greatest send buffer (`net.ipv4.tcp_wmem[2]`).
+const BUFFER_MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// Least time before a loss probe with more than one segment in flight.
+const PROBE_MIN: Duration = Duration::from_millis(2);
+
+/// One segment in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) seq: u64,
+    pub(super) piece: Piece,
+    /// When it was last sent.
+    pub(super) at: Instant,
+    pub(super) sacked: bool,
+    pub(super) lost: bool,
+    /// Sent again since it was found lost.
+    pub(super) again: bool,
+    /// Ever sent more than once.
+    pub(super) repeated: bool,
+    pushed: bool,
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent: Instant,
+    app_limited: bool,
+}
+
+impl Sent {
+    pub(super) fn end(&self) -> u64 {
+        self.seq + self.piece.len
+    }
+}
+
+/// A segment that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// Sequence number.
+    pub seq: u64,
+    /// What it carries.
+    pub piece: Piece,
+    /// True if it ends what was written.
+    pub pushed: bool,
+}
+
+/// Where loss recovery stands (RFC 6675, RFC 5681).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Open,
+    /// Until everything sent before is acknowledged.
+    Recovery { until: u64 },
+    /// The same, after a timeout.
+    Loss { until: u64 },
+}
+
+/// A segment that leaves whatever the window says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Force {
+    /// A new one, or the last one again (RFC 8985 §7.3).
+    Probe,
+}
+
+/// The half.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    pub(super) mss: u64,
+    pub(super) una: u64,
+    pub(super) next: u64,
+    pub(super) flight: VecDeque<Sent>,
+    flight_bytes: u64,
+    queue: VecDeque<Piece>,
+    queue_bytes: u64,
+    pub(super) sacked: u32,
+    pub(super) lost: u32,
+    pub(super) again: u32,
+    pub(super) control: Control,
+    pub(super) state: State,
+    pub(super) recovery: super::loss::Recovery,
+    pub(super) rtt: Rtt,
+    pub(super) timeout_at: Option<Instant>,
+    pub(super) probe_at: Option<Instant>,
+    pub(super) force: Option<Force>,
+    /// A probe is out: it ended here.
+    pub(super) probed: Option<u64>,
+    limited: bool,
+    most_out: u32,
+    usage_ends: u64,
+    last_sent: Instant,
+    pace_at: Instant,
+    buffer: u64,
+    fixed_buffer: bool,
+    rate: Rate,
+    /// Segments delivered since the subflow began.
+    pub delivered: u64,
+    /// Segments sent again since the subflow began.
+    pub repeated: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    delivered_at: Instant,
+    first_sent: Instant,
+    /// The application is the limit until so many are delivered.
+    app_limited_until: u64,
+    last_bit_s: f64,
+}
+
+/// What an acknowledgement delivered.
+#[derive(Default)]
+pub(super) struct Delivered {
+    pub(super) acked: u32,
+    pub(super) sacked: u32,
+    first: Option<Instant>,
+    last: Option<Instant>,
+    by_sack: Option<Instant>,
+    repeated: bool,
+    newest: Option<Sent>,
+}
+
+impl Delivered {
+    fn note(&mut self, sent: &Sent) {
+        if !sent.repeated {
+            self.first = self.first.or(Some(sent.at));
+            self.last = Some(sent.at);
+        }
+        self.repeated |= sent.repeated;
+        self.note_newest(sent);
+    }
+
+    fn note_newest(&mut self, sent: &Sent) {
+        if self.newest.is_none_or(|newest| (sent.at, sent.seq) > (newest.at, newest.seq)) {
+            self.newest = Some(*sent);
+        }
+    }
+}
+
+impl Sender {
+    /// The half of a new subflow; `buffer_bytes` is SO_SNDBUF as the kernel
+    /// holds it, 0 for its own choice.
+    pub fn new(algorithm: Algorithm, mss: u16, buffer_bytes: u64) -> Sender {
+        Sender {
+            mss: u64::from(mss),
+            una: 1,
+            next: 1,
+            flight: VecDeque::new(),
+            flight_bytes: 0,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            sacked: 0,
+            lost: 0,
+            again: 0,
+            control: Control::new(algorithm),
+            state: State::Open,
+            recovery: Default::default(),
+            rtt: Rtt::default(),
+            timeout_at: None,
+            probe_at: None,
+            force: None,
+            probed: None,
+            limited: false,
+            most_out: 0,
+            usage_ends: 1,
+            last_sent: Instant::ZERO,
+            pace_at: Instant::ZERO,
+            buffer: buffer_bytes,
+            fixed_buffer: buffer_bytes > 0,
+            rate: Rate::default(),
+            delivered: 0,
+            repeated: 0,
+        }
+    }
+
+    /// Round-trip times.
+    pub fn rtt(&self) -> &Rtt {
+        &self.rtt
+    }
+
+    /// The handshake took so long.
+    pub fn begin(&mut self, now: Instant, rtt: Duration) {
+        self.rtt.sample(now, rtt, self.una, self.next);
+    }
+
+    /// Congestion control.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Hands over data to be sent; pieces that follow each other become one.
+    pub fn enqueue(&mut self, now: Instant, piece: Piece) {
+        if self.flight.is_empty() && self.queue.is_empty() {
+            let idle = now.since(self.last_sent);
+            let timeout = self.rtt.timeout();
+            if idle > timeout && self.next > 1 {
+                self.control.after_idle((idle.as_nanos() / timeout.as_nanos().max(1)) as u32);
+            }
+        }
+        self.queue_bytes += piece.len;
+        match self.queue.back_mut() {
+            Some(last) if last.dsn + last.len == piece.dsn => last.len += piece.len,
+            _ => self.queue.push_back(piece),
+        }
+    }
+
+    /// Segments in the network (RFC 6675 §4, `pipe`).
+    pub fn in_flight(&self) -> u32 {
+        (self.flight.len() as u32 + self.again).saturating_sub(self.sacked + self.lost)
+    }
+
+    /// Segments sent and not acknowledged in order.
+    pub fn unacked(&self) -> u32 {
+        self.flight.len() as u32
+    }
+
+    /// Data acknowledged, where sequence numbers are data sequence numbers
+    /// (plain TCP).
+    pub fn acked_data(&self) -> u64 {
+        self.una - 1
+    }
+
+    /// Segments held for lost.
+    pub fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    /// Bytes that wait to be sent first.
+    pub fn queued_bytes(&self) -> u64 {
+        self.queue_bytes
+    }
+
+    /// True if nothing waits and nothing is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.flight.is_empty() && self.queue.is_empty()
+    }
+
+    /// Memory held by what waits and what is in flight (Linux
+    /// `sk_wmem_queued`), in bytes.
+    pub fn memory(&self) -> u64 {
+        let waiting = self.queue_bytes.div_ceil(self.mss);
+        self.queue_bytes + self.flight_bytes + (self.flight.len() as u64 + waiting) * SEGMENT_OVERHEAD_BYTES / 2
+    }
+
+    /// Send buffer, in bytes.
+    pub fn buffer(&self) -> u64 {
+        if self.fixed_buffer {
+            return self.buffer;
+        }
+        self.buffer.max(u64::from(self.control.window.max(10)) * BUFFER_PER_SEGMENT_BYTES).min(BUFFER_MAX_BYTES)
+    }
+
+    /// True if the buffer takes more (Linux `sk_stream_memory_free`).
+    pub fn has_room(&self) -> bool {
+        self.memory() < self.buffer()
+    }
+
+    /// Rate that Linux would pace at, in bytes a second (`tcp_update_pacing_rate`:
+    /// the window per round trip, times 2 in slow start, else 1.2).
+    pub fn pacing_rate(&self) -> f64 {
+        let segment = self.mss as f64;
+        if let Some(pace) = self.control.pace(self.mss as u32) {
+            return pace;
+        }
+        let Some(rtt) = self.rtt.smoothed() else { return 1e9 };
+        let window = f64::from(self.control.window.max(self.flight.len() as u32));
+        let ratio = if self.control.window < self.control.ssthresh / 2 { 2.0 } else { 1.2 };
+        segment * window / rtt.as_secs_f64().max(1e-6) * ratio
+    }
+
+    /// Delivery rate of the last sample, in bit/s.
+    pub fn delivery_rate_bit_s(&self) -> u64 {
+        self.rate.last_bit_s as u64
+    }
+
+    /// The next segment that may leave at `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<Leaving> {
+        if self.force.take().is_some() {
+            return self.probe(now);
+        }
+        if self.in_flight() < self.control.window && self.pace_at <= now {
+            if let Some(place) = self.next_lost() {
+                return Some(self.send_again(now, place));
+            }
+            if !self.queue.is_empty() {
+                return self.send_new(now);
+            }
+        }
+        self.validate_window();
+        None
+    }
+
+    /// When to poll again, and when [`on_time`](Self::on_time) has something to
+    /// do.
+    pub fn wakeup(&self) -> Option<Instant> {
+        let waits = !self.queue.is_empty() || self.lost > self.again;
+        let paced = (waits && self.in_flight() < self.control.window).then_some(self.pace_at);
+        [self.timeout_at, self.probe_at, self.recovery.reorder_at, paced].into_iter().flatten().min()
+    }
+
+    /// When the timer that Linux would have set expires: timeout or probe.
+    pub fn timer(&self) -> Option<Instant> {
+        self.probe_at.or(self.timeout_at)
+    }
+
+    fn send_new(&mut self, now: Instant) -> Option<Leaving> {
+        let front = self.queue.front_mut()?;
+        let piece = Piece { dsn: front.dsn, len: front.len.min(self.mss) };
+        front.dsn += piece.len;
+        front.len -= piece.len;
+        if front.len == 0 {
+            self.queue.pop_front();
+        }
+        self.queue_bytes -= piece.len;
+        self.flight_bytes += piece.len;
+        if self.flight.is_empty() {
+            (self.rate.first_sent, self.rate.delivered_at) = (now, now);
+        }
+        let pushed = self.queue.is_empty();
+        if pushed && self.in_flight() + 1 < self.control.window {
+            self.rate.app_limited_until = self.delivered + u64::from(self.in_flight()) + 1;
+        }
+        let seq = self.next;
+        self.flight.push_back(Sent {
+            seq,
+            piece,
+            at: now,
+            sacked: false,
+            lost: false,
+            again: false,
+            repeated: false,
+            pushed,
+            delivered: self.delivered,
+            delivered_at: self.rate.delivered_at,
+            first_sent: self.rate.first_sent,
+            app_limited: self.delivered < self.rate.app_limited_until,
+        });
+        self.next += piece.len;
+        self.note_sent(now, piece.len);
+        if self.timeout_at.is_none() || self.probe_at.is_some() {
+            self.timeout_at = Some(now + self.rtt.timeout());
+        }
+        self.schedule_probe(now);
+        Some(Leaving { seq, piece, pushed })
+    }
+
+    pub(super) fn send_again(&mut self, now: Instant, place: usize) -> Leaving {
+        let (delivered, delivered_at, first_sent) = (self.delivered, self.rate.delivered_at, self.rate.first_sent);
+        let sent = &mut self.flight[place];
+        if sent.lost && !sent.again {
+            sent.again = true;
+            self.again += 1;
+        }
+        sent.repeated = true;
+        sent.at = now;
+        (sent.delivered, sent.delivered_at, sent.first_sent) = (delivered, delivered_at, first_sent);
+        let leaving = Leaving { seq: sent.seq, piece: sent.piece, pushed: sent.pushed };
+        self.repeated += 1;
+        self.recovery.sent += 1;
+        self.note_sent(now, leaving.piece.len);
+        self.timeout_at = self.timeout_at.or(Some(now + self.rtt.timeout()));
+        leaving
+    }
+
+    /// RFC 8985 §7: new data if there is any, else the last segment again.
+    fn probe(&mut self, now: Instant) -> Option<Leaving> {
+        let leaving = match self.queue.is_empty() {
+            false => self.send_new(now),
+            true => {
+                let last = self.flight.len().checked_sub(1)?;
+                Some(self.send_again(now, last))
+            }
+        };
+        self.probed = Some(self.next);
+        self.probe_at = None;
+        let head = self.flight.front().map_or(now, |head| head.at + self.rtt.timeout());
+        self.timeout_at = Some(head.max(now + Duration::from_millis(1)));
+        leaving
+    }
+
+    fn note_sent(&mut self, now: Instant, bytes: u64) {
+        self.last_sent = now;
+        if let Some(rate) = self.control.pace(self.mss as u32) {
+            let wait = Duration::from_nanos((bytes as f64 / rate.max(1.0) * 1e9) as u64);
+            self.pace_at = self.pace_at.max(now) + wait;
+        }
+    }
+
+    /// RFC 8985 §7.2 as in Linux: twice the round-trip time, and for a lone
+    /// segment as much longer as an acknowledgement may be delayed; never later
+    /// than the timeout.
+    pub(super) fn schedule_probe(&mut self, now: Instant) {
+        let may = self.state == State::Open && self.sacked == 0 && self.probed.is_none();
+        self.probe_at = None;
+        if let (true, Some(srtt), Some(head)) = (may, self.rtt.smoothed(), self.flight.front()) {
+            let more = if self.flight.len() == 1 { Duration::from_micros(RTO_MIN_US) } else { PROBE_MIN };
+            self.probe_at = Some((now + srtt * 2 + more).min(head.at + self.rtt.timeout()).max(now));
+        }
+    }
+
+    /// Takes an acknowledgement: everything below `ack` and the block `sack`
+    /// have arrived; `echo` is when the segment was sent that caused it. True
+    /// if something new has arrived.
+    pub fn on_ack(&mut self, now: Instant, ack: u64, sack: Option<Block>, echo: Instant, coupled: &Coupled) -> bool {
+        if ack > self.next {
+            return false;
+        }
+        let mut delivered = Delivered::default();
+        self.acknowledge(ack, &mut delivered);
+        if let Some(block) = sack {
+            self.note_sack(block, &mut delivered);
+        }
+        let newly = delivered.acked + delivered.sacked;
+        let rtt = self.measure(now, ack, echo, &delivered);
+        if let Some(newest) = delivered.newest {
+            self.recovery.note_delivered(now, &newest);
+        }
+        self.find_lost(now);
+        self.end_probe();
+        self.steer(now, &delivered, rtt, coupled);
+        if newly > 0 {
+            self.sample_rate(now, &delivered, rtt, newly);
+        }
+        if delivered.acked > 0 {
+            self.timeout_at = (!self.flight.is_empty()).then(|| now + self.rtt.timeout());
+            self.schedule_probe(now);
+        }
+        if !self.fixed_buffer {
+            self.buffer = self.buffer();
+        }
+        newly > 0
+    }
+
+    fn acknowledge(&mut self, ack: u64, delivered: &mut Delivered) {
+        self.una = self.una.max(ack);
+        while let Some(head) = self.flight.front().copied().filter(|head| head.end() <= ack) {
+            self.flight.pop_front();
+            self.flight_bytes -= head.piece.len;
+            delivered.acked += 1;
+            self.sacked -= u32::from(head.sacked);
+            self.lost -= u32::from(head.lost);
+            self.again -= u32::from(head.again);
+            if !head.sacked {
+                self.delivered += 1;
+                delivered.note(&head);
+            }
+        }
+    }
+
+    fn note_sack(&mut self, (begin, end): Block, delivered: &mut Delivered) {
+        let first = self.flight.partition_point(|sent| sent.seq < begin);
+        for sent in self.flight.range_mut(first..).take_while(|sent| sent.end() <= end) {
+            if sent.sacked {
+                continue;
+            }
+            sent.sacked = true;
+            self.sacked += 1;
+            self.lost -= u32::from(sent.lost);
+            self.again -= u32::from(sent.again);
+            (sent.lost, sent.again) = (false, false);
+            self.delivered += 1;
+            delivered.sacked += 1;
+            if !sent.repeated {
+                delivered.by_sack = delivered.by_sack.or(Some(sent.at));
+            }
+            let sent = *sent;
+            delivered.note_newest(&sent);
+        }
+    }
+
+    /// RFC 6298 §3 (no sample from a segment sent twice), RFC 7323 §4.
+    fn measure(&mut self, now: Instant, ack: u64, echo: Instant, delivered: &Delivered) -> Option<Duration> {
+        let first = delivered.first.filter(|_| !delivered.repeated).or(delivered.by_sack);
+        let advanced = delivered.acked > 0 && echo > Instant::ZERO;
+        let began = first.or(advanced.then_some(echo))?;
+        self.rtt.sample(now, now.since(began), ack, self.next);
+        Some(now.since(delivered.last.unwrap_or(began)))
+    }
+
+    fn steer(&mut self, now: Instant, delivered: &Delivered, rtt: Option<Duration>, coupled: &Coupled) {
+        if self.repair(delivered) || delivered.acked == 0 {
+            return;
+        }
+        let ack = Ack {
+            now,
+            acked: delivered.acked,
+            rtt,
+            least_rtt: self.rtt.least(),
+            una: self.una,
+            next: self.next,
+        };
+        let limited = self.limited || (self.control.in_slow_start() && self.control.window < 2 * self.most_out);
+        self.control.on_ack(&ack, limited, coupled);
+    }
+
+    fn sample_rate(&mut self, now: Instant, delivered: &Delivered, rtt: Option<Duration>, newly: u32) {
+        self.rate.delivered_at = now;
+        let Some(newest) = delivered.newest else { return };
+        self.rate.first_sent = newest.at;
+        let sending = newest.at.since(newest.first_sent);
+        let interval = sending.max(now.since(newest.delivered_at));
+        let count = self.delivered - newest.delivered;
+        if interval > Duration::ZERO {
+            self.rate.last_bit_s = count as f64 * self.mss as f64 * 8.0 / interval.as_secs_f64();
+        }
+        let sample = RateSample {
+            now,
+            delivered: count,
+            interval,
+            prior_delivered: newest.delivered,
+            total_delivered: self.delivered,
+            rtt,
+            app_limited: newest.app_limited,
+            in_flight: self.in_flight(),
+            newly,
+        };
+        self.control.on_rate(&sample);
+    }
+
+    /// RFC 7661 as in Linux (`tcp_cwnd_validate`): was the window the limit in
+    /// the last round?
+    fn validate_window(&mut self) {
+        let limited = self.in_flight() >= self.control.window;
+        let out = self.flight.len() as u32;
+        if self.una >= self.usage_ends || limited || (!self.limited && out > self.most_out) {
+            (self.limited, self.most_out, self.usage_ends) = (limited, out, self.next);
+        }
+    }
+}
