@@ -64,7 +64,7 @@ impl Context<'_> {
         let crossing_s = prove(scenario, &[]).ok().and_then(|proofs| proofs.iter().find_map(|proof| proof.at_s));
         let period_ns = match scenario.traffic.kind {
             TrafficKind::Messages { every_ms, .. } => (every_ms * 1e6) as u64,
-            TrafficKind::Bulk => 0,
+            TrafficKind::Bulk | TrafficKind::Uploads { .. } => 0,
         };
         Context {
             paths,
@@ -121,9 +121,12 @@ pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BT
     let wrong = records.alarms.iter().filter(|alarm| alarm.was_false == Some(true)).count();
     put("alarms.false", Some(wrong as f64));
 
-    for (name, path) in context.paths.iter().zip(0..) {
+    for (name, path) in context.paths.iter().zip(0u8..) {
         put(&format!("path.{name}.share"), sums.share(PathId(path)));
+        let delivered = sums.delivered_payload_bytes().get(usize::from(path));
+        put(&format!("path.{name}.bytes"), delivered.map(|&bytes| bytes as f64));
     }
+    put("packets.lost", Some(sums.lost_packets() as f64));
     put("reinjected_bytes", Some(sums.repeated().reinjected_bytes as f64));
     put("retransmitted_bytes", Some(sums.repeated().retransmitted_bytes as f64));
     put("overhead_share", overhead_share(messages, sums.sent_ip_bytes(context.direction)));

@@ -91,7 +91,7 @@ impl Simulation {
     ) -> Result<Simulation, ScenarioError> {
         let period = match scenario.traffic.kind {
             TrafficKind::Messages { every_ms, .. } => Duration::from_nanos((every_ms * 1e6) as u64),
-            TrafficKind::Bulk => Duration::from_millis(10),
+            TrafficKind::Bulk | TrafficKind::Uploads { .. } => Duration::from_millis(10),
         };
         let mut recording = Recording {
             packets: Vec::new(),
