@@ -28,7 +28,7 @@ pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[Ip
             }
             let mut socket = EndpointSocket::open().map_err(|cause| told(&cause))?;
             socket.set_limits(LIMITS).map_err(|cause| told(&cause))?;
-            let preferred = preferred_path(scenario);
+            let preferred = usize::from(scenario.preferred_path().0);
             for (place, &address) in addresses.iter().enumerate() {
                 let backup = scenario.service.mode == Mode::Backup && place != preferred;
                 let endpoint = Endpoint { backup, ..Endpoint::subflow(address) };
@@ -49,25 +49,6 @@ pub fn prepare_server() -> Result<()> {
     select_path_manager(PathManager::Kernel).map_err(|cause| told(&cause))?;
     let mut socket = EndpointSocket::open().map_err(|cause| told(&cause))?;
     socket.set_limits(LIMITS).map_err(|cause| told(&cause))
-}
-
-/// The path that the user prefers, by its number; the first if none is named.
-pub fn preferred_path(scenario: &Scenario) -> usize {
-    let named = scenario.service.prefer.first().and_then(|name| scenario.path_id(name));
-    named.map_or(0, |path| usize::from(path.0))
-}
-
-/// The path over which the connection begins, by its number.
-pub fn first_path(scenario: &Scenario) -> usize {
-    let named = scenario.traffic.over.as_ref().and_then(|name| scenario.path_id(name));
-    named.map_or_else(|| preferred_path(scenario), |path| usize::from(path.0))
-}
-
-/// The path of strategy `single`, by its number.
-pub fn single_path(scenario: &Scenario, strategy: &Strategy) -> usize {
-    let named = strategy.parameters.get("path").and_then(|value| value.as_str());
-    let named = named.and_then(|name| scenario.path_id(name));
-    named.map_or_else(|| preferred_path(scenario), |path| usize::from(path.0))
 }
 
 fn write_setting(setting: &str, value: &str) -> Result<()> {

@@ -10,7 +10,7 @@ use socket2::Socket;
 
 use super::Plan;
 use super::agent_process::AgentProcess;
-use super::baseline::{first_path, prepare_server, prepare_vehicle, single_path};
+use super::baseline::{prepare_server, prepare_vehicle};
 use super::hold;
 use super::monitor::{Heard, Monitor, Side};
 use super::stage::{PRIORITY, Stage};
@@ -82,9 +82,10 @@ impl Run {
     fn new(plan: Plan, scenario: Scenario, strategy: Strategy) -> Result<Run> {
         let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
         let first = match strategy.base.as_str() {
-            "single" => single_path(&scenario, &strategy),
-            _ => first_path(&scenario),
+            "single" => scenario.single_path(&strategy),
+            _ => scenario.first_path(),
         };
+        let first = usize::from(first.0);
         let metric = |place: usize| if place == first { 1 } else { 2 + place as u32 };
         let paths =
             names.iter().enumerate().map(|(place, name)| PathPlan { name: name.clone(), metric: metric(place) });
@@ -169,7 +170,7 @@ impl Run {
     fn near_end(&self, plan: &traffic::Plan, now: &(dyn Fn() -> u64 + Sync), stop: &AtomicBool) -> Result<Seen> {
         let server = SocketAddr::from((SERVER, PORT));
         let local = match self.strategy.base.as_str() {
-            "single" => Some(self.addresses[single_path(&self.scenario, &self.strategy)]),
+            "single" => Some(self.addresses[usize::from(self.scenario.single_path(&self.strategy).0)]),
             _ => None,
         };
         let drive = || {
@@ -195,6 +196,8 @@ impl Run {
             Congestion::Cubic => "cubic",
             Congestion::Reno => "reno",
             Congestion::Bbr => "bbr",
+            Congestion::Lia => "lia",
+            Congestion::Olia => "olia",
         };
         traffic::Plan {
             direction: if wanted.down { Direction::Down } else { Direction::Up },

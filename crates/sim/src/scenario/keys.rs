@@ -10,7 +10,7 @@ use super::schema::{number, optional_number, optional_period, period, spans, who
 use super::traffic::TrafficKeys;
 use super::{
     AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Limit, Map, Motion, Queue,
-    Radio, RoadsideUnit, Route, Scenario, ScenarioError, Service, Strategy, Vehicle,
+    Radio, RoadsideUnit, Route, Scenario, Scheduler, ScenarioError, Service, Strategy, Vehicle,
 };
 
 #[derive(Deserialize)]
@@ -23,6 +23,8 @@ pub(super) struct Keys {
     duration_s: f64,
     #[serde(default)]
     congestion: Congestion,
+    #[serde(default)]
+    scheduler: Scheduler,
     #[serde(default = "yes")]
     parallel: bool,
     map: Option<Map>,
@@ -169,6 +171,7 @@ impl Keys {
             title: self.title,
             duration_s: self.duration_s,
             congestion: self.congestion,
+            scheduler: self.scheduler,
             parallel: self.parallel,
             map: self.map,
             vehicle: self.vehicle.build(&lines)?,

@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 
+pub use crosslane_core::allocate::Mode;
 use crosslane_core::path::{PathId, Rat};
 use serde::Deserialize;
 
 use crate::mobility::Track;
 use crate::trace::Trace;
+pub use crate::transport::scheduler::Scheduler;
 
 mod engine;
 mod error;
@@ -17,6 +19,7 @@ mod fleet;
 mod keys;
 mod networks;
 mod parse;
+mod paths;
 mod schema;
 mod traffic;
 mod validate;
@@ -41,6 +44,8 @@ pub struct Scenario {
     pub duration_s: f64,
     /// Congestion control of the traffic's sockets.
     pub congestion: Congestion,
+    /// Packet scheduler of MPTCP.
+    pub scheduler: Scheduler,
     /// May runs of it stand side by side?
     pub parallel: bool,
     /// Bounds of the positions.
@@ -125,6 +130,10 @@ pub enum Congestion {
     Reno,
     /// BBR.
     Bbr,
+    /// Linked increases (RFC 6356; simulator only).
+    Lia,
+    /// Opportunistic linked increases (simulator only).
+    Olia,
 }
 
 /// Bounds of the positions, in m.
@@ -184,17 +193,6 @@ pub struct Service {
     pub prefer: Vec<String>,
 }
 
-/// Use of the paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// All good paths together.
-    #[default]
-    Aggregate,
-    /// The preferred path, the others in reserve.
-    Backup,
-}
-
 /// A strategy that the file defines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strategy {
@@ -242,19 +240,6 @@ pub struct PathEntry<'a> {
 }
 
 impl Scenario {
-    /// The paths, in order of their number.
-    pub fn paths(&self) -> Vec<PathEntry<'_>> {
-        let radios = self.radios.iter().map(|radio| (&radio.name, radio.rat));
-        let access = self.access.iter().map(|link| (&link.name, link.rat));
-        radios.chain(access).zip(0..).map(|((name, rat), id)| PathEntry { id: PathId(id), name, rat }).collect()
-    }
-
-    /// Number of the path with this name.
-    pub fn path_id(&self, name: &str) -> Option<PathId> {
-        let found = self.paths().into_iter().find(|path| path.name == name);
-        found.map(|path| path.id)
-    }
-
     /// Base and parameters of the strategy with this name: one that the file
     /// defines, or a built-in one with no parameters.
     pub fn strategy(&self, name: &str) -> Option<Strategy> {

@@ -1,20 +1,46 @@
-//! One run in simulated time (a stand-in until the transport model is there).
+//! One run in simulated time: the world of a drive, its links, the model of
+//! both kernels, the traffic, and the same agent as on a vehicle.
+//!
+//! ```text
+//! world ──parameters──▶ links ──segments──▶ two endpoints ◀── traffic
+//!   └──samples──▶ agent ──commands──▶ vehicle's endpoint
+//!                   ◀──events, tcp_info──┘
+//! ```
+//!
+//! There is no queue of events: each part says when it is next due, the run
+//! goes to the earliest, lets every part that is due act in a fixed order, and
+//! asks again. So the same scenario and seed give the same run.
 
 use std::net::SocketAddr;
 
 use crosslane_core::agent::Output;
-use crosslane_core::allocate::PathState;
-use crosslane_core::assess::{Belief, Reason};
-use crosslane_core::link::Direction;
-use crosslane_core::mptcp::{AddressId, Command, Event, Subflow, Token};
-use crosslane_core::path::PathId;
+use crosslane_core::link::{Direction, Link};
+use crosslane_core::mptcp::{Event, Token};
+use crosslane_core::path::{PathId, Sample, SampleKind};
 use crosslane_core::time::{Duration, Instant};
 
-use crate::addresses::{SERVER, vehicle_address};
+use crate::addresses::vehicle_address;
 use crate::metrics::{PacketSums, Recovery};
-use crate::records::{LinkRow, MessageRow, MptcpOptions, PacketRow, SampleRow, SampleSource, TcpInfoRow};
-use crate::scenario::{Scenario, ScenarioError, Strategy, TrafficKind};
-use crate::world::{World, WorldEvent};
+use crate::records::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow};
+use crate::scenario::{Engine, Scenario, ScenarioError, Strategy};
+use crate::transport::{Endpoint, SERVER_ADDRESS};
+use crate::world::{CamSent, World, WorldEvent};
+
+mod brain;
+mod setup;
+mod traffic;
+mod wires;
+
+use brain::Brain;
+use traffic::Traffic;
+use wires::Wires;
+
+/// How often the agent asks after each subflow, as by default on a vehicle.
+const TRANSPORT_PERIOD: Duration = Duration::from_millis(10);
+/// Period of the `tcp_info` record.
+const RECORD_PERIOD: Duration = Duration::from_millis(50);
+/// When the vehicle connects.
+const CONNECT: Instant = Instant::from_millis(10);
 
 /// What a run keeps.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +58,8 @@ pub struct Detail {
 impl Detail {
     /// Everything.
     pub const ALL: Detail = Detail { packets: true, tcp_info: true, links: true, messages: true };
+    /// What the metrics need.
+    pub const METRICS: Detail = Detail { packets: false, tcp_info: false, links: false, messages: true };
 }
 
 /// An end of the connection.
@@ -64,17 +92,26 @@ pub struct Recording {
     pub heard: Vec<(Instant, Side, Event)>,
     /// Sums over the packets.
     pub sums: PacketSums,
-    /// Events processed.
+    /// Events processed: packets that entered or left a link, timers, what the
+    /// world and the agent said.
     pub events: u64,
 }
 
 /// A run.
 pub struct Simulation {
+    now: Instant,
     world: World,
+    wires: Wires,
+    vehicle: Endpoint,
+    server: Endpoint,
+    brain: Brain,
+    traffic: Traffic,
     detail: Detail,
-    period: Duration,
-    next: Instant,
-    stop: Instant,
+    /// Path over which the connection begins.
+    first: PathId,
+    connect_at: Option<Instant>,
+    observe_at: Instant,
+    record_at: Instant,
     recording: Recording,
 }
 
@@ -89,10 +126,22 @@ impl Simulation {
         seed: u64,
         detail: Detail,
     ) -> Result<Simulation, ScenarioError> {
-        let period = match scenario.traffic.kind {
-            TrafficKind::Messages { every_ms, .. } => Duration::from_nanos((every_ms * 1e6) as u64),
-            TrafficKind::Bulk | TrafficKind::Uploads { .. } => Duration::from_millis(10),
-        };
+        Simulation::with_world(scenario, strategy, seed, detail, World::new(scenario, seed)?)
+    }
+
+    /// A run in a world of the caller's.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_world(
+        scenario: &Scenario,
+        strategy: &Strategy,
+        seed: u64,
+        detail: Detail,
+        mut world: World,
+    ) -> Result<Simulation, ScenarioError> {
+        scenario.check_engine(Engine::Simulator)?;
+        let settings = setup::settings(scenario, strategy);
         let mut recording = Recording {
             packets: Vec::new(),
             samples: Vec::new(),
@@ -105,115 +154,190 @@ impl Simulation {
             sums: PacketSums::new(scenario.paths().len(), Recovery::of(scenario)),
             events: 0,
         };
-        let (token, remote) = (Token(7), SocketAddr::from((SERVER, 5001)));
-        let subflow = |place: usize| Subflow {
-            local: SocketAddr::from((vehicle_address(place), 40_000)),
-            remote,
-            local_id: AddressId(place as u8),
-            remote_id: AddressId(0),
-            backup: false,
-        };
-        if !["single", "kernel", "kernel-tuned"].contains(&strategy.base.as_str()) {
-            let (path, reason) = (PathId(0), Reason::default());
-            let command = Command::DestroySubflow { token, local: subflow(0).local, remote };
-            recording.said = vec![
-                (Instant::ZERO, Output::Belief { path, belief: Belief::Good, reason: reason.clone() }),
-                (Instant::ZERO, Output::Decision { path, state: PathState::Active, was: PathState::Closed, reason }),
-                (Instant::from_millis(2000), Output::Command { path, command }),
-            ];
+        let wires = Wires::new(scenario, seed, &mut world, detail.packets);
+        if detail.links {
+            recording.links = wires.first_truths.clone();
         }
-        recording.heard = vec![
-            (Instant::from_millis(1010), Side::Vehicle, Event::SubflowEstablished { token, subflow: subflow(1) }),
-            (
-                Instant::from_millis(1000),
-                Side::Vehicle,
-                Event::Established { token, subflow: subflow(0), server_side: false },
-            ),
-        ];
-        let (next, stop) =
-            (Instant::from_secs_f64(scenario.traffic.start_s), Instant::from_secs_f64(scenario.traffic.stop_s));
-        Ok(Simulation { world: World::new(scenario, seed)?, detail, period, next, stop, recording })
+        Ok(Simulation {
+            now: Instant::ZERO,
+            world,
+            wires,
+            vehicle: Endpoint::client(settings.clone()),
+            server: Endpoint::server(settings),
+            brain: setup::brain(scenario, strategy, seed)?,
+            traffic: Traffic::new(&scenario.traffic, seed, detail.messages),
+            detail,
+            first: setup::first_path(scenario, strategy),
+            connect_at: Some(CONNECT),
+            observe_at: Instant::ZERO,
+            record_at: Instant::ZERO,
+            recording,
+        })
     }
 
     /// Lets the run go on until this moment.
     pub fn run_until(&mut self, until: Instant) {
-        while let Some(event) = self.world.poll(until) {
-            self.recording.events += 1;
-            let (at, path, kind, rssi_dbm, station) = match event {
-                WorldEvent::Truth(truth) => {
-                    if self.detail.links {
-                        self.recording.links.push(LinkRow::from(&truth));
-                    }
-                    continue;
-                }
-                WorldEvent::CamSent(cam) => {
-                    let Some(rssi_dbm) = cam.received else { continue };
-                    (cam.at, cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station))
-                }
-                WorldEvent::Signal { at, path, rssi_dbm } => (at, path, SampleSource::Radio, rssi_dbm, None),
-                WorldEvent::LinkParams { .. } => continue,
-            };
-            let row = SampleRow { t_ns: at.as_nanos(), path, kind, rssi_dbm: rssi_dbm as f32, station };
-            self.recording.sums.note_sample(&row);
-            self.recording.samples.push(row);
+        while let Some(at) = self.next_wakeup().filter(|at| *at <= until) {
+            self.now = at.max(self.now);
+            self.step();
         }
-        while self.next < self.stop && self.next <= until {
-            self.message();
-            self.next = self.next + self.period;
-        }
+        self.now = self.now.max(until);
     }
 
     /// Ends the run.
     pub fn finish(self) -> Recording {
-        self.recording
+        let mut recording = self.recording;
+        (recording.packets, recording.events) = self.wires.finish(&mut recording.sums, recording.events);
+        (recording.messages, recording.skipped) = self.traffic.finish();
+        recording
     }
 
-    fn message(&mut self) {
-        let number = self.recording.messages.len() as u64;
-        let sent_ns = self.next.as_nanos();
-        let received_ns = Some(sent_ns + 26_000_000);
-        let packet = PacketRow {
-            t_ns: sent_ns,
-            delivered_ns: received_ns,
-            path: PathId((number % 2) as u8),
-            direction: Direction::Up,
-            ip_bytes: 552,
-            payload_bytes: 500,
-            subflow: Some(0),
-            tcp_seq: 1,
-            tcp_ack: 1,
-            tcp_flags: 16,
-            dsn: Some(number * 500),
-            data_ack: None,
-            mptcp: MptcpOptions::DSS,
-            drop: None,
-            tries: 0,
-        };
-        self.recording.sums.note(&packet);
+    /// The links, by number of their path.
+    pub fn links(&mut self) -> &mut [Link] {
+        &mut self.wires.links
+    }
+
+    /// Both ends: the vehicle's, then the server's.
+    pub fn ends(&self) -> [&Endpoint; 2] {
+        [&self.vehicle, &self.server]
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let observe = self.brain.watches().then_some(self.observe_at);
+        let record = self.detail.tcp_info.then_some(self.record_at);
+        let times = [
+            self.world.next_wakeup(),
+            self.wires.next_wakeup(),
+            self.vehicle.next_wakeup(),
+            self.server.next_wakeup(),
+            self.brain.next_wakeup(),
+            self.traffic.next_wakeup(),
+            self.connect_at,
+            observe,
+            record,
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        self.recording.events += 1;
+        if self.world.next_wakeup().is_some_and(|at| at <= now) {
+            while let Some(event) = self.world.poll(now) {
+                self.stage(event);
+            }
+        }
+        while let Some((segment, sent, direction)) = self.wires.poll(now, &mut self.recording.sums) {
+            match direction {
+                Direction::Up => self.server.on_segment(now, &segment, sent),
+                Direction::Down => self.vehicle.on_segment(now, &segment, sent),
+            }
+        }
+        for end in [&mut self.vehicle, &mut self.server] {
+            if end.next_wakeup().is_some_and(|at| at <= now) {
+                end.on_time(now);
+            }
+        }
+        if self.connect_at.take_if(|at| *at <= now).is_some() {
+            self.vehicle.connect(now, self.first);
+        }
+        if self.observe_at <= now {
+            self.observe_at = now + TRANSPORT_PERIOD;
+            self.observe_transport();
+        }
+        self.traffic.play(now, &mut self.vehicle, &mut self.server);
+        self.act();
+        if self.record_at <= now {
+            self.record_at = now + RECORD_PERIOD;
+            self.record_subflows();
+        }
+        self.wires.take(now, Direction::Up, &mut self.vehicle, &mut self.recording.sums);
+        self.wires.take(now, Direction::Down, &mut self.server, &mut self.recording.sums);
+    }
+
+    fn stage(&mut self, event: WorldEvent) {
+        match event {
+            WorldEvent::LinkParams { path, direction, params } => self.wires.set(self.now, path, direction, params),
+            WorldEvent::CamSent(cam) => self.hear_cam(&cam),
+            WorldEvent::Signal { path, rssi_dbm, .. } => self.sample(path, SampleSource::Radio, rssi_dbm, None),
+            WorldEvent::Truth(truth) => {
+                if self.detail.links {
+                    self.recording.links.push(LinkRow::from(&truth));
+                }
+            }
+        }
+    }
+
+    fn hear_cam(&mut self, cam: &CamSent) {
+        self.wires.occupy(self.now, cam.path, cam.air_time);
+        if let Some(rssi_dbm) = cam.received {
+            self.sample(cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station));
+        }
+    }
+
+    fn sample(&mut self, path: PathId, kind: SampleSource, rssi_dbm: f64, station: Option<u32>) {
+        let row = SampleRow { t_ns: self.now.as_nanos(), path, kind, rssi_dbm: rssi_dbm as f32, station };
+        self.recording.sums.note_sample(&row);
         if self.detail.packets {
-            self.recording.packets.push(packet);
+            self.recording.samples.push(row);
         }
-        self.recording.messages.push(MessageRow { number, sent_ns, received_ns, size_bytes: 500 });
-        if self.detail.tcp_info {
-            self.recording.tcp_info.push(TcpInfoRow {
-                t_ns: sent_ns,
-                path: packet.path,
-                subflow: Some(0),
-                local: "10.1.0.2:40000".into(),
-                remote: "10.255.0.1:5001".into(),
-                token: 7,
-                backup: false,
-                rtt_us: 52_000,
-                rttvar_us: 100,
-                cwnd: 10,
-                unacked: 0,
-                lost: 0,
-                total_retrans: 0,
-                bytes_acked: 0,
-                bytes_received: 0,
-                notsent_bytes: 0,
-                delivery_rate_bit_s: 0,
-            });
+        let kind = SampleKind::Signal { rssi_dbm: rssi_dbm as f32, station };
+        self.brain.observe(self.now, Sample { path, kind });
+    }
+
+    fn observe_transport(&mut self) {
+        if self.brain.watches() {
+            self.brain.observe_transport(self.now, &self.vehicle);
         }
+    }
+
+    /// Lets path managers hear and act.
+    fn act(&mut self) {
+        let now = self.now;
+        loop {
+            let mut quiet = true;
+            while let Some(event) = self.vehicle.poll_event() {
+                self.brain.hear(now, &event, &mut self.vehicle);
+                self.recording.heard.push((now, Side::Vehicle, event));
+                quiet = false;
+            }
+            while let Some(event) = self.server.poll_event() {
+                self.recording.heard.push((now, Side::Server, event));
+            }
+            while let Some(output) = self.brain.act(now, &mut self.vehicle) {
+                self.recording.said.push((now, output));
+                self.recording.events += 1;
+                quiet = false;
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn record_subflows(&mut self) {
+        let (token, t_ns) = (self.brain.token(), self.now.as_nanos());
+        let micros = |duration: Duration| duration.as_micros() as u32;
+        let remote = SERVER_ADDRESS.to_string();
+        let rows = self.vehicle.subflows().map(|info| TcpInfoRow {
+            t_ns,
+            path: info.path,
+            subflow: Some(info.number),
+            local: SocketAddr::from((vehicle_address(usize::from(info.path.0)), info.port)).to_string(),
+            remote: remote.clone(),
+            token: token.map_or(0, |Token(token)| token),
+            backup: info.backup,
+            rtt_us: micros(info.rtt),
+            rttvar_us: micros(info.rttvar),
+            cwnd: info.window,
+            unacked: info.unacked,
+            lost: info.lost,
+            total_retrans: info.repeated,
+            bytes_acked: info.bytes_acked,
+            bytes_received: info.bytes_received,
+            notsent_bytes: info.notsent_bytes,
+            delivery_rate_bit_s: info.delivery_rate_bit_s,
+        });
+        self.recording.tcp_info.extend(rows);
     }
 }

@@ -25,7 +25,7 @@ mod sender;
 mod subflow;
 mod window;
 
-pub use connection::{Endpoint, Protocol, SERVER, Settings, vehicle_address};
+pub use connection::{Endpoint, Protocol, SERVER_ADDRESS, Settings};
 pub use path_manager::KernelPathManager;
 pub use segment::Segment;
 pub use subflow::SubflowInfo;

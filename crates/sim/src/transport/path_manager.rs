@@ -5,7 +5,7 @@
 use crosslane_core::mptcp::{AddressId, Command, Event};
 use crosslane_core::path::PathId;
 
-use super::connection::{SERVER, vehicle_address};
+use super::connection::{SERVER_ADDRESS, vehicle_address};
 
 /// Subflows beside the first, at most.
 const MAX_SUBFLOWS: usize = 8;
@@ -32,7 +32,7 @@ impl KernelPathManager {
             local_id: AddressId(path.0 + 1),
             local: vehicle_address(path),
             if_index: 0,
-            remote: SERVER,
+            remote: SERVER_ADDRESS,
             backup,
         };
         others.take(MAX_SUBFLOWS).map(create).collect()

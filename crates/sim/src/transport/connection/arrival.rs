@@ -19,6 +19,8 @@ impl Endpoint {
         };
         let subflow = &mut self.subflows[place];
         (subflow.heard, subflow.echo) = (now, sent);
+        // Segments of a handshake acknowledge no data yet.
+        self.edge = self.edge.max(segment.data_ack.unwrap_or(0) + segment.window);
         if segment.flags & SYN != 0 {
             self.shake_hands(now, place, segment, sent);
         } else {
@@ -80,6 +82,7 @@ impl Endpoint {
     }
 
     fn tell_opened(&mut self, place: usize) {
+        self.connected = true;
         if self.settings.protocol == Protocol::Tcp {
             return;
         }
@@ -125,18 +128,18 @@ impl Endpoint {
             self.events.push_back(Event::SubflowPriority { token: self.token, subflow });
         }
         if let Some(data_ack) = segment.data_ack {
-            self.take_data_ack(now, place, data_ack, segment.window);
+            self.take_data_ack(now, place, data_ack);
         }
         let coupled = self.coupled(place);
         self.subflows[place].tx.on_ack(now, segment.ack, segment.sack, segment.echo, &coupled);
         if self.settings.protocol == Protocol::Tcp {
             let una = self.subflows[place].tx.acked_data();
-            self.take_data_ack(now, place, una, segment.window);
+            self.edge = self.edge.max(una + segment.window);
+            self.take_data_ack(now, place, una);
         }
     }
 
-    fn take_data_ack(&mut self, now: Instant, place: usize, data_ack: u64, window: u64) {
-        self.edge = self.edge.max(data_ack + window);
+    fn take_data_ack(&mut self, now: Instant, place: usize, data_ack: u64) {
         if data_ack <= self.una || data_ack > self.sent {
             return;
         }

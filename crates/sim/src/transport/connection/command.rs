@@ -7,7 +7,7 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 
 use super::super::subflow::Phase;
-use super::{Endpoint, MAX_SUBFLOWS, Protocol, SERVER, vehicle_address};
+use super::{Endpoint, MAX_SUBFLOWS, Protocol, SERVER_ADDRESS, vehicle_address};
 
 impl Endpoint {
     /// Carries out a command; false if the kernel would refuse it.
@@ -60,7 +60,7 @@ impl Endpoint {
     }
 
     fn place(&self, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
-        if remote != SERVER {
+        if remote != SERVER_ADDRESS {
             return None;
         }
         let matches = |path: PathId, port: u16| SocketAddr::new(vehicle_address(path), port) == local;

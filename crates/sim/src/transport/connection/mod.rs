@@ -1,7 +1,7 @@
 //! One end of one connection.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use crosslane_core::mptcp::{self, AddressId, Event, Token};
 use crosslane_core::path::PathId;
@@ -15,6 +15,7 @@ use super::segment::{HEADER_BYTES, MAPPING_BYTES, MTU_BYTES, Segment};
 use super::sender::Sender;
 use super::subflow::{Phase, Repeat, Subflow, SubflowInfo};
 use super::window::Inbox;
+use crate::addresses;
 
 mod arrival;
 mod command;
@@ -22,7 +23,7 @@ mod departure;
 mod push;
 
 /// The server's address and port.
-pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 255, 0, 1)), 5001);
+pub const SERVER_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(addresses::SERVER), 5001);
 /// Port of the vehicle's first subflow.
 const FIRST_PORT: u16 = 40_000;
 /// Subflows that a connection has at most (Linux: 8 beside the first), those
@@ -33,8 +34,8 @@ const MAX_SUBFLOWS: usize = 32;
 const BUFFER_BASE_BYTES: u64 = 4096;
 
 /// The vehicle's address on a path.
-pub fn vehicle_address(path: PathId) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 1 + path.0, 0, 2))
+pub(super) fn vehicle_address(path: PathId) -> IpAddr {
+    addresses::vehicle_address(usize::from(path.0)).into()
 }
 
 /// Plain or multipath.
@@ -81,6 +82,8 @@ pub struct Endpoint {
     /// Connection-level timer and its length.
     retransmit_at: Option<Instant>,
     interval: Duration,
+    /// The first subflow has been open.
+    connected: bool,
     /// The peer has acknowledged data: it knows that this is MPTCP.
     established: bool,
     opened: u16,
@@ -115,6 +118,7 @@ impl Endpoint {
             inbox: Inbox::new(),
             retransmit_at: None,
             interval: push::LEAST_INTERVAL,
+            connected: false,
             established: false,
             opened: 0,
             last_chosen: 0,
@@ -129,9 +133,9 @@ impl Endpoint {
         self.open(now, path, None, false);
     }
 
-    /// True once data can be sent.
+    /// True once data can be written.
     pub fn is_connected(&self) -> bool {
-        self.subflows.iter().any(Subflow::is_usable)
+        self.connected
     }
 
     /// Hands over data; returns how many bytes were taken.
@@ -261,7 +265,7 @@ impl Endpoint {
     /// A subflow as path managers name it.
     fn named(&self, subflow: &Subflow) -> mptcp::Subflow {
         let vehicle = SocketAddr::new(vehicle_address(subflow.path), subflow.port);
-        let (local, remote) = if self.client { (vehicle, SERVER) } else { (SERVER, vehicle) };
+        let (local, remote) = if self.client { (vehicle, SERVER_ADDRESS) } else { (SERVER_ADDRESS, vehicle) };
         let (local_id, remote_id) =
             if self.client { (subflow.local_id, AddressId(0)) } else { (AddressId(0), subflow.local_id) };
         // What the kernel tells is the peer's wish.

@@ -1,0 +1,92 @@
+//! Who manages the vehicle's paths: nobody, the kernel, or an agent. The agent
+//! is the one of `core`, fed as the driver of `crosslane agent` feeds it.
+
+use crosslane_core::agent::{Agent, Input, Output};
+use crosslane_core::engine::Engine;
+use crosslane_core::mptcp::{Event, Token};
+use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
+use crosslane_core::time::Instant;
+
+use crate::transport::{Endpoint, KernelPathManager};
+
+pub(super) enum Brain {
+    /// Plain TCP has no paths to manage.
+    None,
+    Kernel(KernelPathManager),
+    Agent(Box<Agent>),
+}
+
+impl Brain {
+    /// An agent that finds the interfaces of all paths up.
+    pub(super) fn with_agent(mut agent: Agent, paths: usize) -> Brain {
+        for path in (0..paths).map(|place| PathId(place as u8)) {
+            agent.handle(Instant::ZERO, Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
+        }
+        Brain::Agent(Box::new(agent))
+    }
+
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        match self {
+            Brain::Agent(agent) => agent.next_wakeup(),
+            Brain::None | Brain::Kernel(_) => None,
+        }
+    }
+
+    /// True if it wants to know how subflows fare.
+    pub(super) fn watches(&self) -> bool {
+        match self {
+            Brain::Agent(agent) => agent.manager().subflows().next().is_some(),
+            Brain::None | Brain::Kernel(_) => false,
+        }
+    }
+
+    /// Token of the connection, where it is MPTCP.
+    pub(super) fn token(&self) -> Option<Token> {
+        (!matches!(self, Brain::None)).then_some(Token(1))
+    }
+
+    pub(super) fn observe(&mut self, now: Instant, sample: Sample) {
+        if let Brain::Agent(agent) = self {
+            agent.handle(now, Input::Sample(sample));
+        }
+    }
+
+    pub(super) fn observe_transport(&mut self, now: Instant, vehicle: &Endpoint) {
+        let Brain::Agent(agent) = self else { return };
+        for info in vehicle.subflows() {
+            let transport = Transport {
+                token: 1,
+                rtt: info.rtt,
+                rttvar: info.rttvar,
+                unacked: info.unacked,
+                delivered: info.delivered,
+                bytes_received: info.bytes_received,
+            };
+            agent.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(transport) }));
+        }
+    }
+
+    pub(super) fn hear(&mut self, now: Instant, event: &Event, vehicle: &mut Endpoint) {
+        match self {
+            Brain::None => {}
+            Brain::Kernel(manager) => {
+                for command in manager.on_event(event) {
+                    vehicle.command(now, &command);
+                }
+            }
+            Brain::Agent(agent) => agent.handle(now, Input::Mptcp(*event)),
+        }
+    }
+
+    /// Carries out the next thing that the agent says, and tells it.
+    pub(super) fn act(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
+        let Brain::Agent(agent) = self else { return None };
+        let output = agent.poll(now)?;
+        if let Output::Command { command, .. } = &output
+            && !vehicle.command(now, command)
+        {
+            agent.handle(now, Input::Refused(*command));
+        }
+        Some(output)
+    }
+}

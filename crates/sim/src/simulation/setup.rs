@@ -1,0 +1,102 @@
+//! From a scenario and a strategy to the parts of a run.
+
+use crosslane_core::agent::{Agent, Setup};
+use crosslane_core::path::{PathId, PathSpec};
+use crosslane_core::strategy;
+use crosslane_core::time::Duration;
+use serde::Deserialize;
+
+use super::brain::Brain;
+use crate::addresses::vehicle_address;
+use crate::oracle::{Foresight, Params};
+use crate::scenario::{Congestion, Mode, Scenario, ScenarioError, Strategy};
+use crate::transport::congestion::Algorithm;
+use crate::transport::{KernelPathManager, Protocol, Settings};
+use crate::world::World;
+
+/// Overlap of two subflows, as by default on a vehicle.
+const OVERLAP: Duration = Duration::from_millis(10);
+/// `net.mptcp.stale_loss_cnt` by default, and tuned.
+const STALE_LOSS_COUNT: u32 = 4;
+const TUNED_STALE_LOSS_COUNT: u32 = 1;
+
+/// How both kernels are set up.
+pub(super) fn settings(scenario: &Scenario, strategy: &Strategy) -> Settings {
+    Settings {
+        protocol: if strategy.base == "single" { Protocol::Tcp } else { Protocol::Mptcp },
+        algorithm: match scenario.congestion {
+            Congestion::Cubic => Algorithm::Cubic,
+            Congestion::Reno => Algorithm::Reno,
+            Congestion::Bbr => Algorithm::Bbr,
+            Congestion::Lia => Algorithm::Lia,
+            Congestion::Olia => Algorithm::Olia,
+        },
+        scheduler: scenario.scheduler,
+        send_buffer_bytes: scenario.traffic.send_buffer_bytes,
+        stale_loss_count: if strategy.base == "kernel-tuned" { TUNED_STALE_LOSS_COUNT } else { STALE_LOSS_COUNT },
+        ranks: scenario.ranks(),
+    }
+}
+
+/// Who manages the paths.
+///
+/// # Errors
+/// Parameters that the strategy does not take, a world that cannot be made.
+pub(super) fn brain(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<Brain, ScenarioError> {
+    match strategy.base.as_str() {
+        "single" => Ok(Brain::None),
+        "kernel" | "kernel-tuned" => {
+            let preferred = scenario.preferred_path();
+            let in_reserve = |path: PathId| scenario.service.mode == Mode::Backup && path != preferred;
+            let paths = scenario.paths().into_iter().map(|path| (path.id, in_reserve(path.id)));
+            Ok(Brain::Kernel(KernelPathManager::new(paths.collect())))
+        }
+        "oracle" => {
+            let params = Params::deserialize(toml::Value::Table(strategy.parameters.clone()))
+                .map_err(|fault| refused(scenario, strategy, &fault.to_string()))?;
+            let foresight = Foresight::new(World::new(scenario, seed)?, scenario, params);
+            let agent = foresight.agent(specs(scenario), &scenario.ranks(), scenario.service.mode, OVERLAP);
+            Ok(Brain::with_agent(agent, scenario.paths().len()))
+        }
+        name => {
+            let read = strategy::Strategy::read(name, toml::Value::Table(strategy.parameters.clone()));
+            let known = read.ok_or_else(|| refused(scenario, strategy, "the simulator knows no such strategy"))?;
+            let strategy = known.map_err(|fault| refused(scenario, strategy, &fault.to_string()))?;
+            let setup = Setup {
+                paths: specs(scenario),
+                ranks: scenario.ranks(),
+                mode: scenario.service.mode,
+                overlap: OVERLAP,
+                strategy,
+            };
+            Ok(Brain::with_agent(Agent::new(setup), scenario.paths().len()))
+        }
+    }
+}
+
+/// The path over which the connection begins.
+pub(super) fn first_path(scenario: &Scenario, strategy: &Strategy) -> PathId {
+    match strategy.base.as_str() {
+        "single" => scenario.single_path(strategy),
+        _ => scenario.first_path(),
+    }
+}
+
+fn specs(scenario: &Scenario) -> Vec<PathSpec> {
+    let spec = |path: crate::scenario::PathEntry<'_>| PathSpec {
+        name: path.name.into(),
+        rat: path.rat,
+        local: Some(vehicle_address(usize::from(path.id.0)).into()),
+        if_index: u32::from(path.id.0) + 1,
+    };
+    scenario.paths().into_iter().map(spec).collect()
+}
+
+fn refused(scenario: &Scenario, strategy: &Strategy, cause: &str) -> ScenarioError {
+    ScenarioError {
+        file: scenario.name.clone(),
+        line: None,
+        what: format!("strategy `{}`: {}", strategy.name, cause.trim().replace('\n', " ")),
+        remedy: "see docs/strategies.md for its parameters".into(),
+    }
+}

@@ -1,0 +1,164 @@
+//! The traffic of a run: what the emulated ends do, as engines.
+//!
+//! A message is due at `start + number × period`. While the socket takes no
+//! more, due messages wait at the source, for a second at most; older ones are
+//! skipped and counted. Delay is counted from the beginning of the write.
+
+use std::collections::VecDeque;
+
+use crosslane_core::rng::Rng;
+use crosslane_core::time::{Duration, Instant};
+
+use crate::records::MessageRow;
+use crate::scenario::{self, TrafficKind};
+use crate::transport::Endpoint;
+
+/// Size of a message of bulk traffic.
+const BULK_BYTES: u32 = 65_536;
+/// How long due messages may wait for the socket before they are skipped.
+const BACKLOG: Duration = Duration::from_secs(1);
+
+pub(super) struct Traffic {
+    kind: TrafficKind,
+    down: bool,
+    period: Duration,
+    stop: Instant,
+    due: Option<Instant>,
+    /// Bytes of the present message that the socket has not taken.
+    rest: u64,
+    connected: bool,
+    /// The message is a file, and its last byte is not acknowledged yet.
+    uploading: bool,
+    /// Number and last byte of messages written and not read; their number is
+    /// bounded by the send buffer.
+    open: VecDeque<(usize, u64)>,
+    handed_over: u64,
+    rows: Vec<MessageRow>,
+    keep: bool,
+    skipped: u64,
+    rng: Rng,
+}
+
+impl Traffic {
+    pub(super) fn new(wanted: &scenario::Traffic, seed: u64, keep: bool) -> Traffic {
+        let period = match wanted.kind {
+            TrafficKind::Messages { every_ms, .. } => Duration::from_nanos((every_ms * 1e6) as u64),
+            TrafficKind::Bulk | TrafficKind::Uploads { .. } => Duration::ZERO,
+        };
+        Traffic {
+            kind: wanted.kind,
+            down: wanted.down,
+            period,
+            stop: Instant::from_secs_f64(wanted.stop_s),
+            due: Some(Instant::from_secs_f64(wanted.start_s)),
+            rest: 0,
+            connected: false,
+            uploading: false,
+            open: VecDeque::new(),
+            handed_over: 0,
+            rows: Vec::new(),
+            keep,
+            skipped: 0,
+            rng: Rng::new(seed, "traffic"),
+        }
+    }
+
+    /// When something is due; what waits for the socket is woken by what that
+    /// does.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.due.filter(|_| self.connected && self.rest == 0 && !self.uploading)
+    }
+
+    /// Writes and reads what can be at `now`.
+    pub(super) fn play(&mut self, now: Instant, vehicle: &mut Endpoint, server: &mut Endpoint) {
+        let (sender, receiver) = if self.down { (server, vehicle) } else { (vehicle, server) };
+        self.read(now, receiver.delivered());
+        self.write(now, sender);
+    }
+
+    /// Messages, and how many were skipped.
+    pub(super) fn finish(self) -> (Vec<MessageRow>, u64) {
+        (self.rows, self.skipped)
+    }
+
+    fn write(&mut self, now: Instant, sender: &mut Endpoint) {
+        self.connected = sender.is_connected();
+        if !self.connected {
+            return;
+        }
+        if self.uploading && self.rest == 0 && sender.outstanding() == 0 {
+            self.uploading = false;
+            self.due = Some(now + self.pause());
+        }
+        loop {
+            if self.rest > 0 && !self.write_rest(now, sender) {
+                return;
+            }
+            if self.uploading || self.due.is_none_or(|due| due > now) {
+                return;
+            }
+            self.begin(now);
+        }
+    }
+
+    /// False if the socket takes no more.
+    fn write_rest(&mut self, now: Instant, sender: &mut Endpoint) -> bool {
+        if !sender.is_writeable() {
+            return false;
+        }
+        let taken = sender.write(now, self.rest);
+        self.rest -= taken;
+        self.rest == 0
+    }
+
+    /// Begins the message that is due.
+    fn begin(&mut self, now: Instant) {
+        let Some(due) = self.due else { return };
+        if due.max(now) >= self.stop {
+            self.due = None;
+            return;
+        }
+        let mut due = due;
+        if !self.period.is_zero() && now > due + BACKLOG {
+            let late = now.since(due + BACKLOG).as_nanos() / self.period.as_nanos();
+            self.skipped += late as u64;
+            due = due + self.period * late as u32;
+        }
+        self.due = Some(if self.period.is_zero() { now } else { due + self.period });
+        let size = self.size();
+        self.uploading = matches!(self.kind, TrafficKind::Uploads { .. });
+        self.rest = size;
+        self.handed_over += size;
+        self.open.push_back((self.rows.len(), self.handed_over));
+        let number = self.rows.len() as u64;
+        let (sent_ns, size_bytes) = (now.as_nanos(), size as u32);
+        self.rows.push(MessageRow { number, sent_ns, received_ns: None, size_bytes });
+    }
+
+    fn read(&mut self, now: Instant, delivered: u64) {
+        while let Some((place, _)) = self.open.front().copied().filter(|(_, end)| *end <= delivered) {
+            self.open.pop_front();
+            self.rows[place].received_ns = Some(now.as_nanos());
+        }
+    }
+
+    fn size(&mut self) -> u64 {
+        match self.kind {
+            TrafficKind::Messages { size_bytes, .. } => u64::from(size_bytes),
+            TrafficKind::Bulk => u64::from(BULK_BYTES),
+            TrafficKind::Uploads { size_bytes: [least, greatest], .. } => {
+                let factor = libm::pow(greatest as f64 / least as f64, self.rng.uniform());
+                (least as f64 * factor) as u64
+            }
+        }
+    }
+
+    fn pause(&mut self) -> Duration {
+        match self.kind {
+            TrafficKind::Uploads { pause_s: [least, greatest], .. } => {
+                Duration::from_secs_f64(least + (greatest - least) * self.rng.uniform())
+            }
+            TrafficKind::Messages { .. } | TrafficKind::Bulk => Duration::ZERO,
+        }
+    }
+}

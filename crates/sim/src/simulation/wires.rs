@@ -1,0 +1,171 @@
+//! The links of a run, and the segments under way on them.
+
+use crosslane_core::link::{Direction, DirectionParams, DropReason, Exit, Link, PacketId};
+use crosslane_core::path::PathId;
+use crosslane_core::time::{Duration, Instant};
+
+use crate::metrics::PacketSums;
+use crate::records::{LinkRow, PacketRow};
+use crate::scenario::Scenario;
+use crate::transport::{Endpoint, Segment};
+use crate::world::{World, WorldEvent};
+
+/// A segment on a link.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    segment: Segment,
+    sent: Instant,
+    direction: Direction,
+    /// Its place among the rows, where packets are kept.
+    row: usize,
+}
+
+/// The links.
+pub(super) struct Wires {
+    pub(super) links: Vec<Link>,
+    due: Vec<Option<Instant>>,
+    /// By number of packet; what has arrived leaves its place to another.
+    under_way: Vec<Option<UnderWay>>,
+    free: Vec<usize>,
+    rows: Vec<PacketRow>,
+    keep: bool,
+    events: u64,
+    /// What the world said of the links when it began.
+    pub(super) first_truths: Vec<LinkRow>,
+}
+
+impl Wires {
+    /// The links as the world has them at the beginning.
+    pub(super) fn new(scenario: &Scenario, seed: u64, world: &mut World, keep: bool) -> Wires {
+        let paths = scenario.paths();
+        let mut first: Vec<[Option<DirectionParams>; 2]> = paths.iter().map(|_| [None, None]).collect();
+        let mut first_truths = Vec::new();
+        while let Some(event) = world.poll(Instant::ZERO) {
+            match event {
+                WorldEvent::LinkParams { path, direction, params } => {
+                    first[usize::from(path.0)][direction as usize] = Some(params);
+                }
+                WorldEvent::Truth(truth) => first_truths.push(LinkRow::from(&truth)),
+                WorldEvent::CamSent(_) | WorldEvent::Signal { .. } => {}
+            }
+        }
+        let links = paths.iter().zip(first).filter_map(|(path, [up, down])| {
+            Some(Link::new(seed, path.name, up?, down?))
+        });
+        let links: Vec<Link> = links.collect();
+        Wires {
+            due: vec![None; links.len()],
+            links,
+            under_way: Vec::new(),
+            free: Vec::new(),
+            rows: Vec::new(),
+            keep,
+            events: 0,
+            first_truths,
+        }
+    }
+
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.due.iter().flatten().min().copied()
+    }
+
+    pub(super) fn set(&mut self, now: Instant, path: PathId, direction: Direction, params: DirectionParams) {
+        let place = usize::from(path.0);
+        self.links[place].set(now, direction, params);
+        self.due[place] = self.links[place].next_wakeup();
+    }
+
+    pub(super) fn occupy(&mut self, now: Instant, path: PathId, air_time: Duration) {
+        let place = usize::from(path.0);
+        self.links[place].occupy(now, air_time);
+        self.due[place] = self.links[place].next_wakeup();
+    }
+
+    /// The next segment that arrives by `now`, when it was sent, and which way
+    /// it went.
+    pub(super) fn poll(&mut self, now: Instant, sums: &mut PacketSums) -> Option<(Segment, Instant, Direction)> {
+        for place in 0..self.links.len() {
+            if self.due[place].is_none_or(|at| at > now) {
+                continue;
+            }
+            while let Some(exit) = self.links[place].poll(now) {
+                if let Some(arrived) = self.leave(exit, sums) {
+                    return Some((arrived.segment, arrived.sent, arrived.direction));
+                }
+            }
+            self.due[place] = self.links[place].next_wakeup();
+        }
+        None
+    }
+
+    /// Takes everything that an end wants to send.
+    pub(super) fn take(&mut self, now: Instant, direction: Direction, end: &mut Endpoint, sums: &mut PacketSums) {
+        while let Some(segment) = end.poll_segment() {
+            let place = usize::from(segment.path.0);
+            let row = self.rows.len();
+            let under_way = UnderWay { segment, sent: now, direction, row };
+            if self.keep {
+                self.rows.push(packet_row(&under_way));
+            }
+            let slot = self.free.pop().unwrap_or_else(|| {
+                self.under_way.push(None);
+                self.under_way.len() - 1
+            });
+            self.under_way[slot] = Some(under_way);
+            self.events += 1;
+            let packet = PacketId(slot as u64);
+            if let Err(reason) = self.links[place].send(now, direction, packet, u32::from(segment.ip_bytes())) {
+                let exit = Exit { packet, direction, at: now, tries: 0, dropped: Some(reason) };
+                self.leave(exit, sums);
+            }
+            self.due[place] = self.links[place].next_wakeup();
+        }
+    }
+
+    /// Rows of the packets, and events so far; what is still under way counts
+    /// as neither delivered nor dropped.
+    pub(super) fn finish(self, sums: &mut PacketSums, events: u64) -> (Vec<PacketRow>, u64) {
+        for under_way in self.under_way.iter().flatten() {
+            sums.note(&packet_row(under_way));
+        }
+        (self.rows, events + self.events)
+    }
+
+    fn leave(&mut self, exit: Exit, sums: &mut PacketSums) -> Option<UnderWay> {
+        let slot = exit.packet.0 as usize;
+        let under_way = self.under_way.get_mut(slot)?.take()?;
+        self.free.push(slot);
+        self.events += 1;
+        let mut row = packet_row(&under_way);
+        row.delivered_ns = exit.dropped.is_none().then(|| exit.at.as_nanos());
+        row.drop = exit.dropped;
+        row.tries = if exit.dropped == Some(DropReason::Queue) { 0 } else { exit.tries };
+        sums.note(&row);
+        if self.keep {
+            self.rows[under_way.row] = row;
+        }
+        exit.dropped.is_none().then_some(under_way)
+    }
+}
+
+fn packet_row(under_way: &UnderWay) -> PacketRow {
+    let segment = &under_way.segment;
+    PacketRow {
+        t_ns: under_way.sent.as_nanos(),
+        delivered_ns: None,
+        path: segment.path,
+        direction: under_way.direction,
+        ip_bytes: segment.ip_bytes(),
+        payload_bytes: segment.payload,
+        subflow: Some(segment.subflow),
+        // As on the wire: 32 bits.
+        tcp_seq: segment.seq as u32,
+        tcp_ack: segment.ack as u32,
+        tcp_flags: segment.flags,
+        dsn: segment.dsn,
+        data_ack: segment.data_ack,
+        mptcp: segment.options,
+        drop: None,
+        tries: 0,
+    }
+}
