@@ -41,6 +41,11 @@ impl Rng {
         radius * libm::cos(2.0 * core::f64::consts::PI * self.uniform())
     }
 
+    /// Exponential with mean 1.
+    pub fn exponential(&mut self) -> f64 {
+        -libm::log(1.0 - self.uniform())
+    }
+
     /// Gamma with the given shape (> 0) and mean 1: the power of a Nakagami-m
     /// channel with m = `shape` (Marsaglia and Tsang, 2000).
     pub fn gamma_mean_one(&mut self, shape: f64) -> f64 {
@@ -87,6 +92,9 @@ mod tests {
         let n = 100_000;
         let normal: f64 = (0..n).map(|_| rng.normal()).sum::<f64>() / n as f64;
         assert!(normal.abs() < 0.02, "mean {normal}");
+        let (sum, squares) = (0..n).map(|_| rng.exponential()).fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+        let (mean, power) = (sum / n as f64, squares / n as f64);
+        assert!((mean - 1.0).abs() < 0.02 && (power - 2.0).abs() < 0.06, "mean {mean}, power {power}");
         for shape in [0.45, 1.0, 3.0] {
             let (mut sum, mut squares) = (0.0, 0.0);
             for _ in 0..n {

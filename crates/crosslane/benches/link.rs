@@ -12,7 +12,7 @@ use crosslane::clock::{Clock, monotonic_ns};
 use crosslane::error::{Error, Result};
 use crosslane::testbed::emulator::{EmulatedLink, Emulator, EmulatorReport, packet_channel};
 use crosslane::testbed::{PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
-use crosslane_core::link::{Bottleneck, DirectionParams, Link, QueueLimit};
+use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
@@ -160,8 +160,9 @@ fn run<T>(bit_s: f64, work: impl FnOnce(UdpSocket, UdpSocket) -> Result<T>) -> R
     let params = DirectionParams {
         bottleneck: Bottleneck::Rate { bit_s },
         delay: DELAY,
-        loss: 0.0,
+        loss: Loss::NONE,
         queue: QueueLimit::Packets(1000),
+        codel: None,
     };
     let mut testbed = Testbed::new(&[PathPlan { name: "bench".into(), metric: 0 }])?;
     let links = testbed.take_devices().into_iter().map(|devices| {

@@ -20,7 +20,7 @@ use crosslane::netlink::endpoints::{EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::{EmulatedLink, Emulator};
 use crosslane::testbed::{PathPlan, SERVER, Testbed, vehicle_address};
-use crosslane_core::link::{Bottleneck, DirectionParams, Link, QueueLimit};
+use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 use crosslane_core::mptcp::Subflow;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -68,8 +68,9 @@ impl World {
         let params = DirectionParams {
             bottleneck: Bottleneck::Rate { bit_s: 10e6 },
             delay: Duration::from_millis(5),
-            loss: 0.0,
+            loss: Loss::NONE,
             queue: QueueLimit::Packets(100),
+            codel: None,
         };
         let links = testbed.take_devices().into_iter().map(|devices| {
             let link = Link::new(1, &devices.name, params.clone(), params.clone());

@@ -18,7 +18,7 @@ use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::{EmulatedLink, Emulator, PacketRecord, packet_channel};
 use crosslane::testbed::packet::Follower;
 use crosslane::testbed::{PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
-use crosslane_core::link::{Bottleneck, DirectionParams, Link, QueueLimit};
+use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 use crosslane_core::path::PathId;
 use crosslane_sim::cam::{self, Cam, ROADSIDE_UNIT};
 use crosslane_sim::records::PacketRow;
@@ -172,8 +172,9 @@ fn exchange() -> Vec<PacketRecord> {
     let params = DirectionParams {
         bottleneck: Bottleneck::Rate { bit_s: 8e6 },
         delay: Duration::from_millis(5),
-        loss: 0.02,
+        loss: Loss::Independent(0.02),
         queue: QueueLimit::Packets(50),
+        codel: None,
     };
     let links = testbed.take_devices().into_iter().map(|devices| {
         let link = Link::new(3, &devices.name, params.clone(), params.clone());

@@ -10,7 +10,7 @@ use std::{env, fs, io::Read, io::Write, thread};
 use crosslane::clock::Clock;
 use crosslane::testbed::emulator::{EmulatedLink, Emulator, PacketSink, packet_channel};
 use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
-use crosslane_core::link::{Bottleneck, Direction, DirectionParams, DropReason, Link, QueueLimit};
+use crosslane_core::link::{Bottleneck, Direction, DirectionParams, DropReason, Link, Loss, QueueLimit};
 
 /// False, with the reason printed, where namespaces cannot be made.
 fn privileged() -> bool {
@@ -26,8 +26,9 @@ fn params(bit_s: f64, delay_ms: u64) -> DirectionParams {
     DirectionParams {
         bottleneck: Bottleneck::Rate { bit_s },
         delay: Duration::from_millis(delay_ms),
-        loss: 0.0,
+        loss: Loss::NONE,
         queue: QueueLimit::Packets(100),
+        codel: None,
     }
 }
 

@@ -17,6 +17,13 @@ use geonetworking::{Packet, en302636_4_1 as gn};
 /// Station type of a roadside unit.
 pub const ROADSIDE_UNIT: u8 = 15;
 
+/// Bytes of a roadside unit's frame as [`encode`] makes it, whatever it says.
+pub const UNIT_BYTES: u32 = 70;
+
+/// Bytes of a vehicle's frame, made alike: headers and a CAM with the mandatory
+/// fields of its high-frequency container, no signature, no path history.
+pub const VEHICLE_BYTES: u32 = 85;
+
 /// What a CAM says, in physical units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cam {
@@ -47,7 +54,8 @@ pub struct CamError {
     remedy: &'static str,
 }
 
-/// The frame of a roadside unit, from the GeoNetworking header on (70 bytes).
+/// The frame of a roadside unit, from the GeoNetworking header on
+/// ([`UNIT_BYTES`]).
 /// The position must be known.
 pub fn encode(cam: &Cam) -> Result<Vec<u8>, CamError> {
     let fail = |cause: String| CamError {
@@ -192,6 +200,13 @@ fn shb(cam: &Cam, latitude: i32, longitude: i32) -> Result<Packet<'static>, gn::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use c_its_parser::standards::cam_1_4_1::cam_pdu_descriptions::BasicVehicleContainerHighFrequency;
+    use c_its_parser::standards::cdd_1_3_1_1::its_container::{
+        AccelerationConfidence, Curvature, CurvatureCalculationMode, CurvatureConfidence, CurvatureValue,
+        DriveDirection, Heading, HeadingConfidence, LongitudinalAcceleration, LongitudinalAccelerationValue, Speed,
+        SpeedConfidence, SpeedValue, VehicleLength, VehicleLengthConfidenceIndication, VehicleLengthValue,
+        VehicleWidth, YawRate, YawRateConfidence, YawRateValue,
+    };
 
     fn unit() -> Cam {
         let [latitude, longitude] = to_degrees([120.0, -4.0]);
@@ -211,13 +226,41 @@ mod tests {
     fn a_cam_survives_the_air_to_a_centimetre() -> Result<(), CamError> {
         let sent = unit();
         let frame = encode(&sent)?;
-        assert_eq!(frame.len(), 70);
+        assert_eq!(frame.len(), UNIT_BYTES as usize);
         let received = decode(&frame)?;
         assert_eq!(received.station_id, sent.station_id);
         assert_eq!(received.generation_delta_time, 65_535);
         assert_eq!((received.station_type, received.speed_m_s), (15, None));
         let off = received.latitude_deg.zip(sent.latitude_deg).map(|(a, b)| (a - b).abs());
         assert!(off.is_some_and(|degrees| degrees <= 0.51e-7));
+        Ok(())
+    }
+
+    #[test]
+    fn a_vehicles_cam_has_the_bytes_that_the_background_reckons_with() -> Result<(), Box<dyn std::error::Error>> {
+        let vehicle = BasicVehicleContainerHighFrequency::new(
+            Heading::new(HeadingValue(900), HeadingConfidence(10)),
+            Speed::new(SpeedValue(1389), SpeedConfidence(10)),
+            DriveDirection::forward,
+            VehicleLength::new(VehicleLengthValue(42), VehicleLengthConfidenceIndication::noTrailerPresent),
+            VehicleWidth(18),
+            LongitudinalAcceleration::new(LongitudinalAccelerationValue(0), AccelerationConfidence(10)),
+            Curvature::new(CurvatureValue(0), CurvatureConfidence::unavailable),
+            CurvatureCalculationMode::yawRateUsed,
+            YawRate::new(YawRateValue(0), YawRateConfidence::unavailable),
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+        );
+        let mut message = body(&unit(), 0, 0);
+        message.cam.cam_parameters.high_frequency_container =
+            HighFrequencyContainer::basicVehicleContainerHighFrequency(vehicle);
+        let payload = message.encode_to_uper()?;
+        assert_eq!(HEADER_BYTES + payload.len(), VEHICLE_BYTES as usize);
         Ok(())
     }
 

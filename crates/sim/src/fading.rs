@@ -40,7 +40,13 @@ pub fn gain_db(rng: &mut Rng, m: f64) -> f64 {
 pub struct MeanError {
     rate: PhyRate,
     ip_bytes: u32,
-    m: f64,
+    /// By m, of which there are at most seven: [`Fading`] knows no more.
+    by_m: Vec<(f64, Mean)>,
+}
+
+/// The mean at one m.
+#[derive(Clone, Debug)]
+struct Mean {
     gains_db: Vec<f64>,
     /// By tenths of a decibel, within [`SNR_TENTHS`].
     known: BTreeMap<i32, f64>,
@@ -52,26 +58,32 @@ const SNR_TENTHS: [f64; 2] = [-1000.0, 2000.0];
 impl MeanError {
     /// For packets of `ip_bytes`.
     pub fn new(rate: PhyRate, ip_bytes: u32) -> MeanError {
-        MeanError { rate, ip_bytes, m: f64::INFINITY, gains_db: vec![0.0], known: BTreeMap::new() }
+        MeanError { rate, ip_bytes, by_m: Vec::new() }
     }
 
     /// Chance (0 to 1) that one try is lost at this mean SNR and fading.
     pub fn of(&mut self, mean_snr_db: f64, m: f64) -> f64 {
-        if self.m != m {
-            let mut rng = Rng::new(0, "mean-error");
-            let draws = if m.is_infinite() { 1 } else { 64 };
-            self.m = m;
-            self.gains_db = (0..draws).map(|_| gain_db(&mut rng, m)).collect();
-            self.known.clear();
-        }
+        let place = self.by_m.iter().position(|(known, _)| *known == m).unwrap_or_else(|| {
+            self.by_m.push((m, Mean::new(m)));
+            self.by_m.len() - 1
+        });
+        let mean = &mut self.by_m[place].1;
         let [low, high] = SNR_TENTHS;
         let tenths = libm::round(mean_snr_db * 10.0).clamp(low, high) as i32;
-        let (rate, ip_bytes, gains_db) = (self.rate, self.ip_bytes, &self.gains_db);
-        *self.known.entry(tenths).or_insert_with(|| {
+        let (rate, ip_bytes, gains_db) = (self.rate, self.ip_bytes, &mean.gains_db);
+        *mean.known.entry(tenths).or_insert_with(|| {
             let snr_db = f64::from(tenths) / 10.0;
             let error = |gain: &f64| ieee80211p::packet_error_rate(rate, snr_db + gain, ip_bytes);
             gains_db.iter().map(error).sum::<f64>() / gains_db.len() as f64
         })
+    }
+}
+
+impl Mean {
+    fn new(m: f64) -> Mean {
+        let mut rng = Rng::new(0, "mean-error");
+        let draws = if m.is_infinite() { 1 } else { 64 };
+        Mean { gains_db: (0..draws).map(|_| gain_db(&mut rng, m)).collect(), known: BTreeMap::new() }
     }
 }
 

@@ -42,9 +42,18 @@ const COLUMNS: [Column; 4] = [
 ];
 
 impl Track {
+    /// Reads a mobility file of one vehicle.
+    pub fn parse(text: &str, file: &str) -> Result<Track, ScenarioError> {
+        let mut tracks = Track::parse_many(text, file)?.into_values();
+        match (tracks.next(), tracks.next()) {
+            (Some(track), None) => Ok(track),
+            _ => Err(fault(file, 1, "the file has several vehicles", "choose one of them")),
+        }
+    }
+
     /// Reads a mobility file, `t_s,x_m,y_m` or `t_s,vehicle,x_m,y_m`: the way
     /// of each vehicle by its number, which is 0 where the file names none.
-    pub fn parse(text: &str, file: &str) -> Result<BTreeMap<u32, Track>, ScenarioError> {
+    pub fn parse_many(text: &str, file: &str) -> Result<BTreeMap<u32, Track>, ScenarioError> {
         let mut tracks: BTreeMap<u32, Track> = BTreeMap::new();
         let mut before: Option<Option<u32>> = None;
         columns::each(text, file, &COLUMNS, MAX_ROWS, |row| {
@@ -66,19 +75,26 @@ impl Track {
         Ok(tracks)
     }
 
-    /// A straight way at constant speed.
-    pub fn straight(route: &Route) -> Track {
-        let length_m = distance_m(route.from_m, route.to_m);
-        let first = TrackPoint { t_s: 0.0, position_m: route.from_m };
-        let last = TrackPoint { t_s: length_m / (route.speed_kmh / 3.6), position_m: route.to_m };
-        Track { points: vec![first, last] }
+    /// The way along a route.
+    pub fn along(route: &Route) -> Track {
+        let mut points: Vec<TrackPoint> = Vec::new();
+        let legs = route.waypoints_m.windows(2).zip(&route.speeds_kmh);
+        for (leg, speed_kmh) in legs {
+            let begin_s = points.last().map_or(0.0, |point| point.t_s + route.pause_s);
+            if points.is_empty() || route.pause_s > 0.0 {
+                points.push(TrackPoint { t_s: begin_s, position_m: leg[0] });
+            }
+            let length_m = distance_m(leg[0], leg[1]);
+            points.push(TrackPoint { t_s: begin_s + length_m / (speed_kmh / 3.6), position_m: leg[1] });
+        }
+        Track { points }
     }
 
     /// The vehicle's way in a scenario, [resolved](Scenario::resolve) if it
     /// names a file.
     pub fn of(scenario: &Scenario) -> Option<Track> {
         match &scenario.vehicle.motion {
-            Motion::Route(route) => Some(Track::straight(route)),
+            Motion::Route(route) => Some(Track::along(route)),
             Motion::Mobility(_) => scenario.data.mobility.clone(),
         }
     }
@@ -148,9 +164,13 @@ pub fn distance_m([x0, y0]: [f64; 2], [x1, y1]: [f64; 2]) -> f64 {
 mod tests {
     use super::*;
 
+    fn route(waypoints_m: &[[f64; 2]], speeds_kmh: &[f64], pause_s: f64) -> Route {
+        Route { waypoints_m: waypoints_m.to_vec(), speeds_kmh: speeds_kmh.to_vec(), pause_s }
+    }
+
     #[test]
     fn a_route_is_driven_at_its_speed_and_ends_at_its_end() {
-        let track = Track::straight(&Route { from_m: [0.0, 0.0], to_m: [30.0, 40.0], speed_kmh: 36.0 });
+        let track = Track::along(&route(&[[0.0, 0.0], [30.0, 40.0]], &[36.0], 9.0));
         assert_eq!(track.at(2.5).position_m, [15.0, 20.0]);
         assert_eq!(track.at(2.5).speed_m_s, 10.0);
         for (t_s, position_m) in [(-1.0, [0.0, 0.0]), (6.0, [30.0, 40.0])] {
@@ -160,8 +180,22 @@ mod tests {
     }
 
     #[test]
+    fn a_route_bends_at_its_waypoints_where_speed_changes_and_the_vehicle_pauses() {
+        let corner = [[0.0, 0.0], [100.0, 0.0], [100.0, 40.0]];
+        let at = |pause_s: f64, t_s: f64| {
+            let state = Track::along(&route(&corner, &[36.0, 72.0], pause_s)).at(t_s);
+            (state.position_m, state.speed_m_s)
+        };
+        assert_eq!(at(0.0, 5.0), ([50.0, 0.0], 10.0));
+        assert_eq!(at(0.0, 11.0), ([100.0, 20.0], 20.0));
+        assert_eq!(at(0.0, 12.5), ([100.0, 40.0], 0.0));
+        assert_eq!(at(3.0, 12.0), ([100.0, 0.0], 0.0));
+        assert_eq!(at(3.0, 14.0), ([100.0, 20.0], 20.0));
+    }
+
+    #[test]
     fn a_route_of_no_length_is_a_vehicle_at_rest() {
-        let track = Track::straight(&Route { from_m: [3.0, 4.0], to_m: [3.0, 4.0], speed_kmh: 50.0 });
+        let track = Track::along(&route(&[[3.0, 4.0], [3.0, 4.0]], &[50.0], 0.0));
         for t_s in [0.0, 1.0] {
             assert_eq!(track.at(t_s).position_m, [3.0, 4.0]);
         }
@@ -170,14 +204,14 @@ mod tests {
     #[test]
     fn a_mobility_file_needs_every_cell() {
         let good = Track::parse("t_s,y_m,x_m\n0,1,2\n10,1,12\n", "m.csv");
-        assert_eq!(good.map(|tracks| tracks[&0].at(5.0).position_m), Ok([7.0, 1.0]));
-        let bad = Track::parse("t_s,x_m,y_m\n0,1,2\n1,,2\n", "m.csv");
+        assert_eq!(good.map(|track| track.at(5.0).position_m), Ok([7.0, 1.0]));
+        let bad = Track::parse_many("t_s,x_m,y_m\n0,1,2\n1,,2\n", "m.csv");
         assert!(bad.is_err_and(|error| error.line == Some(3) && error.what.contains("blank")));
     }
     #[test]
     fn a_file_of_many_vehicles_gives_each_its_way() {
         let text = "t_s,vehicle,x_m,y_m\n5,7,0,0\n6,7,10,0\n0,2,1,1\n9,2,1,4\n";
-        let ways = Track::parse(text, "m.csv").unwrap_or_default();
+        let ways = Track::parse_many(text, "m.csv").unwrap_or_default();
         assert_eq!(ways.keys().copied().collect::<Vec<u32>>(), [2, 7]);
         assert_eq!(ways[&7].at(5.5).position_m, [5.0, 0.0]);
         assert_eq!(ways[&2].points().len(), 2);
@@ -195,7 +229,7 @@ mod tests {
         ];
         for (rows, line, what) in table {
             let text = format!("t_s,vehicle,x_m,y_m\n{rows}\n");
-            let fault = Track::parse(&text, "m.csv").err();
+            let fault = Track::parse_many(&text, "m.csv").err();
             assert!(fault.is_some_and(|f| f.line == Some(line) && f.what.contains(what)), "{rows}");
         }
     }

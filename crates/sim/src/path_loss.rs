@@ -5,6 +5,8 @@ use serde::Deserialize;
 
 /// Carrier frequency of ITS-G5, in GHz.
 const GHZ: f64 = 5.9;
+/// Its logarithm, which each loss needs.
+const LOG10_GHZ: f64 = 0.7708520116421442;
 /// Speed of light, in m/s.
 const LIGHT_M_S: f64 = 299_792_458.0;
 /// Nearer than this the formulas do not hold; the loss stays as it is there.
@@ -53,9 +55,9 @@ impl PathLoss {
         match self {
             PathLoss::Manhattan => along_street(geometry.beside_m).loss_db(geometry),
             // TR 37.885 table 6.2.1-1
-            PathLoss::HighwayLos => 32.4 + 20.0 * log10(d) + 20.0 * log10(GHZ),
-            PathLoss::UrbanLos => 38.77 + 16.7 * log10(d) + 18.2 * log10(GHZ),
-            PathLoss::UrbanNlos => 36.85 + 30.0 * log10(d) + 18.9 * log10(GHZ),
+            PathLoss::HighwayLos => 32.4 + 20.0 * log10(d) + 20.0 * LOG10_GHZ,
+            PathLoss::UrbanLos => 38.77 + 16.7 * log10(d) + 18.2 * LOG10_GHZ,
+            PathLoss::UrbanNlos => 36.85 + 30.0 * log10(d) + 18.9 * LOG10_GHZ,
             PathLoss::WinnerB1 => winner_b1(d, geometry),
             PathLoss::Cheng => cheng(d),
         }
@@ -94,7 +96,7 @@ fn winner_b1(d: f64, geometry: Geometry) -> f64 {
     let (vehicle, unit) = (effective(geometry.vehicle_m), effective(geometry.unit_m));
     let break_m = 4.0 * vehicle * unit * GHZ * 1e9 / LIGHT_M_S;
     if d < break_m {
-        return 22.7 * log10(d) + 27.0 + 20.0 * log10(GHZ);
+        return 22.7 * log10(d) + 27.0 + 20.0 * LOG10_GHZ;
     }
     let heights = 17.3 * (log10(vehicle) + log10(unit));
     40.0 * log10(d) + 9.45 - heights + 2.7 * log10(GHZ / 5.0)
@@ -104,8 +106,11 @@ const CHENG_BREAK_M: f64 = 100.0;
 
 /// Free space to 100 m, then the fourth power of the distance.
 fn cheng(d: f64) -> f64 {
-    let free_space = 32.4 + 20.0 * log10(d.min(CHENG_BREAK_M)) + 20.0 * log10(GHZ);
-    free_space + 40.0 * log10(d.max(CHENG_BREAK_M) / CHENG_BREAK_M)
+    if d <= CHENG_BREAK_M {
+        return 32.4 + 20.0 * log10(d) + 20.0 * LOG10_GHZ;
+    }
+    // The logarithm of the break point is 2.
+    32.4 + 20.0 * 2.0 + 20.0 * LOG10_GHZ + 40.0 * log10(d / CHENG_BREAK_M)
 }
 
 #[cfg(test)]
@@ -158,6 +163,12 @@ mod tests {
         assert_eq!(Manhattan.loss_db(at(9.0)), UrbanLos.loss_db(level(120.0)));
         assert_eq!(Manhattan.loss_db(at(11.0)), UrbanNlos.loss_db(level(120.0)));
         assert!(Manhattan.loss_db(at(11.0)) > Manhattan.loss_db(at(9.0)) + 20.0);
+    }
+
+    #[test]
+    fn the_logarithms_written_down_are_right() {
+        assert_eq!(log10(GHZ), LOG10_GHZ);
+        assert_eq!(log10(CHENG_BREAK_M), 2.0);
     }
 
     #[test]

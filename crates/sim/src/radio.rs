@@ -5,7 +5,15 @@ use crosslane_core::rng::Rng;
 use crate::mobility::distance_m;
 use crate::path_loss::Geometry;
 use crate::scenario::{Radio, RoadsideUnit, Scenario};
-use crate::shadowing::Shadowing;
+use crate::shadowing::{Memory, Shadowing};
+
+/// Beyond the distance at which path loss alone leaves a unit's signal so many
+/// dB below the noise, no shadow and no fade makes up for it: the unit is out of
+/// reach.
+const REACH_MARGIN_DB: f64 = 30.0;
+/// The units in reach are looked up anew when the vehicle is so many m from
+/// where it last did so; until then those that may come into reach count too.
+const LOOK_M: f64 = 50.0;
 
 /// The units that share a radio, and the channel to each.
 #[derive(Clone, Debug)]
@@ -13,11 +21,18 @@ pub struct Coverage {
     radio: Radio,
     vehicle_m: f64,
     channels: Vec<Channel>,
+    memory: Memory,
+    /// Units in reach, by their place among the channels, rising.
+    near: Vec<usize>,
+    looked_at_m: [f64; 2],
+    looks: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Channel {
     unit: RoadsideUnit,
+    /// Distance, in m, from which on it is out of reach.
+    reach_m: f64,
     /// None on the bare path loss.
     shadowing: Option<Shadowing>,
 }
@@ -39,14 +54,32 @@ impl Coverage {
     pub fn new(scenario: &Scenario, radio: &Radio, seed: Option<u64>, position_m: [f64; 2]) -> Coverage {
         let decorrelation_m = radio.shadowing_distance_m.unwrap_or(radio.path_loss.decorrelation_m());
         let units = scenario.units.iter().filter(|unit| unit.radio == radio.name);
-        let channels = units.map(|unit| Channel {
-            shadowing: seed.map(|seed| {
-                let rng = Rng::new(seed, &format!("shadowing {}", unit.name));
-                Shadowing::new(rng, decorrelation_m, position_m)
-            }),
-            unit: unit.clone(),
+        let vehicle_m = scenario.vehicle.antenna_m;
+        let mut known_reach = (f64::NAN, 0.0);
+        let channels = units.map(|unit| {
+            if known_reach.0 != unit.antenna_m {
+                known_reach = (unit.antenna_m, reach_m(radio, vehicle_m, unit.antenna_m));
+            }
+            Channel {
+                shadowing: seed.map(|seed| {
+                    let rng = Rng::new(seed, &format!("shadowing {}", unit.name));
+                    Shadowing::new(rng, position_m)
+                }),
+                reach_m: known_reach.1,
+                unit: unit.clone(),
+            }
         });
-        Coverage { radio: radio.clone(), vehicle_m: scenario.vehicle.antenna_m, channels: channels.collect() }
+        let mut coverage = Coverage {
+            radio: radio.clone(),
+            vehicle_m,
+            channels: channels.collect(),
+            memory: Memory::new(decorrelation_m),
+            near: Vec::new(),
+            looked_at_m: position_m,
+            looks: 0,
+        };
+        coverage.look(position_m);
+        coverage
     }
 
     /// The radio.
@@ -57,6 +90,31 @@ impl Coverage {
     /// The units, in the order of the file.
     pub fn units(&self) -> impl Iterator<Item = &RoadsideUnit> {
         self.channels.iter().map(|channel| &channel.unit)
+    }
+
+    /// A unit, by its place.
+    pub fn unit(&self, unit: usize) -> Option<&RoadsideUnit> {
+        self.channels.get(unit).map(|channel| &channel.unit)
+    }
+
+    /// Places of the units in reach when the vehicle last [looked](Self::looks),
+    /// rising.
+    pub fn near(&self) -> &[usize] {
+        &self.near
+    }
+
+    /// How often the units in reach have been looked up.
+    pub fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    fn look(&mut self, position_m: [f64; 2]) {
+        self.looked_at_m = position_m;
+        self.looks += 1;
+        let channels = self.channels.iter().enumerate();
+        let near = |channel: &Channel| distance_m(channel.unit.position_m, position_m) <= channel.reach_m + LOOK_M;
+        self.near.clear();
+        self.near.extend(channels.filter(|(_, channel)| near(channel)).map(|(place, _)| place));
     }
 
     /// How the vehicle at a position hears a unit that is on.
@@ -71,16 +129,20 @@ impl Coverage {
             unit_m: channel.unit.antenna_m,
         });
         let sigma_db = self.radio.shadowing_db.unwrap_or(self.radio.path_loss.shadowing_db(distance_m));
-        let shadow = |shadowing: &mut Shadowing| shadowing.loss_db(position_m, sigma_db);
+        let shadow = |shadowing: &mut Shadowing| shadowing.loss_db(position_m, sigma_db, &mut self.memory);
         let shadow_db = channel.shadowing.as_mut().map_or(0.0, shadow);
         Signal { unit, distance_m, mean_dbm: self.radio.eirp_dbm - loss_db - shadow_db }
     }
 
     /// The unit that serves the vehicle at `t_s`: the one with the strongest
-    /// mean signal of those that are on. Several units share one path.
+    /// mean signal of those in reach that are on. Several units share one path.
     pub fn serving(&mut self, t_s: f64, position_m: [f64; 2]) -> Option<Signal> {
+        if distance_m(self.looked_at_m, position_m) >= LOOK_M {
+            self.look(position_m);
+        }
         let mut best: Option<Signal> = None;
-        for unit in 0..self.channels.len() {
+        for place in 0..self.near.len() {
+            let unit = self.near[place];
             let signal = self.signal(unit, position_m);
             let on = !is_within(t_s, &self.channels[unit].unit.silent_s);
             if on && best.is_none_or(|best| signal.mean_dbm > best.mean_dbm) {
@@ -89,6 +151,18 @@ impl Coverage {
         }
         best
     }
+}
+
+/// Distance, in m, beyond which a unit with this antenna is out of reach.
+fn reach_m(radio: &Radio, vehicle_m: f64, unit_m: f64) -> f64 {
+    let most_db = radio.eirp_dbm - radio.noise_dbm + REACH_MARGIN_DB;
+    let loss_db = |distance_m| radio.path_loss.loss_db(Geometry { distance_m, beside_m: 0.0, vehicle_m, unit_m });
+    let (mut near, mut far) = (0.0, 1e7);
+    while far - near > 1.0 {
+        let middle = (near + far) / 2.0;
+        if loss_db(middle) <= most_db { near = middle } else { far = middle }
+    }
+    far
 }
 
 /// True if `t_s` lies in one of the spans, whose ends do not belong to them.

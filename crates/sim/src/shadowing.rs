@@ -7,27 +7,52 @@ use crosslane_core::rng::Rng;
 #[derive(Clone, Debug)]
 pub struct Shadowing {
     rng: Rng,
-    decorrelation_m: f64,
     position_m: [f64; 2],
     /// Standard normal.
     value: f64,
 }
 
+/// How much of shadowing is left after a way: the same for all stations that a
+/// vehicle hears, so that it is worked out once for each step.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    decorrelation_m: f64,
+    way_m: f64,
+    old: f64,
+    new: f64,
+}
+
+impl Memory {
+    /// Memory that falls to 1/e over `decorrelation_m`, which is above 0.
+    pub fn new(decorrelation_m: f64) -> Memory {
+        Memory { decorrelation_m, way_m: 0.0, old: 1.0, new: 0.0 }
+    }
+
+    /// Weights of the value before `way_m` and of a new one.
+    fn after(&mut self, way_m: f64) -> (f64, f64) {
+        if self.way_m != way_m {
+            self.way_m = way_m;
+            self.old = libm::exp(-way_m / self.decorrelation_m);
+            self.new = libm::sqrt(1.0 - self.old * self.old);
+        }
+        (self.old, self.new)
+    }
+}
+
 impl Shadowing {
-    /// Shadowing that begins at a position; `decorrelation_m` is above 0.
-    pub fn new(mut rng: Rng, decorrelation_m: f64, position_m: [f64; 2]) -> Shadowing {
+    /// Shadowing that begins at a position.
+    pub fn new(mut rng: Rng, position_m: [f64; 2]) -> Shadowing {
         let value = rng.normal();
-        Shadowing { rng, decorrelation_m, position_m, value }
+        Shadowing { rng, position_m, value }
     }
 
     /// Loss, in dB, at a position reached from the last one asked for, with
     /// standard deviation `sigma_db` there.
-    pub fn loss_db(&mut self, position_m: [f64; 2], sigma_db: f64) -> f64 {
+    pub fn loss_db(&mut self, position_m: [f64; 2], sigma_db: f64, memory: &mut Memory) -> f64 {
         let way_m = crate::mobility::distance_m(self.position_m, position_m);
         if way_m > 0.0 {
-            let memory = libm::exp(-way_m / self.decorrelation_m);
-            let news = libm::sqrt(1.0 - memory * memory);
-            self.value = memory * self.value + news * self.rng.normal();
+            let (old, new) = memory.after(way_m);
+            self.value = old * self.value + new * self.rng.normal();
             self.position_m = position_m;
         }
         sigma_db * self.value
@@ -39,9 +64,10 @@ mod tests {
     use super::*;
 
     fn walk(step_m: f64, steps: u32) -> Vec<f64> {
-        let mut shadowing = Shadowing::new(Rng::new(3, "shadowing"), 10.0, [0.0, 0.0]);
+        let mut shadowing = Shadowing::new(Rng::new(3, "shadowing"), [0.0, 0.0]);
+        let mut memory = Memory::new(10.0);
         let position = |step: u32| [f64::from(step) * step_m, 0.0];
-        (0..steps).map(|step| shadowing.loss_db(position(step), 4.0)).collect()
+        (0..steps).map(|step| shadowing.loss_db(position(step), 4.0, &mut memory)).collect()
     }
 
     #[test]

@@ -52,7 +52,7 @@ const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
 
 /// What is replaced in the good scenario, by what, and what must be said.
-const TABLE: [(&str, &str, &str); 68] = [
+const TABLE: [(&str, &str, &str); 91] = [
     (
         "position_m = [0, 0]",
         "position_m = [0, 0]\nstation_id = 0",
@@ -169,6 +169,69 @@ const TABLE: [(&str, &str, &str); 68] = [
     ("gap_ms.max", "path.wlan.share", "line 37: there is no path `wlan`"),
     ("between_s = [8, 30]", "between_s = [30, 80]", "line 34: [30, 80] is not a time within 40 s"),
     ("at_most = 60", "at_most = 60\nat_least = 3", "line 35: `gap_ms.max` is not held against exactly one"),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nloss = \"much\"",
+        "line 22: `loss`: invalid type: string \"much\"; give a number, or a table of `good`, `bad`, `to_bad`",
+    ),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nloss = { bad = 0.3, to_bad = 0.1 }",
+        "line 22: `loss`: `to_good` is missing; add it",
+    ),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nloss = { bad = 2, to_bad = 0.1, to_good = 0.2 }",
+        "line 22: `bad`: 2 is outside 0 to 1",
+    ),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nloss = { bad = 0.3, to_bad = 0.1, to_good = 0 }",
+        "line 22: `to_good`: 0 is not above 0 and up to 1",
+    ),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nloss = { bad = 0.3, to_bad = 0.1, to_god = 0.2 }",
+        "line 22: unknown key `to_god`; did you mean `to_good`?",
+    ),
+    ("delay_ms = 25", "delay_ms = 25\ncodel = { target_ms = 0 }", "line 22: `target_ms`: 0 is not above 0"),
+    ("delay_ms = 25", "delay_ms = 25\ncodel = true", "line 22: `codel`: invalid type: boolean `true`"),
+    ("delay_ms = 25", "delay_ms = 25\ncodel = { quantum = 3 }", "line 22: unknown key `quantum`; choose from"),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\ncodel = { target_ms = 5, interval_ms = 5 }",
+        "line 22: `codel`: the target of 5 ms is not below the interval of 5 ms; choose a longer `interval_ms`",
+    ),
+    (
+        "path_loss = \"cheng\"",
+        "path_loss = \"cheng\"\nbackground = { stations = 400 }",
+        "line 13: CAMs of the `background` take 106 % of the channel, more than 95 %; choose fewer `stations`",
+    ),
+    (
+        "path_loss = \"cheng\"",
+        "path_loss = \"cheng\"\nbackground = { stations = 1001 }",
+        "line 13: `stations`: 1001 is outside 0 to 1000; choose",
+    ),
+    (
+        "path_loss = \"cheng\"",
+        "path_loss = \"cheng\"\nbackground = { stations = 2, cam_period_ms = 1 }",
+        "line 13: `cam_period_ms`: 1 is outside 10 to 10000",
+    ),
+    ("path_loss = \"cheng\"", "path_loss = \"cheng\"\nbackground = {}", "line 13: `background`: `stations` is missing"),
+    ("position_m = [0, 0]", "position_m = [0, 2e6]", "line 16: roadside unit `rsu1` is more than 1000 km from"),
+    ("to_m = [590, 4], ", "", "line 7: the route is not given by either both `from_m` and `to_m` or `waypoints_m`"),
+    ("to_m = [590, 4], ", "to_m = [590, 4], waypoints_m = [[1, 1], [2, 2]], ", "line 7: the route is not given by"),
+    ("from_m = [40, 4], to_m = [590, 4]", "waypoints_m = [[40, 4]]", "line 7: 1 waypoints are not 2 to 1000; give"),
+    (
+        "from_m = [40, 4], to_m = [590, 4]",
+        "waypoints_m = [[40, 4], [50, 4], [1590, 4]]",
+        "line 7: waypoint 3, [1590, 4] m, is outside the map; move",
+    ),
+    ("from_m = [40, 4], to_m = [590, 4]", "waypoints_m = [[40, 4], 7]", "line 7: "),
+    (", speed_kmh = 50", "", "line 7: the route has not exactly one of `speed_kmh` and `speeds_kmh`; give one"),
+    ("speed_kmh = 50", "speeds_kmh = [50, 60]", "line 7: `speeds_kmh` has 2 speeds for 1 legs; give one speed"),
+    ("speed_kmh = 50", "speeds_kmh = [-50]", "line 7: `speeds_kmh`: -50 is not above 0 and up to 500; choose"),
+    ("speed_kmh = 50", "speed_kmh = 50, pause_s = -1", "line 7: `pause_s`: -1 is outside 0 to 3600"),
 ];
 
 #[test]

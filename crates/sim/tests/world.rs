@@ -84,7 +84,7 @@ fn cams_come_ten_times_a_second_and_are_received_until_the_car_is_far() -> Resul
     };
     assert!(share(0.0, 12.0) > 0.99, "near: {}", share(0.0, 12.0));
     assert!(share(36.0, 40.0) < 0.2, "far: {}", share(36.0, 40.0));
-    let decoded = cam::decode(&cams[0].bytes)?;
+    let decoded = cam::decode(&cams[0].frame()?)?;
     assert_eq!((decoded.station_id, decoded.station_type), (1000, cam::ROADSIDE_UNIT));
     Ok(())
 }

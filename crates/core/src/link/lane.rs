@@ -1,9 +1,13 @@
 //! One direction of a link: what waits, what is in service, what is under way.
 
 use alloc::collections::VecDeque;
+use core::cell::Cell;
 
+use super::codel::{self, Taken};
 use super::mahimahi::{CHANCE_BYTES, Chances};
-use super::{Air, Bottleneck, Direction, DirectionParams, DropReason, Exit, MAX_HELD_PACKETS, PacketId, QueueLimit};
+use super::{
+    Air, Bottleneck, CoDel, Direction, DirectionParams, DropReason, Exit, MAX_HELD_PACKETS, PacketId, QueueLimit,
+};
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
@@ -14,12 +18,15 @@ pub(super) struct Lane {
     chances: Option<Chances>,
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
+    codel: codel::State,
     serving: Option<Serving>,
     /// When the bottleneck last became free.
     free_at: Instant,
     under_way: VecDeque<UnderWay>,
     /// When the last packet under way is due: none overtakes it.
     last_due: Instant,
+    /// Is the channel of a Gilbert-Elliott loss bad?
+    is_bad: bool,
     rng: Rng,
 }
 
@@ -59,10 +66,12 @@ impl Lane {
             params,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            codel: codel::State::default(),
             serving: None,
             free_at: Instant::ZERO,
             under_way: VecDeque::new(),
             last_due: Instant::ZERO,
+            is_bad: false,
             rng,
         }
     }
@@ -89,7 +98,7 @@ impl Lane {
         self.waiting_bytes += u64::from(ip_bytes);
         self.waiting.push_back(Waiting { packet, ip_bytes, arrived: now });
         if self.chances.is_none() {
-            self.serve_next();
+            self.serve_next(self.free_at);
         }
         Ok(())
     }
@@ -139,7 +148,7 @@ impl Lane {
             };
             let mut room = f64::from(CHANCE_BYTES);
             while room > 0.0 {
-                self.serve_next();
+                self.serve_next(at);
                 let Some(serving) = &mut self.serving else {
                     break;
                 };
@@ -153,26 +162,51 @@ impl Lane {
         }
     }
 
-    /// Brings the head of the queue into service, if that is free.
-    fn serve_next(&mut self) {
+    /// Brings the head of the queue into service, if that is free, not before
+    /// `at` (nor before it arrived).
+    fn serve_next(&mut self, at: Instant) {
         if self.serving.is_some() {
             return;
         }
-        if let Some(head) = self.waiting.pop_front() {
-            self.waiting_bytes -= u64::from(head.ip_bytes);
-            self.serving = Some(Serving {
-                packet: head.packet,
-                ip_bytes: head.ip_bytes,
-                left_bytes: f64::from(head.ip_bytes),
-                since: head.arrived.max(self.free_at),
-                tries: 0,
-            });
-        }
+        let head = match self.params.codel {
+            None => self.waiting.pop_front(),
+            Some(codel) => self.take_by_codel(codel, at),
+        };
+        let Some(head) = head else { return };
+        self.waiting_bytes -= u64::from(head.ip_bytes);
+        self.serving = Some(Serving {
+            packet: head.packet,
+            ip_bytes: head.ip_bytes,
+            left_bytes: f64::from(head.ip_bytes),
+            since: head.arrived.max(at),
+            tries: 0,
+        });
+    }
+
+    /// The head of the queue that CoDel lets pass. What it drops leaves when it
+    /// would have arrived, so that packets leave in order.
+    fn take_by_codel(&mut self, codel: CoDel, at: Instant) -> Option<Waiting> {
+        let now = self.waiting.front().map_or(at, |head| head.arrived.max(at));
+        let (waiting, under_way) = (&mut self.waiting, &mut self.under_way);
+        let backlog_bytes = Cell::new(self.waiting_bytes);
+        let due = self.last_due.max(now + self.params.delay);
+        let pop = || {
+            let packet = waiting.pop_front()?;
+            backlog_bytes.set(backlog_bytes.get() - u64::from(packet.ip_bytes));
+            Some(Taken { packet, arrived: packet.arrived, backlog_bytes: backlog_bytes.get() })
+        };
+        let drop = |packet: Waiting| {
+            self.last_due = due;
+            under_way.push_back(UnderWay { packet: packet.packet, due, tries: 0, dropped: Some(DropReason::Codel) });
+        };
+        let head = self.codel.take(codel, now, pop, drop);
+        self.waiting_bytes = backlog_bytes.get() + head.map_or(0, |head| u64::from(head.ip_bytes));
+        head
     }
 
     /// The packet in service has passed the bottleneck at `end`.
     fn pass(&mut self, end: Instant) {
-        let lost = self.rng.chance(self.params.loss);
+        let lost = self.params.loss.strikes(&mut self.is_bad, &mut self.rng);
         self.end_service(end, lost.then_some(DropReason::Loss));
     }
 
@@ -189,7 +223,7 @@ impl Lane {
             dropped,
         });
         if self.chances.is_none() {
-            self.serve_next();
+            self.serve_next(self.free_at);
         }
     }
 
@@ -266,7 +300,7 @@ impl Lane {
         self.params = params;
         if self.chances.is_none() {
             self.free_at = self.free_at.max(now);
-            self.serve_next();
+            self.serve_next(self.free_at);
         }
     }
 

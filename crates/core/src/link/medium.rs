@@ -13,6 +13,7 @@ pub(super) struct Medium {
     on_air: Option<Try>,
     /// Who sent last; the other goes first where both want the air at once.
     last: Direction,
+    used: Duration,
     rng: Rng,
 }
 
@@ -28,7 +29,7 @@ struct Try {
 
 impl Medium {
     pub(super) fn new(rng: Rng) -> Medium {
-        Medium { busy_until: Instant::ZERO, on_air: None, last: Direction::Down, rng }
+        Medium { busy_until: Instant::ZERO, on_air: None, last: Direction::Down, used: Duration::ZERO, rng }
     }
 
     /// Carries out every try that begins or ends by `now`.
@@ -65,23 +66,50 @@ impl Medium {
     /// backoff; one that finds it taken, or has just sent, waits a random
     /// number of slots.
     fn begin(&mut self, direction: Direction, air: Air, head: Serving) {
+        let air_time = attempt_air_time(air.rate, head.ip_bytes);
         let mut start = head.since.max(self.busy_until);
+        let mut wanted = air_time;
         if head.since <= self.busy_until {
-            start = start + backoff(&mut self.rng, head.tries);
+            let slots = backoff(&mut self.rng, head.tries);
+            start = start + slots;
+            wanted += slots;
         }
+        start = start + self.wait_for_others(air.share, wanted);
         let fade_db =
             if air.nakagami_m.is_finite() { 10.0 * libm::log10(self.rng.gamma_mean_one(air.nakagami_m)) } else { 0.0 };
         let error = packet_error_rate(air.rate, air.mean_snr_db + fade_db, head.ip_bytes);
-        let ends = start + attempt_air_time(air.rate, head.ip_bytes);
+        let ends = start + air_time;
         self.busy_until = ends;
+        self.used += air_time;
         self.last = direction;
         self.on_air = Some(Try { direction, ends, received: !self.rng.chance(error), limit: air.tries });
     }
 
+    /// How long other stations hold up a try that takes `wanted` of the air:
+    /// with the share s left to it, wanted · (1 − s)/s on average, exponentially
+    /// distributed. Other stations are a mean field (after Bianchi, *Performance
+    /// analysis of the IEEE 802.11 distributed coordination function*, 2000):
+    /// they take their part of the time at any moment alike, and the backoff
+    /// stands still meanwhile.
+    fn wait_for_others(&mut self, share: f64, wanted: Duration) -> Duration {
+        if share >= 1.0 {
+            return Duration::ZERO;
+        }
+        let share = share.max(Air::LEAST_SHARE);
+        let mean_ns = wanted.as_nanos() as f64 * (1.0 - share) / share;
+        Duration::from_nanos((mean_ns * self.rng.exponential()) as u64)
+    }
+
     /// Takes the air for something else as soon as it is free; returns its end.
     pub(super) fn occupy(&mut self, now: Instant, air_time: Duration) -> Instant {
+        self.used += air_time;
         self.busy_until = self.busy_until.max(now) + air_time;
         self.busy_until
+    }
+
+    /// Air time taken so far.
+    pub(super) fn used(&self) -> Duration {
+        self.used
     }
 
     /// The packet on the air in this direction is no more; the air stays taken.

@@ -12,14 +12,17 @@ use core::fmt;
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
+mod codel;
 pub mod ieee80211p;
 mod lane;
+mod loss;
 pub mod mahimahi;
 mod medium;
 #[cfg(test)]
 mod tests;
 
 use lane::Lane;
+pub use loss::{GilbertElliott, Loss};
 use medium::Medium;
 
 /// Packets that one direction holds at most, waiting and under way together:
@@ -60,10 +63,22 @@ pub struct DirectionParams {
     pub bottleneck: Bottleneck,
     /// One-way delay after the bottleneck.
     pub delay: Duration,
-    /// Probability (0 to 1) that a packet is lost on its own, after the bottleneck.
-    pub loss: f64,
+    /// How packets are lost on their own, after the bottleneck. Whether the
+    /// channel is bad outlasts a change.
+    pub loss: Loss,
     /// How much may wait for the bottleneck.
     pub queue: QueueLimit,
+    /// Drops packets that have waited too long; none: drop-tail.
+    pub codel: Option<CoDel>,
+}
+
+/// CoDel (RFC 8289), within the queue's limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoDel {
+    /// How long packets may wait at all times (RFC 8289 §4.4: 5 ms).
+    pub target: Duration,
+    /// For how long they may wait longer (RFC 8289 §4.3: 100 ms).
+    pub interval: Duration,
 }
 
 /// What limits the rate of one direction.
@@ -92,9 +107,17 @@ pub struct Air {
     pub nakagami_m: f64,
     /// Tries before a packet is dropped (1 to 7).
     pub tries: u8,
+    /// Part of the air time (0 to 1) that other stations leave to this link: 1
+    /// if it is alone; less than [`Air::LEAST_SHARE`] counts as that.
+    pub share: f64,
 }
 
-/// Limit of a drop-tail queue. The packet in service does not count, except
+impl Air {
+    /// The least share: a try then waits a hundred times its length.
+    pub const LEAST_SHARE: f64 = 0.01;
+}
+
+/// Limit of a queue. The packet in service does not count, except
 /// with [`Bottleneck::Opportunities`] until a chance begins to carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
@@ -121,12 +144,20 @@ pub enum DropReason {
     Down,
     /// The device that should take it did not (the emulator's TUN).
     Device,
+    /// It had waited too long ([`CoDel`]).
+    Codel,
 }
 
 impl DropReason {
     /// Every reason, in the order of `as usize`.
-    pub const ALL: [DropReason; 5] =
-        [DropReason::Queue, DropReason::Loss, DropReason::Retries, DropReason::Down, DropReason::Device];
+    pub const ALL: [DropReason; 6] = [
+        DropReason::Queue,
+        DropReason::Loss,
+        DropReason::Retries,
+        DropReason::Down,
+        DropReason::Device,
+        DropReason::Codel,
+    ];
 
     /// The word in records.
     pub fn as_str(self) -> &'static str {
@@ -136,6 +167,7 @@ impl DropReason {
             DropReason::Retries => "retries",
             DropReason::Down => "down",
             DropReason::Device => "device",
+            DropReason::Codel => "codel",
         }
     }
 }
@@ -255,6 +287,13 @@ impl Link {
     pub fn occupy(&mut self, now: Instant, air_time: Duration) -> Instant {
         self.advance(now);
         self.medium.occupy(now, air_time)
+    }
+
+    /// Air time taken since the run began by tries, both directions' together,
+    /// and by [`occupy`](Link::occupy), each from its DIFS to its end, without
+    /// the waiting before. A try counts whole once it is this link's turn.
+    pub fn air_used(&self) -> Duration {
+        self.medium.used()
     }
 
     /// Packets and bytes that wait for the bottleneck of one direction.

@@ -3,8 +3,16 @@ use super::*;
 use alloc::vec;
 use proptest::prelude::*;
 
+mod shared;
+
 fn rate(bit_s: f64, delay_ms: u64, loss: f64, queue: QueueLimit) -> DirectionParams {
-    DirectionParams { bottleneck: Bottleneck::Rate { bit_s }, delay: Duration::from_millis(delay_ms), loss, queue }
+    DirectionParams {
+        bottleneck: Bottleneck::Rate { bit_s },
+        delay: Duration::from_millis(delay_ms),
+        loss: Loss::Independent(loss),
+        queue,
+        codel: None,
+    }
 }
 
 fn plain(bit_s: f64, delay_ms: u64) -> DirectionParams {
@@ -16,12 +24,17 @@ fn trace(chances_ms: &[u64]) -> DirectionParams {
 }
 
 fn air(mean_snr_db: f64) -> DirectionParams {
+    shared_air(mean_snr_db, 1.0)
+}
+
+fn shared_air(mean_snr_db: f64, share: f64) -> DirectionParams {
     DirectionParams {
         bottleneck: Bottleneck::Ieee80211p(Air {
             rate: PhyRate::Mbit6,
             mean_snr_db,
             nakagami_m: f64::INFINITY,
             tries: 7,
+            share,
         }),
         ..plain(0.0, 0)
     }
@@ -230,13 +243,30 @@ fn any_params() -> impl Strategy<Value = DirectionParams> {
             chances.sort_unstable();
             Bottleneck::Opportunities(Arc::new(chances))
         }),
-        (0.0..20.0, 1u8..8).prop_map(|(mean_snr_db, tries)| {
-            Bottleneck::Ieee80211p(Air { rate: PhyRate::Mbit6, mean_snr_db, nakagami_m: 1.5, tries })
+        (0.0..20.0, 1u8..8, prop_oneof![Just(1.0), 0.0..1.0]).prop_map(|(mean_snr_db, tries, share)| {
+            Bottleneck::Ieee80211p(Air { rate: PhyRate::Mbit6, mean_snr_db, nakagami_m: 1.5, tries, share })
         }),
     ];
     let queue = prop_oneof![(0u32..20).prop_map(QueueLimit::Packets), (0u32..20_000).prop_map(QueueLimit::Bytes),];
-    (bottleneck, 0u64..40, prop_oneof![Just(0.0), 0.0..1.0], queue).prop_map(|(bottleneck, delay_ms, loss, queue)| {
-        DirectionParams { bottleneck, delay: Duration::from_millis(delay_ms), loss, queue }
+    let loss = prop_oneof![
+        Just(Loss::NONE),
+        (0.0..1.0).prop_map(Loss::Independent),
+        (0.0..1.0, 0.0..1.0, 0.0..1.0, 0.0..1.0).prop_map(|(good, bad, to_bad, to_good)| {
+            Loss::GilbertElliott(GilbertElliott { good, bad, to_bad, to_good })
+        }),
+    ];
+    let codel = prop_oneof![
+        Just(None),
+        (1u64..20, 1u64..50).prop_map(|(target, interval)| {
+            Some(CoDel { target: Duration::from_millis(target), interval: Duration::from_millis(interval) })
+        }),
+    ];
+    (bottleneck, 0u64..40, loss, queue, codel).prop_map(|(bottleneck, delay_ms, loss, queue, codel)| DirectionParams {
+        bottleneck,
+        delay: Duration::from_millis(delay_ms),
+        loss,
+        queue,
+        codel,
     })
 }
 

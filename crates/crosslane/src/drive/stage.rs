@@ -146,7 +146,8 @@ impl Stage {
     fn send_cam(&mut self, cam: &CamSent) -> Result<()> {
         self.control.occupy(usize::from(cam.path.0), cam.air_time)?;
         if let Some(rssi_dbm) = cam.received
-            && self.unit.receive(unix_s(), &cam.bytes, rssi_dbm)
+            && let Ok(frame) = cam.frame()
+            && self.unit.receive(unix_s(), &frame, rssi_dbm)
         {
             self.note_sample(cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station));
         }

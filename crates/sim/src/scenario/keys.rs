@@ -1,16 +1,17 @@
 //! The tables of the scenario file whose keys depend on one another, and how
 //! they become the types of a [`Scenario`].
 
-use crosslane_core::link::QueueLimit;
+use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
 use serde::Deserialize;
 
 use super::parse::Lines;
-use super::schema::{number, optional_number, optional_period, period, spans, whole};
+use super::route::RouteKeys;
+use super::schema::{codel, loss, number, optional_number, optional_period, period, spans, whole};
 use super::traffic::TrafficKeys;
 use super::{
     AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Limit, Map, Motion, Queue,
-    Radio, RoadsideUnit, Route, Scenario, Scheduler, ScenarioError, Service, Strategy, Vehicle,
+    Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Vehicle,
 };
 
 #[derive(Deserialize)]
@@ -50,7 +51,7 @@ pub(super) struct Keys {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VehicleKeys {
-    route: Option<Route>,
+    route: Option<RouteKeys>,
     mobility: Option<String>,
     vehicle: Option<u32>,
     #[serde(default, deserialize_with = "number::<_, 0, 7200>")]
@@ -70,8 +71,10 @@ struct CellularKeys {
     down_mbit_s: Option<f64>,
     #[serde(deserialize_with = "number::<_, 0, 10_000>")]
     delay_ms: f64,
-    #[serde(default, deserialize_with = "number::<_, 0, 1>")]
-    loss: f64,
+    #[serde(default, deserialize_with = "loss")]
+    loss: Loss,
+    #[serde(default, deserialize_with = "codel")]
+    codel: Option<CoDel>,
     #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
     queue_ms: Option<f64>,
     queue_bytes: Option<u32>,
@@ -95,8 +98,10 @@ struct WifiKeys {
     trace: String,
     #[serde(deserialize_with = "number::<_, 0, 10_000>")]
     delay_ms: f64,
-    #[serde(default, deserialize_with = "number::<_, 0, 1>")]
-    loss: f64,
+    #[serde(default, deserialize_with = "loss")]
+    loss: Loss,
+    #[serde(default, deserialize_with = "codel")]
+    codel: Option<CoDel>,
     #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
     queue_ms: Option<f64>,
     queue_bytes: Option<u32>,
@@ -194,7 +199,7 @@ impl Keys {
 impl VehicleKeys {
     fn build(self, lines: &Lines) -> Result<Vehicle, ScenarioError> {
         let motion = match (self.route, self.mobility) {
-            (Some(route), None) => Motion::Route(route),
+            (Some(route), None) => Motion::Route(route.build(lines)?),
             (None, Some(file)) => Motion::Mobility(file),
             (None, None) => {
                 let what = "the vehicle has neither `route` nor `mobility`";
@@ -229,6 +234,7 @@ impl CellularKeys {
             down_mbit_s: self.down_mbit_s,
             delay_ms: self.delay_ms,
             loss: self.loss,
+            codel: self.codel,
             queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
             rssi_dbm: self.rssi_dbm,
             rssi_sigma_db: self.rssi_sigma_db,
@@ -250,6 +256,7 @@ impl WifiKeys {
             down_mbit_s: None,
             delay_ms: self.delay_ms,
             loss: self.loss,
+            codel: self.codel,
             queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
             rssi_dbm: -85.0,
             rssi_sigma_db: 0.0,

@@ -20,6 +20,7 @@ mod keys;
 mod networks;
 mod parse;
 mod paths;
+mod route;
 mod schema;
 mod traffic;
 mod validate;
@@ -28,9 +29,9 @@ pub use engine::Engine;
 pub use error::ScenarioError;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
 pub use fleet::Fleet;
-pub use networks::{AccessLink, Fading, Queue, Radio, RoadsideUnit};
+pub use networks::{AccessLink, Background, Fading, Queue, Radio, RoadsideUnit};
 use parse::Lines;
-use schema::period;
+pub use route::{MAX_WAYPOINTS, Route};
 pub use traffic::{Traffic, TrafficKind};
 
 /// A drive to be emulated or simulated.
@@ -162,23 +163,10 @@ pub struct Vehicle {
 /// How the vehicle moves.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Motion {
-    /// Straight, at constant speed; it stops at the end.
+    /// Along waypoints; it stops at the end.
     Route(Route),
     /// By a file, named as in the scenario.
     Mobility(String),
-}
-
-/// A straight route.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Route {
-    /// Where it begins, in m.
-    pub from_m: [f64; 2],
-    /// Where it ends, in m.
-    pub to_m: [f64; 2],
-    /// Speed, in km/h (above 0, at most 500).
-    #[serde(deserialize_with = "period::<_, 500>")]
-    pub speed_kmh: f64,
 }
 
 /// What the user wants of the paths.

@@ -1,12 +1,13 @@
 //! The networks of a scenario: radios with their roadside units, cellular and
 //! Wi-Fi links.
 
-use crosslane_core::link::QueueLimit;
-use crosslane_core::link::ieee80211p::PhyRate;
+use crosslane_core::link::ieee80211p::{self, PhyRate};
+use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
 use serde::Deserialize;
 
-use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, whole};
+use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, stations, whole};
+use crate::cam;
 use crate::path_loss::PathLoss;
 
 /// An 802.11p interface of the vehicle; its units share it.
@@ -43,6 +44,37 @@ pub struct Radio {
     /// Fading of each frame.
     #[serde(default)]
     pub fading: Fading,
+    /// Other vehicles in range; none by default.
+    #[serde(default)]
+    pub background: Background,
+}
+
+impl Radio {
+    /// Part of the channel's time (0 and up) that other vehicles' CAMs take,
+    /// each sent at the radio's rate.
+    pub fn channel_load(&self) -> f64 {
+        let air_time = ieee80211p::broadcast_air_time(self.rate, cam::VEHICLE_BYTES);
+        let Background { stations, cam_period_ms } = self.background;
+        f64::from(stations) * air_time.as_secs_f64() * 1000.0 / cam_period_ms
+    }
+}
+
+/// Other vehicles in range, whose CAMs are on the air too.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Background {
+    /// How many (0 to 1000).
+    #[serde(deserialize_with = "stations")]
+    pub stations: u32,
+    /// Period of their CAMs, in ms (10 to 10,000).
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    pub cam_period_ms: f64,
+}
+
+impl Default for Background {
+    fn default() -> Background {
+        Background { stations: 0, cam_period_ms: 100.0 }
+    }
 }
 
 /// Fading of each frame around the mean signal.
@@ -97,8 +129,10 @@ pub struct AccessLink {
     pub down_mbit_s: Option<f64>,
     /// One-way delay, in ms.
     pub delay_ms: f64,
-    /// Independent loss, 0 to 1.
-    pub loss: f64,
+    /// Loss; what a trace says comes first.
+    pub loss: Loss,
+    /// Drops what has waited too long; none: drop-tail.
+    pub codel: Option<CoDel>,
     /// What may wait for the link.
     pub queue: Queue,
     /// Signal, in dBm.

@@ -67,6 +67,11 @@ impl Lines {
         }
     }
 
+    /// Does the file have this key?
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.lines.contains_key(key)
+    }
+
     /// A fault at a key.
     pub(super) fn error(&self, key: &str, what: impl Into<String>, remedy: impl Into<String>) -> ScenarioError {
         ScenarioError { file: self.file.clone(), line: self.line(key), what: what.into(), remedy: remedy.into() }

@@ -14,6 +14,12 @@ use crate::trace::Trace;
 
 /// Longest name of a network interface on Linux (`IFNAMSIZ` − 1).
 const MAX_NAME: usize = 15;
+/// Greatest part of a channel's time that background CAMs may take: beyond it
+/// stations would send less often (ETSI TS 102 687), which no model here does.
+const MAX_CHANNEL_LOAD: f64 = 0.95;
+/// Farthest place of a unit from the map's origin, in m: its CAM says where it
+/// is in degrees.
+const MAX_UNIT_M: f64 = 1e6;
 
 impl Scenario {
     /// Takes the contents of the [files](Scenario::files), keyed by
@@ -22,7 +28,7 @@ impl Scenario {
         let mut data = Data::default();
         if let Motion::Mobility(name) = &self.vehicle.motion {
             let text = self.content(contents, name, "vehicle.mobility")?;
-            self.choose_vehicles(Track::parse(text, name)?, &mut data)?;
+            self.choose_vehicles(Track::parse_many(text, name)?, &mut data)?;
         }
         for link in &self.access {
             for (name, key) in [(&link.trace, "trace"), (&link.trace_down, "trace_down")] {
@@ -118,6 +124,13 @@ impl Scenario {
                 let remedy = "choose `tries` and `queue_packets` inside";
                 return Err(self.lines.error(&format!("radio.{place}"), what, remedy));
             }
+            let load = radio.channel_load();
+            if load > MAX_CHANNEL_LOAD {
+                let (percent, most) = (load * 100.0, MAX_CHANNEL_LOAD * 100.0);
+                let what = format!("CAMs of the `background` take {percent:.0} % of the channel, more than {most} %");
+                let remedy = "choose fewer `stations`, a longer `cam_period_ms` or a faster `rate_mbit_s`";
+                return Err(self.lines.error(&format!("radio.{place}.background"), what, remedy));
+            }
         }
         for link in &self.access {
             if link.key.starts_with("cellular") && !link.rat.is_cellular() {
@@ -199,11 +212,18 @@ impl Scenario {
     fn check_positions(&self) -> Result<(), ScenarioError> {
         for (place, unit) in self.units.iter().enumerate() {
             let key = format!("roadside_unit.{place}.position_m");
+            if unit.position_m.iter().any(|way_m| way_m.is_finite() && way_m.abs() > MAX_UNIT_M) {
+                let far_km = MAX_UNIT_M / 1000.0;
+                let what = format!("roadside unit `{}` is more than {far_km} km from the origin", unit.name);
+                return Err(self.lines.error(&key, what, "move the origin nearer to the scene"));
+            }
             self.check_position(unit.position_m, &key, || format!("roadside unit `{}`", unit.name))?;
         }
         if let Motion::Route(route) = &self.vehicle.motion {
-            self.check_position(route.from_m, "vehicle.route.from_m", || "the route's begin".into())?;
-            self.check_position(route.to_m, "vehicle.route.to_m", || "the route's end".into())?;
+            for (place, position_m) in route.waypoints_m.iter().enumerate() {
+                let (key, what) = route.place(&self.lines, place);
+                self.check_position(*position_m, &key, || what.clone())?;
+            }
         }
         for track in self.data.mobility.iter().chain(self.data.fleet.values()) {
             for point in track.points() {

@@ -7,6 +7,7 @@ use crosslane_core::link::{Direction, DirectionParams};
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 
+use crate::cam::{self, Cam, CamError};
 use crate::mobility::{State, Track};
 use crate::radio::Coverage;
 use crate::scenario::{Scenario, ScenarioError};
@@ -60,12 +61,32 @@ pub struct CamSent {
     pub path: PathId,
     /// Station id of the unit.
     pub station: u32,
+    /// Where the unit stands, in m.
+    pub position_m: [f64; 2],
     /// How long it held the channel.
     pub air_time: Duration,
-    /// The frame, from the GeoNetworking header on.
-    pub bytes: Vec<u8>,
     /// Signal, in dBm, with which the vehicle received it; none if it did not.
     pub received: Option<f64>,
+}
+
+impl CamSent {
+    /// The frame, from the GeoNetworking header on.
+    ///
+    /// # Errors
+    /// The unit stands where no degrees of latitude and longitude are.
+    pub fn frame(&self) -> Result<Vec<u8>, CamError> {
+        let [latitude_deg, longitude_deg] = cam::to_degrees(self.position_m);
+        cam::encode(&Cam {
+            protocol_version: 2,
+            station_id: self.station,
+            station_type: cam::ROADSIDE_UNIT,
+            generation_delta_time: (self.at.as_nanos() / 1_000_000 % 65_536) as u16,
+            latitude_deg: Some(latitude_deg),
+            longitude_deg: Some(longitude_deg),
+            speed_m_s: None,
+            heading_deg: None,
+        })
+    }
 }
 
 /// The truth about the vehicle and one path.
@@ -81,7 +102,8 @@ pub struct Truth {
     pub speed_m_s: f64,
     /// Distance to the serving unit, in m; none for other links.
     pub distance_m: Option<f64>,
-    /// Mean signal, with shadowing, before fading, in dBm; none if all is off.
+    /// Mean signal, with shadowing, before fading, in dBm; none if all is off or
+    /// out of reach.
     pub rssi_dbm: Option<f64>,
     /// Rate from the vehicle, in Mbit/s. For 802.11p: what packets of 1500
     /// bytes one after the other would get, averaged over fading.
@@ -102,6 +124,8 @@ pub struct World {
     start_s: f64,
     end: Instant,
     next_tick: Instant,
+    truth_period: Option<Duration>,
+    next_truth: Instant,
     radios: Vec<RadioLink>,
     access: Vec<ModemLink>,
     /// What came of the last moment; at most three events per link.
@@ -119,7 +143,12 @@ impl World {
     /// The world of a scenario, whose files are [resolved](Scenario::resolve).
     /// Same scenario and seed, same events.
     pub fn new(scenario: &Scenario, seed: u64) -> Result<World, ScenarioError> {
-        let track = scenario.track()?;
+        World::with_track(scenario, scenario.track()?, seed)
+    }
+
+    /// The same with another way for the vehicle, as one of a fleet. The
+    /// scenario's `start_s` holds for it too.
+    pub fn with_track(scenario: &Scenario, track: Track, seed: u64) -> Result<World, ScenarioError> {
         let position_m = track.at(0.0).position_m;
         let radios = scenario.radios.iter().zip(0..).map(|(radio, path)| {
             let coverage = Coverage::new(scenario, radio, Some(seed), position_m);
@@ -136,10 +165,18 @@ impl World {
             start_s: scenario.vehicle.start_s,
             end: Instant::from_secs_f64(scenario.duration_s),
             next_tick: Instant::ZERO,
+            truth_period: Some(TICK),
+            next_truth: Instant::ZERO,
             access: access.collect::<Result<_, _>>()?,
             radios,
             ready: VecDeque::new(),
         })
+    }
+
+    /// Tells the truth so often (rounded up to whole [`TICK`]s), or never; by
+    /// default each tick.
+    pub fn set_truth_period(&mut self, period: Option<Duration>) {
+        self.truth_period = period;
     }
 
     /// The next event due at `now`, in order of time; each comes once.
@@ -169,10 +206,8 @@ impl World {
     fn next_due(&self) -> (Instant, Due) {
         let mut next = (self.next_tick, Due::Tick);
         for (radio, link) in self.radios.iter().enumerate() {
-            for (unit, sender) in link.senders.iter().enumerate() {
-                if sender.next < next.0 {
-                    next = (sender.next, Due::Cam { radio, unit });
-                }
+            if let Some((at, unit)) = link.next_cam.filter(|(at, _)| *at < next.0) {
+                next = (at, Due::Cam { radio, unit });
             }
         }
         for (access, link) in self.access.iter().enumerate() {
@@ -190,16 +225,24 @@ impl World {
     fn tick(&mut self, at: Instant) {
         self.next_tick = at + TICK;
         let vehicle = self.vehicle(at);
+        let tells = self.truth_period.filter(|_| at >= self.next_truth);
+        if let Some(period) = tells {
+            self.next_truth = at + period;
+        }
         for radio in &mut self.radios {
-            let signal = radio.coverage.serving(at.as_secs_f64(), vehicle.position_m);
+            let signal = radio.signal(at, vehicle.position_m);
             let params = radio.params(signal);
             announce(&mut self.ready, radio.path, &mut radio.last, params);
-            self.ready.push_back(WorldEvent::Truth(radio.truth(at, vehicle, signal)));
+            if tells.is_some() {
+                self.ready.push_back(WorldEvent::Truth(radio.truth(at, vehicle, signal)));
+            }
         }
         for modem in &mut self.access {
             let params = modem.params(at.as_secs_f64());
             announce(&mut self.ready, modem.path, &mut modem.last, params);
-            self.ready.push_back(WorldEvent::Truth(modem.truth(at, vehicle)));
+            if tells.is_some() {
+                self.ready.push_back(WorldEvent::Truth(modem.truth(at, vehicle)));
+            }
         }
     }
 

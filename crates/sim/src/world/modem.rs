@@ -1,6 +1,6 @@
 //! A cellular or Wi-Fi link of the vehicle.
 
-use crosslane_core::link::{Bottleneck, DirectionParams, QueueLimit};
+use crosslane_core::link::{Bottleneck, DirectionParams, Loss, QueueLimit};
 use crosslane_core::path::PathId;
 use crosslane_core::rng::Rng;
 use crosslane_core::time::Instant;
@@ -73,8 +73,9 @@ impl ModemLink {
                 _ => Bottleneck::Rate { bit_s: self.rate_mbit_s(way, t_s) * 1e6 },
             },
             delay: millis(row.delay_ms.unwrap_or(self.link.delay_ms)),
-            loss: row.loss.unwrap_or(self.link.loss),
+            loss: row.loss.map_or(self.link.loss, Loss::Independent),
             queue: way.queue,
+            codel: self.link.codel,
         })
     }
 
@@ -92,7 +93,7 @@ impl ModemLink {
             up_mbit_s: self.rate_mbit_s(&self.up, t_s),
             down_mbit_s: self.rate_mbit_s(&self.down, t_s),
             delay_ms: row.delay_ms.unwrap_or(self.link.delay_ms),
-            loss: row.loss.unwrap_or(self.link.loss),
+            loss: row.loss.unwrap_or(self.link.loss.mean()),
         }
     }
 

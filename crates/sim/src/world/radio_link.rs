@@ -1,12 +1,12 @@
 //! A radio of the vehicle, with the units that serve it.
 
-use crosslane_core::link::{Air, Bottleneck, DirectionParams, QueueLimit, ieee80211p};
+use crosslane_core::link::{Air, Bottleneck, DirectionParams, Loss, QueueLimit, ieee80211p};
 use crosslane_core::path::PathId;
 use crosslane_core::rng::Rng;
-use crosslane_core::time::Instant;
+use crosslane_core::time::{Duration, Instant};
 
 use super::{CamSent, SILENT_SNR_DB, Truth, millis};
-use crate::cam::{self, Cam};
+use crate::cam;
 use crate::fading::{self, MeanError};
 use crate::mobility::State;
 use crate::radio::{Coverage, Signal, is_within};
@@ -14,53 +14,115 @@ use crate::radio::{Coverage, Signal, is_within};
 /// Packet for which the truth is told.
 const FULL_BYTES: u32 = 1500;
 
+/// A unit's CAM that begins at any moment of another station's frame or of that
+/// frame's length before it collides with it, if that station does not hear the
+/// unit; and a quarter of those in reach of the vehicle do not (`docs/radio.md`).
+const COLLISIONS_PER_LOAD: f64 = 2.0 * 0.25;
+
 #[derive(Debug)]
 pub(super) struct RadioLink {
     pub(super) path: PathId,
     pub(super) coverage: Coverage,
-    pub(super) senders: Vec<Sender>,
+    senders: Vec<Sender>,
+    /// The next CAM of a unit in reach.
+    pub(super) next_cam: Option<(Instant, usize)>,
+    /// What `next_cam` was planned from.
+    looks: u64,
+    cam_air_time: Duration,
+    background: Background,
     mean_error: MeanError,
     pub(super) last: Option<[DirectionParams; 2]>,
 }
 
+/// What other vehicles do to the channel.
+#[derive(Clone, Copy, Debug)]
+struct Background {
+    /// Part of the air time that they leave.
+    share: f64,
+    /// Mean wait of a unit's CAM for the air.
+    mean_wait_s: f64,
+    /// Chance that a unit's CAM collides with another at the vehicle.
+    collision: f64,
+}
+
 #[derive(Debug)]
-pub(super) struct Sender {
-    pub(super) next: Instant,
+struct Sender {
+    period: Duration,
+    /// When it wants to send.
+    due: Instant,
+    /// When it sends.
+    next: Instant,
     rng: Rng,
+    /// Chance that comes with the background only.
+    others: Rng,
 }
 
 impl RadioLink {
     pub(super) fn new(path: PathId, coverage: Coverage, seed: u64) -> RadioLink {
-        let senders = coverage.units().map(|unit| Sender::new(seed, &unit.name, unit.cam_period_ms));
-        RadioLink {
+        let radio = coverage.radio();
+        let cam_air_time = ieee80211p::broadcast_air_time(radio.rate, cam::UNIT_BYTES);
+        let load = radio.channel_load();
+        let background = Background {
+            share: 1.0 - load,
+            mean_wait_s: cam_air_time.as_secs_f64() * load / (1.0 - load),
+            collision: -libm::expm1(-COLLISIONS_PER_LOAD * load),
+        };
+        let senders = coverage.units().map(|unit| Sender::new(seed, &unit.name, unit.cam_period_ms, background));
+        let mut link = RadioLink {
             path,
             senders: senders.collect(),
-            mean_error: MeanError::new(coverage.radio().rate, FULL_BYTES),
+            next_cam: None,
+            looks: coverage.looks(),
+            cam_air_time,
+            background,
+            mean_error: MeanError::new(radio.rate, FULL_BYTES),
             coverage,
             last: None,
+        };
+        link.plan();
+        link
+    }
+
+    /// How the vehicle hears the unit that serves it.
+    pub(super) fn signal(&mut self, at: Instant, position_m: [f64; 2]) -> Option<Signal> {
+        let signal = self.coverage.serving(at.as_secs_f64(), position_m);
+        if self.looks != self.coverage.looks() {
+            self.looks = self.coverage.looks();
+            for &unit in self.coverage.near() {
+                self.senders[unit].catch_up(at, self.background);
+            }
+            self.plan();
         }
+        signal
+    }
+
+    fn plan(&mut self) {
+        let near = self.coverage.near().iter();
+        self.next_cam = near.map(|&unit| (self.senders[unit].next, unit)).min();
     }
 
     pub(super) fn params(&self, signal: Option<Signal>) -> [DirectionParams; 2] {
         let radio = self.coverage.radio();
-        let serving = signal.and_then(|signal| self.coverage.units().nth(signal.unit));
+        let serving = signal.and_then(|signal| self.coverage.unit(signal.unit));
         let params = DirectionParams {
             bottleneck: Bottleneck::Ieee80211p(Air {
                 rate: radio.rate,
                 mean_snr_db: signal.map_or(SILENT_SNR_DB, |s| s.mean_dbm - radio.noise_dbm),
                 nakagami_m: signal.map_or(f64::INFINITY, |s| radio.fading.m(s.distance_m)),
                 tries: radio.tries,
+                share: self.background.share,
             }),
             delay: millis(serving.map_or(0.0, |unit| unit.delay_ms)),
-            loss: 0.0,
+            loss: Loss::NONE,
             queue: QueueLimit::Packets(radio.queue_packets),
+            codel: None,
         };
         [params.clone(), params]
     }
 
     pub(super) fn truth(&mut self, at: Instant, vehicle: State, signal: Option<Signal>) -> Truth {
         let radio = self.coverage.radio();
-        let serving = signal.and_then(|signal| self.coverage.units().nth(signal.unit));
+        let serving = signal.and_then(|signal| self.coverage.unit(signal.unit));
         let error = signal.map_or(1.0, |signal| {
             let snr_db = signal.mean_dbm - radio.noise_dbm;
             let m = radio.fading.m(signal.distance_m);
@@ -69,7 +131,7 @@ impl RadioLink {
         let attempt = ieee80211p::attempt_air_time(radio.rate, FULL_BYTES);
         let mean_backoff = ieee80211p::SLOT.as_secs_f64() * 7.5;
         let bits = f64::from(FULL_BYTES) * 8.0 * (1.0 - error);
-        let mbit_s = bits / (attempt.as_secs_f64() + mean_backoff) / 1e6;
+        let mbit_s = bits / (attempt.as_secs_f64() + mean_backoff) / 1e6 * self.background.share;
         Truth {
             at,
             path: self.path,
@@ -88,45 +150,61 @@ impl RadioLink {
     /// over the same channel that carries packets.
     pub(super) fn send_cam(&mut self, at: Instant, unit: usize, position_m: [f64; 2]) -> Option<CamSent> {
         let signal = self.coverage.signal(unit, position_m);
-        let radio = self.coverage.radio();
-        let station = self.coverage.units().nth(unit)?;
         let sender = self.senders.get_mut(unit)?;
-        sender.next = at + millis(station.cam_period_ms);
+        sender.schedule_next(self.background);
+        self.plan();
+        let radio = self.coverage.radio();
+        let station = self.coverage.unit(unit)?;
+        let sender = self.senders.get_mut(unit)?;
         if is_within(at.as_secs_f64(), &station.silent_s) {
             return None;
         }
-        let [latitude_deg, longitude_deg] = cam::to_degrees(station.position_m);
-        let bytes = cam::encode(&Cam {
-            protocol_version: 2,
-            station_id: station.station_id,
-            station_type: cam::ROADSIDE_UNIT,
-            generation_delta_time: (at.as_nanos() / 1_000_000 % 65_536) as u16,
-            latitude_deg: Some(latitude_deg),
-            longitude_deg: Some(longitude_deg),
-            speed_m_s: None,
-            heading_deg: None,
-        })
-        .ok()?;
-        let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let gain_db = fading::gain_db(&mut sender.rng, radio.fading.m(signal.distance_m));
         let rssi_dbm = signal.mean_dbm + gain_db;
-        let error = ieee80211p::packet_error_rate(radio.rate, rssi_dbm - radio.noise_dbm, size);
+        let error = ieee80211p::packet_error_rate(radio.rate, rssi_dbm - radio.noise_dbm, cam::UNIT_BYTES);
+        let is_lost = sender.rng.chance(error) | sender.others.chance(self.background.collision);
         Some(CamSent {
             at,
             path: self.path,
             station: station.station_id,
-            air_time: ieee80211p::broadcast_air_time(radio.rate, size),
-            bytes,
-            received: (!sender.rng.chance(error)).then_some(rssi_dbm),
+            position_m: station.position_m,
+            air_time: self.cam_air_time,
+            received: (!is_lost).then_some(rssi_dbm),
         })
     }
 }
 
 impl Sender {
     /// Units are not in step: each begins somewhere in its first period.
-    fn new(seed: u64, unit: &str, period_ms: f64) -> Sender {
+    fn new(seed: u64, unit: &str, period_ms: f64, background: Background) -> Sender {
         let mut rng = Rng::new(seed, &format!("cam {unit}"));
-        let next = Instant::from_secs_f64(rng.uniform() * period_ms / 1000.0);
-        Sender { next, rng }
+        let due = Instant::from_secs_f64(rng.uniform() * period_ms / 1000.0);
+        let others = Rng::new(seed, &format!("background {unit}"));
+        let mut sender = Sender { period: millis(period_ms), due, next: due, rng, others };
+        sender.wait(background);
+        sender
+    }
+
+    fn schedule_next(&mut self, background: Background) {
+        self.due = self.due + self.period;
+        self.wait(background);
+    }
+
+    /// Leaves out what was due before `now`, when no one was in reach.
+    fn catch_up(&mut self, now: Instant, background: Background) {
+        if self.next < now {
+            let left_out = now.since(self.due).as_nanos().div_ceil(self.period.as_nanos().max(1));
+            self.due = self.due + self.period * u32::try_from(left_out).unwrap_or(u32::MAX);
+            self.wait(background);
+        }
+    }
+
+    fn wait(&mut self, background: Background) {
+        let mut wait = Duration::ZERO;
+        if background.mean_wait_s > 0.0 {
+            wait = Duration::from_secs_f64(background.mean_wait_s * self.others.exponential());
+        }
+        // A CAM that has waited for longer makes way for the next.
+        self.next = self.due + wait.min(self.period);
     }
 }
