@@ -49,9 +49,8 @@ impl Wires {
                 WorldEvent::CamSent(_) | WorldEvent::Signal { .. } => {}
             }
         }
-        let links = paths.iter().zip(first).filter_map(|(path, [up, down])| {
-            Some(Link::new(seed, path.name, up?, down?))
-        });
+        let links =
+            paths.iter().zip(first).filter_map(|(path, [up, down])| Some(Link::new(seed, path.name, up?, down?)));
         let links: Vec<Link> = links.collect();
         Wires {
             due: vec![None; links.len()],
