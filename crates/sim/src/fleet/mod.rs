@@ -161,10 +161,12 @@ impl Vehicle {
     }
 
     fn leave(&mut self) {
-        let gone = State::Gone(Box::default());
-        if let State::Running(simulation) = std::mem::replace(&mut self.state, gone) {
-            self.state = State::Gone(Box::new(Outcome::of(self.number, self.here, simulation.finish())));
-        }
+        self.state = match std::mem::replace(&mut self.state, State::Gone(Box::default())) {
+            State::Running(simulation) => {
+                State::Gone(Box::new(Outcome::of(self.number, self.here, simulation.finish())))
+            }
+            gone @ State::Gone(_) => gone,
+        };
     }
 
     /// The unit that serves it, by its place among the radio's, and what it took
