@@ -6,6 +6,8 @@ SEEDS ?= 1..3
 JOBS ?= 3
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 SCENARIOS ?= leave-coverage leave-coverage-fast leave-coverage-loaded pass-by enter-coverage backup-mode sudden-loss aggregate
+# Those of which docs/results.md shows distributions, simulated over 200 seeds.
+DISTRIBUTIONS ?= leave-coverage
 # Those that `make test` drives, with one seed.
 SHORT = leave-coverage sudden-loss backup-mode
 
@@ -21,11 +23,11 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e results bench clean tools tshark
+.PHONY: help build lab demo test lint e2e results conformance conformance-simulated conformance-check bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list what can be made
-	@awk -F ' *## *' '/^[a-z0-9]+:.*##/ { sub(/:.*/, "", $$1); printf "make %-9s%s\n", $$1, $$2 }' Makefile
+	@awk -F ' *## *' '/^[a-z0-9]+:.*##/ { sub(/:.*/, "", $$1); printf "make %-12s%s\n", $$1, $$2 }' Makefile
 
 demo: build lab ## drive out of roadside coverage with three strategies and make a report (under 4 minutes)
 	$(call say,driving scenarios/leave-coverage.toml on the kernel of this machine)
@@ -34,12 +36,13 @@ demo: build lab ## drive out of roadside coverage with three strategies and make
 	@$(LAB) report runs/demo
 	@printf '\nThe report lies in %s\n' "$(CURDIR)/runs/demo/report.html"
 
-test: lint tshark ## check everything: style, types, unit and property tests, short drives (under 10 minutes)
+test: lint tshark ## check everything: style, types, unit and property tests, simulations, short drives (under 10 minutes)
 	$(call say,testing the crates)
 	cargo fetch --locked --target $$(rustc -vV | sed -n 's/^host: //p')
 	cargo test --release --locked --workspace
 	$(call say,testing the lab)
 	.venv/bin/pytest -q lab
+	@$(MAKE) --no-print-directory conformance-check
 	@$(MAKE) --no-print-directory e2e SEEDS=1 SCENARIOS='$(SHORT)'
 
 lint: tools lab ## format, clippy, ruff, pyright, and core without std
@@ -57,11 +60,37 @@ e2e: build ## drive the scenarios and hold the results against what they expect 
 
 results: build lab ## measure every strategy in every scenario, 10 seeds each, into docs/results.md (over an hour)
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/results/$$name; done
-	$(LAB) results $(SCENARIOS:%=runs/results/%) --out docs/results.md
+	@set -e; for name in $(DISTRIBUTIONS); do $(MAKE) --no-print-directory runs/distributions/$$name; done
+	$(LAB) results $(SCENARIOS:%=runs/results/%) $(DISTRIBUTIONS:%=runs/distributions/%) --out docs/results.md
 
 runs/results/%: FORCE
 	$(call say,measuring $*)
 	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..10 --jobs $(JOBS) --out $@
+
+runs/distributions/%: FORCE
+	$(call say,simulating $* over 200 seeds)
+	$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..200 --records none --out $@
+
+conformance: build lab ## measure how far the simulator agrees with the kernel, into docs/conformance.md (over an hour)
+	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/kernel/$$name; done
+	@$(MAKE) --no-print-directory conformance-simulated
+	$(LAB) conformance $(SCENARIOS:%=runs/conformance/kernel/%) $(SCENARIOS:%=runs/conformance/simulated/%) \
+	    --golden docs/conformance.csv --out docs/conformance.md
+
+runs/conformance/kernel/%: FORCE
+	$(call say,driving $* on the kernel)
+	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..5 --jobs $(JOBS) --out $@
+
+conformance-check: build lab conformance-simulated
+	$(call say,holding the simulator against what the kernel did)
+	$(LAB) conformance $(SCENARIOS:%=runs/conformance/simulated/%) --golden docs/conformance.csv --check
+
+conformance-simulated: build
+	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/simulated/$$name; done
+
+runs/conformance/simulated/%: FORCE
+	@$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..20 --records none --out $@ > /dev/null
+
 FORCE:
 
 bench: tools ## measure the link emulator
@@ -84,7 +113,7 @@ lab: .venv/ready ## the Python environment, .venv
 	@touch $@
 
 clean: ## remove what was built, and the runs of demo and tests (measured results stay)
-	rm -rf target .venv runs/demo runs/e2e
+	rm -rf target .venv runs/demo runs/e2e runs/conformance/simulated
 
 tools:
 	@command -v cargo >/dev/null || { echo 'make: cargo is missing; install Rust 1.88 or newer (https://rustup.rs)'; exit 2; }

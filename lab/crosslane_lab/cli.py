@@ -6,7 +6,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from crosslane_lab import __version__, report, results
+from crosslane_lab import __version__, conformance_command, report, results
 from crosslane_lab.errors import LabError, unreadable
 from crosslane_lab.figures import fig11_bytes
 from crosslane_lab.figures.render import png
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments (default: the process's) and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        options.act(options)
+        return options.act(options) or 0
     except LabError as error:
         print(f"crosslane-lab: {error}", file=sys.stderr)
         return 2
@@ -30,7 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("crosslane-lab: stopped", file=sys.stderr)
         return 1
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,6 +42,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--out", type=Path, metavar="FILE", help="where to write it (default: RUN/report.html)")
     one.add_argument("--open", choices=("yes", "no"), default="no", help="open it in a browser (default: no)")
     one.set_defaults(act=_report)
+
+    conformance_command.add(commands)
 
     many = commands.add_parser(
         "results", help="make the results page from several run folders", description=results.__doc__
@@ -93,6 +94,6 @@ def _figure_11(options: argparse.Namespace) -> None:
 
 
 def _results(options: argparse.Namespace) -> None:
-    folders = [RunFolder.open(path) for path in options.runs]
-    options.out.write_text(results.page(folders), encoding="utf-8")
-    print(options.out)
+    folders = [RunFolder.open(path, records=False) for path in options.runs]
+    for file in results.write(folders, options.out):
+        print(file)

@@ -102,6 +102,15 @@ def spread(runs: list[Run], metric: str) -> Spread | None:
     return Spread(median(values), min(values), max(values), len(values)) if values else None
 
 
+def quantile(values: list[float], share: float) -> float:
+    """The value that this share (0 to 1) of the values does not exceed, between two of them in proportion."""
+    ranked = sorted(values)
+    place = share * (len(ranked) - 1)
+    below = floor(place)
+    above = min(below + 1, len(ranked) - 1)
+    return ranked[below] + (place - below) * (ranked[above] - ranked[below])
+
+
 def worst(runs: list[Run], metric: str) -> float | None:
     """The value of the worst run; None where no run has the metric."""
     over = spread(runs, metric)

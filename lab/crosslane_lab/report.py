@@ -9,6 +9,7 @@ import jinja2
 import polars as pl
 
 from crosslane_lab import __version__
+from crosslane_lab.errors import unreadable
 from crosslane_lab.figures import ALL
 from crosslane_lab.figures.render import svg
 from crosslane_lab.metrics import Spread, describe, in_order, number, representative, spread, spread_text
@@ -23,6 +24,8 @@ Tell = Callable[[str], None]
 
 def write(folder: RunFolder, out: Path, tell: Tell) -> None:
     """Write the report of a run folder; `tell` hears what is being worked on."""
+    if folder.runs and not any(run.folder.is_dir() for run in folder.runs):
+        raise unreadable(folder.path, "its runs left no records", "simulate again with --records all")
     out.write_text(page(folder, tell), encoding="utf-8")
 
 

@@ -1,7 +1,10 @@
 """The results page: medians and worst cases of several drives, against the baselines and the targets."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from crosslane_lab.figures import distribution
+from crosslane_lab.figures.render import png
 from crosslane_lab.metrics import (
     GAP,
     GOODPUT,
@@ -11,6 +14,7 @@ from crosslane_lab.metrics import (
     describe,
     in_order,
     number,
+    quantile,
     spread,
     spread_text,
     worst,
@@ -18,17 +22,45 @@ from crosslane_lab.metrics import (
 from crosslane_lab.report import flat
 from crosslane_lab.run import RunFolder
 
+ENOUGH_SEEDS = 50
+"""From so many seeds on quantiles are shown."""
+
+QUANTILES = (("p5", 0.05), ("p25", 0.25), ("median", 0.5), ("p75", 0.75), ("p95", 0.95), ("max", 1.0))
+
 _ALWAYS = (WORST_DELAY, HANDOVER_DELAY, GAP, RECOVERY)
 _AGAINST = ("kernel", "kernel-tuned")
+
+
+def write(folders: list[RunFolder], out: Path) -> list[Path]:
+    """Write the page, and beside it the pictures of distributions; the files written."""
+    pictures = [(out.parent / picture(folder), folder) for folder in folders if is_distribution(folder)]
+    for file, folder in pictures:
+        file.write_bytes(png(distribution.draw(folder)))
+    out.write_text(page(folders), encoding="utf-8")
+    return [*(file for file, _ in pictures), out]
 
 
 def page(folders: list[RunFolder]) -> str:
     """The page as Markdown. The same folders give the same text."""
     lines = ["# Results", "", *_preface(folders)]
     for folder in folders:
-        lines += ["", f"## {folder.name}", "", *_scenario(folder)]
+        lines += ["", f"## {_heading(folder)}", "", *_scenario(folder)]
     lines += ["", "## Machine and versions", "", *_versions(folders)]
     return "\n".join(lines) + "\n"
+
+
+def is_distribution(folder: RunFolder) -> bool:
+    """Whether there are seeds enough to speak of quantiles, and not only of a range."""
+    return len(folder.seeds) >= ENOUGH_SEEDS and distribution.why_not(folder) is None
+
+
+def picture(folder: RunFolder) -> str:
+    """Name of the picture of a distribution, beside the page."""
+    return f"results-{folder.name}.png"
+
+
+def _heading(folder: RunFolder) -> str:
+    return folder.name if folder.engine == "kernel" else f"{folder.name}, simulated"
 
 
 def _preface(folders: list[RunFolder]) -> Iterator[str]:
@@ -57,9 +89,14 @@ def _scenario(folder: RunFolder) -> Iterator[str]:
         f"{_count(len(folder.seeds), 'seed')}, {number(folder.duration_s, 's')} each, engine `{folder.engine}`; "
         f"{_count(invalid, 'run')} invalid, {_count(sum(r.attempts > 1 for r in folder.runs), 'run')} repeated."
     )
+    if is_distribution(folder):
+        yield ""
+        yield f"![{distribution.TITLE}]({picture(folder)})"
+        yield ""
+        yield distribution.caption(folder)
     for metric in key_metrics(folder):
         yield ""
-        yield from _table(folder, metric)
+        yield from _quantiles(folder, metric) if is_distribution(folder) else _table(folder, metric)
     if folder.expectations:
         yield ""
         yield from _targets(folder)
@@ -77,16 +114,32 @@ def key_metrics(folder: RunFolder) -> list[str]:
 
 
 def _table(folder: RunFolder, name: str) -> Iterator[str]:
-    metric = describe(name)
     against = [s for s in _AGAINST if spread(folder.valid_runs(s), name)]
-    unit = f" ({metric.unit})" if metric.unit else ""
-    yield f"**{metric.label}{unit}**, `{name}`"
+    yield _title(name)
     yield ""
     heads = ["strategy", "median (min–max)", "worst", "runs", *(f"against `{s}`" for s in against)]
     yield _row(heads)
     yield _row(["---"] + ["---:"] * (len(heads) - 1))
     for strategy in folder.strategies:
         yield _row(_cells(folder, strategy, name, against))
+
+
+def _title(name: str) -> str:
+    metric = describe(name)
+    unit = f" ({metric.unit})" if metric.unit else ""
+    return f"**{metric.label}{unit}**, `{name}`"
+
+
+def _quantiles(folder: RunFolder, name: str) -> Iterator[str]:
+    unit = "%" if describe(name).unit == "%" else ""
+    yield _title(name)
+    yield ""
+    yield _row(["strategy", *(head for head, _ in QUANTILES), "runs"])
+    yield _row(["---"] + ["---:"] * (len(QUANTILES) + 1))
+    for strategy in folder.strategies:
+        values = [run.metrics[name] for run in folder.valid_runs(strategy) if name in run.metrics]
+        shown = [number(quantile(values, share), unit) if values else "–" for _, share in QUANTILES]
+        yield _row([f"`{strategy}`", *shown, f"{len(values)}"])
 
 
 def _cells(folder: RunFolder, strategy: str, name: str, against: list[str]) -> list[str]:
@@ -131,7 +184,7 @@ def _versions(folders: list[RunFolder]) -> Iterator[str]:
     yield _row(["what", "version"])
     yield _row(["---", "---"])
     for name in names:
-        values = {folder.name: versions.get(name, "–") for folder, versions in zip(folders, each, strict=True)}
+        values = {_heading(folder): versions.get(name, "–") for folder, versions in zip(folders, each, strict=True)}
         same = len(set(values.values())) == 1
         text = next(iter(values.values())) if same else "; ".join(f"{k}: {v}" for k, v in values.items())
         yield _row([name, text.replace("|", "\\|")])

@@ -205,8 +205,11 @@ class RunFolder:
     versions: dict[str, Any]
 
     @staticmethod
-    def open(path: Path) -> "RunFolder":
-        """Read and check a run folder's summary, scenario and versions; raises `LabError`."""
+    def open(path: Path, records: bool = True) -> "RunFolder":
+        """Read and check a run folder's summary, scenario and versions; raises `LabError`.
+
+        Who needs no `records` is content with a folder that holds nothing but the summary.
+        """
         if not path.is_dir():
             raise unreadable(path, "no such folder", "give the folder that `crosslane drive --out` wrote")
         file = path / "summary.json"
@@ -214,7 +217,7 @@ class RunFolder:
         schema = summary.get("schema")
         if schema != KNOWN_SCHEMA:
             raise unreadable(file, f"schema {schema!r} is not the known {KNOWN_SCHEMA}", _other_version(schema))
-        versions_file = path / "versions.json"
+        versions_file, scenario_file = path / "versions.json", path / "scenario.toml"
         get = _Getter(file, summary)
         return RunFolder(
             path=path,
@@ -226,7 +229,7 @@ class RunFolder:
             seeds=tuple(get("seeds", list)),
             runs=tuple(_run(path, _Getter(file, entry)) for entry in get("runs", list)),
             expectations=tuple(_expectation(_Getter(file, e)) for e in get("expect", list, [])),
-            scenario=Scenario.read(path / "scenario.toml"),
+            scenario=Scenario.read(scenario_file) if records or scenario_file.exists() else Scenario.unknown(),
             versions=_read_object(versions_file, _DRIVE_AGAIN) if versions_file.exists() else {},
         )
 

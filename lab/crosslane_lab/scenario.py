@@ -55,6 +55,11 @@ class Scenario:
             cause = f"not a scenario ({type(error).__name__}: {error})"
             raise unreadable(file, cause, "`crosslane check` says what is wrong with it") from error
 
+    @staticmethod
+    def unknown() -> "Scenario":
+        """A scenario of which nothing is known."""
+        return _scenario("", {})
+
     def base(self, strategy: str) -> str:
         """The base of a strategy: its own name where the scenario does not define it."""
         return self.bases.get(strategy, strategy)

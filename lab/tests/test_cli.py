@@ -1,6 +1,7 @@
 """The command: what it prints, and one sentence with exit code 2 for input it cannot use."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,26 @@ def test_results_writes_the_page(drive: Path, tmp_path: Path) -> None:
     out = tmp_path / "results.md"
     assert main(["results", str(drive), "--out", str(out)]) == 0
     assert out.read_text().startswith("# Results\n")
+
+
+def test_results_draws_a_distribution_beside_the_page_from_a_summary_alone(drive: Path, tmp_path: Path) -> None:
+    summary = json.loads((drive / "summary.json").read_text())
+    first = summary["runs"][0]
+    del first["folder"]
+    many = [first | {"seed": seed} for seed in range(60)]
+    (tmp_path / "many").mkdir()
+    text = json.dumps(summary | {"engine": "simulator", "seeds": list(range(60)), "runs": many})
+    (tmp_path / "many" / "summary.json").write_text(text)
+    out = tmp_path / "results.md"
+    assert main(["results", str(tmp_path / "many"), "--out", str(out)]) == 0
+    assert "| strategy | p5 |" in out.read_text()
+    assert (tmp_path / "results-leave-coverage.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_report_needs_records(drive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(drive / "runs")
+    assert main(["report", str(drive)]) == 2
+    assert "its runs left no records; simulate again with --records all" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["report", "--help"], ["results", "--help"]])

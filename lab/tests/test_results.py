@@ -3,8 +3,10 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from crosslane_lab.figures import distribution
 from crosslane_lab.results import key_metrics, page
 from crosslane_lab.run import RunFolder
 
@@ -46,6 +48,35 @@ def test_versions_are_told_once_where_they_agree(left: RunFolder, passed_by: Run
     assert "| tcp_rmem | 4096 131072 6291456 |" in text
     assert "| processor | not known |" in text
     assert "| kernel | leave-coverage: 6.18.0; pass-by: 7.3 |" in text
+
+
+@pytest.fixture
+def simulated(left: RunFolder) -> RunFolder:
+    """The drive out of coverage, 60 seeds of it; the worst delays are 1 to 60 ms."""
+    runs = [
+        replace(left.valid_runs(strategy)[0], seed=seed, metrics={"delivery_delay_ms.max": float(seed)})
+        for strategy in left.strategies
+        for seed in range(1, 61)
+    ]
+    return replace(left, engine="simulator", seeds=tuple(range(1, 61)), runs=tuple(runs))
+
+
+def test_many_seeds_are_shown_as_a_distribution(simulated: RunFolder, left: RunFolder) -> None:
+    text = page([left, simulated])
+    told = text[text.index("## leave-coverage, simulated") :]
+    assert "![Share of drives whose worst delivery delay was at most so long](results-leave-coverage.png)" in told
+    assert "| strategy | p5 | p25 | median | p75 | p95 | max | runs |" in told
+    assert "| `threshold` | 3.95 | 15.8 | 30.5 | 45.2 | 57 | 60 | 60 |" in told
+    assert "results-leave-coverage.png" not in page([left]), "two seeds are no distribution"
+
+
+def test_a_distribution_rises_to_all_drives(simulated: RunFolder) -> None:
+    lines = distribution.draw(simulated).axes[0].get_lines()
+    assert [line.get_label() for line in lines] == list(simulated.strategies)
+    for line in lines:
+        assert np.asarray(line.get_xdata())[-1] == 60.0
+        assert np.asarray(line.get_ydata())[30] == pytest.approx(0.5)
+        assert np.asarray(line.get_ydata())[-1] == 1.0
 
 
 def test_the_same_folders_give_the_same_text(left: RunFolder) -> None:

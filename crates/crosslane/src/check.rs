@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crosslane_sim::check::{prove, warnings};
+use crosslane_sim::scenario::Engine;
 use serde_json::json;
 
 use crate::agent::config;
@@ -28,7 +29,13 @@ pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
     let scenario = scenario_file::read(file, data)?;
     let proofs = prove(&scenario, &SEEDS)?;
     let ok = proofs.iter().all(|proof| proof.ok);
-    let texts: Vec<String> = proofs.iter().map(|proof| proof.text.clone()).collect();
+    let cannot =
+        [("drive", Engine::Kernel), ("simulate", Engine::Simulator)].into_iter().filter_map(|(command, engine)| {
+            let fault = scenario.check_engine(engine).err()?;
+            let line = fault.line.map_or(String::new(), |line| format!("line {line}: "));
+            Some(format!("`crosslane {command}` cannot run it: {line}{}", fault.what))
+        });
+    let texts: Vec<String> = proofs.iter().map(|proof| proof.text.clone()).chain(cannot).collect();
     print(file, json, "scenario", ok, &texts, &warnings(&scenario, &proofs))?;
     if ok {
         return Ok(ExitCode::SUCCESS);

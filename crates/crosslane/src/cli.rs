@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::drive::Options;
 use crate::error::{Error, Result};
-use crate::{agent, check, drive, import, output};
+use crate::{agent, check, drive, import, output, simulate};
 
 /// Keeps a vehicle's connections alive over every network it can reach.
 #[derive(Parser)]
@@ -27,7 +26,9 @@ enum Command {
         config: PathBuf,
     },
     /// Emulate a drive with the network stack of this machine's kernel.
-    Drive(Options),
+    Drive(drive::Options),
+    /// The same in simulated time: many runs in seconds, without privileges.
+    Simulate(simulate::Options),
     /// Validate a scenario or an agent's configuration.
     Check {
         /// Scenario or configuration (TOML).
@@ -94,6 +95,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Agent { config } => agent::run(&config).map(|()| ExitCode::SUCCESS),
         Command::Drive(options) => drive::run(&options),
+        Command::Simulate(options) => simulate::run(&options),
         Command::Check { file, data, json } => check::run(&file, data.as_deref(), json),
         Command::Import(options) => import::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {

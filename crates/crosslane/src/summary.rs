@@ -28,8 +28,9 @@ pub struct Run {
     pub strategy: String,
     /// Seed.
     pub seed: u64,
-    /// Folder of its records, relative to the summary.
-    pub folder: String,
+    /// Folder of its records, relative to the summary; none if it left none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// Attempts that it took.
     pub attempts: u32,
     /// What came of it.
@@ -94,6 +95,11 @@ impl Summary {
     /// tell (a strategy that was not run) does not count.
     pub fn all_expectations_met(&self) -> bool {
         self.expect.iter().all(|verdict| verdict.ok != Some(false))
+    }
+
+    /// True if any run left records.
+    pub fn has_records(&self) -> bool {
+        self.runs.iter().any(|run| run.folder.is_some())
     }
 
     /// The summary as JSON.
@@ -238,7 +244,7 @@ mod tests {
     fn run(strategy: &str, seed: u64, valid: bool, delay_ms: f64) -> Run {
         let metrics = BTreeMap::from([("delivery_delay_ms.max".to_string(), delay_ms)]);
         let outcome = Outcome { valid, because: None, metrics };
-        Run { strategy: strategy.into(), seed, folder: String::new(), attempts: 1, outcome }
+        Run { strategy: strategy.into(), seed, folder: None, attempts: 1, outcome }
     }
 
     fn bound(limit: Limit) -> Bound {

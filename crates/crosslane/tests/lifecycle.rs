@@ -18,30 +18,15 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use program::{CROSSLANE, SCENARIO, Said, can_drive, not_run};
+use program::{CROSSLANE, METRICS, RECORDS, SCENARIO, Said, can_drive, not_run};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// Metrics that a simulation does not have.
+const OF_THE_EMULATOR: [&str; 3] = ["lateness_us.p99", "stall_us.max", "agent.rss_mb"];
+
 /// All that a drive starts inherits this variable; its value tells whose it is.
 const MARK: &str = "CROSSLANE_STORY";
-
-/// Columns of each record, as `docs/formats.md` promises them.
-const RECORDS: [(&str, &str); 6] = [
-    (
-        "packets",
-        "t_ns delivered_ns path direction ip_bytes payload_bytes subflow tcp_seq tcp_ack tcp_flags dsn data_ack mptcp \
-         drop tries",
-    ),
-    ("throughput", "t_ns path direction ip_bytes payload_bytes reinjected_bytes"),
-    ("samples", "t_ns path kind rssi_dbm station"),
-    (
-        "tcp_info",
-        "t_ns path subflow local remote token backup rtt_us rttvar_us cwnd unacked lost total_retrans bytes_acked \
-         bytes_received notsent_bytes delivery_rate_bit_s",
-    ),
-    ("messages", "number sent_ns received_ns size_bytes"),
-    ("links", "t_ns path x_m y_m speed_m_s distance_m rssi_dbm up_mbit_s down_mbit_s delay_ms loss"),
-];
 
 /// A drive of the short scenario with strategy `threshold`.
 struct Drive {
@@ -178,29 +163,8 @@ fn check_summary(summary: &Value) {
         (&"threshold".into(), &1.into(), &"runs/threshold-1".into())
     );
     assert!(run["valid"].is_boolean() && run["attempts"].as_u64().is_some_and(|attempts| attempts <= 3), "{run}");
-    let metrics = [
-        "delivery_delay_ms.p50",
-        "delivery_delay_ms.p99",
-        "delivery_delay_ms.max",
-        "gap_ms.max",
-        "messages.sent",
-        "messages.lost",
-        "goodput_mbit_s",
-        "path.its-g5.share",
-        "path.lte.share",
-        "handover.count",
-        "reinjected_bytes",
-        "retransmitted_bytes",
-        "overhead_share",
-        "alarms",
-        "alarms.false",
-        "join_latency_ms",
-        "lateness_us.p99",
-        "stall_us.max",
-        "agent.rss_mb",
-    ];
-    for metric in metrics {
-        assert!(run["metrics"][metric].is_number(), "{metric} in {:#}", run["metrics"]);
+    for metric in METRICS.iter().chain(&OF_THE_EMULATOR) {
+        assert!(run["metrics"][*metric].is_number(), "{metric} in {:#}", run["metrics"]);
     }
     let metric = |name: &str| run["metrics"][name].as_f64().unwrap();
     assert_eq!((metric("messages.sent"), metric("messages.lost")), (100.0, 0.0), "from 1 s to 3 s");

@@ -1,6 +1,6 @@
 //! Which payload bytes were sent before, and over which subflow.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use crosslane_core::link::Direction;
 
@@ -9,6 +9,8 @@ use crate::records::PacketRow;
 /// How far behind the newest byte a byte is remembered. No receive window is
 /// larger, so older bytes are acknowledged and are not sent again.
 const WINDOW_BYTES: u64 = 64 << 20;
+/// Longest range, so that old bytes can be forgotten piece by piece.
+const LONGEST_BYTES: u64 = 1 << 20;
 
 /// Remembers what was sent, per direction, and tells what a packet repeats.
 /// Holds at most one range per packet of the last 64 MiB.
@@ -43,12 +45,20 @@ impl Repeats {
     }
 }
 
-/// Ranges of bytes sent, by their start; the value is the end and the set of
-/// subflows (one bit each; from 63 on they share one).
+/// Ranges of bytes sent, rising and apart. New bytes nearly always follow the
+/// newest, so most of what is noted touches only the last range.
 #[derive(Clone, Debug, Default)]
 struct Sent {
-    ranges: BTreeMap<u64, (u64, u64)>,
+    ranges: VecDeque<Range>,
     highest: u64,
+}
+
+/// Bytes sent over the same subflows (one bit each; from 63 on they share one).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    start: u64,
+    end: u64,
+    subflows: u64,
 }
 
 impl Sent {
@@ -60,50 +70,74 @@ impl Sent {
 
     fn note(&mut self, subflow: u16, start: u64, bytes: u64) -> Repeat {
         let end = start.saturating_add(bytes);
-        let bit = 1_u64 << subflow.min(63);
-        self.split(start);
-        self.split(end);
+        let subflows = 1_u64 << subflow.min(63);
         let mut repeat = Repeat::default();
-        let mut gaps = Vec::new();
-        let mut covered = start;
-        for (&from, (to, subflows)) in self.ranges.range_mut(start..end) {
-            if *subflows & bit == 0 {
-                repeat.reinjected_bytes += *to - from;
-            } else {
-                repeat.retransmitted_bytes += *to - from;
-            }
-            *subflows |= bit;
-            if from > covered {
-                gaps.push((covered, from));
-            }
-            covered = *to;
+        if start >= self.ranges.back().map_or(0, |last| last.end) {
+            self.append(Range { start, end, subflows });
+        } else {
+            repeat = self.repeat(start, end, subflows);
         }
-        if covered < end {
-            gaps.push((covered, end));
-        }
-        self.ranges.extend(gaps.into_iter().map(|(from, to)| (from, (to, bit))));
         self.highest = self.highest.max(end);
         self.forget();
         repeat
     }
 
+    fn append(&mut self, range: Range) {
+        match self.ranges.back_mut() {
+            Some(last)
+                if last.end == range.start
+                    && last.subflows == range.subflows
+                    && range.end - last.start <= LONGEST_BYTES =>
+            {
+                last.end = range.end;
+            }
+            _ => self.ranges.push_back(range),
+        }
+    }
+
+    fn repeat(&mut self, start: u64, end: u64, subflows: u64) -> Repeat {
+        self.split(start);
+        self.split(end);
+        let mut repeat = Repeat::default();
+        let mut place = self.ranges.partition_point(|range| range.end <= start);
+        let mut covered = start;
+        while covered < end {
+            let next = self.ranges.get_mut(place).filter(|range| range.start < end);
+            let until = next.as_ref().map_or(end, |range| range.start);
+            match next {
+                Some(range) if range.start == covered => {
+                    if range.subflows & subflows == 0 {
+                        repeat.reinjected_bytes += range.end - range.start;
+                    } else {
+                        repeat.retransmitted_bytes += range.end - range.start;
+                    }
+                    range.subflows |= subflows;
+                    covered = range.end;
+                }
+                _ => {
+                    self.ranges.insert(place, Range { start: covered, end: until, subflows });
+                    covered = until;
+                }
+            }
+            place += 1;
+        }
+        repeat
+    }
+
     fn split(&mut self, at: u64) {
-        let Some((_, range)) = self.ranges.range_mut(..at).next_back() else {
-            return;
-        };
-        if range.0 > at {
-            let tail = *range;
-            range.0 = at;
-            self.ranges.insert(at, tail);
+        let place = self.ranges.partition_point(|range| range.end <= at);
+        if let Some(range) = self.ranges.get_mut(place)
+            && range.start < at
+        {
+            let tail = Range { start: at, ..*range };
+            range.end = at;
+            self.ranges.insert(place + 1, tail);
         }
     }
 
     fn forget(&mut self) {
-        while let Some(first) = self.ranges.first_entry() {
-            if first.get().0.saturating_add(WINDOW_BYTES) >= self.highest {
-                break;
-            }
-            first.remove();
+        while self.ranges.front().is_some_and(|first| first.end.saturating_add(WINDOW_BYTES) < self.highest) {
+            self.ranges.pop_front();
         }
     }
 }
@@ -133,6 +167,34 @@ mod tests {
         sent.note(0, 200, 100);
         assert_eq!(sent.note(1, 100, 100), repeat(0, 0));
         assert_eq!(sent.note(1, 0, 300), repeat(200, 100));
+    }
+
+    /// The rule, byte by byte.
+    #[test]
+    fn ranges_tell_what_single_bytes_would() {
+        let mut rng = crosslane_core::rng::Rng::new(1, "repeats");
+        let (mut sent, mut bytes) = (Sent::default(), vec![0_u64; 4000]);
+        let mut newest = 0;
+        for _ in 0..20_000 {
+            let (subflow, length) = (rng.below(3) as u16, 1 + u64::from(rng.below(90)));
+            let start = if rng.chance(0.5) { newest } else { u64::from(rng.below(newest as u32 + 50)) };
+            let start = start.min(4000 - length);
+            let mut expected = Repeat::default();
+            for byte in &mut bytes[start as usize..(start + length) as usize] {
+                match *byte & 1 << subflow {
+                    _ if *byte == 0 => {}
+                    0 => expected.reinjected_bytes += 1,
+                    _ => expected.retransmitted_bytes += 1,
+                }
+                *byte |= 1 << subflow;
+            }
+            assert_eq!(sent.note(subflow, start, length), expected);
+            newest = newest.max(start + length);
+            if rng.chance(0.01) {
+                (sent, newest) = (Sent::default(), 0);
+                bytes.fill(0);
+            }
+        }
     }
 
     #[test]

@@ -214,12 +214,12 @@ impl Driver {
     /// Carries out what the engine says.
     fn act(&mut self) {
         while let Some(output) = self.engine.poll(self.clock.now()) {
-            let Output::Command { path, command } = output else {
-                self.journal.output(&output);
+            let Output::Command { command, .. } = output else {
+                self.journal.output(&output, None);
                 continue;
             };
             let done = self.commands.send(&command);
-            self.journal.command(path, &command, done.as_ref().err());
+            self.journal.output(&output, done.as_ref().err());
             if done.is_err() {
                 self.handle(Input::Refused(command));
             }

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::Plan;
+use crate::comparison::Entry;
 use crate::error::{Error, Result};
 use crate::summary::{Outcome, Run};
 
@@ -80,11 +81,11 @@ fn attempt_until_valid(plan: &Plan, bar: &ProgressBar) -> Result<Run> {
     loop {
         attempts += 1;
         bar.set_position(0);
-        bar.set_message(format!("{} seed {}", plan.strategy, plan.seed));
+        bar.set_message(format!("{} seed {}", plan.entry.strategy, plan.entry.seed));
         let outcome = carry_out(plan, bar)?;
         if outcome.valid || attempts == ATTEMPTS {
-            let folder = format!("runs/{}-{}", plan.strategy, plan.seed);
-            return Ok(Run { strategy: plan.strategy.clone(), seed: plan.seed, folder, attempts, outcome });
+            let Entry { strategy, seed } = plan.entry.clone();
+            return Ok(Run { folder: Some(plan.entry.folder()), strategy, seed, attempts, outcome });
         }
     }
 }
@@ -92,7 +93,7 @@ fn attempt_until_valid(plan: &Plan, bar: &ProgressBar) -> Result<Run> {
 /// Starts the process of a run and follows what it says on standard output:
 /// `at SECONDS` as it goes, `outcome JSON` at the end, other lines for the user.
 fn carry_out(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
-    let attempt = format!("running {} with seed {}", plan.strategy, plan.seed);
+    let attempt = format!("running {} with seed {}", plan.entry.strategy, plan.entry.seed);
     let failure = |cause: &dyn std::fmt::Display| Error::failure(&attempt, cause);
     let text = serde_json::to_string(plan).map_err(|cause| failure(&cause))?;
     let program = std::env::current_exe().map_err(|cause| failure(&cause))?;

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use crosslane_sim::scenario::{BASES, Scenario};
+use crosslane_sim::scenario::{Engine, Scenario};
 use serde::{Deserialize, Serialize};
 
+use crate::comparison::{self, Entry};
 use crate::error::{Error, Result};
+use crate::scenario_file;
 use crate::summary::Summary;
-use crate::{output, scenario_file};
 
 mod agent_process;
 mod baseline;
@@ -19,7 +20,6 @@ mod jobs;
 mod monitor;
 mod obu;
 mod run;
-mod seeds;
 mod stage;
 mod tally;
 mod versions;
@@ -29,29 +29,12 @@ pub use run::{probe, run_one};
 /// What to drive, and how.
 #[derive(Args)]
 pub struct Options {
-    /// Scenario (TOML).
-    pub scenario: PathBuf,
-    /// Strategies to compare, by name.
-    #[arg(long, value_delimiter = ',', default_value = "kernel,kernel-tuned,threshold", value_name = "NAME,…")]
-    pub strategy: Vec<String>,
-    /// Seeds: 7, or 1,2,3, or 1..10.
-    #[arg(long, default_value = "1", value_name = "SEEDS", value_parser = seeds::parse)]
-    pub seed: seeds::Seeds,
+    /// What to compare.
+    #[command(flatten)]
+    pub comparison: comparison::Options,
     /// Runs side by side.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), value_name = "N")]
     pub jobs: u8,
-    /// Folder for the records; made if it is not there.
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Folder of the data that the scenario names as `data:…`.
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// Print the summary as JSON on standard output.
-    #[arg(long)]
-    pub json: bool,
-    /// Fail (exit code 1) unless what the scenario expects comes out.
-    #[arg(long)]
-    pub expect: bool,
     /// Leave the namespaces and the emulated links up after the (single) run,
     /// until Ctrl-C.
     #[arg(long)]
@@ -63,8 +46,7 @@ pub struct Options {
 struct Plan {
     scenario: PathBuf,
     data: Option<PathBuf>,
-    strategy: String,
-    seed: u64,
+    entry: Entry,
     folder: PathBuf,
     keep: bool,
     /// The process of `drive`, with which the run ends.
@@ -76,63 +58,37 @@ struct Plan {
 /// # Errors
 /// What is wrong with the scenario or the machine, in one sentence.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let scenario = scenario_file::read(&options.scenario, options.data.as_deref())?;
+    let comparison = &options.comparison;
+    let scenario = scenario_file::read(&comparison.scenario, comparison.data.as_deref())?;
+    scenario.check_engine(Engine::Kernel)?;
     let plans = plan(options, &scenario)?;
-    let out = folder(options, &scenario);
+    let folder = comparison.folder(&scenario);
     jobs::check_machine()?;
     if options.keep {
         hold::leave_to_run()?;
     }
-    scenario_file::prepare_folder(&out, &options.scenario)?;
-    versions::write(&out)?;
+    scenario_file::prepare_folder(&folder, &comparison.scenario)?;
+    versions::write(&folder)?;
     let parallel = if scenario.parallel { usize::from(options.jobs) } else { 1 };
     let runs = jobs::run_all(plans, parallel, scenario.duration_s)?;
-    let summary = Summary::new(&scenario, "kernel", runs);
-    summary.write(&out)?;
-    let text = match options.json {
-        true => summary.to_json()? + "\n",
-        false => format!("{}\nRecords: {}\n", summary.table(), out.display()),
-    };
-    output::print("printing what came out", text)?;
-    let met = !options.expect || summary.all_expectations_met();
-    Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn folder(options: &Options, scenario: &Scenario) -> PathBuf {
-    options.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(&scenario.name))
+    comparison.conclude(&Summary::new(&scenario, "kernel", runs), &folder)
 }
 
 fn plan(options: &Options, scenario: &Scenario) -> Result<Vec<Plan>> {
-    let attempt = "planning the runs";
-    for name in &options.strategy {
-        if scenario.strategy(name).is_none() {
-            let defined = scenario.strategies.iter().map(|strategy| strategy.name.as_str());
-            let known = BASES.into_iter().chain(defined).collect::<Vec<_>>().join(", ");
-            return Err(Error::usage(
-                attempt,
-                format!("there is no strategy {name:?}"),
-                format!("choose from {known}"),
-            ));
-        }
-    }
-    let out = folder(options, scenario);
-    let seeds = &options.seed.0;
-    let of_seed = |&seed: &u64| {
-        let out = out.clone();
-        options.strategy.iter().map(move |strategy| Plan {
-            scenario: options.scenario.clone(),
-            data: options.data.clone(),
-            strategy: strategy.clone(),
-            seed,
-            folder: out.join("runs").join(format!("{strategy}-{seed}")),
-            keep: options.keep,
-            parent: std::process::id() as i32,
-        })
+    let comparison = &options.comparison;
+    let folder = comparison.folder(scenario);
+    let plan = |entry: Entry| Plan {
+        scenario: comparison.scenario.clone(),
+        data: comparison.data.clone(),
+        folder: folder.join(entry.folder()),
+        entry,
+        keep: options.keep,
+        parent: std::process::id() as i32,
     };
-    let plans: Vec<Plan> = seeds.iter().flat_map(of_seed).collect();
+    let plans: Vec<Plan> = comparison.entries(scenario)?.into_iter().map(plan).collect();
     if options.keep && plans.len() != 1 {
         let cause = format!("--keep with {} runs", plans.len());
-        return Err(Error::usage(attempt, cause, "name one strategy and one seed"));
+        return Err(Error::usage("planning the runs", cause, "name one strategy and one seed"));
     }
     Ok(plans)
 }

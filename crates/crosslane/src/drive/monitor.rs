@@ -1,13 +1,14 @@
 //! What each kernel says and how the vehicle's subflows fare, whatever the
 //! strategy.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crosslane_core::mptcp::{Event, Subflow, Token};
+use crosslane_core::mptcp::Event;
 use crosslane_core::path::PathId;
 use crosslane_sim::records::TcpInfoRow;
+use crosslane_sim::simulation::Side;
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
@@ -15,18 +16,10 @@ use crate::error::{Error, Result};
 use crate::netlink::diag::{Diag, SocketInfo};
 use crate::netlink::path_manager::{self, EventSocket};
 use crate::netlink::{EventError, TcpState};
+use crate::run_folder::lines;
 
 /// Period of the `tcp_info` record.
 const PERIOD: Duration = Duration::from_millis(50);
-
-/// The end whose kernel is listened to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The vehicle: its subflows are recorded too.
-    Vehicle,
-    /// The server.
-    Server,
-}
 
 /// Listens in this thread's network namespace.
 pub struct Monitor {
@@ -79,7 +72,7 @@ impl Monitor {
                 Ok(Some(event)) => heard.events.push(self.describe(&event)),
                 Ok(None) => {}
                 Err(EventError::Io(_)) => break,
-                Err(fault) => heard.events.push(self.line("fault", json!({ "because": fault.to_string() }))),
+                Err(fault) => heard.events.push(self.fault(&fault)),
             }
         }
         heard
@@ -124,50 +117,11 @@ impl Monitor {
     }
 
     fn describe(&self, event: &Event) -> Value {
-        match event {
-            Event::Created { token, subflow, .. } => self.of_subflow("created", token, subflow, None),
-            Event::Established { token, subflow, .. } => self.of_subflow("established", token, subflow, None),
-            Event::Closed { token } => self.line("closed", json!({ "token": token.0 })),
-            Event::Announced { token, remote, .. } => self.of_address("announced", token, Some(*remote)),
-            Event::Removed { token, .. } => self.of_address("removed", token, None),
-            Event::SubflowEstablished { token, subflow } => {
-                self.of_subflow("subflow_established", token, subflow, None)
-            }
-            Event::SubflowClosed { token, subflow, error } => {
-                self.of_subflow("subflow_closed", token, subflow, Some(*error))
-            }
-            Event::SubflowPriority { token, subflow } => self.of_subflow("subflow_priority", token, subflow, None),
-            Event::ListenerCreated { local } => self.line("listener_created", json!({ "local": local })),
-            Event::ListenerClosed { local } => self.line("listener_closed", json!({ "local": local })),
-        }
+        lines::heard(self.clock.now(), self.side, event, &self.names, &self.addresses)
     }
 
-    fn of_subflow(&self, event: &str, token: &Token, subflow: &Subflow, error: Option<u8>) -> Value {
-        let vehicle = match self.side {
-            Side::Vehicle => subflow.local,
-            Side::Server => subflow.remote,
-        };
-        let path = self.path(vehicle.ip()).map(|place| &self.names[place]);
-        let (local, remote) = (subflow.local.to_string(), subflow.remote.to_string());
-        let fields = json!({
-            "token": token.0, "path": path, "local": local, "remote": remote, "backup": subflow.backup, "error": error
-        });
-        self.line(event, fields)
-    }
-
-    fn of_address(&self, event: &str, token: &Token, remote: Option<SocketAddr>) -> Value {
-        self.line(event, json!({ "token": token.0, "remote": remote }))
-    }
-
-    fn line(&self, event: &str, mut fields: Value) -> Value {
-        let side = match self.side {
-            Side::Vehicle => "vehicle",
-            Side::Server => "server",
-        };
-        fields["t_s"] = json!(self.clock.now().as_secs_f64());
-        fields["source"] = json!("kernel");
-        fields["event"] = json!(event);
-        fields["side"] = json!(side);
-        fields
+    fn fault(&self, fault: &EventError) -> Value {
+        let fields = json!({ "because": fault.to_string(), "side": lines::name_of(self.side) });
+        lines::line(self.clock.now(), "kernel", "fault", fields)
     }
 }

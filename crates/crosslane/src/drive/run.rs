@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crosslane_core::link::Direction;
 use crosslane_sim::scenario::{Congestion, Scenario, Strategy, TrafficKind};
+use crosslane_sim::simulation::Side;
 use socket2::Socket;
 
 use super::Plan;
 use super::agent_process::AgentProcess;
 use super::baseline::{prepare_server, prepare_vehicle};
 use super::hold;
-use super::monitor::{Heard, Monitor, Side};
+use super::monitor::{Heard, Monitor};
 use super::stage::{PRIORITY, Stage};
 use super::tally::{self, Raw};
 use crate::clock::Clock;
@@ -53,10 +54,10 @@ pub fn run_one(plan: &str) -> Result<ExitCode> {
         hold::prepare()?;
     }
     let scenario = scenario_file::read(&plan.scenario, plan.data.as_deref())?;
-    let Some(strategy) = scenario.strategy(&plan.strategy) else {
+    let Some(strategy) = scenario.strategy(&plan.entry.strategy) else {
         return Err(Error::usage(
             "planning a run",
-            format!("there is no strategy {:?}", plan.strategy),
+            format!("there is no strategy {:?}", plan.entry.strategy),
             "name another",
         ));
     };
@@ -108,7 +109,7 @@ impl Run {
                 Some(self.testbed.vehicle.enter(start)??)
             }
         };
-        let stage = Stage::new(&self.scenario, self.plan.seed, &mut self.testbed)?;
+        let stage = Stage::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
         let clock = stage.clock();
         let raw = self.play(clock, stage, || agent.as_mut().is_none_or(AgentProcess::is_running))?;
         let said = agent.map(|agent| agent.finish(clock.origin_ns())).transpose()?;

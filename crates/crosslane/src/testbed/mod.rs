@@ -10,8 +10,6 @@
 //! Packets leave by the interface that has their source address; those without
 //! one by the path with the lowest metric.
 
-use std::net::Ipv4Addr;
-
 use crate::error::{Error, Result};
 use crate::tun::Tun;
 
@@ -20,16 +18,13 @@ mod netns;
 pub mod packet;
 mod privileges;
 pub mod realtime;
-pub mod records;
 pub mod traffic;
 mod wiring;
 
+pub use crosslane_sim::addresses::{SERVER, vehicle_address};
 pub use netns::Namespace;
 pub use privileges::{Privileges, contain, end_with, prepare_privileges};
 pub use wiring::{Route, Wiring};
-
-/// The server's address, on its loopback.
-pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 255, 0, 1);
 
 /// MTU of every emulated link, in bytes of IP.
 pub const MTU: u32 = 1500;
@@ -74,11 +69,6 @@ pub struct Testbed {
     pub server: Namespace,
     /// The paths' devices, in the order of the plan.
     pub devices: Vec<PathDevices>,
-}
-
-/// The vehicle's address on the path with this place in the plan (from 0).
-pub fn vehicle_address(place: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 1 + place as u8, 0, 2)
 }
 
 impl Testbed {

@@ -41,6 +41,44 @@ base = "threshold"
 threshold_dbm = -84
 "#;
 
+/// Columns of each record, as `docs/formats.md` promises them.
+pub const RECORDS: [(&str, &str); 6] = [
+    (
+        "packets",
+        "t_ns delivered_ns path direction ip_bytes payload_bytes subflow tcp_seq tcp_ack tcp_flags dsn data_ack mptcp \
+         drop tries",
+    ),
+    ("throughput", "t_ns path direction ip_bytes payload_bytes reinjected_bytes"),
+    ("samples", "t_ns path kind rssi_dbm station"),
+    (
+        "tcp_info",
+        "t_ns path subflow local remote token backup rtt_us rttvar_us cwnd unacked lost total_retrans bytes_acked \
+         bytes_received notsent_bytes delivery_rate_bit_s",
+    ),
+    ("messages", "number sent_ns received_ns size_bytes"),
+    ("links", "t_ns path x_m y_m speed_m_s distance_m rssi_dbm up_mbit_s down_mbit_s delay_ms loss"),
+];
+
+/// Metrics that every run of the scenario with an agent has.
+pub const METRICS: [&str; 16] = [
+    "delivery_delay_ms.p50",
+    "delivery_delay_ms.p99",
+    "delivery_delay_ms.max",
+    "gap_ms.max",
+    "messages.sent",
+    "messages.lost",
+    "goodput_mbit_s",
+    "path.its-g5.share",
+    "path.lte.share",
+    "handover.count",
+    "reinjected_bytes",
+    "retransmitted_bytes",
+    "overhead_share",
+    "alarms",
+    "alarms.false",
+    "join_latency_ms",
+];
+
 /// What the program said.
 #[derive(Debug)]
 pub struct Said {

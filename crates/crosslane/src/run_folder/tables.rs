@@ -5,7 +5,7 @@
 //! A file is complete after `finish`.
 
 use std::fs::File;
-use std::io::{self, BufWriter, LineWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ use crosslane_core::link::DropReason;
 use crosslane_core::path::PathId;
 use crosslane_sim::records::{LinkRow, MessageRow, PacketRow, SampleRow, TcpInfoRow, ThroughputRow};
 
+use crate::error::Error;
+
 /// Rows gathered before they are written.
 pub const BATCH_ROWS: usize = 8192;
 
@@ -26,6 +28,12 @@ pub const BATCH_ROWS: usize = 8192;
 pub struct RecordError {
     file: PathBuf,
     cause: String,
+}
+
+impl From<RecordError> for Error {
+    fn from(cause: RecordError) -> Error {
+        Error::told(cause.to_string(), 1)
+    }
 }
 
 /// A row that has a table.
@@ -116,11 +124,10 @@ pub fn write_table<R: Row>(
     table.finish()
 }
 
-/// Writes `events.jsonl`. Each line is in the file as soon as it is complete, so
-/// that a drive can be watched and a crash leaves what came before.
+/// Writes `events.jsonl`.
 pub struct Events {
     file: PathBuf,
-    output: LineWriter<File>,
+    output: BufWriter<File>,
 }
 
 impl Events {
@@ -130,7 +137,7 @@ impl Events {
     /// Where the file cannot be created.
     pub fn create(file: &Path) -> Result<Events, RecordError> {
         let output = File::create(file).map_err(|cause| failed(file, cause))?;
-        Ok(Events { file: file.to_path_buf(), output: LineWriter::new(output) })
+        Ok(Events { file: file.to_path_buf(), output: BufWriter::new(output) })
     }
 
     /// Writes one event: an object with `t_s`, `source`, `event` and what else
@@ -140,6 +147,14 @@ impl Events {
     /// Where the line cannot be written.
     pub fn write(&mut self, event: &serde_json::Value) -> Result<(), RecordError> {
         writeln!(self.output, "{event}").map_err(|cause| failed(&self.file, cause))
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// Where that cannot be written.
+    pub fn finish(mut self) -> Result<(), RecordError> {
+        self.output.flush().map_err(|cause| failed(&self.file, cause))
     }
 }
 
@@ -285,5 +300,5 @@ fn option_names(rows: &[PacketRow]) -> Column {
 }
 
 #[cfg(test)]
-#[path = "records_tests.rs"]
+#[path = "tables_tests.rs"]
 mod tests;

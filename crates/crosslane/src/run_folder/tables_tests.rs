@@ -128,6 +128,7 @@ fn an_event_is_one_line() {
         "t_s": 1.5, "source": "agent", "event": "decision", "path": "lte", "because": "line\nbreak"
     });
     events.write(&event).unwrap();
+    events.finish().unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     assert_eq!(text.lines().count(), 1);
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -1,0 +1,96 @@
+//! Strategies compared over seeds: what `drive` and `simulate` are asked for, and
+//! how they tell what came of it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use crosslane_sim::scenario::{BASES, Scenario};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::output;
+use crate::summary::Summary;
+
+pub mod seeds;
+
+/// What to compare, and where to.
+#[derive(Args)]
+pub struct Options {
+    /// Scenario (TOML).
+    pub scenario: PathBuf,
+    /// Strategies to compare, by name.
+    #[arg(long, value_delimiter = ',', default_value = "kernel,kernel-tuned,threshold", value_name = "NAME,…")]
+    pub strategy: Vec<String>,
+    /// Seeds: 7, or 1,2,3, or 1..10.
+    #[arg(long, default_value = "1", value_name = "SEEDS", value_parser = seeds::parse)]
+    pub seed: seeds::Seeds,
+    /// Folder for the records; made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Folder of the data that the scenario names as `data:…`.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Print the summary as JSON on standard output.
+    #[arg(long)]
+    pub json: bool,
+    /// Fail (exit code 1) unless what the scenario expects comes out.
+    #[arg(long)]
+    pub expect: bool,
+}
+
+/// One run of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Name of the strategy.
+    pub strategy: String,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Entry {
+    /// Folder of the run's records, relative to the comparison's.
+    pub fn folder(&self) -> String {
+        format!("runs/{}-{}", self.strategy, self.seed)
+    }
+}
+
+impl Options {
+    /// All runs: seed by seed, the strategies in the order given.
+    ///
+    /// # Errors
+    /// A strategy that there is not.
+    pub fn entries(&self, scenario: &Scenario) -> Result<Vec<Entry>> {
+        if let Some(name) = self.strategy.iter().find(|name| scenario.strategy(name).is_none()) {
+            let defined = scenario.strategies.iter().map(|strategy| strategy.name.as_str());
+            let known = BASES.into_iter().chain(defined).collect::<Vec<_>>().join(", ");
+            let cause = format!("there is no strategy {name:?}");
+            return Err(Error::usage("planning the runs", cause, format!("choose from {known}")));
+        }
+        let of_seed =
+            |&seed: &u64| self.strategy.iter().map(move |strategy| Entry { strategy: strategy.clone(), seed });
+        Ok(self.seed.0.iter().flat_map(of_seed).collect())
+    }
+
+    /// The folder for the records.
+    pub fn folder(&self, scenario: &Scenario) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(&scenario.name))
+    }
+
+    /// Writes the summary into `folder` and prints it; the exit code tells
+    /// whether what was to come out did.
+    ///
+    /// # Errors
+    /// It cannot be written or printed.
+    pub fn conclude(&self, summary: &Summary, folder: &Path) -> Result<ExitCode> {
+        summary.write(folder)?;
+        let text = match self.json {
+            true => summary.to_json()? + "\n",
+            false if summary.has_records() => format!("{}\nRecords: {}\n", summary.table(), folder.display()),
+            false => format!("{}\nSummary: {}\n", summary.table(), folder.join("summary.json").display()),
+        };
+        output::print("printing what came out", text)?;
+        let met = !self.expect || summary.all_expectations_met();
+        Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

@@ -1,0 +1,104 @@
+//! The lines of `events.jsonl`: what an agent says and what a kernel tells, as
+//! objects of JSON (`docs/formats.md`).
+
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
+
+use crosslane_core::agent::Output;
+use crosslane_core::assess::Reason;
+use crosslane_core::mptcp::{Command, Event, Subflow, Token};
+use crosslane_core::path::PathId;
+use crosslane_core::time::Instant;
+use crosslane_sim::simulation::Side;
+use serde_json::{Map, Value, json};
+
+/// A line: `fields` is an object.
+pub fn line(at: Instant, source: &str, event: &str, mut fields: Value) -> Value {
+    fields["t_s"] = json!(at.as_secs_f64());
+    fields["source"] = json!(source);
+    fields["event"] = json!(event);
+    fields
+}
+
+/// What an agent said, with how a command went; `names` are those of the paths.
+pub fn said(at: Instant, output: &Output, error: Option<&dyn Display>, names: &[String]) -> Value {
+    let name = |path: &PathId| names.get(usize::from(path.0)).map_or("?", String::as_str);
+    let (event, fields) = match output {
+        Output::Belief { path, belief, reason } => {
+            ("belief", with_reason(json!({ "path": name(path), "belief": belief.name() }), reason))
+        }
+        Output::Decision { path, state, was, reason } => {
+            let fields = json!({ "path": name(path), "state": state.name(), "was": was.name() });
+            ("decision", with_reason(fields, reason))
+        }
+        Output::Alarm { path, alarm } => {
+            ("alarm", json!({ "path": name(path), "kind": alarm.kind.name(), "false": alarm.wrong }))
+        }
+        Output::Command { path, command } => {
+            let mut fields = of_command(command);
+            fields["path"] = json!(name(path));
+            fields["error"] = json!(error.map(ToString::to_string));
+            ("command", fields)
+        }
+    };
+    line(at, "agent", event, fields)
+}
+
+/// What the kernel of one side told; `names` and `addresses` are those of the
+/// vehicle's paths in the order of their number.
+pub fn heard(at: Instant, side: Side, event: &Event, names: &[String], addresses: &[IpAddr]) -> Value {
+    let of_subflow = |token: &Token, subflow: &Subflow, error: Option<u8>| {
+        let vehicle = match side {
+            Side::Vehicle => subflow.local,
+            Side::Server => subflow.remote,
+        };
+        let place = addresses.iter().position(|known| *known == vehicle.ip().to_canonical());
+        json!({
+            "token": token.0, "path": place.map(|place| &names[place]), "local": subflow.local.to_string(),
+            "remote": subflow.remote.to_string(), "backup": subflow.backup, "error": error
+        })
+    };
+    let of_address = |token: &Token, remote: Option<SocketAddr>| json!({ "token": token.0, "remote": remote });
+    let (event, mut fields) = match event {
+        Event::Created { token, subflow, .. } => ("created", of_subflow(token, subflow, None)),
+        Event::Established { token, subflow, .. } => ("established", of_subflow(token, subflow, None)),
+        Event::Closed { token } => ("closed", json!({ "token": token.0 })),
+        Event::Announced { token, remote, .. } => ("announced", of_address(token, Some(*remote))),
+        Event::Removed { token, .. } => ("removed", of_address(token, None)),
+        Event::SubflowEstablished { token, subflow } => ("subflow_established", of_subflow(token, subflow, None)),
+        Event::SubflowClosed { token, subflow, error } => ("subflow_closed", of_subflow(token, subflow, Some(*error))),
+        Event::SubflowPriority { token, subflow } => ("subflow_priority", of_subflow(token, subflow, None)),
+        Event::ListenerCreated { local } => ("listener_created", json!({ "local": local })),
+        Event::ListenerClosed { local } => ("listener_closed", json!({ "local": local })),
+    };
+    fields["side"] = json!(name_of(side));
+    line(at, "kernel", event, fields)
+}
+
+/// The name of a side in records.
+pub fn name_of(side: Side) -> &'static str {
+    match side {
+        Side::Vehicle => "vehicle",
+        Side::Server => "server",
+    }
+}
+
+fn of_command(command: &Command) -> Value {
+    let (name, token, backup) = match command {
+        Command::CreateSubflow { token, backup, .. } => ("create", token, Some(*backup)),
+        Command::DestroySubflow { token, .. } => ("destroy", token, None),
+        Command::SetBackup { token, backup, .. } => ("set_backup", token, Some(*backup)),
+        Command::Announce { token, .. } => ("announce", token, None),
+        Command::Withdraw { token, .. } => ("withdraw", token, None),
+    };
+    json!({ "command": name, "token": token.0, "backup": backup })
+}
+
+fn with_reason(mut fields: Value, reason: &Reason) -> Value {
+    let inputs: Map<String, Value> =
+        reason.inputs.iter().map(|(name, value)| (name.to_string(), json!(value))).collect();
+    fields["rule"] = json!(reason.rule);
+    fields["because"] = json!(reason.because);
+    fields["inputs"] = Value::Object(inputs);
+    fields
+}

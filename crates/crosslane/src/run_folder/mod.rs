@@ -1,0 +1,110 @@
+//! The folder of one run, as `docs/formats.md` describes it: what every engine
+//! writes, and the metrics that every engine tells.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crosslane_core::allocate::PathState;
+use crosslane_core::path::PathId;
+use crosslane_sim::metrics::{Context, PacketSums, metrics, throughput};
+use crosslane_sim::records::{
+    AlarmRow, DecisionRow, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow,
+};
+use crosslane_sim::scenario::Scenario;
+use serde_json::Value;
+
+pub mod lines;
+pub mod tables;
+
+use tables::{Events, RecordError, write_table};
+
+/// What a run recorded, each in the order of its time.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// Packets on every link.
+    pub packets: Vec<PacketRow>,
+    /// Signal samples.
+    pub samples: Vec<SampleRow>,
+    /// Messages of the traffic.
+    pub messages: Vec<MessageRow>,
+    /// The world's truth about the links.
+    pub links: Vec<LinkRow>,
+    /// State of the subflows.
+    pub tcp_info: Vec<TcpInfoRow>,
+    /// [Lines](lines) of `events.jsonl`, in any order.
+    pub events: Vec<Value>,
+}
+
+/// Writes the records into `folder`; `names` are those of the paths.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(folder: &Path, names: &[String], records: Records) -> Result<(), RecordError> {
+    let file = |name: &str| folder.join(name);
+    let Records { packets, samples, messages, links, tcp_info, mut events } = records;
+    write_table(&file("throughput.arrow"), names, throughput(&packets))?;
+    write_table(&file("packets.arrow"), names, packets)?;
+    write_table(&file("samples.arrow"), names, samples)?;
+    write_table(&file("links.arrow"), names, links)?;
+    write_table(&file("tcp_info.arrow"), names, tcp_info)?;
+    write_table(&file("messages.arrow"), names, messages)?;
+    let time = |event: &Value| event["t_s"].as_f64().unwrap_or(0.0);
+    events.sort_by(|a, b| time(a).total_cmp(&time(b)));
+    let mut lines = Events::create(&file("events.jsonl"))?;
+    for event in events {
+        lines.write(&event)?;
+    }
+    lines.finish()
+}
+
+/// The metrics of a run, from what the agent said (lines of `events.jsonl`), its
+/// messages, those `skipped` (due and never written), and its packets.
+pub fn measure(
+    scenario: &Scenario,
+    names: &[String],
+    said: &[Value],
+    messages: &[MessageRow],
+    skipped: u64,
+    sums: &PacketSums,
+) -> BTreeMap<String, f64> {
+    let (decisions, alarms) = (decisions(said, names), alarms(said, names));
+    let records = RunRecords { messages, decisions: &decisions, alarms: &alarms };
+    let mut found = metrics(&records, sums, &Context::of(scenario, names));
+    found.insert("messages.skipped".into(), skipped as f64);
+    found
+}
+
+/// Time and path of an event of the agent.
+fn place(event: &Value, names: &[String]) -> Option<(u64, PathId)> {
+    let path = names.iter().position(|name| event["path"] == name.as_str())?;
+    Some(((event["t_s"].as_f64()? * 1e9) as u64, PathId(path as u8)))
+}
+
+fn decisions(said: &[Value], names: &[String]) -> Vec<DecisionRow> {
+    let state = |event: &Value| {
+        [PathState::Closed, PathState::Backup, PathState::Active]
+            .into_iter()
+            .find(|state| event["state"] == state.name())
+    };
+    let decisions = said.iter().filter(|event| event["event"] == "decision");
+    let row = |event: &Value| {
+        let (t_ns, path) = place(event, names)?;
+        Some(DecisionRow { t_ns, path, state: state(event)? })
+    };
+    decisions.filter_map(row).collect()
+}
+
+/// Each alarm once: what is told later of whether it was wrong goes to the
+/// last one of its path.
+fn alarms(said: &[Value], names: &[String]) -> Vec<AlarmRow> {
+    let mut rows: Vec<AlarmRow> = Vec::new();
+    for event in said.iter().filter(|event| event["event"] == "alarm") {
+        let Some((t_ns, path)) = place(event, names) else { continue };
+        let was_false = event["false"].as_bool();
+        match rows.iter_mut().rfind(|row| row.path == path && row.was_false.is_none()) {
+            Some(row) if was_false.is_some() => row.was_false = was_false,
+            _ => rows.push(AlarmRow { t_ns, path, was_false }),
+        }
+    }
+    rows
+}

@@ -1,0 +1,103 @@
+//! `crosslane simulate`: the runs of a scenario in simulated time, all in this
+//! process, on as many threads as there are cores.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+
+use clap::{Args, ValueEnum};
+use crosslane_sim::scenario::{Engine, Scenario};
+use crosslane_sim::simulation::Simulation;
+use serde_json::json;
+
+use crate::comparison::{self, Entry};
+use crate::error::{Error, Result};
+use crate::scenario_file;
+use crate::summary::Summary;
+
+mod interrupt;
+mod pool;
+mod progress;
+mod run;
+
+use pool::Work;
+
+/// So many runs keep their records unless told otherwise: a run of 40 s leaves
+/// 1 MB (50 messages a second) to 11 MB (bulk over two paths).
+const MOST_RECORDED: usize = 20;
+
+/// What to simulate, and how.
+#[derive(Args)]
+pub struct Options {
+    /// What to compare.
+    #[command(flatten)]
+    pub comparison: comparison::Options,
+    /// Runs side by side [default: one on each core].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256), value_name = "N")]
+    pub jobs: Option<u16>,
+    /// Write the records of every run, or the summary only [default: all of 20
+    /// runs, none of more].
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub records: Option<Kept>,
+}
+
+/// Which runs leave records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kept {
+    /// Every run.
+    All,
+    /// No run: only the summary is written.
+    None,
+}
+
+/// Simulates the scenario.
+///
+/// # Errors
+/// What is wrong with the scenario or the folder, in one sentence.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let comparison = &options.comparison;
+    let scenario = scenario_file::read(&comparison.scenario, comparison.data.as_deref())?;
+    scenario.check_engine(Engine::Simulator)?;
+    let entries = comparison.entries(&scenario)?;
+    try_strategies(&scenario, &entries)?;
+    let folder = comparison.folder(&scenario);
+    scenario_file::prepare_folder(&folder, &comparison.scenario)?;
+    write_versions(&folder)?;
+    let kept = options.records.unwrap_or(if entries.len() <= MOST_RECORDED { Kept::All } else { Kept::None });
+    let threads = options.jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+    let planned = entries.len();
+    let work = Work { scenario: &scenario, folder: (kept == Kept::All).then_some(folder.as_path()) };
+    let (runs, failure) = pool::run_all(&work, entries, threads)?;
+    let complete = runs.len();
+    let summary = Summary::new(&scenario, "simulator", runs);
+    let Some(failure) = failure else {
+        return comparison.conclude(&summary, &folder);
+    };
+    // What is complete stays usable, unless the summary meets what the run met.
+    if complete > 0 && summary.write(&folder).is_ok() {
+        return Err(failure.with_remedy(format!(
+            "{} tells of the {complete} of {planned} runs that were complete",
+            folder.join("summary.json").display()
+        )));
+    }
+    Err(failure)
+}
+
+/// A strategy that cannot be simulated is told before anything is written.
+fn try_strategies(scenario: &Scenario, entries: &[Entry]) -> Result<()> {
+    let Some(first) = entries.first() else { return Ok(()) };
+    for entry in entries.iter().take_while(|entry| entry.seed == first.seed) {
+        if let Some(strategy) = scenario.strategy(&entry.strategy) {
+            Simulation::new(scenario, &strategy, entry.seed, run::SUMS_ONLY)?;
+        }
+    }
+    Ok(())
+}
+
+/// Nothing that differs from machine to machine: the records do not either.
+fn write_versions(folder: &Path) -> Result<()> {
+    let file = folder.join("versions.json");
+    let versions = json!({ "crosslane": env!("CARGO_PKG_VERSION"), "engine": "simulator" });
+    std::fs::write(&file, format!("{versions:#}\n"))
+        .map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
+}

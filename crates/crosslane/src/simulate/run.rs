@@ -1,0 +1,65 @@
+//! One run in simulated time, and its folder.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use crosslane_core::time::Instant;
+use crosslane_sim::addresses::vehicle_address;
+use crosslane_sim::scenario::Scenario;
+use crosslane_sim::simulation::{Detail, Recording, Simulation};
+use serde_json::Value;
+
+use crate::comparison::Entry;
+use crate::error::{Error, Result};
+use crate::run_folder::{self, Records, lines};
+use crate::summary::Outcome;
+
+/// What the metrics need and no more.
+pub const SUMS_ONLY: Detail = Detail { packets: false, tcp_info: false, links: false, messages: true };
+
+/// Carries out a run and writes its records into `folder`, if there is one.
+/// `at_second` is called each simulated second and tells whether to go on; none
+/// if it said no.
+///
+/// # Errors
+/// The scenario cannot be simulated, or a record not written.
+pub fn carry_out(
+    scenario: &Scenario,
+    entry: &Entry,
+    folder: Option<&Path>,
+    mut at_second: impl FnMut() -> bool,
+) -> Result<Option<Outcome>> {
+    let Some(strategy) = scenario.strategy(&entry.strategy) else {
+        return Err(Error::failure("simulating", format!("there is no strategy {:?}", entry.strategy)));
+    };
+    let detail = if folder.is_some() { Detail::ALL } else { SUMS_ONLY };
+    let mut simulation = Simulation::new(scenario, &strategy, entry.seed, detail)?;
+    for second in 1..=scenario.duration_s.ceil() as u32 {
+        simulation.run_until(Instant::from_secs_f64(f64::from(second).min(scenario.duration_s)));
+        if !at_second() {
+            return Ok(None);
+        }
+    }
+    let recording = simulation.finish();
+    let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
+    let said: Vec<Value> = recording.said.iter().map(|(at, output)| lines::said(*at, output, None, &names)).collect();
+    let metrics = run_folder::measure(scenario, &names, &said, &recording.messages, recording.skipped, &recording.sums);
+    if let Some(folder) = folder {
+        write(folder, &names, recording, said)?;
+    }
+    Ok(Some(Outcome { valid: true, because: None, metrics }))
+}
+
+/// A folder that cannot be completed is taken away.
+fn write(folder: &Path, names: &[String], recording: Recording, mut events: Vec<Value>) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|cause| Error::failure(format!("making {}", folder.display()), cause))?;
+    let addresses: Vec<IpAddr> = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
+    let heard = recording.heard.iter();
+    events.extend(heard.map(|(at, side, event)| lines::heard(*at, *side, event, names, &addresses)));
+    let Recording { packets, samples, messages, links, tcp_info, .. } = recording;
+    let written = run_folder::write(folder, names, Records { packets, samples, messages, links, tcp_info, events });
+    written.map_err(|cause| {
+        drop(std::fs::remove_dir_all(folder));
+        cause.into()
+    })
+}

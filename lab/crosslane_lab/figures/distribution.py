@@ -1,0 +1,62 @@
+"""Worst delay over many seeds: in which share of drives it was at most so long. Not in the paper."""
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+
+from crosslane_lab.figures.style import INK, WIDTH_IN, house_style, strategy_colour
+from crosslane_lab.metrics import WORST_DELAY, describe, number, quantile
+from crosslane_lab.run import RunFolder
+
+TITLE = "Share of drives whose worst delivery delay was at most so long"
+
+_LEAST_MS = 0.1
+
+
+def why_not(folder: RunFolder) -> str | None:
+    """There must be a delay."""
+    return None if _values(folder) else "no valid run with a worst delay"
+
+
+def draw(folder: RunFolder) -> Figure:
+    """One step line per strategy, its name beside its median; delays on a logarithmic axis."""
+    values = _values(folder)
+    with house_style():
+        figure = Figure(figsize=(WIDTH_IN, 4.2))
+        axes = figure.add_axes((0.07, 0.13, 0.9, 0.8))
+        axes.set_xscale("log")
+        for strategy, ranked in values.items():
+            shares = [(place + 1) / len(ranked) for place in range(len(ranked))]
+            colour = strategy_colour(folder, strategy)
+            axes.step(
+                [ranked[0], *ranked], [0.0, *shares], where="post", color=colour, linewidth=1.8, label=strategy
+            )
+        axes.grid(True, axis="both")
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel(f"{describe(WORST_DELAY).label} (ms)")
+        axes.set_ylabel("share of drives")
+        axes.legend(loc="lower right", frameon=False, labelcolor=INK, fontsize=9)
+    return figure
+
+
+def caption(folder: RunFolder) -> str:
+    """Median and 95th percentile per strategy."""
+    told = [
+        f"{strategy} {number(quantile(v, 0.5), 'ms')} and {number(quantile(v, 0.95), 'ms')} ({len(v)} drives)"
+        for strategy, v in _values(folder).items()
+    ]
+    return f"Worst delivery delay of a drive, median and 95th percentile: {'; '.join(told)}."
+
+
+def _values(folder: RunFolder) -> dict[str, list[float]]:
+    """Rising, per strategy."""
+    found = {
+        s: sorted(
+            max(run.metrics[WORST_DELAY], _LEAST_MS) for run in folder.valid_runs(s) if WORST_DELAY in run.metrics
+        )
+        for s in folder.measured
+    }
+    return {strategy: values for strategy, values in found.items() if values}

@@ -1,0 +1,197 @@
+"""The simulator held against the kernel: tolerances, the golden file, exceptions and the page."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crosslane_lab.cli import main
+from crosslane_lab.conformance import INSIDE, OUTSIDE, REPORTED, read_golden, verdict
+from crosslane_lab.metrics import Spread
+
+KERNEL = {
+    "path.its-g5.share": 0.50,
+    "path.lte.share": 0.50,
+    "goodput_mbit_s": 10.0,
+    "delivery_delay_ms.max": 900.0,
+    "gap_ms.max": 40.0,
+    "handover.count": 4.0,
+    "reinjected_bytes": 5000.0,
+    "lateness_us.p99": 50.0,
+}
+
+
+def comparison(root: Path, engine: str, changes: dict[str, dict[str, float]], name: str = "leave") -> Path:
+    """A run folder that holds nothing but its summary: three seeds, values a little around those named."""
+    root.mkdir(parents=True)
+    runs = [
+        {
+            "strategy": strategy,
+            "seed": seed,
+            "valid": True,
+            "metrics": {metric: value * factor for metric, value in (KERNEL | own).items()},
+        }
+        for strategy, own in changes.items()
+        for seed, factor in ((1, 0.99), (2, 1.0), (3, 1.01))
+    ]
+    summary = {
+        "schema": 1,
+        "scenario": name,
+        "engine": engine,
+        "duration_s": 40,
+        "seeds": [1, 2, 3],
+        "strategies": list(changes),
+        "runs": runs,
+    }
+    (root / "summary.json").write_text(json.dumps(summary))
+    if engine == "kernel":
+        (root / "versions.json").write_text(json.dumps({"kernel": "6.18.0"}))
+    return root
+
+
+class Desk:
+    """A place with a kernel's side, and what the command said."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.root, self.capsys, self.count = root, capsys, 0
+        self.golden, self.page = root / "conformance.csv", root / "conformance.md"
+        self.excuses = root / "conformance.toml"
+        self.kernel = comparison(root / "kernel", "kernel", {"kernel": {}, "threshold": {"gap_ms.max": 5.0}})
+
+    def simulation(self, **of_kernel: float) -> Path:
+        self.count += 1
+        changes = {name.replace("__", "."): value for name, value in of_kernel.items()}
+        root = self.root / f"simulator-{self.count}"
+        return comparison(root, "simulator", {"kernel": changes, "threshold": {"gap_ms.max": 5.0}})
+
+    def write(self, *folders: Path) -> int:
+        return self._run(*folders, "--out", self.page)
+
+    def check(self, *folders: Path) -> int:
+        return self._run(*folders, "--check")
+
+    def _run(self, *arguments: Path | str) -> int:
+        code = main(["conformance", *map(str, arguments), "--golden", str(self.golden)])
+        self.said = self.capsys.readouterr()
+        return code
+
+
+@pytest.fixture
+def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("metric", "kernel", "inside", "outside"),
+    [
+        ("path.lte.share", 0.50, 0.55, 0.551),
+        ("goodput_mbit_s", 10.0, 9.0, 8.99),
+        ("delivery_delay_ms.max", 900.0, 600.0, 599.0),
+        ("delivery_delay_ms.max", 5.0, 25.0, 25.1),
+        ("gap_ms.max", 900.0, 1350.0, 1351.0),
+        ("gap_ms.max", 0.0, 20.0, 20.1),
+        ("handover.count", 4.0, 5.0, 5.1),
+        ("handover.count", 30.0, 27.0, 26.9),
+        ("handover.count", 0.0, 1.0, 2.0),
+    ],
+)
+def test_tolerances_are_those_of_the_page(metric: str, kernel: float, inside: float, outside: float) -> None:
+    def judged(value: float) -> str:
+        return verdict(metric, Spread(kernel, kernel, kernel, 5), Spread(value, value, value, 20))
+
+    assert judged(kernel) == judged(inside) == INSIDE
+    assert judged(outside) == OUTSIDE
+
+
+def test_what_only_one_side_has_is_outside_and_reinjection_is_not_judged() -> None:
+    some = Spread(1.0, 1.0, 1.0, 5)
+    assert verdict("gap_ms.max", some, None) == verdict("gap_ms.max", None, some) == OUTSIDE
+    assert verdict("reinjected_bytes", some, Spread(1e9, 1e9, 1e9, 5)) == REPORTED
+
+
+def test_golden_file_and_page_tell_both_sides(desk: Desk) -> None:
+    assert desk.write(desk.kernel, desk.simulation(gap_ms__max=70.0)) == 0
+    rows = desk.golden.read_text().splitlines()
+    assert rows[1] == "leave,kernel,delivery_delay_ms.max,900,891,909,3,6.18.0,900,891,909,3,inside"
+    assert "leave,kernel,gap_ms.max,40,39.6,40.4,3,6.18.0,70,69.3,70.7,3,outside" in rows
+    assert not any("lateness" in row for row in rows)
+    page = desk.page.read_text()
+    assert "**11 of 12 figures lie within their tolerance**, 0 lie outside for a known reason, 1 for none." in page
+    row = next(line for line in page.splitlines() if line.startswith("| `kernel`"))
+    assert row.endswith("| **40 / 70** ✗ | 10 / 10 | 50 / 50 | 50 / 50 | 4 / 4 | 5\u202f000 / 5\u202f000 |")
+    assert "| pause | 1 | 2 |" in page
+
+
+def test_a_figure_that_left_its_tolerance_fails_the_check_and_nothing_is_written(desk: Desk) -> None:
+    desk.write(desk.kernel, desk.simulation())
+    before = desk.golden.read_text()
+    assert desk.check(desk.simulation(gap_ms__max=59.0)) == 0
+    assert desk.said.out == "12 of 12 figures lie within their tolerance\n"
+    assert desk.check(desk.simulation(gap_ms__max=61.0)) == 1
+    assert desk.said.err == (
+        "crosslane-lab: leave, kernel: gap_ms.max left its tolerance: the kernel has 40, now 61\n"
+    )
+    assert desk.golden.read_text() == before
+
+
+def test_a_figure_that_lay_outside_before_does_not_fail_the_check(desk: Desk) -> None:
+    desk.write(desk.kernel, desk.simulation(gap_ms__max=70.0))
+    assert desk.check(desk.simulation(gap_ms__max=80.0)) == 0
+
+
+def test_an_exception_gives_its_reason_and_is_an_error_once_it_is_not_needed(desk: Desk) -> None:
+    desk.excuses.write_text(
+        '[[exception]]\nscenario = "leave"\nstrategy = ["kernel"]\nmetric = ["gap_ms.max", "path.*.share"]\n'
+        'reason = "The model waits longer."\n'
+    )
+    assert desk.write(desk.kernel, desk.simulation(gap_ms__max=70.0, path__lte__share=0.7)) == 0
+    page = desk.page.read_text()
+    assert "2 lie outside for a known reason, 0 for none." in page
+    assert "**40 / 70** ✗ 1 |" in page
+    assert page.endswith("## Exceptions\n\n1. The model waits longer.\n")
+    assert desk.check(desk.simulation(gap_ms__max=70.0)) == 1
+    assert desk.said.err == (
+        "crosslane-lab: leave, kernel: path.*.share is an exception, but lies within its tolerance; take it out\n"
+    )
+
+
+def test_the_kernel_side_stays_until_it_is_measured_again(desk: Desk) -> None:
+    desk.write(desk.kernel, desk.simulation())
+    assert desk.write(desk.simulation(gap_ms__max=45.0)) == 0
+    gaps = [f for f in read_golden(desk.golden) if f.key == ("leave", "kernel", "gap_ms.max")]
+    assert [(f.kernel and f.kernel.median, f.simulator and f.simulator.median) for f in gaps] == [(40.0, 45.0)]
+
+
+def test_what_cannot_be_paired_is_told(desk: Desk, tmp_path: Path) -> None:
+    assert desk.check(desk.simulation()) == 2
+    assert "the golden file has no kernel's side of leave; give the kernel's folder, too" in desk.said.err
+    assert desk.write(desk.kernel) == 2
+    assert "no simulation of leave is given; give the simulator's folder, too" in desk.said.err
+    lone = comparison(tmp_path / "lone", "simulator", {"kernel": {}})
+    assert desk.write(desk.kernel, lone) == 2
+    assert "threshold was not simulated; simulate every strategy that was driven" in desk.said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cause"),
+    [
+        ("conformance.csv", "scenario,strategy\na,b\n", "conformance.csv: not a golden file (KeyError"),
+        (
+            "conformance.csv",
+            "scenario,strategy,metric,kernel\na,b,c,many\n",
+            "conformance.csv: not a golden file (",
+        ),
+        (
+            "conformance.toml",
+            "[[exception]]\n",
+            "conformance.toml: not a list of exceptions (KeyError: 'scenario')",
+        ),
+        ("conformance.toml", "exception = 1\n", "conformance.toml: not a list of exceptions ("),
+        ("conformance.toml", "= 1", "conformance.toml: not a list of exceptions ("),
+    ],
+)
+def test_a_spoilt_file_is_one_sentence(desk: Desk, name: str, text: str, cause: str) -> None:
+    (desk.root / name).write_text(text)
+    assert desk.write(desk.kernel, desk.simulation()) == 2
+    assert cause in desk.said.err
+    assert desk.said.err.count("\n") == 1
