@@ -148,7 +148,7 @@ impl Simulation {
         mut world: World,
     ) -> Result<Simulation, ScenarioError> {
         scenario.check_engine(Engine::Simulator)?;
-        let settings = setup::settings(scenario, strategy);
+        let settings = |side| setup::settings(scenario, strategy, seed, side);
         let mut recording = Recording {
             packets: Vec::new(),
             samples: Vec::new(),
@@ -170,8 +170,8 @@ impl Simulation {
             now: Instant::ZERO,
             world,
             wires,
-            vehicle: Endpoint::client(settings.clone()),
-            server: Endpoint::server(settings),
+            vehicle: Endpoint::client(settings("vehicle")),
+            server: Endpoint::server(settings("server")),
             brain: setup::brain(scenario, strategy, seed)?,
             traffic: Traffic::new(&scenario.traffic, seed, detail.messages),
             detail,
@@ -231,11 +231,6 @@ impl Simulation {
     fn step(&mut self) {
         let now = self.now;
         self.recording.events += 1;
-        if self.world.next_wakeup().is_some_and(|at| at <= now) {
-            while let Some(event) = self.world.poll(now) {
-                self.stage(event);
-            }
-        }
         while let Some((segment, sent, direction)) = self.wires.poll(now, &mut self.recording.sums) {
             match direction {
                 Direction::Up => self.server.on_segment(now, &segment, sent),
@@ -262,9 +257,22 @@ impl Simulation {
         }
         self.wires.take(now, Direction::Up, &mut self.vehicle, &mut self.recording.sums);
         self.wires.take(now, Direction::Down, &mut self.server, &mut self.recording.sums);
+        // What enters a link as it changes has still entered.
+        self.stage();
+        self.act();
+        self.wires.take(now, Direction::Up, &mut self.vehicle, &mut self.recording.sums);
     }
 
-    fn stage(&mut self, event: WorldEvent) {
+    fn stage(&mut self) {
+        if self.world.next_wakeup().is_none_or(|at| at > self.now) {
+            return;
+        }
+        while let Some(event) = self.world.poll(self.now) {
+            self.take_event(event);
+        }
+    }
+
+    fn take_event(&mut self, event: WorldEvent) {
         match event {
             WorldEvent::LinkParams { path, direction, params } => self.set_link(path, direction, params),
             WorldEvent::CamSent(cam) => self.hear_cam(&cam),

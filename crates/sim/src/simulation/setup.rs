@@ -2,6 +2,7 @@
 
 use crosslane_core::agent::{Agent, Setup};
 use crosslane_core::path::{PathId, PathSpec};
+use crosslane_core::rng::Rng;
 use crosslane_core::strategy;
 use crosslane_core::time::Duration;
 use serde::Deserialize;
@@ -11,7 +12,7 @@ use crate::addresses::vehicle_address;
 use crate::oracle::{Foresight, Params};
 use crate::scenario::{Congestion, Mode, Scenario, ScenarioError, Strategy};
 use crate::transport::congestion::Algorithm;
-use crate::transport::{KernelPathManager, Protocol, Settings};
+use crate::transport::{KernelPathManager, Protocol, Settings, Ticks};
 use crate::world::World;
 
 /// Overlap of two subflows, as by default on a vehicle.
@@ -21,7 +22,7 @@ const STALE_LOSS_COUNT: u32 = 4;
 const TUNED_STALE_LOSS_COUNT: u32 = 1;
 
 /// How both kernels are set up.
-pub(super) fn settings(scenario: &Scenario, strategy: &Strategy) -> Settings {
+pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side: &str) -> Settings {
     Settings {
         protocol: if strategy.base == "single" { Protocol::Tcp } else { Protocol::Mptcp },
         algorithm: match scenario.congestion {
@@ -35,6 +36,7 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy) -> Settings {
         send_buffer_bytes: scenario.traffic.send_buffer_bytes,
         stale_loss_count: if strategy.base == "kernel-tuned" { TUNED_STALE_LOSS_COUNT } else { STALE_LOSS_COUNT },
         ranks: scenario.ranks(),
+        ticks: Ticks::new(Rng::new(seed, &format!("ticks {side}")).uniform()),
     }
 }
 

@@ -98,7 +98,7 @@ impl Sender {
         }
         self.lost += found;
         self.recovery.from = self.recovery.from.min(lowest);
-        self.recovery.reorder_at = wait;
+        self.recovery.reorder_at = wait.map(|due| self.ticks.at(now, due));
     }
 
     /// Enters, steers and leaves recovery; true while the window follows it and
@@ -199,6 +199,6 @@ impl Sender {
         self.state = State::Loss { until: self.next };
         self.control.window = self.in_flight() + 1;
         (self.probed, self.probe_at) = (None, None);
-        self.timeout_at = Some(now + self.rtt.timeout());
+        self.timeout_at = Some(self.ticks.after(now, self.rtt.timeout()));
     }
 }

@@ -12,6 +12,7 @@
 //! application: segments and events come out, segments and commands go in.
 //! `docs/simulator.md` lists what is modelled and what is not.
 
+mod clock;
 pub mod congestion;
 mod connection;
 mod frags;
@@ -25,6 +26,7 @@ mod sender;
 mod subflow;
 mod window;
 
+pub use clock::Ticks;
 pub use connection::{Endpoint, Protocol, SERVER_ADDRESS, Settings};
 pub use path_manager::KernelPathManager;
 pub use segment::Segment;

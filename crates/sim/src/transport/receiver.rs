@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use crosslane_core::time::{Duration, Instant};
 
+use super::clock::Ticks;
 use super::segment::Block;
 
 /// Delay of an acknowledgement (Linux `TCP_DELACK_MIN`).
@@ -30,6 +31,7 @@ pub struct Piece {
 /// The half.
 #[derive(Clone, Debug)]
 pub struct Receiver {
+    ticks: Ticks,
     /// Next byte expected.
     next: u64,
     /// What came too early, by sequence number; at most a window of it.
@@ -48,8 +50,9 @@ pub struct Receiver {
 
 impl Receiver {
     /// A half that has received the SYN.
-    pub fn new() -> Receiver {
+    pub fn new(ticks: Ticks) -> Receiver {
         Receiver {
+            ticks,
             next: 1,
             early: BTreeMap::new(),
             told: 1,
@@ -93,7 +96,7 @@ impl Receiver {
             self.quick = self.quick.saturating_sub(1);
             self.now = true;
         } else {
-            self.due = self.due.or(Some(now + DELAY));
+            self.due = self.due.or(Some(self.ticks.after(now, DELAY)));
         }
     }
 
@@ -155,7 +158,7 @@ mod tests {
     }
 
     fn settled() -> Receiver {
-        let mut receiver = Receiver::new();
+        let mut receiver = Receiver::new(Ticks::default());
         for i in 0..QUICK as u64 {
             assert_eq!(take(&mut receiver, 0, 1 + i * 1000, 1000).len(), 1);
             assert!(receiver.wants_ack(Instant::ZERO), "the first segments are acknowledged at once");
@@ -168,8 +171,8 @@ mod tests {
     fn a_lone_segment_waits_40_ms_and_a_second_one_ends_the_wait() {
         let mut receiver = settled();
         take(&mut receiver, 100, 16_001, 1000);
-        assert!(!receiver.wants_ack(Instant::from_millis(139)));
-        assert!(receiver.wants_ack(Instant::from_millis(140)));
+        assert!(!receiver.wants_ack(Instant::from_millis(143)));
+        assert!(receiver.wants_ack(Instant::from_millis(144)));
         take(&mut receiver, 110, 17_001, 1000);
         assert!(receiver.wants_ack(Instant::from_millis(110)));
         assert_eq!(receiver.acknowledge(), (18_001, None));

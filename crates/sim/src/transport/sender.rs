@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use crosslane_core::time::{Duration, Instant};
 
+use super::clock::Ticks;
 use super::congestion::{Ack, Algorithm, Control, Coupled, RateSample};
 use super::receiver::Piece;
 use super::rtt::{RTO_MIN_US, Rtt};
@@ -78,6 +79,7 @@ pub(super) enum Force {
 /// The half.
 #[derive(Clone, Debug)]
 pub struct Sender {
+    pub(super) ticks: Ticks,
     pub(super) mss: u64,
     pub(super) una: u64,
     pub(super) next: u64,
@@ -152,8 +154,9 @@ impl Delivered {
 impl Sender {
     /// The half of a new subflow; `buffer_bytes` is SO_SNDBUF as the kernel
     /// holds it, 0 for its own choice.
-    pub fn new(algorithm: Algorithm, mss: u16, buffer_bytes: u64) -> Sender {
+    pub fn new(algorithm: Algorithm, ticks: Ticks, mss: u16, buffer_bytes: u64) -> Sender {
         Sender {
+            ticks,
             mss: u64::from(mss),
             una: 1,
             next: 1,
@@ -350,7 +353,7 @@ impl Sender {
         self.next += piece.len;
         self.note_sent(now, piece.len);
         if self.timeout_at.is_none() || self.probe_at.is_some() {
-            self.timeout_at = Some(now + self.rtt.timeout());
+            self.timeout_at = Some(self.ticks.after(now, self.rtt.timeout()));
         }
         self.schedule_probe(now);
         Some(Leaving { seq, piece, pushed })
@@ -370,7 +373,7 @@ impl Sender {
         self.repeated += 1;
         self.recovery.sent += 1;
         self.note_sent(now, leaving.piece.len);
-        self.timeout_at = self.timeout_at.or(Some(now + self.rtt.timeout()));
+        self.timeout_at = self.timeout_at.or(Some(self.ticks.after(now, self.rtt.timeout())));
         leaving
     }
 
@@ -385,8 +388,8 @@ impl Sender {
         };
         self.probed = Some(self.next);
         self.probe_at = None;
-        let head = self.flight.front().map_or(now, |head| head.at + self.rtt.timeout());
-        self.timeout_at = Some(head.max(now + Duration::from_millis(1)));
+        let due = self.flight.front().map_or(now, |head| head.at + self.rtt.timeout());
+        self.timeout_at = Some(self.ticks.at(now, due));
         leaving
     }
 
@@ -406,7 +409,8 @@ impl Sender {
         self.probe_at = None;
         if let (true, Some(srtt), Some(head)) = (may, self.rtt.smoothed(), self.flight.front()) {
             let more = if self.flight.len() == 1 { Duration::from_micros(RTO_MIN_US) } else { PROBE_MIN };
-            self.probe_at = Some((now + srtt * 2 + more).min(head.at + self.rtt.timeout()).max(now));
+            let due = (now + srtt * 2 + more).min(head.at + self.rtt.timeout());
+            self.probe_at = Some(self.ticks.at(now, due));
         }
     }
 
@@ -434,7 +438,7 @@ impl Sender {
             self.sample_rate(now, &delivered, rtt, newly);
         }
         if delivered.acked > 0 {
-            self.timeout_at = (!self.flight.is_empty()).then(|| now + self.rtt.timeout());
+            self.timeout_at = (!self.flight.is_empty()).then(|| self.ticks.after(now, self.rtt.timeout()));
             self.schedule_probe(now);
         }
         if !self.fixed_buffer {

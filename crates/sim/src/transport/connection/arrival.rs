@@ -154,7 +154,7 @@ impl Endpoint {
         }
         // Linux `__mptcp_clean_una`: progress begins the timer anew.
         let all = self.una == self.frags.written();
-        self.retransmit_at = (!all).then(|| now + self.interval);
+        self.retransmit_at = (!all).then(|| self.settings.ticks.after(now, self.interval));
     }
 
     fn take_payload(&mut self, now: Instant, place: usize, segment: &Segment) {

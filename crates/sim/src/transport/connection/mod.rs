@@ -7,6 +7,7 @@ use crosslane_core::mptcp::{self, AddressId, Event, Token};
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 
+use super::clock::Ticks;
 use super::congestion::Algorithm;
 use super::frags::Frags;
 use super::receiver::Receiver;
@@ -62,6 +63,8 @@ pub struct Settings {
     pub stale_loss_count: u32,
     /// Place of each path in the user's preference, 0 first.
     pub ranks: Vec<u8>,
+    /// The kernel's ticks.
+    pub ticks: Ticks,
 }
 
 /// The end.
@@ -247,8 +250,8 @@ impl Endpoint {
             phase,
             usable: false,
             backup: [false; 2],
-            tx: Sender::new(self.settings.algorithm, MTU_BYTES - overhead, self.fixed_buffer()),
-            rx: Receiver::new(),
+            tx: Sender::new(self.settings.algorithm, self.settings.ticks, MTU_BYTES - overhead, self.fixed_buffer()),
+            rx: Receiver::new(self.settings.ticks),
             heard: now,
             echo: Instant::ZERO,
             stale: false,

@@ -28,7 +28,7 @@ impl Endpoint {
             pushed = true;
         }
         if pushed {
-            self.retransmit_at = self.retransmit_at.or(Some(now + self.interval));
+            self.start_timer(now);
             self.transmit(now);
         }
     }
@@ -122,7 +122,7 @@ impl Endpoint {
             self.enqueue(now, place, Piece { dsn: run.dsn, len: run.len });
         }
         self.push(now);
-        self.retransmit_at = self.retransmit_at.or(Some(now + self.interval));
+        self.start_timer(now);
     }
 
     /// A subflow with nothing in flight (`mptcp_subflow_get_retrans`); a backup
@@ -180,6 +180,11 @@ impl Endpoint {
             self.subflows[place].stale = true;
             self.reinject(now);
         }
+    }
+
+    fn start_timer(&mut self, now: Instant) {
+        let at = self.settings.ticks.after(now, self.interval);
+        self.retransmit_at = self.retransmit_at.or(Some(at));
     }
 
     /// Everything not acknowledged goes out anew
