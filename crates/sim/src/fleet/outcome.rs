@@ -71,8 +71,8 @@ impl Totals {
         Totals { outcomes }
     }
 
-    /// Metrics by name; the quantiles are over the vehicles. `paths` are the
-    /// names of the paths.
+    /// Metrics by name: sums, and for delay and goodput the median over the
+    /// vehicles, with other quantiles beside. `paths` are the names of the paths.
     pub fn metrics(&self, paths: &[String]) -> BTreeMap<String, f64> {
         let mut found = BTreeMap::new();
         let sum = |of: fn(&Outcome) -> u64| self.outcomes.iter().map(of).sum::<u64>() as f64;
@@ -97,9 +97,9 @@ impl Totals {
         for (name, of) in of_each {
             let mut values: Vec<f64> = self.outcomes.iter().filter_map(of).collect();
             values.sort_by(f64::total_cmp);
-            for (word, share) in [("vehicles_p10", 0.1), ("vehicles_p50", 0.5), ("vehicles_p90", 0.9)] {
+            for (ending, share) in [(".vehicles_p10", 0.1), ("", 0.5), (".vehicles_p90", 0.9)] {
                 let place = libm::ceil(share * values.len() as f64).max(1.0) as usize - 1;
-                found.extend(values.get(place).map(|value| (format!("{name}.{word}"), *value)));
+                found.extend(values.get(place).map(|value| (format!("{name}{ending}"), *value)));
             }
         }
         found

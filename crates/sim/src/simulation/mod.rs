@@ -251,7 +251,7 @@ impl Simulation {
         }
         self.traffic.play(now, &mut self.vehicle, &mut self.server);
         self.act();
-        if self.record_at <= now {
+        if self.detail.tcp_info && self.record_at <= now {
             self.record_at = now + RECORD_PERIOD;
             self.record_subflows();
         }
