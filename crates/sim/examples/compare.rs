@@ -29,6 +29,7 @@ fn main() {
             for (k, v) in m { all.entry(k).or_default().push(v); }
             if dump {
                 for p in &r.packets { println!("{:.3} {:?} {} {:?} sf{} len{} seq{} ack{} fl{} dsn{:?} dack{:?} {} drop{:?}", p.t_ns as f64/1e6, p.delivered_ns.map(|d| d as f64/1e6), names[p.path.0 as usize], p.direction, p.subflow.unwrap(), p.payload_bytes, p.tcp_seq, p.tcp_ack, p.tcp_flags, p.dsn, p.data_ack, p.mptcp, p.drop); }
+                for t in &r.tcp_info { println!("INFO {:.2} {} cwnd {} unacked {} rtt {} notsent {} lost {} retr {}", t.t_ns as f64/1e9, names[t.path.0 as usize], t.cwnd, t.unacked, t.rtt_us, t.notsent_bytes, t.lost, t.total_retrans); }
                 for (at, o) in &r.said { println!("SAID {:.6} {:?}", at.as_secs_f64(), o); }
                 for (at, side, o) in &r.heard { println!("HEARD {:.6} {:?} {:?}", at.as_secs_f64(), side, o); }
             }

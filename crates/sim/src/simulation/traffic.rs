@@ -49,6 +49,8 @@ pub(super) struct Traffic {
     /// Bytes of the present message that the socket has not taken.
     rest: u64,
     connected: bool,
+    /// The socket took less than was offered; the writer waits to be woken.
+    blocked: bool,
     /// The message is a file, and its last byte is not acknowledged yet.
     uploading: bool,
     /// Messages written and not read; their number is bounded by the send buffer.
@@ -76,6 +78,7 @@ impl Traffic {
             due: Some(Instant::from_secs_f64(wanted.start_s)),
             rest: 0,
             connected: false,
+            blocked: false,
             uploading: false,
             open: VecDeque::new(),
             handed_over: 0,
@@ -127,12 +130,12 @@ impl Traffic {
 
     /// False if the socket takes no more.
     fn write_rest(&mut self, now: Instant, sender: &mut Endpoint) -> bool {
-        if !sender.is_writeable() {
+        if self.blocked && !sender.is_writeable() {
             return false;
         }
-        let taken = sender.write(now, self.rest);
-        self.rest -= taken;
-        self.rest == 0
+        self.rest -= sender.write(now, self.rest);
+        self.blocked = self.rest > 0;
+        !self.blocked
     }
 
     /// Begins the message that is due.

@@ -49,7 +49,11 @@ impl Sender {
         }
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_at = None;
-            self.force = Some(Force::Probe);
+            // One probe at a time (RFC 8985 §7.3).
+            match self.probed {
+                None => self.force = Some(Force::Probe),
+                Some(_) => self.await_timeout(now),
+            }
         } else if self.timeout_at.is_some_and(|at| at <= now) {
             self.time_out(now);
         }

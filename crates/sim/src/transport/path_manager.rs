@@ -26,7 +26,8 @@ impl KernelPathManager {
     /// What it does upon an event.
     pub fn on_event(&self, event: &Event) -> Vec<Command> {
         let Event::Established { token, subflow, .. } = event else { return Vec::new() };
-        let others = self.endpoints.iter().filter(|(path, _)| vehicle_address(*path) != subflow.local.ip());
+        let is_first = |path: PathId| vehicle_address(path) == subflow.local.ip();
+        let others = self.endpoints.iter().filter(|(path, _)| !is_first(*path));
         let create = |&(path, backup): &(PathId, bool)| Command::CreateSubflow {
             token: *token,
             local_id: AddressId(path.0 + 1),
@@ -35,12 +36,11 @@ impl KernelPathManager {
             remote: SERVER_ADDRESS,
             backup,
         };
-        others.take(MAX_SUBFLOWS).map(create).collect()
-    }
-
-    /// The flag of the endpoint over which the connection began: the kernel
-    /// sets it by MP_PRIO.
-    pub fn first_is_backup(&self, path: PathId) -> bool {
-        self.endpoints.iter().any(|&(of, backup)| of == path && backup)
+        // The first subflow learns by MP_PRIO that its endpoint is a backup.
+        let demote = self.endpoints.iter().find(|(path, backup)| *backup && is_first(*path)).map(|_| {
+            let (local, remote) = (subflow.local, subflow.remote);
+            Command::SetBackup { token: *token, local, remote, backup: true }
+        });
+        demote.into_iter().chain(others.take(MAX_SUBFLOWS).map(create)).collect()
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use crosslane_core::time::{Duration, Instant};
 
 use super::clock::Ticks;
-use super::congestion::{Ack, Algorithm, Control, Coupled, RateSample};
+use super::congestion::{Ack, Algorithm, Control, Coupled, INITIAL_WINDOW, RateSample};
 use super::receiver::Piece;
 use super::rtt::{RTO_MIN_US, Rtt};
 use super::segment::Block;
@@ -155,6 +155,7 @@ impl Sender {
     /// The half of a new subflow; `buffer_bytes` is SO_SNDBUF as the kernel
     /// holds it, 0 for its own choice.
     pub fn new(algorithm: Algorithm, ticks: Ticks, mss: u16, buffer_bytes: u64) -> Sender {
+        let fixed_buffer = buffer_bytes > 0;
         Sender {
             ticks,
             mss: u64::from(mss),
@@ -180,8 +181,8 @@ impl Sender {
             usage_ends: 1,
             last_sent: Instant::ZERO,
             pace_at: Instant::ZERO,
-            buffer: buffer_bytes,
-            fixed_buffer: buffer_bytes > 0,
+            buffer: if fixed_buffer { buffer_bytes } else { u64::from(INITIAL_WINDOW) * BUFFER_PER_SEGMENT_BYTES },
+            fixed_buffer,
             rate: Rate::default(),
             delivered: 0,
             repeated: 0,
@@ -253,16 +254,21 @@ impl Sender {
     /// Memory held by what waits and what is in flight (Linux
     /// `sk_wmem_queued`), in bytes.
     pub fn memory(&self) -> u64 {
-        let waiting = self.queue_bytes.div_ceil(self.mss);
-        self.queue_bytes + self.flight_bytes + (self.flight.len() as u64 + waiting) * SEGMENT_OVERHEAD_BYTES / 2
+        self.queue_bytes + self.flight_bytes + self.flight.len() as u64 * SEGMENT_OVERHEAD_BYTES / 2
     }
 
     /// Send buffer, in bytes.
     pub fn buffer(&self) -> u64 {
-        if self.fixed_buffer {
-            return self.buffer;
+        self.buffer
+    }
+
+    /// Linux `tcp_should_expand_sndbuf`: the buffer grows when it could not fill
+    /// the window.
+    fn expand_buffer(&mut self) {
+        if !self.fixed_buffer && self.in_flight() < self.control.window {
+            let wanted = u64::from(self.control.window) * BUFFER_PER_SEGMENT_BYTES;
+            self.buffer = self.buffer.max(wanted.min(BUFFER_MAX_BYTES));
         }
-        self.buffer.max(u64::from(self.control.window.max(10)) * BUFFER_PER_SEGMENT_BYTES).min(BUFFER_MAX_BYTES)
     }
 
     /// True if the buffer takes more (Linux `sk_stream_memory_free`).
@@ -302,6 +308,7 @@ impl Sender {
             }
         }
         self.validate_window();
+        self.expand_buffer();
         None
     }
 
@@ -371,7 +378,6 @@ impl Sender {
         (sent.delivered, sent.delivered_at, sent.first_sent) = (delivered, delivered_at, first_sent);
         let leaving = Leaving { seq: sent.seq, piece: sent.piece, pushed: sent.pushed };
         self.repeated += 1;
-        self.recovery.sent += 1;
         self.note_sent(now, leaving.piece.len);
         self.timeout_at = self.timeout_at.or(Some(self.ticks.after(now, self.rtt.timeout())));
         leaving
@@ -388,13 +394,19 @@ impl Sender {
         };
         self.probed = Some(self.next);
         self.probe_at = None;
+        self.await_timeout(now);
+        leaving
+    }
+
+    /// The timeout of the oldest segment is what is left to wait for.
+    pub(super) fn await_timeout(&mut self, now: Instant) {
         let due = self.flight.front().map_or(now, |head| head.at + self.rtt.timeout());
         self.timeout_at = Some(self.ticks.at(now, due));
-        leaving
     }
 
     fn note_sent(&mut self, now: Instant, bytes: u64) {
         self.last_sent = now;
+        self.recovery.sent += 1;
         if let Some(rate) = self.control.pace(self.mss as u32) {
             let wait = Duration::from_nanos((bytes as f64 / rate.max(1.0) * 1e9) as u64);
             self.pace_at = self.pace_at.max(now) + wait;
@@ -405,7 +417,7 @@ impl Sender {
     /// segment as much longer as an acknowledgement may be delayed; never later
     /// than the timeout.
     pub(super) fn schedule_probe(&mut self, now: Instant) {
-        let may = self.state == State::Open && self.sacked == 0 && self.probed.is_none();
+        let may = self.state == State::Open && self.sacked == 0;
         self.probe_at = None;
         if let (true, Some(srtt), Some(head)) = (may, self.rtt.smoothed(), self.flight.front()) {
             let more = if self.flight.len() == 1 { Duration::from_micros(RTO_MIN_US) } else { PROBE_MIN };
@@ -440,9 +452,6 @@ impl Sender {
         if delivered.acked > 0 {
             self.timeout_at = (!self.flight.is_empty()).then(|| self.ticks.after(now, self.rtt.timeout()));
             self.schedule_probe(now);
-        }
-        if !self.fixed_buffer {
-            self.buffer = self.buffer();
         }
         newly > 0
     }

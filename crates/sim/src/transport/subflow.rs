@@ -9,7 +9,10 @@ use super::sender::Sender;
 
 /// First wait for an answer to a SYN (RFC 6298 §2.1).
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Times that a SYN is sent again (`net.ipv4.tcp_syn_retries`).
+/// Times that a SYN is sent again at this pace
+/// (`net.ipv4.tcp_syn_linear_timeouts`), and then each time after twice the wait
+/// (`net.ipv4.tcp_syn_retries`).
+const SYN_LINEAR: u32 = 4;
 const SYN_RETRIES: u32 = 6;
 
 /// How far a subflow is.
@@ -55,7 +58,7 @@ pub(super) struct Subflow {
     pub(super) repeat: Repeat,
 }
 
-/// Repeats a SYN, its answer or a FIN, each time after twice the wait.
+/// Repeats a SYN, its answer or a FIN.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Repeat {
     pub(super) first: Instant,
@@ -71,8 +74,9 @@ impl Repeat {
     /// Counts one more; false when it has been tried often enough.
     pub(super) fn again(&mut self, now: Instant) -> bool {
         self.times += 1;
-        self.at = Some(now + SYN_TIMEOUT * (1 << self.times.min(SYN_RETRIES)));
-        self.times <= SYN_RETRIES
+        let doubled = self.times.saturating_sub(SYN_LINEAR).min(SYN_RETRIES);
+        self.at = Some(now + SYN_TIMEOUT * (1 << doubled));
+        self.times <= SYN_LINEAR + SYN_RETRIES
     }
 
     pub(super) fn end(&mut self) {

@@ -74,6 +74,9 @@ impl Endpoint {
             subflow.tx.begin(now, now.since(began));
             subflow.repeat.end();
             subflow.usable = !subflow.join;
+            if subflow.join {
+                subflow.repeat.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
+            }
         }
         self.send_third(place, now);
         if first {
@@ -113,7 +116,12 @@ impl Endpoint {
                     self.send_ack(place);
                 }
             }
-            Phase::Open => subflow.usable = true,
+            Phase::Open if self.client => {
+                subflow.usable = true;
+                subflow.repeat.end();
+            }
+            // The fourth segment was lost.
+            Phase::Open if segment.options.contains(MptcpOptions::JOIN) => self.send_ack(place),
             _ => {}
         }
     }

@@ -138,6 +138,13 @@ impl Endpoint {
                 continue;
             }
             let phase = subflow.phase;
+            if phase == Phase::Open {
+                // Linux `schedule_3rdack_retransmission`: after two round trips.
+                subflow.repeat.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
+                self.send_third(place, now);
+                place += 1;
+                continue;
+            }
             if !subflow.repeat.again(now) {
                 let subflow = self.subflows.remove(place);
                 if phase != Phase::Closing {
@@ -157,7 +164,7 @@ impl Endpoint {
                     let segment = self.answer(place, FIN | ACK);
                     self.segments.push_back(segment);
                 }
-                Phase::Open => self.subflows[place].repeat.end(),
+                Phase::Open => {}
             }
             place += 1;
         }

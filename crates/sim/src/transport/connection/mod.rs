@@ -212,7 +212,10 @@ impl Endpoint {
     fn held(&self) -> u64 {
         match self.settings.protocol {
             Protocol::Mptcp => self.frags.charged(),
-            Protocol::Tcp => self.subflows.iter().map(|subflow| subflow.tx.memory()).sum(),
+            Protocol::Tcp => {
+                let of_subflows: u64 = self.subflows.iter().map(|subflow| subflow.tx.memory()).sum();
+                of_subflows + self.frags.written() - self.sent
+            }
         }
     }
 
