@@ -36,6 +36,7 @@ _KNOWN = [
     Metric(GAP, "longest pause in delivery, beyond the period", "ms", "low"),
     Metric("messages.sent", "messages sent", ""),
     Metric(LOST, "messages never delivered", "", "low"),
+    Metric("delivered_bytes", "delivered to the application", "bytes", "high"),
     Metric("packets.lost", "packets with payload lost on the way", "", "low"),
     Metric(GOODPUT, "goodput", "Mbit/s", "high"),
     Metric("handover.count", "changes of the active paths", ""),

@@ -79,6 +79,7 @@ impl Totals {
         found.insert("vehicles".into(), self.outcomes.len() as f64);
         found.insert("messages.sent".into(), sum(|one| one.messages));
         found.insert("messages.lost".into(), sum(|one| one.lost));
+        found.insert("delivered_bytes".into(), sum(|one| one.delivered_bytes));
         found.insert("handover.count".into(), sum(|one| one.handovers));
         let all: u64 = self.outcomes.iter().flat_map(|one| &one.path_bytes).sum();
         for (place, name) in paths.iter().enumerate() {

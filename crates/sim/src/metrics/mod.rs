@@ -112,6 +112,8 @@ pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BT
     put("messages.sent", Some(messages.len() as f64));
     let lost = messages.iter().filter(|m| m.received_ns.is_none()).count();
     put("messages.lost", Some(lost as f64));
+    let delivered = messages.iter().filter(|m| m.received_ns.is_some());
+    put("delivered_bytes", Some(delivered.map(|m| f64::from(m.size_bytes)).sum()));
 
     let handovers = handovers(records.decisions, context.traffic_start_ns);
     put("handover.count", Some(handovers.len() as f64));

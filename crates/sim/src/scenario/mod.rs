@@ -90,13 +90,14 @@ pub const BASES: [&str; 6] = ["single", "kernel", "kernel-tuned", "hapanchak", "
 
 /// Metrics that an `[[expect]]` may name, beside `path.NAME.share` and
 /// `path.NAME.bytes`.
-pub const METRICS: [&str; 21] = [
+pub const METRICS: [&str; 22] = [
     "delivery_delay_ms.p50",
     "delivery_delay_ms.p99",
     "delivery_delay_ms.max",
     "gap_ms.max",
     "messages.sent",
     "messages.lost",
+    "delivered_bytes",
     "packets.lost",
     "goodput_mbit_s",
     "handover.count",
