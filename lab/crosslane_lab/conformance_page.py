@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from crosslane_lab.conformance import OUTSIDE, REPORTED, Excuse, Figure, reason_for
+from crosslane_lab.conformance import BY_SEED, OUTSIDE, REPORTED, Excuse, Figure, reason_for
 from crosslane_lab.metrics import GAP, GOODPUT, WORST_DELAY, Spread, describe, in_order, number
 
 _MARK = "✗"
@@ -35,8 +35,9 @@ def _preface(figures: list[Figure], excuses: list[Excuse]) -> Iterator[str]:
     versions = ", ".join(sorted({figure.kernel_version for figure in figures}))
     yield (
         "Each scenario was driven on the kernel and simulated; each cell is the kernel's median over its seeds, "
-        f"then the simulator's. Linux {versions}; {_seeds([f.kernel for f in figures])} seeds on the kernel, "
-        f"{_seeds([f.simulator for f in figures])} simulated. Made by `make conformance`."
+        f"then the simulator's. Linux {versions}; {_runs([f.kernel for f in figures])} seeds on the kernel, "
+        f"{_runs([f.simulator for f in figures if f.key[2] not in BY_SEED])} simulated (handovers, which the "
+        "seed decides: the kernel's seeds). Made by `make conformance`."
     )
     yield ""
     yield (
@@ -94,7 +95,7 @@ def _kind(metric: str) -> str:
     return "share of a path" if metric.startswith("path.") else _head(metric).split(",")[0]
 
 
-def _seeds(sides: list[Spread | None]) -> str:
+def _runs(sides: list[Spread | None]) -> str:
     counts = sorted({side.count for side in sides if side is not None})
     return "no" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 

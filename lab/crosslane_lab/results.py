@@ -184,7 +184,8 @@ def _versions(folders: list[RunFolder]) -> Iterator[str]:
     yield _row(["what", "version"])
     yield _row(["---", "---"])
     for name in names:
-        values = {_heading(folder): versions.get(name, "–") for folder, versions in zip(folders, each, strict=True)}
+        pairs = zip(folders, each, strict=True)
+        values = {_heading(folder): versions[name] for folder, versions in pairs if name in versions}
         same = len(set(values.values())) == 1
         text = next(iter(values.values())) if same else "; ".join(f"{k}: {v}" for k, v in values.items())
         yield _row([name, text.replace("|", "\\|")])

@@ -21,8 +21,10 @@ KERNEL = {
 }
 
 
-def comparison(root: Path, engine: str, changes: dict[str, dict[str, float]], name: str = "leave") -> Path:
-    """A run folder that holds nothing but its summary: three seeds, values a little around those named."""
+def comparison(
+    root: Path, engine: str, changes: dict[str, dict[str, float]], seeds: tuple[int, ...] = (1, 2, 3)
+) -> Path:
+    """A run folder that holds nothing but its summary: values a little around those named, seed by seed."""
     root.mkdir(parents=True)
     runs = [
         {
@@ -32,14 +34,14 @@ def comparison(root: Path, engine: str, changes: dict[str, dict[str, float]], na
             "metrics": {metric: value * factor for metric, value in (KERNEL | own).items()},
         }
         for strategy, own in changes.items()
-        for seed, factor in ((1, 0.99), (2, 1.0), (3, 1.01))
+        for seed, factor in ((seed, 1 + 0.01 * (seed - 2)) for seed in seeds)
     ]
     summary = {
         "schema": 1,
-        "scenario": name,
+        "scenario": "leave",
         "engine": engine,
         "duration_s": 40,
-        "seeds": [1, 2, 3],
+        "seeds": list(seeds),
         "strategies": list(changes),
         "runs": runs,
     }
@@ -112,8 +114,8 @@ def test_what_only_one_side_has_is_outside_and_reinjection_is_not_judged() -> No
 def test_golden_file_and_page_tell_both_sides(desk: Desk) -> None:
     assert desk.write(desk.kernel, desk.simulation(gap_ms__max=70.0)) == 0
     rows = desk.golden.read_text().splitlines()
-    assert rows[1] == "leave,kernel,delivery_delay_ms.max,900,891,909,3,6.18.0,900,891,909,3,inside"
-    assert "leave,kernel,gap_ms.max,40,39.6,40.4,3,6.18.0,70,69.3,70.7,3,outside" in rows
+    assert rows[1] == "leave,kernel,delivery_delay_ms.max,1 2 3,6.18.0,900,891,909,3,900,891,909,3,inside"
+    assert "leave,kernel,gap_ms.max,1 2 3,6.18.0,40,39.6,40.4,3,70,69.3,70.7,3,outside" in rows
     assert not any("lateness" in row for row in rows)
     page = desk.page.read_text()
     assert "**11 of 12 figures lie within their tolerance**, 0 lie outside for a known reason, 1 for none." in page
@@ -160,6 +162,21 @@ def test_the_kernel_side_stays_until_it_is_measured_again(desk: Desk) -> None:
     assert desk.write(desk.simulation(gap_ms__max=45.0)) == 0
     gaps = [f for f in read_golden(desk.golden) if f.key == ("leave", "kernel", "gap_ms.max")]
     assert [(f.kernel and f.kernel.median, f.simulator and f.simulator.median) for f in gaps] == [(40.0, 45.0)]
+
+
+def test_what_the_seed_decides_is_held_against_the_seeds_of_the_kernels_valid_runs(
+    desk: Desk, tmp_path: Path
+) -> None:
+    summary = json.loads((desk.kernel / "summary.json").read_text())
+    summary["runs"][2]["valid"] = False
+    (desk.kernel / "summary.json").write_text(json.dumps(summary))
+    strategies = {"kernel": {}, "threshold": {"gap_ms.max": 5.0}}
+    desk.write(desk.kernel, comparison(tmp_path / "many", "simulator", strategies, seeds=tuple(range(1, 40))))
+    rows = desk.golden.read_text().splitlines()
+    assert "leave,kernel,handover.count,1 2,6.18.0,3.98,3.96,4,2,3.98,3.96,4,2,inside" in rows
+    assert "leave,kernel,gap_ms.max,1 2,6.18.0,39.8,39.6,40,2,47.2,39.6,54.8,39,inside" in rows
+    assert desk.write(desk.kernel, comparison(tmp_path / "few", "simulator", strategies, seeds=(1,))) == 2
+    assert "kernel lacks a seed; simulate the kernel's: --seed 1,2" in desk.said.err
 
 
 def test_what_cannot_be_paired_is_told(desk: Desk, tmp_path: Path) -> None:

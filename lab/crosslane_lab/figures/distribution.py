@@ -10,6 +10,8 @@ from crosslane_lab.run import RunFolder
 TITLE = "Share of drives whose worst delivery delay was at most so long"
 
 _LEAST_MS = 0.1
+_DASHES = ("-", (0, (2, 2)))
+"""Every second line is dashed, so that equal ones do not hide each other."""
 
 
 def why_not(folder: RunFolder) -> str | None:
@@ -18,18 +20,17 @@ def why_not(folder: RunFolder) -> str | None:
 
 
 def draw(folder: RunFolder) -> Figure:
-    """One step line per strategy, its name beside its median; delays on a logarithmic axis."""
+    """One step line per strategy, delays on a logarithmic axis."""
     values = _values(folder)
     with house_style():
         figure = Figure(figsize=(WIDTH_IN, 4.2))
-        axes = figure.add_axes((0.07, 0.13, 0.9, 0.8))
+        axes = figure.add_axes((0.07, 0.13, 0.9, 0.76))
         axes.set_xscale("log")
-        for strategy, ranked in values.items():
-            shares = [(place + 1) / len(ranked) for place in range(len(ranked))]
-            colour = strategy_colour(folder, strategy)
-            axes.step(
-                [ranked[0], *ranked], [0.0, *shares], where="post", color=colour, linewidth=1.8, label=strategy
-            )
+        for place, (strategy, ranked) in enumerate(values.items()):
+            shares = [(drive + 1) / len(ranked) for drive in range(len(ranked))]
+            colour, dashes = strategy_colour(folder, strategy), _DASHES[place % 2]
+            x, y = [ranked[0], *ranked], [0.0, *shares]
+            axes.step(x, y, where="post", color=colour, linewidth=2, linestyle=dashes, label=strategy)
         axes.grid(True, axis="both")
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -38,7 +39,7 @@ def draw(folder: RunFolder) -> Figure:
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(f"{describe(WORST_DELAY).label} (ms)")
         axes.set_ylabel("share of drives")
-        axes.legend(loc="lower right", frameon=False, labelcolor=INK, fontsize=9)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=8, frameon=False, labelcolor=INK, fontsize=9)
     return figure
 
 
