@@ -165,6 +165,8 @@ impl Simulation {
         let wires = Wires::new(scenario, seed, &mut world, detail.packets);
         if detail.links {
             recording.links = wires.first_truths.clone();
+        } else {
+            world.set_truth_period(None);
         }
         Ok(Simulation {
             now: Instant::ZERO,
