@@ -59,6 +59,9 @@ impl Outcome {
 /// The first decisions of an agent are no handover.
 const SETTLED: Duration = Duration::from_secs(1);
 
+/// A figure of one vehicle; none if it has no meaning there.
+type OfVehicle = fn(&Outcome) -> Option<f64>;
+
 /// All vehicles together: what the summary tells.
 #[derive(Clone, Debug)]
 pub struct Totals {
@@ -89,7 +92,7 @@ impl Totals {
                 found.insert(format!("path.{name}.share"), bytes as f64 / all as f64);
             }
         }
-        let of_each: [(&str, fn(&Outcome) -> Option<f64>); 4] = [
+        let of_each: [(&str, OfVehicle); 4] = [
             ("delivery_delay_ms.p50", |one| one.delays.quantile(0.5).map(millis)),
             ("delivery_delay_ms.p99", |one| one.delays.quantile(0.99).map(millis)),
             ("delivery_delay_ms.max", |one| (one.delays.count() > 0).then(|| millis(one.delays.longest()))),
