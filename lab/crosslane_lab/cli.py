@@ -6,10 +6,8 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from crosslane_lab import __version__, conformance_command, report, results
-from crosslane_lab.errors import LabError, unreadable
-from crosslane_lab.figures import fig11_bytes
-from crosslane_lab.figures.render import png
+from crosslane_lab import __version__, calibrate, conformance_command, report, reproduce, results
+from crosslane_lab.errors import LabError
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.progress import Progress
 from crosslane_lab.run import RunFolder
@@ -51,18 +49,16 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per scenario")
     many.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results.md")
     many.set_defaults(act=_results)
-    mobility.add(commands)
 
-    paper = commands.add_parser("reproduce", help="make a published figure from run folders")
-    figures = paper.add_subparsers(required=True, metavar="FIGURE")
-    eleven = figures.add_parser(
-        "hapanchak-fig11", help="total bytes per interface", description=fig11_bytes.__doc__
+    fit = commands.add_parser(
+        "calibrate", help="fit the radio models to a public recording", description=calibrate.__doc__
     )
-    eleven.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per density of units")
-    eleven.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the page (.md), its picture beside"
-    )
-    eleven.set_defaults(act=_figure_11)
+    fit.add_argument("data_set", choices=sorted(calibrate.DATA_SETS), metavar="SET", help="feup-wifi or uccmisl-5g")
+    fit.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds the data sets")
+    fit.add_argument("--out", type=Path, metavar="FILE", help="where to write the JSON (default: standard output)")
+    fit.set_defaults(act=_calibrate)
+    mobility.add(commands)
+    reproduce.add(commands)
     return parser
 
 
@@ -79,21 +75,16 @@ def _report(options: argparse.Namespace) -> None:
         webbrowser.open(out.resolve().as_uri())
 
 
-def _figure_11(options: argparse.Namespace) -> None:
-    folders = [RunFolder.open(path) for path in options.runs]
-    for folder in folders:
-        because = fig11_bytes.why_not(folder)
-        if because:
-            raise unreadable(folder.path, because, "simulate scenarios/manhattan.toml and its variants")
-    picture = options.out.with_suffix(".png")
-    picture.write_bytes(png(fig11_bytes.draw_all(folders)))
-    options.out.write_text(
-        f"![{fig11_bytes.TITLE}]({picture.name})\n\n{fig11_bytes.table(folders)}", encoding="utf-8"
-    )
-    print(options.out)
-
-
 def _results(options: argparse.Namespace) -> None:
     folders = [RunFolder.open(path, records=False) for path in options.runs]
     for file in results.write(folders, options.out):
         print(file)
+
+
+def _calibrate(options: argparse.Namespace) -> None:
+    fitted = calibrate.text(options.data_set, options.data)
+    if options.out is None:
+        print(fitted, end="")
+        return
+    options.out.write_text(fitted, encoding="utf-8")
+    print(options.out)

@@ -90,9 +90,16 @@ TABLES: dict[str, dict[Any, Any]] = {
         "down_mbit_s": pl.Float64,
         "delay_ms": pl.Float64,
         "loss": pl.Float64,
+        "sinr_db": pl.Float64,
+        "rsrq_db": pl.Float64,
+        "carrier_rssi_dbm": pl.Float64,
+        "cell": pl.UInt8,
     },
 }
 """The columns of each record file and the types in which the lab hands them out."""
+
+_LATER = frozenset({"sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"})
+"""Columns that drives of schema 1 did not write at first: null where they are missing."""
 
 
 @dataclass(frozen=True)
@@ -342,6 +349,8 @@ def _event(file: Path, number: int, line: str) -> Event:
 
 
 def _typed(file: Path, column: str, kind: Any, found: pl.Schema) -> pl.Expr:  # noqa: ANN401
+    if column not in found and column in _LATER:
+        return pl.lit(None, dtype=kind).alias(column)
     if column not in found:
         raise unreadable(file, f"column `{column}` is missing", _DRIVE_AGAIN)
     have = found[column]

@@ -24,6 +24,16 @@ def test_every_table_has_the_documented_columns_and_types(left: RunFolder) -> No
         assert dict(run_of(left, "kernel").table(name).collect_schema()) == columns
 
 
+def test_a_drive_from_before_the_columns_of_quality_can_be_read(drive: Path) -> None:
+    file = drive / "runs" / "threshold-1" / "links.arrow"
+    later = ["sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"]
+    older = pl.read_ipc(file.read_bytes()).drop(later)
+    older.write_ipc(file)
+    links = run_of(RunFolder.open(drive), "threshold").links.collect()
+    assert dict(links.schema) == TABLES["links"]
+    assert all(links[column].is_null().all() for column in later)
+
+
 def test_events_are_in_order_of_time_whatever_the_file_says(drive: Path) -> None:
     file = drive / "runs" / "threshold-1" / "events.jsonl"
     file.write_text("\n".join(reversed(file.read_text().splitlines())) + "\n\n")

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crosslane::import::{Cut, Operator, Source, import_file};
 use crosslane::scenario_file;
+use crosslane_sim::wifi::{self, Curve};
 
 const ATT: Source = Source::Pam2025(Operator::Att);
 const VERIZON: Source = Source::Pam2025(Operator::Verizon);
@@ -108,4 +109,45 @@ fn the_real_scenarios_read_with_the_data_and_say_what_they_need_without() {
 fn times_of(trace: &str) -> Vec<f64> {
     let rows = trace.lines().skip_while(|line| line.starts_with('#')).skip(1);
     rows.map(|row| row.split(',').next().and_then(|cell| cell.parse().ok()).expect("a time")).collect()
+}
+
+/// Errors of the Wi-Fi model where the recordings were made: (access points,
+/// model, RMSE of RSSI in dB, median factor between goodput and its median).
+const WIFI: [([&str; 2], Curve, f64, f64); 2] =
+    [(["ap1", "ap3"], wifi::BAND_2_4, 6.3, 1.7), (["ap2", "ap4"], wifi::BAND_5, 4.6, 2.0)];
+
+/// Seconds of laps in which frames were heard: access point, distance in m,
+/// RSSI in dBm, and Mbit/s that arrived of a flow.
+fn laps(log: &str) -> impl Iterator<Item = (&str, f64, f64, Option<f64>)> {
+    log.lines().skip(1).filter_map(|line| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let number = |place: usize| cells[place].parse::<f64>().expect("a number");
+        let mbit_s = number(15) * 8.0 / 1e6;
+        let flows = number(12) == 1.0 && mbit_s > 0.0;
+        let heard = number(11) == 1.0 && number(13) > -100.0;
+        heard.then(|| (cells[0], number(3), number(13), flows.then_some(mbit_s)))
+    })
+}
+
+/// `--nocapture` prints figures of `docs/radio.md`.
+#[test]
+fn the_wifi_model_is_as_far_from_the_recordings_as_is_said() {
+    let Some(data) = data() else { return };
+    let log = std::fs::read_to_string(data.join("feup-wifi/summary/final-exp-log.csv")).unwrap();
+    for (points, curve, rmse_db, factor) in WIFI {
+        let seconds: Vec<_> = laps(&log).filter(|(point, ..)| points.contains(point)).collect();
+        let off_db = |distance_m: f64, rssi_dbm: f64| 20.0 - curve.loss_db(distance_m) - rssi_dbm;
+        let squares: f64 = seconds.iter().map(|second| off_db(second.1, second.2).powi(2)).sum();
+        let rmse = (squares / seconds.len() as f64).sqrt();
+        let factor_of = |&(_, _, rssi_dbm, mbit_s): &(&str, f64, f64, Option<f64>)| {
+            let median = curve.median_mbit_s(rssi_dbm.max(curve.sensitivity_dbm));
+            mbit_s.map(|mbit_s| (mbit_s / median).ln().abs().exp())
+        };
+        let mut factors: Vec<f64> = seconds.iter().filter_map(factor_of).collect();
+        factors.sort_by(f64::total_cmp);
+        let median = factors[factors.len() / 2];
+        println!("{points:?}: RSSI {rmse:.2} dB over {}, goodput factor {median:.2}", seconds.len());
+        assert!(rmse < rmse_db, "RMSE {rmse} dB");
+        assert!(median < factor, "factor {median}");
+    }
 }

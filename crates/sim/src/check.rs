@@ -1,6 +1,7 @@
 //! Can a scenario show what it promises? Proof that the mean signal crosses
 //! the thresholds named in `[[expect]]`, and what else looks wrong.
 
+use crate::access::Air;
 use crate::mobility::Track;
 use crate::radio::Coverage;
 use crate::scenario::{Crossing, CrossingDirection, Expectation, Scenario, ScenarioError};
@@ -98,6 +99,8 @@ fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -
     let link = scenario.access.iter().find(|link| link.name == path);
     let start_m = track.at(0.0).position_m;
     let mut coverage = radio.map(|radio| Coverage::new(scenario, radio, seed, start_m));
+    let model = link.and_then(|link| link.model.as_ref());
+    let mut air = model.map(|model| Air::new(model, path, seed, start_m));
     let mut mean_dbm = |t_s: f64| {
         if let Some(coverage) = &mut coverage {
             let position_m = track.at(t_s - scenario.vehicle.start_s).position_m;
@@ -107,6 +110,10 @@ fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -
         let trace = link.trace.as_ref().and_then(|name| scenario.data.traces.get(name));
         let recorded = trace.and_then(|trace| trace.at(t_s).rssi_dbm);
         let on = !crate::radio::is_within(t_s, &link.silent_s);
+        if let Some(air) = &mut air {
+            let heard = air.hear(t_s, track.at(t_s - scenario.vehicle.start_s).position_m);
+            return heard.dbm.filter(|_| on);
+        }
         on.then(|| recorded.unwrap_or(link.rssi_dbm))
     };
     let mut signal: Vec<(f64, f64)> = Vec::new();

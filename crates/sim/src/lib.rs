@@ -3,8 +3,10 @@
 //! hands in texts and time.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod addresses;
 pub mod cam;
+pub mod cellular;
 pub mod check;
 mod columns;
 pub mod fading;
@@ -22,4 +24,6 @@ pub mod shadowing;
 pub mod simulation;
 pub mod trace;
 pub mod transport;
+pub mod wander;
+pub mod wifi;
 pub mod world;

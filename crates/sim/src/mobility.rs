@@ -42,18 +42,9 @@ const COLUMNS: [Column; 4] = [
 ];
 
 impl Track {
-    /// Reads a mobility file of one vehicle.
-    pub fn parse(text: &str, file: &str) -> Result<Track, ScenarioError> {
-        let mut tracks = Track::parse_many(text, file)?.into_values();
-        match (tracks.next(), tracks.next()) {
-            (Some(track), None) => Ok(track),
-            _ => Err(fault(file, 1, "the file has several vehicles", "choose one of them")),
-        }
-    }
-
     /// Reads a mobility file, `t_s,x_m,y_m` or `t_s,vehicle,x_m,y_m`: the way
     /// of each vehicle by its number, which is 0 where the file names none.
-    pub fn parse_many(text: &str, file: &str) -> Result<BTreeMap<u32, Track>, ScenarioError> {
+    pub fn parse(text: &str, file: &str) -> Result<BTreeMap<u32, Track>, ScenarioError> {
         let mut tracks: BTreeMap<u32, Track> = BTreeMap::new();
         let mut before: Option<Option<u32>> = None;
         columns::each(text, file, &COLUMNS, MAX_ROWS, |row| {
@@ -204,14 +195,14 @@ mod tests {
     #[test]
     fn a_mobility_file_needs_every_cell() {
         let good = Track::parse("t_s,y_m,x_m\n0,1,2\n10,1,12\n", "m.csv");
-        assert_eq!(good.map(|track| track.at(5.0).position_m), Ok([7.0, 1.0]));
-        let bad = Track::parse_many("t_s,x_m,y_m\n0,1,2\n1,,2\n", "m.csv");
+        assert_eq!(good.map(|tracks| tracks[&0].at(5.0).position_m), Ok([7.0, 1.0]));
+        let bad = Track::parse("t_s,x_m,y_m\n0,1,2\n1,,2\n", "m.csv");
         assert!(bad.is_err_and(|error| error.line == Some(3) && error.what.contains("blank")));
     }
     #[test]
     fn a_file_of_many_vehicles_gives_each_its_way() {
         let text = "t_s,vehicle,x_m,y_m\n5,7,0,0\n6,7,10,0\n0,2,1,1\n9,2,1,4\n";
-        let ways = Track::parse_many(text, "m.csv").unwrap_or_default();
+        let ways = Track::parse(text, "m.csv").unwrap_or_default();
         assert_eq!(ways.keys().copied().collect::<Vec<u32>>(), [2, 7]);
         assert_eq!(ways[&7].at(5.5).position_m, [5.0, 0.0]);
         assert_eq!(ways[&2].points().len(), 2);
@@ -229,7 +220,7 @@ mod tests {
         ];
         for (rows, line, what) in table {
             let text = format!("t_s,vehicle,x_m,y_m\n{rows}\n");
-            let fault = Track::parse_many(&text, "m.csv").err();
+            let fault = Track::parse(&text, "m.csv").err();
             assert!(fault.is_some_and(|f| f.line == Some(line) && f.what.contains(what)), "{rows}");
         }
     }

@@ -31,8 +31,6 @@ pub struct Coverage {
 #[derive(Clone, Debug)]
 struct Channel {
     unit: RoadsideUnit,
-    /// Distance, in m, from which on it is out of reach.
-    reach_m: f64,
     /// None on the bare path loss.
     shadowing: Option<Shadowing>,
 }
@@ -54,24 +52,16 @@ impl Coverage {
     pub fn new(scenario: &Scenario, radio: &Radio, seed: Option<u64>, position_m: [f64; 2]) -> Coverage {
         let decorrelation_m = radio.shadowing_distance_m.unwrap_or(radio.path_loss.decorrelation_m());
         let units = scenario.units.iter().filter(|unit| unit.radio == radio.name);
-        let vehicle_m = scenario.vehicle.antenna_m;
-        let mut known_reach = (f64::NAN, 0.0);
-        let channels = units.map(|unit| {
-            if known_reach.0 != unit.antenna_m {
-                known_reach = (unit.antenna_m, reach_m(radio, vehicle_m, unit.antenna_m));
-            }
-            Channel {
-                shadowing: seed.map(|seed| {
-                    let rng = Rng::new(seed, &format!("shadowing {}", unit.name));
-                    Shadowing::new(rng, position_m)
-                }),
-                reach_m: known_reach.1,
-                unit: unit.clone(),
-            }
+        let channels = units.map(|unit| Channel {
+            shadowing: seed.map(|seed| {
+                let rng = Rng::new(seed, &format!("shadowing {}", unit.name));
+                Shadowing::new(rng, position_m)
+            }),
+            unit: unit.clone(),
         });
         let mut coverage = Coverage {
             radio: radio.clone(),
-            vehicle_m,
+            vehicle_m: scenario.vehicle.antenna_m,
             channels: channels.collect(),
             memory: Memory::new(decorrelation_m),
             near: Vec::new(),
@@ -111,23 +101,20 @@ impl Coverage {
     fn look(&mut self, position_m: [f64; 2]) {
         self.looked_at_m = position_m;
         self.looks += 1;
+        let (path_loss, vehicle_m) = (self.radio.path_loss, self.vehicle_m);
+        let most_db = self.radio.eirp_dbm - self.radio.noise_dbm + REACH_MARGIN_DB;
         let channels = self.channels.iter().enumerate();
-        let near = |channel: &Channel| distance_m(channel.unit.position_m, position_m) <= channel.reach_m + LOOK_M;
+        let near = channels
+            .filter(|(_, channel)| path_loss.loss_db(channel.geometry(position_m, vehicle_m, LOOK_M)) <= most_db);
         self.near.clear();
-        self.near.extend(channels.filter(|(_, channel)| near(channel)).map(|(place, _)| place));
+        self.near.extend(near.map(|(place, _)| place));
     }
 
     /// How the vehicle at a position hears a unit that is on.
     pub fn signal(&mut self, unit: usize, position_m: [f64; 2]) -> Signal {
         let channel = &mut self.channels[unit];
-        let distance_m = distance_m(channel.unit.position_m, position_m);
-        let [beside_x, beside_y] = [0, 1].map(|axis| (channel.unit.position_m[axis] - position_m[axis]).abs());
-        let loss_db = self.radio.path_loss.loss_db(Geometry {
-            distance_m,
-            beside_m: beside_x.min(beside_y),
-            vehicle_m: self.vehicle_m,
-            unit_m: channel.unit.antenna_m,
-        });
+        let geometry = channel.geometry(position_m, self.vehicle_m, 0.0);
+        let (distance_m, loss_db) = (geometry.distance_m, self.radio.path_loss.loss_db(geometry));
         let sigma_db = self.radio.shadowing_db.unwrap_or(self.radio.path_loss.shadowing_db(distance_m));
         let shadow = |shadowing: &mut Shadowing| shadowing.loss_db(position_m, sigma_db, &mut self.memory);
         let shadow_db = channel.shadowing.as_mut().map_or(0.0, shadow);
@@ -153,16 +140,15 @@ impl Coverage {
     }
 }
 
-/// Distance, in m, beyond which a unit with this antenna is out of reach.
-fn reach_m(radio: &Radio, vehicle_m: f64, unit_m: f64) -> f64 {
-    let most_db = radio.eirp_dbm - radio.noise_dbm + REACH_MARGIN_DB;
-    let loss_db = |distance_m| radio.path_loss.loss_db(Geometry { distance_m, beside_m: 0.0, vehicle_m, unit_m });
-    let (mut near, mut far) = (0.0, 1e7);
-    while far - near > 1.0 {
-        let middle = (near + far) / 2.0;
-        if loss_db(middle) <= most_db { near = middle } else { far = middle }
+impl Channel {
+    /// What lies between the unit and a vehicle up to `nearer_m` nearer to it
+    /// than this position.
+    fn geometry(&self, position_m: [f64; 2], vehicle_m: f64, nearer_m: f64) -> Geometry {
+        let distance_m = (distance_m(self.unit.position_m, position_m) - nearer_m).max(0.0);
+        let [beside_x, beside_y] = [0, 1].map(|axis| (self.unit.position_m[axis] - position_m[axis]).abs());
+        let beside_m = (beside_x.min(beside_y) - nearer_m).max(0.0);
+        Geometry { distance_m, beside_m, vehicle_m, unit_m: self.unit.antenna_m }
     }
-    far
 }
 
 /// True if `t_s` lies in one of the spans, whose ends do not belong to them.

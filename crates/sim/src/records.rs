@@ -10,6 +10,7 @@ use crosslane_core::allocate::PathState;
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::path::PathId;
 
+use crate::access::Quality;
 use crate::world::Truth;
 
 /// One packet that entered a link.
@@ -236,6 +237,8 @@ pub struct LinkRow {
     pub delay_ms: f64,
     /// Probability of independent loss (0 to 1).
     pub loss: f64,
+    /// What else is known of the signal.
+    pub quality: Quality,
 }
 
 impl From<&Truth> for LinkRow {
@@ -252,6 +255,7 @@ impl From<&Truth> for LinkRow {
             down_mbit_s: truth.down_mbit_s,
             delay_ms: truth.delay_ms,
             loss: truth.loss,
+            quality: truth.quality,
         }
     }
 }

@@ -52,7 +52,7 @@ const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
 
 /// What is replaced in the good scenario, by what, and what must be said.
-const TABLE: [(&str, &str, &str); 91] = [
+const TABLE: [(&str, &str, &str); 93] = [
     (
         "position_m = [0, 0]",
         "position_m = [0, 0]\nstation_id = 0",
@@ -98,6 +98,16 @@ const TABLE: [(&str, &str, &str); 91] = [
     ),
     ("delay_ms = 25", "delay_ms = 25\nsilent_s = [[5, 4]]", "line 22: `silent_s`: [5, 4] does not begin"),
     ("delay_ms = 25", "delay_ms = 25\ntrace_down = \"a.down\"", "line 17: `lte` has `trace_down` without `trace`"),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\n[cellular.model]\ncells_m = [[0, 0]]",
+        "line 22: `lte` has a model, and a rate, signal or trace beside it; keep",
+    ),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\n[[wifi]]\nname = \"ap\"\ndelay_ms = 3",
+        "line 22: `ap` has not exactly one of `trace` and `model`; give",
+    ),
     (
         "path_loss = \"cheng\"",
         "path_loss = \"chang\"",
@@ -246,6 +256,50 @@ fn every_fault_is_one_sentence_with_file_line_and_remedy() {
         assert!(sentence.starts_with("while reading drive.toml"), "{sentence}");
         assert!(sentence.contains(expected), "{to}: {sentence}");
         assert!(!error.remedy.is_empty() && !sentence.contains('\n'), "{sentence}");
+    }
+}
+
+/// A model in place of the constants of the cellular link, and what must be said.
+const CELLULAR_MODELS: [(&str, &str); 12] = [
+    ("", "line 21: `cells_m` is missing; add it"),
+    ("cells_m = []", "line 22: 0 cells are not 1 to 32; give the positions"),
+    ("cells_m = [[0, nan]]", "line 22: the cell is not at a finite x and y; give both"),
+    ("cells_m = [[0, 0, 0]]", "line 22: the cell is not at a finite x and y; give both"),
+    ("cells_m = [[0, 0]]\nposition_m = [0, 0]", "line 23: unknown key `position_m`"),
+    ("cells_m = [[0, 0]]\nbandwidth_mhz = 0", "line 23: `bandwidth_mhz`: 0 is outside 1 to 100"),
+    ("cells_m = [[0, 0]]\nlayers = 9", "line 23: `layers`: 9 is outside 1 to 8"),
+    ("cells_m = [[0, 0]]\nload = 1.5", "line 23: `load`: 1.5 is outside 0 to 1"),
+    ("cells_m = [[0, 0]]\nshare = -0.1", "line 23: `share`: -0.1 is outside 0 to 1"),
+    ("cells_m = [[0, 0]]\nup_ratio = 2", "line 23: `up_ratio`: 2 is outside 0 to 1"),
+    ("cells_m = [[0, 0]]\nhysteresis_db = -1", "line 23: `hysteresis_db`: -1 is outside 0 to 20"),
+    ("cells_m = [[0, 0]]\nshadowing_distance_m = 0", "line 23: `shadowing_distance_m`: 0 is not above 0"),
+];
+
+/// A model of a Wi-Fi link, and what must be said.
+const WIFI_MODELS: [(&str, &str); 10] = [
+    ("position_m = [0, 0]", "line 21: `band` is missing; add it"),
+    ("band = \"5\"", "line 21: `position_m` is missing; add it"),
+    ("position_m = [0, inf]\nband = \"5\"", "line 22: the access point is not at a finite x and y"),
+    ("position_m = [0, 0]\nband = \"6\"", "line 23: `band`: unknown word `6`"),
+    ("position_m = [0, 0]\nband = 5", "line 23: `band`: "),
+    ("position_m = [0, 0]\nband = \"5\"\neirp_dbm = 99", "line 24: `eirp_dbm`: 99 is outside -30 to 60"),
+    ("position_m = [0, 0]\nband = \"5\"\nexponent = -2", "line 24: `exponent`: -2 is outside 0 to 10"),
+    ("position_m = [0, 0]\nband = \"5\"\npeak_mbit_s = 0", "line 24: `peak_mbit_s`: 0 is not above 0"),
+    ("position_m = [0, 0]\nband = \"5\"\nshadowing_db = 21", "line 24: `shadowing_db`: 21 is outside 0 to 20"),
+    ("position_m = [0, 0]\nband = \"5\"\nload = 0.5", "line 24: unknown key `load`"),
+];
+
+#[test]
+fn every_fault_of_a_model_is_one_sentence_with_line_and_remedy() {
+    let constants = "[[cellular]]\nname = \"lte\"\nrat = \"lte\"\nrate_mbit_s = 20\ndelay_ms = 25\n";
+    let cellular = "[[cellular]]\nname = \"lte\"\nrat = \"lte\"\ndelay_ms = 25\n[cellular.model]\n";
+    let wifi = "[[wifi]]\nname = \"lte\"\ndelay_ms = 25\n\n[wifi.model]\n";
+    let cases = CELLULAR_MODELS.iter().map(|case| (cellular, case)).chain(WIFI_MODELS.iter().map(|case| (wifi, case)));
+    for (link, (keys, expected)) in cases {
+        let text = GOOD.replacen(constants, &format!("{link}{keys}\n"), 1);
+        assert_ne!(text, GOOD);
+        let sentence = Scenario::parse(&text, "drive.toml").map_err(|error| error.to_string());
+        assert!(sentence.as_ref().is_err_and(|sentence| sentence.contains(expected)), "{keys}: {sentence:?}");
     }
 }
 

@@ -32,10 +32,16 @@ fn street(units: u32, spacing_m: u32, length_m: u32) -> Result<Scenario, Box<dyn
     Ok(Scenario::parse(&text, "street.toml")?)
 }
 
+/// The only vehicle of a mobility file.
+fn track(text: &str) -> Result<Track, Box<dyn Error>> {
+    let mut tracks = Track::parse(text, "own.csv")?.into_values();
+    Ok(tracks.next().ok_or("no vehicle")?)
+}
+
 #[test]
 fn a_vehicle_may_be_given_its_own_way() -> Result<(), Box<dyn Error>> {
     let scenario = Scenario::parse(LEAVE, "test.toml")?;
-    let track = Track::parse("t_s,x_m,y_m\n0,500,4\n40,40,4\n", "own.csv")?;
+    let track = track("t_s,x_m,y_m\n0,500,4\n40,40,4\n")?;
     let mut world = World::with_track(&scenario, track, 1)?;
     let events = run(&mut world, 20.0);
     let last = events.iter().rev().find_map(|event| match event {
@@ -85,8 +91,8 @@ fn a_unit_that_comes_into_reach_sends_in_step_with_its_period() -> Result<(), Bo
     assert!(first.last().is_some_and(|cam| (70.0..76.0).contains(&cam.at.as_secs_f64())), "{:?}", first.last());
     assert!(second.first().is_some_and(|cam| (104.0..110.0).contains(&cam.at.as_secs_f64())), "{:?}", second.first());
     assert!(second.windows(2).all(|pair| pair[1].at.since(pair[0].at) == Duration::from_millis(100)));
-    let near =
-        run(&mut World::with_track(&street(2, 9000, 10_000)?, Track::parse("t_s,x_m,y_m\n0,9000,5\n", "m")?, 1)?, 1.0);
+    let there = track("t_s,x_m,y_m\n0,9000,5\n")?;
+    let near = run(&mut World::with_track(&street(2, 9000, 10_000)?, there, 1)?, 1.0);
     let phase = |cam: &CamSent| cam.at.as_nanos() % 100_000_000;
     assert_eq!(phase(second[0]), phase(cams(&near, 1001)[0]), "the phase does not depend on the way");
     assert!(second.iter().any(|cam| cam.received.is_some()));

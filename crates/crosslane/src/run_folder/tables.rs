@@ -268,6 +268,10 @@ impl Row for LinkRow {
             number::<types::Float64Type, _>("down_mbit_s", rows, |row| row.down_mbit_s),
             number::<types::Float64Type, _>("delay_ms", rows, |row| row.delay_ms),
             number::<types::Float64Type, _>("loss", rows, |row| row.loss),
+            maybe::<types::Float64Type, _>("sinr_db", rows, |row| row.quality.sinr_db),
+            maybe::<types::Float64Type, _>("rsrq_db", rows, |row| row.quality.rsrq_db),
+            maybe::<types::Float64Type, _>("carrier_rssi_dbm", rows, |row| row.quality.carrier_rssi_dbm),
+            maybe::<types::UInt8Type, _>("cell", rows, |row| row.quality.cell),
         ]
     }
 }

@@ -92,7 +92,8 @@ fn the_columns_are_those_of_the_documentation() {
     assert_eq!(
         schema::<LinkRow>("links"),
         "t_ns UInt64, path Utf8, x_m Float64, y_m Float64, speed_m_s Float64, distance_m Float64?, \
-         rssi_dbm Float32, up_mbit_s Float64, down_mbit_s Float64, delay_ms Float64, loss Float64"
+         rssi_dbm Float32, up_mbit_s Float64, down_mbit_s Float64, delay_ms Float64, loss Float64, \
+         sinr_db Float64?, rsrq_db Float64?, carrier_rssi_dbm Float64?, cell UInt8?"
     );
 }
 

@@ -5,14 +5,17 @@ use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
 use serde::Deserialize;
 
+use super::impairments::{codel, loss};
+use super::models::{CellularModelKeys, WifiModelKeys};
 use super::parse::Lines;
 use super::route::RouteKeys;
-use super::schema::{codel, loss, number, optional_number, optional_period, period, spans, whole};
+use super::schema::{number, optional_number, optional_period, period, spans, whole};
 use super::traffic::TrafficKeys;
 use super::{
     AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Limit, Map, Motion, Queue,
     Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Vehicle,
 };
+use crate::access::AccessModel;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,14 +82,15 @@ struct CellularKeys {
     queue_ms: Option<f64>,
     queue_bytes: Option<u32>,
     queue_packets: Option<u32>,
-    #[serde(default = "whole::<-85>", deserialize_with = "number::<_, -150, 0>")]
-    rssi_dbm: f64,
+    #[serde(default, deserialize_with = "optional_number::<_, -150, 0>")]
+    rssi_dbm: Option<f64>,
     #[serde(default = "whole::<2>", deserialize_with = "number::<_, 0, 20>")]
     rssi_sigma_db: f64,
     #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
     sample_period_ms: f64,
     trace: Option<String>,
     trace_down: Option<String>,
+    model: Option<CellularModelKeys>,
     #[serde(default, deserialize_with = "spans")]
     silent_s: Vec<[f64; 2]>,
 }
@@ -95,7 +99,8 @@ struct CellularKeys {
 #[serde(deny_unknown_fields)]
 struct WifiKeys {
     name: String,
-    trace: String,
+    trace: Option<String>,
+    model: Option<WifiModelKeys>,
     #[serde(deserialize_with = "number::<_, 0, 10_000>")]
     delay_ms: f64,
     #[serde(default, deserialize_with = "loss")]
@@ -106,6 +111,8 @@ struct WifiKeys {
     queue_ms: Option<f64>,
     queue_bytes: Option<u32>,
     queue_packets: Option<u32>,
+    #[serde(default = "whole::<2>", deserialize_with = "number::<_, 0, 20>")]
+    rssi_sigma_db: f64,
     #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
     sample_period_ms: f64,
     #[serde(default, deserialize_with = "spans")]
@@ -220,27 +227,35 @@ impl VehicleKeys {
 
 impl CellularKeys {
     fn build(self, lines: &Lines, key: String) -> Result<AccessLink, ScenarioError> {
-        if self.rate_mbit_s.is_none() && self.trace.is_none() {
-            let what = format!("`{}` has neither `rate_mbit_s` nor `trace`", self.name);
-            return Err(lines.error(&key, what, "give its rate or a trace of it"));
+        let constant = self.rate_mbit_s.is_some() || self.down_mbit_s.is_some() || self.rssi_dbm.is_some();
+        if self.model.is_some() && (constant || self.trace.is_some() || self.trace_down.is_some()) {
+            let what = format!("`{}` has a model, and a rate, signal or trace beside it", self.name);
+            return Err(lines.error(&format!("{key}.model"), what, "keep the model or the others"));
+        }
+        if self.rate_mbit_s.is_none() && self.trace.is_none() && self.model.is_none() {
+            let what = format!("`{}` has neither `rate_mbit_s` nor `trace` nor `model`", self.name);
+            return Err(lines.error(&key, what, "give its rate, a trace of it or the place of its cells"));
         }
         if self.trace_down.is_some() && self.trace.is_none() {
             let what = format!("`{}` has `trace_down` without `trace`", self.name);
             return Err(lines.error(&key, what, "give the trace of the way up too"));
         }
+        let model = self.model.map(|keys| keys.build(lines, &key, self.rat)).transpose()?;
+        let usual = model.as_ref().map(AccessModel::nominal_mbit_s);
         Ok(AccessLink {
             rat: self.rat,
-            up_mbit_s: self.rate_mbit_s.unwrap_or(0.0),
-            down_mbit_s: self.down_mbit_s,
+            up_mbit_s: usual.map(|[up, _]| up).or(self.rate_mbit_s).unwrap_or(0.0),
+            down_mbit_s: usual.map(|[_, down]| down).or(self.down_mbit_s),
             delay_ms: self.delay_ms,
             loss: self.loss,
             codel: self.codel,
             queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
-            rssi_dbm: self.rssi_dbm,
+            rssi_dbm: self.rssi_dbm.unwrap_or(-85.0),
             rssi_sigma_db: self.rssi_sigma_db,
             sample_period_ms: self.sample_period_ms,
             trace: self.trace,
             trace_down: self.trace_down,
+            model,
             silent_s: self.silent_s,
             name: self.name,
             key,
@@ -250,19 +265,26 @@ impl CellularKeys {
 
 impl WifiKeys {
     fn build(self, lines: &Lines, key: String) -> Result<AccessLink, ScenarioError> {
+        if self.trace.is_some() == self.model.is_some() {
+            let what = format!("`{}` has not exactly one of `trace` and `model`", self.name);
+            return Err(lines.error(&key, what, "give a trace of it or the place of its access point"));
+        }
+        let model = self.model.map(|keys| keys.build(lines, &key)).transpose()?;
+        let usual = model.as_ref().map(AccessModel::nominal_mbit_s);
         Ok(AccessLink {
             rat: Rat::Wifi,
-            up_mbit_s: 0.0,
-            down_mbit_s: None,
+            up_mbit_s: usual.map_or(0.0, |[up, _]| up),
+            down_mbit_s: usual.map(|[_, down]| down),
             delay_ms: self.delay_ms,
             loss: self.loss,
             codel: self.codel,
             queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
             rssi_dbm: -85.0,
-            rssi_sigma_db: 0.0,
+            rssi_sigma_db: self.rssi_sigma_db,
             sample_period_ms: self.sample_period_ms,
-            trace: Some(self.trace),
+            trace: self.trace,
             trace_down: None,
+            model,
             silent_s: self.silent_s,
             name: self.name,
             key,

@@ -7,6 +7,7 @@ use crosslane_core::path::Rat;
 use serde::Deserialize;
 
 use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, stations, whole};
+use crate::access::AccessModel;
 use crate::cam;
 use crate::path_loss::PathLoss;
 
@@ -116,14 +117,15 @@ pub struct RoadsideUnit {
     pub silent_s: Vec<[f64; 2]>,
 }
 
-/// A cellular or Wi-Fi link, from constants or a trace.
+/// A cellular or Wi-Fi link, from constants, a trace or a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessLink {
     /// Name of the path and of the interface.
     pub name: String,
     /// Radio access technology.
     pub rat: Rat,
-    /// Rate from the vehicle, in Mbit/s; what a trace says comes first.
+    /// Rate from the vehicle, in Mbit/s; what a trace or the model says comes
+    /// first. Of a model: its usual rate at a good signal.
     pub up_mbit_s: f64,
     /// Rate to the vehicle, in Mbit/s; none: as from the vehicle.
     pub down_mbit_s: Option<f64>,
@@ -146,6 +148,8 @@ pub struct AccessLink {
     pub trace: Option<String>,
     /// Trace of the way down.
     pub trace_down: Option<String>,
+    /// What its signal and rates come from, where that is a model.
+    pub model: Option<AccessModel>,
     /// Times, in s, in which nothing passes.
     pub silent_s: Vec<[f64; 2]>,
     /// Where it stands in the file, as `cellular.0`.

@@ -28,7 +28,7 @@ impl Scenario {
         let mut data = Data::default();
         if let Motion::Mobility(name) = &self.vehicle.motion {
             let text = self.content(contents, name, "vehicle.mobility")?;
-            self.choose_vehicles(Track::parse_many(text, name)?, &mut data)?;
+            self.choose_vehicles(Track::parse(text, name)?, &mut data)?;
         }
         for link in &self.access {
             for (name, key) in [(&link.trace, "trace"), (&link.trace_down, "trace_down")] {
@@ -211,13 +211,13 @@ impl Scenario {
 
     fn check_positions(&self) -> Result<(), ScenarioError> {
         for (place, unit) in self.units.iter().enumerate() {
+            let what = format!("roadside unit `{}`", unit.name);
             let key = format!("roadside_unit.{place}.position_m");
             if unit.position_m.iter().any(|way_m| way_m.is_finite() && way_m.abs() > MAX_UNIT_M) {
-                let far_km = MAX_UNIT_M / 1000.0;
-                let what = format!("roadside unit `{}` is more than {far_km} km from the origin", unit.name);
+                let what = format!("{what} is more than {} km from the origin", MAX_UNIT_M / 1000.0);
                 return Err(self.lines.error(&key, what, "move the origin nearer to the scene"));
             }
-            self.check_position(unit.position_m, &key, || format!("roadside unit `{}`", unit.name))?;
+            self.check_position(unit.position_m, &key, || what.clone())?;
         }
         if let Motion::Route(route) = &self.vehicle.motion {
             for (place, position_m) in route.waypoints_m.iter().enumerate() {

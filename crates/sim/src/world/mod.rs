@@ -7,6 +7,7 @@ use crosslane_core::link::{Direction, DirectionParams};
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 
+use crate::access::Quality;
 use crate::cam::{self, Cam, CamError};
 use crate::mobility::{State, Track};
 use crate::radio::Coverage;
@@ -100,7 +101,7 @@ pub struct Truth {
     pub position_m: [f64; 2],
     /// Speed of the vehicle, in m/s.
     pub speed_m_s: f64,
-    /// Distance to the serving unit, in m; none for other links.
+    /// Distance to the serving unit or modelled station, in m; none for others.
     pub distance_m: Option<f64>,
     /// Mean signal, with shadowing, before fading, in dBm; none if all is off or
     /// out of reach.
@@ -114,6 +115,8 @@ pub struct Truth {
     pub delay_ms: f64,
     /// Chance that a packet of 1500 bytes is lost, after all tries.
     pub loss: f64,
+    /// What else is known of the signal.
+    pub quality: Quality,
 }
 
 /// The world. Drive it as any engine: [`poll`](World::poll) until it answers
@@ -158,7 +161,7 @@ impl World {
         let access = scenario.access.iter().zip(radios.len()..);
         let access = access.map(|(link, path)| {
             let path = PathId(u8::try_from(path).unwrap_or(u8::MAX));
-            ModemLink::new(scenario, link, path, seed)
+            ModemLink::new(scenario, link, path, seed, position_m)
         });
         Ok(World {
             track,
@@ -244,7 +247,7 @@ impl World {
             }
         }
         for modem in &mut self.access {
-            let params = modem.params(at.as_secs_f64());
+            let params = modem.params(at.as_secs_f64(), vehicle);
             announce(&mut self.ready, modem.path, &mut modem.last, params);
             if tells.is_some() {
                 self.ready.push_back(WorldEvent::Truth(modem.truth(at, vehicle)));

@@ -1,11 +1,12 @@
 //! A cellular or Wi-Fi link of the vehicle.
 
-use crosslane_core::link::{Bottleneck, DirectionParams, Loss, QueueLimit};
+use crosslane_core::link::{Bottleneck, Direction, DirectionParams, Loss, QueueLimit};
 use crosslane_core::path::PathId;
 use crosslane_core::rng::Rng;
 use crosslane_core::time::Instant;
 
 use super::{Truth, WorldEvent, millis};
+use crate::access::{Air, Heard, Quality};
 use crate::mobility::State;
 use crate::radio::is_within;
 use crate::scenario::{AccessLink, Queue, Scenario, ScenarioError};
@@ -17,6 +18,10 @@ pub(super) struct ModemLink {
     link: AccessLink,
     up: Way,
     down: Way,
+    /// Of a modelled link.
+    air: Option<Air>,
+    /// What was last heard through it.
+    heard: Heard,
     pub(super) next_sample: Instant,
     rng: Rng,
     pub(super) last: Option<[DirectionParams; 2]>,
@@ -37,6 +42,7 @@ impl ModemLink {
         link: &AccessLink,
         path: PathId,
         seed: u64,
+        position_m: [f64; 2],
     ) -> Result<ModemLink, ScenarioError> {
         let trace = |name: &Option<String>| match name {
             None => Ok(None),
@@ -57,24 +63,29 @@ impl ModemLink {
             link: link.clone(),
             up,
             down,
+            air: link.model.as_ref().map(|model| Air::new(model, &link.name, Some(seed), position_m)),
+            heard: Heard::default(),
             next_sample: Instant::from_secs_f64(phase_s),
             rng,
             last: None,
         })
     }
 
-    /// Both directions; while it is silent nothing passes, and packets wait as
-    /// they would in a modem.
-    pub(super) fn params(&self, t_s: f64) -> [DirectionParams; 2] {
+    /// Both directions; while it is silent or nothing is heard nothing passes,
+    /// and packets wait as they would in a modem.
+    pub(super) fn params(&mut self, t_s: f64, vehicle: State) -> [DirectionParams; 2] {
+        if let Some(air) = &mut self.air {
+            self.heard = air.hear(t_s, vehicle.position_m);
+        }
         let row = self.row(t_s);
-        [&self.up, &self.down].map(|way| DirectionParams {
-            bottleneck: match &way.trace {
+        [Direction::Up, Direction::Down].map(|direction| DirectionParams {
+            bottleneck: match &self.way(direction).trace {
                 Some(Trace::Opportunities(moments)) if self.is_on(t_s) => Bottleneck::Opportunities(moments.clone()),
-                _ => Bottleneck::Rate { bit_s: self.rate_mbit_s(way, t_s) * 1e6 },
+                _ => Bottleneck::Rate { bit_s: self.rate_mbit_s(direction, t_s) * 1e6 },
             },
             delay: millis(row.delay_ms.unwrap_or(self.link.delay_ms)),
             loss: row.loss.map_or(self.link.loss, Loss::Independent),
-            queue: way.queue,
+            queue: self.way(direction).queue,
             codel: self.link.codel,
         })
     }
@@ -82,33 +93,40 @@ impl ModemLink {
     pub(super) fn truth(&self, at: Instant, vehicle: State) -> Truth {
         let t_s = at.as_secs_f64();
         let row = self.row(t_s);
-        let rssi_dbm = row.rssi_dbm.unwrap_or(self.link.rssi_dbm);
         Truth {
             at,
             path: self.path,
             position_m: vehicle.position_m,
             speed_m_s: vehicle.speed_m_s,
-            distance_m: None,
-            rssi_dbm: self.is_on(t_s).then_some(rssi_dbm),
-            up_mbit_s: self.rate_mbit_s(&self.up, t_s),
-            down_mbit_s: self.rate_mbit_s(&self.down, t_s),
+            distance_m: self.air.as_ref().map(|_| self.heard.distance_m),
+            rssi_dbm: self.mean_dbm(t_s),
+            up_mbit_s: self.rate_mbit_s(Direction::Up, t_s),
+            down_mbit_s: self.rate_mbit_s(Direction::Down, t_s),
             delay_ms: row.delay_ms.unwrap_or(self.link.delay_ms),
             loss: row.loss.unwrap_or(self.link.loss.mean()),
+            quality: if self.is_on(t_s) { self.heard.quality } else { Quality::default() },
         }
     }
 
-    /// The modem's report of its signal; none while it is silent. What a trace
-    /// recorded gets no further noise.
+    /// The modem's report of its signal; none while it is silent or hears
+    /// nothing. What a trace recorded gets no further noise.
     pub(super) fn sample(&mut self, at: Instant) -> Option<WorldEvent> {
         self.next_sample = at + millis(self.link.sample_period_ms);
         let noise_db = self.rng.normal() * self.link.rssi_sigma_db;
         let t_s = at.as_secs_f64();
         let recorded = self.row(t_s).rssi_dbm;
-        self.is_on(t_s).then(|| WorldEvent::Signal {
+        self.mean_dbm(t_s).map(|mean_dbm| WorldEvent::Signal {
             at,
             path: self.path,
-            rssi_dbm: recorded.unwrap_or((self.link.rssi_dbm + noise_db).min(0.0)),
+            rssi_dbm: recorded.unwrap_or((mean_dbm + noise_db).min(0.0)),
         })
+    }
+
+    /// Signal as last heard, recorded or given; none while it is silent.
+    fn mean_dbm(&self, t_s: f64) -> Option<f64> {
+        let given = || Some(self.row(t_s).rssi_dbm.unwrap_or(self.link.rssi_dbm));
+        let dbm = if self.air.is_some() { self.heard.dbm } else { given() };
+        dbm.filter(|_| self.is_on(t_s))
     }
 
     fn is_on(&self, t_s: f64) -> bool {
@@ -120,13 +138,30 @@ impl ModemLink {
         trace.map_or(TraceRow::default(), |trace| trace.at(t_s))
     }
 
-    fn rate_mbit_s(&self, way: &Way, t_s: f64) -> f64 {
+    fn way(&self, direction: Direction) -> &Way {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+
+    fn rate_mbit_s(&self, direction: Direction, t_s: f64) -> f64 {
+        if !self.is_on(t_s) {
+            return 0.0;
+        }
+        if self.air.is_some() {
+            return match direction {
+                Direction::Up => self.heard.up_mbit_s,
+                Direction::Down => self.heard.down_mbit_s,
+            };
+        }
+        let way = self.way(direction);
         let traced = match &way.trace {
             Some(trace @ Trace::Opportunities(_)) => Some(trace.mean_mbit_s()),
             Some(trace) => trace.at(t_s).rate_mbit_s,
             None => None,
         };
-        if self.is_on(t_s) { traced.unwrap_or(way.mbit_s) } else { 0.0 }
+        traced.unwrap_or(way.mbit_s)
     }
 }
 

@@ -6,6 +6,7 @@ use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
 
 use super::{CamSent, SILENT_SNR_DB, Truth, millis};
+use crate::access::Quality;
 use crate::cam;
 use crate::fading::{self, MeanError};
 use crate::mobility::State;
@@ -147,6 +148,7 @@ impl RadioLink {
             down_mbit_s: mbit_s,
             delay_ms: serving.map_or(0.0, |unit| unit.delay_ms),
             loss: libm::pow(error, f64::from(radio.tries)),
+            quality: Quality::default(),
         }
     }
 

@@ -148,3 +148,19 @@ fn with_codel_the_limit_of_the_queue_holds_and_every_packet_leaves_in_order() {
     assert!(left.iter().filter(|exit| exit.dropped == Some(DropReason::Codel)).count() > 20);
     assert_eq!(link.waiting(Direction::Up), (0, 0));
 }
+
+#[test]
+fn what_codel_drops_at_a_chance_leaves_when_the_wakeup_says() {
+    let codel = Some(CoDel { target: Duration::from_millis(5), interval: Duration::from_millis(20) });
+    let mut link = both(DirectionParams { codel, delay: Duration::from_millis(3), ..trace(&[100]) });
+    for packet in 0..100 {
+        up(&mut link, 0, packet, 1500);
+    }
+    let mut dropped = 0;
+    while let Some(at) = link.next_wakeup() {
+        let exit = link.poll(at).expect("a packet leaves");
+        assert_eq!((exit.at, at.as_nanos() % 100_000_000), (at, 3_000_000));
+        dropped += u32::from(exit.dropped == Some(DropReason::Codel));
+    }
+    assert!(dropped > 20, "{dropped}");
+}

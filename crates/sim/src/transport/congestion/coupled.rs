@@ -21,7 +21,7 @@ pub struct Coupled {
     /// Increase for each acknowledged segment, in segments, before the bound.
     each: f64,
     /// Added over the window (OLIA's α).
-    alpha: f64,
+    pub(super) alpha: f64,
     /// True if the increase may not exceed Reno's.
     bounded: bool,
 }

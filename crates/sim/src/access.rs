@@ -1,0 +1,197 @@
+//! How the vehicle hears a modelled access link, from place to place and from
+//! moment to moment.
+
+use crosslane_core::rng::Rng;
+
+use crate::cellular::Cells;
+use crate::mobility::distance_m;
+use crate::shadowing::{Memory, Shadowing};
+use crate::wander::Wander;
+use crate::wifi::{AccessPoint, Band, NOTHING_HEARD_DBM, decibels};
+
+/// Lowest RSRP that is reported, in dBm (TS 36.133, clause 9.1.4).
+const LEAST_RSRP_DBM: f64 = -140.0;
+
+/// Model of an access link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AccessModel {
+    /// An access point.
+    Wifi(Band, AccessPoint),
+    /// Base stations.
+    Cellular(Cells),
+}
+
+impl AccessModel {
+    /// Its usual rates up and down at a good signal, in Mbit/s.
+    pub fn nominal_mbit_s(&self) -> [f64; 2] {
+        match self {
+            AccessModel::Wifi(_, point) => [point.curve.peak_mbit_s; 2],
+            AccessModel::Cellular(cells) => {
+                let down = cells.nominal_mbit_s();
+                [down * cells.up_ratio, down]
+            }
+        }
+    }
+}
+
+/// What the vehicle hears of a link and what that carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Heard {
+    /// RSSI of Wi-Fi, RSRP of cellular, in dBm, with shadowing; none if nothing
+    /// is heard.
+    pub dbm: Option<f64>,
+    /// Distance to what serves, in m.
+    pub distance_m: f64,
+    /// Rate from the vehicle, in Mbit/s.
+    pub up_mbit_s: f64,
+    /// Rate to the vehicle, in Mbit/s.
+    pub down_mbit_s: f64,
+    /// What else is known of the signal.
+    pub quality: Quality,
+}
+
+/// Figures of a radio link beside its signal strength, where known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Quality {
+    /// SINR of a resource element, or SNR of Wi-Fi, in dB.
+    pub sinr_db: Option<f64>,
+    /// RSRQ, in dB.
+    pub rsrq_db: Option<f64>,
+    /// RSSI over the whole carrier, in dBm.
+    pub carrier_rssi_dbm: Option<f64>,
+    /// The cell that serves, by its place in the file.
+    pub cell: Option<u8>,
+}
+
+/// The air between the vehicle and a modelled link.
+#[derive(Clone, Debug)]
+pub struct Air {
+    model: AccessModel,
+    /// SINR and share of the rate; none on the means.
+    wanders: Option<[Wander; 2]>,
+    place: Place,
+}
+
+/// What depends on the way driven so far.
+#[derive(Clone, Debug)]
+struct Place {
+    /// One for each station; none on the bare path loss.
+    shadowings: Vec<Shadowing>,
+    memory: Memory,
+    /// The cell that serves, once there is one.
+    cell: Option<usize>,
+    interrupted_until_s: f64,
+}
+
+impl Air {
+    /// The air of the link `name` around a vehicle that begins at `position_m`;
+    /// without `seed` there is neither shadowing nor wandering.
+    pub fn new(model: &AccessModel, name: &str, seed: Option<u64>, position_m: [f64; 2]) -> Air {
+        let (stations, decorrelation_m, memories_s) = match model {
+            AccessModel::Wifi(_, point) => {
+                let curve = &point.curve;
+                (1, curve.shadowing_distance_m, [1.0, curve.share_memory_s])
+            }
+            AccessModel::Cellular(cells) => {
+                let curve = &cells.curve;
+                (cells.cells_m.len(), cells.shadowing_distance_m, [curve.sinr_memory_s, curve.share_memory_s])
+            }
+        };
+        let shadowings = seed.map(|seed| {
+            let shadowing = |station| {
+                let rng = Rng::new(seed, &format!("shadowing of {name} {station}"));
+                Shadowing::new(rng, position_m)
+            };
+            (0..stations).map(shadowing).collect()
+        });
+        let wanders = seed.map(|seed| {
+            let [sinr_s, share_s] = memories_s;
+            [
+                Wander::new(Rng::new(seed, &format!("sinr of {name}")), sinr_s),
+                Wander::new(Rng::new(seed, &format!("share of {name}")), share_s),
+            ]
+        });
+        let place = Place {
+            shadowings: shadowings.unwrap_or_default(),
+            memory: Memory::new(decorrelation_m),
+            cell: None,
+            interrupted_until_s: 0.0,
+        };
+        Air { model: model.clone(), wanders, place }
+    }
+
+    /// What the vehicle hears at a time and place; times do not run backwards.
+    pub fn hear(&mut self, t_s: f64, position_m: [f64; 2]) -> Heard {
+        let [sinr, share] = match &mut self.wanders {
+            Some([sinr, share]) => [sinr.at(t_s), share.at(t_s)],
+            None => [0.0, 0.0],
+        };
+        match &self.model {
+            AccessModel::Wifi(band, point) => self.place.hear_wifi(*band, point, position_m, share),
+            AccessModel::Cellular(cells) => self.place.hear_cells(cells, t_s, position_m, [sinr, share]),
+        }
+    }
+}
+
+impl Place {
+    fn hear_wifi(&mut self, band: Band, point: &AccessPoint, position_m: [f64; 2], share: f64) -> Heard {
+        let distance_m = distance_m(point.position_m, position_m);
+        let shadow_db = self.shadow_db(0, position_m, point.curve.shadowing_db);
+        let rssi_dbm = point.eirp_dbm - point.curve.loss_db(distance_m) - shadow_db;
+        if rssi_dbm < NOTHING_HEARD_DBM {
+            return Heard { distance_m, ..Heard::default() };
+        }
+        let mbit_s = point.curve.mbit_s(rssi_dbm, share);
+        let quality = Quality { sinr_db: Some(rssi_dbm - band.noise_dbm()), ..Quality::default() };
+        Heard { dbm: Some(rssi_dbm), distance_m, up_mbit_s: mbit_s, down_mbit_s: mbit_s, quality }
+    }
+
+    fn hear_cells(&mut self, cells: &Cells, t_s: f64, position_m: [f64; 2], [wander, share]: [f64; 2]) -> Heard {
+        let mut rsrp_dbm = Vec::new();
+        for (cell, &at_m) in cells.cells_m.iter().enumerate() {
+            let shadow_db = self.shadow_db(cell, position_m, cells.shadowing_db);
+            rsrp_dbm.push(cells.rsrp_dbm(distance_m(at_m, position_m)) - shadow_db);
+        }
+        let cell = self.choose(cells, t_s, &rsrp_dbm);
+        let own_dbm = rsrp_dbm[cell];
+        let distance_m = distance_m(cells.cells_m[cell], position_m);
+        if own_dbm < LEAST_RSRP_DBM {
+            return Heard { distance_m, ..Heard::default() };
+        }
+        let all_mw: f64 = rsrp_dbm.iter().map(|&dbm| decibels(dbm)).sum();
+        let others_mw = (all_mw - decibels(own_dbm)).max(0.0);
+        let sinr_db = cells.sinr_db(own_dbm, others_mw, wander);
+        let interrupted = t_s < self.interrupted_until_s;
+        let down_mbit_s = if interrupted { 0.0 } else { cells.mbit_s(own_dbm, sinr_db, share) };
+        let quality = Quality {
+            sinr_db: Some(sinr_db),
+            rsrq_db: Some(cells.rsrq_db(own_dbm, sinr_db)),
+            carrier_rssi_dbm: Some(cells.carrier_rssi_dbm(own_dbm, sinr_db)),
+            cell: u8::try_from(cell).ok(),
+        };
+        Heard { dbm: Some(own_dbm), distance_m, up_mbit_s: down_mbit_s * cells.up_ratio, down_mbit_s, quality }
+    }
+
+    /// The cell that serves from now on: the strongest at first, then another
+    /// once it is stronger by the hysteresis, after an interruption.
+    fn choose(&mut self, cells: &Cells, t_s: f64, rsrp_dbm: &[f64]) -> usize {
+        let mut best = self.cell.unwrap_or(0);
+        let needed_db = if self.cell.is_some() { cells.hysteresis_db } else { 0.0 };
+        let mut least_dbm = rsrp_dbm[best] + needed_db;
+        for (cell, &dbm) in rsrp_dbm.iter().enumerate() {
+            if dbm > least_dbm {
+                (best, least_dbm) = (cell, dbm);
+            }
+        }
+        if self.cell.is_some_and(|before| before != best) {
+            self.interrupted_until_s = t_s + cells.interruption_ms / 1000.0;
+        }
+        self.cell = Some(best);
+        best
+    }
+
+    fn shadow_db(&mut self, station: usize, position_m: [f64; 2], sigma_db: f64) -> f64 {
+        let shadowing = self.shadowings.get_mut(station);
+        shadowing.map_or(0.0, |shadowing| shadowing.loss_db(position_m, sigma_db, &mut self.memory))
+    }
+}
