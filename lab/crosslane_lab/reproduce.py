@@ -13,9 +13,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Enter the command into the parser."""
     paper = commands.add_parser("reproduce", help="make a published figure from run folders", description=__doc__)
     figures = paper.add_subparsers(required=True, metavar="FIGURE")
-    eleven = figures.add_parser("hapanchak-fig11", help="total bytes per interface", description=fig11_bytes.__doc__)
+    eleven = figures.add_parser(
+        "hapanchak-fig11", help="total bytes per interface", description=fig11_bytes.__doc__
+    )
     eleven.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per density of units")
-    eleven.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page (.md), its picture beside")
+    eleven.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="the page (.md), its picture beside"
+    )
     eleven.set_defaults(act=_figure_11)
 
 
