@@ -40,7 +40,11 @@ impl Scenario {
         if engine == Engine::Kernel && strategy.base == "oracle" {
             let what = format!("only the simulator can run strategy `{}`: no kernel knows the future", strategy.name);
             let known = BASES.into_iter().filter(|base| *base != "oracle").collect::<Vec<_>>().join(", ");
-            return Err(self.lines.error("strategy", what, format!("use `crosslane simulate`, or choose from {known}")));
+            return Err(self.lines.error(
+                "strategy",
+                what,
+                format!("use `crosslane simulate`, or choose from {known}"),
+            ));
         }
         Ok(())
     }

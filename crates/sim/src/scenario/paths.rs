@@ -22,9 +22,8 @@ impl Scenario {
     /// number; those not named follow in that order.
     pub fn ranks(&self) -> Vec<u8> {
         let named = |name: &str| self.service.prefer.iter().position(|other| other == name);
-        let rank = |path: PathEntry<'_>| {
-            named(path.name).unwrap_or(self.service.prefer.len() + usize::from(path.id.0)) as u8
-        };
+        let rank =
+            |path: PathEntry<'_>| named(path.name).unwrap_or(self.service.prefer.len() + usize::from(path.id.0)) as u8;
         self.paths().into_iter().map(rank).collect()
     }
 

@@ -44,6 +44,9 @@ pub struct Receiver {
     now: bool,
     pushed: bool,
     block: Option<Block>,
+    /// Round-trip time as the receiver sees it, and the echo it came from.
+    rtt: Option<Duration>,
+    echo: Instant,
     /// Payload bytes taken, each once.
     pub bytes_received: u64,
 }
@@ -62,6 +65,8 @@ impl Receiver {
             now: false,
             pushed: false,
             block: None,
+            rtt: None,
+            echo: Instant::ZERO,
             bytes_received: 0,
         }
     }
@@ -98,6 +103,22 @@ impl Receiver {
         } else {
             self.due = self.due.or(Some(self.ticks.after(now, DELAY)));
         }
+    }
+
+    /// A full segment came that answers what was sent at `echo` (RFC 7323; Linux
+    /// `tcp_rcv_rtt_measure_ts`).
+    pub fn measure(&mut self, now: Instant, echo: Instant, len: u64) {
+        if len < self.full || echo <= self.echo {
+            return;
+        }
+        self.echo = echo;
+        let sample = now.since(echo);
+        self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+    }
+
+    /// Round-trip time as the receiver sees it; `None` before it was measured.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt
     }
 
     /// The application has read what came.

@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn a_backup_is_chosen_only_where_there_is_nothing_else() {
-        let (full, backup) = (Candidate { has_room: false, ..candidate(0) }, Candidate { backup: true, ..candidate(1) });
+        let (full, backup) =
+            (Candidate { has_room: false, ..candidate(0) }, Candidate { backup: true, ..candidate(1) });
         for scheduler in [Scheduler::Default, Scheduler::MinRtt, Scheduler::RoundRobin, Scheduler::Priority] {
             assert_eq!(scheduler.choose(&[full, backup], 0), None, "{scheduler:?}");
             assert_eq!(scheduler.choose(&[backup], 0), Some(1), "{scheduler:?}");

@@ -64,9 +64,13 @@ pub struct Leaving {
 pub(super) enum State {
     Open,
     /// Until everything sent before is acknowledged.
-    Recovery { until: u64 },
+    Recovery {
+        until: u64,
+    },
     /// The same, after a timeout.
-    Loss { until: u64 },
+    Loss {
+        until: u64,
+    },
 }
 
 /// A segment that leaves whatever the window says.
@@ -506,14 +510,7 @@ impl Sender {
         if self.repair(delivered) || delivered.acked == 0 {
             return;
         }
-        let ack = Ack {
-            now,
-            acked: delivered.acked,
-            rtt,
-            least_rtt: self.rtt.least(),
-            una: self.una,
-            next: self.next,
-        };
+        let ack = Ack { now, acked: delivered.acked, rtt, least_rtt: self.rtt.least(), una: self.una, next: self.next };
         let limited = self.limited || (self.control.in_slow_start() && self.control.window < 2 * self.most_out);
         self.control.on_ack(&ack, limited, coupled);
     }

@@ -104,8 +104,8 @@ impl Inbox {
         (self.next, self.edge - self.next)
     }
 
-    /// Bytes that wait for a gap to be filled.
-    pub fn waiting(&self) -> u64 {
+    #[cfg(test)]
+    fn waiting(&self) -> u64 {
         self.early_bytes
     }
 }

@@ -87,8 +87,7 @@ impl Cubic {
         let t_s = (ack.now.since(epoch.began) + ack.least_rtt.unwrap_or_default()).as_secs_f64();
         let offset_s = t_s - epoch.k_s;
         let target = epoch.origin + C * offset_s * offset_s * offset_s;
-        let mut acks =
-            if target > now_window { now_window / (target - now_window) } else { 100.0 * now_window };
+        let mut acks = if target > now_window { now_window / (target - now_window) } else { 100.0 * now_window };
         if last_max == 0.0 {
             acks = acks.min(20.0);
         }

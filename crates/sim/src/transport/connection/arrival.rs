@@ -57,12 +57,11 @@ impl Endpoint {
     }
 
     fn shake_hands(&mut self, now: Instant, place: usize, segment: &Segment, sent: Instant) {
-        let answered = segment.flags & ACK != 0;
         if !self.client {
-            self.answer_syn(now, place);
+            self.answer_syn(place);
             return;
         }
-        if !answered {
+        if segment.flags & ACK == 0 {
             return;
         }
         let subflow = &mut self.subflows[place];
@@ -78,7 +77,7 @@ impl Endpoint {
                 subflow.repeat.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
             }
         }
-        self.send_third(place, now);
+        self.send_third(place);
         if first {
             self.tell_opened(place);
         }
@@ -178,14 +177,17 @@ impl Endpoint {
         }
         let piece = Piece { dsn: segment.dsn.unwrap_or(segment.seq - 1), len: u64::from(segment.payload) };
         let mut ordered = Vec::new();
+        self.subflows[place].rx.measure(now, segment.echo, piece.len);
         self.subflows[place].rx.take(now, segment.seq, piece, segment.flags & PSH != 0, &mut ordered);
         let mut read = false;
         for piece in ordered {
             read |= self.inbox.take(piece);
         }
         if read {
-            let longest = self.subflows.iter().filter_map(|subflow| subflow.tx.rtt().smoothed()).max();
-            self.inbox.measure(now, longest.unwrap_or_default());
+            let longest = self.subflows.iter().filter_map(|subflow| subflow.rx.rtt()).max();
+            if let Some(rtt) = longest {
+                self.inbox.measure(now, rtt);
+            }
             // The reader empties the queue, whatever subflow filled it.
             self.subflows.iter_mut().for_each(|subflow| subflow.rx.read());
         }

@@ -64,8 +64,6 @@ impl Endpoint {
             return None;
         }
         let matches = |path: PathId, port: u16| SocketAddr::new(vehicle_address(path), port) == local;
-        self.subflows
-            .iter()
-            .position(|subflow| subflow.phase != Phase::Closing && matches(subflow.path, subflow.port))
+        self.subflows.iter().position(|subflow| subflow.phase != Phase::Closing && matches(subflow.path, subflow.port))
     }
 }

@@ -55,7 +55,7 @@ impl Endpoint {
         self.segments.push_back(self.with_handshake_option(segment, place));
     }
 
-    pub(super) fn answer_syn(&mut self, _now: Instant, place: usize) {
+    pub(super) fn answer_syn(&mut self, place: usize) {
         let subflow = &self.subflows[place];
         let window = self.inbox.clone().tell().1;
         let segment = Segment { seq: 0, ack: 1, window, echo: subflow.echo, ..self.bare(subflow, SYN | ACK) };
@@ -63,7 +63,7 @@ impl Endpoint {
     }
 
     /// The third segment of a handshake.
-    pub(super) fn send_third(&mut self, place: usize, _now: Instant) {
+    pub(super) fn send_third(&mut self, place: usize) {
         let segment = Segment { data_ack: None, ..self.answer(place, ACK) };
         self.segments.push_back(self.with_handshake_option(segment, place));
     }
@@ -141,7 +141,7 @@ impl Endpoint {
             if phase == Phase::Open {
                 // Linux `schedule_3rdack_retransmission`: after two round trips.
                 subflow.repeat.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
-                self.send_third(place, now);
+                self.send_third(place);
                 place += 1;
                 continue;
             }
@@ -149,17 +149,13 @@ impl Endpoint {
                 let subflow = self.subflows.remove(place);
                 if phase != Phase::Closing {
                     let named = self.named(&subflow);
-                    self.events.push_back(Event::SubflowClosed {
-                        token: self.token,
-                        subflow: named,
-                        error: TIMED_OUT,
-                    });
+                    self.events.push_back(Event::SubflowClosed { token: self.token, subflow: named, error: TIMED_OUT });
                 }
                 continue;
             }
             match phase {
                 Phase::Opening => self.send_syn(place),
-                Phase::Accepted => self.answer_syn(now, place),
+                Phase::Accepted => self.answer_syn(place),
                 Phase::Closing => {
                     let segment = self.answer(place, FIN | ACK);
                     self.segments.push_back(segment);

@@ -35,31 +35,27 @@ impl Endpoint {
 
     /// The subflow for the next data (`mptcp_subflow_get_send`).
     fn schedule(&mut self, now: Instant) -> Option<usize> {
-        let mut candidates: [Option<Candidate>; super::MAX_SUBFLOWS] = [None; super::MAX_SUBFLOWS];
-        let mut count = 0;
+        let mut candidates = Vec::with_capacity(self.subflows.len());
         let mut longest = Duration::ZERO;
-        for (place, subflow) in self.subflows.iter_mut().enumerate().take(super::MAX_SUBFLOWS) {
+        for (place, subflow) in self.subflows.iter_mut().enumerate() {
             if !subflow.is_active() {
                 continue;
             }
             longest = longest.max(subflow.time_left(now));
             let pace = *subflow.pace.get_or_insert_with(|| subflow.tx.pacing_rate());
-            let window = subflow.tx.control().window;
-            let holds = subflow.tx.in_flight() as u64 + subflow.tx.queued_bytes().div_ceil(subflow.tx.mss);
-            candidates[count] = Some(Candidate {
+            let holds = u64::from(subflow.tx.in_flight()) + subflow.tx.queued_bytes().div_ceil(subflow.tx.mss);
+            candidates.push(Candidate {
                 place,
                 backup: subflow.is_backup(),
                 rank: self.settings.ranks.get(usize::from(subflow.path.0)).copied().unwrap_or(u8::MAX),
                 linger_s: subflow.tx.memory() as f64 / pace.max(1.0),
                 has_room: self.settings.protocol == Protocol::Tcp || subflow.tx.has_room(),
-                has_window: holds < u64::from(window),
+                has_window: holds < u64::from(subflow.tx.control().window),
                 rtt: subflow.tx.rtt().smoothed().unwrap_or_default(),
             });
-            count += 1;
         }
         self.interval = if longest.is_zero() { LEAST_INTERVAL } else { longest };
-        let few: Vec<Candidate> = candidates[..count].iter().flatten().copied().collect();
-        let place = self.settings.scheduler.choose(&few, self.last_chosen)?;
+        let place = self.settings.scheduler.choose(&candidates, self.last_chosen)?;
         self.last_chosen = place;
         Some(place)
     }
