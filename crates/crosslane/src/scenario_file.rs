@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crosslane_sim::oracle;
 use crosslane_sim::scenario::{FileRef, ParameterError, Scenario, ScenarioError};
-use serde::Deserialize;
 
 use crate::agent::config;
 use crate::error::{Error, Result};
@@ -84,7 +83,7 @@ fn check_parameters(base: &str, parameters: &toml::Table) -> Result<(), Paramete
         "kernel" | "kernel-tuned" => parameters.keys().next(),
         _ => {
             let read = match base {
-                "oracle" => oracle::Params::deserialize(parameters.clone()).map(drop).map_err(|what| what.to_string()),
+                "oracle" => oracle::Params::read(parameters).map(drop),
                 _ => config::strategy(base, parameters.clone()).map(drop),
             };
             let key = |what: &str| named_first(what, parameters).map_or(String::new(), |(_, key)| key);

@@ -39,6 +39,26 @@ impl Default for Params {
     }
 }
 
+impl Params {
+    /// Reads the parameters of a strategy.
+    ///
+    /// # Errors
+    /// What is wrong, with the key in backticks.
+    pub fn read(parameters: &toml::Table) -> Result<Params, String> {
+        let params = Params::deserialize(parameters.clone()).map_err(|fault| fault.to_string())?;
+        let ranges = [
+            ("lookahead_ms", params.lookahead_ms, 10_000.0),
+            ("ride_out_ms", params.ride_out_ms, 60_000.0),
+            ("floor_mbit_s", params.floor_mbit_s, 100_000.0),
+            ("loss", params.loss, 1.0),
+        ];
+        match ranges.into_iter().find(|(_, value, most)| !(0.0..=*most).contains(value)) {
+            Some((key, value, most)) => Err(format!("`{key}`: {value} is outside 0 to {most}")),
+            None => Ok(params),
+        }
+    }
+}
+
 /// What a run will bring, path by path.
 #[derive(Clone, Debug)]
 pub struct Foresight {
@@ -229,6 +249,15 @@ mod tests {
         assert!((bytes[1] / whole - 1.0).abs() < 1e-3, "{} of {whole}", bytes[1]);
         assert!(bytes[0] > 10e6 && bytes[0] < 20.0 * 5.2e6 / 8.0, "{}", bytes[0]);
         Ok(())
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_told_with_their_key() {
+        let read = |text: &str| Params::read(&text.parse::<toml::Table>().unwrap_or_default());
+        assert_eq!(read("loss = 0.2").map(|params| params.loss), Ok(0.2));
+        assert_eq!(read("loss = 3"), Err("`loss`: 3 is outside 0 to 1".into()));
+        assert!(read("lookahead_ms = nan").is_err_and(|what| what.contains("`lookahead_ms`: NaN")));
+        assert!(read("flor_mbit_s = 3").is_err_and(|what| what.contains("unknown field `flor_mbit_s`")));
     }
 
     #[test]
