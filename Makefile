@@ -7,7 +7,7 @@ JOBS ?= 3
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 SCENARIOS ?= leave-coverage leave-coverage-fast leave-coverage-loaded pass-by enter-coverage backup-mode sudden-loss aggregate
 # Those of which docs/results.md shows distributions, simulated over 200 seeds.
-DISTRIBUTIONS ?= leave-coverage
+DISTRIBUTIONS ?= leave-coverage leave-coverage-fast pass-by leave-coverage-loaded sudden-loss flapping
 # Those that `make test` drives, with one seed.
 SHORT = leave-coverage sudden-loss backup-mode
 

@@ -6,7 +6,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from crosslane_lab import __version__, calibrate, conformance_command, report, results
+from crosslane_lab import __version__, calibrate, conformance_command, report, reproduce, results
 from crosslane_lab.errors import LabError
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.progress import Progress
@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--out", type=Path, metavar="FILE", help="where to write the JSON (default: standard output)")
     fit.set_defaults(act=_calibrate)
     mobility.add(commands)
+    reproduce.add(commands)
     return parser
 
 

@@ -36,6 +36,8 @@ _KNOWN = [
     Metric(GAP, "longest pause in delivery, beyond the period", "ms", "low"),
     Metric("messages.sent", "messages sent", ""),
     Metric(LOST, "messages never delivered", "", "low"),
+    Metric("delivered_bytes", "delivered to the application", "bytes", "high"),
+    Metric("packets.lost", "packets with payload lost on the way", "", "low"),
     Metric(GOODPUT, "goodput", "Mbit/s", "high"),
     Metric("handover.count", "changes of the active paths", ""),
     Metric("handover.first_s", "first handover", "s"),
@@ -68,6 +70,8 @@ def describe(name: str) -> Metric:
         return _KNOWN[_ORDER[name]]
     if name.startswith("path.") and name.endswith(".share"):
         return Metric(name, f"share carried by {name[5:-6]}", "%")
+    if name.startswith("path.") and name.endswith(".bytes"):
+        return Metric(name, f"payload delivered over {name[5:-6]}", "bytes")
     stem = name.rsplit(".", 1)[0] if name.rsplit(".", 1)[-1] in ("max", "min", "p50", "p99") else name
     ending = max((e for e in _UNITS if stem.endswith(e)), key=len, default="")
     return Metric(name, name, _UNITS.get(ending, ""))

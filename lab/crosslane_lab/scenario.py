@@ -34,6 +34,7 @@ class Scenario:
     direction: str
     period_ms: float | None
     bases: dict[str, str]
+    units: int
     crossings: tuple[Crossing, ...]
     silent: dict[str, tuple[tuple[float, float], ...]]
     expected_metrics: tuple[str, ...]
@@ -88,6 +89,7 @@ def _scenario(text: str, data: dict[str, Any]) -> Scenario:
         direction=traffic.get("direction", "up"),
         period_ms=None if every is None else float(every),
         bases={s["name"]: s.get("base", s["name"]) for s in data.get("strategy", [])},
+        units=len(data.get("roadside_unit", [])),
         crossings=tuple(_crossing(e) for e in expects if "crossing" in e),
         silent=_silences(data),
         expected_metrics=tuple(dict.fromkeys(e["metric"] for e in expects if "metric" in e)),

@@ -39,6 +39,7 @@ class Drive:
     title: str = "A vehicle leaves the coverage of a roadside unit"
     duration_s: float = 24.0
     mode: str = "aggregate"
+    traffic: str = "messages"
     back_s: float | None = None
     seeds: tuple[int, ...] = (1, 2)
     plans: dict[str, Plan] = field(
@@ -124,7 +125,7 @@ radio = "{NEAR}"
 name = "{FAR}"
 delay_ms = 25
 [traffic]
-kind = "messages"
+kind = "{drive.traffic}"
 size_bytes = {SIZE}
 every_ms = 20
 direction = "up"
@@ -386,6 +387,9 @@ def _metrics(drive: Drive, plan: Plan, messages: pl.DataFrame) -> dict[str, floa
         "overhead_share": 0.153,
         "lateness_us.p99": 212.0,
     }
+    if drive.traffic == "uploads":
+        metrics |= {f"path.{NEAR}.bytes": 40e6 + 20e6 * plan.decides, f"path.{FAR}.bytes": 100e6}
+        metrics |= {"packets.lost": 321.0, "reinjected_bytes": 1.5e6}
     if plan.decides:
         metrics["handover.first_s"] = plan.leave_s
     if drive.back_s is not None and plan.return_s is not None:

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crosslane_sim::check::{prove, warnings};
-use crosslane_sim::scenario::Engine;
+use crosslane_sim::oracle::{Foresight, Params};
+use crosslane_sim::scenario::{Engine, Scenario, TrafficKind};
+use crosslane_sim::world::World;
 use serde_json::json;
 
 use crate::agent::config;
@@ -35,7 +37,8 @@ pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
             let line = fault.line.map_or(String::new(), |line| format!("line {line}: "));
             Some(format!("`crosslane {command}` cannot run it: {line}{}", fault.what))
         });
-    let texts: Vec<String> = proofs.iter().map(|proof| proof.text.clone()).chain(cannot).collect();
+    let told = proofs.iter().map(|proof| proof.text.clone());
+    let texts: Vec<String> = told.chain(bounds(&scenario)?).chain(cannot).collect();
     print(file, json, "scenario", ok, &texts, &warnings(&scenario, &proofs))?;
     if ok {
         return Ok(ExitCode::SUCCESS);
@@ -43,6 +46,17 @@ pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
     let failed: Vec<&str> = proofs.iter().filter(|proof| !proof.ok).map(|proof| proof.text.as_str()).collect();
     let attempt = format!("proving what {} expects", file.display());
     Err(Error::failure(attempt, failed.join("; ")).with_remedy("change the scenario or what it expects"))
+}
+
+/// What each path could carry of uploads, which take all that they get.
+fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
+    if !matches!(scenario.traffic.kind, TrafficKind::Uploads { .. }) {
+        return Ok(Vec::new());
+    }
+    let foresight = Foresight::new(World::new(scenario, SEEDS[0])?, scenario, Params::default());
+    let paths = scenario.paths().into_iter().zip(foresight.bytes());
+    let text = |name: &str, bytes: f64| format!("{name} could carry {:.0} MB while the traffic runs", bytes / 1e6);
+    Ok(paths.map(|(path, bytes)| text(path.name, bytes)).collect())
 }
 
 /// A file with a `[[path]]` is an agent's configuration. What cannot be read

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crosslane_sim::oracle;
 use crosslane_sim::scenario::{FileRef, ParameterError, Scenario, ScenarioError};
 
 use crate::agent::config;
@@ -81,9 +82,12 @@ fn check_parameters(base: &str, parameters: &toml::Table) -> Result<(), Paramete
         "single" => parameters.keys().find(|key| *key != "path"),
         "kernel" | "kernel-tuned" => parameters.keys().next(),
         _ => {
-            let read = config::strategy(base, parameters.clone());
+            let read = match base {
+                "oracle" => oracle::Params::read(parameters).map(drop),
+                _ => config::strategy(base, parameters.clone()).map(drop),
+            };
             let key = |what: &str| named_first(what, parameters).map_or(String::new(), |(_, key)| key);
-            return read.map(drop).map_err(|what| fault(&key(&what), what));
+            return read.map_err(|what| fault(&key(&what), what));
         }
     };
     match known {

@@ -40,6 +40,11 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
         "base = \"kernel\"\ndbm",
         "s.toml, line 29: `kernel` takes",
     ),
+    (
+        "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm",
+        "base = \"oracle\"\nloss",
+        "s.toml, line 29: `loss`: -84 is outside 0 to 1",
+    ),
     ("rate_mbit_s = 20", "trace = \"none.csv\"", "reading none.csv, which s.toml names in line 21: No such file"),
     (
         "rate_mbit_s = 20",

@@ -10,6 +10,8 @@ pub mod cellular;
 pub mod check;
 mod columns;
 pub mod fading;
+pub mod fleet;
+pub mod histogram;
 pub mod metrics;
 pub mod mobility;
 pub mod oracle;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crosslane_core::agent::Agent;
-use crosslane_core::allocate::{self, Allocator, every_good::EveryGood, standby::Standby};
+use crosslane_core::allocate::{Allocator, Weak, every_good::EveryGood, standby::Standby};
 use crosslane_core::assess::{Assessor, Belief, Reason};
 use crosslane_core::path::{PathSpec, Sample};
 use crosslane_core::time::{Duration, Instant};
@@ -23,6 +23,10 @@ use crate::world::{TICK, Truth, World, WorldEvent};
 pub struct Params {
     /// How long a path must carry from now on to be used, in ms.
     pub lookahead_ms: f64,
+    /// An interruption so short, in ms, is ridden out.
+    pub ride_out_ms: f64,
+    /// What becomes of the subflow on a path that will carry no more.
+    pub weak_subflow: Weak,
     /// Least rate at which a path counts as carrying, in Mbit/s.
     pub floor_mbit_s: f64,
     /// Greatest loss at which it does, 0 to 1.
@@ -31,7 +35,27 @@ pub struct Params {
 
 impl Default for Params {
     fn default() -> Params {
-        Params { lookahead_ms: 100.0, floor_mbit_s: 0.5, loss: 0.05 }
+        Params { lookahead_ms: 100.0, ride_out_ms: 200.0, weak_subflow: Weak::Remove, floor_mbit_s: 0.5, loss: 0.05 }
+    }
+}
+
+impl Params {
+    /// Reads the parameters of a strategy.
+    ///
+    /// # Errors
+    /// What is wrong, with the key in backticks.
+    pub fn read(parameters: &toml::Table) -> Result<Params, String> {
+        let params = Params::deserialize(parameters.clone()).map_err(|fault| fault.to_string())?;
+        let ranges = [
+            ("lookahead_ms", params.lookahead_ms, 10_000.0),
+            ("ride_out_ms", params.ride_out_ms, 60_000.0),
+            ("floor_mbit_s", params.floor_mbit_s, 100_000.0),
+            ("loss", params.loss, 1.0),
+        ];
+        match ranges.into_iter().find(|(_, value, most)| !(0.0..=*most).contains(value)) {
+            Some((key, value, most)) => Err(format!("`{key}`: {value} is outside 0 to {most}")),
+            None => Ok(params),
+        }
     }
 }
 
@@ -63,7 +87,10 @@ impl Foresight {
                 let Some(future) = futures.get_mut(usize::from(truth.path.0)) else { continue };
                 let mbit_s = if traffic.down { truth.down_mbit_s } else { truth.up_mbit_s };
                 if mbit_s >= params.floor_mbit_s && truth.loss <= params.loss {
-                    future.carries(&truth, mbit_s, traffic_s.contains(&truth.at.as_secs_f64()));
+                    future.carries(&truth, millis(params.ride_out_ms));
+                    if traffic_s.contains(&truth.at.as_secs_f64()) {
+                        future.bytes += mbit_s * (1.0 - truth.loss) * 1e6 / 8.0 * TICK.as_secs_f64();
+                    }
                 }
             }
         }
@@ -82,7 +109,7 @@ impl Foresight {
         let assessors = self.paths.iter().map(|future| -> Vec<Box<dyn Assessor + Send>> {
             vec![Box::new(Oracle::new(future.clone(), self.params))]
         });
-        let weak = allocate::Weak::Demote;
+        let weak = self.params.weak_subflow;
         let allocator: Box<dyn Allocator + Send> = match mode {
             Mode::Aggregate => Box::new(EveryGood { weak }),
             Mode::Backup => Box::new(Standby { weak }),
@@ -92,14 +119,11 @@ impl Foresight {
 }
 
 impl Future {
-    fn carries(&mut self, truth: &Truth, mbit_s: f64, busy: bool) {
+    fn carries(&mut self, truth: &Truth, ride_out: Duration) {
         let until = truth.at + TICK;
         match self.spans.last_mut() {
-            Some([_, end]) if *end == truth.at => *end = until,
+            Some([_, end]) if truth.at <= *end + ride_out => *end = until,
             _ => self.spans.push([truth.at, until]),
-        }
-        if busy {
-            self.bytes += mbit_s * (1.0 - truth.loss) * 1e6 / 8.0 * TICK.as_secs_f64();
         }
     }
 }
@@ -153,7 +177,7 @@ impl Assessor for Oracle {
         while self.future.spans.get(self.place).is_some_and(|[_, end]| *end <= now) {
             self.place += 1;
         }
-        let lookahead = Duration::from_nanos((self.params.lookahead_ms * 1e6) as u64);
+        let lookahead = millis(self.params.lookahead_ms);
         match self.future.spans.get(self.place).copied() {
             None => self.believe(Belief::Lost, None, now),
             Some([begin, _]) if now < begin => self.believe(Belief::Lost, Some(begin), now),
@@ -169,6 +193,10 @@ impl Assessor for Oracle {
     fn next_wakeup(&self) -> Option<Instant> {
         self.next
     }
+}
+
+fn millis(millis: f64) -> Duration {
+    Duration::from_nanos((millis * 1e6) as u64)
 }
 
 #[cfg(test)]
@@ -221,6 +249,15 @@ mod tests {
         assert!((bytes[1] / whole - 1.0).abs() < 1e-3, "{} of {whole}", bytes[1]);
         assert!(bytes[0] > 10e6 && bytes[0] < 20.0 * 5.2e6 / 8.0, "{}", bytes[0]);
         Ok(())
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_told_with_their_key() {
+        let read = |text: &str| Params::read(&text.parse::<toml::Table>().unwrap_or_default());
+        assert_eq!(read("loss = 0.2").map(|params| params.loss), Ok(0.2));
+        assert_eq!(read("loss = 3"), Err("`loss`: 3 is outside 0 to 1".into()));
+        assert!(read("lookahead_ms = nan").is_err_and(|what| what.contains("`lookahead_ms`: NaN")));
+        assert!(read("flor_mbit_s = 3").is_err_and(|what| what.contains("unknown field `flor_mbit_s`")));
     }
 
     #[test]

@@ -16,6 +16,7 @@ from crosslane_lab.figures import (
     fig08_backup,
     fig09_delay,
     fig10_recovered,
+    fig11_bytes,
     seeds,
     transport,
 )
@@ -52,6 +53,7 @@ ALL: dict[str, FigureModule] = {
     "fig06": _module(fig06_throughput),
     "fig03": _module(fig03_underused),
     "fig10": _module(fig10_recovered),
+    "fig11": _module(fig11_bytes),
     "transport": _module(transport),
 }
 """Every figure of the report, in its order."""

@@ -47,6 +47,7 @@ _STRATEGIES = {
     "threshold": GREEN,
     "hapanchak": OCHRE,
     "forecast": SKY,
+    "oracle": BLUE,
 }
 _SPARE = (SKY, PINK, OCHRE, BLUE, ORANGE, PURPLE)
 

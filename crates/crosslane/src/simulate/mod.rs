@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::scenario_file;
 use crate::summary::Summary;
 
+mod fleet;
 mod interrupt;
 mod pool;
 mod progress;
@@ -66,8 +67,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let kept = options.records.unwrap_or(if entries.len() <= MOST_RECORDED { Kept::All } else { Kept::None });
     let threads = options.jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let planned = entries.len();
-    let work = Work { scenario: &scenario, folder: (kept == Kept::All).then_some(folder.as_path()) };
-    let (runs, failure) = pool::run_all(&work, entries, threads)?;
+    let work = Work { scenario: &scenario, folder: (kept == Kept::All).then_some(folder.as_path()), threads };
+    let side_by_side = if scenario.fleet.is_some() { 1 } else { threads };
+    let (runs, failure) = pool::run_all(&work, entries, side_by_side)?;
     let complete = runs.len();
     let summary = Summary::new(&scenario, "simulator", runs);
     let Some(failure) = failure else {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 use crosslane_sim::scenario::Scenario;
 
 use super::progress::Progress;
-use super::{interrupt, run};
+use super::{fleet, interrupt, run};
 use crate::comparison::Entry;
 use crate::error::{Error, Result};
 use crate::summary::Run;
@@ -20,6 +20,8 @@ pub struct Work<'a> {
     pub scenario: &'a Scenario,
     /// Folder of the comparison, if runs are to leave records.
     pub folder: Option<&'a Path>,
+    /// Threads of a run of many vehicles, which has them all.
+    pub threads: usize,
 }
 
 /// Carries out all runs. After a failure or a signal none is begun, and those
@@ -73,10 +75,15 @@ fn carry_out(
 ) -> Result<Option<Run>> {
     let folder = work.folder.map(|_| entry.folder());
     let place = work.folder.map(|of_all| of_all.join(entry.folder()));
-    let outcome = run::carry_out(work.scenario, entry, place.as_deref(), || {
+    let at_second = || {
         progress.second();
         goes_on()
-    })?;
+    };
+    let outcome = if work.scenario.fleet.is_some() {
+        fleet::carry_out(work.scenario, entry, place.as_deref(), work.threads, at_second)?
+    } else {
+        run::carry_out(work.scenario, entry, place.as_deref(), at_second)?
+    };
     let Some(outcome) = outcome else { return Ok(None) };
     progress.run();
     Ok(Some(Run { strategy: entry.strategy.clone(), seed: entry.seed, folder, attempts: 1, outcome }))

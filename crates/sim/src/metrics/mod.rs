@@ -112,6 +112,8 @@ pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BT
     put("messages.sent", Some(messages.len() as f64));
     let lost = messages.iter().filter(|m| m.received_ns.is_none()).count();
     put("messages.lost", Some(lost as f64));
+    let delivered = messages.iter().filter(|m| m.received_ns.is_some());
+    put("delivered_bytes", Some(delivered.map(|m| f64::from(m.size_bytes)).sum()));
 
     let handovers = handovers(records.decisions, context.traffic_start_ns);
     put("handover.count", Some(handovers.len() as f64));
@@ -121,9 +123,12 @@ pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BT
     let wrong = records.alarms.iter().filter(|alarm| alarm.was_false == Some(true)).count();
     put("alarms.false", Some(wrong as f64));
 
-    for (name, path) in context.paths.iter().zip(0..) {
+    for (name, path) in context.paths.iter().zip(0u8..) {
         put(&format!("path.{name}.share"), sums.share(PathId(path)));
+        let delivered = sums.delivered_payload_bytes().get(usize::from(path));
+        put(&format!("path.{name}.bytes"), delivered.map(|&bytes| bytes as f64));
     }
+    put("packets.lost", Some(sums.lost_packets() as f64));
     put("reinjected_bytes", Some(sums.repeated().reinjected_bytes as f64));
     put("retransmitted_bytes", Some(sums.repeated().retransmitted_bytes as f64));
     put("overhead_share", overhead_share(messages, sums.sent_ip_bytes(context.direction)));

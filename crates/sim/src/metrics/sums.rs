@@ -22,6 +22,7 @@ pub struct PacketSums {
     repeats: Repeats,
     repeated: Repeat,
     delivered_payload_bytes: Vec<u64>,
+    lost_packets: u64,
     sent_up_bytes: u64,
     sent_down_bytes: u64,
     heard_ns: Option<u64>,
@@ -36,6 +37,7 @@ impl PacketSums {
             repeats: Repeats::default(),
             repeated: Repeat::default(),
             delivered_payload_bytes: vec![0; paths],
+            lost_packets: 0,
             sent_up_bytes: 0,
             sent_down_bytes: 0,
             heard_ns: None,
@@ -58,6 +60,7 @@ impl PacketSums {
         {
             *sum += u64::from(packet.payload_bytes);
         }
+        self.lost_packets += u64::from(packet.drop.is_some() && packet.payload_bytes > 0);
         self.note_join(packet);
         if packet.payload_bytes > 0
             && let Some(watch) = &mut self.watch
@@ -84,6 +87,11 @@ impl PacketSums {
     /// Payload bytes that each path delivered, both ways.
     pub fn delivered_payload_bytes(&self) -> &[u64] {
         &self.delivered_payload_bytes
+    }
+
+    /// Packets with payload that a link dropped, whatever for.
+    pub fn lost_packets(&self) -> u64 {
+        self.lost_packets
     }
 
     /// Bytes of IP that entered links in this direction.

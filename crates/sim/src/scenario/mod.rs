@@ -90,14 +90,17 @@ pub struct Data {
 /// Strategies that need no `[[strategy]]` entry.
 pub const BASES: [&str; 6] = ["single", "kernel", "kernel-tuned", "hapanchak", "threshold", "oracle"];
 
-/// Metrics that an `[[expect]]` may name, beside `path.NAME.share`.
-pub const METRICS: [&str; 20] = [
+/// Metrics that an `[[expect]]` may name, beside `path.NAME.share` and
+/// `path.NAME.bytes`.
+pub const METRICS: [&str; 22] = [
     "delivery_delay_ms.p50",
     "delivery_delay_ms.p99",
     "delivery_delay_ms.max",
     "gap_ms.max",
     "messages.sent",
     "messages.lost",
+    "delivered_bytes",
+    "packets.lost",
     "goodput_mbit_s",
     "handover.count",
     "handover.first_s",

@@ -312,8 +312,8 @@ impl Scenario {
     fn check_bound(&self, place: usize, bound: &Bound) -> Result<(), ScenarioError> {
         self.known_strategy(&bound.strategy, &format!("expect.{place}.strategy"))?;
         let key = format!("expect.{place}.metric");
-        let path_share = bound.metric.strip_prefix("path.");
-        if let Some(path) = path_share.and_then(|rest| rest.strip_suffix(".share")) {
+        let of_path = bound.metric.strip_prefix("path.");
+        if let Some(path) = of_path.and_then(|rest| rest.strip_suffix(".share").or(rest.strip_suffix(".bytes"))) {
             self.known_path(path, &key)?;
         } else if !METRICS.contains(&bound.metric.as_str()) {
             let what = format!("there is no metric `{}`", bound.metric);

@@ -26,12 +26,14 @@ use crate::scenario::{Engine, Scenario, ScenarioError, Strategy};
 use crate::transport::{Endpoint, SERVER_ADDRESS};
 use crate::world::{CamSent, World, WorldEvent};
 
+mod air;
 mod brain;
 mod setup;
 mod traffic;
 mod wires;
 
 use brain::Brain;
+pub use traffic::Tally;
 use traffic::Traffic;
 use wires::Wires;
 
@@ -58,6 +60,8 @@ pub struct Detail {
 impl Detail {
     /// Everything.
     pub const ALL: Detail = Detail { packets: true, tcp_info: true, links: true, messages: true };
+    /// Nothing but sums.
+    pub const NONE: Detail = Detail { packets: false, tcp_info: false, links: false, messages: false };
     /// What the metrics need.
     pub const METRICS: Detail = Detail { packets: false, tcp_info: false, links: false, messages: true };
 }
@@ -80,6 +84,8 @@ pub struct Recording {
     pub samples: Vec<SampleRow>,
     /// Messages.
     pub messages: Vec<MessageRow>,
+    /// What the messages add up to, kept or not.
+    pub tally: Tally,
     /// Links.
     pub links: Vec<LinkRow>,
     /// Subflows.
@@ -109,6 +115,7 @@ pub struct Simulation {
     detail: Detail,
     /// Path over which the connection begins.
     first: PathId,
+    air: Vec<air::Account>,
     connect_at: Option<Instant>,
     observe_at: Instant,
     record_at: Instant,
@@ -146,6 +153,7 @@ impl Simulation {
             packets: Vec::new(),
             samples: Vec::new(),
             messages: Vec::new(),
+            tally: Tally::default(),
             links: Vec::new(),
             tcp_info: Vec::new(),
             skipped: 0,
@@ -157,6 +165,8 @@ impl Simulation {
         let wires = Wires::new(scenario, seed, &mut world, detail.packets);
         if detail.links {
             recording.links = wires.first_truths.clone();
+        } else {
+            world.set_truth_period(None);
         }
         Ok(Simulation {
             now: Instant::ZERO,
@@ -168,6 +178,7 @@ impl Simulation {
             traffic: Traffic::new(&scenario.traffic, seed, detail.messages),
             detail,
             first: setup::first_path(scenario, strategy),
+            air: vec![air::Account::default(); scenario.radios.len()],
             connect_at: Some(CONNECT),
             observe_at: Instant::ZERO,
             record_at: Instant::ZERO,
@@ -188,7 +199,7 @@ impl Simulation {
     pub fn finish(self) -> Recording {
         let mut recording = self.recording;
         (recording.packets, recording.events) = self.wires.finish(&mut recording.sums, recording.events);
-        (recording.messages, recording.skipped) = self.traffic.finish();
+        (recording.messages, recording.tally, recording.skipped) = self.traffic.finish();
         recording
     }
 
@@ -242,7 +253,7 @@ impl Simulation {
         }
         self.traffic.play(now, &mut self.vehicle, &mut self.server);
         self.act();
-        if self.record_at <= now {
+        if self.detail.tcp_info && self.record_at <= now {
             self.record_at = now + RECORD_PERIOD;
             self.record_subflows();
         }
@@ -265,7 +276,7 @@ impl Simulation {
 
     fn take_event(&mut self, event: WorldEvent) {
         match event {
-            WorldEvent::LinkParams { path, direction, params } => self.wires.set(self.now, path, direction, params),
+            WorldEvent::LinkParams { path, direction, params } => self.set_link(path, direction, params),
             WorldEvent::CamSent(cam) => self.hear_cam(&cam),
             WorldEvent::Signal { path, rssi_dbm, .. } => self.sample(path, SampleSource::Radio, rssi_dbm, None),
             WorldEvent::Truth(truth) => {
@@ -277,7 +288,7 @@ impl Simulation {
     }
 
     fn hear_cam(&mut self, cam: &CamSent) {
-        self.wires.occupy(self.now, cam.path, cam.air_time);
+        self.occupy(cam.path, cam.air_time);
         if let Some(rssi_dbm) = cam.received {
             self.sample(cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station));
         }

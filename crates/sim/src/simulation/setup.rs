@@ -5,7 +5,6 @@ use crosslane_core::path::{PathId, PathSpec};
 use crosslane_core::rng::Rng;
 use crosslane_core::strategy;
 use crosslane_core::time::Duration;
-use serde::Deserialize;
 
 use super::brain::Brain;
 use crate::addresses::vehicle_address;
@@ -54,8 +53,7 @@ pub(super) fn brain(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Resu
             Ok(Brain::Kernel(KernelPathManager::new(paths.collect())))
         }
         "oracle" => {
-            let params = Params::deserialize(toml::Value::Table(strategy.parameters.clone()))
-                .map_err(|fault| refused(scenario, strategy, &fault.to_string()))?;
+            let params = Params::read(&strategy.parameters).map_err(|fault| refused(scenario, strategy, &fault))?;
             let foresight = Foresight::new(World::new(scenario, seed)?, scenario, params);
             let agent = foresight.agent(specs(scenario), &scenario.ranks(), scenario.service.mode, OVERLAP);
             Ok(Brain::with_agent(agent, scenario.paths().len()))

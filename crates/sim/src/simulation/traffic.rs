@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
 
+use crate::histogram::Histogram;
 use crate::records::MessageRow;
 use crate::scenario::{self, TrafficKind};
 use crate::transport::Endpoint;
@@ -17,6 +18,27 @@ use crate::transport::Endpoint;
 const BULK_BYTES: u32 = 65_536;
 /// How long due messages may wait for the socket before they are skipped.
 const BACKLOG: Duration = Duration::from_secs(1);
+
+/// What the messages of a run add up to.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Messages written.
+    pub written: u64,
+    /// Bytes of those that were read.
+    pub delivered_bytes: u64,
+    /// Their delays.
+    pub delays: Histogram,
+}
+
+/// A message written and not read.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    number: u64,
+    size: u64,
+    /// Its last byte among all.
+    end: u64,
+    sent: Instant,
+}
 
 pub(super) struct Traffic {
     kind: TrafficKind,
@@ -31,10 +53,11 @@ pub(super) struct Traffic {
     blocked: bool,
     /// The message is a file, and its last byte is not acknowledged yet.
     uploading: bool,
-    /// Number and last byte of messages written and not read; their number is
-    /// bounded by the send buffer.
-    open: VecDeque<(usize, u64)>,
+    /// Messages written and not read; their number is bounded by the send buffer.
+    open: VecDeque<Open>,
     handed_over: u64,
+    tally: Tally,
+    /// Every message, if they are kept.
     rows: Vec<MessageRow>,
     keep: bool,
     skipped: u64,
@@ -59,6 +82,7 @@ impl Traffic {
             uploading: false,
             open: VecDeque::new(),
             handed_over: 0,
+            tally: Tally::default(),
             rows: Vec::new(),
             keep,
             skipped: 0,
@@ -79,9 +103,9 @@ impl Traffic {
         self.write(now, sender);
     }
 
-    /// Messages, and how many were skipped.
-    pub(super) fn finish(self) -> (Vec<MessageRow>, u64) {
-        (self.rows, self.skipped)
+    /// Messages, what they add up to, and how many were skipped.
+    pub(super) fn finish(self) -> (Vec<MessageRow>, Tally, u64) {
+        (self.rows, self.tally, self.skipped)
     }
 
     fn write(&mut self, now: Instant, sender: &mut Endpoint) {
@@ -132,16 +156,23 @@ impl Traffic {
         self.uploading = matches!(self.kind, TrafficKind::Uploads { .. });
         self.rest = size;
         self.handed_over += size;
-        self.open.push_back((self.rows.len(), self.handed_over));
-        let number = self.rows.len() as u64;
-        let (sent_ns, size_bytes) = (now.as_nanos(), size as u32);
-        self.rows.push(MessageRow { number, sent_ns, received_ns: None, size_bytes });
+        let number = self.tally.written;
+        self.tally.written += 1;
+        self.open.push_back(Open { number, size, end: self.handed_over, sent: now });
+        if self.keep {
+            let (sent_ns, size_bytes) = (now.as_nanos(), size as u32);
+            self.rows.push(MessageRow { number, sent_ns, received_ns: None, size_bytes });
+        }
     }
 
     fn read(&mut self, now: Instant, delivered: u64) {
-        while let Some((place, _)) = self.open.front().copied().filter(|(_, end)| *end <= delivered) {
+        while let Some(open) = self.open.front().copied().filter(|open| open.end <= delivered) {
             self.open.pop_front();
-            self.rows[place].received_ns = Some(now.as_nanos());
+            self.tally.delivered_bytes += open.size;
+            self.tally.delays.note(now.since(open.sent));
+            if let Some(row) = self.rows.get_mut(open.number as usize) {
+                row.received_ns = Some(now.as_nanos());
+            }
         }
     }
 

@@ -200,6 +200,12 @@ impl World {
         }
     }
 
+    /// The unit that serves the vehicle on the path of a radio, by its place
+    /// among those of the radio.
+    pub fn serving(&self, path: PathId) -> Option<usize> {
+        self.radios.get(usize::from(path.0))?.serving
+    }
+
     /// When the next event is due; none after the drive's end.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let (at, _) = self.next_due();

@@ -25,6 +25,8 @@ pub(super) struct RadioLink {
     pub(super) path: PathId,
     pub(super) coverage: Coverage,
     senders: Vec<Sender>,
+    /// The unit that serves, by its place.
+    pub(super) serving: Option<usize>,
     /// The next CAM of a unit in reach.
     pub(super) next_cam: Option<(Instant, usize)>,
     /// What `next_cam` was planned from.
@@ -72,6 +74,7 @@ impl RadioLink {
         let mut link = RadioLink {
             path,
             senders: senders.collect(),
+            serving: None,
             next_cam: None,
             looks: coverage.looks(),
             cam_air_time,
@@ -87,6 +90,7 @@ impl RadioLink {
     /// How the vehicle hears the unit that serves it.
     pub(super) fn signal(&mut self, at: Instant, position_m: [f64; 2]) -> Option<Signal> {
         let signal = self.coverage.serving(at.as_secs_f64(), position_m);
+        self.serving = signal.map(|signal| signal.unit);
         if self.looks != self.coverage.looks() {
             self.looks = self.coverage.looks();
             for &unit in self.coverage.near() {

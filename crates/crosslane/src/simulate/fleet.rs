@@ -1,0 +1,64 @@
+//! A run of many vehicles: each step's work is spread over threads.
+
+use std::path::Path;
+
+use crosslane_core::time::{Duration, Instant};
+use crosslane_sim::fleet::{Fleet, Totals, Vehicle};
+use crosslane_sim::scenario::Scenario;
+
+use crate::comparison::Entry;
+use crate::error::{Error, Result};
+use crate::summary::Outcome;
+
+/// Carries out a run on so many threads and writes `vehicles.csv` into
+/// `folder`, if there is one. `at_second` is called each simulated second and
+/// tells whether to go on; none if it said no.
+///
+/// # Errors
+/// The scenario cannot be simulated, or the table not written.
+pub fn carry_out(
+    scenario: &Scenario,
+    entry: &Entry,
+    folder: Option<&Path>,
+    threads: usize,
+    mut at_second: impl FnMut() -> bool,
+) -> Result<Option<Outcome>> {
+    let Some(strategy) = scenario.strategy(&entry.strategy) else {
+        return Err(Error::failure("simulating", format!("there is no strategy {:?}", entry.strategy)));
+    };
+    let mut fleet = Fleet::new(scenario, &strategy, entry.seed)?;
+    let mut second = Instant::ZERO;
+    while let Some(next) = fleet.next() {
+        advance(fleet.vehicles(), next, threads);
+        fleet.share_air();
+        if next >= second + Duration::from_secs(1) {
+            second = next;
+            if !at_second() {
+                return Ok(None);
+            }
+        }
+    }
+    let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
+    let totals = Totals::new(fleet.finish());
+    if let Some(folder) = folder {
+        let failure = |cause| Error::failure(format!("writing {}", folder.join("vehicles.csv").display()), cause);
+        std::fs::create_dir_all(folder).map_err(failure)?;
+        std::fs::write(folder.join("vehicles.csv"), totals.table(&names)).map_err(failure)?;
+    }
+    Ok(Some(Outcome { valid: true, because: None, metrics: totals.metrics(&names) }))
+}
+
+/// Lets all vehicles go on to a moment. They do not see each other, so it does
+/// not matter which thread has which.
+fn advance(vehicles: &mut [Vehicle], until: Instant, threads: usize) {
+    let size = vehicles.len().div_ceil(threads.max(1)).max(1);
+    let go_on = |part: &mut [Vehicle]| part.iter_mut().for_each(|vehicle| vehicle.run_until(until));
+    std::thread::scope(|scope| {
+        let mut parts = vehicles.chunks_mut(size);
+        let own = parts.next();
+        for part in parts {
+            scope.spawn(move || go_on(part));
+        }
+        own.into_iter().for_each(go_on);
+    });
+}

@@ -1,0 +1,143 @@
+"""Figure 11: total bytes that each interface carried in a long drive, with and without a path manager.
+
+Several run folders stand side by side, as the densities of roadside units do in `crosslane-lab reproduce
+hapanchak-fig11`. The paper tells losses, retransmissions and duplicates in words only; here they are a table.
+"""
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from crosslane_lab.figures.style import INK, MUTED, WIDTH_IN, house_style, path_colour
+from crosslane_lab.metrics import Spread, number, spread
+from crosslane_lab.run import RunFolder
+
+TITLE = "Total transferred bytes"
+
+COLUMNS = {
+    "packets.lost": "packets lost",
+    "retransmitted_bytes": "retransmitted MB",
+    "reinjected_bytes": "duplicates MB",
+    "handover.count": "handovers",
+}
+"""What stands in the table beside the bytes: metric and heading."""
+
+MOST = "oracle"
+"""The strategy that knows the future; the others are told as a share of what it carried."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A strategy in one drive: the bytes of each path (median over the seeds) and the other columns."""
+
+    strategy: str
+    bytes: dict[str, float]
+    others: dict[str, Spread | None]
+
+    @property
+    def total(self) -> float:
+        """Over all paths."""
+        return sum(self.bytes.values())
+
+
+def why_not(folder: RunFolder) -> str | None:
+    """Short messages send the same bytes whatever carries them."""
+    if folder.scenario.traffic != "uploads":
+        return "this drive uploads no files"
+    return None if any(row.bytes for row in rows(folder)) else "no run tells the bytes of its paths"
+
+
+def rows(folder: RunFolder) -> list[Row]:
+    """A row per strategy that was run."""
+    return [_row(folder, strategy) for strategy in folder.measured]
+
+
+def draw(folder: RunFolder) -> Figure:
+    """One panel: a bar per strategy, a part per path."""
+    return draw_all([folder])
+
+
+def draw_all(folders: list[RunFolder]) -> Figure:
+    """A panel per drive, on one scale."""
+    with house_style():
+        figure = Figure(figsize=(WIDTH_IN, 3.4))
+        panels = figure.subplots(1, len(folders), sharey=True, squeeze=False)[0]
+        for axes, folder in zip(panels, folders, strict=True):
+            found = rows(folder)
+            below = [0.0] * len(found)
+            for path in folder.scenario.paths:
+                heights = [row.bytes.get(path, 0.0) / 1e6 for row in found]
+                colour = path_colour(folder, path)
+                axes.bar(range(len(found)), heights, 0.62, bottom=below, color=colour, label=path)
+                for place, height in enumerate(heights):
+                    if height > 0:
+                        middle = below[place] + height / 2
+                        axes.text(
+                            place, middle, number(height), ha="center", va="center", color="white", fontsize=8
+                        )
+                below = [low + height for low, height in zip(below, heights, strict=True)]
+            for place, total in enumerate(below):
+                axes.text(place, total, number(total), ha="center", va="bottom", color=INK, fontweight="bold")
+            axes.set_xticks(range(len(found)), [row.strategy for row in found], rotation=20, ha="right", color=INK)
+            axes.set_title(_units(folder))
+        panels[0].set_ylabel("payload delivered over the path (MB)")
+        panels[0].legend(loc="lower left", bbox_to_anchor=(0, 1.1), ncols=4, frameon=False, labelcolor=MUTED)
+        figure.subplots_adjust(left=0.06, right=0.99, top=0.8, bottom=0.2, wspace=0.08)
+    return figure
+
+
+def caption(folder: RunFolder) -> str:
+    """Total bytes per strategy, and what of the oracle's that is."""
+    found = rows(folder)
+    most = next((row.total for row in found if row.strategy == MOST), None)
+    told = [f"{row.strategy} {number(row.total / 1e6, 'MB')}{_of(row, most)}" for row in found]
+    return f"Payload delivered over each path, medians over the seeds: {'; '.join(told)}."
+
+
+def table(folders: list[RunFolder]) -> str:
+    """Bytes, losses, retransmissions and duplicates of all drives, in Markdown."""
+    paths = folders[0].scenario.paths
+    head = [
+        "drive",
+        "strategy",
+        *(f"{path} MB" for path in paths),
+        "total MB",
+        "of the oracle's",
+        *COLUMNS.values(),
+    ]
+    lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2)]
+    for folder in folders:
+        found = rows(folder)
+        most = next((row.total for row in found if row.strategy == MOST), None)
+        lines += [_cells(_units(folder), row, paths, most) for row in found]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _row(folder: RunFolder, strategy: str) -> Row:
+    runs = folder.shown_runs(strategy)
+    carried = {path: spread(runs, f"path.{path}.bytes") for path in folder.scenario.paths}
+    return Row(
+        strategy,
+        {path: over.median for path, over in carried.items() if over},
+        {metric: spread(runs, metric) for metric in COLUMNS},
+    )
+
+
+def _cells(drive: str, row: Row, paths: tuple[str, ...], most: float | None) -> list[str]:
+    def shown(metric: str) -> str:
+        over = row.others[metric]
+        scale = 1e6 if metric.endswith("_bytes") else 1
+        return number(over.median / scale) if over else "–"
+
+    share = number(row.total / most, "%") if most else "–"
+    carried = [number(row.bytes.get(path, 0.0) / 1e6) for path in paths]
+    return [drive, row.strategy, *carried, number(row.total / 1e6), share, *map(shown, COLUMNS)]
+
+
+def _units(folder: RunFolder) -> str:
+    count = folder.scenario.units
+    return f"{count} roadside unit{'s' if count != 1 else ''}"
+
+
+def _of(row: Row, most: float | None) -> str:
+    return f" ({number(row.total / most, '%')} of the oracle's)" if most and row.strategy != MOST else ""
