@@ -106,14 +106,15 @@ impl Receiver {
     }
 
     /// A full segment came that answers what was sent at `echo` (RFC 7323; Linux
-    /// `tcp_rcv_rtt_measure_ts`).
+    /// `tcp_rcv_rtt_measure_ts`): a shorter time counts at once, a longer one by
+    /// an eighth.
     pub fn measure(&mut self, now: Instant, echo: Instant, len: u64) {
         if len < self.full || echo <= self.echo {
             return;
         }
         self.echo = echo;
         let sample = now.since(echo);
-        self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+        self.rtt = Some(self.rtt.map_or(sample, |rtt| sample.min((rtt * 7 + sample) / 8)));
     }
 
     /// Round-trip time as the receiver sees it; `None` before it was measured.
@@ -223,6 +224,20 @@ mod tests {
         assert_eq!(ordered.iter().map(|piece| piece.dsn).collect::<Vec<_>>(), [16_000, 17_000, 18_000]);
         assert!(receiver.wants_ack(Instant::from_millis(102)), "a filled gap is told at once");
         assert_eq!(receiver.acknowledge(), (19_001, None));
+    }
+
+    #[test]
+    fn full_segments_measure_the_round_trip_and_a_shorter_one_counts_at_once() {
+        let mut receiver = settled();
+        receiver.measure(Instant::from_millis(900), Instant::from_millis(100), 100);
+        assert_eq!(receiver.rtt(), None, "a small segment may have waited for its writer");
+        receiver.measure(Instant::from_millis(300), Instant::from_millis(200), 1000);
+        receiver.measure(Instant::from_millis(400), Instant::from_millis(200), 1000);
+        assert_eq!(receiver.rtt(), Some(Duration::from_millis(100)), "one sample for each echo");
+        receiver.measure(Instant::from_millis(480), Instant::from_millis(300), 1000);
+        assert_eq!(receiver.rtt(), Some(Duration::from_millis(110)));
+        receiver.measure(Instant::from_millis(450), Instant::from_millis(400), 1000);
+        assert_eq!(receiver.rtt(), Some(Duration::from_millis(50)));
     }
 
     #[test]

@@ -14,9 +14,9 @@ use super::segment::Block;
 
 /// Memory that one segment costs beside its bytes (Linux: `sk_buff` and head).
 const SEGMENT_OVERHEAD_BYTES: u64 = 900;
-/// Send buffer for each segment of the window (Linux `tcp_sndbuf_expand`: twice
-/// the window, each segment rounded up to a power of two with its overhead).
-const BUFFER_PER_SEGMENT_BYTES: u64 = 2 * 4352;
+/// What a segment of the window counts in the send buffer (Linux
+/// `tcp_sndbuf_expand`: rounded up to a power of two, with its overhead).
+const BUFFER_PER_SEGMENT_BYTES: u64 = 4352;
 /// Greatest send buffer (`net.ipv4.tcp_wmem[2]`).
 const BUFFER_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Least time before a loss probe with more than one segment in flight.
@@ -185,7 +185,7 @@ impl Sender {
             usage_ends: 1,
             last_sent: Instant::ZERO,
             pace_at: Instant::ZERO,
-            buffer: if fixed_buffer { buffer_bytes } else { u64::from(INITIAL_WINDOW) * BUFFER_PER_SEGMENT_BYTES },
+            buffer: if fixed_buffer { buffer_bytes } else { 2 * u64::from(INITIAL_WINDOW) * BUFFER_PER_SEGMENT_BYTES },
             fixed_buffer,
             rate: Rate::default(),
             delivered: 0,
@@ -270,7 +270,8 @@ impl Sender {
     /// the window.
     fn expand_buffer(&mut self) {
         if !self.fixed_buffer && self.in_flight() < self.control.window {
-            let wanted = u64::from(self.control.window) * BUFFER_PER_SEGMENT_BYTES;
+            let windows = u64::from(self.control.windows_buffered());
+            let wanted = windows * u64::from(self.control.window) * BUFFER_PER_SEGMENT_BYTES;
             self.buffer = self.buffer.max(wanted.min(BUFFER_MAX_BYTES));
         }
     }

@@ -140,10 +140,14 @@ pub struct SubflowInfo {
     pub unacked: u32,
     /// Segments held for lost.
     pub lost: u32,
+    /// Segments in the network (RFC 6675 §4, `pipe`).
+    pub in_flight: u32,
     /// Segments sent again since it began.
     pub repeated: u32,
     /// Segments delivered since it began.
     pub delivered: u32,
+    /// Bytes sent since it began, each counted once.
+    pub bytes_sent: u64,
     /// Bytes acknowledged since it began.
     pub bytes_acked: u64,
     /// Bytes received since it began.
@@ -167,8 +171,10 @@ impl Subflow {
             window: self.tx.control().window,
             unacked: self.tx.unacked(),
             lost: self.tx.lost(),
+            in_flight: self.tx.in_flight(),
             repeated: self.tx.repeated,
             delivered: self.tx.delivered as u32,
+            bytes_sent: self.tx.next - 1,
             bytes_acked: self.tx.una.saturating_sub(1),
             bytes_received: self.rx.bytes_received,
             notsent_bytes: self.tx.queued_bytes() as u32,

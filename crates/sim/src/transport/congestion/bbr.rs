@@ -224,8 +224,11 @@ impl Bbr {
         let Some(bdp) = self.bdp(gain) else { return restored + sample.newly };
         // Three bursts more, so that delayed acknowledgements starve nobody.
         let target = libm::ceil(bdp) as u32 + 3;
-        let grown = restored + sample.newly;
-        let wanted = if self.filled || grown < target { grown.min(target) } else { grown };
+        let wanted = match self.filled {
+            true => (restored + sample.newly).min(target),
+            false if restored < target => restored + sample.newly,
+            false => restored,
+        };
         wanted.max(LEAST_WINDOW)
     }
 }

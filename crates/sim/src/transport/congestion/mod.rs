@@ -156,6 +156,12 @@ impl Control {
         !matches!(self.law, Law::Bbr(_))
     }
 
+    /// Windows that the send buffer holds (Linux `tcp_sndbuf_expand`,
+    /// `bbr_sndbuf_expand`).
+    pub fn windows_buffered(&self) -> u32 {
+        if matches!(self.law, Law::Bbr(_)) { 3 } else { 2 }
+    }
+
     /// What the network was seen to deliver; BBR's window and pace follow it.
     pub fn on_rate(&mut self, sample: &RateSample) {
         if let Law::Bbr(bbr) = &mut self.law {

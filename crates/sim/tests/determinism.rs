@@ -1,0 +1,58 @@
+//! The same scenario and seed give the same bytes: twice in one process, and
+//! the same in a debug and in a release build, as both are held against one
+//! golden value. A change of the model changes it; then say why in the commit.
+#![allow(missing_docs)]
+
+use std::error::Error;
+use std::fmt::{self, Write};
+
+use crosslane_core::time::Instant;
+use crosslane_sim::scenario::Scenario;
+use crosslane_sim::simulation::{Detail, Recording, Simulation};
+
+const LEAVE: &str = include_str!("../../../scenarios/leave-coverage.toml");
+const AGGREGATE: &str = include_str!("../../../scenarios/aggregate.toml");
+
+/// FNV-1a, 64 bits, of what is written into it.
+struct Digest(u64);
+
+impl Write for Digest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(())
+    }
+}
+
+fn record(text: &str, seed: u64) -> Result<Recording, Box<dyn Error>> {
+    let scenario = Scenario::parse(text, "test.toml")?;
+    let strategy = scenario.strategy("threshold").ok_or("no such strategy")?;
+    let mut simulation = Simulation::new(&scenario, &strategy, seed, Detail::ALL)?;
+    simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
+    Ok(simulation.finish())
+}
+
+fn digest(run: &Recording) -> Result<u64, Box<dyn Error>> {
+    assert!(run.packets.len() > 1000 && run.messages.len() > 100 && run.said.len() > 1 && run.heard.len() > 2);
+    let mut digest = Digest(0xcbf2_9ce4_8422_2325);
+    write!(digest, "{:?}{:?}{:?}{:?}", run.packets, run.messages, run.said, run.heard)?;
+    write!(digest, "{:?}{:?}{:?}", run.samples, run.tcp_info, run.links)?;
+    Ok(digest.0)
+}
+
+#[test]
+fn the_same_scenario_and_seed_give_the_same_bytes_in_every_build() -> Result<(), Box<dyn Error>> {
+    for (text, golden) in [(LEAVE, 0x3607_1324_33ad_c8db), (AGGREGATE, 0xf319_2623_8bd3_af4b)] {
+        let (first, second) = (digest(&record(text, 7)?)?, digest(&record(text, 7)?)?);
+        assert_eq!(first, second, "two runs in one process");
+        assert_eq!(first, golden, "the golden value: now {first:#018x}");
+    }
+    Ok(())
+}
+
+#[test]
+fn another_seed_gives_other_bytes() -> Result<(), Box<dyn Error>> {
+    assert_ne!(digest(&record(LEAVE, 7)?)?, digest(&record(LEAVE, 8)?)?);
+    Ok(())
+}

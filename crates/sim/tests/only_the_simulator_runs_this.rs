@@ -1,0 +1,50 @@
+//! A scenario that only the simulator can run says so by the name of the key,
+//! its line and the way out.
+#![allow(missing_docs)]
+
+use std::error::Error;
+
+use crosslane_sim::scenario::{Engine, Scenario};
+
+const PLAIN: &str = "name = \"drive\"\nduration_s = 5\n\
+    [vehicle]\nroute = { from_m = [0, 0], to_m = [1, 0], speed_kmh = 1 }\n\
+    [[cellular]]\nname = \"lte\"\nrat = \"lte\"\nrate_mbit_s = 10\ndelay_ms = 20\n\
+    [traffic]\nkind = \"bulk\"\n";
+
+fn refusal(text: &str) -> Result<String, Box<dyn Error>> {
+    let scenario = Scenario::parse(text, "drive.toml")?;
+    scenario.check_engine(Engine::Simulator)?;
+    Ok(scenario.check_engine(Engine::Kernel).err().map_or(String::new(), |error| error.to_string()))
+}
+
+#[test]
+fn only_the_simulator_runs_this() -> Result<(), Box<dyn Error>> {
+    assert_eq!(refusal(PLAIN)?, "", "both run this");
+    let with = |key: &str| PLAIN.replace("duration_s = 5\n", &format!("duration_s = 5\n{key}\n"));
+    let uploads = PLAIN.replace("\"bulk\"", "\"uploads\"\nsize_mb = [1, 2]\npause_s = [0, 1]");
+    for (text, line, what) in [
+        (with("congestion = \"lia\""), 3, "coupled congestion control"),
+        (with("congestion = \"olia\""), 3, "coupled congestion control"),
+        (with("scheduler = \"minrtt\""), 3, "packet scheduler"),
+        (with("scheduler = \"priority\""), 3, "packet scheduler"),
+        (uploads, 11, "uploads"),
+    ] {
+        let said = refusal(&text)?;
+        println!("{said}");
+        for part in [&format!("drive.toml, line {line}: only the simulator can run this"), what, "crosslane simulate"] {
+            assert!(said.contains(part), "`{part}` is not in: {said}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn no_kernel_runs_the_oracle() -> Result<(), Box<dyn Error>> {
+    let scenario = Scenario::parse(PLAIN, "drive.toml")?;
+    let oracle = scenario.strategy("oracle").ok_or("no oracle")?;
+    scenario.check_strategy(Engine::Simulator, &oracle)?;
+    let said = scenario.check_strategy(Engine::Kernel, &oracle).err().map_or(String::new(), |error| error.to_string());
+    assert!(said.contains("strategy `oracle`") && said.contains("crosslane simulate"), "{said}");
+    assert!(said.contains("threshold") && !said.contains("choose from oracle"), "{said}");
+    Ok(())
+}

@@ -1,0 +1,432 @@
+//! Two ends of a connection, joined by links, without a world around them: what
+//! the stories and the property tests of the transport model play with.
+//!
+//! After each thing that happens, the pair checks what must hold always (see
+//! `watch`); a story only has to look at its own point.
+#![allow(dead_code, missing_docs)]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crosslane_core::link::{Bottleneck, Direction, DirectionParams, Link, Loss, PacketId, QueueLimit};
+use crosslane_core::mptcp::{AddressId, Command, Event, Token};
+use crosslane_core::path::PathId;
+use crosslane_core::rng::Rng;
+use crosslane_core::time::{Duration, Instant};
+use crosslane_sim::addresses::vehicle_address;
+use crosslane_sim::transport::congestion::Algorithm;
+use crosslane_sim::transport::scheduler::Scheduler;
+use crosslane_sim::transport::{Endpoint, Protocol, SERVER_ADDRESS, Segment, Settings, SubflowInfo, Ticks};
+
+mod watch;
+
+use watch::Watch;
+
+/// Size of a write of bulk traffic.
+const BULK_BYTES: u64 = 65_536;
+
+/// Segments that one end may send for one thing that happens.
+const MAX_AT_ONCE: usize = 20_000;
+
+/// One path, the same both ways; loss only in the direction of the data.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    pub mbit_s: f64,
+    pub delay_ms: u64,
+    pub loss: f64,
+    pub queue_bytes: u32,
+}
+
+impl Way {
+    /// A path that loses nothing and can queue 200 ms.
+    pub fn new(mbit_s: f64, delay_ms: u64) -> Way {
+        Way { mbit_s, delay_ms, loss: 0.0, queue_bytes: (mbit_s * 1e6 / 8.0 * 0.2) as u32 }
+    }
+
+    fn params(&self, loss: f64) -> DirectionParams {
+        DirectionParams {
+            bottleneck: Bottleneck::Rate { bit_s: self.mbit_s * 1e6 },
+            delay: Duration::from_millis(self.delay_ms),
+            loss: Loss::Independent(loss),
+            queue: QueueLimit::Bytes(self.queue_bytes.max(3000)),
+            codel: None,
+        }
+    }
+}
+
+/// What is sent from the vehicle.
+#[derive(Clone, Copy, Debug)]
+pub enum Source {
+    /// As much as the socket takes.
+    Bulk,
+    /// A message of so many bytes each so many milliseconds.
+    Messages { bytes: u64, every_ms: u64 },
+}
+
+/// What somebody does at a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// The path carries nothing, silently; or does again.
+    Carry { path: u8, on: bool },
+    /// The path manager of the vehicle opens a subflow.
+    Create { path: u8, backup: bool },
+    /// It closes the first open subflow of the path, unless that is the last.
+    Destroy { path: u8 },
+    /// It sets or clears the flag of the first open subflow of the path.
+    Flag { path: u8, backup: bool },
+    /// The source begins, or ends.
+    Talk { on: bool },
+    /// All links lose nothing and have at least this rate.
+    Mend { mbit_s: f64 },
+}
+
+/// How the pair is set up.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub ways: Vec<Way>,
+    pub source: Source,
+    pub protocol: Protocol,
+    pub algorithm: Algorithm,
+    pub scheduler: Scheduler,
+    pub send_buffer_bytes: u32,
+    pub stale_loss_count: u32,
+    pub seed: u64,
+}
+
+impl Setup {
+    /// MPTCP with the kernel's defaults and CUBIC.
+    pub fn new(ways: &[Way], source: Source) -> Setup {
+        Setup {
+            ways: ways.to_vec(),
+            source,
+            protocol: Protocol::Mptcp,
+            algorithm: Algorithm::Cubic,
+            scheduler: Scheduler::Default,
+            send_buffer_bytes: 0,
+            stale_loss_count: 4,
+            seed: 1,
+        }
+    }
+
+    fn settings(&self, side: &str) -> Settings {
+        Settings {
+            protocol: self.protocol,
+            algorithm: self.algorithm,
+            scheduler: self.scheduler,
+            send_buffer_bytes: self.send_buffer_bytes,
+            stale_loss_count: self.stale_loss_count,
+            ranks: (0..self.ways.len() as u8).collect(),
+            ticks: Ticks::new(Rng::new(self.seed, &format!("ticks {side}")).uniform()),
+        }
+    }
+}
+
+/// A segment with data that entered a link on its way to the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    pub at: Instant,
+    pub path: u8,
+    pub dsn: u64,
+    pub len: u64,
+    /// Its bytes had not been sent before, on any subflow.
+    pub first: bool,
+}
+
+/// A message of the source.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    pub written: Instant,
+    pub end: u64,
+    pub read: Option<Instant>,
+}
+
+pub struct Pair {
+    pub now: Instant,
+    pub client: Endpoint,
+    pub server: Endpoint,
+    pub carried: Vec<Carried>,
+    pub messages: Vec<Message>,
+    pub events: Vec<(Instant, Event)>,
+    /// Bytes that arrived at the server, by path.
+    pub arrived: Vec<u64>,
+    pub watch: Watch,
+    setup: Setup,
+    links: Vec<Link>,
+    under_way: BTreeMap<u64, (Segment, Instant)>,
+    packets: u64,
+    plan: VecDeque<(Instant, Action)>,
+    talking: bool,
+    due: Instant,
+    offered: u64,
+    rest: u64,
+    unread: usize,
+}
+
+impl Pair {
+    /// A pair that connects over path 0 at time 0; what is planned happens at
+    /// its time, in ms.
+    pub fn new(setup: Setup, plan: &[(u64, Action)]) -> Pair {
+        let links = setup.ways.iter().enumerate();
+        let links =
+            links.map(|(n, way)| Link::new(setup.seed, &format!("path{n}"), way.params(way.loss), way.params(0.0)));
+        let mut plan: Vec<(Instant, Action)> =
+            plan.iter().map(|&(ms, action)| (Instant::from_millis(ms), action)).collect();
+        plan.sort_by_key(|(at, _)| *at);
+        let mut pair = Pair {
+            now: Instant::ZERO,
+            client: Endpoint::client(setup.settings("vehicle")),
+            server: Endpoint::server(setup.settings("server")),
+            carried: Vec::new(),
+            messages: Vec::new(),
+            events: Vec::new(),
+            arrived: vec![0; setup.ways.len()],
+            watch: Watch::new(),
+            links: links.collect(),
+            under_way: BTreeMap::new(),
+            packets: 0,
+            plan: plan.into(),
+            talking: true,
+            due: Instant::ZERO,
+            offered: 0,
+            rest: 0,
+            unread: 0,
+            setup,
+        };
+        pair.client.connect(Instant::ZERO, PathId(0));
+        pair.settle(None);
+        pair
+    }
+
+    /// Lets time go by until this moment, in ms.
+    pub fn run_until_ms(&mut self, until_ms: u64) {
+        let until = Instant::from_millis(until_ms);
+        while let Some(at) = self.next_wakeup().filter(|at| *at <= until) {
+            assert!(at >= self.now || self.client.next_wakeup() != Some(at), "the clock runs backwards");
+            self.now = self.now.max(at);
+            self.watch.count_step(self.now);
+            self.step();
+        }
+        self.now = until;
+    }
+
+    /// Worst time from write to read among messages written in these ms; one
+    /// that was never read counts until now.
+    pub fn worst_delay_ms(&self, from_ms: u64, to_ms: u64) -> f64 {
+        let span = Instant::from_millis(from_ms)..Instant::from_millis(to_ms);
+        let written = self.messages.iter().filter(|message| span.contains(&message.written));
+        let delay = |message: &Message| message.read.unwrap_or(self.now).since(message.written);
+        written.map(delay).max().unwrap_or_default().as_secs_f64() * 1e3
+    }
+
+    /// Data that entered a path between these moments, in ms.
+    pub fn carried_between(&self, path: u8, from_ms: u64, to_ms: u64) -> impl Iterator<Item = &Carried> {
+        let span = Instant::from_millis(from_ms)..Instant::from_millis(to_ms);
+        self.carried.iter().filter(move |segment| segment.path == path && span.contains(&segment.at))
+    }
+
+    /// The vehicle's open subflow on a path.
+    pub fn subflow(&self, path: u8) -> Option<SubflowInfo> {
+        self.client.subflows().find(|info| info.path == PathId(path))
+    }
+
+    /// Bytes that the source has handed over to the socket.
+    pub fn written(&self) -> u64 {
+        self.offered - self.rest
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let links = self.links.iter().filter_map(Link::next_wakeup);
+        let ends = [self.client.next_wakeup(), self.server.next_wakeup()].into_iter().flatten();
+        let plan = self.plan.front().map(|(at, _)| *at);
+        links.chain(ends).chain(plan).chain(self.next_message()).min()
+    }
+
+    fn next_message(&self) -> Option<Instant> {
+        let waits = self.rest == 0 && self.talking && self.client.is_connected();
+        (waits && matches!(self.setup.source, Source::Messages { .. })).then_some(self.due)
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        for place in 0..self.links.len() {
+            while let Some(exit) = self.links[place].poll(now) {
+                let Some((segment, sent)) = self.under_way.remove(&exit.packet.0) else { continue };
+                if exit.dropped.is_none() {
+                    self.arrive(&segment, sent, exit.direction);
+                }
+            }
+        }
+        if self.client.next_wakeup().is_some_and(|at| at <= now) {
+            self.client.on_time(now);
+            self.settle(None);
+            assert!(self.client.next_wakeup().is_none_or(|at| at > now), "the vehicle's timers do not move on");
+        }
+        if self.server.next_wakeup().is_some_and(|at| at <= now) {
+            self.server.on_time(now);
+            self.settle(None);
+            assert!(self.server.next_wakeup().is_none_or(|at| at > now), "the server's timers do not move on");
+        }
+        while let Some((_, action)) = self.plan.front().copied().filter(|(at, _)| *at <= now) {
+            self.plan.pop_front();
+            self.act(action);
+            self.settle(None);
+        }
+        self.talk();
+    }
+
+    fn arrive(&mut self, segment: &Segment, sent: Instant, direction: Direction) {
+        self.watch.note_arrival(segment, direction);
+        match direction {
+            Direction::Up => {
+                self.arrived[usize::from(segment.path.0)] += u64::from(segment.payload);
+                self.server.on_segment(self.now, segment, sent);
+            }
+            Direction::Down => self.client.on_segment(self.now, segment, sent),
+        }
+        self.settle(Some(direction));
+        self.watch.check_delivered(self.server.delivered());
+        while let Some(message) = self.messages.get_mut(self.unread).filter(|m| m.end <= self.server.delivered()) {
+            message.read = Some(self.now);
+            self.unread += 1;
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        let token = Token(1);
+        let local = |path: u8| vehicle_address(usize::from(path)).into();
+        let remote = SERVER_ADDRESS;
+        let named = |pair: &Pair, path: u8| pair.subflow(path).map(|info| (local(path), info.port).into());
+        let command = match action {
+            Action::Carry { path, on } => return self.links[usize::from(path)].set_on(self.now, on),
+            Action::Talk { on } => return self.talking = on,
+            Action::Mend { mbit_s } => return self.mend(mbit_s),
+            Action::Create { path, backup } => Some(Command::CreateSubflow {
+                token,
+                local_id: AddressId(path + 1),
+                local: local(path),
+                if_index: 0,
+                remote,
+                backup,
+            }),
+            Action::Destroy { path } => named(self, path)
+                .filter(|_| self.client.subflows().count() > 1)
+                .map(|local| Command::DestroySubflow { token, local, remote }),
+            Action::Flag { path, backup } => {
+                named(self, path).map(|local| Command::SetBackup { token, local, remote, backup })
+            }
+        };
+        if let Some(command) = command {
+            self.client.command(self.now, &command);
+        }
+    }
+
+    fn mend(&mut self, mbit_s: f64) {
+        for (link, way) in self.links.iter_mut().zip(&mut self.setup.ways) {
+            way.mbit_s = way.mbit_s.max(mbit_s);
+            link.set_on(self.now, true);
+            for direction in Direction::BOTH {
+                link.set(self.now, direction, way.params(0.0));
+            }
+        }
+    }
+
+    fn talk(&mut self) {
+        if !self.client.is_connected() || !self.talking {
+            return;
+        }
+        self.due = if self.offered == 0 { self.now } else { self.due };
+        loop {
+            if self.rest > 0 {
+                // A writer that could not write is woken when a third is free.
+                if !self.client.is_writeable() {
+                    return;
+                }
+                self.rest -= self.client.write(self.now, self.rest);
+                self.settle(None);
+                if self.rest > 0 {
+                    return;
+                }
+            }
+            match self.setup.source {
+                Source::Bulk => self.rest = BULK_BYTES,
+                Source::Messages { bytes, every_ms } => {
+                    if self.due > self.now {
+                        return;
+                    }
+                    self.due = self.due + Duration::from_millis(every_ms);
+                    self.rest = bytes;
+                    self.messages.push(Message { written: self.now, end: self.offered + bytes, read: None });
+                }
+            }
+            self.offered += self.rest;
+        }
+    }
+
+    /// Puts on the links what both ends want to send after one thing has
+    /// happened; `heard` says which way a segment came.
+    fn settle(&mut self, heard: Option<Direction>) {
+        for direction in Direction::BOTH {
+            let end = if direction == Direction::Up { &mut self.client } else { &mut self.server };
+            let mut segments = Vec::new();
+            segments.extend(std::iter::from_fn(|| end.poll_segment()).take(MAX_AT_ONCE + 1));
+            assert!(segments.len() <= MAX_AT_ONCE, "an end sends without end");
+            self.watch.check_sent(end, direction, &segments, heard);
+            for segment in segments {
+                self.send(direction, segment);
+            }
+        }
+        while let Some(event) = self.client.poll_event() {
+            self.events.push((self.now, event));
+        }
+        while self.server.poll_event().is_some() {}
+    }
+
+    fn send(&mut self, direction: Direction, segment: Segment) {
+        let path = segment.path.0;
+        if direction == Direction::Up && segment.payload > 0 {
+            let dsn = segment.dsn.unwrap_or(segment.seq - 1);
+            let first = self.watch.is_first(dsn);
+            self.carried.push(Carried { at: self.now, path, dsn, len: u64::from(segment.payload), first });
+        }
+        self.watch.note_sent(&segment, direction);
+        let packet = PacketId(self.packets);
+        self.packets += 1;
+        self.under_way.insert(packet.0, (segment, self.now));
+        let bytes = u32::from(segment.ip_bytes());
+        if self.links[usize::from(path)].send(self.now, direction, packet, bytes).is_err() {
+            self.under_way.remove(&packet.0);
+        }
+    }
+}
+
+/// The middle one of what `figure` says for seeds 1 to `seeds`.
+pub fn median(seeds: u64, figure: impl FnMut(u64) -> f64) -> f64 {
+    let mut figures: Vec<f64> = (1..=seeds).map(figure).collect();
+    figures.sort_by(f64::total_cmp);
+    println!("figures: {figures:.1?}");
+    figures[figures.len() / 2]
+}
+
+/// Within a factor 1.5 or 20 ms of the range that the kernel showed.
+pub fn agrees_ms(figure: f64, least: f64, greatest: f64) -> bool {
+    let (low, high) = ((least / 1.5).min(least - 20.0), (greatest * 1.5).max(greatest + 20.0));
+    println!("{figure:.1} ms, the kernel {least} to {greatest} ms");
+    (low..=high).contains(&figure)
+}
+
+/// When the path of [`silent_death`] dies, in ms, but for its phase.
+pub const DEATH_MS: u64 = 5_000;
+
+/// A path dies silently as in the kernel's table: a message of 1 kB each 20 ms,
+/// round trips of 40 ms, another path. What is planned is in ms relative to the
+/// death, whose phase among messages and ticks is the seed's. Returns the worst
+/// delay.
+pub fn silent_death(seed: u64, stale_loss_count: u32, backup: bool, plan: &[(i64, Action)]) -> f64 {
+    let ways = [Way::new(20.0, 20), Way::new(20.0, 20)];
+    let source = Source::Messages { bytes: 1000, every_ms: 20 };
+    let death = DEATH_MS + seed * 7 % 20;
+    let mut whole = vec![(500, Action::Create { path: 1, backup }), (death, Action::Carry { path: 0, on: false })];
+    whole.extend(plan.iter().map(|&(ms, action)| (death.saturating_add_signed(ms), action)));
+    let mut pair = Pair::new(Setup { stale_loss_count, seed, ..Setup::new(&ways, source) }, &whole);
+    pair.run_until_ms(DEATH_MS + 15_000);
+    pair.worst_delay_ms(DEATH_MS - 1000, DEATH_MS + 5000)
+}
