@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crosslane_lab import __version__, calibrate, conformance_command, report, reproduce, results
-from crosslane_lab.errors import LabError
+from crosslane_lab.errors import LabError, unreadable
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.progress import Progress
 from crosslane_lab.run import RunFolder
@@ -64,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _report(options: argparse.Namespace) -> None:
     folder = RunFolder.open(options.run)
+    if folder.scenario.many:
+        remedy = "read runs/*/vehicles.csv in it, a row per vehicle"
+        raise unreadable(options.run, "a run of many vehicles keeps no records to draw from", remedy)
     out = options.out or options.run / "report.html"
     progress = Progress()
     try:

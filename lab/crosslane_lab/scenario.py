@@ -35,6 +35,7 @@ class Scenario:
     period_ms: float | None
     bases: dict[str, str]
     units: int
+    many: bool
     crossings: tuple[Crossing, ...]
     silent: dict[str, tuple[tuple[float, float], ...]]
     expected_metrics: tuple[str, ...]
@@ -90,6 +91,7 @@ def _scenario(text: str, data: dict[str, Any]) -> Scenario:
         period_ms=None if every is None else float(every),
         bases={s["name"]: s.get("base", s["name"]) for s in data.get("strategy", [])},
         units=len(data.get("roadside_unit", [])),
+        many="fleet" in data,
         crossings=tuple(_crossing(e) for e in expects if "crossing" in e),
         silent=_silences(data),
         expected_metrics=tuple(dict.fromkeys(e["metric"] for e in expects if "metric" in e)),

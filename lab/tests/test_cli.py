@@ -121,6 +121,11 @@ BAD = {
         "scenario.toml: not a scenario",
         "crosslane check",
     ),
+    "many vehicles": (
+        put("scenario.toml", "[fleet]\nvehicles = 9"),
+        "a run of many vehicles keeps no records",
+        "read runs/*/vehicles.csv",
+    ),
     "broken versions": (put("versions.json", "{"), "versions.json: not JSON", "run the drive again"),
     "no packets": (remove(PACKETS), "packets.arrow: the file is missing", "run the drive again"),
     "not Arrow": (put(PACKETS, "text"), "packets.arrow: not an Arrow IPC file", "run the drive again"),
