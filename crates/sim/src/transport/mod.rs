@@ -16,7 +16,6 @@ mod clock;
 pub mod congestion;
 mod connection;
 mod frags;
-mod loss;
 mod path_manager;
 mod receiver;
 mod rtt;
@@ -31,6 +30,3 @@ pub use connection::{Endpoint, Protocol, SERVER_ADDRESS, Settings};
 pub use path_manager::KernelPathManager;
 pub use segment::Segment;
 pub use subflow::SubflowInfo;
-
-#[cfg(test)]
-mod tests;

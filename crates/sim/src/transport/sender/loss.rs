@@ -8,7 +8,8 @@
 
 use crosslane_core::time::{Duration, Instant};
 
-use super::sender::{Delivered, Force, Sender, Sent, State};
+use super::acknowledgement::Delivered;
+use super::{Force, Sender, Sent, State};
 
 /// Segments selectively acknowledged after which no reordering is allowed for
 /// (RFC 8985 §6.2 step 4, DupThresh).

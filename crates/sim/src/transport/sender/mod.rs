@@ -1,16 +1,17 @@
 //! The sending half of a subflow: what is in flight, what waits, and when the
-//! next segment may leave. How losses are found and repaired is in
-//! [`loss`](super::loss).
+//! next segment may leave.
 
 use std::collections::VecDeque;
 
 use crosslane_core::time::{Duration, Instant};
 
 use super::clock::Ticks;
-use super::congestion::{Ack, Algorithm, Control, Coupled, INITIAL_WINDOW, RateSample};
+use super::congestion::{Algorithm, Control, INITIAL_WINDOW};
 use super::receiver::Piece;
 use super::rtt::{RTO_MIN_US, Rtt};
-use super::segment::Block;
+
+mod acknowledgement;
+mod loss;
 
 /// Memory that one segment costs beside its bytes (Linux: `sk_buff` and head).
 const SEGMENT_OVERHEAD_BYTES: u64 = 900;
@@ -24,17 +25,17 @@ const PROBE_MIN: Duration = Duration::from_millis(2);
 
 /// One segment in flight.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
-    pub(super) seq: u64,
-    pub(super) piece: Piece,
+struct Sent {
+    seq: u64,
+    piece: Piece,
     /// When it was last sent.
-    pub(super) at: Instant,
-    pub(super) sacked: bool,
-    pub(super) lost: bool,
+    at: Instant,
+    sacked: bool,
+    lost: bool,
     /// Sent again since it was found lost.
-    pub(super) again: bool,
+    again: bool,
     /// Ever sent more than once.
-    pub(super) repeated: bool,
+    repeated: bool,
     pushed: bool,
     delivered: u64,
     delivered_at: Instant,
@@ -43,7 +44,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    pub(super) fn end(&self) -> u64 {
+    fn end(&self) -> u64 {
         self.seq + self.piece.len
     }
 }
@@ -61,7 +62,7 @@ pub struct Leaving {
 
 /// Where loss recovery stands (RFC 6675, RFC 5681).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+enum State {
     Open,
     /// Until everything sent before is acknowledged.
     Recovery {
@@ -75,7 +76,7 @@ pub(super) enum State {
 
 /// A segment that leaves whatever the window says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Force {
+enum Force {
     /// A new one, or the last one again (RFC 8985 §7.3).
     Probe,
 }
@@ -83,26 +84,26 @@ pub(super) enum Force {
 /// The half.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    pub(super) ticks: Ticks,
+    ticks: Ticks,
     pub(super) mss: u64,
     pub(super) una: u64,
     pub(super) next: u64,
-    pub(super) flight: VecDeque<Sent>,
+    flight: VecDeque<Sent>,
     flight_bytes: u64,
     queue: VecDeque<Piece>,
     queue_bytes: u64,
-    pub(super) sacked: u32,
-    pub(super) lost: u32,
-    pub(super) again: u32,
+    sacked: u32,
+    lost: u32,
+    again: u32,
     pub(super) control: Control,
-    pub(super) state: State,
-    pub(super) recovery: super::loss::Recovery,
+    state: State,
+    recovery: loss::Recovery,
     pub(super) rtt: Rtt,
-    pub(super) timeout_at: Option<Instant>,
-    pub(super) probe_at: Option<Instant>,
-    pub(super) force: Option<Force>,
+    timeout_at: Option<Instant>,
+    probe_at: Option<Instant>,
+    force: Option<Force>,
     /// A probe is out: it ended here.
-    pub(super) probed: Option<u64>,
+    probed: Option<u64>,
     limited: bool,
     most_out: u32,
     usage_ends: u64,
@@ -124,35 +125,6 @@ struct Rate {
     /// The application is the limit until so many are delivered.
     app_limited_until: u64,
     last_bit_s: f64,
-}
-
-/// What an acknowledgement delivered.
-#[derive(Default)]
-pub(super) struct Delivered {
-    pub(super) acked: u32,
-    pub(super) sacked: u32,
-    first: Option<Instant>,
-    last: Option<Instant>,
-    by_sack: Option<Instant>,
-    repeated: bool,
-    newest: Option<Sent>,
-}
-
-impl Delivered {
-    fn note(&mut self, sent: &Sent) {
-        if !sent.repeated {
-            self.first = self.first.or(Some(sent.at));
-            self.last = Some(sent.at);
-        }
-        self.repeated |= sent.repeated;
-        self.note_newest(sent);
-    }
-
-    fn note_newest(&mut self, sent: &Sent) {
-        if self.newest.is_none_or(|newest| (sent.at, sent.seq) > (newest.at, newest.seq)) {
-            self.newest = Some(*sent);
-        }
-    }
 }
 
 impl Sender {
@@ -371,7 +343,7 @@ impl Sender {
         Some(Leaving { seq, piece, pushed })
     }
 
-    pub(super) fn send_again(&mut self, now: Instant, place: usize) -> Leaving {
+    fn send_again(&mut self, now: Instant, place: usize) -> Leaving {
         let (delivered, delivered_at, first_sent) = (self.delivered, self.rate.delivered_at, self.rate.first_sent);
         let sent = &mut self.flight[place];
         if sent.lost && !sent.again {
@@ -404,7 +376,7 @@ impl Sender {
     }
 
     /// The timeout of the oldest segment is what is left to wait for.
-    pub(super) fn await_timeout(&mut self, now: Instant) {
+    fn await_timeout(&mut self, now: Instant) {
         let due = self.flight.front().map_or(now, |head| head.at + self.rtt.timeout());
         self.timeout_at = Some(self.ticks.at(now, due));
     }
@@ -421,7 +393,7 @@ impl Sender {
     /// RFC 8985 §7.2 as in Linux: twice the round-trip time, and for a lone
     /// segment as much longer as an acknowledgement may be delayed; never later
     /// than the timeout.
-    pub(super) fn schedule_probe(&mut self, now: Instant) {
+    fn schedule_probe(&mut self, now: Instant) {
         let may = self.state == State::Open && self.sacked == 0;
         self.probe_at = None;
         if let (true, Some(srtt), Some(head)) = (may, self.rtt.smoothed(), self.flight.front()) {
@@ -429,115 +401,6 @@ impl Sender {
             let due = (now + srtt * 2 + more).min(head.at + self.rtt.timeout());
             self.probe_at = Some(self.ticks.at(now, due));
         }
-    }
-
-    /// Takes an acknowledgement: everything below `ack` and the block `sack`
-    /// have arrived; `echo` is when the segment was sent that caused it. True
-    /// if something new has arrived.
-    pub fn on_ack(&mut self, now: Instant, ack: u64, sack: Option<Block>, echo: Instant, coupled: &Coupled) -> bool {
-        if ack > self.next {
-            return false;
-        }
-        let mut delivered = Delivered::default();
-        self.acknowledge(ack, &mut delivered);
-        if let Some(block) = sack {
-            self.note_sack(block, &mut delivered);
-        }
-        let newly = delivered.acked + delivered.sacked;
-        let rtt = self.measure(now, ack, echo, &delivered);
-        if let Some(newest) = delivered.newest {
-            self.recovery.note_delivered(now, &newest);
-        }
-        self.find_lost(now);
-        self.end_probe();
-        self.steer(now, &delivered, rtt, coupled);
-        if newly > 0 {
-            self.sample_rate(now, &delivered, rtt, newly);
-        }
-        if delivered.acked > 0 {
-            self.timeout_at = (!self.flight.is_empty()).then(|| self.ticks.after(now, self.rtt.timeout()));
-            self.schedule_probe(now);
-        }
-        newly > 0
-    }
-
-    fn acknowledge(&mut self, ack: u64, delivered: &mut Delivered) {
-        self.una = self.una.max(ack);
-        while let Some(head) = self.flight.front().copied().filter(|head| head.end() <= ack) {
-            self.flight.pop_front();
-            self.flight_bytes -= head.piece.len;
-            delivered.acked += 1;
-            self.sacked -= u32::from(head.sacked);
-            self.lost -= u32::from(head.lost);
-            self.again -= u32::from(head.again);
-            if !head.sacked {
-                self.delivered += 1;
-                delivered.note(&head);
-            }
-        }
-    }
-
-    fn note_sack(&mut self, (begin, end): Block, delivered: &mut Delivered) {
-        let first = self.flight.partition_point(|sent| sent.seq < begin);
-        for sent in self.flight.range_mut(first..).take_while(|sent| sent.end() <= end) {
-            if sent.sacked {
-                continue;
-            }
-            sent.sacked = true;
-            self.sacked += 1;
-            self.lost -= u32::from(sent.lost);
-            self.again -= u32::from(sent.again);
-            (sent.lost, sent.again) = (false, false);
-            self.delivered += 1;
-            delivered.sacked += 1;
-            if !sent.repeated {
-                delivered.by_sack = delivered.by_sack.or(Some(sent.at));
-            }
-            let sent = *sent;
-            delivered.note_newest(&sent);
-        }
-    }
-
-    /// RFC 6298 §3 (no sample from a segment sent twice), RFC 7323 §4.
-    fn measure(&mut self, now: Instant, ack: u64, echo: Instant, delivered: &Delivered) -> Option<Duration> {
-        let first = delivered.first.filter(|_| !delivered.repeated).or(delivered.by_sack);
-        let advanced = delivered.acked > 0 && echo > Instant::ZERO;
-        let began = first.or(advanced.then_some(echo))?;
-        self.rtt.sample(now, now.since(began), ack, self.next);
-        Some(now.since(delivered.last.unwrap_or(began)))
-    }
-
-    fn steer(&mut self, now: Instant, delivered: &Delivered, rtt: Option<Duration>, coupled: &Coupled) {
-        if self.repair(delivered) || delivered.acked == 0 {
-            return;
-        }
-        let ack = Ack { now, acked: delivered.acked, rtt, least_rtt: self.rtt.least(), una: self.una, next: self.next };
-        let limited = self.limited || (self.control.in_slow_start() && self.control.window < 2 * self.most_out);
-        self.control.on_ack(&ack, limited, coupled);
-    }
-
-    fn sample_rate(&mut self, now: Instant, delivered: &Delivered, rtt: Option<Duration>, newly: u32) {
-        self.rate.delivered_at = now;
-        let Some(newest) = delivered.newest else { return };
-        self.rate.first_sent = newest.at;
-        let sending = newest.at.since(newest.first_sent);
-        let interval = sending.max(now.since(newest.delivered_at));
-        let count = self.delivered - newest.delivered;
-        if interval > Duration::ZERO {
-            self.rate.last_bit_s = count as f64 * self.mss as f64 * 8.0 / interval.as_secs_f64();
-        }
-        let sample = RateSample {
-            now,
-            delivered: count,
-            interval,
-            prior_delivered: newest.delivered,
-            total_delivered: self.delivered,
-            rtt,
-            app_limited: newest.app_limited,
-            in_flight: self.in_flight(),
-            newly,
-        };
-        self.control.on_rate(&sample);
     }
 
     /// RFC 7661 as in Linux (`tcp_cwnd_validate`): was the window the limit in
