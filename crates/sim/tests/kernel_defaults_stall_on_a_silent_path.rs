@@ -8,34 +8,40 @@
 //! | 8 | 1801 ms | |
 //! | 0 | 7.9 s | 4.5 s |
 //!
-//! A factor 1.5 or 20 ms here. With 0 the timer sends one message again in 200 ms
-//! while ten follow: the delay grows as long as the path is silent, for how long
-//! that was the table does not say, and only "seconds" is held here.
+//! Within 15 % here, so that a period of the timer (200 ms) more or less shows.
+//! With 0 the timer sends one message again in 200 ms while ten follow: the delay
+//! grows as long as the path is silent. For how long that was the table does not
+//! say, and only "seconds" is held here.
 #![allow(missing_docs)]
 
 mod pair;
 
-use pair::{agrees_ms, median, silent_death};
+use pair::{median, silent_death};
 
 fn worst(stale_loss_count: u32, backup: bool) -> f64 {
     median(15, |seed| silent_death(seed, stale_loss_count, backup, &[]))
 }
 
+fn close_ms(figure: f64, least: f64, greatest: f64) -> bool {
+    println!("{figure:.1} ms, the kernel {least} to {greatest} ms");
+    (least * 0.85..=greatest * 1.15).contains(&figure)
+}
+
 #[test]
 fn by_default_it_takes_most_of_a_second() {
-    assert!(agrees_ms(worst(4, true), 894.0, 909.0), "active and backup");
-    assert!(agrees_ms(worst(4, false), 853.0, 995.0), "two active");
+    assert!(close_ms(worst(4, true), 894.0, 909.0), "active and backup");
+    assert!(close_ms(worst(4, false), 853.0, 995.0), "two active");
 }
 
 #[test]
 fn a_stale_loss_count_of_one_is_much_faster_beside_a_backup() {
-    assert!(agrees_ms(worst(1, true), 155.0, 155.0), "active and backup");
-    assert!(agrees_ms(worst(1, false), 565.0, 565.0), "two active");
+    assert!(close_ms(worst(1, true), 155.0, 155.0), "active and backup");
+    assert!(close_ms(worst(1, false), 565.0, 565.0), "two active");
 }
 
 #[test]
 fn a_stale_loss_count_of_eight_doubles_it() {
-    assert!(agrees_ms(worst(8, true), 1801.0, 1801.0));
+    assert!(close_ms(worst(8, true), 1801.0, 1801.0));
 }
 
 #[test]

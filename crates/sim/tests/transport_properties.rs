@@ -64,8 +64,8 @@ prop_compose! {
         outages in prop::collection::vec(outage(paths), 0..=outages),
     ) -> (Setup, Vec<(u64, Action)>) {
         let protocol = if plain == 0 { Protocol::Tcp } else { Protocol::Mptcp };
-        let setup =
-            Setup { protocol, algorithm, scheduler, send_buffer_bytes, stale_loss_count, seed, ..Setup::new(&ways, source) };
+        let plain = Setup::new(&ways, source);
+        let setup = Setup { protocol, algorithm, scheduler, send_buffer_bytes, stale_loss_count, seed, ..plain };
         plan.extend(outages);
         plan.push((TROUBLE_MS, Action::Talk { on: false }));
         plan.push((TROUBLE_MS, Action::Mend { mbit_s: 4.0 }));
