@@ -56,7 +56,11 @@ pub const RECORDS: [(&str, &str); 6] = [
          bytes_received notsent_bytes delivery_rate_bit_s",
     ),
     ("messages", "number sent_ns received_ns size_bytes"),
-    ("links", "t_ns path x_m y_m speed_m_s distance_m rssi_dbm up_mbit_s down_mbit_s delay_ms loss"),
+    (
+        "links",
+        "t_ns path x_m y_m speed_m_s distance_m rssi_dbm up_mbit_s down_mbit_s delay_ms loss \
+         sinr_db rsrq_db carrier_rssi_dbm cell",
+    ),
 ];
 
 /// Metrics that every run of the scenario with an agent has.
