@@ -13,21 +13,49 @@ pub(super) enum Brain {
     /// Plain TCP has no paths to manage.
     None,
     Kernel(KernelPathManager),
-    Agent(Box<Agent>),
+    Agent(Fed),
+}
+
+/// An agent, and what it said when it was last asked.
+pub(super) struct Fed {
+    agent: Box<Agent>,
+    due: Option<Instant>,
+    watches: bool,
+}
+
+impl Fed {
+    /// It has to be asked again at once.
+    fn handle(&mut self, now: Instant, input: Input) {
+        self.agent.handle(now, input);
+        self.due = Some(now);
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Output> {
+        if self.due.is_none_or(|due| due > now) {
+            return None;
+        }
+        let output = self.agent.poll(now);
+        if output.is_none() {
+            self.due = self.agent.next_wakeup();
+            self.watches = self.agent.manager().subflows().next().is_some();
+        }
+        output
+    }
 }
 
 impl Brain {
     /// An agent that finds the interfaces of all paths up.
-    pub(super) fn with_agent(mut agent: Agent, paths: usize) -> Brain {
+    pub(super) fn with_agent(agent: Agent, paths: usize) -> Brain {
+        let mut fed = Fed { agent: Box::new(agent), due: None, watches: false };
         for path in (0..paths).map(|place| PathId(place as u8)) {
-            agent.handle(Instant::ZERO, Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
+            fed.handle(Instant::ZERO, Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
         }
-        Brain::Agent(Box::new(agent))
+        Brain::Agent(fed)
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         match self {
-            Brain::Agent(agent) => agent.next_wakeup(),
+            Brain::Agent(agent) => agent.due,
             Brain::None | Brain::Kernel(_) => None,
         }
     }
@@ -35,7 +63,7 @@ impl Brain {
     /// True if it wants to know how subflows fare.
     pub(super) fn watches(&self) -> bool {
         match self {
-            Brain::Agent(agent) => agent.manager().subflows().next().is_some(),
+            Brain::Agent(agent) => agent.watches,
             Brain::None | Brain::Kernel(_) => false,
         }
     }
