@@ -7,7 +7,7 @@ mod pair;
 use pair::{Action, Pair, Setup, Source, Way};
 
 /// Half of `net.ipv4.tcp_rmem[2]`: the greatest window.
-const GREATEST_WINDOW: u64 = 3 * 1024 * 1024;
+const GREATEST_WINDOW: u64 = 16 * 1024 * 1024;
 
 #[test]
 fn a_slow_path_does_not_block_a_fast_one_beyond_the_window() {

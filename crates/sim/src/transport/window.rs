@@ -14,8 +14,8 @@ use super::receiver::Piece;
 
 /// First window: half of `net.ipv4.tcp_rmem[1]`.
 const FIRST_BYTES: u64 = 65_536;
-/// Greatest window: half of `net.ipv4.tcp_rmem[2]`.
-const GREATEST_BYTES: u64 = 3 * 1024 * 1024;
+/// Greatest window: half of `net.ipv4.tcp_rmem[2]`, 32 MiB since Linux 6.16.
+const GREATEST_BYTES: u64 = 16 * 1024 * 1024;
 /// What a reader is taken to read before it is measured.
 const FIRST_SPACE_BYTES: u64 = 14_240;
 const FULL_BYTES: u64 = 1424;
