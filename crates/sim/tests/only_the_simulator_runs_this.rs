@@ -23,11 +23,11 @@ fn only_the_simulator_runs_this() -> Result<(), Box<dyn Error>> {
     let with = |key: &str| PLAIN.replace("duration_s = 5\n", &format!("duration_s = 5\n{key}\n"));
     let uploads = PLAIN.replace("\"bulk\"", "\"uploads\"\nsize_mb = [1, 2]\npause_s = [0, 1]");
     for (text, line, what) in [
-        (with("congestion = \"lia\""), 3, "coupled congestion control"),
-        (with("congestion = \"olia\""), 3, "coupled congestion control"),
-        (with("scheduler = \"minrtt\""), 3, "packet scheduler"),
-        (with("scheduler = \"priority\""), 3, "packet scheduler"),
-        (uploads, 11, "uploads"),
+        (with("congestion = \"lia\""), 3, "`congestion`: upstream Linux has no coupled congestion control"),
+        (with("congestion = \"olia\""), 3, "`congestion`: upstream Linux has no coupled congestion control"),
+        (with("scheduler = \"minrtt\""), 3, "`scheduler`: upstream Linux has no packet scheduler"),
+        (with("scheduler = \"priority\""), 3, "`scheduler`: upstream Linux has no packet scheduler"),
+        (uploads, 11, "`traffic.kind`: the emulator's traffic has no uploads"),
     ] {
         let said = refusal(&text)?;
         println!("{said}");

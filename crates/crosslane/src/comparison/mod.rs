@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use crosslane_sim::scenario::{BASES, Scenario};
+use crosslane_sim::scenario::{BASES, Engine, Scenario};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -59,13 +59,16 @@ impl Options {
     /// All runs: seed by seed, the strategies in the order given.
     ///
     /// # Errors
-    /// A strategy that there is not.
-    pub fn entries(&self, scenario: &Scenario) -> Result<Vec<Entry>> {
+    /// A strategy that there is not, or that the engine cannot run.
+    pub fn entries(&self, scenario: &Scenario, engine: Engine) -> Result<Vec<Entry>> {
         if let Some(name) = self.strategy.iter().find(|name| scenario.strategy(name).is_none()) {
             let defined = scenario.strategies.iter().map(|strategy| strategy.name.as_str());
             let known = BASES.into_iter().chain(defined).collect::<Vec<_>>().join(", ");
             let cause = format!("there is no strategy {name:?}");
             return Err(Error::usage("planning the runs", cause, format!("choose from {known}")));
+        }
+        for strategy in self.strategy.iter().filter_map(|name| scenario.strategy(name)) {
+            scenario.check_strategy(engine, &strategy)?;
         }
         let of_seed =
             |&seed: &u64| self.strategy.iter().map(move |strategy| Entry { strategy: strategy.clone(), seed });

@@ -85,7 +85,7 @@ fn plan(options: &Options, scenario: &Scenario) -> Result<Vec<Plan>> {
         keep: options.keep,
         parent: std::process::id() as i32,
     };
-    let plans: Vec<Plan> = comparison.entries(scenario)?.into_iter().map(plan).collect();
+    let plans: Vec<Plan> = comparison.entries(scenario, Engine::Kernel)?.into_iter().map(plan).collect();
     if options.keep && plans.len() != 1 {
         let cause = format!("--keep with {} runs", plans.len());
         return Err(Error::usage("planning the runs", cause, "name one strategy and one seed"));

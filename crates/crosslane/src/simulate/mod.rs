@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let comparison = &options.comparison;
     let scenario = scenario_file::read(&comparison.scenario, comparison.data.as_deref())?;
     scenario.check_engine(Engine::Simulator)?;
-    let entries = comparison.entries(&scenario)?;
+    let entries = comparison.entries(&scenario, Engine::Simulator)?;
     try_strategies(&scenario, &entries)?;
     let folder = comparison.folder(&scenario);
     scenario_file::prepare_folder(&folder, &comparison.scenario)?;

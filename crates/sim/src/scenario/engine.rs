@@ -26,7 +26,8 @@ impl Scenario {
         match (engine, self.only_simulated()) {
             (Engine::Kernel, Some(only)) => {
                 let remedy = "use `crosslane simulate`, or take the key out";
-                Err(self.lines.error(&only.key, format!("only the simulator can run this: {}", only.what), remedy))
+                let what = format!("only the simulator can run this `{}`: {}", only.key, only.what);
+                Err(self.lines.error(&only.key, what, remedy))
             }
             _ => Ok(()),
         }
