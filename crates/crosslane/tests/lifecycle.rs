@@ -204,8 +204,9 @@ fn whatever_signal_ends_a_drive_leaves_no_process_and_no_namespace() {
     let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGKILL];
     let mut drives = signals.map(|_| Drive::start());
     drives.iter_mut().for_each(Drive::until_under_way);
+    // All at once: a drive must not be over before its signal comes.
+    drives.iter().zip(signals).for_each(|(drive, signal)| drive.signal(signal));
     for (drive, signal) in drives.into_iter().zip(signals) {
-        drive.signal(signal);
         let (_desk, said) = drive.end();
         assert_ne!(said.code, Some(0), "{signal}");
     }
