@@ -12,6 +12,7 @@ mod columns;
 pub mod fading;
 pub mod metrics;
 pub mod mobility;
+pub mod optimum;
 pub mod oracle;
 pub mod path_loss;
 pub mod radio;

@@ -27,12 +27,14 @@ use crate::transport::{Endpoint, SERVER_ADDRESS};
 use crate::world::{CamSent, World, WorldEvent};
 
 mod brain;
+mod objects;
 mod setup;
+mod source;
 mod traffic;
 mod wires;
 
 use brain::Brain;
-use traffic::Traffic;
+use source::Source;
 use wires::Wires;
 
 /// How often the agent asks after each subflow, as by default on a vehicle.
@@ -105,7 +107,7 @@ pub struct Simulation {
     vehicle: Endpoint,
     server: Endpoint,
     brain: Brain,
-    traffic: Traffic,
+    traffic: Source,
     detail: Detail,
     /// Path over which the connection begins.
     first: PathId,
@@ -165,7 +167,7 @@ impl Simulation {
             vehicle: Endpoint::client(settings("vehicle")),
             server: Endpoint::server(settings("server")),
             brain: setup::brain(scenario, strategy, seed)?,
-            traffic: Traffic::new(&scenario.traffic, seed, detail.messages),
+            traffic: Source::new(scenario, seed, detail.messages),
             detail,
             first: setup::first_path(scenario, strategy),
             connect_at: Some(CONNECT),
@@ -236,11 +238,12 @@ impl Simulation {
         if self.connect_at.take_if(|at| *at <= now).is_some() {
             self.vehicle.connect(now, self.first);
         }
-        if self.observe_at <= now {
+        let looks = self.observe_at <= now;
+        if looks {
             self.observe_at = now + TRANSPORT_PERIOD;
             self.observe_transport();
         }
-        self.traffic.play(now, &mut self.vehicle, &mut self.server);
+        self.traffic.play(now, looks, (&mut self.vehicle, &mut self.server), &mut self.brain);
         self.act();
         if self.record_at <= now {
             self.record_at = now + RECORD_PERIOD;

@@ -1,0 +1,289 @@
+//! Objects in time at the least cost: a dearer path carries only what the
+//! cheaper ones cannot, and begins as late as is safe.
+//!
+//! Each time acknowledgements come in, the paths are gone through from the
+//! cheapest on. What the cheaper ones will carry by each deadline, with the
+//! wanted confidence, is taken from what is due by then; the rest is the
+//! shortage. While the next path can still carry the shortage if it begins a
+//! little later, it waits: later, more is known, and what the cheaper paths
+//! carry better than feared is saved. A path that carries is switched off when
+//! the cheaper ones alone suffice, what is queued on it counted, or when it
+//! could pause for long.
+//!
+//! A path that is switched on needs a round trip and a slow start before it
+//! carries its rate. A path that was never seen to carry is taken for a part of
+//! what the worst known one carries: it begins early, is learned, and may pause.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use serde::Deserialize;
+
+use super::{Allocator, PathState, Supply, View, chosen};
+use crate::assess::{Belief, Reason};
+use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
+use crate::time::{Duration, Instant};
+
+/// Parameters of [`Deadline`].
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Params {
+    /// How sure the plan is that a path carries what is counted on (0.5 to 1).
+    pub confidence: f64,
+    /// How long before its deadline an object is to be there, in ms: what no
+    /// forecast knows, as the last segment's repetition.
+    pub margin_ms: f64,
+    /// A path that carries pauses only if it could for so long, in ms: each
+    /// change costs what is queued, a round trip and a slow start.
+    pub pause_ms: f64,
+    /// What a path that was never seen to carry is taken for, as a part of the
+    /// least rate known of another (0 to 1).
+    pub prior_share: f64,
+    /// Part of the time until the deadline in which nothing is done while no
+    /// path is known (0 to 1).
+    pub learn_share: f64,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params { confidence: 0.95, margin_ms: 50.0, pause_ms: 1000.0, prior_share: 0.5, learn_share: 0.15 }
+    }
+}
+
+/// Between two looks at the plan, in s: a path that is to wait must be able to
+/// wait until the next one.
+const LOOK_S: f64 = 0.02;
+/// Window with which a slow start begins, in bytes (RFC 6928: 10 segments).
+const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
+/// Unacknowledged bytes that keep a path busy, as multiples of rate × least
+/// round trip: 1 is under way, the rest lets the rate grow and bridges bursts
+/// of acknowledgements.
+const BACKLOG_FACTOR: f64 = 2.0;
+/// Least backlog: four writes of 64 KiB, so that a rate not yet known can show.
+const BACKLOG_LEAST: f64 = 262_144.0;
+
+/// The allocator.
+#[derive(Clone, Debug)]
+pub struct Deadline {
+    params: Params,
+    /// Whether each path carries.
+    on: Vec<bool>,
+    /// Number after that of the last object judged.
+    judged: u64,
+    admissions: VecDeque<Admission>,
+    backlog: Option<u64>,
+}
+
+/// A good path, as the plan sees it.
+#[derive(Clone, Copy, Debug)]
+struct Source<'a> {
+    place: usize,
+    cost: f64,
+    supply: &'a Supply<'a>,
+    on: bool,
+    /// Rate if nothing is known of it, in bytes a second.
+    prior: f64,
+}
+
+/// What is due by when.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    /// From now, in s.
+    within_s: f64,
+    /// All that must have been carried by then and is still missing.
+    bytes: f64,
+}
+
+impl Deadline {
+    /// With these parameters; the most preferred path carries until there is a
+    /// demand.
+    pub fn new(params: Params) -> Deadline {
+        Deadline { params, on: Vec::new(), judged: 0, admissions: VecDeque::new(), backlog: None }
+    }
+
+    /// The good paths, the cheapest first.
+    fn sources<'a>(&self, demand: &Demand, paths: &'a [Supply<'a>]) -> Vec<Source<'a>> {
+        let known = paths.iter().filter_map(|path| path.history?.at_least(1.0, self.params.confidence));
+        let prior = known.min_by(f64::total_cmp).unwrap_or(0.0) * self.params.prior_share;
+        let source = |(place, supply): (usize, &'a Supply<'a>)| Source {
+            place,
+            cost: demand.unit_costs.get(place).copied().unwrap_or(f64::from(supply.view.rank)),
+            supply,
+            on: supply.view.was == PathState::Active,
+            prior,
+        };
+        let mut sources: Vec<Source> =
+            paths.iter().enumerate().filter(|(_, path)| path.view.belief == Belief::Good).map(source).collect();
+        sources.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.supply.view.rank.cmp(&b.supply.view.rank)));
+        sources
+    }
+
+    /// Which sources are to carry.
+    fn plan(&self, sources: &[Source], due: &[Due]) -> Vec<bool> {
+        let (margin_s, pause_s) = (self.params.margin_ms / 1e3, self.params.pause_ms / 1e3);
+        let mut shortage: Vec<Due> = due.to_vec();
+        let mut on = vec![false; sources.len()];
+        for (place, source) in sources.iter().enumerate() {
+            let first = place == 0;
+            // To be switched off takes more than not to be switched on.
+            let (spare_s, queued) =
+                if source.on { (margin_s, source.supply.history.map_or(0, |h| h.queued_bytes())) } else { (0.0, 0) };
+            let cheaper = || sources.iter().take(place);
+            let spared = |due: &Due| -> f64 {
+                cheaper().map(|cheaper| self.carries(cheaper, due.within_s) - self.carries(cheaper, due.within_s - spare_s)).sum()
+            };
+            let needed = shortage.iter().any(|due| due.bytes + spared(due) > queued as f64);
+            if !first && !needed {
+                break;
+            }
+            let wait_s = if source.on { pause_s } else { LOOK_S };
+            let waits = |due: &Due| due.bytes <= self.starts(source, due.within_s - wait_s);
+            if !first && shortage.iter().all(waits) {
+                break;
+            }
+            on[place] = true;
+            for due in &mut shortage {
+                due.bytes -= self.carries(source, due.within_s);
+            }
+        }
+        on
+    }
+
+    /// Rate counted on over a horizon, in bytes a second.
+    fn rate(&self, source: &Source, horizon_s: f64) -> f64 {
+        let known = source.supply.history.and_then(|history| history.at_least(horizon_s, self.params.confidence));
+        known.unwrap_or(source.prior)
+    }
+
+    /// Bytes that it carries within a time if it is on from now.
+    fn carries(&self, source: &Source, within_s: f64) -> f64 {
+        if !source.on {
+            return self.starts(source, within_s);
+        }
+        self.rate(source, within_s) * within_s.max(0.0)
+    }
+
+    /// Bytes that it carries within a time if it is switched on at its
+    /// beginning.
+    fn starts(&self, source: &Source, within_s: f64) -> f64 {
+        let rate = self.rate(source, within_s);
+        let rtt_s = source.supply.history.map_or(Duration::ZERO, |history| history.least_rtt()).as_secs_f64();
+        let doublings = libm::log2((rate * rtt_s / INITIAL_WINDOW_BYTES).max(1.0));
+        rate * (within_s - rtt_s * (1.0 + doublings)).max(0.0)
+    }
+
+    /// What is due by each deadline. What the peer has now is acknowledged half
+    /// a round trip later, so there is that much more time than the clock says.
+    fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
+        let rtt = |source: &Source| source.supply.history.map(|history| history.least_rtt());
+        let way_s = sources.first().and_then(rtt).unwrap_or_default().as_secs_f64() / 2.0;
+        let mut bytes = 0.0;
+        let due = |object: &Object| {
+            bytes += object.rest_bytes() as f64;
+            let left_s = object.deadline.as_secs_f64() - now.as_secs_f64();
+            Due { within_s: left_s + way_s - self.params.margin_ms / 1e3, bytes }
+        };
+        demand.objects.iter().take(MAX_OBJECTS).map(due).collect()
+    }
+
+    /// True while the cheapest path is to show itself first.
+    fn learns(&self, now: Instant, demand: &Demand, sources: &[Source]) -> bool {
+        let known = sources.iter().any(|source| source.supply.history.is_some_and(|h| h.peak().is_some()));
+        let early = |object: &Object| {
+            let whole = object.deadline.since(object.start);
+            now.since(object.start).as_secs_f64() < whole.as_secs_f64() * self.params.learn_share
+        };
+        !known && demand.objects.iter().all(early)
+    }
+
+    /// Judges objects that are new.
+    fn judge(&mut self, now: Instant, demand: &Demand, sources: &[Source], due: &[Due]) {
+        for (object, due) in demand.objects.iter().zip(due) {
+            if object.number < self.judged {
+                continue;
+            }
+            self.judged = object.number + 1;
+            let best = self.earliest_s(sources, due).map(|after_s| now + Duration::from_secs_f64(after_s));
+            self.admissions.push_back(Admission { number: object.number, deadline: object.deadline, best });
+        }
+    }
+
+    /// When all paths together will have carried what is due, in s from now, to
+    /// a hundredth of the time until the deadline or 10 ms.
+    fn earliest_s(&self, sources: &[Source], due: &Due) -> Option<f64> {
+        let all = |within_s: f64| sources.iter().map(|source| self.carries(source, within_s)).sum::<f64>();
+        let step_s = (due.within_s / 100.0).max(0.01);
+        let lead_s = self.params.margin_ms / 1e3;
+        let steps = 1..=LONGEST_STEPS;
+        let known = sources.iter().any(|source| self.rate(source, due.within_s) > 0.0);
+        let found = || steps.map(|step| f64::from(step) * step_s).find(|&within_s| all(within_s) >= due.bytes);
+        known.then(found).flatten().map(|after_s| after_s + lead_s)
+    }
+
+    fn look_after_backlog(&mut self, sources: &[Source]) {
+        let bytes = |source: &Source| {
+            let history = source.supply.history?;
+            let peak = history.peak().unwrap_or(source.prior);
+            Some(peak * history.least_rtt().as_secs_f64() * BACKLOG_FACTOR)
+        };
+        let carrying = sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
+        let bytes: f64 = carrying.filter_map(bytes).sum();
+        self.backlog = Some(bytes.max(BACKLOG_LEAST) as u64);
+    }
+
+    fn reason(&self, sources: &[Source], due: &[Due]) -> Reason {
+        let carrying = sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false)).count();
+        let Some(last) = due.last() else {
+            let because = "nothing is due: the cheapest path alone".into();
+            return Reason { rule: "deadline.idle", because, inputs: Vec::new() };
+        };
+        let cheapest = sources.first().map_or(0.0, |source| self.carries(source, last.within_s));
+        let because = format!(
+            "{:.2} MB are due within {:.2} s, of which the cheapest path carries {:.2} for sure: {carrying} of {} paths",
+            last.bytes / 1e6,
+            last.within_s,
+            cheapest / 1e6,
+            sources.len()
+        );
+        let rule = if carrying > 1 { "deadline.short" } else { "deadline.enough" };
+        let inputs = vec![("due_mb", last.bytes / 1e6), ("within_s", last.within_s), ("cheapest_mb", cheapest / 1e6)];
+        Reason { rule, because, inputs }
+    }
+}
+
+/// A finish later than a hundred times the time until the deadline is not told.
+const LONGEST_STEPS: u32 = 10_000;
+
+impl Allocator for Deadline {
+    fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
+        chosen(paths, &self.on)
+    }
+
+    fn meet(&mut self, now: Instant, demand: &Demand, paths: &[Supply]) -> Option<Reason> {
+        let sources = self.sources(demand, paths);
+        let due = self.due(now, demand, &sources);
+        self.judge(now, demand, &sources, &due);
+        let carry = match self.learns(now, demand, &sources) {
+            true => self.plan(&sources, &[]),
+            false => self.plan(&sources, &due),
+        };
+        let was = core::mem::replace(&mut self.on, vec![false; paths.len()]);
+        for (source, carry) in sources.iter().zip(carry) {
+            self.on[source.place] = carry;
+        }
+        self.look_after_backlog(&sources);
+        (was != self.on).then(|| self.reason(&sources, &due))
+    }
+
+    fn poll_admission(&mut self) -> Option<Admission> {
+        self.admissions.pop_front()
+    }
+
+    fn backlog_bytes(&self) -> Option<u64> {
+        self.backlog
+    }
+}
+
+#[cfg(test)]
+mod tests;
