@@ -11,7 +11,7 @@
 //! could pause for long.
 //!
 //! A path that is switched on needs a round trip and a slow start before it
-//! carries its rate. A path that was never seen to carry is taken for a part of
+//! carries its rate, or what earlier starts of it were seen to cost. A path that was never seen to carry is taken for a part of
 //! what the worst known one carries: it begins early, is learned, and may pause.
 
 use alloc::collections::VecDeque;
@@ -34,6 +34,9 @@ pub struct Params {
     /// How long before its deadline an object is to be there, in ms: what no
     /// forecast knows, as the last segment's repetition.
     pub margin_ms: f64,
+    /// A path that carries is switched off when the cheaper ones would be done
+    /// so much before the object must be there, in ms.
+    pub spare_ms: f64,
     /// A path that carries pauses only if it could for so long, in ms: each
     /// change costs what is queued, a round trip and a slow start.
     pub pause_ms: f64,
@@ -43,11 +46,16 @@ pub struct Params {
     /// Part of the time until the deadline in which nothing is done while no
     /// path is known (0 to 1).
     pub learn_share: f64,
+    /// Bytes that a sender may have unacknowledged at least and at most, as
+    /// multiples of rate × least round trip of each path that carries: 1 is
+    /// under way, the rest lets the rate grow and covers what waits for another
+    /// path's bytes. It grows while that does not queue in the network.
+    pub backlog_rtts: [f64; 2],
 }
 
 impl Default for Params {
     fn default() -> Params {
-        Params { confidence: 0.95, margin_ms: 50.0, pause_ms: 1000.0, prior_share: 0.5, learn_share: 0.15 }
+        Params { confidence: 0.95, margin_ms: 50.0, spare_ms: 50.0, pause_ms: 1000.0, prior_share: 0.5, learn_share: 0.15, backlog_rtts: [2.0, 5.0] }
     }
 }
 
@@ -56,12 +64,14 @@ impl Default for Params {
 const LOOK_S: f64 = 0.02;
 /// Window with which a slow start begins, in bytes (RFC 6928: 10 segments).
 const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
-/// Unacknowledged bytes that keep a path busy, as multiples of rate × least
-/// round trip: 1 is under way, the rest lets the rate grow and bridges bursts
-/// of acknowledgements.
-const BACKLOG_FACTOR: f64 = 2.0;
-/// Least backlog: four writes of 64 KiB, so that a rate not yet known can show.
-const BACKLOG_LEAST: f64 = 262_144.0;
+/// Latest round trip over the least from which on what is sent queues.
+const QUEUEING: f64 = 1.75;
+/// Change of the backlog's multiple from look to look.
+const BACKLOG_STEP: f64 = 0.02;
+/// Beside them a write of 64 KiB, which comes at once.
+const BACKLOG_WRITE: f64 = 65_536.0;
+/// Backlog of a path not yet known, so that its rate can show.
+const BACKLOG_FIRST: f64 = 262_144.0;
 
 /// The allocator.
 #[derive(Clone, Debug)]
@@ -73,6 +83,7 @@ pub struct Deadline {
     judged: u64,
     admissions: VecDeque<Admission>,
     backlog: Option<u64>,
+    backlog_rtts: f64,
 }
 
 /// A good path, as the plan sees it.
@@ -99,7 +110,7 @@ impl Deadline {
     /// With these parameters; the most preferred path carries until there is a
     /// demand.
     pub fn new(params: Params) -> Deadline {
-        Deadline { params, on: Vec::new(), judged: 0, admissions: VecDeque::new(), backlog: None }
+        Deadline { params, on: Vec::new(), judged: 0, admissions: VecDeque::new(), backlog: None, backlog_rtts: params.backlog_rtts[0] }
     }
 
     /// The good paths, the cheapest first.
@@ -121,25 +132,19 @@ impl Deadline {
 
     /// Which sources are to carry.
     fn plan(&self, sources: &[Source], due: &[Due]) -> Vec<bool> {
-        let (margin_s, pause_s) = (self.params.margin_ms / 1e3, self.params.pause_ms / 1e3);
+        let (spare_s, pause_s) = (self.params.spare_ms / 1e3, self.params.pause_ms / 1e3);
         let mut shortage: Vec<Due> = due.to_vec();
         let mut on = vec![false; sources.len()];
         for (place, source) in sources.iter().enumerate() {
             let first = place == 0;
-            // To be switched off takes more than not to be switched on.
-            let (spare_s, queued) =
-                if source.on { (margin_s, source.supply.history.map_or(0, |h| h.queued_bytes())) } else { (0.0, 0) };
-            let cheaper = || sources.iter().take(place);
-            let spared = |due: &Due| -> f64 {
-                cheaper().map(|cheaper| self.carries(cheaper, due.within_s) - self.carries(cheaper, due.within_s - spare_s)).sum()
-            };
-            let needed = shortage.iter().any(|due| due.bytes + spared(due) > queued as f64);
-            if !first && !needed {
-                break;
-            }
-            let wait_s = if source.on { pause_s } else { LOOK_S };
-            let waits = |due: &Due| due.bytes <= self.starts(source, due.within_s - wait_s);
-            if !first && shortage.iter().all(waits) {
+            // What is queued arrives even if it is off. To be switched off takes
+            // more than not to be switched on.
+            let queued = source.supply.history.map_or(0, |history| history.queued_bytes()) as f64;
+            let (spare_s, wait_s) = if source.on { (spare_s, pause_s) } else { (0.0, LOOK_S) };
+            let spare = |due: &Due| spare_s * sources.iter().take(place).map(|cheaper| self.rate(cheaper, due.within_s)).sum::<f64>();
+            let enough = |due: &Due| due.bytes + spare(due) <= queued;
+            let waits = |due: &Due| due.bytes - queued <= self.starts(source, due.within_s - wait_s);
+            if !first && (shortage.iter().all(enough) || shortage.iter().all(waits)) {
                 break;
             }
             on[place] = true;
@@ -170,7 +175,9 @@ impl Deadline {
         let rate = self.rate(source, within_s);
         let rtt_s = source.supply.history.map_or(Duration::ZERO, |history| history.least_rtt()).as_secs_f64();
         let doublings = libm::log2((rate * rtt_s / INITIAL_WINDOW_BYTES).max(1.0));
-        rate * (within_s - rtt_s * (1.0 + doublings)).max(0.0)
+        let learned_s = source.supply.history.and_then(|history| history.start_cost_s());
+        let lead_s = (rtt_s * (1.0 + doublings)).max(learned_s.unwrap_or(0.0));
+        rate * (within_s - lead_s).max(0.0)
     }
 
     /// What is due by each deadline. What the peer has now is acknowledged half
@@ -222,14 +229,22 @@ impl Deadline {
     }
 
     fn look_after_backlog(&mut self, sources: &[Source]) {
-        let bytes = |source: &Source| {
-            let history = source.supply.history?;
-            let peak = history.peak().unwrap_or(source.prior);
-            Some(peak * history.least_rtt().as_secs_f64() * BACKLOG_FACTOR)
+        let [least, most] = self.params.backlog_rtts;
+        let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
+        let queueing = |source: &Source| source.supply.history.is_some_and(|history| history.queueing() > QUEUEING);
+        let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
+        self.backlog_rtts = (self.backlog_rtts + step).min(most).max(least);
+        let bytes = |(place, source): (usize, &Source)| {
+            let Some((history, peak)) = source.supply.history.and_then(|history| Some((history, history.peak()?))) else {
+                return BACKLOG_FIRST;
+            };
+            let whole = peak * history.least_rtt().as_secs_f64() * self.backlog_rtts;
+            // What a dearer path is given at first may wait for its start, and all
+            // that follows waits for it at the peer.
+            let started = history.started_bytes().filter(|_| place > 0);
+            started.map_or(whole, |bytes| whole.min(2.0 * bytes as f64))
         };
-        let carrying = sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
-        let bytes: f64 = carrying.filter_map(bytes).sum();
-        self.backlog = Some(bytes.max(BACKLOG_LEAST) as u64);
+        self.backlog = Some((BACKLOG_WRITE + carrying().enumerate().map(bytes).sum::<f64>()) as u64);
     }
 
     fn reason(&self, sources: &[Source], due: &[Due]) -> Reason {

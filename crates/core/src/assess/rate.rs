@@ -25,6 +25,10 @@ const HALF_LIFE: f64 = 100.0;
 const FEW: usize = 4;
 /// Slow start is over after so many round trips (10 segments grow to 640).
 const START_ROUNDS: u32 = 6;
+/// Time after a start in which what the start cost is measured.
+const START_WATCH: Duration = Duration::from_secs(1);
+/// Starts remembered; the costliest of them is what the next one is taken for.
+const STARTS: usize = 4;
 /// Connections followed over one path; those beyond are not counted.
 const MAX_CONNECTIONS: usize = 64;
 /// Payload of a full MPTCP segment, in bytes.
@@ -53,8 +57,14 @@ pub struct History {
     intervals: VecDeque<Interval>,
     present: Option<Present>,
     busy_since: Option<Instant>,
+    /// Bytes acknowledged since then, while the start is watched.
+    start: Option<u64>,
+    /// What the last starts cost, in s at full rate.
+    start_costs_s: VecDeque<f64>,
     queued_bytes: u64,
+    /// Least seen, and the latest.
     rtt: Duration,
+    latest_rtt: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +121,26 @@ impl History {
         self.intervals.iter().map(|interval| interval.rtt).min().unwrap_or(self.rtt)
     }
 
+    /// The latest round trip as a multiple of the least: above 1, what is sent
+    /// queues in the network.
+    pub fn queueing(&self) -> f64 {
+        let least_s = self.least_rtt().as_secs_f64();
+        if least_s > 0.0 { self.latest_rtt.as_secs_f64() / least_s } else { 1.0 }
+    }
+
+    /// Bytes acknowledged since it began to carry, if that was within the last
+    /// second.
+    pub fn started_bytes(&self) -> Option<u64> {
+        if self.busy_since.is_none() { Some(0) } else { self.start }
+    }
+
+    /// What it costs to start when idle, in s at full rate: slow start, or what
+    /// else congestion control does then. The most of the last few starts;
+    /// `None` if none was seen.
+    pub fn start_cost_s(&self) -> Option<f64> {
+        self.start_costs_s.iter().copied().max_by(f64::total_cmp)
+    }
+
     /// Bytes that are under way or wait on the path, and reach the peer over it
     /// even if it is given no more.
     pub fn queued_bytes(&self) -> u64 {
@@ -119,14 +149,11 @@ impl History {
 
     fn note(&mut self, now: Instant, acked: u64, queued_bytes: u64, rtt: Duration) {
         self.queued_bytes = queued_bytes;
-        self.rtt = rtt;
+        self.latest_rtt = rtt;
+        self.rtt = if self.rtt.is_zero() { rtt } else { self.rtt.min(rtt) };
         let busy = queued_bytes > 0;
-        if !busy {
-            self.busy_since = None;
-        } else if self.busy_since.is_none() {
-            self.busy_since = Some(now);
-        }
-        let started = self.busy_since.is_some_and(|since| now.since(since) >= rtt * START_ROUNDS);
+        self.watch_start(now, acked, busy);
+        let started = self.busy_since.is_some_and(|since| now.since(since) >= self.least_rtt() * START_ROUNDS);
         let present = self.present.get_or_insert(Present { began: now, bytes: 0, rtt, counts: false });
         present.bytes += acked;
         present.rtt = present.rtt.min(rtt);
@@ -143,6 +170,31 @@ impl History {
             self.intervals.push_back(Interval { bytes_s, rtt: present.rtt });
         }
         self.present = Some(Present { began: now, bytes: 0, rtt, counts: busy && started });
+    }
+}
+
+impl History {
+    fn watch_start(&mut self, now: Instant, acked: u64, busy: bool) {
+        let Some(since) = self.busy_since else {
+            if busy {
+                (self.busy_since, self.start) = (Some(now), Some(acked));
+            }
+            return;
+        };
+        let took = now.since(since);
+        self.start = self.start.map(|bytes| bytes + acked);
+        if (!busy || took >= START_WATCH)
+            && let Some(bytes) = self.start.take()
+            && let Some(rate) = self.at_least(took.as_secs_f64(), 0.5).filter(|rate| *rate > 0.0)
+        {
+            if self.start_costs_s.len() == STARTS {
+                self.start_costs_s.pop_front();
+            }
+            self.start_costs_s.push_back((took.as_secs_f64() - bytes as f64 / rate).max(0.0));
+        }
+        if !busy {
+            self.busy_since = None;
+        }
     }
 }
 
