@@ -187,8 +187,11 @@ mod tests {
 
     #[test]
     fn objects_that_overlap_share_the_cheap_path() {
-        let jobs = [(0.0, 1e6), (0.0, 1e6), (5.0, 1e6)]
-            .map(|(start_s, bytes)| Job { start_s, deadline_s: start_s + 10.0, bytes });
+        let jobs = [(0.0, 1e6), (0.0, 1e6), (5.0, 1e6)].map(|(start_s, bytes)| Job {
+            start_s,
+            deadline_s: start_s + 10.0,
+            bytes,
+        });
         let optimum = least_cost(&paths([1.6, 8.0]), &jobs, SLOT_S);
         assert!((optimum.bytes[0] - 0.19e6 * 15.0).abs() < 10.0, "{optimum:?}");
     }

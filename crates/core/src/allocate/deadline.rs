@@ -51,11 +51,23 @@ pub struct Params {
     /// under way, the rest lets the rate grow and covers what waits for another
     /// path's bytes. It grows while that does not queue in the network.
     pub backlog_rtts: [f64; 2],
+    /// Part of the longest stall that a path has shown lately that is added to
+    /// the margin (0 to 1).
+    pub stall_share: f64,
 }
 
 impl Default for Params {
     fn default() -> Params {
-        Params { confidence: 0.95, margin_ms: 50.0, spare_ms: 50.0, pause_ms: 1000.0, prior_share: 0.5, learn_share: 0.15, backlog_rtts: [2.0, 5.0] }
+        Params {
+            confidence: 0.95,
+            margin_ms: 100.0,
+            spare_ms: 50.0,
+            pause_ms: 1000.0,
+            prior_share: 0.5,
+            learn_share: 0.15,
+            backlog_rtts: [2.0, 3.0],
+            stall_share: 1.0,
+        }
     }
 }
 
@@ -66,6 +78,12 @@ const LOOK_S: f64 = 0.02;
 const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
 /// Latest round trip over the least from which on what is sent queues.
 const QUEUEING: f64 = 1.75;
+/// Horizon of the rates that queues are held against, in s.
+const TAIL_HORIZON_S: f64 = 0.5;
+/// Part of the tail remembered from look to look: half of it for 1 s.
+const TAIL_KEPT: f64 = 0.993;
+/// A longer tail is not believed, in s.
+const LONGEST_TAIL_S: f64 = 0.5;
 /// Change of the backlog's multiple from look to look.
 const BACKLOG_STEP: f64 = 0.02;
 /// Beside them a write of 64 KiB, which comes at once.
@@ -84,6 +102,9 @@ pub struct Deadline {
     admissions: VecDeque<Admission>,
     backlog: Option<u64>,
     backlog_rtts: f64,
+    /// How much later than all together the slowest of the paths that carry is
+    /// done with its queue, in s; forgotten slowly.
+    tail_s: f64,
 }
 
 /// A good path, as the plan sees it.
@@ -110,7 +131,15 @@ impl Deadline {
     /// With these parameters; the most preferred path carries until there is a
     /// demand.
     pub fn new(params: Params) -> Deadline {
-        Deadline { params, on: Vec::new(), judged: 0, admissions: VecDeque::new(), backlog: None, backlog_rtts: params.backlog_rtts[0] }
+        Deadline {
+            params,
+            on: Vec::new(),
+            judged: 0,
+            admissions: VecDeque::new(),
+            backlog: None,
+            backlog_rtts: params.backlog_rtts[0],
+            tail_s: 0.0,
+        }
     }
 
     /// The good paths, the cheapest first.
@@ -141,7 +170,11 @@ impl Deadline {
             // more than not to be switched on.
             let queued = source.supply.history.map_or(0, |history| history.queued_bytes()) as f64;
             let (spare_s, wait_s) = if source.on { (spare_s, pause_s) } else { (0.0, LOOK_S) };
-            let spare = |due: &Due| spare_s * sources.iter().take(place).map(|cheaper| self.rate(cheaper, due.within_s)).sum::<f64>();
+            // One path alone has no tail.
+            let spare_s = if place == 1 { spare_s - self.tail_s } else { spare_s };
+            let spare = |due: &Due| {
+                spare_s * sources.iter().take(place).map(|cheaper| self.rate(cheaper, due.within_s)).sum::<f64>()
+            };
             let enough = |due: &Due| due.bytes + spare(due) <= queued;
             let waits = |due: &Due| due.bytes - queued <= self.starts(source, due.within_s - wait_s);
             if !first && (shortage.iter().all(enough) || shortage.iter().all(waits)) {
@@ -185,11 +218,13 @@ impl Deadline {
     fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
         let rtt = |source: &Source| source.supply.history.map(|history| history.least_rtt());
         let way_s = sources.first().and_then(rtt).unwrap_or_default().as_secs_f64() / 2.0;
+        let stalls = sources.iter().filter_map(|source| Some(source.supply.history?.longest_stall_s()));
+        let stall_s = stalls.max_by(f64::total_cmp).unwrap_or(0.0) * self.params.stall_share;
         let mut bytes = 0.0;
         let due = |object: &Object| {
             bytes += object.rest_bytes() as f64;
             let left_s = object.deadline.as_secs_f64() - now.as_secs_f64();
-            Due { within_s: left_s + way_s - self.params.margin_ms / 1e3, bytes }
+            Due { within_s: left_s + way_s - self.tail_s - stall_s - self.params.margin_ms / 1e3, bytes }
         };
         demand.objects.iter().take(MAX_OBJECTS).map(due).collect()
     }
@@ -228,6 +263,24 @@ impl Deadline {
         known.then(found).flatten().map(|after_s| after_s + lead_s)
     }
 
+    /// What is queued on a path is carried by no other: the scheduler does not
+    /// let all queues end together.
+    fn watch_tail(&mut self, sources: &[Source]) {
+        let mut slowest_s: f64 = 0.0;
+        let (mut bytes, mut rates) = (0.0, 0.0);
+        for source in sources {
+            let queued = source.supply.history.map_or(0, |history| history.queued_bytes()) as f64;
+            let rate = self.rate(source, TAIL_HORIZON_S);
+            if queued > 0.0 && rate > 0.0 {
+                slowest_s = slowest_s.max(queued / rate);
+                (bytes, rates) = (bytes + queued, rates + rate);
+            }
+        }
+        if rates > 0.0 {
+            self.tail_s = (self.tail_s * TAIL_KEPT).max(slowest_s - bytes / rates).min(LONGEST_TAIL_S);
+        }
+    }
+
     fn look_after_backlog(&mut self, sources: &[Source]) {
         let [least, most] = self.params.backlog_rtts;
         let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
@@ -235,7 +288,8 @@ impl Deadline {
         let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
         self.backlog_rtts = (self.backlog_rtts + step).min(most).max(least);
         let bytes = |(place, source): (usize, &Source)| {
-            let Some((history, peak)) = source.supply.history.and_then(|history| Some((history, history.peak()?))) else {
+            let Some((history, peak)) = source.supply.history.and_then(|history| Some((history, history.peak()?)))
+            else {
                 return BACKLOG_FIRST;
             };
             let whole = peak * history.least_rtt().as_secs_f64() * self.backlog_rtts;
@@ -277,6 +331,7 @@ impl Allocator for Deadline {
 
     fn meet(&mut self, now: Instant, demand: &Demand, paths: &[Supply]) -> Option<Reason> {
         let sources = self.sources(demand, paths);
+        self.watch_tail(&sources);
         let due = self.due(now, demand, &sources);
         self.judge(now, demand, &sources, &due);
         let carry = match self.learns(now, demand, &sources) {

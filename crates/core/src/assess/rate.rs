@@ -25,6 +25,10 @@ const HALF_LIFE: f64 = 100.0;
 const FEW: usize = 4;
 /// Slow start is over after so many round trips (10 segments grow to 640).
 const START_ROUNDS: u32 = 6;
+/// Intervals in which a stall is looked for.
+const STALL_WINDOW: usize = 5;
+/// Horizon of the median that it is held against, in s.
+const STALL_MEDIAN_S: f64 = 2.0;
 /// Time after a start in which what the start cost is measured.
 const START_WATCH: Duration = Duration::from_secs(1);
 /// Starts remembered; the costliest of them is what the next one is taken for.
@@ -114,6 +118,17 @@ impl History {
     pub fn peak(&self) -> Option<f64> {
         let rates = self.intervals.iter().map(|interval| interval.bytes_s);
         rates.max_by(f64::total_cmp)
+    }
+
+    /// The most time that half a second of carrying fell short of the median
+    /// rate, in s: how long a path may pause that otherwise carries (BBR does
+    /// for 0.2 s and a round trip each 10 s).
+    pub fn longest_stall_s(&self) -> f64 {
+        let Some(rate) = self.at_least(STALL_MEDIAN_S, 0.5).filter(|rate| *rate > 0.0) else { return 0.0 };
+        let bytes_s: Vec<f64> = self.intervals.iter().map(|interval| interval.bytes_s).collect();
+        let least = bytes_s.windows(STALL_WINDOW).map(|window| window.iter().sum::<f64>()).min_by(f64::total_cmp);
+        let whole_s = STALL_WINDOW as f64 * INTERVAL.as_secs_f64();
+        least.map_or(0.0, |sum| (whole_s - sum * INTERVAL.as_secs_f64() / rate).max(0.0))
     }
 
     /// The least round-trip time remembered; zero if there is none.

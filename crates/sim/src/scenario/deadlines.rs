@@ -59,7 +59,8 @@ impl DeadlineKeys {
             return Err(lines.error("traffic", what, "say within how many seconds each must be there"));
         };
         if !(OBJECT_BYTES[0]..=OBJECT_BYTES[1]).contains(&object_bytes) {
-            let what = format!("an object of {object_bytes} bytes is outside {} to {}", OBJECT_BYTES[0], OBJECT_BYTES[1]);
+            let what =
+                format!("an object of {object_bytes} bytes is outside {} to {}", OBJECT_BYTES[0], OBJECT_BYTES[1]);
             return Err(lines.error("traffic.object_bytes", what, "choose a size inside"));
         }
         for (key, seconds) in [("period_s", period_s), ("deadline_s", deadline_s)] {

@@ -314,7 +314,9 @@ impl Scenario {
         self.known_strategy(&bound.strategy, &format!("expect.{place}.strategy"))?;
         let key = format!("expect.{place}.metric");
         let path_share = bound.metric.strip_prefix("path.");
-        if let Some(path) = path_share.and_then(|rest| rest.strip_suffix(".share").or_else(|| rest.strip_suffix(".share_optimum"))) {
+        if let Some(path) =
+            path_share.and_then(|rest| rest.strip_suffix(".share").or_else(|| rest.strip_suffix(".share_optimum")))
+        {
             self.known_path(path, &key)?;
         } else if !METRICS.contains(&bound.metric.as_str()) {
             let what = format!("there is no metric `{}`", bound.metric);
