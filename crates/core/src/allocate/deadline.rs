@@ -18,9 +18,10 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
-use super::{Allocator, PathState, Supply, View, chosen};
+use super::{Allocator, PathState, Supply, View, chosen, millis, number, share};
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
 use crate::time::{Duration, Instant};
@@ -30,29 +31,37 @@ use crate::time::{Duration, Instant};
 #[serde(default, deny_unknown_fields)]
 pub struct Params {
     /// How sure the plan is that a path carries what is counted on (0.5 to 1).
+    #[serde(deserialize_with = "confidence")]
     pub confidence: f64,
     /// How long before its deadline an object is to be there, in ms: what no
     /// forecast knows, as the last segment's repetition.
+    #[serde(deserialize_with = "millis")]
     pub margin_ms: f64,
     /// A path that carries is switched off when the cheaper ones would be done
     /// so much before the object must be there, in ms.
+    #[serde(deserialize_with = "millis")]
     pub spare_ms: f64,
     /// A path that carries pauses only if it could for so long, in ms: each
     /// change costs what is queued, a round trip and a slow start.
+    #[serde(deserialize_with = "millis")]
     pub pause_ms: f64,
     /// What a path that was never seen to carry is taken for, as a part of the
     /// least rate known of another (0 to 1).
+    #[serde(deserialize_with = "share")]
     pub prior_share: f64,
     /// Part of the time until the deadline in which nothing is done while no
     /// path is known (0 to 1).
+    #[serde(deserialize_with = "share")]
     pub learn_share: f64,
     /// Bytes that a sender may have unacknowledged at least and at most, as
     /// multiples of rate × least round trip of each path that carries: 1 is
     /// under way, the rest lets the rate grow and covers what waits for another
     /// path's bytes. It grows while that does not queue in the network.
+    #[serde(deserialize_with = "multiples")]
     pub backlog_rtts: [f64; 2],
     /// Part of the longest stall that a path has shown lately that is added to
     /// the margin (0 to 1).
+    #[serde(deserialize_with = "share")]
     pub stall_share: f64,
 }
 
@@ -69,6 +78,18 @@ impl Default for Params {
             stall_share: 1.0,
         }
     }
+}
+
+fn confidence<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    number(from, 0.5, 1.0)
+}
+
+fn multiples<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
+    let [least, most] = <[f64; 2]>::deserialize(from)?;
+    if 1.0 <= least && least <= most && most <= 100.0 {
+        return Ok([least, most]);
+    }
+    Err(D::Error::custom(format!("[{least}, {most}] is no range within 1 to 100; give the least and the greatest")))
 }
 
 /// Between two looks at the plan, in s: a path that is to wait must be able to

@@ -3,8 +3,10 @@
 //! An allocator sees all paths and the user's demand, and no sample. What it
 //! wants is carried out by an actuator that knows no strategy.
 
+use alloc::format;
 use alloc::vec::Vec;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use crate::assess::rate::History;
 use crate::assess::{Belief, Reason};
@@ -119,6 +121,25 @@ fn chosen(paths: &[View], on: &[bool]) -> Vec<PathState> {
         false => keep_open(path),
     };
     paths.iter().enumerate().map(state).collect()
+}
+
+/// A parameter from `low` to `high`.
+fn number<'de, D: Deserializer<'de>>(from: D, low: f64, high: f64) -> Result<f64, D::Error> {
+    let number = f64::deserialize(from)?;
+    if (low..=high).contains(&number) {
+        return Ok(number);
+    }
+    Err(D::Error::custom(format!("{number} is outside {low} to {high}; choose a number inside")))
+}
+
+/// A time from 0 to an hour, in ms.
+fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    number(from, 0.0, 3.6e6)
+}
+
+/// A part of a whole, 0 to 1.
+fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    number(from, 0.0, 1.0)
 }
 
 /// The best that can be had when no path is good: those that fade, else those

@@ -12,9 +12,9 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use super::{Allocator, PathState, Supply, View, chosen};
+use super::{Allocator, PathState, Supply, View, chosen, millis, number};
 use crate::assess::Reason;
 use crate::demand::{Demand, Object};
 use crate::time::{Duration, Instant};
@@ -25,11 +25,14 @@ use crate::time::{Duration, Instant};
 pub struct Params {
     /// Deadline sensitivity: the object is to be there after α × deadline (the
     /// thesis: 0.5 to 2.3, 1 unless told otherwise).
+    #[serde(deserialize_with = "alpha")]
     pub alpha: f64,
     /// Time between two estimates, in ms (not published; Algorithm 1 names 1 ms
     /// as the time before the first).
+    #[serde(deserialize_with = "millis")]
     pub interval_ms: f64,
     /// Time over which the goodput is taken, in ms (not published).
+    #[serde(deserialize_with = "millis")]
     pub window_ms: f64,
 }
 
@@ -37,6 +40,10 @@ impl Default for Params {
     fn default() -> Params {
         Params { alpha: 1.0, interval_ms: 100.0, window_ms: 1000.0 }
     }
+}
+
+fn alpha<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    number(from, 0.0, 10.0)
 }
 
 /// Most readings kept: a window of a minute, taken every 10 ms.
@@ -69,11 +76,11 @@ impl MpDpa {
             self.readings.push_back((now, object.acked_bytes));
             return false;
         }
-        let interval = Duration::from_secs_f64(self.params.interval_ms.max(0.0) / 1e3);
+        let interval = Duration::from_secs_f64(self.params.interval_ms / 1e3);
         if self.readings.back().is_some_and(|(at, _)| now.since(*at) < interval) {
             return self.others;
         }
-        let window = Duration::from_secs_f64(self.params.window_ms.max(0.0) / 1e3);
+        let window = Duration::from_secs_f64(self.params.window_ms / 1e3);
         while self.readings.len() > 1 && self.readings.get(1).is_some_and(|(at, _)| now.since(*at) >= window) {
             self.readings.pop_front();
         }
