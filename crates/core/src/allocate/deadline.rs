@@ -288,16 +288,16 @@ impl Deadline {
     /// let all queues end together.
     fn watch_tail(&mut self, sources: &[Source]) {
         let mut slowest_s: f64 = 0.0;
-        let (mut bytes, mut rates) = (0.0, 0.0);
+        let (mut bytes, mut rates, mut queues) = (0.0, 0.0, 0);
         for source in sources {
             let queued = source.supply.history.map_or(0, |history| history.queued_bytes()) as f64;
             let rate = self.rate(source, TAIL_HORIZON_S);
             if queued > 0.0 && rate > 0.0 {
                 slowest_s = slowest_s.max(queued / rate);
-                (bytes, rates) = (bytes + queued, rates + rate);
+                (bytes, rates, queues) = (bytes + queued, rates + rate, queues + 1);
             }
         }
-        if rates > 0.0 {
+        if queues > 1 {
             self.tail_s = (self.tail_s * TAIL_KEPT).max(slowest_s - bytes / rates).min(LONGEST_TAIL_S);
         }
     }
