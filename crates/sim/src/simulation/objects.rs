@@ -85,7 +85,8 @@ impl Objects {
     pub(super) fn play(&mut self, now: Instant, vehicle: &mut Endpoint, server: &mut Endpoint) {
         let (sender, receiver) = if self.down { (server, vehicle) } else { (vehicle, server) };
         let delivered = receiver.delivered();
-        while let Some((place, _)) = self.unread.pop_front_if(|(_, end)| *end <= delivered) {
+        while let Some((place, _)) = self.unread.front().copied().filter(|(_, end)| *end <= delivered) {
+            self.unread.pop_front();
             self.rows[place].received_ns = Some(now.as_nanos());
         }
         self.connected = sender.is_connected();
