@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crosslane_sim::check;
-use crosslane_sim::scenario::{Engine, ParameterError, Scenario};
+use crosslane_sim::scenario::{ParameterError, Scenario};
 
 const GOOD: &str = r#"name = "drive"
 duration_s = 40
@@ -378,44 +378,5 @@ fn vehicles_that_the_mobility_file_does_not_have_are_told() -> Result<(), Box<dy
     assert_eq!(read("vehicle = 5")?.data.mobility.map(|track| track.points()[0].t_s), Some(2.0));
     assert_eq!(read("[fleet]")?.data.fleet.len(), 2);
     assert_eq!(read("[fleet]\nvehicles = 1")?.data.fleet.len(), 1);
-    Ok(())
-}
-
-#[test]
-fn faults_of_deadlines_and_prices_are_told() -> Result<(), Box<dyn std::error::Error>> {
-    let kind = "kind = \"deadline\"";
-    let all = "kind = \"deadline\"\nobject_bytes = 1000000\nperiod_s = 10\ndeadline_s = 9";
-    let priced = |prices: &str| format!("{all}\n[service]\ncost_per_gb = {prices}");
-    let table = [
-        (format!("{kind}\nobject_bytes = 1000000\nperiod_s = 10"), "no `deadline_s`; say within how many seconds"),
-        (format!("{kind}\ndeadline_s = 9"), "needs `object_bytes` and `period_s`; give both"),
-        (all.replace("deadline_s = 9", "deadline_s = 0"), "line 26: `deadline_s` of 0 s is not above 0"),
-        (all.replace("deadline_s = 9", "deadline_s = -1"), "line 26: `deadline_s` of -1 s is not above 0"),
-        (all.replace("deadline_s = 9", "deadline_s = nan"), "line 26: `deadline_s` of NaN s is not above 0"),
-        (all.replace("= 1000000", "= 10"), "line 24: an object of 10 bytes is outside 1000 to"),
-        (format!("{all}\nobjects = 0"), "line 27: no object is to be sent; give 1 or more"),
-        (format!("{all}\nlate = \"drop\""), "unknown word `drop`; choose from `give-up`, `continue`"),
-        (format!("{all}\nevery_ms = 20"), "objects with deadlines have no `size_bytes`"),
-        (format!("{MESSAGES}\ndeadline_s = 9"), "line 26: only traffic of kind `deadline` has `deadline_s`; leave"),
-        (priced("{ lte = 1, its-g6 = 2 }"), "line 28: there is no path `its-g6`; did you mean `its-g5`?"),
-        (priced("{ lte = 1 }"), "line 28: path `its-g5` has no price beside others that have; give"),
-        (priced("{ lte = -1, its-g5 = 0 }"), "line 28: -1 per GB is outside 0 to"),
-        (
-            format!("{}\nprefer = [\"lte\", \"its-g5\"]", priced("{ lte = 2, its-g5 = 1 }")),
-            "line 29: `lte` is preferred to `its-g5` and costs more; name the cheaper",
-        ),
-        (
-            format!("{MESSAGES}\n[service]\ncost_per_gb = {{ lte = 1, its-g5 = 0 }}"),
-            "line 27: paths have a price, and the traffic has no deadline to hold it against; make",
-        ),
-    ];
-    for (traffic, expected) in table {
-        let text = GOOD.replacen(MESSAGES, &traffic, 1);
-        let sentence = Scenario::parse(&text, "drive.toml").err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(sentence.contains(expected), "{traffic}: {sentence}");
-    }
-    let good = GOOD.replacen(MESSAGES, &priced("{ lte = 2, its-g5 = 1 }"), 1);
-    let drive = Scenario::parse(&good, "drive.toml")?.check_engine(Engine::Kernel);
-    assert!(drive.is_err_and(|error| error.to_string().contains("line 23: only the simulator can run this")));
     Ok(())
 }
