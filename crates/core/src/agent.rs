@@ -11,8 +11,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::allocate::{Allocator, Mode, PathState, View};
+use crate::allocate::{Allocator, Mode, PathState, Supply, View};
 use crate::assess::{Alarm, Assessor, Belief, Reason};
+use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
 use crate::mptcp::manager::Manager;
 use crate::mptcp::{Command, Event, Seen};
@@ -25,6 +26,8 @@ use crate::time::{Duration, Instant};
 pub enum Input {
     /// An observation.
     Sample(Sample),
+    /// What is to be carried by when; for strategies that know deadlines.
+    Demand(Demand),
     /// The kernel's news.
     Mptcp(Event),
     /// All connections that there are: after a start, and when events were
@@ -73,6 +76,8 @@ pub enum Output {
         /// Why.
         reason: Reason,
     },
+    /// Whether an object can be had in time.
+    Admission(Admission),
     /// A suspicion of sudden loss, raised or settled.
     Alarm {
         /// The path.
@@ -152,6 +157,12 @@ impl Agent {
         self.paths.iter().map(|path| (path.name.as_str(), path.belief, path.state))
     }
 
+    /// Most bytes that a sender should have written and not acknowledged; `None`:
+    /// as many as its send buffer takes.
+    pub fn backlog_bytes(&self) -> Option<u64> {
+        self.allocator.backlog_bytes()
+    }
+
     fn observe(&mut self, now: Instant, sample: &Sample) {
         let Some(path) = self.paths.get_mut(usize::from(sample.path.0)) else {
             return;
@@ -201,19 +212,29 @@ impl Agent {
                 changed = Some(place);
             }
         }
-        if let Some(place) = changed {
-            self.allocate(now, place);
+        if let Some(changed) = changed {
+            self.allocate(now, |agent, place| agent.reason_for(place, changed));
         }
     }
 
-    fn allocate(&mut self, now: Instant, changed: usize) {
-        let view = |path: &Path| View { belief: path.belief, was: path.state, rank: path.rank };
-        let views: Vec<View> = self.paths.iter().map(view).collect();
+    fn meet(&mut self, now: Instant, demand: &Demand) {
+        let paths: Vec<Supply> = self.paths.iter().map(Path::supply).collect();
+        let reason = self.allocator.meet(now, demand, &paths);
+        while let Some(admission) = self.allocator.poll_admission() {
+            self.outputs.push_back(Output::Admission(admission));
+        }
+        if let Some(reason) = reason {
+            self.allocate(now, |_, _| reason.clone());
+        }
+    }
+
+    fn allocate(&mut self, now: Instant, why: impl Fn(&Agent, usize) -> Reason) {
+        let views: Vec<View> = self.paths.iter().map(Path::view).collect();
         let states = self.allocator.allocate(&views);
         for (place, &state) in states.iter().enumerate() {
             let was = self.paths[place].state;
             if was != state {
-                let reason = self.reason_for(place, changed);
+                let reason = why(self, place);
                 self.outputs.push_back(Output::Decision { path: PathId(place as u8), state, was, reason });
                 self.paths[place].state = state;
             }
@@ -233,6 +254,16 @@ impl Agent {
     }
 }
 
+impl Path {
+    fn view(&self) -> View {
+        View { belief: self.belief, was: self.state, rank: self.rank }
+    }
+
+    fn supply(&self) -> Supply<'_> {
+        Supply { view: self.view(), history: self.assessors.iter().find_map(|assessor| assessor.history()) }
+    }
+}
+
 impl Engine for Agent {
     type Input = Input;
     type Output = Output;
@@ -240,6 +271,7 @@ impl Engine for Agent {
     fn handle(&mut self, now: Instant, input: Input) {
         match input {
             Input::Sample(sample) => self.observe(now, &sample),
+            Input::Demand(demand) => self.meet(now, &demand),
             Input::Mptcp(event) => self.manager.handle(now, &event),
             Input::Resync(seen) => {
                 self.adopt(now, &seen);

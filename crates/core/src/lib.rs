@@ -8,6 +8,7 @@ extern crate alloc;
 pub mod agent;
 pub mod allocate;
 pub mod assess;
+pub mod demand;
 pub mod engine;
 pub mod link;
 pub mod mptcp;

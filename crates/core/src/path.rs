@@ -89,6 +89,10 @@ pub struct Transport {
     /// Segments that reached the peer since the subflow began, those told by
     /// SACK included.
     pub delivered: u32,
+    /// Bytes acknowledged since the subflow began.
+    pub bytes_acked: u64,
+    /// Bytes that wait to be sent for the first time.
+    pub notsent_bytes: u32,
     /// Bytes received since the subflow began.
     pub bytes_received: u64,
 }

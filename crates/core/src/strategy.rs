@@ -9,15 +9,18 @@ use alloc::vec;
 use alloc::vec::Vec;
 use serde::Deserialize;
 
+use crate::allocate::deadline::{self, Deadline};
+use crate::allocate::mp_dpa::{self, MpDpa};
 use crate::allocate::{Allocator, Mode, Weak, every_good::EveryGood, standby::Standby};
 use crate::assess::Assessor;
 use crate::assess::hapanchak::{self, Hapanchak};
+use crate::assess::rate::Rate;
 use crate::assess::silence::{self, Silence};
 use crate::assess::threshold::{self, Threshold};
 use crate::path::PathSpec;
 
 /// The names that [`Strategy::read`] knows.
-pub const NAMES: [&str; 2] = ["hapanchak", "threshold"];
+pub const NAMES: [&str; 4] = ["hapanchak", "threshold", "mp-dpa", "deadline"];
 
 /// A strategy with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +29,10 @@ pub enum Strategy {
     Hapanchak(hapanchak::Params),
     /// Signal with hysteresis and time to trigger, and sudden loss.
     Threshold(ThresholdParams),
+    /// Nota 2020, Algorithm 1.
+    MpDpa(mp_dpa::Params),
+    /// Objects in time at the least cost.
+    Deadline(deadline::Params),
 }
 
 /// Parameters of the strategy `threshold`.
@@ -48,6 +55,8 @@ impl Strategy {
         match name {
             "hapanchak" => Some(hapanchak::Params::deserialize(parameters).map(Strategy::Hapanchak)),
             "threshold" => Some(ThresholdParams::deserialize(parameters).map(Strategy::Threshold)),
+            "mp-dpa" => Some(mp_dpa::Params::deserialize(parameters).map(Strategy::MpDpa)),
+            "deadline" => Some(deadline::Params::deserialize(parameters).map(Strategy::Deadline)),
             _ => None,
         }
     }
@@ -67,6 +76,7 @@ impl Strategy {
                 let threshold_dbm = pick(signal.threshold_dbm, signal.cellular_threshold_dbm);
                 vec![Box::new(Threshold::new(signal, threshold_dbm)), Box::new(Silence::new(params.silence))]
             }
+            Strategy::MpDpa(_) | Strategy::Deadline(_) => vec![Box::new(Rate::default())],
         }
     }
 
@@ -75,6 +85,8 @@ impl Strategy {
         let weak = match self {
             Strategy::Hapanchak(params) => params.weak_subflow,
             Strategy::Threshold(_) => Weak::Demote,
+            Strategy::MpDpa(params) => return Box::new(MpDpa::new(*params)),
+            Strategy::Deadline(params) => return Box::new(Deadline::new(*params)),
         };
         match mode {
             Mode::Aggregate => Box::new(EveryGood { weak }),

@@ -14,6 +14,7 @@ pub mod fleet;
 pub mod histogram;
 pub mod metrics;
 pub mod mobility;
+pub mod optimum;
 pub mod oracle;
 pub mod path_loss;
 pub mod radio;

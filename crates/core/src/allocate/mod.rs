@@ -3,12 +3,19 @@
 //! An allocator sees all paths and the user's demand, and no sample. What it
 //! wants is carried out by an actuator that knows no strategy.
 
+use alloc::format;
 use alloc::vec::Vec;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
-use crate::assess::Belief;
+use crate::assess::rate::History;
+use crate::assess::{Belief, Reason};
+use crate::demand::{Admission, Demand};
+use crate::time::Instant;
 
+pub mod deadline;
 pub mod every_good;
+pub mod mp_dpa;
 pub mod standby;
 
 /// What is wanted of a path.
@@ -66,10 +73,73 @@ pub struct View {
     pub rank: u8,
 }
 
+/// What a path can contribute to a demand.
+#[derive(Clone, Copy, Debug)]
+pub struct Supply<'a> {
+    /// What every allocator is told of it.
+    pub view: View,
+    /// What it has been seen to carry, if that is measured.
+    pub history: Option<&'a History>,
+}
+
 /// Decides over all paths; the answer has one state for each view.
 pub trait Allocator {
     /// The wanted states, in the order of `paths`.
     fn allocate(&mut self, paths: &[View]) -> Vec<PathState>;
+
+    /// Takes the demand and what each path can contribute; a reason if the
+    /// states are to be [allocated](Self::allocate) anew.
+    fn meet(&mut self, _now: Instant, _demand: &Demand, _paths: &[Supply]) -> Option<Reason> {
+        None
+    }
+
+    /// The next judgement of an object that is new in the demand.
+    fn poll_admission(&mut self) -> Option<Admission> {
+        None
+    }
+
+    /// Most bytes that a sender may have written and not acknowledged; `None`:
+    /// as many as its send buffer takes.
+    fn backlog_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The paths marked in `on` carry as far as they are good; the other good ones
+/// stand by; when no path that is on is good, the most preferred good one
+/// carries.
+fn chosen(paths: &[View], on: &[bool]) -> Vec<PathState> {
+    let good = |path: &View| path.belief == Belief::Good;
+    let Some(first) = paths.iter().filter(|path| good(path)).map(|path| path.rank).min() else {
+        return last_resort(paths);
+    };
+    let is_on = |place: usize| on.get(place).copied().unwrap_or(false);
+    let some = paths.iter().enumerate().any(|(place, path)| good(path) && is_on(place));
+    let state = |(place, path): (usize, &View)| match good(path) {
+        true if is_on(place) || (!some && path.rank == first) => PathState::Active,
+        true => PathState::Backup,
+        false => keep_open(path),
+    };
+    paths.iter().enumerate().map(state).collect()
+}
+
+/// A parameter from `low` to `high`.
+fn number<'de, D: Deserializer<'de>>(from: D, low: f64, high: f64) -> Result<f64, D::Error> {
+    let number = f64::deserialize(from)?;
+    if (low..=high).contains(&number) {
+        return Ok(number);
+    }
+    Err(D::Error::custom(format!("{number} is outside {low} to {high}; choose a number inside")))
+}
+
+/// A time from 0 to an hour, in ms.
+fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    number(from, 0.0, 3.6e6)
+}
+
+/// A part of a whole, 0 to 1.
+fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    number(from, 0.0, 1.0)
 }
 
 /// The best that can be had when no path is good: those that fade, else those

@@ -10,6 +10,7 @@ use crate::path::Sample;
 use crate::time::Instant;
 
 pub mod hapanchak;
+pub mod rate;
 pub mod silence;
 pub mod threshold;
 
@@ -98,6 +99,11 @@ pub trait Assessor {
 
     /// The next alarm raised or settled since the last call.
     fn poll_alarm(&mut self) -> Option<Alarm> {
+        None
+    }
+
+    /// What it has seen the path carry, if it measures that.
+    fn history(&self) -> Option<&rate::History> {
         None
     }
 

@@ -180,7 +180,12 @@ pub fn read_strategy(table: &toml::Table) -> Result<Strategy, String> {
         Some(toml::Value::String(name)) => name,
         _ => return Err("the strategy has no `name`".into()),
     };
-    strategy(&name, parameters)
+    match strategy(&name, parameters)? {
+        Strategy::MpDpa(_) | Strategy::Deadline(_) => {
+            Err(format!("strategy {name:?} needs a sender that tells its deadlines; only `crosslane simulate` has one"))
+        }
+        known => Ok(known),
+    }
 }
 
 /// Reads the parameters of the strategy `name`.

@@ -191,6 +191,8 @@ impl Driver {
                 rttvar: socket.tcp.rttvar,
                 unacked: socket.tcp.unacked,
                 delivered: socket.tcp.delivered,
+                bytes_acked: socket.tcp.bytes_acked,
+                notsent_bytes: socket.tcp.notsent_bytes,
                 bytes_received: socket.tcp.bytes_received,
             };
             self.handle(Input::Sample(Sample { path, kind: SampleKind::Transport(transport) }));

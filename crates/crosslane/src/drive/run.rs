@@ -190,8 +190,8 @@ impl Run {
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
         let (size_bytes, period_ns) = match wanted.kind {
             TrafficKind::Messages { size_bytes, every_ms } => (size_bytes, (every_ms * 1e6) as u64),
-            // Uploads are the simulator's; `Scenario::check_engine` tells so.
-            TrafficKind::Bulk | TrafficKind::Uploads { .. } => (BULK_BYTES, 0),
+            // Uploads and deadlines are the simulator's; `Scenario::check_engine` tells so.
+            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => (BULK_BYTES, 0),
         };
         let congestion = match self.scenario.congestion {
             Congestion::Cubic => "cubic",

@@ -31,6 +31,15 @@ pub fn said(at: Instant, output: &Output, error: Option<&dyn Display>, names: &[
             let fields = json!({ "path": name(path), "state": state.name(), "was": was.name() });
             ("decision", with_reason(fields, reason))
         }
+        Output::Admission(admission) => {
+            let fields = json!({
+                "object": admission.number,
+                "deadline_s": admission.deadline.as_secs_f64(),
+                "best_s": admission.best.map(|best| best.as_secs_f64()),
+                "can_be_met": admission.can_be_met()
+            });
+            ("admission", fields)
+        }
         Output::Alarm { path, alarm } => {
             ("alarm", json!({ "path": name(path), "kind": alarm.kind.name(), "false": alarm.wrong }))
         }

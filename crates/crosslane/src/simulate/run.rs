@@ -5,6 +5,8 @@ use std::path::Path;
 
 use crosslane_core::time::Instant;
 use crosslane_sim::addresses::vehicle_address;
+use crosslane_sim::metrics::of_deadlines;
+use crosslane_sim::optimum;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 use serde_json::Value;
@@ -43,7 +45,11 @@ pub fn carry_out(
     let recording = simulation.finish();
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
     let said: Vec<Value> = recording.said.iter().map(|(at, output)| lines::said(*at, output, None, &names)).collect();
-    let metrics = run_folder::measure(scenario, &names, &said, &recording.messages, recording.skipped, &recording.sums);
+    let mut metrics =
+        run_folder::measure(scenario, &names, &said, &recording.messages, recording.skipped, &recording.sums);
+    let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
+    let optimum = optimum::of_run(scenario, entry.seed, &starts_ns)?;
+    metrics.extend(of_deadlines(scenario, &recording.messages, &recording.sums, optimum.as_ref()));
     if let Some(folder) = folder {
         write(folder, &names, recording, said)?;
     }

@@ -16,8 +16,10 @@ use crate::records::{DecisionRow, MessageRow, PacketRow, RunRecords, ThroughputR
 use crate::repeats::Repeats;
 use crate::scenario::{CrossingDirection, Expectation, Scenario, TrafficKind};
 
+mod deadlines;
 mod sums;
 
+pub use deadlines::of_deadlines;
 pub use sums::PacketSums;
 
 /// Width of a throughput row.
@@ -64,7 +66,7 @@ impl Context<'_> {
         let crossing_s = prove(scenario, &[]).ok().and_then(|proofs| proofs.iter().find_map(|proof| proof.at_s));
         let period_ns = match scenario.traffic.kind {
             TrafficKind::Messages { every_ms, .. } => (every_ms * 1e6) as u64,
-            TrafficKind::Bulk | TrafficKind::Uploads { .. } => 0,
+            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => 0,
         };
         Context {
             paths,

@@ -38,9 +38,9 @@ impl Scenario {
     /// # Errors
     /// Names the strategy.
     pub fn check_strategy(&self, engine: Engine, strategy: &Strategy) -> Result<(), ScenarioError> {
-        if engine == Engine::Kernel && strategy.base == "oracle" {
-            let what = format!("only the simulator can run strategy `{}`: no kernel knows the future", strategy.name);
-            let known = BASES.into_iter().filter(|base| *base != "oracle").collect::<Vec<_>>().join(", ");
+        if let (Engine::Kernel, Some(why)) = (engine, why_not(&strategy.base)) {
+            let what = format!("only the simulator can run strategy `{}`: {why}", strategy.name);
+            let known = BASES.into_iter().filter(|base| why_not(base).is_none()).collect::<Vec<_>>().join(", ");
             return Err(self.lines.error(
                 "strategy",
                 what,
@@ -61,6 +61,18 @@ impl Scenario {
         if matches!(self.traffic.kind, TrafficKind::Uploads { .. }) {
             return only("traffic.kind", "the emulator's traffic has no uploads");
         }
+        if matches!(self.traffic.kind, TrafficKind::Deadline(_)) {
+            return only("traffic.kind", "the emulator's traffic has no deadlines");
+        }
         self.fleet.as_ref().and_then(|_| only("fleet", "the emulator drives one vehicle"))
+    }
+}
+
+/// Why the kernel cannot run a strategy.
+fn why_not(base: &str) -> Option<&'static str> {
+    match base {
+        "oracle" => Some("no kernel knows the future"),
+        "mp-dpa" | "deadline" => Some("the emulator's traffic tells no deadlines"),
+        _ => None,
     }
 }

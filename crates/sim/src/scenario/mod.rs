@@ -12,6 +12,7 @@ use crate::mobility::Track;
 use crate::trace::Trace;
 pub use crate::transport::scheduler::Scheduler;
 
+mod deadlines;
 mod engine;
 mod error;
 mod expectation;
@@ -27,6 +28,7 @@ mod schema;
 mod traffic;
 mod validate;
 
+pub use deadlines::{DeadlineTraffic, Late};
 pub use engine::Engine;
 pub use error::ScenarioError;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
@@ -88,11 +90,12 @@ pub struct Data {
 }
 
 /// Strategies that need no `[[strategy]]` entry.
-pub const BASES: [&str; 6] = ["single", "kernel", "kernel-tuned", "hapanchak", "threshold", "oracle"];
+pub const BASES: [&str; 8] =
+    ["single", "kernel", "kernel-tuned", "hapanchak", "threshold", "oracle", "mp-dpa", "deadline"];
 
 /// Metrics that an `[[expect]]` may name, beside `path.NAME.share` and
-/// `path.NAME.bytes`.
-pub const METRICS: [&str; 22] = [
+/// `path.NAME.share_optimum`, `path.NAME.bytes`.
+pub const METRICS: [&str; 27] = [
     "delivery_delay_ms.p50",
     "delivery_delay_ms.p99",
     "delivery_delay_ms.max",
@@ -111,6 +114,11 @@ pub const METRICS: [&str; 22] = [
     "overhead_share",
     "alarms",
     "alarms.false",
+    "deadline.missed_share",
+    "object.completion_s.p50",
+    "object.completion_s.max",
+    "cost",
+    "cost_optimum",
     "join_latency_ms",
     "lateness_us.p99",
     "stall_us.max",
@@ -173,7 +181,7 @@ pub enum Motion {
 }
 
 /// What the user wants of the paths.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
     /// Use of the paths.
@@ -182,6 +190,9 @@ pub struct Service {
     /// Paths, the preferred first; may be empty.
     #[serde(default)]
     pub prefer: Vec<String>,
+    /// Price of 10⁹ bytes over each path, in any currency; may be empty.
+    #[serde(default)]
+    pub cost_per_gb: BTreeMap<String, f64>,
 }
 
 /// A strategy that the file defines.

@@ -3,13 +3,14 @@
 use serde::Deserialize;
 
 use super::ScenarioError;
+use super::deadlines::{DeadlineKeys, DeadlineTraffic, Late};
 use super::parse::Lines;
 use super::schema::{number, optional_period, optional_range, whole};
 
 /// What is carried, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Messages, uploads or bulk.
+    /// Messages, uploads, bulk or objects with deadlines.
     pub kind: TrafficKind,
     /// True from the server to the vehicle.
     pub down: bool,
@@ -44,6 +45,8 @@ pub enum TrafficKind {
         /// file, in s (0 to 3600); uniform between.
         pause_s: [f64; 2],
     },
+    /// Objects with deadlines (simulator only).
+    Deadline(DeadlineTraffic),
 }
 
 #[derive(Deserialize)]
@@ -57,6 +60,11 @@ pub(super) struct TrafficKeys {
     size_mb: Option<[f64; 2]>,
     #[serde(default, deserialize_with = "pause_s")]
     pause_s: Option<[f64; 2]>,
+    object_bytes: Option<u64>,
+    period_s: Option<f64>,
+    deadline_s: Option<f64>,
+    objects: Option<u32>,
+    late: Option<Late>,
     #[serde(default)]
     direction: DirectionKey,
     over: Option<String>,
@@ -74,6 +82,7 @@ enum KindKey {
     Messages,
     Bulk,
     Uploads,
+    Deadline,
 }
 
 #[derive(Default, Deserialize, PartialEq)]
@@ -99,6 +108,17 @@ impl TrafficKeys {
     fn kind(&self, lines: &Lines) -> Result<TrafficKind, ScenarioError> {
         let of_messages = (self.size_bytes, self.every_ms);
         let of_uploads = (self.size_mb, self.pause_s);
+        let of_deadline = DeadlineKeys {
+            object_bytes: self.object_bytes,
+            period_s: self.period_s,
+            deadline_s: self.deadline_s,
+            objects: self.objects,
+            late: self.late,
+        };
+        if let Some(key) = of_deadline.given().filter(|_| self.kind != KindKey::Deadline) {
+            let what = format!("only traffic of kind `deadline` has `{key}`");
+            return Err(lines.error(&format!("traffic.{key}"), what, "leave it out, or change the kind"));
+        }
         let (what, remedy) = match (self.kind, of_messages, of_uploads) {
             (KindKey::Messages, (Some(size_bytes), Some(every_ms)), (None, None)) => {
                 return Ok(TrafficKind::Messages { size_bytes, every_ms });
@@ -106,6 +126,12 @@ impl TrafficKeys {
             (KindKey::Bulk, (None, None), (None, None)) => return Ok(TrafficKind::Bulk),
             (KindKey::Uploads, (None, None), (Some(size_mb), Some(pause_s))) => {
                 return Ok(TrafficKind::Uploads { size_bytes: size_mb.map(|mb| (mb * 1e6) as u64), pause_s });
+            }
+            (KindKey::Deadline, (None, None), (None, None)) => {
+                return of_deadline.build(lines).map(TrafficKind::Deadline);
+            }
+            (KindKey::Deadline, _, _) => {
+                ("objects with deadlines have no `size_bytes`, `every_ms`, `size_mb`, `pause_s`", "leave them out")
             }
             (KindKey::Messages, _, (None, None)) => ("messages need `size_bytes` and `every_ms`", "give both"),
             (KindKey::Messages, _, _) => ("messages have no `size_mb` and no `pause_s`", "leave them out"),

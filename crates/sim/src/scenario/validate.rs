@@ -56,6 +56,7 @@ impl Scenario {
         self.check_positions()?;
         self.check_times()?;
         self.check_traffic()?;
+        self.check_costs()?;
         self.check_fleet()?;
         self.check_strategy_names()?;
         for (place, expectation) in self.expectations.iter().enumerate() {
@@ -312,8 +313,8 @@ impl Scenario {
     fn check_bound(&self, place: usize, bound: &Bound) -> Result<(), ScenarioError> {
         self.known_strategy(&bound.strategy, &format!("expect.{place}.strategy"))?;
         let key = format!("expect.{place}.metric");
-        let of_path = bound.metric.strip_prefix("path.");
-        if let Some(path) = of_path.and_then(|rest| rest.strip_suffix(".share").or(rest.strip_suffix(".bytes"))) {
+        let of_path = bound.metric.strip_prefix("path.").and_then(|rest| rest.rsplit_once('.'));
+        if let Some((path, _)) = of_path.filter(|(_, what)| ["share", "share_optimum", "bytes"].contains(what)) {
             self.known_path(path, &key)?;
         } else if !METRICS.contains(&bound.metric.as_str()) {
             let what = format!("there is no metric `{}`", bound.metric);
@@ -334,7 +335,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn known_path(&self, name: &str, key: &str) -> Result<(), ScenarioError> {
+    pub(super) fn known_path(&self, name: &str, key: &str) -> Result<(), ScenarioError> {
         let paths = self.paths();
         if paths.iter().any(|path| path.name == name) {
             return Ok(());

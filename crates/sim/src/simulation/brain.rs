@@ -2,6 +2,7 @@
 //! is the one of `core`, fed as the driver of `crosslane agent` feeds it.
 
 use crosslane_core::agent::{Agent, Input, Output};
+use crosslane_core::demand::Demand;
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::{Event, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
@@ -88,9 +89,25 @@ impl Brain {
                 rttvar: info.rttvar,
                 unacked: info.unacked,
                 delivered: info.delivered,
+                bytes_acked: info.bytes_acked,
+                notsent_bytes: info.notsent_bytes,
                 bytes_received: info.bytes_received,
             };
             agent.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(transport) }));
+        }
+    }
+
+    pub(super) fn demand(&mut self, now: Instant, demand: Demand) {
+        if let Brain::Agent(agent) = self {
+            agent.handle(now, Input::Demand(demand));
+        }
+    }
+
+    /// Most bytes that the sender should have under way, if that is limited.
+    pub(super) fn backlog_bytes(&self) -> Option<u64> {
+        match self {
+            Brain::Agent(fed) => fed.agent.backlog_bytes(),
+            Brain::None | Brain::Kernel(_) => None,
         }
     }
 

@@ -28,13 +28,15 @@ use crate::world::{CamSent, World, WorldEvent};
 
 mod air;
 mod brain;
+mod objects;
 mod setup;
+mod source;
 mod traffic;
 mod wires;
 
 use brain::Brain;
+use source::Source;
 pub use traffic::Tally;
-use traffic::Traffic;
 use wires::Wires;
 
 /// How often the agent asks after each subflow, as by default on a vehicle.
@@ -111,7 +113,7 @@ pub struct Simulation {
     vehicle: Endpoint,
     server: Endpoint,
     brain: Brain,
-    traffic: Traffic,
+    traffic: Source,
     detail: Detail,
     /// Path over which the connection begins.
     first: PathId,
@@ -175,7 +177,7 @@ impl Simulation {
             vehicle: Endpoint::client(settings("vehicle")),
             server: Endpoint::server(settings("server")),
             brain: setup::brain(scenario, strategy, seed)?,
-            traffic: Traffic::new(&scenario.traffic, seed, detail.messages),
+            traffic: Source::new(scenario, seed, detail.messages),
             detail,
             first: setup::first_path(scenario, strategy),
             air: vec![air::Account::default(); scenario.radios.len()],
@@ -247,11 +249,12 @@ impl Simulation {
         if self.connect_at.take_if(|at| *at <= now).is_some() {
             self.vehicle.connect(now, self.first);
         }
-        if self.observe_at <= now {
+        let looks = self.observe_at <= now;
+        if looks {
             self.observe_at = now + TRANSPORT_PERIOD;
             self.observe_transport();
         }
-        self.traffic.play(now, &mut self.vehicle, &mut self.server);
+        self.traffic.play(now, looks, (&mut self.vehicle, &mut self.server), &mut self.brain);
         self.act();
         if self.detail.tcp_info && self.record_at <= now {
             self.record_at = now + RECORD_PERIOD;

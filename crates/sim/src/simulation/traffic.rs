@@ -68,7 +68,7 @@ impl Traffic {
     pub(super) fn new(wanted: &scenario::Traffic, seed: u64, keep: bool) -> Traffic {
         let period = match wanted.kind {
             TrafficKind::Messages { every_ms, .. } => Duration::from_nanos((every_ms * 1e6) as u64),
-            TrafficKind::Bulk | TrafficKind::Uploads { .. } => Duration::ZERO,
+            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => Duration::ZERO,
         };
         Traffic {
             kind: wanted.kind,
@@ -179,7 +179,7 @@ impl Traffic {
     fn size(&mut self) -> u64 {
         match self.kind {
             TrafficKind::Messages { size_bytes, .. } => u64::from(size_bytes),
-            TrafficKind::Bulk => u64::from(BULK_BYTES),
+            TrafficKind::Bulk | TrafficKind::Deadline(_) => u64::from(BULK_BYTES),
             TrafficKind::Uploads { size_bytes: [least, greatest], .. } => {
                 let factor = libm::pow(greatest as f64 / least as f64, self.rng.uniform());
                 (least as f64 * factor) as u64
@@ -192,7 +192,7 @@ impl Traffic {
             TrafficKind::Uploads { pause_s: [least, greatest], .. } => {
                 Duration::from_secs_f64(least + (greatest - least) * self.rng.uniform())
             }
-            TrafficKind::Messages { .. } | TrafficKind::Bulk => Duration::ZERO,
+            TrafficKind::Messages { .. } | TrafficKind::Bulk | TrafficKind::Deadline(_) => Duration::ZERO,
         }
     }
 }

@@ -1,0 +1,380 @@
+//! Objects in time at the least cost: a dearer path carries only what the
+//! cheaper ones cannot, and begins as late as is safe.
+//!
+//! Each time acknowledgements come in, the paths are gone through from the
+//! cheapest on. What the cheaper ones will carry by each deadline, with the
+//! wanted confidence, is taken from what is due by then; the rest is the
+//! shortage. While the next path can still carry the shortage if it begins a
+//! little later, it waits: later, more is known, and what the cheaper paths
+//! carry better than feared is saved. A path that carries is switched off when
+//! the cheaper ones alone suffice, what is queued on it counted, or when it
+//! could pause for long.
+//!
+//! A path that is switched on needs a round trip and a slow start before it
+//! carries its rate, or what earlier starts of it were seen to cost. A path that was never seen to carry is taken for a part of
+//! what the worst known one carries: it begins early, is learned, and may pause.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use super::{Allocator, PathState, Supply, View, chosen, millis, number, share};
+use crate::assess::{Belief, Reason};
+use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
+use crate::time::{Duration, Instant};
+
+/// Parameters of [`Deadline`].
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Params {
+    /// How sure the plan is that a path carries what is counted on (0.5 to 1).
+    #[serde(deserialize_with = "confidence")]
+    pub confidence: f64,
+    /// How long before its deadline an object is to be there, in ms: what no
+    /// forecast knows, as the last segment's repetition.
+    #[serde(deserialize_with = "millis")]
+    pub margin_ms: f64,
+    /// A path that carries is switched off when the cheaper ones would be done
+    /// so much before the object must be there, in ms.
+    #[serde(deserialize_with = "millis")]
+    pub spare_ms: f64,
+    /// A path that carries pauses only if it could for so long, in ms: each
+    /// change costs what is queued, a round trip and a slow start.
+    #[serde(deserialize_with = "millis")]
+    pub pause_ms: f64,
+    /// What a path that was never seen to carry is taken for, as a part of the
+    /// least rate known of another (0 to 1).
+    #[serde(deserialize_with = "share")]
+    pub prior_share: f64,
+    /// Part of the time until the deadline in which nothing is done while no
+    /// path is known (0 to 1).
+    #[serde(deserialize_with = "share")]
+    pub learn_share: f64,
+    /// Bytes that a sender may have unacknowledged at least and at most, as
+    /// multiples of rate × least round trip of each path that carries: 1 is
+    /// under way, the rest lets the rate grow and covers what waits for another
+    /// path's bytes. It grows while that does not queue in the network.
+    #[serde(deserialize_with = "multiples")]
+    pub backlog_rtts: [f64; 2],
+    /// Part of the longest stall that a path has shown lately that is added to
+    /// the margin (0 to 1).
+    #[serde(deserialize_with = "share")]
+    pub stall_share: f64,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            confidence: 0.95,
+            margin_ms: 100.0,
+            spare_ms: 50.0,
+            pause_ms: 1000.0,
+            prior_share: 0.5,
+            learn_share: 0.15,
+            backlog_rtts: [2.0, 3.0],
+            stall_share: 1.0,
+        }
+    }
+}
+
+fn confidence<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    number(from, 0.5, 1.0)
+}
+
+fn multiples<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
+    let [least, most] = <[f64; 2]>::deserialize(from)?;
+    if 1.0 <= least && least <= most && most <= 100.0 {
+        return Ok([least, most]);
+    }
+    Err(D::Error::custom(format!("[{least}, {most}] is no range within 1 to 100; give the least and the greatest")))
+}
+
+/// Between two looks at the plan, in s: a path that is to wait must be able to
+/// wait until the next one.
+const LOOK_S: f64 = 0.02;
+/// Window with which a slow start begins, in bytes (RFC 6928: 10 segments).
+const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
+/// Latest round trip over the least from which on what is sent queues.
+const QUEUEING: f64 = 1.75;
+/// Horizon of the rates that queues are held against, in s.
+const TAIL_HORIZON_S: f64 = 0.5;
+/// Part of the tail remembered from look to look: half of it for 1 s.
+const TAIL_KEPT: f64 = 0.993;
+/// A longer tail is not believed, in s.
+const LONGEST_TAIL_S: f64 = 0.5;
+/// Change of the backlog's multiple from look to look.
+const BACKLOG_STEP: f64 = 0.02;
+/// Beside them a write of 64 KiB, which comes at once.
+const BACKLOG_WRITE: f64 = 65_536.0;
+/// Backlog of a path not yet known, so that its rate can show.
+const BACKLOG_FIRST: f64 = 262_144.0;
+
+/// The allocator.
+#[derive(Clone, Debug)]
+pub struct Deadline {
+    params: Params,
+    /// Whether each path carries.
+    on: Vec<bool>,
+    /// Number after that of the last object judged.
+    judged: u64,
+    admissions: VecDeque<Admission>,
+    backlog: Option<u64>,
+    backlog_rtts: f64,
+    /// How much later than all together the slowest of the paths that carry is
+    /// done with its queue, in s; forgotten slowly.
+    tail_s: f64,
+}
+
+/// A good path, as the plan sees it.
+#[derive(Clone, Copy, Debug)]
+struct Source<'a> {
+    place: usize,
+    cost: f64,
+    supply: &'a Supply<'a>,
+    on: bool,
+    /// Rate if nothing is known of it, in bytes a second.
+    prior: f64,
+}
+
+/// What is due by when.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    /// From now, in s.
+    within_s: f64,
+    /// All that must have been carried by then and is still missing.
+    bytes: f64,
+}
+
+impl Deadline {
+    /// With these parameters; the most preferred path carries until there is a
+    /// demand.
+    pub fn new(params: Params) -> Deadline {
+        Deadline {
+            params,
+            on: Vec::new(),
+            judged: 0,
+            admissions: VecDeque::new(),
+            backlog: None,
+            backlog_rtts: params.backlog_rtts[0],
+            tail_s: 0.0,
+        }
+    }
+
+    /// The good paths, the cheapest first.
+    fn sources<'a>(&self, demand: &Demand, paths: &'a [Supply<'a>]) -> Vec<Source<'a>> {
+        let known = paths.iter().filter_map(|path| path.history?.at_least(1.0, self.params.confidence));
+        let prior = known.min_by(f64::total_cmp).unwrap_or(0.0) * self.params.prior_share;
+        let source = |(place, supply): (usize, &'a Supply<'a>)| Source {
+            place,
+            cost: demand.unit_costs.get(place).copied().unwrap_or(f64::from(supply.view.rank)),
+            supply,
+            on: supply.view.was == PathState::Active,
+            prior,
+        };
+        let mut sources: Vec<Source> =
+            paths.iter().enumerate().filter(|(_, path)| path.view.belief == Belief::Good).map(source).collect();
+        sources.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.supply.view.rank.cmp(&b.supply.view.rank)));
+        sources
+    }
+
+    /// Which sources are to carry.
+    fn plan(&self, sources: &[Source], due: &[Due]) -> Vec<bool> {
+        let (spare_s, pause_s) = (self.params.spare_ms / 1e3, self.params.pause_ms / 1e3);
+        let mut shortage: Vec<Due> = due.to_vec();
+        let mut on = vec![false; sources.len()];
+        for (place, source) in sources.iter().enumerate() {
+            let first = place == 0;
+            // What is queued arrives even if it is off. To be switched off takes
+            // more than not to be switched on.
+            let queued = source.supply.history.map_or(0, |history| history.queued_bytes()) as f64;
+            let (spare_s, wait_s) = if source.on { (spare_s, pause_s) } else { (0.0, LOOK_S) };
+            // One path alone has no tail.
+            let spare_s = if place == 1 { spare_s - self.tail_s } else { spare_s };
+            let spare = |due: &Due| {
+                spare_s * sources.iter().take(place).map(|cheaper| self.rate(cheaper, due.within_s)).sum::<f64>()
+            };
+            let enough = |due: &Due| due.bytes + spare(due) <= queued;
+            let waits = |due: &Due| due.bytes - queued <= self.starts(source, due.within_s - wait_s);
+            if !first && (shortage.iter().all(enough) || shortage.iter().all(waits)) {
+                break;
+            }
+            on[place] = true;
+            for due in &mut shortage {
+                due.bytes -= self.carries(source, due.within_s);
+            }
+        }
+        on
+    }
+
+    /// Rate counted on over a horizon, in bytes a second.
+    fn rate(&self, source: &Source, horizon_s: f64) -> f64 {
+        let known = source.supply.history.and_then(|history| history.at_least(horizon_s, self.params.confidence));
+        known.unwrap_or(source.prior)
+    }
+
+    /// Bytes that it carries within a time if it is on from now.
+    fn carries(&self, source: &Source, within_s: f64) -> f64 {
+        if !source.on {
+            return self.starts(source, within_s);
+        }
+        self.rate(source, within_s) * within_s.max(0.0)
+    }
+
+    /// Bytes that it carries within a time if it is switched on at its
+    /// beginning.
+    fn starts(&self, source: &Source, within_s: f64) -> f64 {
+        let rate = self.rate(source, within_s);
+        let rtt_s = source.supply.history.map_or(Duration::ZERO, |history| history.least_rtt()).as_secs_f64();
+        let doublings = libm::log2((rate * rtt_s / INITIAL_WINDOW_BYTES).max(1.0));
+        let learned_s = source.supply.history.and_then(|history| history.start_cost_s());
+        let lead_s = (rtt_s * (1.0 + doublings)).max(learned_s.unwrap_or(0.0));
+        rate * (within_s - lead_s).max(0.0)
+    }
+
+    /// What is due by each deadline. What the peer has now is acknowledged half
+    /// a round trip later, so there is that much more time than the clock says.
+    fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
+        let rtt = |source: &Source| source.supply.history.map(|history| history.least_rtt());
+        let way_s = sources.first().and_then(rtt).unwrap_or_default().as_secs_f64() / 2.0;
+        let stalls = sources.iter().filter_map(|source| Some(source.supply.history?.longest_stall_s()));
+        let stall_s = stalls.max_by(f64::total_cmp).unwrap_or(0.0) * self.params.stall_share;
+        let mut bytes = 0.0;
+        let due = |object: &Object| {
+            bytes += object.rest_bytes() as f64;
+            let left_s = object.deadline.as_secs_f64() - now.as_secs_f64();
+            Due { within_s: left_s + way_s - self.tail_s - stall_s - self.params.margin_ms / 1e3, bytes }
+        };
+        demand.objects.iter().take(MAX_OBJECTS).map(due).collect()
+    }
+
+    /// True while the cheapest path is to show itself first.
+    fn learns(&self, now: Instant, demand: &Demand, sources: &[Source]) -> bool {
+        let known = sources.iter().any(|source| source.supply.history.is_some_and(|h| h.peak().is_some()));
+        let early = |object: &Object| {
+            let whole = object.deadline.since(object.start);
+            now.since(object.start).as_secs_f64() < whole.as_secs_f64() * self.params.learn_share
+        };
+        !known && demand.objects.iter().all(early)
+    }
+
+    /// Judges objects that are new.
+    fn judge(&mut self, now: Instant, demand: &Demand, sources: &[Source], due: &[Due]) {
+        for (object, due) in demand.objects.iter().zip(due) {
+            if object.number < self.judged {
+                continue;
+            }
+            self.judged = object.number + 1;
+            let best = self.earliest_s(sources, due).map(|after_s| now + Duration::from_secs_f64(after_s));
+            self.admissions.push_back(Admission { number: object.number, deadline: object.deadline, best });
+        }
+    }
+
+    /// When all paths together will have carried what is due, in s from now, to
+    /// a hundredth of the time until the deadline or 10 ms.
+    fn earliest_s(&self, sources: &[Source], due: &Due) -> Option<f64> {
+        let all = |within_s: f64| sources.iter().map(|source| self.carries(source, within_s)).sum::<f64>();
+        let step_s = (due.within_s / 100.0).max(0.01);
+        let lead_s = self.params.margin_ms / 1e3;
+        let steps = 1..=LONGEST_STEPS;
+        let known = sources.iter().any(|source| self.rate(source, due.within_s) > 0.0);
+        let found = || steps.map(|step| f64::from(step) * step_s).find(|&within_s| all(within_s) >= due.bytes);
+        known.then(found).flatten().map(|after_s| after_s + lead_s)
+    }
+
+    /// What is queued on a path is carried by no other: the scheduler does not
+    /// let all queues end together.
+    fn watch_tail(&mut self, sources: &[Source]) {
+        let mut slowest_s: f64 = 0.0;
+        let (mut bytes, mut rates, mut queues) = (0.0, 0.0, 0);
+        for source in sources {
+            let queued = source.supply.history.map_or(0, |history| history.queued_bytes()) as f64;
+            let rate = self.rate(source, TAIL_HORIZON_S);
+            if queued > 0.0 && rate > 0.0 {
+                slowest_s = slowest_s.max(queued / rate);
+                (bytes, rates, queues) = (bytes + queued, rates + rate, queues + 1);
+            }
+        }
+        if queues > 1 {
+            self.tail_s = (self.tail_s * TAIL_KEPT).max(slowest_s - bytes / rates).min(LONGEST_TAIL_S);
+        }
+    }
+
+    fn look_after_backlog(&mut self, sources: &[Source]) {
+        let [least, most] = self.params.backlog_rtts;
+        let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
+        let queueing = |source: &Source| source.supply.history.is_some_and(|history| history.queueing() > QUEUEING);
+        let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
+        self.backlog_rtts = (self.backlog_rtts + step).min(most).max(least);
+        let bytes = |(place, source): (usize, &Source)| {
+            let Some((history, peak)) = source.supply.history.and_then(|history| Some((history, history.peak()?)))
+            else {
+                return BACKLOG_FIRST;
+            };
+            let whole = peak * history.least_rtt().as_secs_f64() * self.backlog_rtts;
+            // What a dearer path is given at first may wait for its start, and all
+            // that follows waits for it at the peer.
+            let started = history.started_bytes().filter(|_| place > 0);
+            started.map_or(whole, |bytes| whole.min(2.0 * bytes as f64))
+        };
+        self.backlog = Some((BACKLOG_WRITE + carrying().enumerate().map(bytes).sum::<f64>()) as u64);
+    }
+
+    fn reason(&self, sources: &[Source], due: &[Due]) -> Reason {
+        let carrying = sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false)).count();
+        let Some(last) = due.last() else {
+            let because = "nothing is due: the cheapest path alone".into();
+            return Reason { rule: "deadline.idle", because, inputs: Vec::new() };
+        };
+        let cheapest = sources.first().map_or(0.0, |source| self.carries(source, last.within_s));
+        let because = format!(
+            "{:.2} MB are due within {:.2} s, of which the cheapest path carries {:.2} for sure: {carrying} of {} paths",
+            last.bytes / 1e6,
+            last.within_s,
+            cheapest / 1e6,
+            sources.len()
+        );
+        let rule = if carrying > 1 { "deadline.short" } else { "deadline.enough" };
+        let inputs = vec![("due_mb", last.bytes / 1e6), ("within_s", last.within_s), ("cheapest_mb", cheapest / 1e6)];
+        Reason { rule, because, inputs }
+    }
+}
+
+/// A finish later than a hundred times the time until the deadline is not told.
+const LONGEST_STEPS: u32 = 10_000;
+
+impl Allocator for Deadline {
+    fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
+        chosen(paths, &self.on)
+    }
+
+    fn meet(&mut self, now: Instant, demand: &Demand, paths: &[Supply]) -> Option<Reason> {
+        let sources = self.sources(demand, paths);
+        self.watch_tail(&sources);
+        let due = self.due(now, demand, &sources);
+        self.judge(now, demand, &sources, &due);
+        let carry = match self.learns(now, demand, &sources) {
+            true => self.plan(&sources, &[]),
+            false => self.plan(&sources, &due),
+        };
+        let was = core::mem::replace(&mut self.on, vec![false; paths.len()]);
+        for (source, carry) in sources.iter().zip(carry) {
+            self.on[source.place] = carry;
+        }
+        self.look_after_backlog(&sources);
+        (was != self.on).then(|| self.reason(&sources, &due))
+    }
+
+    fn poll_admission(&mut self) -> Option<Admission> {
+        self.admissions.pop_front()
+    }
+
+    fn backlog_bytes(&self) -> Option<u64> {
+        self.backlog
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use super::*;
+use crate::assess::rate::History;
+use crate::assess::rate::tests::history;
+
+/// Steps of a transfer, as often as an agent hears of acknowledgements.
+const STEP_S: f64 = 0.01;
+
+fn view(rank: u8, was: PathState) -> View {
+    View { belief: Belief::Good, was, rank }
+}
+
+fn demand(size_bytes: u64, acked_bytes: u64, deadline_ms: u64, unit_costs: &[f64]) -> Demand {
+    let (start, deadline) = (Instant::ZERO, Instant::from_millis(deadline_ms));
+    let objects = vec![Object { number: 0, size_bytes, acked_bytes, start, deadline }];
+    Demand { objects, unit_costs: unit_costs.into() }
+}
+
+/// Carries an object over paths whose rates (in bytes a second) are as constant
+/// as forecast; says how many bytes took each path and after how many seconds the
+/// object was there.
+fn carry(rates: &[f64], unit_costs: &[f64], size: f64, deadline_s: f64) -> (Vec<f64>, f64) {
+    let histories: Vec<History> = rates.iter().map(|&rate| history(&[rate], 100)).collect();
+    let mut deadline = Deadline::new(Params::default());
+    let mut states = vec![PathState::Backup; rates.len()];
+    let mut bytes = vec![0.0; rates.len()];
+    let mut since_s = vec![0.0; rates.len()];
+    for step in 0..100_000 {
+        let now_s = f64::from(step) * STEP_S;
+        let acked: f64 = bytes.iter().sum();
+        if acked >= size {
+            return (bytes, now_s);
+        }
+        let views: Vec<View> = states.iter().zip(0..).map(|(&was, rank)| view(rank, was)).collect();
+        let supply = views.iter().zip(&histories).map(|(&view, history)| Supply { view, history: Some(history) });
+        let demand = demand(size as u64, acked as u64, (deadline_s * 1e3) as u64, unit_costs);
+        deadline.meet(Instant::from_secs_f64(now_s), &demand, &supply.collect::<Vec<_>>());
+        let wanted = deadline.allocate(&views);
+        for place in 0..rates.len() {
+            if wanted[place] != PathState::Active {
+                continue;
+            }
+            if states[place] != PathState::Active {
+                since_s[place] = now_s;
+            }
+            // A round trip until the first acknowledgement.
+            if now_s - since_s[place] >= 0.1 {
+                bytes[place] += rates[place] * STEP_S;
+            }
+        }
+        states = wanted;
+    }
+    (bytes, f64::INFINITY)
+}
+
+/// 8 + 8, 4 + 12 and 3.8 + 3 Mbit/s of which 95 % are payload, and others.
+const CASES: [([f64; 2], f64); 5] = [
+    ([0.95e6, 0.95e6], 10e6),
+    ([0.475e6, 1.425e6], 10e6),
+    ([0.451e6, 0.356e6], 5e6),
+    ([2e6, 0.2e6], 15e6),
+    ([0.1e6, 3e6], 12e6),
+];
+
+#[test]
+fn with_an_exact_forecast_no_feasible_deadline_is_missed() {
+    for ([a, b], size) in CASES {
+        for tenths in 12..40 {
+            let deadline_s = size / (a + b) * f64::from(tenths) / 10.0;
+            let (_, took_s) = carry(&[a, b], &[1.0, 5.0], size, deadline_s.max(2.0));
+            assert!(took_s <= deadline_s.max(2.0), "{a} {b} {size} in {deadline_s}: {took_s}");
+        }
+    }
+}
+
+#[test]
+fn it_never_costs_more_than_all_paths_and_little_more_than_the_least() {
+    for ([a, b], size) in CASES {
+        for tenths in 12..40 {
+            let deadline_s = (size / (a + b) * f64::from(tenths) / 10.0).max(2.0);
+            let (bytes, _) = carry(&[a, b], &[1.0, 5.0], size, deadline_s);
+            let all = size * b / (a + b);
+            assert!(bytes[1] <= all + b * 0.1, "{a} {b} in {deadline_s}: {} of {all}", bytes[1]);
+            // The margin, the start and what one look may add.
+            let least = (size - a * deadline_s).max(0.0);
+            assert!(bytes[1] <= least + a * 0.6 + b * 0.1, "{a} {b} in {deadline_s}: {} of {least}", bytes[1]);
+        }
+    }
+}
+
+#[test]
+fn a_later_deadline_costs_no_more() {
+    for ([a, b], size) in CASES {
+        let mut before = f64::INFINITY;
+        for tenths in 12..40 {
+            let deadline_s = (size / (a + b) * f64::from(tenths) / 10.0).max(2.0);
+            let (bytes, _) = carry(&[a, b], &[1.0, 5.0], size, deadline_s);
+            assert!(bytes[1] <= before + b * STEP_S * 2.0, "{a} {b} in {deadline_s}: {} after {before}", bytes[1]);
+            before = bytes[1];
+        }
+    }
+}
+
+#[test]
+fn the_dearest_of_three_paths_carries_only_what_the_others_cannot() {
+    let (bytes, took_s) = carry(&[1e6, 0.5e6, 2e6], &[1.0, 9.0, 3.0], 10e6, 5.0);
+    assert!(took_s <= 5.0 && bytes[1] == 0.0 && bytes[2] > 5e6, "{bytes:?} in {took_s}");
+    let (bytes, took_s) = carry(&[1e6, 0.5e6, 2e6], &[1.0, 9.0, 3.0], 16e6, 5.0);
+    assert!(took_s <= 5.0 && bytes[1] > 1e6, "{bytes:?} in {took_s}");
+}
+
+fn first_admission(rates: [f64; 2], size: u64) -> Option<Admission> {
+    let histories = rates.map(|rate| history(&[rate], 100));
+    let mut deadline = Deadline::new(Params::default());
+    let supply =
+        [0, 1].map(|place| Supply { view: view(place as u8, PathState::Active), history: histories.get(place) });
+    deadline.meet(Instant::ZERO, &demand(size, 0, 10_000, &[1.0, 5.0]), &supply);
+    deadline.poll_admission()
+}
+
+#[test]
+fn before_an_object_begins_it_is_said_whether_its_deadline_can_be_met() {
+    let rates = [0.95e6, 0.95e6];
+    assert_eq!(first_admission(rates, 10_000_000).and_then(|a| a.can_be_met()), Some(true));
+    let refused = first_admission(rates, 30_000_000);
+    assert_eq!(refused.and_then(|a| a.can_be_met()), Some(false));
+    let best_s = refused.and_then(|a| a.best).map_or(0.0, Instant::as_secs_f64);
+    assert!((15.7..16.2).contains(&best_s), "{best_s}");
+}
+
+#[test]
+fn of_unknown_paths_nothing_is_promised_and_the_cheapest_shows_itself_first() {
+    let mut deadline = Deadline::new(Params::default());
+    let supply = [0, 1].map(|rank| Supply { view: view(rank, PathState::Backup), history: None });
+    deadline.meet(Instant::ZERO, &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
+    assert_eq!(deadline.poll_admission().and_then(|a| a.can_be_met()), None);
+    let views = supply.map(|supply| supply.view);
+    assert_eq!(deadline.allocate(&views), [PathState::Active, PathState::Backup]);
+    deadline.meet(Instant::from_millis(2000), &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
+    assert_eq!(deadline.allocate(&views), [PathState::Active; 2]);
+}
+
+#[test]
+fn objects_due_earlier_come_first_in_what_is_missing() {
+    let fast = history(&[1e6], 100);
+    let mut deadline = Deadline::new(Params::default());
+    let supply = [0, 1].map(|rank| Supply { view: view(rank, PathState::Backup), history: Some(&fast) });
+    let object = |number, size_bytes, due_ms| Object {
+        number,
+        size_bytes,
+        acked_bytes: 0,
+        start: Instant::ZERO,
+        deadline: Instant::from_millis(due_ms),
+    };
+    let mut on = |objects: Vec<Object>| {
+        deadline.meet(Instant::ZERO, &Demand { objects, unit_costs: Vec::new() }, &supply);
+        deadline.allocate(&supply.map(|supply| supply.view))
+    };
+    assert_eq!(on(vec![object(0, 3_000_000, 10_000)]), [PathState::Active, PathState::Backup]);
+    let both = vec![object(0, 4_900_000, 2_800), object(1, 3_000_000, 10_000)];
+    assert_eq!(on(both), [PathState::Active; 2]);
+}

@@ -1,0 +1,175 @@
+//! MP-DPA: deadline and preference awareness after Nota 2020 (master's thesis,
+//! Politecnico di Torino), Algorithm 1, chapter 4.3.
+//!
+//! Each object begins over the preferred path alone. From one goodput estimate
+//! over both paths the rest of the object is held against the time left until
+//! α × deadline: if the estimate carries more, the other paths are switched
+//! off, if less, on. The thesis does not say how the estimate is formed; here
+//! it is what was acknowledged over the last [`Params::window_ms`], since the
+//! object's start at most, taken anew every [`Params::interval_ms`].
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use serde::{Deserialize, Deserializer};
+
+use super::{Allocator, PathState, Supply, View, chosen, millis, number};
+use crate::assess::Reason;
+use crate::demand::{Demand, Object};
+use crate::time::{Duration, Instant};
+
+/// Parameters of [`MpDpa`].
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Params {
+    /// Deadline sensitivity: the object is to be there after α × deadline (the
+    /// thesis: 0.5 to 2.3, 1 unless told otherwise).
+    #[serde(deserialize_with = "alpha")]
+    pub alpha: f64,
+    /// Time between two estimates, in ms (not published; Algorithm 1 names 1 ms
+    /// as the time before the first).
+    #[serde(deserialize_with = "millis")]
+    pub interval_ms: f64,
+    /// Time over which the goodput is taken, in ms (not published).
+    #[serde(deserialize_with = "millis")]
+    pub window_ms: f64,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params { alpha: 1.0, interval_ms: 100.0, window_ms: 1000.0 }
+    }
+}
+
+fn alpha<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    number(from, 0.0, 10.0)
+}
+
+/// Most readings kept: a window of a minute, taken every 10 ms.
+const MAX_READINGS: usize = 6000;
+
+/// The allocator.
+#[derive(Clone, Debug)]
+pub struct MpDpa {
+    params: Params,
+    /// The object being sent.
+    number: Option<u64>,
+    /// When, and how much of it was acknowledged, oldest first.
+    readings: VecDeque<(Instant, u64)>,
+    /// Whether the other paths carry.
+    others: bool,
+    on: Vec<bool>,
+}
+
+impl MpDpa {
+    /// With these parameters.
+    pub fn new(params: Params) -> MpDpa {
+        MpDpa { params, number: None, readings: VecDeque::new(), others: false, on: Vec::new() }
+    }
+
+    /// True if the other paths are to carry.
+    fn decide(&mut self, now: Instant, object: &Object) -> bool {
+        if self.number != Some(object.number) {
+            self.number = Some(object.number);
+            self.readings.clear();
+            self.readings.push_back((now, object.acked_bytes));
+            return false;
+        }
+        let interval = Duration::from_secs_f64(self.params.interval_ms / 1e3);
+        if self.readings.back().is_some_and(|(at, _)| now.since(*at) < interval) {
+            return self.others;
+        }
+        let window = Duration::from_secs_f64(self.params.window_ms / 1e3);
+        while self.readings.len() > 1 && self.readings.get(1).is_some_and(|(at, _)| now.since(*at) >= window) {
+            self.readings.pop_front();
+        }
+        if self.readings.len() >= MAX_READINGS {
+            self.readings.pop_front();
+        }
+        let goodput = self.goodput(now, object);
+        self.readings.push_back((now, object.acked_bytes));
+        let whole_s = object.deadline.since(object.start).as_secs_f64();
+        let spent_s = now.since(object.start).as_secs_f64();
+        let could = (self.params.alpha * whole_s - spent_s) * goodput;
+        let rest = object.rest_bytes() as f64;
+        if could > rest {
+            false
+        } else if could < rest {
+            true
+        } else {
+            self.others
+        }
+    }
+
+    /// Over all paths, in bytes a second.
+    fn goodput(&self, now: Instant, object: &Object) -> f64 {
+        let Some(&(since, had)) = self.readings.front() else { return 0.0 };
+        let span_s = now.since(since).as_secs_f64();
+        if span_s > 0.0 { object.acked_bytes.saturating_sub(had) as f64 / span_s } else { 0.0 }
+    }
+}
+
+impl Allocator for MpDpa {
+    fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
+        chosen(paths, &self.on)
+    }
+
+    fn meet(&mut self, now: Instant, demand: &Demand, paths: &[Supply]) -> Option<Reason> {
+        let first = demand.objects.first();
+        self.others = first.is_some_and(|object| self.decide(now, object));
+        let preferred = paths.iter().map(|path| path.view.rank).min();
+        let on: Vec<bool> = paths.iter().map(|path| self.others || Some(path.view.rank) == preferred).collect();
+        if on == self.on {
+            return None;
+        }
+        self.on = on;
+        let goodput = first.map_or(0.0, |object| self.goodput(now, object)) * 8e-6;
+        let rest = first.map_or(0, Object::rest_bytes) as f64 / 1e6;
+        let (rule, word) = if self.others { ("mp-dpa.enable", "not enough") } else { ("mp-dpa.disable", "enough") };
+        let because = format!("{goodput:.2} Mbit/s are {word} for {rest:.2} MB until α × deadline");
+        Some(Reason { rule, because, inputs: vec![("goodput_mbit_s", goodput), ("rest_mb", rest)] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assess::Belief;
+
+    /// Says whether the other path carries, step by step, while this much is
+    /// acknowledged each 100 ms of 1 MB due in 10 s.
+    fn others(params: Params, bytes: impl Fn(u64) -> u64) -> Vec<bool> {
+        let mut mp_dpa = MpDpa::new(params);
+        let view = |rank| View { belief: Belief::Good, was: PathState::Backup, rank };
+        let paths = [0, 1].map(|rank| Supply { view: view(rank), history: None });
+        let mut acked_bytes = 0;
+        let mut said = Vec::new();
+        for step in 0..100 {
+            let (start, deadline) = (Instant::ZERO, Instant::from_millis(10_000));
+            let object = Object { number: 0, size_bytes: 1_000_000, acked_bytes, start, deadline };
+            let demand = Demand { objects: vec![object], unit_costs: Vec::new() };
+            mp_dpa.meet(Instant::from_millis(step * 100), &demand, &paths);
+            said.push(mp_dpa.others);
+            acked_bytes += bytes(step);
+        }
+        said
+    }
+
+    #[test]
+    fn the_other_path_is_off_at_first_and_while_the_estimate_suffices() {
+        assert!(others(Params::default(), |_| 11_000).iter().all(|others| !others));
+    }
+
+    #[test]
+    fn it_is_switched_on_when_the_estimate_does_not_suffice() {
+        let others = others(Params::default(), |_| 9_000);
+        assert!(!others[0] && others[1] && others[50]);
+    }
+
+    #[test]
+    fn a_smaller_alpha_switches_it_on_at_rates_that_suffice() {
+        let params = Params { alpha: 0.8, ..Params::default() };
+        assert!(others(params, |_| 11_000).iter().any(|others| *others));
+    }
+}

@@ -1,0 +1,66 @@
+//! Each fault of traffic with deadlines and of prices is one sentence with the
+//! remedy.
+#![allow(missing_docs)]
+
+use crosslane_sim::scenario::{Engine, Scenario};
+
+const GOOD: &str = r#"name = "drive"
+duration_s = 40
+[vehicle]
+route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }
+[[cellular]]
+name = "its-g5"
+rat = "nr"
+rate_mbit_s = 6
+delay_ms = 5
+[[cellular]]
+name = "lte"
+rat = "lte"
+rate_mbit_s = 20
+delay_ms = 25
+[traffic]
+kind = "messages"
+size_bytes = 1000
+every_ms = 20
+"#;
+
+const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
+
+#[test]
+fn faults_of_deadlines_and_prices_are_told() -> Result<(), Box<dyn std::error::Error>> {
+    let kind = "kind = \"deadline\"";
+    let all = "kind = \"deadline\"\nobject_bytes = 1000000\nperiod_s = 10\ndeadline_s = 9";
+    let priced = |prices: &str| format!("{all}\n[service]\ncost_per_gb = {prices}");
+    let table = [
+        (format!("{kind}\nobject_bytes = 1000000\nperiod_s = 10"), "no `deadline_s`; say within how many seconds"),
+        (format!("{kind}\ndeadline_s = 9"), "needs `object_bytes` and `period_s`; give both"),
+        (all.replace("deadline_s = 9", "deadline_s = 0"), "`deadline_s` of 0 s is not above 0"),
+        (all.replace("deadline_s = 9", "deadline_s = -1"), "`deadline_s` of -1 s is not above 0"),
+        (all.replace("deadline_s = 9", "deadline_s = nan"), "`deadline_s` of NaN s is not above 0"),
+        (all.replace("= 1000000", "= 10"), "an object of 10 bytes is outside 1000 to"),
+        (format!("{all}\nobjects = 0"), "no object is to be sent; give 1 or more"),
+        (format!("{all}\nlate = \"drop\""), "unknown word `drop`; choose from `give-up`, `continue`"),
+        (format!("{all}\nevery_ms = 20"), "objects with deadlines have no `size_bytes`"),
+        (format!("{MESSAGES}\ndeadline_s = 9"), "only traffic of kind `deadline` has `deadline_s`; leave"),
+        (priced("{ lte = 1, its-g6 = 2 }"), "there is no path `its-g6`; did you mean `its-g5`?"),
+        (priced("{ lte = 1 }"), "path `its-g5` has no price beside others that have; give"),
+        (priced("{ lte = -1, its-g5 = 0 }"), "-1 per GB is outside 0 to"),
+        (
+            format!("{}\nprefer = [\"lte\", \"its-g5\"]", priced("{ lte = 2, its-g5 = 1 }")),
+            "`lte` is preferred to `its-g5` and costs more; name the cheaper",
+        ),
+        (
+            format!("{MESSAGES}\n[service]\ncost_per_gb = {{ lte = 1, its-g5 = 0 }}"),
+            "paths have a price, and the traffic has no deadline to hold it against; make",
+        ),
+    ];
+    for (traffic, expected) in table {
+        let text = GOOD.replacen(MESSAGES, &traffic, 1);
+        let sentence = Scenario::parse(&text, "drive.toml").err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(sentence.contains(expected), "{traffic}: {sentence}");
+    }
+    let good = GOOD.replacen(MESSAGES, &priced("{ lte = 2, its-g5 = 1 }"), 1);
+    let drive = Scenario::parse(&good, "drive.toml")?.check_engine(Engine::Kernel);
+    assert!(drive.is_err_and(|error| error.to_string().contains("only the simulator can run this")));
+    Ok(())
+}
