@@ -69,7 +69,8 @@ fn one_path_alone_gives_up_what_is_late_or_goes_on_as_told() -> Result<(), Box<d
     };
     assert_eq!(received(&text)?, 0);
     text = text.replace("late = \"give-up\"", "late = \"continue\"");
-    assert_eq!(received(&text)?, 2);
+    // 20.7 s each: the third is there just as the drive ends, or not.
+    assert!((2..=3).contains(&received(&text)?));
     Ok(())
 }
 

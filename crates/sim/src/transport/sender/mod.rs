@@ -6,20 +6,14 @@ use std::collections::VecDeque;
 use crosslane_core::time::{Duration, Instant};
 
 use super::clock::Ticks;
-use super::congestion::{Algorithm, Control, INITIAL_WINDOW};
+use super::congestion::{Algorithm, Control};
 use super::receiver::Piece;
 use super::rtt::{RTO_MIN_US, Rtt};
 
 mod acknowledgement;
+mod buffer;
 mod loss;
 
-/// Memory that one segment costs beside its bytes (Linux: `sk_buff` and head).
-const SEGMENT_OVERHEAD_BYTES: u64 = 900;
-/// What a segment of the window counts in the send buffer (Linux
-/// `tcp_sndbuf_expand`: rounded up to a power of two, with its overhead).
-const BUFFER_PER_SEGMENT_BYTES: u64 = 4352;
-/// Greatest send buffer (`net.ipv4.tcp_wmem[2]`).
-const BUFFER_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Least time before a loss probe with more than one segment in flight.
 const PROBE_MIN: Duration = Duration::from_millis(2);
 
@@ -157,7 +151,7 @@ impl Sender {
             usage_ends: 1,
             last_sent: Instant::ZERO,
             pace_at: Instant::ZERO,
-            buffer: if fixed_buffer { buffer_bytes } else { 2 * u64::from(INITIAL_WINDOW) * BUFFER_PER_SEGMENT_BYTES },
+            buffer: if fixed_buffer { buffer_bytes } else { buffer::FIRST_BYTES },
             fixed_buffer,
             rate: Rate::default(),
             delivered: 0,
@@ -225,32 +219,6 @@ impl Sender {
     /// True if nothing waits and nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.flight.is_empty() && self.queue.is_empty()
-    }
-
-    /// Memory held by what waits and what is in flight (Linux
-    /// `sk_wmem_queued`), in bytes.
-    pub fn memory(&self) -> u64 {
-        self.queue_bytes + self.flight_bytes + self.flight.len() as u64 * SEGMENT_OVERHEAD_BYTES / 2
-    }
-
-    /// Send buffer, in bytes.
-    pub fn buffer(&self) -> u64 {
-        self.buffer
-    }
-
-    /// Linux `tcp_should_expand_sndbuf`: the buffer grows when it could not fill
-    /// the window.
-    fn expand_buffer(&mut self) {
-        if !self.fixed_buffer && self.in_flight() < self.control.window {
-            let windows = u64::from(self.control.windows_buffered());
-            let wanted = windows * u64::from(self.control.window) * BUFFER_PER_SEGMENT_BYTES;
-            self.buffer = self.buffer.max(wanted.min(BUFFER_MAX_BYTES));
-        }
-    }
-
-    /// True if the buffer takes more (Linux `sk_stream_memory_free`).
-    pub fn has_room(&self) -> bool {
-        self.memory() < self.buffer()
     }
 
     /// Rate that Linux would pace at, in bytes a second (`tcp_update_pacing_rate`:
