@@ -11,8 +11,9 @@
 //! could pause for long.
 //!
 //! A path that is switched on needs a round trip and a slow start before it
-//! carries its rate, or what earlier starts of it were seen to cost. A path that was never seen to carry is taken for a part of
-//! what the worst known one carries: it begins early, is learned, and may pause.
+//! carries its rate, or what earlier starts of it were seen to cost. A path that
+//! was never seen to carry is taken for a part of what the worst known one
+//! carries: it begins early, is learned, and may pause.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -107,7 +108,7 @@ const TAIL_KEPT: f64 = 0.993;
 const LONGEST_TAIL_S: f64 = 0.5;
 /// Change of the backlog's multiple from look to look.
 const BACKLOG_STEP: f64 = 0.02;
-/// Beside them a write of 64 KiB, which comes at once.
+/// What may be unacknowledged beside those multiples: a write of 64 KiB.
 const BACKLOG_WRITE: f64 = 65_536.0;
 /// Backlog of a path not yet known, so that its rate can show.
 const BACKLOG_FIRST: f64 = 262_144.0;

@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 
 use clap::{Args, ValueEnum};
 use crosslane_sim::scenario::{Engine, Scenario};
-use crosslane_sim::simulation::Simulation;
+use crosslane_sim::simulation::{Detail, Simulation};
 use serde_json::json;
 
 use crate::comparison::{self, Entry};
@@ -90,7 +90,7 @@ fn try_strategies(scenario: &Scenario, entries: &[Entry]) -> Result<()> {
     let Some(first) = entries.first() else { return Ok(()) };
     for entry in entries.iter().take_while(|entry| entry.seed == first.seed) {
         if let Some(strategy) = scenario.strategy(&entry.strategy) {
-            Simulation::new(scenario, &strategy, entry.seed, run::SUMS_ONLY)?;
+            Simulation::new(scenario, &strategy, entry.seed, Detail::METRICS)?;
         }
     }
     Ok(())

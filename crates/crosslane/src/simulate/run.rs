@@ -16,9 +16,6 @@ use crate::error::{Error, Result};
 use crate::run_folder::{self, Records, lines};
 use crate::summary::Outcome;
 
-/// What the metrics need and no more.
-pub const SUMS_ONLY: Detail = Detail { packets: false, tcp_info: false, links: false, messages: true };
-
 /// Carries out a run and writes its records into `folder`, if there is one.
 /// `at_second` is called each simulated second and tells whether to go on; none
 /// if it said no.
@@ -34,7 +31,7 @@ pub fn carry_out(
     let Some(strategy) = scenario.strategy(&entry.strategy) else {
         return Err(Error::failure("simulating", format!("there is no strategy {:?}", entry.strategy)));
     };
-    let detail = if folder.is_some() { Detail::ALL } else { SUMS_ONLY };
+    let detail = if folder.is_some() { Detail::ALL } else { Detail::METRICS };
     let mut simulation = Simulation::new(scenario, &strategy, entry.seed, detail)?;
     for second in 1..=scenario.duration_s.ceil() as u32 {
         simulation.run_until(Instant::from_secs_f64(f64::from(second).min(scenario.duration_s)));

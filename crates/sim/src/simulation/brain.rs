@@ -56,7 +56,7 @@ impl Brain {
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         match self {
-            Brain::Agent(agent) => agent.due,
+            Brain::Agent(fed) => fed.due,
             Brain::None | Brain::Kernel(_) => None,
         }
     }
@@ -64,7 +64,7 @@ impl Brain {
     /// True if it wants to know how subflows fare.
     pub(super) fn watches(&self) -> bool {
         match self {
-            Brain::Agent(agent) => agent.watches,
+            Brain::Agent(fed) => fed.watches,
             Brain::None | Brain::Kernel(_) => false,
         }
     }
@@ -75,13 +75,13 @@ impl Brain {
     }
 
     pub(super) fn observe(&mut self, now: Instant, sample: Sample) {
-        if let Brain::Agent(agent) = self {
-            agent.handle(now, Input::Sample(sample));
+        if let Brain::Agent(fed) = self {
+            fed.handle(now, Input::Sample(sample));
         }
     }
 
     pub(super) fn observe_transport(&mut self, now: Instant, vehicle: &Endpoint) {
-        let Brain::Agent(agent) = self else { return };
+        let Brain::Agent(fed) = self else { return };
         for info in vehicle.subflows() {
             let transport = Transport {
                 token: 1,
@@ -93,13 +93,13 @@ impl Brain {
                 notsent_bytes: info.notsent_bytes,
                 bytes_received: info.bytes_received,
             };
-            agent.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(transport) }));
+            fed.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(transport) }));
         }
     }
 
     pub(super) fn demand(&mut self, now: Instant, demand: Demand) {
-        if let Brain::Agent(agent) = self {
-            agent.handle(now, Input::Demand(demand));
+        if let Brain::Agent(fed) = self {
+            fed.handle(now, Input::Demand(demand));
         }
     }
 
@@ -119,18 +119,18 @@ impl Brain {
                     vehicle.command(now, &command);
                 }
             }
-            Brain::Agent(agent) => agent.handle(now, Input::Mptcp(*event)),
+            Brain::Agent(fed) => fed.handle(now, Input::Mptcp(*event)),
         }
     }
 
     /// Carries out the next thing that the agent says, and tells it.
     pub(super) fn act(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
-        let Brain::Agent(agent) = self else { return None };
-        let output = agent.poll(now)?;
+        let Brain::Agent(fed) = self else { return None };
+        let output = fed.poll(now)?;
         if let Output::Command { command, .. } = &output
             && !vehicle.command(now, command)
         {
-            agent.handle(now, Input::Refused(*command));
+            fed.handle(now, Input::Refused(*command));
         }
         Some(output)
     }

@@ -14,7 +14,7 @@
 use std::net::SocketAddr;
 
 use crosslane_core::agent::Output;
-use crosslane_core::link::{Direction, Link};
+use crosslane_core::link::Direction;
 use crosslane_core::mptcp::{Event, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind};
 use crosslane_core::time::{Duration, Instant};
@@ -135,21 +135,8 @@ impl Simulation {
         seed: u64,
         detail: Detail,
     ) -> Result<Simulation, ScenarioError> {
-        Simulation::with_world(scenario, strategy, seed, detail, World::new(scenario, seed)?)
-    }
-
-    /// A run in a world of the caller's.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn with_world(
-        scenario: &Scenario,
-        strategy: &Strategy,
-        seed: u64,
-        detail: Detail,
-        mut world: World,
-    ) -> Result<Simulation, ScenarioError> {
         scenario.check_engine(Engine::Simulator)?;
+        let mut world = World::new(scenario, seed)?;
         let settings = |side| setup::settings(scenario, strategy, seed, side);
         let mut recording = Recording {
             packets: Vec::new(),
@@ -203,16 +190,6 @@ impl Simulation {
         (recording.packets, recording.events) = self.wires.finish(&mut recording.sums, recording.events);
         (recording.messages, recording.tally, recording.skipped) = self.traffic.finish();
         recording
-    }
-
-    /// The links, by number of their path.
-    pub fn links(&mut self) -> &mut [Link] {
-        &mut self.wires.links
-    }
-
-    /// Both ends: the vehicle's, then the server's.
-    pub fn ends(&self) -> [&Endpoint; 2] {
-        [&self.vehicle, &self.server]
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -9,8 +9,6 @@ use crate::records::MptcpOptions;
 pub const FIN: u8 = 1;
 /// SYN, as on the wire.
 pub const SYN: u8 = 2;
-/// RST, as on the wire.
-pub const RST: u8 = 4;
 /// PSH, as on the wire.
 pub const PSH: u8 = 8;
 /// ACK, as on the wire.
@@ -87,10 +85,5 @@ impl Segment {
             _ => self.data_ack.map_or(0, |ack| if ack == 0 { 8 } else { 12 }),
         };
         HEADER_BYTES + option + sack + prio + self.payload
-    }
-
-    /// True if it carries neither payload nor SYN nor FIN.
-    pub fn is_pure_ack(&self) -> bool {
-        self.payload == 0 && self.flags & (SYN | FIN | RST) == 0
     }
 }

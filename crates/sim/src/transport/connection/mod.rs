@@ -93,8 +93,6 @@ pub struct Endpoint {
     last_chosen: usize,
     segments: VecDeque<Segment>,
     events: VecDeque<Event>,
-    /// Bytes sent again over another subflow than before.
-    reinjected: u64,
 }
 
 impl Endpoint {
@@ -127,7 +125,6 @@ impl Endpoint {
             last_chosen: 0,
             segments: VecDeque::new(),
             events: VecDeque::new(),
-            reinjected: 0,
         }
     }
 
@@ -169,11 +166,6 @@ impl Endpoint {
     /// Bytes written and not acknowledged by the peer's end of the connection.
     pub fn outstanding(&self) -> u64 {
         self.frags.written() - self.una
-    }
-
-    /// Bytes sent again over another subflow than before.
-    pub fn reinjected_bytes(&self) -> u64 {
-        self.reinjected
     }
 
     /// How each subflow fares.

@@ -89,8 +89,6 @@ impl Endpoint {
     }
 
     fn enqueue(&mut self, now: Instant, place: usize, piece: Piece) {
-        let before = self.sent.saturating_sub(piece.dsn).min(piece.len);
-        self.reinjected += before;
         self.sent = self.sent.max(piece.dsn + piece.len);
         self.subflows[place].tx.enqueue(now, piece);
     }
