@@ -16,3 +16,4 @@ pub mod path;
 pub mod rng;
 pub mod strategy;
 pub mod time;
+pub mod transfer;

@@ -1,0 +1,190 @@
+//! A stream cut into objects again.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+
+use super::Abandoned;
+use super::frame::{self, ABANDON_BYTES, DATA_BYTES, DIGEST_BYTES, END_BYTES, Fault, OFFER_BYTES, PREFACE, Partial};
+
+/// Objects that a sender may have begun and not ended.
+pub const MAX_BEGUN: usize = 1024;
+
+/// What came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// An object begins.
+    Offer {
+        /// Its number.
+        number: u32,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// When the sender wants it to be there, in ms from its coming up; 0:
+        /// any time.
+        deadline_ms: u32,
+        /// Its name, fit for a file of a folder: no separator, not `.`, not `..`.
+        name: String,
+    },
+    /// More of an object, next to what came before.
+    Data {
+        /// Its number.
+        number: u32,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// An object is complete.
+    End {
+        /// Its number.
+        number: u32,
+        /// SHA-256 of what was sent.
+        digest: [u8; DIGEST_BYTES],
+    },
+    /// No more comes of an object.
+    Abandon {
+        /// Its number.
+        number: u32,
+        /// Why.
+        why: Abandoned,
+    },
+}
+
+/// The engine of the receiving end.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    partial: Partial,
+    greeted: bool,
+    /// Bytes missing of each object begun.
+    begun: BTreeMap<u32, u64>,
+    /// The piece that is coming, and what is missing of it.
+    piece: Option<(u32, u32)>,
+}
+
+impl Receiver {
+    /// Takes bytes off the front of `bytes` until something has come or none are
+    /// left.
+    ///
+    /// # Errors
+    /// What no sender says; nothing after it can be read.
+    pub fn take<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
+        loop {
+            if let Some((number, missing)) = self.piece {
+                return Ok(self.take_data(number, missing, bytes));
+            }
+            if !self.greeted {
+                if !self.partial.fill(bytes, PREFACE.len()) {
+                    return Ok(None);
+                }
+                if self.partial.tail(0) != PREFACE {
+                    return Err(self.partial.fault("no Crosslane transfer of version 1"));
+                }
+                (self.greeted, self.piece) = (true, None);
+                self.partial.clear();
+            }
+            if !self.partial.fill(bytes, 1) {
+                return Ok(None);
+            }
+            let event = match self.partial.u8(0) {
+                frame::OFFER => self.offer(bytes)?,
+                frame::DATA if !self.partial.fill(bytes, DATA_BYTES) => return Ok(None),
+                frame::DATA => {
+                    self.begin_piece()?;
+                    continue;
+                }
+                frame::END => self.end(bytes)?,
+                frame::ABANDON => self.abandon(bytes)?,
+                other => return Err(self.partial.fault(format!("a frame of unknown kind {other}"))),
+            };
+            if event.is_some() {
+                self.partial.clear();
+            }
+            return Ok(event);
+        }
+    }
+
+    /// True at the end of a frame, where a stream may end.
+    pub fn is_between_objects(&self) -> bool {
+        self.begun.is_empty() && self.partial.tail(0).is_empty() && self.piece.is_none()
+    }
+
+    fn take_data<'a>(&mut self, number: u32, missing: u32, bytes: &mut &'a [u8]) -> Option<Event<'a>> {
+        let part = bytes.len().min(missing as usize);
+        if part == 0 {
+            return None;
+        }
+        let (now, later) = bytes.split_at(part);
+        *bytes = later;
+        self.partial.offset += part as u64;
+        let left = missing - part as u32;
+        self.piece = (left > 0).then_some((number, left));
+        Some(Event::Data { number, bytes: now })
+    }
+
+    fn offer<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
+        if !self.partial.fill(bytes, OFFER_BYTES) {
+            return Ok(None);
+        }
+        let name_bytes = usize::from(self.partial.u8(OFFER_BYTES - 1));
+        if !self.partial.fill(bytes, OFFER_BYTES + name_bytes) {
+            return Ok(None);
+        }
+        let (number, size_bytes) = (self.partial.u32(1), self.partial.u64(5));
+        let name = self.partial.text(OFFER_BYTES).filter(|name| is_file_name(name));
+        let Some(name) = name else { return Err(self.partial.fault("an object whose name is no file name")) };
+        if self.begun.contains_key(&number) {
+            return Err(self.partial.fault(format!("object {number} offered twice")));
+        }
+        if self.begun.len() >= MAX_BEGUN {
+            return Err(self.partial.fault(format!("more than {MAX_BEGUN} objects begun and not ended")));
+        }
+        self.begun.insert(number, size_bytes);
+        Ok(Some(Event::Offer { number, size_bytes, deadline_ms: self.partial.u32(13), name }))
+    }
+
+    fn begin_piece(&mut self) -> Result<(), Fault> {
+        let (number, length) = (self.partial.u32(1), self.partial.u32(5));
+        match self.begun.get_mut(&number) {
+            None => Err(self.partial.fault(format!("data of object {number}, which is not begun"))),
+            Some(missing) if *missing < u64::from(length) => {
+                Err(self.partial.fault(format!("more data of object {number} than was offered")))
+            }
+            Some(missing) => {
+                *missing -= u64::from(length);
+                self.piece = (length > 0).then_some((number, length));
+                self.partial.clear();
+                Ok(())
+            }
+        }
+    }
+
+    fn end<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
+        if !self.partial.fill(bytes, END_BYTES) {
+            return Ok(None);
+        }
+        let number = self.partial.u32(1);
+        if self.begun.remove(&number) != Some(0) {
+            return Err(self.partial.fault(format!("the end of object {number}, of which not all has come")));
+        }
+        let mut digest = [0; DIGEST_BYTES];
+        digest.copy_from_slice(self.partial.tail(5));
+        Ok(Some(Event::End { number, digest }))
+    }
+
+    fn abandon<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
+        if !self.partial.fill(bytes, ABANDON_BYTES) {
+            return Ok(None);
+        }
+        let number = self.partial.u32(1);
+        let why = frame::why_abandoned(self.partial.u8(5));
+        match why.filter(|_| self.begun.remove(&number).is_some()) {
+            Some(why) => Ok(Some(Event::Abandon { number, why })),
+            None => Err(self.partial.fault(format!("object {number}, which is not begun, abandoned"))),
+        }
+    }
+}
+
+fn is_file_name(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! What to write next.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::frame::{ABANDON_BYTES, DATA_BYTES, END_BYTES, MAX_NAME_BYTES, OFFER_BYTES};
+use super::{Abandoned, Late};
+use crate::demand;
+use crate::time::Instant;
+
+/// Longest piece. MPTCP ends a mapping with each write, and smaller writes end
+/// it with a small packet.
+pub const PIECE_BYTES: u64 = 65_536;
+/// Objects that may be open.
+pub const MAX_OPEN: usize = 10_000;
+
+/// What to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// A piece: the offer if it is the first, then the data, then the end if it
+    /// is the last.
+    Piece {
+        /// The object.
+        number: u32,
+        /// Where its bytes begin in the object.
+        offset: u64,
+        /// How many, up to [`PIECE_BYTES`].
+        length: u32,
+        /// The object's last.
+        last: bool,
+    },
+    /// The object's abandonment.
+    Abandon {
+        /// The object.
+        number: u32,
+        /// Why.
+        why: Abandoned,
+    },
+}
+
+/// The engine of the sending end.
+#[derive(Debug)]
+pub struct Sender {
+    late: Late,
+    /// The earliest deadline first.
+    open: Vec<Open>,
+    next_number: u32,
+    /// What was written and not acknowledged, in order.
+    pieces: VecDeque<Piece>,
+    written: u64,
+    acked: u64,
+    backlog: Option<u64>,
+    changed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    number: u32,
+    size: u64,
+    name_bytes: u64,
+    start: Instant,
+    deadline: Option<Instant>,
+    /// Bytes of it written.
+    written: u64,
+    /// Bytes of it acknowledged, but for the piece that is in part.
+    acked: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Offered,
+    /// Its last piece is written.
+    Written,
+    Abandoned(Abandoned),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    number: u32,
+    /// Where its data begins in the stream.
+    begin: u64,
+    length: u64,
+    /// Where it ends in the stream, with all its frames.
+    end: u64,
+    last: bool,
+}
+
+impl Sender {
+    /// A sender of a stream that has not begun.
+    pub fn new(late: Late) -> Sender {
+        Sender {
+            late,
+            open: Vec::new(),
+            next_number: 0,
+            pieces: VecDeque::new(),
+            written: 0,
+            acked: 0,
+            backlog: None,
+            changed: false,
+        }
+    }
+
+    /// Takes an object that comes up at `start` and returns its number; `None`
+    /// while [`MAX_OPEN`] are open.
+    pub fn submit(&mut self, name: &str, size: u64, start: Instant, deadline: Option<Instant>) -> Option<u32> {
+        if self.open.len() >= MAX_OPEN {
+            return None;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        let name_bytes = name.len().min(MAX_NAME_BYTES) as u64;
+        let state = State::Waiting;
+        let place = self.open.partition_point(|other| due(other.deadline) <= due(deadline));
+        self.open.insert(place, Open { number, size, name_bytes, start, deadline, written: 0, acked: 0, state });
+        self.changed = true;
+        Some(number)
+    }
+
+    /// Stops sending an object; false if it is not open, or written whole.
+    pub fn abandon(&mut self, number: u32, why: Abandoned) -> bool {
+        let Some(open) = self.open.iter_mut().find(|open| open.number == number) else { return false };
+        match open.state {
+            State::Waiting | State::Offered => self.close(number, why),
+            State::Written | State::Abandoned(_) => return false,
+        }
+        true
+    }
+
+    /// Most bytes that may be written and not acknowledged; `None`: as many as
+    /// are taken.
+    pub fn set_backlog(&mut self, bytes: Option<u64>) {
+        self.backlog = bytes;
+    }
+
+    /// So many of the bytes written are not acknowledged yet.
+    pub fn set_outstanding(&mut self, bytes: u64) {
+        self.acked = self.acked.max(self.written.saturating_sub(bytes));
+        while let Some(piece) = self.pieces.front().copied().filter(|piece| piece.end <= self.acked) {
+            self.pieces.pop_front();
+            let Some(place) = self.open.iter().position(|open| open.number == piece.number) else { continue };
+            self.open[place].acked += piece.length;
+            if piece.last {
+                self.open.remove(place);
+                self.changed = true;
+            }
+        }
+    }
+
+    /// The next object whose deadline is past, if those are given up: it is
+    /// abandoned now. One that is written whole is only forgotten.
+    pub fn poll_late(&mut self, now: Instant) -> Option<u32> {
+        if self.late == Late::Continue {
+            return None;
+        }
+        let late = |open: &&Open| open.deadline.is_some_and(|deadline| deadline <= now);
+        let past = self.open.iter().filter(late).find(|open| !matches!(open.state, State::Abandoned(_)))?;
+        let (number, state) = (past.number, past.state);
+        if state == State::Written {
+            self.open.retain(|open| open.number != number);
+            self.changed = true;
+        } else {
+            self.close(number, Abandoned::Late);
+        }
+        Some(number)
+    }
+
+    /// When an object will be past its deadline.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let going = self.open.iter().filter(|open| !matches!(open.state, State::Abandoned(_)));
+        going.filter_map(|open| open.deadline).min().filter(|_| self.late == Late::GiveUp)
+    }
+
+    /// What to write now, and how many bytes that is with its frames; `None`
+    /// while nothing may be.
+    pub fn poll(&mut self) -> Option<(Write, u64)> {
+        if let Some(place) = self.open.iter().position(|open| matches!(open.state, State::Abandoned(_))) {
+            let Open { number, state, .. } = self.open.remove(place);
+            if let State::Abandoned(why) = state {
+                self.written += ABANDON_BYTES as u64;
+                return Some((Write::Abandon { number, why }, ABANDON_BYTES as u64));
+            }
+        }
+        let outstanding = self.written - self.acked;
+        let open = self.open.iter_mut().find(|open| matches!(open.state, State::Waiting | State::Offered))?;
+        let length = (open.size - open.written).min(PIECE_BYTES);
+        if self.backlog.is_some_and(|most| outstanding + length > most.max(PIECE_BYTES)) {
+            return None;
+        }
+        let offer = if open.state == State::Waiting { OFFER_BYTES as u64 + open.name_bytes } else { 0 };
+        let (number, offset) = (open.number, open.written);
+        open.written += length;
+        let last = open.written == open.size;
+        open.state = if last { State::Written } else { State::Offered };
+        let begin = self.written + offer + DATA_BYTES as u64;
+        let end = begin + length + if last { END_BYTES as u64 } else { 0 };
+        self.pieces.push_back(Piece { number, begin, length, end, last });
+        let bytes = end - self.written;
+        self.written = end;
+        Some((Write::Piece { number, offset, length: length as u32, last }, bytes))
+    }
+
+    /// True if an object came or went since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// True while nothing is open and all that was written is acknowledged.
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.pieces.is_empty()
+    }
+
+    /// Objects open, with deadlines, the earliest first.
+    pub fn demand(&self) -> Vec<demand::Object> {
+        let partial = |piece: &Piece| (piece.number, self.acked.saturating_sub(piece.begin).min(piece.length));
+        let partial = self.pieces.front().map(partial);
+        let object = |open: &Open| {
+            let more = partial.filter(|(number, _)| *number == open.number).map_or(0, |(_, bytes)| bytes);
+            Some(demand::Object {
+                number: open.number.into(),
+                size_bytes: open.size,
+                acked_bytes: open.acked + more,
+                start: open.start,
+                deadline: open.deadline?,
+            })
+        };
+        let going = self.open.iter().filter(|open| !matches!(open.state, State::Abandoned(_)));
+        going.filter_map(object).take(demand::MAX_OBJECTS).collect()
+    }
+
+    fn close(&mut self, number: u32, why: Abandoned) {
+        self.changed = true;
+        let Some(place) = self.open.iter().position(|open| open.number == number) else { return };
+        match self.open[place].state {
+            // The peer never heard of it.
+            State::Waiting => drop(self.open.remove(place)),
+            _ => self.open[place].state = State::Abandoned(why),
+        }
+    }
+}
+
+/// Objects without a deadline come last.
+fn due(deadline: Option<Instant>) -> Instant {
+    deadline.unwrap_or(Instant::from_nanos(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;
