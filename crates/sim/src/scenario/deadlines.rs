@@ -1,10 +1,13 @@
 //! Traffic with deadlines, and what each path costs.
 
-use super::parse::Lines;
-use super::{Scenario, ScenarioError, TrafficKind};
+use crosslane_core::rng::Rng;
+use crosslane_core::time::{Duration, Instant};
+use crosslane_core::transfer::Late;
 
-/// Objects that come up periodically, each due some time later (simulator
-/// only).
+use super::parse::Lines;
+use super::{Scenario, ScenarioError, Traffic, TrafficKind};
+
+/// Objects that come up periodically, each due some time later.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadlineTraffic {
     /// Size of each, in bytes (1,000 to 10⁹).
@@ -20,15 +23,46 @@ pub struct DeadlineTraffic {
     pub late: Late,
 }
 
-/// What becomes of an object past its deadline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Late {
-    /// What is not written yet is not sent.
-    #[default]
-    GiveUp,
-    /// It is sent to its end.
-    Continue,
+/// Objects begin up to so much later, by the seed, so that runs of a world
+/// without chance differ, in s.
+const PHASE_S: f64 = 1.0;
+
+/// When objects come up.
+#[derive(Clone, Copy, Debug)]
+pub struct Starts {
+    next: Instant,
+    stop: Instant,
+    period: Duration,
+    left: u32,
+}
+
+impl DeadlineTraffic {
+    /// When the objects of a run come up.
+    pub fn starts(&self, traffic: &Traffic, seed: u64) -> Starts {
+        let start_s = traffic.start_s + PHASE_S * Rng::new(seed, "objects").uniform();
+        Starts {
+            next: Instant::from_secs_f64(start_s),
+            stop: Instant::from_secs_f64(traffic.stop_s),
+            period: Duration::from_secs_f64(self.period_s),
+            left: self.objects,
+        }
+    }
+
+    /// Time from an object's coming up to its deadline.
+    pub fn deadline(&self) -> Duration {
+        Duration::from_secs_f64(self.deadline_s)
+    }
+}
+
+impl Iterator for Starts {
+    type Item = Instant;
+
+    fn next(&mut self) -> Option<Instant> {
+        let start = Some(self.next).filter(|start| *start < self.stop && self.left > 0)?;
+        self.left -= 1;
+        self.next = start + self.period;
+        Some(start)
+    }
 }
 
 /// Sizes that an object may have, in bytes.

@@ -28,7 +28,7 @@ mod schema;
 mod traffic;
 mod validate;
 
-pub use deadlines::{DeadlineTraffic, Late};
+pub use deadlines::{DeadlineTraffic, Starts};
 pub use engine::Engine;
 pub use error::ScenarioError;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};

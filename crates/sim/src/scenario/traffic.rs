@@ -1,9 +1,10 @@
 //! The traffic of a scenario.
 
+use crosslane_core::transfer::Late;
 use serde::Deserialize;
 
 use super::ScenarioError;
-use super::deadlines::{DeadlineKeys, DeadlineTraffic, Late};
+use super::deadlines::{DeadlineKeys, DeadlineTraffic};
 use super::parse::Lines;
 use super::schema::{number, optional_period, optional_range, whole};
 
