@@ -18,4 +18,5 @@ pub mod simulate;
 pub mod summary;
 pub mod testbed;
 mod text_file;
+pub mod transfer;
 pub mod tun;

@@ -79,11 +79,13 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     number: u32,
-    /// Where its data begins in the stream.
+    /// Where it begins in the stream, and where its data does.
+    before: u64,
     begin: u64,
     length: u64,
     /// Where it ends in the stream, with all its frames.
     end: u64,
+    offers: bool,
     last: bool,
 }
 
@@ -188,17 +190,29 @@ impl Sender {
         if self.backlog.is_some_and(|most| outstanding + length > most.max(PIECE_BYTES)) {
             return None;
         }
-        let offer = if open.state == State::Waiting { OFFER_BYTES as u64 + open.name_bytes } else { 0 };
+        let offers = open.state == State::Waiting;
+        let offer = if offers { OFFER_BYTES as u64 + open.name_bytes } else { 0 };
         let (number, offset) = (open.number, open.written);
         open.written += length;
         let last = open.written == open.size;
         open.state = if last { State::Written } else { State::Offered };
         let begin = self.written + offer + DATA_BYTES as u64;
         let end = begin + length + if last { END_BYTES as u64 } else { 0 };
-        self.pieces.push_back(Piece { number, begin, length, end, last });
-        let bytes = end - self.written;
+        let before = self.written;
+        self.pieces.push_back(Piece { number, before, begin, length, end, offers, last });
         self.written = end;
-        Some((Write::Piece { number, offset, length: length as u32, last }, bytes))
+        Some((Write::Piece { number, offset, length: length as u32, last }, end - before))
+    }
+
+    /// Takes the piece back that was polled last, since its bytes cannot be had,
+    /// and abandons its object.
+    pub fn take_back(&mut self, why: Abandoned) {
+        let Some(piece) = self.pieces.pop_back() else { return };
+        self.written = piece.before;
+        let Some(open) = self.open.iter_mut().find(|open| open.number == piece.number) else { return };
+        open.written -= piece.length;
+        open.state = if piece.offers { State::Waiting } else { State::Offered };
+        self.close(piece.number, why);
     }
 
     /// True if an object came or went since the last call.

@@ -19,6 +19,7 @@ mod hold;
 mod jobs;
 mod monitor;
 mod obu;
+mod objects;
 mod run;
 mod stage;
 mod tally;

@@ -5,18 +5,21 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crosslane_core::link::Direction;
+use crosslane_sim::records::MessageRow;
 use crosslane_sim::scenario::{Congestion, Scenario, Strategy, TrafficKind};
 use crosslane_sim::simulation::Side;
 use socket2::Socket;
 
 use super::Plan;
-use super::agent_process::AgentProcess;
+use super::agent_process::{self, AgentProcess};
 use super::baseline::{prepare_server, prepare_vehicle};
 use super::hold;
+use super::objects;
 use super::monitor::{Heard, Monitor};
 use super::stage::{PRIORITY, Stage};
 use super::tally::{self, Raw};
 use crate::clock::Clock;
+use crate::demands::client::Agent;
 use crate::error::{Error, Result};
 use crate::netlink;
 use crate::scenario_file;
@@ -102,13 +105,8 @@ impl Run {
         let prepare = || prepare_vehicle(&self.scenario, &self.strategy, &self.addresses);
         self.testbed.vehicle.enter(prepare)??;
         self.testbed.server.enter(prepare_server)??;
-        let mut agent = match self.strategy.base.as_str() {
-            "single" | "kernel" | "kernel-tuned" => None,
-            _ => {
-                let start = || AgentProcess::start(&self.scenario, &self.strategy, &self.plan.folder);
-                Some(self.testbed.vehicle.enter(start)??)
-            }
-        };
+        let start = || AgentProcess::start(&self.scenario, &self.strategy, &self.plan.folder);
+        let mut agent = self.has_agent().then(|| self.testbed.vehicle.enter(start)?).transpose()?;
         let stage = Stage::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
         let clock = stage.clock();
         let raw = self.play(clock, stage, || agent.as_mut().is_none_or(AgentProcess::is_running))?;
@@ -120,29 +118,24 @@ impl Run {
     /// Lets the world, the traffic and the monitors run for the scenario's time.
     fn play(&self, clock: Clock, mut stage: Stage, goes_on: impl FnMut() -> bool) -> Result<Raw> {
         let stop = AtomicBool::new(false);
-        let traffic = self.traffic_plan();
-        let now = || clock.now().as_nanos();
-        let listener = self.testbed.server.enter(|| traffic::listen(PORT, &traffic))?.map_err(told)?;
+        let plan = self.traffic_plan();
+        let listener = self.testbed.server.enter(|| traffic::listen(PORT, &plan))?.map_err(told)?;
         std::thread::scope(|scope| {
             let vehicle = scope.spawn(|| self.monitor(Side::Vehicle, clock, &stop));
             let server = scope.spawn(|| self.monitor(Side::Server, clock, &stop));
-            let far = scope.spawn(|| self.far_end(&listener, &traffic, &now, &stop));
-            let near = scope.spawn(|| self.near_end(&traffic, &now, &stop));
+            let far = scope.spawn(|| self.far_end(&listener, &plan, clock, &stop));
+            let near = scope.spawn(|| self.near_end(&plan, clock, &stop));
             let played = stage.play(self.scenario.duration_s, goes_on);
             stop.store(true, Ordering::Relaxed);
             let (near, far) = (joined(near)?, joined(far)?);
             let (mut kernel, server) = (joined(vehicle)?, joined(server)?);
             kernel.events.extend(server.events);
-            let (sender, receiver) = match traffic.direction {
-                Direction::Up => (near, far),
-                Direction::Down => (far, near),
-            };
-            let messages = traffic::messages(&traffic, &sender, &receiver);
+            let (messages, skipped) = carried(&plan, near, far);
             if self.plan.keep {
                 hold::until_told(&self.testbed)?;
             }
             let staged = played.and_then(|()| stage.finish(&self.testbed))?;
-            Ok(Raw { kernel, messages, skipped: sender.skipped, staged, agent: None, resident_mb: None })
+            Ok(Raw { kernel, messages, skipped, staged, agent: None, resident_mb: None })
         })
     }
 
@@ -154,31 +147,43 @@ impl Run {
         namespace.enter(|| Ok(Monitor::new(side, clock, &self.names, &self.addresses)?.listen(stop)))?
     }
 
-    fn far_end(
-        &self,
-        listener: &Socket,
-        plan: &traffic::Plan,
-        now: &(dyn Fn() -> u64 + Sync),
-        stop: &AtomicBool,
-    ) -> Result<Seen> {
+    fn far_end(&self, listener: &Socket, plan: &traffic::Plan, clock: Clock, stop: &AtomicBool) -> Result<End> {
+        let now = || clock.now().as_nanos();
         let serve = || {
             become_realtime(PRIORITY);
-            traffic::serve(listener, plan, now, stop)
+            let TrafficKind::Deadline(_) = self.scenario.traffic.kind else {
+                return Ok(End::Traffic(traffic::serve(listener, plan, &now, stop).map_err(told)?));
+            };
+            let socket = traffic::accept(listener, plan, &now, stop).map_err(told)?;
+            Ok(End::Received(objects::receive(&socket, clock, stop)?))
         };
-        self.testbed.server.enter(serve)?.map_err(told)
+        self.testbed.server.enter(serve)?
     }
 
-    fn near_end(&self, plan: &traffic::Plan, now: &(dyn Fn() -> u64 + Sync), stop: &AtomicBool) -> Result<Seen> {
+    fn near_end(&self, plan: &traffic::Plan, clock: Clock, stop: &AtomicBool) -> Result<End> {
         let server = SocketAddr::from((SERVER, PORT));
         let local = match self.strategy.base.as_str() {
             "single" => Some(self.addresses[usize::from(self.scenario.single_path(&self.strategy).0)]),
             _ => None,
         };
+        let now = || clock.now().as_nanos();
+        let wanted = &self.scenario.traffic;
         let drive = || {
             become_realtime(PRIORITY);
-            traffic::drive(server, local, plan, now, stop)
+            let TrafficKind::Deadline(rules) = wanted.kind else {
+                return Ok(End::Traffic(traffic::drive(server, local, plan, &now, stop).map_err(told)?));
+            };
+            let socket = traffic::dial(server, local, plan, &now, stop).map_err(told)?;
+            let agent = self.has_agent().then(|| Agent::connect(agent_process::DEMANDS)).transpose();
+            let agent = agent.map_err(|cause| Error::failure("reaching the agent", cause))?;
+            let seed = self.plan.entry.seed;
+            Ok(End::Sent(objects::send(&socket, agent, (wanted, rules, seed), clock, stop)?))
         };
-        self.testbed.vehicle.enter(drive)?.map_err(told)
+        self.testbed.vehicle.enter(drive)?
+    }
+
+    fn has_agent(&self) -> bool {
+        !matches!(self.strategy.base.as_str(), "single" | "kernel" | "kernel-tuned")
     }
 
     fn uses_mptcp(&self) -> bool {
@@ -190,7 +195,7 @@ impl Run {
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
         let (size_bytes, period_ns) = match wanted.kind {
             TrafficKind::Messages { size_bytes, every_ms } => (size_bytes, (every_ms * 1e6) as u64),
-            // Uploads and deadlines are the simulator's; `Scenario::check_engine` tells so.
+            // Uploads are the simulator's; `Scenario::check_engine` tells so. Objects have sizes of their own.
             TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => (BULK_BYTES, 0),
         };
         let congestion = match self.scenario.congestion {
@@ -211,6 +216,34 @@ impl Run {
             congestion: congestion.into(),
             send_buffer_bytes: wanted.send_buffer_bytes as usize,
         }
+    }
+}
+
+/// What one end of the traffic saw.
+enum End {
+    Traffic(Seen),
+    Sent(Vec<MessageRow>),
+    /// When each object was complete.
+    Received(Vec<Option<u64>>),
+}
+
+/// The record of the traffic and what was skipped, from what the two ends saw.
+fn carried(plan: &traffic::Plan, near: End, far: End) -> (Vec<MessageRow>, u64) {
+    match (near, far) {
+        (End::Traffic(near), End::Traffic(far)) => {
+            let (sender, receiver) = match plan.direction {
+                Direction::Up => (near, far),
+                Direction::Down => (far, near),
+            };
+            (traffic::messages(plan, &sender, &receiver), sender.skipped)
+        }
+        (End::Sent(mut rows), End::Received(received_ns)) => {
+            for (row, received_ns) in rows.iter_mut().zip(received_ns) {
+                row.received_ns = received_ns;
+            }
+            (rows, 0)
+        }
+        _ => (Vec::new(), 0),
     }
 }
 

@@ -132,6 +132,15 @@ pub fn listen(port: u16, plan: &Plan) -> Result<Socket, TrafficError> {
 /// Where the vehicle does not connect in time, the connection breaks, or bytes
 /// differ from those sent.
 pub fn serve(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -> Result<Seen, TrafficError> {
+    let socket = accept(listener, plan, clock, stop)?;
+    End { socket, plan, clock, stop }.play(plan.direction == Direction::Down)
+}
+
+/// Accepts one connection.
+///
+/// # Errors
+/// Where the vehicle does not connect in time.
+pub fn accept(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -> Result<Socket, TrafficError> {
     let socket = loop {
         match listener.accept() {
             Ok((socket, _)) => break socket,
@@ -149,11 +158,10 @@ pub fn serve(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) ->
         wait(listener, PollFlags::POLLIN)?;
     };
     tune(&socket, plan)?;
-    End { socket, plan, clock, stop }.play(plan.direction == Direction::Down)
+    Ok(socket)
 }
 
-/// Connects (again and again until the deadline) and plays the vehicle's part.
-/// `local` is the address to connect from, where the kernel shall not choose.
+/// [Dials](dial) and plays the vehicle's part.
 ///
 /// # Errors
 /// Where no connection comes about, it breaks, or bytes differ from those sent.
@@ -164,18 +172,33 @@ pub fn drive(
     clock: Clock,
     stop: &AtomicBool,
 ) -> Result<Seen, TrafficError> {
+    let socket = dial(server, local, plan, clock, stop)?;
+    End { socket, plan, clock, stop }.play(plan.direction == Direction::Up)
+}
+
+/// Connects, again and again until the deadline. `local` is the address to
+/// connect from, where the kernel shall not choose.
+///
+/// # Errors
+/// Where no connection comes about.
+pub fn dial(
+    server: SocketAddr,
+    local: Option<IpAddr>,
+    plan: &Plan,
+    clock: Clock,
+    stop: &AtomicBool,
+) -> Result<Socket, TrafficError> {
     check(plan)?;
-    let socket = loop {
+    loop {
         match connect(server, local, plan) {
-            Ok(socket) => break socket,
+            Ok(socket) => return Ok(socket),
             Err(error @ TrafficError::System { .. }) if over(plan, clock, stop) => {
                 return Err(error);
             }
             Err(TrafficError::System { cause, .. }) if may_pass(&cause) => std::thread::sleep(NAP),
             Err(error) => return Err(error),
         }
-    };
-    End { socket, plan, clock, stop }.play(plan.direction == Direction::Up)
+    }
 }
 
 /// The record of the messages, from what the two ends saw.

@@ -61,8 +61,8 @@ impl Scenario {
         if matches!(self.traffic.kind, TrafficKind::Uploads { .. }) {
             return only("traffic.kind", "the emulator's traffic has no uploads");
         }
-        if matches!(self.traffic.kind, TrafficKind::Deadline(_)) {
-            return only("traffic.kind", "the emulator's traffic has no deadlines");
+        if matches!(self.traffic.kind, TrafficKind::Deadline(_)) && self.traffic.down {
+            return only("traffic.direction", "the agent that knows the deadlines is the vehicle's, and so is the sender");
         }
         self.fleet.as_ref().and_then(|_| only("fleet", "the emulator drives one vehicle"))
     }
@@ -72,7 +72,6 @@ impl Scenario {
 fn why_not(base: &str) -> Option<&'static str> {
     match base {
         "oracle" => Some("no kernel knows the future"),
-        "mp-dpa" | "deadline" => Some("the emulator's traffic tells no deadlines"),
         _ => None,
     }
 }

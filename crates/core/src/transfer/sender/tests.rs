@@ -103,3 +103,19 @@ fn too_many_objects_are_refused() {
     let taken = (0..=MAX_OPEN).filter(|_| sender.submit("a", 1, at(0), Some(at(1))).is_some()).count();
     assert_eq!(taken, MAX_OPEN);
 }
+
+#[test]
+fn a_piece_that_cannot_be_read_is_taken_back() {
+    let mut sender = Sender::new(Late::GiveUp);
+    sender.submit("a", 100_000, at(0), Some(at(9)));
+    sender.submit("b", 10, at(0), Some(at(10)));
+    sender.poll();
+    sender.poll();
+    sender.take_back(Abandoned::Unreadable);
+    assert_eq!(sender.poll(), Some((Write::Abandon { number: 0, why: Abandoned::Unreadable }, 6)));
+    sender.poll();
+    sender.take_back(Abandoned::Unreadable);
+    assert_eq!(sender.poll(), None);
+    sender.set_outstanding(0);
+    assert!(sender.is_idle(), "what was taken back is not waited for");
+}

@@ -1,0 +1,127 @@
+//! Traffic of kind `deadline`: the transfer, with objects made up and not kept.
+
+use std::sync::atomic::AtomicBool;
+
+use crosslane_core::time::Instant;
+use crosslane_core::transfer::Abandoned;
+use crosslane_sim::records::MessageRow;
+use crosslane_sim::scenario::{DeadlineTraffic, Starts, Traffic};
+use socket2::Socket;
+
+use crate::clock::Clock;
+use crate::demands::client::Agent;
+use crate::error::{Error, Result};
+use crate::transfer::receiving::{self, Left, Offer, Sink};
+use crate::transfer::sending::{self, Content, News, Object, Source};
+
+/// Sends the scenario's objects and returns them as if none had been received.
+///
+/// # Errors
+/// The connection broke.
+pub fn send(
+    socket: &Socket,
+    agent: Option<Agent>,
+    (traffic, rules, seed): (&Traffic, DeadlineTraffic, u64),
+    clock: Clock,
+    stop: &AtomicBool,
+) -> Result<Vec<MessageRow>> {
+    let mut starts = rules.starts(traffic, seed);
+    let mut periodic = Periodic { rules, due: starts.next(), starts, begun: Vec::new() };
+    sending::send(socket, agent, &mut periodic, rules.late, clock, stop).map_err(|cause| Error::told(cause.to_string(), 1))?;
+    let size_bytes = rules.object_bytes as u32;
+    let row = |(number, start): (usize, Instant)| {
+        MessageRow { number: number as u64, sent_ns: start.as_nanos(), received_ns: None, size_bytes }
+    };
+    Ok(periodic.begun.into_iter().enumerate().map(row).collect())
+}
+
+/// Receives them and returns when each was complete, by number.
+///
+/// # Errors
+/// The connection broke, or bytes differ from those sent.
+pub fn receive(socket: &Socket, clock: Clock, stop: &AtomicBool) -> Result<Vec<Option<u64>>> {
+    let mut seen = Seen::default();
+    receiving::receive(socket, &mut seen, clock, stop).map_err(|cause| Error::told(cause.to_string(), 1))?;
+    match seen.differs {
+        Some(number) => {
+            let cause = format!("object {number} differs from the one sent; report this, for TCP must never do it");
+            Err(Error::failure("checking what was received", cause))
+        }
+        None => Ok(seen.received_ns),
+    }
+}
+
+/// Objects that come up periodically.
+struct Periodic {
+    rules: DeadlineTraffic,
+    due: Option<Instant>,
+    starts: Starts,
+    begun: Vec<Instant>,
+}
+
+impl Source for Periodic {
+    fn next_due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn take(&mut self) -> Option<Object> {
+        let start = self.due?;
+        self.due = self.starts.next();
+        let content = Pattern { next: (self.begun.len() as u64) << 40, size_bytes: self.rules.object_bytes };
+        let name = self.begun.len().to_string();
+        self.begun.push(start);
+        Some(Object { name, start, deadline: Some(start + self.rules.deadline()), content: Box::new(content) })
+    }
+
+    fn hear(&mut self, _: Instant, _: News) {}
+}
+
+/// Words that no other object has, so that the digest shows what is out of
+/// place.
+struct Pattern {
+    next: u64,
+    size_bytes: u64,
+}
+
+impl Content for Pattern {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Abandoned> {
+        for word in buffer.chunks_mut(8) {
+            word.copy_from_slice(&self.next.to_le_bytes()[..word.len()]);
+            self.next += 1;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    received_ns: Vec<Option<u64>>,
+    differs: Option<u32>,
+}
+
+impl Sink for Seen {
+    fn begin(&mut self, offer: &Offer) -> Result<(), String> {
+        let objects = self.received_ns.len().max(offer.number as usize + 1);
+        self.received_ns.resize(objects, None);
+        Ok(())
+    }
+
+    fn put(&mut self, _: u32, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn complete(&mut self, number: u32, last: Instant) -> Result<(), String> {
+        self.received_ns[number as usize] = Some(last.as_nanos());
+        Ok(())
+    }
+
+    fn leave(&mut self, number: u32, why: Left) {
+        if why == Left::Differs {
+            self.differs = Some(number);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The sending end.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write as _};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crosslane_core::time::Instant;
+use crosslane_core::transfer::frame::{self, Outcome, Receipt, Receipts};
+use crosslane_core::transfer::sender::{Sender, Write};
+use crosslane_core::transfer::{Abandoned, Late};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use sha2::{Digest, Sha256};
+use socket2::Socket;
+
+use super::{TransferError, outstanding_bytes};
+use crate::clock::Clock;
+use crate::demands::client::{Agent, Reply};
+
+/// How often acknowledgements are asked for and told.
+const LOOK: Duration = Duration::from_millis(5);
+/// Longest wait before the order to stop is looked at again.
+const NAP: Duration = Duration::from_millis(50);
+
+/// An object to be sent.
+pub struct Object {
+    /// Its name at the receiver.
+    pub name: String,
+    /// When it came up.
+    pub start: Instant,
+    /// When it is to be there.
+    pub deadline: Option<Instant>,
+    /// Its bytes.
+    pub content: Box<dyn Content>,
+}
+
+/// The bytes of an object.
+pub trait Content {
+    /// How many.
+    fn size_bytes(&self) -> u64;
+
+    /// Fills `buffer` with those that follow what was read before.
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Abandoned>;
+}
+
+/// Where objects come from, and who hears of them.
+pub trait Source {
+    /// When the next object comes up; `None`: there is none any more.
+    fn next_due(&self) -> Option<Instant>;
+
+    /// The next object.
+    fn take(&mut self) -> Option<Object>;
+
+    /// What became of an object, or of the agent.
+    fn hear(&mut self, now: Instant, news: News);
+}
+
+/// What a source is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// The object taken last has this number.
+    Numbered(u32),
+    /// So many bytes of an object are acknowledged by the peer's kernel.
+    Acknowledged(u32, u64),
+    /// Its last byte has been written to the connection.
+    Written(u32),
+    /// No more of it is sent.
+    Abandoned(u32, Abandoned),
+    /// What the receiver says of it.
+    Receipt(Receipt),
+    /// What the agent says.
+    Agent(Reply),
+}
+
+/// Sends what the source gives until there is no more and the receiver has
+/// said of each object how it went, or `stop` is set.
+///
+/// # Errors
+/// The connection broke, or the peer is no receiver.
+pub fn send(
+    socket: &Socket,
+    agent: Option<Agent>,
+    source: &mut dyn Source,
+    late: Late,
+    clock: Clock,
+    stop: &AtomicBool,
+) -> Result<(), TransferError> {
+    let prepare = || {
+        socket.set_nonblocking(true)?;
+        socket.set_tcp_nodelay(true)
+    };
+    prepare().map_err(broken)?;
+    let sending = Sending {
+        socket,
+        agent,
+        source,
+        clock,
+        engine: Sender::new(late),
+        going: BTreeMap::new(),
+        awaited: 0,
+        buffer: frame::PREFACE.to_vec(),
+        taken: 0,
+        receipts: Receipts::default(),
+        tell_at: Instant::ZERO,
+    };
+    sending.run(stop)
+}
+
+struct Sending<'a> {
+    socket: &'a Socket,
+    agent: Option<Agent>,
+    source: &'a mut dyn Source,
+    clock: Clock,
+    engine: Sender,
+    going: BTreeMap<u32, Going>,
+    /// Objects offered of which the receiver has not said how they went.
+    awaited: usize,
+    /// What the engine gave out last, and how much of it the socket has taken.
+    buffer: Vec<u8>,
+    taken: usize,
+    receipts: Receipts,
+    tell_at: Instant,
+}
+
+/// An object of which not all is written.
+struct Going {
+    object: Object,
+    digest: Sha256,
+}
+
+impl Sending<'_> {
+    fn run(mut self, stop: &AtomicBool) -> Result<(), TransferError> {
+        while !stop.load(Ordering::Relaxed) {
+            let now = self.clock.now();
+            let rest = (self.buffer.len() - self.taken) as u64;
+            self.engine.set_outstanding(outstanding_bytes(self.socket).map_err(broken)? + rest);
+            self.begin(now);
+            self.give_up(now);
+            self.hear_agent(now);
+            let blocked = self.write(now)?;
+            if !self.read(now)? {
+                break;
+            }
+            self.tell(now);
+            let over = self.source.next_due().is_none() && self.engine.is_idle() && self.awaited == 0;
+            if over && self.taken == self.buffer.len() {
+                break;
+            }
+            self.wait(blocked)?;
+        }
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        Ok(())
+    }
+
+    /// Takes objects that have come up.
+    fn begin(&mut self, now: Instant) {
+        while self.source.next_due().is_some_and(|due| due <= now) {
+            let Some(object) = self.source.take() else { return };
+            let size = object.content.size_bytes();
+            let Some(number) = self.engine.submit(&object.name, size, object.start, object.deadline) else { return };
+            self.going.insert(number, Going { object, digest: Sha256::new() });
+            self.source.hear(now, News::Numbered(number));
+        }
+    }
+
+    fn give_up(&mut self, now: Instant) {
+        while let Some(number) = self.engine.poll_late(now) {
+            if self.going.remove(&number).is_some() {
+                self.source.hear(now, News::Abandoned(number, Abandoned::Late));
+            }
+        }
+    }
+
+    fn hear_agent(&mut self, now: Instant) {
+        while let Some(reply) = self.agent.as_mut().and_then(Agent::poll) {
+            match &reply {
+                Reply::Backlog(bytes) => self.engine.set_backlog(*bytes),
+                Reply::Gone => {
+                    self.agent = None;
+                    self.engine.set_backlog(None);
+                }
+                _ => {}
+            }
+            self.source.hear(now, News::Agent(reply));
+        }
+    }
+
+    /// Writes what may be written; true if the socket takes no more.
+    fn write(&mut self, now: Instant) -> Result<bool, TransferError> {
+        loop {
+            while self.taken < self.buffer.len() {
+                match (&*self.socket).write(&self.buffer[self.taken..]) {
+                    Ok(count) => self.taken += count,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(broken(error)),
+                }
+            }
+            self.buffer.clear();
+            self.taken = 0;
+            let Some((write, _)) = self.engine.poll() else { return Ok(false) };
+            self.encode(now, write);
+        }
+    }
+
+    fn encode(&mut self, now: Instant, write: Write) {
+        match write {
+            Write::Abandon { number, why } => frame::abandon(&mut self.buffer, number, why),
+            Write::Piece { number, offset, length, last } => {
+                if let Err(why) = self.encode_piece(number, offset, length, last) {
+                    self.buffer.clear();
+                    self.engine.take_back(why);
+                    self.going.remove(&number);
+                    self.source.hear(now, News::Abandoned(number, why));
+                    return;
+                }
+                self.awaited += usize::from(offset == 0);
+                if last {
+                    self.going.remove(&number);
+                    self.source.hear(now, News::Written(number));
+                }
+            }
+        }
+    }
+
+    fn encode_piece(&mut self, number: u32, offset: u64, length: u32, last: bool) -> Result<(), Abandoned> {
+        let Some(Going { object, digest }) = self.going.get_mut(&number) else { return Err(Abandoned::Unreadable) };
+        if offset == 0 {
+            let within = object.deadline.map_or(0, |deadline| deadline.since(object.start).as_millis());
+            let within = u32::try_from(within).unwrap_or(u32::MAX);
+            frame::offer(&mut self.buffer, number, object.content.size_bytes(), within, &object.name);
+        }
+        frame::data(&mut self.buffer, number, length);
+        let head = self.buffer.len();
+        self.buffer.resize(head + length as usize, 0);
+        object.content.read(&mut self.buffer[head..])?;
+        digest.update(&self.buffer[head..]);
+        if last {
+            let digest = std::mem::take(digest).finalize();
+            frame::end(&mut self.buffer, number, &digest.into());
+        }
+        Ok(())
+    }
+
+    /// Reads receipts; false once the receiver says no more.
+    fn read(&mut self, now: Instant) -> Result<bool, TransferError> {
+        let mut buffer = [0; 4096];
+        loop {
+            let mut bytes = match (&*self.socket).read(&mut buffer) {
+                Ok(0) => return Ok(false),
+                Ok(count) => &buffer[..count],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(broken(error)),
+            };
+            let attempt = "reading what the receiver says";
+            let fault = |cause| TransferError::Stream { attempt, cause };
+            while let Some(receipt) = self.receipts.take(&mut bytes).map_err(fault)? {
+                self.awaited = self.awaited.saturating_sub(1);
+                if receipt.outcome == Outcome::Refused && self.engine.abandon(receipt.number, Abandoned::Refused) {
+                    self.going.remove(&receipt.number);
+                }
+                self.source.hear(now, News::Receipt(receipt));
+            }
+        }
+    }
+
+    /// Tells the agent what is due, when that has changed and else as
+    /// acknowledgements come in.
+    fn tell(&mut self, now: Instant) {
+        let changed = self.engine.take_changed();
+        if !changed && now < self.tell_at {
+            return;
+        }
+        self.tell_at = now + 2 * LOOK;
+        let demand = self.engine.demand();
+        for object in &demand {
+            self.source.hear(now, News::Acknowledged(object.number as u32, object.acked_bytes));
+        }
+        if let Some(agent) = self.agent.as_mut().filter(|_| changed || !demand.is_empty()) {
+            agent.tell(&demand, self.clock);
+        }
+    }
+
+    fn wait(&self, blocked: bool) -> Result<(), TransferError> {
+        let events = if blocked { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
+        let mut waited_for = vec![PollFd::new(self.socket.as_fd(), events)];
+        waited_for.extend(self.agent.as_ref().map(|agent| PollFd::new(agent.as_fd(), PollFlags::POLLIN)));
+        let due = self.source.next_due().map_or(NAP, |due| due.since(self.clock.now()));
+        let nap = if self.engine.is_idle() { NAP.min(due) } else { LOOK.min(due) };
+        let nap = nap.max(Duration::from_millis(1));
+        match poll(&mut waited_for, PollTimeout::try_from(nap).unwrap_or(PollTimeout::ZERO)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(errno) => Err(broken(errno.into())),
+        }
+    }
+}
+
+fn broken(cause: io::Error) -> TransferError {
+    let remedy = "look whether the receiver runs and a path to it is up, and send again";
+    TransferError::Connection { attempt: "sending", cause, remedy }
+}
