@@ -146,6 +146,19 @@ const CONFIGURATIONS: &[(&str, &str, &str)] = &[
     ("[observe]", "[observe]\ntransport_period_ms = 0", "line 11: transport_period_ms is 0; give 1 to 1000"),
     ("[service]", "[service]\nmode = \"both\"", "line 9: unknown variant `both`"),
     ("name = \"lte\"\n", "", "line 4: missing field `name`"),
+    ("\"threshold\"", "\"deadline\"", "line 12: the strategy needs to be told what is due by when"),
+    ("\"threshold\"", "\"mp-dpa\"", "line 12: the strategy needs to be told what is due by when"),
+    ("prefer", "demands = \"@\"\nprefer", "line 9: \"@\" is no name of a socket"),
+    ("[observe]", "demands = \"@d\"\n[observe]\ntransport_period_ms = 5", "line 12: transport_period_ms is 5, too far"),
+    ("prefer", "cost_per_gb = { lte = 1, its-g5 = 2 }\nprefer", "line 9: paths have a price, and there are no demands"),
+    ("prefer", "demands = \"@d\"\ncost_per_gb = { lte = 1 }\nprefer", "line 10: path \"its-g5\" has no price"),
+    ("prefer", "demands = \"@d\"\ncost_per_gb = { lta = 1 }\nprefer", "line 10: `cost_per_gb` names \"lta\", which is"),
+    ("prefer", "demands = \"@d\"\ncost_per_gb = { lte = nan, its-g5 = 1 }\nprefer", "line 10: NaN per GB is outside"),
+    (
+        "prefer = [\"lte\"]",
+        "demands = \"@d\"\ncost_per_gb = { lte = 2, its-g5 = 1 }\nprefer = [\"lte\", \"its-g5\"]",
+        "line 11: \"lte\" is preferred to \"its-g5\" and costs more",
+    ),
 ];
 
 /// A folder with the files of the cases and a good scenario.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crosslane_core::allocate::Mode;
@@ -10,6 +11,7 @@ use crosslane_core::strategy::{NAMES, Strategy};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::demands::MAX_NAME_BYTES;
 use crate::error::{Error, Result};
 use crate::observe::vanetza::Senders;
 use crate::text_file;
@@ -76,11 +78,22 @@ pub struct Service {
     pub prefer: Vec<Spanned<String>>,
     /// How long two subflows carry together at a handover, in ms (0 to 1000).
     pub overlap_ms: Spanned<u32>,
+    /// Socket on which senders tell what is due by when: a file, or after `@` a
+    /// name in the network namespace; unset, none does.
+    pub demands: Option<Spanned<String>>,
+    /// Price of 10⁹ bytes over each path, in any currency; may be empty.
+    pub cost_per_gb: BTreeMap<String, Spanned<f64>>,
 }
 
 impl Default for Service {
     fn default() -> Service {
-        Service { mode: Mode::Aggregate, prefer: Vec::new(), overlap_ms: Spanned::new(0..0, 10) }
+        Service {
+            mode: Mode::Aggregate,
+            prefer: Vec::new(),
+            overlap_ms: Spanned::new(0..0, 10),
+            demands: None,
+            cost_per_gb: BTreeMap::new(),
+        }
     }
 }
 
@@ -110,6 +123,11 @@ pub struct Log {
 
 /// Paths that an agent can manage.
 const MAX_PATHS: usize = 16;
+/// Greatest price of 10⁹ bytes, as in scenarios.
+const DEAREST: f64 = 1e6;
+/// Periods in which plans for deadlines can be made, in ms: they are made to be
+/// looked at each 10 ms.
+const LOOKS_MS: RangeInclusive<u32> = 10..=20;
 
 /// Reads and checks a configuration.
 ///
@@ -167,7 +185,67 @@ fn parse(text: &str) -> Result<Config, Fault> {
         let cause = format!("transport_period_ms is {}", period_ms.get_ref());
         return Err(fault(period_ms.span().start, cause, "give 1 to 1000"));
     }
+    check_demands(&config)
+        .and_then(|()| check_costs(&config))
+        .map_err(|(place, cause, remedy)| fault(place, cause, remedy))?;
     Ok(config)
+}
+
+/// Place, cause and remedy.
+type Complaint = (usize, String, &'static str);
+
+fn check_demands(config: &Config) -> Result<(), Complaint> {
+    let Some(name) = &config.service.demands else {
+        let Some(Strategy::MpDpa(_) | Strategy::Deadline(_)) = config.strategy else { return Ok(()) };
+        let cause = "the strategy needs to be told what is due by when, and `demands` is not set".into();
+        let remedy = "set service.demands to the name of a socket, as \"/run/crosslane/demands.sock\"";
+        return Err((config.strategy_table.span().start, cause, remedy));
+    };
+    let (place, name) = (name.span().start, name.get_ref());
+    if name.is_empty() || name == "@" || name.len() > MAX_NAME_BYTES || name.contains('\0') {
+        return Err((
+            place,
+            format!("{name:?} is no name of a socket"),
+            "give `demands` 1 to 107 bytes, or more than @",
+        ));
+    }
+    let period_ms = &config.observe.transport_period_ms;
+    if !LOOKS_MS.contains(period_ms.get_ref()) {
+        let cause = format!("transport_period_ms is {}, too far from the period of plans", period_ms.get_ref());
+        return Err((period_ms.span().start, cause, "give 10 to 20 beside `demands`"));
+    }
+    Ok(())
+}
+
+/// Every path has a price or none has, and the preferred ones cost least.
+fn check_costs(config: &Config) -> Result<(), Complaint> {
+    let service = &config.service;
+    let names: Vec<&String> = config.paths.iter().map(|path| &path.get_ref().name).collect();
+    let Some((_, first)) = service.cost_per_gb.iter().next() else { return Ok(()) };
+    for (name, cost) in &service.cost_per_gb {
+        let (place, cost) = (cost.span().start, cost.get_ref());
+        if !names.contains(&name) {
+            return Err((place, format!("`cost_per_gb` names {name:?}, which is no path"), "name paths of this file"));
+        }
+        if !(0.0..=DEAREST).contains(cost) {
+            return Err((place, format!("{cost} per GB is outside 0 to {DEAREST}"), "choose a price inside"));
+        }
+    }
+    let place = first.span().start;
+    if service.demands.is_none() {
+        let cause = "paths have a price, and there are no demands to hold it against".into();
+        return Err((place, cause, "set `demands`, or leave `cost_per_gb` out"));
+    }
+    if let Some(path) = names.iter().find(|name| !service.cost_per_gb.contains_key(**name)) {
+        let cause = format!("path {path:?} has no price beside others that have");
+        return Err((place, cause, "give it one, or none to any path"));
+    }
+    let price = |name: &Spanned<String>| service.cost_per_gb.get(name.get_ref()).map_or(0.0, |cost| *cost.get_ref());
+    if let Some(pair) = service.prefer.windows(2).find(|pair| price(&pair[0]) > price(&pair[1])) {
+        let cause = format!("{:?} is preferred to {:?} and costs more", pair[0].get_ref(), pair[1].get_ref());
+        return Err((pair[0].span().start, cause, "name the cheaper path first"));
+    }
+    Ok(())
 }
 
 /// Reads a strategy from its table: `name` and the parameters of that name.
@@ -180,12 +258,7 @@ pub fn read_strategy(table: &toml::Table) -> Result<Strategy, String> {
         Some(toml::Value::String(name)) => name,
         _ => return Err("the strategy has no `name`".into()),
     };
-    match strategy(&name, parameters)? {
-        Strategy::MpDpa(_) | Strategy::Deadline(_) => {
-            Err(format!("strategy {name:?} needs a sender that tells its deadlines; only `crosslane simulate` has one"))
-        }
-        known => Ok(known),
-    }
+    strategy(&name, parameters)
 }
 
 /// Reads the parameters of the strategy `name`.
@@ -218,6 +291,17 @@ impl Config {
             preferred(&path.get_ref().name).unwrap_or(self.service.prefer.len() + i)
         };
         self.paths.iter().enumerate().map(place).map(|rank| rank as u8).collect()
+    }
+
+    /// Price of a byte over each path, or else its place in the user's
+    /// preference, as `Scenario::unit_costs` has it.
+    pub fn unit_costs(&self) -> Vec<f64> {
+        let costs = &self.service.cost_per_gb;
+        if costs.is_empty() {
+            return self.ranks().into_iter().map(f64::from).collect();
+        }
+        let price = |name: &String| costs.get(name).map_or(0.0, |cost| *cost.get_ref());
+        self.paths.iter().map(|path| price(&path.get_ref().name) / 1e9).collect()
     }
 }
 
@@ -252,6 +336,18 @@ signal = { hysteresis_db = 4 }
         assert_eq!(config.paths[1].get_ref().interface(), "wwan0");
         let Some(Strategy::Threshold(params)) = config.strategy else { panic!("{:?}", config.strategy) };
         assert_eq!((params.signal.hysteresis_db, params.signal.threshold_dbm), (4.0, -82.0));
+    }
+
+    #[test]
+    fn prices_stand_in_the_order_of_the_paths_and_else_the_preference() {
+        let deadline = GOOD.replacen("\"threshold\"\nsignal = { hysteresis_db = 4 }", "\"deadline\"", 1);
+        assert!(parse(&deadline).err().is_some_and(|fault| fault.remedy.contains("service.demands")));
+        let told = |keys: &str| {
+            let text = deadline.replacen("prefer", &format!("demands = \"@x\"\n{keys}\nprefer"), 1);
+            parse(&text).unwrap_or_else(|fault| panic!("line {}: {}", fault.line, fault.cause)).unit_costs()
+        };
+        assert_eq!(told("cost_per_gb = { lte = 1, its-g5 = 2.5 }"), [2.5e-9, 1e-9]);
+        assert_eq!(told(""), [1.0, 0.0]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, monotonic_ns};
+use crate::demands::server::{self, Heard, Server};
 use crate::error::{Error, Result};
 use crate::netlink::diag::{Connection, Diag};
 use crate::netlink::links::{self, Notice};
@@ -51,6 +52,7 @@ struct Driver {
     interfaces: Interfaces,
     datagrams: Option<UdpSocket>,
     senders: Senders,
+    demands: Option<Server>,
     transport_period: Duration,
 }
 
@@ -59,6 +61,7 @@ enum News {
     Event(Result<Event, EventError>),
     Notice(Result<Notice, EventError>),
     Datagram(usize),
+    Demands(Heard),
     Transport,
     Wakeup,
     End,
@@ -85,6 +88,8 @@ impl Driver {
             })?),
             None => None,
         };
+        let demands = config.service.demands.as_ref();
+        let demands = demands.map(|name| Server::open(name.get_ref(), clock, config.unit_costs())).transpose()?;
         let events = path_manager::events().map_err(|cause| starting(&cause))?;
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {
@@ -98,6 +103,7 @@ impl Driver {
             interfaces: Interfaces::new(config),
             datagrams,
             senders: config.senders(),
+            demands,
             transport_period: Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref())),
         };
         for notice in present {
@@ -128,6 +134,8 @@ impl Driver {
                 length = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length),
                 _ = ticks.tick(), if observed => News::Transport,
                 _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
+                // Last, so that a sender without end keeps nothing else from being heard.
+                heard = server::news(self.demands.as_mut()) => News::Demands(heard),
             };
             match news {
                 News::End => break,
@@ -135,7 +143,11 @@ impl Driver {
                 News::Notice(Ok(notice)) => self.notice(&notice),
                 News::Notice(Err(error)) => self.missed_notices(error)?,
                 News::Datagram(length) => self.datagram(&buffer[..length]),
-                News::Transport => self.observe_transport(),
+                News::Demands(heard) => self.demands(&heard),
+                News::Transport => {
+                    self.observe_transport();
+                    self.meet();
+                }
                 News::Wakeup => {}
             }
             self.act();
@@ -180,6 +192,20 @@ impl Driver {
         }
     }
 
+    /// What is acknowledged waits for the next look at the transport.
+    fn demands(&mut self, heard: &Heard) {
+        heard.faults.iter().for_each(|fault| self.journal.fault(fault));
+        if heard.changed {
+            self.meet();
+        }
+    }
+
+    fn meet(&mut self) {
+        if let Some(demand) = self.demands.as_mut().map(Server::demand) {
+            self.handle(Input::Demand(demand));
+        }
+    }
+
     fn observe_transport(&mut self) {
         let subflows: Vec<(Token, PathId, Subflow)> =
             self.engine.manager().subflows().map(|(token, path, subflow)| (token, path, *subflow)).collect();
@@ -218,6 +244,9 @@ impl Driver {
         while let Some(output) = self.engine.poll(self.clock.now()) {
             let Output::Command { command, .. } = output else {
                 self.journal.output(&output, None);
+                if let (Output::Admission(admission), Some(server)) = (&output, &mut self.demands) {
+                    server.admit(admission);
+                }
                 continue;
             };
             let done = self.commands.send(&command);
@@ -225,6 +254,9 @@ impl Driver {
             if done.is_err() {
                 self.handle(Input::Refused(command));
             }
+        }
+        if let Some(server) = &mut self.demands {
+            server.tell(&self.engine);
         }
     }
 }

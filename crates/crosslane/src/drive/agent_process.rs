@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use crosslane_sim::scenario::{Mode, Scenario, Strategy};
+use crosslane_sim::scenario::{Mode, Scenario, Strategy, TrafficKind};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -21,6 +21,10 @@ use crate::observe::vanetza::PORT;
 
 /// How long an agent may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the agent of a drive takes demands: abstract names belong to a network
+/// namespace, so each run has its own.
+pub const DEMANDS: &str = "@crosslane-demands";
 
 /// A running agent.
 pub struct AgentProcess {
@@ -137,9 +141,14 @@ fn configuration(scenario: &Scenario, strategy: &Strategy, events: &Path) -> Tab
     let section = |entries: Vec<(&str, Toml)>| {
         Toml::Table(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
     };
+    let mut service = vec![("mode", mode.into()), ("prefer", Toml::Array(prefer))];
+    if matches!(scenario.traffic.kind, TrafficKind::Deadline(_)) {
+        let costs = scenario.service.cost_per_gb.iter().map(|(name, cost)| (name.clone(), (*cost).into()));
+        service.extend([("demands", DEMANDS.into()), ("cost_per_gb", Toml::Table(costs.collect()))]);
+    }
     Table::from_iter([
         ("path".to_string(), Toml::Array(scenario.paths().into_iter().map(path).collect())),
-        ("service".to_string(), section(vec![("mode", mode.into()), ("prefer", Toml::Array(prefer))])),
+        ("service".to_string(), section(service)),
         ("strategy".to_string(), Toml::Table(of_strategy)),
         ("observe".to_string(), section(vec![("vanetza", format!("127.0.0.1:{PORT}").into())])),
         ("log".to_string(), section(vec![("events", events.display().to_string().into())])),
