@@ -11,7 +11,7 @@ use crosslane_sim::simulation::Side;
 use socket2::Socket;
 
 use super::Plan;
-use super::agent_process::{self, AgentProcess};
+use super::agent_process::{AgentProcess, DEMANDS};
 use super::baseline::{prepare_server, prepare_vehicle};
 use super::hold;
 use super::objects;
@@ -174,7 +174,7 @@ impl Run {
                 return Ok(End::Traffic(traffic::drive(server, local, plan, &now, stop).map_err(told)?));
             };
             let socket = traffic::dial(server, local, plan, &now, stop).map_err(told)?;
-            let agent = self.has_agent().then(|| Agent::connect(agent_process::DEMANDS)).transpose();
+            let agent = self.has_agent().then(|| Agent::connect(DEMANDS)).transpose();
             let agent = agent.map_err(|cause| Error::failure("reaching the agent", cause))?;
             let seed = self.plan.entry.seed;
             Ok(End::Sent(objects::send(&socket, agent, (wanted, rules, seed), clock, stop)?))

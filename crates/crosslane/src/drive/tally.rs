@@ -11,7 +11,7 @@ use super::Plan;
 use super::monitor::Heard;
 use super::stage::Staged;
 use crate::error::Result;
-use crate::run_folder::{self, Records, lines};
+use crate::run_folder::{self, Carried, Records, lines};
 use crate::summary::Outcome;
 use crate::testbed::emulator::PacketRecord;
 use crate::testbed::packet::Follower;
@@ -46,7 +46,8 @@ pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) 
     let mut sums = PacketSums::new(names.len(), Recovery::of(scenario));
     samples.iter().for_each(|sample| sums.note_sample(sample));
     packets.iter().for_each(|packet| sums.note(packet));
-    let mut metrics = run_folder::measure(scenario, names, &said, &raw.messages, raw.skipped, &sums);
+    let carried = Carried { messages: &raw.messages, skipped: raw.skipped, sums: &sums };
+    let mut metrics = run_folder::measure(scenario, plan.entry.seed, names, &said, &carried)?;
     metrics.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));
     metrics.insert("stall_us.max".into(), f64::from(report.stall_us_max));
     metrics.insert("pause_us.max".into(), f64::from(report.pause_us_max));

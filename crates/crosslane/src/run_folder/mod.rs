@@ -6,7 +6,8 @@ use std::path::Path;
 
 use crosslane_core::allocate::PathState;
 use crosslane_core::path::PathId;
-use crosslane_sim::metrics::{Context, PacketSums, metrics, throughput};
+use crosslane_sim::metrics::{Context, PacketSums, metrics, of_deadlines, throughput};
+use crosslane_sim::optimum;
 use crosslane_sim::records::{
     AlarmRow, DecisionRow, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow,
 };
@@ -15,6 +16,8 @@ use serde_json::Value;
 
 pub mod lines;
 pub mod tables;
+
+use crate::error::Result;
 
 use tables::{Events, RecordError, write_table};
 
@@ -39,7 +42,7 @@ pub struct Records {
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn write(folder: &Path, names: &[String], records: Records) -> Result<(), RecordError> {
+pub fn write(folder: &Path, names: &[String], records: Records) -> std::result::Result<(), RecordError> {
     let file = |name: &str| folder.join(name);
     let Records { packets, samples, messages, links, tcp_info, mut events } = records;
     write_table(&file("throughput.arrow"), names, throughput(&packets))?;
@@ -57,21 +60,38 @@ pub fn write(folder: &Path, names: &[String], records: Records) -> Result<(), Re
     lines.finish()
 }
 
-/// The metrics of a run, from what the agent said (lines of `events.jsonl`), its
-/// messages, those `skipped` (due and never written), and its packets.
+/// What a run carried.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried<'a> {
+    /// Its messages or objects.
+    pub messages: &'a [MessageRow],
+    /// Those that were due and never written.
+    pub skipped: u64,
+    /// Its packets.
+    pub sums: &'a PacketSums,
+}
+
+/// The metrics of a run, from what the agent said (lines of `events.jsonl`) and
+/// what was carried.
+///
+/// # Errors
+/// The world that the optimum is held against cannot be made again.
 pub fn measure(
     scenario: &Scenario,
+    seed: u64,
     names: &[String],
     said: &[Value],
-    messages: &[MessageRow],
-    skipped: u64,
-    sums: &PacketSums,
-) -> BTreeMap<String, f64> {
+    carried: &Carried,
+) -> Result<BTreeMap<String, f64>> {
+    let Carried { messages, skipped, sums } = *carried;
     let (decisions, alarms) = (decisions(said, names), alarms(said, names));
     let records = RunRecords { messages, decisions: &decisions, alarms: &alarms };
     let mut found = metrics(&records, sums, &Context::of(scenario, names));
     found.insert("messages.skipped".into(), skipped as f64);
-    found
+    let starts_ns: Vec<u64> = messages.iter().map(|object| object.sent_ns).collect();
+    let optimum = optimum::of_run(scenario, seed, &starts_ns)?;
+    found.extend(of_deadlines(scenario, messages, sums, optimum.as_ref()));
+    Ok(found)
 }
 
 /// Time and path of an event of the agent.

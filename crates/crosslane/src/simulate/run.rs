@@ -5,15 +5,13 @@ use std::path::Path;
 
 use crosslane_core::time::Instant;
 use crosslane_sim::addresses::vehicle_address;
-use crosslane_sim::metrics::of_deadlines;
-use crosslane_sim::optimum;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 use serde_json::Value;
 
 use crate::comparison::Entry;
 use crate::error::{Error, Result};
-use crate::run_folder::{self, Records, lines};
+use crate::run_folder::{self, Carried, Records, lines};
 use crate::summary::Outcome;
 
 /// Carries out a run and writes its records into `folder`, if there is one.
@@ -42,11 +40,8 @@ pub fn carry_out(
     let recording = simulation.finish();
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
     let said: Vec<Value> = recording.said.iter().map(|(at, output)| lines::said(*at, output, None, &names)).collect();
-    let mut metrics =
-        run_folder::measure(scenario, &names, &said, &recording.messages, recording.skipped, &recording.sums);
-    let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
-    let optimum = optimum::of_run(scenario, entry.seed, &starts_ns)?;
-    metrics.extend(of_deadlines(scenario, &recording.messages, &recording.sums, optimum.as_ref()));
+    let carried = Carried { messages: &recording.messages, skipped: recording.skipped, sums: &recording.sums };
+    let metrics = run_folder::measure(scenario, entry.seed, &names, &said, &carried)?;
     if let Some(folder) = folder {
         write(folder, &names, recording, said)?;
     }

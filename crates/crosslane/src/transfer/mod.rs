@@ -33,7 +33,10 @@ pub enum TransferError {
 }
 
 // SIOCOUTQ of a TCP or MPTCP socket: bytes written and not acknowledged (tcp(7)).
-nix::ioctl_read_bad!(outstanding, nix::libc::TIOCOUTQ, nix::libc::c_int);
+mod request {
+    #![allow(missing_docs)]
+    nix::ioctl_read_bad!(outstanding, nix::libc::TIOCOUTQ, nix::libc::c_int);
+}
 
 /// Bytes written and not acknowledged by the peer.
 ///
@@ -42,6 +45,6 @@ nix::ioctl_read_bad!(outstanding, nix::libc::TIOCOUTQ, nix::libc::c_int);
 pub fn outstanding_bytes(socket: &Socket) -> io::Result<u64> {
     let mut bytes = 0;
     // SAFETY: the descriptor is open as long as `socket` is borrowed, and the kernel writes one int.
-    unsafe { outstanding(socket.as_fd().as_raw_fd(), &raw mut bytes) }?;
+    unsafe { request::outstanding(socket.as_fd().as_raw_fd(), &raw mut bytes) }?;
     Ok(bytes.max(0) as u64)
 }

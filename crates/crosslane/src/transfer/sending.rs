@@ -16,7 +16,8 @@ use socket2::Socket;
 
 use super::{TransferError, outstanding_bytes};
 use crate::clock::Clock;
-use crate::demands::client::{Agent, Reply};
+use crate::demands::Reply;
+use crate::demands::client::Agent;
 
 /// How often acknowledgements are asked for and told.
 const LOOK: Duration = Duration::from_millis(5);
@@ -178,7 +179,7 @@ impl Sending<'_> {
     fn hear_agent(&mut self, now: Instant) {
         while let Some(reply) = self.agent.as_mut().and_then(Agent::poll) {
             match &reply {
-                Reply::Backlog(bytes) => self.engine.set_backlog(*bytes),
+                Reply::BacklogBytes(bytes) => self.engine.set_backlog(*bytes),
                 Reply::Gone => {
                     self.agent = None;
                     self.engine.set_backlog(None);
