@@ -14,8 +14,8 @@ use super::Plan;
 use super::agent_process::{AgentProcess, DEMANDS};
 use super::baseline::{prepare_server, prepare_vehicle};
 use super::hold;
-use super::objects;
 use super::monitor::{Heard, Monitor};
+use super::objects;
 use super::stage::{PRIORITY, Stage};
 use super::tally::{self, Raw};
 use crate::clock::Clock;
@@ -173,6 +173,8 @@ impl Run {
             let TrafficKind::Deadline(rules) = wanted.kind else {
                 return Ok(End::Traffic(traffic::drive(server, local, plan, &now, stop).map_err(told)?));
             };
+            let first = self.scenario.first_object(self.plan.entry.seed).unwrap_or_default();
+            std::thread::sleep(first.since(clock.now()));
             let socket = traffic::dial(server, local, plan, &now, stop).map_err(told)?;
             let agent = self.has_agent().then(|| Agent::connect(DEMANDS)).transpose();
             let agent = agent.map_err(|cause| Error::failure("reaching the agent", cause))?;

@@ -124,6 +124,16 @@ impl DeadlineKeys {
 }
 
 impl Scenario {
+    /// When the first object comes up, with traffic that has deadlines. The
+    /// connection begins then: a receiver takes what a connection idles before
+    /// its first data for round-trip time, and its window then grows late.
+    pub fn first_object(&self, seed: u64) -> Option<Instant> {
+        match self.traffic.kind {
+            TrafficKind::Deadline(rules) => rules.starts(&self.traffic, seed).next(),
+            _ => None,
+        }
+    }
+
     /// Price of a byte over each path, in the order of the paths: the scenario's
     /// costs, or else the place of each path in the user's preference.
     pub fn unit_costs(&self) -> Vec<f64> {

@@ -168,7 +168,7 @@ impl Simulation {
             detail,
             first: setup::first_path(scenario, strategy),
             air: vec![air::Account::default(); scenario.radios.len()],
-            connect_at: Some(CONNECT),
+            connect_at: Some(scenario.first_object(seed).unwrap_or(CONNECT)),
             observe_at: Instant::ZERO,
             record_at: Instant::ZERO,
             recording,
