@@ -15,13 +15,16 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crosslane::clock::Clock;
+use crosslane::demands::{Reply, client};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::{EmulatedLink, Emulator};
 use crosslane::testbed::{PathPlan, SERVER, Testbed, vehicle_address};
+use crosslane_core::demand::Object;
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 use crosslane_core::mptcp::Subflow;
+use crosslane_core::time::Instant;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use program::{CROSSLANE, can_drive};
@@ -43,6 +46,13 @@ vanetza = "127.0.0.1:5051"
 [log]
 events = "EVENTS"
 "#;
+const THRESHOLD: &str = "[strategy]\nname = \"threshold\"";
+/// In its place: `its-g5` is dear.
+const DEADLINE: &str = r#"[service]
+demands = "@crosslane-demands"
+cost_per_gb = { lte = 0.1, its-g5 = 0.5 }
+[strategy]
+name = "deadline""#;
 const STRONG_DBM: i32 = -60;
 const WEAK_DBM: i32 = -95;
 /// Period of the roadside unit's messages.
@@ -170,14 +180,14 @@ impl Agent {
     fn start(world: &World) -> Agent {
         let desk = TempDir::new().unwrap();
         let events = desk.path().join("events.jsonl");
-        Agent::with_events(world, desk, &events)
+        Agent::with_events(world, desk, CONFIGURATION, &events)
     }
 
-    fn with_events(world: &World, desk: TempDir, events: &Path) -> Agent {
+    fn with_events(world: &World, desk: TempDir, configuration: &str, events: &Path) -> Agent {
         let ready = desk.path().join("ready");
         let news = UnixDatagram::bind(&ready).unwrap();
         news.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let child = world.testbed.vehicle.spawn(&mut command(desk.path(), events, &ready)).unwrap();
+        let child = world.testbed.vehicle.spawn(&mut command(desk.path(), configuration, events, &ready)).unwrap();
         let mut said = [0; 20];
         let length = news.recv(&mut said).expect("it tells that it is ready");
         assert_eq!(&said[..length], b"READY=1");
@@ -204,11 +214,11 @@ impl Agent {
     }
 }
 
-fn command(desk: &Path, events: &Path, ready: &Path) -> Command {
-    let configuration: PathBuf = desk.join("agent.toml");
-    fs::write(&configuration, CONFIGURATION.replace("EVENTS", events.to_str().unwrap())).unwrap();
+fn command(desk: &Path, configuration: &str, events: &Path, ready: &Path) -> Command {
+    let file: PathBuf = desk.join("agent.toml");
+    fs::write(&file, configuration.replace("EVENTS", events.to_str().unwrap())).unwrap();
     let mut command = Command::new(CROSSLANE);
-    command.arg("agent").arg("--config").arg(configuration).env("NOTIFY_SOCKET", ready);
+    command.arg("agent").arg("--config").arg(file).env("NOTIFY_SOCKET", ready);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(desk.join("stderr")).unwrap());
     command
 }
@@ -236,6 +246,60 @@ fn a_subflow_comes_with_the_signal_is_demoted_as_it_fades_and_goes_with_the_inte
         commands.map(|event| (event["command"].as_str().unwrap(), event["error"].is_null())).collect();
     assert_eq!(told, [("create", true), ("set_backup", true), ("set_backup", true), ("destroy", true)]);
     assert_eq!(events.last().unwrap()["event"], "end");
+}
+
+/// Replies until one is as expected.
+fn await_reply(sender: &mut client::Agent, expected: impl Fn(&Reply) -> bool) {
+    let mut told = Vec::new();
+    for _ in 0..PATIENCE {
+        while let Some(reply) = sender.poll() {
+            if expected(&reply) {
+                return;
+            }
+            told.push(reply);
+        }
+        sleep(PERIOD);
+    }
+    panic!("not among {told:?}");
+}
+
+/// Two senders, of which the one in need of the dear path goes away.
+#[test]
+fn a_dear_path_carries_while_a_sender_needs_it() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let desk = TempDir::new().unwrap();
+    let events = desk.path().join("events.jsonl");
+    let agent = Agent::with_events(&world, desk, &CONFIGURATION.replace(THRESHOLD, DEADLINE), &events);
+    let (near, far) = world.connect();
+    let sender = || world.testbed.vehicle.enter(|| client::Agent::connect("@crosslane-demands")).unwrap().unwrap();
+    let state = |dear: &'static str| move |reply: &Reply| matches!(reply, Reply::States(states) if states["lte"] == "active" && states["its-g5"] == dear);
+    let (mut patient, mut urgent) = (sender(), sender());
+    await_reply(&mut patient, state("backup"));
+    let clock = Clock::start();
+    let object = |number, seconds| {
+        let deadline = Instant::ZERO + Duration::from_secs(seconds);
+        Object { number, size_bytes: 2_000_000, acked_bytes: 0, start: clock.now(), deadline }
+    };
+    patient.tell(&[object(0, 3600)], clock);
+    await_reply(&mut patient, |reply| matches!(reply, Reply::Admission(judged) if judged.number == 0));
+    await_reply(&mut patient, |reply| matches!(reply, Reply::BacklogBytes(Some(_))));
+    // Nobody tells anything more: time alone makes it urgent.
+    urgent.tell(&[object(5, 3)], clock);
+    await_reply(&mut urgent, |reply| matches!(reply, Reply::Admission(judged) if judged.number == 5));
+    await_reply(&mut urgent, state("active"));
+    world.hear(STRONG_DBM, active);
+    drop(urgent);
+    await_reply(&mut patient, state("backup"));
+    world.hear(STRONG_DBM, backup);
+    exchange(&near, &far);
+    let (events, stderr) = agent.end();
+    assert_eq!(stderr, "");
+    await_reply(&mut patient, |reply| *reply == Reply::Gone);
+    let admissions = events.lines().filter(|line| line.contains("\"admission\""));
+    assert_eq!(admissions.count(), 2, "{events}");
 }
 
 #[test]
@@ -306,7 +370,7 @@ fn a_full_disk_is_told_once_and_costs_no_connection() {
         return;
     }
     let world = World::new();
-    let agent = Agent::with_events(&world, TempDir::new().unwrap(), Path::new("/dev/full"));
+    let agent = Agent::with_events(&world, TempDir::new().unwrap(), CONFIGURATION, Path::new("/dev/full"));
     let (near, far) = world.connect();
     world.hear(STRONG_DBM, active);
     exchange(&near, &far);
@@ -324,7 +388,8 @@ fn a_port_that_is_taken_is_told_in_one_sentence() {
     let desk = TempDir::new().unwrap();
     let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 5051));
     let _taken = world.testbed.vehicle.enter(bind).unwrap().unwrap();
-    let mut command = command(desk.path(), &desk.path().join("events.jsonl"), &desk.path().join("ready"));
+    let mut command =
+        command(desk.path(), CONFIGURATION, &desk.path().join("events.jsonl"), &desk.path().join("ready"));
     let status = world.testbed.vehicle.spawn(&mut command).unwrap().wait().unwrap();
     assert_eq!(status.code(), Some(1));
     let expected = "crosslane: while listening for CAMs on 127.0.0.1:5051: Address already in use (os error 98); set \

@@ -164,11 +164,11 @@ impl Sender {
 
     /// The lines that came in; `None` if it is gone.
     fn read(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<Vec<u8>>>> {
-        let mut buffer = [0; READ_BYTES];
         loop {
             if ready!(self.stream.poll_read_ready(context)).is_err() {
                 return Poll::Ready(None);
             }
+            let mut buffer = [0; READ_BYTES];
             match self.stream.try_read(&mut buffer) {
                 Ok(0) => return Poll::Ready(None),
                 Ok(length) => return Poll::Ready(Some(self.inbox.lines(&buffer[..length]))),

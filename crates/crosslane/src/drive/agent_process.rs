@@ -154,3 +154,24 @@ fn configuration(scenario: &Scenario, strategy: &Strategy, events: &Path) -> Tab
         ("log".to_string(), section(vec![("events", events.display().to_string().into())])),
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agent::config, scenario_file};
+
+    #[test]
+    fn an_agent_of_a_drive_with_deadlines_reads_socket_prices_and_strategy() {
+        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/deadline/symmetric-10s-cubic.toml"));
+        let scenario = scenario_file::read(file, None).unwrap();
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("agent.toml");
+        for name in ["deadline", "mp-dpa-08"] {
+            let table = configuration(&scenario, &scenario.strategy(name).unwrap(), Path::new("agent.jsonl"));
+            std::fs::write(&file, toml::to_string(&table).unwrap()).unwrap();
+            let config = config::read(&file).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(config.service.demands.as_ref().map(|name| name.get_ref().as_str()), Some(DEMANDS));
+            assert_eq!(config.unit_costs(), scenario.unit_costs());
+        }
+    }
+}
