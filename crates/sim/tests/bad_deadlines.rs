@@ -60,7 +60,13 @@ fn faults_of_deadlines_and_prices_are_told() -> Result<(), Box<dyn std::error::E
         assert!(sentence.contains(expected), "{traffic}: {sentence}");
     }
     let good = GOOD.replacen(MESSAGES, &priced("{ lte = 2, its-g5 = 1 }"), 1);
-    let drive = Scenario::parse(&good, "drive.toml")?.check_engine(Engine::Kernel);
-    assert!(drive.is_err_and(|error| error.to_string().contains("only the simulator can run this")));
+    let drive = Scenario::parse(&good, "drive.toml")?;
+    drive.check_engine(Engine::Kernel)?;
+    let none = Scenario::parse(GOOD, "drive.toml")?;
+    for (scenario, known) in [(&drive, true), (&none, false)] {
+        let deadline = scenario.strategy("deadline").ok_or("no such strategy")?;
+        let checked = scenario.check_strategy(Engine::Kernel, &deadline);
+        assert_eq!(checked.is_ok(), known, "{checked:?}");
+    }
     Ok(())
 }

@@ -22,7 +22,10 @@ fn only_the_simulator_runs_this() -> Result<(), Box<dyn Error>> {
     assert_eq!(refusal(PLAIN)?, "", "both run this");
     let with = |key: &str| PLAIN.replace("duration_s = 5\n", &format!("duration_s = 5\n{key}\n"));
     let uploads = PLAIN.replace("\"bulk\"", "\"uploads\"\nsize_mb = [1, 2]\npause_s = [0, 1]");
+    let objects = "\"deadline\"\nobject_bytes = 1000\nperiod_s = 1\ndeadline_s = 1\ndirection = \"down\"";
+    let down = PLAIN.replace("\"bulk\"", objects);
     for (text, line, what) in [
+        (down, 15, "`traffic.direction`: the agent that knows the deadlines is the vehicle's"),
         (with("congestion = \"lia\""), 3, "`congestion`: upstream Linux has no coupled congestion control"),
         (with("congestion = \"olia\""), 3, "`congestion`: upstream Linux has no coupled congestion control"),
         (with("scheduler = \"minrtt\""), 3, "`scheduler`: upstream Linux has no packet scheduler"),

@@ -33,11 +33,16 @@ impl Scenario {
         }
     }
 
-    /// Whether this engine knows the strategy.
+    /// Whether this engine knows the strategy, and the strategy the traffic.
     ///
     /// # Errors
     /// Names the strategy.
     pub fn check_strategy(&self, engine: Engine, strategy: &Strategy) -> Result<(), ScenarioError> {
+        let deadlines = matches!(self.traffic.kind, TrafficKind::Deadline(_));
+        if matches!(strategy.base.as_str(), "mp-dpa" | "deadline") && !deadlines {
+            let what = format!("strategy `{}` prefers paths by deadlines, and the traffic has none", strategy.name);
+            return Err(self.lines.error("traffic", what, "make it of kind `deadline`, or choose another strategy"));
+        }
         if let (Engine::Kernel, Some(why)) = (engine, why_not(&strategy.base)) {
             let what = format!("only the simulator can run strategy `{}`: {why}", strategy.name);
             let known = BASES.into_iter().filter(|base| why_not(base).is_none()).collect::<Vec<_>>().join(", ");

@@ -46,7 +46,7 @@ pub enum TrafficKind {
         /// file, in s (0 to 3600); uniform between.
         pause_s: [f64; 2],
     },
-    /// Objects with deadlines (simulator only).
+    /// Objects with deadlines.
     Deadline(DeadlineTraffic),
 }
 
