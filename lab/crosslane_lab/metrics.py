@@ -12,6 +12,9 @@ GAP = "gap_ms.max"
 GOODPUT = "goodput_mbit_s"
 RECOVERY = "recovery_ms"
 LOST = "messages.lost"
+MISSED = "deadline.missed_share"
+COST = "cost"
+LEAST_COST = "cost_optimum"
 
 
 _DIGITS = 3
@@ -29,6 +32,11 @@ class Metric:
 
 
 _KNOWN = [
+    Metric(MISSED, "deadlines missed", "%", "low"),
+    Metric("object.completion_s.p50", "object complete after, median", "s"),
+    Metric("object.completion_s.max", "object complete after, longest", "s"),
+    Metric(COST, "cost", "", "low"),
+    Metric(LEAST_COST, "least cost possible", ""),
     Metric("delivery_delay_ms.p50", "delivery delay, median", "ms", "low"),
     Metric("delivery_delay_ms.p99", "delivery delay, 99th percentile", "ms", "low"),
     Metric(WORST_DELAY, "delivery delay, worst", "ms", "low"),
@@ -61,6 +69,7 @@ _UNITS = {
     "_bytes": "bytes",
     "_mbit_s": "Mbit/s",
     "share": "%",
+    "share_optimum": "%",
 }
 
 
@@ -70,6 +79,8 @@ def describe(name: str) -> Metric:
         return _KNOWN[_ORDER[name]]
     if name.startswith("path.") and name.endswith(".share"):
         return Metric(name, f"share carried by {name[5:-6]}", "%")
+    if name.startswith("path.") and name.endswith(".share_optimum"):
+        return Metric(name, f"least share possible over {name[5:-14]}", "%")
     if name.startswith("path.") and name.endswith(".bytes"):
         return Metric(name, f"payload delivered over {name[5:-6]}", "bytes")
     stem = name.rsplit(".", 1)[0] if name.rsplit(".", 1)[-1] in ("max", "min", "p50", "p99") else name

@@ -33,6 +33,8 @@ class Scenario:
     traffic: str
     direction: str
     period_ms: float | None
+    deadline_s: float | None
+    prices: dict[str, float]
     bases: dict[str, str]
     units: int
     many: bool
@@ -66,6 +68,13 @@ class Scenario:
         return self.bases.get(strategy, strategy)
 
     @property
+    def dearest(self) -> str | None:
+        """The path whose bytes cost most; without prices the one that is preferred least."""
+        if self.prices:
+            return max(self.prices, key=lambda path: self.prices[path])
+        return self.prefer[-1] if len(self.prefer) > 1 else None
+
+    @property
     def comes_back(self) -> bool:
         """Whether the drive is about a path that comes back: some signal is expected to rise above a threshold."""
         return any(crossing.direction == "above" for crossing in self.crossings)
@@ -79,7 +88,7 @@ def _scenario(text: str, data: dict[str, Any]) -> Scenario:
     service, traffic = data.get("service", {}), data.get("traffic", {})
     expects = data.get("expect", [])
     expects = [expects] if isinstance(expects, dict) else expects
-    every = traffic.get("every_ms")
+    every, deadline = traffic.get("every_ms"), traffic.get("deadline_s")
     return Scenario(
         text=text,
         paths=tuple(entry["name"] for kind in ("radio", "wifi", "cellular") for entry in data.get(kind, [])),
@@ -89,6 +98,8 @@ def _scenario(text: str, data: dict[str, Any]) -> Scenario:
         traffic=traffic.get("kind", "messages"),
         direction=traffic.get("direction", "up"),
         period_ms=None if every is None else float(every),
+        deadline_s=None if deadline is None else float(deadline),
+        prices={path: float(price) for path, price in service.get("cost_per_gb", {}).items()},
         bases={s["name"]: s.get("base", s["name"]) for s in data.get("strategy", [])},
         units=len(data.get("roadside_unit", [])),
         many="fleet" in data,

@@ -1,13 +1,17 @@
 """What happened in a drive, and by how much better, in sentences."""
 
 from collections.abc import Callable
+from statistics import median
 
 from crosslane_lab.coverage import Change, changes
 from crosslane_lab.metrics import (
+    COST,
     GAP,
     GOODPUT,
     HANDOVER_DELAY,
+    LEAST_COST,
     LOST,
+    MISSED,
     RECOVERY,
     WORST_DELAY,
     as_long,
@@ -28,10 +32,11 @@ _CALLED = {
 
 
 def subject(folder: RunFolder) -> str | None:
-    """The strategy the report is about: `threshold` where it ran, else the best that is no baseline."""
+    """The strategy the report is about: that made for the traffic, else the best that is no baseline."""
     ours = [s for s in folder.measured if not folder.scenario.is_baseline(s)]
-    if "threshold" in ours:
-        return "threshold"
+    made_for_it = "threshold" if folder.scenario.deadline_s is None else "deadline"
+    if made_for_it in ours:
+        return made_for_it
 
     def median_delay(strategy: str) -> float:
         over = spread(folder.shown_runs(strategy), WORST_DELAY) or spread(folder.shown_runs(strategy), GAP)
@@ -44,6 +49,9 @@ def in_words(folder: RunFolder) -> list[str]:
     """The report's opening: one paragraph on the drive, one on each thing that was measured."""
     if not folder.measured:
         return ["No run of this drive was valid, so there is nothing to compare.", _left_out(folder)]
+    if folder.scenario.deadline_s is not None:
+        paragraphs = [_doubtful(folder), _deadlines(folder), _spared(folder), _cost(folder), _left_out(folder)]
+        return [paragraph for paragraph in paragraphs if paragraph]
     paragraphs = [
         _doubtful(folder),
         _the_drive(folder),
@@ -75,6 +83,45 @@ def _the_drive(folder: RunFolder) -> str:
     more = f", and so on, {len(happened)} times in all" if len(happened) > 4 else ""
     sentence = " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 and not more else [", ".join(told)])
     return sentence[0].upper() + sentence[1:] + more + "."
+
+
+def _deadlines(folder: RunFolder) -> str:
+    found = [(s, over) for s in _in_order(folder) if (over := spread(folder.shown_runs(s), MISSED))]
+    parts = [f"{number(over.median, '%') if over.median else 'none'} with {called(s)}" for s, over in found]
+    within = number(folder.scenario.deadline_s or 0.0, "s")
+    told = f"Of the objects, each due within {within}, the share that came late was {'; '.join(parts)}."
+    return told if parts else ""
+
+
+def _spared(folder: RunFolder) -> str:
+    """How much went over the dearest path, beside the least that would have done."""
+    dear = folder.scenario.dearest
+    if dear is None:
+        return ""
+    found = [(s, over) for s in _in_order(folder) if (over := spread(folder.shown_runs(s), f"path.{dear}.share"))]
+    parts = [f"{number(over.median, '%')} with {called(s)}" for s, over in found]
+    runs = [run for s in folder.measured for run in folder.shown_runs(s)]
+    least = spread(runs, f"path.{dear}.share_optimum")
+    known = f"; {number(least.median, '%')} would have been enough" if least else ""
+    return f"Over {dear}, which is to be spared, went {'; '.join(parts)}{known}." if parts else ""
+
+
+def _cost(folder: RunFolder) -> str:
+    """What each strategy cost, as a multiple of the least possible."""
+
+    def times(strategy: str) -> float | None:
+        runs = [run for run in folder.shown_runs(strategy) if run.metrics.get(LEAST_COST)]
+        return median([run.metrics[COST] / run.metrics[LEAST_COST] for run in runs]) if runs else None
+
+    found = [(s, over) for s in _in_order(folder) if (over := times(s)) is not None]
+    parts = [f"{number(over)} times with {called(s)}" for s, over in found]
+    return f"The bytes cost, of the least that was possible, {'; '.join(parts)}." if parts else ""
+
+
+def _in_order(folder: RunFolder) -> list[str]:
+    """The strategies measured, the report's subject first."""
+    first = subject(folder)
+    return [s for s in folder.measured if s == first] + [s for s in folder.measured if s != first]
 
 
 def _change_in_words(change: Change, before: Change | None) -> str:
@@ -128,8 +175,7 @@ def _gap(folder: RunFolder) -> str:
 def _compare(folder: RunFolder, metric: str, tell: _Teller) -> str:
     """A sentence on a metric: the subject first, then the others with their ratio to it."""
     first = subject(folder)
-    order = [s for s in folder.measured if s == first] + [s for s in folder.measured if s != first]
-    found = [(s, over.median) for s in order if (over := spread(folder.shown_runs(s), metric))]
+    found = [(s, over.median) for s in _in_order(folder) if (over := spread(folder.shown_runs(s), metric))]
     if not found:
         return ""
     compared = found[0][0] == first and found[0][1] > 0

@@ -17,6 +17,7 @@ from crosslane_lab.figures import (
     fig09_delay,
     fig10_recovered,
     fig11_bytes,
+    objects,
     seeds,
     transport,
 )
@@ -46,6 +47,7 @@ def _module(module: object) -> FigureModule:
 
 
 ALL: dict[str, FigureModule] = {
+    "objects": _module(objects),
     "fig09": _module(fig09_delay),
     "seeds": _module(seeds),
     "fig07": _module(fig07_aggregation),

@@ -14,6 +14,8 @@ TITLE = "End-to-end delay of every message"
 
 def why_not(folder: RunFolder) -> str | None:
     """Nothing to show where no run delivered a message (bulk traffic)."""
+    if folder.scenario.deadline_s is not None:
+        return "an object's delay says nothing without its deadline"
     some = any(delays(representative(folder, s)).height for s in folder.measured)
     return None if some else "the traffic has no messages"
 

@@ -16,6 +16,8 @@ _FEWEST = 3
 
 def why_not(folder: RunFolder) -> str | None:
     """Two runs are no distribution."""
+    if folder.scenario.deadline_s is not None:
+        return "an object's delay says nothing without its deadline"
     most = max((len(values) for values in _values(folder).values()), default=0)
     return None if most >= _FEWEST else f"fewer than {_FEWEST} valid seeds with a worst delay"
 
