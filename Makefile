@@ -16,6 +16,11 @@ STRATEGIES = kernel,kernel-tuned,hapanchak,threshold
 ALONE_leave-coverage-loaded = ,lte-alone
 ALONE_aggregate = ,single
 
+# The cases with deadlines, and what is held against `deadline`.
+DEADLINES ?= $(notdir $(basename $(wildcard scenarios/deadline/*.toml)))
+OTHERS = kernel,kernel-tuned,single,mp-dpa-05,mp-dpa-06,mp-dpa-07,mp-dpa-08,mp-dpa-09,mp-dpa,mp-dpa-11,mp-dpa-13,mp-dpa-15,mp-dpa-19
+DRIVEN = kernel,kernel-tuned,mp-dpa,deadline
+
 # Seeds of conformance's kernel side, where five say too little: what `kernel` and `kernel-tuned` do there has two modes.
 DRIVEN_enter-coverage = 1..15
 DRIVEN_pass-by = 1..15
@@ -28,7 +33,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e results conformance conformance-simulated conformance-check bench clean tools tshark
+.PHONY: help build lab demo test lint e2e results conformance conformance-simulated conformance-check deadlines bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list what can be made
@@ -75,6 +80,17 @@ runs/results/%: FORCE
 runs/distributions/%: FORCE
 	$(call say,simulating $* over 200 seeds)
 	$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..200 --records none --out $@
+
+deadlines: build lab ## measure the cases with deadlines, simulated and driven, into docs/deadlines-measured.md (over an hour)
+	@set -e; for name in $(DEADLINES); do $(MAKE) --no-print-directory runs/deadlines/$$name; done
+	$(LAB) deadlines $(foreach name,$(DEADLINES),$(addprefix runs/deadlines/$(name)/,simulated compared driven)) \
+	    --out docs/deadlines-measured.md
+
+runs/deadlines/%: FORCE
+	$(call say,measuring deadline/$*)
+	$(CROSSLANE) simulate scenarios/deadline/$*.toml --strategy deadline --seed 1..200 --records none --out $@/simulated
+	$(CROSSLANE) simulate scenarios/deadline/$*.toml --strategy $(OTHERS) --seed 1..20 --records none --out $@/compared
+	$(CROSSLANE) drive scenarios/deadline/$*.toml --strategy $(DRIVEN) --seed 1..5 --jobs $(JOBS) --out $@/driven
 
 conformance: build lab ## measure how far the simulator agrees with the kernel, into docs/conformance.md (over an hour)
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/kernel/$$name; done

@@ -6,7 +6,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from crosslane_lab import __version__, calibrate, conformance_command, report, reproduce, results
+from crosslane_lab import __version__, calibrate, conformance_command, deadlines, report, reproduce, results
 from crosslane_lab.errors import LabError, unreadable
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.progress import Progress
@@ -49,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per scenario")
     many.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results.md")
     many.set_defaults(act=_results)
+
+    deadlines.add(commands)
 
     fit = commands.add_parser(
         "calibrate", help="fit the radio models to a public recording", description=calibrate.__doc__

@@ -41,6 +41,7 @@ class Scenario:
     crossings: tuple[Crossing, ...]
     silent: dict[str, tuple[tuple[float, float], ...]]
     expected_metrics: tuple[str, ...]
+    limits: dict[tuple[str, str], float]
 
     @staticmethod
     def read(file: Path) -> "Scenario":
@@ -106,6 +107,7 @@ def _scenario(text: str, data: dict[str, Any]) -> Scenario:
         crossings=tuple(_crossing(e) for e in expects if "crossing" in e),
         silent=_silences(data),
         expected_metrics=tuple(dict.fromkeys(e["metric"] for e in expects if "metric" in e)),
+        limits={(e["strategy"], e["metric"]): float(e["at_most"]) for e in expects if "at_most" in e},
     )
 
 

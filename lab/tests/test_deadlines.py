@@ -1,0 +1,86 @@
+"""The table of cases with deadlines."""
+
+import json
+from pathlib import Path
+
+import pytest
+import synthetic
+
+from crosslane_lab import deadlines
+from crosslane_lab.errors import LabError
+from crosslane_lab.run import RunFolder
+
+SHARES = {"deadline": (0.08, 0.0), "kernel": (0.5, 0.0), "mp-dpa": (0.2, 0.0), "mp-dpa-13": (0.06, 0.1)}
+SCENARIO = """name = "both"
+duration_s = 64
+[[cellular]]
+name = "lte-a"
+[[cellular]]
+name = "lte-b"
+[service]
+cost_per_gb = { lte-a = 0.1, lte-b = 0.5 }
+[traffic]
+kind = "deadline"
+deadline_s = 10
+[[expect]]
+strategy = "deadline"
+metric = "path.lte-b.share"
+at_most = 0.09
+"""
+
+
+def folder(root: Path, engine: str, shares: dict[str, tuple[float, float]]) -> RunFolder:
+    synthetic.write(root)
+    runs = [
+        {
+            "strategy": strategy,
+            "seed": seed,
+            "valid": seed < 3,
+            "metrics": {
+                "path.lte-b.share": share + (seed == 2) * 0.02,
+                "path.lte-b.share_optimum": 0.05,
+                "deadline.missed_share": missed,
+                "cost": 1.2,
+                "cost_optimum": 1.0,
+                "overhead_share": 0.055,
+            },
+        }
+        for strategy, (share, missed) in shares.items()
+        for seed in (1, 2, 3)
+    ]
+    (root / "scenario.toml").write_text(SCENARIO)
+    summary = {"schema": 1, "scenario": "both", "engine": engine, "duration_s": 64.0, "seeds": [1, 2, 3]}
+    (root / "summary.json").write_text(json.dumps(summary | {"strategies": list(shares), "runs": runs}))
+    return RunFolder.open(root)
+
+
+def test_a_case_is_judged_by_its_scenario_and_the_best_alpha_misses_no_more(tmp_path: Path) -> None:
+    (case,) = deadlines.cases([folder(tmp_path, "kernel", SHARES)])
+    assert case.dear == "lte-b"
+    assert case.reached
+    assert case.best_alpha == ("mp-dpa", pytest.approx(0.21))
+    row = deadlines.page([folder(tmp_path, "kernel", SHARES)]).splitlines()[-1]
+    assert row.startswith("| `both` | kernel | 2 | 5.0 | 9.0 | 9.0 (8.0–10.0) | 0.00 | yes | 51.0 / 0.0 |"), row
+    assert row.endswith("| 21.0 (`mp-dpa`) | 5.5 / 5.5 | 1.20 |"), row
+
+
+def test_a_deadline_missed_is_not_reached(tmp_path: Path) -> None:
+    (case,) = deadlines.cases([folder(tmp_path, "kernel", SHARES | {"deadline": (0.01, 0.01)})])
+    assert case.reached is False
+
+
+def test_folders_of_one_case_belong_together_and_engines_apart(tmp_path: Path) -> None:
+    ours = {"deadline": SHARES["deadline"]}
+    folders = [
+        folder(tmp_path / "a", "simulator", ours),
+        folder(tmp_path / "b", "simulator", {"kernel": SHARES["kernel"]}),
+        folder(tmp_path / "c", "kernel", ours),
+    ]
+    kernel, simulated = deadlines.cases(folders)
+    assert (kernel.engine, simulated.engine) == ("kernel", "simulator")
+    assert [len(simulated.of(s)) for s in ("deadline", "kernel")] == [2, 2]
+
+
+def test_other_traffic_is_refused(left: RunFolder) -> None:
+    with pytest.raises(LabError, match="no deadlines"):
+        deadlines.cases([left])
