@@ -17,3 +17,4 @@ pub mod rng;
 pub mod strategy;
 pub mod time;
 pub mod transfer;
+pub mod tunnel;

@@ -1,0 +1,237 @@
+//! Generic Routing Encapsulation: RFC 2784 with the key and the sequence number
+//! of RFC 2890, as it stands in a UDP datagram after RFC 8086.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! |C| |K|S|     reserved    | ver |             protocol          |
+//! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! |      checksum (if C)          |        reserved (if C)        |
+//! |                            key (if K)                         |
+//! |                      sequence number (if S)                   |
+//! ```
+
+use alloc::vec::Vec;
+use core::fmt;
+
+/// UDP port of GRE-in-UDP (RFC 8086, section 6).
+pub const UDP_PORT: u16 = 4754;
+/// Longest header, in bytes.
+pub const MAX_HEADER_BYTES: usize = 16;
+
+const CHECKSUM: u16 = 0x8000;
+const KEY: u16 = 0x2000;
+const SEQUENCE: u16 = 0x1000;
+/// Bit 1 and bits 4 and 5: a receiver discards what has one set, unless it knows
+/// RFC 1701 (RFC 2784, section 2.3).
+const MUST_BE_ZERO: u16 = 0x4c00;
+const VERSION: u16 = 0x0007;
+
+/// What a packet carries: an EtherType (RFC 7042).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// An IPv4 packet.
+    Ipv4,
+    /// An IPv6 packet.
+    Ipv6,
+    /// What the ends of a tunnel tell each other (IEEE 802 local experimental 1).
+    Control,
+}
+
+impl Payload {
+    /// The EtherType.
+    pub fn ether_type(self) -> u16 {
+        match self {
+            Payload::Ipv4 => 0x0800,
+            Payload::Ipv6 => 0x86dd,
+            Payload::Control => 0x88b5,
+        }
+    }
+
+    /// `None` for a type that the tunnel does not carry.
+    pub fn of_ether_type(ether_type: u16) -> Option<Payload> {
+        [Payload::Ipv4, Payload::Ipv6, Payload::Control].into_iter().find(|known| known.ether_type() == ether_type)
+    }
+}
+
+/// A header; what is `None` or false is not on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What follows.
+    pub payload: Payload,
+    /// Names a flow inside the tunnel; it is no secret.
+    pub key: Option<u32>,
+    /// Of this packet among those of its key, in serial arithmetic.
+    pub sequence: Option<u32>,
+    /// Whether a checksum over header and payload is there.
+    pub checksum: bool,
+}
+
+/// Why a packet is discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// It ends before its header does.
+    Truncated,
+    /// Its version is not 0, as with PPTP.
+    Version(u8),
+    /// Bits are set that must be zero.
+    Reserved,
+    /// Its EtherType is not carried.
+    Protocol(u16),
+    /// Its checksum is wrong.
+    Checksum,
+}
+
+impl fmt::Display for Discard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Discard::Truncated => f.write_str("the packet ends within its GRE header"),
+            Discard::Version(version) => write!(f, "GRE of version {version}, and only 0 is spoken"),
+            Discard::Reserved => f.write_str("reserved bits of the GRE header are set"),
+            Discard::Protocol(ether_type) => write!(f, "EtherType {ether_type:#06x} is not carried"),
+            Discard::Checksum => f.write_str("the GRE checksum is wrong"),
+        }
+    }
+}
+
+/// A header and what follows it.
+///
+/// # Errors
+/// Why the packet is to be discarded, in silence.
+pub fn read(packet: &[u8]) -> Result<(Header, &[u8]), Discard> {
+    let (flags, rest) = take_u16(packet)?;
+    let (ether_type, mut rest) = take_u16(rest)?;
+    if flags & VERSION != 0 {
+        return Err(Discard::Version((flags & VERSION) as u8));
+    }
+    if flags & MUST_BE_ZERO != 0 {
+        return Err(Discard::Reserved);
+    }
+    let mut field = |flag: u16| -> Result<Option<u32>, Discard> {
+        if flags & flag == 0 {
+            return Ok(None);
+        }
+        let (word, after) = rest.split_first_chunk::<4>().ok_or(Discard::Truncated)?;
+        rest = after;
+        Ok(Some(u32::from_be_bytes(*word)))
+    };
+    let checksum = field(CHECKSUM)?.is_some();
+    let (key, sequence) = (field(KEY)?, field(SEQUENCE)?);
+    if checksum && sum(packet) != 0 {
+        return Err(Discard::Checksum);
+    }
+    let payload = Payload::of_ether_type(ether_type).ok_or(Discard::Protocol(ether_type))?;
+    Ok((Header { payload, key, sequence, checksum }, rest))
+}
+
+impl Header {
+    /// Length on the wire, in bytes (4 to [`MAX_HEADER_BYTES`]).
+    pub fn bytes(&self) -> usize {
+        4 + 4 * [self.checksum, self.key.is_some(), self.sequence.is_some()].into_iter().filter(|there| *there).count()
+    }
+
+    /// Appends the header and the payload.
+    pub fn write(&self, payload: &[u8], into: &mut Vec<u8>) {
+        let begin = into.len();
+        let flag = |there: bool, flag: u16| if there { flag } else { 0 };
+        let flags =
+            flag(self.checksum, CHECKSUM) | flag(self.key.is_some(), KEY) | flag(self.sequence.is_some(), SEQUENCE);
+        into.extend(flags.to_be_bytes());
+        into.extend(self.payload.ether_type().to_be_bytes());
+        for word in [self.checksum.then_some(0), self.key, self.sequence].into_iter().flatten() {
+            into.extend(word.to_be_bytes());
+        }
+        into.extend(payload);
+        if self.checksum {
+            let checksum = sum(&into[begin..]);
+            into[begin + 4..begin + 6].copy_from_slice(&checksum.to_be_bytes());
+        }
+    }
+}
+
+fn take_u16(bytes: &[u8]) -> Result<(u16, &[u8]), Discard> {
+    let (word, rest) = bytes.split_first_chunk::<2>().ok_or(Discard::Truncated)?;
+    Ok((u16::from_be_bytes(*word), rest))
+}
+
+/// The Internet checksum (RFC 1071); 0 over bytes that hold their own.
+fn sum(bytes: &[u8]) -> u16 {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
+    let folded = |sum: u32| (sum & 0xffff) + (sum >> 16);
+    let total = bytes.chunks(2).fold(0, |sum, pair| folded(sum + word(pair)));
+    !(folded(total) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn headers() -> impl Strategy<Value = Header> {
+        let payload = prop::sample::select(vec![Payload::Ipv4, Payload::Ipv6, Payload::Control]);
+        (payload, any::<Option<u32>>(), any::<Option<u32>>(), any::<bool>())
+            .prop_map(|(payload, key, sequence, checksum)| Header { payload, key, sequence, checksum })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(header in headers(), payload in prop::collection::vec(any::<u8>(), 0..100)) {
+            let mut packet = vec![7];
+            header.write(&payload, &mut packet);
+            prop_assert_eq!(packet.len(), 1 + header.bytes() + payload.len());
+            prop_assert_eq!(read(&packet[1..]), Ok((header, payload.as_slice())));
+        }
+
+        #[test]
+        fn a_cut_within_the_header_is_found(header in headers(), cut in 0usize..MAX_HEADER_BYTES) {
+            let mut packet = Vec::new();
+            header.write(&[], &mut packet);
+            prop_assert_eq!(read(&packet[..cut.min(packet.len() - 1)]), Err(Discard::Truncated));
+        }
+
+        #[test]
+        fn a_flipped_bit_does_not_pass_a_checksum(
+            header in headers(), payload in prop::collection::vec(any::<u8>(), 1..100), bit in 32usize..800
+        ) {
+            let mut packet = Vec::new();
+            Header { checksum: true, ..header }.write(&payload, &mut packet);
+            let bit = 32 + bit % (packet.len() * 8 - 32);
+            packet[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(read(&packet), Err(Discard::Checksum));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            if let Err(discard) = read(&bytes) {
+                prop_assert!(!discard.to_string().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn what_must_be_zero_is_and_what_is_unknown_is_named() {
+        for (packet, discard) in [
+            ([0x00, 0x01, 0x08, 0x00], Discard::Version(1)),
+            ([0x40, 0x00, 0x08, 0x00], Discard::Reserved),
+            ([0x08, 0x00, 0x08, 0x00], Discard::Reserved),
+            ([0x00, 0x00, 0x88, 0x47], Discard::Protocol(0x8847)),
+        ] {
+            assert_eq!(read(&packet), Err(discard));
+        }
+        // The other reserved bits are ignored on receipt (RFC 2784, section 2.3).
+        assert!(read(&[0x03, 0xf8, 0x08, 0x00]).is_ok());
+    }
+
+    #[test]
+    fn a_known_packet() {
+        // RFC 2890: key and sequence, IPv4.
+        let packet = [0x30, 0x00, 0x08, 0x00, 0, 0, 0, 42, 0, 0, 1, 0, 0x45];
+        let header = Header { payload: Payload::Ipv4, key: Some(42), sequence: Some(256), checksum: false };
+        assert_eq!(read(&packet), Ok((header, &packet[12..])));
+    }
+}
