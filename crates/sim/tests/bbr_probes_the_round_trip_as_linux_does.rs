@@ -21,7 +21,7 @@ fn probes(source: Source, protocol: Protocol, send_buffer_bytes: u32) -> Vec<(u6
     let way = Way { queue_bytes: 2_000_000, ..Way::new(8.0, 50) };
     let ways = if protocol == Protocol::Tcp { vec![way] } else { vec![way, way] };
     let setup = Setup { algorithm: Algorithm::Bbr, protocol, send_buffer_bytes, ..Setup::new(&ways, source) };
-    let plan = [(200, Action::Create { path: 1, backup: false })];
+    let plan = [(500, Action::Create { path: 1, backup: false })];
     let mut pair = Pair::new(setup, if protocol == Protocol::Tcp { &[] } else { &plan });
     let (mut found, mut since) = (Vec::new(), None);
     for ms in (0..UNTIL_MS).step_by(STEP_MS) {
@@ -46,7 +46,7 @@ fn a_transfer_without_a_rest_probes_once_in_ten_seconds() {
         let found = probes(Source::Bulk, Protocol::Mptcp, buffer);
         assert_eq!(found.len(), 4, "as in the kernel");
         assert!(found.windows(2).all(|pair| (10_300..=10_950).contains(&(pair[1].0 - pair[0].0))));
-        assert!(found.iter().all(|(_, ms)| (lengths.start() - 60..=lengths.end() + 60).contains(ms)));
+        assert!(found.iter().all(|(_, ms)| (lengths.start() - 30..=lengths.end() + 30).contains(ms)));
     }
 }
 

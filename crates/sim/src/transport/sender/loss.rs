@@ -32,10 +32,16 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub(super) fn note_delivered(&mut self, now: Instant, newest: &Sent) {
+    /// RFC 8985 §6.2 step 2: what answers a repeated segment sooner than ever
+    /// answers the first one, and tells nothing of later ones.
+    pub(super) fn note_delivered(&mut self, now: Instant, newest: &Sent, least: Option<Duration>) {
+        let rtt = now.since(newest.at);
+        if newest.repeated && least.is_some_and(|least| rtt < least) {
+            return;
+        }
         let later = self.latest.is_none_or(|(at, end, _)| (newest.at, newest.end()) > (at, end));
         if later {
-            self.latest = Some((newest.at, newest.end(), now.since(newest.at)));
+            self.latest = Some((newest.at, newest.end(), rtt));
         }
     }
 }
