@@ -7,7 +7,7 @@ mod coupled;
 mod cubic;
 
 use bbr::Bbr;
-pub use bbr::RateSample;
+pub use bbr::{RateSample, Repair};
 pub use coupled::{Coupled, Member, couple};
 use cubic::Cubic;
 
@@ -147,8 +147,18 @@ impl Control {
             Law::Reno | Law::Coupled => (self.window / 2).max(LEAST_SSTHRESH),
             Law::Cubic(cubic) => cubic.reduce(self.window).max(LEAST_SSTHRESH),
             // BBR takes a loss for no sign of congestion.
-            Law::Bbr(_) => self.ssthresh,
+            Law::Bbr(bbr) => {
+                bbr.on_loss(self.window);
+                self.ssthresh
+            }
         };
+    }
+
+    /// The retransmission timer has expired.
+    pub fn on_timeout(&mut self) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            bbr.on_timeout();
+        }
     }
 
     /// True if each round of recovery reduces the window (RFC 6937).
@@ -162,6 +172,21 @@ impl Control {
         if matches!(self.law, Law::Bbr(_)) { 3 } else { 2 }
     }
 
+    /// The handshake took so long.
+    pub fn begin(&mut self, now: Instant, rtt: Duration) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            bbr.begin(now, rtt);
+        }
+    }
+
+    /// Something is sent, and nothing was in flight; `app_limited` if that is
+    /// because the application paused.
+    pub fn on_start(&mut self, now: Instant, app_limited: bool) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            self.window = bbr.on_start(now, app_limited, self.window);
+        }
+    }
+
     /// What the network was seen to deliver; BBR's window and pace follow it.
     pub fn on_rate(&mut self, sample: &RateSample) {
         if let Law::Bbr(bbr) = &mut self.law {
@@ -169,10 +194,15 @@ impl Control {
         }
     }
 
+    /// True while the window is cut to measure the round trip.
+    pub fn probes_rtt(&self) -> bool {
+        matches!(&self.law, Law::Bbr(bbr) if bbr.probes_rtt())
+    }
+
     /// Bytes a second at which segments leave; `None`: as the window allows.
-    pub fn pace(&self, segment_bytes: u32) -> Option<f64> {
+    pub fn pace(&self) -> Option<f64> {
         match &self.law {
-            Law::Bbr(bbr) => bbr.pace(segment_bytes),
+            Law::Bbr(bbr) => bbr.pace(),
             _ => None,
         }
     }

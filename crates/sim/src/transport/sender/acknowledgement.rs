@@ -4,9 +4,9 @@
 
 use crosslane_core::time::{Duration, Instant};
 
-use super::super::congestion::{Ack, Coupled, RateSample};
+use super::super::congestion::{Ack, Coupled, RateSample, Repair};
 use super::super::segment::Block;
-use super::{Sender, Sent};
+use super::{Sender, Sent, State};
 
 /// What an acknowledgement delivered.
 #[derive(Default)]
@@ -45,6 +45,7 @@ impl Sender {
         if ack > self.next {
             return false;
         }
+        let in_flight = self.in_flight();
         let mut delivered = Delivered::default();
         self.acknowledge(ack, &mut delivered);
         if let Some(block) = sack {
@@ -53,13 +54,13 @@ impl Sender {
         let newly = delivered.acked + delivered.sacked;
         let rtt = self.measure(now, ack, echo, &delivered);
         if let Some(newest) = delivered.newest {
-            self.recovery.note_delivered(now, &newest);
+            self.recovery.note_delivered(now, &newest, self.rtt.least());
         }
-        self.find_lost(now);
+        let losses = self.find_lost(now);
         self.end_probe();
         self.steer(now, &delivered, rtt, coupled);
         if newly > 0 {
-            self.sample_rate(now, &delivered, rtt, newly);
+            self.sample_rate(now, &delivered, rtt, in_flight, losses);
         }
         if delivered.acked > 0 {
             self.timeout_at = (!self.flight.is_empty()).then(|| self.ticks.after(now, self.rtt.timeout()));
@@ -123,7 +124,18 @@ impl Sender {
         self.control.on_ack(&ack, limited, coupled);
     }
 
-    fn sample_rate(&mut self, now: Instant, delivered: &Delivered, rtt: Option<Duration>, newly: u32) {
+    /// Linux `tcp_rate_gen`.
+    fn sample_rate(
+        &mut self,
+        now: Instant,
+        delivered: &Delivered,
+        rtt: Option<Duration>,
+        in_flight_before: u32,
+        losses: u32,
+    ) {
+        if self.rate.app_limited_until.is_some_and(|until| self.delivered > until) {
+            self.rate.app_limited_until = None;
+        }
         self.rate.delivered_at = now;
         let Some(newest) = delivered.newest else { return };
         self.rate.first_sent = newest.at;
@@ -136,14 +148,23 @@ impl Sender {
         let sample = RateSample {
             now,
             delivered: count,
-            interval,
+            interval: if self.rtt.least().is_some_and(|least| interval < least) { Duration::ZERO } else { interval },
             prior_delivered: newest.delivered,
             total_delivered: self.delivered,
             rtt,
             app_limited: newest.app_limited,
-            in_flight: self.in_flight(),
-            newly,
+            in_flight: [in_flight_before, self.in_flight()],
+            newly: delivered.acked + delivered.sacked,
+            losses,
+            repair: match self.state {
+                State::Open => Repair::None,
+                State::Recovery { .. } => Repair::Recovery,
+                State::Loss { .. } => Repair::Loss,
+            },
         };
         self.control.on_rate(&sample);
+        if self.control.probes_rtt() {
+            self.limit_rate();
+        }
     }
 }

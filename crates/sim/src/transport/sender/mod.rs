@@ -16,6 +16,9 @@ mod loss;
 
 /// Least time before a loss probe with more than one segment in flight.
 const PROBE_MIN: Duration = Duration::from_millis(2);
+/// Segments of a new subflow that leave before pacing begins (Linux
+/// `tcp_update_skb_after_send`).
+const UNPACED: u64 = 10;
 
 /// One segment in flight.
 #[derive(Clone, Copy, Debug)]
@@ -116,8 +119,8 @@ pub struct Sender {
 struct Rate {
     delivered_at: Instant,
     first_sent: Instant,
-    /// The application is the limit until so many are delivered.
-    app_limited_until: u64,
+    /// The application is the limit until more than so many are delivered.
+    app_limited_until: Option<u64>,
     last_bit_s: f64,
 }
 
@@ -153,7 +156,8 @@ impl Sender {
             pace_at: Instant::ZERO,
             buffer: if fixed_buffer { buffer_bytes } else { buffer::FIRST_BYTES },
             fixed_buffer,
-            rate: Rate::default(),
+            // Until the first acknowledgement, nothing can tell the rate.
+            rate: Rate { app_limited_until: Some(0), ..Rate::default() },
             delivered: 0,
             repeated: 0,
         }
@@ -167,11 +171,27 @@ impl Sender {
     /// The handshake took so long.
     pub fn begin(&mut self, now: Instant, rtt: Duration) {
         self.rtt.sample(now, rtt, self.una, self.next);
+        self.control.begin(now, rtt);
     }
 
     /// Congestion control.
     pub fn control(&self) -> &Control {
         &self.control
+    }
+
+    /// The application writes: it was the limit if nothing waited and the window
+    /// had room (Linux `tcp_rate_check_app_limited`). What goes over a subflow of
+    /// MPTCP does not come by there.
+    pub fn note_write(&mut self) {
+        if self.queue.is_empty() && self.in_flight() < self.control.window && self.lost <= self.again {
+            self.limit_rate();
+        }
+    }
+
+    /// Rates count as limited by the application until what is in flight is
+    /// delivered.
+    fn limit_rate(&mut self) {
+        self.rate.app_limited_until = Some(self.delivered + u64::from(self.in_flight()));
     }
 
     /// Hands over data to be sent; pieces that follow each other become one.
@@ -225,7 +245,7 @@ impl Sender {
     /// the window per round trip, times 2 in slow start, else 1.2).
     pub fn pacing_rate(&self) -> f64 {
         let segment = self.mss as f64;
-        if let Some(pace) = self.control.pace(self.mss as u32) {
+        if let Some(pace) = self.control.pace() {
             return pace;
         }
         let Some(rtt) = self.rtt.smoothed() else { return 1e9 };
@@ -283,10 +303,10 @@ impl Sender {
         if self.flight.is_empty() {
             (self.rate.first_sent, self.rate.delivered_at) = (now, now);
         }
-        let pushed = self.queue.is_empty();
-        if pushed && self.in_flight() + 1 < self.control.window {
-            self.rate.app_limited_until = self.delivered + u64::from(self.in_flight()) + 1;
+        if self.in_flight() == 0 {
+            self.control.on_start(now, self.rate.app_limited_until.is_some());
         }
+        let pushed = self.queue.is_empty();
         let seq = self.next;
         self.flight.push_back(Sent {
             seq,
@@ -300,7 +320,7 @@ impl Sender {
             delivered: self.delivered,
             delivered_at: self.rate.delivered_at,
             first_sent: self.rate.first_sent,
-            app_limited: self.delivered < self.rate.app_limited_until,
+            app_limited: self.rate.app_limited_until.is_some(),
         });
         self.next += piece.len;
         self.note_sent(now, piece.len);
@@ -313,6 +333,7 @@ impl Sender {
 
     fn send_again(&mut self, now: Instant, place: usize) -> Leaving {
         let (delivered, delivered_at, first_sent) = (self.delivered, self.rate.delivered_at, self.rate.first_sent);
+        let app_limited = self.rate.app_limited_until.is_some();
         let sent = &mut self.flight[place];
         if sent.lost && !sent.again {
             sent.again = true;
@@ -321,6 +342,7 @@ impl Sender {
         sent.repeated = true;
         sent.at = now;
         (sent.delivered, sent.delivered_at, sent.first_sent) = (delivered, delivered_at, first_sent);
+        sent.app_limited = app_limited;
         let leaving = Leaving { seq: sent.seq, piece: sent.piece, pushed: sent.pushed };
         self.repeated += 1;
         self.note_sent(now, leaving.piece.len);
@@ -352,7 +374,7 @@ impl Sender {
     fn note_sent(&mut self, now: Instant, bytes: u64) {
         self.last_sent = now;
         self.recovery.sent += 1;
-        if let Some(rate) = self.control.pace(self.mss as u32) {
+        if let (Some(rate), true) = (self.control.pace(), self.next > UNPACED * self.mss) {
             let wait = Duration::from_nanos((bytes as f64 / rate.max(1.0) * 1e9) as u64);
             self.pace_at = self.pace_at.max(now) + wait;
         }
