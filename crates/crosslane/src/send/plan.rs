@@ -171,7 +171,10 @@ fn check_deadline(options: &Options, place: usize) -> Result<()> {
         return Ok(());
     }
     let file = options.files[place].display();
-    let cause = format!("the --deadline of {file} is {:.1} s before it comes up", -left_s);
+    let cause = match place {
+        0 => format!("the --deadline of {file} is past"),
+        _ => format!("the --deadline of {file} is {:.1} s before it comes up", -left_s),
+    };
     Err(Error::usage(READING, cause, "give a later one, or a time as 10s"))
 }
 

@@ -163,7 +163,6 @@ impl Sending<'_> {
             self.give_up(now);
             self.tell(now);
             self.hear_agent(now);
-            // What a stranger says explains why he does not read.
             let open = self.read(now)?;
             let blocked = self.write(now)?;
             let over = self.source.next_due().is_none() && self.engine.is_idle() && self.awaited == 0;
@@ -231,7 +230,11 @@ impl Sending<'_> {
                     Ok(count) => self.taken += count,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => return Err(self.broken(error)),
+                    Err(error) => {
+                        // What a stranger said before he hung up tells more.
+                        self.read(now)?;
+                        return Err(self.broken(error));
+                    }
                 }
             }
             self.buffer.clear();
