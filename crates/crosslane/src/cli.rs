@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::error::{Error, Result};
-use crate::{agent, check, drive, import, output, simulate};
+use crate::{agent, check, drive, import, output, receive, send, simulate};
 
 /// Keeps a vehicle's connections alive over every network it can reach.
 #[derive(Parser)]
@@ -25,6 +25,10 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Send files over all paths, each by its deadline, as cheaply as can be.
+    Send(send::Options),
+    /// Receive what `send` sends.
+    Receive(receive::Options),
     /// Emulate a drive with the network stack of this machine's kernel.
     Drive(drive::Options),
     /// The same in simulated time: many runs in seconds, without privileges.
@@ -94,6 +98,8 @@ fn in_one_sentence(misread: &clap::Error) -> Error {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Agent { config } => agent::run(&config).map(|()| ExitCode::SUCCESS),
+        Command::Send(options) => send::run(&options),
+        Command::Receive(options) => receive::run(&options),
         Command::Drive(options) => drive::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Check { file, data, json } => check::run(&file, data.as_deref(), json),

@@ -1,7 +1,8 @@
 //! What goes over the wire; numbers in network byte order.
 //!
-//! The sender's stream is [`PREFACE`] and then frames: an offer, pieces of data,
-//! an end or an abandonment for each object. The receiver's is receipts.
+//! Both streams begin with [`PREFACE`]. Then the sender's is frames: an offer,
+//! pieces of data, an end or an abandonment for each object. The receiver's is
+//! receipts.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,7 +11,7 @@ use thiserror::Error;
 use super::Abandoned;
 use crate::time::Duration;
 
-/// What a sender begins with: name and version.
+/// What both ends begin with: name and version.
 pub const PREFACE: [u8; 8] = *b"XLANE\0\0\x01";
 /// Longest name of an object, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
@@ -118,15 +119,30 @@ pub fn receipt(into: &mut Vec<u8>, receipt: &Receipt) {
 #[derive(Debug, Default)]
 pub struct Receipts {
     partial: Partial,
+    greeted: bool,
 }
 
 impl Receipts {
+    /// True once the other end has shown that it is a receiver.
+    pub fn is_greeted(&self) -> bool {
+        self.greeted
+    }
+
     /// Takes bytes off the front of `bytes` until a receipt is complete or none
     /// are left.
     ///
     /// # Errors
     /// What is no receipt; nothing after it can be read.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Receipt>, Fault> {
+        if !self.greeted {
+            self.greeted = self.partial.greet(bytes)?;
+        }
+        if !self.greeted || !self.partial.fill(bytes, 1) {
+            return Ok(None);
+        }
+        if self.partial.u8(0) != RECEIPT {
+            return Err(self.partial.fault("no receipt"));
+        }
         if !self.partial.fill(bytes, RECEIPT_BYTES) {
             return Ok(None);
         }
@@ -135,9 +151,8 @@ impl Receipts {
             return Ok(None);
         }
         let partial = &self.partial;
-        let outcome = OUTCOMES.get(usize::from(partial.u8(5))).copied();
-        let Some(outcome) = outcome.filter(|_| partial.u8(0) == RECEIPT) else {
-            return Err(partial.fault("no receipt"));
+        let Some(outcome) = OUTCOMES.get(usize::from(partial.u8(5))).copied() else {
+            return Err(partial.fault("a receipt of unknown outcome"));
         };
         let receipt = Receipt {
             number: partial.u32(1),
@@ -166,6 +181,18 @@ impl Partial {
         self.bytes.extend_from_slice(now);
         *bytes = later;
         self.bytes.len() >= wanted
+    }
+
+    /// True once the preface has come. A stranger shows at his first byte.
+    pub(super) fn greet(&mut self, bytes: &mut &[u8]) -> Result<bool, Fault> {
+        let whole = self.fill(bytes, PREFACE.len());
+        if !PREFACE.starts_with(&self.bytes) {
+            return Err(self.fault("no Crosslane transfer of version 1"));
+        }
+        if whole {
+            self.clear();
+        }
+        Ok(whole)
     }
 
     /// What was read is done with.

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::Abandoned;
-use super::frame::{self, ABANDON_BYTES, DATA_BYTES, DIGEST_BYTES, END_BYTES, Fault, OFFER_BYTES, PREFACE, Partial};
+use super::frame::{self, ABANDON_BYTES, DATA_BYTES, DIGEST_BYTES, END_BYTES, Fault, OFFER_BYTES, Partial};
 
 /// Objects that a sender may have begun and not ended.
 pub const MAX_BEGUN: usize = 1024;
@@ -71,16 +71,9 @@ impl Receiver {
                 return Ok(self.take_data(number, missing, bytes));
             }
             if !self.greeted {
-                if !self.partial.fill(bytes, PREFACE.len()) {
-                    return Ok(None);
-                }
-                if self.partial.tail(0) != PREFACE {
-                    return Err(self.partial.fault("no Crosslane transfer of version 1"));
-                }
-                (self.greeted, self.piece) = (true, None);
-                self.partial.clear();
+                self.greeted = self.partial.greet(bytes)?;
             }
-            if !self.partial.fill(bytes, 1) {
+            if !self.greeted || !self.partial.fill(bytes, 1) {
                 return Ok(None);
             }
             let event = match self.partial.u8(0) {
@@ -99,6 +92,11 @@ impl Receiver {
             }
             return Ok(event);
         }
+    }
+
+    /// True once the other end has shown that it is a sender.
+    pub fn is_greeted(&self) -> bool {
+        self.greeted
     }
 
     /// True at the end of a frame, where a stream may end.

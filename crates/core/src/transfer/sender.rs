@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::frame::{ABANDON_BYTES, DATA_BYTES, END_BYTES, MAX_NAME_BYTES, OFFER_BYTES};
+use super::receiver::MAX_BEGUN;
 use super::{Abandoned, Late};
 use crate::demand;
 use crate::time::Instant;
@@ -107,7 +108,7 @@ impl Sender {
     /// Takes an object that comes up at `start` and returns its number; `None`
     /// while [`MAX_OPEN`] are open.
     pub fn submit(&mut self, name: &str, size: u64, start: Instant, deadline: Option<Instant>) -> Option<u32> {
-        if self.open.len() >= MAX_OPEN {
+        if self.is_full() {
             return None;
         }
         let number = self.next_number;
@@ -118,6 +119,11 @@ impl Sender {
         self.open.insert(place, Open { number, size, name_bytes, start, deadline, written: 0, acked: 0, state });
         self.changed = true;
         Some(number)
+    }
+
+    /// True while [`MAX_OPEN`] objects are open.
+    pub fn is_full(&self) -> bool {
+        self.open.len() >= MAX_OPEN
     }
 
     /// Stops sending an object; false if it is not open, or written whole.
@@ -170,8 +176,7 @@ impl Sender {
 
     /// When an object will be past its deadline.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let going = self.open.iter().filter(|open| !matches!(open.state, State::Abandoned(_)));
-        going.filter_map(|open| open.deadline).min().filter(|_| self.late == Late::GiveUp)
+        self.going().filter_map(|open| open.deadline).min().filter(|_| self.late == Late::GiveUp)
     }
 
     /// What to write now, and how many bytes that is with its frames; `None`
@@ -185,7 +190,10 @@ impl Sender {
             }
         }
         let outstanding = self.written - self.acked;
-        let open = self.open.iter_mut().find(|open| matches!(open.state, State::Waiting | State::Offered))?;
+        // A receiver takes only so many objects begun and not ended.
+        let begun = self.open.iter().filter(|open| open.state == State::Offered).count();
+        let goes = |state| state == State::Offered || state == State::Waiting && begun < MAX_BEGUN;
+        let open = self.open.iter_mut().find(|open| goes(open.state))?;
         let length = (open.size - open.written).min(PIECE_BYTES);
         if self.backlog.is_some_and(|most| outstanding + length > most.max(PIECE_BYTES)) {
             return None;
@@ -227,20 +235,33 @@ impl Sender {
 
     /// Objects open, with deadlines, the earliest first.
     pub fn demand(&self) -> Vec<demand::Object> {
-        let partial = |piece: &Piece| (piece.number, self.acked.saturating_sub(piece.begin).min(piece.length));
-        let partial = self.pieces.front().map(partial);
         let object = |open: &Open| {
-            let more = partial.filter(|(number, _)| *number == open.number).map_or(0, |(_, bytes)| bytes);
             Some(demand::Object {
                 number: open.number.into(),
                 size_bytes: open.size,
-                acked_bytes: open.acked + more,
+                acked_bytes: self.acked_bytes(open),
                 start: open.start,
                 deadline: open.deadline?,
             })
         };
-        let going = self.open.iter().filter(|open| !matches!(open.state, State::Abandoned(_)));
-        going.filter_map(object).take(demand::MAX_OBJECTS).collect()
+        self.going().filter_map(object).take(demand::MAX_OBJECTS).collect()
+    }
+
+    /// Number and acknowledged bytes of each object of which some are, as many
+    /// as a demand has.
+    pub fn progress(&self) -> impl Iterator<Item = (u32, u64)> {
+        let acked = self.going().map(|open| (open.number, self.acked_bytes(open)));
+        acked.filter(|(_, bytes)| *bytes > 0).take(demand::MAX_OBJECTS)
+    }
+
+    fn going(&self) -> impl Iterator<Item = &Open> {
+        self.open.iter().filter(|open| !matches!(open.state, State::Abandoned(_)))
+    }
+
+    fn acked_bytes(&self, open: &Open) -> u64 {
+        let in_part = self.pieces.front().filter(|piece| piece.number == open.number);
+        let more = |piece: &Piece| self.acked.saturating_sub(piece.begin).min(piece.length);
+        open.acked + in_part.map_or(0, more)
     }
 
     fn close(&mut self, number: u32, why: Abandoned) {

@@ -140,6 +140,14 @@ pub fn read(file: &Path) -> Result<Config> {
     parse(&text).map_err(|fault| Error::usage(format!("{attempt} line {}", fault.line), fault.cause, fault.remedy))
 }
 
+/// The same from a table that a program made.
+///
+/// # Errors
+/// One sentence with what to do.
+pub fn from_table(attempt: &str, table: &toml::Table) -> Result<Config> {
+    parse(&table.to_string()).map_err(|fault| Error::usage(attempt, fault.cause, fault.remedy))
+}
+
 struct Fault {
     line: usize,
     cause: String,

@@ -1,6 +1,7 @@
 //! `crosslane agent`: feeds the engine with what the kernel and the radios
 //! tell, and carries out what it says.
 
+use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::netlink::{self, EventError, Stream};
 use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
 
 pub mod config;
+pub mod embedded;
 mod interfaces;
 mod journal;
 pub mod ready;
@@ -36,9 +38,26 @@ use journal::Journal;
 pub fn run(file: &Path) -> Result<()> {
     let config = config::read(file)?;
     netlink::probe().map_err(|cause| Error::told(cause.to_string(), 2))?;
+    runtime()?.block_on(async {
+        let driver = Driver::new(&config).await?;
+        let waiting = |cause| Error::failure("waiting for signals", cause);
+        let mut terminate = signal(SignalKind::terminate()).map_err(waiting)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(waiting)?;
+        ready::tell();
+        driver
+            .run(async {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            })
+            .await
+    })
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|cause| Error::failure("starting the agent", cause))?;
-    runtime.block_on(async { Driver::new(&config).await?.run().await })
+    runtime.map_err(|cause| Error::failure("starting the agent", cause))
 }
 
 struct Driver {
@@ -114,21 +133,18 @@ impl Driver {
         Ok(driver)
     }
 
-    async fn run(mut self) -> Result<()> {
-        let ending = |cause| Error::failure("waiting for signals", cause);
-        let mut terminate = signal(SignalKind::terminate()).map_err(ending)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(ending)?;
+    /// Runs until `end`.
+    async fn run(mut self, end: impl Future<Output = ()>) -> Result<()> {
+        let mut end = std::pin::pin!(end);
         let mut ticks = tokio::time::interval(self.transport_period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut buffer = vec![0; MAX_DATAGRAM];
-        ready::tell();
         loop {
             let wait = self.engine.next_wakeup().map(|at| at.since(self.clock.now()));
             let observed = self.engine.manager().subflows().next().is_some();
             let news = tokio::select! {
                 biased;
-                _ = terminate.recv() => News::End,
-                _ = interrupt.recv() => News::End,
+                () = &mut end => News::End,
                 event = self.events.next() => News::Event(event),
                 notice = self.notices.next() => News::Notice(notice),
                 length = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length),

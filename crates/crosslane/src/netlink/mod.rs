@@ -28,7 +28,7 @@ mod tcp_info;
 
 pub(crate) use message::request;
 pub use message::{DecodeError, KernelError};
-pub use probe::{PathManager, ProbeError, probe, select_path_manager};
+pub use probe::{PathManager, ProbeError, probe, select_path_manager, selected_path_manager};
 pub(crate) use socket::Channel;
 pub use socket::{CallError, CommandError, OpenError};
 pub use subscription::{EventError, Stream, Subscription};

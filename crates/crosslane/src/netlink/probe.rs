@@ -95,6 +95,21 @@ pub fn select_path_manager(choice: PathManager) -> Result<(), ProbeError> {
     fs::write(root.join(setting), value).map_err(|cause| ProbeError::Setting { attempt: "writing", setting, cause })
 }
 
+/// Who manages the connections that begin now in this thread's network
+/// namespace.
+///
+/// # Errors
+/// The setting is not there or cannot be read.
+pub fn selected_path_manager() -> Result<PathManager, ProbeError> {
+    let root = Path::new("/proc/sys");
+    let name = read(root, PATH_MANAGER)?;
+    match name.or(read(root, PM_TYPE)?).as_deref() {
+        Some("userspace" | "1") => Ok(PathManager::UserSpace),
+        Some(_) => Ok(PathManager::Kernel),
+        None => Err(ProbeError::NoChoice),
+    }
+}
+
 fn probe_settings(root: &Path) -> Result<(), ProbeError> {
     match read(root, ENABLED)?.as_deref() {
         None => return Err(ProbeError::NoMptcp),

@@ -16,7 +16,6 @@ use crate::scenario_file;
 use crate::summary::Summary;
 
 mod fleet;
-mod interrupt;
 mod pool;
 mod progress;
 mod run;

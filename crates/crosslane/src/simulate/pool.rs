@@ -9,9 +9,10 @@ use std::sync::{Mutex, MutexGuard};
 use crosslane_sim::scenario::Scenario;
 
 use super::progress::Progress;
-use super::{fleet, interrupt, run};
+use super::{fleet, run};
 use crate::comparison::Entry;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::summary::Run;
 
 /// What all runs share.

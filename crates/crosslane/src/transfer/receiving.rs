@@ -14,13 +14,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
-use super::TransferError;
+use super::{GREET_WITHIN, TransferError};
 use crate::clock::Clock;
 
 /// Longest wait before the order to stop is looked at again.
 const NAP: Duration = Duration::from_millis(50);
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
+/// Bytes of receipts that the sender has not read, beyond which nothing more is
+/// taken from it.
+const MAX_UNSENT: usize = 64 * 1024;
 
 /// An object that begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,9 +80,10 @@ pub enum Left {
 /// The connection broke, or the peer is no sender; every object that was coming
 /// has been [left](Sink::leave).
 pub fn receive(socket: &Socket, sink: &mut dyn Sink, clock: Clock, stop: &AtomicBool) -> Result<(), TransferError> {
-    let mut receiving =
-        Receiving { socket, sink, clock, engine: Receiver::default(), coming: BTreeMap::new(), unsent: Vec::new() };
-    let came = receiving.run(stop);
+    let (engine, coming, unsent) = (Receiver::default(), BTreeMap::new(), frame::PREFACE.to_vec());
+    let mut receiving = Receiving { socket, sink, clock, engine, coming, unsent };
+    // What breaks as everything is told to stop is no fault.
+    let came = receiving.run(stop).or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) });
     for (number, _) in std::mem::take(&mut receiving.coming) {
         receiving.sink.leave(number, Left::Ended);
     }
@@ -92,7 +96,7 @@ struct Receiving<'a> {
     clock: Clock,
     engine: Receiver,
     coming: BTreeMap<u32, Coming>,
-    /// Receipts that the socket has not taken.
+    /// Greeting and receipts that the socket has not taken.
     unsent: Vec<u8>,
 }
 
@@ -111,16 +115,28 @@ impl Receiving<'_> {
         };
         prepare().map_err(broken)?;
         let mut buffer = vec![0; READ_BYTES];
+        let begun = self.clock.now();
         while !stop.load(Ordering::Relaxed) {
+            self.flush()?;
+            if self.unsent.len() > MAX_UNSENT {
+                self.wait(PollFlags::POLLOUT)?;
+                continue;
+            }
+            if !self.engine.is_greeted() && self.clock.now() >= begun + GREET_WITHIN {
+                let remedy = "look who else connects to this port";
+                return Err(TransferError::Silent { attempt: "receiving", remedy });
+            }
             match (&*self.socket).read(&mut buffer) {
                 Ok(0) if self.engine.is_between_objects() => return Ok(()),
                 Ok(0) => return Err(broken(ErrorKind::UnexpectedEof.into())),
                 Ok(count) => self.take(&buffer[..count])?,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait()?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let unsent = if self.unsent.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
+                    self.wait(PollFlags::POLLIN | unsent)?;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(broken(error)),
             }
-            self.flush()?;
         }
         Ok(())
     }
@@ -203,8 +219,7 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    fn wait(&self) -> Result<(), TransferError> {
-        let events = if self.unsent.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLIN | PollFlags::POLLOUT };
+    fn wait(&self, events: PollFlags) -> Result<(), TransferError> {
         let timeout = PollTimeout::try_from(NAP).unwrap_or(PollTimeout::ZERO);
         match poll(&mut [PollFd::new(self.socket.as_fd(), events)], timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
@@ -215,5 +230,5 @@ impl Receiving<'_> {
 
 fn broken(cause: io::Error) -> TransferError {
     let remedy = "what is complete is stored; the sender may send the rest again";
-    TransferError::Connection { attempt: "receiving", cause, remedy }
+    TransferError::Connection { attempt: "receiving".into(), cause, remedy }
 }

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
-use super::{TransferError, outstanding_bytes};
+use super::{GREET_WITHIN, TransferError, outstanding_bytes};
 use crate::clock::Clock;
 use crate::demands::Reply;
 use crate::demands::client::Agent;
@@ -23,6 +23,12 @@ use crate::demands::client::Agent;
 const LOOK: Duration = Duration::from_millis(5);
 /// Longest wait before the order to stop is looked at again.
 const NAP: Duration = Duration::from_millis(50);
+/// Longest wait for the agent's first word on how much may be under way. It
+/// speaks to those who have told it an object, within a millisecond or so.
+const HEED: Duration = Duration::from_millis(50);
+
+const SEND_AGAIN: &str = "look whether the receiver runs and a path to it is up, and send again";
+const NO_RECEIVER: &str = "look whether it is `crosslane receive` that listens there, and has room for one more sender";
 
 /// An object to be sent.
 pub struct Object {
@@ -65,7 +71,8 @@ pub trait Source {
 pub enum News {
     /// The object taken last has this number.
     Numbered(u32),
-    /// So many bytes of an object are acknowledged by the peer's kernel.
+    /// So many bytes of an open object are acknowledged by the peer's kernel; told
+    /// of as many as a demand has.
     Acknowledged(u32, u64),
     /// Its last byte has been written to the connection.
     Written(u32),
@@ -78,10 +85,12 @@ pub enum News {
 }
 
 /// Sends what the source gives until there is no more and the receiver has
-/// said of each object how it went, or `stop` is set.
+/// said of each object how it went, or `stop` is set. Objects with a deadline
+/// are told to the agent before they are written.
 ///
 /// # Errors
-/// The connection broke, or the peer is no receiver.
+/// The connection broke, or the peer is no receiver or has left before it had
+/// said of each object how it went.
 pub fn send(
     socket: &Socket,
     agent: Option<Agent>,
@@ -94,7 +103,8 @@ pub fn send(
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)
     };
-    prepare().map_err(broken)?;
+    let preparing = |cause| TransferError::Connection { attempt: "sending".into(), cause, remedy: SEND_AGAIN };
+    prepare().map_err(preparing)?;
     let sending = Sending {
         socket,
         agent,
@@ -107,8 +117,12 @@ pub fn send(
         taken: 0,
         receipts: Receipts::default(),
         tell_at: Instant::ZERO,
+        begun: clock.now(),
+        told: None,
+        heeded: false,
     };
-    sending.run(stop)
+    // What breaks as everything is told to stop is no fault.
+    sending.run(stop).or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) })
 }
 
 struct Sending<'a> {
@@ -125,6 +139,11 @@ struct Sending<'a> {
     taken: usize,
     receipts: Receipts,
     tell_at: Instant,
+    begun: Instant,
+    /// When the agent was first told something.
+    told: Option<Instant>,
+    /// It has said how much may be under way.
+    heeded: bool,
 }
 
 /// An object of which not all is written.
@@ -138,18 +157,23 @@ impl Sending<'_> {
         while !stop.load(Ordering::Relaxed) {
             let now = self.clock.now();
             let rest = (self.buffer.len() - self.taken) as u64;
-            self.engine.set_outstanding(outstanding_bytes(self.socket).map_err(broken)? + rest);
+            let outstanding = outstanding_bytes(self.socket).map_err(|cause| self.broken(cause))?;
+            self.engine.set_outstanding(outstanding + rest);
             self.begin(now);
             self.give_up(now);
-            self.hear_agent(now);
-            let blocked = self.write(now)?;
-            if !self.read(now)? {
-                break;
-            }
             self.tell(now);
+            self.hear_agent(now);
+            let open = self.read(now)?;
+            let blocked = self.write(now)?;
             let over = self.source.next_due().is_none() && self.engine.is_idle() && self.awaited == 0;
             if over && self.taken == self.buffer.len() {
                 break;
+            }
+            if !open {
+                return Err(self.broken(ErrorKind::UnexpectedEof.into()));
+            }
+            if !self.receipts.is_greeted() && now >= self.begun + GREET_WITHIN {
+                return Err(TransferError::Silent { attempt: "sending", remedy: NO_RECEIVER });
             }
             self.wait(blocked)?;
         }
@@ -157,9 +181,14 @@ impl Sending<'_> {
         Ok(())
     }
 
+    fn broken(&self, cause: io::Error) -> TransferError {
+        let remedy = if self.receipts.is_greeted() { SEND_AGAIN } else { NO_RECEIVER };
+        TransferError::Connection { attempt: "sending".into(), cause, remedy }
+    }
+
     /// Takes objects that have come up.
     fn begin(&mut self, now: Instant) {
-        while self.source.next_due().is_some_and(|due| due <= now) {
+        while !self.engine.is_full() && self.source.next_due().is_some_and(|due| due <= now) {
             let Some(object) = self.source.take() else { return };
             let size = object.content.size_bytes();
             let Some(number) = self.engine.submit(&object.name, size, object.start, object.deadline) else { return };
@@ -179,7 +208,10 @@ impl Sending<'_> {
     fn hear_agent(&mut self, now: Instant) {
         while let Some(reply) = self.agent.as_mut().and_then(Agent::poll) {
             match &reply {
-                Reply::BacklogBytes(bytes) => self.engine.set_backlog(*bytes),
+                Reply::BacklogBytes(bytes) => {
+                    self.engine.set_backlog(*bytes);
+                    self.heeded = true;
+                }
                 Reply::Gone => {
                     self.agent = None;
                     self.engine.set_backlog(None);
@@ -198,14 +230,25 @@ impl Sending<'_> {
                     Ok(count) => self.taken += count,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => return Err(broken(error)),
+                    Err(error) => {
+                        // What a stranger said before he hung up tells more.
+                        self.read(now)?;
+                        return Err(self.broken(error));
+                    }
                 }
             }
             self.buffer.clear();
             self.taken = 0;
+            if self.waits_for_agent(now) {
+                return Ok(false);
+            }
             let Some((write, _)) = self.engine.poll() else { return Ok(false) };
             self.encode(now, write);
         }
+    }
+
+    fn waits_for_agent(&self, now: Instant) -> bool {
+        self.agent.is_some() && !self.heeded && self.told.is_some_and(|told| now < told + HEED)
     }
 
     fn encode(&mut self, now: Instant, write: Write) {
@@ -256,7 +299,7 @@ impl Sending<'_> {
                 Ok(count) => &buffer[..count],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(broken(error)),
+                Err(error) => return Err(self.broken(error)),
             };
             let attempt = "reading what the receiver says";
             let fault = |cause| TransferError::Stream { attempt, cause };
@@ -278,12 +321,16 @@ impl Sending<'_> {
             return;
         }
         self.tell_at = now + 2 * LOOK;
-        let demand = self.engine.demand();
-        for object in &demand {
-            self.source.hear(now, News::Acknowledged(object.number as u32, object.acked_bytes));
+        for (number, bytes) in self.engine.progress() {
+            self.source.hear(now, News::Acknowledged(number, bytes));
         }
-        if let Some(agent) = self.agent.as_mut().filter(|_| changed || !demand.is_empty()) {
+        let Some(agent) = &mut self.agent else { return };
+        let demand = self.engine.demand();
+        if changed || !demand.is_empty() {
             agent.tell(&demand, self.clock);
+        }
+        if !demand.is_empty() {
+            self.told.get_or_insert(now);
         }
     }
 
@@ -296,12 +343,7 @@ impl Sending<'_> {
         let nap = nap.max(Duration::from_millis(1));
         match poll(&mut waited_for, PollTimeout::try_from(nap).unwrap_or(PollTimeout::ZERO)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(errno) => Err(broken(errno.into())),
+            Err(errno) => Err(self.broken(errno.into())),
         }
     }
-}
-
-fn broken(cause: io::Error) -> TransferError {
-    let remedy = "look whether the receiver runs and a path to it is up, and send again";
-    TransferError::Connection { attempt: "sending", cause, remedy }
 }

@@ -94,7 +94,7 @@ proptest! {
     fn receipts_come_out_as_they_went_in(text in "\\PC{0,80}", number: u32, micros: u32, part in 1usize..40) {
         let waited = Duration::from_micros(micros.into());
         let receipt = Receipt { number, outcome: Outcome::Partial, waited, text };
-        let mut wire = Vec::new();
+        let mut wire = frame::PREFACE.to_vec();
         frame::receipt(&mut wire, &receipt);
         frame::receipt(&mut wire, &receipt);
         let (mut receipts, mut came) = (Receipts::default(), Vec::new());
@@ -133,4 +133,16 @@ fn what_no_sender_says_is_refused_with_its_place() {
         let fault = received(&wire, 5).expect_err(words);
         assert!(fault.to_string().contains(words), "{fault}");
     }
+}
+
+#[test]
+fn a_stranger_shows_at_his_first_byte_and_silence_is_no_greeting() {
+    let mut receipts = Receipts::default();
+    assert_eq!(receipts.take(&mut b"XLA".as_slice()), Ok(None));
+    assert!(!receipts.is_greeted());
+    assert_eq!(receipts.take(&mut b"NE\0\0\x01".as_slice()), Ok(None));
+    assert!(receipts.is_greeted());
+    assert!(receipts.take(&mut b"H".as_slice()).unwrap_err().to_string().contains("no receipt at byte 8"));
+    assert!(Receipts::default().take(&mut b"H".as_slice()).is_err());
+    assert!(Receiver::default().take(&mut b"G".as_slice()).is_err());
 }

@@ -105,6 +105,32 @@ fn too_many_objects_are_refused() {
 }
 
 #[test]
+fn no_more_are_begun_than_a_receiver_takes() {
+    let mut sender = Sender::new(Late::Continue);
+    sender.set_backlog(Some(65_536));
+    let mut begun = Vec::new();
+    // Each is due before the last, and its first piece fills the backlog.
+    for place in 0..=MAX_BEGUN as u64 {
+        sender.submit("a", 100_000, at(0), Some(at(10_000 - place)));
+        begun.extend(written(&mut sender).into_iter().map(|(number, ..)| number));
+        sender.set_outstanding(0);
+    }
+    assert_eq!(begun.last(), Some(&(MAX_BEGUN as u32 - 1)), "the last one waits, and one that is begun is ended");
+    assert_eq!(written(&mut sender), [(MAX_BEGUN as u32, 0, 65_536)]);
+}
+
+#[test]
+fn progress_is_told_of_objects_without_a_deadline_too() {
+    let mut sender = Sender::new(Late::GiveUp);
+    sender.submit("a", 100_000, at(0), None);
+    sender.submit("b", 100_000, at(0), None);
+    written(&mut sender);
+    sender.set_outstanding(140_000);
+    assert!(sender.demand().is_empty());
+    assert_eq!(sender.progress().map(|(number, _)| number).collect::<Vec<_>>(), [0]);
+}
+
+#[test]
 fn a_piece_that_cannot_be_read_is_taken_back() {
     let mut sender = Sender::new(Late::GiveUp);
     sender.submit("a", 100_000, at(0), Some(at(9)));

@@ -1,0 +1,58 @@
+//! An agent in a thread of a program that needs one for itself.
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+use super::config::Config;
+use super::{Driver, runtime};
+use crate::error::{Error, Result};
+use crate::netlink;
+
+/// A running agent, in the network namespace of the thread that started it;
+/// it ends when this is dropped.
+pub struct Embedded {
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Embedded {
+    /// Starts an agent and returns once it listens.
+    ///
+    /// # Errors
+    /// What is missing on this machine.
+    pub fn start(config: Config) -> Result<Embedded> {
+        netlink::probe().map_err(|cause| Error::told(cause.to_string(), 2))?;
+        let (end, ended) = oneshot::channel();
+        let (tell, told) = mpsc::channel();
+        let drive = move || {
+            runtime()?.block_on(async {
+                let driver = Driver::new(&config).await?;
+                let _ = tell.send(());
+                // The channel says nothing; it closes.
+                driver.run(async { drop(ended.await) }).await
+            })
+        };
+        let starting = |cause| Error::failure("starting the agent", cause);
+        let thread = std::thread::Builder::new().spawn(drive).map_err(starting)?;
+        let mut embedded = Embedded { end: Some(end), thread: Some(thread) };
+        match told.recv() {
+            Ok(()) => Ok(embedded),
+            Err(_) => Err(embedded.join().err().unwrap_or_else(|| Error::failure("starting the agent", "it ended"))),
+        }
+    }
+
+    fn join(&mut self) -> Result<()> {
+        drop(self.end.take());
+        let ended = self.thread.take().map(JoinHandle::join);
+        ended.unwrap_or(Ok(Ok(()))).unwrap_or_else(|_| Err(Error::failure("running the agent", "it panicked")))
+    }
+}
+
+impl Drop for Embedded {
+    /// Why it ended earlier, the sender has been told: the agent was gone.
+    fn drop(&mut self) {
+        drop(self.join());
+    }
+}

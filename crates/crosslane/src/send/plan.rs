@@ -1,0 +1,255 @@
+//! What the options say, and what is wrong with them.
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+
+use chrono::DateTime;
+use crosslane_core::time::Instant;
+use nix::net::if_::{if_nameindex, if_nametoindex};
+
+use super::Options;
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::transfer::PORT;
+use crate::transfer::files::{FileContent, Upload};
+
+/// When a file is to be there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Deadline {
+    /// So long after it comes up.
+    After(Duration),
+    /// At a time, in seconds since 1970.
+    At(f64),
+}
+
+/// Price of 10⁹ bytes over a path.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Price {
+    pub path: String,
+    pub per_gb: f64,
+}
+
+/// Longest time that may be given.
+const LONGEST: Duration = Duration::from_secs(10_000 * 3600);
+const READING: &str = "reading the command line";
+
+/// `10s`, `500ms`, `2m`, `1h`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit_s = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("{text:?} is no time; write 10s, 500ms, 2m or 1h")),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| format!("{number:?} is no number; write 10s, 500ms, 2m or 1h"))?;
+    match seconds * unit_s {
+        0.0 => Err("nothing happens in no time; give more than 0".into()),
+        seconds if seconds > LONGEST.as_secs_f64() => Err("give at most 10000h".into()),
+        seconds => Ok(Duration::from_secs_f64(seconds)),
+    }
+}
+
+/// A duration, or a time as RFC 3339 has it.
+pub(super) fn deadline(text: &str) -> Result<Deadline, String> {
+    if !text.contains(['T', 't', ' ']) {
+        return duration(text).map(Deadline::After);
+    }
+    let time = DateTime::parse_from_rfc3339(text);
+    let time = time.map_err(|cause| format!("{cause}; write 10s, or a time as 2026-01-31T12:00:00Z"))?;
+    Ok(Deadline::At(time.timestamp_millis() as f64 / 1e3))
+}
+
+/// `lte-a=0.1/GB`.
+pub(super) fn price(text: &str) -> Result<Price, String> {
+    let (path, price) = text.split_once('=').ok_or("it has no `=`; write PATH=0.1/GB")?;
+    let number = price.strip_suffix("/GB").unwrap_or(price);
+    let per_gb: f64 = number.parse().map_err(|_| format!("{price:?} is no price; write PATH=0.1/GB"))?;
+    if !(0.0..=1e6).contains(&per_gb) {
+        return Err(format!("{per_gb} per GB is outside 0 to 1000000; choose a price inside"));
+    }
+    Ok(Price { path: path.to_owned(), per_gb })
+}
+
+/// What is wrong with the options beside each other, and with the files.
+pub(super) fn check(options: &Options) -> Result<()> {
+    let wrong = |cause: String, remedy: &str| Err(Error::usage(READING, cause, remedy));
+    let option = if options.prefer.is_empty() { "--cost" } else { "--prefer" };
+    let names = paths(options);
+    if !names.is_empty() && options.deadline.is_empty() {
+        return wrong(
+            format!("{option} without --deadline has no bounds to choose within"),
+            "add --deadline 10s or so",
+        );
+    }
+    if options.deadline.len() > options.files.len() {
+        let cause = format!("there are {} deadlines for {} files", options.deadline.len(), options.files.len());
+        return wrong(cause, "give one for each file at most");
+    }
+    check_paths(options, &names)?;
+    for (place, file) in options.files.iter().enumerate() {
+        check_deadline(options, place)?;
+        let opened = FileContent::open(file);
+        let remedy = "name files that exist and can be read";
+        opened.map_err(|cause| Error::usage(format!("opening {}", file.display()), cause, remedy))?;
+        if name(file).is_none() {
+            return wrong(format!("the name of {} is no UTF-8", file.display()), "rename it");
+        }
+        if options.files[..place].iter().any(|other| name(other) == name(file)) {
+            let cause =
+                format!("two files are named {}, and one would replace the other", name(file).unwrap_or_default());
+            return wrong(cause, "rename one");
+        }
+    }
+    Ok(())
+}
+
+/// The paths named, the preferred first, then by price.
+pub(super) fn paths(options: &Options) -> Vec<String> {
+    let mut by_price: Vec<&Price> = options.cost.iter().collect();
+    by_price.sort_by(|one, other| one.per_gb.total_cmp(&other.per_gb));
+    let mut names = options.prefer.clone();
+    for price in by_price {
+        if !names.contains(&price.path) {
+            names.push(price.path.clone());
+        }
+    }
+    names
+}
+
+/// The addresses of `HOST[:PORT]`.
+pub(super) fn resolve(to: &str) -> Result<Vec<SocketAddr>> {
+    let remedy = "give --to a host that exists, as 192.0.2.7, [2001:db8::7]:7411 or a name";
+    let wrong = |cause: &dyn std::fmt::Display| Error::usage(format!("looking up {to}"), cause, remedy);
+    let (host, port) = match (to.rsplit_once(':'), to.strip_prefix('[')) {
+        (_, Some(bracketed)) => bracketed.split_once(']').ok_or_else(|| wrong(&"a `]` is missing"))?,
+        // More than one colon: an IPv6 address without a port.
+        (Some((host, port)), None) if !host.contains(':') => (host, port),
+        _ => (to, ""),
+    };
+    let port = match port.trim_start_matches(':') {
+        "" if !to.ends_with(':') || host == to => PORT,
+        port => port.parse().map_err(|_| wrong(&format!("{port:?} is no port")))?,
+    };
+    Ok((host, port).to_socket_addrs().map_err(|cause| wrong(&cause))?.collect())
+}
+
+/// The files as they come up, the first now.
+pub(super) fn uploads(options: &Options, now: Instant) -> Vec<Upload> {
+    let unix_s = clock::unix_s();
+    let upload = |(place, path): (usize, &std::path::PathBuf)| {
+        let start = now + comes_up(options, place);
+        let deadline = deadline_of(options, place).map(|deadline| match deadline {
+            Deadline::After(time) => start + time,
+            Deadline::At(at_s) => now + Duration::from_secs_f64((at_s - unix_s).clamp(0.0, LONGEST.as_secs_f64())),
+        });
+        Upload { path: path.clone(), name: name(path).unwrap_or_default().to_owned(), start, deadline }
+    };
+    options.files.iter().enumerate().map(upload).collect()
+}
+
+fn comes_up(options: &Options, place: usize) -> Duration {
+    options.every.unwrap_or_default().saturating_mul(place as u32).min(LONGEST)
+}
+
+fn deadline_of(options: &Options, place: usize) -> Option<Deadline> {
+    options.deadline.get(place).or(options.deadline.last()).copied()
+}
+
+fn name(file: &Path) -> Option<&str> {
+    file.file_name()?.to_str()
+}
+
+fn check_deadline(options: &Options, place: usize) -> Result<()> {
+    let Some(Deadline::At(at_s)) = deadline_of(options, place) else { return Ok(()) };
+    let left_s = at_s - clock::unix_s() - comes_up(options, place).as_secs_f64();
+    if left_s > 0.0 {
+        return Ok(());
+    }
+    let file = options.files[place].display();
+    let cause = match place {
+        0 => format!("the --deadline of {file} is past"),
+        _ => format!("the --deadline of {file} is {:.1} s before it comes up", -left_s),
+    };
+    Err(Error::usage(READING, cause, "give a later one, or a time as 10s"))
+}
+
+fn check_paths(options: &Options, names: &[String]) -> Result<()> {
+    let wrong = |cause: String, remedy: String| Err(Error::usage(READING, cause, remedy));
+    for (place, name) in names.iter().enumerate() {
+        if if_nametoindex(name.as_str()).is_err() {
+            let cause = format!("there is no path (interface) {name:?}");
+            return wrong(cause, format!("name some of {}", present().join(", ")));
+        }
+        if names[..place].contains(name) {
+            return wrong(format!("--prefer names {name:?} twice"), "name each path once".into());
+        }
+    }
+    let mut priced = BTreeSet::new();
+    if let Some(twice) = options.cost.iter().find(|price| !priced.insert(&price.path)) {
+        return wrong(format!("{:?} has two prices", twice.path), "give it one".into());
+    }
+    if let Some(free) = names.iter().find(|name| !priced.is_empty() && !priced.contains(name)) {
+        let remedy = format!("add {free}=PRICE/GB to --cost, or leave --cost out");
+        return wrong(format!("{free:?} has no price beside others that have"), remedy);
+    }
+    match names {
+        [only] => {
+            let remedy = "name the one to fall back on too, after it".into();
+            wrong(format!("{only:?} alone leaves nothing to choose between"), remedy)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn present() -> Vec<String> {
+    let Ok(interfaces) = if_nameindex() else { return Vec::new() };
+    interfaces.iter().map(|interface| interface.name().to_string_lossy().into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit_and_are_above_zero() {
+        for (text, milliseconds) in [("10s", 10_000), ("500ms", 500), ("1.5m", 90_000), ("1h", 3_600_000)] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["", "10", "s", "0s", "-1s", "1.2.3s", "1e3s", "20000h", "9999999999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_is_a_time_from_now_or_a_time_of_day() {
+        assert_eq!(deadline("2s"), Ok(Deadline::After(Duration::from_secs(2))));
+        assert_eq!(deadline("1970-01-01T01:00:10.5+01:00"), Ok(Deadline::At(10.5)));
+        assert!(deadline("2026-13-01T00:00:00Z").unwrap_err().contains("write 10s"));
+    }
+
+    #[test]
+    fn a_price_is_a_number_from_zero_on() {
+        assert_eq!(price("a=0.1/GB"), Ok(Price { path: "a".into(), per_gb: 0.1 }));
+        for text in ["a", "a=", "a=x/GB", "a=-1/GB", "a=NaN/GB", "a=inf", "a=1/MB"] {
+            assert!(price(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_receiver_is_a_host_with_or_without_a_port() {
+        let first = |to| resolve(to).map(|found| found[0].to_string()).map_err(|fault| fault.to_string());
+        assert_eq!(first("127.0.0.1"), Ok("127.0.0.1:7411".into()));
+        assert_eq!(first("127.0.0.1:80"), Ok("127.0.0.1:80".into()));
+        assert_eq!(first("::1"), Ok("[::1]:7411".into()));
+        assert_eq!(first("[::1]"), Ok("[::1]:7411".into()));
+        assert_eq!(first("[::1]:80"), Ok("[::1]:80".into()));
+        for to in ["127.0.0.1:x", "127.0.0.1:", "[::1", "127.0.0.1:70000", ""] {
+            assert!(resolve(to).is_err(), "{to}");
+        }
+    }
+}

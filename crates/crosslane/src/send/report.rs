@@ -1,0 +1,215 @@
+//! What the user sees: progress, sentences, a line for each file.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crosslane_core::time::Instant;
+use crosslane_core::transfer::Abandoned;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+use socket2::Socket;
+
+use super::Options;
+use crate::clock::Clock;
+use crate::demands::{Judged, Reply};
+use crate::error::Result;
+use crate::output;
+use crate::transfer::connection::is_multipath;
+use crate::transfer::files::{Ending, Sent};
+use crate::transfer::sending::News;
+
+/// No bar for what takes less.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// True if it is stored, and in time.
+pub(super) fn went_well(sent: &Sent) -> bool {
+    sent.ending == Some(Ending::Stored) && sent.in_time() != Some(false)
+}
+
+pub(super) struct Report<'a> {
+    json: bool,
+    to: &'a str,
+    socket: &'a Socket,
+    clock: Clock,
+    multipath: bool,
+    bar: ProgressBar,
+    shown: bool,
+    /// Acknowledged bytes of the files that are not ended, and bytes of those
+    /// that are.
+    open: BTreeMap<u32, u64>,
+    ended_bytes: u64,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(options: &'a Options, socket: &'a Socket, clock: Clock) -> Report<'a> {
+        let sizes = options.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len()));
+        let style =
+            ProgressStyle::with_template("{bar:30} {percent}% {bytes}/{total_bytes} {bytes_per_sec}  {eta} left");
+        let bar = ProgressBar::with_draw_target(Some(sizes.sum()), ProgressDrawTarget::hidden())
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let (json, to) = (options.json, options.to.as_str());
+        let (open, ended_bytes) = (BTreeMap::new(), 0);
+        let mut report = Report { json, to, socket, clock, multipath: true, bar, shown: false, open, ended_bytes };
+        report.look_at_connection();
+        report
+    }
+
+    pub(super) fn tell(&mut self, news: &News, sent: Option<&Sent>) {
+        match (news, sent) {
+            (News::Acknowledged(number, bytes), _) => drop(self.open.insert(*number, *bytes)),
+            (News::Abandoned(number, _), Some(sent)) => self.ended(*number, sent),
+            (News::Receipt(receipt), Some(sent)) => {
+                self.look_at_connection();
+                // Of one that was abandoned all has been said.
+                if !matches!(sent.ending, Some(Ending::Abandoned(_))) {
+                    self.ended(receipt.number, sent);
+                }
+            }
+            (News::Agent(Reply::Admission(judged)), Some(sent)) => {
+                let sentence = admission(*judged, sent, self.clock);
+                sentence.iter().for_each(|sentence| self.note(sentence));
+            }
+            (News::Agent(Reply::Error(why)), _) => self.note(&format!("the agent says: {why}")),
+            (News::Agent(Reply::Gone), _) => {
+                self.note("the agent is gone; the transfer goes on over the paths as they are now");
+            }
+            _ => {}
+        }
+        self.show();
+    }
+
+    /// Prints what is not printed yet.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub(super) fn finish(&self, all: &[Sent]) -> Result<()> {
+        self.bar.finish_and_clear();
+        let attempt = "printing the result";
+        if self.json {
+            let document = json!({
+                "schema": 1,
+                "to": self.to,
+                "multipath": self.multipath,
+                "files": all.iter().map(|sent| in_json(sent, self.clock)).collect::<Vec<Value>>(),
+            });
+            return output::print(attempt, format!("{document:#}\n"));
+        }
+        let unfinished = all.iter().filter(|sent| sent.ending.is_none());
+        output::print(attempt, unfinished.map(|sent| line(sent) + "\n").collect::<String>())
+    }
+
+    fn ended(&mut self, number: u32, sent: &Sent) {
+        self.open.remove(&number);
+        self.ended_bytes += sent.size_bytes;
+        if !self.json {
+            // A reader that is gone costs no file.
+            self.bar.suspend(|| drop(output::print("printing the result", line(sent) + "\n")));
+        }
+    }
+
+    fn note(&self, sentence: &str) {
+        self.bar.suspend(|| eprintln!("crosslane: {sentence}"));
+    }
+
+    fn look_at_connection(&mut self) {
+        if self.multipath && !is_multipath(self.socket) {
+            self.multipath = false;
+            self.note(
+                "this is plain TCP, since here, at the receiver or on the way MPTCP is missing; the transfer goes on over \
+                 one path",
+            );
+        }
+    }
+
+    fn show(&mut self) {
+        self.bar.set_position(self.ended_bytes + self.open.values().sum::<u64>());
+        if !self.shown && self.clock.now() >= Instant::ZERO + QUIET {
+            self.shown = true;
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+}
+
+/// What the agent thinks of a deadline; nothing if it does not know.
+fn admission(judged: Judged, sent: &Sent, clock: Clock) -> Option<String> {
+    let name = shown(sent);
+    let best_s = best_s(judged, sent, clock);
+    match (judged.can_be_met?, best_s) {
+        (true, Some(best_s)) => Some(format!("{name} will be there in {best_s:.1} s at the latest")),
+        (true, None) => None,
+        (false, Some(best_s)) => {
+            Some(format!("the deadline of {name} cannot be met, best possible is in {best_s:.1} s"))
+        }
+        (false, None) => Some(format!("the deadline of {name} cannot be met")),
+    }
+}
+
+/// Seconds from its coming up.
+fn best_s(judged: Judged, sent: &Sent, clock: Clock) -> Option<f64> {
+    let best = Instant::from_nanos(judged.best_ns?.saturating_sub(clock.origin_ns()));
+    Some(best.since(sent.upload.start).as_secs_f64())
+}
+
+fn line(sent: &Sent) -> String {
+    let (name, bytes) = (shown(sent), sent.size_bytes);
+    let how = match sent.ending {
+        Some(Ending::Stored) => stored(sent),
+        Some(Ending::Differs) => "not stored: what came differs from what was sent; send it again".into(),
+        Some(Ending::Refused) => format!("not stored: {}", sent.text),
+        Some(Ending::Abandoned(why)) => {
+            format!("given up after {} bytes: {}", sent.acked_bytes, why.words())
+        }
+        None => format!("not finished: {} bytes of it are acknowledged", sent.acked_bytes),
+    };
+    format!("{name}  {bytes} bytes  {how}")
+}
+
+fn stored(sent: &Sent) -> String {
+    let seconds = sent.completion().unwrap_or_default().as_secs_f64();
+    let (Some(deadline), Some(ended)) = (sent.upload.deadline, sent.ended) else {
+        return format!("stored in {seconds:.3} s");
+    };
+    let (early, late) = (deadline.since(ended).as_secs_f64(), ended.since(deadline).as_secs_f64());
+    match sent.in_time() {
+        Some(true) => format!("stored in {seconds:.3} s, {early:.3} s before its deadline"),
+        _ => format!("stored in {seconds:.3} s, {late:.3} s after its deadline"),
+    }
+}
+
+fn in_json(sent: &Sent, clock: Clock) -> Value {
+    let deadline = sent.upload.deadline.map(|deadline| deadline.since(sent.upload.start).as_secs_f64());
+    let admission =
+        sent.admission.map(|judged| json!({ "can_be_met": judged.can_be_met, "best_s": best_s(judged, sent, clock) }));
+    let because = match sent.ending {
+        Some(Ending::Abandoned(why)) => Some(why.words()),
+        _ => Some(sent.text.as_str()).filter(|text| !text.is_empty()),
+    };
+    json!({
+        "name": sent.upload.name,
+        "bytes": sent.size_bytes,
+        "outcome": outcome(sent.ending),
+        "because": because,
+        "acknowledged_bytes": sent.acked_bytes,
+        "completion_s": sent.completion().map(|time| time.as_secs_f64()),
+        "deadline_s": deadline,
+        "in_time": sent.in_time(),
+        "admission": admission,
+    })
+}
+
+fn outcome(ending: Option<Ending>) -> &'static str {
+    match ending {
+        Some(Ending::Stored) => "stored",
+        Some(Ending::Differs) => "differs",
+        Some(Ending::Refused | Ending::Abandoned(Abandoned::Refused)) => "refused",
+        Some(Ending::Abandoned(Abandoned::Late)) => "late",
+        Some(Ending::Abandoned(Abandoned::Changed)) => "changed",
+        Some(Ending::Abandoned(Abandoned::Unreadable)) => "unreadable",
+        None => "unfinished",
+    }
+}
+
+/// Its name, without what would steer the terminal.
+fn shown(sent: &Sent) -> String {
+    sent.upload.name.replace(char::is_control, "?")
+}
