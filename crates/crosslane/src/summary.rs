@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crosslane_sim::scenario::{Bound, Expectation, Limit, Scenario};
+use crosslane_sim::scenario::{Bound, Expectation, Limit, Scenario, TrafficKind};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -50,6 +50,8 @@ pub struct Summary {
     strategies: Vec<String>,
     runs: Vec<Run>,
     expect: Vec<Verdict>,
+    #[serde(skip)]
+    columns: Vec<Column>,
 }
 
 /// Whether an expectation was met.
@@ -61,15 +63,47 @@ struct Verdict {
     limit: Option<f64>,
 }
 
-/// Columns of the table: metric, heading.
-const COLUMNS: [(&str, &str); 6] = [
-    ("delivery_delay_ms.p50", "delay p50 ms"),
-    ("delivery_delay_ms.max", "delay max ms"),
-    ("gap_ms.max", "gap max ms"),
-    ("goodput_mbit_s", "goodput Mbit/s"),
-    ("recovery_ms", "recovery ms"),
-    ("handover.count", "handovers"),
-];
+/// A column of the table.
+#[derive(Debug)]
+struct Column {
+    metric: String,
+    heading: String,
+    /// What the metric is multiplied by: 100 for a share in %.
+    times: f64,
+}
+
+/// What is shown of a scenario's runs; all metrics are in `summary.json`.
+fn columns(scenario: &Scenario) -> Vec<Column> {
+    let column = |(metric, heading, times): (&str, &str, f64)| Column {
+        metric: metric.to_string(),
+        heading: heading.to_string(),
+        times,
+    };
+    if !matches!(scenario.traffic.kind, TrafficKind::Deadline(_)) {
+        let shown = [
+            ("delivery_delay_ms.p50", "delay p50 ms", 1.0),
+            ("delivery_delay_ms.max", "delay max ms", 1.0),
+            ("gap_ms.max", "gap max ms", 1.0),
+            ("goodput_mbit_s", "goodput Mbit/s", 1.0),
+            ("recovery_ms", "recovery ms", 1.0),
+            ("handover.count", "handovers", 1.0),
+        ];
+        return shown.map(column).into();
+    }
+    let costs = scenario.unit_costs().into_iter().zip(scenario.paths());
+    let dearest = costs.max_by(|(a, _), (b, _)| a.total_cmp(b)).map_or("", |(_, path)| path.name);
+    let (share, least) = (format!("path.{dearest}.share"), format!("path.{dearest}.share_optimum"));
+    let (over, least_over) = (format!("{dearest} %"), format!("least {dearest} %"));
+    let shown = [
+        ("deadline.missed_share", "missed %", 100.0),
+        ("object.completion_s.p50", "there p50 s", 1.0),
+        ("object.completion_s.max", "there max s", 1.0),
+        (share.as_str(), over.as_str(), 100.0),
+        (least.as_str(), least_over.as_str(), 100.0),
+        ("overhead_share", "overhead %", 100.0),
+    ];
+    shown.map(column).into()
+}
 
 impl Summary {
     /// Sums up the runs of a scenario; `engine` is `kernel` or `simulator`.
@@ -87,6 +121,7 @@ impl Summary {
             seeds: in_order(runs.iter().map(|run| run.seed)),
             strategies: in_order(runs.iter().map(|run| run.strategy.clone())),
             expect: bounds.map(|bound| judge(bound, &runs)).collect(),
+            columns: columns(scenario),
             runs,
         }
     }
@@ -123,15 +158,18 @@ impl Summary {
     /// Medians by strategy with their range over the seeds, and the verdicts.
     pub fn table(&self) -> String {
         let mut rows = vec![vec!["strategy".to_string(), "runs".to_string()]];
-        rows[0].extend(COLUMNS.iter().map(|(_, heading)| heading.to_string()));
+        rows[0].extend(self.columns.iter().map(|column| column.heading.clone()));
         for strategy in &self.strategies {
             let of = self.runs.iter().filter(|run| run.strategy == *strategy);
             let valid = of.clone().filter(|run| run.outcome.valid).count();
             let mut row = vec![strategy.clone(), format!("{valid}/{}", of.count())];
             // Better a doubtful figure, marked as such, than none.
             let mark = if valid == 0 { "*" } else { "" };
-            let shown = |metric| values_where(&self.runs, strategy, metric, |run| run.outcome.valid || valid == 0);
-            row.extend(COLUMNS.iter().map(|(metric, _)| spread(&shown(metric)) + mark));
+            let shown = |column: &Column| {
+                let values = values_where(&self.runs, strategy, &column.metric, |run| run.outcome.valid || valid == 0);
+                spread(&values.into_iter().map(|value| value * column.times).collect::<Vec<_>>())
+            };
+            row.extend(self.columns.iter().map(|column| shown(column) + mark));
             rows.push(row);
         }
         let mut text = format!("{}\n", aligned(&rows));
@@ -220,8 +258,14 @@ fn figure(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
         middling if middling >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_string(),
+        middling if middling >= 1.0 => shortest(format!("{value:.2}")),
+        _ => shortest(format!("{value:.3}")),
     }
+}
+
+/// Without zeros that say nothing.
+fn shortest(figure: String) -> String {
+    if figure.contains('.') { figure.trim_end_matches('0').trim_end_matches('.').to_string() } else { figure }
 }
 
 fn aligned(rows: &[Vec<String>]) -> String {
