@@ -54,7 +54,7 @@ impl Sender {
         let newly = delivered.acked + delivered.sacked;
         let rtt = self.measure(now, ack, echo, &delivered);
         if let Some(newest) = delivered.newest {
-            self.recovery.note_delivered(now, &newest, self.rtt.least());
+            self.recovery.note_delivered(now, &newest);
         }
         let losses = self.find_lost(now);
         self.end_probe();
