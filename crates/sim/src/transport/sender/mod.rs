@@ -403,3 +403,6 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
