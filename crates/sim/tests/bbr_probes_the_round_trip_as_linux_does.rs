@@ -45,6 +45,7 @@ fn a_transfer_without_a_rest_probes_once_in_ten_seconds() {
     for (buffer, lengths) in [(0, 395..=428), (200_000, 309..=350)] {
         let found = probes(Source::Bulk, Protocol::Mptcp, buffer);
         assert_eq!(found.len(), 4, "as in the kernel");
+        assert!((10_050..=10_200).contains(&found[0].0), "10 s after the handshake");
         assert!(found.windows(2).all(|pair| (10_300..=10_950).contains(&(pair[1].0 - pair[0].0))));
         assert!(found.iter().all(|(_, ms)| (lengths.start() - 30..=lengths.end() + 30).contains(ms)));
     }
@@ -60,5 +61,24 @@ fn after_a_rest_a_subflow_of_mptcp_probes_and_plain_tcp_does_not() {
         assert!(began % 12_000 < 300, "with the first acknowledgement");
         // The kernel's 433 to 476 ms begin in startup, with twice as much in flight.
         assert!((280..=540).contains(&ms));
+    }
+}
+
+/// A rest within the probe ends it: of messages of 100 kB each 12 s over one path
+/// every second one probes, and each takes 155 ms in the kernel.
+#[test]
+fn who_rests_while_it_probes_begins_as_before() {
+    let source = Source::Messages { bytes: 100_000, every_ms: 12_000 };
+    let setup = Setup { algorithm: Algorithm::Bbr, ..Setup::new(&[Way::new(8.0, 50)], source) };
+    let mut pair = Pair::new(setup, &[]);
+    let windows = [0, 1, 2, 3, 4].map(|message| {
+        pair.run_until_ms(message * 12_000 + 400);
+        pair.subflow(0).map_or(0, |info| info.window)
+    });
+    println!("windows 0.4 s after each message began: {windows:?}");
+    assert_eq!(windows.map(|window| window == 4), [false, true, false, true, false]);
+    for (message, delay_ms) in [(0, 366.0), (1, 155.0), (2, 155.0), (3, 155.0)] {
+        let worst_ms = pair.worst_delay_ms(message * 12_000, message * 12_000 + 6000);
+        assert!((worst_ms - delay_ms).abs() < 20.0, "message {message}: {worst_ms:.0} ms");
     }
 }

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use crosslane_core::time::{Duration, Instant};
 
 use super::INITIAL_WINDOW;
+use super::sample::{RateSample, Repair};
 
 /// Gain of startup, 2 / ln 2: the rate doubles each round.
 const STARTUP_GAIN: f64 = 2.89;
@@ -37,54 +38,6 @@ const AGGREGATION_MAX_S: f64 = 0.1;
 /// Payload of a full segment as Linux paces it (`mss_cache`, without MPTCP's
 /// options: on a subflow BBR paces 1.7 % faster than it means to).
 const SEGMENT_BYTES: f64 = 1448.0;
-
-/// How a subflow stands with losses (Linux `tcp_ca_state`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Repair {
-    /// Nothing to repair.
-    #[default]
-    None,
-    /// Recovery.
-    Recovery,
-    /// After a timeout.
-    Loss,
-}
-
-/// What the network delivered, from one acknowledgement
-/// (draft-cheng-iccrg-delivery-rate-estimation).
-#[derive(Clone, Copy, Debug)]
-pub struct RateSample {
-    /// When the acknowledgement came.
-    pub now: Instant,
-    /// Segments delivered since the acknowledged segment was sent.
-    pub delivered: u64,
-    /// In what time; zero if that was shorter than any round trip, and says
-    /// nothing.
-    pub interval: Duration,
-    /// Segments delivered in all before the acknowledged one was sent.
-    pub prior_delivered: u64,
-    /// Segments delivered in all.
-    pub total_delivered: u64,
-    /// Round-trip time, where measured.
-    pub rtt: Option<Duration>,
-    /// The application did not fill the window when the segment was sent.
-    pub app_limited: bool,
-    /// Segments in flight before the acknowledgement, and after it.
-    pub in_flight: [u32; 2],
-    /// Segments newly delivered.
-    pub newly: u32,
-    /// Segments newly found lost.
-    pub losses: u32,
-    /// What loss recovery does.
-    pub repair: Repair,
-}
-
-impl RateSample {
-    /// Segments a second.
-    fn rate(&self) -> Option<f64> {
-        (!self.interval.is_zero()).then(|| self.delivered as f64 / self.interval.as_secs_f64())
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {

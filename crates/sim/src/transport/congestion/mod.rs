@@ -5,11 +5,12 @@ use crosslane_core::time::{Duration, Instant};
 mod bbr;
 mod coupled;
 mod cubic;
+mod sample;
 
 use bbr::Bbr;
-pub use bbr::{RateSample, Repair};
 pub use coupled::{Coupled, Member, couple};
 use cubic::Cubic;
+pub use sample::{RateSample, Repair};
 
 /// First window, in segments (RFC 6928).
 pub const INITIAL_WINDOW: u32 = 10;

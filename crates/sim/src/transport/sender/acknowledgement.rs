@@ -4,9 +4,9 @@
 
 use crosslane_core::time::{Duration, Instant};
 
-use super::super::congestion::{Ack, Coupled, RateSample, Repair};
+use super::super::congestion::{Ack, Coupled};
 use super::super::segment::Block;
-use super::{Sender, Sent, State};
+use super::{Sender, Sent};
 
 /// What an acknowledgement delivered.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(super) struct Delivered {
     last: Option<Instant>,
     by_sack: Option<Instant>,
     repeated: bool,
-    newest: Option<Sent>,
+    pub(super) newest: Option<Sent>,
 }
 
 impl Delivered {
@@ -54,7 +54,7 @@ impl Sender {
         let newly = delivered.acked + delivered.sacked;
         let rtt = self.measure(now, ack, echo, &delivered);
         if let Some(newest) = delivered.newest {
-            self.recovery.note_delivered(now, &newest, self.rtt.least());
+            self.recovery.note_delivered(now, &newest);
         }
         let losses = self.find_lost(now);
         self.end_probe();
@@ -122,49 +122,5 @@ impl Sender {
         let ack = Ack { now, acked: delivered.acked, rtt, least_rtt: self.rtt.least(), una: self.una, next: self.next };
         let limited = self.limited || (self.control.in_slow_start() && self.control.window < 2 * self.most_out);
         self.control.on_ack(&ack, limited, coupled);
-    }
-
-    /// Linux `tcp_rate_gen`.
-    fn sample_rate(
-        &mut self,
-        now: Instant,
-        delivered: &Delivered,
-        rtt: Option<Duration>,
-        in_flight_before: u32,
-        losses: u32,
-    ) {
-        if self.rate.app_limited_until.is_some_and(|until| self.delivered > until) {
-            self.rate.app_limited_until = None;
-        }
-        self.rate.delivered_at = now;
-        let Some(newest) = delivered.newest else { return };
-        self.rate.first_sent = newest.at;
-        let sending = newest.at.since(newest.first_sent);
-        let interval = sending.max(now.since(newest.delivered_at));
-        let count = self.delivered - newest.delivered;
-        if interval > Duration::ZERO {
-            self.rate.last_bit_s = count as f64 * self.mss as f64 * 8.0 / interval.as_secs_f64();
-        }
-        let sample = RateSample {
-            now,
-            delivered: count,
-            interval: if self.rtt.least().is_some_and(|least| interval < least) { Duration::ZERO } else { interval },
-            prior_delivered: newest.delivered,
-            total_delivered: self.delivered,
-            rtt,
-            app_limited: newest.app_limited,
-            in_flight: [in_flight_before, self.in_flight()],
-            newly: delivered.acked + delivered.sacked,
-            losses,
-            repair: match self.state {
-                State::Open => Repair::None,
-                State::Recovery { .. } => Repair::Recovery,
-                State::Loss { .. } => Repair::Loss,
-            },
-        };
-        self.control.on_rate(&sample);
-        if self.control.probes_rtt() {
-            self.limit_rate();
-        }
     }
 }

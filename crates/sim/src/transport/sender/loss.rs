@@ -32,16 +32,10 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// RFC 8985 §6.2 step 2: what answers a repeated segment sooner than ever
-    /// answers the first one, and tells nothing of later ones.
-    pub(super) fn note_delivered(&mut self, now: Instant, newest: &Sent, least: Option<Duration>) {
-        let rtt = now.since(newest.at);
-        if newest.repeated && least.is_some_and(|least| rtt < least) {
-            return;
-        }
+    pub(super) fn note_delivered(&mut self, now: Instant, newest: &Sent) {
         let later = self.latest.is_none_or(|(at, end, _)| (newest.at, newest.end()) > (at, end));
         if later {
-            self.latest = Some((newest.at, newest.end(), rtt));
+            self.latest = Some((newest.at, newest.end(), now.since(newest.at)));
         }
     }
 }

@@ -13,6 +13,7 @@ use super::rtt::{RTO_MIN_US, Rtt};
 mod acknowledgement;
 mod buffer;
 mod loss;
+mod rate;
 
 /// Least time before a loss probe with more than one segment in flight.
 const PROBE_MIN: Duration = Duration::from_millis(2);
@@ -108,20 +109,11 @@ pub struct Sender {
     pace_at: Instant,
     buffer: u64,
     fixed_buffer: bool,
-    rate: Rate,
+    rate: rate::Rate,
     /// Segments delivered since the subflow began.
     pub delivered: u64,
     /// Segments sent again since the subflow began.
     pub repeated: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Rate {
-    delivered_at: Instant,
-    first_sent: Instant,
-    /// The application is the limit until more than so many are delivered.
-    app_limited_until: Option<u64>,
-    last_bit_s: f64,
 }
 
 impl Sender {
@@ -156,8 +148,7 @@ impl Sender {
             pace_at: Instant::ZERO,
             buffer: if fixed_buffer { buffer_bytes } else { buffer::FIRST_BYTES },
             fixed_buffer,
-            // Until the first acknowledgement, nothing can tell the rate.
-            rate: Rate { app_limited_until: Some(0), ..Rate::default() },
+            rate: rate::Rate::new(),
             delivered: 0,
             repeated: 0,
         }
@@ -177,21 +168,6 @@ impl Sender {
     /// Congestion control.
     pub fn control(&self) -> &Control {
         &self.control
-    }
-
-    /// The application writes: it was the limit if nothing waited and the window
-    /// had room (Linux `tcp_rate_check_app_limited`). What goes over a subflow of
-    /// MPTCP does not come by there.
-    pub fn note_write(&mut self) {
-        if self.queue.is_empty() && self.in_flight() < self.control.window && self.lost <= self.again {
-            self.limit_rate();
-        }
-    }
-
-    /// Rates count as limited by the application until what is in flight is
-    /// delivered.
-    fn limit_rate(&mut self) {
-        self.rate.app_limited_until = Some(self.delivered + u64::from(self.in_flight()));
     }
 
     /// Hands over data to be sent; pieces that follow each other become one.
@@ -403,3 +379,6 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

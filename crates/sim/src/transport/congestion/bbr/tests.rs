@@ -147,6 +147,16 @@ fn the_probe_of_the_round_trip_waits_until_the_queue_is_gone() {
 }
 
 #[test]
+fn the_probe_of_the_round_trip_lasts_a_round_at_least() {
+    let mut flow = Flow::settled();
+    flow.rounds_for(10_100);
+    (0..10).for_each(|_| flow.round_with(|sample| sample.prior_delivered = 0));
+    assert!(flow.bbr.probes_rtt(), "what was sent since has not arrived");
+    flow.round();
+    assert!(!flow.bbr.probes_rtt());
+}
+
+#[test]
 fn a_round_trip_as_short_as_the_least_puts_off_the_probe() {
     let mut flow = Flow::settled();
     flow.rounds_for(9_000);
