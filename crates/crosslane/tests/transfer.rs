@@ -233,8 +233,8 @@ fn one_past_its_deadline_is_given_up_or_sent_to_its_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap().to_string();
         let there = TempDir::new().unwrap();
+        let options = ["--deadline", "500ms", "--late", late, "--json"];
         scope(|scope| {
-            let options = ["--deadline", "500ms", "--late", late, "--json"];
             let sender = scope.spawn(|| send(desk.path(), &to, &["big"], &options));
             let kept = receive_one(&listener, there.path(), || sleep(Duration::from_millis(800)));
             let said = sender.join().unwrap();
@@ -365,8 +365,8 @@ fn an_agent_hears_the_demand_and_its_end_is_told() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string();
     let there = TempDir::new().unwrap();
+    let options = ["--deadline", "60s", "--agent", socket.to_str().unwrap()];
     scope(|scope| {
-        let options = ["--deadline", "60s", "--agent", socket.to_str().unwrap()];
         let sender = scope.spawn(|| send(desk.path(), &to, &["big"], &options));
         let kept = receive_one(&listener, there.path(), || {
             let mut agent = agents.accept().unwrap().0;
