@@ -209,7 +209,7 @@ impl Sending<'_> {
         while let Some(reply) = self.agent.as_mut().and_then(Agent::poll) {
             match &reply {
                 Reply::BacklogBytes(bytes) => {
-                            self.engine.set_backlog(*bytes);
+                    self.engine.set_backlog(*bytes);
                     self.heeded = true;
                 }
                 Reply::Gone => {
