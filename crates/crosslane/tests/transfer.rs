@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use crosslane::clock::Clock;
+use crosslane::clock::{Clock, monotonic_ns};
 use crosslane::transfer::folder::{Folder, Kept};
 use crosslane::transfer::receiving::{self, Left};
 use crosslane_core::transfer::{Abandoned, frame};
@@ -27,6 +27,7 @@ use nix::unistd::Pid;
 use program::{CROSSLANE, Said, crosslane};
 use receiver::Receiver;
 use serde_json::Value;
+use socket2::Socket;
 use tempfile::TempDir;
 
 /// More than the socket buffers of both ends hold.
@@ -59,9 +60,9 @@ fn outcomes(said: &Said) -> Vec<String> {
 
 /// A receiver over plain TCP in this process, which reads nothing before
 /// `first` is done.
-fn receive_one(listener: &TcpListener, folder: &Path, first: impl FnOnce()) -> Vec<Kept> {
-    let socket = socket2::Socket::from(listener.accept().unwrap().0);
-    first();
+fn receive_one(listener: &TcpListener, folder: &Path, first: impl FnOnce(&Socket)) -> Vec<Kept> {
+    let socket = Socket::from(listener.accept().unwrap().0);
+    first(&socket);
     let mut all = Vec::new();
     let mut sink = Folder::new(folder, |kept| all.push(kept));
     receiving::receive(&socket, &mut sink, Clock::start(), &AtomicBool::new(false)).unwrap();
@@ -98,9 +99,13 @@ fn files_arrive_as_they_are_and_replace_what_has_their_name() {
 fn once_serves_one_sender_and_tells_whether_all_is_stored() {
     let desk = desk(&[("a", 10), ("x.part", 10)]);
     for (file, code) in [("a", 0), ("x.part", 1)] {
-        let mut receiver = Receiver::with(desk.path(), |command| command.args(["--once", "--json"]).spawn().unwrap());
+        let spawn = |command: &mut Command| command.args(["--once", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut receiver = Receiver::with(desk.path(), spawn);
         assert_eq!(send(desk.path(), &receiver.address, &[file], &[]).code, Some(code));
         assert_eq!(receiver.child.wait().unwrap().code(), Some(code));
+        let line: Value = serde_json::from_reader(receiver.child.stdout.take().unwrap()).unwrap();
+        assert_eq!(line["name"], file);
+        assert_eq!(line["outcome"], if code == 0 { "stored" } else { "partial" });
     }
 }
 
@@ -166,7 +171,7 @@ fn plain_tcp_goes_on_and_is_told() {
     let there = TempDir::new().unwrap();
     scope(|scope| {
         let sender = scope.spawn(|| send(desk.path(), &to, &["a"], &["--json"]));
-        assert_eq!(receive_one(&listener, there.path(), || {})[0].left, None);
+        assert_eq!(receive_one(&listener, there.path(), |_| {})[0].left, None);
         let said = sender.join().unwrap();
         assert_eq!((said.code, outcomes(&said)), (Some(0), vec!["stored".to_owned()]), "{said:?}");
         assert_eq!(said.stderr.matches("this is plain TCP").count(), 1, "{said:?}");
@@ -186,7 +191,7 @@ fn one_past_its_deadline_is_given_up_or_sent_to_its_end() {
         let options = ["--deadline", "500ms", "--late", late, "--json"];
         scope(|scope| {
             let sender = scope.spawn(|| send(desk.path(), &to, &["big"], &options));
-            let kept = receive_one(&listener, there.path(), || sleep(Duration::from_millis(800)));
+            let kept = receive_one(&listener, there.path(), |_| sleep(Duration::from_millis(800)));
             let said = sender.join().unwrap();
             assert_eq!((said.code, outcomes(&said)), (Some(1), vec![outcome.to_owned()]), "{said:?}");
             assert!(said.stdout.contains("\"in_time\": false"), "{said:?}");
@@ -199,6 +204,18 @@ fn one_past_its_deadline_is_given_up_or_sent_to_its_end() {
 }
 
 #[test]
+fn a_receiver_that_says_nothing_is_not_waited_for_without_end() {
+    let desk = desk(&[("a", 1000)]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    let started = Clock::start();
+    let said = send(desk.path(), &to, &["a"], &["--deadline", "200ms"]);
+    assert!(started.now().as_secs_f64() < 10.0);
+    assert_eq!(said.code, Some(1));
+    assert!(said.stdout.contains("a  1000 bytes  not finished"), "{said:?}");
+}
+
+#[test]
 fn a_file_that_changes_while_it_is_sent_is_not_stored() {
     let desk = desk(&[("big", BIG), ("small", 10)]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -206,7 +223,7 @@ fn a_file_that_changes_while_it_is_sent_is_not_stored() {
     let there = TempDir::new().unwrap();
     scope(|scope| {
         let sender = scope.spawn(|| send(desk.path(), &to, &["big", "small"], &["--json"]));
-        let kept = receive_one(&listener, there.path(), || {
+        let kept = receive_one(&listener, there.path(), |_| {
             sleep(Duration::from_millis(300));
             fs::OpenOptions::new().append(true).open(desk.path().join("big")).unwrap().write_all(b"more").unwrap();
         });
@@ -318,7 +335,7 @@ fn an_agent_hears_the_demand_and_its_end_is_told() {
     let options = ["--deadline", "60s", "--agent", socket.to_str().unwrap()];
     scope(|scope| {
         let sender = scope.spawn(|| send(desk.path(), &to, &["big"], &options));
-        let kept = receive_one(&listener, there.path(), || {
+        let kept = receive_one(&listener, there.path(), |socket| {
             let mut agent = agents.accept().unwrap().0;
             let mut told = String::new();
             BufReader::new(agent.try_clone().unwrap()).read_line(&mut told).unwrap();
@@ -327,6 +344,10 @@ fn an_agent_hears_the_demand_and_its_end_is_told() {
             assert_eq!((object["number"].as_u64(), object["size_bytes"].as_u64()), (Some(0), Some(BIG as u64)));
             let start_ns = object["start_ns"].as_u64().unwrap();
             assert_eq!(object["deadline_ns"].as_u64().unwrap() - start_ns, 60_000_000_000);
+            // It waits up to 50 ms for our word, unless we are too late to see.
+            sleep(Duration::from_millis(20));
+            let came = socket.peek(&mut [std::mem::MaybeUninit::uninit(); 100]).unwrap();
+            assert!(came == frame::PREFACE.len() || monotonic_ns() > start_ns + 45_000_000, "{came} bytes");
             let best_ns = start_ns + 70_000_000_000;
             let admission = format!(r#"{{"admission": {{"number": 0, "best_ns": {best_ns}, "can_be_met": false}}}}"#);
             writeln!(agent, "{{\"backlog_bytes\": 200000}}\n{admission}").unwrap();
