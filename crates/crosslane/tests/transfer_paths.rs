@@ -90,17 +90,22 @@ fn the_dear_path_carries_what_the_cheap_one_cannot_by_the_deadline() {
     }
     let world = World::new();
     let prices = ["--cost", "dear=0.5/GB,cheap=0.1/GB", "--deadline"];
+    // Too little for anything but the first path, which the routes would have be the dear one.
+    assert_eq!(world.send(20_000, &[&prices[..], &["12s"]].concat()).code, Some(0));
+    assert!(world.sent("cheap") > 20_000 && world.sent("dear") < 5000);
+    let (cheap, dear) = (world.sent("cheap"), world.sent("dear"));
     // 4 s over one path.
     let said = world.send(4_000_000, &[&prices[..], &["12s"]].concat());
     let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
     assert_eq!((said.code, &document["multipath"]), (Some(0), &Value::Bool(true)), "{said:?}");
-    let (cheap, dear) = (world.sent("cheap"), world.sent("dear"));
+    let (cheap, dear) = (world.sent("cheap") - cheap, world.sent("dear") - dear);
     // Nothing is known of the paths at first, so that some of it may go over the dear one; the kernel sends half.
     assert!(cheap > 3 * dear, "cheap {cheap}, dear {dear}: {said:?}");
+    let before = (world.sent("cheap"), world.sent("dear"));
     // 8 s over one path.
     let said = world.send(8_000_000, &[&prices[..], &["6500ms"]].concat());
     assert_eq!(said.code, Some(0), "{said:?}");
-    let (more_cheap, more_dear) = (world.sent("cheap") - cheap, world.sent("dear") - dear);
+    let (more_cheap, more_dear) = (world.sent("cheap") - before.0, world.sent("dear") - before.1);
     assert!(more_dear > 1_500_000 && more_cheap > more_dear, "cheap {more_cheap}, dear {more_dear}: {said:?}");
     let selected = world.testbed.vehicle.enter(|| selected_path_manager().unwrap()).unwrap();
     assert_eq!(selected, PathManager::Kernel, "it was selected for the connection alone");
