@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod program;
+mod receiver;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,12 +12,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use crosslane::clock::Clock;
+use crosslane::clock::{Clock, monotonic_ns};
 use crosslane::transfer::folder::{Folder, Kept};
 use crosslane::transfer::receiving::{self, Left};
 use crosslane_core::transfer::{Abandoned, frame};
@@ -24,63 +25,13 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 use program::{CROSSLANE, Said, crosslane};
+use receiver::Receiver;
 use serde_json::Value;
+use socket2::Socket;
 use tempfile::TempDir;
 
 /// More than the socket buffers of both ends hold.
 const BIG: usize = 40_000_000;
-
-/// A running `crosslane receive` into the folder `in` of a desk.
-struct Receiver {
-    child: Child,
-    address: String,
-    stderr: PathBuf,
-}
-
-impl Receiver {
-    fn start(desk: &Path) -> Receiver {
-        Receiver::with(desk, |command| command.spawn().unwrap())
-    }
-
-    fn with(desk: &Path, spawn: impl FnOnce(&mut Command) -> Child) -> Receiver {
-        fs::create_dir_all(desk.join("in")).unwrap();
-        let stderr = desk.join("receiver");
-        let mut command = Command::new(CROSSLANE);
-        command.args(["receive", "--into", "in", "--listen", "127.0.0.1:0"]).current_dir(desk);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&stderr).unwrap());
-        let child = spawn(&mut command);
-        let mut receiver = Receiver { child, address: String::new(), stderr };
-        let said = receiver.await_words("listening on ");
-        receiver.address = said.split("listening on ").nth(1).unwrap().lines().next().unwrap().to_owned();
-        receiver
-    }
-
-    /// What it has said on standard error, once these words are in it.
-    fn await_words(&self, words: &str) -> String {
-        for _ in 0..200 {
-            let said = fs::read_to_string(&self.stderr).unwrap();
-            if said.contains(words) && said.ends_with('\n') {
-                return said;
-            }
-            sleep(Duration::from_millis(20));
-        }
-        panic!("{words} is not in {}", fs::read_to_string(&self.stderr).unwrap());
-    }
-
-    /// Ends it and returns what it said.
-    fn end(mut self) -> String {
-        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), Some(0));
-        fs::read_to_string(&self.stderr).unwrap()
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
 
 /// A desk with files of so many bytes.
 fn desk(files: &[(&str, usize)]) -> TempDir {
@@ -109,9 +60,9 @@ fn outcomes(said: &Said) -> Vec<String> {
 
 /// A receiver over plain TCP in this process, which reads nothing before
 /// `first` is done.
-fn receive_one(listener: &TcpListener, folder: &Path, first: impl FnOnce()) -> Vec<Kept> {
-    let socket = socket2::Socket::from(listener.accept().unwrap().0);
-    first();
+fn receive_one(listener: &TcpListener, folder: &Path, first: impl FnOnce(&Socket)) -> Vec<Kept> {
+    let socket = Socket::from(listener.accept().unwrap().0);
+    first(&socket);
     let mut all = Vec::new();
     let mut sink = Folder::new(folder, |kept| all.push(kept));
     receiving::receive(&socket, &mut sink, Clock::start(), &AtomicBool::new(false)).unwrap();
@@ -148,9 +99,13 @@ fn files_arrive_as_they_are_and_replace_what_has_their_name() {
 fn once_serves_one_sender_and_tells_whether_all_is_stored() {
     let desk = desk(&[("a", 10), ("x.part", 10)]);
     for (file, code) in [("a", 0), ("x.part", 1)] {
-        let mut receiver = Receiver::with(desk.path(), |command| command.args(["--once", "--json"]).spawn().unwrap());
+        let spawn = |command: &mut Command| command.args(["--once", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut receiver = Receiver::with(desk.path(), spawn);
         assert_eq!(send(desk.path(), &receiver.address, &[file], &[]).code, Some(code));
         assert_eq!(receiver.child.wait().unwrap().code(), Some(code));
+        let line: Value = serde_json::from_reader(receiver.child.stdout.take().unwrap()).unwrap();
+        assert_eq!(line["name"], file);
+        assert_eq!(line["outcome"], if code == 0 { "stored" } else { "partial" });
     }
 }
 
@@ -216,7 +171,7 @@ fn plain_tcp_goes_on_and_is_told() {
     let there = TempDir::new().unwrap();
     scope(|scope| {
         let sender = scope.spawn(|| send(desk.path(), &to, &["a"], &["--json"]));
-        assert_eq!(receive_one(&listener, there.path(), || {})[0].left, None);
+        assert_eq!(receive_one(&listener, there.path(), |_| {})[0].left, None);
         let said = sender.join().unwrap();
         assert_eq!((said.code, outcomes(&said)), (Some(0), vec!["stored".to_owned()]), "{said:?}");
         assert_eq!(said.stderr.matches("this is plain TCP").count(), 1, "{said:?}");
@@ -233,10 +188,10 @@ fn one_past_its_deadline_is_given_up_or_sent_to_its_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap().to_string();
         let there = TempDir::new().unwrap();
+        let options = ["--deadline", "500ms", "--late", late, "--json"];
         scope(|scope| {
-            let options = ["--deadline", "500ms", "--late", late, "--json"];
             let sender = scope.spawn(|| send(desk.path(), &to, &["big"], &options));
-            let kept = receive_one(&listener, there.path(), || sleep(Duration::from_millis(800)));
+            let kept = receive_one(&listener, there.path(), |_| sleep(Duration::from_millis(800)));
             let said = sender.join().unwrap();
             assert_eq!((said.code, outcomes(&said)), (Some(1), vec![outcome.to_owned()]), "{said:?}");
             assert!(said.stdout.contains("\"in_time\": false"), "{said:?}");
@@ -249,6 +204,18 @@ fn one_past_its_deadline_is_given_up_or_sent_to_its_end() {
 }
 
 #[test]
+fn a_receiver_that_says_nothing_is_not_waited_for_without_end() {
+    let desk = desk(&[("a", 1000)]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    let started = Clock::start();
+    let said = send(desk.path(), &to, &["a"], &["--deadline", "200ms"]);
+    assert!(started.now().as_secs_f64() < 10.0);
+    assert_eq!(said.code, Some(1));
+    assert!(said.stdout.contains("a  1000 bytes  not finished"), "{said:?}");
+}
+
+#[test]
 fn a_file_that_changes_while_it_is_sent_is_not_stored() {
     let desk = desk(&[("big", BIG), ("small", 10)]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -256,7 +223,7 @@ fn a_file_that_changes_while_it_is_sent_is_not_stored() {
     let there = TempDir::new().unwrap();
     scope(|scope| {
         let sender = scope.spawn(|| send(desk.path(), &to, &["big", "small"], &["--json"]));
-        let kept = receive_one(&listener, there.path(), || {
+        let kept = receive_one(&listener, there.path(), |_| {
             sleep(Duration::from_millis(300));
             fs::OpenOptions::new().append(true).open(desk.path().join("big")).unwrap().write_all(b"more").unwrap();
         });
@@ -365,10 +332,10 @@ fn an_agent_hears_the_demand_and_its_end_is_told() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string();
     let there = TempDir::new().unwrap();
+    let options = ["--deadline", "60s", "--agent", socket.to_str().unwrap()];
     scope(|scope| {
-        let options = ["--deadline", "60s", "--agent", socket.to_str().unwrap()];
         let sender = scope.spawn(|| send(desk.path(), &to, &["big"], &options));
-        let kept = receive_one(&listener, there.path(), || {
+        let kept = receive_one(&listener, there.path(), |socket| {
             let mut agent = agents.accept().unwrap().0;
             let mut told = String::new();
             BufReader::new(agent.try_clone().unwrap()).read_line(&mut told).unwrap();
@@ -377,6 +344,10 @@ fn an_agent_hears_the_demand_and_its_end_is_told() {
             assert_eq!((object["number"].as_u64(), object["size_bytes"].as_u64()), (Some(0), Some(BIG as u64)));
             let start_ns = object["start_ns"].as_u64().unwrap();
             assert_eq!(object["deadline_ns"].as_u64().unwrap() - start_ns, 60_000_000_000);
+            // It waits up to 50 ms for our word, unless we are too late to see.
+            sleep(Duration::from_millis(20));
+            let came = socket.peek(&mut [std::mem::MaybeUninit::uninit(); 100]).unwrap();
+            assert!(came == frame::PREFACE.len() || monotonic_ns() > start_ns + 45_000_000, "{came} bytes");
             let best_ns = start_ns + 70_000_000_000;
             let admission = format!(r#"{{"admission": {{"number": 0, "best_ns": {best_ns}, "can_be_met": false}}}}"#);
             writeln!(agent, "{{\"backlog_bytes\": 200000}}\n{admission}").unwrap();

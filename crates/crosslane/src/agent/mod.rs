@@ -227,6 +227,10 @@ impl Driver {
             self.engine.manager().subflows().map(|(token, path, subflow)| (token, path, *subflow)).collect();
         for (token, path, subflow) in subflows {
             let Ok(Some(socket)) = self.diag.socket(subflow.local, subflow.remote) else { continue };
+            // Of a socket in TIME_WAIT the kernel remembers no figures; zeros would pass for its path's.
+            if socket.tcp.rtt.is_zero() {
+                continue;
+            }
             let transport = Transport {
                 token: token.0,
                 rtt: socket.tcp.rtt,

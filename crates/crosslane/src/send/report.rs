@@ -66,8 +66,7 @@ impl<'a> Report<'a> {
                 }
             }
             (News::Agent(Reply::Admission(judged)), Some(sent)) => {
-                let sentence = admission(*judged, sent, self.clock);
-                sentence.iter().for_each(|sentence| self.note(sentence));
+                self.note(&admission(*judged, sent, self.clock));
             }
             (News::Agent(Reply::Error(why)), _) => self.note(&format!("the agent says: {why}")),
             (News::Agent(Reply::Gone), _) => {
@@ -130,17 +129,15 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What the agent thinks of a deadline; nothing if it does not know.
-fn admission(judged: Judged, sent: &Sent, clock: Clock) -> Option<String> {
+/// What the agent thinks of a deadline.
+fn admission(judged: Judged, sent: &Sent, clock: Clock) -> String {
     let name = shown(sent);
-    let best_s = best_s(judged, sent, clock);
-    match (judged.can_be_met?, best_s) {
-        (true, Some(best_s)) => Some(format!("{name} will be there in {best_s:.1} s at the latest")),
-        (true, None) => None,
-        (false, Some(best_s)) => {
-            Some(format!("the deadline of {name} cannot be met, best possible is in {best_s:.1} s"))
+    match (judged.can_be_met, best_s(judged, sent, clock)) {
+        (Some(true), Some(best_s)) => format!("{name} will be there in {best_s:.1} s at the latest"),
+        (Some(false), Some(best_s)) => {
+            format!("the deadline of {name} cannot be met, best possible is in {best_s:.1} s")
         }
-        (false, None) => Some(format!("the deadline of {name} cannot be met")),
+        _ => format!("whether {name} will be there in time is not known yet"),
     }
 }
 

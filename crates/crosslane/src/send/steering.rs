@@ -49,8 +49,11 @@ impl Steering {
                 let denied = cause.kind() == ErrorKind::PermissionDenied;
                 let why =
                     if denied { format!("the agent at {name} may not be told") } else { "there is no agent".into() };
-                let note =
-                    format!("{why} and no --prefer or --cost: the kernel's path manager decides what goes where");
+                let what = match selected_path_manager() {
+                    Ok(PathManager::UserSpace) => "net.mptcp.path_manager is `userspace`: nobody opens a second path",
+                    _ => "no --prefer or --cost: the kernel's path manager decides what goes where",
+                };
+                let note = format!("{why} and {what}");
                 Ok(Steering { notes: vec![note], ..Steering::default() })
             }
         }

@@ -26,6 +26,8 @@ const NAP: Duration = Duration::from_millis(50);
 /// Longest wait for the agent's first word on how much may be under way. It
 /// speaks to those who have told it an object, within a millisecond or so.
 const HEED: Duration = Duration::from_millis(50);
+/// Longest wait for a receipt that changes nothing any more.
+const LINGER: Duration = Duration::from_secs(3);
 
 const SEND_AGAIN: &str = "look whether the receiver runs and a path to it is up, and send again";
 const NO_RECEIVER: &str = "look whether it is `crosslane receive` that listens there, and has room for one more sender";
@@ -86,7 +88,8 @@ pub enum News {
 
 /// Sends what the source gives until there is no more and the receiver has
 /// said of each object how it went, or `stop` is set. Objects with a deadline
-/// are told to the agent before they are written.
+/// are told to the agent before they are written. Of one that is given up, or
+/// whose deadline is past with [`Late::GiveUp`], the receiver may say nothing.
 ///
 /// # Errors
 /// The connection broke, or the peer is no receiver or has left before it had
@@ -112,7 +115,8 @@ pub fn send(
         clock,
         engine: Sender::new(late),
         going: BTreeMap::new(),
-        awaited: 0,
+        awaited: BTreeMap::new(),
+        late,
         buffer: frame::PREFACE.to_vec(),
         taken: 0,
         receipts: Receipts::default(),
@@ -132,8 +136,10 @@ struct Sending<'a> {
     clock: Clock,
     engine: Sender,
     going: BTreeMap<u32, Going>,
-    /// Objects offered of which the receiver has not said how they went.
-    awaited: usize,
+    /// Objects offered of which the receiver has not said how they went, and how
+    /// long that is waited for; `None`: as long as the connection lives.
+    awaited: BTreeMap<u32, Option<Instant>>,
+    late: Late,
     /// What the engine gave out last, and how much of it the socket has taken.
     buffer: Vec<u8>,
     taken: usize,
@@ -165,8 +171,7 @@ impl Sending<'_> {
             self.hear_agent(now);
             let open = self.read(now)?;
             let blocked = self.write(now)?;
-            let over = self.source.next_due().is_none() && self.engine.is_idle() && self.awaited == 0;
-            if over && self.taken == self.buffer.len() {
+            if self.is_over(now) {
                 break;
             }
             if !open {
@@ -179,6 +184,13 @@ impl Sending<'_> {
         }
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
         Ok(())
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        let no_more = self.source.next_due().is_none() && self.going.is_empty();
+        let told = self.awaited.is_empty() && self.engine.is_idle() && self.taken == self.buffer.len();
+        let enough = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
+        no_more && (told || !self.awaited.is_empty() && self.awaited.values().all(enough))
     }
 
     fn broken(&self, cause: io::Error) -> TransferError {
@@ -200,9 +212,16 @@ impl Sending<'_> {
     fn give_up(&mut self, now: Instant) {
         while let Some(number) = self.engine.poll_late(now) {
             if self.going.remove(&number).is_some() {
-                self.source.hear(now, News::Abandoned(number, Abandoned::Late));
+                self.abandoned(now, number, Abandoned::Late);
             }
         }
+    }
+
+    fn abandoned(&mut self, now: Instant, number: u32, why: Abandoned) {
+        if let Some(until) = self.awaited.get_mut(&number) {
+            *until = Some(now + LINGER);
+        }
+        self.source.hear(now, News::Abandoned(number, why));
     }
 
     fn hear_agent(&mut self, now: Instant) {
@@ -259,12 +278,15 @@ impl Sending<'_> {
                     self.buffer.clear();
                     self.engine.take_back(why);
                     self.going.remove(&number);
-                    self.source.hear(now, News::Abandoned(number, why));
+                    self.abandoned(now, number, why);
                     return;
                 }
-                self.awaited += usize::from(offset == 0);
-                if last {
-                    self.going.remove(&number);
+                if offset == 0 {
+                    self.awaited.insert(number, None);
+                }
+                if last && let Some(Going { object, .. }) = self.going.remove(&number) {
+                    let until = object.deadline.filter(|_| self.late == Late::GiveUp);
+                    self.awaited.insert(number, until.map(|deadline| deadline.max(now) + LINGER));
                     self.source.hear(now, News::Written(number));
                 }
             }
@@ -304,7 +326,7 @@ impl Sending<'_> {
             let attempt = "reading what the receiver says";
             let fault = |cause| TransferError::Stream { attempt, cause };
             while let Some(receipt) = self.receipts.take(&mut bytes).map_err(fault)? {
-                self.awaited = self.awaited.saturating_sub(1);
+                self.awaited.remove(&receipt.number);
                 if receipt.outcome == Outcome::Refused && self.engine.abandon(receipt.number, Abandoned::Refused) {
                     self.going.remove(&receipt.number);
                 }
