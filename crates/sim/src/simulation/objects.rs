@@ -128,7 +128,8 @@ impl Objects {
             let deadline = due + Duration::from_secs_f64(self.rules.deadline_s);
             self.open.push_back(Open { place, start: due, deadline, rest: self.rules.object_bytes, begin: None });
             let (number, size_bytes) = (place as u64, self.rules.object_bytes as u32);
-            self.rows.push(MessageRow { number, sent_ns: due.as_nanos(), received_ns: None, size_bytes });
+            let sent_ns = due.as_nanos();
+            self.rows.push(MessageRow { number, sent_ns, written_ns: None, received_ns: None, size_bytes });
             self.changed = true;
             let next = due + Duration::from_secs_f64(self.rules.period_s);
             self.due = Some(next).filter(|next| *next < self.stop && self.rows.len() < self.rules.objects as usize);
@@ -163,6 +164,7 @@ impl Objects {
                 open.rest -= taken;
                 if open.rest == 0 {
                     self.unread.push_back((open.place, *written));
+                    self.rows[open.place].written_ns = Some(now.as_nanos());
                 }
             }
         }
