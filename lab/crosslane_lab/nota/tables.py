@@ -1,0 +1,177 @@
+"""The tables of the page: what was published, what came out here, and whether that is the same."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from crosslane_lab.metrics import Spread, number
+from crosslane_lab.nota.cases import BEYOND, BULK_S, CONGESTIONS, OUTSIDE, ROADS, STREAM_S, Case
+from crosslane_lab.nota.found import DEAR, DELIVERED_S, LEAST, MISSED, OVERHEAD, UNWRITTEN, WRITTEN_S, Found
+from crosslane_lab.nota.published import OVERHEAD as TOLD_OVERHEAD
+from crosslane_lab.nota.published import (
+    BULK_KERNEL,
+    SAFE_ALPHA,
+    SPARING_ALPHA,
+    STREAM_KERNEL,
+    TABLE_6_1,
+    TABLE_6_2,
+    Told,
+    verdict,
+)
+from crosslane_lab.nota.utility import MU1, MU2
+
+
+def rows_of(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
+    """A Markdown table whose first `texts` columns stand left."""
+    rule = ["---"] * texts + ["---:"] * (len(head) - texts)
+    return "".join(f"| {' | '.join(row)} |\n" for row in [list(head), rule, *rows])
+
+
+def shown(over: Spread | None, metric: str, spread: bool = True) -> str:
+    """Median and, where the seeds differ visibly, the range."""
+    if over is None:
+        return "–"
+    unit = "" if metric.endswith(("_s.p50", "_s.max")) else "%"
+    middle, low, high = (_figure(value, unit) for value in (over.median, over.low, over.high))
+    return middle if low == high or not spread else f"{middle} ({low}–{high})"
+
+
+def compared(found: Found, told: Sequence[Told]) -> str:
+    """A row per published number, with both kinds of congestion control where both were simulated."""
+    both = any(not entry.case.of_road for entry in told)
+    head = ["figure", "case", "strategy", "what", "published", "BBR", *(["cubic"] if both else []), "verdict (BBR)"]
+    words = {DEAR: "dear path", MISSED: "missed", DELIVERED_S: "s per object"}
+    rows = []
+    for entry in told:
+        ours = found.spread(entry.case, entry.strategy, entry.metric)
+        low, high = entry.published
+        published = shown(Spread(low, low, high, 2), entry.metric) if low == high else _range(low, high)
+        row = [entry.figure, _case(entry.case), f"`{entry.strategy}`", words[entry.metric], published]
+        row.append(shown(ours, entry.metric))
+        if both:
+            other = found.spread(replace(entry.case, congestion="cubic"), entry.strategy, entry.metric)
+            row.append(shown(other, entry.metric))
+        rows.append([*row, verdict(entry, ours)])
+    return rows_of(head, rows, 4)
+
+
+def against_ours(found: Found, cases: Sequence[Case]) -> str:
+    """The thesis's rule, the kernel's MPTCP and ours, beside the least possible."""
+    strategies = ("kernel", "mp-dpa", "mp-dpa-08", "deadline")
+    head = ["case", "least possible", *(f"`{s}`" for s in strategies)]
+    rows = []
+    for case in cases:
+        row = [_case(case), shown(found.spread(case, "kernel", LEAST), LEAST, spread=False)]
+        rows.append([*row, *(_pair(found, case, strategy) for strategy in strategies)])
+    return rows_of(head, rows)
+
+
+def alphas(found: Found) -> str:
+    """The best α, published and here."""
+    head = ["case", "published: no miss, µ₁", "µ₂", *(f"{c}: no miss, µ₁, µ₂" for c in CONGESTIONS)]
+    rows = []
+    for (base, deadline_s), safe in SAFE_ALPHA.items():
+        row = [_case(Case(base, deadline_s)), f"{safe:g}", f"{SPARING_ALPHA[base, deadline_s]:g}"]
+        for congestion in CONGESTIONS:
+            case = Case(base, deadline_s, congestion)
+            ours = found.safe_alpha(case)
+            best = [f"{found.best_alpha(case, weights):g}" for weights in (MU1, MU2)]
+            row.append(", ".join(["none" if ours is None else f"{ours:g}", *best]))
+        rows.append(row)
+    return rows_of(head, rows)
+
+
+def overheads(found: Found) -> str:
+    """Figure 6.21: bytes sent beyond the payload, where everything was delivered."""
+    rows = []
+    for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline"):
+        told = TOLD_OVERHEAD.get(strategy)
+        published = "–" if told is None else shown(Spread(*told, told[1], 1), OVERHEAD) if told[0] == told[1] else _range(*told)
+        case = Case("symmetric", 10.0)
+        ours = [found.spread(replace(case, congestion=c), strategy, OVERHEAD) for c in CONGESTIONS]
+        rows.append([f"`{strategy}`", published, *(shown(over, OVERHEAD) for over in ours)])
+    return rows_of(["strategy", "published", *CONGESTIONS], rows)
+
+
+def times(found: Found, cases: Sequence[Case]) -> str:
+    """Figure 6.29: hand-over and delivery apart."""
+    head = ["case", "strategy", "handed over after (s)", "read by the peer after (s)", "not handed over in time", "not read in time"]
+    rows = []
+    for case in cases:
+        for strategy in case.strategies:
+            if strategy == "kernel-tuned":
+                continue
+            figures = (WRITTEN_S, DELIVERED_S, UNWRITTEN, MISSED)
+            row = [shown(found.spread(case, strategy, metric), metric) for metric in figures]
+            rows.append([_case(case), f"`{strategy}`", *row])
+    return rows_of(head, rows, 2)
+
+
+def roads(found: Found, kind: str) -> str:
+    """Tables 6.1 and 6.2: dear path / missed, published and here, with both send buffers."""
+    table, kernel = (TABLE_6_1, BULK_KERNEL) if kind == "bulk" else (TABLE_6_2, STREAM_KERNEL)
+    head = ["road, deadline", "MPTCP published", "64 MB", "autotuned", "MP-DPA published", "64 MB", "autotuned"]
+    head += ["`single`", "`deadline`", "least possible"]
+    rows = []
+    for road in ROADS:
+        for deadline_s, (dear, missed, _) in zip(BULK_S if kind == "bulk" else STREAM_S, table[road], strict=True):
+            case = Case(f"{road}-{kind}", deadline_s)
+            tuned = replace(case, twist="autotuned")
+            told = [f"{_figure(share, '%')} / {_figure(missed, '%')}" for share in (kernel[road], dear)]
+            found_here = [
+                _pair(found, of, strategy) for strategy in ("kernel", "mp-dpa-08") for of in (case, tuned)
+            ]
+            row = [f"{road}, {deadline_s:g} s", told[0], *found_here[:2], told[1], *found_here[2:]]
+            row += [_pair(found, case, "single"), _pair(found, case, "deadline")]
+            rows.append([*row, shown(found.spread(case, "kernel", LEAST), LEAST, spread=False)])
+    return rows_of(head, rows)
+
+
+def utilities(found: Found, kind: str) -> str:
+    """Figures 6.43, 6.44, 6.54, 6.55: µ₁ and µ₂ by road and deadline, with the autotuned send buffer and with 64 MB."""
+    head = ["road", "deadline (s)", "`mp-dpa-08` µ₁", "µ₂", "surplus", "`deadline` µ₁", "µ₂"]
+    rows = []
+    for road in ROADS:
+        for deadline_s in BULK_S if kind == "bulk" else STREAM_S:
+            case = Case(f"{road}-{kind}", deadline_s)
+            row = [road, f"{deadline_s:g}"]
+            row += [f"{found.mu(case, 'mp-dpa-08', weights):.2f}" for weights in (MU1, MU2)]
+            row.append(_figure(found.surplus(case, "mp-dpa-08"), "%"))
+            row += [f"{found.mu(case, 'deadline', weights):.2f}" for weights in (MU1, MU2)]
+            rows.append(row)
+    return rows_of(head, rows)
+
+
+def beyond(found: Found) -> str:
+    """What the thesis leaves out: share over the dear path / deadlines missed."""
+    strategies = ("kernel", "kernel-tuned", "single", "mp-dpa", "mp-dpa-08", "deadline")
+    head = ["case", "with", "congestion", *(f"`{s}`" for s in strategies)]
+    rows = []
+    for base, deadline_s in BEYOND:
+        for twist in ("", *OUTSIDE):
+            for congestion in CONGESTIONS:
+                case = Case(base, deadline_s, congestion, twist)
+                pairs = [_pair(found, case, strategy) for strategy in strategies]
+                rows.append([_case(case), _WITH[twist], congestion, *pairs])
+    return rows_of(head, rows, 3)
+
+
+_WITH = {"": "nothing more", "loss": "1 % loss", "jitter": "20 ms of jitter"}
+_NAMES = {"narrow": "3.8 + 3.0", "symmetric": "8 + 8", "asymmetric": "4 + 12", "triangular": "stream"}
+
+
+def _pair(found: Found, case: Case, strategy: str) -> str:
+    return " / ".join(shown(found.spread(case, strategy, metric), metric, spread=False) for metric in (DEAR, MISSED))
+
+
+def _case(case: Case) -> str:
+    return f"{_NAMES.get(case.base, case.base.replace('-', ', '))}, {case.deadline_s:g} s"
+
+
+def _figure(value: float, unit: str) -> str:
+    if unit == "%":
+        return f"{value * 100:.1f}"
+    return number(value) if value >= 0.005 else "0.00"
+
+
+def _range(low: float, high: float) -> str:
+    return f"{_figure(low, '%')} to {_figure(high, '%')}"
