@@ -15,17 +15,25 @@ SWEPT_S = (10.0, 7.5)
 ALPHAS = tuple(tenths / 10 for tenths in range(5, 24))
 COMPARED = ("kernel", "kernel-tuned", "single", "mp-dpa", "mp-dpa-08", "deadline")
 CONGESTIONS = ("bbr", "cubic")
+STATIC_S = {"narrow": (10.0, 9.0, 8.0), "symmetric": (10.0, 9.0, 7.5), "asymmetric": (10.0, 9.0, 7.5)}
+"""Deadlines of the static cases that the thesis compares."""
 BEYOND = (("symmetric", 10.0), ("asymmetric", 9.0), ("narrow", 9.0))
 """Cases repeated with what the thesis leaves out."""
 OUTSIDE = ("loss", "jitter")
 
-_EDITS = {"loss": {"loss": "0.01"}, "autotuned": {"send_buffer_bytes": "0"}, "jitter": {}, "": {}}
+_EDITS = {
+    "loss": {"loss": "0.01"},
+    "jitter": {},
+    "autotuned": {"send_buffer_bytes": "0"},
+    "upstream": {"scheduler": '"default"'},
+    "": {},
+}
 
 
 @dataclass(frozen=True)
 class Case:
     """One file of scenarios/nota, changed. `twist`: `loss` (1 %), `jitter` (20 ms), `autotuned` (the kernel's own
-    choice of the send buffer), or nothing."""
+    choice of the send buffer), `upstream` (upstream's packet scheduler), or nothing."""
 
     base: str
     deadline_s: float
@@ -70,10 +78,11 @@ def mp_dpa(alpha: float) -> str:
 
 def plan() -> list[Case]:
     """Every case, each once."""
-    static = [("narrow", d) for d in (10.0, 9.0, 8.0)]
+    static = [("narrow", d) for d in STATIC_S["narrow"]]
     static += [(base, d) for base in ("symmetric", "asymmetric") for d in LIMITS_S]
     static += [("triangular", d) for d in STREAM_S]
     cases = [Case(base, d, congestion) for congestion in CONGESTIONS for base, d in static]
+    cases += [Case(base, d, "bbr", "upstream") for base, deadlines in STATIC_S.items() for d in deadlines]
     for road in ROADS:
         for kind, deadlines in (("bulk", BULK_S), ("stream", STREAM_S)):
             cases += [Case(f"{road}-{kind}", d, "bbr", twist) for d in deadlines for twist in ("", "autotuned")]

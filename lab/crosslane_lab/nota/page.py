@@ -8,15 +8,13 @@ from matplotlib.figure import Figure
 
 from crosslane_lab.figures.render import png
 from crosslane_lab.nota import bars, curves, published, tables
-from crosslane_lab.nota.cases import BEYOND, BULK_S, OUTSIDE, ROADS, STREAM_S, Case
+from crosslane_lab.nota.cases import BEYOND, BULK_S, OUTSIDE, ROADS, STATIC_S, STREAM_S, Case
 from crosslane_lab.nota.found import DEAR, DELIVERED_S, MISSED, OVERHEAD, WRITTEN_S, Found
 from crosslane_lab.nota.published import Told, verdict
 from crosslane_lab.progress import Progress
 
 KEY = ("static", "alpha", "roads-bulk")
 """The pictures that stand beside the page."""
-
-_STATIC = (("narrow", (10, 9, 8)), ("symmetric", (10, 9, 7.5)), ("asymmetric", (10, 9, 7.5)))
 
 
 def write(found: Found, out: Path) -> list[Path]:
@@ -45,7 +43,7 @@ def page(found: Found) -> str:
     template = Template((Path(__file__).parent / "page.md").read_text(encoding="utf-8"))
     told = [*published.STATIC, *published.STREAMING]
     roads = {kind: published.on_roads(kind, "autotuned") for kind in ("bulk", "stream")}
-    static = [Case(base, deadline) for base, deadlines in _STATIC for deadline in deadlines]
+    static = [Case(base, deadline) for base, deadlines in STATIC_S.items() for deadline in deadlines]
     wide = [Case(f"{road}-{kind}", d) for kind, ds in (("bulk", BULK_S), ("stream", STREAM_S)) for road in ROADS for d in ds]
     return template.substitute(
         score=_score(found, [*told, *roads["bulk"], *roads["stream"]]),
@@ -81,7 +79,7 @@ def _figures(found: Found) -> dict[str, Callable[[], Figure]]:
         "traces": curves.roads,
         "beyond": lambda: _beyond(found),
     }
-    for base, deadlines in _STATIC:
+    for base, deadlines in STATIC_S.items():
         cases = [Case(base, d) for d in deadlines]
         figures[base] = lambda cases=cases: _bars(found, cases, (DEAR, MISSED, DELIVERED_S, OVERHEAD), published.STATIC)
     streams = [Case("triangular", d) for d in STREAM_S]
@@ -111,7 +109,7 @@ def _bars(found: Found, cases: Sequence[Case], metrics: Sequence[str], told: Seq
 
 
 def _static(found: Found) -> Figure:
-    cases = [Case(base, d) for base, deadlines in _STATIC for d in deadlines]
+    cases = [Case(base, d) for base, deadlines in STATIC_S.items() for d in deadlines]
     labels = [f"{case.base}\n{case.deadline_s:g} s" for case in cases]
     return bars.draw(found, cases, labels, bars.panels(found, DEAR, MISSED), published.STATIC)
 

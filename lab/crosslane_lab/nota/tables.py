@@ -97,9 +97,7 @@ def times(found: Found, cases: Sequence[Case]) -> str:
     head = ["case", "strategy", "handed over after (s)", "read by the peer after (s)", "not handed over in time", "not read in time"]
     rows = []
     for case in cases:
-        for strategy in case.strategies:
-            if strategy == "kernel-tuned":
-                continue
+        for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline"):
             figures = (WRITTEN_S, DELIVERED_S, UNWRITTEN, MISSED)
             row = [shown(found.spread(case, strategy, metric), metric) for metric in figures]
             rows.append([_case(case), f"`{strategy}`", *row])
