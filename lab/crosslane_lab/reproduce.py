@@ -25,15 +25,24 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     nota = figures.add_parser(
         "nota", help="the thesis on MP-DPA: simulates all it measured, some minutes", description=page.__doc__
     )
-    nota.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page (.md), three pictures beside")
+    nota.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="the page (.md), three pictures beside"
+    )
     shown = {"metavar": "DIR", "type": Path}
     nota.add_argument(
-        "--runs", default=Path("runs/nota"), help="what is simulated, and all pictures (default: %(default)s)", **shown
+        "--runs",
+        default=Path("runs/nota"),
+        help="what is simulated, and all pictures (default: %(default)s)",
+        **shown,
     )
     nota.add_argument("--scenarios", default=Path("scenarios"), help="(default: %(default)s)", **shown)
     nota.add_argument("--data", default=Path("data"), help="the traces (default: %(default)s)", **shown)
     nota.add_argument(
-        "--program", type=Path, default=Path("target/release/crosslane"), metavar="FILE", help="(default: %(default)s)"
+        "--program",
+        type=Path,
+        default=Path("target/release/crosslane"),
+        metavar="FILE",
+        help="(default: %(default)s)",
     )
     nota.add_argument(
         "--simulate", choices=("yes", "no"), default="yes", help="or draw anew what is there (default: yes)"

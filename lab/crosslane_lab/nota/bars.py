@@ -93,5 +93,3 @@ def _least(axes: Axes, found: Found, cases: Sequence[Case]) -> None:
         least = found.median(case, "kernel", LEAST)
         if least is not None:
             axes.plot([place - 0.42, place + 0.42], [least * 100] * 2, color=INK, lw=1.2, ls=(0, (2, 1)))
-
-

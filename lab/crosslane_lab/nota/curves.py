@@ -30,9 +30,22 @@ def limits(found: Found) -> Figure:
             cases = [Case(base, d) for d in LIMITS_S]
             for axes, metric in zip(row, (DEAR, MISSED), strict=True):
                 for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline"):
-                    _line(axes, LIMITS_S, [found.median(c, strategy, metric) for c in cases], COLOURS[strategy], strategy)
+                    _line(
+                        axes,
+                        LIMITS_S,
+                        [found.median(c, strategy, metric) for c in cases],
+                        COLOURS[strategy],
+                        strategy,
+                    )
                 if metric == DEAR:
-                    _line(axes, LIMITS_S, [found.median(c, "kernel", LEAST) for c in cases], INK, "least possible", "--")
+                    _line(
+                        axes,
+                        LIMITS_S,
+                        [found.median(c, "kernel", LEAST) for c in cases],
+                        INK,
+                        "least possible",
+                        "--",
+                    )
                 word = "sent over the path not preferred" if metric == DEAR else "deadlines missed"
                 axes.set_title(f"{base}: {word} (%)", fontsize=9)
                 axes.set_ylim(bottom=0)
@@ -87,7 +100,9 @@ def throughput(found: Found, shown: Sequence[tuple[Case, str]]) -> Figure:
             axes.set_ylim(bottom=0)
         rows[0].legend(frameon=False, labelcolor=MUTED, loc="upper right", ncols=2)
         rows[-1].set_xlabel("time since the run began (s)")
-        figure.subplots_adjust(left=0.05, right=0.99, top=1 - 0.3 / figure.get_figheight(), bottom=0.09, hspace=0.35)
+        figure.subplots_adjust(
+            left=0.05, right=0.99, top=1 - 0.3 / figure.get_figheight(), bottom=0.09, hspace=0.35
+        )
     return figure
 
 
@@ -110,7 +125,9 @@ def roads() -> Figure:
         for (over_time, spread), road in zip(grid, nota.ROADS, strict=True):
             both = {"lte-a": nota.rates(road, road.a), "lte-b": nota.rates(road, road.b)}
             for (path, rates), way in zip(both.items(), (road.a, road.b), strict=True):
-                over_time.step(range(len(rates)), rates, where="post", color=_COLOURS[path], lw=1, label=way.operator)
+                over_time.step(
+                    range(len(rates)), rates, where="post", color=_COLOURS[path], lw=1, label=way.operator
+                )
             over_time.axhline(nota.NEEDED_MBIT_S, color=MUTED, lw=0.8, ls="--", label="100 MB in 60 s")
             over_time.set_title(road.name)
             over_time.set_ylabel("Mbit/s")
@@ -144,7 +161,7 @@ def _rates(run: Run) -> dict[str, np.ndarray]:
 
 
 def _histograms(axes: Axes, rates: dict[str, np.ndarray], top: float) -> None:
-    edges = np.linspace(0, top, 26)
+    edges = [top * place / 25 for place in range(26)]
     for path, values in rates.items():
         carrying = values[values > 0]
         axes.hist(carrying, edges, density=True, histtype="stepfilled", alpha=0.3, color=_COLOURS[path])

@@ -57,7 +57,9 @@ class Found:
 
     def mu(self, case: Case, strategy: str, weights: utility.Weights) -> float:
         """μ: the median over the seeds, each against the kernel's MPTCP under the same seed."""
-        return median(utility.utility(run.metrics, other.metrics, weights) for run, other in self._pairs(case, strategy))
+        return median(
+            utility.utility(run.metrics, other.metrics, weights) for run, other in self._pairs(case, strategy)
+        )
 
     def surplus(self, case: Case, strategy: str) -> float:
         """Bytes sent beyond those of the kernel's MPTCP, as a share of these: the thesis's overhead."""
@@ -98,7 +100,9 @@ def simulate(program: Path, scenarios: Path, data: Path, root: Path) -> Found:
         cases = plan()
         for place, case in enumerate(cases, 1):
             progress(f"simulating {case.name} ({place} of {len(cases)})")
-            _simulate(program, _file(case, scenarios, data, root), root / case.name, case.strategies, case.seeds, "none")
+            _simulate(
+                program, _file(case, scenarios, data, root), root / case.name, case.strategies, case.seeds, "none"
+            )
         for case, strategies in RECORDED.items():
             progress(f"recording {case.name}")
             out = root / "recorded" / case.name

@@ -18,7 +18,7 @@ KEY = ("static", "alpha", "roads-bulk")
 
 
 def write(found: Found, out: Path) -> list[Path]:
-    """Write the page, its key pictures beside it, and all pictures into the folder of the runs; the files written."""
+    """Write the page, its key pictures beside it, and all pictures to the runs; the files beside the page."""
     progress = Progress()
     folder = found.root / "figures"
     folder.mkdir(exist_ok=True)
@@ -40,11 +40,10 @@ def write(found: Found, out: Path) -> list[Path]:
 
 def page(found: Found) -> str:
     """The page as Markdown. The same runs give the same text."""
-    template = Template((Path(__file__).parent / "page.md").read_text(encoding="utf-8"))
+    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     told = [*published.STATIC, *published.STREAMING]
     roads = {kind: published.on_roads(kind, "autotuned") for kind in ("bulk", "stream")}
     static = [Case(base, deadline) for base, deadlines in STATIC_S.items() for deadline in deadlines]
-    wide = [Case(f"{road}-{kind}", d) for kind, ds in (("bulk", BULK_S), ("stream", STREAM_S)) for road in ROADS for d in ds]
     return template.substitute(
         score=_score(found, [*told, *roads["bulk"], *roads["stream"]]),
         static=tables.compared(found, published.STATIC),
@@ -63,7 +62,11 @@ def page(found: Found) -> str:
 def _score(found: Found, told: Sequence[Told]) -> str:
     """How many of the published numbers came out the same, by strategy."""
     lines = []
-    for strategies, name in ((("single",), "plain TCP"), (("kernel",), "MPTCP"), (("mp-dpa", "mp-dpa-08"), "MP-DPA")):
+    for strategies, name in (
+        (("single",), "plain TCP"),
+        (("kernel",), "MPTCP"),
+        (("mp-dpa", "mp-dpa-08"), "MP-DPA"),
+    ):
         of = [entry for entry in told if entry.strategy in strategies]
         same = sum(verdict(e, found.spread(e.case, e.strategy, e.metric)) == "same" for e in of)
         lines.append(f"{same} of {len(of)} of {name}")
@@ -81,9 +84,13 @@ def _figures(found: Found) -> dict[str, Callable[[], Figure]]:
     }
     for base, deadlines in STATIC_S.items():
         cases = [Case(base, d) for d in deadlines]
-        figures[base] = lambda cases=cases: _bars(found, cases, (DEAR, MISSED, DELIVERED_S, OVERHEAD), published.STATIC)
+        figures[base] = lambda cases=cases: _bars(
+            found, cases, (DEAR, MISSED, DELIVERED_S, OVERHEAD), published.STATIC
+        )
     streams = [Case("triangular", d) for d in STREAM_S]
-    figures["triangular"] = lambda: _bars(found, streams, (DEAR, MISSED, WRITTEN_S, DELIVERED_S), published.STREAMING)
+    figures["triangular"] = lambda: _bars(
+        found, streams, (DEAR, MISSED, WRITTEN_S, DELIVERED_S), published.STREAMING
+    )
     for kind in ("bulk", "stream"):
         figures[f"roads-{kind}"] = lambda kind=kind: _roads(found, kind, "")
         figures[f"roads-{kind}-autotuned"] = lambda kind=kind: _roads(found, kind, "autotuned")
@@ -115,7 +122,9 @@ def _static(found: Found) -> Figure:
 
 
 def _roads(found: Found, kind: str, twist: str) -> Figure:
-    cases = [Case(f"{road}-{kind}", d, "bbr", twist) for road in ROADS for d in (BULK_S if kind == "bulk" else STREAM_S)]
+    cases = [
+        Case(f"{road}-{kind}", d, "bbr", twist) for road in ROADS for d in (BULK_S if kind == "bulk" else STREAM_S)
+    ]
     labels = [f"{case.base.split('-')[0]}\n{case.deadline_s:g} s" for case in cases]
     return bars.draw(found, cases, labels, bars.panels(found, DEAR, MISSED), published.on_roads(kind, twist))
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from crosslane_lab.metrics import Spread, number
 from crosslane_lab.nota.cases import BEYOND, BULK_S, CONGESTIONS, OUTSIDE, ROADS, STREAM_S, Case
 from crosslane_lab.nota.found import DEAR, DELIVERED_S, LEAST, MISSED, OVERHEAD, UNWRITTEN, WRITTEN_S, Found
-from crosslane_lab.nota.published import OVERHEAD as TOLD_OVERHEAD
 from crosslane_lab.nota.published import (
     BULK_KERNEL,
     SAFE_ALPHA,
@@ -17,6 +16,7 @@ from crosslane_lab.nota.published import (
     Told,
     verdict,
 )
+from crosslane_lab.nota.published import OVERHEAD as TOLD_OVERHEAD
 from crosslane_lab.nota.utility import MU1, MU2
 
 
@@ -50,7 +50,8 @@ def compared(found: Found, told: Sequence[Told]) -> str:
         if both:
             other = found.spread(replace(entry.case, congestion="cubic"), entry.strategy, entry.metric)
             row.append(shown(other, entry.metric))
-        rows.append([*row, verdict(entry, ours)])
+        missed = found.median(entry.case, entry.strategy, MISSED)
+        rows.append([*row, verdict(entry, ours, missed)])
     return rows_of(head, rows, 4)
 
 
@@ -85,7 +86,13 @@ def overheads(found: Found) -> str:
     rows = []
     for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline"):
         told = TOLD_OVERHEAD.get(strategy)
-        published = "–" if told is None else shown(Spread(*told, told[1], 1), OVERHEAD) if told[0] == told[1] else _range(*told)
+        published = (
+            "–"
+            if told is None
+            else shown(Spread(*told, told[1], 1), OVERHEAD)
+            if told[0] == told[1]
+            else _range(*told)
+        )
         case = Case("symmetric", 10.0)
         ours = [found.spread(replace(case, congestion=c), strategy, OVERHEAD) for c in CONGESTIONS]
         rows.append([f"`{strategy}`", published, *(shown(over, OVERHEAD) for over in ours)])
@@ -94,7 +101,14 @@ def overheads(found: Found) -> str:
 
 def times(found: Found, cases: Sequence[Case]) -> str:
     """Figure 6.29: hand-over and delivery apart."""
-    head = ["case", "strategy", "handed over after (s)", "read by the peer after (s)", "not handed over in time", "not read in time"]
+    head = [
+        "case",
+        "strategy",
+        "handed over after (s)",
+        "read by the peer after (s)",
+        "not handed over in time",
+        "not read in time",
+    ]
     rows = []
     for case in cases:
         for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline"):
@@ -125,7 +139,7 @@ def roads(found: Found, kind: str) -> str:
 
 
 def utilities(found: Found, kind: str) -> str:
-    """Figures 6.43, 6.44, 6.54, 6.55: µ₁ and µ₂ by road and deadline, with the autotuned send buffer and with 64 MB."""
+    """Figures 6.43, 6.44, 6.54, 6.55: µ₁ and µ₂ by road and deadline, of the road's own file."""
     head = ["road", "deadline (s)", "`mp-dpa-08` µ₁", "µ₂", "surplus", "`deadline` µ₁", "µ₂"]
     rows = []
     for road in ROADS:
@@ -158,7 +172,9 @@ _NAMES = {"narrow": "3.8 + 3.0", "symmetric": "8 + 8", "asymmetric": "4 + 12", "
 
 
 def _pair(found: Found, case: Case, strategy: str) -> str:
-    return " / ".join(shown(found.spread(case, strategy, metric), metric, spread=False) for metric in (DEAR, MISSED))
+    return " / ".join(
+        shown(found.spread(case, strategy, metric), metric, spread=False) for metric in (DEAR, MISSED)
+    )
 
 
 def _case(case: Case) -> str:

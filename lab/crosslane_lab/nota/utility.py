@@ -29,11 +29,11 @@ def utility(metrics: Mapping[str, float], kernel: Mapping[str, float], weights: 
 
 
 def surplus(metrics: Mapping[str, float], kernel: Mapping[str, float]) -> float:
-    """IP bytes sent beyond the kernel's MPTCP, as a share of its (0 to 1); 0 where fewer were sent (figure 6.23)."""
+    """IP bytes sent beyond MPTCP's, as a share of these (0 to 1); 0 where fewer were sent (figure 6.23)."""
     own, others = sent_bytes(metrics), sent_bytes(kernel)
     return min(max(own / others - 1, 0.0), 1.0) if others else 0.0
 
 
 def sent_bytes(metrics: Mapping[str, float]) -> float:
-    """IP bytes sent in a run; 0 where nothing was delivered whole, since the overhead is told as a share of that."""
+    """IP bytes sent in a run; 0 where nothing was delivered whole, of which the overhead is told."""
     return (1 + metrics.get("overhead_share", 0.0)) * metrics.get("delivered_bytes", 0.0)

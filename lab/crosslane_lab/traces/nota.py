@@ -76,7 +76,7 @@ ROADS = (
         seed=417,
         a=Way("O2", ((0, 2), (0.22, 12.8), (0.22, 14.2), (0.4, 22), (0.75, 28), (0.97, 42), (1, 50))),
         b=Way("Telekom", ((0, 1), (0.5, 8), (0.6, 22), (0.95, 42), (1, 50))),
-        told="O2 suffices 78 % of the time, mostly about 25; Telekom either slow or fast; peaks of 50 Mbit/s on both",
+        told="O2 suffices 78 % of the time, mostly about 25; Telekom is slow or fast; both peak at 50 Mbit/s",
     ),
 )
 
