@@ -47,16 +47,9 @@ def test_the_highway_has_a_hole_in_which_both_paths_do_not_carry_an_object() -> 
     assert objects_out_of_reach(road, 60) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "published", "here"),
-    [("highway", (1, 1, 2), (1, 1, 2)), ("rural", (4, 7, 9), (3, 4, 6)), ("city", (0, 0, 0), (0, 0, 0))],
-)
-def test_no_more_objects_are_out_of_reach_than_were_missed(
-    name: str, published: tuple[int, ...], here: tuple[int, ...]
-) -> None:
-    found = tuple(objects_out_of_reach(ROADS[name], deadline_s) for deadline_s in (60, 50, 40))
-    assert found == here
-    assert all(ours <= theirs for ours, theirs in zip(found, published, strict=True))
+@pytest.mark.parametrize(("name", "missed"), [("highway", (1, 1, 2)), ("rural", (4, 7, 9)), ("city", (0, 0, 0))])
+def test_as_many_objects_are_out_of_reach_as_mptcp_missed_in_the_thesis(name: str, missed: tuple[int, ...]) -> None:
+    assert tuple(objects_out_of_reach(ROADS[name], deadline_s) for deadline_s in (60, 50, 40)) == missed
 
 
 def test_the_country_has_dead_zones_of_the_preferred_operator() -> None:

@@ -57,7 +57,8 @@ class Case:
         if self.twist == "autotuned":
             return "kernel", "mp-dpa-08"
         if self.of_road:
-            return tuple(strategy for strategy in COMPARED if strategy != "mp-dpa")
+            left_out = ("mp-dpa", "kernel-tuned") if self.base.endswith("-stream") else ("mp-dpa",)
+            return tuple(strategy for strategy in COMPARED if strategy not in left_out)
         return COMPARED + tuple(mp_dpa(alpha) for alpha in ALPHAS if self.swept and alpha not in (0.8, 1.0))
 
     @property
