@@ -15,6 +15,8 @@ SWEPT_S = (10.0, 7.5)
 ALPHAS = tuple(tenths / 10 for tenths in range(5, 24))
 COMPARED = ("kernel", "kernel-tuned", "single", "mp-dpa", "mp-dpa-08", "deadline")
 CONGESTIONS = ("bbr", "cubic")
+NAMES = {"narrow": "3.8 + 3.0", "symmetric": "8 + 8", "asymmetric": "4 + 12", "triangular": "stream"}
+"""How the page calls them: by their rates in Mbit/s."""
 STATIC_S = {"narrow": (10.0, 9.0, 8.0), "symmetric": (10.0, 9.0, 7.5), "asymmetric": (10.0, 9.0, 7.5)}
 """Deadlines of the static cases that the thesis compares."""
 BEYOND = (("symmetric", 10.0), ("asymmetric", 9.0), ("narrow", 9.0))

@@ -1,6 +1,7 @@
 """The page docs/nota.md and the pictures of `crosslane-lab reproduce nota`."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 
@@ -8,12 +9,12 @@ from matplotlib.figure import Figure
 
 from crosslane_lab.figures.render import png
 from crosslane_lab.nota import bars, curves, published, tables
-from crosslane_lab.nota.cases import BEYOND, BULK_S, OUTSIDE, ROADS, STATIC_S, STREAM_S, Case
+from crosslane_lab.nota.cases import BEYOND, BULK_S, NAMES, OUTSIDE, ROADS, STATIC_S, STREAM_S, Case
 from crosslane_lab.nota.found import DEAR, DELIVERED_S, MISSED, OVERHEAD, WRITTEN_S, Found
 from crosslane_lab.nota.published import Told, verdict
 from crosslane_lab.progress import Progress
 
-KEY = ("static", "alpha", "roads-bulk")
+KEY = ("static", "alpha", "roads-bulk-autotuned")
 """The pictures that stand beside the page."""
 
 
@@ -48,6 +49,7 @@ def page(found: Found) -> str:
         score=_score(found, [*told, *roads["bulk"], *roads["stream"]]),
         static=tables.compared(found, published.STATIC),
         ours=tables.against_ours(found, static),
+        upstream=tables.against_ours(found, [replace(case, twist="upstream") for case in static]),
         alphas=tables.alphas(found),
         overheads=tables.overheads(found),
         streaming=tables.compared(found, published.STREAMING),
@@ -117,7 +119,7 @@ def _bars(found: Found, cases: Sequence[Case], metrics: Sequence[str], told: Seq
 
 def _static(found: Found) -> Figure:
     cases = [Case(base, d) for base, deadlines in STATIC_S.items() for d in deadlines]
-    labels = [f"{case.base}\n{case.deadline_s:g} s" for case in cases]
+    labels = [f"{NAMES[case.base]}\n{case.deadline_s:g} s" for case in cases]
     return bars.draw(found, cases, labels, bars.panels(found, DEAR, MISSED), published.STATIC)
 
 
@@ -131,5 +133,5 @@ def _roads(found: Found, kind: str, twist: str) -> Figure:
 
 def _beyond(found: Found) -> Figure:
     cases = [Case(base, d, "bbr", twist) for base, d in BEYOND for twist in ("", *OUTSIDE)]
-    labels = [f"{case.base}\n{case.twist or 'as is'}" for case in cases]
+    labels = [f"{NAMES[case.base]}\n{case.twist or 'as is'}" for case in cases]
     return bars.draw(found, cases, labels, bars.panels(found, DEAR, MISSED))

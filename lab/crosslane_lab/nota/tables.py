@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from crosslane_lab.metrics import Spread, number
-from crosslane_lab.nota.cases import BEYOND, BULK_S, CONGESTIONS, OUTSIDE, ROADS, STREAM_S, Case
+from crosslane_lab.nota.cases import BEYOND, BULK_S, CONGESTIONS, NAMES, OUTSIDE, ROADS, STREAM_S, Case
 from crosslane_lab.nota.found import DEAR, DELIVERED_S, LEAST, MISSED, OVERHEAD, UNWRITTEN, WRITTEN_S, Found
 from crosslane_lab.nota.published import (
     BULK_KERNEL,
@@ -67,18 +67,19 @@ def against_ours(found: Found, cases: Sequence[Case]) -> str:
 
 
 def alphas(found: Found) -> str:
-    """The best α, published and here."""
-    head = ["case", "published: no miss, µ₁", "µ₂", *(f"{c}: no miss, µ₁, µ₂" for c in CONGESTIONS)]
+    """The greatest α without a miss and the best by both utility factors, published and here."""
+    head = ["case", "congestion", "all read in time", "all handed over in time", "best by µ₁", "best by µ₂"]
     rows = []
     for (base, deadline_s), safe in SAFE_ALPHA.items():
-        row = [_case(Case(base, deadline_s)), f"{safe:g}", f"{SPARING_ALPHA[base, deadline_s]:g}"]
+        told = [f"{safe:g}", "–", f"{safe:g}", f"{SPARING_ALPHA[base, deadline_s]:g}"]
+        rows.append([_case(Case(base, deadline_s)), "published (BBR)", *told])
         for congestion in CONGESTIONS:
             case = Case(base, deadline_s, congestion)
-            ours = found.safe_alpha(case)
-            best = [f"{found.best_alpha(case, weights):g}" for weights in (MU1, MU2)]
-            row.append(", ".join(["none" if ours is None else f"{ours:g}", *best]))
-        rows.append(row)
-    return rows_of(head, rows)
+            safes = (found.safe_alpha(case, metric) for metric in (MISSED, UNWRITTEN))
+            row = ["none" if alpha is None else f"up to {alpha:g}" for alpha in safes]
+            row += [f"{found.best_alpha(case, weights):g}" for weights in (MU1, MU2)]
+            rows.append([_case(case), congestion, *row])
+    return rows_of(head, rows, 2)
 
 
 def overheads(found: Found) -> str:
@@ -168,7 +169,6 @@ def beyond(found: Found) -> str:
 
 
 _WITH = {"": "nothing more", "loss": "1 % loss", "jitter": "20 ms of jitter"}
-_NAMES = {"narrow": "3.8 + 3.0", "symmetric": "8 + 8", "asymmetric": "4 + 12", "triangular": "stream"}
 
 
 def _pair(found: Found, case: Case, strategy: str) -> str:
@@ -178,7 +178,7 @@ def _pair(found: Found, case: Case, strategy: str) -> str:
 
 
 def _case(case: Case) -> str:
-    return f"{_NAMES.get(case.base, case.base.replace('-', ', '))}, {case.deadline_s:g} s"
+    return f"{NAMES.get(case.base, case.base.replace('-', ', '))}, {case.deadline_s:g} s"
 
 
 def _figure(value: float, unit: str) -> str:
