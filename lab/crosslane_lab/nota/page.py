@@ -11,7 +11,7 @@ from crosslane_lab.figures.render import png
 from crosslane_lab.nota import bars, curves, published, tables
 from crosslane_lab.nota.cases import BEYOND, BULK_S, NAMES, OUTSIDE, ROADS, STATIC_S, STREAM_S, Case
 from crosslane_lab.nota.found import DEAR, DELIVERED_S, MISSED, OVERHEAD, WRITTEN_S, Found
-from crosslane_lab.nota.published import Told, verdict
+from crosslane_lab.nota.published import Told
 from crosslane_lab.progress import Progress
 
 KEY = ("static", "alpha", "roads-bulk-autotuned")
@@ -27,7 +27,7 @@ def write(found: Found, out: Path) -> list[Path]:
     try:
         for name, draw in _figures(found).items():
             progress(f"drawing {name}")
-            picture = png(draw(), 80 if name in KEY else 100)
+            picture = png(draw(), 72 if name in KEY else 100)
             (folder / f"{name}.png").write_bytes(picture)
             if name in KEY:
                 files.append(out.parent / f"nota-{name}.png")
@@ -42,11 +42,15 @@ def write(found: Found, out: Path) -> list[Path]:
 def page(found: Found) -> str:
     """The page as Markdown. The same runs give the same text."""
     template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
-    told = [*published.STATIC, *published.STREAMING]
-    roads = {kind: published.on_roads(kind, "autotuned") for kind in ("bulk", "stream")}
+    parts = {
+        "static rates (6.1 to 6.16)": published.STATIC,
+        "streaming (6.30, 6.31)": published.STREAMING,
+        "roads, bulk (table 6.1, autotuned)": published.on_roads("bulk", "autotuned"),
+        "roads, stream (table 6.2, autotuned)": published.on_roads("stream", "autotuned"),
+    }
     static = [Case(base, deadline) for base, deadlines in STATIC_S.items() for deadline in deadlines]
     return template.substitute(
-        score=_score(found, [*told, *roads["bulk"], *roads["stream"]]),
+        score=tables.score(found, parts),
         static=tables.compared(found, published.STATIC),
         ours=tables.against_ours(found, static),
         upstream=tables.against_ours(found, [replace(case, twist="upstream") for case in static]),
@@ -57,22 +61,9 @@ def page(found: Found) -> str:
         bulk=tables.roads(found, "bulk"),
         stream=tables.roads(found, "stream"),
         utilities=tables.utilities(found, "bulk"),
+        ours_on_roads=tables.ours_on_roads(found),
         beyond=tables.beyond(found),
     )
-
-
-def _score(found: Found, told: Sequence[Told]) -> str:
-    """How many of the published numbers came out the same, by strategy."""
-    lines = []
-    for strategies, name in (
-        (("single",), "plain TCP"),
-        (("kernel",), "MPTCP"),
-        (("mp-dpa", "mp-dpa-08"), "MP-DPA"),
-    ):
-        of = [entry for entry in told if entry.strategy in strategies]
-        same = sum(verdict(e, found.spread(e.case, e.strategy, e.metric)) == "same" for e in of)
-        lines.append(f"{same} of {len(of)} of {name}")
-    return f"{', '.join(lines[:-1])} and {lines[-1]}"
 
 
 def _figures(found: Found) -> dict[str, Callable[[], Figure]]:
