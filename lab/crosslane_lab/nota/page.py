@@ -60,6 +60,7 @@ def page(found: Found) -> str:
         times=tables.times(found, [Case("symmetric", 10), Case("triangular", 1)]),
         bulk=tables.roads(found, "bulk"),
         stream=tables.roads(found, "stream"),
+        handed_over=tables.handed_over(found),
         utilities=tables.utilities(found, "bulk"),
         ours_on_roads=tables.ours_on_roads(found),
         beyond=tables.beyond(found),

@@ -162,8 +162,30 @@ def roads(found: Found, kind: str) -> str:
     return rows_of(head, rows)
 
 
+def handed_over(found: Found) -> str:
+    """What a sender that sees its send buffer only takes for missed, in the streams of the roads."""
+    head = [
+        "road, deadline",
+        "missed, published",
+        "`kernel`, 64 MB",
+        "autotuned",
+        "`mp-dpa-08`, 64 MB",
+        "autotuned",
+    ]
+    rows = []
+    for road in ROADS:
+        for deadline_s, (_, missed, _) in zip(STREAM_S, TABLE_6_2[road], strict=True):
+            case = Case(f"{road}-stream", deadline_s)
+            row = [f"{road}, {deadline_s:g} s", _figure(missed, "%")]
+            for strategy in ("kernel", "mp-dpa-08"):
+                for of in (case, replace(case, twist="autotuned")):
+                    row.append(shown(found.spread(of, strategy, UNWRITTEN), UNWRITTEN, spread=False))
+            rows.append(row)
+    return rows_of(head, rows)
+
+
 def utilities(found: Found, kind: str) -> str:
-    """µ₁ and µ₂ by road and deadline (6.43, 6.44, 6.54, 6.55), and the overhead against MPTCP beside the published."""
+    """µ₁ and µ₂ by road and deadline (6.43, 6.44, 6.54, 6.55), and the overhead against MPTCP."""
     table, deadlines = (TABLE_6_1, BULK_S) if kind == "bulk" else (TABLE_6_2, STREAM_S)
     head = ["road, deadline", "sent beyond MPTCP: published", "here", "`mp-dpa-08` µ₁", "µ₂", "`deadline` µ₁", "µ₂"]
     rows = []
