@@ -111,7 +111,7 @@ def _bars(found: Found, cases: Sequence[Case], metrics: Sequence[str], told: Seq
 
 def _static(found: Found) -> Figure:
     cases = [Case(base, d) for base, deadlines in STATIC_S.items() for d in deadlines]
-    labels = [f"{NAMES[case.base]}\n{case.deadline_s:g} s" for case in cases]
+    labels = [f"{NAMES[case.base].replace(' ', '')}\n{case.deadline_s:g} s" for case in cases]
     return bars.draw(found, cases, labels, bars.panels(found, DEAR, MISSED), published.STATIC)
 
 
@@ -125,5 +125,9 @@ def _roads(found: Found, kind: str, twist: str) -> Figure:
 
 def _beyond(found: Found) -> Figure:
     cases = [Case(base, d, "bbr", twist) for base, d in BEYOND for twist in ("", *OUTSIDE)]
-    labels = [f"{NAMES[case.base]}\n{case.twist or 'as is'}" for case in cases]
+    labels = [f"{NAMES[case.base].replace(' ', '')}\n{case.twist or 'as is'}" for case in cases]
     return bars.draw(found, cases, labels, bars.panels(found, DEAR, MISSED))
+
+
+def _rates(case: Case) -> str:
+    return NAMES[case.base].replace(" ", "")
