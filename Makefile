@@ -33,7 +33,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e results conformance conformance-simulated conformance-check deadlines bench clean tools tshark
+.PHONY: help build lab demo test lint e2e results nota conformance conformance-simulated conformance-check deadlines bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list what can be made
@@ -72,6 +72,10 @@ results: build lab ## measure every strategy in every scenario, 10 seeds each, i
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/results/$$name; done
 	@set -e; for name in $(DISTRIBUTIONS); do $(MAKE) --no-print-directory runs/distributions/$$name; done
 	$(LAB) results $(SCENARIOS:%=runs/results/%) $(DISTRIBUTIONS:%=runs/distributions/%) --out docs/results.md
+
+nota: build lab ## simulate what the thesis on MP-DPA measured, into docs/nota.md (some minutes)
+	$(call say,simulating the thesis on MP-DPA)
+	$(LAB) reproduce nota --runs runs/nota --program $(CROSSLANE) --out docs/nota.md
 
 runs/results/%: FORCE
 	$(call say,measuring $*)

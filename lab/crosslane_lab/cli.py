@@ -11,6 +11,7 @@ from crosslane_lab.errors import LabError, unreadable
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.progress import Progress
 from crosslane_lab.run import RunFolder
+from crosslane_lab.traces import command as traces
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--out", type=Path, metavar="FILE", help="where to write the JSON (default: standard output)")
     fit.set_defaults(act=_calibrate)
     mobility.add(commands)
+    traces.add(commands)
     reproduce.add(commands)
     return parser
 

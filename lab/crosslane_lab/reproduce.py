@@ -1,4 +1,4 @@
-"""`crosslane-lab reproduce`: a published figure, made from run folders of ours."""
+"""`crosslane-lab reproduce`: published figures, made from runs of ours."""
 
 import argparse
 from pathlib import Path
@@ -6,12 +6,13 @@ from pathlib import Path
 from crosslane_lab.errors import unreadable
 from crosslane_lab.figures import fig11_bytes
 from crosslane_lab.figures.render import png
+from crosslane_lab.nota import found, page
 from crosslane_lab.run import RunFolder
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Enter the command into the parser."""
-    paper = commands.add_parser("reproduce", help="make a published figure from run folders", description=__doc__)
+    paper = commands.add_parser("reproduce", help="make published figures from runs of ours", description=__doc__)
     figures = paper.add_subparsers(required=True, metavar="FIGURE")
     eleven = figures.add_parser(
         "hapanchak-fig11", help="total bytes per interface", description=fig11_bytes.__doc__
@@ -21,6 +22,32 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--out", type=Path, required=True, metavar="FILE", help="the page (.md), its picture beside"
     )
     eleven.set_defaults(act=_figure_11)
+    nota = figures.add_parser(
+        "nota", help="the thesis on MP-DPA: simulates all it measured, some minutes", description=page.__doc__
+    )
+    nota.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="the page (.md), three pictures beside"
+    )
+    shown = {"metavar": "DIR", "type": Path}
+    nota.add_argument(
+        "--runs",
+        default=Path("runs/nota"),
+        help="what is simulated, and all pictures (default: %(default)s)",
+        **shown,
+    )
+    nota.add_argument("--scenarios", default=Path("scenarios"), help="(default: %(default)s)", **shown)
+    nota.add_argument("--data", default=Path("data"), help="the traces (default: %(default)s)", **shown)
+    nota.add_argument(
+        "--program",
+        type=Path,
+        default=Path("target/release/crosslane"),
+        metavar="FILE",
+        help="(default: %(default)s)",
+    )
+    nota.add_argument(
+        "--simulate", choices=("yes", "no"), default="yes", help="or draw anew what is there (default: yes)"
+    )
+    nota.set_defaults(act=_nota)
 
 
 def _figure_11(options: argparse.Namespace) -> None:
@@ -34,3 +61,11 @@ def _figure_11(options: argparse.Namespace) -> None:
     page = f"![{fig11_bytes.TITLE}]({picture.name})\n\n{fig11_bytes.table(folders)}"
     options.out.write_text(page, encoding="utf-8")
     print(options.out)
+
+
+def _nota(options: argparse.Namespace) -> None:
+    runs = found.Found(options.runs)
+    if options.simulate == "yes":
+        runs = found.simulate(options.program, options.scenarios, options.data, options.runs)
+    for file in page.write(runs, options.out):
+        print(file)

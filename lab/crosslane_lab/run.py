@@ -75,6 +75,7 @@ TABLES: dict[str, dict[Any, Any]] = {
     "messages": {
         "number": pl.UInt64,
         "sent_ns": pl.UInt64,
+        "written_ns": pl.UInt64,
         "received_ns": pl.UInt64,
         "size_bytes": pl.UInt32,
     },
@@ -98,7 +99,7 @@ TABLES: dict[str, dict[Any, Any]] = {
 }
 """The columns of each record file and the types in which the lab hands them out."""
 
-_LATER = frozenset({"sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"})
+_LATER = frozenset({"written_ns", "sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"})
 """Columns that drives of schema 1 did not write at first: null where they are missing."""
 
 

@@ -204,8 +204,11 @@ pub struct TcpInfoRow {
 pub struct MessageRow {
     /// Number, from 0.
     pub number: u64,
-    /// When its write began.
+    /// When its write began; of an object with a deadline, when it came up.
     pub sent_ns: u64,
+    /// When the connection had taken its last byte; `None` if it never did, and
+    /// for traffic without deadlines.
+    pub written_ns: Option<u64>,
     /// When its last byte was read; `None` if that never came.
     pub received_ns: Option<u64>,
     /// Length with its header, in bytes.

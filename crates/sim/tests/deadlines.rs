@@ -50,12 +50,27 @@ fn no_deadline_is_missed_and_the_dear_path_spared_as_far_as_it_can_be() -> Resul
     let optimum = optimum::of_run(&scenario, 3, &starts_ns)?.ok_or("no optimum")?;
     let metrics = of_deadlines(&scenario, &recording.messages, &recording.sums, Some(&optimum));
     assert_eq!(metrics["deadline.missed_share"], 0.0);
+    assert_eq!(metrics["deadline.unwritten_share"], 0.0);
     let (share, least) = (recording.sums.share(PathId(1)).unwrap_or(1.0), metrics["path.lte-b.share_optimum"]);
     assert!((0.05..0.06).contains(&least), "{least}");
     assert!(share > least && share < least + 0.045, "{share} of {least}");
     assert!(metrics["cost"] >= metrics["cost_optimum"], "{metrics:?}");
     let judged = recording.said.iter().filter(|(_, output)| matches!(output, Output::Admission(_))).count();
     assert_eq!(judged, 6);
+    Ok(())
+}
+
+#[test]
+fn a_send_buffer_takes_an_object_before_the_peer_has_read_it() -> Result<(), Box<dyn Error>> {
+    let text = fs::read_to_string(folder().join("asymmetric-10s-cubic.toml"))?;
+    let text =
+        text.replace("start_s = 1", "start_s = 1\nsend_buffer_bytes = 8000000").replace("objects = 6", "objects = 1");
+    let scenario = Scenario::parse(&text, "test.toml")?;
+    let recording = run(&scenario, "single", 1)?;
+    let metrics = of_deadlines(&scenario, &recording.messages, &recording.sums, None);
+    assert_eq!((metrics["deadline.unwritten_share"], metrics["deadline.missed_share"]), (0.0, 1.0));
+    assert_eq!(metrics["object.written_s.p50"], 0.0);
+    assert!((20.0..22.0).contains(&metrics["object.completion_s.p50"]), "{metrics:?}");
     Ok(())
 }
 

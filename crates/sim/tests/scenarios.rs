@@ -9,8 +9,8 @@ use std::path::Path;
 use crosslane_sim::check;
 use crosslane_sim::scenario::Scenario;
 
-fn shipped() -> Result<Vec<Scenario>, Box<dyn Error>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+fn shipped(below: &str) -> Result<Vec<Scenario>, Box<dyn Error>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(below);
     let mut scenarios = Vec::new();
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
@@ -29,8 +29,16 @@ fn shipped() -> Result<Vec<Scenario>, Box<dyn Error>> {
 }
 
 #[test]
+fn the_cases_of_the_thesis_on_mp_dpa_are_valid_with_their_traces() -> Result<(), Box<dyn Error>> {
+    let cases = shipped("nota")?;
+    assert_eq!(cases.len(), 10);
+    assert!(cases.iter().all(|case| case.paths().len() == 2));
+    Ok(())
+}
+
+#[test]
 fn every_shipped_scenario_is_valid_and_proves_its_crossings_without_a_warning() -> Result<(), Box<dyn Error>> {
-    let scenarios = shipped()?;
+    let scenarios = shipped("")?;
     assert!(scenarios.len() >= 8);
     for scenario in scenarios {
         let proofs = check::prove(&scenario, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])?;

@@ -26,13 +26,10 @@ pub fn send(
     stop: &AtomicBool,
 ) -> Result<Vec<MessageRow>> {
     let mut starts = rules.starts(traffic, seed);
-    let mut periodic = Periodic { rules, due: starts.next(), starts, begun: Vec::new() };
-    sending::send(socket, agent, &mut periodic, rules.late, clock, stop).map_err(|cause| Error::told(cause.to_string(), 1))?;
-    let size_bytes = rules.object_bytes as u32;
-    let row = |(number, start): (usize, Instant)| {
-        MessageRow { number: number as u64, sent_ns: start.as_nanos(), received_ns: None, size_bytes }
-    };
-    Ok(periodic.begun.into_iter().enumerate().map(row).collect())
+    let mut periodic = Periodic { rules, due: starts.next(), starts, rows: Vec::new() };
+    sending::send(socket, agent, &mut periodic, rules.late, clock, stop)
+        .map_err(|cause| Error::told(cause.to_string(), 1))?;
+    Ok(periodic.rows)
 }
 
 /// Receives them and returns when each was complete, by number.
@@ -56,7 +53,7 @@ struct Periodic {
     rules: DeadlineTraffic,
     due: Option<Instant>,
     starts: Starts,
-    begun: Vec<Instant>,
+    rows: Vec<MessageRow>,
 }
 
 impl Source for Periodic {
@@ -67,13 +64,22 @@ impl Source for Periodic {
     fn take(&mut self) -> Option<Object> {
         let start = self.due?;
         self.due = self.starts.next();
-        let content = Pattern { next: (self.begun.len() as u64) << 40, size_bytes: self.rules.object_bytes };
-        let name = self.begun.len().to_string();
-        self.begun.push(start);
+        let (number, size_bytes) = (self.rows.len() as u64, self.rules.object_bytes);
+        let content = Pattern { next: number << 40, size_bytes };
+        let (sent_ns, name) = (start.as_nanos(), number.to_string());
+        let size_bytes = size_bytes as u32;
+        self.rows.push(MessageRow { number, sent_ns, written_ns: None, received_ns: None, size_bytes });
         Some(Object { name, start, deadline: Some(start + self.rules.deadline()), content: Box::new(content) })
     }
 
-    fn hear(&mut self, _: Instant, _: News) {}
+    /// Objects are numbered as they are taken.
+    fn hear(&mut self, now: Instant, news: News) {
+        if let News::Written(number) = news
+            && let Some(row) = self.rows.get_mut(number as usize)
+        {
+            row.written_ns = Some(now.as_nanos());
+        }
+    }
 }
 
 /// Words that no other object has, so that the digest shows what is out of

@@ -248,6 +248,7 @@ impl Row for MessageRow {
         vec![
             number::<types::UInt64Type, _>("number", rows, |row| row.number),
             number::<types::UInt64Type, _>("sent_ns", rows, |row| row.sent_ns),
+            maybe::<types::UInt64Type, _>("written_ns", rows, |row| row.written_ns),
             maybe::<types::UInt64Type, _>("received_ns", rows, |row| row.received_ns),
             number::<types::UInt32Type, _>("size_bytes", rows, |row| row.size_bytes),
         ]

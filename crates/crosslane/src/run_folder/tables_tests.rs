@@ -87,7 +87,7 @@ fn the_columns_are_those_of_the_documentation() {
     );
     assert_eq!(
         schema::<MessageRow>("messages"),
-        "number UInt64, sent_ns UInt64, received_ns UInt64?, size_bytes UInt32"
+        "number UInt64, sent_ns UInt64, written_ns UInt64?, received_ns UInt64?, size_bytes UInt32"
     );
     assert_eq!(
         schema::<LinkRow>("links"),

@@ -212,6 +212,7 @@ pub fn messages(plan: &Plan, sender: &Seen, receiver: &Seen) -> Vec<MessageRow> 
         .map(|(number, (&sent_ns, received_ns))| MessageRow {
             number: number as u64,
             sent_ns,
+            written_ns: None,
             received_ns,
             size_bytes: plan.size_bytes,
         })

@@ -119,6 +119,7 @@ pub fn send(
         late,
         buffer: frame::PREFACE.to_vec(),
         taken: 0,
+        ending: None,
         receipts: Receipts::default(),
         tell_at: Instant::ZERO,
         begun: clock.now(),
@@ -143,6 +144,8 @@ struct Sending<'a> {
     /// What the engine gave out last, and how much of it the socket has taken.
     buffer: Vec<u8>,
     taken: usize,
+    /// The object whose last piece that is.
+    ending: Option<u32>,
     receipts: Receipts,
     tell_at: Instant,
     begun: Instant,
@@ -258,6 +261,9 @@ impl Sending<'_> {
             }
             self.buffer.clear();
             self.taken = 0;
+            if let Some(number) = self.ending.take() {
+                self.source.hear(now, News::Written(number));
+            }
             if self.waits_for_agent(now) {
                 return Ok(false);
             }
@@ -287,7 +293,7 @@ impl Sending<'_> {
                 if last && let Some(Going { object, .. }) = self.going.remove(&number) {
                     let until = object.deadline.filter(|_| self.late == Late::GiveUp);
                     self.awaited.insert(number, until.map(|deadline| deadline.max(now) + LINGER));
-                    self.source.hear(now, News::Written(number));
+                    self.ending = Some(number);
                 }
             }
         }

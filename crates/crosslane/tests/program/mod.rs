@@ -55,7 +55,7 @@ pub const RECORDS: [(&str, &str); 6] = [
         "t_ns path subflow local remote token backup rtt_us rttvar_us cwnd unacked lost total_retrans bytes_acked \
          bytes_received notsent_bytes delivery_rate_bit_s",
     ),
-    ("messages", "number sent_ns received_ns size_bytes"),
+    ("messages", "number sent_ns written_ns received_ns size_bytes"),
     (
         "links",
         "t_ns path x_m y_m speed_m_s distance_m rssi_dbm up_mbit_s down_mbit_s delay_ms loss \

@@ -9,8 +9,8 @@ use crate::optimum::Optimum;
 use crate::records::MessageRow;
 use crate::scenario::{Scenario, TrafficKind};
 
-/// What deadlines were missed, when objects were there, what that cost and what
-/// it need have cost; empty if the traffic has no deadlines. Objects whose
+/// What deadlines were missed, when objects were handed over and were there,
+/// what that cost and what it need have cost; empty if the traffic has no deadlines. Objects whose
 /// deadline is past the run's end do not count.
 pub fn of_deadlines(
     scenario: &Scenario,
@@ -23,9 +23,16 @@ pub fn of_deadlines(
     let deadline_ns = (rules.deadline_s * 1e9) as u64;
     let due = || objects.iter().filter(|object| object.sent_ns + deadline_ns <= end_ns);
     let took_ns = |object: &MessageRow| object.received_ns.map(|at_ns| at_ns - object.sent_ns);
-    let missed = due().filter(|object| took_ns(object).is_none_or(|took| took > deadline_ns)).count();
-    let mut took_s: Vec<f64> = due().filter_map(took_ns).map(|took| took as f64 / 1e9).collect();
-    took_s.sort_by(f64::total_cmp);
+    let write_ns = |object: &MessageRow| object.written_ns.map(|at_ns| at_ns - object.sent_ns);
+    let late = |took_ns: Option<u64>| took_ns.is_none_or(|took| took > deadline_ns);
+    let missed = due().filter(|object| late(took_ns(object))).count();
+    let unwritten = due().filter(|object| late(write_ns(object))).count();
+    let sorted_s = |took_ns: &dyn Fn(&MessageRow) -> Option<u64>| {
+        let mut took_s: Vec<f64> = due().filter_map(took_ns).map(|took| took as f64 / 1e9).collect();
+        took_s.sort_by(f64::total_cmp);
+        took_s
+    };
+    let (took_s, write_s) = (sorted_s(&took_ns), sorted_s(&write_ns));
     let mut found = BTreeMap::new();
     let mut put = |name: String, value: Option<f64>| {
         found.extend(value.filter(|value| value.is_finite()).map(|value| (name, value)));
@@ -33,6 +40,9 @@ pub fn of_deadlines(
     put("deadline.missed_share".into(), Some(missed as f64 / due().count() as f64));
     put("object.completion_s.p50".into(), percentile(&took_s, 0.5));
     put("object.completion_s.max".into(), took_s.last().copied());
+    put("deadline.unwritten_share".into(), Some(unwritten as f64 / due().count() as f64));
+    put("object.written_s.p50".into(), percentile(&write_s, 0.5));
+    put("object.written_s.max".into(), write_s.last().copied());
     let unit_costs = scenario.unit_costs();
     let cost = sums.delivered_payload_bytes().iter().zip(&unit_costs).map(|(&bytes, cost)| bytes as f64 * cost).sum();
     let priced = !scenario.service.cost_per_gb.is_empty();

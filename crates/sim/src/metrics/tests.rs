@@ -39,7 +39,13 @@ fn sums(packets: &[PacketRow]) -> PacketSums {
 }
 
 fn message(number: u64, sent_ms: u64, received_ms: Option<u64>) -> MessageRow {
-    MessageRow { number, sent_ns: sent_ms * MS, received_ns: received_ms.map(|ms| ms * MS), size_bytes: 1000 }
+    MessageRow {
+        number,
+        sent_ns: sent_ms * MS,
+        written_ns: None,
+        received_ns: received_ms.map(|ms| ms * MS),
+        size_bytes: 1000,
+    }
 }
 
 fn packet(t_ms: u64, path: PathId, subflow: u16, dsn: u64) -> PacketRow {

@@ -27,6 +27,8 @@ pub(super) struct Objects {
     /// Bytes that the engine has given out, and of these the socket not taken.
     written: u64,
     rest: u64,
+    /// The object whose last piece that is.
+    ending: Option<usize>,
     unit_costs: Vec<f64>,
     rows: Vec<MessageRow>,
     skipped: u64,
@@ -46,6 +48,7 @@ impl Objects {
             blocked: false,
             written: PREFACE.len() as u64,
             rest: PREFACE.len() as u64,
+            ending: None,
             unit_costs,
             rows: Vec::new(),
             skipped: 0,
@@ -103,7 +106,8 @@ impl Objects {
             return;
         };
         let (number, size_bytes) = (number.into(), self.rules.object_bytes as u32);
-        self.rows.push(MessageRow { number, sent_ns: due.as_nanos(), received_ns: None, size_bytes });
+        let sent_ns = due.as_nanos();
+        self.rows.push(MessageRow { number, sent_ns, written_ns: None, received_ns: None, size_bytes });
     }
 
     fn write(&mut self, now: Instant, sender: &mut Endpoint) {
@@ -117,12 +121,16 @@ impl Objects {
                 if self.blocked {
                     return;
                 }
+                if let Some(place) = self.ending.take() {
+                    self.rows[place].written_ns = Some(now.as_nanos());
+                }
             }
             let Some((write, bytes)) = self.sender.poll() else { return };
             self.written += bytes;
             self.rest = bytes;
             if let Write::Piece { number, last: true, .. } = write {
                 self.unread.push_back((number as usize, self.written - END_BYTES as u64));
+                self.ending = Some(number as usize);
             }
         }
     }

@@ -161,7 +161,7 @@ impl Traffic {
         self.open.push_back(Open { number, size, end: self.handed_over, sent: now });
         if self.keep {
             let (sent_ns, size_bytes) = (now.as_nanos(), size as u32);
-            self.rows.push(MessageRow { number, sent_ns, received_ns: None, size_bytes });
+            self.rows.push(MessageRow { number, sent_ns, written_ns: None, received_ns: None, size_bytes });
         }
     }
 
