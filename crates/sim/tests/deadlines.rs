@@ -69,7 +69,7 @@ fn a_send_buffer_takes_an_object_before_the_peer_has_read_it() -> Result<(), Box
     let recording = run(&scenario, "single", 1)?;
     let metrics = of_deadlines(&scenario, &recording.messages, &recording.sums, None);
     assert_eq!((metrics["deadline.unwritten_share"], metrics["deadline.missed_share"]), (0.0, 1.0));
-    assert_eq!(metrics["object.written_s.p50"], 0.0);
+    assert!(metrics["object.written_s.p50"] < 0.2, "{metrics:?}");
     assert!((20.0..22.0).contains(&metrics["object.completion_s.p50"]), "{metrics:?}");
     Ok(())
 }
