@@ -64,6 +64,8 @@ pub struct Params {
     /// the margin (0 to 1).
     #[serde(deserialize_with = "share")]
     pub stall_share: f64,
+    /// Experiments.
+    pub x: [f64; 8],
 }
 
 impl Default for Params {
@@ -77,6 +79,7 @@ impl Default for Params {
             learn_share: 0.15,
             backlog_rtts: [2.0, 3.0],
             stall_share: 1.0,
+            x: [1.0, 1.0, 1.0, 3.0, 1.0, 1.0, 1.0, 0.0],
         }
     }
 }
@@ -98,8 +101,6 @@ fn multiples<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
 const LOOK_S: f64 = 0.02;
 /// Window with which a slow start begins, in bytes (RFC 6928: 10 segments).
 const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
-/// Latest round trip over the least from which on what is sent queues.
-const QUEUEING: f64 = 1.75;
 /// Horizon of the rates that queues are held against, in s.
 const TAIL_HORIZON_S: f64 = 0.5;
 /// Part of the tail remembered from look to look: half of it for 1 s.
@@ -110,6 +111,11 @@ const LONGEST_TAIL_S: f64 = 0.5;
 const BACKLOG_STEP: f64 = 0.02;
 /// What may be unacknowledged beside those multiples: a write of 64 KiB.
 const BACKLOG_WRITE: f64 = 65_536.0;
+/// How long a path rests that holds up others, for the first time and at most.
+const FIRST_REST: Duration = Duration::from_secs(2);
+const LONGEST_REST: Duration = Duration::from_secs(16);
+/// How long the subflow of a path stays closed on which data is caught.
+const CLOSED: Duration = Duration::from_millis(1000);
 /// Backlog of a path not yet known, so that its rate can show.
 const BACKLOG_FIRST: f64 = 262_144.0;
 
@@ -119,6 +125,9 @@ pub struct Deadline {
     params: Params,
     /// Whether each path carries.
     on: Vec<bool>,
+    rests: Vec<Rest>,
+    on_since: Vec<Instant>,
+    closed: Vec<bool>,
     /// Number after that of the last object judged.
     judged: u64,
     admissions: VecDeque<Admission>,
@@ -140,6 +149,17 @@ struct Source<'a> {
     prior: f64,
 }
 
+/// A path that is left alone for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Rest {
+    until: Instant,
+    /// How long the next one is to be.
+    next: Duration,
+    /// Its subflow is closed meanwhile, so that the kernel sends elsewhere what
+    /// is caught on it.
+    closed: bool,
+}
+
 /// What is due by when.
 #[derive(Clone, Copy, Debug)]
 struct Due {
@@ -156,6 +176,9 @@ impl Deadline {
         Deadline {
             params,
             on: Vec::new(),
+            rests: Vec::new(),
+            on_since: Vec::new(),
+            closed: Vec::new(),
             judged: 0,
             admissions: VecDeque::new(),
             backlog: None,
@@ -165,7 +188,7 @@ impl Deadline {
     }
 
     /// The good paths, the cheapest first.
-    fn sources<'a>(&self, demand: &Demand, paths: &'a [Supply<'a>]) -> Vec<Source<'a>> {
+    fn sources<'a>(&self, now: Instant, demand: &Demand, paths: &'a [Supply<'a>]) -> Vec<Source<'a>> {
         let known = paths.iter().filter_map(|path| path.history?.at_least(1.0, self.params.confidence));
         let prior = known.min_by(f64::total_cmp).unwrap_or(0.0) * self.params.prior_share;
         let source = |(place, supply): (usize, &'a Supply<'a>)| Source {
@@ -177,6 +200,14 @@ impl Deadline {
         };
         let mut sources: Vec<Source> =
             paths.iter().enumerate().filter(|(_, path)| path.view.belief == Belief::Good).map(source).collect();
+        let usable = |source: &Source| {
+            let rests = self.rests.get(source.place).is_some_and(|rest| now < rest.until);
+            let gone = source.supply.history.is_some_and(|history| history.peak().is_some() && !history.is_open(now));
+            !rests && !gone
+        };
+        if self.params.x[4] > 0.0 && sources.iter().any(usable) {
+            sources.retain(usable);
+        }
         sources.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.supply.view.rank.cmp(&b.supply.view.rank)));
         sources
     }
@@ -303,24 +334,67 @@ impl Deadline {
         }
     }
 
-    fn look_after_backlog(&mut self, sources: &[Source]) {
-        let [least, most] = self.params.backlog_rtts;
-        let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
-        let queueing = |source: &Source| source.supply.history.is_some_and(|history| history.queueing() > QUEUEING);
-        let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
-        self.backlog_rtts = (self.backlog_rtts + step).min(most).max(least);
-        let bytes = |(place, source): (usize, &Source)| {
-            let Some((history, peak)) = source.supply.history.and_then(|history| Some((history, history.peak()?)))
-            else {
-                return BACKLOG_FIRST;
+    fn shut(&self, now: Instant) -> Vec<bool> {
+        self.rests.iter().map(|rest| rest.closed && now < rest.until).collect()
+    }
+
+    /// Lets paths rest that hold up the others more than they help.
+    fn rest(&mut self, now: Instant, sources: &[Source], carry: &mut [bool]) {
+        let x = self.params.x;
+        let known = |place: &usize| sources[*place].supply.history;
+        for place in 0..sources.len() {
+            let Some(history) = known(&place).filter(|_| carry[place]) else { continue };
+            let stuck = |place: usize| {
+                known(&place).is_some_and(|h| h.stuck_for(now) > Duration::from_secs_f64(x[6]) + h.latest_rtt())
             };
-            let whole = peak * history.least_rtt().as_secs_f64() * self.backlog_rtts;
-            // What a dearer path is given at first may wait for its start, and all
-            // that follows waits for it at the peer.
-            let started = history.started_bytes().filter(|_| place > 0);
-            started.map_or(whole, |bytes| whole.min(2.0 * bytes as f64))
-        };
-        self.backlog = Some((BACKLOG_WRITE + carrying().enumerate().map(bytes).sum::<f64>()) as u64);
+            let other = |other: &usize| *other != place && known(other).is_some_and(|h| h.is_open(now)) && !stuck(*other);
+            let lost = |other: usize| {
+                let history = known(&other)?;
+                Some(history.level()? * history.idle_share() * x[5])
+            };
+            let lost: f64 = (0..sources.len()).filter(other).filter(|other| carry[*other]).filter_map(lost).sum();
+            let rest = &mut self.rests[sources[place].place];
+            if stuck(place) && (0..sources.len()).any(|place| other(&place)) {
+                *rest = Rest { until: now + CLOSED, closed: true, ..*rest };
+                carry[place] = false;
+                continue;
+            }
+            let since = self.on_since.get(sources[place].place).copied().unwrap_or_default();
+            let started = |other: usize| {
+                let since = self.on_since.get(sources[other].place).copied().unwrap_or_default();
+                now.since(since) >= Duration::from_millis(1500)
+            };
+            if now.since(since) < Duration::from_millis(1500) || !(0..sources.len()).filter(|other| carry[*other]).all(started) {
+                continue;
+            }
+            if history.lately() < lost {
+                *rest = Rest { until: now + rest.next, next: (rest.next * 2).min(LONGEST_REST), closed: false };
+                carry[place] = false;
+            } else {
+                rest.next = FIRST_REST;
+            }
+        }
+        // Whoever is left carries.
+        if !carry.is_empty() && !carry.iter().any(|on| *on) {
+            let next = (0..sources.len()).find(|&place| self.rests[sources[place].place].until <= now).unwrap_or(0);
+            carry[next] = true;
+        }
+    }
+
+    fn look_after_backlog(&mut self, sources: &[Source]) {
+        let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
+        fn known<'a>(source: &Source<'a>) -> Option<(f64, &'a crate::assess::rate::History)> {
+            let history = source.supply.history?;
+            Some((history.peak()?, history))
+        }
+        let x = self.params.x;
+        let hold = carrying().filter_map(known).map(|(peak, h)| {
+            let least_s = h.least_rtt().as_secs_f64();
+            (h.latest_rtt().as_secs_f64() * x[0]).max(least_s * self.params.backlog_rtts[0]).max((BACKLOG_WRITE / peak.max(1.0) + least_s) * x[1])
+        });
+        let hold_s = hold.fold(0.0, f64::max).min(x[3]);
+        let bytes = |source: &Source| known(source).map_or(BACKLOG_FIRST, |(peak, _)| peak * hold_s);
+        self.backlog = Some((BACKLOG_WRITE * 2.0 + carrying().map(bytes).sum::<f64>()) as u64);
     }
 
     fn reason(&self, sources: &[Source], due: &[Due]) -> Reason {
@@ -348,24 +422,41 @@ const LONGEST_STEPS: u32 = 10_000;
 
 impl Allocator for Deadline {
     fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
-        chosen(paths, &self.on)
+        let mut states = chosen(paths, &self.on);
+        for (state, _) in states.iter_mut().zip(&self.closed).filter(|(_, closed)| **closed) {
+            *state = PathState::Closed;
+        }
+        states
     }
 
     fn meet(&mut self, now: Instant, demand: &Demand, paths: &[Supply]) -> Option<Reason> {
-        let sources = self.sources(demand, paths);
+        self.rests.resize(paths.len(), Rest { until: Instant::ZERO, next: FIRST_REST, closed: false });
+        let shut: Vec<bool> = self.shut(now);
+        let sources = self.sources(now, demand, paths);
         self.watch_tail(&sources);
         let due = self.due(now, demand, &sources);
         self.judge(now, demand, &sources, &due);
-        let carry = match self.learns(now, demand, &sources) {
+        let mut carry = match self.learns(now, demand, &sources) {
             true => self.plan(&sources, &[]),
             false => self.plan(&sources, &due),
         };
+        if self.params.x[4] > 0.0 {
+            self.rest(now, &sources, &mut carry);
+        }
         let was = core::mem::replace(&mut self.on, vec![false; paths.len()]);
+        self.on_since.resize(paths.len(), Instant::ZERO);
         for (source, carry) in sources.iter().zip(carry) {
             self.on[source.place] = carry;
         }
+        let busy = !demand.objects.is_empty();
+        for place in 0..paths.len() {
+            if !(busy && self.on[place] && was.get(place).copied().unwrap_or(false)) {
+                self.on_since[place] = now;
+            }
+        }
         self.look_after_backlog(&sources);
-        (was != self.on).then(|| self.reason(&sources, &due))
+        self.closed = self.shut(now);
+        (was != self.on || shut != self.closed).then(|| self.reason(&sources, &due))
     }
 
     fn poll_admission(&mut self) -> Option<Admission> {
