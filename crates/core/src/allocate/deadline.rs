@@ -155,9 +155,9 @@ struct Rest {
     until: Instant,
     /// How long the next one is to be.
     next: Duration,
-    /// Its subflow is closed meanwhile, so that the kernel sends elsewhere what
-    /// is caught on it.
-    closed: bool,
+    /// Its subflow is closed so long, so that the kernel sends elsewhere what is
+    /// caught on it.
+    closed_until: Instant,
 }
 
 /// What is due by when.
@@ -335,7 +335,7 @@ impl Deadline {
     }
 
     fn shut(&self, now: Instant) -> Vec<bool> {
-        self.rests.iter().map(|rest| rest.closed && now < rest.until).collect()
+        self.rests.iter().map(|rest| now < rest.closed_until).collect()
     }
 
     /// Lets paths rest that hold up the others more than they help.
@@ -344,21 +344,13 @@ impl Deadline {
         let known = |place: &usize| sources[*place].supply.history;
         for place in 0..sources.len() {
             let Some(history) = known(&place).filter(|_| carry[place]) else { continue };
-            let stuck = |place: usize| {
-                known(&place).is_some_and(|h| h.stuck_for(now) > Duration::from_secs_f64(x[6]) + h.latest_rtt())
-            };
-            let other = |other: &usize| *other != place && known(other).is_some_and(|h| h.is_open(now)) && !stuck(*other);
+            let other = |other: &usize| *other != place && known(other).is_some_and(|h| h.is_open(now));
             let lost = |other: usize| {
                 let history = known(&other)?;
                 Some(history.level()? * history.idle_share() * x[5])
             };
             let lost: f64 = (0..sources.len()).filter(other).filter(|other| carry[*other]).filter_map(lost).sum();
             let rest = &mut self.rests[sources[place].place];
-            if stuck(place) && (0..sources.len()).any(|place| other(&place)) {
-                *rest = Rest { until: now + CLOSED, closed: true, ..*rest };
-                carry[place] = false;
-                continue;
-            }
             let since = self.on_since.get(sources[place].place).copied().unwrap_or_default();
             let started = |other: usize| {
                 let since = self.on_since.get(sources[other].place).copied().unwrap_or_default();
@@ -368,7 +360,9 @@ impl Deadline {
                 continue;
             }
             if history.lately() < lost {
-                *rest = Rest { until: now + rest.next, next: (rest.next * 2).min(LONGEST_REST), closed: false };
+                let drains_s = history.queued_bytes() as f64 / history.lately().max(1.0);
+                let closed_until = if drains_s > x[6] { now + CLOSED } else { now };
+                *rest = Rest { until: now + rest.next, next: (rest.next * 2).min(LONGEST_REST), closed_until };
                 carry[place] = false;
             } else {
                 rest.next = FIRST_REST;
@@ -430,8 +424,7 @@ impl Allocator for Deadline {
     }
 
     fn meet(&mut self, now: Instant, demand: &Demand, paths: &[Supply]) -> Option<Reason> {
-        self.rests.resize(paths.len(), Rest { until: Instant::ZERO, next: FIRST_REST, closed: false });
-        let shut: Vec<bool> = self.shut(now);
+        self.rests.resize(paths.len(), Rest { next: FIRST_REST, ..Rest::default() });
         let sources = self.sources(now, demand, paths);
         self.watch_tail(&sources);
         let due = self.due(now, demand, &sources);
@@ -455,7 +448,8 @@ impl Allocator for Deadline {
             }
         }
         self.look_after_backlog(&sources);
-        self.closed = self.shut(now);
+        let closed = self.shut(now);
+        let shut = core::mem::replace(&mut self.closed, closed);
         (was != self.on || shut != self.closed).then(|| self.reason(&sources, &due))
     }
 
