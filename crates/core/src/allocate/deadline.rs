@@ -79,7 +79,7 @@ impl Default for Params {
             learn_share: 0.15,
             backlog_rtts: [2.0, 3.0],
             stall_share: 1.0,
-            x: [1.0, 1.0, 1.0, 3.0, 1.0, 1.0, 1.0, 0.0],
+            x: [1.0, 1.0, 1.0, 3.0, 1.0, 1.0, 1.0, 1.0],
         }
     }
 }
@@ -101,6 +101,8 @@ fn multiples<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
 const LOOK_S: f64 = 0.02;
 /// Window with which a slow start begins, in bytes (RFC 6928: 10 segments).
 const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
+/// Latest round trip over the least from which on what is sent queues.
+const QUEUEING: f64 = 1.75;
 /// Horizon of the rates that queues are held against, in s.
 const TAIL_HORIZON_S: f64 = 0.5;
 /// Part of the tail remembered from look to look: half of it for 1 s.
@@ -189,8 +191,8 @@ impl Deadline {
 
     /// The good paths, the cheapest first.
     fn sources<'a>(&self, now: Instant, demand: &Demand, paths: &'a [Supply<'a>]) -> Vec<Source<'a>> {
-        let known = paths.iter().filter_map(|path| path.history?.at_least(1.0, self.params.confidence));
-        let prior = known.min_by(f64::total_cmp).unwrap_or(0.0) * self.params.prior_share;
+        let known = paths.iter().filter_map(|path| path.history?.level());
+        let prior = known.min_by(f64::total_cmp).unwrap_or(0.0);
         let source = |(place, supply): (usize, &'a Supply<'a>)| Source {
             place,
             cost: demand.unit_costs.get(place).copied().unwrap_or(f64::from(supply.view.rank)),
@@ -226,39 +228,50 @@ impl Deadline {
             // One path alone has no tail.
             let spare_s = if place == 1 { spare_s - self.tail_s } else { spare_s };
             let spare = |due: &Due| {
-                spare_s * sources.iter().take(place).map(|cheaper| self.rate(cheaper, due.within_s)).sum::<f64>()
+                spare_s * sources.iter().take(place).map(|cheaper| self.rate(sources, cheaper, due.within_s)).sum::<f64>()
             };
             let enough = |due: &Due| due.bytes + spare(due) <= queued;
-            let waits = |due: &Due| due.bytes - queued <= self.starts(source, due.within_s - wait_s);
+            let waits = |due: &Due| due.bytes - queued <= self.starts(sources, source, due.within_s - wait_s);
             if !first && (shortage.iter().all(enough) || shortage.iter().all(waits)) {
                 break;
             }
             on[place] = true;
             for due in &mut shortage {
-                due.bytes -= self.carries(source, due.within_s);
+                due.bytes -= self.carries(sources, source, due.within_s);
             }
         }
         on
     }
 
-    /// Rate counted on over a horizon, in bytes a second.
-    fn rate(&self, source: &Source, horizon_s: f64) -> f64 {
-        let known = source.supply.history.and_then(|history| history.at_least(horizon_s, self.params.confidence));
-        known.unwrap_or(source.prior)
+    /// Rate counted on over a horizon, in bytes a second. What is not known of a
+    /// path is taken from the others, and what is known of none from a guess.
+    fn rate(&self, sources: &[Source], source: &Source, horizon_s: f64) -> f64 {
+        let evidence = |source: &Source| match source.supply.history {
+            Some(history) => history.evidence(horizon_s, self.params.confidence),
+            None => (0.0, 1.0),
+        };
+        let weight = self.params.x[7];
+        let mean = |(windows, part): (f64, f64), prior: f64| (windows * part + weight * prior) / (windows + weight);
+        let others = sources.iter().filter(|other| other.place != source.place);
+        let prior = others.fold(self.params.prior_share, |prior, other| mean(evidence(other), prior));
+        match source.supply.history.and_then(|history| history.level()) {
+            Some(level) => level * mean(evidence(source), prior),
+            None => source.prior * mean((0.0, 1.0), prior),
+        }
     }
 
     /// Bytes that it carries within a time if it is on from now.
-    fn carries(&self, source: &Source, within_s: f64) -> f64 {
+    fn carries(&self, sources: &[Source], source: &Source, within_s: f64) -> f64 {
         if !source.on {
-            return self.starts(source, within_s);
+            return self.starts(sources, source, within_s);
         }
-        self.rate(source, within_s) * within_s.max(0.0)
+        self.rate(sources, source, within_s) * within_s.max(0.0)
     }
 
     /// Bytes that it carries within a time if it is switched on at its
     /// beginning.
-    fn starts(&self, source: &Source, within_s: f64) -> f64 {
-        let rate = self.rate(source, within_s);
+    fn starts(&self, sources: &[Source], source: &Source, within_s: f64) -> f64 {
+        let rate = self.rate(sources, source, within_s);
         let rtt_s = source.supply.history.map_or(Duration::ZERO, |history| history.least_rtt()).as_secs_f64();
         let doublings = libm::log2((rate * rtt_s / INITIAL_WINDOW_BYTES).max(1.0));
         let learned_s = source.supply.history.and_then(|history| history.start_cost_s());
@@ -307,11 +320,11 @@ impl Deadline {
     /// When all paths together will have carried what is due, in s from now, to
     /// a hundredth of the time until the deadline or 10 ms.
     fn earliest_s(&self, sources: &[Source], due: &Due) -> Option<f64> {
-        let all = |within_s: f64| sources.iter().map(|source| self.carries(source, within_s)).sum::<f64>();
+        let all = |within_s: f64| sources.iter().map(|source| self.carries(sources, source, within_s)).sum::<f64>();
         let step_s = (due.within_s / 100.0).max(0.01);
         let lead_s = self.params.margin_ms / 1e3;
         let steps = 1..=LONGEST_STEPS;
-        let known = sources.iter().any(|source| self.rate(source, due.within_s) > 0.0);
+        let known = sources.iter().any(|source| self.rate(sources, source, due.within_s) > 0.0);
         let found = || steps.map(|step| f64::from(step) * step_s).find(|&within_s| all(within_s) >= due.bytes);
         known.then(found).flatten().map(|after_s| after_s + lead_s)
     }
@@ -323,7 +336,7 @@ impl Deadline {
         let (mut bytes, mut rates, mut queues) = (0.0, 0.0, 0);
         for source in sources {
             let queued = source.supply.history.map_or(0, |history| history.queued_bytes()) as f64;
-            let rate = self.rate(source, TAIL_HORIZON_S);
+            let rate = self.rate(sources, source, TAIL_HORIZON_S);
             if queued > 0.0 && rate > 0.0 {
                 slowest_s = slowest_s.max(queued / rate);
                 (bytes, rates, queues) = (bytes + queued, rates + rate, queues + 1);
@@ -376,19 +389,25 @@ impl Deadline {
     }
 
     fn look_after_backlog(&mut self, sources: &[Source]) {
+        let [least, most] = self.params.backlog_rtts;
         let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
-        fn known<'a>(source: &Source<'a>) -> Option<(f64, &'a crate::assess::rate::History)> {
-            let history = source.supply.history?;
-            Some((history.peak()?, history))
-        }
-        let x = self.params.x;
-        let hold = carrying().filter_map(known).map(|(peak, h)| {
-            let least_s = h.least_rtt().as_secs_f64();
-            (h.latest_rtt().as_secs_f64() * x[0]).max(least_s * self.params.backlog_rtts[0]).max((BACKLOG_WRITE / peak.max(1.0) + least_s) * x[1])
-        });
-        let hold_s = hold.fold(0.0, f64::max).min(x[3]);
-        let bytes = |source: &Source| known(source).map_or(BACKLOG_FIRST, |(peak, _)| peak * hold_s);
-        self.backlog = Some((BACKLOG_WRITE * 2.0 + carrying().map(bytes).sum::<f64>()) as u64);
+        let queueing = |source: &Source| source.supply.history.is_some_and(|history| history.queueing() > QUEUEING);
+        let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
+        self.backlog_rtts = (self.backlog_rtts + step).min(most).max(least);
+        let burst = |source: &Source| Some(BACKLOG_WRITE / source.supply.history?.level()?.max(1.0) + source.supply.history?.least_rtt().as_secs_f64());
+        let burst_s = if carrying().count() > 1 { carrying().filter_map(burst).fold(0.0, f64::max) } else { 0.0 };
+        let bytes = |(place, source): (usize, &Source)| {
+            let Some((history, peak)) = source.supply.history.and_then(|history| Some((history, history.peak()?)))
+            else {
+                return BACKLOG_FIRST;
+            };
+            let whole = peak * (history.least_rtt().as_secs_f64() * self.backlog_rtts).max(self.params.x[0] * burst_s.min(self.params.x[3]));
+            // What a dearer path is given at first may wait for its start, and all
+            // that follows waits for it at the peer.
+            let started = history.started_bytes().filter(|_| place > 0);
+            started.map_or(whole, |bytes| whole.min(2.0 * bytes as f64))
+        };
+        self.backlog = Some((BACKLOG_WRITE + carrying().enumerate().map(bytes).sum::<f64>()) as u64);
     }
 
     fn reason(&self, sources: &[Source], due: &[Due]) -> Reason {
@@ -397,7 +416,7 @@ impl Deadline {
             let because = "nothing is due: the cheapest path alone".into();
             return Reason { rule: "deadline.idle", because, inputs: Vec::new() };
         };
-        let cheapest = sources.first().map_or(0.0, |source| self.carries(source, last.within_s));
+        let cheapest = sources.first().map_or(0.0, |source| self.carries(sources, source, last.within_s));
         let because = format!(
             "{:.2} MB are due within {:.2} s, of which the cheapest path carries {:.2} for sure: {carrying} of {} paths",
             last.bytes / 1e6,

@@ -39,10 +39,6 @@ const STARTS: usize = 4;
 const SILENT: Duration = Duration::from_millis(250);
 /// A path that had nothing under way for so long starts anew.
 const IDLE: Duration = Duration::from_millis(1000);
-/// Before anything is known, a path is taken to carry this part of its level,
-/// with the weight of so many windows seen.
-const PRIOR_PART: f64 = 0.5;
-const PRIOR_WINDOWS: f64 = 1.0;
 /// Connections followed over one path; those beyond are not counted.
 const MAX_CONNECTIONS: usize = 64;
 /// Payload of a full MPTCP segment, in bytes.
@@ -112,19 +108,17 @@ struct Present {
 }
 
 impl History {
-    /// What the path carries at least over the next `horizon_s`, with this
-    /// confidence (0.5 to 1), in bytes a second; `None` while too little is known.
-    pub fn at_least(&self, horizon_s: f64, confidence: f64) -> Option<f64> {
+    /// Over how many windows of this length it has been seen, and what part of
+    /// the level before them it carried at least, with this confidence (0.5 to
+    /// 1). Time since it was last seen counts as part of the window.
+    pub fn evidence(&self, horizon_s: f64, confidence: f64) -> (f64, f64) {
         let ahead_s = (horizon_s + self.heard.since(self.counted).as_secs_f64()).max(INTERVAL.as_secs_f64());
         let seen_s = self.intervals.len() as f64 * INTERVAL.as_secs_f64();
         let ahead = ahead_s / INTERVAL.as_secs_f64();
         let place = HORIZONS.iter().rposition(|&horizon| horizon as f64 <= ahead).unwrap_or(0);
         let known = self.ratios.iter().take(place + 1).rev().find(|ratios| !ratios.is_empty());
         let ratio = known.and_then(|ratios| ratios.get(((1.0 - confidence) * ratios.len() as f64) as usize));
-        let independent = seen_s / ahead_s;
-        let worst = ratio.copied().unwrap_or(1.0).min(1.0);
-        let part = (independent * worst + PRIOR_WINDOWS * PRIOR_PART) / (independent + PRIOR_WINDOWS);
-        Some(self.level()? * part)
+        ratio.map_or((0.0, 1.0), |ratio| (seen_s / ahead_s, ratio.min(1.0)))
     }
 
     /// What it carries now, in bytes a second: the mean of the last two seconds
