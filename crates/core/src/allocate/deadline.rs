@@ -22,6 +22,10 @@ use alloc::vec::Vec;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+mod rests;
+
+use rests::Rests;
+
 use super::{Allocator, PathState, Supply, View, chosen, millis, number, share};
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
@@ -60,10 +64,6 @@ pub struct Params {
     /// path's bytes. It grows while that does not queue in the network.
     #[serde(deserialize_with = "multiples")]
     pub backlog_rtts: [f64; 2],
-    /// Part of the longest stall that a path has shown lately that is added to
-    /// the margin (0 to 1).
-    #[serde(deserialize_with = "share")]
-    pub stall_share: f64,
     /// Experiments.
     pub x: [f64; 8],
 }
@@ -72,14 +72,13 @@ impl Default for Params {
     fn default() -> Params {
         Params {
             confidence: 0.95,
-            margin_ms: 100.0,
+            margin_ms: 150.0,
             spare_ms: 50.0,
             pause_ms: 1000.0,
-            prior_share: 0.5,
+            prior_share: 0.7,
             learn_share: 0.15,
             backlog_rtts: [2.0, 3.0],
-            stall_share: 1.0,
-            x: [1.0, 1.0, 1.0, 3.0, 1.0, 1.0, 1.0, 1.0],
+            x: [2.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
         }
     }
 }
@@ -113,11 +112,12 @@ const LONGEST_TAIL_S: f64 = 0.5;
 const BACKLOG_STEP: f64 = 0.02;
 /// What may be unacknowledged beside those multiples: a write of 64 KiB.
 const BACKLOG_WRITE: f64 = 65_536.0;
-/// How long a path rests that holds up others, for the first time and at most.
-const FIRST_REST: Duration = Duration::from_secs(2);
-const LONGEST_REST: Duration = Duration::from_secs(16);
-/// How long the subflow of a path stays closed on which data is caught.
-const CLOSED: Duration = Duration::from_millis(1000);
+/// Bytes given to a path at once (Linux `MPTCP_SEND_BURST_SIZE`).
+const BURST_BYTES: f64 = 65_388.0;
+/// No more time is waited for that, in s.
+const LONGEST_BURST_S: f64 = 1.0;
+/// What is guessed of a path weighs as much as so many windows seen of it.
+const PRIOR_WINDOWS: f64 = 0.3;
 /// Backlog of a path not yet known, so that its rate can show.
 const BACKLOG_FIRST: f64 = 262_144.0;
 
@@ -127,8 +127,8 @@ pub struct Deadline {
     params: Params,
     /// Whether each path carries.
     on: Vec<bool>,
-    rests: Vec<Rest>,
-    on_since: Vec<Instant>,
+    rests: Rests,
+    /// Whether the subflow of each path is closed meanwhile.
     closed: Vec<bool>,
     /// Number after that of the last object judged.
     judged: u64,
@@ -151,17 +151,6 @@ struct Source<'a> {
     prior: f64,
 }
 
-/// A path that is left alone for a while.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Rest {
-    until: Instant,
-    /// How long the next one is to be.
-    next: Duration,
-    /// Its subflow is closed so long, so that the kernel sends elsewhere what is
-    /// caught on it.
-    closed_until: Instant,
-}
-
 /// What is due by when.
 #[derive(Clone, Copy, Debug)]
 struct Due {
@@ -178,8 +167,7 @@ impl Deadline {
         Deadline {
             params,
             on: Vec::new(),
-            rests: Vec::new(),
-            on_since: Vec::new(),
+            rests: Rests::default(),
             closed: Vec::new(),
             judged: 0,
             admissions: VecDeque::new(),
@@ -189,7 +177,8 @@ impl Deadline {
         }
     }
 
-    /// The good paths, the cheapest first.
+    /// The good paths, the cheapest first, without those that rest or have no
+    /// subflow, if there are others.
     fn sources<'a>(&self, now: Instant, demand: &Demand, paths: &'a [Supply<'a>]) -> Vec<Source<'a>> {
         let known = paths.iter().filter_map(|path| path.history?.level());
         let prior = known.min_by(f64::total_cmp).unwrap_or(0.0);
@@ -203,11 +192,10 @@ impl Deadline {
         let mut sources: Vec<Source> =
             paths.iter().enumerate().filter(|(_, path)| path.view.belief == Belief::Good).map(source).collect();
         let usable = |source: &Source| {
-            let rests = self.rests.get(source.place).is_some_and(|rest| now < rest.until);
-            let gone = source.supply.history.is_some_and(|history| history.peak().is_some() && !history.is_open(now));
-            !rests && !gone
+            let gone = source.supply.history.is_some_and(|history| history.level().is_some() && !history.is_open(now));
+            !self.rests.is_resting(now, source.place) && !gone
         };
-        if self.params.x[4] > 0.0 && sources.iter().any(usable) {
+        if sources.iter().any(usable) {
             sources.retain(usable);
         }
         sources.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.supply.view.rank.cmp(&b.supply.view.rank)));
@@ -228,7 +216,8 @@ impl Deadline {
             // One path alone has no tail.
             let spare_s = if place == 1 { spare_s - self.tail_s } else { spare_s };
             let spare = |due: &Due| {
-                spare_s * sources.iter().take(place).map(|cheaper| self.rate(sources, cheaper, due.within_s)).sum::<f64>()
+                spare_s
+                    * sources.iter().take(place).map(|cheaper| self.rate(sources, cheaper, due.within_s)).sum::<f64>()
             };
             let enough = |due: &Due| due.bytes + spare(due) <= queued;
             let waits = |due: &Due| due.bytes - queued <= self.starts(sources, source, due.within_s - wait_s);
@@ -250,11 +239,13 @@ impl Deadline {
             Some(history) => history.evidence(horizon_s, self.params.confidence),
             None => (0.0, 1.0),
         };
-        let weight = self.params.x[7];
-        let mean = |(windows, part): (f64, f64), prior: f64| (windows * part + weight * prior) / (windows + weight);
+        let mean = |(windows, part): (f64, f64), prior: f64| {
+            let part = (1.0 - self.params.x[0] * (1.0 - part)).max(0.0);
+            (windows * part + PRIOR_WINDOWS * prior) / (windows + PRIOR_WINDOWS)
+        };
         let others = sources.iter().filter(|other| other.place != source.place);
         let prior = others.fold(self.params.prior_share, |prior, other| mean(evidence(other), prior));
-        match source.supply.history.and_then(|history| history.level()) {
+        match source.supply.history.and_then(|history| history.level_for(horizon_s * self.params.x[1])) {
             Some(level) => level * mean(evidence(source), prior),
             None => source.prior * mean((0.0, 1.0), prior),
         }
@@ -284,13 +275,11 @@ impl Deadline {
     fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
         let rtt = |source: &Source| source.supply.history.map(|history| history.least_rtt());
         let way_s = sources.first().and_then(rtt).unwrap_or_default().as_secs_f64() / 2.0;
-        let stalls = sources.iter().filter_map(|source| Some(source.supply.history?.longest_stall_s()));
-        let stall_s = stalls.max_by(f64::total_cmp).unwrap_or(0.0) * self.params.stall_share;
         let mut bytes = 0.0;
         let due = |object: &Object| {
             bytes += object.rest_bytes() as f64;
             let left_s = object.deadline.as_secs_f64() - now.as_secs_f64();
-            Due { within_s: left_s + way_s - self.tail_s - stall_s - self.params.margin_ms / 1e3, bytes }
+            Due { within_s: left_s + way_s - self.tail_s - self.params.margin_ms / 1e3, bytes }
         };
         demand.objects.iter().take(MAX_OBJECTS).map(due).collect()
     }
@@ -347,44 +336,15 @@ impl Deadline {
         }
     }
 
-    fn shut(&self, now: Instant) -> Vec<bool> {
-        self.rests.iter().map(|rest| now < rest.closed_until).collect()
-    }
-
-    /// Lets paths rest that hold up the others more than they help.
+    /// Lets a path rest that holds up the others.
     fn rest(&mut self, now: Instant, sources: &[Source], carry: &mut [bool]) {
-        let x = self.params.x;
-        let known = |place: &usize| sources[*place].supply.history;
-        for place in 0..sources.len() {
-            let Some(history) = known(&place).filter(|_| carry[place]) else { continue };
-            let other = |other: &usize| *other != place && known(other).is_some_and(|h| h.is_open(now));
-            let lost = |other: usize| {
-                let history = known(&other)?;
-                Some(history.level()? * history.idle_share() * x[5])
-            };
-            let lost: f64 = (0..sources.len()).filter(other).filter(|other| carry[*other]).filter_map(lost).sum();
-            let rest = &mut self.rests[sources[place].place];
-            let since = self.on_since.get(sources[place].place).copied().unwrap_or_default();
-            let started = |other: usize| {
-                let since = self.on_since.get(sources[other].place).copied().unwrap_or_default();
-                now.since(since) >= Duration::from_millis(1500)
-            };
-            if now.since(since) < Duration::from_millis(1500) || !(0..sources.len()).filter(|other| carry[*other]).all(started) {
-                continue;
+        let carrying = sources.iter().zip(carry.iter()).filter(|(_, carries)| **carries);
+        let carrying: Vec<_> =
+            carrying.filter_map(|(source, _)| Some((source.place, source.supply.history?))).collect();
+        if let Some(place) = self.rests.judge(now, &carrying) {
+            for (_, carries) in sources.iter().zip(carry).filter(|(source, _)| source.place == place) {
+                *carries = false;
             }
-            if history.lately() < lost {
-                let drains_s = history.queued_bytes() as f64 / history.lately().max(1.0);
-                let closed_until = if drains_s > x[6] { now + CLOSED } else { now };
-                *rest = Rest { until: now + rest.next, next: (rest.next * 2).min(LONGEST_REST), closed_until };
-                carry[place] = false;
-            } else {
-                rest.next = FIRST_REST;
-            }
-        }
-        // Whoever is left carries.
-        if !carry.is_empty() && !carry.iter().any(|on| *on) {
-            let next = (0..sources.len()).find(|&place| self.rests[sources[place].place].until <= now).unwrap_or(0);
-            carry[next] = true;
         }
     }
 
@@ -394,14 +354,17 @@ impl Deadline {
         let queueing = |source: &Source| source.supply.history.is_some_and(|history| history.queueing() > QUEUEING);
         let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
         self.backlog_rtts = (self.backlog_rtts + step).min(most).max(least);
-        let burst = |source: &Source| Some(BACKLOG_WRITE / source.supply.history?.level()?.max(1.0) + source.supply.history?.least_rtt().as_secs_f64());
-        let burst_s = if carrying().count() > 1 { carrying().filter_map(burst).fold(0.0, f64::max) } else { 0.0 };
+        // The scheduler gives a path so much at once, and what follows waits for it.
+        let burst_s = |source: &Source| Some(BURST_BYTES / source.supply.history?.level()?.max(1.0));
+        let together = carrying().count() > 1;
+        let burst_s = carrying().filter(|_| together).filter_map(burst_s).fold(0.0, f64::max).min(LONGEST_BURST_S);
         let bytes = |(place, source): (usize, &Source)| {
             let Some((history, peak)) = source.supply.history.and_then(|history| Some((history, history.peak()?)))
             else {
                 return BACKLOG_FIRST;
             };
-            let whole = peak * (history.least_rtt().as_secs_f64() * self.backlog_rtts).max(self.params.x[0] * burst_s.min(self.params.x[3]));
+            let rtt_s = history.least_rtt().as_secs_f64();
+            let whole = peak * (rtt_s * self.backlog_rtts).max(rtt_s + burst_s);
             // What a dearer path is given at first may wait for its start, and all
             // that follows waits for it at the peer.
             let started = history.started_bytes().filter(|_| place > 0);
@@ -443,7 +406,6 @@ impl Allocator for Deadline {
     }
 
     fn meet(&mut self, now: Instant, demand: &Demand, paths: &[Supply]) -> Option<Reason> {
-        self.rests.resize(paths.len(), Rest { next: FIRST_REST, ..Rest::default() });
         let sources = self.sources(now, demand, paths);
         self.watch_tail(&sources);
         let due = self.due(now, demand, &sources);
@@ -452,24 +414,16 @@ impl Allocator for Deadline {
             true => self.plan(&sources, &[]),
             false => self.plan(&sources, &due),
         };
-        if self.params.x[4] > 0.0 {
-            self.rest(now, &sources, &mut carry);
-        }
+        self.rest(now, &sources, &mut carry);
         let was = core::mem::replace(&mut self.on, vec![false; paths.len()]);
-        self.on_since.resize(paths.len(), Instant::ZERO);
         for (source, carry) in sources.iter().zip(carry) {
             self.on[source.place] = carry;
         }
-        let busy = !demand.objects.is_empty();
-        for place in 0..paths.len() {
-            if !(busy && self.on[place] && was.get(place).copied().unwrap_or(false)) {
-                self.on_since[place] = now;
-            }
-        }
+        let carries: Vec<bool> = self.on.iter().map(|on| *on && !demand.objects.is_empty()).collect();
+        self.rests.note(now, &carries);
         self.look_after_backlog(&sources);
-        let closed = self.shut(now);
-        let shut = core::mem::replace(&mut self.closed, closed);
-        (was != self.on || shut != self.closed).then(|| self.reason(&sources, &due))
+        let closed = core::mem::replace(&mut self.closed, self.rests.closed(now));
+        (was != self.on || closed != self.closed).then(|| self.reason(&sources, &due))
     }
 
     fn poll_admission(&mut self) -> Option<Admission> {

@@ -21,7 +21,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const INTERVALS: usize = 400;
 /// Intervals of which the level is the mean: 2 s.
 const LEVEL: usize = 20;
-/// Intervals of which the latest rate is the mean: 1 s.
+/// Intervals that are looked back on, counted or not: 1 s.
 const RECENT: usize = 10;
 /// Horizons for which errors of forecasts are kept, in intervals.
 const HORIZONS: [usize; 6] = [5, 10, 20, 40, 80, 160];
@@ -29,8 +29,6 @@ const HORIZONS: [usize; 6] = [5, 10, 20, 40, 80, 160];
 const FEW: usize = 4;
 /// Slow start is over after so many round trips (10 segments grow to 640).
 const START_ROUNDS: u32 = 6;
-/// Intervals in which a stall is looked for.
-const STALL_WINDOW: usize = 5;
 /// Time after a start in which what the start cost is measured.
 const START_WATCH: Duration = Duration::from_secs(1);
 /// Starts remembered; the costliest of them is what the next one is taken for.
@@ -75,14 +73,13 @@ pub struct History {
     /// Least seen, and the latest.
     rtt: Duration,
     latest_rtt: Duration,
-    /// When it was last heard of, when an interval last counted, when something
-    /// was last acknowledged.
+    /// When it was last heard of, and when an interval last counted.
     heard: Instant,
     counted: Instant,
-    acked: Instant,
     /// When something was last under way.
     busy: Instant,
-    /// What was acknowledged per interval, counted or not, for the last second.
+    /// What was acknowledged per interval in the last second, in bytes a second,
+    /// and the part of it in which nothing was under way.
     lately: VecDeque<(f64, f64)>,
     /// What was carried over each of [`HORIZONS`] as a part of the level
     /// before, in rising order.
@@ -127,16 +124,6 @@ impl History {
         (self.intervals.len() >= FEW).then(|| self.mean(LEVEL))
     }
 
-    /// The mean of the last second that counted, in bytes a second.
-    pub fn recent(&self) -> Option<f64> {
-        (self.intervals.len() >= RECENT).then(|| self.mean(RECENT))
-    }
-
-    /// The most of the last two seconds that counted, in bytes a second.
-    pub fn latest_peak(&self) -> Option<f64> {
-        self.intervals.iter().rev().take(LEVEL).map(|interval| interval.bytes_s).max_by(f64::total_cmp)
-    }
-
     /// What was acknowledged within the last second, whoever limited it, in
     /// bytes a second.
     pub fn lately(&self) -> f64 {
@@ -146,6 +133,13 @@ impl History {
     /// Part of the last second in which nothing was under way.
     pub fn idle_share(&self) -> f64 {
         self.lately.iter().map(|(_, idle)| idle).sum::<f64>() / RECENT as f64
+    }
+
+    /// As [`level`](Self::level), or the mean over as long as is looked ahead, if
+    /// that is less.
+    pub fn level_for(&self, horizon_s: f64) -> Option<f64> {
+        let count = (horizon_s / INTERVAL.as_secs_f64()) as usize;
+        Some(self.level()?.min(self.mean(count.max(LEVEL))))
     }
 
     fn mean(&self, count: usize) -> f64 {
@@ -177,42 +171,15 @@ impl History {
         !self.rtt.is_zero() && now.since(self.heard) < SILENT
     }
 
-    /// Since when it carries past its start; `None` while it does not.
-    pub fn carries_since(&self) -> Option<Instant> {
-        self.busy_since.map(|since| since + self.least_rtt() * START_ROUNDS)
-    }
-
-    /// How long nothing has been acknowledged of what is under way.
-    pub fn stuck_for(&self, now: Instant) -> Duration {
-        let since = self.busy_since.filter(|_| self.queued_bytes > 0);
-        since.map_or(Duration::ZERO, |since| now.since(since.max(self.acked)))
-    }
-
     /// The greatest rate remembered, in bytes a second.
     pub fn peak(&self) -> Option<f64> {
         let rates = self.intervals.iter().map(|interval| interval.bytes_s);
         rates.max_by(f64::total_cmp)
     }
 
-    /// The most time that half a second of carrying fell short of the median
-    /// rate, in s: how long a path may pause that otherwise carries (BBR does
-    /// for 0.2 s and a round trip each 10 s).
-    pub fn longest_stall_s(&self) -> f64 {
-        let Some(rate) = self.level().filter(|rate| *rate > 0.0) else { return 0.0 };
-        let bytes_s: Vec<f64> = self.intervals.iter().map(|interval| interval.bytes_s).collect();
-        let least = bytes_s.windows(STALL_WINDOW).map(|window| window.iter().sum::<f64>()).min_by(f64::total_cmp);
-        let whole_s = STALL_WINDOW as f64 * INTERVAL.as_secs_f64();
-        least.map_or(0.0, |sum| (whole_s - sum * INTERVAL.as_secs_f64() / rate).max(0.0))
-    }
-
     /// The least round-trip time remembered; zero if there is none.
     pub fn least_rtt(&self) -> Duration {
         self.intervals.iter().map(|interval| interval.rtt).min().unwrap_or(self.rtt)
-    }
-
-    /// The latest.
-    pub fn latest_rtt(&self) -> Duration {
-        self.latest_rtt
     }
 
     /// The latest round trip as a multiple of the least: above 1, what is sent
@@ -247,16 +214,14 @@ impl History {
             (self.present, self.busy_since, self.start) = (None, None, None);
         }
         self.heard = now;
-        if acked > 0 {
-            self.acked = now;
-        }
         self.queued_bytes = queued_bytes;
         self.latest_rtt = rtt;
         self.rtt = if self.rtt.is_zero() { rtt } else { self.rtt.min(rtt) };
         let busy = queued_bytes > 0;
         self.watch_start(now, acked, busy);
         let started = self.busy_since.is_some_and(|since| now.since(since) >= self.least_rtt() * START_ROUNDS);
-        let present = self.present.get_or_insert(Present { began: now, bytes: 0, rtt, counts: false, looks: 0, idle: 0 });
+        let present =
+            self.present.get_or_insert(Present { began: now, bytes: 0, rtt, counts: false, looks: 0, idle: 0 });
         present.bytes += acked;
         present.rtt = present.rtt.min(rtt);
         present.counts &= busy && started;
@@ -365,9 +330,19 @@ pub(crate) mod tests {
     }
 
     fn fed(bytes_each_10_ms: impl Fn(u64) -> u64, unacked: u32) -> History {
+        looked_at(400, bytes_each_10_ms, |_| unacked)
+    }
+
+    /// What is known after so many looks, of bytes acknowledged before each and
+    /// packets under way at it.
+    pub(crate) fn looked_at(
+        looks: u64,
+        bytes_each_10_ms: impl Fn(u64) -> u64,
+        unacked: impl Fn(u64) -> u32,
+    ) -> History {
         let mut rate = Rate::default();
         let mut bytes_acked = 0;
-        for step in 0..400 {
+        for step in 0..looks {
             bytes_acked += bytes_each_10_ms(step);
             let rtt = Duration::from_millis(50);
             rate.watch(
@@ -376,7 +351,7 @@ pub(crate) mod tests {
                     token: 1,
                     rtt,
                     rttvar: Duration::ZERO,
-                    unacked,
+                    unacked: unacked(step),
                     delivered: 0,
                     bytes_acked,
                     notsent_bytes: 0,
@@ -390,30 +365,35 @@ pub(crate) mod tests {
     #[test]
     fn a_steady_rate_is_forecast_exactly_and_its_slow_start_forgotten() {
         let history = fed(|step| if step < 25 { 100 } else { 10_000 }, 10);
-        assert_eq!(history.at_least(1.0, 0.95), Some(1e6));
+        assert_eq!(history.level(), Some(1e6));
+        assert_eq!(history.evidence(1.0, 0.95).1, 1.0);
     }
 
     #[test]
     fn what_the_application_limited_says_nothing_about_the_path() {
-        assert_eq!(fed(|_| 10_000, 0).at_least(1.0, 0.95), None);
+        let history = fed(|_| 10_000, 0);
+        assert_eq!((history.level(), history.evidence(1.0, 0.95).0), (None, 0.0));
+        assert_eq!((history.idle_share(), history.lately()), (1.0, 1e6));
     }
 
     #[test]
     fn noise_averages_out_over_a_long_horizon_and_a_drop_does_not() {
         let noisy = history(&[0.5e6, 1.5e6], 100);
-        assert_eq!(noisy.at_least(0.1, 0.95), Some(0.5e6));
-        assert_eq!(noisy.at_least(4.0, 0.95), Some(1e6));
-        let mut dropped = history(&[1e6], 100);
-        dropped.intervals.extend(history(&[0.2e6], 100).intervals);
-        assert!(dropped.at_least(4.0, 0.95).is_some_and(|rate| rate < 0.21e6));
+        assert!(noisy.evidence(4.0, 0.95).1 > 0.99);
+        let mut dropping = history(&[1e6], 100);
+        dropping.intervals.extend(history(&[0.2e6], 100).intervals);
+        dropping.learn();
+        assert!(dropping.evidence(4.0, 0.95).1 < 0.35 && dropping.evidence(4.0, 0.5).1 > 0.99);
+        assert_eq!(dropping.level(), Some(0.2e6));
     }
 
     #[test]
-    fn more_confidence_never_promises_more() {
+    fn more_confidence_never_promises_more_and_a_longer_horizon_is_seen_less_often() {
         let history = history(&[1e6, 0.2e6, 0.9e6, 0.5e6, 0.7e6], 60);
         for horizon in 1..40 {
-            let of = |confidence| history.at_least(f64::from(horizon) * 0.1, confidence);
-            assert!(of(0.99) <= of(0.9) && of(0.9) <= of(0.5), "{horizon}");
+            let of = |confidence| history.evidence(f64::from(horizon) * 0.1, confidence);
+            assert!(of(0.99).1 <= of(0.9).1 && of(0.9).1 <= of(0.5).1, "{horizon}");
+            assert!(of(0.9).0 >= history.evidence(f64::from(horizon) * 0.1 + 0.1, 0.9).0);
         }
     }
 }
