@@ -76,8 +76,9 @@ pub struct History {
     /// When it was last heard of, and when an interval last counted.
     heard: Instant,
     counted: Instant,
-    /// When something was last under way.
+    /// When something was last under way, and when nothing was.
     busy: Instant,
+    idle_at: Instant,
     /// What was acknowledged per interval in the last second, in bytes a second,
     /// and the part of it in which nothing was under way.
     lately: VecDeque<(f64, f64)>,
@@ -219,7 +220,12 @@ impl History {
         self.rtt = if self.rtt.is_zero() { rtt } else { self.rtt.min(rtt) };
         let busy = queued_bytes > 0;
         self.watch_start(now, acked, busy);
-        let started = self.busy_since.is_some_and(|since| now.since(since) >= self.least_rtt() * START_ROUNDS);
+        if !busy {
+            self.idle_at = now;
+        }
+        // What is given to an idle path is acknowledged a round trip later.
+        let started = now.since(self.idle_at) >= rtt
+            && self.busy_since.is_some_and(|since| now.since(since) >= self.least_rtt() * START_ROUNDS);
         let present =
             self.present.get_or_insert(Present { began: now, bytes: 0, rtt, counts: false, looks: 0, idle: 0 });
         present.bytes += acked;
