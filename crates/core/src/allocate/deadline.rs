@@ -266,7 +266,8 @@ impl Deadline {
         let rtt_s = source.supply.history.map_or(Duration::ZERO, |history| history.least_rtt()).as_secs_f64();
         let doublings = libm::log2((rate * rtt_s / INITIAL_WINDOW_BYTES).max(1.0));
         let learned_s = source.supply.history.and_then(|history| history.start_cost_s());
-        let lead_s = (rtt_s * (1.0 + doublings)).max(learned_s.unwrap_or(0.0));
+        let warm = source.supply.history.is_some_and(|history| history.is_warm());
+        let lead_s = if warm { rtt_s } else { (rtt_s * (1.0 + doublings)).max(learned_s.unwrap_or(0.0)) };
         rate * (within_s - lead_s).max(0.0)
     }
 

@@ -196,6 +196,11 @@ impl History {
         if self.busy_since.is_none() { Some(0) } else { self.start }
     }
 
+    /// True if it carried so lately that it need not start anew.
+    pub fn is_warm(&self) -> bool {
+        self.busy_since.is_some()
+    }
+
     /// What it costs to start when idle, in s at full rate: slow start, or what
     /// else congestion control does then. The most of the last few starts;
     /// `None` if none was seen.
