@@ -72,9 +72,9 @@ impl Default for Params {
     fn default() -> Params {
         Params {
             confidence: 0.95,
-            margin_ms: 150.0,
+            margin_ms: 100.0,
             spare_ms: 50.0,
-            pause_ms: 1000.0,
+            pause_ms: 2000.0,
             prior_share: 0.7,
             learn_share: 0.15,
             backlog_rtts: [2.0, 3.0],
@@ -105,7 +105,7 @@ const QUEUEING: f64 = 1.75;
 /// Horizon of the rates that queues are held against, in s.
 const TAIL_HORIZON_S: f64 = 0.5;
 /// Part of the tail remembered from look to look: half of it for 1 s.
-const TAIL_KEPT: f64 = 0.993;
+const TAIL_KEPT: f64 = 0.999;
 /// A longer tail is not believed, in s.
 const LONGEST_TAIL_S: f64 = 0.5;
 /// Change of the backlog's multiple from look to look.
