@@ -1,16 +1,18 @@
 //! A model of BBR version 1 (Cardwell et al., *BBR: Congestion-Based Congestion
-//! Control*, ACM Queue 14, 2016; Linux `tcp_bbr.c`).
+//! Control*, ACM Queue 14, 2016), as Linux 6.18 does it (`tcp_bbr.c`; names of
+//! its functions stand at ours).
 //!
-//! Modelled: the windowed maximum of the delivery rate over ten rounds, the
-//! least round-trip time over ten seconds, startup, drain, the eight phases of
-//! bandwidth probing, the 200 ms of four packets that probe the round-trip
-//! time. Not modelled: the policer detection, the extra window for aggregated
-//! acknowledgements, and packet conservation in recovery.
+//! Not modelled: the long-term rate behind a policer (`bbr_lt_bw_sampling`) and
+//! what the pacer holds back (`bbr_packets_in_net_at_edt`).
 
 use std::collections::VecDeque;
 
 use crosslane_core::time::{Duration, Instant};
 
+use super::INITIAL_WINDOW;
+use super::sample::{RateSample, Repair};
+
+/// Gain of startup, 2 / ln 2: the rate doubles each round.
 const STARTUP_GAIN: f64 = 2.89;
 const WINDOW_GAIN: f64 = 2.0;
 const PHASES: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
@@ -26,109 +28,181 @@ const LEAST_WINDOW: u32 = 4;
 const FULL_ROUNDS: u32 = 3;
 /// BBR paces by 1 % below its estimate.
 const MARGIN: f64 = 0.99;
-
-/// What the network delivered, from one acknowledgement
-/// (draft-cheng-iccrg-delivery-rate-estimation).
-#[derive(Clone, Copy, Debug)]
-pub struct RateSample {
-    /// When the acknowledgement came.
-    pub now: Instant,
-    /// Segments delivered since the acknowledged segment was sent.
-    pub delivered: u64,
-    /// In what time.
-    pub interval: Duration,
-    /// Segments delivered in all before the acknowledged one was sent.
-    pub prior_delivered: u64,
-    /// Segments delivered in all.
-    pub total_delivered: u64,
-    /// Round-trip time, where measured.
-    pub rtt: Option<Duration>,
-    /// The application did not fill the window when the segment was sent.
-    pub app_limited: bool,
-    /// Segments in flight.
-    pub in_flight: u32,
-    /// Segments newly delivered.
-    pub newly: u32,
-}
+/// Below this rate, in bytes a second, segments leave one by one.
+const LEAST_BURST_RATE: f64 = 150_000.0;
+const BURST_MAX: u32 = 127;
+/// Rounds that one half of the memory of aggregated acknowledgements covers.
+const AGGREGATION_ROUNDS: u32 = 5;
+/// What aggregation may add to the window, in seconds of the rate.
+const AGGREGATION_MAX_S: f64 = 0.1;
+/// Payload of a full segment as Linux paces it (`mss_cache`, without MPTCP's
+/// options: on a subflow BBR paces 1.7 % faster than it means to).
+const SEGMENT_BYTES: f64 = 1448.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum Mode {
     Startup,
     Drain,
     ProbeRate { phase: usize, since: Instant },
-    ProbeRtt { until: Option<Instant> },
+    ProbeRtt { until: Option<Instant>, round_over: bool },
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Bbr {
-    state: State,
+    mode: Mode,
     /// (round, segments a second), falling: the front is the maximum.
     rates: VecDeque<(u64, f64)>,
     round: u64,
     round_ends: u64,
-    least_rtt: Option<(Duration, Instant)>,
+    round_start: bool,
+    least_rtt: Option<Duration>,
+    least_rtt_at: Instant,
     full_rate: f64,
     full_rounds: u32,
     filled: bool,
+    /// Sending begins again after the application paused.
+    restarts: bool,
+    /// Segments a second at which they leave (`sk_pacing_rate`).
+    pace: Option<f64>,
+    /// Window before recovery or the probe of the round trip.
     window_before: u32,
+    repair: Repair,
+    conserves: bool,
+    aggregation: Aggregation,
+}
+
+/// How many segments more than the rate explains came at once (`extra_acked`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Aggregation {
+    since: Instant,
+    acked: f64,
+    /// The most of the present rounds, and of those before.
+    most: [f64; 2],
+    rounds: u32,
 }
 
 impl Default for Bbr {
     fn default() -> Bbr {
         Bbr {
-            state: State::Startup,
+            mode: Mode::Startup,
             rates: VecDeque::new(),
             round: 0,
             round_ends: 0,
+            round_start: false,
             least_rtt: None,
+            least_rtt_at: Instant::ZERO,
             full_rate: 0.0,
             full_rounds: 0,
             filled: false,
-            window_before: LEAST_WINDOW,
+            restarts: false,
+            pace: None,
+            window_before: 0,
+            repair: Repair::None,
+            conserves: false,
+            aggregation: Aggregation::default(),
         }
     }
 }
 
 impl Bbr {
-    /// The window after a sample.
+    /// The handshake took so long (`bbr_init`).
+    pub(super) fn begin(&mut self, now: Instant, rtt: Duration) {
+        (self.least_rtt, self.least_rtt_at) = (Some(rtt), now);
+        self.pace = Some(f64::from(INITIAL_WINDOW) / rtt.as_secs_f64().max(1e-6) * STARTUP_GAIN * MARGIN);
+        self.aggregation.since = now;
+    }
+
+    /// Something is sent, and nothing was in flight (`bbr_cwnd_event`): the
+    /// window. Only after a pause that the application made does BBR know that
+    /// it rested.
+    pub(super) fn on_start(&mut self, now: Instant, app_limited: bool, window: u32) -> u32 {
+        if !app_limited {
+            return window;
+        }
+        self.restarts = true;
+        (self.aggregation.since, self.aggregation.acked) = (now, 0.0);
+        match self.mode {
+            Mode::ProbeRate { .. } => self.set_pace(1.0),
+            Mode::ProbeRtt { until, .. } => return self.end_probe_rtt(now, until, window),
+            Mode::Startup | Mode::Drain => {}
+        }
+        window
+    }
+
+    /// Recovery or a timeout begins (`bbr_ssthresh`, `bbr_save_cwnd`).
+    pub(super) fn on_loss(&mut self, window: u32) {
+        let good = self.repair == Repair::None && !self.probes_rtt();
+        self.window_before = if good { window } else { self.window_before.max(window) };
+    }
+
+    /// A timeout (`bbr_set_state`).
+    pub(super) fn on_timeout(&mut self) {
+        (self.repair, self.full_rate) = (Repair::Loss, 0.0);
+    }
+
+    /// The window after a sample (`bbr_main`).
     pub(super) fn on_sample(&mut self, sample: &RateSample, window: u32) -> u32 {
-        let new_round = sample.prior_delivered >= self.round_ends;
-        if new_round {
-            self.round += 1;
-            self.round_ends = sample.total_delivered;
-        }
         self.note_rate(sample);
-        if new_round {
-            self.look_whether_full(sample);
-        }
-        self.follow_cycle(sample, window);
-        self.note_rtt(sample, window);
+        self.note_aggregation(sample, window);
+        self.follow_cycle(sample);
+        self.look_whether_full(sample);
+        self.look_whether_drained(sample);
+        let window = self.note_rtt(sample, window);
+        self.set_pace(self.gain());
         self.window(sample, window)
     }
 
     /// Bytes a second.
-    pub(super) fn pace(&self, segment_bytes: u32) -> Option<f64> {
-        let rate = self.rates.front().map(|&(_, rate)| rate)?;
-        Some(rate * self.gain() * MARGIN * f64::from(segment_bytes))
+    pub(super) fn pace(&self) -> Option<f64> {
+        self.pace.map(|pace| pace * SEGMENT_BYTES)
+    }
+
+    /// True while the window is cut to measure the round trip: rates of then
+    /// count as limited by the application (`bbr_update_min_rtt`).
+    pub(super) fn probes_rtt(&self) -> bool {
+        matches!(self.mode, Mode::ProbeRtt { .. })
     }
 
     fn gain(&self) -> f64 {
-        match self.state {
-            State::Startup => STARTUP_GAIN,
-            State::Drain => 1.0 / STARTUP_GAIN,
-            State::ProbeRate { phase, .. } => PHASES[phase],
-            State::ProbeRtt { .. } => 1.0,
+        match self.mode {
+            Mode::Startup => STARTUP_GAIN,
+            Mode::Drain => 1.0 / STARTUP_GAIN,
+            Mode::ProbeRate { phase, .. } => PHASES[phase],
+            Mode::ProbeRtt { .. } => 1.0,
         }
     }
 
-    fn note_rate(&mut self, sample: &RateSample) {
-        let seconds = sample.interval.as_secs_f64();
-        if seconds <= 0.0 || sample.delivered == 0 {
-            return;
+    fn window_gain(&self) -> f64 {
+        match self.mode {
+            Mode::Startup | Mode::Drain => STARTUP_GAIN,
+            Mode::ProbeRate { .. } => WINDOW_GAIN,
+            Mode::ProbeRtt { .. } => 1.0,
         }
-        let rate = sample.delivered as f64 / seconds;
-        let best = self.rates.front().map_or(0.0, |&(_, rate)| rate);
-        if sample.app_limited && rate < best {
+    }
+
+    /// `bbr_max_bw`: segments a second.
+    fn rate(&self) -> f64 {
+        self.rates.front().map_or(0.0, |&(_, rate)| rate)
+    }
+
+    /// `bbr_set_pacing_rate`: until the pipe is full, the pace only rises.
+    fn set_pace(&mut self, gain: f64) {
+        let pace = self.rate() * gain * MARGIN;
+        if self.filled || self.pace.is_none_or(|known| pace > known) {
+            self.pace = (pace > 0.0).then_some(pace);
+        }
+    }
+
+    /// `bbr_update_bw`.
+    fn note_rate(&mut self, sample: &RateSample) {
+        self.round_start = false;
+        let Some(rate) = sample.rate() else { return };
+        if sample.prior_delivered >= self.round_ends {
+            self.round += 1;
+            self.round_ends = sample.total_delivered;
+            (self.round_start, self.conserves) = (true, false);
+        }
+        if sample.app_limited && rate < self.rate() {
             return;
         }
         while self.rates.back().is_some_and(|&(_, known)| known <= rate) {
@@ -140,95 +214,173 @@ impl Bbr {
         }
     }
 
-    fn look_whether_full(&mut self, sample: &RateSample) {
-        if self.filled || sample.app_limited {
+    /// `bbr_update_ack_aggregation`.
+    fn note_aggregation(&mut self, sample: &RateSample, window: u32) {
+        if sample.rate().is_none() {
             return;
         }
-        let rate = self.rates.front().map_or(0.0, |&(_, rate)| rate);
-        if rate >= self.full_rate * 1.25 {
-            (self.full_rate, self.full_rounds) = (rate, 0);
+        let rate = self.rate();
+        let seen = &mut self.aggregation;
+        if self.round_start {
+            seen.rounds += 1;
+            if seen.rounds >= AGGREGATION_ROUNDS {
+                (seen.rounds, seen.most) = (0, [0.0, seen.most[0]]);
+            }
+        }
+        let mut expected = libm::floor(rate * sample.now.since(seen.since).as_secs_f64());
+        if seen.acked <= expected {
+            (seen.acked, seen.since, expected) = (0.0, sample.now, 0.0);
+        }
+        seen.acked += f64::from(sample.newly);
+        seen.most[0] = seen.most[0].max((seen.acked - expected).min(f64::from(window)));
+    }
+
+    /// `bbr_ack_aggregation_cwnd`, in segments.
+    fn aggregated(&self) -> f64 {
+        let [now, before] = self.aggregation.most;
+        if self.filled { now.max(before).min(libm::floor(self.rate() * AGGREGATION_MAX_S)) } else { 0.0 }
+    }
+
+    /// `bbr_is_next_cycle_phase`.
+    fn follow_cycle(&mut self, sample: &RateSample) {
+        let Mode::ProbeRate { phase, since } = self.mode else { return };
+        let over = self.least_rtt.is_none_or(|least| sample.now.since(since) > least);
+        let in_flight = sample.in_flight[0];
+        let next = match PHASES[phase] {
+            gain if gain > 1.0 => over && (sample.losses > 0 || in_flight + self.burst() >= self.inflight(gain)),
+            gain if gain < 1.0 => over || in_flight <= self.inflight(1.0),
+            _ => over,
+        };
+        if next {
+            self.mode = Mode::ProbeRate { phase: (phase + 1) % PHASES.len(), since: sample.now };
+        }
+    }
+
+    /// `bbr_check_full_bw_reached`.
+    fn look_whether_full(&mut self, sample: &RateSample) {
+        if self.filled || !self.round_start || sample.app_limited {
+            return;
+        }
+        if self.rate() >= self.full_rate * 1.25 {
+            (self.full_rate, self.full_rounds) = (self.rate(), 0);
             return;
         }
         self.full_rounds += 1;
         self.filled = self.full_rounds >= FULL_ROUNDS;
     }
 
-    /// Segments that fill the way, times a gain.
-    fn bdp(&self, gain: f64) -> Option<f64> {
-        let rate = self.rates.front().map(|&(_, rate)| rate)?;
-        let (rtt, _) = self.least_rtt?;
-        Some(rate * rtt.as_secs_f64() * gain)
-    }
-
-    fn follow_cycle(&mut self, sample: &RateSample, _window: u32) {
-        let in_flight = f64::from(sample.in_flight);
-        match self.state {
-            State::Startup if self.filled => self.state = State::Drain,
-            State::Drain if self.bdp(1.0).is_some_and(|bdp| in_flight <= bdp) => self.probe_rate(sample.now),
-            State::ProbeRate { phase, since } => {
-                let length = self.least_rtt.map_or(Duration::ZERO, |(rtt, _)| rtt);
-                let over = sample.now.since(since) > length;
-                let filled = self.bdp(PHASES[phase]).is_none_or(|bdp| in_flight >= bdp);
-                let drained = self.bdp(1.0).is_none_or(|bdp| in_flight <= bdp);
-                let next = match PHASES[phase] {
-                    gain if gain > 1.0 => over && filled,
-                    gain if gain < 1.0 => over || drained,
-                    _ => over,
-                };
-                if next {
-                    self.state = State::ProbeRate { phase: (phase + 1) % PHASES.len(), since: sample.now };
-                }
-            }
-            _ => {}
+    /// `bbr_check_drain`.
+    fn look_whether_drained(&mut self, sample: &RateSample) {
+        if self.mode == Mode::Startup && self.filled {
+            self.mode = Mode::Drain;
+        }
+        if self.mode == Mode::Drain && sample.in_flight[1] <= self.inflight(1.0) {
+            self.reset_mode(sample.now);
         }
     }
 
-    fn probe_rate(&mut self, now: Instant) {
-        // Linux begins at random, but never with the phase that drains.
-        self.state = State::ProbeRate { phase: 2, since: now };
-    }
-
-    fn note_rtt(&mut self, sample: &RateSample, window: u32) {
-        let expired = self.least_rtt.is_some_and(|(_, at)| sample.now.since(at) > RTT_WINDOW);
+    /// `bbr_update_min_rtt`: the window.
+    fn note_rtt(&mut self, sample: &RateSample, mut window: u32) -> u32 {
+        let expired = sample.now.since(self.least_rtt_at) > RTT_WINDOW;
         if let Some(rtt) = sample.rtt
-            && self.least_rtt.is_none_or(|(least, _)| rtt <= least || expired)
+            && (expired || self.least_rtt.is_none_or(|least| rtt <= least))
         {
-            self.least_rtt = Some((rtt, sample.now));
+            (self.least_rtt, self.least_rtt_at) = (Some(rtt), sample.now);
         }
-        match self.state {
-            State::ProbeRtt { until: None } if sample.in_flight <= LEAST_WINDOW => {
-                self.state = State::ProbeRtt { until: Some(sample.now + PROBE_RTT) };
+        if expired && !self.restarts && !self.probes_rtt() {
+            self.mode = Mode::ProbeRtt { until: None, round_over: false };
+            self.window_before = self.window_before.max(window);
+        }
+        match &mut self.mode {
+            Mode::ProbeRtt { until: until @ None, .. } if sample.in_flight[1] <= LEAST_WINDOW => {
+                *until = Some(sample.now + PROBE_RTT);
+                self.round_ends = sample.total_delivered;
             }
-            State::ProbeRtt { until: Some(until) } if sample.now >= until => {
-                self.least_rtt = self.least_rtt.map(|(rtt, _)| (rtt, sample.now));
-                match self.filled {
-                    true => self.probe_rate(sample.now),
-                    false => self.state = State::Startup,
-                }
-            }
-            State::ProbeRtt { .. } => {}
-            _ if expired => {
-                self.window_before = window;
-                self.state = State::ProbeRtt { until: None };
+            Mode::ProbeRtt { until: until @ Some(_), round_over } => {
+                *round_over |= self.round_start;
+                let until = until.filter(|_| *round_over);
+                window = self.end_probe_rtt(sample.now, until, window);
             }
             _ => {}
         }
+        self.restarts &= sample.delivered == 0;
+        window
     }
 
-    fn window(&mut self, sample: &RateSample, window: u32) -> u32 {
-        if matches!(self.state, State::ProbeRtt { .. }) {
-            return window.min(LEAST_WINDOW);
+    /// `bbr_check_probe_rtt_done`: the window.
+    fn end_probe_rtt(&mut self, now: Instant, until: Option<Instant>, window: u32) -> u32 {
+        if until.is_none_or(|until| now <= until) {
+            return window;
         }
-        let restored = window.max(std::mem::replace(&mut self.window_before, 0));
-        let gain = if self.filled { WINDOW_GAIN } else { STARTUP_GAIN };
-        let Some(bdp) = self.bdp(gain) else { return restored + sample.newly };
-        // Three bursts more, so that delayed acknowledgements starve nobody.
-        let target = libm::ceil(bdp) as u32 + 3;
-        let wanted = match self.filled {
-            true => (restored + sample.newly).min(target),
-            false if restored < target => restored + sample.newly,
-            false => restored,
-        };
-        wanted.max(LEAST_WINDOW)
+        self.least_rtt_at = now;
+        self.reset_mode(now);
+        window.max(self.window_before)
+    }
+
+    /// `bbr_reset_mode`. Linux begins the cycle at random, but never with the
+    /// phase that drains; here the number of the round is the die.
+    fn reset_mode(&mut self, now: Instant) {
+        let phase = [0, 2, 3, 4, 5, 6, 7][(self.round % 7) as usize];
+        self.mode = if self.filled { Mode::ProbeRate { phase, since: now } } else { Mode::Startup };
+    }
+
+    /// `bbr_bdp`: segments that fill the way, times a gain.
+    fn bdp(&self, gain: f64) -> f64 {
+        let initial = f64::from(INITIAL_WINDOW);
+        self.least_rtt.map_or(initial, |rtt| libm::ceil(self.rate() * rtt.as_secs_f64() * gain))
+    }
+
+    /// `bbr_inflight`.
+    fn inflight(&self, gain: f64) -> u32 {
+        self.budget(self.bdp(gain))
+    }
+
+    /// `bbr_quantization_budget`: three bursts more, an even number, and enough
+    /// for the phase that probes.
+    fn budget(&self, segments: f64) -> u32 {
+        let even = (segments as u32 + 3 * self.burst()).next_multiple_of(2);
+        even + if matches!(self.mode, Mode::ProbeRate { phase: 0, .. }) { 2 } else { 0 }
+    }
+
+    /// `bbr_tso_segs_goal`: segments that leave together, about 1 ms of them.
+    fn burst(&self) -> u32 {
+        let pace = self.pace().unwrap_or_default();
+        let least = if pace < LEAST_BURST_RATE { 1 } else { 2 };
+        ((pace / 1024.0 / SEGMENT_BYTES) as u32).clamp(least, BURST_MAX)
+    }
+
+    /// `bbr_set_cwnd`.
+    fn window(&mut self, sample: &RateSample, window: u32) -> u32 {
+        let mut window = self.recover(sample, window);
+        if !self.conserves {
+            let target = self.budget(self.bdp(self.window_gain()) + self.aggregated());
+            let grown = window + sample.newly;
+            window = match self.filled {
+                true => grown.min(target),
+                false if window < target || sample.total_delivered < u64::from(INITIAL_WINDOW) => grown,
+                false => window,
+            };
+            window = window.max(LEAST_WINDOW);
+        }
+        if self.probes_rtt() { window.min(LEAST_WINDOW) } else { window }
+    }
+
+    /// `bbr_set_cwnd_to_recover_or_restore`: in the first round of recovery as
+    /// many leave as arrive; at its end the window is as before.
+    fn recover(&mut self, sample: &RateSample, window: u32) -> u32 {
+        let mut window = window.saturating_sub(sample.losses).max(1);
+        let before = std::mem::replace(&mut self.repair, sample.repair);
+        if sample.repair == Repair::Recovery && before != Repair::Recovery {
+            self.conserves = true;
+            self.round_ends = sample.total_delivered;
+            window = sample.in_flight[1] + sample.newly;
+        } else if sample.repair == Repair::None && before != Repair::None {
+            self.conserves = false;
+            window = window.max(self.window_before);
+        }
+        if self.conserves { window.max(sample.in_flight[1] + sample.newly) } else { window }
     }
 }
+
+#[cfg(test)]
+mod tests;

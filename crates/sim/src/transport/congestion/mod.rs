@@ -5,11 +5,12 @@ use crosslane_core::time::{Duration, Instant};
 mod bbr;
 mod coupled;
 mod cubic;
+mod sample;
 
 use bbr::Bbr;
-pub use bbr::RateSample;
 pub use coupled::{Coupled, Member, couple};
 use cubic::Cubic;
+pub use sample::{RateSample, Repair};
 
 /// First window, in segments (RFC 6928).
 pub const INITIAL_WINDOW: u32 = 10;
@@ -147,8 +148,18 @@ impl Control {
             Law::Reno | Law::Coupled => (self.window / 2).max(LEAST_SSTHRESH),
             Law::Cubic(cubic) => cubic.reduce(self.window).max(LEAST_SSTHRESH),
             // BBR takes a loss for no sign of congestion.
-            Law::Bbr(_) => self.ssthresh,
+            Law::Bbr(bbr) => {
+                bbr.on_loss(self.window);
+                self.ssthresh
+            }
         };
+    }
+
+    /// The retransmission timer has expired.
+    pub fn on_timeout(&mut self) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            bbr.on_timeout();
+        }
     }
 
     /// True if each round of recovery reduces the window (RFC 6937).
@@ -162,6 +173,21 @@ impl Control {
         if matches!(self.law, Law::Bbr(_)) { 3 } else { 2 }
     }
 
+    /// The handshake took so long.
+    pub fn begin(&mut self, now: Instant, rtt: Duration) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            bbr.begin(now, rtt);
+        }
+    }
+
+    /// Something is sent, and nothing was in flight; `app_limited` if that is
+    /// because the application paused.
+    pub fn on_start(&mut self, now: Instant, app_limited: bool) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            self.window = bbr.on_start(now, app_limited, self.window);
+        }
+    }
+
     /// What the network was seen to deliver; BBR's window and pace follow it.
     pub fn on_rate(&mut self, sample: &RateSample) {
         if let Law::Bbr(bbr) = &mut self.law {
@@ -169,10 +195,15 @@ impl Control {
         }
     }
 
+    /// True while the window is cut to measure the round trip.
+    pub fn probes_rtt(&self) -> bool {
+        matches!(&self.law, Law::Bbr(bbr) if bbr.probes_rtt())
+    }
+
     /// Bytes a second at which segments leave; `None`: as the window allows.
-    pub fn pace(&self, segment_bytes: u32) -> Option<f64> {
+    pub fn pace(&self) -> Option<f64> {
         match &self.law {
-            Law::Bbr(bbr) => bbr.pace(segment_bytes),
+            Law::Bbr(bbr) => bbr.pace(),
             _ => None,
         }
     }

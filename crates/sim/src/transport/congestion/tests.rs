@@ -65,28 +65,3 @@ fn olia_moves_windows_from_the_widest_to_the_best_path() {
     let even = couple(Algorithm::Olia, &[wide, wide], 0);
     assert_eq!(even.alpha, 0.0);
 }
-
-#[test]
-fn bbr_finds_the_rate_and_holds_twice_what_the_way_takes() {
-    let mut bbr = Control::new(Algorithm::Bbr);
-    let (rate, rtt) = (1000.0, Duration::from_millis(50));
-    let mut total = 0;
-    for round in 1..200 {
-        let delivered = u64::from(bbr.window).min((rate * 0.05) as u64);
-        total += delivered;
-        bbr.on_rate(&RateSample {
-            now: Instant::from_millis(round * 50),
-            delivered,
-            interval: rtt,
-            prior_delivered: total - delivered,
-            total_delivered: total,
-            rtt: Some(rtt),
-            app_limited: false,
-            in_flight: 50,
-            newly: delivered as u32,
-        });
-    }
-    assert!((100..=110).contains(&bbr.window), "{}", bbr.window);
-    let pace = bbr.pace(1000).unwrap_or(0.0);
-    assert!((0.7e6..1.3e6).contains(&pace), "{pace}");
-}

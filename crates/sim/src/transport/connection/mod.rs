@@ -140,6 +140,9 @@ impl Endpoint {
 
     /// Hands over data; returns how many bytes were taken.
     pub fn write(&mut self, now: Instant, len: u64) -> u64 {
+        if self.settings.protocol == Protocol::Tcp && self.frags.next().is_none() {
+            self.subflows.iter_mut().for_each(|subflow| subflow.tx.note_write());
+        }
         let mut taken = 0;
         while taken < len && self.held() < self.buffer() {
             let part = (len - taken).min(32_768);

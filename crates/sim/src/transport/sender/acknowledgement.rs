@@ -4,7 +4,7 @@
 
 use crosslane_core::time::{Duration, Instant};
 
-use super::super::congestion::{Ack, Coupled, RateSample};
+use super::super::congestion::{Ack, Coupled};
 use super::super::segment::Block;
 use super::{Sender, Sent};
 
@@ -17,7 +17,7 @@ pub(super) struct Delivered {
     last: Option<Instant>,
     by_sack: Option<Instant>,
     repeated: bool,
-    newest: Option<Sent>,
+    pub(super) newest: Option<Sent>,
 }
 
 impl Delivered {
@@ -45,6 +45,7 @@ impl Sender {
         if ack > self.next {
             return false;
         }
+        let in_flight = self.in_flight();
         let mut delivered = Delivered::default();
         self.acknowledge(ack, &mut delivered);
         if let Some(block) = sack {
@@ -55,11 +56,11 @@ impl Sender {
         if let Some(newest) = delivered.newest {
             self.recovery.note_delivered(now, &newest);
         }
-        self.find_lost(now);
+        let losses = self.find_lost(now);
         self.end_probe();
         self.steer(now, &delivered, rtt, coupled);
         if newly > 0 {
-            self.sample_rate(now, &delivered, rtt, newly);
+            self.sample_rate(now, &delivered, rtt, in_flight, losses);
         }
         if delivered.acked > 0 {
             self.timeout_at = (!self.flight.is_empty()).then(|| self.ticks.after(now, self.rtt.timeout()));
@@ -121,29 +122,5 @@ impl Sender {
         let ack = Ack { now, acked: delivered.acked, rtt, least_rtt: self.rtt.least(), una: self.una, next: self.next };
         let limited = self.limited || (self.control.in_slow_start() && self.control.window < 2 * self.most_out);
         self.control.on_ack(&ack, limited, coupled);
-    }
-
-    fn sample_rate(&mut self, now: Instant, delivered: &Delivered, rtt: Option<Duration>, newly: u32) {
-        self.rate.delivered_at = now;
-        let Some(newest) = delivered.newest else { return };
-        self.rate.first_sent = newest.at;
-        let sending = newest.at.since(newest.first_sent);
-        let interval = sending.max(now.since(newest.delivered_at));
-        let count = self.delivered - newest.delivered;
-        if interval > Duration::ZERO {
-            self.rate.last_bit_s = count as f64 * self.mss as f64 * 8.0 / interval.as_secs_f64();
-        }
-        let sample = RateSample {
-            now,
-            delivered: count,
-            interval,
-            prior_delivered: newest.delivered,
-            total_delivered: self.delivered,
-            rtt,
-            app_limited: newest.app_limited,
-            in_flight: self.in_flight(),
-            newly,
-        };
-        self.control.on_rate(&sample);
     }
 }

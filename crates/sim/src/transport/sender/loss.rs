@@ -61,20 +61,20 @@ impl Sender {
     }
 
     /// RFC 8985 §6.2 step 5: what was sent before something that has arrived is
-    /// lost, once the time for reordering is over.
-    pub(super) fn find_lost(&mut self, now: Instant) {
+    /// lost, once the time for reordering is over; returns how many are.
+    pub(super) fn find_lost(&mut self, now: Instant) -> u32 {
         self.recovery.reorder_at = None;
         if self.sacked == 0 && self.again == 0 {
-            return;
+            return 0;
         }
-        let Some((latest_at, latest_end, rtt)) = self.recovery.latest else { return };
+        let Some((latest_at, latest_end, rtt)) = self.recovery.latest else { return 0 };
         let sure = self.state != State::Open || self.sacked >= SURE;
         let patience = match (sure, self.rtt.least(), self.rtt.smoothed()) {
             (false, Some(least), Some(smoothed)) => (least / 4).min(smoothed),
             _ => Duration::ZERO,
         };
         let mut wait: Option<Instant> = None;
-        let mut found = 0;
+        let (mut found, mut again) = (0, 0);
         let mut lowest = u64::MAX;
         for sent in self.flight.iter_mut() {
             if sent.sacked || (sent.lost && !sent.again) {
@@ -95,15 +95,17 @@ impl Sender {
             lowest = lowest.min(sent.seq);
             if sent.again {
                 sent.again = false;
-                self.again -= 1;
+                again += 1;
             } else {
                 sent.lost = true;
                 found += 1;
             }
         }
         self.lost += found;
+        self.again -= again;
         self.recovery.from = self.recovery.from.min(lowest);
         self.recovery.reorder_at = wait.map(|due| self.ticks.at(now, due));
+        found + again
     }
 
     /// Enters, steers and leaves recovery; true while the window follows it and
@@ -189,6 +191,7 @@ impl Sender {
         if !again {
             self.control.on_loss();
         }
+        self.control.on_timeout();
         self.rtt.backoff += 1;
         let round = self.recovery.latest.map_or(Duration::ZERO, |(_, _, rtt)| rtt);
         let mut lost = 0;

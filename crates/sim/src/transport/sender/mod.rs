@@ -13,9 +13,13 @@ use super::rtt::{RTO_MIN_US, Rtt};
 mod acknowledgement;
 mod buffer;
 mod loss;
+mod rate;
 
 /// Least time before a loss probe with more than one segment in flight.
 const PROBE_MIN: Duration = Duration::from_millis(2);
+/// Segments of a new subflow that leave before pacing begins (Linux
+/// `tcp_update_skb_after_send`).
+const UNPACED: u64 = 10;
 
 /// One segment in flight.
 #[derive(Clone, Copy, Debug)]
@@ -105,20 +109,11 @@ pub struct Sender {
     pace_at: Instant,
     buffer: u64,
     fixed_buffer: bool,
-    rate: Rate,
+    rate: rate::Rate,
     /// Segments delivered since the subflow began.
     pub delivered: u64,
     /// Segments sent again since the subflow began.
     pub repeated: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Rate {
-    delivered_at: Instant,
-    first_sent: Instant,
-    /// The application is the limit until so many are delivered.
-    app_limited_until: u64,
-    last_bit_s: f64,
 }
 
 impl Sender {
@@ -153,7 +148,7 @@ impl Sender {
             pace_at: Instant::ZERO,
             buffer: if fixed_buffer { buffer_bytes } else { buffer::FIRST_BYTES },
             fixed_buffer,
-            rate: Rate::default(),
+            rate: rate::Rate::new(),
             delivered: 0,
             repeated: 0,
         }
@@ -167,6 +162,7 @@ impl Sender {
     /// The handshake took so long.
     pub fn begin(&mut self, now: Instant, rtt: Duration) {
         self.rtt.sample(now, rtt, self.una, self.next);
+        self.control.begin(now, rtt);
     }
 
     /// Congestion control.
@@ -225,7 +221,7 @@ impl Sender {
     /// the window per round trip, times 2 in slow start, else 1.2).
     pub fn pacing_rate(&self) -> f64 {
         let segment = self.mss as f64;
-        if let Some(pace) = self.control.pace(self.mss as u32) {
+        if let Some(pace) = self.control.pace() {
             return pace;
         }
         let Some(rtt) = self.rtt.smoothed() else { return 1e9 };
@@ -283,10 +279,10 @@ impl Sender {
         if self.flight.is_empty() {
             (self.rate.first_sent, self.rate.delivered_at) = (now, now);
         }
-        let pushed = self.queue.is_empty();
-        if pushed && self.in_flight() + 1 < self.control.window {
-            self.rate.app_limited_until = self.delivered + u64::from(self.in_flight()) + 1;
+        if self.in_flight() == 0 {
+            self.control.on_start(now, self.rate.app_limited_until.is_some());
         }
+        let pushed = self.queue.is_empty();
         let seq = self.next;
         self.flight.push_back(Sent {
             seq,
@@ -300,7 +296,7 @@ impl Sender {
             delivered: self.delivered,
             delivered_at: self.rate.delivered_at,
             first_sent: self.rate.first_sent,
-            app_limited: self.delivered < self.rate.app_limited_until,
+            app_limited: self.rate.app_limited_until.is_some(),
         });
         self.next += piece.len;
         self.note_sent(now, piece.len);
@@ -313,6 +309,7 @@ impl Sender {
 
     fn send_again(&mut self, now: Instant, place: usize) -> Leaving {
         let (delivered, delivered_at, first_sent) = (self.delivered, self.rate.delivered_at, self.rate.first_sent);
+        let app_limited = self.rate.app_limited_until.is_some();
         let sent = &mut self.flight[place];
         if sent.lost && !sent.again {
             sent.again = true;
@@ -321,6 +318,7 @@ impl Sender {
         sent.repeated = true;
         sent.at = now;
         (sent.delivered, sent.delivered_at, sent.first_sent) = (delivered, delivered_at, first_sent);
+        sent.app_limited = app_limited;
         let leaving = Leaving { seq: sent.seq, piece: sent.piece, pushed: sent.pushed };
         self.repeated += 1;
         self.note_sent(now, leaving.piece.len);
@@ -352,7 +350,7 @@ impl Sender {
     fn note_sent(&mut self, now: Instant, bytes: u64) {
         self.last_sent = now;
         self.recovery.sent += 1;
-        if let Some(rate) = self.control.pace(self.mss as u32) {
+        if let (Some(rate), true) = (self.control.pace(), self.next > UNPACED * self.mss) {
             let wait = Duration::from_nanos((bytes as f64 / rate.max(1.0) * 1e9) as u64);
             self.pace_at = self.pace_at.max(now) + wait;
         }
@@ -381,3 +379,6 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

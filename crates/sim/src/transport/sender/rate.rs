@@ -1,0 +1,87 @@
+//! The rate that the network delivers, sampled with each acknowledgement
+//! (draft-cheng-iccrg-delivery-rate-estimation, Linux `tcp_rate.c`).
+
+use crosslane_core::time::{Duration, Instant};
+
+use super::super::congestion::{RateSample, Repair};
+use super::acknowledgement::Delivered;
+use super::{Sender, State};
+
+/// What it remembers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    pub(super) delivered_at: Instant,
+    pub(super) first_sent: Instant,
+    /// The application is the limit until more than so many are delivered.
+    pub(super) app_limited_until: Option<u64>,
+    pub(super) last_bit_s: f64,
+}
+
+impl Rate {
+    /// Until the first acknowledgement, nothing can tell the rate.
+    pub(super) fn new() -> Rate {
+        let began = Instant::ZERO;
+        Rate { delivered_at: began, first_sent: began, app_limited_until: Some(0), last_bit_s: 0.0 }
+    }
+}
+
+impl Sender {
+    /// The application writes: it was the limit if nothing waited and the window
+    /// had room (Linux `tcp_rate_check_app_limited`). What goes over a subflow of
+    /// MPTCP does not come by there.
+    pub fn note_write(&mut self) {
+        if self.queue.is_empty() && self.in_flight() < self.control.window && self.lost <= self.again {
+            self.limit_rate();
+        }
+    }
+
+    /// Rates count as limited by the application until what is in flight is
+    /// delivered.
+    fn limit_rate(&mut self) {
+        self.rate.app_limited_until = Some(self.delivered + u64::from(self.in_flight()));
+    }
+
+    /// Linux `tcp_rate_gen`.
+    pub(super) fn sample_rate(
+        &mut self,
+        now: Instant,
+        delivered: &Delivered,
+        rtt: Option<Duration>,
+        in_flight_before: u32,
+        losses: u32,
+    ) {
+        if self.rate.app_limited_until.is_some_and(|until| self.delivered > until) {
+            self.rate.app_limited_until = None;
+        }
+        self.rate.delivered_at = now;
+        let Some(newest) = delivered.newest else { return };
+        self.rate.first_sent = newest.at;
+        let sending = newest.at.since(newest.first_sent);
+        let interval = sending.max(now.since(newest.delivered_at));
+        let count = self.delivered - newest.delivered;
+        if interval > Duration::ZERO {
+            self.rate.last_bit_s = count as f64 * self.mss as f64 * 8.0 / interval.as_secs_f64();
+        }
+        let sample = RateSample {
+            now,
+            delivered: count,
+            interval: if self.rtt.least().is_some_and(|least| interval < least) { Duration::ZERO } else { interval },
+            prior_delivered: newest.delivered,
+            total_delivered: self.delivered,
+            rtt,
+            app_limited: newest.app_limited,
+            in_flight: [in_flight_before, self.in_flight()],
+            newly: delivered.acked + delivered.sacked,
+            losses,
+            repair: match self.state {
+                State::Open => Repair::None,
+                State::Recovery { .. } => Repair::Recovery,
+                State::Loss { .. } => Repair::Loss,
+            },
+        };
+        self.control.on_rate(&sample);
+        if self.control.probes_rtt() {
+            self.limit_rate();
+        }
+    }
+}

@@ -1,0 +1,49 @@
+use super::super::congestion::Coupled;
+use super::*;
+
+const MSS: u64 = 1424;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+/// Segments that leave at `now`.
+fn leave(sender: &mut Sender, now: Instant) -> usize {
+    std::iter::from_fn(|| sender.poll(now)).count()
+}
+
+/// A subflow with a round trip of 100 ms and much to send, at 1 s.
+fn sender() -> Sender {
+    let mut sender = Sender::new(Algorithm::Bbr, Ticks::default(), MSS as u16, 1_000_000);
+    sender.begin(at(900), Duration::from_millis(100));
+    sender.enqueue(at(1000), Piece { dsn: 0, len: 100 * MSS });
+    sender
+}
+
+/// Acknowledges by a block from one segment up to another.
+fn sack(sender: &mut Sender, now: Instant, segments: std::ops::Range<u64>) {
+    let block = (1 + segments.start * MSS, 1 + segments.end * MSS);
+    sender.on_ack(now, 1, Some(block), at(1000), &Coupled::default());
+}
+
+#[test]
+fn the_first_ten_segments_are_not_paced() {
+    let mut sender = sender();
+    assert_eq!(leave(&mut sender, at(1000)), 10);
+    sack(&mut sender, at(1100), 0..10);
+    assert_eq!(leave(&mut sender, at(1100)), 1);
+}
+
+#[test]
+fn bbrs_window_follows_what_is_lost_in_the_first_round_of_recovery() {
+    let mut sender = sender();
+    leave(&mut sender, at(1000));
+    sack(&mut sender, at(1100), 3..6);
+    assert_eq!((sender.lost(), sender.control.window), (3, 4 + 3), "four in flight and three that arrived");
+    for ms in 1100..1120 {
+        leave(&mut sender, at(ms));
+    }
+    assert_eq!(sender.in_flight(), 7);
+    sack(&mut sender, at(1120), 7..8);
+    assert_eq!((sender.lost(), sender.control.window), (4, 7 - 1));
+}
