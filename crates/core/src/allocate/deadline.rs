@@ -105,7 +105,7 @@ const QUEUEING: f64 = 1.75;
 /// Horizon of the rates that queues are held against, in s.
 const TAIL_HORIZON_S: f64 = 0.5;
 /// Part of the tail remembered from look to look: half of it for 1 s.
-const TAIL_KEPT: f64 = 0.999;
+const TAIL_KEPT: f64 = 0.9997;
 /// A longer tail is not believed, in s.
 const LONGEST_TAIL_S: f64 = 0.5;
 /// Change of the backlog's multiple from look to look.
