@@ -78,7 +78,7 @@ impl Default for Params {
             prior_share: 0.7,
             learn_share: 0.15,
             backlog_rtts: [2.0, 3.0],
-            x: [2.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            x: [2.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0],
         }
     }
 }
@@ -236,7 +236,7 @@ impl Deadline {
     /// path is taken from the others, and what is known of none from a guess.
     fn rate(&self, sources: &[Source], source: &Source, horizon_s: f64) -> f64 {
         let evidence = |source: &Source| match source.supply.history {
-            Some(history) => history.evidence(horizon_s, self.params.confidence),
+            Some(history) => history.evidence(horizon_s * self.params.x[2], self.params.confidence),
             None => (0.0, 1.0),
         };
         let mean = |(windows, part): (f64, f64), prior: f64| {
