@@ -64,21 +64,18 @@ pub struct Params {
     /// path's bytes. It grows while that does not queue in the network.
     #[serde(deserialize_with = "multiples")]
     pub backlog_rtts: [f64; 2],
-    /// Experiments.
-    pub x: [f64; 8],
 }
 
 impl Default for Params {
     fn default() -> Params {
         Params {
-            confidence: 0.95,
+            confidence: 0.9,
             margin_ms: 100.0,
             spare_ms: 50.0,
             pause_ms: 2000.0,
             prior_share: 0.7,
             learn_share: 0.15,
             backlog_rtts: [2.0, 3.0],
-            x: [2.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0],
         }
     }
 }
@@ -116,6 +113,8 @@ const BACKLOG_WRITE: f64 = 65_536.0;
 const BURST_BYTES: f64 = 65_388.0;
 /// No more time is waited for that, in s.
 const LONGEST_BURST_S: f64 = 1.0;
+/// Length of the windows that a forecast is held against, in horizons.
+const WINDOW_HORIZONS: f64 = 2.0;
 /// What is guessed of a path weighs as much as so many windows seen of it.
 const PRIOR_WINDOWS: f64 = 0.3;
 /// Backlog of a path not yet known, so that its rate can show.
@@ -180,7 +179,7 @@ impl Deadline {
     /// The good paths, the cheapest first, without those that rest or have no
     /// subflow, if there are others.
     fn sources<'a>(&self, now: Instant, demand: &Demand, paths: &'a [Supply<'a>]) -> Vec<Source<'a>> {
-        let known = paths.iter().filter_map(|path| path.history?.level());
+        let known = paths.iter().filter_map(|path| path.history?.level(0.0));
         let prior = known.min_by(f64::total_cmp).unwrap_or(0.0);
         let source = |(place, supply): (usize, &'a Supply<'a>)| Source {
             place,
@@ -192,7 +191,8 @@ impl Deadline {
         let mut sources: Vec<Source> =
             paths.iter().enumerate().filter(|(_, path)| path.view.belief == Belief::Good).map(source).collect();
         let usable = |source: &Source| {
-            let gone = source.supply.history.is_some_and(|history| history.level().is_some() && !history.is_open(now));
+            let gone =
+                source.supply.history.is_some_and(|history| history.level(0.0).is_some() && !history.is_open(now));
             !self.rests.is_resting(now, source.place) && !gone
         };
         if sources.iter().any(usable) {
@@ -236,18 +236,20 @@ impl Deadline {
     /// path is taken from the others, and what is known of none from a guess.
     fn rate(&self, sources: &[Source], source: &Source, horizon_s: f64) -> f64 {
         let evidence = |source: &Source| match source.supply.history {
-            Some(history) => history.evidence(horizon_s * self.params.x[2], self.params.confidence),
+            Some(history) => history.evidence(horizon_s * WINDOW_HORIZONS, self.params.confidence),
             None => (0.0, 1.0),
         };
-        let mean = |(windows, part): (f64, f64), prior: f64| {
-            let part = (1.0 - self.params.x[0] * (1.0 - part)).max(0.0);
-            (windows * part + PRIOR_WINDOWS * prior) / (windows + PRIOR_WINDOWS)
+        // What a longer window lost is set against this one: a path that stalls
+        // once in a while loses no more in the long one, a rate that wanders does.
+        let counted = |(windows, part): (f64, f64), guess: f64| {
+            let part = (1.0 - WINDOW_HORIZONS * (1.0 - part)).max(0.0);
+            (windows * part + PRIOR_WINDOWS * guess) / (windows + PRIOR_WINDOWS)
         };
         let others = sources.iter().filter(|other| other.place != source.place);
-        let prior = others.fold(self.params.prior_share, |prior, other| mean(evidence(other), prior));
-        match source.supply.history.and_then(|history| history.level_for(horizon_s * self.params.x[1])) {
-            Some(level) => level * mean(evidence(source), prior),
-            None => source.prior * mean((0.0, 1.0), prior),
+        let guess = others.fold(self.params.prior_share, |guess, other| counted(evidence(other), guess));
+        match source.supply.history.and_then(|history| history.level(horizon_s)) {
+            Some(level) => level * counted(evidence(source), guess),
+            None => source.prior * guess,
         }
     }
 
@@ -356,7 +358,7 @@ impl Deadline {
         let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
         self.backlog_rtts = (self.backlog_rtts + step).min(most).max(least);
         // The scheduler gives a path so much at once, and what follows waits for it.
-        let burst_s = |source: &Source| Some(BURST_BYTES / source.supply.history?.level()?.max(1.0));
+        let burst_s = |source: &Source| Some(BURST_BYTES / source.supply.history?.level(0.0)?.max(1.0));
         let together = carrying().count() > 1;
         let burst_s = carrying().filter(|_| together).filter_map(burst_s).fold(0.0, f64::max).min(LONGEST_BURST_S);
         let bytes = |(place, source): (usize, &Source)| {

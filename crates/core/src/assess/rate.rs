@@ -3,10 +3,11 @@
 //!
 //! An interval counts only if the subflow had something under way all the
 //! time and was past its slow start: what the application, the scheduler or the
-//! start limited says nothing about the path. The forecast for a horizon is a
-//! lower quantile of the means over windows as long as the horizon, recent ones
-//! weighing more, so that noise averages out over long horizons as it does in
-//! the transfer, while a rate that wanders stays uncertain.
+//! start limited says nothing about the path. The forecast is the level, the
+//! mean of the last seconds. How far it can be trusted over a horizon is known
+//! from windows of that length: what they carried as a part of the level before
+//! them, of which a lower quantile is told. So noise averages out over long
+//! horizons as it does in the transfer, and a rate that wanders stays uncertain.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -119,10 +120,16 @@ impl History {
         ratio.map_or((0.0, 1.0), |ratio| (seen_s / ahead_s, ratio.min(1.0)))
     }
 
-    /// What it carries now, in bytes a second: the mean of the last two seconds
-    /// that counted.
-    pub fn level(&self) -> Option<f64> {
-        (self.intervals.len() >= FEW).then(|| self.mean(LEVEL))
+    /// What it carries, in bytes a second: the mean of the last two seconds that
+    /// counted or, if that is less, of as long as `horizon_s`; `None` while too
+    /// little is known.
+    pub fn level(&self, horizon_s: f64) -> Option<f64> {
+        let mean = |count: usize| {
+            let count = count.min(self.intervals.len());
+            self.intervals.iter().rev().take(count).map(|interval| interval.bytes_s).sum::<f64>() / count as f64
+        };
+        let count = (horizon_s / INTERVAL.as_secs_f64()) as usize;
+        (self.intervals.len() >= FEW).then(|| mean(LEVEL).min(mean(count.max(LEVEL))))
     }
 
     /// What was acknowledged within the last second, whoever limited it, in
@@ -134,18 +141,6 @@ impl History {
     /// Part of the last second in which nothing was under way.
     pub fn idle_share(&self) -> f64 {
         self.lately.iter().map(|(_, idle)| idle).sum::<f64>() / RECENT as f64
-    }
-
-    /// As [`level`](Self::level), or the mean over as long as is looked ahead, if
-    /// that is less.
-    pub fn level_for(&self, horizon_s: f64) -> Option<f64> {
-        let count = (horizon_s / INTERVAL.as_secs_f64()) as usize;
-        Some(self.level()?.min(self.mean(count.max(LEVEL))))
-    }
-
-    fn mean(&self, count: usize) -> f64 {
-        let count = count.min(self.intervals.len());
-        self.intervals.iter().rev().take(count).map(|interval| interval.bytes_s).sum::<f64>() / count as f64
     }
 
     /// Holds what was carried against the level before it.
@@ -272,7 +267,7 @@ impl History {
         self.start = self.start.map(|bytes| bytes + acked);
         if (!busy || took >= START_WATCH)
             && let Some(bytes) = self.start.take()
-            && let Some(rate) = self.level().filter(|rate| *rate > 0.0)
+            && let Some(rate) = self.level(0.0).filter(|rate| *rate > 0.0)
         {
             if self.start_costs_s.len() == STARTS {
                 self.start_costs_s.pop_front();
@@ -328,83 +323,4 @@ impl Assessor for Rate {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// A history of so many intervals at these rates, over and over.
-    pub(crate) fn history(rates: &[f64], count: usize) -> History {
-        let rtt = Duration::from_millis(100);
-        let intervals = rates.iter().cycle().take(count).map(|&bytes_s| Interval { bytes_s, rtt });
-        let mut history = History { intervals: intervals.collect(), rtt, ..History::default() };
-        history.learn();
-        history
-    }
-
-    fn fed(bytes_each_10_ms: impl Fn(u64) -> u64, unacked: u32) -> History {
-        looked_at(400, bytes_each_10_ms, |_| unacked)
-    }
-
-    /// What is known after so many looks, of bytes acknowledged before each and
-    /// packets under way at it.
-    pub(crate) fn looked_at(
-        looks: u64,
-        bytes_each_10_ms: impl Fn(u64) -> u64,
-        unacked: impl Fn(u64) -> u32,
-    ) -> History {
-        let mut rate = Rate::default();
-        let mut bytes_acked = 0;
-        for step in 0..looks {
-            bytes_acked += bytes_each_10_ms(step);
-            let rtt = Duration::from_millis(50);
-            rate.watch(
-                Instant::from_millis(step * 10),
-                &Transport {
-                    token: 1,
-                    rtt,
-                    rttvar: Duration::ZERO,
-                    unacked: unacked(step),
-                    delivered: 0,
-                    bytes_acked,
-                    notsent_bytes: 0,
-                    bytes_received: 0,
-                },
-            );
-        }
-        rate.history
-    }
-
-    #[test]
-    fn a_steady_rate_is_forecast_exactly_and_its_slow_start_forgotten() {
-        let history = fed(|step| if step < 25 { 100 } else { 10_000 }, 10);
-        assert_eq!(history.level(), Some(1e6));
-        assert_eq!(history.evidence(1.0, 0.95).1, 1.0);
-    }
-
-    #[test]
-    fn what_the_application_limited_says_nothing_about_the_path() {
-        let history = fed(|_| 10_000, 0);
-        assert_eq!((history.level(), history.evidence(1.0, 0.95).0), (None, 0.0));
-        assert_eq!((history.idle_share(), history.lately()), (1.0, 1e6));
-    }
-
-    #[test]
-    fn noise_averages_out_over_a_long_horizon_and_a_drop_does_not() {
-        let noisy = history(&[0.5e6, 1.5e6], 100);
-        assert!(noisy.evidence(4.0, 0.95).1 > 0.99);
-        let mut dropping = history(&[1e6], 100);
-        dropping.intervals.extend(history(&[0.2e6], 100).intervals);
-        dropping.learn();
-        assert!(dropping.evidence(4.0, 0.95).1 < 0.35 && dropping.evidence(4.0, 0.5).1 > 0.99);
-        assert_eq!(dropping.level(), Some(0.2e6));
-    }
-
-    #[test]
-    fn more_confidence_never_promises_more_and_a_longer_horizon_is_seen_less_often() {
-        let history = history(&[1e6, 0.2e6, 0.9e6, 0.5e6, 0.7e6], 60);
-        for horizon in 1..40 {
-            let of = |confidence| history.evidence(f64::from(horizon) * 0.1, confidence);
-            assert!(of(0.99).1 <= of(0.9).1 && of(0.9).1 <= of(0.5).1, "{horizon}");
-            assert!(of(0.9).0 >= history.evidence(f64::from(horizon) * 0.1 + 0.1, 0.9).0);
-        }
-    }
-}
+pub(crate) mod tests;
