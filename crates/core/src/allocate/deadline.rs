@@ -70,7 +70,7 @@ impl Default for Params {
     fn default() -> Params {
         Params {
             confidence: 0.9,
-            margin_ms: 100.0,
+            margin_ms: 70.0,
             spare_ms: 50.0,
             pause_ms: 2000.0,
             prior_share: 0.7,
@@ -351,6 +351,24 @@ impl Deadline {
         }
     }
 
+    /// A path is given no more while what it was given next would arrive after
+    /// the earliest deadline, and over another that carries sooner.
+    fn hold_back(&self, now: Instant, demand: &Demand, sources: &[Source], carry: &mut [bool]) {
+        let Some(first) = demand.objects.first() else { return };
+        let left_s = first.deadline.as_secs_f64() - now.as_secs_f64();
+        let arrival_s = |(source, carries): (&Source, &bool)| {
+            let history = source.supply.history.filter(|_| *carries)?;
+            let queued = history.queued_bytes() as f64;
+            let rate = history.level(0.0)?.max(1.0);
+            Some((queued > 0.0, (queued + BURST_BYTES) / rate + history.least_rtt().as_secs_f64() / 2.0))
+        };
+        let arrivals: Vec<Option<(bool, f64)>> = sources.iter().zip(carry.iter()).map(arrival_s).collect();
+        let soonest_s = arrivals.iter().flatten().map(|(_, at_s)| *at_s).fold(f64::INFINITY, f64::min);
+        for (carries, arrival) in carry.iter_mut().zip(arrivals) {
+            *carries &= !arrival.is_some_and(|(queues, at_s)| queues && at_s > left_s.max(soonest_s));
+        }
+    }
+
     fn look_after_backlog(&mut self, sources: &[Source]) {
         let [least, most] = self.params.backlog_rtts;
         let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
@@ -418,6 +436,7 @@ impl Allocator for Deadline {
             false => self.plan(&sources, &due),
         };
         self.rest(now, &sources, &mut carry);
+        self.hold_back(now, demand, &sources, &mut carry);
         let was = core::mem::replace(&mut self.on, vec![false; paths.len()]);
         for (source, carry) in sources.iter().zip(carry) {
             self.on[source.place] = carry;
