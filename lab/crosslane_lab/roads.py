@@ -39,7 +39,11 @@ PRICES = (0.1, 0.5)
 """Of 10⁹ bytes, over the preferred path and over the other."""
 
 ALPHAS = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.3, 1.6, 1.9)
+"""Deadline sensitivities at which MP-DPA is run."""
+
 BASELINES = ("kernel", "kernel-tuned")
+"""The better of them is what may be missed."""
+
 OURS = "deadline"
 
 _TEMPLATE = """\
@@ -140,8 +144,7 @@ def drives(program: str, data: Path, scratch: Path) -> list[Drive]:
     found = [_drive(program, file, scratch) for file in files]
     long = [drive for drive in found if drive.duration_s >= SHORTEST_S]
     return [
-        Drive(drive.file, drive.duration_s, drive.mbit_s, OPERATORS[place % 2])
-        for place, drive in enumerate(long)
+        Drive(drive.file, drive.duration_s, drive.mbit_s, OPERATORS[place % 2]) for place, drive in enumerate(long)
     ]
 
 
@@ -193,7 +196,9 @@ class Campaign:
     jobs: int = 0
 
 
-def simulate(campaign: Campaign, strategies: Sequence[str], more: Sequence[Variant], progress: Progress) -> pl.DataFrame:
+def simulate(
+    campaign: Campaign, strategies: Sequence[str], more: Sequence[Variant], progress: Progress
+) -> pl.DataFrame:
     """Run every strategy over every drive at every load; a row each."""
     folder = campaign.out / "scenarios"
     folder.mkdir(parents=True, exist_ok=True)
@@ -235,11 +240,25 @@ def _simulate(
             "share_optimum": run["metrics"].get(f"path.{dear}.share_optimum", 0.0),
             "cost": run["metrics"]["cost"],
             "cost_optimum": run["metrics"]["cost_optimum"],
-            "handovers": run["metrics"].get("handover.count"),
+            "switches": run["metrics"].get("handover.count"),
             "overhead": run["metrics"].get("overhead_share"),
         }
         for run in summary["runs"]
     ]
+
+
+def pooled(frame: pl.DataFrame) -> pl.DataFrame:
+    """Per strategy over all drives: missed (part of all objects), cost in optima, share above the optimum."""
+    above = pl.col("share") - pl.col("share_optimum")
+    return frame.group_by("strategy", maintain_order=True).agg(
+        missed=(pl.col("missed") * pl.col("objects")).sum() / pl.col("objects").sum(),
+        cost=pl.col("cost").sum() / pl.col("cost_optimum").sum(),
+        cost_median=(pl.col("cost") / pl.col("cost_optimum")).median(),
+        above=above.median(),
+        above_low=above.quantile(0.1),
+        above_high=above.quantile(0.9),
+        switches=pl.col("switches").mean(),
+    )
 
 
 def _run(command: list[str]) -> str:
