@@ -3,10 +3,12 @@
 import argparse
 from pathlib import Path
 
+from crosslane_lab import roads, roads_page
 from crosslane_lab.errors import unreadable
 from crosslane_lab.figures import fig11_bytes
 from crosslane_lab.figures.render import png
 from crosslane_lab.nota import found, page
+from crosslane_lab.progress import Progress
 from crosslane_lab.run import RunFolder
 
 
@@ -48,6 +50,36 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--simulate", choices=("yes", "no"), default="yes", help="or draw anew what is there (default: yes)"
     )
     nota.set_defaults(act=_nota)
+    drives = figures.add_parser(
+        "roads", help="uploads with deadlines over recorded drives", description=roads.__doc__
+    )
+    drives.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds pam2025")
+    drives.add_argument("--out", type=Path, required=True, metavar="DIR", help="for scenarios, table and picture")
+    drives.add_argument("--program", default="crosslane", metavar="FILE", help="(default: crosslane)")
+    drives.add_argument("--congestion", choices=("cubic", "bbr"), default="cubic", help="(default: cubic)")
+    drives.add_argument("--every", type=int, default=1, metavar="N", help="each N-th drive only, for a quick look")
+    drives.add_argument("--jobs", type=int, default=0, metavar="N", help="side by side (default: one on each core)")
+    drives.set_defaults(act=_roads)
+
+
+def _roads(options: argparse.Namespace) -> None:
+    campaign = roads.Campaign(
+        program=options.program,
+        data=options.data,
+        out=options.out,
+        congestion=options.congestion,
+        every=max(options.every, 1),
+        jobs=max(options.jobs, 0),
+    )
+    progress = Progress()
+    try:
+        swept = roads.variants()
+        strategies = [*roads.BASELINES, *(each.name for each in swept), roads.OURS]
+        frame = roads.simulate(campaign, strategies, swept, progress)
+    finally:
+        progress.done()
+    for file in roads_page.write(frame, options.out):
+        print(file)
 
 
 def _figure_11(options: argparse.Namespace) -> None:

@@ -22,6 +22,10 @@ use alloc::vec::Vec;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+mod rests;
+
+use rests::Rests;
+
 use super::{Allocator, PathState, Supply, View, chosen, millis, number, share};
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
@@ -60,23 +64,18 @@ pub struct Params {
     /// path's bytes. It grows while that does not queue in the network.
     #[serde(deserialize_with = "multiples")]
     pub backlog_rtts: [f64; 2],
-    /// Part of the longest stall that a path has shown lately that is added to
-    /// the margin (0 to 1).
-    #[serde(deserialize_with = "share")]
-    pub stall_share: f64,
 }
 
 impl Default for Params {
     fn default() -> Params {
         Params {
-            confidence: 0.95,
-            margin_ms: 100.0,
+            confidence: 0.9,
+            margin_ms: 70.0,
             spare_ms: 50.0,
-            pause_ms: 1000.0,
-            prior_share: 0.5,
+            pause_ms: 2000.0,
+            prior_share: 0.7,
             learn_share: 0.15,
             backlog_rtts: [2.0, 3.0],
-            stall_share: 1.0,
         }
     }
 }
@@ -103,13 +102,21 @@ const QUEUEING: f64 = 1.75;
 /// Horizon of the rates that queues are held against, in s.
 const TAIL_HORIZON_S: f64 = 0.5;
 /// Part of the tail remembered from look to look: half of it for 1 s.
-const TAIL_KEPT: f64 = 0.993;
+const TAIL_KEPT: f64 = 0.9997;
 /// A longer tail is not believed, in s.
 const LONGEST_TAIL_S: f64 = 0.5;
 /// Change of the backlog's multiple from look to look.
 const BACKLOG_STEP: f64 = 0.02;
 /// What may be unacknowledged beside those multiples: a write of 64 KiB.
 const BACKLOG_WRITE: f64 = 65_536.0;
+/// Bytes given to a path at once (Linux `MPTCP_SEND_BURST_SIZE`).
+const BURST_BYTES: f64 = 65_388.0;
+/// No more time is waited for that, in s.
+const LONGEST_BURST_S: f64 = 1.0;
+/// Length of the windows that a forecast is held against, in horizons.
+const WINDOW_HORIZONS: f64 = 2.0;
+/// What is guessed of a path weighs as much as so many windows seen of it.
+const PRIOR_WINDOWS: f64 = 0.3;
 /// Backlog of a path not yet known, so that its rate can show.
 const BACKLOG_FIRST: f64 = 262_144.0;
 
@@ -119,6 +126,9 @@ pub struct Deadline {
     params: Params,
     /// Whether each path carries.
     on: Vec<bool>,
+    rests: Rests,
+    /// Whether the subflow of each path is closed meanwhile.
+    closed: Vec<bool>,
     /// Number after that of the last object judged.
     judged: u64,
     admissions: VecDeque<Admission>,
@@ -156,6 +166,8 @@ impl Deadline {
         Deadline {
             params,
             on: Vec::new(),
+            rests: Rests::default(),
+            closed: Vec::new(),
             judged: 0,
             admissions: VecDeque::new(),
             backlog: None,
@@ -164,10 +176,11 @@ impl Deadline {
         }
     }
 
-    /// The good paths, the cheapest first.
-    fn sources<'a>(&self, demand: &Demand, paths: &'a [Supply<'a>]) -> Vec<Source<'a>> {
-        let known = paths.iter().filter_map(|path| path.history?.at_least(1.0, self.params.confidence));
-        let prior = known.min_by(f64::total_cmp).unwrap_or(0.0) * self.params.prior_share;
+    /// The good paths, the cheapest first, without those that rest or have no
+    /// subflow, if there are others.
+    fn sources<'a>(&self, now: Instant, demand: &Demand, paths: &'a [Supply<'a>]) -> Vec<Source<'a>> {
+        let known = paths.iter().filter_map(|path| path.history?.level(0.0));
+        let prior = known.min_by(f64::total_cmp).unwrap_or(0.0);
         let source = |(place, supply): (usize, &'a Supply<'a>)| Source {
             place,
             cost: demand.unit_costs.get(place).copied().unwrap_or(f64::from(supply.view.rank)),
@@ -177,6 +190,14 @@ impl Deadline {
         };
         let mut sources: Vec<Source> =
             paths.iter().enumerate().filter(|(_, path)| path.view.belief == Belief::Good).map(source).collect();
+        let usable = |source: &Source| {
+            let gone =
+                source.supply.history.is_some_and(|history| history.level(0.0).is_some() && !history.is_open(now));
+            !self.rests.is_resting(now, source.place) && !gone
+        };
+        if sources.iter().any(usable) {
+            sources.retain(usable);
+        }
         sources.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.supply.view.rank.cmp(&b.supply.view.rank)));
         sources
     }
@@ -195,43 +216,60 @@ impl Deadline {
             // One path alone has no tail.
             let spare_s = if place == 1 { spare_s - self.tail_s } else { spare_s };
             let spare = |due: &Due| {
-                spare_s * sources.iter().take(place).map(|cheaper| self.rate(cheaper, due.within_s)).sum::<f64>()
+                spare_s
+                    * sources.iter().take(place).map(|cheaper| self.rate(sources, cheaper, due.within_s)).sum::<f64>()
             };
             let enough = |due: &Due| due.bytes + spare(due) <= queued;
-            let waits = |due: &Due| due.bytes - queued <= self.starts(source, due.within_s - wait_s);
+            let waits = |due: &Due| due.bytes - queued <= self.starts(sources, source, due.within_s - wait_s);
             if !first && (shortage.iter().all(enough) || shortage.iter().all(waits)) {
                 break;
             }
             on[place] = true;
             for due in &mut shortage {
-                due.bytes -= self.carries(source, due.within_s);
+                due.bytes -= self.carries(sources, source, due.within_s);
             }
         }
         on
     }
 
-    /// Rate counted on over a horizon, in bytes a second.
-    fn rate(&self, source: &Source, horizon_s: f64) -> f64 {
-        let known = source.supply.history.and_then(|history| history.at_least(horizon_s, self.params.confidence));
-        known.unwrap_or(source.prior)
+    /// Rate counted on over a horizon, in bytes a second. What is not known of a
+    /// path is taken from the others, and what is known of none from a guess.
+    fn rate(&self, sources: &[Source], source: &Source, horizon_s: f64) -> f64 {
+        let evidence = |source: &Source| match source.supply.history {
+            Some(history) => history.evidence(horizon_s * WINDOW_HORIZONS, self.params.confidence),
+            None => (0.0, 1.0),
+        };
+        // What a longer window lost is set against this one: a path that stalls
+        // once in a while loses no more in the long one, a rate that wanders does.
+        let counted = |(windows, part): (f64, f64), guess: f64| {
+            let part = (1.0 - WINDOW_HORIZONS * (1.0 - part)).max(0.0);
+            (windows * part + PRIOR_WINDOWS * guess) / (windows + PRIOR_WINDOWS)
+        };
+        let others = sources.iter().filter(|other| other.place != source.place);
+        let guess = others.fold(self.params.prior_share, |guess, other| counted(evidence(other), guess));
+        match source.supply.history.and_then(|history| history.level(horizon_s)) {
+            Some(level) => level * counted(evidence(source), guess),
+            None => source.prior * guess,
+        }
     }
 
     /// Bytes that it carries within a time if it is on from now.
-    fn carries(&self, source: &Source, within_s: f64) -> f64 {
+    fn carries(&self, sources: &[Source], source: &Source, within_s: f64) -> f64 {
         if !source.on {
-            return self.starts(source, within_s);
+            return self.starts(sources, source, within_s);
         }
-        self.rate(source, within_s) * within_s.max(0.0)
+        self.rate(sources, source, within_s) * within_s.max(0.0)
     }
 
     /// Bytes that it carries within a time if it is switched on at its
     /// beginning.
-    fn starts(&self, source: &Source, within_s: f64) -> f64 {
-        let rate = self.rate(source, within_s);
+    fn starts(&self, sources: &[Source], source: &Source, within_s: f64) -> f64 {
+        let rate = self.rate(sources, source, within_s);
         let rtt_s = source.supply.history.map_or(Duration::ZERO, |history| history.least_rtt()).as_secs_f64();
         let doublings = libm::log2((rate * rtt_s / INITIAL_WINDOW_BYTES).max(1.0));
         let learned_s = source.supply.history.and_then(|history| history.start_cost_s());
-        let lead_s = (rtt_s * (1.0 + doublings)).max(learned_s.unwrap_or(0.0));
+        let warm = source.supply.history.is_some_and(|history| history.is_warm());
+        let lead_s = if warm { rtt_s } else { (rtt_s * (1.0 + doublings)).max(learned_s.unwrap_or(0.0)) };
         rate * (within_s - lead_s).max(0.0)
     }
 
@@ -240,13 +278,11 @@ impl Deadline {
     fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
         let rtt = |source: &Source| source.supply.history.map(|history| history.least_rtt());
         let way_s = sources.first().and_then(rtt).unwrap_or_default().as_secs_f64() / 2.0;
-        let stalls = sources.iter().filter_map(|source| Some(source.supply.history?.longest_stall_s()));
-        let stall_s = stalls.max_by(f64::total_cmp).unwrap_or(0.0) * self.params.stall_share;
         let mut bytes = 0.0;
         let due = |object: &Object| {
             bytes += object.rest_bytes() as f64;
             let left_s = object.deadline.as_secs_f64() - now.as_secs_f64();
-            Due { within_s: left_s + way_s - self.tail_s - stall_s - self.params.margin_ms / 1e3, bytes }
+            Due { within_s: left_s + way_s - self.tail_s - self.params.margin_ms / 1e3, bytes }
         };
         demand.objects.iter().take(MAX_OBJECTS).map(due).collect()
     }
@@ -276,11 +312,11 @@ impl Deadline {
     /// When all paths together will have carried what is due, in s from now, to
     /// a hundredth of the time until the deadline or 10 ms.
     fn earliest_s(&self, sources: &[Source], due: &Due) -> Option<f64> {
-        let all = |within_s: f64| sources.iter().map(|source| self.carries(source, within_s)).sum::<f64>();
+        let all = |within_s: f64| sources.iter().map(|source| self.carries(sources, source, within_s)).sum::<f64>();
         let step_s = (due.within_s / 100.0).max(0.01);
         let lead_s = self.params.margin_ms / 1e3;
         let steps = 1..=LONGEST_STEPS;
-        let known = sources.iter().any(|source| self.rate(source, due.within_s) > 0.0);
+        let known = sources.iter().any(|source| self.rate(sources, source, due.within_s) > 0.0);
         let found = || steps.map(|step| f64::from(step) * step_s).find(|&within_s| all(within_s) >= due.bytes);
         known.then(found).flatten().map(|after_s| after_s + lead_s)
     }
@@ -292,7 +328,7 @@ impl Deadline {
         let (mut bytes, mut rates, mut queues) = (0.0, 0.0, 0);
         for source in sources {
             let queued = source.supply.history.map_or(0, |history| history.queued_bytes()) as f64;
-            let rate = self.rate(source, TAIL_HORIZON_S);
+            let rate = self.rate(sources, source, TAIL_HORIZON_S);
             if queued > 0.0 && rate > 0.0 {
                 slowest_s = slowest_s.max(queued / rate);
                 (bytes, rates, queues) = (bytes + queued, rates + rate, queues + 1);
@@ -303,18 +339,53 @@ impl Deadline {
         }
     }
 
+    /// Lets a path rest that holds up the others.
+    fn rest(&mut self, now: Instant, sources: &[Source], carry: &mut [bool]) {
+        let carrying = sources.iter().zip(carry.iter()).filter(|(_, carries)| **carries);
+        let carrying: Vec<_> =
+            carrying.filter_map(|(source, _)| Some((source.place, source.supply.history?))).collect();
+        if let Some(place) = self.rests.judge(now, &carrying) {
+            for (_, carries) in sources.iter().zip(carry).filter(|(source, _)| source.place == place) {
+                *carries = false;
+            }
+        }
+    }
+
+    /// A path is given no more while what it was given next would arrive after
+    /// the earliest deadline, and over another that carries sooner.
+    fn hold_back(&self, now: Instant, demand: &Demand, sources: &[Source], carry: &mut [bool]) {
+        let Some(first) = demand.objects.first() else { return };
+        let left_s = first.deadline.as_secs_f64() - now.as_secs_f64();
+        let arrival_s = |(source, carries): (&Source, &bool)| {
+            let history = source.supply.history.filter(|_| *carries)?;
+            let queued = history.queued_bytes() as f64;
+            let rate = history.level(0.0)?.max(1.0);
+            Some((queued > 0.0, (queued + BURST_BYTES) / rate + history.least_rtt().as_secs_f64() / 2.0))
+        };
+        let arrivals: Vec<Option<(bool, f64)>> = sources.iter().zip(carry.iter()).map(arrival_s).collect();
+        let soonest_s = arrivals.iter().flatten().map(|(_, at_s)| *at_s).fold(f64::INFINITY, f64::min);
+        for (carries, arrival) in carry.iter_mut().zip(arrivals) {
+            *carries &= !arrival.is_some_and(|(queues, at_s)| queues && at_s > left_s.max(soonest_s));
+        }
+    }
+
     fn look_after_backlog(&mut self, sources: &[Source]) {
         let [least, most] = self.params.backlog_rtts;
         let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
         let queueing = |source: &Source| source.supply.history.is_some_and(|history| history.queueing() > QUEUEING);
         let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
         self.backlog_rtts = (self.backlog_rtts + step).min(most).max(least);
+        // The scheduler gives a path so much at once, and what follows waits for it.
+        let burst_s = |source: &Source| Some(BURST_BYTES / source.supply.history?.level(0.0)?.max(1.0));
+        let together = carrying().count() > 1;
+        let burst_s = carrying().filter(|_| together).filter_map(burst_s).fold(0.0, f64::max).min(LONGEST_BURST_S);
         let bytes = |(place, source): (usize, &Source)| {
             let Some((history, peak)) = source.supply.history.and_then(|history| Some((history, history.peak()?)))
             else {
                 return BACKLOG_FIRST;
             };
-            let whole = peak * history.least_rtt().as_secs_f64() * self.backlog_rtts;
+            let rtt_s = history.least_rtt().as_secs_f64();
+            let whole = peak * (rtt_s * self.backlog_rtts).max(rtt_s + burst_s);
             // What a dearer path is given at first may wait for its start, and all
             // that follows waits for it at the peer.
             let started = history.started_bytes().filter(|_| place > 0);
@@ -329,7 +400,7 @@ impl Deadline {
             let because = "nothing is due: the cheapest path alone".into();
             return Reason { rule: "deadline.idle", because, inputs: Vec::new() };
         };
-        let cheapest = sources.first().map_or(0.0, |source| self.carries(source, last.within_s));
+        let cheapest = sources.first().map_or(0.0, |source| self.carries(sources, source, last.within_s));
         let because = format!(
             "{:.2} MB are due within {:.2} s, of which the cheapest path carries {:.2} for sure: {carrying} of {} paths",
             last.bytes / 1e6,
@@ -348,24 +419,33 @@ const LONGEST_STEPS: u32 = 10_000;
 
 impl Allocator for Deadline {
     fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
-        chosen(paths, &self.on)
+        let mut states = chosen(paths, &self.on);
+        for (state, _) in states.iter_mut().zip(&self.closed).filter(|(_, closed)| **closed) {
+            *state = PathState::Closed;
+        }
+        states
     }
 
     fn meet(&mut self, now: Instant, demand: &Demand, paths: &[Supply]) -> Option<Reason> {
-        let sources = self.sources(demand, paths);
+        let sources = self.sources(now, demand, paths);
         self.watch_tail(&sources);
         let due = self.due(now, demand, &sources);
         self.judge(now, demand, &sources, &due);
-        let carry = match self.learns(now, demand, &sources) {
+        let mut carry = match self.learns(now, demand, &sources) {
             true => self.plan(&sources, &[]),
             false => self.plan(&sources, &due),
         };
+        self.rest(now, &sources, &mut carry);
+        self.hold_back(now, demand, &sources, &mut carry);
         let was = core::mem::replace(&mut self.on, vec![false; paths.len()]);
         for (source, carry) in sources.iter().zip(carry) {
             self.on[source.place] = carry;
         }
+        let carries: Vec<bool> = self.on.iter().map(|on| *on && !demand.objects.is_empty()).collect();
+        self.rests.note(now, &carries);
         self.look_after_backlog(&sources);
-        (was != self.on).then(|| self.reason(&sources, &due))
+        let closed = core::mem::replace(&mut self.closed, self.rests.closed(now));
+        (was != self.on || closed != self.closed).then(|| self.reason(&sources, &due))
     }
 
     fn poll_admission(&mut self) -> Option<Admission> {

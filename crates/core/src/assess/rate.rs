@@ -3,10 +3,11 @@
 //!
 //! An interval counts only if the subflow had something under way all the
 //! time and was past its slow start: what the application, the scheduler or the
-//! start limited says nothing about the path. The forecast for a horizon is a
-//! lower quantile of the means over windows as long as the horizon, recent ones
-//! weighing more, so that noise averages out over long horizons as it does in
-//! the transfer, while a rate that wanders stays uncertain.
+//! start limited says nothing about the path. The forecast is the level, the
+//! mean of the last seconds. How far it can be trusted over a horizon is known
+//! from windows of that length: what they carried as a part of the level before
+//! them, of which a lower quantile is told. So noise averages out over long
+//! horizons as it does in the transfer, and a rate that wanders stays uncertain.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -17,22 +18,26 @@ use crate::time::{Duration, Instant};
 
 /// Length of an interval.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Intervals remembered: 20 s.
-const INTERVALS: usize = 200;
-/// Age at which an interval weighs half, in intervals: 10 s.
-const HALF_LIFE: f64 = 100.0;
+/// Intervals remembered: 40 s.
+const INTERVALS: usize = 400;
+/// Intervals of which the level is the mean: 2 s.
+const LEVEL: usize = 20;
+/// Intervals that are looked back on, counted or not: 1 s.
+const RECENT: usize = 10;
+/// Horizons for which errors of forecasts are kept, in intervals.
+const HORIZONS: [usize; 6] = [5, 10, 20, 40, 80, 160];
 /// Intervals needed for a forecast.
 const FEW: usize = 4;
 /// Slow start is over after so many round trips (10 segments grow to 640).
 const START_ROUNDS: u32 = 6;
-/// Intervals in which a stall is looked for.
-const STALL_WINDOW: usize = 5;
-/// Horizon of the median that it is held against, in s.
-const STALL_MEDIAN_S: f64 = 2.0;
 /// Time after a start in which what the start cost is measured.
 const START_WATCH: Duration = Duration::from_secs(1);
 /// Starts remembered; the costliest of them is what the next one is taken for.
 const STARTS: usize = 4;
+/// A path of which nothing was heard for so long has no subflow.
+const SILENT: Duration = Duration::from_millis(250);
+/// A path that had nothing under way for so long starts anew.
+const IDLE: Duration = Duration::from_millis(1000);
 /// Connections followed over one path; those beyond are not counted.
 const MAX_CONNECTIONS: usize = 64;
 /// Payload of a full MPTCP segment, in bytes.
@@ -69,6 +74,18 @@ pub struct History {
     /// Least seen, and the latest.
     rtt: Duration,
     latest_rtt: Duration,
+    /// When it was last heard of, and when an interval last counted.
+    heard: Instant,
+    counted: Instant,
+    /// When something was last under way, and when nothing was.
+    busy: Instant,
+    idle_at: Instant,
+    /// What was acknowledged per interval in the last second, in bytes a second,
+    /// and the part of it in which nothing was under way.
+    lately: VecDeque<(f64, f64)>,
+    /// What was carried over each of [`HORIZONS`] as a part of the level
+    /// before, in rising order.
+    ratios: [Vec<f64>; HORIZONS.len()],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,51 +101,76 @@ struct Present {
     bytes: u64,
     rtt: Duration,
     counts: bool,
+    /// Looks, and those that found nothing under way.
+    looks: u32,
+    idle: u32,
 }
 
 impl History {
-    /// What the path carries at least over the next `horizon_s`, with this
-    /// confidence (0.5 to 1), in bytes a second; `None` while too little is known.
-    pub fn at_least(&self, horizon_s: f64, confidence: f64) -> Option<f64> {
-        let count = self.intervals.len();
-        if count < FEW {
-            return None;
+    /// Over how many windows of this length it has been seen, and what part of
+    /// the level before them it carried at least, with this confidence (0.5 to
+    /// 1). Time since it was last seen counts as part of the window.
+    pub fn evidence(&self, horizon_s: f64, confidence: f64) -> (f64, f64) {
+        let ahead_s = (horizon_s + self.heard.since(self.counted).as_secs_f64()).max(INTERVAL.as_secs_f64());
+        let seen_s = self.intervals.len() as f64 * INTERVAL.as_secs_f64();
+        let ahead = ahead_s / INTERVAL.as_secs_f64();
+        let place = HORIZONS.iter().rposition(|&horizon| horizon as f64 <= ahead).unwrap_or(0);
+        let known = self.ratios.iter().take(place + 1).rev().find(|ratios| !ratios.is_empty());
+        let ratio = known.and_then(|ratios| ratios.get(((1.0 - confidence) * ratios.len() as f64) as usize));
+        ratio.map_or((0.0, 1.0), |ratio| (seen_s / ahead_s, ratio.min(1.0)))
+    }
+
+    /// What it carries, in bytes a second: the mean of the last two seconds that
+    /// counted or, if that is less, of as long as `horizon_s`; `None` while too
+    /// little is known.
+    pub fn level(&self, horizon_s: f64) -> Option<f64> {
+        let mean = |count: usize| {
+            let count = count.min(self.intervals.len());
+            self.intervals.iter().rev().take(count).map(|interval| interval.bytes_s).sum::<f64>() / count as f64
+        };
+        let count = (horizon_s / INTERVAL.as_secs_f64()) as usize;
+        (self.intervals.len() >= FEW).then(|| mean(LEVEL).min(mean(count.max(LEVEL))))
+    }
+
+    /// What was acknowledged within the last second, whoever limited it, in
+    /// bytes a second.
+    pub fn lately(&self) -> f64 {
+        self.lately.iter().map(|(bytes_s, _)| bytes_s).sum::<f64>() / RECENT as f64
+    }
+
+    /// Part of the last second in which nothing was under way.
+    pub fn idle_share(&self) -> f64 {
+        self.lately.iter().map(|(_, idle)| idle).sum::<f64>() / RECENT as f64
+    }
+
+    /// Holds what was carried against the level before it.
+    fn learn(&mut self) {
+        let mut sums = Vec::with_capacity(self.intervals.len() + 1);
+        sums.push(0.0);
+        for interval in &self.intervals {
+            sums.push(sums.last().copied().unwrap_or(0.0) + interval.bytes_s);
         }
-        let width = (horizon_s / INTERVAL.as_secs_f64()) as usize;
-        let width = width.clamp(1, (count / 2).max(1));
-        let mut sum: f64 = self.intervals.iter().take(width).map(|interval| interval.bytes_s).sum();
-        let mut means = Vec::with_capacity(count - width + 1);
-        for end in width..=count {
-            means.push((sum / width as f64, libm::exp2((end as f64 - count as f64) / HALF_LIFE)));
-            if let (Some(next), Some(first)) = (self.intervals.get(end), self.intervals.get(end - width)) {
-                sum += next.bytes_s - first.bytes_s;
+        for (ratios, horizon) in self.ratios.iter_mut().zip(HORIZONS) {
+            ratios.clear();
+            for at in (LEVEL..sums.len().saturating_sub(horizon)).step_by(2) {
+                let before = (sums[at] - sums[at - LEVEL]) / LEVEL as f64;
+                if before > 0.0 {
+                    ratios.push((sums[at + horizon] - sums[at]) / horizon as f64 / before);
+                }
             }
+            ratios.sort_by(f64::total_cmp);
         }
-        means.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        let wanted = (1.0 - confidence) * means.iter().map(|(_, weight)| weight).sum::<f64>();
-        let mut below = 0.0;
-        let found = means.iter().find(|(_, weight)| {
-            below += weight;
-            below >= wanted
-        });
-        found.map(|(mean, _)| mean.max(0.0))
+    }
+
+    /// True if there is a subflow: it was heard of just now.
+    pub fn is_open(&self, now: Instant) -> bool {
+        !self.rtt.is_zero() && now.since(self.heard) < SILENT
     }
 
     /// The greatest rate remembered, in bytes a second.
     pub fn peak(&self) -> Option<f64> {
         let rates = self.intervals.iter().map(|interval| interval.bytes_s);
         rates.max_by(f64::total_cmp)
-    }
-
-    /// The most time that half a second of carrying fell short of the median
-    /// rate, in s: how long a path may pause that otherwise carries (BBR does
-    /// for 0.2 s and a round trip each 10 s).
-    pub fn longest_stall_s(&self) -> f64 {
-        let Some(rate) = self.at_least(STALL_MEDIAN_S, 0.5).filter(|rate| *rate > 0.0) else { return 0.0 };
-        let bytes_s: Vec<f64> = self.intervals.iter().map(|interval| interval.bytes_s).collect();
-        let least = bytes_s.windows(STALL_WINDOW).map(|window| window.iter().sum::<f64>()).min_by(f64::total_cmp);
-        let whole_s = STALL_WINDOW as f64 * INTERVAL.as_secs_f64();
-        least.map_or(0.0, |sum| (whole_s - sum * INTERVAL.as_secs_f64() / rate).max(0.0))
     }
 
     /// The least round-trip time remembered; zero if there is none.
@@ -149,6 +191,11 @@ impl History {
         if self.busy_since.is_none() { Some(0) } else { self.start }
     }
 
+    /// True if it carried so lately that it need not start anew.
+    pub fn is_warm(&self) -> bool {
+        self.busy_since.is_some()
+    }
+
     /// What it costs to start when idle, in s at full rate: slow start, or what
     /// else congestion control does then. The most of the last few starts;
     /// `None` if none was seen.
@@ -163,28 +210,48 @@ impl History {
     }
 
     fn note(&mut self, now: Instant, acked: u64, queued_bytes: u64, rtt: Duration) {
+        if now.since(self.heard) >= SILENT {
+            // Another subflow than the one before.
+            (self.present, self.busy_since, self.start) = (None, None, None);
+        }
+        self.heard = now;
         self.queued_bytes = queued_bytes;
         self.latest_rtt = rtt;
         self.rtt = if self.rtt.is_zero() { rtt } else { self.rtt.min(rtt) };
         let busy = queued_bytes > 0;
         self.watch_start(now, acked, busy);
-        let started = self.busy_since.is_some_and(|since| now.since(since) >= self.least_rtt() * START_ROUNDS);
-        let present = self.present.get_or_insert(Present { began: now, bytes: 0, rtt, counts: false });
+        if !busy {
+            self.idle_at = now;
+        }
+        // What is given to an idle path is acknowledged a round trip later.
+        let started = now.since(self.idle_at) >= rtt
+            && self.busy_since.is_some_and(|since| now.since(since) >= self.least_rtt() * START_ROUNDS);
+        let present =
+            self.present.get_or_insert(Present { began: now, bytes: 0, rtt, counts: false, looks: 0, idle: 0 });
         present.bytes += acked;
         present.rtt = present.rtt.min(rtt);
         present.counts &= busy && started;
+        present.looks += 1;
+        present.idle += u32::from(!busy);
         let length = now.since(present.began);
         if length < INTERVAL {
             return;
         }
+        if self.lately.len() == RECENT {
+            self.lately.pop_front();
+        }
+        let idle = f64::from(present.idle) / f64::from(present.looks);
+        self.lately.push_back((present.bytes as f64 / length.as_secs_f64(), idle));
         if present.counts && length < INTERVAL * 2 {
             if self.intervals.len() == INTERVALS {
                 self.intervals.pop_front();
             }
             let bytes_s = present.bytes as f64 / length.as_secs_f64();
             self.intervals.push_back(Interval { bytes_s, rtt: present.rtt });
+            self.counted = now;
+            self.learn();
         }
-        self.present = Some(Present { began: now, bytes: 0, rtt, counts: busy && started });
+        self.present = Some(Present { began: now, bytes: 0, rtt, counts: busy && started, looks: 0, idle: 0 });
     }
 }
 
@@ -192,7 +259,7 @@ impl History {
     fn watch_start(&mut self, now: Instant, acked: u64, busy: bool) {
         let Some(since) = self.busy_since else {
             if busy {
-                (self.busy_since, self.start) = (Some(now), Some(acked));
+                (self.busy_since, self.start, self.busy) = (Some(now), Some(acked), now);
             }
             return;
         };
@@ -200,14 +267,16 @@ impl History {
         self.start = self.start.map(|bytes| bytes + acked);
         if (!busy || took >= START_WATCH)
             && let Some(bytes) = self.start.take()
-            && let Some(rate) = self.at_least(took.as_secs_f64(), 0.5).filter(|rate| *rate > 0.0)
+            && let Some(rate) = self.level(0.0).filter(|rate| *rate > 0.0)
         {
             if self.start_costs_s.len() == STARTS {
                 self.start_costs_s.pop_front();
             }
             self.start_costs_s.push_back((took.as_secs_f64() - bytes as f64 / rate).max(0.0));
         }
-        if !busy {
+        if busy {
+            self.busy = now;
+        } else if now.since(self.busy) >= IDLE {
             self.busy_since = None;
         }
     }
@@ -254,66 +323,4 @@ impl Assessor for Rate {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// A history of so many intervals at these rates, over and over.
-    pub(crate) fn history(rates: &[f64], count: usize) -> History {
-        let rtt = Duration::from_millis(100);
-        let intervals = rates.iter().cycle().take(count).map(|&bytes_s| Interval { bytes_s, rtt });
-        History { intervals: intervals.collect(), rtt, ..History::default() }
-    }
-
-    fn fed(bytes_each_10_ms: impl Fn(u64) -> u64, unacked: u32) -> History {
-        let mut rate = Rate::default();
-        let mut bytes_acked = 0;
-        for step in 0..400 {
-            bytes_acked += bytes_each_10_ms(step);
-            let rtt = Duration::from_millis(50);
-            rate.watch(
-                Instant::from_millis(step * 10),
-                &Transport {
-                    token: 1,
-                    rtt,
-                    rttvar: Duration::ZERO,
-                    unacked,
-                    delivered: 0,
-                    bytes_acked,
-                    notsent_bytes: 0,
-                    bytes_received: 0,
-                },
-            );
-        }
-        rate.history
-    }
-
-    #[test]
-    fn a_steady_rate_is_forecast_exactly_and_its_slow_start_forgotten() {
-        let history = fed(|step| if step < 25 { 100 } else { 10_000 }, 10);
-        assert_eq!(history.at_least(1.0, 0.95), Some(1e6));
-    }
-
-    #[test]
-    fn what_the_application_limited_says_nothing_about_the_path() {
-        assert_eq!(fed(|_| 10_000, 0).at_least(1.0, 0.95), None);
-    }
-
-    #[test]
-    fn noise_averages_out_over_a_long_horizon_and_a_drop_does_not() {
-        let noisy = history(&[0.5e6, 1.5e6], 100);
-        assert_eq!(noisy.at_least(0.1, 0.95), Some(0.5e6));
-        assert_eq!(noisy.at_least(4.0, 0.95), Some(1e6));
-        let mut dropped = history(&[1e6], 100);
-        dropped.intervals.extend(history(&[0.2e6], 100).intervals);
-        assert!(dropped.at_least(4.0, 0.95).is_some_and(|rate| rate < 0.21e6));
-    }
-
-    #[test]
-    fn more_confidence_never_promises_more() {
-        let history = history(&[1e6, 0.2e6, 0.9e6, 0.5e6, 0.7e6], 60);
-        for horizon in 1..40 {
-            let of = |confidence| history.at_least(f64::from(horizon) * 0.1, confidence);
-            assert!(of(0.99) <= of(0.9) && of(0.9) <= of(0.5), "{horizon}");
-        }
-    }
-}
+pub(crate) mod tests;

@@ -124,7 +124,7 @@ fn before_an_object_begins_it_is_said_whether_its_deadline_can_be_met() {
     let refused = first_admission(rates, 30_000_000);
     assert_eq!(refused.and_then(|a| a.can_be_met()), Some(false));
     let best_s = refused.and_then(|a| a.best).map_or(0.0, Instant::as_secs_f64);
-    assert!((15.7..16.2).contains(&best_s), "{best_s}");
+    assert!((15.7..17.5).contains(&best_s), "{best_s}");
 }
 
 #[test]

@@ -1,0 +1,68 @@
+use super::*;
+use crate::assess::rate::tests::looked_at;
+
+/// Carries over two paths for 10 s that acknowledge so many bytes each 10 ms
+/// and hold so much; says when the first of them was let rest, and whether
+/// it was closed.
+fn first_rest(bytes: [u64; 2], unacked: [fn(u64) -> u32; 2]) -> Option<(usize, u64, bool)> {
+    let mut rests = Rests::default();
+    for step in 1..1000 {
+        let now = Instant::from_millis(step * 10);
+        let of = |place: usize| looked_at(step, |_| bytes[place], unacked[place]);
+        if step % 20 != 0 {
+            rests.note(now, &[true; 2]);
+            continue;
+        }
+        let histories = [of(0), of(1)];
+        rests.note(now, &[true; 2]);
+        if let Some(place) = rests.judge(now, &[(0, &histories[0]), (1, &histories[1])]) {
+            return Some((place, step * 10, rests.closed(now)[place]));
+        }
+    }
+    None
+}
+
+/// Under way for half of the time: the rest of it, it waited for others.
+fn half(step: u64) -> u32 {
+    u32::from(step % 60 < 30) * 200
+}
+
+#[test]
+fn a_slow_path_that_makes_a_fast_one_wait_rests_once_both_have_settled() {
+    let rest = first_rest([20_000, 500], [half, |_| 5]);
+    assert!(rest.is_some_and(|(place, at_ms, closed)| place == 1 && at_ms >= 1500 && !closed), "{rest:?}");
+}
+
+#[test]
+fn it_is_closed_if_what_it_holds_would_take_long() {
+    assert!(first_rest([20_000, 500], [half, |_| 100]).is_some_and(|(place, _, closed)| place == 1 && closed));
+}
+
+#[test]
+fn a_slow_path_that_nobody_waits_for_goes_on() {
+    assert_eq!(first_rest([20_000, 500], [|_| 200, |_| 5]), None);
+}
+
+#[test]
+fn a_path_that_carries_more_than_the_others_lose_goes_on() {
+    assert_eq!(first_rest([20_000, 19_000], [half, |_| 50]), None);
+}
+
+#[test]
+fn rests_grow_longer_until_the_path_has_done_well() {
+    let mut rests = Rests::default();
+    let slow = looked_at(400, |_| 500, |_| 5);
+    let blocked = looked_at(400, |_| 20_000, half);
+    let mut lengths = Vec::new();
+    let mut now = Instant::from_millis(4000);
+    for _ in 0..5 {
+        assert_eq!(rests.judge(now + SETTLED, &[(0, &blocked), (1, &slow)]).is_some(), !rests.paths.is_empty());
+        rests.note(now, &[true; 2]);
+        now = now + SETTLED;
+        if rests.judge(now, &[(0, &blocked), (1, &slow)]) == Some(1) {
+            lengths.push(rests.paths[1].until.since(now).as_millis());
+        }
+        now = now + LONGEST_REST;
+    }
+    assert!(lengths.is_sorted() && lengths.last() > lengths.first(), "{lengths:?}");
+}
