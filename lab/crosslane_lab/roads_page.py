@@ -39,7 +39,7 @@ def page(frame: pl.DataFrame) -> str:
 
 
 def _table(frame: pl.DataFrame) -> Iterator[str]:
-    yield "| strategy | missed % | dear share above optimum, points (p10–p90) | cost, in optima (median) | switches |"
+    yield "| strategy | missed % | dear share − optimum, points (p10–p90) | cost in optima (median) | switches |"
     yield "|---|---:|---:|---:|---:|"
     for row in pooled(frame).iter_rows(named=True):
         above = f"{row['above'] * 100:.1f} ({row['above_low'] * 100:.1f}–{row['above_high'] * 100:.1f})"

@@ -13,84 +13,24 @@
 //! A path that is switched on needs a round trip and a slow start before it
 //! carries its rate, or what earlier starts of it were seen to cost. A path that
 //! was never seen to carry is taken for a part of what the worst known one
-//! carries: it begins early, is learned, and may pause.
+//! carries: it begins early, is learned, and may pause. A path that holds up the
+//! others more than it helps [rests](rests).
 
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
 
+mod params;
 mod rests;
 
+pub use params::Params;
 use rests::Rests;
 
-use super::{Allocator, PathState, Supply, View, chosen, millis, number, share};
+use super::{Allocator, PathState, Supply, View, chosen};
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
 use crate::time::{Duration, Instant};
-
-/// Parameters of [`Deadline`].
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Params {
-    /// How sure the plan is that a path carries what is counted on (0.5 to 1).
-    #[serde(deserialize_with = "confidence")]
-    pub confidence: f64,
-    /// How long before its deadline an object is to be there, in ms: what no
-    /// forecast knows, as the last segment's repetition.
-    #[serde(deserialize_with = "millis")]
-    pub margin_ms: f64,
-    /// A path that carries is switched off when the cheaper ones would be done
-    /// so much before the object must be there, in ms.
-    #[serde(deserialize_with = "millis")]
-    pub spare_ms: f64,
-    /// A path that carries pauses only if it could for so long, in ms: each
-    /// change costs what is queued, a round trip and a slow start.
-    #[serde(deserialize_with = "millis")]
-    pub pause_ms: f64,
-    /// What a path that was never seen to carry is taken for, as a part of the
-    /// least rate known of another (0 to 1).
-    #[serde(deserialize_with = "share")]
-    pub prior_share: f64,
-    /// Part of the time until the deadline in which nothing is done while no
-    /// path is known (0 to 1).
-    #[serde(deserialize_with = "share")]
-    pub learn_share: f64,
-    /// Bytes that a sender may have unacknowledged at least and at most, as
-    /// multiples of rate × least round trip of each path that carries: 1 is
-    /// under way, the rest lets the rate grow and covers what waits for another
-    /// path's bytes. It grows while that does not queue in the network.
-    #[serde(deserialize_with = "multiples")]
-    pub backlog_rtts: [f64; 2],
-}
-
-impl Default for Params {
-    fn default() -> Params {
-        Params {
-            confidence: 0.9,
-            margin_ms: 70.0,
-            spare_ms: 50.0,
-            pause_ms: 2000.0,
-            prior_share: 0.7,
-            learn_share: 0.15,
-            backlog_rtts: [2.0, 3.0],
-        }
-    }
-}
-
-fn confidence<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    number(from, 0.5, 1.0)
-}
-
-fn multiples<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
-    let [least, most] = <[f64; 2]>::deserialize(from)?;
-    if 1.0 <= least && least <= most && most <= 100.0 {
-        return Ok([least, most]);
-    }
-    Err(D::Error::custom(format!("[{least}, {most}] is no range within 1 to 100; give the least and the greatest")))
-}
 
 /// Between two looks at the plan, in s: a path that is to wait must be able to
 /// wait until the next one.
@@ -101,7 +41,8 @@ const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
 const QUEUEING: f64 = 1.75;
 /// Horizon of the rates that queues are held against, in s.
 const TAIL_HORIZON_S: f64 = 0.5;
-/// Part of the tail remembered from look to look: half of it for 1 s.
+/// Part of the tail remembered from look to look: half of it for 23 s, so that
+/// the next object reckons with it from its beginning.
 const TAIL_KEPT: f64 = 0.9997;
 /// A longer tail is not believed, in s.
 const LONGEST_TAIL_S: f64 = 0.5;

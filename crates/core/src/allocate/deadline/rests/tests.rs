@@ -51,18 +51,23 @@ fn a_path_that_carries_more_than_the_others_lose_goes_on() {
 #[test]
 fn rests_grow_longer_until_the_path_has_done_well() {
     let mut rests = Rests::default();
-    let slow = looked_at(400, |_| 500, |_| 5);
-    let blocked = looked_at(400, |_| 20_000, half);
-    let mut lengths = Vec::new();
-    let mut now = Instant::from_millis(4000);
-    for _ in 0..5 {
-        assert_eq!(rests.judge(now + SETTLED, &[(0, &blocked), (1, &slow)]).is_some(), !rests.paths.is_empty());
-        rests.note(now, &[true; 2]);
-        now = now + SETTLED;
-        if rests.judge(now, &[(0, &blocked), (1, &slow)]) == Some(1) {
-            lengths.push(rests.paths[1].until.since(now).as_millis());
-        }
+    let (blocked, slow) = (looked_at(400, |_| 20_000, half), looked_at(400, |_| 500, |_| 5));
+    let mut now = Instant::ZERO;
+    let mut rest = |other: &History| {
+        rests.note(now, &[false; 2]);
         now = now + LONGEST_REST;
+        rests.note(now, &[true; 2]);
+        let rests_now = rests.judge(now, &[(0, other), (1, &slow)]) == Some(1);
+        rests_now.then(|| rests.paths[1].until.since(now))
+    };
+    let first = rest(&blocked);
+    assert_eq!(first, Some(FIRST_REST));
+    assert_eq!(rest(&blocked), Some(FIRST_REST * 2));
+    for _ in 0..5 {
+        rest(&blocked);
     }
-    assert!(lengths.is_sorted() && lengths.last() > lengths.first(), "{lengths:?}");
+    assert_eq!(rest(&blocked), Some(LONGEST_REST));
+    let free = looked_at(400, |_| 20_000, |_| 200);
+    assert_eq!(rest(&free), None);
+    assert_eq!(rest(&blocked), first);
 }
