@@ -1,6 +1,6 @@
 use super::*;
 use crate::assess::rate::History;
-use crate::assess::rate::tests::history;
+use crate::assess::rate::tests::{history, looked_at};
 
 /// Steps of a transfer, as often as an agent hears of acknowledgements.
 const STEP_S: f64 = 0.01;
@@ -158,4 +158,24 @@ fn objects_due_earlier_come_first_in_what_is_missing() {
     assert_eq!(on(vec![object(0, 3_000_000, 10_000)]), [PathState::Active, PathState::Backup]);
     let both = vec![object(0, 4_900_000, 2_800), object(1, 3_000_000, 10_000)];
     assert_eq!(on(both), [PathState::Active; 2]);
+}
+
+#[test]
+fn a_path_on_which_others_wait_for_much_is_closed_and_then_opened_again() {
+    let mut deadline = Deadline::new(Params::default());
+    let mut states = vec![PathState::Active; 2];
+    let mut seen = Vec::new();
+    for step in (100..400).step_by(2) {
+        // 100 packets wait for a path of 50 kB/s; the other is idle half of the time.
+        let histories =
+            [looked_at(step, |_| 500, |_| 100), looked_at(step, |_| 20_000, |step| u32::from(step % 60 < 30) * 200)];
+        let views = [0, 1].map(|place| view(place as u8, states[place]));
+        let supply = [0, 1].map(|place| Supply { view: views[place], history: histories.get(place) });
+        deadline.meet(Instant::from_millis(step * 10), &demand(100_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
+        states = deadline.allocate(&views);
+        assert_eq!(states[1], PathState::Active);
+        seen.push(states[0]);
+    }
+    seen.dedup();
+    assert_eq!(seen, [PathState::Active, PathState::Closed, PathState::Backup]);
 }
