@@ -67,7 +67,10 @@ impl Scenario {
             return only("traffic.kind", "the emulator's traffic has no uploads");
         }
         if matches!(self.traffic.kind, TrafficKind::Deadline(_)) && self.traffic.down {
-            return only("traffic.direction", "the agent that knows the deadlines is the vehicle's, and so is the sender");
+            return only(
+                "traffic.direction",
+                "the agent that knows the deadlines is the vehicle's, and so is the sender",
+            );
         }
         self.fleet.as_ref().and_then(|_| only("fleet", "the emulator drives one vehicle"))
     }

@@ -47,7 +47,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Params {
         Params {
-            confidence: 0.9,
+            confidence: 0.95,
             margin_ms: 70.0,
             spare_ms: 50.0,
             pause_ms: 2000.0,
