@@ -60,6 +60,8 @@ const WINDOW_HORIZONS: f64 = 2.0;
 const PRIOR_WINDOWS: f64 = 0.3;
 /// Backlog of a path not yet known, so that its rate can show.
 const BACKLOG_FIRST: f64 = 262_144.0;
+/// A finish later than a hundred times the time until the deadline is not told.
+const LONGEST_STEPS: u32 = 10_000;
 
 /// The allocator.
 #[derive(Clone, Debug)]
@@ -299,9 +301,8 @@ impl Deadline {
         let left_s = first.deadline.as_secs_f64() - now.as_secs_f64();
         let arrival_s = |(source, carries): (&Source, &bool)| {
             let history = source.supply.history.filter(|_| *carries)?;
-            let queued = history.queued_bytes() as f64;
-            let rate = history.level(0.0)?.max(1.0);
-            Some((queued > 0.0, (queued + BURST_BYTES) / rate + history.least_rtt().as_secs_f64() / 2.0))
+            let (queued, way_s) = (history.queued_bytes() as f64, history.least_rtt().as_secs_f64() / 2.0);
+            Some((queued > 0.0, (queued + BURST_BYTES) / history.level(0.0)?.max(1.0) + way_s))
         };
         let arrivals: Vec<Option<(bool, f64)>> = sources.iter().zip(carry.iter()).map(arrival_s).collect();
         let soonest_s = arrivals.iter().flatten().map(|(_, at_s)| *at_s).fold(f64::INFINITY, f64::min);
@@ -354,9 +355,6 @@ impl Deadline {
         Reason { rule, because, inputs }
     }
 }
-
-/// A finish later than a hundred times the time until the deadline is not told.
-const LONGEST_STEPS: u32 = 10_000;
 
 impl Allocator for Deadline {
     fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
