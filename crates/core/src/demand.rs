@@ -41,7 +41,8 @@ impl Object {
     }
 }
 
-/// Whether an object can be had in time, told when it is first seen.
+/// Whether an object can be had in time, told when it is first seen and, if
+/// nothing could be said then, once something can.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Admission {
     /// The object.

@@ -21,6 +21,7 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
+mod admit;
 mod params;
 mod rests;
 
@@ -60,8 +61,6 @@ const WINDOW_HORIZONS: f64 = 2.0;
 const PRIOR_WINDOWS: f64 = 0.3;
 /// Backlog of a path not yet known, so that its rate can show.
 const BACKLOG_FIRST: f64 = 262_144.0;
-/// A finish later than a hundred times the time until the deadline is not told.
-const LONGEST_STEPS: u32 = 10_000;
 
 /// The allocator.
 #[derive(Clone, Debug)]
@@ -72,8 +71,10 @@ pub struct Deadline {
     rests: Rests,
     /// Whether the subflow of each path is closed meanwhile.
     closed: Vec<bool>,
-    /// Number after that of the last object judged.
+    /// Number after that of the last object judged, and of the last of which
+    /// something could be said.
     judged: u64,
+    known: u64,
     admissions: VecDeque<Admission>,
     backlog: Option<u64>,
     backlog_rtts: f64,
@@ -112,6 +113,7 @@ impl Deadline {
             rests: Rests::default(),
             closed: Vec::new(),
             judged: 0,
+            known: 0,
             admissions: VecDeque::new(),
             backlog: None,
             backlog_rtts: params.backlog_rtts[0],
@@ -238,30 +240,6 @@ impl Deadline {
             now.since(object.start).as_secs_f64() < whole.as_secs_f64() * self.params.learn_share
         };
         !known && demand.objects.iter().all(early)
-    }
-
-    /// Judges objects that are new.
-    fn judge(&mut self, now: Instant, demand: &Demand, sources: &[Source], due: &[Due]) {
-        for (object, due) in demand.objects.iter().zip(due) {
-            if object.number < self.judged {
-                continue;
-            }
-            self.judged = object.number + 1;
-            let best = self.earliest_s(sources, due).map(|after_s| now + Duration::from_secs_f64(after_s));
-            self.admissions.push_back(Admission { number: object.number, deadline: object.deadline, best });
-        }
-    }
-
-    /// When all paths together will have carried what is due, in s from now, to
-    /// a hundredth of the time until the deadline or 10 ms.
-    fn earliest_s(&self, sources: &[Source], due: &Due) -> Option<f64> {
-        let all = |within_s: f64| sources.iter().map(|source| self.carries(sources, source, within_s)).sum::<f64>();
-        let step_s = (due.within_s / 100.0).max(0.01);
-        let lead_s = self.params.margin_ms / 1e3;
-        let steps = 1..=LONGEST_STEPS;
-        let known = sources.iter().any(|source| self.rate(sources, source, due.within_s) > 0.0);
-        let found = || steps.map(|step| f64::from(step) * step_s).find(|&within_s| all(within_s) >= due.bytes);
-        known.then(found).flatten().map(|after_s| after_s + lead_s)
     }
 
     /// What is queued on a path is carried by no other: the scheduler does not

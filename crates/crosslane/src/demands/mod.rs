@@ -40,8 +40,9 @@ pub enum Reply {
     /// Most bytes that the sender should have written and not acknowledged;
     /// `None`: as many as its send buffer takes.
     BacklogBytes(Option<u64>),
-    /// Whether an object can be had in time; said once of each, or never by
-    /// strategies that do not know.
+    /// Whether an object can be had in time; said of each as it comes up and, if
+    /// nothing was known then, once something is. Strategies that do not know
+    /// never say it.
     Admission(Judged),
     /// What is wanted of each path: `active`, `backup` or `closed`.
     States(BTreeMap<String, String>),

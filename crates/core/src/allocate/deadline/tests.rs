@@ -179,3 +179,18 @@ fn a_path_on_which_others_wait_for_much_is_closed_and_then_opened_again() {
     seen.dedup();
     assert_eq!(seen, [PathState::Active, PathState::Closed, PathState::Backup]);
 }
+
+#[test]
+fn of_an_object_that_came_before_any_path_was_known_it_is_said_later() {
+    let mut deadline = Deadline::new(Params::default());
+    let object = demand(10_000_000, 0, 20_000, &[1.0, 5.0]);
+    let rates = [0.95e6, 0.95e6].map(|rate| history(&[rate], 100));
+    let mut said = Vec::new();
+    for step in 0..5 {
+        let known = |place: usize| rates.get(place).filter(|_| step >= 2);
+        let supply = [0, 1].map(|place| Supply { view: view(place as u8, PathState::Active), history: known(place) });
+        deadline.meet(Instant::from_millis(step * 10), &object, &supply);
+        said.extend(deadline.poll_admission().map(|admission| (step, admission.can_be_met())));
+    }
+    assert_eq!(said, [(0, None), (2, Some(true))]);
+}
