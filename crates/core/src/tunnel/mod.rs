@@ -25,6 +25,7 @@ use crate::time::{Duration, Instant};
 pub mod control;
 pub mod gre;
 pub mod label;
+pub mod replay;
 
 mod incoming;
 mod outgoing;

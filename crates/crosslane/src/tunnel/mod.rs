@@ -1,0 +1,3 @@
+//! The tunnel's input and output.
+
+pub mod security;
