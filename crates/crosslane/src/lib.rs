@@ -24,3 +24,4 @@ pub mod testbed;
 mod text_file;
 pub mod transfer;
 pub mod tun;
+pub mod tunnel;
