@@ -11,6 +11,7 @@
 //! one by the path with the lowest metric.
 
 use crate::error::{Error, Result};
+pub use crate::netlink::{Route, Wiring};
 use crate::tun::Tun;
 
 pub mod emulator;
@@ -19,12 +20,10 @@ pub mod packet;
 mod privileges;
 pub mod realtime;
 pub mod traffic;
-mod wiring;
 
 pub use crosslane_sim::addresses::{SERVER, vehicle_address};
 pub use netns::Namespace;
 pub use privileges::{Privileges, contain, end_with, prepare_privileges};
-pub use wiring::{Route, Wiring};
 
 /// MTU of every emulated link, in bytes of IP.
 pub const MTU: u32 = 1500;
