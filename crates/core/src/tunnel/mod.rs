@@ -112,13 +112,15 @@ pub enum Input<P> {
     Arrived {
         /// From its key.
         label: Label,
-        /// Its number on the path; none: the sender is not of our kind.
+        /// Its number on the path, if it has one.
         number: Option<u32>,
         /// Its length, in bytes.
         bytes: u32,
         /// The packet.
         packet: P,
     },
+    /// A packet came that says nothing of path and order: its sender is not of our kind.
+    Unlabelled(P),
     /// A message of the other end came over a path.
     Told {
         /// The path.
@@ -512,6 +514,7 @@ impl<P: Clone> Engine for Tunnel<P> {
                 self.queue.push(Waiting { flow, bytes, arrived: now, packet });
             }
             Input::Arrived { label, number, bytes, packet } => self.arrive(now, label, number, bytes, packet),
+            Input::Unlabelled(packet) => self.resequencer.pass(packet),
             Input::Told { path, number, message } => self.hear(now, path, number, message),
             Input::Present(path, true) => self.appear(now, path),
             Input::Present(path, false) => self.vanish(now, path),

@@ -88,6 +88,11 @@ impl<P> Resequencer<P> {
         self.late
     }
 
+    /// A packet of no known order goes on.
+    pub(super) fn pass(&mut self, packet: P) {
+        self.ready.push_back(packet);
+    }
+
     /// A packet came; false if it came before.
     pub(super) fn take(&mut self, now: Instant, label: Label, packet: P, ways: Ways) -> bool {
         let flow = &mut self.flows[usize::from(label.flow)];
