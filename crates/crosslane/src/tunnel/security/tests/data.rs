@@ -1,6 +1,7 @@
 //! What is sealed, opened, changed and replayed.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
@@ -93,17 +94,36 @@ fn threads_share_a_session_and_each_message_opens_once() {
     let all: Vec<&Vec<u8>> = sealed.iter().flatten().collect();
     let counters: BTreeSet<&[u8]> = all.iter().map(|datagram| &datagram[4..12]).collect();
     assert_eq!(counters.len(), 4000, "a counter was used twice");
+}
+
+#[test]
+fn of_threads_that_open_the_same_message_at_once_one_takes_it() {
+    let (mut vehicle, mut gateway) = ends();
+    let (ours, theirs) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
+    // Long ones, so that both threads are at work at the same time.
+    let seal_one = |_| {
+        let mut datagram = Vec::new();
+        ours.seal(1, &[5; 60_000], &mut datagram).unwrap();
+        datagram
+    };
+    let datagrams: Vec<Vec<u8>> = (0..500).map(seal_one).collect();
+    let arrived = AtomicUsize::new(0);
     let opened: usize = thread::scope(|scope| {
-        let open = |_| {
-            scope.spawn(|| {
-                let mut plain = Vec::new();
-                all.iter().filter(|datagram| theirs.open(datagram, &mut plain).is_ok()).count()
-            })
+        let open_all = || {
+            let mut plain = Vec::new();
+            let mut open_with_the_other = |(n, datagram): (usize, &Vec<u8>)| {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                while arrived.load(Ordering::SeqCst) < 2 * (n + 1) {
+                    thread::yield_now();
+                }
+                theirs.open(datagram, &mut plain).is_ok()
+            };
+            datagrams.iter().enumerate().filter(|&each| open_with_the_other(each)).count()
         };
-        let threads: Vec<_> = (0..2).map(open).collect();
+        let threads = [(); 2].map(|()| scope.spawn(open_all));
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    assert_eq!(opened, 4000);
+    assert_eq!(opened, datagrams.len());
 }
 
 proptest! {
