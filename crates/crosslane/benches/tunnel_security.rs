@@ -30,7 +30,7 @@ fn data() -> Result<()> {
     let (_, _, ours, theirs) = ends()?;
     let plain = [7; PLAIN_BYTES];
     let (mut sealed, mut opened, mut replayed) = (Vec::new(), Vec::new(), Vec::new());
-    let mut datagrams: Vec<Vec<u8>> = vec![Vec::with_capacity(1500); MESSAGES];
+    let mut datagrams: Vec<Vec<u8>> = vec![Vec::new(); MESSAGES];
     let mut out = Vec::new();
     for _ in 0..ROUNDS {
         sealed.push(nanos_each(MESSAGES, |n| {

@@ -300,6 +300,13 @@ fn a_flood_of_initiations_gets_the_budget_and_no_response_is_lost_by_it() {
 }
 
 #[test]
+fn threads_may_share_it() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Security>();
+    shared::<Session>();
+}
+
+#[test]
 fn nothing_of_the_keys_is_shown() {
     let (mut vehicle, mut gateway) = ends();
     let (ours, _) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
