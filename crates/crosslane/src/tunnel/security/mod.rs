@@ -124,6 +124,11 @@ impl Security {
         }
     }
 
+    /// The key that the peers know this end by.
+    pub fn public(&self) -> PublicKey {
+        self.private.public()
+    }
+
     /// An initiation to send to `peer` over all paths, each second or so until [`Heard::Established`]: the same bytes
     /// for [`REPEAT_FOR`], then a new one. `unix_ns` is the time since 1970 in nanoseconds; after a restart it must be
     /// later than before, or the peer takes the initiation for a replay. `None` if there is no such peer or the system

@@ -170,3 +170,28 @@ impl fmt::Debug for Session {
 fn is_new(seen: &Mutex<Replay>, ask: impl FnOnce(&mut Replay) -> bool) -> bool {
     ask(&mut seen.lock().unwrap_or_else(PoisonError::into_inner))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunnel::security::{Heard, PrivateKey, Security};
+
+    #[test]
+    fn keys_that_are_used_up_seal_nothing() {
+        let [a, b] = [(); 2].map(|()| PrivateKey::generate().unwrap());
+        let (public_a, public_b) = (a.public(), b.public());
+        let (mut a, mut b) = (Security::new(a, vec![public_b]), Security::new(b, vec![public_a]));
+        let initiation = a.initiate(Instant::ZERO, 1, 0).unwrap();
+        let Heard::Reply { datagram, .. } = b.receive(Instant::ZERO, &initiation) else { panic!("no reply") };
+        let Heard::Established { session, .. } = a.receive(Instant::ZERO, &datagram) else { panic!("no session") };
+        session.sealed.store(REKEY_AFTER_MESSAGES - 1, Ordering::Relaxed);
+        assert!(!a.wants_rekey(Instant::ZERO, 0));
+        let mut into = Vec::new();
+        session.seal(0, b"", &mut into).unwrap();
+        assert!(a.wants_rekey(Instant::ZERO, 0));
+        session.sealed.store(REFUSE_AFTER_MESSAGES - 1, Ordering::Relaxed);
+        session.seal(0, b"", &mut into).unwrap();
+        assert_eq!(session.seal(0, b"", &mut into), Err(Refusal::Exhausted));
+        assert_eq!(into.len(), 2 * DATA_OVERHEAD_BYTES);
+    }
+}
