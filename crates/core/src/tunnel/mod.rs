@@ -273,14 +273,15 @@ impl<P: Clone> Tunnel<P> {
     }
 
     /// What the tunnel saw of a path, as an assessor takes it; `token` stands
-    /// for the tunnel among connections.
+    /// for the tunnel among connections. Nothing counts as unacknowledged: that
+    /// a path delivers nothing the tunnel sees and acts upon itself.
     pub fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
         let out = &self.at(path)?.out;
         let transport = Transport {
             token,
             rtt: out.round_trip.smoothed(),
             rttvar: out.round_trip.variation(),
-            unacked: out.unacknowledged() as u32,
+            unacked: 0,
             delivered: out.delivered as u32,
             bytes_acked: out.acknowledged_bytes,
             notsent_bytes: 0,

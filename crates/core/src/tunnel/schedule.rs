@@ -122,7 +122,7 @@ impl<P: Clone> Tunnel<P> {
         let mut candidates = self.candidates(bytes);
         for full in candidates.iter().filter(|candidate| !candidate.has_window) {
             if let Some(at) = self.paths[usize::from(full.path.0)].as_mut() {
-                at.out.note_full();
+                at.out.note_full(now);
             }
         }
         match self.mode {
@@ -158,6 +158,11 @@ impl<P: Clone> Tunnel<P> {
 
     /// When a path that has room by then may send, or a packet has waited enough.
     fn retry_after(&mut self, now: Instant, candidates: &[Candidate], overflow: Option<Instant>) {
+        for free in candidates.iter().filter(|candidate| candidate.is_free(now)) {
+            if let Some(at) = self.at_mut(free.path) {
+                at.out.note_idle(now);
+            }
+        }
         let paced = candidates.iter().filter(|candidate| candidate.has_window).map(|candidate| candidate.paced_to);
         self.retry = paced.chain(overflow).filter(|at| *at > now).min();
     }

@@ -36,6 +36,8 @@ const SILENCE: Duration = Duration::from_millis(400);
 const INITIATE_EACH: Duration = Duration::from_millis(250);
 /// Between two times that old keys are forgotten.
 const EXPIRE_EACH: Duration = Duration::from_secs(5);
+/// How soon to look again whether there are keys.
+const NO_KEYS_YET: Duration = Duration::from_millis(10);
 /// "Too big" is answered so often at most.
 const ANSWER_EACH: Duration = Duration::from_millis(5);
 
@@ -44,7 +46,7 @@ const ANSWER_EACH: Duration = Duration::from_millis(5);
 pub struct Carried {
     /// The IP packet.
     pub bytes: Arc<[u8]>,
-    /// DSCP and ECN of its outer header.
+    /// DSCP and ECN of its outer header, as it goes or as it came.
     pub tos: u8,
 }
 
@@ -286,7 +288,10 @@ impl End {
     pub fn depart(&self, now: Instant, peer: usize, outbox: &mut Outbox, mut send: impl FnMut(Sent<'_>)) -> Option<Instant> {
         let at = self.peers.get(peer)?;
         let session = match &self.security {
-            Some(security) => Some(lock(security).session_for(now, peer)?),
+            Some(security) => match lock(security).session_for(now, peer) {
+                Some(session) => Some(session),
+                None => return Some(now + NO_KEYS_YET),
+            },
             None => None,
         };
         let wakeup = {
@@ -415,20 +420,8 @@ impl End {
             }
             return;
         }
-        let is_of = |source: IpAddr| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(source));
-        if !Inner::parse(payload).is_some_and(|inner| is_of(inner.source())) {
-            self.counts.astray.fetch_add(1, Relaxed);
-            return;
-        }
-        let mut bytes: Arc<[u8]> = payload.into();
-        if tos & 3 != 0
-            && let Some(bytes) = Arc::get_mut(&mut bytes)
-            && decapsulate(bytes, tos) == Verdict::Drop
-        {
-            return;
-        }
-        let length = bytes.len() as u32;
-        let packet = Carried { bytes, tos: 0 };
+        let (length, bytes) = (payload.len() as u32, payload.into());
+        let packet = Carried { bytes, tos };
         let input = match label {
             Some(label) => Input::Arrived { label, number: header.sequence, bytes: length, packet },
             None => Input::Unlabelled(packet),
@@ -455,7 +448,7 @@ impl End {
                 tunnel.handle(now, input);
             }
             while let Some(packet) = tunnel.poll_delivery() {
-                deliver(&packet.bytes);
+                self.let_out(peer, packet, &mut deliver);
             }
             wakeup = wakeup.into_iter().chain(tunnel.next_wakeup()).min();
         }
@@ -467,13 +460,31 @@ impl End {
         let Some(peer) = self.peers.get(peer) else { return };
         let mut tunnel = lock(&peer.tunnel);
         while let Some(packet) = tunnel.poll_delivery() {
-            deliver(&packet.bytes);
+            self.let_out(peer, packet, &mut deliver);
         }
+    }
+
+    /// Lets a packet out of the tunnel if its source is the peer's to use.
+    fn let_out(&self, peer: &Peer, mut packet: Carried, deliver: &mut impl FnMut(&[u8])) {
+        let is_of = |source: IpAddr| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(source));
+        if !Inner::parse(&packet.bytes).is_some_and(|inner| is_of(inner.source())) {
+            self.counts.astray.fetch_add(1, Relaxed);
+            return;
+        }
+        if packet.tos & CONGESTION != 0
+            && let Some(bytes) = Arc::get_mut(&mut packet.bytes)
+            && decapsulate(bytes, packet.tos) == Verdict::Drop
+        {
+            return;
+        }
+        deliver(&packet.bytes);
     }
 }
 
 /// Bytes of a GRE header with key and sequence number.
 const GRE_BYTES: usize = 12;
+/// The bits of congestion in DSCP and ECN.
+const CONGESTION: u8 = 3;
 /// Stands for the tunnel among the connections that assessors watch.
 const TOKEN: u32 = 0;
 /// Shorter packets than IPv4 hosts must take are not made (RFC 791).
