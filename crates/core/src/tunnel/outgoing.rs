@@ -33,7 +33,7 @@ const HOLD: Duration = Duration::from_millis(3);
 /// Rounds are at least so long.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// More than the rate times the round trip says, at most so many times.
-const MOST_BOOST: f64 = 8.0;
+const MOST_BOOST: f64 = 2.0;
 /// Share of a round's packets whose loss ends a path's growth, beyond twice what
 /// is usual there.
 const LOSSY_ROUND: f64 = 0.01;
@@ -138,6 +138,8 @@ pub(super) struct Outgoing<P> {
     loss: f64,
     usual_loss: f64,
     probe_wanted: bool,
+    /// How much later a report comes over the slowest path than over the quickest.
+    pub spread: Duration,
     /// Whether the whole tunnel has nothing to carry.
     pub others_idle: bool,
     last_sent: Instant,
@@ -192,6 +194,7 @@ impl<P: Clone> Outgoing<P> {
             loss: 0.0,
             usual_loss: 0.0,
             probe_wanted: true,
+            spread: Duration::ZERO,
             others_idle: false,
             last_sent: now,
             trial: (0, 0),
@@ -446,9 +449,10 @@ impl<P: Clone> Outgoing<P> {
                 let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
                 self.become_(Health::Lost, format!("no answer for {} ms", waited.as_millis()));
                 self.boost = 1.0;
+                let back = if elsewhere { self.give_back() } else { VecDeque::new() };
                 self.under_way.clear();
                 self.bytes_under_way = 0;
-                VecDeque::new()
+                back
             }
             _ => VecDeque::new(),
         }
@@ -459,7 +463,7 @@ impl<P: Clone> Outgoing<P> {
     }
 
     fn patience(&self) -> Duration {
-        self.round_trip.smoothed() + self.round_trip.variation() * 4 + HOLD * 3 + PATIENCE
+        self.round_trip.smoothed() + self.round_trip.variation() * 4 + HOLD * 3 + PATIENCE + self.spread
     }
 
     fn late_at(&self) -> Option<Instant> {
