@@ -7,3 +7,6 @@ pub mod device;
 pub mod inner;
 pub mod offload;
 pub mod socket;
+
+#[cfg(test)]
+mod packets_for_tests;
