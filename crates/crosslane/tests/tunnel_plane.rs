@@ -12,10 +12,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{env, fs};
 
-use crosslane::testbed::{Namespace, prepare_privileges};
+use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
 use crosslane::tunnel::coalesce::Coalescer;
 use crosslane::tunnel::device::{Device, Plan};
-use crosslane::tunnel::inner::{Inner, flow_slot};
+use crosslane::tunnel::inner::{Inner, too_big};
 use crosslane::tunnel::offload::{FRAME_BYTES, split};
 use crosslane::tunnel::socket::{PathSocket, ReceiveBuffers, is_too_big};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -208,11 +208,10 @@ fn a_path_without_offload_carries_what_is_sent_in_one_call() {
     if !privileged() {
         return;
     }
-    let world = crosslane::testbed::Testbed::new(&[crosslane::testbed::PathPlan { name: "lte".into(), metric: 0 }]);
-    let mut world = world.unwrap();
+    let mut world = Testbed::new(&[PathPlan { name: "lte".into(), metric: 0 }]).unwrap();
     let devices = world.take_devices().remove(0);
-    let at = SocketAddr::new(crosslane::testbed::vehicle_address(0).into(), 4000);
-    let to = SocketAddr::new(crosslane::testbed::SERVER.into(), 4000);
+    let at = SocketAddr::new(vehicle_address(0).into(), 4000);
+    let to = SocketAddr::new(SERVER.into(), 4000);
     let vehicle = world.vehicle.enter(|| PathSocket::bind(at, Some("lte"))).unwrap().unwrap();
     let server = world.server.enter(|| PathSocket::bind(to, None)).unwrap().unwrap();
     assert_eq!(vehicle.send(to, 0xb9, 1200, &content(1)[..40 * 1200]).unwrap(), 40);
@@ -221,7 +220,6 @@ fn a_path_without_offload_carries_what_is_sent_in_one_call() {
     for _ in 0..40 {
         let len = devices.vehicle.receive(&mut packet).unwrap();
         assert_eq!((len, Inner::parse(&packet[..len]).unwrap().must_stay_whole()), (1228, true));
-        assert_eq!(flow_slot(&packet[..len]), flow_slot(&packet[..len]));
         devices.server.send(&packet[..len]).unwrap();
     }
     let mut buffers = ReceiveBuffers::default();
@@ -234,6 +232,44 @@ fn a_path_without_offload_carries_what_is_sent_in_one_call() {
         }
     }
     assert_eq!(got, content(1)[..40 * 1200]);
+}
+
+/// The answer is ours, the one who believes it is the kernel.
+#[test]
+fn a_complaint_lowers_what_the_socket_knows_of_its_path() {
+    if !privileged() {
+        return;
+    }
+    let end = Namespace::new().unwrap();
+    let addresses = vec![("10.77.0.1".parse().unwrap(), 24), ("fd77::1".parse().unwrap(), 64)];
+    let plan = Plan { name: "wide0".into(), mtu: 1500, addresses };
+    let device = end.enter(|| Device::open(&plan)).unwrap().unwrap();
+    for (local, to, router) in [("10.77.0.1", "10.77.0.2", "10.77.0.9"), ("fd77::1", "fd77::2", "fd77::9")] {
+        let [local, to] = [local, to].map(|address| SocketAddr::new(address.parse().unwrap(), 6000));
+        let socket = end.enter(|| PathSocket::bind(local, None)).unwrap().unwrap();
+        assert_eq!(socket.path_mtu(to), Some(1500));
+        socket.send(to, 0, 1400, &[5; 1400]).unwrap();
+        let answer = outgoing(&device, |packet| too_big(packet, 1300, router.parse().unwrap()));
+        device.send_packet(&answer).unwrap();
+        assert_eq!(socket.path_mtu(to), Some(1300));
+        assert!(is_too_big(&socket.send(to, 0, 1400, &[5; 1400]).unwrap_err()));
+        assert!(is_too_big(&socket.send(to, 0, 1400, &[5; 5600]).unwrap_err()));
+        assert_eq!(socket.send(to, 0, 1200, &[5; 2400]).unwrap(), 2);
+    }
+}
+
+/// What `answer` says to the first packet to which it says something; the kernel
+/// also sends what nobody asked for.
+fn outgoing(device: &Device, answer: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
+    let mut frame = vec![0; FRAME_BYTES];
+    loop {
+        let len = device.receive(&mut frame).unwrap();
+        let mut said = None;
+        split(&mut frame[..len], |packet| said = answer(packet)).unwrap();
+        if let Some(said) = said {
+            return said;
+        }
+    }
 }
 
 #[test]

@@ -94,6 +94,8 @@ fn buffers_are_large_and_an_unknown_place_is_told_in_a_sentence() {
     let said = PathSocket::bind("192.0.2.1:0".parse().unwrap(), None).unwrap_err().to_string();
     assert!(said.starts_with("while binding a UDP socket to 192.0.2.1:0: Cannot assign"), "{said}");
     assert!(said.ends_with("; give an address of this machine"), "{said}");
+    let said = PathSocket::bind("127.0.0.1:0".parse().unwrap(), Some("nowhere0")).unwrap_err().to_string();
+    assert!(said.ends_with("; give an interface of this machine"), "{said}");
     let said = PathSocket::bind(socket.local(), None).unwrap_err().to_string();
     assert!(said.ends_with("; choose another port"), "{said}");
 }
