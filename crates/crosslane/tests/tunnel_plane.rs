@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{env, fs};
 
-use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
+use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, Wiring, prepare_privileges, vehicle_address};
 use crosslane::tunnel::coalesce::Coalescer;
 use crosslane::tunnel::device::{Device, Plan};
 use crosslane::tunnel::inner::{Inner, too_big};
@@ -255,6 +255,13 @@ fn a_complaint_lowers_what_the_socket_knows_of_its_path() {
         assert!(is_too_big(&socket.send(to, 0, 1400, &[5; 1400]).unwrap_err()));
         assert!(is_too_big(&socket.send(to, 0, 1400, &[5; 5600]).unwrap_err()));
         assert_eq!(socket.send(to, 0, 1200, &[5; 2400]).unwrap(), 2);
+    }
+    // One for all addresses has for each way the address that belongs to it.
+    let up = || Wiring::open().unwrap().bring_up("lo", 65_536, 1000);
+    end.enter(up).unwrap().unwrap();
+    let every = end.enter(|| PathSocket::bind("[::]:0".parse().unwrap(), None)).unwrap().unwrap();
+    for (to, mtu) in [("127.0.0.1:9", 65_535), ("10.77.0.2:9", 1300), ("[::1]:9", 65_536), ("[fd77::2]:9", 1300)] {
+        assert_eq!(every.path_mtu(to.parse().unwrap()), Some(mtu), "{to}");
     }
 }
 

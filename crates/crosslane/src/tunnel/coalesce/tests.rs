@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::checksum::changed;
 use super::super::offload::{HEADER_BYTES, split};
 use super::super::packets_for_tests::{Tcp, assert_right, frame, set_ip, sum_ip, udp};
 use super::*;
@@ -55,7 +56,17 @@ fn segments_of_a_flow_become_one_frame_and_come_out_as_they_went_in() {
         let header = Header::parse(&frames[0]).unwrap();
         assert_eq!((header.gso_type, header.segment), (if v6 { GSO_TCP6 } else { GSO_TCP4 }, 1348));
         assert_eq!(packets(&frames), sent);
+        assert_whole(&frames[0]);
     }
+}
+
+/// Whoever does not cut the super-packet, but only completes its checksum, has
+/// a right one.
+fn assert_whole(frame: &[u8]) {
+    let header = Header { gso_type: 0, segment: 0, ..Header::parse(frame).unwrap() };
+    let whole = packets(&[[&header.emit()[..], &frame[HEADER_BYTES..]].concat()]);
+    assert_eq!(whole.len(), 1);
+    assert_right(&whole[0]);
 }
 
 #[test]
@@ -73,6 +84,7 @@ fn datagrams_of_a_flow_become_one_frame_where_the_device_cuts_them() {
         let frames = frames(&sent);
         // The short one ends the first.
         assert_eq!(frames.len(), 2);
+        assert_whole(&frames[0]);
         assert_eq!(packets(&frames), sent);
         let mut without = Coalescer::new(false);
         assert!(sent.iter().all(|packet| without.push(packet)));
@@ -113,6 +125,13 @@ fn what_says_something_else_begins_a_new_frame() {
         assert_eq!(packets(&out), sent);
     }
     assert_eq!(frames(&[first.packet(&[1; 1000]), next.packet(&[2; 1000])]).len(), 1);
+    let mut wider = next.packet(&[2; 1000]);
+    let checksum = u16::from_be_bytes([wider[36], wider[37]]);
+    let window = u16::from_be_bytes([wider[34], wider[35]]);
+    wider[34..36].copy_from_slice(&(window + 1).to_be_bytes());
+    wider[36..38].copy_from_slice(&changed(checksum, window, window + 1).to_be_bytes());
+    assert_right(&wider);
+    assert_eq!(frames(&[first.packet(&[1; 1000]), wider]).len(), 2);
     // Longer than the first, after PSH, and without data.
     assert_eq!(frames(&[first.packet(&[1; 1000]), next.packet(&[2; 1001])]).len(), 2);
     let pushed = Tcp { flags: 0x18, ..first.clone() };
