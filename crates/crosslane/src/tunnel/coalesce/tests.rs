@@ -197,6 +197,8 @@ fn too_much_is_refused_until_it_is_flushed() {
     assert_eq!(taken, HELD_BYTES_MAX / packet.len());
     assert_eq!(flushed(&mut coalescer).len(), taken);
     assert!(coalescer.push(&packet));
+    let taken = (0..5000).take_while(|_| coalescer.push(&[])).count();
+    assert_eq!(taken, HELD_FRAMES_MAX - 1);
 }
 
 proptest! {
