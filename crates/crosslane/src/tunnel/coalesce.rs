@@ -17,6 +17,8 @@ use super::offload::{GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM, PSH, T
 pub const FLOWS_MAX: usize = 8;
 /// Bytes held until they must be flushed; more than a batch of receptions.
 pub const HELD_BYTES_MAX: usize = 2 << 20;
+/// Writes held until they must be flushed.
+pub const HELD_FRAMES_MAX: usize = 4096;
 /// Segments of one UDP super-packet (the kernel's UDP_MAX_SEGMENTS of old).
 const UDP_SEGMENTS_MAX: u16 = 64;
 /// Pieces that one write may have besides the header.
@@ -85,7 +87,7 @@ impl Coalescer {
     /// taken, and [`Coalescer::flush`] comes first.
     #[must_use]
     pub fn push(&mut self, packet: &[u8]) -> bool {
-        if self.bytes.len() + packet.len() > HELD_BYTES_MAX {
+        if self.bytes.len() + packet.len() > HELD_BYTES_MAX || self.used == HELD_FRAMES_MAX {
             return false;
         }
         let Some(segment) = Segment::of(packet) else {

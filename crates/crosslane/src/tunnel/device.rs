@@ -16,8 +16,9 @@ use crate::tun::make_interface;
 /// MTU that IPv6 needs (RFC 8200, section 5), bytes.
 const IPV6_MTU_MIN: u32 = 1280;
 
-/// Packets that the interface holds until they are taken.
-const QUEUE_PACKETS: u32 = 1000;
+/// Packets or super-packets that the interface holds until they are taken; the
+/// kernel's own for a TUN device.
+const QUEUE_PACKETS: u32 = 500;
 
 /// What the interface is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,3 +12,6 @@ pub mod outbox;
 pub mod run;
 pub mod security;
 pub mod socket;
+
+#[cfg(test)]
+mod packets_for_tests;

@@ -6,8 +6,9 @@
 //! with several addresses has a socket for each.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::socket::{setsockopt, sockopt};
@@ -36,6 +37,8 @@ pub struct PathSocket {
     interface: Option<String>,
     /// Whether the kernel cuts for us (UDP_SEGMENT); tried until it refuses.
     cuts: AtomicBool,
+    /// One of IPv4 and one of IPv6, as far as this one speaks them.
+    asked: Mutex<[Option<Socket>; 2]>,
 }
 
 /// Bytes of the kernel's buffers, as it counts (twice what can be used).
@@ -83,7 +86,13 @@ impl PathSocket {
         enlarge_buffers(&socket);
         socket.bind(&address.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-        Ok(PathSocket { socket, local, interface: bound, cuts: AtomicBool::new(true) })
+        let both = local.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let asked = |v4: bool| {
+            let local = if both && v4 { Ipv4Addr::UNSPECIFIED.into() } else { local.ip() };
+            (local.is_ipv4() == v4).then(|| asked_socket(local, bound.as_deref()).ok()).flatten()
+        };
+        let asked = Mutex::new([asked(true), asked(false)]);
+        Ok(PathSocket { socket, local, interface: bound, cuts: AtomicBool::new(true), asked })
     }
 
     /// The address that it is bound to.
@@ -186,19 +195,14 @@ impl PathSocket {
 
     /// MTU of the way to `to`, bytes of IP, as the kernel knows it: that of the
     /// interface, or less after a router has complained. A socket without a fixed
-    /// peer cannot be asked, so a second one is, which sends nothing.
+    /// peer cannot be asked, so others are, which send nothing.
     pub fn path_mtu(&self, to: SocketAddr) -> Option<u32> {
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-        let asked = Socket::new(Domain::for_address(to), Type::DGRAM, None).ok()?;
-        if let Some(interface) = &self.interface {
-            asked.bind_device(Some(interface.as_bytes())).ok()?;
-        }
-        let local = self.local.ip().to_canonical();
-        if !local.is_unspecified() && local.is_ipv4() == to.is_ipv4() {
-            asked.bind(&SocketAddr::new(local, 0).into()).ok()?;
-        }
-        asked.connect(&to.into()).ok()?;
-        control::mtu(&asked, to)
+        let asked = self.asked.lock().ok()?;
+        let socket = asked[usize::from(to.is_ipv6())].as_ref()?;
+        control::forget_peer(socket);
+        socket.connect(&to.into()).ok()?;
+        control::mtu(socket, to)
     }
 
     /// A socket of IPv6 knows IPv4 addresses only in IPv6 clothes.
@@ -225,6 +229,17 @@ fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), None)?;
     if address.is_ipv6() {
         socket.set_only_v6(address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
+    }
+    Ok(socket)
+}
+
+/// One that stands where the other does, to be asked of its ways.
+fn asked_socket(local: IpAddr, interface: Option<&str>) -> io::Result<Socket> {
+    let local = SocketAddr::new(local, 0);
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, None)?;
+    socket.bind_device(interface.map(str::as_bytes))?;
+    if !local.ip().is_unspecified() {
+        socket.bind(&local.into())?;
     }
     Ok(socket)
 }

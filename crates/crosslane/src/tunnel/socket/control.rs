@@ -129,6 +129,14 @@ impl SocketOption {
     }
 }
 
+/// Undoes a connection, and with it the address that came of it (udp(7)).
+pub(super) fn forget_peer(socket: &Socket) {
+    // SAFETY: zeros are a valid sockaddr: AF_UNSPEC is 0.
+    let nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
+    // SAFETY: the address outlives the call, which only reads it.
+    unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, size_of::<libc::sockaddr>() as libc::socklen_t) };
+}
+
 /// What the kernel knows of the way of a connected socket.
 pub(super) fn mtu(socket: &Socket, to: SocketAddr) -> Option<u32> {
     let (level, name) =
