@@ -32,7 +32,8 @@ impl Carried {
     pub fn start(config: &Config, clock: Clock) -> Result<Option<Carried>> {
         let Some(tunnel) = &config.tunnel else { return Ok(None) };
         let carrier = Carrier::start(tunnel.get_ref(), config.ranks(), clock)?;
-        let paths = config.paths.iter().map(|path| Path { interface: path.get_ref().interface().into(), address: None });
+        let paths =
+            config.paths.iter().map(|path| Path { interface: path.get_ref().interface().into(), address: None });
         Ok(Some(Carried { carrier, is_vehicle: tunnel.get_ref().gateway.is_some(), paths: paths.collect() }))
     }
 

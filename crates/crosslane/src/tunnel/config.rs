@@ -181,7 +181,8 @@ impl TunnelConfig {
         let mut taken: Vec<(&str, Prefix)> = Vec::new();
         for vehicle in self.vehicles.iter().map(Spanned::get_ref) {
             if self.plain == vehicle.key.is_some() {
-                let cause = format!("vehicle {:?} has a key in a plain tunnel, or none in one that is not", vehicle.name);
+                let cause =
+                    format!("vehicle {:?} has a key in a plain tunnel, or none in one that is not", vehicle.name);
                 return Err((0, cause, "give each vehicle `key`, or plain = true"));
             }
             for prefix in &vehicle.address {
@@ -255,4 +256,3 @@ fn public(text: &str) -> Result<PublicKey> {
     let remedy = "give what `crosslane keygen --public FILE` prints for the other end's key";
     text.parse().map_err(|cause| Error::usage(format!("reading the public key {text:?}"), cause, remedy))
 }
-

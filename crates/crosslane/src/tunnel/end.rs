@@ -89,6 +89,8 @@ pub struct Way {
     pub via: usize,
     /// The other end's address.
     pub to: SocketAddr,
+    /// Which of our addresses it knows; none: the socket's.
+    pub from: Option<IpAddr>,
 }
 
 struct Peer {
@@ -199,7 +201,7 @@ impl End {
         for peer in &self.peers {
             let Some(to) = peer.at else { continue };
             let Some(way) = lock(&peer.ways).get_mut(usize::from(path.0)).map(|way| {
-                *way = via.map(|via| Way { via, to });
+                *way = via.map(|via| Way { via, to, from: None });
                 *way
             }) else {
                 continue;
@@ -233,7 +235,8 @@ impl End {
             let tunnel = lock(&peer.tunnel);
             (0..MAX_PATHS as u8).filter_map(|path| Some((PathId(path), tunnel.path(PathId(path))?))).collect::<Vec<_>>()
         };
-        let named = |peer| of(peer).into_iter().map(|(path, view)| (peer.name.as_str(), path, view)).collect::<Vec<_>>();
+        let named =
+            |peer| of(peer).into_iter().map(|(path, view)| (peer.name.as_str(), path, view)).collect::<Vec<_>>();
         self.peers.iter().flat_map(named).collect()
     }
 
@@ -285,7 +288,13 @@ impl End {
     }
 
     /// Sends what may leave to a peer; when to come again.
-    pub fn depart(&self, now: Instant, peer: usize, outbox: &mut Outbox, mut send: impl FnMut(Sent<'_>)) -> Option<Instant> {
+    pub fn depart(
+        &self,
+        now: Instant,
+        peer: usize,
+        outbox: &mut Outbox,
+        mut send: impl FnMut(Sent<'_>),
+    ) -> Option<Instant> {
         let at = self.peers.get(peer)?;
         let session = match &self.security {
             Some(security) => match lock(security).session_for(now, peer) {
@@ -397,7 +406,15 @@ impl End {
         }
     }
 
-    fn take_gre(&self, intake: &mut Intake, now: Instant, place: usize, from: Option<(u8, Way)>, tos: u8, packet: &[u8]) {
+    fn take_gre(
+        &self,
+        intake: &mut Intake,
+        now: Instant,
+        place: usize,
+        from: Option<(u8, Way)>,
+        tos: u8,
+        packet: &[u8],
+    ) {
         let Some(peer) = self.peers.get(place) else { return };
         peer.answered(now);
         let Ok((header, payload)) = gre::read(packet) else {
@@ -466,7 +483,8 @@ impl End {
 
     /// Lets a packet out of the tunnel if its source is the peer's to use.
     fn let_out(&self, peer: &Peer, mut packet: Carried, deliver: &mut impl FnMut(&[u8])) {
-        let is_of = |source: IpAddr| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(source));
+        let is_of =
+            |source: IpAddr| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(source));
         if !Inner::parse(&packet.bytes).is_some_and(|inner| is_of(inner.source())) {
             self.counts.astray.fetch_add(1, Relaxed);
             return;

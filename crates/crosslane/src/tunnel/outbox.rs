@@ -1,15 +1,14 @@
 //! What leaves: sealed, and joined into as few system calls as it goes.
 
 use crosslane_core::path::PathId;
-use crosslane_core::tunnel::{Health, Output};
 use crosslane_core::tunnel::control::MAX_PATHS;
 use crosslane_core::tunnel::gre::{Header, Payload};
 use crosslane_core::tunnel::label::Label;
+use crosslane_core::tunnel::{Health, Output};
 
 use super::end::{Said, Way};
 use super::security::Session;
 use super::socket::{SEGMENTS_MAX, SEND_BYTES_MAX};
-
 
 /// Packets of one turn: then others have theirs.
 const TURN: usize = 256;
