@@ -299,7 +299,7 @@ const TABLE: [(&str, &str, &str); 109] = [
         "[[wire]]\nname = \"w\"\ndelay_ms = 3\n[traffic]",
         "line 24: unknown key `delay_ms`; choose from `name`, `rat`, `rate_mbit_s`, `queue_ms`",
     ),
-    ("[traffic]", "[tunnel]\nmtu = 100\n[traffic]", "line 23: `mtu`: 100 is outside 576 to 9000; choose"),
+    ("[traffic]", "[tunnel]\nmtu = 100\n[traffic]", "line 23: `mtu`: 100 is outside 576 to 1500; choose"),
     (
         "[traffic]",
         "[tunnel]\nresequence_ms = 0\n[traffic]",

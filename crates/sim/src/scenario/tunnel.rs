@@ -11,7 +11,7 @@ use super::{Scenario, Strategy};
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tunnel {
-    /// MTU of every path, in bytes (576 to 9000).
+    /// MTU of every path, in bytes (576 to 1500).
     #[serde(default = "ethernet", deserialize_with = "mtu")]
     pub mtu: u32,
     /// How long a packet may wait for the ones before it, in ms (above 0, at
@@ -32,8 +32,8 @@ fn ethernet() -> u32 {
 
 fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     match u32::deserialize(from)? {
-        mtu @ 576..=9000 => Ok(mtu),
-        other => Err(D::Error::custom(format!("{other} is outside 576 to 9000; choose a number inside"))),
+        mtu @ 576..=1500 => Ok(mtu),
+        other => Err(D::Error::custom(format!("{other} is outside 576 to 1500; choose a number inside"))),
     }
 }
 
