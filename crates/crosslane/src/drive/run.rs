@@ -1,10 +1,11 @@
 //! One run: namespaces, emulated links, agent, traffic, and what is recorded.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crosslane_sim::scenario::{Protocol, Scenario, Strategy};
+use crosslane_sim::scenario::{Protocol, Scenario, Strategy, Wire};
 use crosslane_sim::simulation::Side;
 
 use super::Plan;
@@ -21,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::netlink;
 use crate::scenario_file;
 use crate::summary::Outcome;
+use crate::testbed::wire::{Shape, WirePlan};
 use crate::testbed::{Namespace, PathPlan, SERVER, Testbed, contain, end_with, prepare_privileges, vehicle_address};
 
 /// Tries what every run needs: privileges, namespaces, and a kernel with MPTCP.
@@ -83,7 +85,8 @@ impl Run {
         let metric = |place: usize| if place == first { 1 } else { 2 + place as u32 };
         let paths =
             names.iter().enumerate().map(|(place, name)| PathPlan { name: name.clone(), metric: metric(place) });
-        let testbed = Testbed::new(&paths.collect::<Vec<_>>())?;
+        let paths: Vec<PathPlan> = paths.collect();
+        let testbed = Testbed::with_wires(&paths, &wires(&scenario), scenario.tunnel.mtu)?;
         let addresses = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
         Ok(Run { plan, scenario, strategy, names, addresses, testbed })
     }
@@ -147,6 +150,15 @@ impl Run {
             tunnel,
         }
     }
+}
+
+/// How the kernel shapes the wires.
+fn wires(scenario: &Scenario) -> BTreeMap<String, WirePlan> {
+    let shape = |wire: &Wire| {
+        let shape = |mbit_s: f64| Shape { bit_s: mbit_s * 1e6, queue_ms: wire.queue_ms };
+        WirePlan { shape: wire.rate_mbit_s.map(shape) }
+    };
+    scenario.access.iter().filter_map(|link| Some((link.name.clone(), shape(link.wire.as_ref()?)))).collect()
 }
 
 fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {

@@ -1,5 +1,6 @@
 //! From what a run left to its records and metrics.
 
+use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::metrics::{PacketSums, Recovery};
@@ -15,7 +16,7 @@ use super::stage::Staged;
 use crate::error::Result;
 use crate::run_folder::{self, Carried, Records, lines};
 use crate::summary::Outcome;
-use crate::testbed::emulator::PacketRecord;
+use crate::testbed::emulator::{EmulatorReport, PacketRecord};
 use crate::testbed::packet::Follower;
 
 /// What a run left.
@@ -42,23 +43,30 @@ pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) 
     let said = raw.agents.said.take().unwrap_or_default();
     let resident_mb = said.iter().find_map(|event| event["resident_mb"].as_f64());
     let said: Vec<Value> = said.into_iter().filter(within).collect();
-    let report = &raw.staged.report;
+    let report = raw.staged.report.as_ref();
     let mut sums = PacketSums::new(names.len(), Recovery::of(scenario));
     samples.iter().for_each(|sample| sums.note_sample(sample));
     packets.iter().for_each(|packet| sums.note(packet));
+    for (path, counts) in &raw.staged.wires {
+        for (direction, count) in [Direction::Up, Direction::Down].into_iter().zip(counts) {
+            sums.note_count(*path, direction, count.delivered_bytes, count.dropped_packets);
+        }
+    }
     let Delivered { messages, skipped, duplicates } = raw.delivered;
     let carried = Carried { messages: &messages, skipped, duplicates, sums: &sums };
     let mut metrics = run_folder::measure(scenario, plan.entry.seed, names, &said, &carried)?;
-    metrics.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));
-    metrics.insert("stall_us.max".into(), f64::from(report.stall_us_max));
-    metrics.insert("pause_us.max".into(), f64::from(report.pause_us_max));
+    if let Some(report) = report {
+        metrics.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));
+        metrics.insert("stall_us.max".into(), f64::from(report.stall_us_max));
+        metrics.insert("pause_us.max".into(), f64::from(report.pause_us_max));
+    }
     metrics.extend(resident_mb.map(|resident| ("agent.rss_mb".to_string(), resident)));
     let delivered_gb = metrics.get("delivered_bytes").map_or(0.0, |bytes| bytes / 1e9);
     if let Some(took) = raw.agents.tunnel_took.filter(|_| delivered_gb > 0.0) {
         metrics.insert("tunnel.cpu_s_per_gb".into(), took.as_secs_f64() / delivered_gb);
     }
     let others: Vec<Value> = raw.kernel.events.into_iter().chain(raw.agents.gateway).collect();
-    let because = report.invalid_because();
+    let because = report.and_then(EmulatorReport::invalid_because);
     let mut events: Vec<Value> = said.into_iter().chain(others.into_iter().filter(within)).collect();
     if let Some(because) = &because {
         let end = Instant::from_secs_f64(scenario.duration_s);

@@ -13,14 +13,16 @@
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 
-use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkFlags};
+use netlink_packet_route::link::{InfoData, InfoVeth, LinkAttribute, Stats64};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2};
 use netlink_sys::protocols::NETLINK_ROUTE;
-use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth};
+use rtnetlink::{LinkUnspec, LinkVeth};
 
-use super::{Namespace, Route, Wiring};
+use super::{Namespace, Route, Wiring, quieten};
 use crate::error::{Error, Result};
 use crate::netlink::{Channel, request};
 
@@ -87,6 +89,7 @@ impl Wire {
         addresses: [Ipv4Addr; 2],
     ) -> Result<Wire> {
         let middle = Namespace::new()?;
+        middle.enter(|| quieten(&mut Wiring::open()?))??;
         for (end, namespace) in ENDS.into_iter().zip([vehicle, server]) {
             middle.enter(|| Links::open()?.make_pair(end, name, namespace))??;
             namespace.enter(|| Wiring::open()?.bring_up(name, mtu, QUEUE_PACKETS))??;
@@ -111,10 +114,8 @@ impl Wire {
 
 /// Forwards between both ends and shapes what leaves.
 fn wire_middle(plan: WirePlan, mtu: u32, addresses: [Ipv4Addr; 2]) -> Result<()> {
-    for (setting, value) in [("ip_forward", "1"), ("conf/all/rp_filter", "0"), ("conf/default/rp_filter", "0")] {
-        let file = format!("/proc/sys/net/ipv4/{setting}");
-        std::fs::write(&file, value).map_err(|cause| Error::failure(format!("writing {file}"), cause))?;
-    }
+    let forward = "/proc/sys/net/ipv4/ip_forward";
+    std::fs::write(forward, "1").map_err(|cause| Error::failure(format!("writing {forward}"), cause))?;
     let (mut wiring, mut links) = (Wiring::open()?, Links::open()?);
     for (end, address) in ENDS.into_iter().zip(addresses) {
         wiring.bring_up(end, mtu, QUEUE_PACKETS)?;
@@ -190,7 +191,7 @@ impl Links {
             LinkAttribute::Stats64(stats) => Some(*stats),
             _ => None,
         });
-        let of = |stats: netlink_packet_route::link::Stats64| WireCount {
+        let of = |stats: Stats64| WireCount {
             delivered_bytes: stats.tx_bytes.saturating_sub(ETHERNET_BYTES * stats.tx_packets),
             dropped_packets: stats.tx_dropped,
         };
