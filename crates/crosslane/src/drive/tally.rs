@@ -49,7 +49,8 @@ pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) 
     packets.iter().for_each(|packet| sums.note(packet));
     for (path, counts) in &raw.staged.wires {
         for (direction, count) in [Direction::Up, Direction::Down].into_iter().zip(counts) {
-            sums.note_count(*path, direction, count.delivered_bytes, count.dropped_packets);
+            let bytes = [count.sent_bytes, count.delivered_bytes];
+            sums.note_count(*path, direction, bytes, count.dropped_packets);
         }
     }
     let Delivered { messages, skipped, duplicates } = raw.delivered;

@@ -68,11 +68,21 @@ pub struct Wire {
 /// What one direction of a wire carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireCount {
+    /// Bytes of IP that went into it; a packet that found its queue full counts
+    /// as the others on average.
+    pub sent_bytes: u64,
     /// Bytes of IP that came out of it. Of a wire that is not shaped without
     /// the headers of what is cut into packets only later.
     pub delivered_bytes: u64,
     /// Packets that found its queue full.
     pub dropped_packets: u64,
+}
+
+impl WireCount {
+    fn new(delivered_bytes: u64, delivered_packets: u64, dropped_packets: u64) -> WireCount {
+        let dropped_bytes = delivered_bytes.saturating_mul(dropped_packets) / delivered_packets.max(1);
+        WireCount { sent_bytes: delivered_bytes + dropped_bytes, delivered_bytes, dropped_packets }
+    }
 }
 
 impl Wire {
@@ -191,9 +201,8 @@ impl Links {
             LinkAttribute::Stats64(stats) => Some(*stats),
             _ => None,
         });
-        let of = |stats: Stats64| WireCount {
-            delivered_bytes: stats.tx_bytes.saturating_sub(ETHERNET_BYTES * stats.tx_packets),
-            dropped_packets: stats.tx_dropped,
+        let of = |stats: Stats64| {
+            WireCount::new(stats.tx_bytes.saturating_sub(ETHERNET_BYTES * stats.tx_packets), stats.tx_packets, 0)
         };
         Ok(stats.map_or(WireCount::default(), of))
     }
@@ -210,17 +219,15 @@ fn left(message: &TcMessage) -> WireCount {
         TcAttribute::Stats2(stats) => Some(stats),
         _ => None,
     });
-    let mut count = WireCount::default();
+    let (mut bytes, mut packets, mut drops) = (0, 0, 0);
     for stat in stats.into_iter().flatten() {
         match stat {
-            TcStats2::Basic(basic) => {
-                count.delivered_bytes = basic.bytes.saturating_sub(ETHERNET_BYTES * u64::from(basic.packets));
-            }
-            TcStats2::Queue(queue) => count.dropped_packets = u64::from(queue.drops),
+            TcStats2::Basic(basic) => (bytes, packets) = (basic.bytes, u64::from(basic.packets)),
+            TcStats2::Queue(queue) => drops = u64::from(queue.drops),
             _ => {}
         }
     }
-    count
+    WireCount::new(bytes.saturating_sub(ETHERNET_BYTES * packets), packets, drops)
 }
 
 /// Options of `struct tc_tbf_qopt` and what goes beyond 32 bits

@@ -11,9 +11,6 @@ use crate::repeats::{Repeat, Repeats};
 /// So long without a sample at the leaving threshold is a loss of the path.
 const LOSS_NS: u64 = 1_000_000_000;
 
-/// Length of a packet that fills its frame.
-const FULL_BYTES: u64 = 1500;
-
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
@@ -72,15 +69,21 @@ impl PacketSums {
         }
     }
 
-    /// Adds what only a count of the whole run tells of a path and direction:
-    /// bytes of IP delivered, and packets lost, which count as if they had been
-    /// full.
-    pub fn note_count(&mut self, path: PathId, direction: Direction, delivered_bytes: u64, lost_packets: u64) {
+    /// Adds what a count of the whole run tells of a path and direction whose
+    /// packets are not known: bytes of IP `sent` and `delivered`, and packets
+    /// lost.
+    pub fn note_count(
+        &mut self,
+        path: PathId,
+        direction: Direction,
+        [sent_bytes, delivered_bytes]: [u64; 2],
+        lost_packets: u64,
+    ) {
         let sent = match direction {
             Direction::Up => &mut self.sent_up_bytes,
             Direction::Down => &mut self.sent_down_bytes,
         };
-        *sent += delivered_bytes + FULL_BYTES * lost_packets;
+        *sent += sent_bytes;
         if let Some(sum) = self.delivered_payload_bytes.get_mut(usize::from(path.0)) {
             *sum += delivered_bytes;
         }
