@@ -61,8 +61,7 @@ impl Agents {
         let params = TunnelParams::read(&strategy.parameters)
             .map_err(|cause| Error::usage("planning the tunnel", cause, "see docs/strategies.md"))?;
         let keys = params.encrypt.then(|| Keys::make(folder)).transpose()?;
-        let of_gateway =
-            Table::from_iter([("tunnel".to_string(), tunnel::of_gateway(scenario, &params, keys.as_ref()).into())]);
+        let of_gateway = Table::from_iter([("tunnel".to_string(), tunnel::of_gateway(scenario, keys.as_ref()).into())]);
         let start = || AgentProcess::start("gateway", of_gateway, folder);
         let gateway = testbed.server.enter(start)??;
         let steer = Strategy { name: strategy.name.clone(), base: params.steer.clone(), parameters: Table::new() };

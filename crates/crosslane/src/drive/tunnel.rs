@@ -93,19 +93,19 @@ pub fn of_vehicle(scenario: &Scenario, params: &TunnelParams, keys: Option<&Keys
 }
 
 /// `[tunnel]` of the gateway's configuration; without keys in the clear.
-pub fn of_gateway(scenario: &Scenario, params: &TunnelParams, keys: Option<&Keys>) -> Table {
-    let mode = Value::try_from(params.mode).unwrap_or(Value::String(String::new()));
+pub fn of_gateway(scenario: &Scenario, keys: Option<&Keys>) -> Table {
     let mut vehicle = Table::from_iter([
         ("name".to_string(), Value::from("vehicle")),
         ("address".to_string(), Value::Array(vec![format!("{VEHICLE}/32").into()])),
     ]);
     let mut table = common(scenario, SERVER);
     table.insert("listen".into(), format!("0.0.0.0:{PORT}").into());
-    table.insert("mode".into(), mode);
-    table.insert("plain".into(), keys.is_none().into());
-    if let Some(keys) = keys {
-        table.insert("key".into(), keys.file("gateway").display().to_string().into());
-        vehicle.insert("key".into(), keys.vehicle.as_str().into());
+    match keys {
+        Some(keys) => {
+            table.insert("key".into(), keys.file("gateway").display().to_string().into());
+            vehicle.insert("key".into(), keys.vehicle.as_str().into());
+        }
+        None => drop(table.insert("plain".into(), true.into())),
     }
     table.insert("vehicle".into(), Value::Array(vec![vehicle.into()]));
     table
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(vehicle["gateway"].as_str(), Some("10.255.0.1:4760"));
         assert_eq!(vehicle["address"][0].as_str(), Some("10.77.0.2/24"));
         assert_eq!((vehicle["mode"].as_str(), vehicle["plain"].as_bool()), (Some("aggregate"), Some(false)));
-        let gateway = of_gateway(&scenario(), &params, Some(&keys));
+        let gateway = of_gateway(&scenario(), Some(&keys));
         assert_eq!(gateway["key"].as_str(), Some("/nowhere/keys/gateway.key"));
         assert_eq!(gateway["vehicle"][0]["key"].as_str(), Some("VEHICLE"));
         assert_eq!(gateway["vehicle"][0]["address"][0].as_str(), Some("10.77.0.2/32"));
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_tunnel_in_the_clear_has_no_keys() {
         let params = TunnelParams { encrypt: false, ..TunnelParams::default() };
-        for table in [of_vehicle(&scenario(), &params, None), of_gateway(&scenario(), &params, None)] {
+        for table in [of_vehicle(&scenario(), &params, None), of_gateway(&scenario(), None)] {
             assert_eq!(table["plain"].as_bool(), Some(true));
             assert!(!table.contains_key("key") && !table.to_string().contains("key"));
         }
