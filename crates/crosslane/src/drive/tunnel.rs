@@ -71,7 +71,7 @@ fn make_key(file: &Path) -> Result<String> {
     let program = std::env::current_exe().map_err(|cause| failure(&cause))?;
     let said = Command::new(program).arg("keygen").arg("--out").arg(file).stdin(Stdio::null()).output();
     let said = said.map_err(|cause| failure(&cause))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().trim_start_matches("crosslane: ").to_string();
     match said.status.success() {
         true => Ok(text(&said.stdout)),
         false => Err(failure(&text(&said.stderr))),

@@ -79,7 +79,8 @@ impl TunnelParams {
     /// # Errors
     /// What is wrong, with the key in backticks.
     pub fn read(parameters: &toml::Table) -> Result<TunnelParams, String> {
-        let params = TunnelParams::deserialize(parameters.clone()).map_err(|fault| fault.to_string())?;
+        let in_a_line = |fault: toml::de::Error| fault.to_string().trim().replace('\n', " ");
+        let params = TunnelParams::deserialize(parameters.clone()).map_err(in_a_line)?;
         let known: Vec<&str> = strategy::NAMES.into_iter().filter(|name| !takes_deadlines(name)).collect();
         match known.contains(&params.steer.as_str()) {
             true => Ok(params),
