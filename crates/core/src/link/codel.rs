@@ -11,7 +11,7 @@ const MEMORY_INTERVALS: u32 = 16;
 
 /// Where the control stands; the names are those of RFC 8289 §5.2.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     first_above: Option<Instant>,
     drop_next: Instant,
     count: u32,
@@ -21,17 +21,17 @@ pub(super) struct State {
 
 /// A packet taken from the queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken<P> {
-    pub(super) packet: P,
-    pub(super) arrived: Instant,
+pub(crate) struct Taken<P> {
+    pub(crate) packet: P,
+    pub(crate) arrived: Instant,
     /// What still waits behind it.
-    pub(super) backlog_bytes: u64,
+    pub(crate) backlog_bytes: u64,
 }
 
 impl State {
     /// RFC 8289 §5.5, `deque`: takes packets at `now` until one may go on;
     /// those before it are dropped.
-    pub(super) fn take<P>(
+    pub(crate) fn take<P>(
         &mut self,
         codel: CoDel,
         now: Instant,

@@ -12,7 +12,7 @@ use core::fmt;
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
-mod codel;
+pub(crate) mod codel;
 pub mod ieee80211p;
 mod lane;
 mod loss;

@@ -1,4 +1,566 @@
-//! A tunnel that spreads any IP traffic over several paths. So far what goes
-//! over the wire: [`gre`].
+//! A tunnel that spreads any IP traffic over several paths.
+//!
+//! Packets wait in a queue for each flow ([`queue`]) until a path has room. Each
+//! path ([`outgoing`]) finds the rate at which it delivers from what the other
+//! end reports ([`control`]) and holds a short queue only, so the packet goes
+//! where it arrives first ([`schedule`]). What is lost, or was given to a path
+//! that went bad, is sent again over another. The other end notes what comes over
+//! each path ([`incoming`]) and puts each flow in order ([`resequence`]).
+//!
+//! The engine knows packets by length and flow only; what goes over the wire is
+//! in [`gre`], [`label`] and [`control`], what keeps strangers out is the
+//! driver's.
 
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::allocate::PathState;
+use crate::engine::Engine;
+use crate::path::{PathId, Sample, SampleKind, Transport};
+use crate::time::{Duration, Instant};
+
+pub mod control;
 pub mod gre;
+pub mod label;
+pub mod replay;
+
+mod incoming;
+mod outgoing;
+mod queue;
+mod resequence;
+mod schedule;
+
+use control::{Body, MAX_PATHS, Message, PathReport};
+use incoming::Incoming;
+use label::Label;
+pub use outgoing::Health;
+use outgoing::{Outgoing, Parcel};
+use queue::{Queue, Waiting};
+use resequence::{Resequencer, Ways};
+
+/// Bytes of a GRE header with key and sequence number, without the latter for a report.
+const GRE_BYTES: u32 = 12;
+/// How long after it first left a packet is worth being sent again: TCP does so itself by then.
+const WORTH: Duration = Duration::from_millis(250);
+/// Packets that wait to be sent again at most.
+const MOST_REPAIRS: usize = 8192;
+/// Least time between two reports that leave over two paths.
+const REPORT_TWICE_EACH: Duration = Duration::from_millis(10);
+/// The tunnel has nothing to carry when nothing came for so long.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// How the paths in use are used together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Each packet over the path on which it arrives first.
+    #[default]
+    Aggregate,
+    /// Each packet over two paths or more; the first to arrive counts.
+    Redundant,
+    /// All over the most preferred path that works.
+    Standby,
+    /// Over the most preferred path that works, and the next as far as it is full.
+    CheapestFirst,
+    /// Each flow over one path.
+    PerFlow,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 5] = [Mode::Aggregate, Mode::Redundant, Mode::Standby, Mode::CheapestFirst, Mode::PerFlow];
+
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn of_code(code: u8) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.code() == code)
+    }
+}
+
+/// How a tunnel is to work.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// How it uses its paths until told otherwise.
+    pub mode: Mode,
+    /// Whether the other end follows this one: the vehicle leads, the gateway follows.
+    pub leads: bool,
+    /// Place of each path in the user's preference, 0 first.
+    pub ranks: Vec<u8>,
+    /// A number that differs from that of the last start.
+    pub epoch: u32,
+    /// Bytes that a datagram adds to the GRE packet on the wire, headers of
+    /// UDP and IP included.
+    pub around_bytes: u32,
+}
+
+/// What a tunnel is told.
+#[derive(Clone, Debug)]
+pub enum Input<P> {
+    /// A packet to be carried.
+    Packet {
+        /// Slot of its flow.
+        flow: u8,
+        /// Its length, in bytes.
+        bytes: u32,
+        /// The packet.
+        packet: P,
+    },
+    /// A packet came over a path.
+    Arrived {
+        /// From its key.
+        label: Label,
+        /// Its number on the path, if it has one.
+        number: Option<u32>,
+        /// Its length, in bytes.
+        bytes: u32,
+        /// The packet.
+        packet: P,
+    },
+    /// A packet came that says nothing of path and order: its sender is not of our kind.
+    Unlabelled(P),
+    /// A message of the other end came over a path.
+    Told {
+        /// The path.
+        path: PathId,
+        /// Its number on the path.
+        number: Option<u32>,
+        /// The message.
+        message: Message,
+    },
+    /// A path can be used, or cannot.
+    Present(PathId, bool),
+    /// What is wanted of each path.
+    Want(Vec<PathState>),
+    /// How the paths are to be used together from now on.
+    Use(Mode),
+}
+
+/// What a tunnel says.
+#[derive(Clone, Debug)]
+pub enum Output<P> {
+    /// A packet leaves over a path.
+    Send {
+        /// For its key.
+        label: Label,
+        /// Its number on the path.
+        number: u32,
+        /// The packet.
+        packet: P,
+    },
+    /// A message leaves over a path.
+    Tell {
+        /// The path.
+        path: PathId,
+        /// Its number on the path, if it has one.
+        number: Option<u32>,
+        /// The message.
+        message: Message,
+    },
+    /// A packet came out of the tunnel.
+    Deliver(P),
+    /// The health of a path has changed.
+    Changed {
+        /// The path.
+        path: PathId,
+        /// Its health.
+        health: Health,
+        /// Why, in a sentence.
+        because: String,
+    },
+}
+
+/// What is known of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathView {
+    /// What is wanted of it.
+    pub wish: PathState,
+    /// Whether it carries.
+    pub health: Health,
+    /// Rate at which it delivers, in bits a second of GRE packets.
+    pub rate_bit_s: Option<f64>,
+    /// Shortest round trip.
+    pub round_trip: Option<Duration>,
+    /// Share of packets lost, lately.
+    pub loss: f64,
+    /// Bytes sent, as datagrams on the wire.
+    pub sent_bytes: u64,
+    /// Packets delivered.
+    pub delivered: u64,
+    /// Packets lost.
+    pub lost: u64,
+}
+
+/// The engine of one tunnel between two ends.
+#[derive(Debug)]
+pub struct Tunnel<P> {
+    mode: Mode,
+    leads: bool,
+    ranks: Vec<u8>,
+    epoch: u32,
+    around_bytes: u32,
+    peer_epoch: Option<u32>,
+    peer_repairs: bool,
+    paths: Vec<Option<Path<P>>>,
+    queue: Queue<P>,
+    /// What is taken from the queue and waits for room on a path.
+    next: Option<Waiting<P>>,
+    repairs: VecDeque<Parcel<P>>,
+    orders: Vec<u32>,
+    pins: Vec<Option<PathId>>,
+    resequencer: Resequencer<P>,
+    outputs: VecDeque<Output<P>>,
+    asked_again: u64,
+    wishes: Vec<PathState>,
+    busy: Instant,
+    report_turn: u8,
+    reported_twice: Instant,
+    /// Until when time has passed on all paths; none: something came since.
+    advanced: Option<Instant>,
+    /// When to try again what found no room.
+    retry: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Path<P> {
+    out: Outgoing<P>,
+    inward: Incoming,
+    told: Option<Health>,
+}
+
+impl<P: Clone> Tunnel<P> {
+    /// A tunnel that knows of no path yet.
+    pub fn new(setup: Setup) -> Tunnel<P> {
+        Tunnel {
+            mode: setup.mode,
+            leads: setup.leads,
+            ranks: (0..MAX_PATHS).map(|place| setup.ranks.get(place).copied().unwrap_or(place as u8)).collect(),
+            epoch: setup.epoch,
+            around_bytes: setup.around_bytes,
+            peer_epoch: None,
+            peer_repairs: false,
+            paths: (0..MAX_PATHS).map(|_| None).collect(),
+            queue: Queue::new(),
+            next: None,
+            repairs: VecDeque::new(),
+            orders: alloc::vec![0; 256],
+            pins: alloc::vec![None; 256],
+            resequencer: Resequencer::new(),
+            outputs: VecDeque::new(),
+            asked_again: 0,
+            wishes: alloc::vec![PathState::Active; MAX_PATHS],
+            busy: Instant::ZERO,
+            report_turn: 0,
+            reported_twice: Instant::ZERO,
+            advanced: None,
+            retry: None,
+        }
+    }
+
+    /// What is known of a path; `None` if it is not there.
+    pub fn path(&self, path: PathId) -> Option<PathView> {
+        let out = &self.at(path)?.out;
+        Some(PathView {
+            wish: out.wish,
+            health: out.health,
+            rate_bit_s: out.rate_bytes_s().map(|rate| rate * 8.0),
+            round_trip: out.round_trip.base(),
+            loss: out.loss(),
+            sent_bytes: out.sent_bytes,
+            delivered: out.delivered,
+            lost: out.lost,
+        })
+    }
+
+    /// What the tunnel saw of a path, as an assessor takes it; `token` stands
+    /// for the tunnel among connections. Nothing counts as unacknowledged: that
+    /// a path delivers nothing the tunnel sees and acts upon itself.
+    pub fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
+        let out = &self.at(path)?.out;
+        out.round_trip.base()?;
+        let transport = Transport {
+            token,
+            rtt: out.round_trip.smoothed(),
+            rttvar: out.round_trip.variation(),
+            unacked: 0,
+            delivered: out.delivered as u32,
+            bytes_acked: out.acknowledged_bytes,
+            notsent_bytes: 0,
+            bytes_received: 0,
+        };
+        Some(Sample { path, kind: SampleKind::Transport(transport) })
+    }
+
+    /// Packets that were dropped because they waited too long.
+    pub fn dropped(&self) -> u64 {
+        self.queue.dropped()
+    }
+
+    /// Packets sent again.
+    pub fn sent_again(&self) -> u64 {
+        self.asked_again
+    }
+
+    /// The next packet that came out of the tunnel. Like
+    /// [`poll`](Engine::poll), for drivers that deliver and send in two threads.
+    pub fn poll_delivery(&mut self) -> Option<P> {
+        self.resequencer.poll()
+    }
+
+    /// The next thing to send or tell, the other half of [`poll`](Engine::poll).
+    pub fn poll_departure(&mut self, now: Instant) -> Option<Output<P>> {
+        if self.advanced.is_none_or(|until| now > until) {
+            self.advanced = Some(now);
+            self.advance(now);
+        }
+        if self.outputs.is_empty() {
+            self.retry = None;
+            self.depart(now);
+        }
+        self.outputs.pop_front()
+    }
+
+    fn at(&self, path: PathId) -> Option<&Path<P>> {
+        self.paths.get(usize::from(path.0))?.as_ref()
+    }
+
+    fn at_mut(&mut self, path: PathId) -> Option<&mut Path<P>> {
+        self.paths.get_mut(usize::from(path.0))?.as_mut()
+    }
+
+    fn known(&mut self) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
+        let paths = self.paths.iter_mut().enumerate();
+        paths.filter_map(|(place, path)| Some((PathId(place as u8), path.as_mut()?)))
+    }
+
+    /// A path is there from now on, if it was not.
+    fn appear(&mut self, now: Instant, path: PathId) {
+        if let Some(slot @ None) = self.paths.get_mut(usize::from(path.0)) {
+            let wish = self.wishes[usize::from(path.0)];
+            *slot = Some(Path { out: Outgoing::new(now, wish), inward: Incoming::default(), told: None });
+        }
+    }
+
+    fn vanish(&mut self, now: Instant, path: PathId) {
+        let Some(gone) = self.paths.get_mut(usize::from(path.0)).and_then(Option::take) else { return };
+        let mut out = gone.out;
+        self.send_again(now, out.give_back());
+    }
+
+    fn arrive(&mut self, now: Instant, label: Label, number: Option<u32>, bytes: u32, packet: P) {
+        self.appear(now, label.path);
+        self.busy = now;
+        let around = self.around_bytes + GRE_BYTES;
+        if let (Some(number), Some(path)) = (number, self.at_mut(label.path)) {
+            path.inward.take(now, number, bytes + around);
+        }
+        let ways = self.ways();
+        self.resequencer.take(now, label, packet, ways);
+    }
+
+    fn ways(&self) -> Ways {
+        let mut paths = 0;
+        for (place, path) in self.paths.iter().enumerate() {
+            let used = |path: &Path<P>| path.out.wish == PathState::Active && path.out.health <= Health::New;
+            paths |= u16::from(path.as_ref().is_some_and(used)) << place;
+        }
+        Ways { paths, repairs: self.peer_repairs }
+    }
+
+    fn hear(&mut self, now: Instant, path: PathId, number: Option<u32>, message: Message) {
+        self.appear(now, path);
+        if self.peer_epoch != Some(message.epoch) {
+            self.begin_anew(now, message.epoch);
+        }
+        self.peer_repairs = message.repairs;
+        if message.leads && !self.leads {
+            self.mode = message.mode;
+        }
+        let around = self.around_bytes + GRE_BYTES;
+        if let (Some(number), Some(path)) = (number, self.at_mut(path)) {
+            path.inward.take(now, number, control::PROBE_BYTES as u32 + around);
+            path.inward.hurry(now);
+        }
+        if let Body::Report { heard, paths } = message.body {
+            let follows = message.leads && !self.leads;
+            for report in &paths {
+                if let Some(path) = self.at_mut(report.path).filter(|_| follows) {
+                    path.out.wish = report.wish;
+                    self.ranks[usize::from(report.path.0)] = report.rank;
+                }
+                if heard == self.epoch {
+                    self.settle(now, report);
+                }
+            }
+        }
+    }
+
+    /// The other end has started: it knows nothing of before.
+    fn begin_anew(&mut self, now: Instant, epoch: u32) {
+        if self.peer_epoch.replace(epoch).is_none() {
+            return;
+        }
+        self.resequencer = Resequencer::new();
+        for (_, path) in self.known() {
+            path.inward = Incoming::default();
+            path.out = Outgoing::new(now, path.out.wish);
+        }
+        self.orders.fill(0);
+        self.repairs.clear();
+    }
+
+    fn settle(&mut self, now: Instant, report: &PathReport) {
+        let repairs = self.repairs();
+        let Some(path) = self.at_mut(report.path) else { return };
+        let lost = path.out.settle(now, report).lost;
+        if repairs {
+            self.send_again(now, lost);
+        }
+    }
+
+    /// Whether what is lost is sent again: where each packet goes twice, it is not.
+    fn repairs(&self) -> bool {
+        self.mode != Mode::Redundant
+    }
+
+    fn send_again(&mut self, now: Instant, parcels: VecDeque<Parcel<P>>) {
+        for parcel in parcels {
+            if parcel.until > now && self.repairs.len() < MOST_REPAIRS {
+                self.asked_again += 1;
+                self.repairs.push_back(parcel);
+            }
+        }
+    }
+
+    /// Lets time pass on all paths, and tells what is to be told.
+    fn advance(&mut self, now: Instant) {
+        let ways = self.ways();
+        self.resequencer.advance(now, ways);
+        let usable = self.known().filter(|(_, path)| path.out.health == Health::Good).count();
+        let idle = now.since(self.busy) > IDLE;
+        let spread = self.spread_of_all();
+        let (mut back, mut probes) = (VecDeque::new(), Vec::new());
+        let mut outputs = core::mem::take(&mut self.outputs);
+        for (id, path) in self.known() {
+            path.out.others_idle = idle;
+            path.out.spread = spread;
+            let elsewhere = usable > usize::from(path.out.health == Health::Good);
+            back.extend(path.out.advance(now, elsewhere));
+            if path.out.wants_probe(now) {
+                probes.push(id);
+            }
+            let health = path.out.health;
+            if path.told.replace(health) != Some(health) {
+                outputs.push_back(Output::Changed { path: id, health, because: path.out.because.clone() });
+            }
+        }
+        self.outputs = outputs;
+        self.send_again(now, back);
+        probes.into_iter().for_each(|path| self.probe(now, path));
+        if self.report_due().is_some_and(|at| now >= at) {
+            self.report(now);
+        }
+    }
+
+    fn message(&self, body: Body) -> Message {
+        Message { epoch: self.epoch, mode: self.mode, repairs: self.repairs(), leads: self.leads, body }
+    }
+
+    fn probe(&mut self, now: Instant, path: PathId) {
+        let message = self.message(Body::Probe);
+        let bytes = control::PROBE_BYTES as u32 + GRE_BYTES + self.around_bytes;
+        let Some(at) = self.at_mut(path) else { return };
+        at.out.probed();
+        let number = Some(at.out.send(now, bytes, None));
+        self.outputs.push_back(Output::Tell { path, number, message });
+    }
+
+    fn report_due(&self) -> Option<Instant> {
+        self.paths.iter().flatten().filter_map(|path| path.inward.due()).min()
+    }
+
+    fn report(&mut self, now: Instant) {
+        let mut paths = Vec::new();
+        for (id, path) in self.known() {
+            paths.extend(path.inward.report(now, id, path.out.wish));
+        }
+        paths.iter_mut().for_each(|report| report.rank = self.ranks[usize::from(report.path.0)]);
+        let ways = self.ways_back(now);
+        let message = self.message(Body::Report { heard: self.peer_epoch.unwrap_or(0), paths });
+        for path in ways {
+            self.outputs.push_back(Output::Tell { path, number: None, message: message.clone() });
+        }
+    }
+
+    /// The paths for a report: the quickest that works, of those in use; each
+    /// eighth time another too, so that no report depends on one path for long.
+    fn ways_back(&mut self, now: Instant) -> Vec<PathId> {
+        self.report_turn = self.report_turn.wrapping_add(1);
+        let turn = self.report_turn;
+        let mut paths: Vec<_> = self
+            .known()
+            .filter(|(_, path)| path.out.wish != PathState::Closed)
+            .map(|(id, path)| {
+                let works = path.out.health == Health::Good;
+                (!works, path.out.wish != PathState::Active, path.out.health, path.out.round_trip.smoothed(), id)
+            })
+            .collect();
+        paths.sort_unstable();
+        let other = usize::from(turn / 8) % paths.len().max(2).saturating_sub(1) + 1;
+        let second = paths.get(other).filter(|_| now.since(self.reported_twice) >= REPORT_TWICE_EACH);
+        if second.is_some() {
+            self.reported_twice = now;
+        }
+        paths.first().into_iter().chain(second).map(|(.., id)| *id).collect()
+    }
+}
+
+impl<P: Clone> Engine for Tunnel<P> {
+    type Input = Input<P>;
+    type Output = Output<P>;
+
+    fn handle(&mut self, now: Instant, input: Input<P>) {
+        self.advanced = None;
+        match input {
+            Input::Packet { flow, bytes, packet } => {
+                self.busy = now;
+                self.queue.push(Waiting { flow, bytes, arrived: now, packet });
+            }
+            Input::Arrived { label, number, bytes, packet } => self.arrive(now, label, number, bytes, packet),
+            Input::Unlabelled(packet) => self.resequencer.pass(packet),
+            Input::Told { path, number, message } => self.hear(now, path, number, message),
+            Input::Present(path, true) => self.appear(now, path),
+            Input::Present(path, false) => self.vanish(now, path),
+            Input::Use(mode) => self.mode = mode,
+            Input::Want(states) => {
+                for (place, state) in states.into_iter().enumerate().take(MAX_PATHS) {
+                    self.wishes[place] = state;
+                    if let Some(path) = self.at_mut(PathId(place as u8)) {
+                        path.out.wish = state;
+                        path.inward.hurry(now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Output<P>> {
+        if let Some(packet) = self.poll_delivery() {
+            return Some(Output::Deliver(packet));
+        }
+        let departure = self.poll_departure(now);
+        departure.or_else(|| self.poll_delivery().map(Output::Deliver))
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let paths = self.paths.iter().flatten().filter_map(|path| path.out.next_wakeup());
+        paths.chain(self.report_due()).chain(self.resequencer.next_wakeup()).chain(self.retry).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

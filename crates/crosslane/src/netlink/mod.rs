@@ -25,6 +25,7 @@ mod probe;
 mod socket;
 mod subscription;
 mod tcp_info;
+mod wiring;
 
 pub(crate) use message::request;
 pub use message::{DecodeError, KernelError};
@@ -33,3 +34,4 @@ pub(crate) use socket::Channel;
 pub use socket::{CallError, CommandError, OpenError};
 pub use subscription::{EventError, Stream, Subscription};
 pub use tcp_info::{TcpInfo, TcpState};
+pub use wiring::{Route, Wiring};

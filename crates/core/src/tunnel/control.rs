@@ -1,0 +1,225 @@
+//! What the ends of a tunnel tell each other, under an EtherType of its own
+//! ([`Payload::Control`](super::gre::Payload)). All numbers are big-endian.
+//!
+//! ```text
+//! probe    1 | 1 | mode | flags | epoch (4) | padding
+//! report   1 | 2 | mode | flags | epoch (4) | heard (4) | paths (1) | paths times:
+//!            path (1) | wish (1) | rank (1) | highest (4) | arrival in us (4) | held in us (4)
+//!            | packets (4) | bytes (4) | runs (1) | runs times: first (4) | length (2)
+//! ```
+//!
+//! A probe is numbered on its path like data, so a report covers it; a report
+//! is not numbered.
+
+use alloc::vec::Vec;
+
+use super::Mode;
+use crate::allocate::PathState;
+use crate::path::PathId;
+
+const VERSION: u8 = 1;
+const PROBE: u8 = 1;
+const REPORT: u8 = 2;
+/// Of a report: what was lost is sent again.
+const REPAIRS: u8 = 1;
+/// The other end is to follow this one's mode and wishes.
+const LEADS: u8 = 2;
+
+/// Paths that a report may speak of.
+pub const MAX_PATHS: usize = 16;
+/// Runs of missing packets told of a path at most.
+pub const MAX_RUNS: usize = 12;
+/// Length of a probe on the wire, without GRE header, in bytes.
+pub const PROBE_BYTES: usize = 24;
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Changes with each start of the sender, so that a restart shows.
+    pub epoch: u32,
+    /// How the sender uses the paths.
+    pub mode: Mode,
+    /// Whether the sender sends again what was lost.
+    pub repairs: bool,
+    /// Whether the other end is to follow mode and wishes.
+    pub leads: bool,
+    /// What it says beyond.
+    pub body: Body,
+}
+
+/// Kind and contents of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// To be reported at once.
+    Probe,
+    /// What has arrived.
+    Report {
+        /// Epoch of the one it is told; 0 if none is known.
+        heard: u32,
+        /// By path.
+        paths: Vec<PathReport>,
+    },
+}
+
+/// What has arrived over a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathReport {
+    /// The path.
+    pub path: PathId,
+    /// What the reporter wants of it.
+    pub wish: PathState,
+    /// Its place in the reporter's preference, 0 first.
+    pub rank: u8,
+    /// Number of the newest packet, modulo 2³².
+    pub highest: u32,
+    /// When it arrived by the reporter's clock, in µs modulo 2³².
+    pub arrival_us: u32,
+    /// How long ago that was when the report left, in µs.
+    pub held_us: u32,
+    /// Packets that arrived since the epoch began, modulo 2³².
+    pub packets: u32,
+    /// Their bytes as sent in datagrams, modulo 2³².
+    pub bytes: u32,
+    /// What lately did not arrive: first number and how many.
+    pub missing: Vec<(u32, u16)>,
+}
+
+impl Message {
+    /// Appends the message.
+    pub fn write(&self, into: &mut Vec<u8>) {
+        let flags = (u8::from(self.repairs) * REPAIRS) | (u8::from(self.leads) * LEADS);
+        let kind = if self.body == Body::Probe { PROBE } else { REPORT };
+        into.extend([VERSION, kind, self.mode.code(), flags]);
+        into.extend(self.epoch.to_be_bytes());
+        let Body::Report { heard, paths } = &self.body else {
+            into.extend([0; PROBE_BYTES - 8]);
+            return;
+        };
+        into.extend(heard.to_be_bytes());
+        into.push(paths.len().min(MAX_PATHS) as u8);
+        for path in paths.iter().take(MAX_PATHS) {
+            into.extend([path.path.0, path.wish as u8, path.rank]);
+            for word in [path.highest, path.arrival_us, path.held_us, path.packets, path.bytes] {
+                into.extend(word.to_be_bytes());
+            }
+            into.push(path.missing.len().min(MAX_RUNS) as u8);
+            for (first, length) in path.missing.iter().take(MAX_RUNS) {
+                into.extend(first.to_be_bytes());
+                into.extend(length.to_be_bytes());
+            }
+        }
+    }
+
+    /// Reads a message; `None` if it is none of this version.
+    pub fn read(bytes: &[u8]) -> Option<Message> {
+        let mut from = Reader(bytes);
+        let [version, kind, mode, flags] = from.take()?;
+        let epoch = from.u32()?;
+        let body = match (version, kind) {
+            (VERSION, PROBE) => Body::Probe,
+            (VERSION, REPORT) => Body::Report { heard: from.u32()?, paths: from.paths()? },
+            _ => return None,
+        };
+        let mode = Mode::of_code(mode)?;
+        Some(Message { epoch, mode, repairs: flags & REPAIRS != 0, leads: flags & LEADS != 0, body })
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    fn paths(&mut self) -> Option<Vec<PathReport>> {
+        let [count] = self.take()?;
+        (0..usize::from(count))
+            .map(|_| self.path())
+            .collect::<Option<Vec<_>>>()
+            .filter(|paths| paths.len() <= MAX_PATHS)
+    }
+
+    fn path(&mut self) -> Option<PathReport> {
+        let [path, wish, rank] = self.take()?;
+        let wish =
+            [PathState::Closed, PathState::Backup, PathState::Active].into_iter().find(|known| *known as u8 == wish)?;
+        let (highest, arrival_us, held_us) = (self.u32()?, self.u32()?, self.u32()?);
+        let (packets, bytes) = (self.u32()?, self.u32()?);
+        let [runs] = self.take()?;
+        let run = |_| Some((self.u32()?, self.take().map(u16::from_be_bytes)?));
+        let missing = (0..usize::from(runs)).map(run).collect::<Option<Vec<_>>>()?;
+        let good = path < MAX_PATHS as u8 && missing.len() <= MAX_RUNS;
+        good.then_some(PathReport {
+            path: PathId(path),
+            wish,
+            rank,
+            highest,
+            arrival_us,
+            held_us,
+            packets,
+            bytes,
+            missing,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn path_reports() -> impl Strategy<Value = PathReport> {
+        let wish = prop::sample::select(alloc::vec![PathState::Closed, PathState::Backup, PathState::Active]);
+        let missing = prop::collection::vec(any::<(u32, u16)>(), 0..=MAX_RUNS);
+        (0u8..16, wish, any::<u8>(), any::<[u32; 5]>(), missing).prop_map(
+            |(path, wish, rank, [highest, arrival_us, held_us, packets, bytes], missing)| PathReport {
+                path: PathId(path),
+                wish,
+                rank,
+                highest,
+                arrival_us,
+                held_us,
+                packets,
+                bytes,
+                missing,
+            },
+        )
+    }
+
+    fn messages() -> impl Strategy<Value = Message> {
+        let report = (any::<u32>(), prop::collection::vec(path_reports(), 0..=4));
+        let body = prop_oneof![Just(Body::Probe), report.prop_map(|(heard, paths)| Body::Report { heard, paths })];
+        (any::<u32>(), prop::sample::select(Mode::ALL.to_vec()), any::<[bool; 2]>(), body)
+            .prop_map(|(epoch, mode, [repairs, leads], body)| Message { epoch, mode, repairs, leads, body })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(message in messages()) {
+            let mut bytes = Vec::new();
+            message.write(&mut bytes);
+            prop_assert_eq!(Message::read(&bytes), Some(message));
+        }
+
+        #[test]
+        fn a_cut_message_is_none(message in messages(), cut in any::<prop::sample::Index>()) {
+            let mut bytes = Vec::new();
+            message.write(&mut bytes);
+            let whole = if message.body == Body::Probe { 8 } else { bytes.len() };
+            prop_assert_eq!(Message::read(&bytes[..cut.index(whole)]), None);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Message::read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What the GRE key of a packet says between two ends of Crosslane.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! | path  |  flow slot    |         order within the flow         |
+//! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! ```
+//!
+//! The key names a flow inside the tunnel (RFC 8086, section 3.2); it is no secret.
+
+use crate::path::PathId;
+
+/// Orders count in serial arithmetic over so many bits.
+pub const ORDER_BITS: u32 = 20;
+/// One more than the greatest order.
+pub const ORDERS: u32 = 1 << ORDER_BITS;
+
+/// Path, flow and place of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The path it was sent on (0 to 15).
+    pub path: PathId,
+    /// Slot of its flow.
+    pub flow: u8,
+    /// Its place among the packets of that slot, modulo [`ORDERS`].
+    pub order: u32,
+}
+
+impl Label {
+    /// The GRE key.
+    pub fn key(self) -> u32 {
+        u32::from(self.path.0 & 0xf) << 28 | u32::from(self.flow) << ORDER_BITS | self.order & (ORDERS - 1)
+    }
+
+    /// What a GRE key says; every key says something.
+    pub fn of_key(key: u32) -> Label {
+        let flow = (key >> ORDER_BITS & 0xff) as u8;
+        Label { path: PathId((key >> 28) as u8), flow, order: key & (ORDERS - 1) }
+    }
+}
+
+/// The whole number nearest to `near` whose lowest `bits` bits are `low`.
+pub(super) fn unwrap(near: u64, low: u32, bits: u32) -> u64 {
+    let span = 1u64 << bits;
+    let ahead = u64::from(low).wrapping_sub(near) & (span - 1);
+    match ahead < span / 2 || near + ahead < span {
+        true => near + ahead,
+        false => near + ahead - span,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_key_says_what_the_label_was(key in any::<u32>()) {
+            prop_assert_eq!(Label::of_key(key).key(), key);
+        }
+
+        #[test]
+        fn the_nearest_number_is_found(near in (1u64 << 32)..(1 << 40), off in -500_000i64..500_000) {
+            let wanted = near.wrapping_add_signed(off);
+            prop_assert_eq!(unwrap(near, (wanted & u64::from(ORDERS - 1)) as u32, ORDER_BITS), wanted);
+            prop_assert_eq!(unwrap(near, wanted as u32, 32), wanted);
+        }
+    }
+
+    #[test]
+    fn nothing_is_before_the_first() {
+        assert_eq!(unwrap(0, 0xf_ffff, ORDER_BITS), 0xf_ffff);
+        assert_eq!(unwrap(5, 3, ORDER_BITS), 3);
+    }
+}

@@ -1,0 +1,80 @@
+//! The rate at which a path delivers, as the other end's clock and count tell.
+
+use crate::time::{Duration, Instant};
+
+/// The greatest rate seen over the last and the present span counts; a span is
+/// so many round trips long.
+const SPAN_ROUND_TRIPS: u32 = 3;
+/// Least time over which a rate is measured: reports come in lumps.
+const LEAST_S: f64 = 0.008;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Rate {
+    /// Beginning of the present measurement: µs and bytes at the other end, and
+    /// when the packet was sent that the report spoke of.
+    begin: Option<(u32, u32, Instant)>,
+    span_since: Instant,
+    before: Option<f64>,
+    now: Option<f64>,
+    /// The greatest of what was offered and delivered while the rate is not known.
+    seen: f64,
+    /// Whether the present span measured what the path can do, not what was offered.
+    full: bool,
+    idle: Instant,
+    limited: Instant,
+}
+
+impl Rate {
+    /// In bytes a second.
+    pub(super) fn bytes_s(&self) -> Option<f64> {
+        match (self.before, self.now) {
+            (Some(before), Some(now)) => Some(before.max(now)),
+            (before, now) => before.or(now),
+        }
+    }
+
+    /// What it has delivered at least, in bytes a second, while the rate is not known.
+    pub(super) fn seen_bytes_s(&self) -> f64 {
+        self.seen
+    }
+
+    /// More could have been sent.
+    pub(super) fn note_idle(&mut self, now: Instant) {
+        self.idle = now;
+    }
+
+    /// More was there to be sent than was allowed.
+    pub(super) fn note_limited(&mut self, now: Instant) {
+        self.limited = now;
+    }
+
+    /// A report that speaks of a packet sent at `sent`, with the other end's
+    /// clock (µs) and count of bytes. In a `drain` the rate is not judged.
+    pub(super) fn note(&mut self, now: Instant, sent: Instant, at: (u32, u32), round_trip: Duration, drain: bool) {
+        let Some((begin_us, begin_bytes, begin_sent)) = self.begin else {
+            self.begin = Some((at.0, at.1, sent));
+            return;
+        };
+        let took_s = f64::from(at.0.wrapping_sub(begin_us)) / 1e6;
+        if took_s < LEAST_S.max(round_trip.as_secs_f64() / 2.0) {
+            return;
+        }
+        self.begin = Some((at.0, at.1, sent));
+        let rate = f64::from(at.1.wrapping_sub(begin_bytes)) / took_s;
+        self.seen = self.seen.max(rate);
+        let full = self.idle < begin_sent && self.limited >= begin_sent && !drain;
+        // What was offered says how much can be carried at least, once that is known.
+        if full || self.bytes_s().is_some_and(|known| rate > known) {
+            self.now = Some(self.now.map_or(rate, |known| known.max(rate)));
+        }
+        self.full |= full;
+        if now.since(self.span_since) > round_trip * SPAN_ROUND_TRIPS {
+            self.span_since = now;
+            if self.full {
+                self.before = self.now.take().or(self.before);
+                self.full = false;
+            }
+        }
+    }
+}

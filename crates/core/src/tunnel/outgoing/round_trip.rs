@@ -1,0 +1,61 @@
+//! The round trip of a path, without the time a report was held back.
+
+use crate::time::{Duration, Instant};
+
+/// After so long the shortest round trip is measured anew, without a queue.
+const OLD: Duration = Duration::from_secs(8);
+/// So near to the shortest says again that it is the shortest.
+const NEAR: Duration = Duration::from_micros(300);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in super::super) struct RoundTrip {
+    smoothed: Option<Duration>,
+    variation: Duration,
+    base: Option<Duration>,
+    based: Instant,
+}
+
+impl RoundTrip {
+    /// RFC 6298, section 2: the smoothed round trip and its variation.
+    pub(super) fn note(&mut self, now: Instant, took: Duration) {
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(took);
+                self.variation = took / 2;
+            }
+            Some(smoothed) => {
+                self.variation = (self.variation * 3 + smoothed.abs_diff(took)) / 4;
+                self.smoothed = Some((smoothed * 7 + took) / 8);
+            }
+        }
+        if self.base.is_none_or(|base| took <= base + NEAR) {
+            self.base = Some(self.base.map_or(took, |base| base.min(took)));
+            self.based = now;
+        }
+    }
+
+    pub(in super::super) fn smoothed(&self) -> Duration {
+        self.smoothed.unwrap_or_default()
+    }
+
+    pub(in super::super) fn variation(&self) -> Duration {
+        self.variation
+    }
+
+    /// The shortest.
+    pub(in super::super) fn base(&self) -> Option<Duration> {
+        self.base
+    }
+
+    /// Whether the shortest was seen long ago.
+    pub(super) fn is_old(&self, now: Instant) -> bool {
+        now.since(self.based) > OLD
+    }
+
+    /// This was measured without a queue.
+    pub(super) fn rebase(&mut self, now: Instant, shortest: Duration) {
+        self.base = Some(shortest);
+        self.based = now;
+    }
+}

@@ -1,0 +1,196 @@
+//! Packets that wait for a path: a queue for each flow, served in turn by bytes
+//! (deficit round robin), new flows first, each kept short by CoDel. After
+//! RFC 8290, with a slot for each of 256 flows.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::link::CoDel;
+use crate::link::codel::{State, Taken};
+use crate::time::{Duration, Instant};
+
+/// Packets that wait at most, over all flows: 100 ms at 1 Gbit/s.
+const MOST_PACKETS: usize = 8192;
+/// What a flow may send in its turn, in bytes.
+const QUANTUM: i64 = 1514;
+/// How long a flow's packets may wait for long, beside what the paths differ in
+/// delay: a Cubic flow over a round trip of 40 ms still fills the paths.
+const TARGET: Duration = Duration::from_millis(20);
+const INTERVAL: Duration = Duration::from_millis(120);
+
+/// The queue.
+#[derive(Debug)]
+pub(super) struct Queue<P> {
+    slots: Vec<Slot<P>>,
+    /// Flows whose turn it is; those that have just begun go before the others.
+    fresh: VecDeque<u8>,
+    turns: VecDeque<u8>,
+    packets: usize,
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct Slot<P> {
+    waiting: VecDeque<Waiting<P>>,
+    bytes: u64,
+    codel: State,
+    deficit: i64,
+    listed: bool,
+}
+
+/// A packet that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting<P> {
+    pub flow: u8,
+    pub bytes: u32,
+    pub arrived: Instant,
+    pub packet: P,
+}
+
+impl<P> Queue<P> {
+    pub(super) fn new() -> Queue<P> {
+        let slot = |_| Slot { waiting: VecDeque::new(), bytes: 0, codel: State::default(), deficit: 0, listed: false };
+        let slots = (0..=u8::MAX).map(slot).collect();
+        Queue { slots, fresh: VecDeque::new(), turns: VecDeque::new(), packets: 0, dropped: 0 }
+    }
+
+    /// Takes a packet in; when there are too many, the longest flow loses its oldest.
+    pub(super) fn push(&mut self, waiting: Waiting<P>) {
+        let flow = waiting.flow;
+        let slot = &mut self.slots[usize::from(flow)];
+        slot.bytes += u64::from(waiting.bytes);
+        slot.waiting.push_back(waiting);
+        if !slot.listed {
+            slot.listed = true;
+            slot.deficit = QUANTUM;
+            self.fresh.push_back(flow);
+        }
+        self.packets += 1;
+        if self.packets > MOST_PACKETS
+            && let Some(longest) = self.slots.iter_mut().max_by_key(|slot| slot.bytes)
+            && longest.pop().is_some()
+        {
+            self.packets -= 1;
+            self.dropped += 1;
+        }
+    }
+
+    /// Packets that were dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// Bytes that wait in a flow.
+    pub(super) fn backlog_bytes(&self, flow: u8) -> u64 {
+        self.slots[usize::from(flow)].bytes
+    }
+
+    /// What goes next. `allowed` is what packets may wait beside [`TARGET`].
+    pub(super) fn take(&mut self, now: Instant, allowed: Duration) -> Option<Waiting<P>> {
+        let codel = CoDel { target: TARGET + allowed, interval: INTERVAL + allowed };
+        loop {
+            let from_fresh = !self.fresh.is_empty();
+            let flow = *self.fresh.front().or(self.turns.front())?;
+            let slot = &mut self.slots[usize::from(flow)];
+            if slot.deficit > 0 {
+                let before = slot.waiting.len();
+                let taken = slot.take(codel, now);
+                let gone = before - slot.waiting.len();
+                self.packets -= gone;
+                self.dropped += (gone - usize::from(taken.is_some())) as u64;
+                if taken.is_some() {
+                    return taken;
+                }
+            }
+            let list = if from_fresh { &mut self.fresh } else { &mut self.turns };
+            list.pop_front();
+            if slot.waiting.is_empty() && !from_fresh {
+                slot.listed = false;
+            } else {
+                slot.deficit += if slot.deficit <= 0 { QUANTUM } else { 0 };
+                self.turns.push_back(flow);
+            }
+        }
+    }
+}
+
+impl<P> Slot<P> {
+    fn pop(&mut self) -> Option<Waiting<P>> {
+        let popped = self.waiting.pop_front()?;
+        self.bytes -= u64::from(popped.bytes);
+        Some(popped)
+    }
+
+    fn take(&mut self, codel: CoDel, now: Instant) -> Option<Waiting<P>> {
+        let Slot { waiting, bytes, codel: state, .. } = self;
+        let pop = || {
+            let packet: Waiting<P> = waiting.pop_front()?;
+            *bytes -= u64::from(packet.bytes);
+            let arrived = packet.arrived;
+            Some(Taken { packet, arrived, backlog_bytes: *bytes })
+        };
+        let taken = state.take(codel, now, pop, drop)?;
+        self.deficit -= i64::from(taken.bytes);
+        Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWED: Duration = Duration::ZERO;
+
+    fn push(queue: &mut Queue<u32>, at_ms: u64, flow: u8, bytes: u32, packet: u32) {
+        queue.push(Waiting { flow, bytes, arrived: Instant::from_millis(at_ms), packet });
+    }
+
+    #[test]
+    fn a_thin_flow_does_not_wait_behind_a_thick_one() {
+        let mut queue = Queue::new();
+        (0..100).for_each(|number| push(&mut queue, 0, 1, 1400, number));
+        let take = |queue: &mut Queue<u32>| queue.take(Instant::from_millis(1), ALLOWED).map(|taken| taken.flow);
+        assert_eq!([take(&mut queue), take(&mut queue)], [Some(1), Some(1)]);
+        push(&mut queue, 1, 2, 100, 0);
+        assert_eq!(take(&mut queue), Some(2));
+        assert_eq!(take(&mut queue), Some(1));
+    }
+
+    #[test]
+    fn two_flows_share_by_bytes_and_keep_their_order() {
+        let mut queue = Queue::new();
+        for number in 0..200 {
+            push(&mut queue, 0, 1, 1400, number);
+            push(&mut queue, 0, 2, 700, number);
+        }
+        let (mut bytes, mut next) = ([0; 2], [0; 2]);
+        for _ in 0..150 {
+            let taken = queue.take(Instant::from_millis(1), ALLOWED).expect("there is more");
+            let place = usize::from(taken.flow) - 1;
+            assert_eq!(taken.packet, next[place]);
+            next[place] += 1;
+            bytes[place] += taken.bytes;
+        }
+        assert!(bytes[0].abs_diff(bytes[1]) <= 2 * 1514, "{bytes:?}");
+    }
+
+    #[test]
+    fn what_waits_for_long_is_thinned_out_and_a_flood_has_a_limit() {
+        let mut queue = Queue::new();
+        let mut taken = 0;
+        for t in 0..3000 {
+            (0..2).for_each(|_| push(&mut queue, t, 1, 1400, 0));
+            taken += u64::from(queue.take(Instant::from_millis(t), ALLOWED).is_some());
+        }
+        assert_eq!(taken, 3000);
+        assert!((20..2000).contains(&queue.dropped()), "{}", queue.dropped());
+        (0..20_000).for_each(|_| push(&mut queue, 3000, 7, 100, 0));
+        assert!(queue.packets <= MOST_PACKETS);
+        while queue.take(Instant::from_millis(3001), ALLOWED).is_some() {}
+        assert!(queue.is_empty() && queue.backlog_bytes(7) == 0);
+    }
+}

@@ -1,0 +1,109 @@
+use alloc::vec;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::path::PathId;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn label(path: u8, order: u32) -> Label {
+    Label { path: PathId(path), flow: 3, order }
+}
+
+const BOTH: Ways = Ways { paths: 0b11, repairs: false };
+
+fn drained<P>(resequencer: &mut Resequencer<P>) -> Vec<P> {
+    core::iter::from_fn(|| resequencer.poll()).collect()
+}
+
+#[test]
+fn a_gap_is_let_go_as_soon_as_every_path_has_passed_it() {
+    let mut flows = Resequencer::new();
+    for (path, order) in [(0, 0), (0, 2), (0, 3)] {
+        assert!(flows.take(at(1), label(path, order), order, BOTH));
+    }
+    assert_eq!(drained(&mut flows), [0]);
+    assert!(flows.take(at(2), label(1, 4), 4, BOTH));
+    assert_eq!(drained(&mut flows), [2, 3, 4]);
+    // It comes after all, and then again.
+    assert!(flows.take(at(3), label(1, 1), 1, BOTH));
+    assert!(!flows.take(at(3), label(0, 1), 1, BOTH) && !flows.take(at(3), label(0, 3), 3, BOTH));
+    assert_eq!((drained(&mut flows), flows.late()), (vec![1], 1));
+}
+
+#[test]
+fn what_is_sent_again_is_waited_for() {
+    let ways = Ways { repairs: true, ..BOTH };
+    let mut flows = Resequencer::new();
+    for (path, order) in [(0, 0), (0, 2), (1, 3)] {
+        flows.take(at(1), label(path, order), order, ways);
+    }
+    assert_eq!(drained(&mut flows), [0]);
+    flows.take(at(30), label(1, 1), 1, ways);
+    assert_eq!(drained(&mut flows), [1, 2, 3]);
+    flows.take(at(100), label(0, 5), 5, ways);
+    assert_eq!(flows.next_wakeup(), Some(at(200)));
+    // 80 ms late: half as much again and 5 ms are waited from now on.
+    flows.take(at(180), label(1, 4), 4, ways);
+    flows.take(at(300), label(0, 7), 7, ways);
+    assert_eq!(flows.next_wakeup(), Some(at(425)));
+}
+
+#[test]
+fn another_flow_does_not_wait() {
+    let mut flows = Resequencer::new();
+    flows.take(at(1), label(0, 1), 1, BOTH);
+    flows.take(at(1), Label { flow: 4, ..label(0, 0) }, 10, BOTH);
+    assert_eq!(drained(&mut flows), [10]);
+}
+
+#[test]
+fn after_a_restart_of_the_receiver_the_first_is_what_comes_first() {
+    let mut flows = Resequencer::new();
+    flows.take(at(1), label(0, 70_000), 70_000, BOTH);
+    flows.take(at(1), label(0, 400_000), 400_000, BOTH);
+    assert_eq!(drained(&mut flows), [70_000, 400_000]);
+}
+
+proptest! {
+    /// Each packet at most once, none held longer than the limit, and in
+    /// order as far as it was not given up.
+    #[test]
+    fn each_once_in_order_and_in_time(
+        steps in prop::collection::vec((0u64..400, 0u8..2, 0u64..30_000, any::<bool>()), 1..300),
+        repairs in any::<bool>(),
+    ) {
+        let ways = Ways { paths: 0b11, repairs };
+        let mut flows = Resequencer::new();
+        let (mut seen, mut came): (Vec<u64>, BTreeMap<u64, Instant>) = (Vec::new(), BTreeMap::new());
+        let mut now = at(1);
+        for (order, path, wait_us, twice) in steps {
+            let until = now + Duration::from_micros(wait_us);
+            while let Some(due) = flows.next_wakeup().filter(|due| *due <= until) {
+                now = now.max(due);
+                flows.advance(now, ways);
+                for gone in drained(&mut flows) {
+                    prop_assert!(now.since(came[&gone]) <= LONGEST);
+                    seen.push(gone);
+                }
+            }
+            now = until;
+            for _ in 0..=u8::from(twice) {
+                let first = !came.contains_key(&order);
+                let taken = flows.take(now, label(path, order as u32), order, ways);
+                prop_assert!(first || !taken, "{order} was taken twice");
+                came.entry(order).or_insert(now);
+            }
+            seen.extend(drained(&mut flows));
+        }
+        let mut sorted = seen.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        prop_assert_eq!(sorted.len(), seen.len());
+        let backwards = seen.windows(2).filter(|pair| pair[0] > pair[1]).count() as u64;
+        prop_assert!(backwards <= flows.late());
+    }
+}

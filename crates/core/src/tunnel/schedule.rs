@@ -1,0 +1,213 @@
+//! Over which path a packet goes.
+
+use alloc::vec::Vec;
+
+use super::outgoing::{Health, Outgoing, Parcel};
+use super::queue::Waiting;
+use super::{GRE_BYTES, MAX_PATHS, Mode, Output, Tunnel, WORTH};
+use crate::allocate::PathState;
+use crate::path::PathId;
+use crate::time::{Duration, Instant};
+use crate::tunnel::label::{Label, ORDERS};
+
+/// How long a packet waits for the cheapest path before it overflows onto the next.
+const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
+/// Most that paths in use may differ in delay for the queue to wait for it.
+const LONGEST_SPREAD_US: i64 = 150_000;
+
+/// A path that may carry.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    path: PathId,
+    rank: u8,
+    arrival_us: i64,
+    has_window: bool,
+    paced_to: Instant,
+}
+
+impl Candidate {
+    fn is_free(&self, now: Instant) -> bool {
+        self.has_window && self.paced_to <= now
+    }
+}
+
+impl<P: Clone> Tunnel<P> {
+    /// Sends as long as a path has room: one packet, with its copies.
+    pub(super) fn depart(&mut self, now: Instant) {
+        while let Some(parcel) = self.repairs.front() {
+            if parcel.until <= now {
+                self.repairs.pop_front();
+                continue;
+            }
+            let (bytes, flow) = (parcel.bytes, parcel.flow);
+            let Some(path) = self.choose(now, bytes, flow, now).into_iter().next() else { return };
+            let Some(parcel) = self.repairs.pop_front() else { return };
+            self.dispatch(now, path, parcel);
+            return;
+        }
+        if self.next.is_none() {
+            let allowed = self.spread();
+            self.next = self.queue.take(now, allowed);
+        }
+        let Some(waiting) = &self.next else { return self.note_idle(now) };
+        let (bytes, flow, arrived) = (waiting.bytes, waiting.flow, waiting.arrived);
+        let over = self.choose(now, bytes, flow, arrived);
+        let Some(waiting) = (if over.is_empty() { None } else { self.next.take() }) else { return };
+        let Waiting { packet, .. } = waiting;
+        let order = self.orders[usize::from(flow)];
+        self.orders[usize::from(flow)] = (order + 1) % ORDERS;
+        let parcel = Parcel { packet, bytes, flow, order, until: now + WORTH };
+        for path in over {
+            self.dispatch(now, path, parcel.clone());
+        }
+        self.copy_for_trial(now, &parcel);
+    }
+
+    fn dispatch(&mut self, now: Instant, path: PathId, parcel: Parcel<P>) {
+        let bytes = parcel.bytes + GRE_BYTES + self.around_bytes;
+        let label = Label { path, flow: parcel.flow, order: parcel.order };
+        let packet = parcel.packet.clone();
+        let kept = self.repairs().then_some(parcel);
+        let Some(at) = self.at_mut(path) else { return };
+        let number = at.out.send(now, bytes, kept);
+        self.outputs.push_back(Output::Send { label, number, packet });
+    }
+
+    /// A path that was given up carries copies until it is trusted again.
+    fn copy_for_trial(&mut self, now: Instant, parcel: &Parcel<P>) {
+        let tried = |path: &super::Path<P>| path.out.health == Health::Trial && path.out.wish != PathState::Closed;
+        let on_trial: Vec<PathId> = self.known().filter(|(_, path)| tried(path)).map(|(id, _)| id).collect();
+        for path in on_trial {
+            let bytes = parcel.bytes + GRE_BYTES + self.around_bytes;
+            let Some(at) = self.at_mut(path).filter(|at| at.out.has_window()) else { continue };
+            let number = at.out.send(now, bytes, None);
+            let label = Label { path, flow: parcel.flow, order: parcel.order };
+            self.outputs.push_back(Output::Send { label, number, packet: parcel.packet.clone() });
+        }
+    }
+
+    /// Paths that carry: those in use that are good; if there is none, the next
+    /// best that can be had.
+    fn candidates(&self, bytes: u32) -> Vec<Candidate> {
+        let class = |wish: PathState, health: Health| match (wish, health) {
+            (PathState::Closed, _) => None,
+            (PathState::Active, Health::Good) => Some(0),
+            (PathState::Backup, Health::Good) => Some(1),
+            (PathState::Active, health) => Some(2 + health as u8),
+            (PathState::Backup, health) => Some(3 + health as u8),
+        };
+        let bytes = bytes + GRE_BYTES + self.around_bytes;
+        let mut best = u8::MAX;
+        let mut candidates = Vec::with_capacity(MAX_PATHS);
+        for (place, path) in self.paths.iter().enumerate() {
+            let Some(out) = path.as_ref().map(|path| &path.out) else { continue };
+            let Some(class) = class(out.wish, out.health).filter(|class| *class <= best) else { continue };
+            if class < best {
+                best = class;
+                candidates.clear();
+            }
+            candidates.push(Candidate {
+                path: PathId(place as u8),
+                rank: self.ranks.get(place).copied().unwrap_or(place as u8),
+                arrival_us: out.arrival_us(bytes),
+                has_window: out.has_window(),
+                paced_to: out.paced_to(),
+            });
+        }
+        candidates
+    }
+
+    /// The paths over which a packet goes now; none if it is to wait.
+    fn choose(&mut self, now: Instant, bytes: u32, flow: u8, arrived: Instant) -> Vec<PathId> {
+        let mut candidates = self.candidates(bytes);
+        for full in candidates.iter().filter(|candidate| !candidate.has_window) {
+            if let Some(at) = self.paths[usize::from(full.path.0)].as_mut() {
+                at.out.note_full(now);
+            }
+        }
+        match self.mode {
+            Mode::Aggregate => candidates.sort_unstable_by_key(|candidate| candidate.arrival_us),
+            Mode::Redundant => {
+                let free = candidates.iter().filter(|candidate| candidate.is_free(now)).map(|free| free.path);
+                let free: Vec<PathId> = free.collect();
+                if free.is_empty() {
+                    self.retry_after(now, &candidates, None);
+                }
+                return free;
+            }
+            Mode::Standby | Mode::CheapestFirst => candidates.sort_unstable_by_key(|candidate| candidate.rank),
+            Mode::PerFlow => {
+                let pinned = self.pin(flow, &candidates);
+                candidates.retain(|candidate| Some(candidate.path) == pinned);
+            }
+        }
+        let Some(first) = candidates.first().copied() else { return Vec::new() };
+        let may = |candidate: &Candidate| match self.mode {
+            _ if candidate.path == first.path => true,
+            Mode::Aggregate => candidate.arrival_us <= first.arrival_us + self.wait_us(first.path, flow, bytes),
+            Mode::CheapestFirst => now.since(arrived) >= OVERFLOW_AFTER,
+            _ => false,
+        };
+        let free = candidates.iter().find(|candidate| candidate.is_free(now) && may(candidate)).map(|free| free.path);
+        if free.is_none() {
+            let overflow = (self.mode == Mode::CheapestFirst).then_some(arrived + OVERFLOW_AFTER);
+            self.retry_after(now, &candidates, overflow);
+        }
+        free.into_iter().collect()
+    }
+
+    /// When a path that has room by then may send, or a packet has waited enough.
+    fn retry_after(&mut self, now: Instant, candidates: &[Candidate], overflow: Option<Instant>) {
+        // What was not given to a path says nothing of its rate.
+        for free in candidates.iter().filter(|candidate| candidate.is_free(now)) {
+            if let Some(at) = self.at_mut(free.path) {
+                at.out.note_idle(now);
+            }
+        }
+        let paced = candidates.iter().filter(|candidate| candidate.has_window).map(|candidate| candidate.paced_to);
+        self.retry = paced.chain(overflow).filter(|at| *at > now).min();
+    }
+
+    /// How long a packet of this flow would wait for this path, in µs.
+    fn wait_us(&self, path: PathId, flow: u8, bytes: u32) -> i64 {
+        let rate = self.at(path).and_then(|path| path.out.rate_bytes_s());
+        let ahead = (self.queue.backlog_bytes(flow) + u64::from(bytes)) as f64;
+        rate.map_or(0, |rate| (ahead / rate * 1e6) as i64)
+    }
+
+    /// The path of a flow: the one it has, or the one on which it would arrive first.
+    fn pin(&mut self, flow: u8, candidates: &[Candidate]) -> Option<PathId> {
+        let slot = self.pins.get_mut(usize::from(flow))?;
+        if slot.is_none_or(|pinned| !candidates.iter().any(|candidate| candidate.path == pinned)) {
+            let free = |candidate: &&Candidate| (!candidate.has_window, candidate.arrival_us);
+            *slot = candidates.iter().min_by_key(free).map(|best| best.path);
+        }
+        *slot
+    }
+
+    /// How much the paths in use differ in delay: so much longer packets may wait
+    /// for the quick one.
+    fn spread(&self) -> Duration {
+        self.spread_of(|out| out.wish == PathState::Active && out.health == Health::Good)
+    }
+
+    /// How much all paths that may be used differ in delay.
+    pub(super) fn spread_of_all(&self) -> Duration {
+        self.spread_of(|out| out.wish != PathState::Closed)
+    }
+
+    fn spread_of(&self, counts: impl Fn(&Outgoing<P>) -> bool) -> Duration {
+        let delays = self.paths.iter().flatten().map(|path| &path.out).filter(|out| counts(out));
+        let delays = delays.filter_map(|out| out.owd_us());
+        let (least, most) = delays.fold((i64::MAX, i64::MIN), |(least, most), us| (least.min(us), most.max(us)));
+        Duration::from_micros(most.saturating_sub(least).clamp(0, LONGEST_SPREAD_US) as u64)
+    }
+
+    fn note_idle(&mut self, now: Instant) {
+        for (_, path) in self.known() {
+            if path.out.has_window() {
+                path.out.note_idle(now);
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+extern crate std;
+
+use alloc::vec;
+
+use super::*;
+use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Link, Loss, PacketId, QueueLimit};
+
+mod stories;
+
+/// A packet: its flow, its number in it, and when it was offered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Numbered {
+    flow: u8,
+    number: u64,
+    offered: Instant,
+}
+
+/// Bytes of each packet.
+const BYTES: u32 = 1400;
+const AROUND: u32 = 28;
+
+type Sent = Output<Numbered>;
+
+/// Two ends joined by links.
+struct Bed {
+    now: Instant,
+    ends: [Tunnel<Numbered>; 2],
+    links: Vec<Link>,
+    under_way: Vec<(Sent, u32)>,
+    /// What came out at the second end, and when.
+    came: Vec<(Instant, Numbered)>,
+    offered: [u64; 256],
+}
+
+/// A constant link: rate in Mbit/s, one-way delay in ms, loss.
+fn params(mbit_s: f64, delay_ms: f64, loss: f64) -> DirectionParams {
+    DirectionParams {
+        bottleneck: Bottleneck::Rate { bit_s: mbit_s * 1e6 },
+        delay: Duration::from_secs_f64(delay_ms / 1e3),
+        loss: Loss::Independent(loss),
+        queue: QueueLimit::Bytes((mbit_s * 1e6 / 8.0 * 0.05).max(6000.0) as u32),
+        codel: None,
+    }
+}
+
+impl Bed {
+    /// Links as [`params`] takes them.
+    fn new(mode: Mode, links: &[(f64, f64, f64)]) -> Bed {
+        let end = |leads| {
+            Tunnel::new(Setup { mode, leads, ranks: vec![], epoch: 7 + u32::from(leads), around_bytes: AROUND })
+        };
+        let link = |(place, &(rate, delay, loss)): (usize, &(f64, f64, f64))| {
+            let direction = params(rate, delay, loss);
+            Link::new(5 + place as u64, "link", direction.clone(), direction)
+        };
+        let mut bed = Bed {
+            now: Instant::ZERO,
+            ends: [end(true), end(false)],
+            links: links.iter().enumerate().map(link).collect(),
+            under_way: Vec::new(),
+            came: Vec::new(),
+            offered: [0; 256],
+        };
+        for path in 0..links.len() {
+            bed.ends[0].handle(Instant::ZERO, Input::Present(PathId(path as u8), true));
+        }
+        bed
+    }
+
+    fn set(&mut self, path: usize, mbit_s: f64, delay_ms: f64, loss: f64) {
+        for direction in [Direction::Up, Direction::Down] {
+            self.links[path].set(self.now, direction, params(mbit_s, delay_ms, loss));
+        }
+    }
+
+    fn offer(&mut self, flow: u8) {
+        let number = self.offered[usize::from(flow)];
+        self.offered[usize::from(flow)] += 1;
+        let packet = Numbered { flow, number, offered: self.now };
+        self.ends[0].handle(self.now, Input::Packet { flow, bytes: BYTES, packet });
+    }
+
+    /// Offers packets of a flow at a rate (of packets' own bytes) until a moment.
+    fn stream(&mut self, flow: u8, mbit_s: f64, until_ms: u64) {
+        let each = Duration::from_secs_f64(f64::from(BYTES) * 8.0 / (mbit_s * 1e6));
+        let mut next = self.now;
+        while next < Instant::from_millis(until_ms) {
+            self.run_until(next);
+            self.offer(flow);
+            next = next + each;
+        }
+        self.run_until(Instant::from_millis(until_ms));
+    }
+
+    fn run_until(&mut self, until: Instant) {
+        loop {
+            self.settle();
+            let links = self.links.iter().filter_map(Link::next_wakeup);
+            let next = links.chain(self.ends.iter().filter_map(Engine::next_wakeup)).min();
+            let Some(at) = next.filter(|at| *at <= until) else { break };
+            self.now = self.now.max(at);
+        }
+        self.now = until;
+    }
+
+    fn settle(&mut self) {
+        for path in 0..self.links.len() {
+            while let Some(exit) = self.links[path].poll(self.now) {
+                let Exit { packet, direction, dropped: None, .. } = exit else { continue };
+                let (sent, bytes) = self.under_way[packet.0 as usize].clone();
+                let end = usize::from(direction == Direction::Up);
+                let input = match sent {
+                    Output::Send { label, number, packet } => {
+                        let bytes = bytes - AROUND - GRE_BYTES;
+                        Input::Arrived { label, number: Some(number), bytes, packet }
+                    }
+                    Output::Tell { path, number, message } => Input::Told { path, number, message },
+                    _ => continue,
+                };
+                self.ends[end].handle(self.now, input);
+            }
+        }
+        for (end, direction) in [(0, Direction::Up), (1, Direction::Down)] {
+            while let Some(output) = self.ends[end].poll(self.now) {
+                let (path, bytes) = match &output {
+                    Output::Deliver(packet) => {
+                        self.came.push((self.now, *packet));
+                        continue;
+                    }
+                    Output::Send { label, .. } => (label.path, BYTES + GRE_BYTES + AROUND),
+                    Output::Tell { path, message, .. } => {
+                        let mut wire = Vec::new();
+                        message.write(&mut wire);
+                        (*path, wire.len() as u32 + GRE_BYTES + AROUND)
+                    }
+                    Output::Changed { .. } => continue,
+                };
+                let id = PacketId(self.under_way.len() as u64);
+                self.under_way.push((output, bytes));
+                // What finds the queue full is gone.
+                let _ = self.links[usize::from(path.0)].send(self.now, direction, id, bytes);
+            }
+        }
+    }
+
+    /// Mbit/s of packets' own bytes that came out between two moments.
+    fn goodput(&self, from_ms: u64, to_ms: u64) -> f64 {
+        let (from, to) = (Instant::from_millis(from_ms), Instant::from_millis(to_ms));
+        let count = self.came.iter().filter(|(at, _)| (from..to).contains(at)).count();
+        count as f64 * f64::from(BYTES) * 8.0 / ((to_ms - from_ms) as f64 * 1e3)
+    }
+
+    /// Delays of a flow's packets offered between two moments, in ms, sorted; and how many were lost.
+    fn delays(&self, flow: u8, from_ms: u64, to_ms: u64) -> (Vec<f64>, usize) {
+        let (from, to) = (Instant::from_millis(from_ms), Instant::from_millis(to_ms));
+        let mut delays: Vec<f64> = self
+            .came
+            .iter()
+            .filter(|(_, packet)| packet.flow == flow && (from..to).contains(&packet.offered))
+            .map(|(at, packet)| at.since(packet.offered).as_secs_f64() * 1e3)
+            .collect();
+        delays.sort_unstable_by(f64::total_cmp);
+        let mut numbers: Vec<u64> =
+            self.came.iter().filter(|(_, packet)| packet.flow == flow).map(|(_, packet)| packet.number).collect();
+        numbers.sort_unstable();
+        let once = numbers.len();
+        numbers.dedup();
+        assert_eq!(once, numbers.len(), "a packet came twice");
+        (delays, (self.offered[usize::from(flow)] as usize).saturating_sub(once))
+    }
+}
