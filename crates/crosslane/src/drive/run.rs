@@ -195,10 +195,10 @@ impl Run {
     fn traffic_plan(&self) -> traffic::Plan {
         let wanted = &self.scenario.traffic;
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
-        let (size_bytes, period_ns) = match wanted.kind {
-            TrafficKind::Messages { size_bytes, every_ms } => (size_bytes, (every_ms * 1e6) as u64),
+        let size_bytes = match wanted.kind {
+            TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } => size_bytes,
             // Uploads are the simulator's; `Scenario::check_engine` tells so. Objects have sizes of their own.
-            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => (BULK_BYTES, 0),
+            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => BULK_BYTES,
         };
         let congestion = match self.scenario.congestion {
             Congestion::Cubic => "cubic",
@@ -210,7 +210,7 @@ impl Run {
         traffic::Plan {
             direction: if wanted.down { Direction::Down } else { Direction::Up },
             size_bytes,
-            period_ns,
+            period_ns: wanted.kind.period_ns(),
             start_ns: nanos(wanted.start_s),
             stop_ns: nanos(wanted.stop_s),
             deadline_ns: nanos(wanted.stop_s) + GRACE_NS,

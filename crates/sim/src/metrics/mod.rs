@@ -14,7 +14,7 @@ use crosslane_core::path::PathId;
 use crate::check::prove;
 use crate::records::{DecisionRow, MessageRow, PacketRow, RunRecords, ThroughputRow};
 use crate::repeats::Repeats;
-use crate::scenario::{CrossingDirection, Expectation, Scenario, TrafficKind};
+use crate::scenario::{CrossingDirection, Expectation, Scenario};
 
 mod deadlines;
 mod sums;
@@ -64,14 +64,10 @@ impl Context<'_> {
     pub fn of<'a>(scenario: &Scenario, paths: &'a [String]) -> Context<'a> {
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
         let crossing_s = prove(scenario, &[]).ok().and_then(|proofs| proofs.iter().find_map(|proof| proof.at_s));
-        let period_ns = match scenario.traffic.kind {
-            TrafficKind::Messages { every_ms, .. } => (every_ms * 1e6) as u64,
-            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => 0,
-        };
         Context {
             paths,
             direction: if scenario.traffic.down { Direction::Down } else { Direction::Up },
-            period_ns,
+            period_ns: scenario.traffic.kind.period_ns(),
             traffic_start_ns: nanos(scenario.traffic.start_s),
             end_ns: nanos(scenario.duration_s),
             crossing_ns: crossing_s.map(nanos),
