@@ -16,12 +16,6 @@ impl Simulation {
         self.tunnel.as_ref()?.view(way(side), path)
     }
 
-    /// DEBUG
-    pub fn debug(&self) -> String {
-        let t = |e: &crate::transport::Endpoint| e.subflows().next().map(|i| format!("cwnd {} rtt {:.1} inflight {} rexmit {}", i.window, i.rtt.as_secs_f64() * 1e3, i.in_flight, i.repeated)).unwrap_or_default();
-        format!("TCP {} {}", t(&self.vehicle), self.tunnel.as_ref().map(|t| t.debug()).unwrap_or_default())
-    }
-
     /// Takes what the links deliver.
     pub(super) fn arrive(&mut self) {
         while let Some((cargo, direction)) = self.wires.poll(self.now, &mut self.recording.sums) {

@@ -213,7 +213,7 @@ impl Simulation {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let observe = (self.brain.watches() || self.tunnel.is_some()).then_some(self.observe_at);
+        let observe = self.brain.watches().then_some(self.observe_at);
         let record = self.records_subflows().then_some(self.record_at);
         let times = [
             self.world.next_wakeup(),
@@ -304,9 +304,7 @@ impl Simulation {
     }
 
     fn observe_transport(&mut self) {
-        if let Some(tunnel) = &self.tunnel {
-            tunnel.samples().for_each(|sample| self.brain.observe(self.now, sample));
-        } else if self.brain.watches() {
+        if self.brain.watches() {
             self.brain.observe_transport(self.now, &self.vehicle);
         }
     }

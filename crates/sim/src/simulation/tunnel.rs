@@ -5,7 +5,7 @@
 use crosslane_core::allocate::PathState;
 use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
-use crosslane_core::path::{PathId, Sample};
+use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::{Health, Input, Mode, Output, PathView, Setup, Tunnel};
 
@@ -20,8 +20,6 @@ const GRE_BYTES: u16 = 8;
 const SEQUENCE_BYTES: u16 = 4;
 /// The traffic is one flow.
 const FLOW: u8 = 1;
-/// Stands for the tunnel among connections.
-const TOKEN: u32 = 1;
 /// A timer of the system wakes nobody sooner.
 const SOONEST: Duration = Duration::from_micros(50);
 
@@ -125,15 +123,6 @@ impl Ends {
         };
         let ip_bytes = inside + GRE_BYTES + self.around_bytes;
         Some(Left::Over(Parcel { path, ip_bytes, output }))
-    }
-
-    /// What the vehicle's end saw of each path, for its agent.
-    pub(super) fn samples(&self) -> impl Iterator<Item = Sample> {
-        (0..16).filter_map(|path| self.ends[Direction::Up as usize].sample(PathId(path), TOKEN))
-    }
-
-    pub(super) fn debug(&self) -> String {
-        format!("dropped {} again {}", self.ends[0].dropped(), self.ends[0].sent_again())
     }
 
     /// What an end knows of a path.
