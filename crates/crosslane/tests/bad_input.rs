@@ -45,6 +45,16 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
         "base = \"oracle\"\nloss",
         "s.toml, line 29: `loss`: -84 is outside 0 to 1",
     ),
+    (
+        "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84",
+        "base = \"tunnel\"\nsteer = \"deadline\"",
+        "s.toml, line 29: `steer`: deadline is none of hapanchak, threshold; see docs/strategies.md",
+    ),
+    (
+        "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84",
+        "base = \"tunnel\"\nmode = \"all\"",
+        "s.toml, line 29: unknown variant `all`, expected one of `aggregate`, `redundant`",
+    ),
     ("rate_mbit_s = 20", "trace = \"none.csv\"", "reading none.csv, which s.toml names in line 21: No such file"),
     (
         "rate_mbit_s = 20",

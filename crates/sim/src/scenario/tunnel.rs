@@ -11,7 +11,7 @@ use super::{Scenario, Strategy};
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tunnel {
-    /// MTU of every path, in bytes (576 to 9000).
+    /// MTU of every path, in bytes (576 to 1500).
     #[serde(default = "ethernet", deserialize_with = "mtu")]
     pub mtu: u32,
     /// How long a packet may wait for the ones before it, in ms (above 0, at
@@ -32,8 +32,8 @@ fn ethernet() -> u32 {
 
 fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     match u32::deserialize(from)? {
-        mtu @ 576..=9000 => Ok(mtu),
-        other => Err(D::Error::custom(format!("{other} is outside 576 to 9000; choose a number inside"))),
+        mtu @ 576..=1500 => Ok(mtu),
+        other => Err(D::Error::custom(format!("{other} is outside 576 to 1500; choose a number inside"))),
     }
 }
 
@@ -79,7 +79,8 @@ impl TunnelParams {
     /// # Errors
     /// What is wrong, with the key in backticks.
     pub fn read(parameters: &toml::Table) -> Result<TunnelParams, String> {
-        let params = TunnelParams::deserialize(parameters.clone()).map_err(|fault| fault.to_string())?;
+        let in_a_line = |fault: toml::de::Error| fault.to_string().trim().replace('\n', " ");
+        let params = TunnelParams::deserialize(parameters.clone()).map_err(in_a_line)?;
         let known: Vec<&str> = strategy::NAMES.into_iter().filter(|name| !takes_deadlines(name)).collect();
         match known.contains(&params.steer.as_str()) {
             true => Ok(params),
