@@ -63,7 +63,8 @@ fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
 /// is left to the reader of scenarios, which says why.
 fn is_configuration(file: &Path) -> bool {
     let text = text_file::read(file).unwrap_or_default();
-    text.lines().any(|line| line.trim_start().starts_with("[[path]]"))
+    let is_of_agents = |line: &str| line.starts_with("[[path]]") || line.starts_with("[[tunnel.vehicle]]");
+    text.lines().any(|line| is_of_agents(line.trim_start()))
 }
 
 fn print(file: &Path, json: bool, kind: &str, ok: bool, findings: &[String], warnings: &[String]) -> Result<()> {

@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::error::{Error, Result};
-use crate::{agent, check, drive, import, output, receive, send, simulate};
+use crate::{agent, check, drive, import, keygen, output, receive, send, simulate};
 
 /// Keeps a vehicle's connections alive over every network it can reach.
 #[derive(Parser)]
@@ -46,6 +46,8 @@ enum Command {
     },
     /// Turn a public recording into a trace.
     Import(import::Options),
+    /// Make a key for the tunnel.
+    Keygen(keygen::Options),
     /// Print a shell completion script.
     Completion {
         /// The shell.
@@ -104,6 +106,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Simulate(options) => simulate::run(&options),
         Command::Check { file, data, json } => check::run(&file, data.as_deref(), json),
         Command::Import(options) => import::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Keygen(options) => keygen::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);

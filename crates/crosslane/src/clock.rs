@@ -36,6 +36,11 @@ pub fn monotonic_ns() -> u64 {
     nanos(ClockId::CLOCK_MONOTONIC)
 }
 
+/// Nanoseconds since 1970.
+pub fn unix_ns() -> u64 {
+    nanos(ClockId::CLOCK_REALTIME)
+}
+
 /// Seconds since 1970.
 pub fn unix_s() -> f64 {
     nanos(ClockId::CLOCK_REALTIME) as f64 / 1e9

@@ -5,6 +5,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use nix::errno::Errno;
+
 use crate::error::{Error, Result};
 
 const DEVICE: &str = "/dev/net/tun";
@@ -32,12 +34,7 @@ impl Tun {
     /// # Errors
     /// The name cannot be an interface's, is taken, or the kernel forbids it.
     pub fn open(name: &str) -> Result<Tun> {
-        let attempt = || format!("making the TUN device {name:?}");
-        let file = open_device()?;
-        let request = interface_request(name).map_err(|cause| Error::usage(attempt(), cause, "choose another name"))?;
-        // SAFETY: `request` is a whole ifreq whose name ends with a zero.
-        unsafe { set_interface(file.as_raw_fd(), &request) }.map_err(|cause| Error::failure(attempt(), cause))?;
-        Ok(Tun { file, name: name.to_owned() })
+        Ok(Tun { file: make_interface(name, 0)?, name: name.to_owned() })
     }
 
     /// The interface's name.
@@ -85,7 +82,24 @@ pub fn open_device() -> Result<File> {
     })
 }
 
-fn interface_request(name: &str) -> Result<libc::ifreq, &'static str> {
+/// Makes the interface `name` and returns the descriptor that carries it, which
+/// does not block; `flags` are added to IFF_TUN and IFF_NO_PI.
+pub(crate) fn make_interface(name: &str, flags: libc::c_int) -> Result<File> {
+    let attempt = || format!("making the TUN device {name:?}");
+    let file = open_device()?;
+    let request =
+        interface_request(name, flags).map_err(|cause| Error::usage(attempt(), cause, "choose another name"))?;
+    // SAFETY: `request` is a whole ifreq whose name ends with a zero.
+    let made = unsafe { set_interface(file.as_raw_fd(), &request) };
+    made.map_err(|cause| match cause {
+        Errno::EBUSY => Error::usage(attempt(), "an interface has this name already", "choose another name"),
+        Errno::EPERM => Error::usage(attempt(), cause, "run as root or with the capability CAP_NET_ADMIN"),
+        _ => Error::failure(attempt(), cause),
+    })?;
+    Ok(file)
+}
+
+fn interface_request(name: &str, flags: libc::c_int) -> Result<libc::ifreq, &'static str> {
     let printable = name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'));
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || !printable || matches!(name, "." | ".." | "lo") {
         return Err("an interface's name has 1 to 15 letters, digits, - or _");
@@ -95,7 +109,7 @@ fn interface_request(name: &str) -> Result<libc::ifreq, &'static str> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | flags) as libc::c_short;
     Ok(request)
 }
 
@@ -106,8 +120,8 @@ mod tests {
     #[test]
     fn a_name_that_no_interface_can_have_is_refused() {
         for name in ["", "sixteen-letters-", "a/b", "a b", "lo", ".."] {
-            assert!(interface_request(name).is_err(), "{name:?}");
+            assert!(interface_request(name, 0).is_err(), "{name:?}");
         }
-        assert!(interface_request("fifteen-letters").is_ok());
+        assert!(interface_request("fifteen-letters", 0).is_ok());
     }
 }

@@ -25,6 +25,7 @@ use crate::time::{Duration, Instant};
 pub mod control;
 pub mod gre;
 pub mod label;
+pub mod replay;
 
 mod incoming;
 mod outgoing;
@@ -46,6 +47,8 @@ const GRE_BYTES: u32 = 12;
 const WORTH: Duration = Duration::from_millis(250);
 /// Packets that wait to be sent again at most.
 const MOST_REPAIRS: usize = 8192;
+/// Least time between two reports that leave over two paths.
+const REPORT_TWICE_EACH: Duration = Duration::from_millis(10);
 /// The tunnel has nothing to carry when nothing came for so long.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -111,13 +114,15 @@ pub enum Input<P> {
     Arrived {
         /// From its key.
         label: Label,
-        /// Its number on the path; none: the sender is not of our kind.
+        /// Its number on the path, if it has one.
         number: Option<u32>,
         /// Its length, in bytes.
         bytes: u32,
         /// The packet.
         packet: P,
     },
+    /// A packet came that says nothing of path and order: its sender is not of our kind.
+    Unlabelled(P),
     /// A message of the other end came over a path.
     Told {
         /// The path.
@@ -213,6 +218,7 @@ pub struct Tunnel<P> {
     wishes: Vec<PathState>,
     busy: Instant,
     report_turn: u8,
+    reported_twice: Instant,
     /// Until when time has passed on all paths; none: something came since.
     advanced: Option<Instant>,
     /// When to try again what found no room.
@@ -249,6 +255,7 @@ impl<P: Clone> Tunnel<P> {
             wishes: alloc::vec![PathState::Active; MAX_PATHS],
             busy: Instant::ZERO,
             report_turn: 0,
+            reported_twice: Instant::ZERO,
             advanced: None,
             retry: None,
         }
@@ -270,14 +277,16 @@ impl<P: Clone> Tunnel<P> {
     }
 
     /// What the tunnel saw of a path, as an assessor takes it; `token` stands
-    /// for the tunnel among connections.
+    /// for the tunnel among connections. Nothing counts as unacknowledged: that
+    /// a path delivers nothing the tunnel sees and acts upon itself.
     pub fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
         let out = &self.at(path)?.out;
+        out.round_trip.base()?;
         let transport = Transport {
             token,
             rtt: out.round_trip.smoothed(),
             rttvar: out.round_trip.variation(),
-            unacked: out.unacknowledged() as u32,
+            unacked: 0,
             delivered: out.delivered as u32,
             bytes_acked: out.acknowledged_bytes,
             notsent_bytes: 0,
@@ -433,10 +442,12 @@ impl<P: Clone> Tunnel<P> {
         self.resequencer.advance(now, ways);
         let usable = self.known().filter(|(_, path)| path.out.health == Health::Good).count();
         let idle = now.since(self.busy) > IDLE;
+        let spread = self.spread_of_all();
         let (mut back, mut probes) = (VecDeque::new(), Vec::new());
         let mut outputs = core::mem::take(&mut self.outputs);
         for (id, path) in self.known() {
             path.out.others_idle = idle;
+            path.out.spread = spread;
             let elsewhere = usable > usize::from(path.out.health == Health::Good);
             back.extend(path.out.advance(now, elsewhere));
             if path.out.wants_probe(now) {
@@ -478,24 +489,33 @@ impl<P: Clone> Tunnel<P> {
             paths.extend(path.inward.report(now, id, path.out.wish));
         }
         paths.iter_mut().for_each(|report| report.rank = self.ranks[usize::from(report.path.0)]);
-        let Some(over) = self.way_back() else { return };
+        let ways = self.ways_back(now);
         let message = self.message(Body::Report { heard: self.peer_epoch.unwrap_or(0), paths });
-        self.outputs.push_back(Output::Tell { path: over, number: None, message });
+        for path in ways {
+            self.outputs.push_back(Output::Tell { path, number: None, message: message.clone() });
+        }
     }
 
-    /// The path for a report: the quickest that works; each eighth time another,
-    /// so that no report depends on one path for long.
-    fn way_back(&mut self) -> Option<PathId> {
+    /// The paths for a report: the quickest that works, of those in use; each
+    /// eighth time another too, so that no report depends on one path for long.
+    fn ways_back(&mut self, now: Instant) -> Vec<PathId> {
         self.report_turn = self.report_turn.wrapping_add(1);
         let turn = self.report_turn;
         let mut paths: Vec<_> = self
             .known()
             .filter(|(_, path)| path.out.wish != PathState::Closed)
-            .map(|(id, path)| (path.out.health, path.out.round_trip.smoothed(), id))
+            .map(|(id, path)| {
+                let works = path.out.health == Health::Good;
+                (!works, path.out.wish != PathState::Active, path.out.health, path.out.round_trip.smoothed(), id)
+            })
             .collect();
         paths.sort_unstable();
-        let other = usize::from(turn % 8 == 0) * (1 + usize::from(turn / 8) % paths.len().max(2).saturating_sub(1));
-        paths.get(other).or(paths.first()).map(|(.., id)| *id)
+        let other = usize::from(turn / 8) % paths.len().max(2).saturating_sub(1) + 1;
+        let second = paths.get(other).filter(|_| now.since(self.reported_twice) >= REPORT_TWICE_EACH);
+        if second.is_some() {
+            self.reported_twice = now;
+        }
+        paths.first().into_iter().chain(second).map(|(.., id)| *id).collect()
     }
 }
 
@@ -511,6 +531,7 @@ impl<P: Clone> Engine for Tunnel<P> {
                 self.queue.push(Waiting { flow, bytes, arrived: now, packet });
             }
             Input::Arrived { label, number, bytes, packet } => self.arrive(now, label, number, bytes, packet),
+            Input::Unlabelled(packet) => self.resequencer.pass(packet),
             Input::Told { path, number, message } => self.hear(now, path, number, message),
             Input::Present(path, true) => self.appear(now, path),
             Input::Present(path, false) => self.vanish(now, path),

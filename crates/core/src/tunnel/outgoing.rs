@@ -33,15 +33,18 @@ const HOLD: Duration = Duration::from_millis(3);
 /// Rounds are at least so long.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// More than the rate times the round trip says, at most so many times.
-const MOST_BOOST: f64 = 8.0;
-/// Share of a round's packets whose loss ends a path's growth.
+const MOST_BOOST: f64 = 2.0;
+/// Share of a round's packets whose loss ends a path's growth, beyond twice what
+/// is usual there.
 const LOSSY_ROUND: f64 = 0.01;
+/// Rounds over which the usual loss is taken.
+const USUAL_ROUNDS: f64 = 16.0;
 /// What a path sends at once, as time at its rate.
 const BURST: Duration = Duration::from_millis(1);
 /// Faster than the rate that was found, so that the queue in the path decides.
 const PACE: f64 = 1.25;
 /// Beyond round trip and its variation a report may take so long.
-const PATIENCE: Duration = Duration::from_millis(15);
+const PATIENCE: Duration = Duration::from_millis(25);
 /// After that the path is asked, and so much later given up.
 const GRACE: Duration = Duration::from_millis(25);
 /// Between two questions to a path that does not answer.
@@ -133,8 +136,10 @@ pub(super) struct Outgoing<P> {
     drain: Drain,
     paced_to: Instant,
     loss: f64,
-    asked_at: Option<Instant>,
+    usual_loss: f64,
     probe_wanted: bool,
+    /// How much later a report comes over the slowest path than over the quickest.
+    pub spread: Duration,
     /// Whether the whole tunnel has nothing to carry.
     pub others_idle: bool,
     last_sent: Instant,
@@ -187,8 +192,9 @@ impl<P: Clone> Outgoing<P> {
             drain: Drain { until: None, last: now },
             paced_to: now,
             loss: 0.0,
-            asked_at: None,
+            usual_loss: 0.0,
             probe_wanted: true,
+            spread: Duration::ZERO,
             others_idle: false,
             last_sent: now,
             trial: (0, 0),
@@ -222,7 +228,9 @@ impl<P: Clone> Outgoing<P> {
     /// Bytes that may be under way.
     fn window(&self) -> f64 {
         let Some((rate, base)) = self.rate.bytes_s().zip(self.round_trip.base()) else {
-            return FIRST_PACKETS * PACKET_BYTES * self.boost;
+            let takes = self.round_trip.smoothed() + HOLD;
+            let twice_seen = 2.0 * self.rate.seen_bytes_s() * takes.as_secs_f64();
+            return twice_seen.max(FIRST_PACKETS * PACKET_BYTES) * self.boost;
         };
         let least = QUEUE_PACKETS * PACKET_BYTES;
         if self.drain.until.is_some() {
@@ -245,11 +253,13 @@ impl<P: Clone> Outgoing<P> {
         self.paced_to - BURST
     }
 
-    pub(super) fn note_full(&mut self) {
+    /// There was more to send than was allowed.
+    pub(super) fn note_full(&mut self, now: Instant) {
         self.round.was_full = true;
+        self.rate.note_limited(now);
     }
 
-    /// There was nothing to send though more was allowed.
+    /// There was nothing to send over it though more was allowed.
     pub(super) fn note_idle(&mut self, now: Instant) {
         self.rate.note_idle(now);
     }
@@ -276,11 +286,6 @@ impl<P: Clone> Outgoing<P> {
     /// Share of packets lost, lately.
     pub(super) fn loss(&self) -> f64 {
         self.loss
-    }
-
-    /// Packets under way.
-    pub(super) fn unacknowledged(&self) -> usize {
-        self.under_way.len()
     }
 
     /// What is under way, to be sent elsewhere.
@@ -343,12 +348,12 @@ impl<P: Clone> Outgoing<P> {
         self.owd_us = Some(self.owd_us.map_or(clear_us, |old_us| old_us + (clear_us - old_us) / 8));
         let window = self.round_trip.smoothed().max(SHORTEST_ROUND);
         self.rate.note(now, sent, (report.arrival_us, report.bytes), window, drains);
-        self.answer(now, took);
+        self.answer(took);
         self.end_round(now);
     }
 
     /// It delivered: what that says of its health.
-    fn answer(&mut self, now: Instant, took: Duration) {
+    fn answer(&mut self, took: Duration) {
         let base = self.round_trip.base().unwrap_or(took);
         let in_time = took < base * LATE_TIMES + LATE;
         match self.health {
@@ -364,11 +369,6 @@ impl<P: Clone> Outgoing<P> {
             }
             _ => {}
         }
-        self.asked_at = match self.health {
-            Health::Lost => self.asked_at,
-            _ => None,
-        };
-        let _ = now;
     }
 
     fn judge_trial(&mut self) {
@@ -410,7 +410,11 @@ impl<P: Clone> Outgoing<P> {
             Some(rate) => Duration::from_secs_f64(self.queue_bytes(rate) / rate),
             None => self.queue,
         };
-        let lossy = f64::from(round.lost) > (f64::from(round.packets) * LOSSY_ROUND).max(1.0);
+        let share = f64::from(round.lost) / f64::from(round.packets.max(1));
+        let lossy = round.lost > 1 && share > LOSSY_ROUND + self.usual_loss * 2.0;
+        if !lossy {
+            self.usual_loss += (share - self.usual_loss) / USUAL_ROUNDS;
+        }
         if lossy && self.boost > 1.0 {
             self.boost = 1.0;
         } else if round.was_full && queue < meant / 3 && !lossy {
@@ -432,7 +436,6 @@ impl<P: Clone> Outgoing<P> {
     pub(super) fn advance(&mut self, now: Instant, elsewhere: bool) -> VecDeque<Parcel<P>> {
         match self.health {
             Health::Good | Health::Trial | Health::New if self.late_at().is_some_and(|at| now >= at) => {
-                self.asked_at = None;
                 self.probe_wanted = true;
                 let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
                 if self.health == Health::Trial {
@@ -446,9 +449,10 @@ impl<P: Clone> Outgoing<P> {
                 let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
                 self.become_(Health::Lost, format!("no answer for {} ms", waited.as_millis()));
                 self.boost = 1.0;
+                let back = if elsewhere { self.give_back() } else { VecDeque::new() };
                 self.under_way.clear();
                 self.bytes_under_way = 0;
-                VecDeque::new()
+                back
             }
             _ => VecDeque::new(),
         }
@@ -459,7 +463,7 @@ impl<P: Clone> Outgoing<P> {
     }
 
     fn patience(&self) -> Duration {
-        self.round_trip.smoothed() + self.round_trip.variation() * 4 + HOLD * 3 + PATIENCE
+        self.round_trip.smoothed() + self.round_trip.variation() * 4 + HOLD * 3 + PATIENCE + self.spread
     }
 
     fn late_at(&self) -> Option<Instant> {

@@ -16,8 +16,10 @@ use crate::time::{Duration, Instant};
 /// Longest wait: TCP takes a packet for lost 200 ms after a round trip at the
 /// earliest (the least retransmission timeout on Linux).
 const LONGEST: Duration = Duration::from_millis(150);
-/// Shortest wait, since the next may be late by more than the last.
+/// Shortest wait, since the next may be late by more than the last; and where what
+/// is lost is sent again, which takes its sender a while to notice.
 const SHORTEST: Duration = Duration::from_millis(25);
+const SHORTEST_WITH_REPAIRS: Duration = Duration::from_millis(100);
 /// Wait before anything was late.
 const FIRST: Duration = Duration::from_millis(100);
 /// For how long, once or twice, a late packet counts.
@@ -49,6 +51,8 @@ pub(super) struct Resequencer<P> {
     ready: VecDeque<P>,
     held: usize,
     lateness: Lateness,
+    /// Whether what is lost is sent again.
+    repairs: bool,
     late: u64,
 }
 
@@ -74,6 +78,7 @@ impl<P> Resequencer<P> {
             ready: VecDeque::new(),
             held: 0,
             lateness: Lateness::default(),
+            repairs: false,
             late: 0,
         }
     }
@@ -88,6 +93,11 @@ impl<P> Resequencer<P> {
         self.late
     }
 
+    /// A packet of no known order goes on.
+    pub(super) fn pass(&mut self, packet: P) {
+        self.ready.push_back(packet);
+    }
+
     /// A packet came; false if it came before.
     pub(super) fn take(&mut self, now: Instant, label: Label, packet: P, ways: Ways) -> bool {
         let flow = &mut self.flows[usize::from(label.flow)];
@@ -100,7 +110,7 @@ impl<P> Resequencer<P> {
             if !flow.unskip(order) {
                 return false;
             }
-            self.lateness.note(now, self.lateness.patience() * 3 / 2);
+            self.lateness.note(now, self.patience() * 3 / 2);
             self.late += 1;
             self.ready.push_back(packet);
             return true;
@@ -149,11 +159,16 @@ impl<P> Resequencer<P> {
     /// When [`advance`](Self::advance) has something to let go.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let first = |flow: &u8| self.flows[usize::from(*flow)].held.first_key_value().map(|(_, (arrived, _))| *arrived);
-        self.waiting.iter().filter_map(first).min().map(|arrived| arrived + self.lateness.patience())
+        self.waiting.iter().filter_map(first).min().map(|arrived| arrived + self.patience())
+    }
+
+    fn patience(&self) -> Duration {
+        self.lateness.patience().max(if self.repairs { SHORTEST_WITH_REPAIRS } else { SHORTEST })
     }
 
     fn release(&mut self, now: Instant, flow: u8, ways: Ways) {
-        let patience = self.lateness.patience();
+        self.repairs = ways.repairs;
+        let patience = self.patience();
         let flow = &mut self.flows[usize::from(flow)];
         loop {
             while let Some((_, packet)) = flow.held.remove(&flow.next) {
@@ -225,7 +240,7 @@ impl Lateness {
 
     fn patience(&self) -> Duration {
         let longest = self.now.max(self.before);
-        longest.map_or(FIRST, |late| (late * 3 / 2 + Duration::from_millis(5)).clamp(SHORTEST, LONGEST))
+        longest.map_or(FIRST, |late| (late * 3 / 2 + Duration::from_millis(5)).min(LONGEST))
     }
 }
 

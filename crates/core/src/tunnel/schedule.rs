@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::outgoing::{Health, Parcel};
+use super::outgoing::{Health, Outgoing, Parcel};
 use super::queue::Waiting;
 use super::{GRE_BYTES, MAX_PATHS, Mode, Output, Tunnel, WORTH};
 use crate::allocate::PathState;
@@ -122,7 +122,7 @@ impl<P: Clone> Tunnel<P> {
         let mut candidates = self.candidates(bytes);
         for full in candidates.iter().filter(|candidate| !candidate.has_window) {
             if let Some(at) = self.paths[usize::from(full.path.0)].as_mut() {
-                at.out.note_full();
+                at.out.note_full(now);
             }
         }
         match self.mode {
@@ -158,6 +158,12 @@ impl<P: Clone> Tunnel<P> {
 
     /// When a path that has room by then may send, or a packet has waited enough.
     fn retry_after(&mut self, now: Instant, candidates: &[Candidate], overflow: Option<Instant>) {
+        // What was not given to a path says nothing of its rate.
+        for free in candidates.iter().filter(|candidate| candidate.is_free(now)) {
+            if let Some(at) = self.at_mut(free.path) {
+                at.out.note_idle(now);
+            }
+        }
         let paced = candidates.iter().filter(|candidate| candidate.has_window).map(|candidate| candidate.paced_to);
         self.retry = paced.chain(overflow).filter(|at| *at > now).min();
     }
@@ -182,8 +188,17 @@ impl<P: Clone> Tunnel<P> {
     /// How much the paths in use differ in delay: so much longer packets may wait
     /// for the quick one.
     fn spread(&self) -> Duration {
-        let used = self.paths.iter().flatten().filter(|path| path.out.wish == PathState::Active);
-        let delays = used.filter(|path| path.out.health == Health::Good).filter_map(|path| path.out.owd_us());
+        self.spread_of(|out| out.wish == PathState::Active && out.health == Health::Good)
+    }
+
+    /// How much all paths that may be used differ in delay.
+    pub(super) fn spread_of_all(&self) -> Duration {
+        self.spread_of(|out| out.wish != PathState::Closed)
+    }
+
+    fn spread_of(&self, counts: impl Fn(&Outgoing<P>) -> bool) -> Duration {
+        let delays = self.paths.iter().flatten().map(|path| &path.out).filter(|out| counts(out));
+        let delays = delays.filter_map(|out| out.owd_us());
         let (least, most) = delays.fold((i64::MAX, i64::MIN), |(least, most), us| (least.min(us), most.max(us)));
         Duration::from_micros(most.saturating_sub(least).clamp(0, LONGEST_SPREAD_US) as u64)
     }

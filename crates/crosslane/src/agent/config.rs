@@ -15,26 +15,29 @@ use crate::demands::MAX_NAME_BYTES;
 use crate::error::{Error, Result};
 use crate::observe::vanetza::Senders;
 use crate::text_file;
+use crate::tunnel::config::TunnelConfig;
 
 /// What the file says.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The paths, each over one interface.
-    #[serde(rename = "path")]
+    /// The paths, each over one interface; a gateway has none.
+    #[serde(default, rename = "path")]
     pub paths: Vec<Spanned<PathConfig>>,
     /// How they are to be used.
     #[serde(default)]
     pub service: Service,
     #[serde(rename = "strategy")]
-    strategy_table: Spanned<toml::Table>,
+    strategy_table: Option<Spanned<toml::Table>>,
     /// What is observed.
     #[serde(default)]
     pub observe: Observe,
+    /// The tunnel, if there is one.
+    pub tunnel: Option<Spanned<TunnelConfig>>,
     /// Where the agent writes what it sees and does.
     #[serde(default)]
     pub log: Log,
-    /// The strategy, read from its table.
+    /// The strategy, read from its table; a gateway has none.
     #[serde(skip)]
     pub strategy: Option<Strategy>,
 }
@@ -162,12 +165,24 @@ fn parse(text: &str) -> Result<Config, Fault> {
         let place = error.span().map_or(0, |span| span.start);
         fault(place, error.message().replace('\n', " "), "see docs/formats.md for the keys")
     })?;
-    let strategy_at = config.strategy_table.span().start;
-    config.strategy = Some(read_strategy(config.strategy_table.get_ref()).map_err(|cause| {
-        fault(strategy_at, cause, "see docs/strategies.md for the strategies and their parameters")
-    })?);
-    if config.paths.is_empty() || config.paths.len() > MAX_PATHS {
+    let is_gateway = config.tunnel.as_ref().is_some_and(|tunnel| tunnel.get_ref().listen.is_some());
+    match &config.strategy_table {
+        Some(table) => {
+            config.strategy = Some(read_strategy(table.get_ref()).map_err(|cause| {
+                let remedy = "see docs/strategies.md for the strategies and their parameters";
+                fault(table.span().start, cause, remedy)
+            })?);
+        }
+        None if is_gateway => {}
+        None => return Err(fault(0, "there is no [strategy]".into(), "add one, as name = \"threshold\"")),
+    }
+    if (config.paths.is_empty() && !is_gateway) || config.paths.len() > MAX_PATHS {
         return Err(fault(0, format!("{} paths", config.paths.len()), "give between 1 and 16 [[path]] sections"));
+    }
+    if let Some(tunnel) = &config.tunnel {
+        let at = |place: usize| if place == 0 { tunnel.span().start } else { place };
+        let checked = tunnel.get_ref().check(config.paths.len());
+        checked.map_err(|(place, cause, remedy)| fault(at(place), cause, remedy))?;
     }
     let mut names = BTreeMap::new();
     for path in &config.paths {
@@ -207,7 +222,7 @@ fn check_demands(config: &Config) -> Result<(), Complaint> {
         let Some(Strategy::MpDpa(_) | Strategy::Deadline(_)) = config.strategy else { return Ok(()) };
         let cause = "the strategy needs to be told what is due by when, and `demands` is not set".into();
         let remedy = "set service.demands to the name of a socket, as \"/run/crosslane/demands.sock\"";
-        return Err((config.strategy_table.span().start, cause, remedy));
+        return Err((config.strategy_table.as_ref().map_or(0, |table| table.span().start), cause, remedy));
     };
     let (place, name) = (name.span().start, name.get_ref());
     if name.is_empty() || name == "@" || name.len() > MAX_NAME_BYTES || name.contains('\0') {

@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 use super::config::Config;
 use super::{Driver, runtime};
 use crate::error::{Error, Result};
-use crate::netlink;
 
 /// A running agent, in the network namespace of the thread that started it;
 /// it ends when this is dropped.
@@ -23,7 +22,6 @@ impl Embedded {
     /// # Errors
     /// What is missing on this machine.
     pub fn start(config: Config) -> Result<Embedded> {
-        netlink::probe().map_err(|cause| Error::told(cause.to_string(), 2))?;
         let (end, ended) = oneshot::channel();
         let (tell, told) = mpsc::channel();
         let drive = move || {

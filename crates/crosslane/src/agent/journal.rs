@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink::CommandError;
 use crate::run_folder::lines;
+use crate::tunnel::end::Change;
 
 /// Faults told one by one; more are only counted, so that a flood of forged
 /// datagrams fills no disk.
@@ -54,6 +55,14 @@ impl Journal {
         let error = error.map(|error| error as &dyn std::fmt::Display);
         let line = lines::said(self.clock.now(), output, error, &self.names);
         self.write(&line);
+    }
+
+    /// Writes how a path of the tunnel fares.
+    pub fn tunnel(&mut self, change: &Change) {
+        let path = self.names.get(usize::from(change.path.0));
+        let path = path.map_or_else(|| json!(change.path.0), |name| json!(name));
+        let health = change.health.name();
+        self.tell("tunnel", json!({ "peer": change.peer, "path": path, "health": health, "because": change.because }));
     }
 
     /// Notes what came in and could not be used.

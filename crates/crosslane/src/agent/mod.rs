@@ -9,6 +9,7 @@ use crosslane_core::agent::{Agent, Input, Output, Setup};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::{Event, Seen, Subflow, Token};
 use crosslane_core::path::{PathId, PathSpec, Sample, SampleKind, Transport};
+use crosslane_core::strategy::{Strategy, ThresholdParams};
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -26,10 +27,12 @@ pub mod embedded;
 mod interfaces;
 mod journal;
 pub mod ready;
+mod tunnel;
 
 use config::Config;
 use interfaces::Interfaces;
 use journal::Journal;
+use tunnel::Carried;
 
 /// Runs the agent until it is told to end (SIGINT, SIGTERM).
 ///
@@ -37,7 +40,6 @@ use journal::Journal;
 /// What is wrong with the configuration or missing on this machine.
 pub fn run(file: &Path) -> Result<()> {
     let config = config::read(file)?;
-    netlink::probe().map_err(|cause| Error::told(cause.to_string(), 2))?;
     runtime()?.block_on(async {
         let driver = Driver::new(&config).await?;
         let waiting = |cause| Error::failure("waiting for signals", cause);
@@ -64,15 +66,38 @@ struct Driver {
     clock: Clock,
     engine: Agent,
     journal: Journal,
-    commands: CommandSocket,
-    diag: Diag,
-    events: Stream<Event>,
+    mptcp: Option<Mptcp>,
+    tunnel: Option<Carried>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
     datagrams: Option<UdpSocket>,
     senders: Senders,
     demands: Option<Server>,
     transport_period: Duration,
+}
+
+/// The kernel's MPTCP.
+struct Mptcp {
+    commands: CommandSocket,
+    diag: Diag,
+    events: Stream<Event>,
+}
+
+impl Mptcp {
+    /// `None` on a kernel without, where a tunnel is there all the same.
+    fn open(config: &Config) -> Result<Option<Mptcp>> {
+        let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
+        match netlink::probe() {
+            Err(_) if config.tunnel.is_some() => return Ok(None),
+            probed => probed.map_err(|cause| Error::told(cause.to_string(), 2))?,
+        }
+        let events = path_manager::events().map_err(|cause| starting(&cause))?;
+        Ok(Some(Mptcp {
+            commands: CommandSocket::open().map_err(|cause| starting(&cause))?,
+            diag: Diag::open().map_err(|cause| starting(&cause))?,
+            events: events.into_stream().map_err(|cause| starting(&cause))?,
+        }))
+    }
 }
 
 /// What woke the driver.
@@ -92,13 +117,13 @@ impl Driver {
         let clock = Clock::since(monotonic_ns());
         let journal = Journal::open(config, clock)?;
         let specs: Vec<PathSpec> = config.paths.iter().map(|path| path.get_ref().spec()).collect();
-        let Some(strategy) = config.strategy else { return Err(starting(&"the configuration names no strategy")) };
         let engine = Agent::new(Setup {
             paths: specs,
             ranks: config.ranks(),
             mode: config.service.mode,
             overlap: Duration::from_millis(u64::from(*config.service.overlap_ms.get_ref())),
-            strategy,
+            // Only a gateway has none, and no path to use one on.
+            strategy: config.strategy.unwrap_or(Strategy::Threshold(ThresholdParams::default())),
         });
         let datagrams = match config.observe.vanetza {
             Some(address) => Some(UdpSocket::bind(address).await.map_err(|cause| {
@@ -109,15 +134,13 @@ impl Driver {
         };
         let demands = config.service.demands.as_ref();
         let demands = demands.map(|name| Server::open(name.get_ref(), clock, config.unit_costs())).transpose()?;
-        let events = path_manager::events().map_err(|cause| starting(&cause))?;
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {
             clock,
             engine,
             journal,
-            commands: CommandSocket::open().map_err(|cause| starting(&cause))?,
-            diag: Diag::open().map_err(|cause| starting(&cause))?,
-            events: events.into_stream().map_err(|cause| starting(&cause))?,
+            mptcp: Mptcp::open(config)?,
+            tunnel: Carried::start(config, clock)?,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(config),
             datagrams,
@@ -141,11 +164,11 @@ impl Driver {
         let mut buffer = vec![0; MAX_DATAGRAM];
         loop {
             let wait = self.engine.next_wakeup().map(|at| at.since(self.clock.now()));
-            let observed = self.engine.manager().subflows().next().is_some();
+            let observed = self.tunnel.is_some() || self.engine.manager().subflows().next().is_some();
             let news = tokio::select! {
                 biased;
                 () = &mut end => News::End,
-                event = self.events.next() => News::Event(event),
+                event = event(self.mptcp.as_mut()) => News::Event(event),
                 notice = self.notices.next() => News::Notice(notice),
                 length = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length),
                 _ = ticks.tick(), if observed => News::Transport,
@@ -197,6 +220,11 @@ impl Driver {
 
     fn notice(&mut self, notice: &Notice) {
         for input in self.interfaces.notice(notice) {
+            if let (Input::Address { path, local, .. }, Some(tunnel)) = (&input, &mut self.tunnel)
+                && let Err(fault) = tunnel.set_path(*path, *local)
+            {
+                self.journal.fault(&fault);
+            }
             self.handle(input);
         }
     }
@@ -223,10 +251,16 @@ impl Driver {
     }
 
     fn observe_transport(&mut self) {
+        if let Some(tunnel) = &self.tunnel {
+            let (samples, changes) = (tunnel.samples(), tunnel.changes());
+            changes.iter().for_each(|change| self.journal.tunnel(change));
+            samples.into_iter().for_each(|sample| self.handle(Input::Sample(sample)));
+        }
         let subflows: Vec<(Token, PathId, Subflow)> =
             self.engine.manager().subflows().map(|(token, path, subflow)| (token, path, *subflow)).collect();
         for (token, path, subflow) in subflows {
-            let Ok(Some(socket)) = self.diag.socket(subflow.local, subflow.remote) else { continue };
+            let Some(mptcp) = &mut self.mptcp else { return };
+            let Ok(Some(socket)) = mptcp.diag.socket(subflow.local, subflow.remote) else { continue };
             // Of a socket in TIME_WAIT the kernel remembers no figures; zeros would pass for its path's.
             if socket.tcp.rtt.is_zero() {
                 continue;
@@ -248,7 +282,7 @@ impl Driver {
     /// Tells the engine which connections there are: after a start, and when
     /// the kernel had more to tell than we could take.
     fn resync(&mut self) {
-        match self.diag.connections() {
+        match self.mptcp.as_mut().map_or(Ok(Vec::new()), |mptcp| mptcp.diag.connections()) {
             Ok(connections) => self.handle(Input::Resync(connections.iter().map(seen).collect())),
             Err(fault) => self.journal.fault(&fault),
         }
@@ -264,12 +298,16 @@ impl Driver {
         while let Some(output) = self.engine.poll(self.clock.now()) {
             let Output::Command { command, .. } = output else {
                 self.journal.output(&output, None);
+                if let (Output::Decision { .. }, Some(tunnel)) = (&output, &self.tunnel) {
+                    tunnel.want(&self.engine);
+                }
                 if let (Output::Admission(admission), Some(server)) = (&output, &mut self.demands) {
                     server.admit(admission);
                 }
                 continue;
             };
-            let done = self.commands.send(&command);
+            let Some(mptcp) = &mut self.mptcp else { continue };
+            let done = mptcp.commands.send(&command);
             self.journal.output(&output, done.as_ref().err());
             if done.is_err() {
                 self.handle(Input::Refused(command));
@@ -289,6 +327,14 @@ fn seen(connection: &Connection) -> Seen {
         // vehicle is taken for the client.
         server_side: connection.server_side.unwrap_or(false),
         subflows: connection.subflows.iter().map(|info| info.subflow).collect(),
+    }
+}
+
+/// The kernel's next event; never, without MPTCP.
+async fn event(mptcp: Option<&mut Mptcp>) -> Result<Event, EventError> {
+    match mptcp {
+        Some(mptcp) => mptcp.events.next().await,
+        None => std::future::pending().await,
     }
 }
 

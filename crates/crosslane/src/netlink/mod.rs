@@ -6,6 +6,7 @@
 //! | [`endpoints`] | generic netlink `mptcp_pm`, in-kernel path manager | the baselines and the far end |
 //! | [`diag`] | `sock_diag` with `tcp_info` and MPTCP's own | how subflows fare; resync after an overrun |
 //! | [`links`] | rtnetlink | interfaces and addresses that come and go |
+//! | [`Wiring`] | rtnetlink | interfaces, addresses, routes and rules of our own |
 //! | [`probe()`] | procfs | what is missing here, and what to do about it |
 //!
 //! A socket belongs to the network namespace of the thread that opens it and
@@ -25,6 +26,7 @@ mod probe;
 mod socket;
 mod subscription;
 mod tcp_info;
+mod wiring;
 
 pub(crate) use message::request;
 pub use message::{DecodeError, KernelError};
@@ -33,3 +35,4 @@ pub(crate) use socket::Channel;
 pub use socket::{CallError, CommandError, OpenError};
 pub use subscription::{EventError, Stream, Subscription};
 pub use tcp_info::{TcpInfo, TcpState};
+pub use wiring::{Route, Wiring};

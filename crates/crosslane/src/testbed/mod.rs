@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
+pub use crate::netlink::{Route, Wiring};
 use crate::tun::Tun;
 
 pub mod emulator;
@@ -24,13 +25,11 @@ mod privileges;
 pub mod realtime;
 pub mod traffic;
 pub mod wire;
-mod wiring;
 
 pub use crosslane_sim::addresses::{SERVER, vehicle_address};
 pub use netns::Namespace;
 pub use privileges::{Privileges, contain, end_with, prepare_privileges};
 use wire::{Wire, WirePlan};
-pub use wiring::{Route, Wiring};
 
 /// MTU of every emulated link, in bytes of IP.
 pub const MTU: u32 = 1500;

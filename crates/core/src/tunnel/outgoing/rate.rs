@@ -17,9 +17,12 @@ pub(super) struct Rate {
     span_since: Instant,
     before: Option<f64>,
     now: Option<f64>,
+    /// The greatest of what was offered and delivered while the rate is not known.
+    seen: f64,
     /// Whether the present span measured what the path can do, not what was offered.
     full: bool,
     idle: Instant,
+    limited: Instant,
 }
 
 impl Rate {
@@ -31,9 +34,19 @@ impl Rate {
         }
     }
 
-    /// There was nothing to send.
+    /// What it has delivered at least, in bytes a second, while the rate is not known.
+    pub(super) fn seen_bytes_s(&self) -> f64 {
+        self.seen
+    }
+
+    /// More could have been sent.
     pub(super) fn note_idle(&mut self, now: Instant) {
         self.idle = now;
+    }
+
+    /// More was there to be sent than was allowed.
+    pub(super) fn note_limited(&mut self, now: Instant) {
+        self.limited = now;
     }
 
     /// A report that speaks of a packet sent at `sent`, with the other end's
@@ -49,15 +62,16 @@ impl Rate {
         }
         self.begin = Some((at.0, at.1, sent));
         let rate = f64::from(at.1.wrapping_sub(begin_bytes)) / took_s;
-        let full = self.idle < begin_sent && !drain;
-        // What was offered says how much can be carried at least.
-        if full || self.bytes_s().is_none_or(|known| rate > known) {
+        self.seen = self.seen.max(rate);
+        let full = self.idle < begin_sent && self.limited >= begin_sent && !drain;
+        // What was offered says how much can be carried at least, once that is known.
+        if full || self.bytes_s().is_some_and(|known| rate > known) {
             self.now = Some(self.now.map_or(rate, |known| known.max(rate)));
         }
         self.full |= full;
         if now.since(self.span_since) > round_trip * SPAN_ROUND_TRIPS {
             self.span_since = now;
-            if self.full || self.before.is_none() {
+            if self.full {
                 self.before = self.now.take().or(self.before);
                 self.full = false;
             }

@@ -1,9 +1,9 @@
 //! Interfaces, addresses, routes and rules, by netlink.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::address::{AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
@@ -11,8 +11,8 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use rtnetlink::{AddressMessageBuilder, LinkUnspec, RouteMessageBuilder};
 
+use super::{Channel, request};
 use crate::error::{Error, Result};
-use crate::netlink::{Channel, request};
 
 /// What configures the network namespace of the thread that opened it.
 pub struct Wiring {
@@ -94,13 +94,21 @@ impl Wiring {
         self.change(format!("taking the interface {interface} up"), RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Gives an interface an address.
+    /// Gives an interface an address, which can be used at once.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn add_address(&mut self, interface: u32, address: Ipv4Addr, prefix_len: u8) -> Result<()> {
-        let message: AddressMessage =
-            AddressMessageBuilder::<Ipv4Addr>::new().index(interface).address(address, prefix_len).build();
+    pub fn add_address(&mut self, interface: u32, address: impl Into<IpAddr>, prefix_len: u8) -> Result<()> {
+        let address = address.into();
+        let mut message: AddressMessage = match address {
+            IpAddr::V4(v4) => AddressMessageBuilder::<Ipv4Addr>::new().index(interface).address(v4, prefix_len).build(),
+            IpAddr::V6(v6) => AddressMessageBuilder::<Ipv6Addr>::new().index(interface).address(v6, prefix_len).build(),
+        };
+        // Of use at once: on our interfaces nobody could have the same one. Until the
+        // kernel has looked for such neighbours, a socket could not be bound to it.
+        if address.is_ipv6() {
+            message.header.flags |= AddressHeaderFlags::Nodad;
+        }
         let attempt = format!("adding the address {address}/{prefix_len}");
         self.change(attempt, RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }

@@ -1,0 +1,353 @@
+//! Packets for the kernel, joined into super-packets: one write for up to
+//! 64 KiB of a flow.
+//!
+//! Joined are segments that the kernel's own GRO would join: TCP data without
+//! any flag but ACK and PSH, or UDP datagrams of one length, whose headers say
+//! the same, one following the other. Whatever else comes is written as it is.
+//! The order within a flow stays; what cannot be told apart by flow (fragments,
+//! IP options, extension headers) keeps its place among all.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+
+use super::checksum::Sum;
+use super::offload::{GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM, PSH, TCP, UDP};
+
+/// Super-packets that can grow at one time.
+pub const FLOWS_MAX: usize = 8;
+/// Bytes held until they must be flushed; more than a batch of receptions.
+pub const HELD_BYTES_MAX: usize = 2 << 20;
+/// Writes held until they must be flushed.
+pub const HELD_FRAMES_MAX: usize = 4096;
+/// Segments of one UDP super-packet (the kernel's UDP_MAX_SEGMENTS of old).
+const UDP_SEGMENTS_MAX: u16 = 64;
+/// Pieces that one write may have besides the header.
+const PIECES_MAX: usize = 60;
+const ACK: u8 = 0x10;
+
+/// Collects the packets of a batch. It keeps its memory from batch to batch.
+#[derive(Debug)]
+pub struct Coalescer {
+    /// Whether UDP may be joined: the device has USO.
+    udp: bool,
+    /// All bytes of the batch.
+    bytes: Vec<u8>,
+    /// What is written, in this order. Only the first `used` are of this batch.
+    items: Vec<Item>,
+    used: usize,
+    /// Items that can grow, the oldest first.
+    open: Vec<(Key, usize)>,
+}
+
+/// One write.
+#[derive(Debug, Default)]
+struct Item {
+    /// Where its packet stands in the batch: the first with its headers, then payloads.
+    pieces: Vec<Range<usize>>,
+    len: usize,
+    headers: usize,
+    segments: u16,
+    /// Payload of each segment but the last, bytes.
+    segment: usize,
+    /// TCP: the sequence number that follows; UDP: unused.
+    next: u32,
+    /// IPv4: identification of the newest packet.
+    id: u16,
+    psh: bool,
+}
+
+/// A flow: addresses, ports, protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    addresses: [u64; 4],
+    ports: u32,
+    protocol: u8,
+    version: u8,
+}
+
+/// A packet with a plain TCP or UDP header.
+struct Segment {
+    key: Key,
+    /// Where the TCP or UDP header begins.
+    transport: usize,
+    /// Bytes of all headers.
+    headers: usize,
+    sequence: u32,
+    flags: u8,
+}
+
+impl Coalescer {
+    /// Joins TCP, and UDP if `udp` (what the device says of itself, see
+    /// [`super::device::Offload::udp`]).
+    pub fn new(udp: bool) -> Coalescer {
+        Coalescer { udp, bytes: Vec::new(), items: Vec::new(), used: 0, open: Vec::with_capacity(FLOWS_MAX) }
+    }
+
+    /// Takes a packet, of any bytes. False if too much is held: then it was not
+    /// taken, and [`Coalescer::flush`] comes first.
+    #[must_use]
+    pub fn push(&mut self, packet: &[u8]) -> bool {
+        if self.bytes.len() + packet.len() > HELD_BYTES_MAX || self.used == HELD_FRAMES_MAX {
+            return false;
+        }
+        let Some(segment) = Segment::of(packet) else {
+            self.open.clear();
+            self.add(packet, 0);
+            return true;
+        };
+        let place = self.open.iter().position(|(key, _)| *key == segment.key);
+        if !segment.can_be_joined(packet, self.udp) {
+            if let Some(place) = place {
+                self.open.remove(place);
+            }
+            self.add(packet, segment.headers);
+            return true;
+        }
+        if let Some(place) = place {
+            let item = self.open[place].1;
+            if self.join(item, &segment, packet) {
+                if self.items[item].is_complete(packet.len() - segment.headers) {
+                    self.open.remove(place);
+                }
+                return true;
+            }
+            self.open.remove(place);
+        }
+        self.begin(&segment, packet);
+        true
+    }
+
+    /// Writes what was taken, in as few frames as it goes, and is empty then.
+    /// `write` gets the parts of each frame, for [`super::device::Device::send`].
+    ///
+    /// # Errors
+    /// The first that `write` gave; the others were offered nevertheless.
+    pub fn flush(&mut self, mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<()>) -> io::Result<()> {
+        let mut said = Ok(());
+        for item in &self.items[..self.used] {
+            let header = item.finish(&mut self.bytes).emit();
+            let mut parts = [IoSlice::new(&[]); PIECES_MAX + 1];
+            parts[0] = IoSlice::new(&header);
+            for (part, piece) in parts[1..].iter_mut().zip(&item.pieces) {
+                *part = IoSlice::new(&self.bytes[piece.clone()]);
+            }
+            said = said.and(write(&parts[..=item.pieces.len()]));
+        }
+        self.bytes.clear();
+        self.open.clear();
+        self.used = 0;
+        said
+    }
+
+    /// True if there is nothing to flush.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// A new item of one packet; its place.
+    fn add(&mut self, packet: &[u8], headers: usize) -> usize {
+        if self.used == self.items.len() {
+            self.items.push(Item::default());
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(packet);
+        let item = &mut self.items[self.used];
+        item.pieces.clear();
+        item.pieces.push(start..self.bytes.len());
+        item.len = packet.len();
+        item.headers = headers;
+        item.segments = 1;
+        self.used += 1;
+        self.used - 1
+    }
+
+    fn begin(&mut self, segment: &Segment, packet: &[u8]) {
+        let place = self.add(packet, segment.headers);
+        let payload = packet.len() - segment.headers;
+        let item = &mut self.items[place];
+        item.segment = payload;
+        item.next = segment.sequence.wrapping_add(payload as u32);
+        item.id = u16::from_be_bytes([packet[4], packet[5]]);
+        item.psh = segment.protocol() == TCP && segment.flags & PSH != 0;
+        if item.psh {
+            return;
+        }
+        if self.open.len() == FLOWS_MAX {
+            self.open.remove(0);
+        }
+        self.open.push((segment.key, place));
+    }
+
+    /// Appends the packet's payload to an item, if it continues it.
+    fn join(&mut self, item: usize, segment: &Segment, packet: &[u8]) -> bool {
+        let item = &mut self.items[item];
+        let start = item.pieces.first().map_or(0, |piece| piece.start);
+        let before = &self.bytes[start..start + item.headers];
+        let payload = &packet[segment.headers..];
+        let follows = payload.len() <= item.segment
+            && item.len + payload.len() <= usize::from(u16::MAX)
+            && item.headers == segment.headers
+            && segment.continues(item, before, packet);
+        let end = self.bytes.len();
+        let beside = item.pieces.last().is_some_and(|piece| piece.end == end);
+        if !follows || (!beside && item.pieces.len() == PIECES_MAX) {
+            return false;
+        }
+        self.bytes.extend_from_slice(payload);
+        match item.pieces.last_mut() {
+            Some(piece) if beside => piece.end = self.bytes.len(),
+            _ => item.pieces.push(end..self.bytes.len()),
+        }
+        item.len += payload.len();
+        item.segments += 1;
+        item.next = item.next.wrapping_add(payload.len() as u32);
+        item.id = u16::from_be_bytes([packet[4], packet[5]]);
+        item.psh = segment.protocol() == TCP && segment.flags & PSH != 0;
+        true
+    }
+}
+
+impl Item {
+    /// Nothing may follow a short segment, PSH, or the last that has room.
+    fn is_complete(&self, newest: usize) -> bool {
+        self.psh || newest < self.segment || self.segments == u16::MAX
+    }
+
+    /// Makes the headers those of a super-packet, if it is one; what the device
+    /// is to be told.
+    fn finish(&self, bytes: &mut [u8]) -> Header {
+        let start = self.pieces.first().map_or(0, |piece| piece.start);
+        if self.segments < 2 {
+            return Header::default();
+        }
+        let headers = &mut bytes[start..start + self.headers];
+        let total = self.len as u16;
+        let (transport, protocol, pseudo, gso_tcp) = if headers[0] >> 4 == 4 {
+            headers[2..4].copy_from_slice(&total.to_be_bytes());
+            headers[10..12].fill(0);
+            let checksum = Sum::default().with(&headers[..20]).checksum();
+            headers[10..12].copy_from_slice(&checksum.to_be_bytes());
+            let pseudo = Sum::default().with_pseudo_header(&headers[12..20], headers[9], self.len - 20);
+            (20, headers[9], pseudo, GSO_TCP4)
+        } else {
+            headers[4..6].copy_from_slice(&(total - 40).to_be_bytes());
+            let pseudo = Sum::default().with_pseudo_header(&headers[8..40], headers[6], self.len - 40);
+            (40, headers[6], pseudo, GSO_TCP6)
+        };
+        let field = if protocol == TCP { 16 } else { 6 };
+        if protocol == TCP {
+            headers[transport + 13] |= if self.psh { PSH } else { 0 };
+        } else {
+            let length = total - transport as u16;
+            headers[transport + 4..transport + 6].copy_from_slice(&length.to_be_bytes());
+        }
+        let place = transport + field;
+        headers[place..place + 2].copy_from_slice(&pseudo.folded().to_be_bytes());
+        Header {
+            flags: NEEDS_CHECKSUM,
+            gso_type: if protocol == TCP { gso_tcp } else { GSO_UDP },
+            headers: self.headers as u16,
+            segment: self.segment as u16,
+            checksum_start: transport as u16,
+            checksum_offset: field as u16,
+        }
+    }
+}
+
+impl Segment {
+    /// `None` for whatever is not a whole packet with a plain IP header and TCP
+    /// or UDP behind it.
+    fn of(packet: &[u8]) -> Option<Segment> {
+        let (transport, protocol, addresses) = match packet.first()? {
+            0x45 => {
+                let header: &[u8; 20] = packet.first_chunk()?;
+                // Any fragment, or the reserved bit.
+                let whole = header[6] & 0xbf == 0 && header[7] == 0;
+                let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+                (whole && length == packet.len()).then_some(())?;
+                (20, header[9], [word(&header[12..20]), 0, 0, 0])
+            }
+            0x60..=0x6f => {
+                let header: &[u8; 40] = packet.first_chunk()?;
+                let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+                (length + 40 == packet.len()).then_some(())?;
+                let part = |at: usize| word(&header[at..at + 8]);
+                (40, header[6], [part(8), part(16), part(24), part(32)])
+            }
+            _ => return None,
+        };
+        let header = &packet[transport..];
+        let length = match protocol {
+            TCP => {
+                let header: &[u8; 20] = header.first_chunk()?;
+                usize::from(header[12] >> 4) * 4
+            }
+            UDP => 8,
+            _ => return None,
+        };
+        let least = if protocol == TCP { 20 } else { 8 };
+        (length >= least && length <= header.len()).then_some(())?;
+        let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let ports = number(0);
+        let (sequence, flags) = if protocol == TCP { (number(4), header[13]) } else { (0, 0) };
+        let key = Key { addresses, ports, protocol, version: packet[0] >> 4 };
+        Some(Segment { key, transport, headers: transport + length, sequence, flags })
+    }
+
+    fn protocol(&self) -> u8 {
+        self.key.protocol
+    }
+
+    /// It has data, no signal, and right checksums.
+    fn can_be_joined(&self, packet: &[u8], udp: bool) -> bool {
+        let plain = match self.protocol() {
+            TCP => self.flags & !PSH == ACK,
+            _ => {
+                let header = &packet[self.transport..];
+                let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+                udp && length == header.len() && header[6..8] != [0, 0]
+            }
+        };
+        plain && packet.len() > self.headers && self.checksums_are_right(packet)
+    }
+
+    fn checksums_are_right(&self, packet: &[u8]) -> bool {
+        let v4 = self.key.version == 4;
+        let addresses = if v4 { &packet[12..20] } else { &packet[8..40] };
+        let covered = &packet[self.transport..];
+        let sum = Sum::default().with_pseudo_header(addresses, self.protocol(), covered.len()).with(covered);
+        sum.checksum() == 0 && (!v4 || Sum::default().with(&packet[..20]).checksum() == 0)
+    }
+
+    /// The packet is the next of an item whose headers are `before`.
+    fn continues(&self, item: &Item, before: &[u8], packet: &[u8]) -> bool {
+        let same = |range: Range<usize>| before[range.clone()] == packet[range];
+        let ip = if self.key.version == 4 {
+            // Without DF the identification counts up, as it will when cut again.
+            let id = u16::from_be_bytes([packet[4], packet[5]]);
+            same(1..2) && same(6..9) && (packet[6] & 0x40 != 0 || id == item.id.wrapping_add(1))
+        } else {
+            same(0..4) && same(7..8)
+        };
+        let at = self.transport;
+        let transport = match self.protocol() {
+            // Acknowledgement and length; window; urgent pointer and options.
+            TCP => {
+                self.sequence == item.next
+                    && same(at + 8..at + 13)
+                    && same(at + 14..at + 16)
+                    && same(at + 18..self.headers)
+            }
+            _ => item.segments < UDP_SEGMENTS_MAX,
+        };
+        ip && transport
+    }
+}
+
+/// Eight bytes as a number, for comparing.
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests;

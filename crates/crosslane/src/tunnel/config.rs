@@ -1,0 +1,258 @@
+//! The section `[tunnel]` of an agent's configuration.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crosslane_core::tunnel::Mode;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::device::Plan;
+use super::security::{DATA_OVERHEAD_BYTES, PrivateKey, PublicKey};
+use crate::error::{Error, Result};
+
+/// Bytes of an outer IPv6 and UDP header; IPv4's are 20 fewer.
+const OUTER_V6_BYTES: u32 = 48;
+const OUTER_V4_BYTES: u32 = 28;
+/// Bytes of a GRE header with key and sequence number.
+const GRE_BYTES: u32 = 12;
+/// Path MTUs that can be (RFC 791, RFC 8200 and jumbo frames).
+const MTUS: std::ops::RangeInclusive<u32> = 576..=9216;
+/// Vehicles of one gateway.
+const MAX_VEHICLES: usize = 1000;
+
+/// The section. A vehicle has `gateway`, a gateway `listen`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelConfig {
+    /// Name of the TUN interface (1 to 15 bytes).
+    #[serde(default = "interface")]
+    pub interface: String,
+    /// Addresses of the interface with their prefixes, IPv4 and IPv6.
+    pub address: Vec<Spanned<Prefix>>,
+    /// File of the private key (`crosslane keygen`).
+    pub key: Option<Spanned<PathBuf>>,
+    /// Where the gateway is.
+    pub gateway: Option<Spanned<String>>,
+    /// The gateway's public key.
+    pub gateway_key: Option<Spanned<String>>,
+    /// Where a gateway listens.
+    pub listen: Option<Spanned<SocketAddr>>,
+    /// How the paths are used together; the vehicle's choice holds for both ends.
+    #[serde(default)]
+    pub mode: Mode,
+    /// GRE-in-UDP without any protection (RFC 8086).
+    #[serde(default)]
+    pub plain: bool,
+    /// Longest IP packet that every path carries, in bytes.
+    #[serde(default = "mtu")]
+    pub mtu: Spanned<u32>,
+    /// Whom a gateway serves.
+    #[serde(default, rename = "vehicle")]
+    pub vehicles: Vec<Spanned<VehicleConfig>>,
+}
+
+/// A vehicle, as its gateway knows it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VehicleConfig {
+    /// Name in records and logs.
+    pub name: String,
+    /// Its public key.
+    pub key: Option<Spanned<String>>,
+    /// The inner addresses it may use, and that lead to it.
+    pub address: Vec<Spanned<Prefix>>,
+}
+
+fn interface() -> String {
+    "crosslane0".into()
+}
+
+fn mtu() -> Spanned<u32> {
+    Spanned::new(0..0, 1500)
+}
+
+/// An address and the length of its prefix, as `10.0.0.1/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Prefix {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of its network.
+    pub bits: u8,
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Prefix, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Prefix, String> {
+        let fault = || format!("{text:?} is no address with a prefix; write one as \"10.0.0.1/24\"");
+        let (address, bits) = text.split_once('/').ok_or_else(fault)?;
+        let address: IpAddr = address.parse().map_err(|_| fault())?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.parse().ok().filter(|bits| *bits <= longest).ok_or_else(fault)?;
+        Ok(Prefix { address, bits })
+    }
+}
+
+impl Prefix {
+    /// Whether an address lies in it.
+    pub fn holds(&self, address: IpAddr) -> bool {
+        let number = |address: IpAddr| match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        let differ = number(self.address) ^ number(address);
+        self.address.is_ipv4() == address.is_ipv4() && (self.bits == 0 || differ >> (128 - u32::from(self.bits)) == 0)
+    }
+
+    fn overlaps(&self, other: &Prefix) -> bool {
+        self.holds(other.address) || other.holds(self.address)
+    }
+}
+
+/// Place, cause and remedy.
+pub type Complaint = (usize, String, &'static str);
+
+impl TunnelConfig {
+    /// What holds whatever the machine is like.
+    ///
+    /// # Errors
+    /// Place in the text, cause and remedy.
+    pub fn check(&self, paths: usize) -> Result<(), Complaint> {
+        match (&self.gateway, &self.listen) {
+            (Some(_), None) if paths == 0 => {
+                return Err((0, "a vehicle's tunnel has no path".into(), "give at least one [[path]]"));
+            }
+            (Some(_), None) | (None, Some(_)) => {}
+            _ => {
+                let remedy = "a vehicle has `gateway`, a gateway has `listen`: give one of them";
+                return Err((0, "[tunnel] does not say which end it is".into(), remedy));
+            }
+        }
+        if self.plain == self.key.is_some() {
+            let cause = if self.plain { "a plain tunnel needs no `key`" } else { "the tunnel has no `key`" };
+            let remedy = "give `key` (made by `crosslane keygen --out FILE`), or plain = true for no protection at all";
+            return Err((self.key.as_ref().map_or(0, |key| key.span().start), cause.into(), remedy));
+        }
+        if self.gateway.is_some() && self.plain == self.gateway_key.is_some() {
+            return Err((0, "`gateway_key` does not go with `plain`".into(), "give one or the other"));
+        }
+        if !MTUS.contains(self.mtu.get_ref()) {
+            return Err((self.mtu.span().start, format!("an MTU of {}", self.mtu.get_ref()), "give 576 to 9216"));
+        }
+        self.check_addresses()?;
+        self.check_vehicles()
+    }
+
+    fn check_addresses(&self) -> Result<(), Complaint> {
+        let Some(first) = self.address.first() else {
+            return Err((0, "the tunnel has no `address`".into(), "give one as [\"10.0.0.1/24\"]"));
+        };
+        let v6 = self.address.iter().any(|prefix| prefix.get_ref().address.is_ipv6());
+        if v6 && self.inner_mtu() < 1280 {
+            let cause = format!("an MTU of {} leaves {} bytes inside", self.mtu.get_ref(), self.inner_mtu());
+            return Err((self.mtu.span().start.max(first.span().start), cause, "IPv6 needs 1280: raise `mtu`"));
+        }
+        Ok(())
+    }
+
+    fn check_vehicles(&self) -> Result<(), Complaint> {
+        let count = self.vehicles.len();
+        if self.listen.is_some() && !(1..=MAX_VEHICLES).contains(&count) {
+            return Err((0, format!("the gateway has {count} vehicles"), "give 1 to 1000 [[tunnel.vehicle]]"));
+        }
+        if self.listen.is_none() && count > 0 {
+            return Err((self.vehicles[0].span().start, "a vehicle has no vehicles".into(), "leave them out"));
+        }
+        if self.plain && count > 1 {
+            let remedy = "give one vehicle, or keys: without, vehicles cannot be told apart";
+            return Err((self.vehicles[1].span().start, "a plain gateway has several vehicles".into(), remedy));
+        }
+        let mut taken: Vec<(&str, Prefix)> = Vec::new();
+        for vehicle in self.vehicles.iter().map(Spanned::get_ref) {
+            if self.plain == vehicle.key.is_some() {
+                let cause =
+                    format!("vehicle {:?} has a key in a plain tunnel, or none in one that is not", vehicle.name);
+                return Err((0, cause, "give each vehicle `key`, or plain = true"));
+            }
+            for prefix in &vehicle.address {
+                let (place, prefix) = (prefix.span().start, *prefix.get_ref());
+                if let Some((other, _)) = taken.iter().find(|(_, other)| other.overlaps(&prefix)) {
+                    let cause = format!("addresses of vehicles {:?} and {other:?} overlap", vehicle.name);
+                    return Err((place, cause, "give each vehicle addresses of its own"));
+                }
+                taken.push((&vehicle.name, prefix));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that the tunnel adds to a packet, the outer IP header included.
+    pub fn overhead_bytes(&self) -> u32 {
+        let outer = match (&self.listen, self.peer_is_v6()) {
+            (Some(listen), _) if listen.get_ref().is_ipv4() => OUTER_V4_BYTES,
+            (None, false) => OUTER_V4_BYTES,
+            _ => OUTER_V6_BYTES,
+        };
+        outer + GRE_BYTES + if self.plain { 0 } else { DATA_OVERHEAD_BYTES as u32 }
+    }
+
+    fn peer_is_v6(&self) -> bool {
+        self.gateway_address().is_ok_and(|address| address.is_some_and(|address| address.is_ipv6()))
+    }
+
+    /// MTU of the interface, in bytes.
+    pub fn inner_mtu(&self) -> u32 {
+        self.mtu.get_ref() - self.overhead_bytes()
+    }
+
+    /// Where the gateway is, for a vehicle.
+    ///
+    /// # Errors
+    /// The name is none that can be found.
+    pub fn gateway_address(&self) -> Result<Option<SocketAddr>> {
+        let Some(name) = &self.gateway else { return Ok(None) };
+        let name = name.get_ref();
+        let attempt = format!("looking for the gateway {name:?}");
+        let remedy = "give tunnel.gateway an address and a port, as \"192.0.2.1:4760\"";
+        let found = name.to_socket_addrs().map_err(|cause| Error::usage(&attempt, cause, remedy))?;
+        let mut found: Vec<SocketAddr> = found.collect();
+        found.sort_by_key(SocketAddr::is_ipv6);
+        let first = found.into_iter().next();
+        first.map(Some).ok_or_else(|| Error::usage(attempt, "the name has no address", remedy))
+    }
+
+    /// The interface to be made.
+    pub fn device(&self) -> Plan {
+        let addresses = self.address.iter().map(|prefix| (prefix.get_ref().address, prefix.get_ref().bits));
+        Plan { name: self.interface.clone(), mtu: self.inner_mtu(), addresses: addresses.collect() }
+    }
+
+    /// The keys: ours and those of the other ends, in the order of the file;
+    /// `None` for a plain tunnel.
+    ///
+    /// # Errors
+    /// A key cannot be read, or is none.
+    pub fn keys(&self) -> Result<Option<(PrivateKey, Vec<PublicKey>)>> {
+        let Some(file) = &self.key else { return Ok(None) };
+        let private = PrivateKey::read(file.get_ref())?;
+        let vehicles = self.vehicles.iter().filter_map(|vehicle| vehicle.get_ref().key.as_ref());
+        let peers = self.gateway_key.iter().chain(vehicles).map(|key| public(key.get_ref())).collect::<Result<_>>()?;
+        Ok(Some((private, peers)))
+    }
+}
+
+fn public(text: &str) -> Result<PublicKey> {
+    let remedy = "give what `crosslane keygen --public FILE` prints for the other end's key";
+    text.parse().map_err(|cause| Error::usage(format!("reading the public key {text:?}"), cause, remedy))
+}

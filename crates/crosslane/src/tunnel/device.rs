@@ -1,0 +1,189 @@
+//! The TUN device of the tunnel: an interface whose packets come and go in
+//! super-packets, as with a network card that cuts and joins segments.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use nix::errno::Errno;
+
+use super::offload::Header;
+use crate::error::{Error, Result};
+use crate::netlink::Wiring;
+use crate::tun::make_interface;
+
+/// MTU that IPv6 needs (RFC 8200, section 5), bytes.
+const IPV6_MTU_MIN: u32 = 1280;
+
+/// Packets or super-packets that the interface holds until they are taken; the
+/// kernel's own for a TUN device.
+const QUEUE_PACKETS: u32 = 500;
+
+/// What the interface is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Name, 1 to 15 bytes.
+    pub name: String,
+    /// Bytes of the longest IP packet that goes through the tunnel: 68 to 65,535.
+    pub mtu: u32,
+    /// Its addresses, each with the bits of its prefix.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// What the kernel leaves to this program, and takes from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// TCP over IPv4 comes in super-packets.
+    pub tcp4: bool,
+    /// TCP over IPv6 does.
+    pub tcp6: bool,
+    /// UDP does, and may be given so (Linux 6.2).
+    pub udp: bool,
+}
+
+/// One TUN device, held by its descriptor: it goes when this is dropped. Every
+/// read and write has an [`offload::Header`](Header) in front.
+#[derive(Debug)]
+pub struct Device {
+    file: File,
+    plan: Plan,
+    offload: Offload,
+}
+
+nix::ioctl_write_int_bad!(
+    /// Says which super-packets this program can cut.
+    set_offload,
+    libc::TUNSETOFFLOAD
+);
+
+impl Device {
+    /// Makes the interface in the network namespace of this thread, gives it
+    /// its addresses and takes it up.
+    ///
+    /// # Errors
+    /// One sentence with the remedy: the name is taken or cannot be one, the
+    /// kernel has no TUN devices or forbids them, an address cannot be.
+    pub fn open(plan: &Plan) -> Result<Device> {
+        check(plan)?;
+        let file = make_interface(&plan.name, libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL)?;
+        let offload = ask_for_offload(&file);
+        let mut wiring = Wiring::open()?;
+        let interface = wiring.index(&plan.name)?;
+        wiring.bring_up(&plan.name, plan.mtu, QUEUE_PACKETS)?;
+        for &(address, prefix_len) in &plan.addresses {
+            wiring.add_address(interface, address, prefix_len)?;
+        }
+        Ok(Device { file, plan: plan.clone(), offload })
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    /// Its MTU, bytes.
+    pub fn mtu(&self) -> u32 {
+        self.plan.mtu
+    }
+
+    /// What the kernel agreed to.
+    pub fn offload(&self) -> Offload {
+        self.offload
+    }
+
+    /// Takes one frame, for [`super::offload::split`]; its length. Does not
+    /// block. `frame` has [`super::offload::FRAME_BYTES`].
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none; what the kernel says otherwise.
+    pub fn receive(&self, frame: &mut [u8]) -> io::Result<usize> {
+        (&self.file).read(frame)
+    }
+
+    /// Hands the kernel one frame in parts, header first.
+    ///
+    /// # Errors
+    /// What the kernel says, such as EIO while the interface is down and EINVAL
+    /// for what is not an IP packet.
+    pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        (&self.file).write_vectored(parts).map(|_| ())
+    }
+
+    /// Hands the kernel one packet.
+    ///
+    /// # Errors
+    /// As [`Device::send`].
+    pub fn send_packet(&self, packet: &[u8]) -> io::Result<()> {
+        self.send(&[IoSlice::new(&Header::default().emit()), IoSlice::new(packet)])
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn check(plan: &Plan) -> Result<()> {
+    let attempt = || format!("planning the interface {:?}", plan.name);
+    if !(68..=65_535).contains(&plan.mtu) {
+        return Err(Error::usage(attempt(), format!("its MTU is {}", plan.mtu), "give 68 to 65535"));
+    }
+    for &(address, prefix_len) in &plan.addresses {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        if prefix_len > bits {
+            let cause = format!("the prefix of {address}/{prefix_len} is longer than the address");
+            return Err(Error::usage(attempt(), cause, format!("give at most {bits} bits")));
+        }
+        if address.is_ipv6() && plan.mtu < IPV6_MTU_MIN {
+            let cause = format!("it has an IPv6 address and an MTU of {}", plan.mtu);
+            return Err(Error::usage(attempt(), cause, format!("IPv6 needs {IPV6_MTU_MIN}")));
+        }
+    }
+    Ok(())
+}
+
+/// Asks for all there is, then for less: kernels before 6.2 have no USO, and a
+/// kernel may lack one of the others.
+fn ask_for_offload(file: &File) -> Offload {
+    let choices = [(true, true, true), (true, true, false), (true, false, false), (false, true, false)];
+    let wanted = choices.map(|(tcp4, tcp6, udp)| Offload { tcp4, tcp6, udp });
+    // None of them at last: a device that has been told nothing sends finished packets.
+    wanted.into_iter().find(|&offload| ask(file, offload).is_ok()).unwrap_or_default()
+}
+
+fn ask(file: &File, offload: Offload) -> nix::Result<()> {
+    let bit = |wanted: bool, bits: libc::c_uint| if wanted { bits } else { 0 };
+    let bits = libc::TUN_F_CSUM
+        | bit(offload.tcp4, libc::TUN_F_TSO4)
+        | bit(offload.tcp6, libc::TUN_F_TSO6)
+        | bit(offload.udp, libc::TUN_F_USO4 | libc::TUN_F_USO6);
+    let bits = libc::c_int::try_from(bits).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: the argument is a number, and the descriptor a TUN device's.
+    unsafe { set_offload(file.as_raw_fd(), bits) }.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_no_interface_can_follow_is_refused_in_a_sentence() {
+        let plan = |mtu, address: &str, bits| Plan {
+            name: "tunnel".into(),
+            mtu,
+            addresses: vec![(address.parse().unwrap(), bits)],
+        };
+        for (plan, expected) in [
+            (plan(60, "10.0.0.1", 8), "its MTU is 60; give 68 to 65535"),
+            (plan(1400, "10.0.0.1", 33), "the prefix of 10.0.0.1/33 is longer than the address; give at most 32 bits"),
+            (plan(1200, "fd00::1", 64), "it has an IPv6 address and an MTU of 1200; IPv6 needs 1280"),
+        ] {
+            let said = check(&plan).unwrap_err();
+            assert_eq!(said.to_string(), format!("while planning the interface \"tunnel\": {expected}"));
+            assert_eq!(said.exit_code(), 2);
+        }
+        assert!(check(&plan(1400, "fd00::1", 64)).is_ok());
+    }
+}

@@ -1,0 +1,541 @@
+//! One end of the tunnel: who is at the other ends, and what becomes of each
+//! packet. It knows no socket, no device and no clock, so two of them can be
+//! joined in memory.
+//!
+//! ```text
+//! TUN ─ take_in ─▶ engine of the peer ─ depart ─▶ sealed ─▶ a path's socket
+//! TUN ◀─ settle ── engine of the peer ◀─ opened ◀─ take_out ◀─ socket
+//! ```
+//!
+//! Two threads work on it: one sends, one receives. Each peer's engine is
+//! behind a lock, held for a batch; packets are sealed and opened outside.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crosslane_core::allocate::PathState;
+use crosslane_core::engine::Engine;
+use crosslane_core::path::{PathId, Sample};
+use crosslane_core::time::Instant;
+use crosslane_core::tunnel::control::{MAX_PATHS, Message};
+use crosslane_core::tunnel::gre::{self, Payload};
+use crosslane_core::tunnel::label::Label;
+use crosslane_core::tunnel::{Health, Input, Mode, Output, PathView, Setup, Tunnel};
+
+use super::config::Prefix;
+use super::inner::{Inner, Verdict, clamp_mss, decapsulate, flow_slot, fragment, too_big};
+use super::outbox::{Outbox, Sent};
+use super::security::{Heard, PrivateKey, PublicKey, Security, Session, is_data};
+
+/// After so long without an answer the other end may have begun anew and know
+/// nothing of our keys.
+const SILENCE: Duration = Duration::from_millis(400);
+/// Between two initiations of a handshake.
+const INITIATE_EACH: Duration = Duration::from_millis(250);
+/// Between two times that old keys are forgotten.
+const EXPIRE_EACH: Duration = Duration::from_secs(5);
+/// How soon to look again whether there are keys.
+const NO_KEYS_YET: Duration = Duration::from_millis(10);
+/// "Too big" is answered so often at most.
+const ANSWER_EACH: Duration = Duration::from_millis(5);
+
+/// A packet in the tunnel.
+#[derive(Clone, Debug)]
+pub struct Carried {
+    /// The IP packet.
+    pub bytes: Arc<[u8]>,
+    /// DSCP and ECN of its outer header, as it goes or as it came.
+    pub tos: u8,
+}
+
+/// Another end, as this one is told of it.
+#[derive(Clone, Debug)]
+pub struct PeerPlan {
+    /// Name in records and logs.
+    pub name: String,
+    /// Inner addresses that lead there, and that it may use; empty: all.
+    pub prefixes: Vec<Prefix>,
+    /// Where it is; none: that is learnt.
+    pub at: Option<SocketAddr>,
+}
+
+/// What an end is to be.
+#[derive(Debug)]
+pub struct Plan {
+    /// The others: a vehicle's gateway, a gateway's vehicles.
+    pub peers: Vec<PeerPlan>,
+    /// Keys, in the order of the peers; none: a plain tunnel.
+    pub keys: Option<(PrivateKey, Vec<PublicKey>)>,
+    /// Whether this is the vehicle.
+    pub leads: bool,
+    /// How the paths are used together.
+    pub mode: Mode,
+    /// Place of each path in the user's preference, 0 first.
+    pub ranks: Vec<u8>,
+    /// Bytes that the tunnel adds, the outer IP header included.
+    pub overhead_bytes: u32,
+    /// Longest packet inside, in bytes.
+    pub mtu: u32,
+    /// Our inner addresses, from which "too big" is answered.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Where a path leads: by which of our sockets, and to which address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Place of the socket.
+    pub via: usize,
+    /// The other end's address.
+    pub to: SocketAddr,
+    /// Which of our addresses it knows; none: the socket's.
+    pub from: Option<IpAddr>,
+}
+
+struct Peer {
+    name: String,
+    prefixes: Vec<Prefix>,
+    at: Option<SocketAddr>,
+    tunnel: Mutex<Tunnel<Carried>>,
+    ways: Mutex<[Option<Way>; MAX_PATHS]>,
+    /// When something of it was last opened, in ns.
+    heard_ns: AtomicU64,
+    /// When something was first sent since then, in ns; 0: nothing was.
+    asked_ns: AtomicU64,
+}
+
+/// What did not go through.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Datagrams that were forged, replayed, of strangers, or none of ours.
+    pub refused: AtomicU64,
+    /// Packets whose inner addresses lead nowhere or are not the sender's.
+    pub astray: AtomicU64,
+    /// Packets longer than the tunnel takes.
+    pub too_big: AtomicU64,
+    /// Datagrams that the kernel did not take.
+    pub unsent: AtomicU64,
+}
+
+/// The end.
+pub struct End {
+    peers: Vec<Peer>,
+    security: Option<Mutex<Security>>,
+    leads: bool,
+    mtu: AtomicU32,
+    overhead_bytes: u32,
+    addresses: Vec<IpAddr>,
+    /// Times of the last initiation, expiry and "too big".
+    initiated: Mutex<Option<Instant>>,
+    expired: Mutex<Instant>,
+    answered: Mutex<Instant>,
+    /// What did not go through.
+    pub counts: Counts,
+}
+
+/// What the receiving thread keeps between datagrams.
+#[derive(Default)]
+pub struct Intake {
+    plain: Vec<u8>,
+    /// Session of the newest datagram, by its first bytes.
+    session: Option<([u8; 4], usize, Arc<Session>)>,
+    inputs: Vec<(usize, Input<Carried>)>,
+}
+
+/// A change of a path's health, to be told.
+#[derive(Debug)]
+pub struct Change {
+    /// Name of the peer.
+    pub peer: String,
+    /// The path.
+    pub path: PathId,
+    /// Its health.
+    pub health: Health,
+    /// Why.
+    pub because: String,
+}
+
+impl End {
+    /// An end that has heard of nobody. `unix_ns` is the time since 1970.
+    pub fn new(plan: Plan, unix_ns: u64) -> End {
+        let around_bytes = plan.overhead_bytes - GRE_BYTES as u32;
+        let setup = |place: usize| Setup {
+            mode: plan.mode,
+            leads: plan.leads,
+            ranks: plan.ranks.clone(),
+            // Milliseconds: no two starts are nearer.
+            epoch: ((unix_ns / 1_000_000) as u32).wrapping_add(place as u32) | 1,
+            around_bytes,
+        };
+        let peers = plan.peers.into_iter().enumerate().map(|(place, peer)| Peer {
+            name: peer.name,
+            prefixes: peer.prefixes,
+            at: peer.at,
+            tunnel: Mutex::new(Tunnel::new(setup(place))),
+            ways: Mutex::new([None; MAX_PATHS]),
+            heard_ns: AtomicU64::new(0),
+            asked_ns: AtomicU64::new(0),
+        });
+        End {
+            peers: peers.collect(),
+            security: plan.keys.map(|(private, peers)| Mutex::new(Security::new(private, peers))),
+            leads: plan.leads,
+            mtu: AtomicU32::new(plan.mtu),
+            overhead_bytes: plan.overhead_bytes,
+            addresses: plan.addresses,
+            initiated: Mutex::new(None),
+            expired: Mutex::new(Instant::ZERO),
+            answered: Mutex::new(Instant::ZERO),
+            counts: Counts::default(),
+        }
+    }
+
+    /// How many other ends there are.
+    pub fn peers(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// A vehicle's path can be used by socket `via` from now on, or cannot.
+    pub fn set_path(&self, now: Instant, path: PathId, via: Option<usize>) {
+        for peer in &self.peers {
+            let Some(to) = peer.at else { continue };
+            let Some(way) = lock(&peer.ways).get_mut(usize::from(path.0)).map(|way| {
+                *way = via.map(|via| Way { via, to, from: None });
+                *way
+            }) else {
+                continue;
+            };
+            let mut tunnel = lock(&peer.tunnel);
+            // A path that comes by another address is another path.
+            tunnel.handle(now, Input::Present(path, false));
+            if way.is_some() {
+                tunnel.handle(now, Input::Present(path, true));
+            }
+        }
+    }
+
+    /// What is wanted of each path.
+    pub fn want(&self, now: Instant, states: &[PathState]) {
+        for peer in &self.peers {
+            lock(&peer.tunnel).handle(now, Input::Want(states.to_vec()));
+        }
+    }
+
+    /// What was seen of each path, as an assessor takes it.
+    pub fn samples(&self) -> Vec<Sample> {
+        let Some(peer) = self.peers.first() else { return Vec::new() };
+        let tunnel = lock(&peer.tunnel);
+        (0..MAX_PATHS as u8).filter_map(|path| tunnel.sample(PathId(path), TOKEN)).collect()
+    }
+
+    /// What is known of the paths to each peer, by the peer's name.
+    pub fn views(&self) -> Vec<(&str, PathId, PathView)> {
+        let of = |peer: &'_ Peer| {
+            let tunnel = lock(&peer.tunnel);
+            (0..MAX_PATHS as u8).filter_map(|path| Some((PathId(path), tunnel.path(PathId(path))?))).collect::<Vec<_>>()
+        };
+        let named =
+            |peer| of(peer).into_iter().map(|(path, view)| (peer.name.as_str(), path, view)).collect::<Vec<_>>();
+        self.peers.iter().flat_map(named).collect()
+    }
+
+    /// A path carries only packets of so many bytes, outer headers included:
+    /// the tunnel's follow the least.
+    pub fn learn_path_mtu(&self, bytes: u32) {
+        let inner = bytes.saturating_sub(self.overhead_bytes).max(LEAST_MTU);
+        self.mtu.fetch_min(inner, Relaxed);
+    }
+
+    /// Takes packets from inside into the engine of the peer that they are for.
+    /// `answer` gets what goes back inside.
+    pub fn take_in(&self, now: Instant, packet: &mut [u8], mut answer: impl FnMut(&[u8])) -> Option<usize> {
+        let mtu = self.mtu.load(Relaxed) as u16;
+        let Some(peer) = self.route(packet) else {
+            self.counts.astray.fetch_add(1, Relaxed);
+            return None;
+        };
+        clamp_mss(packet, mtu);
+        if packet.len() <= usize::from(mtu) {
+            self.enqueue(now, peer, packet);
+        } else if !fragment(packet, mtu, |part| self.enqueue(now, peer, part)) {
+            self.counts.too_big.fetch_add(1, Relaxed);
+            let mut answered = lock(&self.answered);
+            if now.since(*answered) >= ANSWER_EACH {
+                *answered = now;
+                let told = self.addresses.iter().find_map(|address| too_big(packet, mtu, *address));
+                told.iter().for_each(|told| answer(told));
+            }
+        }
+        Some(peer)
+    }
+
+    fn enqueue(&self, now: Instant, peer: usize, packet: &[u8]) {
+        let tos = Inner::parse(packet).map_or(0, |inner| inner.tos());
+        let carried = Carried { bytes: packet.into(), tos };
+        let input = Input::Packet { flow: flow_slot(packet), bytes: packet.len() as u32, packet: carried };
+        lock(&self.peers[peer].tunnel).handle(now, input);
+    }
+
+    /// The peer that a packet from inside is for.
+    fn route(&self, packet: &[u8]) -> Option<usize> {
+        let to = Inner::parse(packet)?.destination();
+        let leads = |peer: &Peer| match peer.prefixes.is_empty() {
+            true => Some(0),
+            false => peer.prefixes.iter().filter(|prefix| prefix.holds(to)).map(|prefix| prefix.bits).max(),
+        };
+        self.peers.iter().position(|peer| leads(peer).is_some())
+    }
+
+    /// Sends what may leave to a peer; when to come again.
+    pub fn depart(
+        &self,
+        now: Instant,
+        peer: usize,
+        outbox: &mut Outbox,
+        mut send: impl FnMut(Sent<'_>),
+    ) -> Option<Instant> {
+        let at = self.peers.get(peer)?;
+        let session = match &self.security {
+            Some(security) => match lock(security).session_for(now, peer) {
+                Some(session) => Some(session),
+                None => return Some(now + NO_KEYS_YET),
+            },
+            None => None,
+        };
+        let wakeup = {
+            let mut tunnel = lock(&at.tunnel);
+            while let Some(output) = tunnel.poll_departure(now) {
+                outbox.take(output);
+                if outbox.is_full() {
+                    break;
+                }
+            }
+            if outbox.is_full() { Some(now) } else { tunnel.next_wakeup() }
+        };
+        if !outbox.is_empty() {
+            let _ = at.asked_ns.compare_exchange(0, now.as_nanos(), Relaxed, Relaxed);
+        }
+        let ways = *lock(&at.ways);
+        outbox.leave(session.as_deref(), |path, tos, segment, bytes| {
+            if let Some(way) = ways.get(usize::from(path.0)).copied().flatten() {
+                send(Sent { way, tos, segment, bytes });
+            }
+        });
+        wakeup
+    }
+
+    /// Changes of paths' health since the last time, to be told.
+    pub fn changes(&self, peer: usize, outbox: &mut Outbox) -> Vec<Change> {
+        let Some(peer) = self.peers.get(peer) else { return Vec::new() };
+        let told = outbox.changes.drain(..);
+        told.map(|(path, health, because)| Change { peer: peer.name.clone(), path, health, because }).collect()
+    }
+
+    /// What keeps the keys fresh: an initiation for every path, if one is due.
+    pub fn upkeep(&self, now: Instant, unix_ns: u64, mut send: impl FnMut(Sent<'_>)) {
+        let Some(security) = &self.security else { return };
+        let mut expired = lock(&self.expired);
+        if now.since(*expired) >= EXPIRE_EACH {
+            *expired = now;
+            lock(security).expire(now);
+        }
+        drop(expired);
+        let mut initiated = lock(&self.initiated);
+        let is_due = initiated.is_none_or(|last| now.since(last) >= INITIATE_EACH);
+        let Some(peer) = self.peers.first().filter(|_| self.leads && is_due) else { return };
+        let mut security = lock(security);
+        if !security.wants_rekey(now, 0) && !peer.is_silent(now) {
+            return;
+        }
+        *initiated = Some(now);
+        let Some(initiation) = security.initiate(now, unix_ns, 0) else { return };
+        for way in lock(&peer.ways).iter().flatten() {
+            send(Sent { way: *way, tos: 0, segment: initiation.len(), bytes: &initiation });
+        }
+    }
+
+    /// When [`upkeep`](Self::upkeep) is to be called again at the latest.
+    pub fn upkeep_due(&self, now: Instant) -> Instant {
+        now + if self.leads { INITIATE_EACH } else { EXPIRE_EACH }
+    }
+
+    /// Takes a datagram from outside; what is to be sent back at once.
+    pub fn take_out(&self, intake: &mut Intake, now: Instant, way: Way, tos: u8, datagram: &[u8]) -> Option<Vec<u8>> {
+        let Some(security) = &self.security else {
+            self.take_plain(intake, now, way, tos, datagram);
+            return None;
+        };
+        if !is_data(datagram) {
+            return match lock(security).receive(now, datagram) {
+                Heard::Reply { datagram, .. } => Some(datagram),
+                Heard::Established { peer, .. } => {
+                    self.peers.get(peer)?.answered(now);
+                    None
+                }
+                Heard::Nothing(_) => self.refuse(),
+            };
+        }
+        let Some(begin) = datagram.first_chunk::<4>() else { return self.refuse() };
+        if intake.session.as_ref().is_none_or(|(known, _, session)| known != begin || session.is_over(now)) {
+            let found = lock(security).session_of(now, datagram);
+            let Some((peer, session)) = found else { return self.refuse() };
+            intake.session = Some((*begin, peer, session));
+        }
+        let Some((_, peer, session)) = &intake.session else { return None };
+        let peer = *peer;
+        match session.open(datagram, &mut intake.plain) {
+            Ok(opened) => {
+                let plain = std::mem::take(&mut intake.plain);
+                self.take_gre(intake, now, peer, Some((opened.path, way)), tos, &plain);
+                intake.plain = plain;
+                None
+            }
+            Err(_) => self.refuse(),
+        }
+    }
+
+    fn take_plain(&self, intake: &mut Intake, now: Instant, way: Way, tos: u8, datagram: &[u8]) {
+        // Without keys anybody may say that he is the other end; a vehicle at least
+        // knows where its gateway is.
+        if self.peers.first().is_some_and(|peer| peer.at.is_none_or(|at| at == way.to)) {
+            let path = gre::read(datagram).ok().and_then(|(header, _)| header.key).map(|key| Label::of_key(key).path.0);
+            self.take_gre(intake, now, 0, path.map(|path| (path, way)), tos, datagram);
+        } else {
+            self.refuse();
+        }
+    }
+
+    fn take_gre(
+        &self,
+        intake: &mut Intake,
+        now: Instant,
+        place: usize,
+        from: Option<(u8, Way)>,
+        tos: u8,
+        packet: &[u8],
+    ) {
+        let Some(peer) = self.peers.get(place) else { return };
+        peer.answered(now);
+        let Ok((header, payload)) = gre::read(packet) else {
+            self.refuse();
+            return;
+        };
+        let label = header.key.map(Label::of_key);
+        if let Some((path, way)) = from
+            && label.is_none_or(|label| label.path.0 == path)
+        {
+            peer.learn(path, way);
+        }
+        if header.payload == Payload::Control {
+            let told = label.zip(Message::read(payload));
+            match told {
+                Some((label, message)) => {
+                    intake.inputs.push((place, Input::Told { path: label.path, number: header.sequence, message }));
+                }
+                None => drop(self.refuse()),
+            }
+            return;
+        }
+        let (length, bytes) = (payload.len() as u32, payload.into());
+        let packet = Carried { bytes, tos };
+        let input = match label {
+            Some(label) => Input::Arrived { label, number: header.sequence, bytes: length, packet },
+            None => Input::Unlabelled(packet),
+        };
+        intake.inputs.push((place, input));
+    }
+
+    /// Nothing is answered.
+    fn refuse(&self) -> Option<Vec<u8>> {
+        self.counts.refused.fetch_add(1, Relaxed);
+        None
+    }
+
+    /// Hands what was taken out to the engines, and what they let go to
+    /// `deliver`; when the sending thread has something to do.
+    pub fn settle(&self, intake: &mut Intake, now: Instant, mut deliver: impl FnMut(&[u8])) -> Option<Instant> {
+        let mut wakeup: Option<Instant> = None;
+        let mut inputs = intake.inputs.drain(..).peekable();
+        while let Some((place, first)) = inputs.next() {
+            let Some(peer) = self.peers.get(place) else { continue };
+            let mut tunnel = lock(&peer.tunnel);
+            tunnel.handle(now, first);
+            while let Some((_, input)) = inputs.next_if(|(other, _)| *other == place) {
+                tunnel.handle(now, input);
+            }
+            while let Some(packet) = tunnel.poll_delivery() {
+                self.let_out(peer, packet, &mut deliver);
+            }
+            wakeup = wakeup.into_iter().chain(tunnel.next_wakeup()).min();
+        }
+        wakeup
+    }
+
+    /// What became free by waiting, for the sending thread.
+    pub fn deliveries(&self, peer: usize, mut deliver: impl FnMut(&[u8])) {
+        let Some(peer) = self.peers.get(peer) else { return };
+        let mut tunnel = lock(&peer.tunnel);
+        while let Some(packet) = tunnel.poll_delivery() {
+            self.let_out(peer, packet, &mut deliver);
+        }
+    }
+
+    /// Lets a packet out of the tunnel if its source is the peer's to use.
+    fn let_out(&self, peer: &Peer, mut packet: Carried, deliver: &mut impl FnMut(&[u8])) {
+        let is_of =
+            |source: IpAddr| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(source));
+        if !Inner::parse(&packet.bytes).is_some_and(|inner| is_of(inner.source())) {
+            self.counts.astray.fetch_add(1, Relaxed);
+            return;
+        }
+        if packet.tos & CONGESTION != 0
+            && let Some(bytes) = Arc::get_mut(&mut packet.bytes)
+            && decapsulate(bytes, packet.tos) == Verdict::Drop
+        {
+            return;
+        }
+        deliver(&packet.bytes);
+    }
+}
+
+/// Bytes of a GRE header with key and sequence number.
+const GRE_BYTES: usize = 12;
+/// The bits of congestion in DSCP and ECN.
+const CONGESTION: u8 = 3;
+/// Stands for the tunnel among the connections that assessors watch.
+const TOKEN: u32 = 0;
+/// Shorter packets than IPv4 hosts must take are not made (RFC 791).
+const LEAST_MTU: u32 = 576 - 68;
+
+impl Peer {
+    fn answered(&self, now: Instant) {
+        self.heard_ns.store(now.as_nanos(), Relaxed);
+        self.asked_ns.store(0, Relaxed);
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        let asked_ns = self.asked_ns.load(Relaxed);
+        asked_ns > 0 && now.as_nanos().saturating_sub(asked_ns) > SILENCE.as_nanos() as u64
+    }
+
+    /// The peer's address on a path is where its newest packet came from.
+    fn learn(&self, path: u8, way: Way) {
+        if self.at.is_some() {
+            return;
+        }
+        let mut ways = lock(&self.ways);
+        if let Some(known) = ways.get_mut(usize::from(path))
+            && *known != Some(way)
+        {
+            *known = Some(way);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the engine says, for the outbox.
+pub(super) type Said = Output<Carried>;

@@ -1,0 +1,189 @@
+//! What the tunnel must know of the packets it carries.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+mod ecn;
+mod fragment;
+mod mss;
+mod too_big;
+
+pub use ecn::{Verdict, decapsulate, outer_tos};
+pub use fragment::fragment;
+pub use mss::clamp_mss;
+pub use too_big::too_big;
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+const DCCP: u8 = 33;
+
+/// Extension headers of one IPv6 packet that are followed; one of each kind and
+/// a second of destination options make 6 (RFC 8200, section 4.1).
+const EXTENSIONS_MAX: usize = 8;
+
+/// An IP packet: a checked view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inner<'a> {
+    packet: &'a [u8],
+    protocol: u8,
+    /// Where the payload of IP begins, behind options and extension headers.
+    payload: usize,
+    fragment: Fragment,
+}
+
+/// Which part of a datagram a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragment {
+    /// All of it.
+    Whole,
+    /// The first part, with the header of the protocol above.
+    First,
+    /// Another one.
+    Later,
+}
+
+impl<'a> Inner<'a> {
+    /// The packet that begins with `bytes` and ends where its header says; `None`
+    /// if they are no whole IPv4 or IPv6 packet.
+    pub fn parse(bytes: &'a [u8]) -> Option<Inner<'a>> {
+        match bytes.first()? >> 4 {
+            4 => Inner::parse_v4(bytes),
+            6 => Inner::parse_v6(bytes),
+            _ => None,
+        }
+    }
+
+    fn parse_v4(bytes: &'a [u8]) -> Option<Inner<'a>> {
+        let header: &[u8; 20] = bytes.first_chunk()?;
+        let payload = usize::from(header[0] & 0xf) * 4;
+        let packet = bytes.get(..usize::from(u16::from_be_bytes([header[2], header[3]])))?;
+        (payload >= 20 && payload <= packet.len()).then_some(())?;
+        let parts = u16::from_be_bytes([header[6], header[7]]);
+        let fragment = match (parts & 0x1fff, parts & 0x2000) {
+            (0, 0) => Fragment::Whole,
+            (0, _) => Fragment::First,
+            _ => Fragment::Later,
+        };
+        Some(Inner { packet, protocol: header[9], payload, fragment })
+    }
+
+    fn parse_v6(bytes: &'a [u8]) -> Option<Inner<'a>> {
+        let header: &[u8; 40] = bytes.first_chunk()?;
+        let packet = bytes.get(..40 + usize::from(u16::from_be_bytes([header[4], header[5]])))?;
+        let (mut protocol, mut payload, mut fragment) = (header[6], 40, Fragment::Whole);
+        for _ in 0..EXTENSIONS_MAX {
+            // RFC 8200, section 4: hop-by-hop, routing, destination options;
+            // mobility, HIP and shim6 have the same form. Behind a later
+            // fragment's header stands no header.
+            let len = match (protocol, packet.get(payload..)) {
+                _ if fragment == Fragment::Later => break,
+                (0 | 43 | 60 | 135 | 139 | 140, Some([_, len, ..])) => 8 + usize::from(*len) * 8,
+                (44, Some([_, _, offset, flags, ..])) => {
+                    fragment = match (u16::from_be_bytes([*offset, *flags]) & 0xfff8, flags & 1) {
+                        (0, 0) => Fragment::Whole,
+                        (0, _) => Fragment::First,
+                        _ => Fragment::Later,
+                    };
+                    8
+                }
+                // Authentication (RFC 4302): in words of four bytes.
+                (51, Some([_, len, ..])) => 8 + usize::from(*len) * 4,
+                _ => break,
+            };
+            let next = *packet.get(payload)?;
+            payload += len;
+            (payload <= packet.len()).then_some(())?;
+            protocol = next;
+        }
+        Some(Inner { packet, protocol, payload, fragment })
+    }
+
+    /// The whole packet, without bytes behind its end.
+    pub fn packet(&self) -> &'a [u8] {
+        self.packet
+    }
+
+    /// Whether it is IPv6.
+    pub fn is_v6(&self) -> bool {
+        self.packet[0] >> 4 == 6
+    }
+
+    /// The protocol above IP (of the last extension header that was followed).
+    pub fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    /// What IP carries, without options and extension headers.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.packet[self.payload..]
+    }
+
+    /// Which part of a datagram it is.
+    pub fn fragment(&self) -> Fragment {
+        self.fragment
+    }
+
+    /// IPv4: routers must not cut it (DF). IPv6: always true.
+    pub fn must_stay_whole(&self) -> bool {
+        self.is_v6() || self.packet[6] & 0x40 != 0
+    }
+
+    /// Where it comes from.
+    pub fn source(&self) -> IpAddr {
+        self.address(0)
+    }
+
+    /// Where it goes.
+    pub fn destination(&self) -> IpAddr {
+        self.address(1)
+    }
+
+    fn address(&self, which: usize) -> IpAddr {
+        let bytes = self.addresses();
+        let bytes = &bytes[which * bytes.len() / 2..];
+        match (self.is_v6(), bytes.first_chunk::<16>(), bytes.first_chunk::<4>()) {
+            (true, Some(bytes), _) => Ipv6Addr::from(*bytes).into(),
+            (_, _, Some(bytes)) => Ipv4Addr::from(*bytes).into(),
+            _ => Ipv4Addr::UNSPECIFIED.into(),
+        }
+    }
+
+    /// Both addresses, as they stand.
+    fn addresses(&self) -> &'a [u8] {
+        if self.is_v6() { &self.packet[8..40] } else { &self.packet[12..20] }
+    }
+
+    /// DSCP (upper 6 bits) and ECN (lower 2).
+    pub fn tos(&self) -> u8 {
+        if self.is_v6() { self.packet[0] << 4 | self.packet[1] >> 4 } else { self.packet[1] }
+    }
+}
+
+/// The flow slot of a packet: a hash of addresses, protocol and ports, the same
+/// in every process. Fragments count without ports, so that all parts of a
+/// datagram share a slot; what is no IP packet has slot 0.
+pub fn flow_slot(packet: &[u8]) -> u8 {
+    let Some(inner) = Inner::parse(packet) else { return 0 };
+    let has_ports = inner.fragment == Fragment::Whole
+        && matches!(inner.protocol, TCP | UDP | SCTP | UDP_LITE | DCCP)
+        && inner.payload().len() >= 4;
+    let ports = match inner.payload().first_chunk() {
+        Some(ports) if has_ports => u32::from_be_bytes(*ports),
+        _ => 0,
+    };
+    // FNV-1a (draft-eastlake-fnv), a word for a byte; the highest byte, in which
+    // all words have mixed, is taken after a last turn.
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    let words = inner.addresses().as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
+    for word in words.chain([ports, u32::from(inner.protocol)]) {
+        hash = (hash ^ u64::from(word)).wrapping_mul(PRIME);
+    }
+    ((hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+#[cfg(test)]
+mod tests;

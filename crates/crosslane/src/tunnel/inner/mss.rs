@@ -1,0 +1,50 @@
+//! TCP through a tunnel that is narrower than the ends believe.
+
+use super::super::checksum::changed;
+use super::{Fragment, Inner, TCP};
+
+const SYN: u8 = 0x02;
+
+/// Lowers the maximum segment size that a SYN offers (RFC 9293, section 3.7.1)
+/// to what fits into `mtu` bytes of IP. True if it was changed.
+pub fn clamp_mss(packet: &mut [u8], mtu: u16) -> bool {
+    let Some(inner) = Inner::parse(packet) else { return false };
+    let headers = if inner.is_v6() { 60 } else { 40 };
+    if inner.protocol() != TCP || inner.fragment() == Fragment::Later {
+        return false;
+    }
+    let Some(option) = mss_option(inner.payload()) else { return false };
+    let start = inner.payload;
+    let most = mtu.saturating_sub(headers);
+    let tcp = &mut packet[start..];
+    let before = u16::from_be_bytes([tcp[option], tcp[option + 1]]);
+    if before <= most {
+        return false;
+    }
+    tcp[option..option + 2].copy_from_slice(&most.to_be_bytes());
+    // At an odd place its bytes stand in the other halves of their words.
+    let (before, after) = if option % 2 == 0 { (before, most) } else { (before.swap_bytes(), most.swap_bytes()) };
+    let checksum = changed(u16::from_be_bytes([tcp[16], tcp[17]]), before, after);
+    tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
+    true
+}
+
+/// Where the value of a SYN's option stands in the TCP header.
+fn mss_option(tcp: &[u8]) -> Option<usize> {
+    let header: &[u8; 20] = tcp.first_chunk()?;
+    let options = tcp.get(..usize::from(header[12] >> 4) * 4)?;
+    if header[13] & SYN == 0 {
+        return None;
+    }
+    let mut at = 20;
+    loop {
+        match *options.get(at..)? {
+            [2, 4, _, _, ..] => return Some(at + 2),
+            [0, ..] | [] => return None,
+            [1, ..] => at += 1,
+            // A length below 2 would never end.
+            [_, len, ..] if len >= 2 => at += usize::from(len),
+            _ => return None,
+        }
+    }
+}

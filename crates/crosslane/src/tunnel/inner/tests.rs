@@ -1,0 +1,275 @@
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use proptest::prelude::*;
+
+use super::super::packets_for_tests::{Tcp, assert_right, set_ip, sum_ip, udp};
+use super::*;
+
+const OURS_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9));
+const OURS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd, 0, 0, 0, 0, 0, 0, 9));
+
+fn ours(v6: bool) -> IpAddr {
+    if v6 { OURS_V6 } else { OURS_V4 }
+}
+
+/// A UDP packet with these extension headers (number and bytes) before UDP.
+fn extended(extensions: &[(u8, &[u8])]) -> Vec<u8> {
+    let plain = udp(true, 53, &[1; 50]);
+    let mut packet = plain[..40].to_vec();
+    packet[6] = extensions.first().map_or(UDP, |(number, _)| *number);
+    for (at, (_, bytes)) in extensions.iter().enumerate() {
+        packet.push(extensions.get(at + 1).map_or(UDP, |(number, _)| *number));
+        packet.extend_from_slice(&bytes[1..]);
+    }
+    packet.extend_from_slice(&plain[40..]);
+    let length = (packet.len() - 40) as u16;
+    packet[4..6].copy_from_slice(&length.to_be_bytes());
+    packet
+}
+
+#[test]
+fn extension_headers_are_followed_to_the_protocol() {
+    let plain = udp(true, 53, &[1; 50]);
+    let packet = extended(&[(0, &[0; 8]), (43, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), (60, &[0; 8])]);
+    let inner = Inner::parse(&packet).unwrap();
+    assert_eq!((inner.protocol(), inner.payload(), inner.fragment()), (UDP, &plain[40..], Fragment::Whole));
+    assert_eq!(flow_slot(&packet), flow_slot(&plain));
+    let first = extended(&[(44, &[0, 0, 0, 1, 0, 0, 0, 7])]);
+    assert_eq!(Inner::parse(&first).unwrap().fragment(), Fragment::First);
+    let later = extended(&[(44, &[0, 0, 0, 0x18, 0, 0, 0, 7])]);
+    assert_eq!(Inner::parse(&later).unwrap().fragment(), Fragment::Later);
+    assert_eq!(flow_slot(&first), flow_slot(&later));
+    // Atomic fragments (RFC 6946) are whole.
+    assert_eq!(Inner::parse(&extended(&[(44, &[0; 8])])).unwrap().fragment(), Fragment::Whole);
+    assert_eq!(Inner::parse(&extended(&[(0, &[0, 200, 0, 0, 0, 0, 0, 0])])), None);
+}
+
+#[test]
+fn a_flow_has_one_slot_and_flows_are_spread() {
+    let slot = |port: u16, payload: &[u8]| flow_slot(&Tcp { port, ..Tcp::default() }.packet(payload));
+    assert_eq!(slot(443, &[1; 10]), slot(443, &[2; 1000]));
+    // Fixed: both ends and every release agree.
+    assert_eq!((slot(443, &[]), flow_slot(&udp(true, 53, &[]))), (GOLDEN[0], GOLDEN[1]));
+    for v6 in [false, true] {
+        let slots: BTreeSet<u8> = (0..256).map(|port| flow_slot(&udp(v6, port, &[]))).collect();
+        // Of 256 balls in 256 urns, 162 urns are hit on average.
+        assert!(slots.len() > 130, "{}", slots.len());
+    }
+    assert_eq!(flow_slot(&[]), 0);
+}
+
+#[test]
+fn parts_of_a_datagram_share_a_slot() {
+    let mut packet = udp(false, 53, &[3; 3000]);
+    set_ip(&mut packet, 0, 1, false);
+    let mut slots = BTreeSet::new();
+    assert!(fragment(&packet, 1000, |part| {
+        slots.insert(flow_slot(part));
+    }));
+    assert_eq!(slots.len(), 1);
+}
+
+#[test]
+fn a_syn_offers_no_more_than_fits() {
+    for v6 in [false, true] {
+        for options in [vec![2, 4, 0x05, 0xb4], vec![1, 2, 4, 0x05, 0xb4, 1, 1, 1], vec![4, 2, 1, 2, 4, 0x05, 0xb4, 0]]
+        {
+            let syn = Tcp { v6, flags: 0x02, options, ..Tcp::default() };
+            let mut packet = syn.packet(&[]);
+            let most = if v6 { 1320 - 60 } else { 1320 - 40_u16 };
+            assert!(clamp_mss(&mut packet, 1320));
+            assert_right(&packet);
+            let bytes = most.to_be_bytes();
+            assert!(packet.windows(4).any(|window| window == [2, 4, bytes[0], bytes[1]]));
+            assert!(!clamp_mss(&mut packet, 1320), "once is enough");
+            let data = Tcp { flags: 0x10, ..syn.clone() }.packet(&[]);
+            assert!(!clamp_mss(&mut data.clone(), 1320));
+        }
+        let without = Tcp { v6, flags: 0x02, options: vec![4, 2, 0, 0], ..Tcp::default() };
+        assert!(!clamp_mss(&mut without.packet(&[]), 1320));
+    }
+}
+
+#[test]
+fn what_is_too_big_is_answered_with_the_mtu_and_the_beginning() {
+    for v6 in [false, true] {
+        let packet = Tcp { v6, ..Tcp::default() }.packet(&[7; 1440]);
+        let answer = too_big(&packet, 1300, ours(v6)).unwrap();
+        assert_right(&answer);
+        let inner = Inner::parse(&answer).unwrap();
+        assert_eq!((inner.source(), inner.destination()), (ours(v6), Inner::parse(&packet).unwrap().source()));
+        let icmp = inner.payload();
+        assert_eq!(icmp[..2], if v6 { [2, 0] } else { [3, 4] });
+        assert_eq!(u16::from_be_bytes([icmp[6], icmp[7]]), 1300);
+        assert_eq!(answer.len(), if v6 { 1280 } else { 576 });
+        assert!(packet.starts_with(&icmp[8..]));
+        assert_eq!(too_big(&packet, packet.len() as u16, ours(v6)), None);
+        assert_eq!(too_big(&packet, 1300, ours(!v6)), None);
+    }
+    let v6 = Tcp { v6: true, ..Tcp::default() }.packet(&[7; 1400]);
+    let answer = too_big(&v6, 1000, OURS_V6).unwrap();
+    assert_eq!(answer[46..48], 1280_u16.to_be_bytes());
+}
+
+#[test]
+fn what_may_be_cut_or_must_not_be_answered_is_not() {
+    let packet = Tcp::default().packet(&[7; 1440]);
+    let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut packet = packet.clone();
+        change(&mut packet);
+        sum_ip(&mut packet);
+        too_big(&packet, 1300, OURS_V4).is_none()
+    };
+    assert!(!refused(&|_| ()));
+    assert!(refused(&|packet| packet[6] = 0), "without DF");
+    assert!(refused(&|packet| packet[7] = 1), "a later fragment");
+    assert!(refused(&|packet| packet[12] = 224), "from a group");
+    assert!(refused(&|packet| packet[12] = 0), "from nobody");
+    assert!(refused(&|packet| packet[16] = 224), "to a group");
+    assert!(refused(&|packet| packet[16..20].fill(255)), "to all");
+    let icmp = |kind: u8| {
+        move |packet: &mut Vec<u8>| {
+            packet[9] = ICMP;
+            packet[20] = kind;
+        }
+    };
+    for error in [3, 4, 5, 11, 12, 200] {
+        assert!(refused(&icmp(error)), "about ICMP {error}");
+    }
+    assert!(!refused(&icmp(8)), "about a ping");
+    let mut v6 = Tcp { v6: true, ..Tcp::default() }.packet(&[7; 1440]);
+    v6[6] = ICMPV6;
+    for (kind, answered) in [(1, false), (2, false), (137, false), (128, true)] {
+        v6[40] = kind;
+        assert_eq!(too_big(&v6, 1300, OURS_V6).is_some(), answered, "about ICMPv6 {kind}");
+    }
+}
+
+/// Puts fragments together again.
+fn joined(parts: &[Vec<u8>]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for (at, part) in parts.iter().enumerate() {
+        let inner = Inner::parse(part).unwrap();
+        let field = u16::from_be_bytes([part[6], part[7]]);
+        assert_eq!(usize::from(field & 0x1fff) * 8, payload.len());
+        assert_eq!(field & 0x2000 != 0, at + 1 < parts.len());
+        payload.extend_from_slice(inner.payload());
+    }
+    payload
+}
+
+#[test]
+fn fragments_carry_all_and_only_the_options_that_are_to_be_copied() {
+    let mut packet = udp(false, 53, &[5; 2000]);
+    set_ip(&mut packet, 0, 77, false);
+    // Router alert (to be copied) and a timestamp (not).
+    let options = [0x94, 4, 0, 0, 68, 4, 5, 0];
+    packet.splice(20..20, options);
+    packet[0] = 0x47;
+    let total = (packet.len() as u16).to_be_bytes();
+    packet[2..4].copy_from_slice(&total);
+    sum_ip(&mut packet);
+    let mut parts = Vec::new();
+    assert!(fragment(&packet, 700, |part| parts.push(part.to_vec())));
+    assert!(parts.len() > 2 && parts.iter().all(|part| part.len() <= 700));
+    assert_eq!(joined(&parts), packet[28..]);
+    assert_eq!(parts[0][..28].len(), 28);
+    assert_eq!((parts[0][0], parts[1][0], &parts[1][20..24]), (0x47, 0x46, &options[..4]));
+    for part in &parts {
+        assert_eq!(super::super::checksum::Sum::default().with(&part[..usize::from(part[0] & 15) * 4]).checksum(), 0);
+    }
+    // Cut once more, on a narrower way.
+    let mut again = Vec::new();
+    for part in &parts {
+        assert!(fragment(part, 300, |part| again.push(part.to_vec())));
+    }
+    assert_eq!(joined(&again), packet[28..]);
+}
+
+#[test]
+fn what_must_stay_whole_is_not_cut() {
+    let never = |_: &[u8]| panic!("cut");
+    assert!(!fragment(&Tcp::default().packet(&[0; 1000]), 500, never));
+    assert!(!fragment(&udp(true, 1, &[0; 1000]), 500, never));
+    let mut packet = udp(false, 1, &[0; 1000]);
+    set_ip(&mut packet, 0, 1, false);
+    assert!(!fragment(&packet, 27, never));
+    let mut handed = 0;
+    assert!(fragment(&packet, 28, |_| handed += 1));
+    assert_eq!(handed, 1008 / 8);
+}
+
+#[test]
+fn congestion_outside_is_taken_in_as_figure_4_of_rfc_6040_says() {
+    const NOT: u8 = 0;
+    const ONE: u8 = 1;
+    const ZERO: u8 = 2;
+    // Rows: the inner packet; columns: outside Not-ECT, ECT(0), ECT(1), CE.
+    let figure = [
+        (NOT, [Some(NOT), Some(NOT), Some(NOT), None]),
+        (ZERO, [Some(ZERO), Some(ZERO), Some(ONE), Some(3)]),
+        (ONE, [Some(ONE), Some(ONE), Some(ONE), Some(3)]),
+        (3, [Some(3), Some(3), Some(3), Some(3)]),
+    ];
+    for v6 in [false, true] {
+        for (inner, results) in figure {
+            for (outer, result) in [NOT, ZERO, ONE, 3].into_iter().zip(results) {
+                let dscp = 46 << 2;
+                let mut packet = Tcp { v6, tos: dscp | inner, ..Tcp::default() }.packet(&[1; 9]);
+                let verdict = decapsulate(&mut packet, 0x1c | outer);
+                let expected = if result.is_some() { Verdict::Forward } else { Verdict::Drop };
+                assert_eq!(verdict, expected, "{inner} in {outer}");
+                assert_eq!(outer_tos(&packet), dscp | result.unwrap_or(inner), "{inner} in {outer}");
+                assert_right(&packet);
+            }
+        }
+    }
+    assert_eq!(decapsulate(&mut [0; 3], 0), Verdict::Drop);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), mtu: u16, outer: u8) {
+        all_of_it(&mut bytes, mtu, outer);
+    }
+
+    #[test]
+    fn no_likely_bytes_make_it_panic(
+        v6: bool, of_udp: bool, changes in proptest::collection::vec((0_usize..90, any::<u8>()), 0..6),
+        cut in 0_usize..100, mtu in 0_u16..1500, outer: u8,
+    ) {
+        let mut packet = if of_udp { udp(v6, 1, &[1; 900]) } else { Tcp { v6, flags: 2, ..Tcp::default() }.packet(&[1; 900]) };
+        for (at, value) in changes {
+            packet[at] = value;
+        }
+        packet.truncate(packet.len() - cut);
+        all_of_it(&mut packet, mtu, outer);
+    }
+
+    #[test]
+    fn fragments_join_to_what_was_cut(payload in proptest::collection::vec(any::<u8>(), 0..4000), mtu in 28_u16..1500) {
+        let mut packet = udp(false, 53, &payload);
+        set_ip(&mut packet, 0, 5, false);
+        let mut parts = Vec::new();
+        prop_assert!(fragment(&packet, mtu, |part| parts.push(part.to_vec())));
+        prop_assert!(parts.iter().all(|part| part.len() <= usize::from(mtu)));
+        prop_assert_eq!(joined(&parts), &packet[20..]);
+    }
+}
+
+fn all_of_it(bytes: &mut [u8], mtu: u16, outer: u8) {
+    let _ = (flow_slot(bytes), outer_tos(bytes));
+    for ours in [OURS_V4, OURS_V6] {
+        let _ = too_big(bytes, mtu, ours);
+    }
+    let _ = fragment(bytes, mtu, |_| ());
+    let _ = clamp_mss(bytes, mtu);
+    let _ = decapsulate(bytes, outer);
+    if let Some(inner) = Inner::parse(bytes) {
+        let _ = (inner.source(), inner.destination(), inner.payload(), inner.must_stay_whole());
+    }
+}
+
+/// Slots of the two packets that pin the hash.
+const GOLDEN: [u8; 2] = [140, 148];

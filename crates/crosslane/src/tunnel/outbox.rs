@@ -1,0 +1,137 @@
+//! What leaves: sealed, and joined into as few system calls as it goes.
+
+use crosslane_core::path::PathId;
+use crosslane_core::tunnel::control::MAX_PATHS;
+use crosslane_core::tunnel::gre::{Header, Payload};
+use crosslane_core::tunnel::label::Label;
+use crosslane_core::tunnel::{Health, Output};
+
+use super::end::{Said, Way};
+use super::security::Session;
+use super::socket::{SEGMENTS_MAX, SEND_BYTES_MAX};
+
+/// Packets of one turn: then others have theirs.
+const TURN: usize = 256;
+
+/// Datagrams for one way, of one length but for the last.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent<'a> {
+    /// Where to.
+    pub way: Way,
+    /// DSCP and ECN.
+    pub tos: u8,
+    /// Length of each, in bytes.
+    pub segment: usize,
+    /// All of them.
+    pub bytes: &'a [u8],
+}
+
+/// Collects what an engine says and hands it out by path.
+#[derive(Default)]
+pub struct Outbox {
+    said: Vec<Said>,
+    packet: Vec<u8>,
+    batches: Vec<Batch>,
+    pub(super) changes: Vec<(PathId, Health, String)>,
+}
+
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    segment: usize,
+    count: usize,
+    tos: u8,
+    /// The last is shorter: nothing can follow it.
+    ended: bool,
+}
+
+impl Outbox {
+    pub(super) fn take(&mut self, said: Said) {
+        match said {
+            Output::Changed { path, health, because } => self.changes.push((path, health, because)),
+            said => self.said.push(said),
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.said.len() >= TURN
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.said.is_empty()
+    }
+
+    /// Hands out path, DSCP and ECN, length of each datagram, and the datagrams.
+    pub(super) fn leave(&mut self, session: Option<&Session>, mut send: impl FnMut(PathId, u8, usize, &[u8])) {
+        self.batches.resize_with(MAX_PATHS, Batch::default);
+        for said in self.said.drain(..) {
+            self.packet.clear();
+            let Some((path, tos)) = write(&said, &mut self.packet) else { continue };
+            let Some(batch) = self.batches.get_mut(usize::from(path.0)) else { continue };
+            batch.add(session, path, tos, &self.packet, &mut send);
+        }
+        for (place, batch) in self.batches.iter_mut().enumerate() {
+            batch.flush(PathId(place as u8), &mut send);
+        }
+    }
+}
+
+/// The GRE packet of what an engine says, with its path, and DSCP and ECN.
+fn write(said: &Said, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
+    match said {
+        Output::Send { label, number, packet } => {
+            let payload = if packet.bytes.first()? >> 4 == 6 { Payload::Ipv6 } else { Payload::Ipv4 };
+            let header = Header { payload, key: Some(label.key()), sequence: Some(*number), checksum: false };
+            header.write(&packet.bytes, into);
+            Some((label.path, packet.tos))
+        }
+        Output::Tell { path, number, message } => {
+            let key = Some(Label { path: *path, flow: 0, order: 0 }.key());
+            Header { payload: Payload::Control, key, sequence: *number, checksum: false }.write(&[], into);
+            message.write(into);
+            Some((*path, 0))
+        }
+        Output::Deliver(_) | Output::Changed { .. } => None,
+    }
+}
+
+impl Batch {
+    fn add(
+        &mut self,
+        session: Option<&Session>,
+        path: PathId,
+        tos: u8,
+        packet: &[u8],
+        send: &mut impl FnMut(PathId, u8, usize, &[u8]),
+    ) {
+        let begin = self.bytes.len();
+        match session {
+            // Keys that are used up are followed by new ones; what was to go meanwhile is lost.
+            Some(session) => drop(session.seal(path.0, packet, &mut self.bytes)),
+            None => self.bytes.extend_from_slice(packet),
+        }
+        let length = self.bytes.len() - begin;
+        if length == 0 {
+            return;
+        }
+        let fits = self.count < SEGMENTS_MAX && self.bytes.len() <= SEND_BYTES_MAX && length <= self.segment;
+        if self.count > 0 && (!fits || self.ended || tos != self.tos) {
+            send(path, self.tos, self.segment, &self.bytes[..begin]);
+            self.bytes.drain(..begin);
+            self.count = 0;
+        }
+        if self.count == 0 {
+            (self.segment, self.tos) = (length, tos);
+        }
+        self.ended = length < self.segment;
+        self.count += 1;
+    }
+
+    fn flush(&mut self, path: PathId, send: &mut impl FnMut(PathId, u8, usize, &[u8])) {
+        if self.count > 0 {
+            send(path, self.tos, self.segment, &self.bytes);
+        }
+        self.bytes.clear();
+        self.count = 0;
+    }
+}

@@ -1,0 +1,73 @@
+//! The Noise handshake, by the library `snow`: pattern IK (Noise, section 7.5).
+//! The initiator knows the responder's key; the responder learns the initiator's,
+//! which nobody else can read.
+
+use snow::{Builder, HandshakeState, StatelessTransportState};
+
+use super::keys::{KEY_BYTES, PrivateKey, PublicKey};
+use super::message::{INDEX_BYTES, INITIATION_PAYLOAD_BYTES, Index, NOISE_1_BYTES, NOISE_2_BYTES};
+use super::refusal::Refusal;
+
+const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
+/// Hashed into every handshake: another version of the tunnel agrees on other keys.
+const PROLOGUE: &[u8] = b"crosslane tunnel 1";
+
+/// What the initiator says in private.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Introduction {
+    /// The session, as the initiator names it.
+    pub(super) index: Index,
+    /// Nanoseconds since 1970, more than in any earlier initiation.
+    pub(super) unix_ns: u64,
+}
+
+/// Begins a handshake with the owner of `peer`.
+pub(super) fn initiate(
+    own: &PrivateKey,
+    peer: &PublicKey,
+    says: Introduction,
+) -> Result<(HandshakeState, [u8; NOISE_1_BYTES]), snow::Error> {
+    let builder = Builder::new(PATTERN.parse()?).prologue(PROLOGUE)?.local_private_key(own.as_bytes())?;
+    let mut state = builder.remote_public_key(peer.as_bytes())?.build_initiator()?;
+    let mut payload = [0; INITIATION_PAYLOAD_BYTES];
+    payload[..INDEX_BYTES].copy_from_slice(&says.index.0);
+    payload[INDEX_BYTES..].copy_from_slice(&says.unix_ns.to_be_bytes());
+    let mut noise = [0; NOISE_1_BYTES];
+    state.write_message(&payload, &mut noise)?;
+    Ok((state, noise))
+}
+
+/// Reads an initiation: who says what.
+pub(super) fn hear(own: &PrivateKey, noise: &[u8]) -> Result<(HandshakeState, PublicKey, Introduction), Refusal> {
+    let forged = |_| Refusal::Forged;
+    let builder = Builder::new(PATTERN.parse().map_err(forged)?).prologue(PROLOGUE).map_err(forged)?;
+    let mut state = builder.local_private_key(own.as_bytes()).and_then(Builder::build_responder).map_err(forged)?;
+    let mut payload = [0; INITIATION_PAYLOAD_BYTES];
+    let bytes = state.read_message(noise, &mut payload).map_err(forged)?;
+    let peer: Option<[u8; KEY_BYTES]> = state.get_remote_static().and_then(|key| key.try_into().ok());
+    let peer = PublicKey::from_bytes(peer.ok_or(Refusal::Forged)?);
+    if bytes != INITIATION_PAYLOAD_BYTES {
+        return Err(Refusal::Forged);
+    }
+    let [a, b, c, unix_ns @ ..] = payload;
+    Ok((state, peer, Introduction { index: Index([a, b, c]), unix_ns: u64::from_be_bytes(unix_ns) }))
+}
+
+/// Answers an initiation; `index` is the session as the responder names it.
+pub(super) fn answer(
+    mut state: HandshakeState,
+    index: Index,
+) -> Result<(StatelessTransportState, [u8; NOISE_2_BYTES]), snow::Error> {
+    let mut noise = [0; NOISE_2_BYTES];
+    state.write_message(&index.0, &mut noise)?;
+    Ok((state.into_stateless_transport_mode()?, noise))
+}
+
+/// Reads the answer: the session as the responder names it. A forged answer leaves the handshake open.
+pub(super) fn hear_answer(state: &mut HandshakeState, noise: &[u8]) -> Result<Index, Refusal> {
+    let mut index = [0; INDEX_BYTES];
+    match state.read_message(noise, &mut index) {
+        Ok(INDEX_BYTES) => Ok(Index(index)),
+        _ => Err(Refusal::Forged),
+    }
+}

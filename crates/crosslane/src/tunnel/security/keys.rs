@@ -1,0 +1,315 @@
+//! Keys of the tunnel's ends: X25519, written in base64 as WireGuard's are.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::str::FromStr;
+
+use base64ct::{Base64, Encoding};
+use ring::rand::{SecureRandom, SystemRandom};
+use x25519_dalek::{PublicKey as Point, StaticSecret};
+use zeroize::Zeroizing;
+
+use crate::error::{Error, Result};
+
+/// Length of a key, private or public, in bytes.
+pub const KEY_BYTES: usize = 32;
+/// Length of a key as text, in characters.
+pub const KEY_CHARACTERS: usize = 44;
+
+/// Longest file that is taken for a key, in bytes: a key with some blanks.
+const MAX_FILE_BYTES: u64 = 256;
+/// Whoever is not the owner: a private key is nothing for them.
+const GROUP_AND_OTHERS: u32 = 0o077;
+
+/// Why a text is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyFault {
+    /// There is nothing.
+    #[error("there is no key, it is empty")]
+    Empty,
+    /// A character is not of the alphabet, or padding lacks.
+    #[error("a key is base64, {KEY_CHARACTERS} characters, and this is not")]
+    NotBase64,
+    /// It is of another length, in bytes.
+    #[error("a key has {KEY_BYTES} bytes, and this has {0}")]
+    Length(usize),
+    /// Whatever is agreed with it, everybody knows (RFC 7748, section 6.1: points of small order).
+    #[error("the key is one of the few with which no secret can be agreed")]
+    Weak,
+}
+
+/// The key that an end shows to others. Ordered by its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PublicKey([u8; KEY_BYTES]);
+
+impl PublicKey {
+    /// The key with these bytes. It is for comparing with known keys: weak ones are refused only where a text is read.
+    pub(super) fn from_bytes(bytes: [u8; KEY_BYTES]) -> PublicKey {
+        PublicKey(bytes)
+    }
+
+    /// Its bytes, as they are on the wire.
+    pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
+    fn is_weak(&self) -> bool {
+        // With a point of small order every private key agrees on zero.
+        !StaticSecret::from([0x40; KEY_BYTES]).diffie_hellman(&Point::from(self.0)).was_contributory()
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = KeyFault;
+
+    fn from_str(text: &str) -> Result<PublicKey, KeyFault> {
+        let key = PublicKey(*decode(text)?);
+        if key.is_weak() { Err(KeyFault::Weak) } else { Ok(key) }
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Base64::encode_string(&self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({self})")
+    }
+}
+
+/// The key that an end keeps to itself; its memory is overwritten when it is dropped.
+#[derive(Clone)]
+pub struct PrivateKey(StaticSecret);
+
+impl PrivateKey {
+    /// A new key, from the system's source of randomness.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn generate() -> Result<PrivateKey> {
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        let told = |_| Error::failure("making a key", "the system gives no random bytes");
+        SystemRandom::new().fill(bytes.as_mut()).map_err(told)?;
+        Ok(PrivateKey(StaticSecret::from(*bytes)))
+    }
+
+    /// The key in `file`, which only its owner may read.
+    ///
+    /// # Errors
+    /// In one sentence: the file is missing, open to others, no regular file, or holds no key.
+    pub fn read(file: &Path) -> Result<PrivateKey> {
+        let shown = file.display();
+        let attempt = || format!("reading the private key {shown}");
+        let make = || format!("`crosslane keygen --out {shown}` makes one");
+        // A pipe without a writer would hold up the program.
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file);
+        let opened = opened.map_err(|cause| match cause.kind() {
+            io::ErrorKind::NotFound => Error::usage(attempt(), "there is no such file", make()),
+            _ => Error::usage(attempt(), cause, "make it readable for the user who runs this"),
+        })?;
+        let about = opened.metadata().map_err(|cause| Error::failure(attempt(), cause))?;
+        if !about.is_file() {
+            return Err(Error::usage(attempt(), "it is no regular file", make()));
+        }
+        if about.mode() & GROUP_AND_OTHERS != 0 {
+            let cause = format!("group or others have access to it (mode {:04o})", about.mode() & 0o7777);
+            return Err(Error::usage(attempt(), cause, format!("`chmod 600 {shown}` takes it from them")));
+        }
+        let text = text_of(opened).map_err(|cause| Error::usage(attempt(), cause, make()))?;
+        text.parse().map_err(|fault: KeyFault| Error::usage(attempt(), fault, make()))
+    }
+
+    /// Writes the key into a new file that only its owner may read.
+    ///
+    /// # Errors
+    /// The file is there already, or cannot be written.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let attempt = || format!("writing the private key {}", file.display());
+        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+        let mut opened = opened.map_err(|cause| match cause.kind() {
+            io::ErrorKind::AlreadyExists => {
+                Error::usage(attempt(), "the file is there already, and a key is never written over", "name another")
+            }
+            _ => Error::failure(attempt(), cause),
+        })?;
+        let line = Zeroizing::new(format!("{}\n", *self.text()));
+        opened.write_all(line.as_bytes()).and_then(|()| opened.sync_all()).map_err(|cause| {
+            // What is there in part is no key, and would be in the way of the next attempt.
+            let _ = std::fs::remove_file(file);
+            Error::failure(attempt(), cause)
+        })
+    }
+
+    /// The key as text, for its owner.
+    pub fn text(&self) -> Zeroizing<String> {
+        Zeroizing::new(Base64::encode_string(self.0.as_bytes()))
+    }
+
+    /// The key to show.
+    pub fn public(&self) -> PublicKey {
+        PublicKey(Point::from(&self.0).to_bytes())
+    }
+
+    /// Its bytes, for the library that agrees on secrets with them.
+    pub(super) fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+        self.0.as_bytes()
+    }
+}
+
+impl FromStr for PrivateKey {
+    type Err = KeyFault;
+
+    fn from_str(text: &str) -> Result<PrivateKey, KeyFault> {
+        Ok(PrivateKey(StaticSecret::from(*decode(text)?)))
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrivateKey")
+    }
+}
+
+fn text_of(file: File) -> io::Result<Zeroizing<String>> {
+    let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize + 1));
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MAX_FILE_BYTES} bytes")));
+    }
+    Ok(text)
+}
+
+/// The bytes of a key's text; blanks and line ends around it do not count.
+fn decode(text: &str) -> Result<Zeroizing<[u8; KEY_BYTES]>, KeyFault> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(KeyFault::Empty);
+    }
+    let bytes = Zeroizing::new(Base64::decode_vec(text).map_err(|_| KeyFault::NotBase64)?);
+    let mut key = Zeroizing::new([0; KEY_BYTES]);
+    if bytes.len() != KEY_BYTES {
+        return Err(KeyFault::Length(bytes.len()));
+    }
+    key.copy_from_slice(&bytes);
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// RFC 7748, section 6.1: Alice's keys.
+    const PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+    const PUBLIC: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+
+    #[test]
+    fn the_public_key_is_that_of_the_rfc() {
+        let private: PrivateKey = PRIVATE.parse().unwrap();
+        assert_eq!(private.public().to_string(), PUBLIC);
+        assert_eq!(PUBLIC.parse::<PublicKey>().unwrap(), private.public());
+        assert_eq!(*private.text(), PRIVATE);
+    }
+
+    #[test]
+    fn a_private_key_is_not_shown_by_accident() {
+        let private: PrivateKey = PRIVATE.parse().unwrap();
+        assert_eq!(format!("{private:?} {private:#?}"), "PrivateKey PrivateKey");
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        let fault = |text: &str| text.parse::<PublicKey>().unwrap_err();
+        assert_eq!(fault(""), KeyFault::Empty);
+        assert_eq!(fault(" \n"), KeyFault::Empty);
+        assert_eq!(fault("AAAA"), KeyFault::Length(3));
+        assert_eq!(fault(&PUBLIC[..43]), KeyFault::NotBase64);
+        assert_eq!(fault(&PUBLIC.replace('/', "_")), KeyFault::NotBase64);
+        assert_eq!(fault(&format!("{PUBLIC}{PUBLIC}")), KeyFault::NotBase64);
+        assert_eq!(fault(&format!("{}A==", "A".repeat(43))), KeyFault::NotBase64);
+    }
+
+    #[test]
+    fn a_key_that_agrees_on_nothing_secret_is_refused() {
+        let mut one = [0; KEY_BYTES];
+        one[0] = 1;
+        for weak in [[0; KEY_BYTES], one] {
+            assert_eq!(Base64::encode_string(&weak).parse::<PublicKey>(), Err(KeyFault::Weak));
+        }
+    }
+
+    #[test]
+    fn a_key_is_written_for_its_owner_alone_and_never_over_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        let key = PrivateKey::generate().unwrap();
+        key.write(&file).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(PrivateKey::read(&file).unwrap().public(), key.public());
+        let again = PrivateKey::generate().unwrap().write(&file).unwrap_err();
+        assert!(again.to_string().contains("never written over"), "{again}");
+        assert_eq!(PrivateKey::read(&file).unwrap().public(), key.public());
+    }
+
+    #[test]
+    fn a_file_that_others_may_touch_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        PrivateKey::generate().unwrap().write(&file).unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o601] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let said = PrivateKey::read(&file).unwrap_err();
+            assert_eq!(said.exit_code(), 2);
+            let remedy = format!("(mode {mode:04o}); `chmod 600 {}` takes it from them", file.display());
+            assert!(said.to_string().ends_with(&remedy), "{said}");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o400)).unwrap();
+        assert!(PrivateKey::read(&file).is_ok());
+    }
+
+    #[test]
+    fn a_file_without_a_key_is_refused_in_one_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |name: &str| PrivateKey::read(&folder.path().join(name)).unwrap_err().to_string();
+        assert!(said("none").contains("there is no such file; `crosslane keygen --out"));
+        assert!(said(".").contains("it is no regular file"));
+        for (name, text, cause) in [
+            ("empty", &b""[..], "it is empty"),
+            ("short", b"AAAA\n", "this has 3"),
+            ("words", b"my key", "this is not"),
+            ("binary", &[0xff; 32], "UTF-8"),
+            ("long", &[b'A'; 400], "more than 256 bytes"),
+        ] {
+            let file = folder.path().join(name);
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            assert!(said(name).contains(cause), "{}", said(name));
+            assert!(!said(name).contains('\n'));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_key_or_refused(text in "\\PC{0,60}") {
+            let _ = text.parse::<PublicKey>();
+            let _ = text.parse::<PrivateKey>();
+        }
+
+        #[test]
+        fn text_and_key_are_one(bytes: [u8; KEY_BYTES]) {
+            let text = PublicKey::from_bytes(bytes).to_string();
+            prop_assert_eq!(text.len(), KEY_CHARACTERS);
+            prop_assert_eq!(*text.parse::<PublicKey>().unwrap().as_bytes(), bytes);
+        }
+    }
+}

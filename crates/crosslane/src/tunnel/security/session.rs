@@ -1,0 +1,197 @@
+//! Keys that two ends have agreed on, and what is sealed and opened with them.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crosslane_core::time::Instant;
+use crosslane_core::tunnel::replay::Replay;
+use snow::StatelessTransportState;
+
+use super::message::{self, DATA_HEADER_BYTES, Index, TAG_BYTES};
+use super::refusal::Refusal;
+
+/// Paths of a session; the path is in the counter's upper byte.
+pub const PATHS: usize = 16;
+/// What a data message adds to what it carries, in bytes.
+pub const DATA_OVERHEAD_BYTES: usize = DATA_HEADER_BYTES + TAG_BYTES;
+
+/// The initiator asks for new keys when the session is this old (WireGuard, section 6.1): who takes the keys out of a
+/// vehicle reads these minutes and no more.
+pub const REKEY_AFTER: Duration = Duration::from_secs(120);
+/// Nothing is sealed or opened with a session this old. Between the two a handshake has a minute of dead spots to
+/// succeed in.
+pub const REJECT_AFTER: Duration = Duration::from_secs(180);
+/// The initiator asks for new keys after this many messages of its own, over all paths. Below 6 Gbit/s the time
+/// comes first.
+pub const REKEY_AFTER_MESSAGES: u64 = 1 << 26;
+/// AES-GCM protects 2^28 messages of up to 2 KiB with one key so that they cannot be told from noise with a
+/// probability above 2^-57 (RFC 9001, appendix B.1); one more is not sealed.
+pub const REFUSE_AFTER_MESSAGES: u64 = 1 << 28;
+
+const PATH_SHIFT: u32 = 56;
+/// Longest payload of a UDP datagram over IPv4, in bytes.
+const MAX_DATAGRAM_BYTES: usize = 65_507;
+
+/// A pair of keys, for both directions. Sealing and opening need no lock of the caller, from as many threads as there
+/// are.
+pub struct Session {
+    noise: StatelessTransportState,
+    own: Index,
+    remote: Index,
+    born: Instant,
+    is_initiator: bool,
+    is_confirmed: AtomicBool,
+    sealed: AtomicU64,
+    counters: [AtomicU64; PATHS],
+    /// 1 KiB for each path that has been heard.
+    seen: [OnceLock<Box<Mutex<Replay>>>; PATHS],
+}
+
+/// Where a message that opened well came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Path, as the sender numbers them (0 to 15).
+    pub path: u8,
+    /// Number of the message among those of its path in this session, from 0.
+    pub counter: u64,
+}
+
+impl Session {
+    pub(super) fn new(
+        noise: StatelessTransportState,
+        (own, remote): (Index, Index),
+        born: Instant,
+        is_initiator: bool,
+    ) -> Session {
+        Session {
+            noise,
+            own,
+            remote,
+            born,
+            is_initiator,
+            // The response has shown to the initiator that the responder has the keys.
+            is_confirmed: AtomicBool::new(is_initiator),
+            sealed: AtomicU64::new(0),
+            counters: Default::default(),
+            seen: Default::default(),
+        }
+    }
+
+    /// Appends a whole data message that carries `plain`, which may be empty, over `path`. Every message gets a counter
+    /// that was never used with these keys.
+    ///
+    /// # Errors
+    /// There is no such path, the message is too long for a datagram, or the keys are used up. Nothing is appended.
+    pub fn seal(&self, path: u8, plain: &[u8], into: &mut Vec<u8>) -> Result<(), Refusal> {
+        let counters = self.counters.get(usize::from(path)).ok_or(Refusal::NoSuchPath)?;
+        if plain.len() > MAX_DATAGRAM_BYTES - DATA_OVERHEAD_BYTES {
+            return Err(Refusal::TooLong);
+        }
+        // The number of callers between the two lines is far below what lies between the limit and the shift.
+        if self.sealed.fetch_add(1, Ordering::Relaxed) >= REFUSE_AFTER_MESSAGES {
+            return Err(Refusal::Exhausted);
+        }
+        let counter = u64::from(path) << PATH_SHIFT | counters.fetch_add(1, Ordering::Relaxed);
+        let begin = into.len();
+        into.extend_from_slice(&message::data_header(self.remote, counter));
+        let body = into.len();
+        into.resize(body + plain.len() + TAG_BYTES, 0);
+        self.noise.write_message(counter, plain, &mut into[body..]).map(drop).map_err(|_| {
+            into.truncate(begin);
+            Refusal::TooLong
+        })
+    }
+
+    /// Opens a data message into `plain`, whose contents it replaces. What opens is from the peer and has not been
+    /// opened before, so its sender's address may be taken for the peer's on this path.
+    ///
+    /// # Errors
+    /// Why the message is to be dropped; `plain` is then empty.
+    pub fn open(&self, datagram: &[u8], plain: &mut Vec<u8>) -> Result<Opened, Refusal> {
+        let opened = self.open_new(datagram, plain);
+        if opened.is_err() {
+            plain.clear();
+        }
+        opened
+    }
+
+    fn open_new(&self, datagram: &[u8], plain: &mut Vec<u8>) -> Result<Opened, Refusal> {
+        let (to, counter, sealed) = message::read_data(datagram)?;
+        if to != self.own {
+            return Err(Refusal::NoSession);
+        }
+        let path = (counter >> PATH_SHIFT) as u8;
+        let seen = self.seen.get(usize::from(path)).ok_or(Refusal::NoSuchPath)?;
+        // Looked at twice: before, so that a flood of replays costs no deciphering; after, since another thread may
+        // have opened the same meanwhile.
+        if seen.get().is_some_and(|seen| !is_new(seen, |replay| replay.check(counter))) {
+            return Err(Refusal::Replayed);
+        }
+        // With room for the tag too, the library needs no buffer of its own.
+        plain.resize(sealed.len(), 0);
+        let bytes = self.noise.read_message(counter, sealed, plain).map_err(|_| Refusal::Forged)?;
+        plain.truncate(bytes);
+        if !is_new(seen.get_or_init(Default::default), |replay| replay.accept(counter)) {
+            return Err(Refusal::Replayed);
+        }
+        self.is_confirmed.store(true, Ordering::Relaxed);
+        Ok(Opened { path, counter: counter & ((1 << PATH_SHIFT) - 1) })
+    }
+
+    /// Whether it is known that the peer has the keys too: data may be sent.
+    pub fn is_confirmed(&self) -> bool {
+        self.is_confirmed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is too old to be used.
+    pub fn is_over(&self, now: Instant) -> bool {
+        now.since(self.born) >= REJECT_AFTER
+    }
+
+    /// Whether this end is to ask for new keys.
+    pub fn wants_rekey(&self, now: Instant) -> bool {
+        let is_due = now.since(self.born) >= REKEY_AFTER || self.sealed.load(Ordering::Relaxed) >= REKEY_AFTER_MESSAGES;
+        self.is_initiator && is_due
+    }
+
+    pub(super) fn index(&self) -> Index {
+        self.own
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("own", &self.own).field("born", &self.born).finish_non_exhaustive()
+    }
+}
+
+fn is_new(seen: &Mutex<Replay>, ask: impl FnOnce(&mut Replay) -> bool) -> bool {
+    ask(&mut seen.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunnel::security::{Heard, PrivateKey, Security};
+
+    #[test]
+    fn keys_that_are_used_up_seal_nothing() {
+        let [a, b] = [(); 2].map(|()| PrivateKey::generate().unwrap());
+        let (public_a, public_b) = (a.public(), b.public());
+        let (mut a, mut b) = (Security::new(a, vec![public_b]), Security::new(b, vec![public_a]));
+        let initiation = a.initiate(Instant::ZERO, 1, 0).unwrap();
+        let Heard::Reply { datagram, .. } = b.receive(Instant::ZERO, &initiation) else { panic!("no reply") };
+        let Heard::Established { session, .. } = a.receive(Instant::ZERO, &datagram) else { panic!("no session") };
+        session.sealed.store(REKEY_AFTER_MESSAGES - 1, Ordering::Relaxed);
+        assert!(!a.wants_rekey(Instant::ZERO, 0));
+        let mut into = Vec::new();
+        session.seal(0, b"", &mut into).unwrap();
+        assert!(a.wants_rekey(Instant::ZERO, 0));
+        session.sealed.store(REFUSE_AFTER_MESSAGES - 1, Ordering::Relaxed);
+        session.seal(0, b"", &mut into).unwrap();
+        assert_eq!(session.seal(0, b"", &mut into), Err(Refusal::Exhausted));
+        assert_eq!(into.len(), 2 * DATA_OVERHEAD_BYTES);
+    }
+}

@@ -1,0 +1,265 @@
+//! The UDP socket of one path: many datagrams a system call, never cut on
+//! their way (DF), with the bits of congestion and priority of each.
+//!
+//! Nothing blocks: the caller polls. A socket bound to `::` also speaks IPv4. One
+//! that is bound to no address says to which of ours a datagram came, and can
+//! answer from it: what comes from elsewhere a firewall keeps out.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::error::{Error, Result};
+
+mod control;
+mod receive;
+
+use control::Control;
+pub use receive::{Datagram, MESSAGES_MAX, ReceiveBuffers};
+
+/// Bytes of one send at most: what one UDP datagram over IPv4 can hold.
+pub const SEND_BYTES_MAX: usize = 65_507;
+/// Datagrams of one send at most (the kernel's UDP_MAX_SEGMENTS of old).
+pub const SEGMENTS_MAX: usize = 64;
+/// What is asked of the kernel for each direction: 20 ms at 1.6 Gbit/s.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// A UDP socket of the network namespace whose thread opened it.
+#[derive(Debug)]
+pub struct PathSocket {
+    socket: Socket,
+    local: SocketAddr,
+    interface: Option<String>,
+    /// Whether the kernel cuts for us (UDP_SEGMENT); tried until it refuses.
+    cuts: AtomicBool,
+    /// One of IPv4 and one of IPv6, as far as this one speaks them.
+    asked: Mutex<[Option<Socket>; 2]>,
+}
+
+/// Bytes of the kernel's buffers, as it counts (twice what can be used).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffered {
+    /// Of what waits to be sent.
+    pub send: usize,
+    /// Of what waits to be received.
+    pub receive: usize,
+}
+
+impl PathSocket {
+    /// A socket bound to `address` (port 0 for any) and to `interface`, if the
+    /// kernel allows that: see [`PathSocket::interface`].
+    ///
+    /// # Errors
+    /// The address is not ours or taken, or there is no such interface.
+    pub fn bind(address: SocketAddr, interface: Option<&str>) -> Result<PathSocket> {
+        let attempt = || match interface {
+            Some(interface) => format!("binding a UDP socket to {address} at {interface}"),
+            None => format!("binding a UDP socket to {address}"),
+        };
+        Self::try_bind(address, interface).map_err(|cause| match cause.raw_os_error() {
+            Some(libc::EADDRINUSE) => Error::usage(attempt(), cause, "choose another port"),
+            Some(libc::EADDRNOTAVAIL) => Error::usage(attempt(), cause, "give an address of this machine"),
+            Some(libc::ENODEV) => Error::usage(attempt(), cause, "give an interface of this machine"),
+            _ => Error::failure(attempt(), cause),
+        })
+    }
+
+    fn try_bind(address: SocketAddr, interface: Option<&str>) -> io::Result<PathSocket> {
+        let socket = new_socket(address)?;
+        let mut bound = None;
+        if let Some(name) = interface {
+            match socket.bind_device(Some(name.as_bytes())) {
+                Ok(()) => bound = Some(name.to_owned()),
+                // Without the privilege the address alone must do.
+                Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        for option in control::OPTIONS {
+            option.set(&socket, address)?;
+        }
+        enlarge_buffers(&socket);
+        socket.bind(&address.into())?;
+        let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        let both = local.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let asked = |v4: bool| {
+            let local = if both && v4 { Ipv4Addr::UNSPECIFIED.into() } else { local.ip() };
+            (local.is_ipv4() == v4).then(|| asked_socket(local, bound.as_deref()).ok()).flatten()
+        };
+        let asked = Mutex::new([asked(true), asked(false)]);
+        Ok(PathSocket { socket, local, interface: bound, cuts: AtomicBool::new(true), asked })
+    }
+
+    /// The address that it is bound to.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The interface that it is bound to: none, if none was given or the kernel
+    /// did not allow it.
+    pub fn interface(&self) -> Option<&str> {
+        self.interface.as_deref()
+    }
+
+    /// The kernel's buffers, as they came out.
+    pub fn buffered(&self) -> Buffered {
+        let size = |size: io::Result<usize>| size.unwrap_or(0);
+        Buffered { send: size(self.socket.send_buffer_size()), receive: size(self.socket.recv_buffer_size()) }
+    }
+
+    /// Whether the kernel still cuts for us.
+    pub fn cuts(&self) -> bool {
+        self.cuts.load(Ordering::Relaxed)
+    }
+
+    /// Sends `buffer` as datagrams of `segment_bytes` each (the last may be
+    /// shorter): 1 to [`SEGMENTS_MAX`], together at most [`SEND_BYTES_MAX`].
+    /// They leave from our address `from`, where one is given; `tos` is DSCP and
+    /// ECN. How many datagrams the kernel took: less than all
+    /// if its buffer is full.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the buffer was full before the first; [`is_too_big`] if
+    /// they do not go through the path; `InvalidInput` beyond the limits; what
+    /// the kernel says otherwise.
+    pub fn send(
+        &self,
+        (from, to): (Option<IpAddr>, SocketAddr),
+        tos: u8,
+        segment_bytes: usize,
+        buffer: &[u8],
+    ) -> io::Result<usize> {
+        let count = buffer.len().div_ceil(segment_bytes.max(1));
+        if segment_bytes == 0 || count == 0 || count > SEGMENTS_MAX || buffer.len() > SEND_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let address = SockAddr::from(self.as_the_socket_says(to));
+        let v4 = to.ip().to_canonical().is_ipv4();
+        if count == 1 {
+            return self.send_message(&address, &Control::of(v4, tos, None, from), buffer).map(|()| 1);
+        }
+        if self.cuts() {
+            match self.send_message(&address, &Control::of(v4, tos, Some(segment_bytes as u16), from), buffer) {
+                Ok(()) => return Ok(count),
+                // Older kernels say EINVAL where the segments are too big for the
+                // path; sending one by one tells which it was.
+                Err(cause) if matches!(cause.raw_os_error(), Some(libc::EIO | libc::EINVAL)) => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        let sent = self.send_one_by_one(&address, &Control::of(v4, tos, None, from), segment_bytes, buffer)?;
+        self.cuts.store(false, Ordering::Relaxed);
+        Ok(sent)
+    }
+
+    fn send_one_by_one(&self, to: &SockAddr, control: &Control, segment: usize, buffer: &[u8]) -> io::Result<usize> {
+        for (sent, datagram) in buffer.chunks(segment).enumerate() {
+            match self.send_message(to, control, datagram) {
+                Ok(()) => {}
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock && sent > 0 => return Ok(sent),
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(buffer.len().div_ceil(segment))
+    }
+
+    fn send_message(&self, to: &SockAddr, control: &Control, buffer: &[u8]) -> io::Result<()> {
+        let mut part = libc::iovec { iov_base: buffer.as_ptr().cast_mut().cast(), iov_len: buffer.len() };
+        // SAFETY: zeros are a valid msghdr.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = to.as_ptr().cast_mut().cast();
+        message.msg_namelen = to.len();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.bytes().as_ptr().cast_mut().cast();
+        message.msg_controllen = control.bytes().len() as _;
+        loop {
+            // SAFETY: all that the message points to outlives the call, which only reads it.
+            let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+            if sent >= 0 {
+                return Ok(());
+            }
+            let cause = io::Error::last_os_error();
+            if cause.kind() != io::ErrorKind::Interrupted {
+                return Err(cause);
+            }
+        }
+    }
+
+    /// Takes what has come, as much as `buffers` hold; how many messages, each of
+    /// one or more datagrams. See [`ReceiveBuffers::datagrams`].
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is nothing; what the kernel says otherwise.
+    pub fn receive(&self, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
+        buffers.fill(&self.socket)
+    }
+
+    /// MTU of the way to `to`, bytes of IP, as the kernel knows it: that of the
+    /// interface, or less after a router has complained. A socket without a fixed
+    /// peer cannot be asked, so others are, which send nothing.
+    pub fn path_mtu(&self, to: SocketAddr) -> Option<u32> {
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+        let asked = self.asked.lock().ok()?;
+        let socket = asked[usize::from(to.is_ipv6())].as_ref()?;
+        control::forget_peer(socket);
+        socket.connect(&to.into()).ok()?;
+        control::mtu(socket, to)
+    }
+
+    /// A socket of IPv6 knows IPv4 addresses only in IPv6 clothes.
+    fn as_the_socket_says(&self, to: SocketAddr) -> SocketAddr {
+        match (self.local, to.ip()) {
+            (SocketAddr::V6(_), IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), to.port()),
+            _ => to,
+        }
+    }
+}
+
+impl AsFd for PathSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A datagram did not go through the path: ask [`PathSocket::path_mtu`].
+pub fn is_too_big(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMSGSIZE)
+}
+
+fn new_socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
+    }
+    Ok(socket)
+}
+
+/// One that stands where the other does, to be asked of its ways.
+fn asked_socket(local: IpAddr, interface: Option<&str>) -> io::Result<Socket> {
+    let local = SocketAddr::new(local, 0);
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, None)?;
+    socket.bind_device(interface.map(str::as_bytes))?;
+    if !local.ip().is_unspecified() {
+        socket.bind(&local.into())?;
+    }
+    Ok(socket)
+}
+
+/// Beyond the system's limits where the privilege is there, up to them where not.
+fn enlarge_buffers(socket: &Socket) {
+    if setsockopt(socket, sockopt::SndBufForce, &BUFFER_BYTES).is_err() {
+        let _ = socket.set_send_buffer_size(BUFFER_BYTES);
+    }
+    if setsockopt(socket, sockopt::RcvBufForce, &BUFFER_BYTES).is_err() {
+        let _ = socket.set_recv_buffer_size(BUFFER_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests;

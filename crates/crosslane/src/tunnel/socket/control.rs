@@ -1,0 +1,174 @@
+//! Ancillary data and options of the tunnel's sockets, where nix has no types
+//! for them.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+use libc::c_int;
+use socket2::Socket;
+
+/// Room for two messages of an integer and two of an address, and some more.
+const CONTROL_BYTES: usize = 160;
+
+/// Ancillary data of one message, aligned as the kernel wants it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub(super) struct Control {
+    bytes: [u8; CONTROL_BYTES],
+    len: usize,
+}
+
+impl Control {
+    /// Room for what the kernel says.
+    pub(super) const EMPTY: Control = Control { bytes: [0; CONTROL_BYTES], len: 0 };
+
+    /// What is said with a message: DSCP and ECN, how to cut it, and from which of
+    /// our addresses it comes.
+    pub(super) fn of(v4: bool, tos: u8, segment_bytes: Option<u16>, from: Option<IpAddr>) -> Control {
+        let mut control = Control::EMPTY;
+        let (level, kind) = if v4 { (libc::IPPROTO_IP, libc::IP_TOS) } else { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) };
+        control.push(level, kind, &c_int::from(tos).to_ne_bytes());
+        if let Some(segment) = segment_bytes {
+            control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
+        }
+        match from {
+            // struct in_pktinfo: interface, our address, and one that is not read.
+            Some(IpAddr::V4(from)) if v4 => {
+                let mut value = [0; 12];
+                value[4..8].copy_from_slice(&from.octets());
+                control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &value);
+            }
+            // struct in6_pktinfo: our address, interface.
+            Some(IpAddr::V6(from)) if !v4 => {
+                let mut value = [0; 20];
+                value[..16].copy_from_slice(&from.octets());
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &value);
+            }
+            _ => {}
+        }
+        control
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// All of it, to be written by the kernel.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        self.len = 0;
+        &mut self.bytes
+    }
+
+    /// The kernel has written this much.
+    pub(super) fn written(&mut self, bytes: usize) {
+        self.len = bytes.min(CONTROL_BYTES);
+    }
+
+    /// `struct cmsghdr`: length (a machine word), level, kind, then the value,
+    /// filled up to a machine word. All that is pushed fits.
+    fn push(&mut self, level: c_int, kind: c_int, value: &[u8]) {
+        const WORD: usize = size_of::<usize>();
+        const HEAD: usize = WORD + 8;
+        let all = HEAD + value.len();
+        let Some(place) = self.bytes.get_mut(self.len..self.len + all.next_multiple_of(WORD)) else { return };
+        place[..WORD].copy_from_slice(&all.to_ne_bytes());
+        place[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
+        place[WORD + 4..HEAD].copy_from_slice(&kind.to_ne_bytes());
+        place[HEAD..all].copy_from_slice(value);
+        self.len += place.len();
+    }
+
+    /// What the kernel said: DSCP and ECN, the bytes of each datagram where it
+    /// joined several, and to which of our addresses it came.
+    pub(super) fn read(&self) -> (u8, Option<usize>, Option<IpAddr>) {
+        const WORD: usize = size_of::<usize>();
+        const HEAD: usize = WORD + 8;
+        let (mut tos, mut segment, mut at) = (0, None, None);
+        let mut rest = self.bytes();
+        while let Some((head, _)) = rest.split_at_checked(HEAD) {
+            let number = |at: usize| c_int::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+            let length = head.first_chunk().map_or(0, |length| usize::from_ne_bytes(*length));
+            let Some(value) = rest.get(HEAD..length) else { break };
+            match (number(WORD), number(WORD + 4)) {
+                // IP_TOS comes as a byte, the others as integers.
+                (libc::IPPROTO_IP, libc::IP_TOS) => tos = value.first().copied().unwrap_or(0),
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => tos = integer(value).unwrap_or(0) as u8,
+                (libc::SOL_UDP, libc::UDP_GRO) => segment = integer(value).and_then(|size| usize::try_from(size).ok()),
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let address = value.get(8..12).and_then(|address| <[u8; 4]>::try_from(address).ok());
+                    at = address.map(|address| Ipv4Addr::from(address).into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    at = value.first_chunk::<16>().map(|address| IpAddr::V6(Ipv6Addr::from(*address)).to_canonical());
+                }
+                _ => {}
+            }
+            rest = rest.get(length.next_multiple_of(WORD)..).unwrap_or_default();
+        }
+        (tos, segment, at)
+    }
+}
+
+fn integer(value: &[u8]) -> Option<c_int> {
+    value.first_chunk().map(|value| c_int::from_ne_bytes(*value))
+}
+
+/// An option of every socket of the tunnel.
+pub(super) struct SocketOption {
+    level: c_int,
+    name: c_int,
+    value: c_int,
+    /// For sockets of IPv6 alone.
+    v6_only: bool,
+}
+
+/// Never cut what we send (RFC 8900: fragments are lost); join what comes, and
+/// say with which bits.
+pub(super) const OPTIONS: [SocketOption; 7] = [
+    option(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO, false),
+    option(libc::IPPROTO_IP, libc::IP_RECVTOS, 1, false),
+    option(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO, true),
+    option(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1, true),
+    option(libc::IPPROTO_IP, libc::IP_PKTINFO, 1, false),
+    option(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, true),
+    option(libc::SOL_UDP, libc::UDP_GRO, 1, false),
+];
+
+const fn option(level: c_int, name: c_int, value: c_int, v6_only: bool) -> SocketOption {
+    SocketOption { level, name, value, v6_only }
+}
+
+impl SocketOption {
+    /// Kernels before 5.0 have no UDP_GRO; then datagrams come one by one.
+    pub(super) fn set(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
+        if self.v6_only && address.is_ipv4() {
+            return Ok(());
+        }
+        let value = &raw const self.value;
+        // SAFETY: the value is an integer that outlives the call.
+        let done = unsafe {
+            libc::setsockopt(socket.as_raw_fd(), self.level, self.name, value.cast(), size_of::<c_int>() as u32)
+        };
+        if done == 0 || self.name == libc::UDP_GRO { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// Undoes a connection, and with it the address that came of it (udp(7)).
+pub(super) fn forget_peer(socket: &Socket) {
+    // SAFETY: zeros are a valid sockaddr: AF_UNSPEC is 0.
+    let nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
+    // SAFETY: the address outlives the call, which only reads it.
+    unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, size_of::<libc::sockaddr>() as libc::socklen_t) };
+}
+
+/// What the kernel knows of the way of a connected socket.
+pub(super) fn mtu(socket: &Socket, to: SocketAddr) -> Option<u32> {
+    let (level, name) =
+        if to.is_ipv4() { (libc::IPPROTO_IP, libc::IP_MTU) } else { (libc::IPPROTO_IPV6, libc::IPV6_MTU) };
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: both places are valid for writing, and `len` is the first one's size.
+    let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
+    (done == 0).then(|| u32::try_from(value).ok()).flatten()
+}
