@@ -228,7 +228,7 @@ impl<P: Clone> Outgoing<P> {
     /// Bytes that may be under way.
     fn window(&self) -> f64 {
         let Some((rate, base)) = self.rate.bytes_s().zip(self.round_trip.base()) else {
-            let takes = self.round_trip.smoothed() + HOLD;
+            let takes = self.round_trip.base().unwrap_or_default() + HOLD;
             let twice_seen = 2.0 * self.rate.seen_bytes_s() * takes.as_secs_f64();
             return twice_seen.max(FIRST_PACKETS * PACKET_BYTES) * self.boost;
         };
@@ -237,6 +237,11 @@ impl<P: Clone> Outgoing<P> {
             return (rate * (base + HOLD).as_secs_f64() * 0.8).max(least);
         }
         (rate * (base + HOLD).as_secs_f64() * self.boost + self.queue_bytes(rate)).max(least)
+    }
+
+    /// Bytes under way, and that may be.
+    pub(super) fn under_way_bytes(&self) -> [u64; 2] {
+        [self.bytes_under_way, self.window() as u64]
     }
 
     fn queue_bytes(&self, rate: f64) -> f64 {
