@@ -3,7 +3,6 @@
 
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
-use crosslane_core::tunnel::PathView;
 
 use super::packet::Packet;
 use super::tunnel::Left;
@@ -11,11 +10,6 @@ use super::wires::Cargo;
 use super::{Side, Simulation};
 
 impl Simulation {
-    /// What an end of the tunnel knows of a path; `None` without a tunnel.
-    pub fn tunnel_path(&self, side: Side, path: PathId) -> Option<PathView> {
-        self.tunnel.as_ref()?.view(way(side), path)
-    }
-
     /// Takes what the links deliver.
     pub(super) fn arrive(&mut self) {
         while let Some((cargo, direction)) = self.wires.poll(self.now, &mut self.recording.sums) {
@@ -103,12 +97,5 @@ fn side(way: Direction) -> Side {
     match way {
         Direction::Up => Side::Vehicle,
         Direction::Down => Side::Server,
-    }
-}
-
-fn way(side: Side) -> Direction {
-    match side {
-        Side::Vehicle => Direction::Up,
-        Side::Server => Direction::Down,
     }
 }

@@ -7,7 +7,7 @@ use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
-use crosslane_core::tunnel::{Health, Input, Mode, Output, PathView, Setup, Tunnel};
+use crosslane_core::tunnel::{Health, Input, Mode, Output, Setup, Tunnel};
 
 use super::packet::{Packet, UDP_HEADER_BYTES};
 use crate::scenario::{Scenario, TunnelMode, TunnelParams};
@@ -123,11 +123,6 @@ impl Ends {
         };
         let ip_bytes = inside + GRE_BYTES + self.around_bytes;
         Some(Left::Over(Parcel { path, ip_bytes, output }))
-    }
-
-    /// What an end knows of a path.
-    pub(super) fn view(&self, way: Direction, path: PathId) -> Option<PathView> {
-        self.ends[way as usize].path(path)
     }
 
     fn handle(&mut self, now: Instant, way: Direction, input: Input<Packet>) {
