@@ -300,6 +300,11 @@ impl<P: Clone> Tunnel<P> {
         self.queue.dropped()
     }
 
+    /// Packets that came out after later ones of their flow.
+    pub fn late(&self) -> u64 {
+        self.resequencer.late()
+    }
+
     /// Packets sent again.
     pub fn sent_again(&self) -> u64 {
         self.asked_again

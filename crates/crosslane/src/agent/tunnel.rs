@@ -1,6 +1,7 @@
 //! The tunnel of an agent: it carries what the engine wants carried.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crosslane_core::agent::Agent;
 use crosslane_core::allocate::PathState;
@@ -8,13 +9,20 @@ use crosslane_core::path::{PathId, Sample};
 
 use super::config::Config;
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tunnel::end::Change;
 use crate::tunnel::run::Carrier;
+
+/// So long a gateway may be silent before that is told.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// A running tunnel and the paths it has.
 pub struct Carried {
     carrier: Carrier,
+    /// The gateway, as the user names it.
+    gateway: String,
+    /// Whether its silence was told.
+    told: bool,
     is_vehicle: bool,
     paths: Vec<Path>,
 }
@@ -32,8 +40,12 @@ impl Carried {
     pub fn start(config: &Config, clock: Clock) -> Result<Option<Carried>> {
         let Some(tunnel) = &config.tunnel else { return Ok(None) };
         let carrier = Carrier::start(tunnel.get_ref(), config.ranks(), clock)?;
-        let paths = config.paths.iter().map(|path| Path { interface: path.get_ref().interface().into(), address: None });
-        Ok(Some(Carried { carrier, is_vehicle: tunnel.get_ref().gateway.is_some(), paths: paths.collect() }))
+        let paths =
+            config.paths.iter().map(|path| Path { interface: path.get_ref().interface().into(), address: None });
+        let gateway = tunnel.get_ref().gateway.as_ref().map(|name| name.get_ref().clone());
+        let is_vehicle = gateway.is_some();
+        let gateway = gateway.unwrap_or_default();
+        Ok(Some(Carried { carrier, gateway, told: false, is_vehicle, paths: paths.collect() }))
     }
 
     /// A path has this address now, or none.
@@ -58,6 +70,20 @@ impl Carried {
     /// What was seen of each path; a gateway's is its vehicles' affair.
     pub fn samples(&self) -> Vec<Sample> {
         if self.is_vehicle { self.carrier.samples() } else { Vec::new() }
+    }
+
+    /// What the user must know: paths that nothing can be sent over, and a gateway
+    /// that does not answer, once until it does.
+    pub fn faults(&mut self) -> Vec<Error> {
+        let mut faults: Vec<Error> = self.carrier.faults.try_iter().collect();
+        let is_silent = self.carrier.unanswered().is_some_and(|wait| wait > SILENCE);
+        if is_silent && !self.told {
+            let cause = format!("no answer from the gateway {} for {} s", self.gateway, SILENCE.as_secs());
+            let remedy = "check its address, its key and whether it knows ours";
+            faults.push(Error::failure("carrying packets through the tunnel", cause).with_remedy(remedy));
+        }
+        self.told = is_silent;
+        faults
     }
 
     /// What changed since the last time.

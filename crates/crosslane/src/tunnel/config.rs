@@ -45,6 +45,11 @@ pub struct TunnelConfig {
     /// GRE-in-UDP without any protection (RFC 8086).
     #[serde(default)]
     pub plain: bool,
+    /// The other end speaks GRE-in-UDP and nothing beyond, as a router does: no
+    /// key, no numbers, one path at a time, and no sign of whether it is there. A
+    /// gateway answers to the address and port that the newest packet came from.
+    #[serde(default)]
+    pub standard: bool,
     /// Longest IP packet that every path carries, in bytes.
     #[serde(default = "mtu")]
     pub mtu: Spanned<u32>,
@@ -144,6 +149,9 @@ impl TunnelConfig {
             let remedy = "give `key` (made by `crosslane keygen --out FILE`), or plain = true for no protection at all";
             return Err((self.key.as_ref().map_or(0, |key| key.span().start), cause.into(), remedy));
         }
+        if self.standard && !self.plain {
+            return Err((0, "`standard` is GRE-in-UDP without protection".into(), "add plain = true, or leave it out"));
+        }
         if self.gateway.is_some() && self.plain == self.gateway_key.is_some() {
             return Err((0, "`gateway_key` does not go with `plain`".into(), "give one or the other"));
         }
@@ -181,7 +189,8 @@ impl TunnelConfig {
         let mut taken: Vec<(&str, Prefix)> = Vec::new();
         for vehicle in self.vehicles.iter().map(Spanned::get_ref) {
             if self.plain == vehicle.key.is_some() {
-                let cause = format!("vehicle {:?} has a key in a plain tunnel, or none in one that is not", vehicle.name);
+                let cause =
+                    format!("vehicle {:?} has a key in a plain tunnel, or none in one that is not", vehicle.name);
                 return Err((0, cause, "give each vehicle `key`, or plain = true"));
             }
             for prefix in &vehicle.address {
@@ -255,4 +264,3 @@ fn public(text: &str) -> Result<PublicKey> {
     let remedy = "give what `crosslane keygen --public FILE` prints for the other end's key";
     text.parse().map_err(|cause| Error::usage(format!("reading the public key {text:?}"), cause, remedy))
 }
-
