@@ -339,7 +339,7 @@ impl End {
             }
             if outbox.is_full() { Some(now) } else { tunnel.next_wakeup() }
         };
-        if !outbox.is_empty() {
+        if outbox.asks() {
             at.asked(now);
         }
         let ways = *lock(&at.ways);

@@ -57,8 +57,9 @@ impl Outbox {
         self.said.len() >= TURN
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.said.is_empty()
+    /// Whether something in it is to be answered: a report is not.
+    pub(super) fn asks(&self) -> bool {
+        self.said.iter().any(|said| matches!(said, Output::Send { .. } | Output::Tell { number: Some(_), .. }))
     }
 
     /// Hands out path, DSCP and ECN, length of each datagram, and the datagrams.
