@@ -314,7 +314,8 @@ fn a_full_disk_is_told_once_and_costs_no_connection() {
         return;
     }
     let world = World::new();
-    let agent = Agent::with_events(&world.testbed.vehicle, TempDir::new().unwrap(), CONFIGURATION, Path::new("/dev/full"));
+    let agent =
+        Agent::with_events(&world.testbed.vehicle, TempDir::new().unwrap(), CONFIGURATION, Path::new("/dev/full"));
     let (near, far) = world.connect();
     world.hear(STRONG_DBM, active);
     exchange(&near, &far);

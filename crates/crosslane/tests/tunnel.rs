@@ -179,7 +179,8 @@ fn longest_gap(came: &[Instant]) -> Duration {
 fn connect(world: &World, to: impl Into<SocketAddr>) -> (TcpStream, TcpStream) {
     let to = to.into();
     let listener = world.testbed.server.enter(|| TcpListener::bind(to)).unwrap().unwrap();
-    let near = world.testbed.vehicle.enter(|| TcpStream::connect_timeout(&to, Duration::from_secs(5))).unwrap().unwrap();
+    let near =
+        world.testbed.vehicle.enter(|| TcpStream::connect_timeout(&to, Duration::from_secs(5))).unwrap().unwrap();
     (near, listener.accept().unwrap().0)
 }
 
@@ -276,6 +277,7 @@ fn traffic_flows_within_a_second_after_either_end_was_killed() {
     let waits: Vec<Duration> = ready.iter().map(|at| wait(&came, *at)).collect();
     eprintln!("answers came {waits:?} after the agents were ready; longest gap {:?}", longest_gap(&came));
     assert!(waits.iter().all(|wait| *wait < SOON), "{waits:?}");
+    assert!(longest_gap(&came) < SOON, "traffic goes on: {:?}", longest_gap(&came));
 }
 
 #[test]
@@ -378,7 +380,10 @@ fn a_path_without_a_route_is_told_once() {
     let (events, _) = agent.end();
     let faults = faults(&events);
     assert_eq!(faults.len(), 1, "{faults:?}");
-    assert!(faults[0].starts_with("while sending from fd01::2 at lte to [fd99::1]:4760: Network is unreachable"), "{faults:?}");
+    assert!(
+        faults[0].starts_with("while sending from fd01::2 at lte to [fd99::1]:4760: Network is unreachable"),
+        "{faults:?}"
+    );
 }
 
 #[test]

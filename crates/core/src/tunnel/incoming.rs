@@ -110,13 +110,11 @@ impl Incoming {
 
     /// What to report now; `None` if nothing ever came.
     pub(super) fn report(&mut self, now: Instant, path: PathId, wish: PathState) -> Option<PathReport> {
+        (self.unreported, self.waits_since, self.hurry) = (0, None, false);
         let highest = self.highest?;
         let missing: Vec<(u32, u16)> = self.missing.iter().map(|run| (run.first as u32, run.length)).collect();
         self.missing.iter_mut().for_each(|run| run.told += 1);
         self.missing.retain(|run| run.told < TELLINGS);
-        self.unreported = 0;
-        self.waits_since = None;
-        self.hurry = false;
         self.reported = Some(now);
         Some(PathReport {
             path,
@@ -159,6 +157,15 @@ mod tests {
             assert_eq!(report(&mut incoming).missing, [(8, 1)]);
         }
         assert!(report(&mut incoming).missing.is_empty());
+    }
+
+    #[test]
+    fn a_report_of_nothing_is_due_once() {
+        let mut incoming = Incoming::default();
+        incoming.hurry(at(1));
+        assert_eq!(incoming.due(), Some(at(1)));
+        assert_eq!(incoming.report(at(1), PathId(0), PathState::Active), None);
+        assert_eq!(incoming.due(), None);
     }
 
     #[test]

@@ -404,7 +404,8 @@ impl<P: Clone> Tunnel<P> {
         }
     }
 
-    /// The other end has started: it knows nothing of before.
+    /// The other end has started: it knows nothing of before. Orders go on: it may
+    /// have seen some already.
     fn begin_anew(&mut self, now: Instant, epoch: u32) {
         if self.peer_epoch.replace(epoch).is_none() {
             return;
@@ -414,7 +415,6 @@ impl<P: Clone> Tunnel<P> {
             path.inward = Incoming::default();
             path.out = Outgoing::new(now, path.out.wish);
         }
-        self.orders.fill(0);
         self.repairs.clear();
     }
 

@@ -7,6 +7,8 @@ use crate::time::{Duration, Instant};
 const SPAN_ROUND_TRIPS: u32 = 3;
 /// Least time over which a rate is measured: reports come in lumps.
 const LEAST_S: f64 = 0.008;
+/// Least rate, a packet a second: a report may say that nothing came.
+const LEAST_BYTES_S: f64 = 1500.0;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -61,7 +63,7 @@ impl Rate {
             return;
         }
         self.begin = Some((at.0, at.1, sent));
-        let rate = f64::from(at.1.wrapping_sub(begin_bytes)) / took_s;
+        let rate = (f64::from(at.1.wrapping_sub(begin_bytes)) / took_s).max(LEAST_BYTES_S);
         self.seen = self.seen.max(rate);
         let full = self.idle < begin_sent && self.limited >= begin_sent && !drain;
         // What was offered says how much can be carried at least, once that is known.

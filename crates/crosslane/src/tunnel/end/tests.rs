@@ -205,6 +205,21 @@ impl Bed {
         panic!("nothing both ways in {at_most_ms} ms");
     }
 
+    /// Offers packets both ways, one each ms; how many came to the gateway and to
+    /// the first vehicle.
+    fn both_ways(&mut self, count: u32) -> [usize; 2] {
+        self.run(300);
+        self.came(GATEWAY);
+        self.came(1);
+        for number in 0..count {
+            self.offer(1, packet(1, GATEWAY, number, 100));
+            self.offer(GATEWAY, packet(GATEWAY, 1, number, 100));
+            self.step();
+        }
+        self.run(300);
+        [self.came(GATEWAY).len(), self.came(1).len()]
+    }
+
     fn refused(&self, side: usize) -> u64 {
         self.sides[side].end.counts.refused.load(Relaxed)
     }
@@ -358,7 +373,8 @@ fn traffic_flows_within_a_second_of_a_restart_of_either_end() {
         for side in [GATEWAY, 1] {
             let mut bed = Bed::new(1, is_encrypted);
             bed.until_both_ways(1, 1000);
-            bed.run(2000);
+            // So that the flows are far from their beginning.
+            assert_eq!(bed.both_ways(1000), [1000, 1000]);
             for away_ms in [0, 700, 20_000] {
                 bed.sides[side].is_up = false;
                 for number in 0..away_ms / 10 {
@@ -368,6 +384,8 @@ fn traffic_flows_within_a_second_of_a_restart_of_either_end() {
                 bed.restart(side);
                 let took_ms = bed.until_both_ways(1, 5000);
                 assert!(took_ms < 1000, "side {side} after {away_ms} ms, encrypted {is_encrypted}: {took_ms} ms");
+                let came = bed.both_ways(200);
+                assert!(came.iter().all(|came| *came >= 190), "{came:?} of 200 packets came afterwards");
                 bed.run(1000);
             }
         }
