@@ -267,7 +267,7 @@ const OF_THE_AGENT: &[(&str, &str, &str, &str)] = &[
         VEHICLE,
         "[tunnel]",
         "[tunnel]\ninterface = \"sixteen-letters-\"",
-        "while planning the interface \"sixteen-letters-\": ",
+        "while making the TUN device \"sixteen-letters-\": an interface's name has",
     ),
 ];
 
