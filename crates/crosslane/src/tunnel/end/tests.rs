@@ -2,7 +2,9 @@ use std::net::Ipv4Addr;
 
 use crosslane_core::rng::Rng;
 use etherparse::PacketBuilder;
+use proptest::prelude::*;
 
+use super::super::packets_for_tests::sum_ip;
 use super::*;
 
 /// Paths of each vehicle.
@@ -65,7 +67,7 @@ fn between(from: Ipv4Addr, to: Ipv4Addr, number: u32, length: usize) -> Vec<u8> 
     step.write_to_slice(&mut bytes, &payload).unwrap();
     // Not to be cut.
     bytes[6] = 0x40;
-    super::super::packets_for_tests::sum_ip(&mut bytes);
+    sum_ip(&mut bytes);
     bytes
 }
 
@@ -522,4 +524,42 @@ fn packets_for_a_standard_peer_that_is_not_there_are_bounded() {
     let waiting = bed.sides[GATEWAY].end.peers[0].bare.lock().unwrap();
     assert_eq!(waiting.len(), MOST_BARE);
     assert_eq!(waiting[MOST_BARE - 1].bytes[28..32], 19_999u32.to_be_bytes(), "the newest are kept");
+}
+
+/// Datagrams of anybody: random, and such as pass for ours.
+fn strange() -> impl Strategy<Value = Vec<u8>> {
+    let random = || proptest::collection::vec(any::<u8>(), 0..120);
+    let flags = prop_oneof![Just(0x30u8), Just(0x00), Just(0x20), Just(0x10), Just(0xb0)];
+    let kind = prop_oneof![Just([0x08u8, 0x00]), Just([0x86, 0xdd]), Just([0x88, 0xb5])];
+    let body = prop_oneof![
+        random(),
+        random().prop_map(|body| [&[1, 2, 0, 3], &body[..]].concat()),
+        any::<u32>().prop_map(|number| packet(1, GATEWAY, number, 40)),
+    ];
+    let likely = (flags, kind, any::<[u8; 8]>(), body)
+        .prop_map(|(flags, kind, words, body)| [&[flags, 0], &kind[..], &words[..], &body[..]].concat());
+    prop_oneof![1 => random(), 4 => likely]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_comes_an_end_stays_well(
+        datagrams in proptest::collection::vec((strange(), any::<u8>(), 0u64..300), 1..60), kind in 0..3
+    ) {
+        let mut bed = Bed::of(1, kind == 0, kind == 1);
+        for (bytes, tos, wait_ms) in datagrams {
+            let way = Way { via: 0, to: bed.homes[0][0] };
+            bed.wire.push(Flight { to: GATEWAY, way, tos, bytes });
+            bed.offer(GATEWAY, packet(GATEWAY, 1, 7, 100));
+            bed.step();
+            bed.now = bed.now + Duration::from_millis(wait_ms);
+        }
+        for packet in bed.came(GATEWAY) {
+            let source = Inner::parse(&packet).map(|inner| inner.source());
+            prop_assert_eq!(source, Some(IpAddr::from(inner(1))));
+        }
+        prop_assert!(bed.wire.len() < 5000);
+    }
 }
