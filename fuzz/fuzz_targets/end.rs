@@ -15,8 +15,8 @@ use crosslane_core::tunnel::Mode;
 const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
 fn end(is_encrypted: bool, standard: bool) -> End {
-    let prefix: Prefix = "10.77.0.2/32".parse().unwrap();
-    let key: PrivateKey = KEY.parse().unwrap();
+    let prefix = Prefix { address: [10, 77, 0, 2].into(), bits: 32 };
+    let key: PrivateKey = KEY.parse().expect("a key");
     let plan = Plan {
         peers: vec![PeerPlan { name: "car".into(), prefixes: vec![prefix], at: None }],
         keys: is_encrypted.then(|| (key.clone(), vec![key.public()])),
@@ -25,7 +25,7 @@ fn end(is_encrypted: bool, standard: bool) -> End {
         ranks: vec![],
         overhead_bytes: 68,
         mtu: 1432,
-        addresses: vec!["10.77.0.1".parse().unwrap()],
+        addresses: vec![[10, 77, 0, 1].into()],
         standard,
     };
     End::new(plan, 1)
@@ -40,7 +40,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     while let Some((&[length, tos, wait], after)) = rest.split_first_chunk::<3>() {
         let (datagram, after) = after.split_at(after.len().min(usize::from(length)));
         rest = after;
-        let reply = end.take_out(&mut intake, now, Way { via: 0, to }, tos, datagram);
+        let reply = end.take_out(&mut intake, now, Way { via: 0, to, from: None }, tos, datagram);
         assert!(reply.is_none_or(|reply| reply.len() <= 200));
         end.settle(&mut intake, now, |packet| {
             assert_eq!(packet.get(12..16).filter(|_| packet[0] >> 4 == 4), Some(&[10, 77, 0, 2][..]));

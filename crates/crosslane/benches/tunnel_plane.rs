@@ -160,7 +160,7 @@ fn over_loopback() -> Result<(), Box<dyn std::error::Error>> {
         let mut buffers = ReceiveBuffers::default();
         while sent < bytes {
             for _ in 0..16_usize.min(4 * SEGMENTS / segments) {
-                sent += from.send(to.local(), 0, PACKET, &buffer)? * PACKET;
+                sent += from.send((None, to.local()), 0, PACKET, &buffer)? * PACKET;
             }
             loop {
                 match to.receive(&mut buffers) {

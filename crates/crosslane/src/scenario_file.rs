@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crosslane_sim::oracle;
-use crosslane_sim::scenario::{FileRef, ParameterError, Scenario, ScenarioError};
+use crosslane_sim::scenario::{FileRef, ParameterError, Scenario, ScenarioError, TunnelParams};
 
 use crate::agent::config;
 use crate::error::{Error, Result};
@@ -84,6 +84,7 @@ fn check_parameters(base: &str, parameters: &toml::Table) -> Result<(), Paramete
         _ => {
             let read = match base {
                 "oracle" => oracle::Params::read(parameters).map(drop),
+                "tunnel" => TunnelParams::read(parameters).map(drop),
                 _ => config::strategy(base, parameters.clone()).map(drop),
             };
             let key = |what: &str| named_first(what, parameters).map_or(String::new(), |(_, key)| key);

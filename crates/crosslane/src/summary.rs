@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crosslane_sim::scenario::{Bound, Expectation, Limit, Scenario, TrafficKind};
+use crosslane_sim::scenario::{Bound, Expectation, Limit, Protocol, Scenario, TrafficKind};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -88,7 +88,12 @@ fn columns(scenario: &Scenario) -> Vec<Column> {
             ("recovery_ms", "recovery ms", 1.0),
             ("handover.count", "handovers", 1.0),
         ];
-        return shown.map(column).into();
+        let mut columns: Vec<Column> = shown.map(column).into();
+        if scenario.traffic.protocol == Protocol::Udp {
+            let of_datagrams = [("lost_share", "lost %", 100.0), ("reordered_share", "reordered %", 100.0)];
+            columns.extend(of_datagrams.map(column));
+        }
+        return columns;
     }
     let costs = scenario.unit_costs().into_iter().zip(scenario.paths());
     let dearest = costs.max_by(|(a, _), (b, _)| a.total_cmp(b)).map_or("", |(_, path)| path.name);

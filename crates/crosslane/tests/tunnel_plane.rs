@@ -187,14 +187,14 @@ fn datagrams_arrive_intact_cut_by_the_device_or_not() {
         assert_eq!((sender.interface(), sender.path_mtu(to)), (Some("crosslane0"), Some(MTU)));
         for round in 0..100 {
             let sent = content(round)[..20 * 1200 + 33].to_vec();
-            assert_eq!(sender.send(to, 0, 1200, &sent).unwrap(), 21);
+            assert_eq!(sender.send((None, to), 0, 1200, &sent).unwrap(), 21);
             for expected in sent.chunks(1200) {
                 let mut buffer = [0; 2000];
                 let len = receiver.recv(&mut buffer).unwrap();
                 assert_eq!(&buffer[..len], expected);
             }
         }
-        let said = sender.send(to, 0, 1401, &[0; 4000]).unwrap_err();
+        let said = sender.send((None, to), 0, 1401, &[0; 4000]).unwrap_err();
         assert!(is_too_big(&said), "{said}");
         assert!(sender.cuts(), "what is too big is not held against the kernel");
     }
@@ -214,7 +214,7 @@ fn a_path_without_offload_carries_what_is_sent_in_one_call() {
     let to = SocketAddr::new(SERVER.into(), 4000);
     let vehicle = world.vehicle.enter(|| PathSocket::bind(at, Some("lte"))).unwrap().unwrap();
     let server = world.server.enter(|| PathSocket::bind(to, None)).unwrap().unwrap();
-    assert_eq!(vehicle.send(to, 0xb9, 1200, &content(1)[..40 * 1200]).unwrap(), 40);
+    assert_eq!(vehicle.send((None, to), 0xb9, 1200, &content(1)[..40 * 1200]).unwrap(), 40);
     eprintln!("the kernel cuts for a plain TUN device: {}", vehicle.cuts());
     let mut packet = [0; 2000];
     for _ in 0..40 {

@@ -295,6 +295,8 @@ pub struct RunRecords<'a> {
     pub decisions: &'a [DecisionRow],
     /// The agent's alarms.
     pub alarms: &'a [AlarmRow],
+    /// How many datagrams came once more; none where messages are no datagrams.
+    pub duplicates: Option<u64>,
 }
 
 #[cfg(test)]

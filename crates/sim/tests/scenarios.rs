@@ -37,6 +37,19 @@ fn the_cases_of_the_thesis_on_mp_dpa_are_valid_with_their_traces() -> Result<(),
 }
 
 #[test]
+fn the_scenarios_of_the_tunnel_are_valid_and_short() -> Result<(), Box<dyn Error>> {
+    let scenarios = shipped("tunnel")?;
+    assert_eq!(scenarios.len(), 11);
+    for scenario in scenarios {
+        assert!(scenario.paths().len() == 2 && scenario.duration_s <= 40.0, "{}", scenario.name);
+        for proof in check::prove(&scenario, &[1, 2, 3, 4, 5])? {
+            assert!(proof.ok, "{}: {}", scenario.name, proof.text);
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn every_shipped_scenario_is_valid_and_proves_its_crossings_without_a_warning() -> Result<(), Box<dyn Error>> {
     let scenarios = shipped("")?;
     assert!(scenarios.len() >= 8);

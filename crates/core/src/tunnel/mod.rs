@@ -185,6 +185,10 @@ pub struct PathView {
     pub rate_bit_s: Option<f64>,
     /// Shortest round trip.
     pub round_trip: Option<Duration>,
+    /// Round trip, smoothed.
+    pub smoothed: Duration,
+    /// Bytes that are under way, and that may be.
+    pub under_way_bytes: [u64; 2],
     /// Share of packets lost, lately.
     pub loss: f64,
     /// Bytes sent, as datagrams on the wire.
@@ -269,6 +273,8 @@ impl<P: Clone> Tunnel<P> {
             health: out.health,
             rate_bit_s: out.rate_bytes_s().map(|rate| rate * 8.0),
             round_trip: out.round_trip.base(),
+            smoothed: out.round_trip.smoothed(),
+            under_way_bytes: out.under_way_bytes(),
             loss: out.loss(),
             sent_bytes: out.sent_bytes,
             delivered: out.delivered,

@@ -228,15 +228,18 @@ impl<P: Clone> Outgoing<P> {
     /// Bytes that may be under way.
     fn window(&self) -> f64 {
         let Some((rate, base)) = self.rate.bytes_s().zip(self.round_trip.base()) else {
-            let takes = self.round_trip.smoothed() + HOLD;
-            let twice_seen = 2.0 * self.rate.seen_bytes_s() * takes.as_secs_f64();
-            return twice_seen.max(FIRST_PACKETS * PACKET_BYTES) * self.boost;
+            return FIRST_PACKETS * PACKET_BYTES * self.boost;
         };
         let least = QUEUE_PACKETS * PACKET_BYTES;
         if self.drain.until.is_some() {
             return (rate * (base + HOLD).as_secs_f64() * 0.8).max(least);
         }
         (rate * (base + HOLD).as_secs_f64() * self.boost + self.queue_bytes(rate)).max(least)
+    }
+
+    /// Bytes under way, and that may be.
+    pub(super) fn under_way_bytes(&self) -> [u64; 2] {
+        [self.bytes_under_way, self.window() as u64]
     }
 
     fn queue_bytes(&self, rate: f64) -> f64 {
@@ -246,6 +249,12 @@ impl<P: Clone> Outgoing<P> {
     /// Whether another packet may leave as far as what is under way goes.
     pub(super) fn has_window(&self) -> bool {
         (self.bytes_under_way as f64) < self.window()
+    }
+
+    /// Whether a packet that goes over other paths too may leave: copies come at
+    /// the rate of the traffic, so only a path that is much too slow is spared.
+    pub(super) fn has_room_for_copies(&self) -> bool {
+        (self.bytes_under_way as f64) < self.window() * 3.0
     }
 
     /// When the next packet may leave as far as the pace goes.

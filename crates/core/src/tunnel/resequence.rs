@@ -15,11 +15,11 @@ use crate::time::{Duration, Instant};
 
 /// Longest wait: TCP takes a packet for lost 200 ms after a round trip at the
 /// earliest (the least retransmission timeout on Linux).
-const LONGEST: Duration = Duration::from_millis(150);
+const LONGEST: Duration = Duration::from_millis(200);
 /// Shortest wait, since the next may be late by more than the last; and where what
 /// is lost is sent again, which takes its sender a while to notice.
 const SHORTEST: Duration = Duration::from_millis(25);
-const SHORTEST_WITH_REPAIRS: Duration = Duration::from_millis(100);
+const SHORTEST_WITH_REPAIRS: Duration = Duration::from_millis(150);
 /// Wait before anything was late.
 const FIRST: Duration = Duration::from_millis(100);
 /// For how long, once or twice, a late packet counts.

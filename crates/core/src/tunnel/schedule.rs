@@ -22,6 +22,7 @@ struct Candidate {
     rank: u8,
     arrival_us: i64,
     has_window: bool,
+    has_room_for_copies: bool,
     paced_to: Instant,
 }
 
@@ -111,6 +112,7 @@ impl<P: Clone> Tunnel<P> {
                 rank: self.ranks.get(place).copied().unwrap_or(place as u8),
                 arrival_us: out.arrival_us(bytes),
                 has_window: out.has_window(),
+                has_room_for_copies: out.has_room_for_copies(),
                 paced_to: out.paced_to(),
             });
         }
@@ -128,7 +130,7 @@ impl<P: Clone> Tunnel<P> {
         match self.mode {
             Mode::Aggregate => candidates.sort_unstable_by_key(|candidate| candidate.arrival_us),
             Mode::Redundant => {
-                let free = candidates.iter().filter(|candidate| candidate.is_free(now)).map(|free| free.path);
+                let free = candidates.iter().filter(|candidate| candidate.has_room_for_copies).map(|free| free.path);
                 let free: Vec<PathId> = free.collect();
                 if free.is_empty() {
                     self.retry_after(now, &candidates, None);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use crosslane_sim::scenario::{BASES, Engine, Scenario};
+use crosslane_sim::scenario::{Engine, Scenario};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -62,8 +62,7 @@ impl Options {
     /// A strategy that there is not, or that the engine cannot run.
     pub fn entries(&self, scenario: &Scenario, engine: Engine) -> Result<Vec<Entry>> {
         if let Some(name) = self.strategy.iter().find(|name| scenario.strategy(name).is_none()) {
-            let defined = scenario.strategies.iter().map(|strategy| strategy.name.as_str());
-            let known = BASES.into_iter().chain(defined).collect::<Vec<_>>().join(", ");
+            let known = scenario.strategy_names().join(", ");
             let cause = format!("there is no strategy {name:?}");
             return Err(Error::usage("planning the runs", cause, format!("choose from {known}")));
         }

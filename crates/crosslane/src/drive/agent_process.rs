@@ -1,5 +1,5 @@
-//! The agent of a drive: a process of its own in the vehicle's namespace, with
-//! a configuration like a real vehicle's.
+//! An agent of a drive: a process of its own in the vehicle's namespace or the
+//! server's, with a configuration like a real vehicle's or gateway's.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,22 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use crosslane_sim::scenario::{Mode, Scenario, Strategy, TrafficKind};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
 use serde_json::Value;
-use toml::{Table, Value as Toml};
+use toml::Table;
 
 use crate::agent::ready;
 use crate::error::{Error, Result};
-use crate::observe::vanetza::PORT;
 
 /// How long an agent may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Where the agent of a drive takes demands: abstract names belong to a network
-/// namespace, so each run has its own.
-pub const DEMANDS: &str = "@crosslane-demands";
 
 /// A running agent.
 pub struct AgentProcess {
@@ -35,14 +31,18 @@ pub struct AgentProcess {
 
 impl AgentProcess {
     /// Writes the configuration into `folder` and starts the agent in this
-    /// thread's network namespace; returns when it is ready.
+    /// thread's network namespace; returns when it is ready. `name` is what its
+    /// files are called.
     ///
     /// # Errors
     /// The agent's own sentence if it ends, else what went wrong.
-    pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path) -> Result<AgentProcess> {
+    pub fn start(name: &str, mut configuration: Table, folder: &Path) -> Result<AgentProcess> {
         let failure = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
-        let (config, events, log) = (folder.join("agent.toml"), folder.join("agent.jsonl"), folder.join("agent.log"));
-        let text = toml::to_string(&configuration(scenario, strategy, &events)).map_err(|cause| failure(&cause))?;
+        let file = |ending: &str| folder.join(format!("{name}.{ending}"));
+        let (config, events, log) = (file("toml"), file("jsonl"), file("log"));
+        let of_log = Table::from_iter([("events".to_string(), events.display().to_string().into())]);
+        configuration.insert("log".into(), of_log.into());
+        let text = toml::to_string(&configuration).map_err(|cause| failure(&cause))?;
         std::fs::write(&config, text).map_err(|cause| failure(&cause))?;
         let name = format!("crosslane-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).map_err(|cause| failure(&cause))?;
@@ -92,17 +92,20 @@ impl AgentProcess {
     }
 
     /// Ends the agent and returns its events, with `t_s` counted from the
-    /// moment `origin_ns` of the monotonic clock.
+    /// moment `origin_ns` of the monotonic clock, and the processor time that
+    /// it took.
     ///
     /// # Errors
     /// If it had ended before, its own sentence.
-    pub fn finish(mut self, origin_ns: u64) -> Result<Vec<Value>> {
+    pub fn finish(mut self, origin_ns: u64) -> Result<(Vec<Value>, Duration)> {
         if let Some(status) = self.child.try_wait().ok().flatten() {
             return Err(Error::failure("driving", format!("the agent ended early: {}", self.last_words(status))));
         }
         let failure = |cause: &dyn std::fmt::Display| Error::failure("ending the agent", cause);
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).map_err(|cause| failure(&cause))?;
+        let before = time_of_children();
         self.child.wait().map_err(|cause| failure(&cause))?;
+        let took = time_of_children().saturating_sub(before);
         let file = File::open(&self.events).map_err(|cause| failure(&cause))?;
         let mut events = Vec::new();
         let mut offset_s = 0.0;
@@ -116,62 +119,12 @@ impl AgentProcess {
             events.push(event);
         }
         drop(std::fs::remove_file(&self.events));
-        Ok(events)
+        Ok((events, took))
     }
 }
 
-fn configuration(scenario: &Scenario, strategy: &Strategy, events: &Path) -> Table {
-    let path = |entry: crosslane_sim::scenario::PathEntry<'_>| {
-        let of_path = scenario.units.iter().filter(|unit| unit.radio == entry.name);
-        let stations: Vec<Toml> = of_path.map(|unit| Toml::Integer(unit.station_id.into())).collect();
-        let rat = Toml::try_from(entry.rat).unwrap_or(Toml::String(String::new()));
-        let mut path = Table::from_iter([("name".to_string(), entry.name.into()), ("rat".to_string(), rat)]);
-        if !stations.is_empty() {
-            path.insert("stations".into(), Toml::Array(stations));
-        }
-        Toml::Table(path)
-    };
-    let mode = match scenario.service.mode {
-        Mode::Aggregate => "aggregate",
-        Mode::Backup => "backup",
-    };
-    let prefer = scenario.service.prefer.iter().map(|name| Toml::from(name.as_str())).collect();
-    let mut of_strategy = strategy.parameters.clone();
-    of_strategy.insert("name".into(), strategy.base.as_str().into());
-    let section = |entries: Vec<(&str, Toml)>| {
-        Toml::Table(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
-    };
-    let mut service = vec![("mode", mode.into()), ("prefer", Toml::Array(prefer))];
-    if matches!(scenario.traffic.kind, TrafficKind::Deadline(_)) {
-        let costs = scenario.service.cost_per_gb.iter().map(|(name, cost)| (name.clone(), (*cost).into()));
-        service.extend([("demands", DEMANDS.into()), ("cost_per_gb", Toml::Table(costs.collect()))]);
-    }
-    Table::from_iter([
-        ("path".to_string(), Toml::Array(scenario.paths().into_iter().map(path).collect())),
-        ("service".to_string(), section(service)),
-        ("strategy".to_string(), Toml::Table(of_strategy)),
-        ("observe".to_string(), section(vec![("vanetza", format!("127.0.0.1:{PORT}").into())])),
-        ("log".to_string(), section(vec![("events", events.display().to_string().into())])),
-    ])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{agent::config, scenario_file};
-
-    #[test]
-    fn an_agent_of_a_drive_with_deadlines_reads_socket_prices_and_strategy() {
-        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/deadline/symmetric-10s-cubic.toml"));
-        let scenario = scenario_file::read(file, None).unwrap();
-        let folder = tempfile::TempDir::new().unwrap();
-        let file = folder.path().join("agent.toml");
-        for name in ["deadline", "mp-dpa-08"] {
-            let table = configuration(&scenario, &scenario.strategy(name).unwrap(), Path::new("agent.jsonl"));
-            std::fs::write(&file, toml::to_string(&table).unwrap()).unwrap();
-            let config = config::read(&file).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(config.service.demands.as_ref().map(|name| name.get_ref().as_str()), Some(DEMANDS));
-            assert_eq!(config.unit_costs(), scenario.unit_costs());
-        }
-    }
+/// Processor time of the children that have ended and been waited for.
+fn time_of_children() -> Duration {
+    let of = |time: TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000);
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| of(usage.user_time()) + of(usage.system_time()))
 }

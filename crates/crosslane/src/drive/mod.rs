@@ -14,7 +14,9 @@ use crate::scenario_file;
 use crate::summary::Summary;
 
 mod agent_process;
+mod agents;
 mod baseline;
+mod ends;
 mod hold;
 mod jobs;
 mod monitor;
@@ -23,6 +25,7 @@ mod obu;
 mod run;
 mod stage;
 mod tally;
+mod tunnel;
 mod versions;
 
 pub use run::{probe, run_one};

@@ -19,6 +19,7 @@ use crate::testbed::emulator::{
     Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, PacketSource, packet_channel,
 };
 use crate::testbed::realtime::become_realtime;
+use crate::testbed::wire::WireCount;
 
 /// Priority of what must be punctual beside the emulator, which has a higher one.
 pub const PRIORITY: i32 = 5;
@@ -29,13 +30,21 @@ const TELL: Duration = Duration::from_millis(500);
 pub struct Stage {
     clock: Clock,
     world: World,
-    emulator: Emulator,
-    control: Control,
-    recorder: JoinHandle<Vec<PacketRecord>>,
+    /// None if every path is a wire.
+    emulation: Option<Emulation>,
+    /// Place of each path's link in the emulator; none for wires.
+    places: Vec<Option<usize>>,
     unit: OnBoardUnit,
     names: Vec<String>,
     samples: Vec<SampleRow>,
     links: Vec<LinkRow>,
+}
+
+/// The emulator, and what takes down its packets.
+struct Emulation {
+    emulator: Emulator,
+    control: Control,
+    recorder: JoinHandle<Vec<PacketRecord>>,
 }
 
 /// What was staged.
@@ -44,10 +53,12 @@ pub struct Staged {
     pub samples: Vec<SampleRow>,
     /// Rows for `links.arrow`.
     pub links: Vec<LinkRow>,
-    /// Every packet that entered a link.
+    /// Every packet that entered a link, which is told by the path's number.
     pub packets: Vec<PacketRecord>,
-    /// How the emulator fared.
-    pub report: EmulatorReport,
+    /// What the wires carried: up, down.
+    pub wires: Vec<(PathId, [WireCount; 2])>,
+    /// How the emulator fared, if there was one.
+    pub report: Option<EmulatorReport>,
 }
 
 impl Stage {
@@ -64,24 +75,23 @@ impl Stage {
             }
         }
         let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-        let mut links = Vec::new();
-        for (place, devices) in testbed.take_devices().into_iter().enumerate() {
+        let (mut links, mut places) = (Vec::new(), vec![None; names.len()]);
+        for devices in testbed.take_devices() {
+            let place = names.iter().position(|name| *name == devices.name).unwrap_or_default();
             let mut params = |direction| first.remove(&(PathId(place as u8), direction));
             let (Some(up), Some(down)) = (params(Direction::Up), params(Direction::Down)) else {
                 let cause = format!("the world says nothing of {}", names[place]);
                 return Err(Error::failure("setting up the links", cause));
             };
+            places[place] = Some(links.len());
             links.push(EmulatedLink { devices, link: Link::new(seed, &names[place], up, down) });
         }
         let socket = testbed.vehicle.enter(OnBoardUnit::new)?;
         let unit = socket.map_err(|cause| Error::failure("opening the on-board unit's socket", cause))?;
-        let (sink, source) = packet_channel();
-        let recorder = std::thread::spawn(move || collect(&source));
         let clock = Clock::start();
-        let emulator = Emulator::start(clock, links, Some(sink))?;
-        let control = emulator.control();
+        let emulation = if links.is_empty() { None } else { Some(Emulation::start(clock, links)?) };
         let (samples, links) = (Vec::new(), Vec::new());
-        Ok(Stage { clock, world, emulator, control, recorder, unit, names, samples, links })
+        Ok(Stage { clock, world, emulation, places, unit, names, samples, links })
     }
 
     /// The clock of the run, which began when the stage was set.
@@ -103,7 +113,7 @@ impl Stage {
             while let Some(event) = self.world.poll(now) {
                 self.stage(event)?;
             }
-            if now >= end || self.emulator.has_failed() {
+            if now >= end || self.emulation.as_ref().is_some_and(|emulation| emulation.emulator.has_failed()) {
                 return Ok(());
             }
             if now >= tell {
@@ -123,15 +133,26 @@ impl Stage {
     /// # Errors
     /// The emulator ended early.
     pub fn finish(self, testbed: &Testbed) -> Result<Staged> {
-        let report = self.emulator.stop(testbed)?;
-        let packets = self.recorder.join().map_err(|_| Error::failure("recording packets", "the thread panicked"))?;
-        Ok(Staged { samples: self.samples, links: self.links, packets, report })
+        let (mut packets, report) = match self.emulation {
+            Some(emulation) => emulation.stop(testbed).map(|(packets, report)| (packets, Some(report)))?,
+            None => (Vec::new(), None),
+        };
+        let of_place = |link: u8| self.places.iter().position(|place| *place == Some(usize::from(link)));
+        for packet in &mut packets {
+            packet.link = of_place(packet.link).unwrap_or_default() as u8;
+        }
+        let path_of = |name: &str| self.names.iter().position(|other| other == name).unwrap_or_default();
+        let counted = testbed.wires.iter().map(|wire| Ok((PathId(path_of(&wire.name) as u8), wire.counts()?)));
+        let wires = counted.collect::<Result<_>>()?;
+        Ok(Staged { samples: self.samples, links: self.links, packets, wires, report })
     }
 
     fn stage(&mut self, event: WorldEvent) -> Result<()> {
         match event {
             WorldEvent::LinkParams { path, direction, params } => {
-                self.control.set(usize::from(path.0), direction, params)?;
+                if let Some((control, link)) = self.link(path) {
+                    control.set(link, direction, params)?;
+                }
             }
             WorldEvent::CamSent(cam) => self.send_cam(&cam)?,
             WorldEvent::Signal { path, rssi_dbm, .. } => {
@@ -144,7 +165,9 @@ impl Stage {
     }
 
     fn send_cam(&mut self, cam: &CamSent) -> Result<()> {
-        self.control.occupy(usize::from(cam.path.0), cam.air_time)?;
+        if let Some((control, link)) = self.link(cam.path) {
+            control.occupy(link, cam.air_time)?;
+        }
         if let Some(rssi_dbm) = cam.received
             && let Ok(frame) = cam.frame()
             && self.unit.receive(unix_s(), &frame, rssi_dbm)
@@ -154,9 +177,31 @@ impl Stage {
         Ok(())
     }
 
+    /// The emulated link of a path; none for wires.
+    fn link(&self, path: PathId) -> Option<(&Control, usize)> {
+        let place = *self.places.get(usize::from(path.0))?;
+        Some((&self.emulation.as_ref()?.control, place?))
+    }
+
     fn note_sample(&mut self, path: PathId, kind: SampleSource, rssi_dbm: f64, station: Option<u32>) {
         let t_ns = self.clock.now().as_nanos();
         self.samples.push(SampleRow { t_ns, path, kind, rssi_dbm: rssi_dbm as f32, station });
+    }
+}
+
+impl Emulation {
+    fn start(clock: Clock, links: Vec<EmulatedLink>) -> Result<Emulation> {
+        let (sink, source) = packet_channel();
+        let recorder = std::thread::spawn(move || collect(&source));
+        let emulator = Emulator::start(clock, links, Some(sink))?;
+        let control = emulator.control();
+        Ok(Emulation { emulator, control, recorder })
+    }
+
+    fn stop(self, testbed: &Testbed) -> Result<(Vec<PacketRecord>, EmulatorReport)> {
+        let report = self.emulator.stop(testbed)?;
+        let packets = self.recorder.join().map_err(|_| Error::failure("recording packets", "the thread panicked"))?;
+        Ok((packets, report))
     }
 }
 

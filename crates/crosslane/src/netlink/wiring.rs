@@ -66,7 +66,8 @@ impl Wiring {
         Ok(dropped.unwrap_or(0))
     }
 
-    fn interface(&mut self, name: &str) -> Result<LinkMessage> {
+    /// What the kernel tells of an interface.
+    pub(crate) fn interface(&mut self, name: &str) -> Result<LinkMessage> {
         let attempt = format!("looking up the interface {name}");
         let mut found = None;
         let question = RouteNetlinkMessage::GetLink(LinkUnspec::new_with_name(name).build());

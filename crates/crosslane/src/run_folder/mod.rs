@@ -67,6 +67,8 @@ pub struct Carried<'a> {
     pub messages: &'a [MessageRow],
     /// Those that were due and never written.
     pub skipped: u64,
+    /// How many of its datagrams came once more; none where it had none.
+    pub duplicates: Option<u64>,
     /// Its packets.
     pub sums: &'a PacketSums,
 }
@@ -83,9 +85,9 @@ pub fn measure(
     said: &[Value],
     carried: &Carried,
 ) -> Result<BTreeMap<String, f64>> {
-    let Carried { messages, skipped, sums } = *carried;
+    let Carried { messages, skipped, duplicates, sums } = *carried;
     let (decisions, alarms) = (decisions(said, names), alarms(said, names));
-    let records = RunRecords { messages, decisions: &decisions, alarms: &alarms };
+    let records = RunRecords { messages, decisions: &decisions, alarms: &alarms, duplicates };
     let mut found = metrics(&records, sums, &Context::of(scenario, names));
     found.insert("messages.skipped".into(), skipped as f64);
     let starts_ns: Vec<u64> = messages.iter().map(|object| object.sent_ns).collect();

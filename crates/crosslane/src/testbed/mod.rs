@@ -7,8 +7,12 @@
 //!   lte    10.2.0.2 ── TUN ═ link ═ TUN ── lte       10.255.0.1 on lo
 //! ```
 //!
+//! A path may be a [`wire`] instead, which the kernel shapes.
+//!
 //! Packets leave by the interface that has their source address; those without
 //! one by the path with the lowest metric.
+
+use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
 pub use crate::netlink::{Route, Wiring};
@@ -20,10 +24,12 @@ pub mod packet;
 mod privileges;
 pub mod realtime;
 pub mod traffic;
+pub mod wire;
 
 pub use crosslane_sim::addresses::{SERVER, vehicle_address};
 pub use netns::Namespace;
 pub use privileges::{Privileges, contain, end_with, prepare_privileges};
+use wire::{Wire, WirePlan};
 
 /// MTU of every emulated link, in bytes of IP.
 pub const MTU: u32 = 1500;
@@ -59,15 +65,18 @@ pub struct PathDevices {
     pub server: Tun,
 }
 
-/// Both namespaces, and the interfaces until an emulator takes them.
+/// Both namespaces, the wires, and the other paths' interfaces until an emulator
+/// takes them.
 #[derive(Debug)]
 pub struct Testbed {
     /// Where the vehicle's programs run.
     pub vehicle: Namespace,
     /// Where the server's programs run.
     pub server: Namespace,
-    /// The paths' devices, in the order of the plan.
+    /// The devices of the paths that are no wires, in the order of the plan.
     pub devices: Vec<PathDevices>,
+    /// The wires, in the order of the plan.
+    pub wires: Vec<Wire>,
 }
 
 impl Testbed {
@@ -76,16 +85,34 @@ impl Testbed {
     /// # Errors
     /// One sentence; what was made is gone again.
     pub fn new(paths: &[PathPlan]) -> Result<Testbed> {
+        Testbed::with_wires(paths, &BTreeMap::new(), MTU)
+    }
+
+    /// The same with some paths, by their names, wires, and another MTU.
+    ///
+    /// # Errors
+    /// One sentence; what was made is gone again.
+    pub fn with_wires(paths: &[PathPlan], wires: &BTreeMap<String, WirePlan>, mtu: u32) -> Result<Testbed> {
         check(paths)?;
         let (vehicle, server) = (Namespace::new()?, Namespace::new()?);
-        let vehicle_ends = vehicle.enter(|| wire_vehicle(paths))??;
-        let server_ends = server.enter(|| wire_server(paths))??;
+        let quieten = || quieten(&mut Wiring::open()?);
+        vehicle.enter(quieten)??;
+        server.enter(quieten)??;
+        let made = paths.iter().enumerate().filter_map(|(place, path)| {
+            let plan = *wires.get(&path.name)?;
+            Some(Wire::new(&path.name, plan, mtu, [&vehicle, &server], [vehicle_address(place), SERVER]))
+        });
+        let made = made.collect::<Result<Vec<_>>>()?;
+        let emulated = |path: &&PathPlan| !wires.contains_key(&path.name);
+        let emulated: Vec<&PathPlan> = paths.iter().filter(emulated).collect();
+        let vehicle_ends = vehicle.enter(|| wire_vehicle(paths, &emulated, mtu))??;
+        let server_ends = server.enter(|| wire_server(paths, &emulated, mtu))??;
         let devices = vehicle_ends
             .into_iter()
             .zip(server_ends)
             .map(|(vehicle, server)| PathDevices { name: vehicle.name().to_owned(), vehicle, server })
             .collect();
-        Ok(Testbed { vehicle, server, devices })
+        Ok(Testbed { vehicle, server, devices, wires: made })
     }
 
     /// Takes the devices out, for an emulator.
@@ -118,27 +145,31 @@ fn check(paths: &[PathPlan]) -> Result<()> {
     Ok(())
 }
 
-/// What both sides have in common: quiet interfaces, loopback, TUN devices.
-fn wire_ends(wiring: &mut Wiring, paths: &[PathPlan]) -> Result<Vec<Tun>> {
+/// Packets of our own only, from any interface, and loopback.
+fn quieten(wiring: &mut Wiring) -> Result<()> {
     for conf in ["all", "default"] {
         // Without IPv6 in the kernel there is nothing to silence.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6"), "1");
         let filter = format!("/proc/sys/net/ipv4/conf/{conf}/rp_filter");
         std::fs::write(&filter, "0").map_err(|cause| Error::failure(format!("writing {filter}"), cause))?;
     }
-    wiring.bring_up("lo", 65536, 1000)?;
+    wiring.bring_up("lo", 65536, 1000)
+}
+
+/// The TUN devices of the emulated paths.
+fn open_devices(wiring: &mut Wiring, paths: &[&PathPlan], mtu: u32) -> Result<Vec<Tun>> {
     let mut ends = Vec::with_capacity(paths.len());
     for path in paths {
         let tun = Tun::open(&path.name)?;
-        wiring.bring_up(&path.name, MTU, DEVICE_QUEUE_PACKETS)?;
+        wiring.bring_up(&path.name, mtu, DEVICE_QUEUE_PACKETS)?;
         ends.push(tun);
     }
     Ok(ends)
 }
 
-fn wire_vehicle(paths: &[PathPlan]) -> Result<Vec<Tun>> {
+fn wire_vehicle(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<Vec<Tun>> {
     let mut wiring = Wiring::open()?;
-    let ends = wire_ends(&mut wiring, paths)?;
+    let ends = open_devices(&mut wiring, emulated, mtu)?;
     for (place, path) in paths.iter().enumerate() {
         let interface = wiring.index(&path.name)?;
         let address = vehicle_address(place);
@@ -152,9 +183,9 @@ fn wire_vehicle(paths: &[PathPlan]) -> Result<Vec<Tun>> {
     Ok(ends)
 }
 
-fn wire_server(paths: &[PathPlan]) -> Result<Vec<Tun>> {
+fn wire_server(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<Vec<Tun>> {
     let mut wiring = Wiring::open()?;
-    let ends = wire_ends(&mut wiring, paths)?;
+    let ends = open_devices(&mut wiring, emulated, mtu)?;
     let loopback = wiring.index("lo")?;
     wiring.add_address(loopback, SERVER, 32)?;
     for (place, path) in paths.iter().enumerate() {

@@ -61,7 +61,7 @@ impl Follower {
             path,
             direction,
             ip_bytes: segment::ip_bytes(head),
-            payload_bytes: 0,
+            payload_bytes: segment::datagram_bytes(head).unwrap_or(0),
             subflow: None,
             tcp_seq: 0,
             tcp_ack: 0,

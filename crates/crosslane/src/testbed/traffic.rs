@@ -1,5 +1,5 @@
 //! The traffic of a drive: one connection, timestamped messages or bulk, up or
-//! down.
+//! down; [`datagrams`] is the same without a connection.
 //!
 //! Every function works in the network namespace of the thread that calls it.
 //! Each message carries its number and the time at which its write began, and
@@ -22,6 +22,7 @@ use crosslane_sim::records::MessageRow;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+pub mod datagrams;
 mod end;
 pub mod frame;
 
@@ -92,6 +93,16 @@ pub enum TrafficError {
         cause: io::Error,
         /// What to do.
         remedy: &'static str,
+    },
+    /// A datagram is not what was sent.
+    #[error(
+        "while checking what was received: of a datagram of {length} bytes {what}; report this, for UDP has checksums"
+    )]
+    Damaged {
+        /// Bytes received.
+        length: usize,
+        /// What is wrong.
+        what: &'static str,
     },
     /// The stream is not what was sent.
     #[error(
@@ -304,7 +315,7 @@ fn over(plan: &Plan, clock: Clock, stop: &AtomicBool) -> bool {
 }
 
 /// Waits until the socket is ready or [`NAP`] has passed.
-fn wait(socket: &Socket, events: PollFlags) -> Result<(), TrafficError> {
+fn wait(socket: &impl AsFd, events: PollFlags) -> Result<(), TrafficError> {
     let timeout = PollTimeout::try_from(NAP).unwrap_or(PollTimeout::ZERO);
     match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),

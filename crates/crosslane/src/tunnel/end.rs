@@ -95,6 +95,8 @@ pub struct Way {
     pub via: usize,
     /// The other end's address.
     pub to: SocketAddr,
+    /// Which of our addresses it knows; none: the socket's.
+    pub from: Option<IpAddr>,
 }
 
 struct Peer {
@@ -216,7 +218,7 @@ impl End {
         for peer in &self.peers {
             let Some(to) = peer.at else { continue };
             let Some(way) = lock(&peer.ways).get_mut(usize::from(path.0)).map(|way| {
-                *way = via.map(|via| Way { via, to });
+                *way = via.map(|via| Way { via, to, from: None });
                 *way
             }) else {
                 continue;

@@ -186,7 +186,7 @@ impl Shared {
         let socket = lock(&self.sockets).get(sent.way.via).cloned().flatten();
         let Some(socket) = socket else { return };
         let all = sent.bytes.len().div_ceil(sent.segment.max(1));
-        let unsent = match socket.send(sent.way.to, sent.tos, sent.segment, sent.bytes) {
+        let unsent = match socket.send((sent.way.from, sent.way.to), sent.tos, sent.segment, sent.bytes) {
             Ok(count) => all - count,
             Err(cause) => {
                 if is_too_big(&cause)
@@ -374,7 +374,7 @@ impl Receives {
             }
             let now = shared.clock.now();
             for datagram in buffers.datagrams() {
-                let way = Way { via, to: datagram.from };
+                let way = Way { via, to: datagram.from, from: datagram.at };
                 if let Some(reply) = shared.end.take_out(intake, now, way, datagram.tos, datagram.bytes) {
                     shared.send(Sent { way, tos: 0, segment: reply.len(), bytes: &reply });
                 }

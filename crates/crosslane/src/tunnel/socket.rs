@@ -1,9 +1,9 @@
 //! The UDP socket of one path: many datagrams a system call, never cut on
 //! their way (DF), with the bits of congestion and priority of each.
 //!
-//! Nothing blocks: the caller polls. A socket bound to `::` also speaks IPv4.
-//! Answers leave from the address that the socket is bound to, so a gateway
-//! with several addresses has a socket for each.
+//! Nothing blocks: the caller polls. A socket bound to `::` also speaks IPv4. One
+//! that is bound to no address says to which of ours a datagram came, and can
+//! answer from it: what comes from elsewhere a firewall keeps out.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -119,14 +119,21 @@ impl PathSocket {
 
     /// Sends `buffer` as datagrams of `segment_bytes` each (the last may be
     /// shorter): 1 to [`SEGMENTS_MAX`], together at most [`SEND_BYTES_MAX`].
-    /// `tos` is DSCP and ECN. How many datagrams the kernel took: less than all
+    /// They leave from our address `from`, where one is given; `tos` is DSCP and
+    /// ECN. How many datagrams the kernel took: less than all
     /// if its buffer is full.
     ///
     /// # Errors
     /// `WouldBlock` if the buffer was full before the first; [`is_too_big`] if
     /// they do not go through the path; `InvalidInput` beyond the limits; what
     /// the kernel says otherwise.
-    pub fn send(&self, to: SocketAddr, tos: u8, segment_bytes: usize, buffer: &[u8]) -> io::Result<usize> {
+    pub fn send(
+        &self,
+        (from, to): (Option<IpAddr>, SocketAddr),
+        tos: u8,
+        segment_bytes: usize,
+        buffer: &[u8],
+    ) -> io::Result<usize> {
         let count = buffer.len().div_ceil(segment_bytes.max(1));
         if segment_bytes == 0 || count == 0 || count > SEGMENTS_MAX || buffer.len() > SEND_BYTES_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -134,10 +141,10 @@ impl PathSocket {
         let address = SockAddr::from(self.as_the_socket_says(to));
         let v4 = to.ip().to_canonical().is_ipv4();
         if count == 1 {
-            return self.send_message(&address, &Control::of(v4, tos, None), buffer).map(|()| 1);
+            return self.send_message(&address, &Control::of(v4, tos, None, from), buffer).map(|()| 1);
         }
         if self.cuts() {
-            match self.send_message(&address, &Control::of(v4, tos, Some(segment_bytes as u16)), buffer) {
+            match self.send_message(&address, &Control::of(v4, tos, Some(segment_bytes as u16), from), buffer) {
                 Ok(()) => return Ok(count),
                 // Older kernels say EINVAL where the segments are too big for the
                 // path; sending one by one tells which it was.
@@ -145,7 +152,7 @@ impl PathSocket {
                 Err(cause) => return Err(cause),
             }
         }
-        let sent = self.send_one_by_one(&address, &Control::of(v4, tos, None), segment_bytes, buffer)?;
+        let sent = self.send_one_by_one(&address, &Control::of(v4, tos, None, from), segment_bytes, buffer)?;
         self.cuts.store(false, Ordering::Relaxed);
         Ok(sent)
     }

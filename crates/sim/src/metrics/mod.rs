@@ -14,8 +14,9 @@ use crosslane_core::path::PathId;
 use crate::check::prove;
 use crate::records::{DecisionRow, MessageRow, PacketRow, RunRecords, ThroughputRow};
 use crate::repeats::Repeats;
-use crate::scenario::{CrossingDirection, Expectation, Scenario, TrafficKind};
+use crate::scenario::{CrossingDirection, Expectation, Scenario};
 
+mod datagrams;
 mod deadlines;
 mod sums;
 
@@ -64,14 +65,10 @@ impl Context<'_> {
     pub fn of<'a>(scenario: &Scenario, paths: &'a [String]) -> Context<'a> {
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
         let crossing_s = prove(scenario, &[]).ok().and_then(|proofs| proofs.iter().find_map(|proof| proof.at_s));
-        let period_ns = match scenario.traffic.kind {
-            TrafficKind::Messages { every_ms, .. } => (every_ms * 1e6) as u64,
-            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => 0,
-        };
         Context {
             paths,
             direction: if scenario.traffic.down { Direction::Down } else { Direction::Up },
-            period_ns,
+            period_ns: scenario.traffic.kind.period_ns(),
             traffic_start_ns: nanos(scenario.traffic.start_s),
             end_ns: nanos(scenario.duration_s),
             crossing_ns: crossing_s.map(nanos),
@@ -105,11 +102,28 @@ pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BT
         }
     };
     let messages = records.messages;
-    let delays = sorted_delays_ms(messages, context.end_ns);
+    let received: Vec<MessageRow>;
+    // Nobody waits for a datagram that was lost.
+    let awaited = match records.duplicates {
+        Some(_) => {
+            received = messages.iter().filter(|m| m.received_ns.is_some()).copied().collect();
+            &received
+        }
+        None => messages,
+    };
+    let delays = sorted_delays_ms(awaited, context.end_ns);
     put("delivery_delay_ms.p50", percentile(&delays, 0.50));
     put("delivery_delay_ms.p99", percentile(&delays, 0.99));
     put("delivery_delay_ms.max", delays.last().copied());
-    put("gap_ms.max", longest_gap_ms(messages, context));
+    match records.duplicates {
+        Some(duplicates) => {
+            put("gap_ms.max", datagrams::longest_gap_ms(messages, context));
+            put("lost_share", datagrams::lost_share(messages));
+            put("reordered_share", datagrams::reordered_share(messages));
+            put("duplicated_share", datagrams::duplicated_share(messages, duplicates));
+        }
+        None => put("gap_ms.max", longest_gap_ms(messages, context)),
+    }
     put("goodput_mbit_s", goodput_mbit_s(messages));
     put("messages.sent", Some(messages.len() as f64));
     let lost = messages.iter().filter(|m| m.received_ns.is_none()).count();
@@ -120,7 +134,7 @@ pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BT
     let handovers = handovers(records.decisions, context.traffic_start_ns);
     put("handover.count", Some(handovers.len() as f64));
     put("handover.first_s", handovers.first().map(|&t_ns| t_ns as f64 / 1e9));
-    put("handover_delay_ms.max", handover_delay_ms(messages, &handovers, context));
+    put("handover_delay_ms.max", handover_delay_ms(awaited, &handovers, context));
     put("alarms", Some(records.alarms.len() as f64));
     let wrong = records.alarms.iter().filter(|alarm| alarm.was_false == Some(true)).count();
     put("alarms.false", Some(wrong as f64));

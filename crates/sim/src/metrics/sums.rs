@@ -69,6 +69,27 @@ impl PacketSums {
         }
     }
 
+    /// Adds what a count of the whole run tells of a path and direction whose
+    /// packets are not known: bytes of IP `sent` and `delivered`, and packets
+    /// lost.
+    pub fn note_count(
+        &mut self,
+        path: PathId,
+        direction: Direction,
+        [sent_bytes, delivered_bytes]: [u64; 2],
+        lost_packets: u64,
+    ) {
+        let sent = match direction {
+            Direction::Up => &mut self.sent_up_bytes,
+            Direction::Down => &mut self.sent_down_bytes,
+        };
+        *sent += sent_bytes;
+        if let Some(sum) = self.delivered_payload_bytes.get_mut(usize::from(path.0)) {
+            *sum += delivered_bytes;
+        }
+        self.lost_packets += lost_packets;
+    }
+
     /// Takes note of a sample, before the packets that enter after it.
     pub fn note_sample(&mut self, sample: &SampleRow) {
         if let Some(watch) = &mut self.watch {

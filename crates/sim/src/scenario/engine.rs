@@ -1,6 +1,7 @@
 //! What only one of the two engines can run.
 
-use super::{BASES, Congestion, Scenario, ScenarioError, Scheduler, Strategy, TrafficKind};
+use super::tunnel::takes_deadlines;
+use super::{BASES, Congestion, Protocol, Scenario, ScenarioError, Scheduler, Strategy, TrafficKind};
 
 /// What carries out a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub enum Engine {
     Simulator,
 }
 
-/// A key that only the simulator can follow, and why.
+/// A key that only one engine can follow, and why.
 struct Only {
     key: String,
     what: String,
@@ -29,6 +30,11 @@ impl Scenario {
                 let what = format!("only the simulator can run this `{}`: {}", only.key, only.what);
                 Err(self.lines.error(&only.key, what, remedy))
             }
+            (Engine::Simulator, _) if self.traffic.protocol == Protocol::Udp => {
+                let what = "only the emulator can run this `traffic.protocol`: the simulator has no UDP";
+                let remedy = "use `crosslane drive`, or take the key out";
+                Err(self.lines.error("traffic.protocol", what, remedy))
+            }
             _ => Ok(()),
         }
     }
@@ -39,7 +45,7 @@ impl Scenario {
     /// Names the strategy.
     pub fn check_strategy(&self, engine: Engine, strategy: &Strategy) -> Result<(), ScenarioError> {
         let deadlines = matches!(self.traffic.kind, TrafficKind::Deadline(_));
-        if matches!(strategy.base.as_str(), "mp-dpa" | "deadline") && !deadlines {
+        if takes_deadlines(&strategy.base) && !deadlines {
             let what = format!("strategy `{}` prefers paths by deadlines, and the traffic has none", strategy.name);
             return Err(self.lines.error("traffic", what, "make it of kind `deadline`, or choose another strategy"));
         }
@@ -51,6 +57,10 @@ impl Scenario {
                 what,
                 format!("use `crosslane simulate`, or choose from {known}"),
             ));
+        }
+        if engine == Engine::Simulator && strategy.is_tunnel() {
+            let what = format!("only the emulator can run strategy `{}`: the simulator has no tunnel", strategy.name);
+            return Err(self.lines.error("strategy", what, "use `crosslane drive`, or choose another strategy"));
         }
         Ok(())
     }

@@ -11,9 +11,10 @@ use super::parse::Lines;
 use super::route::RouteKeys;
 use super::schema::{number, optional_number, optional_period, period, spans, whole};
 use super::traffic::TrafficKeys;
+use super::wires::WireKeys;
 use super::{
     AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Limit, Map, Motion, Queue,
-    Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Vehicle,
+    Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
 };
 use crate::access::AccessModel;
 
@@ -43,7 +44,11 @@ pub(super) struct Keys {
     #[serde(default)]
     wifi: Vec<WifiKeys>,
     #[serde(default)]
+    wire: Vec<WireKeys>,
+    #[serde(default)]
     service: Service,
+    #[serde(default)]
+    tunnel: Tunnel,
     traffic: TrafficKeys,
     #[serde(default)]
     strategy: Vec<StrategyKeys>,
@@ -162,9 +167,11 @@ impl Keys {
     pub(super) fn build(self, lines: Lines) -> Result<Scenario, ScenarioError> {
         let cellular = self.cellular.into_iter().zip(0..);
         let wifi = self.wifi.into_iter().zip(0..);
+        let wires = self.wire.into_iter().zip(0..);
         let access = cellular
             .map(|(keys, place)| keys.build(&lines, format!("cellular.{place}")))
             .chain(wifi.map(|(keys, place)| keys.build(&lines, format!("wifi.{place}"))))
+            .chain(wires.map(|(keys, place)| Ok(keys.build(format!("wire.{place}")))))
             .collect::<Result<_, _>>()?;
         let mut units = self.roadside_unit;
         for (unit, place) in units.iter_mut().zip(0..) {
@@ -192,6 +199,7 @@ impl Keys {
             units,
             access,
             service: self.service,
+            tunnel: self.tunnel,
             traffic: self.traffic.build(&lines, self.duration_s)?,
             strategies: strategies.collect(),
             expectations: expectations
@@ -257,6 +265,7 @@ impl CellularKeys {
             trace_down: self.trace_down,
             model,
             silent_s: self.silent_s,
+            wire: None,
             name: self.name,
             key,
         })
@@ -286,6 +295,7 @@ impl WifiKeys {
             trace_down: None,
             model,
             silent_s: self.silent_s,
+            wire: None,
             name: self.name,
             key,
         })

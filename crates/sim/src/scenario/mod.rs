@@ -26,7 +26,9 @@ mod paths;
 mod route;
 mod schema;
 mod traffic;
+mod tunnel;
 mod validate;
+mod wires;
 
 pub use deadlines::{DeadlineTraffic, Starts};
 pub use engine::Engine;
@@ -36,7 +38,9 @@ pub use fleet::Fleet;
 pub use networks::{AccessLink, Background, Fading, Queue, Radio, RoadsideUnit};
 use parse::Lines;
 pub use route::{MAX_WAYPOINTS, Route};
-pub use traffic::{Traffic, TrafficKind};
+pub use traffic::{Protocol, Traffic, TrafficKind};
+pub use tunnel::{Tunnel, TunnelMode, TunnelParams};
+pub use wires::Wire;
 
 /// A drive to be emulated or simulated.
 #[derive(Clone, Debug)]
@@ -63,10 +67,12 @@ pub struct Scenario {
     pub radios: Vec<Radio>,
     /// Roadside units.
     pub units: Vec<RoadsideUnit>,
-    /// Cellular and Wi-Fi links, cellular first.
+    /// Cellular links, then Wi-Fi, then wires.
     pub access: Vec<AccessLink>,
     /// What the user wants of the paths.
     pub service: Service,
+    /// What tunnels have in common.
+    pub tunnel: Tunnel,
     /// What is carried.
     pub traffic: Traffic,
     /// Strategies that the file defines beside the [built-in ones](BASES).
@@ -89,13 +95,13 @@ pub struct Data {
     pub fleet: BTreeMap<u32, Track>,
 }
 
-/// Strategies that need no `[[strategy]]` entry.
-pub const BASES: [&str; 8] =
-    ["single", "kernel", "kernel-tuned", "hapanchak", "threshold", "oracle", "mp-dpa", "deadline"];
+/// Strategies to base others on; each needs no `[[strategy]]` entry.
+pub const BASES: [&str; 9] =
+    ["single", "kernel", "kernel-tuned", "hapanchak", "threshold", "oracle", "mp-dpa", "deadline", "tunnel"];
 
 /// Metrics that an `[[expect]]` may name, beside `path.NAME.share` and
 /// `path.NAME.share_optimum`, `path.NAME.bytes`.
-pub const METRICS: [&str; 27] = [
+pub const METRICS: [&str; 31] = [
     "delivery_delay_ms.p50",
     "delivery_delay_ms.p99",
     "delivery_delay_ms.max",
@@ -103,6 +109,9 @@ pub const METRICS: [&str; 27] = [
     "messages.sent",
     "messages.lost",
     "delivered_bytes",
+    "lost_share",
+    "reordered_share",
+    "duplicated_share",
     "packets.lost",
     "goodput_mbit_s",
     "handover.count",
@@ -123,6 +132,7 @@ pub const METRICS: [&str; 27] = [
     "lateness_us.p99",
     "stall_us.max",
     "agent.rss_mb",
+    "tunnel.cpu_s_per_gb",
 ];
 
 /// Most paths in a scenario: a [`PathId`] goes from 0 to 15.
@@ -233,7 +243,7 @@ pub struct ParameterError {
 /// A path of the scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct PathEntry<'a> {
-    /// Its number: radios first, then cellular, then Wi-Fi, as in the file.
+    /// Its number: radios first, then cellular, Wi-Fi and wires, as in the file.
     pub id: PathId,
     /// Its name.
     pub name: &'a str,
@@ -243,16 +253,10 @@ pub struct PathEntry<'a> {
 
 impl Scenario {
     /// Base and parameters of the strategy with this name: one that the file
-    /// defines, or a built-in one with no parameters.
+    /// defines, or a built-in one.
     pub fn strategy(&self, name: &str) -> Option<Strategy> {
         let defined = self.strategies.iter().find(|entry| entry.name == name);
-        defined.cloned().or_else(|| {
-            BASES.contains(&name).then(|| Strategy {
-                name: name.into(),
-                base: name.into(),
-                parameters: toml::Table::new(),
-            })
-        })
+        defined.cloned().or_else(|| tunnel::built_in(name))
     }
 
     /// Files that must be read before the drive.

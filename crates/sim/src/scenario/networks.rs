@@ -6,6 +6,7 @@ use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
 use serde::Deserialize;
 
+use super::Wire;
 use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, stations, whole};
 use crate::access::AccessModel;
 use crate::cam;
@@ -117,7 +118,7 @@ pub struct RoadsideUnit {
     pub silent_s: Vec<[f64; 2]>,
 }
 
-/// A cellular or Wi-Fi link, from constants, a trace or a model.
+/// A cellular or Wi-Fi link, from constants, a trace or a model; or a wire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessLink {
     /// Name of the path and of the interface.
@@ -152,6 +153,8 @@ pub struct AccessLink {
     pub model: Option<AccessModel>,
     /// Times, in s, in which nothing passes.
     pub silent_s: Vec<[f64; 2]>,
+    /// Of a wire: what shapes it in a drive.
+    pub wire: Option<Wire>,
     /// Where it stands in the file, as `cellular.0`.
     pub(super) key: String,
 }

@@ -11,8 +11,10 @@ use super::schema::{number, optional_period, optional_range, whole};
 /// What is carried, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Messages, uploads, bulk or objects with deadlines.
+    /// Messages, uploads, bulk, a stream or objects with deadlines.
     pub kind: TrafficKind,
+    /// What carries it.
+    pub protocol: Protocol,
     /// True from the server to the vehicle.
     pub down: bool,
     /// Path over which the connection begins; none: the preferred one.
@@ -23,6 +25,17 @@ pub struct Traffic {
     pub start_s: f64,
     /// When the last byte is handed over, in s.
     pub stop_s: f64,
+}
+
+/// What carries the traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// One connection, MPTCP where the strategy has several paths.
+    #[default]
+    Tcp,
+    /// A message a datagram. Without a tunnel, over the first path.
+    Udp,
 }
 
 /// Kind of traffic.
@@ -37,6 +50,13 @@ pub enum TrafficKind {
     },
     /// As fast as it goes.
     Bulk,
+    /// Datagrams at a constant rate.
+    Stream {
+        /// Payload of each, in bytes (24 to 1472).
+        size_bytes: u32,
+        /// Rate of the payload, in Mbit/s (above 0, at most 10,000).
+        rate_mbit_s: f64,
+    },
     /// One file after the other, each as fast as it goes (simulator only).
     Uploads {
         /// Least and greatest size, in bytes (1,000 to 10⁹); log-uniform
@@ -50,13 +70,27 @@ pub enum TrafficKind {
     Deadline(DeadlineTraffic),
 }
 
+impl TrafficKind {
+    /// Time from one message to the next, in ns; 0 where there is none.
+    pub fn period_ns(&self) -> u64 {
+        match *self {
+            TrafficKind::Messages { every_ms, .. } => (every_ms * 1e6) as u64,
+            TrafficKind::Stream { size_bytes, rate_mbit_s } => (f64::from(size_bytes) * 8e3 / rate_mbit_s) as u64,
+            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => 0,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TrafficKeys {
     kind: KindKey,
+    protocol: Option<Protocol>,
     size_bytes: Option<u32>,
     #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
     every_ms: Option<f64>,
+    #[serde(default, deserialize_with = "optional_period::<_, 10_000>")]
+    rate_mbit_s: Option<f64>,
     #[serde(default, deserialize_with = "size_mb")]
     size_mb: Option<[f64; 2]>,
     #[serde(default, deserialize_with = "pause_s")]
@@ -82,6 +116,7 @@ pub(super) struct TrafficKeys {
 enum KindKey {
     Messages,
     Bulk,
+    Stream,
     Uploads,
     Deadline,
 }
@@ -98,6 +133,7 @@ impl TrafficKeys {
     pub(super) fn build(self, lines: &Lines, duration_s: f64) -> Result<Traffic, ScenarioError> {
         Ok(Traffic {
             kind: self.kind(lines)?,
+            protocol: self.protocol(lines)?,
             down: self.direction == DirectionKey::Down,
             over: self.over,
             send_buffer_bytes: self.send_buffer_bytes,
@@ -120,10 +156,15 @@ impl TrafficKeys {
             let what = format!("only traffic of kind `deadline` has `{key}`");
             return Err(lines.error(&format!("traffic.{key}"), what, "leave it out, or change the kind"));
         }
+        if self.rate_mbit_s.is_some() && self.kind != KindKey::Stream {
+            let what = "only traffic of kind `stream` has `rate_mbit_s`";
+            return Err(lines.error("traffic.rate_mbit_s", what, "leave it out, or change the kind"));
+        }
         let (what, remedy) = match (self.kind, of_messages, of_uploads) {
             (KindKey::Messages, (Some(size_bytes), Some(every_ms)), (None, None)) => {
                 return Ok(TrafficKind::Messages { size_bytes, every_ms });
             }
+            (KindKey::Stream, ..) => return self.stream(lines),
             (KindKey::Bulk, (None, None), (None, None)) => return Ok(TrafficKind::Bulk),
             (KindKey::Uploads, (None, None), (Some(size_mb), Some(pause_s))) => {
                 return Ok(TrafficKind::Uploads { size_bytes: size_mb.map(|mb| (mb * 1e6) as u64), pause_s });
@@ -142,6 +183,37 @@ impl TrafficKeys {
             (KindKey::Uploads, _, _) => ("uploads have no `size_bytes` and no `every_ms`", "leave them out"),
         };
         Err(lines.error("traffic.kind", what, remedy))
+    }
+
+    fn stream(&self, lines: &Lines) -> Result<TrafficKind, ScenarioError> {
+        let others = self.every_ms.is_some() || self.size_mb.is_some() || self.pause_s.is_some();
+        match (self.size_bytes, self.rate_mbit_s, others) {
+            (Some(size_bytes), Some(rate_mbit_s), false) => Ok(TrafficKind::Stream { size_bytes, rate_mbit_s }),
+            (_, _, true) => {
+                let what = "a stream has no `every_ms`, `size_mb`, `pause_s`";
+                Err(lines.error("traffic.kind", what, "leave them out"))
+            }
+            _ => Err(lines.error("traffic.kind", "a stream needs `size_bytes` and `rate_mbit_s`", "give both")),
+        }
+    }
+
+    /// A stream is always of datagrams, and of what else there is only messages
+    /// can be.
+    fn protocol(&self, lines: &Lines) -> Result<Protocol, ScenarioError> {
+        match (self.kind, self.protocol) {
+            (KindKey::Stream, Some(Protocol::Tcp)) => {
+                let what = "a stream has a constant rate, which TCP does not keep";
+                Err(lines.error("traffic.protocol", what, "write `protocol = \"udp\"`, or `kind = \"bulk\"`"))
+            }
+            (KindKey::Stream, _) => Ok(Protocol::Udp),
+            (KindKey::Messages, protocol) => Ok(protocol.unwrap_or_default()),
+            (_, Some(Protocol::Udp)) => {
+                let what = "only messages and streams can be sent by UDP";
+                let remedy = "write `kind = \"messages\"` or `kind = \"stream\"`, or leave `protocol` out";
+                Err(lines.error("traffic.protocol", what, remedy))
+            }
+            _ => Ok(Protocol::Tcp),
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! What no single key can say: names, references, places, times.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use crosslane_core::path::Rat;
 
 use super::parse::did_you_mean;
 use super::{
-    BASES, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, METRICS, Motion, Scenario, ScenarioError,
-    TrafficKind,
+    BASES, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, METRICS, Motion, Protocol, Scenario,
+    ScenarioError, TrafficKind, tunnel,
 };
 use crate::mobility::Track;
 use crate::trace::Trace;
@@ -17,6 +18,9 @@ const MAX_NAME: usize = 15;
 /// Greatest part of a channel's time that background CAMs may take: beyond it
 /// stations would send less often (ETSI TS 102 687), which no model here does.
 const MAX_CHANNEL_LOAD: f64 = 0.95;
+/// Payload of a datagram, in bytes: the traffic's header, and what an MTU of
+/// 1500 leaves.
+const UDP_BYTES: RangeInclusive<u32> = 24..=1472;
 /// Farthest place of a unit from the map's origin, in m: its CAM says where it
 /// is in degrees.
 const MAX_UNIT_M: f64 = 1e6;
@@ -96,7 +100,7 @@ impl Scenario {
         }
         let Some(last) = seen.last() else {
             let what = "the scenario has no path";
-            let remedy = "add a `[[radio]]` with a `[[roadside_unit]]`, a `[[cellular]]` or a `[[wifi]]`";
+            let remedy = "add a `[[radio]]` with a `[[roadside_unit]]`, a `[[cellular]]`, a `[[wifi]]` or a `[[wire]]`";
             return Err(self.lines.error("", what, remedy));
         };
         if seen.len() > MAX_PATHS {
@@ -269,9 +273,17 @@ impl Scenario {
     }
 
     fn check_traffic(&self) -> Result<(), ScenarioError> {
-        if let TrafficKind::Messages { size_bytes, .. } = self.traffic.kind
-            && !(16..=1_000_000).contains(&size_bytes)
-        {
+        let (TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. }) = self.traffic.kind
+        else {
+            return Ok(());
+        };
+        if self.traffic.protocol == Protocol::Udp && !UDP_BYTES.contains(&size_bytes) {
+            let [least, most] = [UDP_BYTES.start(), UDP_BYTES.end()];
+            let what = format!("a datagram of {size_bytes} bytes is outside {least} to {most}");
+            let remedy = "choose a size inside: it has a header of 24 bytes, and is not to be cut";
+            return Err(self.lines.error("traffic.size_bytes", what, remedy));
+        }
+        if !(16..=1_000_000).contains(&size_bytes) {
             let what = format!("a message of {size_bytes} bytes is outside 16 to 1000000");
             let remedy = "choose a size inside: number and time need 16 bytes";
             return Err(self.lines.error("traffic.size_bytes", what, remedy));
@@ -280,7 +292,7 @@ impl Scenario {
     }
 
     fn check_strategy_names(&self) -> Result<(), ScenarioError> {
-        let mut seen: BTreeSet<&str> = BASES.into();
+        let mut seen: BTreeSet<&str> = tunnel::built_in_names().collect();
         for (place, strategy) in self.strategies.iter().enumerate() {
             let key = format!("strategy.{place}");
             check_word(&strategy.name, 40)
@@ -348,8 +360,7 @@ impl Scenario {
         if self.strategy(name).is_some() {
             return Ok(());
         }
-        let defined = self.strategies.iter().map(|entry| entry.name.as_str());
-        let remedy = did_you_mean(name, BASES.into_iter().chain(defined));
+        let remedy = did_you_mean(name, self.strategy_names().into_iter());
         Err(self.lines.error(key, format!("there is no strategy `{name}`"), remedy))
     }
 }

@@ -66,14 +66,10 @@ pub(super) struct Traffic {
 
 impl Traffic {
     pub(super) fn new(wanted: &scenario::Traffic, seed: u64, keep: bool) -> Traffic {
-        let period = match wanted.kind {
-            TrafficKind::Messages { every_ms, .. } => Duration::from_nanos((every_ms * 1e6) as u64),
-            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => Duration::ZERO,
-        };
         Traffic {
             kind: wanted.kind,
             down: wanted.down,
-            period,
+            period: Duration::from_nanos(wanted.kind.period_ns()),
             stop: Instant::from_secs_f64(wanted.stop_s),
             due: Some(Instant::from_secs_f64(wanted.start_s)),
             rest: 0,
@@ -178,7 +174,7 @@ impl Traffic {
 
     fn size(&mut self) -> u64 {
         match self.kind {
-            TrafficKind::Messages { size_bytes, .. } => u64::from(size_bytes),
+            TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } => u64::from(size_bytes),
             TrafficKind::Bulk | TrafficKind::Deadline(_) => u64::from(BULK_BYTES),
             TrafficKind::Uploads { size_bytes: [least, greatest], .. } => {
                 let factor = libm::pow(greatest as f64 / least as f64, self.rng.uniform());
@@ -192,7 +188,7 @@ impl Traffic {
             TrafficKind::Uploads { pause_s: [least, greatest], .. } => {
                 Duration::from_secs_f64(least + (greatest - least) * self.rng.uniform())
             }
-            TrafficKind::Messages { .. } | TrafficKind::Bulk | TrafficKind::Deadline(_) => Duration::ZERO,
+            _ => Duration::ZERO,
         }
     }
 }

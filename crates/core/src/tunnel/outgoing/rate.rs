@@ -19,8 +19,6 @@ pub(super) struct Rate {
     span_since: Instant,
     before: Option<f64>,
     now: Option<f64>,
-    /// The greatest of what was offered and delivered while the rate is not known.
-    seen: f64,
     /// Whether the present span measured what the path can do, not what was offered.
     full: bool,
     idle: Instant,
@@ -34,11 +32,6 @@ impl Rate {
             (Some(before), Some(now)) => Some(before.max(now)),
             (before, now) => before.or(now),
         }
-    }
-
-    /// What it has delivered at least, in bytes a second, while the rate is not known.
-    pub(super) fn seen_bytes_s(&self) -> f64 {
-        self.seen
     }
 
     /// More could have been sent.
@@ -64,7 +57,6 @@ impl Rate {
         }
         self.begin = Some((at.0, at.1, sent));
         let rate = (f64::from(at.1.wrapping_sub(begin_bytes)) / took_s).max(LEAST_BYTES_S);
-        self.seen = self.seen.max(rate);
         let full = self.idle < begin_sent && self.limited >= begin_sent && !drain;
         // What was offered says how much can be carried at least, once that is known.
         if full || self.bytes_s().is_some_and(|known| rate > known) {

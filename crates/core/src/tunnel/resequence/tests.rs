@@ -45,11 +45,11 @@ fn what_is_sent_again_is_waited_for() {
     flows.take(at(30), label(1, 1), 1, ways);
     assert_eq!(drained(&mut flows), [1, 2, 3]);
     flows.take(at(100), label(0, 5), 5, ways);
-    assert_eq!(flows.next_wakeup(), Some(at(200)));
-    // 80 ms late: half as much again and 5 ms are waited from now on.
-    flows.take(at(180), label(1, 4), 4, ways);
+    assert_eq!(flows.next_wakeup(), Some(at(250)));
+    // 110 ms late: half as much again and 5 ms are waited from now on.
+    flows.take(at(210), label(1, 4), 4, ways);
     flows.take(at(300), label(0, 7), 7, ways);
-    assert_eq!(flows.next_wakeup(), Some(at(425)));
+    assert_eq!(flows.next_wakeup(), Some(at(470)));
 }
 
 #[test]

@@ -73,11 +73,19 @@ pub fn ip_bytes(head: &[u8]) -> u16 {
     }
 }
 
+/// Length of a UDP payload, by the IP header; `None` for what is not UDP or not
+/// a first fragment.
+pub fn datagram_bytes(head: &[u8]) -> Option<u16> {
+    const UDP_HEADER_BYTES: usize = 8;
+    let (_, _, header_bytes) = addresses(head, IpNumber::UDP)?;
+    Some(ip_bytes(head).saturating_sub((header_bytes + UDP_HEADER_BYTES) as u16))
+}
+
 impl Segment {
     /// Reads a packet from its first bytes; `None` for what is not TCP, not a
     /// first fragment, or cut off before the end of the TCP header.
     pub fn parse(head: &[u8]) -> Option<Segment> {
-        let (source, destination, header_bytes) = addresses(head)?;
+        let (source, destination, header_bytes) = addresses(head, IpNumber::TCP)?;
         let tcp = TcpHeaderSlice::from_slice(head.get(header_bytes..)?).ok()?;
         let headers = u16::try_from(header_bytes + tcp.slice().len()).ok()?;
         let mut segment = Segment {
@@ -184,16 +192,17 @@ impl Segment {
 }
 
 /// Source, destination and length of the IP header.
-fn addresses(head: &[u8]) -> Option<(std::net::IpAddr, std::net::IpAddr, usize)> {
+/// Addresses and length of the IP header, where this protocol follows it.
+fn addresses(head: &[u8], protocol: IpNumber) -> Option<(std::net::IpAddr, std::net::IpAddr, usize)> {
     match head.first()? >> 4 {
         4 => {
             let ip = Ipv4HeaderSlice::from_slice(head).ok()?;
-            let whole = ip.fragments_offset().value() == 0 && ip.protocol() == IpNumber::TCP;
+            let whole = ip.fragments_offset().value() == 0 && ip.protocol() == protocol;
             whole.then(|| (ip.source_addr().into(), ip.destination_addr().into(), ip.slice().len()))
         }
         6 => {
             let ip = Ipv6HeaderSlice::from_slice(head).ok()?;
-            let plain = ip.next_header() == IpNumber::TCP;
+            let plain = ip.next_header() == protocol;
             plain.then(|| (ip.source_addr().into(), ip.destination_addr().into(), ip.slice().len()))
         }
         _ => None,

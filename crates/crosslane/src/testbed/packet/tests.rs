@@ -163,3 +163,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_payload_of_a_datagram_is_counted_and_belongs_to_no_subflow() {
+    let mut bytes = packet(Direction::Up, 4000, 0, 0, 0, &[], 100);
+    bytes[9] = 17;
+    let row = Follower::default().row(0, PathId(0), Direction::Up, &bytes);
+    assert_eq!((row.ip_bytes, row.payload_bytes, row.subflow), (140, 112, None));
+    bytes[9] = 50;
+    let row = Follower::default().row(0, PathId(0), Direction::Up, &bytes);
+    assert_eq!((row.ip_bytes, row.payload_bytes), (140, 0), "neither TCP nor UDP");
+}

@@ -34,6 +34,27 @@ pub fn fill(message: &mut [u8], number: u64, sent_ns: u64) {
     }
 }
 
+/// What the header of one whole message says, once every byte is as it was sent.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(message: &[u8]) -> Result<Header, &'static str> {
+    let header = read_header(message).ok_or("it is shorter than its header")?;
+    if header.0 != MAGIC || header.1.size_bytes as usize != message.len() {
+        return Err("its header is not the one sent");
+    }
+    let mut pattern = Pattern::new(header.1.number);
+    let intact = message[HEADER_BYTES..].chunks(8).all(|chunk| *chunk == pattern.next()[..chunk.len()]);
+    if intact { Ok(header.1) } else { Err("a byte differs from the one sent") }
+}
+
+/// Magic and header at the beginning of these bytes.
+fn read_header(bytes: &[u8]) -> Option<(u32, Header)> {
+    let field = |from: usize| Some(u64::from_le_bytes(*bytes.get(from..)?.first_chunk()?));
+    let first = field(0)?;
+    Some((first as u32, Header { size_bytes: (first >> 32) as u32, number: field(8)?, sent_ns: field(16)? }))
+}
+
 /// Cuts a stream into messages and checks every byte. Holds at most one
 /// message.
 #[derive(Default)]
@@ -78,13 +99,10 @@ impl Checker {
     }
 
     fn header(&self) -> Result<Header, TrafficError> {
-        let field = |from: usize| {
-            let mut value = [0; 8];
-            value.copy_from_slice(&self.partial[from..from + 8]);
-            u64::from_le_bytes(value)
+        let Some((magic, header)) = read_header(&self.partial) else {
+            return Err(self.corrupt(0, "a header is cut short"));
         };
-        let (magic, size_bytes) = (field(0) as u32, (field(0) >> 32) as u32);
-        let header = Header { size_bytes, number: field(8), sent_ns: field(16) };
+        let size_bytes = header.size_bytes;
         let size_fits = (HEADER_BYTES..=SIZE_MAX_BYTES).contains(&(size_bytes as usize));
         match () {
             () if magic != MAGIC => Err(self.corrupt(0, "no header stands where one should")),

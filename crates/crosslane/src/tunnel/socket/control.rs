@@ -2,14 +2,14 @@
 //! for them.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 use libc::c_int;
 use socket2::Socket;
 
-/// Room for three messages of an integer each.
-const CONTROL_BYTES: usize = 96;
+/// Room for two messages of an integer and two of an address, and some more.
+const CONTROL_BYTES: usize = 160;
 
 /// Ancillary data of one message, aligned as the kernel wants it.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +23,29 @@ impl Control {
     /// Room for what the kernel says.
     pub(super) const EMPTY: Control = Control { bytes: [0; CONTROL_BYTES], len: 0 };
 
-    /// What is said with a message: DSCP and ECN, and how to cut it.
-    pub(super) fn of(v4: bool, tos: u8, segment_bytes: Option<u16>) -> Control {
+    /// What is said with a message: DSCP and ECN, how to cut it, and from which of
+    /// our addresses it comes.
+    pub(super) fn of(v4: bool, tos: u8, segment_bytes: Option<u16>, from: Option<IpAddr>) -> Control {
         let mut control = Control::EMPTY;
         let (level, kind) = if v4 { (libc::IPPROTO_IP, libc::IP_TOS) } else { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) };
         control.push(level, kind, &c_int::from(tos).to_ne_bytes());
         if let Some(segment) = segment_bytes {
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
+        }
+        match from {
+            // struct in_pktinfo: interface, our address, and one that is not read.
+            Some(IpAddr::V4(from)) if v4 => {
+                let mut value = [0; 12];
+                value[4..8].copy_from_slice(&from.octets());
+                control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &value);
+            }
+            // struct in6_pktinfo: our address, interface.
+            Some(IpAddr::V6(from)) if !v4 => {
+                let mut value = [0; 20];
+                value[..16].copy_from_slice(&from.octets());
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &value);
+            }
+            _ => {}
         }
         control
     }
@@ -50,7 +66,7 @@ impl Control {
     }
 
     /// `struct cmsghdr`: length (a machine word), level, kind, then the value,
-    /// filled up to a machine word. The two that fit are all that is pushed.
+    /// filled up to a machine word. All that is pushed fits.
     fn push(&mut self, level: c_int, kind: c_int, value: &[u8]) {
         const WORD: usize = size_of::<usize>();
         const HEAD: usize = WORD + 8;
@@ -63,12 +79,12 @@ impl Control {
         self.len += place.len();
     }
 
-    /// What the kernel said: DSCP and ECN, and the bytes of each datagram where
-    /// it joined several.
-    pub(super) fn read(&self) -> (u8, Option<usize>) {
+    /// What the kernel said: DSCP and ECN, the bytes of each datagram where it
+    /// joined several, and to which of our addresses it came.
+    pub(super) fn read(&self) -> (u8, Option<usize>, Option<IpAddr>) {
         const WORD: usize = size_of::<usize>();
         const HEAD: usize = WORD + 8;
-        let (mut tos, mut segment) = (0, None);
+        let (mut tos, mut segment, mut at) = (0, None, None);
         let mut rest = self.bytes();
         while let Some((head, _)) = rest.split_at_checked(HEAD) {
             let number = |at: usize| c_int::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -79,11 +95,18 @@ impl Control {
                 (libc::IPPROTO_IP, libc::IP_TOS) => tos = value.first().copied().unwrap_or(0),
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => tos = integer(value).unwrap_or(0) as u8,
                 (libc::SOL_UDP, libc::UDP_GRO) => segment = integer(value).and_then(|size| usize::try_from(size).ok()),
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let address = value.get(8..12).and_then(|address| <[u8; 4]>::try_from(address).ok());
+                    at = address.map(|address| Ipv4Addr::from(address).into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    at = value.first_chunk::<16>().map(|address| IpAddr::V6(Ipv6Addr::from(*address)).to_canonical());
+                }
                 _ => {}
             }
             rest = rest.get(length.next_multiple_of(WORD)..).unwrap_or_default();
         }
-        (tos, segment)
+        (tos, segment, at)
     }
 }
 
@@ -102,11 +125,13 @@ pub(super) struct SocketOption {
 
 /// Never cut what we send (RFC 8900: fragments are lost); join what comes, and
 /// say with which bits.
-pub(super) const OPTIONS: [SocketOption; 5] = [
+pub(super) const OPTIONS: [SocketOption; 7] = [
     option(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO, false),
     option(libc::IPPROTO_IP, libc::IP_RECVTOS, 1, false),
     option(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO, true),
     option(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1, true),
+    option(libc::IPPROTO_IP, libc::IP_PKTINFO, 1, false),
+    option(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, true),
     option(libc::SOL_UDP, libc::UDP_GRO, 1, false),
 ];
 

@@ -1,7 +1,7 @@
 //! Many datagrams in one system call.
 
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 use socket2::Socket;
@@ -27,6 +27,8 @@ pub struct ReceiveBuffers {
 pub struct Datagram<'a> {
     /// Whose it is; an IPv4 address in its own clothes.
     pub from: SocketAddr,
+    /// To which of our addresses it came, if the kernel says so.
+    pub at: Option<IpAddr>,
     /// DSCP and ECN of its IP header.
     pub tos: u8,
     /// The payload, which may be opened where it stands.
@@ -53,9 +55,9 @@ impl ReceiveBuffers {
         let taken = self.bytes.chunks_mut(MESSAGE_BYTES).zip(messages).take(self.count);
         taken.filter_map(|(bytes, ((name, control), &len))| Some((bytes, address(name)?, control, len))).flat_map(
             |(bytes, from, control, len)| {
-                let (tos, segment) = control.read();
+                let (tos, segment, at) = control.read();
                 let segment = segment.filter(|&segment| segment > 0).unwrap_or(MESSAGE_BYTES);
-                bytes[..len].chunks_mut(segment).map(move |bytes| Datagram { from, tos, bytes })
+                bytes[..len].chunks_mut(segment).map(move |bytes| Datagram { from, at, tos, bytes })
             },
         )
     }

@@ -32,7 +32,7 @@ fn what_is_sent_in_one_call_comes_as_it_was_cut_with_its_bits() {
         let buffer: Vec<u8> = (0..40 * 1200 + 77).map(|at| (at / 100) as u8).collect();
         for segmentation in [true, false] {
             from.cuts.store(segmentation, Ordering::Relaxed);
-            assert_eq!(from.send(to.local(), 0xba, 1200, &buffer).unwrap(), 41);
+            assert_eq!(from.send((None, to.local()), 0xba, 1200, &buffer).unwrap(), 41);
             let got = received(&to, 41);
             let expected: Vec<_> = buffer.chunks(1200).map(|part| (from.local(), 0xba, part.to_vec())).collect();
             assert_eq!(got, expected, "{at}");
@@ -44,7 +44,7 @@ fn what_is_sent_in_one_call_comes_as_it_was_cut_with_its_bits() {
 fn many_single_datagrams_come_in_their_order() {
     let (from, to) = pair("127.0.0.1:0");
     for number in 0..50_u8 {
-        from.send(to.local(), number & 3, 2000, &[number; 900]).unwrap();
+        from.send((None, to.local()), number & 3, 2000, &[number; 900]).unwrap();
     }
     let got = received(&to, 50);
     let expected: Vec<_> = (0..50).map(|number| (from.local(), number & 3, vec![number; 900])).collect();
@@ -57,12 +57,33 @@ fn a_socket_of_both_families_speaks_both() {
     for (at, to) in [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1")] {
         let vehicle = PathSocket::bind(at.parse().unwrap(), None).unwrap();
         let to = SocketAddr::new(to.parse().unwrap(), gateway.local().port());
-        vehicle.send(to, 0x29, 100, &[1; 300]).unwrap();
+        vehicle.send((None, to), 0x29, 100, &[1; 300]).unwrap();
         let got = received(&gateway, 3);
         assert_eq!((got.len(), got[0].0, got[0].1), (3, vehicle.local(), 0x29));
-        gateway.send(got[0].0, 0x2a, 100, &[2; 300]).unwrap();
+        gateway.send((None, got[0].0), 0x2a, 100, &[2; 300]).unwrap();
         let back = received(&vehicle, 3);
         assert_eq!((back.len(), back[0].1), (3, 0x2a));
+    }
+}
+
+#[test]
+fn a_socket_of_no_address_answers_from_the_one_that_was_asked() {
+    for listen in ["0.0.0.0:0", "[::]:0"] {
+        let gateway = PathSocket::bind(listen.parse().unwrap(), None).unwrap();
+        let vehicle = PathSocket::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let asked = SocketAddr::new("127.0.0.7".parse().unwrap(), gateway.local().port());
+        vehicle.send((None, asked), 0, 100, &[1; 100]).unwrap();
+        let mut buffers = ReceiveBuffers::default();
+        for _ in 0..200 {
+            if gateway.receive(&mut buffers).is_ok() {
+                break;
+            }
+            sleep(Duration::from_millis(5));
+        }
+        let (from, at) = buffers.datagrams().map(|d| (d.from, d.at)).next().unwrap();
+        assert_eq!((from, at), (vehicle.local(), Some(asked.ip())));
+        gateway.send((at, from), 0, 100, &[2; 100]).unwrap();
+        assert_eq!(received(&vehicle, 1)[0].0, asked, "{listen}");
     }
 }
 
@@ -77,9 +98,9 @@ fn what_does_not_go_through_is_told_as_such_with_the_mtu_that_does() {
         assert!(both.path_mtu(to.parse().unwrap()) >= Some(1500), "{to}");
     }
     // The longest that UDP can carry, and a byte more than that.
-    assert_eq!(from.send(to.local(), 0, SEND_BYTES_MAX, &[0; SEND_BYTES_MAX]).unwrap(), 1);
+    assert_eq!(from.send((None, to.local()), 0, SEND_BYTES_MAX, &[0; SEND_BYTES_MAX]).unwrap(), 1);
     for (segment, bytes) in [(0, 10), (10, 0), (1, 65), (SEND_BYTES_MAX + 1, SEND_BYTES_MAX + 1)] {
-        let said = from.send(to.local(), 0, segment, &vec![0; bytes]).unwrap_err();
+        let said = from.send((None, to.local()), 0, segment, &vec![0; bytes]).unwrap_err();
         assert_eq!(said.kind(), io::ErrorKind::InvalidInput);
     }
     assert!(is_too_big(&io::Error::from_raw_os_error(libc::EMSGSIZE)));

@@ -1,0 +1,151 @@
+//! The agents of a drive: none, the vehicle's, or the vehicle's and the
+//! gateway's, which hold the two ends of a tunnel.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crosslane_sim::scenario::{Mode, PathEntry, Scenario, Strategy, TrafficKind, TunnelParams};
+use serde_json::Value;
+use toml::{Table, Value as Toml};
+
+use super::agent_process::AgentProcess;
+use super::tunnel::{self, Keys};
+use crate::error::{Error, Result};
+use crate::observe::vanetza::PORT;
+use crate::testbed::Testbed;
+
+/// Where the agent of a drive takes demands: abstract names belong to a network
+/// namespace, so each run has its own.
+pub const DEMANDS: &str = "@crosslane-demands";
+
+/// What runs.
+pub struct Agents {
+    vehicle: Option<AgentProcess>,
+    gateway: Option<AgentProcess>,
+    /// They stay as long as their owners run.
+    _keys: Option<Keys>,
+}
+
+/// What they said and took.
+#[derive(Default)]
+pub struct Finished {
+    /// The vehicle's events, if there was an agent.
+    pub said: Option<Vec<Value>>,
+    /// The gateway's.
+    pub gateway: Vec<Value>,
+    /// Processor time of both ends of a tunnel.
+    pub tunnel_took: Option<Duration>,
+}
+
+impl Agents {
+    /// True if the strategy has an agent.
+    pub fn has_any(strategy: &Strategy) -> bool {
+        !matches!(strategy.base.as_str(), "single" | "kernel" | "kernel-tuned")
+    }
+
+    /// Starts what the strategy needs and returns when all are ready; their
+    /// files go into `folder`.
+    ///
+    /// # Errors
+    /// An agent's own sentence if it ends, else what went wrong.
+    pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Agents> {
+        if strategy.is_tunnel() {
+            return Agents::start_tunnel(scenario, strategy, folder, testbed);
+        }
+        let start = || AgentProcess::start("agent", configuration(scenario, strategy), folder);
+        let vehicle = Agents::has_any(strategy).then(|| testbed.vehicle.enter(start)?).transpose()?;
+        Ok(Agents { vehicle, gateway: None, _keys: None })
+    }
+
+    fn start_tunnel(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Agents> {
+        let params = TunnelParams::read(&strategy.parameters)
+            .map_err(|cause| Error::usage("planning the tunnel", cause, "see docs/strategies.md"))?;
+        let keys = params.encrypt.then(|| Keys::make(folder)).transpose()?;
+        let of_gateway = Table::from_iter([("tunnel".to_string(), tunnel::of_gateway(scenario, keys.as_ref()).into())]);
+        let start = || AgentProcess::start("gateway", of_gateway, folder);
+        let gateway = testbed.server.enter(start)??;
+        let steer = Strategy { name: strategy.name.clone(), base: params.steer.clone(), parameters: Table::new() };
+        let mut of_vehicle = configuration(scenario, &steer);
+        of_vehicle.insert("tunnel".into(), tunnel::of_vehicle(scenario, &params, keys.as_ref()).into());
+        let start = || AgentProcess::start("agent", of_vehicle, folder);
+        let vehicle = testbed.vehicle.enter(start)??;
+        Ok(Agents { vehicle: Some(vehicle), gateway: Some(gateway), _keys: keys })
+    }
+
+    /// True until one of them has ended.
+    pub fn are_running(&mut self) -> bool {
+        self.vehicle.iter_mut().chain(&mut self.gateway).all(AgentProcess::is_running)
+    }
+
+    /// Ends them, with `t_s` of their events counted from the moment
+    /// `origin_ns` of the monotonic clock.
+    ///
+    /// # Errors
+    /// If one had ended before, its own sentence.
+    pub fn finish(self, origin_ns: u64) -> Result<Finished> {
+        let Some(vehicle) = self.vehicle else { return Ok(Finished::default()) };
+        let (said, took) = vehicle.finish(origin_ns)?;
+        let Some(gateway) = self.gateway else { return Ok(Finished { said: Some(said), ..Finished::default() }) };
+        let (mut of_gateway, gateway_took) = gateway.finish(origin_ns)?;
+        for event in &mut of_gateway {
+            event["source"] = "gateway".into();
+        }
+        Ok(Finished { said: Some(said), gateway: of_gateway, tunnel_took: Some(took + gateway_took) })
+    }
+}
+
+/// What the vehicle's agent is told.
+fn configuration(scenario: &Scenario, strategy: &Strategy) -> Table {
+    let path = |entry: PathEntry<'_>| {
+        let of_path = scenario.units.iter().filter(|unit| unit.radio == entry.name);
+        let stations: Vec<Toml> = of_path.map(|unit| Toml::Integer(unit.station_id.into())).collect();
+        let rat = Toml::try_from(entry.rat).unwrap_or(Toml::String(String::new()));
+        let mut path = Table::from_iter([("name".to_string(), entry.name.into()), ("rat".to_string(), rat)]);
+        if !stations.is_empty() {
+            path.insert("stations".into(), Toml::Array(stations));
+        }
+        Toml::Table(path)
+    };
+    let mode = match scenario.service.mode {
+        Mode::Aggregate => "aggregate",
+        Mode::Backup => "backup",
+    };
+    let prefer = scenario.service.prefer.iter().map(|name| Toml::from(name.as_str())).collect();
+    let mut of_strategy = strategy.parameters.clone();
+    of_strategy.insert("name".into(), strategy.base.as_str().into());
+    let section = |entries: Vec<(&str, Toml)>| {
+        Toml::Table(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
+    };
+    let mut service = vec![("mode", mode.into()), ("prefer", Toml::Array(prefer))];
+    if matches!(scenario.traffic.kind, TrafficKind::Deadline(_)) {
+        let costs = scenario.service.cost_per_gb.iter().map(|(name, cost)| (name.clone(), (*cost).into()));
+        service.extend([("demands", DEMANDS.into()), ("cost_per_gb", Toml::Table(costs.collect()))]);
+    }
+    Table::from_iter([
+        ("path".to_string(), Toml::Array(scenario.paths().into_iter().map(path).collect())),
+        ("service".to_string(), section(service)),
+        ("strategy".to_string(), Toml::Table(of_strategy)),
+        ("observe".to_string(), section(vec![("vanetza", format!("127.0.0.1:{PORT}").into())])),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agent::config, scenario_file};
+
+    #[test]
+    fn an_agent_of_a_drive_with_deadlines_reads_socket_prices_and_strategy() {
+        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/deadline/symmetric-10s-cubic.toml"));
+        let scenario = scenario_file::read(file, None).unwrap();
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("agent.toml");
+        for name in ["deadline", "mp-dpa-08"] {
+            let table = configuration(&scenario, &scenario.strategy(name).unwrap());
+            std::fs::write(&file, toml::to_string(&table).unwrap()).unwrap();
+            let config = config::read(&file).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(config.service.demands.as_ref().map(|name| name.get_ref().as_str()), Some(DEMANDS));
+            assert_eq!(config.unit_costs(), scenario.unit_costs());
+        }
+    }
+}

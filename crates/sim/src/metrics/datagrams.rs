@@ -1,0 +1,112 @@
+//! Metrics of traffic whose messages are datagrams: none is repeated, none
+//! waits for another.
+
+use super::Context;
+use crate::records::MessageRow;
+
+/// Of the datagrams sent, those never received (0 to 1).
+pub(super) fn lost_share(messages: &[MessageRow]) -> Option<f64> {
+    let lost = messages.iter().filter(|m| m.received_ns.is_none()).count();
+    share(lost, messages.len())
+}
+
+/// Of the datagrams received, those before which one with a higher number had
+/// come (RFC 4737, section 3.3).
+pub(super) fn reordered_share(messages: &[MessageRow]) -> Option<f64> {
+    let mut arrivals: Vec<(u64, u64)> = messages.iter().filter_map(|m| Some((m.received_ns?, m.number))).collect();
+    arrivals.sort_unstable();
+    let mut next_expected = 0;
+    let mut reordered = 0;
+    for &(_, number) in &arrivals {
+        match number >= next_expected {
+            true => next_expected = number + 1,
+            false => reordered += 1,
+        }
+    }
+    share(reordered, arrivals.len())
+}
+
+/// Datagrams received once more, over those sent.
+pub(super) fn duplicated_share(messages: &[MessageRow], duplicates: u64) -> Option<f64> {
+    (!messages.is_empty()).then(|| duplicates as f64 / messages.len() as f64)
+}
+
+/// Longest pause in delivery, minus the period of the messages, in ms. One
+/// datagram lost is no pause; nothing delivered up to the last one sent is.
+pub(super) fn longest_gap_ms(messages: &[MessageRow], context: &Context) -> Option<f64> {
+    let mut moments: Vec<u64> = messages.iter().filter_map(|m| m.received_ns).collect();
+    let last_delivery = moments.iter().copied().max()?;
+    moments.extend(messages.last().map(|last| last.sent_ns).filter(|&sent_ns| sent_ns > last_delivery));
+    moments.sort_unstable();
+    let longest = moments.windows(2).map(|pair| pair[1] - pair[0]).max()?;
+    Some(longest.saturating_sub(context.period_ns) as f64 / 1e6)
+}
+
+fn share(part: usize, whole: usize) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Context, PacketSums, metrics};
+    use super::*;
+    use crate::records::RunRecords;
+    use crosslane_core::link::Direction;
+    use std::collections::BTreeMap;
+
+    const MS: u64 = 1_000_000;
+
+    /// Datagrams sent each 10 ms, received so many ms after the first was sent.
+    fn datagrams(received_ms: &[Option<u64>]) -> Vec<MessageRow> {
+        let row = |(number, received_ms): (u64, &Option<u64>)| MessageRow {
+            number,
+            sent_ns: number * 10 * MS,
+            written_ns: None,
+            received_ns: received_ms.map(|ms| ms * MS),
+            size_bytes: 1000,
+        };
+        (0..).zip(received_ms).map(row).collect()
+    }
+
+    fn measured(messages: &[MessageRow], duplicates: Option<u64>) -> BTreeMap<String, f64> {
+        let context = Context {
+            paths: &[],
+            direction: Direction::Up,
+            period_ns: 10 * MS,
+            traffic_start_ns: 0,
+            end_ns: 10_000 * MS,
+            crossing_ns: None,
+        };
+        let records = RunRecords { messages, duplicates, ..Default::default() };
+        metrics(&records, &PacketSums::new(0, None), &context)
+    }
+
+    #[test]
+    fn a_datagram_is_reordered_when_a_later_one_came_before_it() {
+        let in_order = datagrams(&[Some(5), Some(15), None, Some(35)]);
+        assert_eq!(reordered_share(&in_order), Some(0.0), "a gap is no reordering");
+        let late = datagrams(&[Some(5), Some(40), Some(25), Some(35)]);
+        assert_eq!(reordered_share(&late), Some(0.25), "the second came last");
+        let early = datagrams(&[Some(5), Some(36), Some(37), Some(35)]);
+        assert_eq!(reordered_share(&early), Some(0.5), "both that the fourth overtook");
+    }
+
+    #[test]
+    fn what_datagrams_lose_counts_as_loss_and_not_as_delay() {
+        let messages = datagrams(&[Some(5), None, Some(25), Some(38)]);
+        let found = measured(&messages, Some(2));
+        assert_eq!(found["lost_share"], 0.25);
+        assert_eq!(found["duplicated_share"], 0.5);
+        assert_eq!(found["delivery_delay_ms.max"], 8.0);
+        assert_eq!(found["gap_ms.max"], 10.0);
+        let of_tcp = measured(&messages, None);
+        assert!(!of_tcp.contains_key("lost_share") && of_tcp["delivery_delay_ms.max"] == 9990.0);
+    }
+
+    #[test]
+    fn nothing_delivered_up_to_the_last_datagram_is_a_pause() {
+        let mut received = vec![None; 30];
+        received[0] = Some(5);
+        assert_eq!(measured(&datagrams(&received), Some(0))["gap_ms.max"], 275.0);
+    }
+}

@@ -1,0 +1,184 @@
+//! Strategies that send the traffic through the multipath tunnel.
+
+use crosslane_core::strategy;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::schema::optional_period;
+use super::{Scenario, Strategy};
+
+/// What the tunnels of a scenario's strategies have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tunnel {
+    /// MTU of every path, in bytes (576 to 1500).
+    #[serde(default = "ethernet", deserialize_with = "mtu")]
+    pub mtu: u32,
+    /// How long a packet may wait for the ones before it, in ms (above 0, at
+    /// most 1000); none: the tunnel's choice.
+    #[serde(default, deserialize_with = "optional_period::<_, 1000>")]
+    pub resequence_ms: Option<f64>,
+}
+
+impl Default for Tunnel {
+    fn default() -> Tunnel {
+        Tunnel { mtu: ethernet(), resequence_ms: None }
+    }
+}
+
+fn ethernet() -> u32 {
+    1500
+}
+
+fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match u32::deserialize(from)? {
+        mtu @ 576..=1500 => Ok(mtu),
+        other => Err(D::Error::custom(format!("{other} is outside 576 to 1500; choose a number inside"))),
+    }
+}
+
+/// How a tunnel spreads packets over its paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TunnelMode {
+    /// Over all paths, by what each can carry.
+    #[default]
+    Aggregate,
+    /// Each packet over every path.
+    Redundant,
+    /// Over the best path; the others stand by.
+    Standby,
+    /// Over the cheapest path, and what it cannot carry over the next.
+    CheapestFirst,
+    /// Each flow over one path.
+    PerFlow,
+}
+
+/// Parameters of the base `tunnel`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TunnelParams {
+    /// How packets are spread.
+    pub mode: TunnelMode,
+    /// False: GRE in UDP in the clear.
+    pub encrypt: bool,
+    /// The agent's strategy that says which paths are to be used, with its own
+    /// parameters left at their defaults.
+    pub steer: String,
+}
+
+impl Default for TunnelParams {
+    fn default() -> TunnelParams {
+        TunnelParams { mode: TunnelMode::Aggregate, encrypt: true, steer: "threshold".into() }
+    }
+}
+
+impl TunnelParams {
+    /// Reads the parameters of a strategy.
+    ///
+    /// # Errors
+    /// What is wrong, with the key in backticks.
+    pub fn read(parameters: &toml::Table) -> Result<TunnelParams, String> {
+        let in_a_line = |fault: toml::de::Error| fault.to_string().trim().replace('\n', " ");
+        let params = TunnelParams::deserialize(parameters.clone()).map_err(in_a_line)?;
+        let known: Vec<&str> = strategy::NAMES.into_iter().filter(|name| !takes_deadlines(name)).collect();
+        match known.contains(&params.steer.as_str()) {
+            true => Ok(params),
+            false => Err(format!("`steer`: {} is none of {}", params.steer, known.join(", "))),
+        }
+    }
+}
+
+impl Strategy {
+    /// True if it sends the traffic through the tunnel.
+    pub fn is_tunnel(&self) -> bool {
+        self.base == "tunnel"
+    }
+}
+
+impl Scenario {
+    /// The names by which strategies can be chosen: built-in ones, then those
+    /// that the file defines.
+    pub fn strategy_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = built_in_names().collect();
+        names.extend(self.strategies.iter().map(|entry| entry.name.as_str()));
+        names
+    }
+}
+
+/// Variants of a base that need no `[[strategy]]` entry.
+const VARIANTS: [(&str, &str, &str, Value); 2] = [
+    ("tunnel-redundant", "tunnel", "mode", Value::Word("redundant")),
+    ("tunnel-plain", "tunnel", "encrypt", Value::Switch(false)),
+];
+
+#[derive(Clone, Copy)]
+enum Value {
+    Word(&'static str),
+    Switch(bool),
+}
+
+/// Names of the strategies that need no `[[strategy]]` entry.
+pub(super) fn built_in_names() -> impl Iterator<Item = &'static str> {
+    super::BASES.into_iter().chain(VARIANTS.into_iter().map(|(name, ..)| name))
+}
+
+/// The built-in strategy with this name.
+pub(super) fn built_in(name: &str) -> Option<Strategy> {
+    let variant = VARIANTS.into_iter().find(|(variant, ..)| *variant == name).map(|(_, base, key, value)| {
+        let value = match value {
+            Value::Word(word) => toml::Value::from(word),
+            Value::Switch(on) => toml::Value::from(on),
+        };
+        (base, toml::Table::from_iter([(key.to_string(), value)]))
+    });
+    let base = super::BASES.into_iter().find(|base| *base == name).map(|base| (base, toml::Table::new()));
+    let (base, parameters) = variant.or(base)?;
+    Some(Strategy { name: name.into(), base: base.into(), parameters })
+}
+
+/// True of a strategy that prefers paths by deadlines, which no tunnel knows.
+pub(super) fn takes_deadlines(base: &str) -> bool {
+    matches!(base, "mp-dpa" | "deadline")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(of: &Strategy) -> TunnelParams {
+        TunnelParams::read(&of.parameters).unwrap_or_else(|fault| panic!("{fault}"))
+    }
+
+    #[test]
+    fn built_in_tunnels_differ_in_mode_and_encryption() {
+        let of = |name: &str| params(&built_in(name).unwrap());
+        assert_eq!(of("tunnel"), TunnelParams::default());
+        assert_eq!(of("tunnel-redundant"), TunnelParams { mode: TunnelMode::Redundant, ..TunnelParams::default() });
+        assert_eq!(of("tunnel-plain"), TunnelParams { encrypt: false, ..TunnelParams::default() });
+        assert!(built_in_names().all(|name| built_in(name).is_some()));
+        assert!(built_in("tunnel-secret").is_none());
+    }
+
+    #[test]
+    fn every_mode_has_the_word_of_the_formats() {
+        for (word, mode) in [
+            ("aggregate", TunnelMode::Aggregate),
+            ("redundant", TunnelMode::Redundant),
+            ("standby", TunnelMode::Standby),
+            ("cheapest-first", TunnelMode::CheapestFirst),
+            ("per-flow", TunnelMode::PerFlow),
+        ] {
+            let table = toml::Table::from_iter([("mode".to_string(), word.into())]);
+            assert_eq!(TunnelParams::read(&table).map(|params| params.mode), Ok(mode));
+        }
+    }
+
+    #[test]
+    fn a_steering_strategy_that_needs_deadlines_is_refused() {
+        for (steer, fits) in [("hapanchak", true), ("deadline", false), ("tunnel", false)] {
+            let table = toml::Table::from_iter([("steer".to_string(), steer.into())]);
+            assert_eq!(TunnelParams::read(&table).is_ok(), fits, "{steer}");
+        }
+    }
+}

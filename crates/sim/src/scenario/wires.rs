@@ -1,0 +1,65 @@
+//! Wires: links without a radio, which the kernel shapes in a drive.
+
+use crosslane_core::link::Loss;
+use crosslane_core::path::Rat;
+use serde::Deserialize;
+
+use super::networks::{AccessLink, Queue};
+use super::schema::{optional_period, period, whole};
+
+/// What shapes a wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wire {
+    /// Rate both ways, in Mbit/s (above 0, at most 100,000); none: whatever
+    /// the machine carries.
+    pub rate_mbit_s: Option<f64>,
+    /// What its queue may hold, in ms at that rate (above 0, at most 60,000).
+    pub queue_ms: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireKeys {
+    name: String,
+    #[serde(default = "lte")]
+    rat: Rat,
+    #[serde(default, deserialize_with = "optional_period::<_, 100_000>")]
+    rate_mbit_s: Option<f64>,
+    #[serde(default = "whole::<50>", deserialize_with = "period::<_, 60_000>")]
+    queue_ms: f64,
+}
+
+/// Rate at which the simulator plays a wire without one, in Mbit/s.
+const UNSHAPED_MBIT_S: f64 = 10_000.0;
+/// One-way delay at which the simulator plays a wire, in ms.
+const DELAY_MS: f64 = 0.1;
+/// Signal that is told of a wire, in dBm: no strategy finds it weak.
+const RSSI_DBM: f64 = -50.0;
+
+fn lte() -> Rat {
+    Rat::Lte
+}
+
+impl WireKeys {
+    pub(super) fn build(self, key: String) -> AccessLink {
+        AccessLink {
+            name: self.name,
+            rat: self.rat,
+            up_mbit_s: self.rate_mbit_s.unwrap_or(UNSHAPED_MBIT_S),
+            down_mbit_s: None,
+            delay_ms: DELAY_MS,
+            loss: Loss::default(),
+            codel: None,
+            queue: Queue::Millis(self.queue_ms),
+            rssi_dbm: RSSI_DBM,
+            rssi_sigma_db: 0.0,
+            sample_period_ms: 100.0,
+            trace: None,
+            trace_down: None,
+            model: None,
+            silent_s: Vec::new(),
+            wire: Some(Wire { rate_mbit_s: self.rate_mbit_s, queue_ms: self.queue_ms }),
+            key,
+        }
+    }
+}

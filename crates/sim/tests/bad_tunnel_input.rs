@@ -1,0 +1,113 @@
+//! Each fault of a scenario's tunnel, wires or datagrams is one sentence with
+//! file, line and remedy.
+#![allow(missing_docs)]
+
+use crosslane_sim::scenario::Scenario;
+
+const GOOD: &str = r#"name = "drive"
+duration_s = 40
+[vehicle]
+route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }
+[[cellular]]
+name = "lte"
+rat = "lte"
+rate_mbit_s = 20
+delay_ms = 25
+[traffic]
+kind = "messages"
+size_bytes = 1000
+every_ms = 20
+[[strategy]]
+name = "mine"
+base = "tunnel"
+"#;
+
+const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
+
+/// What is replaced in the good scenario, by what, and what must be said.
+const TABLE: [(&str, &str, &str); 16] = [
+    ("size_bytes = 1000", "protocol = \"sctp\"\nsize_bytes = 1000", "line 12: `protocol`: unknown word `sctp`; "),
+    (
+        "size_bytes = 1000",
+        "protocol = \"udp\"\nsize_bytes = 1473",
+        "line 13: a datagram of 1473 bytes is outside 24 to 1472; choose a size inside",
+    ),
+    (
+        "size_bytes = 1000",
+        "protocol = \"udp\"\nsize_bytes = 16",
+        "line 13: a datagram of 16 bytes is outside 24 to 1472; choose",
+    ),
+    (
+        MESSAGES,
+        "kind = \"bulk\"\nprotocol = \"udp\"",
+        "line 12: only messages and streams can be sent by UDP; write `kind",
+    ),
+    (
+        MESSAGES,
+        "kind = \"stream\"\nprotocol = \"tcp\"\nsize_bytes = 1000\nrate_mbit_s = 5",
+        "line 12: a stream has a constant rate, which TCP does not keep; write `protocol",
+    ),
+    (
+        MESSAGES,
+        "kind = \"stream\"\nsize_bytes = 1000",
+        "line 11: a stream needs `size_bytes` and `rate_mbit_s`; give both",
+    ),
+    (
+        MESSAGES,
+        "kind = \"stream\"\nsize_bytes = 1000\nrate_mbit_s = 5\nevery_ms = 2",
+        "line 11: a stream has no `every_ms`, `size_mb`, `pause_s`; leave them out",
+    ),
+    (
+        MESSAGES,
+        "kind = \"stream\"\nsize_bytes = 1500\nrate_mbit_s = 5",
+        "line 12: a datagram of 1500 bytes is outside 24 to 1472",
+    ),
+    (
+        MESSAGES,
+        "kind = \"stream\"\nsize_bytes = 1000\nrate_mbit_s = 0",
+        "line 13: `rate_mbit_s`: 0 is not above 0 and up to 10000",
+    ),
+    (
+        "every_ms = 20",
+        "every_ms = 20\nrate_mbit_s = 5",
+        "line 14: only traffic of kind `stream` has `rate_mbit_s`; leave it out, or change the kind",
+    ),
+    ("[traffic]", "[[wire]]\nname = \"lte\"\n[traffic]", "line 11: the path name `lte` is taken; choose another"),
+    (
+        "[traffic]",
+        "[[wire]]\nname = \"w\"\nrate_mbit_s = 0\n[traffic]",
+        "line 12: `rate_mbit_s`: 0 is not above 0 and up to 100000; choose a number that is",
+    ),
+    (
+        "[traffic]",
+        "[[wire]]\nname = \"w\"\ndelay_ms = 3\n[traffic]",
+        "line 12: unknown key `delay_ms`; choose from `name`, `rat`, `rate_mbit_s`, `queue_ms`",
+    ),
+    ("[traffic]", "[tunnel]\nmtu = 100\n[traffic]", "line 11: `mtu`: 100 is outside 576 to 1500; choose"),
+    (
+        "[traffic]",
+        "[tunnel]\nresequence_ms = 0\n[traffic]",
+        "line 11: `resequence_ms`: 0 is not above 0 and up to 1000; choose",
+    ),
+    (
+        "name = \"mine\"",
+        "name = \"tunnel-plain\"",
+        "line 15: the strategy name `tunnel-plain` is taken; choose another",
+    ),
+];
+
+#[test]
+fn every_fault_is_one_sentence_with_file_line_and_remedy() {
+    assert!(Scenario::parse(GOOD, "drive.toml").is_ok());
+    for (from, to, expected) in TABLE {
+        assert!(GOOD.contains(from), "{from}");
+        let text = GOOD.replacen(from, to, 1);
+        let Err(error) = Scenario::parse(&text, "drive.toml") else {
+            panic!("accepted: {to}");
+        };
+        let sentence = error.to_string();
+        assert!(sentence.starts_with("while reading drive.toml"), "{sentence}");
+        assert!(sentence.contains(expected), "{to}: {sentence}");
+        assert!(!error.remedy.is_empty() && !sentence.contains('\n'), "{sentence}");
+    }
+}
