@@ -14,9 +14,9 @@ use crosslane_core::tunnel::Mode;
 /// A fixed key: what is found can be found again.
 const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
-fn end(is_encrypted: bool, standard: bool) -> End {
+fn end(is_encrypted: bool, standard: bool) -> Option<End> {
     let prefix = Prefix { address: [10, 77, 0, 2].into(), bits: 32 };
-    let key: PrivateKey = KEY.parse().expect("a key");
+    let key: PrivateKey = KEY.parse().ok()?;
     let plan = Plan {
         peers: vec![PeerPlan { name: "car".into(), prefixes: vec![prefix], at: None }],
         keys: is_encrypted.then(|| (key.clone(), vec![key.public()])),
@@ -28,12 +28,12 @@ fn end(is_encrypted: bool, standard: bool) -> End {
         addresses: vec![[10, 77, 0, 1].into()],
         standard,
     };
-    End::new(plan, 1)
+    Some(End::new(plan, 1))
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((kind, mut rest)) = bytes.split_first() else { return };
-    let end = end(kind & 1 == 1, kind & 2 == 2);
+    let Some(end) = end(kind & 1 == 1, kind & 2 == 2) else { return };
     let (mut intake, mut outbox) = (Intake::default(), Outbox::default());
     let mut now = Instant::from_millis(1);
     let to: SocketAddr = ([192, 0, 2, 1], 4754).into();

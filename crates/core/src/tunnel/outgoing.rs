@@ -175,12 +175,12 @@ pub(super) struct Settled<P> {
 }
 
 impl<P: Clone> Outgoing<P> {
-    pub(super) fn new(now: Instant, wish: PathState) -> Outgoing<P> {
+    pub(super) fn new(now: Instant, wish: PathState, next: u64) -> Outgoing<P> {
         Outgoing {
             wish,
             health: Health::New,
             because: "nothing is known yet".into(),
-            next: 0,
+            next,
             under_way: VecDeque::new(),
             bytes_under_way: 0,
             round_trip: RoundTrip::default(),
@@ -203,6 +203,12 @@ impl<P: Clone> Outgoing<P> {
             lost: 0,
             sent_bytes: 0,
         }
+    }
+
+    /// The number of the next packet. The other end has counted so far, so a path
+    /// that begins anew goes on there.
+    pub(super) fn next_number(&self) -> u64 {
+        self.next
     }
 
     /// The number of a packet that leaves now; `parcel` is what can be sent again.
