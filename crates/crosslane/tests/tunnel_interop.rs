@@ -13,12 +13,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crosslane::clock::Clock;
-use crosslane::testbed::emulator::{EmulatedLink, Emulator};
-use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, vehicle_address};
-use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
+use crosslane::testbed::emulator::Emulator;
+use crosslane::testbed::{Namespace, SERVER, Testbed, vehicle_address};
 use program::agent::Agent;
 use program::can_drive;
+use program::links::two_links;
 use socket2::{Domain, Protocol, Socket, Type};
 
 const GATEWAY: [&str; 2] = ["10.77.0.1", "fd77::1"];
@@ -64,26 +63,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
-        let plans: Vec<_> = ["lte", "its-g5"].into_iter().enumerate().map(plan).collect();
-        let mut testbed = Testbed::new(&plans).unwrap();
-        for namespace in [&testbed.vehicle, &testbed.server] {
-            for conf in ["all", "default"] {
-                namespace.set_sysctl(&format!("net/ipv6/conf/{conf}/disable_ipv6"), "0").unwrap();
-            }
-        }
-        let params = DirectionParams {
-            bottleneck: Bottleneck::Rate { bit_s: 20e6 },
-            delay: Duration::from_millis(5),
-            loss: Loss::NONE,
-            queue: QueueLimit::Packets(100),
-            codel: None,
-        };
-        let links = testbed.take_devices().into_iter().map(|devices| {
-            let link = Link::new(1, &devices.name, params.clone(), params.clone());
-            EmulatedLink { devices, link }
-        });
-        let emulator = Emulator::start(Clock::start(), links.collect(), None).unwrap();
+        let (testbed, emulator) = two_links();
         World { testbed, _emulator: emulator }
     }
 

@@ -61,6 +61,8 @@ pub struct Tunnel<P> {
     peer_epoch: Option<u32>,
     peer_repairs: bool,
     paths: Vec<Option<Path<P>>>,
+    /// Where the numbers of paths go on that are not there.
+    numbers: [u64; MAX_PATHS],
     queue: Queue<P>,
     /// What is taken from the queue and waits for room on a path.
     next: Option<Waiting<P>>,
@@ -99,6 +101,7 @@ impl<P: Clone> Tunnel<P> {
             peer_epoch: None,
             peer_repairs: false,
             paths: (0..MAX_PATHS).map(|_| None).collect(),
+            numbers: [0; MAX_PATHS],
             queue: Queue::new(),
             next: None,
             repairs: VecDeque::new(),
@@ -214,13 +217,18 @@ impl<P: Clone> Tunnel<P> {
     fn appear(&mut self, now: Instant, path: PathId) {
         if let Some(slot @ None) = self.paths.get_mut(usize::from(path.0)) {
             let wish = self.wishes[usize::from(path.0)];
-            *slot = Some(Path { out: Outgoing::new(now, wish), inward: Incoming::default(), told: None });
+            *slot = Some(Path {
+                out: Outgoing::new(now, wish, self.numbers[usize::from(path.0)]),
+                inward: Incoming::default(),
+                told: None,
+            });
         }
     }
 
     fn vanish(&mut self, now: Instant, path: PathId) {
         let Some(gone) = self.paths.get_mut(usize::from(path.0)).and_then(Option::take) else { return };
         let mut out = gone.out;
+        self.numbers[usize::from(path.0)] = out.next_number();
         self.send_again(now, out.give_back());
     }
 
@@ -281,7 +289,7 @@ impl<P: Clone> Tunnel<P> {
         self.resequencer = Resequencer::of_another_sender(now);
         for (_, path) in self.known() {
             path.inward = Incoming::of_another_sender(now);
-            path.out.begin_anew(now);
+            path.out = Outgoing::new(now, path.out.wish, path.out.next_number());
         }
         self.repairs.clear();
     }

@@ -90,12 +90,12 @@ pub(super) struct Settled<P> {
 }
 
 impl<P: Clone> Outgoing<P> {
-    pub(super) fn new(now: Instant, wish: PathState) -> Outgoing<P> {
+    pub(super) fn new(now: Instant, wish: PathState, next: u64) -> Outgoing<P> {
         Outgoing {
             wish,
             health: Health::New,
             because: "nothing is known yet".into(),
-            next: 0,
+            next,
             under_way: VecDeque::new(),
             bytes_under_way: 0,
             round_trip: RoundTrip::default(),
@@ -120,9 +120,10 @@ impl<P: Clone> Outgoing<P> {
         }
     }
 
-    /// The other end knows nothing of before.
-    pub(super) fn begin_anew(&mut self, now: Instant) {
-        *self = Outgoing { next: self.next, ..Outgoing::new(now, self.wish) };
+    /// The number of the next packet. The other end has counted so far, so a path
+    /// that begins anew goes on there.
+    pub(super) fn next_number(&self) -> u64 {
+        self.next
     }
 
     /// The number of a packet that leaves now; `parcel` is what can be sent again.

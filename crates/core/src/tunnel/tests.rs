@@ -3,6 +3,7 @@ use alloc::vec;
 use super::*;
 use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Link, Loss, PacketId, QueueLimit};
 
+mod restarts;
 mod stories;
 
 /// A packet: its flow, its number in it, and when it was offered.
@@ -96,7 +97,8 @@ impl Bed {
             let links = self.links.iter().filter_map(Link::next_wakeup);
             let next = links.chain(self.ends.iter().filter_map(Engine::next_wakeup)).min();
             let Some(at) = next.filter(|at| *at <= until) else { break };
-            self.now = self.now.max(at);
+            // A driver needs a while to come again.
+            self.now = at.max(self.now + Duration::from_nanos(u64::from(at <= self.now)));
         }
         self.now = until;
     }

@@ -121,7 +121,6 @@ fn common(scenario: &Scenario, address: Ipv4Addr) -> Table {
     if wanted.mtu != testbed::MTU {
         table.insert("mtu".into(), i64::from(wanted.mtu).into());
     }
-    table.extend(wanted.resequence_ms.map(|wait_ms| ("resequence_ms".to_string(), wait_ms.into())));
     table
 }
 

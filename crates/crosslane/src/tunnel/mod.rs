@@ -6,6 +6,7 @@ pub mod coalesce;
 pub mod config;
 pub mod device;
 pub mod end;
+mod faults;
 pub mod inner;
 pub mod offload;
 pub mod outbox;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use super::coalesce::Coalescer;
 use super::config::TunnelConfig;
 use super::device::Device;
 use super::end::{Change, End, Intake, PeerPlan, Plan, Way};
+use super::faults::Faults;
 use super::offload::{FRAME_BYTES, split};
 use super::outbox::{Outbox, Sent};
 use super::socket::{PathSocket, ReceiveBuffers, is_too_big};
@@ -56,9 +57,7 @@ struct Shared {
     wakes_ns: AtomicU64,
     sender: EventFd,
     receiver: EventFd,
-    /// Sockets whose fault was told, by bit.
-    told: AtomicU32,
-    tell_fault: mpsc::SyncSender<Error>,
+    faults: Faults,
 }
 
 impl Carrier {
@@ -83,8 +82,7 @@ impl Carrier {
             wakes_ns: AtomicU64::new(AWAKE),
             sender: event().map_err(|cause| starting(&cause))?,
             receiver: event().map_err(|cause| starting(&cause))?,
-            told: AtomicU32::new(0),
-            tell_fault,
+            faults: Faults::new(tell_fault),
         });
         let (tell, changes) = mpsc::sync_channel(MOST_CHANGES);
         let mut carrier = Carrier { shared, threads: Vec::new(), changes, faults };
@@ -115,7 +113,7 @@ impl Carrier {
             }
             sockets[place] = socket;
         }
-        self.shared.told.fetch_and(!bit_of(place), Relaxed);
+        self.shared.faults.forget(place);
         self.shared.end.set_path(self.shared.clock.now(), path, is_there.then_some(place));
         self.wake();
         Ok(())
@@ -194,39 +192,12 @@ impl Shared {
                 {
                     self.end.learn_path_mtu(mtu);
                 }
-                if is_of_the_path(&cause) {
-                    self.tell(&sent.way, cause);
-                }
+                self.faults.note(sent.way.via, &socket, sent.way.to, &cause);
                 all
             }
         };
         self.end.counts.unsent.fetch_add(unsent as u64, Relaxed);
     }
-
-    fn tell(&self, way: &Way, cause: std::io::Error) {
-        let bit = bit_of(way.via);
-        if self.told.fetch_or(bit, Relaxed) & bit != 0 {
-            return;
-        }
-        let place = lock(&self.sockets).get(way.via).cloned().flatten();
-        let from = place.map_or_else(String::new, |socket| format!(" from {}", socket.place()));
-        let fault = Error::failure(format!("sending{from} to {}", way.to), cause);
-        let remedy = "the other paths go on; give this one a route there";
-        // Nobody listens: then nobody needs to know.
-        let _ = self.tell_fault.try_send(fault.with_remedy(remedy));
-    }
-}
-
-fn bit_of(place: usize) -> u32 {
-    1 << (place % 32)
-}
-
-/// Nothing can be sent this way, whatever it is: not that a datagram is too long,
-/// or a queue full, or that nobody listens there.
-fn is_of_the_path(cause: &std::io::Error) -> bool {
-    let faults =
-        [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ENETDOWN, libc::EADDRNOTAVAIL, libc::EACCES, libc::EPERM];
-    cause.raw_os_error().is_some_and(|number| faults.contains(&number))
 }
 
 /// The thread that sends.

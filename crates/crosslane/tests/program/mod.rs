@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod agent;
+pub mod links;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -130,4 +131,17 @@ pub fn not_run(why: &str) -> bool {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "e2e NOT RUN: {why}");
     drop(writeln!(std::io::stderr(), "e2e NOT RUN: {why}"));
     false
+}
+
+/// What is wrong with what was said.
+pub fn complaint(said: &Said, expected: &str) -> Option<String> {
+    let sentence = said.sentence();
+    let remedy = sentence.rsplit_once("; ").map_or("", |(_, remedy)| remedy);
+    let good = sentence.contains(expected) && remedy.len() > 5 && said.code == Some(2);
+    (!good).then(|| format!("expected: {expected}\n     got: {sentence} (exit code {:?})", said.code))
+}
+
+/// Fails with all complaints.
+pub fn assert_none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
