@@ -85,11 +85,6 @@ const TABLE: [(&str, &str, &str); 16] = [
     ),
     ("[traffic]", "[tunnel]\nmtu = 100\n[traffic]", "line 11: `mtu`: 100 is outside 576 to 1500; choose"),
     (
-        "[traffic]",
-        "[tunnel]\nresequence_ms = 0\n[traffic]",
-        "line 11: `resequence_ms`: 0 is not above 0 and up to 1000; choose",
-    ),
-    (
         "name = \"mine\"",
         "name = \"tunnel-plain\"",
         "line 15: the strategy name `tunnel-plain` is taken; choose another",

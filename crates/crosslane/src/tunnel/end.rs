@@ -13,22 +13,27 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crosslane_core::allocate::PathState;
 use crosslane_core::engine::Engine;
 use crosslane_core::path::{PathId, Sample};
 use crosslane_core::time::Instant;
-use crosslane_core::tunnel::control::{MAX_PATHS, Message};
-use crosslane_core::tunnel::gre::{self, Payload};
+use crosslane_core::tunnel::control::MAX_PATHS;
 use crosslane_core::tunnel::label::Label;
-use crosslane_core::tunnel::{Health, Input, Mode, Output, PathView, Setup, Tunnel};
+use crosslane_core::tunnel::{Input, Output, PathView, Setup, Tunnel};
 
 use super::config::Prefix;
-use super::inner::{Inner, Verdict, clamp_mss, decapsulate, flow_slot, fragment, too_big};
+use super::inner::{Inner, clamp_mss, flow_slot, fragment, too_big};
 use super::outbox::{Outbox, Sent};
-use super::security::{Heard, PrivateKey, PublicKey, Security, Session, is_data};
+use super::security::Security;
+
+mod outside;
+mod plan;
+
+pub use outside::Intake;
+pub use plan::{Carried, Change, Counts, PeerPlan, Plan, Way};
 
 /// After so long without an answer the other end may have begun anew and know
 /// nothing of our keys.
@@ -44,61 +49,6 @@ const MOST_BARE: usize = 1024;
 /// "Too big" is answered so often at most.
 const ANSWER_EACH: Duration = Duration::from_millis(5);
 
-/// A packet in the tunnel.
-#[derive(Clone, Debug)]
-pub struct Carried {
-    /// The IP packet.
-    pub bytes: Arc<[u8]>,
-    /// DSCP and ECN of its outer header, as it goes or as it came.
-    pub tos: u8,
-}
-
-/// Another end, as this one is told of it.
-#[derive(Clone, Debug)]
-pub struct PeerPlan {
-    /// Name in records and logs.
-    pub name: String,
-    /// Inner addresses that lead there, and that it may use; empty: all.
-    pub prefixes: Vec<Prefix>,
-    /// Where it is; none: that is learnt.
-    pub at: Option<SocketAddr>,
-}
-
-/// What an end is to be.
-#[derive(Debug)]
-pub struct Plan {
-    /// The others: a vehicle's gateway, a gateway's vehicles.
-    pub peers: Vec<PeerPlan>,
-    /// Keys, in the order of the peers; none: a plain tunnel.
-    pub keys: Option<(PrivateKey, Vec<PublicKey>)>,
-    /// Whether this is the vehicle.
-    pub leads: bool,
-    /// How the paths are used together.
-    pub mode: Mode,
-    /// Place of each path in the user's preference, 0 first.
-    pub ranks: Vec<u8>,
-    /// Bytes that the tunnel adds, the outer IP header included.
-    pub overhead_bytes: u32,
-    /// Longest packet inside, in bytes.
-    pub mtu: u32,
-    /// Our inner addresses, from which "too big" is answered.
-    pub addresses: Vec<IpAddr>,
-    /// The other ends speak GRE-in-UDP (RFC 8086) and nothing beyond: packets go
-    /// without key, number and order over the most preferred path that is there.
-    pub standard: bool,
-}
-
-/// Where a path leads: by which of our sockets, and to which address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// Place of the socket.
-    pub via: usize,
-    /// The other end's address.
-    pub to: SocketAddr,
-    /// Which of our addresses it knows; none: the socket's.
-    pub from: Option<IpAddr>,
-}
-
 struct Peer {
     name: String,
     prefixes: Vec<Prefix>,
@@ -111,19 +61,6 @@ struct Peer {
     heard_ns: AtomicU64,
     /// When something was first sent since then, in ns; 0: nothing was.
     asked_ns: AtomicU64,
-}
-
-/// What did not go through.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// Datagrams that were forged, replayed, of strangers, or none of ours.
-    pub refused: AtomicU64,
-    /// Packets whose inner addresses lead nowhere or are not the sender's.
-    pub astray: AtomicU64,
-    /// Packets longer than the tunnel takes.
-    pub too_big: AtomicU64,
-    /// Datagrams that the kernel did not take.
-    pub unsent: AtomicU64,
 }
 
 /// The end.
@@ -143,28 +80,6 @@ pub struct End {
     answered: Mutex<Instant>,
     /// What did not go through.
     pub counts: Counts,
-}
-
-/// What the receiving thread keeps between datagrams.
-#[derive(Default)]
-pub struct Intake {
-    plain: Vec<u8>,
-    /// Session of the newest datagram, by its first bytes.
-    session: Option<([u8; 4], usize, Arc<Session>)>,
-    inputs: Vec<(usize, Input<Carried>)>,
-}
-
-/// A change of a path's health, to be told.
-#[derive(Debug)]
-pub struct Change {
-    /// Name of the peer.
-    pub peer: String,
-    /// The path.
-    pub path: PathId,
-    /// Its health.
-    pub health: Health,
-    /// Why.
-    pub because: String,
 }
 
 impl End {
@@ -305,11 +220,8 @@ impl End {
     /// The peer that a packet from inside is for.
     fn route(&self, packet: &[u8]) -> Option<usize> {
         let to = Inner::parse(packet)?.destination();
-        let leads = |peer: &Peer| match peer.prefixes.is_empty() {
-            true => Some(0),
-            false => peer.prefixes.iter().filter(|prefix| prefix.holds(to)).map(|prefix| prefix.bits).max(),
-        };
-        self.peers.iter().position(|peer| leads(peer).is_some())
+        let leads_there = |peer: &Peer| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(to));
+        self.peers.iter().position(leads_there)
     }
 
     /// Sends what may leave to a peer; when to come again.
@@ -420,151 +332,10 @@ impl End {
     pub fn upkeep_due(&self, now: Instant) -> Instant {
         now + if self.leads { INITIATE_EACH } else { EXPIRE_EACH }
     }
-
-    /// Takes a datagram from outside; what is to be sent back at once.
-    pub fn take_out(&self, intake: &mut Intake, now: Instant, way: Way, tos: u8, datagram: &[u8]) -> Option<Vec<u8>> {
-        let Some(security) = &self.security else {
-            self.take_plain(intake, now, way, tos, datagram);
-            return None;
-        };
-        if !is_data(datagram) {
-            return match lock(security).receive(now, datagram) {
-                Heard::Reply { datagram, .. } => Some(datagram),
-                Heard::Established { peer, .. } => {
-                    self.peers.get(peer)?.answered(now);
-                    None
-                }
-                Heard::Nothing(_) => self.refuse(),
-            };
-        }
-        let Some(begin) = datagram.first_chunk::<4>() else { return self.refuse() };
-        if intake.session.as_ref().is_none_or(|(known, _, session)| known != begin || session.is_over(now)) {
-            let found = lock(security).session_of(now, datagram);
-            let Some((peer, session)) = found else { return self.refuse() };
-            intake.session = Some((*begin, peer, session));
-        }
-        let Some((_, peer, session)) = &intake.session else { return None };
-        let peer = *peer;
-        match session.open(datagram, &mut intake.plain) {
-            Ok(opened) => {
-                let plain = std::mem::take(&mut intake.plain);
-                self.take_gre(intake, now, peer, Some((opened.path, way)), tos, &plain);
-                intake.plain = plain;
-                None
-            }
-            Err(_) => self.refuse(),
-        }
-    }
-
-    fn take_plain(&self, intake: &mut Intake, now: Instant, way: Way, tos: u8, datagram: &[u8]) {
-        // Without keys anybody may say that he is the other end; a vehicle at least
-        // knows where its gateway is.
-        if self.peers.first().is_some_and(|peer| peer.at.is_none_or(|at| at == way.to)) {
-            let key = gre::read(datagram).ok().and_then(|(header, _)| header.key);
-            let path = if self.standard { Some(0) } else { key.map(|key| Label::of_key(key).path.0) };
-            self.take_gre(intake, now, 0, path.map(|path| (path, way)), tos, datagram);
-        } else {
-            self.refuse();
-        }
-    }
-
-    fn take_gre(
-        &self,
-        intake: &mut Intake,
-        now: Instant,
-        place: usize,
-        from: Option<(u8, Way)>,
-        tos: u8,
-        packet: &[u8],
-    ) {
-        let Some(peer) = self.peers.get(place) else { return };
-        peer.answered(now);
-        let Ok((header, payload)) = gre::read(packet) else {
-            self.refuse();
-            return;
-        };
-        let label = header.key.filter(|_| !self.standard).map(Label::of_key);
-        if let Some((path, way)) = from
-            && label.is_none_or(|label| label.path.0 == path)
-        {
-            peer.learn(path, way);
-        }
-        if header.payload == Payload::Control {
-            let told = label.zip(Message::read(payload));
-            match told {
-                Some((label, message)) => {
-                    intake.inputs.push((place, Input::Told { path: label.path, number: header.sequence, message }));
-                }
-                None => drop(self.refuse()),
-            }
-            return;
-        }
-        let (length, bytes) = (payload.len() as u32, payload.into());
-        let packet = Carried { bytes, tos };
-        let input = match label {
-            Some(label) => Input::Arrived { label, number: header.sequence, bytes: length, packet },
-            None => Input::Unlabelled(packet),
-        };
-        intake.inputs.push((place, input));
-    }
-
-    /// Nothing is answered.
-    fn refuse(&self) -> Option<Vec<u8>> {
-        self.counts.refused.fetch_add(1, Relaxed);
-        None
-    }
-
-    /// Hands what was taken out to the engines, and what they let go to
-    /// `deliver`; when the sending thread has something to do.
-    pub fn settle(&self, intake: &mut Intake, now: Instant, mut deliver: impl FnMut(&[u8])) -> Option<Instant> {
-        let mut wakeup: Option<Instant> = None;
-        let mut inputs = intake.inputs.drain(..).peekable();
-        while let Some((place, first)) = inputs.next() {
-            let Some(peer) = self.peers.get(place) else { continue };
-            let mut tunnel = lock(&peer.tunnel);
-            tunnel.handle(now, first);
-            while let Some((_, input)) = inputs.next_if(|(other, _)| *other == place) {
-                tunnel.handle(now, input);
-            }
-            while let Some(packet) = tunnel.poll_delivery() {
-                self.let_out(peer, packet, &mut deliver);
-            }
-            wakeup = wakeup.into_iter().chain(tunnel.next_wakeup()).min();
-        }
-        wakeup
-    }
-
-    /// What became free by waiting, for the sending thread.
-    pub fn deliveries(&self, peer: usize, mut deliver: impl FnMut(&[u8])) {
-        let Some(peer) = self.peers.get(peer) else { return };
-        let mut tunnel = lock(&peer.tunnel);
-        while let Some(packet) = tunnel.poll_delivery() {
-            self.let_out(peer, packet, &mut deliver);
-        }
-    }
-
-    /// Lets a packet out of the tunnel if its source is the peer's to use.
-    fn let_out(&self, peer: &Peer, mut packet: Carried, deliver: &mut impl FnMut(&[u8])) {
-        let is_of =
-            |source: IpAddr| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(source));
-        if !Inner::parse(&packet.bytes).is_some_and(|inner| is_of(inner.source())) {
-            self.counts.astray.fetch_add(1, Relaxed);
-            return;
-        }
-        if packet.tos & CONGESTION != 0
-            && let Some(bytes) = Arc::get_mut(&mut packet.bytes)
-            && decapsulate(bytes, packet.tos) == Verdict::Drop
-        {
-            return;
-        }
-        deliver(&packet.bytes);
-    }
 }
 
 /// Bytes of a GRE header with key and sequence number.
 const GRE_BYTES: usize = 12;
-/// The bits of congestion in DSCP and ECN.
-const CONGESTION: u8 = 3;
 /// Stands for the tunnel among the connections that assessors watch.
 const TOKEN: u32 = 0;
 /// Shorter packets than IPv4 hosts must take are not made (RFC 791).

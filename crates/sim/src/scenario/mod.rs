@@ -39,7 +39,7 @@ pub use networks::{AccessLink, Background, Fading, Queue, Radio, RoadsideUnit};
 use parse::Lines;
 pub use route::{MAX_WAYPOINTS, Route};
 pub use traffic::{Protocol, Traffic, TrafficKind};
-pub use tunnel::{Tunnel, TunnelMode, TunnelParams};
+pub use tunnel::{Tunnel, TunnelParams};
 pub use wires::Wire;
 
 /// A drive to be emulated or simulated.

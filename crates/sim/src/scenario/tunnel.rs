@@ -1,10 +1,10 @@
 //! Strategies that send the traffic through the multipath tunnel.
 
 use crosslane_core::strategy;
+use crosslane_core::tunnel::Mode;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 
-use super::schema::optional_period;
 use super::{Scenario, Strategy};
 
 /// What the tunnels of a scenario's strategies have in common.
@@ -14,15 +14,11 @@ pub struct Tunnel {
     /// MTU of every path, in bytes (576 to 1500).
     #[serde(default = "ethernet", deserialize_with = "mtu")]
     pub mtu: u32,
-    /// How long a packet may wait for the ones before it, in ms (above 0, at
-    /// most 1000); none: the tunnel's choice.
-    #[serde(default, deserialize_with = "optional_period::<_, 1000>")]
-    pub resequence_ms: Option<f64>,
 }
 
 impl Default for Tunnel {
     fn default() -> Tunnel {
-        Tunnel { mtu: ethernet(), resequence_ms: None }
+        Tunnel { mtu: ethernet() }
     }
 }
 
@@ -37,29 +33,12 @@ fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     }
 }
 
-/// How a tunnel spreads packets over its paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TunnelMode {
-    /// Over all paths, by what each can carry.
-    #[default]
-    Aggregate,
-    /// Each packet over every path.
-    Redundant,
-    /// Over the best path; the others stand by.
-    Standby,
-    /// Over the cheapest path, and what it cannot carry over the next.
-    CheapestFirst,
-    /// Each flow over one path.
-    PerFlow,
-}
-
 /// Parameters of the base `tunnel`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TunnelParams {
     /// How packets are spread.
-    pub mode: TunnelMode,
+    pub mode: Mode,
     /// False: GRE in UDP in the clear.
     pub encrypt: bool,
     /// The agent's strategy that says which paths are to be used, with its own
@@ -69,7 +48,7 @@ pub struct TunnelParams {
 
 impl Default for TunnelParams {
     fn default() -> TunnelParams {
-        TunnelParams { mode: TunnelMode::Aggregate, encrypt: true, steer: "threshold".into() }
+        TunnelParams { mode: Mode::Aggregate, encrypt: true, steer: "threshold".into() }
     }
 }
 
@@ -154,7 +133,7 @@ mod tests {
     fn built_in_tunnels_differ_in_mode_and_encryption() {
         let of = |name: &str| params(&built_in(name).unwrap());
         assert_eq!(of("tunnel"), TunnelParams::default());
-        assert_eq!(of("tunnel-redundant"), TunnelParams { mode: TunnelMode::Redundant, ..TunnelParams::default() });
+        assert_eq!(of("tunnel-redundant"), TunnelParams { mode: Mode::Redundant, ..TunnelParams::default() });
         assert_eq!(of("tunnel-plain"), TunnelParams { encrypt: false, ..TunnelParams::default() });
         assert!(built_in_names().all(|name| built_in(name).is_some()));
         assert!(built_in("tunnel-secret").is_none());
@@ -163,11 +142,11 @@ mod tests {
     #[test]
     fn every_mode_has_the_word_of_the_formats() {
         for (word, mode) in [
-            ("aggregate", TunnelMode::Aggregate),
-            ("redundant", TunnelMode::Redundant),
-            ("standby", TunnelMode::Standby),
-            ("cheapest-first", TunnelMode::CheapestFirst),
-            ("per-flow", TunnelMode::PerFlow),
+            ("aggregate", Mode::Aggregate),
+            ("redundant", Mode::Redundant),
+            ("standby", Mode::Standby),
+            ("cheapest-first", Mode::CheapestFirst),
+            ("per-flow", Mode::PerFlow),
         ] {
             let table = toml::Table::from_iter([("mode".to_string(), word.into())]);
             assert_eq!(TunnelParams::read(&table).map(|params| params.mode), Ok(mode));

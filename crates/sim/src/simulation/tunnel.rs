@@ -7,10 +7,10 @@ use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
-use crosslane_core::tunnel::{Health, Input, Mode, Output, Setup, Tunnel};
+use crosslane_core::tunnel::{Health, Input, Output, Setup, Tunnel};
 
 use super::packet::{Packet, UDP_HEADER_BYTES};
-use crate::scenario::{Scenario, TunnelMode, TunnelParams};
+use crate::scenario::{Scenario, TunnelParams};
 
 /// What the security layer adds to a GRE packet: type, session and counter
 /// before it, the tag behind it.
@@ -57,7 +57,7 @@ impl Ends {
         let around_bytes = around_bytes(params);
         let end = |leads| {
             Tunnel::new(Setup {
-                mode: mode(params.mode),
+                mode: params.mode,
                 leads,
                 ranks: scenario.ranks(),
                 epoch: if leads { 1 } else { 2 },
@@ -140,14 +140,4 @@ pub(super) fn mtu_bytes(scenario: &Scenario, params: &TunnelParams) -> u16 {
 
 fn around_bytes(params: &TunnelParams) -> u16 {
     UDP_HEADER_BYTES + if params.encrypt { SEAL_BYTES } else { 0 }
-}
-
-fn mode(mode: TunnelMode) -> Mode {
-    match mode {
-        TunnelMode::Aggregate => Mode::Aggregate,
-        TunnelMode::Redundant => Mode::Redundant,
-        TunnelMode::Standby => Mode::Standby,
-        TunnelMode::CheapestFirst => Mode::CheapestFirst,
-        TunnelMode::PerFlow => Mode::PerFlow,
-    }
 }
