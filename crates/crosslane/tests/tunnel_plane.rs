@@ -255,14 +255,14 @@ fn a_complaint_lowers_what_the_socket_knows_of_its_path() {
                 break;
             }
             thread::sleep(Duration::from_millis(10 * tries.min(1)));
-            socket.send(to, 0, 1400, &[5; 1400]).unwrap();
+            socket.send((None, to), 0, 1400, &[5; 1400]).unwrap();
             let answer = outgoing(&device, |packet| too_big(packet, 1300, router.parse().unwrap()));
             device.send_packet(&answer).unwrap();
         }
         assert_eq!(socket.path_mtu(to), Some(1300));
-        assert!(is_too_big(&socket.send(to, 0, 1400, &[5; 1400]).unwrap_err()));
-        assert!(is_too_big(&socket.send(to, 0, 1400, &[5; 5600]).unwrap_err()));
-        assert_eq!(socket.send(to, 0, 1200, &[5; 2400]).unwrap(), 2);
+        assert!(is_too_big(&socket.send((None, to), 0, 1400, &[5; 1400]).unwrap_err()));
+        assert!(is_too_big(&socket.send((None, to), 0, 1400, &[5; 5600]).unwrap_err()));
+        assert_eq!(socket.send((None, to), 0, 1200, &[5; 2400]).unwrap(), 2);
     }
     // One for all addresses has for each way the address that belongs to it.
     let up = || Wiring::open().unwrap().bring_up("lo", 65_536, 1000);

@@ -24,7 +24,7 @@ pub struct Intake {
     plain: Vec<u8>,
     /// Session of the newest datagram, by its first bytes.
     session: Option<([u8; 4], usize, Arc<Session>)>,
-    inputs: Vec<(usize, Input<Carried>)>,
+    pub(super) inputs: Vec<(usize, Input<Carried>)>,
 }
 
 impl End {

@@ -4,8 +4,11 @@ use std::net::Ipv4Addr;
 
 use etherparse::PacketBuilder;
 
+use crosslane_core::tunnel::Mode;
+
 use super::super::*;
 use crate::tunnel::packets_for_tests::sum_ip;
+use crate::tunnel::security::PrivateKey;
 
 /// Paths of each vehicle.
 pub const PATHS: usize = 2;
