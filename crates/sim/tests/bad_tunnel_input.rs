@@ -25,7 +25,7 @@ base = "tunnel"
 const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 
 /// What is replaced in the good scenario, by what, and what must be said.
-const TABLE: [(&str, &str, &str); 16] = [
+const TABLE: [(&str, &str, &str); 15] = [
     ("size_bytes = 1000", "protocol = \"sctp\"\nsize_bytes = 1000", "line 12: `protocol`: unknown word `sctp`; "),
     (
         "size_bytes = 1000",
