@@ -100,7 +100,7 @@ impl Incoming {
 
     /// When a report should leave.
     pub(super) fn due(&self) -> Option<Instant> {
-        let since = self.waits_since?;
+        let since = self.waits_since.filter(|_| self.highest.is_some())?;
         if self.hurry {
             return Some(since);
         }

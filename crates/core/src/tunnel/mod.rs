@@ -8,14 +8,11 @@
 //! each path ([`incoming`]) and puts each flow in order ([`resequence`]).
 //!
 //! The engine knows packets by length and flow only; what goes over the wire is
-//! in [`gre`], [`label`] and [`control`], what keeps strangers out is the
-//! driver's.
+//! in [`gre`], [`label`] and [`control`]. What keeps strangers out is the
+//! driver's, with [`replay`].
 
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::vec::Vec;
-
-use serde::{Deserialize, Serialize};
 
 use crate::allocate::PathState;
 use crate::engine::Engine;
@@ -28,13 +25,16 @@ pub mod label;
 pub mod replay;
 
 mod incoming;
+mod io;
 mod outgoing;
 mod queue;
 mod resequence;
 mod schedule;
+mod telling;
 
 use control::{Body, MAX_PATHS, Message, PathReport};
 use incoming::Incoming;
+pub use io::{Input, Mode, Output, PathView, Setup};
 use label::Label;
 pub use outgoing::Health;
 use outgoing::{Outgoing, Parcel};
@@ -47,157 +47,8 @@ const GRE_BYTES: u32 = 12;
 const WORTH: Duration = Duration::from_millis(250);
 /// Packets that wait to be sent again at most.
 const MOST_REPAIRS: usize = 8192;
-/// Least time between two reports that leave over two paths.
-const REPORT_TWICE_EACH: Duration = Duration::from_millis(10);
 /// The tunnel has nothing to carry when nothing came for so long.
 const IDLE: Duration = Duration::from_secs(5);
-
-/// How the paths in use are used together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Each packet over the path on which it arrives first.
-    #[default]
-    Aggregate,
-    /// Each packet over two paths or more; the first to arrive counts.
-    Redundant,
-    /// All over the most preferred path that works.
-    Standby,
-    /// Over the most preferred path that works, and the next as far as it is full.
-    CheapestFirst,
-    /// Each flow over one path.
-    PerFlow,
-}
-
-impl Mode {
-    /// All of them.
-    pub const ALL: [Mode; 5] = [Mode::Aggregate, Mode::Redundant, Mode::Standby, Mode::CheapestFirst, Mode::PerFlow];
-
-    fn code(self) -> u8 {
-        self as u8
-    }
-
-    fn of_code(code: u8) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|mode| mode.code() == code)
-    }
-}
-
-/// How a tunnel is to work.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// How it uses its paths until told otherwise.
-    pub mode: Mode,
-    /// Whether the other end follows this one: the vehicle leads, the gateway follows.
-    pub leads: bool,
-    /// Place of each path in the user's preference, 0 first.
-    pub ranks: Vec<u8>,
-    /// A number that differs from that of the last start.
-    pub epoch: u32,
-    /// Bytes that a datagram adds to the GRE packet on the wire, headers of
-    /// UDP and IP included.
-    pub around_bytes: u32,
-}
-
-/// What a tunnel is told.
-#[derive(Clone, Debug)]
-pub enum Input<P> {
-    /// A packet to be carried.
-    Packet {
-        /// Slot of its flow.
-        flow: u8,
-        /// Its length, in bytes.
-        bytes: u32,
-        /// The packet.
-        packet: P,
-    },
-    /// A packet came over a path.
-    Arrived {
-        /// From its key.
-        label: Label,
-        /// Its number on the path, if it has one.
-        number: Option<u32>,
-        /// Its length, in bytes.
-        bytes: u32,
-        /// The packet.
-        packet: P,
-    },
-    /// A packet came that says nothing of path and order: its sender is not of our kind.
-    Unlabelled(P),
-    /// A message of the other end came over a path.
-    Told {
-        /// The path.
-        path: PathId,
-        /// Its number on the path.
-        number: Option<u32>,
-        /// The message.
-        message: Message,
-    },
-    /// A path can be used, or cannot.
-    Present(PathId, bool),
-    /// What is wanted of each path.
-    Want(Vec<PathState>),
-    /// How the paths are to be used together from now on.
-    Use(Mode),
-}
-
-/// What a tunnel says.
-#[derive(Clone, Debug)]
-pub enum Output<P> {
-    /// A packet leaves over a path.
-    Send {
-        /// For its key.
-        label: Label,
-        /// Its number on the path.
-        number: u32,
-        /// The packet.
-        packet: P,
-    },
-    /// A message leaves over a path.
-    Tell {
-        /// The path.
-        path: PathId,
-        /// Its number on the path, if it has one.
-        number: Option<u32>,
-        /// The message.
-        message: Message,
-    },
-    /// A packet came out of the tunnel.
-    Deliver(P),
-    /// The health of a path has changed.
-    Changed {
-        /// The path.
-        path: PathId,
-        /// Its health.
-        health: Health,
-        /// Why, in a sentence.
-        because: String,
-    },
-}
-
-/// What is known of a path.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PathView {
-    /// What is wanted of it.
-    pub wish: PathState,
-    /// Whether it carries.
-    pub health: Health,
-    /// Rate at which it delivers, in bits a second of GRE packets.
-    pub rate_bit_s: Option<f64>,
-    /// Shortest round trip.
-    pub round_trip: Option<Duration>,
-    /// Round trip, smoothed.
-    pub smoothed: Duration,
-    /// Bytes that are under way, and that may be.
-    pub under_way_bytes: [u64; 2],
-    /// Share of packets lost, lately.
-    pub loss: f64,
-    /// Bytes sent, as datagrams on the wire.
-    pub sent_bytes: u64,
-    /// Packets delivered.
-    pub delivered: u64,
-    /// Packets lost.
-    pub lost: u64,
-}
 
 /// The engine of one tunnel between two ends.
 #[derive(Debug)]
@@ -306,6 +157,11 @@ impl<P: Clone> Tunnel<P> {
         self.queue.dropped()
     }
 
+    /// Packets that came out after later ones of their flow.
+    pub fn late(&self) -> u64 {
+        self.resequencer.late()
+    }
+
     /// Packets sent again.
     pub fn sent_again(&self) -> u64 {
         self.asked_again
@@ -322,12 +178,23 @@ impl<P: Clone> Tunnel<P> {
         if self.advanced.is_none_or(|until| now > until) {
             self.advanced = Some(now);
             self.advance(now);
+            // What became of it may be due at once as well, such as a path that was
+            // asked so long ago that it is lost.
+            if self.due().is_some_and(|at| at <= now) {
+                self.advance(now);
+            }
         }
         if self.outputs.is_empty() {
             self.retry = None;
             self.depart(now);
         }
         self.outputs.pop_front()
+    }
+
+    /// When time has something to do.
+    fn due(&self) -> Option<Instant> {
+        let paths = self.paths.iter().flatten().filter_map(|path| path.out.next_wakeup());
+        paths.chain(self.report_due()).chain(self.resequencer.next_wakeup()).min()
     }
 
     fn at(&self, path: PathId) -> Option<&Path<P>> {
@@ -471,58 +338,6 @@ impl<P: Clone> Tunnel<P> {
             self.report(now);
         }
     }
-
-    fn message(&self, body: Body) -> Message {
-        Message { epoch: self.epoch, mode: self.mode, repairs: self.repairs(), leads: self.leads, body }
-    }
-
-    fn probe(&mut self, now: Instant, path: PathId) {
-        let message = self.message(Body::Probe);
-        let bytes = control::PROBE_BYTES as u32 + GRE_BYTES + self.around_bytes;
-        let Some(at) = self.at_mut(path) else { return };
-        at.out.probed();
-        let number = Some(at.out.send(now, bytes, None));
-        self.outputs.push_back(Output::Tell { path, number, message });
-    }
-
-    fn report_due(&self) -> Option<Instant> {
-        self.paths.iter().flatten().filter_map(|path| path.inward.due()).min()
-    }
-
-    fn report(&mut self, now: Instant) {
-        let mut paths = Vec::new();
-        for (id, path) in self.known() {
-            paths.extend(path.inward.report(now, id, path.out.wish));
-        }
-        paths.iter_mut().for_each(|report| report.rank = self.ranks[usize::from(report.path.0)]);
-        let ways = self.ways_back(now);
-        let message = self.message(Body::Report { heard: self.peer_epoch.unwrap_or(0), paths });
-        for path in ways {
-            self.outputs.push_back(Output::Tell { path, number: None, message: message.clone() });
-        }
-    }
-
-    /// The paths for a report: the quickest that works, of those in use; each
-    /// eighth time another too, so that no report depends on one path for long.
-    fn ways_back(&mut self, now: Instant) -> Vec<PathId> {
-        self.report_turn = self.report_turn.wrapping_add(1);
-        let turn = self.report_turn;
-        let mut paths: Vec<_> = self
-            .known()
-            .filter(|(_, path)| path.out.wish != PathState::Closed)
-            .map(|(id, path)| {
-                let works = path.out.health == Health::Good;
-                (!works, path.out.wish != PathState::Active, path.out.health, path.out.round_trip.smoothed(), id)
-            })
-            .collect();
-        paths.sort_unstable();
-        let other = usize::from(turn / 8) % paths.len().max(2).saturating_sub(1) + 1;
-        let second = paths.get(other).filter(|_| now.since(self.reported_twice) >= REPORT_TWICE_EACH);
-        if second.is_some() {
-            self.reported_twice = now;
-        }
-        paths.first().into_iter().chain(second).map(|(.., id)| *id).collect()
-    }
 }
 
 impl<P: Clone> Engine for Tunnel<P> {
@@ -563,8 +378,7 @@ impl<P: Clone> Engine for Tunnel<P> {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let paths = self.paths.iter().flatten().filter_map(|path| path.out.next_wakeup());
-        paths.chain(self.report_due()).chain(self.resequencer.next_wakeup()).chain(self.retry).min()
+        self.due().into_iter().chain(self.retry).min()
     }
 }
 

@@ -6,7 +6,6 @@
 //! found without being told, and the queue in the path stays short.
 
 use alloc::collections::VecDeque;
-use alloc::format;
 use alloc::string::String;
 
 use super::control::PathReport;
@@ -14,89 +13,22 @@ use super::label::unwrap;
 use crate::allocate::PathState;
 use crate::time::{Duration, Instant};
 
+mod health;
 mod rate;
 mod round_trip;
+mod window;
 
+pub use health::Health;
 use rate::Rate;
 use round_trip::RoundTrip;
+use window::{Drain, HOLD, QUEUE, Round, SHORTEST_ROUND};
 
-/// Queue that is meant to stand in a path that is full.
-const QUEUE: Duration = Duration::from_millis(6);
-/// The same in packets, for slow paths.
-const QUEUE_PACKETS: f64 = 4.0;
-/// What is under way at most before anything is known, in packets.
-const FIRST_PACKETS: f64 = 16.0;
-/// A packet's usual size, in bytes.
-const PACKET_BYTES: f64 = 1500.0;
-/// How long the other end holds a report back, about.
-const HOLD: Duration = Duration::from_millis(3);
-/// Rounds are at least so long.
-const SHORTEST_ROUND: Duration = Duration::from_millis(10);
-/// More than the rate times the round trip says, at most so many times.
-const MOST_BOOST: f64 = 2.0;
-/// Share of a round's packets whose loss ends a path's growth, beyond twice what
-/// is usual there.
-const LOSSY_ROUND: f64 = 0.01;
-/// Rounds over which the usual loss is taken.
-const USUAL_ROUNDS: f64 = 16.0;
 /// What a path sends at once, as time at its rate.
 const BURST: Duration = Duration::from_millis(1);
 /// Faster than the rate that was found, so that the queue in the path decides.
 const PACE: f64 = 1.25;
-/// Beyond round trip and its variation a report may take so long.
-const PATIENCE: Duration = Duration::from_millis(25);
-/// After that the path is asked, and so much later given up.
-const GRACE: Duration = Duration::from_millis(25);
-/// Between two questions to a path that does not answer.
-const PROBE_EACH: Duration = Duration::from_millis(100);
-/// Longest time between two questions while another is unanswered.
-const PROBE_WAIT: Duration = Duration::from_millis(250);
-/// A path that carries nothing is asked so often, to be known when it is needed,
-/// while others carry.
-const KEEPALIVE: Duration = Duration::from_millis(500);
-/// The same while none carries: in time for translators of addresses, which
-/// forget after 30 s (RFC 4787, section 4.3, has 2 minutes at least).
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-/// Copies that must arrive before a path that was given up is trusted again.
-const TRIAL_PACKETS: u32 = 10;
-/// Share of copies that may be lost meanwhile, and of packets of a path that is trusted.
-const TRIAL_LOSS: f64 = 0.2;
-/// A path that loses more gets copies only.
-const UNTRUSTED_LOSS: f64 = 0.35;
-/// The answer to a question that came later than so many times the shortest round trip, and
-/// [`LATE`] more, speaks against the path.
-const LATE_TIMES: u32 = 2;
-const LATE: Duration = Duration::from_millis(80);
 /// Packets under way at most.
 const MOST_UNDER_WAY: usize = 65_536;
-
-/// Whether a path carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Health {
-    /// It does.
-    Good,
-    /// Nothing is known yet.
-    New,
-    /// It was given up and has answered; copies are sent over it.
-    Trial,
-    /// What it should have delivered is late; it has been asked.
-    Asked,
-    /// It is given up.
-    Lost,
-}
-
-impl Health {
-    /// The name in records and logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Health::Good => "good",
-            Health::New => "new",
-            Health::Trial => "trial",
-            Health::Asked => "asked",
-            Health::Lost => "lost",
-        }
-    }
-}
 
 /// A packet as the tunnel knows it.
 #[derive(Clone, Debug)]
@@ -148,23 +80,6 @@ pub(super) struct Outgoing<P> {
     pub acknowledged_bytes: u64,
     pub lost: u64,
     pub sent_bytes: u64,
-}
-
-/// What was seen since a moment, about one round trip long.
-#[derive(Clone, Copy, Debug, Default)]
-struct Round {
-    since: Instant,
-    packets: u32,
-    lost: u32,
-    was_full: bool,
-    shortest: Option<Duration>,
-}
-
-/// The round trip is measured without a queue from time to time.
-#[derive(Clone, Copy, Debug, Default)]
-struct Drain {
-    until: Option<Instant>,
-    last: Instant,
 }
 
 /// What a report brought about.
@@ -225,25 +140,9 @@ impl<P: Clone> Outgoing<P> {
         number as u32
     }
 
-    /// Bytes that may be under way.
-    fn window(&self) -> f64 {
-        let Some((rate, base)) = self.rate.bytes_s().zip(self.round_trip.base()) else {
-            return FIRST_PACKETS * PACKET_BYTES * self.boost;
-        };
-        let least = QUEUE_PACKETS * PACKET_BYTES;
-        if self.drain.until.is_some() {
-            return (rate * (base + HOLD).as_secs_f64() * 0.8).max(least);
-        }
-        (rate * (base + HOLD).as_secs_f64() * self.boost + self.queue_bytes(rate)).max(least)
-    }
-
     /// Bytes under way, and that may be.
     pub(super) fn under_way_bytes(&self) -> [u64; 2] {
         [self.bytes_under_way, self.window() as u64]
-    }
-
-    fn queue_bytes(&self, rate: f64) -> f64 {
-        (rate * self.queue.as_secs_f64()).max(QUEUE_PACKETS * PACKET_BYTES)
     }
 
     /// Whether another packet may leave as far as what is under way goes.
@@ -335,10 +234,10 @@ impl<P: Clone> Outgoing<P> {
     }
 
     fn count(&mut self, is_lost: bool) {
-        self.round.packets += 1;
-        self.round.lost += u32::from(is_lost);
-        self.trial.0 += u32::from(!is_lost);
-        self.trial.1 += u32::from(is_lost);
+        self.round.packets = self.round.packets.saturating_add(1);
+        self.round.lost = self.round.lost.saturating_add(u32::from(is_lost));
+        self.trial.0 = self.trial.0.saturating_add(u32::from(!is_lost));
+        self.trial.1 = self.trial.1.saturating_add(u32::from(is_lost));
         self.delivered += u64::from(!is_lost);
         self.lost += u64::from(is_lost);
         self.loss += (f64::from(u8::from(is_lost)) - self.loss) / 100.0;
@@ -359,167 +258,5 @@ impl<P: Clone> Outgoing<P> {
         self.rate.note(now, sent, (report.arrival_us, report.bytes), window, drains);
         self.answer(took);
         self.end_round(now);
-    }
-
-    /// It delivered: what that says of its health.
-    fn answer(&mut self, took: Duration) {
-        let base = self.round_trip.base().unwrap_or(took);
-        let in_time = took < base * LATE_TIMES + LATE;
-        match self.health {
-            Health::Asked | Health::New if in_time => self.become_(Health::Good, "it delivers".into()),
-            Health::Lost if in_time => {
-                self.trial = (0, 0);
-                self.become_(Health::Trial, format!("it answers within {} ms", took.as_millis()));
-            }
-            Health::Trial => self.judge_trial(),
-            Health::Good if self.loss > UNTRUSTED_LOSS => {
-                self.trial = (0, 0);
-                self.become_(Health::Trial, format!("it loses {:.0} % of packets", self.loss * 100.0));
-            }
-            _ => {}
-        }
-    }
-
-    fn judge_trial(&mut self) {
-        let (came, lost) = self.trial;
-        if came + lost < TRIAL_PACKETS {
-            return;
-        }
-        let share = f64::from(lost) / f64::from(came + lost);
-        if share <= TRIAL_LOSS {
-            self.loss = share;
-            self.become_(Health::Good, format!("{came} of {} copies arrived", came + lost));
-        }
-        self.trial = (0, 0);
-    }
-
-    fn become_(&mut self, health: Health, because: String) {
-        if self.health != health {
-            self.health = health;
-            self.because = because;
-        }
-    }
-
-    fn end_round(&mut self, now: Instant) {
-        let length = self.round_trip.smoothed().max(SHORTEST_ROUND);
-        if now.since(self.round.since) < length {
-            return;
-        }
-        let round = core::mem::replace(&mut self.round, Round { since: now, ..Round::default() });
-        let (Some(shortest), Some(base)) = (round.shortest, self.round_trip.base()) else { return };
-        if let Some(until) = self.drain.until {
-            if now >= until {
-                self.drain = Drain { until: None, last: now };
-                self.round_trip.rebase(now, shortest);
-            }
-            return;
-        }
-        let queue = shortest.saturating_sub(base);
-        let meant = match self.rate.bytes_s() {
-            Some(rate) => Duration::from_secs_f64(self.queue_bytes(rate) / rate),
-            None => self.queue,
-        };
-        let share = f64::from(round.lost) / f64::from(round.packets.max(1));
-        let lossy = round.lost > 1 && share > LOSSY_ROUND + self.usual_loss * 2.0;
-        if !lossy {
-            self.usual_loss += (share - self.usual_loss) / USUAL_ROUNDS;
-        }
-        if lossy && self.boost > 1.0 {
-            self.boost = 1.0;
-        } else if round.was_full && queue < meant / 3 && !lossy {
-            self.boost = (self.boost * 1.5).min(MOST_BOOST);
-        } else if queue > meant {
-            self.boost = (self.boost * 0.8).max(1.0);
-        }
-        let (shorter, longer) = (self.queue * 4 / 5, self.queue * 21 / 20);
-        self.queue = if lossy { shorter.max(QUEUE / 4) } else { longer.min(QUEUE) };
-        if queue > meant * 2 || self.round_trip.is_old(now) && round.was_full {
-            let takes = (self.round_trip.smoothed() + HOLD) * 2;
-            if now.since(self.drain.last) > takes * 8 {
-                self.drain.until = Some(now + takes);
-            }
-        }
-    }
-
-    /// Lets time pass; what is to be sent elsewhere.
-    pub(super) fn advance(&mut self, now: Instant, elsewhere: bool) -> VecDeque<Parcel<P>> {
-        match self.health {
-            Health::Good | Health::Trial | Health::New if self.late_at().is_some_and(|at| now >= at) => {
-                self.probe_wanted = true;
-                let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
-                if self.health == Health::Trial {
-                    self.become_(Health::Lost, format!("copies are unanswered for {} ms", waited.as_millis()));
-                } else {
-                    self.become_(Health::Asked, format!("packets are unanswered for {} ms", waited.as_millis()));
-                }
-                if elsewhere { self.give_back() } else { VecDeque::new() }
-            }
-            Health::Asked if self.lost_at().is_some_and(|at| now >= at) => {
-                let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
-                self.become_(Health::Lost, format!("no answer for {} ms", waited.as_millis()));
-                self.boost = 1.0;
-                let back = if elsewhere { self.give_back() } else { VecDeque::new() };
-                self.under_way.clear();
-                self.bytes_under_way = 0;
-                back
-            }
-            _ => VecDeque::new(),
-        }
-    }
-
-    fn oldest(&self) -> Option<Instant> {
-        self.under_way.front().map(|packet| packet.sent)
-    }
-
-    fn patience(&self) -> Duration {
-        self.round_trip.smoothed() + self.round_trip.variation() * 4 + HOLD * 3 + PATIENCE + self.spread
-    }
-
-    fn late_at(&self) -> Option<Instant> {
-        let since = self.oldest()?;
-        let known = self.round_trip.base().is_some();
-        Some(since + if known { self.patience() } else { PROBE_WAIT })
-    }
-
-    fn lost_at(&self) -> Option<Instant> {
-        self.oldest().map(|sent| sent + self.patience() * 2 + GRACE)
-    }
-
-    /// Whether a probe should leave now.
-    pub(super) fn wants_probe(&self, now: Instant) -> bool {
-        self.probe_at().is_some_and(|at| now >= at)
-    }
-
-    fn probe_at(&self) -> Option<Instant> {
-        if self.wish == PathState::Closed {
-            return None;
-        }
-        if self.probe_wanted {
-            return Some(self.last_sent);
-        }
-        let idle = self.under_way.is_empty();
-        match self.health {
-            Health::Good => {
-                let each = if self.others_idle { KEEPALIVE_IDLE } else { KEEPALIVE };
-                Some(self.last_sent + each).filter(|_| idle)
-            }
-            Health::Trial | Health::New | Health::Lost | Health::Asked => {
-                Some(self.last_sent + if idle || self.health == Health::Trial { PROBE_EACH } else { PROBE_WAIT })
-            }
-        }
-    }
-
-    pub(super) fn probed(&mut self) {
-        self.probe_wanted = false;
-    }
-
-    /// When [`advance`](Self::advance) or a probe is due.
-    pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        let judged = match self.health {
-            Health::Good | Health::Trial | Health::New => self.late_at(),
-            Health::Asked => self.lost_at(),
-            Health::Lost => None,
-        };
-        judged.into_iter().chain(self.probe_at()).min()
     }
 }

@@ -80,6 +80,7 @@ impl<P> Queue<P> {
         self.dropped
     }
 
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.packets == 0
     }

@@ -1,5 +1,3 @@
-extern crate std;
-
 use alloc::vec;
 
 use super::*;

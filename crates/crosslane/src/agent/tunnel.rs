@@ -66,7 +66,19 @@ impl Carried {
         if std::env::var_os("TDEBUG").is_some() {
             let now = crate::clock::unix_s();
             for (_, path, v) in self.carrier.end().views() {
-                eprintln!("DBG {now:.3} p{} {} rate {:.1} base {:.2} srtt {:.1} loss {:.2} uw {}k win {}k lost {} dlv {}", path.0, v.health.name(), v.rate_bit_s.unwrap_or(0.0)/1e6, v.round_trip.map_or(0.0,|d|d.as_secs_f64()*1e3), v.smoothed.as_secs_f64()*1e3, v.loss, v.under_way_bytes[0]/1000, v.under_way_bytes[1]/1000, v.lost, v.delivered);
+                eprintln!(
+                    "DBG {now:.3} p{} {} rate {:.1} base {:.2} srtt {:.1} loss {:.2} uw {}k win {}k lost {} dlv {}",
+                    path.0,
+                    v.health.name(),
+                    v.rate_bit_s.unwrap_or(0.0) / 1e6,
+                    v.round_trip.map_or(0.0, |d| d.as_secs_f64() * 1e3),
+                    v.smoothed.as_secs_f64() * 1e3,
+                    v.loss,
+                    v.under_way_bytes[0] / 1000,
+                    v.under_way_bytes[1] / 1000,
+                    v.lost,
+                    v.delivered
+                );
             }
         }
         self.carrier.changes.try_iter().collect()

@@ -41,7 +41,7 @@ pub fn carry_out(
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
     let said: Vec<Value> = recording.said.iter().map(|(at, output)| lines::said(*at, output, None, &names)).collect();
     let (messages, skipped) = (&recording.messages, recording.skipped);
-    let carried = Carried { messages, skipped, duplicates: None, sums: &recording.sums };
+    let carried = Carried { messages, skipped, duplicates: recording.duplicates, sums: &recording.sums };
     let metrics = run_folder::measure(scenario, entry.seed, &names, &said, &carried)?;
     if let Some(folder) = folder {
         write(folder, &names, recording, said)?;

@@ -1,7 +1,7 @@
 //! What only one of the two engines can run.
 
 use super::tunnel::takes_deadlines;
-use super::{BASES, Congestion, Protocol, Scenario, ScenarioError, Scheduler, Strategy, TrafficKind};
+use super::{BASES, Congestion, Scenario, ScenarioError, Scheduler, Strategy, TrafficKind};
 
 /// What carries out a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +30,6 @@ impl Scenario {
                 let what = format!("only the simulator can run this `{}`: {}", only.key, only.what);
                 Err(self.lines.error(&only.key, what, remedy))
             }
-            (Engine::Simulator, _) if self.traffic.protocol == Protocol::Udp => {
-                let what = "only the emulator can run this `traffic.protocol`: the simulator has no UDP";
-                let remedy = "use `crosslane drive`, or take the key out";
-                Err(self.lines.error("traffic.protocol", what, remedy))
-            }
             _ => Ok(()),
         }
     }
@@ -57,10 +52,6 @@ impl Scenario {
                 what,
                 format!("use `crosslane simulate`, or choose from {known}"),
             ));
-        }
-        if engine == Engine::Simulator && strategy.is_tunnel() {
-            let what = format!("only the emulator can run strategy `{}`: the simulator has no tunnel", strategy.name);
-            return Err(self.lines.error("strategy", what, "use `crosslane drive`, or choose another strategy"));
         }
         Ok(())
     }

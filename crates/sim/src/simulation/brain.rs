@@ -2,6 +2,7 @@
 //! is the one of `core`, fed as the driver of `crosslane agent` feeds it.
 
 use crosslane_core::agent::{Agent, Input, Output};
+use crosslane_core::allocate::PathState;
 use crosslane_core::demand::Demand;
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::{Event, Token};
@@ -94,6 +95,14 @@ impl Brain {
                 bytes_received: info.bytes_received,
             };
             fed.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(transport) }));
+        }
+    }
+
+    /// What the agent wants of each path; none without an agent.
+    pub(super) fn wanted(&self) -> Option<Vec<PathState>> {
+        match self {
+            Brain::Agent(fed) => Some(fed.agent.paths().map(|(_, _, state)| state).collect()),
+            Brain::None | Brain::Kernel(_) => None,
         }
     }
 

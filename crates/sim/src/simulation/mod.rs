@@ -7,6 +7,9 @@
 //!                   ◀──events, tcp_info──┘
 //! ```
 //!
+//! With a tunnel its two ends stand between the endpoints and the links, and
+//! the agent's states of paths go to the vehicle's.
+//!
 //! There is no queue of events: each part says when it is next due, the run
 //! goes to the earliest, lets every part that is due act in a fixed order, and
 //! asks again. So the same scenario and seed give the same run.
@@ -14,24 +17,28 @@
 use std::net::SocketAddr;
 
 use crosslane_core::agent::Output;
-use crosslane_core::link::Direction;
 use crosslane_core::mptcp::{Event, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind};
 use crosslane_core::time::{Duration, Instant};
+use crosslane_core::tunnel::Health;
 
 use crate::addresses::vehicle_address;
 use crate::metrics::{PacketSums, Recovery};
 use crate::records::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow};
-use crate::scenario::{Engine, Scenario, ScenarioError, Strategy};
-use crate::transport::{Endpoint, SERVER_ADDRESS};
+use crate::scenario::{Engine, Protocol, Scenario, ScenarioError, Strategy};
+use crate::transport::{Endpoint, SERVER_ADDRESS, Settings};
 use crate::world::{CamSent, World, WorldEvent};
 
 mod air;
 mod brain;
+mod datagrams;
+mod exchange;
 mod objects;
+mod packet;
 mod setup;
 mod source;
 mod traffic;
+mod tunnel;
 mod wires;
 
 use brain::Brain;
@@ -96,6 +103,10 @@ pub struct Recording {
     pub skipped: u64,
     /// What the agent said.
     pub said: Vec<(Instant, Output)>,
+    /// Health of paths as the ends of the tunnel found it, and why.
+    pub health: Vec<(Instant, Side, PathId, Health, String)>,
+    /// Datagrams that came more than once; none where the traffic has none.
+    pub duplicates: Option<u64>,
     /// What each kernel told.
     pub heard: Vec<(Instant, Side, Event)>,
     /// Sums over the packets.
@@ -112,6 +123,7 @@ pub struct Simulation {
     wires: Wires,
     vehicle: Endpoint,
     server: Endpoint,
+    tunnel: Option<tunnel::Ends>,
     brain: Brain,
     traffic: Source,
     detail: Detail,
@@ -137,7 +149,11 @@ impl Simulation {
     ) -> Result<Simulation, ScenarioError> {
         scenario.check_engine(Engine::Simulator)?;
         let mut world = World::new(scenario, seed)?;
-        let settings = |side| setup::settings(scenario, strategy, seed, side);
+        let (tunnel, mtu_bytes) = setup::tunnel(scenario, strategy)?.unzip();
+        let settings = |side| {
+            let settings = setup::settings(scenario, strategy, seed, side);
+            Settings { mtu_bytes: mtu_bytes.unwrap_or(settings.mtu_bytes), ..settings }
+        };
         let mut recording = Recording {
             packets: Vec::new(),
             samples: Vec::new(),
@@ -147,6 +163,8 @@ impl Simulation {
             tcp_info: Vec::new(),
             skipped: 0,
             said: Vec::new(),
+            health: Vec::new(),
+            duplicates: None,
             heard: Vec::new(),
             sums: PacketSums::new(scenario.paths().len(), Recovery::of(scenario)),
             events: 0,
@@ -163,12 +181,14 @@ impl Simulation {
             wires,
             vehicle: Endpoint::client(settings("vehicle")),
             server: Endpoint::server(settings("server")),
+            tunnel,
             brain: setup::brain(scenario, strategy, seed)?,
             traffic: Source::new(scenario, seed, detail.messages),
             detail,
             first: setup::first_path(scenario, strategy),
             air: vec![air::Account::default(); scenario.radios.len()],
-            connect_at: Some(scenario.first_object(seed).unwrap_or(CONNECT)),
+            connect_at: (scenario.traffic.protocol == Protocol::Tcp)
+                .then(|| scenario.first_object(seed).unwrap_or(CONNECT)),
             observe_at: Instant::ZERO,
             record_at: Instant::ZERO,
             recording,
@@ -188,18 +208,19 @@ impl Simulation {
     pub fn finish(self) -> Recording {
         let mut recording = self.recording;
         (recording.packets, recording.events) = self.wires.finish(&mut recording.sums, recording.events);
-        (recording.messages, recording.tally, recording.skipped) = self.traffic.finish();
+        (recording.messages, recording.tally, recording.skipped, recording.duplicates) = self.traffic.finish();
         recording
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
         let observe = self.brain.watches().then_some(self.observe_at);
-        let record = self.detail.tcp_info.then_some(self.record_at);
+        let record = self.records_subflows().then_some(self.record_at);
         let times = [
             self.world.next_wakeup(),
             self.wires.next_wakeup(),
             self.vehicle.next_wakeup(),
             self.server.next_wakeup(),
+            self.tunnel.as_ref().and_then(tunnel::Ends::next_wakeup),
             self.brain.next_wakeup(),
             self.traffic.next_wakeup(),
             self.connect_at,
@@ -212,12 +233,7 @@ impl Simulation {
     fn step(&mut self) {
         let now = self.now;
         self.recording.events += 1;
-        while let Some((segment, sent, direction)) = self.wires.poll(now, &mut self.recording.sums) {
-            match direction {
-                Direction::Up => self.server.on_segment(now, &segment, sent),
-                Direction::Down => self.vehicle.on_segment(now, &segment, sent),
-            }
-        }
+        self.arrive();
         for end in [&mut self.vehicle, &mut self.server] {
             if end.next_wakeup().is_some_and(|at| at <= now) {
                 end.on_time(now);
@@ -231,18 +247,21 @@ impl Simulation {
             self.observe_at = now + TRANSPORT_PERIOD;
             self.observe_transport();
         }
-        self.traffic.play(now, looks, (&mut self.vehicle, &mut self.server), &mut self.brain);
+        self.play(looks);
         self.act();
-        if self.detail.tcp_info && self.record_at <= now {
+        if self.records_subflows() && self.record_at <= now {
             self.record_at = now + RECORD_PERIOD;
             self.record_subflows();
         }
-        self.wires.take(now, Direction::Up, &mut self.vehicle, &mut self.recording.sums);
-        self.wires.take(now, Direction::Down, &mut self.server, &mut self.recording.sums);
+        self.depart();
         // What enters a link as it changes has still entered.
         self.stage();
         self.act();
-        self.wires.take(now, Direction::Up, &mut self.vehicle, &mut self.recording.sums);
+        self.depart();
+    }
+
+    fn play(&mut self, looks: bool) {
+        self.traffic.play(self.now, looks, (&mut self.vehicle, &mut self.server), &mut self.brain);
     }
 
     fn stage(&mut self) {
@@ -309,9 +328,14 @@ impl Simulation {
                 quiet = false;
             }
             if quiet {
-                return;
+                return self.steer();
             }
         }
+    }
+
+    /// A connection inside the tunnel has no path of its own.
+    fn records_subflows(&self) -> bool {
+        self.detail.tcp_info && self.tunnel.is_none()
     }
 
     fn record_subflows(&mut self) {

@@ -7,10 +7,13 @@ use crosslane_core::strategy;
 use crosslane_core::time::Duration;
 
 use super::brain::Brain;
+use super::packet::UDP_HEADER_BYTES;
+use super::tunnel::{self, Ends};
 use crate::addresses::vehicle_address;
 use crate::oracle::{Foresight, Params};
-use crate::scenario::{Congestion, Mode, Scenario, ScenarioError, Strategy};
+use crate::scenario::{Congestion, Mode, Scenario, ScenarioError, Strategy, TrafficKind, TunnelParams};
 use crate::transport::congestion::Algorithm;
+use crate::transport::segment::MTU_BYTES;
 use crate::transport::{KernelPathManager, Protocol, Settings, Ticks};
 use crate::world::World;
 
@@ -23,7 +26,7 @@ const TUNED_STALE_LOSS_COUNT: u32 = 1;
 /// How both kernels are set up.
 pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side: &str) -> Settings {
     Settings {
-        protocol: if strategy.base == "single" { Protocol::Tcp } else { Protocol::Mptcp },
+        protocol: if strategy.base == "single" || strategy.is_tunnel() { Protocol::Tcp } else { Protocol::Mptcp },
         algorithm: match scenario.congestion {
             Congestion::Cubic => Algorithm::Cubic,
             Congestion::Reno => Algorithm::Reno,
@@ -35,6 +38,7 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
         send_buffer_bytes: scenario.traffic.send_buffer_bytes,
         stale_loss_count: if strategy.base == "kernel-tuned" { TUNED_STALE_LOSS_COUNT } else { STALE_LOSS_COUNT },
         ranks: scenario.ranks(),
+        mtu_bytes: MTU_BYTES,
         ticks: Ticks::new(Rng::new(seed, &format!("ticks {side}")).uniform()),
     }
 }
@@ -58,6 +62,11 @@ pub(super) fn brain(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Resu
             let agent = foresight.agent(specs(scenario), &scenario.ranks(), scenario.service.mode, OVERLAP);
             Ok(Brain::with_agent(agent, scenario.paths().len()))
         }
+        "tunnel" => {
+            let steer = tunnel_params(scenario, strategy)?.steer;
+            let steering = Strategy { name: steer.clone(), base: steer, parameters: toml::Table::new() };
+            brain(scenario, &steering, seed)
+        }
         name => {
             let read = strategy::Strategy::read(name, toml::Value::Table(strategy.parameters.clone()));
             let known = read.ok_or_else(|| refused(scenario, strategy, "the simulator knows no such strategy"))?;
@@ -72,6 +81,32 @@ pub(super) fn brain(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Resu
             Ok(Brain::with_agent(Agent::new(setup), scenario.paths().len()))
         }
     }
+}
+
+/// The ends of the tunnel that the traffic goes through, if it does, and what
+/// a packet in it may have at most, in bytes.
+///
+/// # Errors
+/// Parameters that the tunnel does not take, datagrams that do not fit.
+pub(super) fn tunnel(scenario: &Scenario, strategy: &Strategy) -> Result<Option<(Ends, u16)>, ScenarioError> {
+    if !strategy.is_tunnel() {
+        return Ok(None);
+    }
+    let params = tunnel_params(scenario, strategy)?;
+    let mtu_bytes = tunnel::mtu_bytes(scenario, &params);
+    let most = mtu_bytes.saturating_sub(UDP_HEADER_BYTES);
+    if let TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } = scenario.traffic.kind
+        && scenario.traffic.protocol == crate::scenario::Protocol::Udp
+        && size_bytes > u32::from(most)
+    {
+        let fault = format!("the simulator does not fragment datagrams, and more than {most} bytes do not fit");
+        return Err(refused(scenario, strategy, &fault));
+    }
+    Ok(Some((Ends::new(scenario, &params), mtu_bytes)))
+}
+
+fn tunnel_params(scenario: &Scenario, strategy: &Strategy) -> Result<TunnelParams, ScenarioError> {
+    TunnelParams::read(&strategy.parameters).map_err(|fault| refused(scenario, strategy, &fault))
 }
 
 /// The path over which the connection begins.

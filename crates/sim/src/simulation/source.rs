@@ -1,18 +1,22 @@
 //! What the sending application does: messages and files, or objects with
 //! deadlines.
 
+use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
 
 use super::brain::Brain;
+use super::datagrams::Datagrams;
 use super::objects::Objects;
+use super::packet::Datagram;
 use super::traffic::{Tally, Traffic};
 use crate::records::MessageRow;
-use crate::scenario::{Scenario, TrafficKind};
+use crate::scenario::{Protocol, Scenario, TrafficKind};
 use crate::transport::Endpoint;
 
 pub(super) enum Source {
     Stream(Traffic),
     Objects(Objects),
+    Datagrams(Datagrams),
 }
 
 impl Source {
@@ -20,6 +24,9 @@ impl Source {
         match scenario.traffic.kind {
             TrafficKind::Deadline(rules) => {
                 Source::Objects(Objects::new(&scenario.traffic, rules, scenario.unit_costs(), seed))
+            }
+            _ if scenario.traffic.protocol == Protocol::Udp => {
+                Source::Datagrams(Datagrams::new(&scenario.traffic, keep))
             }
             _ => Source::Stream(Traffic::new(&scenario.traffic, seed, keep)),
         }
@@ -29,6 +36,7 @@ impl Source {
         match self {
             Source::Stream(traffic) => traffic.next_wakeup(),
             Source::Objects(objects) => objects.next_wakeup(),
+            Source::Datagrams(datagrams) => datagrams.next_wakeup(),
         }
     }
 
@@ -43,6 +51,7 @@ impl Source {
     ) {
         match self {
             Source::Stream(traffic) => traffic.play(now, vehicle, server),
+            Source::Datagrams(datagrams) => datagrams.play(now),
             Source::Objects(objects) => {
                 objects.set_backlog(brain.backlog_bytes());
                 objects.play(now, vehicle, server);
@@ -53,10 +62,32 @@ impl Source {
         }
     }
 
-    pub(super) fn finish(self) -> (Vec<MessageRow>, Tally, u64) {
+    /// The next datagram that leaves this way.
+    pub(super) fn poll_datagram(&mut self, way: Direction) -> Option<Datagram> {
         match self {
+            Source::Datagrams(datagrams) if datagrams.is_down() == (way == Direction::Down) => datagrams.poll(),
+            _ => None,
+        }
+    }
+
+    /// A datagram has come.
+    pub(super) fn receive(&mut self, now: Instant, datagram: Datagram) {
+        if let Source::Datagrams(datagrams) = self {
+            datagrams.receive(now, datagram);
+        }
+    }
+
+    /// Messages, what they add up to, how many were skipped, and how many came
+    /// more than once; none where that cannot be.
+    pub(super) fn finish(self) -> (Vec<MessageRow>, Tally, u64, Option<u64>) {
+        let (rows, tally, skipped) = match self {
             Source::Stream(traffic) => traffic.finish(),
             Source::Objects(objects) => objects.finish(),
-        }
+            Source::Datagrams(datagrams) => {
+                let (rows, tally, duplicates) = datagrams.finish();
+                return (rows, tally, 0, Some(duplicates));
+            }
+        };
+        (rows, tally, skipped, None)
     }
 }

@@ -1,19 +1,30 @@
-//! The links of a run, and the segments under way on them.
+//! The links of a run, and what is under way on them.
 
 use crosslane_core::link::{Direction, DirectionParams, DropReason, Exit, Link, PacketId};
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 
+use super::packet::{Packet, UDP_HEADER_BYTES};
+use super::tunnel::Parcel;
 use crate::metrics::PacketSums;
-use crate::records::{LinkRow, PacketRow};
+use crate::records::{LinkRow, MptcpOptions, PacketRow};
 use crate::scenario::Scenario;
-use crate::transport::{Endpoint, Segment};
 use crate::world::{World, WorldEvent};
 
-/// A segment on a link.
-#[derive(Clone, Copy, Debug)]
+/// What goes over a link.
+#[derive(Clone, Debug)]
+pub(super) enum Cargo {
+    /// A packet of the traffic as it is.
+    Bare(Packet),
+    /// A datagram of the tunnel.
+    Tunnelled(Parcel),
+}
+
+/// A packet on a link.
+#[derive(Clone, Debug)]
 struct UnderWay {
-    segment: Segment,
+    cargo: Cargo,
+    path: PathId,
     sent: Instant,
     direction: Direction,
     /// Its place among the rows, where packets are kept.
@@ -80,16 +91,15 @@ impl Wires {
         self.due[place] = self.links[place].next_wakeup();
     }
 
-    /// The next segment that arrives by `now`, when it was sent, and which way
-    /// it went.
-    pub(super) fn poll(&mut self, now: Instant, sums: &mut PacketSums) -> Option<(Segment, Instant, Direction)> {
+    /// The next packet that arrives by `now`, and which way it went.
+    pub(super) fn poll(&mut self, now: Instant, sums: &mut PacketSums) -> Option<(Cargo, Direction)> {
         for place in 0..self.links.len() {
             if self.due[place].is_none_or(|at| at > now) {
                 continue;
             }
             while let Some(exit) = self.links[place].poll(now) {
                 if let Some(arrived) = self.leave(exit, sums) {
-                    return Some((arrived.segment, arrived.sent, arrived.direction));
+                    return Some((arrived.cargo, arrived.direction));
                 }
             }
             self.due[place] = self.links[place].next_wakeup();
@@ -97,28 +107,36 @@ impl Wires {
         None
     }
 
-    /// Takes everything that an end wants to send.
-    pub(super) fn take(&mut self, now: Instant, direction: Direction, end: &mut Endpoint, sums: &mut PacketSums) {
-        while let Some(segment) = end.poll_segment() {
-            let place = usize::from(segment.path.0);
-            let row = self.rows.len();
-            let under_way = UnderWay { segment, sent: now, direction, row };
-            if self.keep {
-                self.rows.push(packet_row(&under_way));
-            }
-            let slot = self.free.pop().unwrap_or_else(|| {
-                self.under_way.push(None);
-                self.under_way.len() - 1
-            });
-            self.under_way[slot] = Some(under_way);
-            self.events += 1;
-            let packet = PacketId(slot as u64);
-            if let Err(reason) = self.links[place].send(now, direction, packet, u32::from(segment.ip_bytes())) {
-                let exit = Exit { packet, direction, at: now, tries: 0, dropped: Some(reason) };
-                self.leave(exit, sums);
-            }
-            self.due[place] = self.links[place].next_wakeup();
+    /// Takes a packet that enters a link now.
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        (path, direction): (PathId, Direction),
+        cargo: Cargo,
+        sums: &mut PacketSums,
+    ) {
+        let place = usize::from(path.0);
+        if place >= self.links.len() {
+            return;
         }
+        let ip_bytes = u32::from(cargo.ip_bytes());
+        let row = self.rows.len();
+        let under_way = UnderWay { cargo, path, sent: now, direction, row };
+        if self.keep {
+            self.rows.push(packet_row(&under_way));
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.under_way.push(None);
+            self.under_way.len() - 1
+        });
+        self.under_way[slot] = Some(under_way);
+        self.events += 1;
+        let packet = PacketId(slot as u64);
+        if let Err(reason) = self.links[place].send(now, direction, packet, ip_bytes) {
+            let exit = Exit { packet, direction, at: now, tries: 0, dropped: Some(reason) };
+            self.leave(exit, sums);
+        }
+        self.due[place] = self.links[place].next_wakeup();
     }
 
     /// Rows of the packets, and events so far; what is still under way counts
@@ -147,14 +165,38 @@ impl Wires {
     }
 }
 
+impl Cargo {
+    /// Length with IP header, in bytes.
+    fn ip_bytes(&self) -> u16 {
+        match self {
+            Cargo::Bare(packet) => packet.ip_bytes(),
+            Cargo::Tunnelled(parcel) => parcel.ip_bytes,
+        }
+    }
+}
+
 fn packet_row(under_way: &UnderWay) -> PacketRow {
-    let segment = &under_way.segment;
-    PacketRow {
+    let ip_bytes = under_way.cargo.ip_bytes();
+    let row = PacketRow {
         t_ns: under_way.sent.as_nanos(),
         delivered_ns: None,
-        path: segment.path,
+        path: under_way.path,
         direction: under_way.direction,
-        ip_bytes: segment.ip_bytes(),
+        ip_bytes,
+        payload_bytes: ip_bytes.saturating_sub(UDP_HEADER_BYTES),
+        subflow: None,
+        tcp_seq: 0,
+        tcp_ack: 0,
+        tcp_flags: 0,
+        dsn: None,
+        data_ack: None,
+        mptcp: MptcpOptions::default(),
+        drop: None,
+        tries: 0,
+    };
+    // What the tunnel carries is hidden from whoever looks at the link.
+    let Cargo::Bare(Packet::Segment(segment, _)) = &under_way.cargo else { return row };
+    PacketRow {
         payload_bytes: segment.payload,
         subflow: Some(segment.subflow),
         // As on the wire: 32 bits.
@@ -164,7 +206,6 @@ fn packet_row(under_way: &UnderWay) -> PacketRow {
         dsn: segment.dsn,
         data_ack: segment.data_ack,
         mptcp: segment.options,
-        drop: None,
-        tries: 0,
+        ..row
     }
 }

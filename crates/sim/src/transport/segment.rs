@@ -19,7 +19,7 @@ pub const HEADER_BYTES: u16 = 52;
 /// A DSS option with mapping and data acknowledgement (RFC 8684 §3.3): what
 /// Linux puts on every segment with data.
 pub const MAPPING_BYTES: u16 = 24;
-/// Bytes of IP that a path carries at most.
+/// Bytes of IP that an Ethernet carries at most.
 pub const MTU_BYTES: u16 = 1500;
 
 /// Stream offsets of one block of a selective acknowledgement (RFC 2018): from

@@ -5,6 +5,7 @@ use crosslane_core::rng::Rng;
 use crosslane_core::time::Duration;
 use crosslane_sim::transport::congestion::Algorithm;
 use crosslane_sim::transport::scheduler::Scheduler;
+use crosslane_sim::transport::segment::MTU_BYTES;
 use crosslane_sim::transport::{Protocol, Settings, Ticks};
 
 /// One path, the same both ways; loss only in the direction of the data.
@@ -95,6 +96,7 @@ impl Setup {
             send_buffer_bytes: self.send_buffer_bytes,
             stale_loss_count: self.stale_loss_count,
             ranks: (0..self.ways.len() as u8).collect(),
+            mtu_bytes: MTU_BYTES,
             ticks: Ticks::new(Rng::new(self.seed, &format!("ticks {side}")).uniform()),
         }
     }

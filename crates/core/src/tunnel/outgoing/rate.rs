@@ -7,6 +7,8 @@ use crate::time::{Duration, Instant};
 const SPAN_ROUND_TRIPS: u32 = 3;
 /// Least time over which a rate is measured: reports come in lumps.
 const LEAST_S: f64 = 0.008;
+/// A path is not taken to be slower: what is computed with its rate stays finite.
+const LEAST_BYTES_S: f64 = 100.0;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -26,10 +28,11 @@ pub(super) struct Rate {
 impl Rate {
     /// In bytes a second.
     pub(super) fn bytes_s(&self) -> Option<f64> {
-        match (self.before, self.now) {
+        let rate = match (self.before, self.now) {
             (Some(before), Some(now)) => Some(before.max(now)),
             (before, now) => before.or(now),
-        }
+        };
+        rate.map(|rate| rate.max(LEAST_BYTES_S))
     }
 
     /// More could have been sent.

@@ -12,7 +12,7 @@ use super::congestion::Algorithm;
 use super::frags::Frags;
 use super::receiver::Receiver;
 use super::scheduler::Scheduler;
-use super::segment::{HEADER_BYTES, MAPPING_BYTES, MTU_BYTES, Segment};
+use super::segment::{HEADER_BYTES, MAPPING_BYTES, Segment};
 use super::sender::Sender;
 use super::subflow::{Phase, Repeat, Subflow, SubflowInfo};
 use super::window::Inbox;
@@ -63,6 +63,8 @@ pub struct Settings {
     pub stale_loss_count: u32,
     /// Place of each path in the user's preference, 0 first.
     pub ranks: Vec<u8>,
+    /// Bytes of IP in a packet at most (576 to 9000).
+    pub mtu_bytes: u16,
     /// The kernel's ticks.
     pub ticks: Ticks,
 }
@@ -237,6 +239,7 @@ impl Endpoint {
             Protocol::Mptcp => HEADER_BYTES + MAPPING_BYTES,
             Protocol::Tcp => HEADER_BYTES,
         };
+        let mss = self.settings.mtu_bytes.saturating_sub(overhead);
         let mut repeat = Repeat::default();
         repeat.begin(now);
         self.subflows.push(Subflow {
@@ -248,7 +251,7 @@ impl Endpoint {
             phase,
             usable: false,
             backup: [false; 2],
-            tx: Sender::new(self.settings.algorithm, self.settings.ticks, MTU_BYTES - overhead, self.fixed_buffer()),
+            tx: Sender::new(self.settings.algorithm, self.settings.ticks, mss, self.fixed_buffer()),
             rx: Receiver::new(self.settings.ticks),
             heard: now,
             echo: Instant::ZERO,

@@ -1,0 +1,186 @@
+//! Whether a path lives, by what it delivers.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+
+use super::window::HOLD;
+use super::{Outgoing, Parcel};
+use crate::allocate::PathState;
+use crate::time::{Duration, Instant};
+
+/// Beyond round trip and its variation a report may take so long.
+const PATIENCE: Duration = Duration::from_millis(25);
+/// After that the path is asked, and so much later given up.
+const GRACE: Duration = Duration::from_millis(25);
+/// Between two questions to a path that does not answer.
+const PROBE_EACH: Duration = Duration::from_millis(100);
+/// Longest time between two questions while another is unanswered.
+const PROBE_WAIT: Duration = Duration::from_millis(250);
+/// A path that carries nothing is asked so often, to be known when it is needed,
+/// while others carry.
+const KEEPALIVE: Duration = Duration::from_millis(500);
+/// The same while none carries: in time for translators of addresses, which
+/// forget after 30 s (RFC 4787, section 4.3, has 2 minutes at least).
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+/// Copies that must arrive before a path that was given up is trusted again.
+const TRIAL_PACKETS: u32 = 10;
+/// Share of copies that may be lost meanwhile, and of packets of a path that is trusted.
+const TRIAL_LOSS: f64 = 0.2;
+/// A path that loses more gets copies only.
+const UNTRUSTED_LOSS: f64 = 0.35;
+/// The answer to a question that came later than so many times the shortest round trip, and
+/// [`LATE`] more, speaks against the path.
+const LATE_TIMES: u32 = 2;
+const LATE: Duration = Duration::from_millis(80);
+
+/// Whether a path carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// It does.
+    Good,
+    /// Nothing is known yet.
+    New,
+    /// It was given up and has answered; copies are sent over it.
+    Trial,
+    /// What it should have delivered is late; it has been asked.
+    Asked,
+    /// It is given up.
+    Lost,
+}
+
+impl Health {
+    /// The name in records and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Health::Good => "good",
+            Health::New => "new",
+            Health::Trial => "trial",
+            Health::Asked => "asked",
+            Health::Lost => "lost",
+        }
+    }
+}
+
+impl<P: Clone> Outgoing<P> {
+    /// It delivered: what that says of its health.
+    pub(super) fn answer(&mut self, took: Duration) {
+        let base = self.round_trip.base().unwrap_or(took);
+        let in_time = took < base * LATE_TIMES + LATE;
+        match self.health {
+            Health::Asked | Health::New if in_time => self.become_(Health::Good, "it delivers".into()),
+            Health::Lost if in_time => {
+                self.trial = (0, 0);
+                self.become_(Health::Trial, format!("it answers within {} ms", took.as_millis()));
+            }
+            Health::Trial => self.judge_trial(),
+            Health::Good if self.loss > UNTRUSTED_LOSS => {
+                self.trial = (0, 0);
+                self.become_(Health::Trial, format!("it loses {:.0} % of packets", self.loss * 100.0));
+            }
+            _ => {}
+        }
+    }
+
+    fn judge_trial(&mut self) {
+        let (came, lost) = self.trial;
+        if came + lost < TRIAL_PACKETS {
+            return;
+        }
+        let share = f64::from(lost) / f64::from(came + lost);
+        if share <= TRIAL_LOSS {
+            self.loss = share;
+            self.become_(Health::Good, format!("{came} of {} copies arrived", came + lost));
+        }
+        self.trial = (0, 0);
+    }
+
+    fn become_(&mut self, health: Health, because: String) {
+        if self.health != health {
+            self.health = health;
+            self.because = because;
+        }
+    }
+
+    /// Lets time pass; what is to be sent elsewhere.
+    pub(in super::super) fn advance(&mut self, now: Instant, elsewhere: bool) -> VecDeque<Parcel<P>> {
+        match self.health {
+            Health::Good | Health::Trial | Health::New if self.late_at().is_some_and(|at| now >= at) => {
+                self.probe_wanted = true;
+                let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
+                if self.health == Health::Trial {
+                    self.become_(Health::Lost, format!("copies are unanswered for {} ms", waited.as_millis()));
+                } else {
+                    self.become_(Health::Asked, format!("packets are unanswered for {} ms", waited.as_millis()));
+                }
+                if elsewhere { self.give_back() } else { VecDeque::new() }
+            }
+            Health::Asked if self.lost_at().is_some_and(|at| now >= at) => {
+                let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
+                self.become_(Health::Lost, format!("no answer for {} ms", waited.as_millis()));
+                self.boost = 1.0;
+                let back = if elsewhere { self.give_back() } else { VecDeque::new() };
+                self.under_way.clear();
+                self.bytes_under_way = 0;
+                back
+            }
+            _ => VecDeque::new(),
+        }
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        self.under_way.front().map(|packet| packet.sent)
+    }
+
+    fn patience(&self) -> Duration {
+        self.round_trip.smoothed() + self.round_trip.variation() * 4 + HOLD * 3 + PATIENCE + self.spread
+    }
+
+    fn late_at(&self) -> Option<Instant> {
+        let since = self.oldest()?;
+        let known = self.round_trip.base().is_some();
+        Some(since + if known { self.patience() } else { PROBE_WAIT })
+    }
+
+    fn lost_at(&self) -> Option<Instant> {
+        self.oldest().map(|sent| sent + self.patience() * 2 + GRACE)
+    }
+
+    /// Whether a probe should leave now.
+    pub(in super::super) fn wants_probe(&self, now: Instant) -> bool {
+        self.probe_at().is_some_and(|at| now >= at)
+    }
+
+    fn probe_at(&self) -> Option<Instant> {
+        if self.wish == PathState::Closed {
+            return None;
+        }
+        if self.probe_wanted {
+            return Some(self.last_sent);
+        }
+        let idle = self.under_way.is_empty();
+        match self.health {
+            Health::Good => {
+                let each = if self.others_idle { KEEPALIVE_IDLE } else { KEEPALIVE };
+                Some(self.last_sent + each).filter(|_| idle)
+            }
+            Health::Trial | Health::New | Health::Lost | Health::Asked => {
+                Some(self.last_sent + if idle || self.health == Health::Trial { PROBE_EACH } else { PROBE_WAIT })
+            }
+        }
+    }
+
+    pub(in super::super) fn probed(&mut self) {
+        self.probe_wanted = false;
+    }
+
+    /// When [`advance`](Self::advance) or a probe is due.
+    pub(in super::super) fn next_wakeup(&self) -> Option<Instant> {
+        let judged = match self.health {
+            Health::Good | Health::Trial | Health::New => self.late_at(),
+            Health::Asked => self.lost_at(),
+            Health::Lost => None,
+        };
+        judged.into_iter().chain(self.probe_at()).min()
+    }
+}

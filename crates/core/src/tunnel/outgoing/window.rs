@@ -1,0 +1,100 @@
+//! How much may be under way on a path.
+
+use super::Outgoing;
+use crate::time::{Duration, Instant};
+
+/// Queue that is meant to stand in a path that is full.
+pub(super) const QUEUE: Duration = Duration::from_millis(6);
+/// The same in packets, for slow paths.
+const QUEUE_PACKETS: f64 = 4.0;
+/// What is under way at most before anything is known, in packets.
+const FIRST_PACKETS: f64 = 16.0;
+/// A packet's usual size, in bytes.
+const PACKET_BYTES: f64 = 1500.0;
+/// How long the other end holds a report back, about.
+pub(super) const HOLD: Duration = Duration::from_millis(3);
+/// Rounds are at least so long.
+pub(super) const SHORTEST_ROUND: Duration = Duration::from_millis(10);
+/// More than the rate times the round trip says, at most so many times.
+const MOST_BOOST: f64 = 2.0;
+/// Share of a round's packets whose loss ends a path's growth, beyond twice what
+/// is usual there.
+const LOSSY_ROUND: f64 = 0.01;
+/// Rounds over which the usual loss is taken.
+const USUAL_ROUNDS: f64 = 16.0;
+
+/// What was seen since a moment, about one round trip long.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Round {
+    pub(super) since: Instant,
+    pub(super) packets: u32,
+    pub(super) lost: u32,
+    pub(super) was_full: bool,
+    pub(super) shortest: Option<Duration>,
+}
+
+/// The round trip is measured without a queue from time to time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Drain {
+    pub(super) until: Option<Instant>,
+    pub(super) last: Instant,
+}
+
+impl<P: Clone> Outgoing<P> {
+    /// Bytes that may be under way.
+    pub(super) fn window(&self) -> f64 {
+        let Some((rate, base)) = self.rate.bytes_s().zip(self.round_trip.base()) else {
+            return FIRST_PACKETS * PACKET_BYTES * self.boost;
+        };
+        let least = QUEUE_PACKETS * PACKET_BYTES;
+        if self.drain.until.is_some() {
+            return (rate * (base + HOLD).as_secs_f64() * 0.8).max(least);
+        }
+        (rate * (base + HOLD).as_secs_f64() * self.boost + self.queue_bytes(rate)).max(least)
+    }
+
+    pub(super) fn queue_bytes(&self, rate: f64) -> f64 {
+        (rate * self.queue.as_secs_f64()).max(QUEUE_PACKETS * PACKET_BYTES)
+    }
+
+    pub(super) fn end_round(&mut self, now: Instant) {
+        let length = self.round_trip.smoothed().max(SHORTEST_ROUND);
+        if now.since(self.round.since) < length {
+            return;
+        }
+        let round = core::mem::replace(&mut self.round, Round { since: now, ..Round::default() });
+        let (Some(shortest), Some(base)) = (round.shortest, self.round_trip.base()) else { return };
+        if let Some(until) = self.drain.until {
+            if now >= until {
+                self.drain = Drain { until: None, last: now };
+                self.round_trip.rebase(now, shortest);
+            }
+            return;
+        }
+        let queue = shortest.saturating_sub(base);
+        let meant = match self.rate.bytes_s() {
+            Some(rate) => Duration::from_secs_f64(self.queue_bytes(rate) / rate),
+            None => self.queue,
+        };
+        let share = f64::from(round.lost) / f64::from(round.packets.max(1));
+        let lossy = round.lost > 1 && share > LOSSY_ROUND + self.usual_loss * 2.0;
+        if !lossy {
+            self.usual_loss += (share - self.usual_loss) / USUAL_ROUNDS;
+        }
+        if lossy && self.boost > 1.0 {
+            self.boost = 1.0;
+        } else if round.was_full && queue < meant / 3 && !lossy {
+            self.boost = (self.boost * 1.5).min(MOST_BOOST);
+        } else if queue > meant {
+            self.boost = (self.boost * 0.8).max(1.0);
+        }
+        let (shorter, longer) = (self.queue * 4 / 5, self.queue * 21 / 20);
+        self.queue = if lossy { shorter.max(QUEUE / 4) } else { longer.min(QUEUE) };
+        if queue > meant * 2 || self.round_trip.is_old(now) && round.was_full {
+            let takes = (self.round_trip.smoothed() + HOLD) * 2;
+            if now.since(self.drain.last) > takes * 8 {
+                self.drain.until = Some(now + takes);
+            }
+        }
+    }
+}

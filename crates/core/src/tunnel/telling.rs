@@ -1,0 +1,67 @@
+//! What the other end is told, and over which path.
+
+use alloc::vec::Vec;
+
+use super::control::{self, Body, Message};
+use super::outgoing::Health;
+use super::{GRE_BYTES, Output, Tunnel};
+use crate::allocate::PathState;
+use crate::path::PathId;
+use crate::time::{Duration, Instant};
+
+/// Least time between two reports that leave over two paths.
+const REPORT_TWICE_EACH: Duration = Duration::from_millis(10);
+
+impl<P: Clone> Tunnel<P> {
+    fn message(&self, body: Body) -> Message {
+        Message { epoch: self.epoch, mode: self.mode, repairs: self.repairs(), leads: self.leads, body }
+    }
+
+    pub(super) fn probe(&mut self, now: Instant, path: PathId) {
+        let message = self.message(Body::Probe);
+        let bytes = control::PROBE_BYTES as u32 + GRE_BYTES + self.around_bytes;
+        let Some(at) = self.at_mut(path) else { return };
+        at.out.probed();
+        let number = Some(at.out.send(now, bytes, None));
+        self.outputs.push_back(Output::Tell { path, number, message });
+    }
+
+    pub(super) fn report_due(&self) -> Option<Instant> {
+        self.paths.iter().flatten().filter_map(|path| path.inward.due()).min()
+    }
+
+    pub(super) fn report(&mut self, now: Instant) {
+        let mut paths = Vec::new();
+        for (id, path) in self.known() {
+            paths.extend(path.inward.report(now, id, path.out.wish));
+        }
+        paths.iter_mut().for_each(|report| report.rank = self.ranks[usize::from(report.path.0)]);
+        let ways = self.ways_back(now);
+        let message = self.message(Body::Report { heard: self.peer_epoch.unwrap_or(0), paths });
+        for path in ways {
+            self.outputs.push_back(Output::Tell { path, number: None, message: message.clone() });
+        }
+    }
+
+    /// The paths for a report: the quickest that works, of those in use; each
+    /// eighth time another too, so that no report depends on one path for long.
+    fn ways_back(&mut self, now: Instant) -> Vec<PathId> {
+        self.report_turn = self.report_turn.wrapping_add(1);
+        let turn = self.report_turn;
+        let mut paths: Vec<_> = self
+            .known()
+            .filter(|(_, path)| path.out.wish != PathState::Closed)
+            .map(|(id, path)| {
+                let works = path.out.health == Health::Good;
+                (!works, path.out.wish != PathState::Active, path.out.health, path.out.round_trip.smoothed(), id)
+            })
+            .collect();
+        paths.sort_unstable();
+        let other = usize::from(turn / 8) % paths.len().max(2).saturating_sub(1) + 1;
+        let second = paths.get(other).filter(|_| now.since(self.reported_twice) >= REPORT_TWICE_EACH);
+        if second.is_some() {
+            self.reported_twice = now;
+        }
+        paths.first().into_iter().chain(second).map(|(.., id)| *id).collect()
+    }
+}

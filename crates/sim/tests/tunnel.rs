@@ -1,0 +1,276 @@
+//! One flow through the multipath tunnel, against a single path and the
+//! kernel's MPTCP in the same world.
+#![allow(missing_docs)]
+
+use std::error::Error;
+
+use crosslane_core::path::PathId;
+use crosslane_core::time::Instant;
+use crosslane_sim::records::MessageRow;
+use crosslane_sim::scenario::Scenario;
+use crosslane_sim::simulation::{Detail, Recording, Simulation};
+
+const EQUAL: &str = include_str!("../../../scenarios/tunnel/equal-60-60.toml");
+const NARROW: &str = include_str!("../../../scenarios/tunnel/narrow-25-47.toml");
+const WIDE: &str = include_str!("../../../scenarios/tunnel/wide-246-469.toml");
+const UNEQUAL: &str = include_str!("../../../scenarios/tunnel/unequal-20-80.toml");
+const SPREAD: &str = include_str!("../../../scenarios/tunnel/spread-100.toml");
+const STREAM: &str = include_str!("../../../scenarios/tunnel/udp-stream.toml");
+const THROTTLED: &str = include_str!("../../../scenarios/tunnel/throttled.toml");
+const TRACE: &str = include_str!("../../../scenarios/tunnel/throttled.csv");
+const REDUNDANT: &str = include_str!("../../../scenarios/tunnel/redundant-loss.toml");
+const LEAVE: &str = include_str!("../../../scenarios/tunnel/udp-leave-coverage.toml");
+const SUDDEN: &str = include_str!("../../../scenarios/tunnel/udp-sudden-loss.toml");
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// What a segment of plain TCP carries, and in the tunnels.
+const PAYLOAD: f64 = 1448.0;
+const TUNNELS: [(&str, f64); 2] = [("tunnel-plain", 1408.0), ("tunnel", 1380.0)];
+
+fn read(text: &str) -> Result<Scenario, Box<dyn Error>> {
+    let mut scenario = Scenario::parse(text, "test.toml")?;
+    let contents = scenario.files().into_iter().map(|file| (file.name, TRACE.to_string()));
+    scenario.resolve(&contents.collect())?;
+    Ok(scenario)
+}
+
+fn record(scenario: &Scenario, name: &str, seed: u64, detail: Detail) -> Result<Recording, Box<dyn Error>> {
+    let mut strategy = scenario.strategy(name.split(':').next().unwrap_or(name)).ok_or("no such strategy")?;
+    if let Some((_, path)) = name.split_once(':') {
+        strategy.parameters.insert("path".into(), path.into());
+    }
+    let mut simulation = Simulation::new(scenario, &strategy, seed, detail)?;
+    simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
+    Ok(simulation.finish())
+}
+
+fn messages(text: &str, strategy: &str, seed: u64) -> Result<Vec<MessageRow>, Box<dyn Error>> {
+    Ok(record(&read(text)?, strategy, seed, Detail::METRICS)?.messages)
+}
+
+/// Mbit/s of payload read between two moments, in s.
+fn goodput(messages: &[MessageRow], from_s: f64, to_s: f64) -> f64 {
+    let read = |row: &&MessageRow| row.received_ns.is_some_and(|at| (from_s..to_s).contains(&(at as f64 / 1e9)));
+    let bytes: u64 = messages.iter().filter(read).map(|row| u64::from(row.size_bytes)).sum();
+    bytes as f64 * 8e-6 / (to_s - from_s)
+}
+
+/// The longest delay of a message that came, in ms, and how many did not come.
+fn worst(messages: &[MessageRow]) -> (f64, usize) {
+    let delays = messages.iter().filter_map(|row| Some(row.received_ns? - row.sent_ns));
+    let lost = messages.iter().filter(|row| row.received_ns.is_none()).count();
+    (delays.max().unwrap_or(0) as f64 / 1e6, lost)
+}
+
+/// Of these messages, the shares lost, and received after a later one.
+fn faults(messages: &[&MessageRow]) -> (f64, f64) {
+    let mut came: Vec<(u64, u64)> = messages.iter().filter_map(|row| Some((row.received_ns?, row.number))).collect();
+    came.sort_unstable();
+    let (mut newest, mut late) = (0, 0);
+    for &(_, number) in &came {
+        late += usize::from(number < newest);
+        newest = newest.max(number);
+    }
+    (1.0 - came.len() as f64 / messages.len() as f64, late as f64 / came.len() as f64)
+}
+
+fn with(text: &str, key: &str, value: &str) -> String {
+    assert!(text.contains(key), "{key}");
+    text.replace(key, value)
+}
+
+/// Bulk over two paths: rate in Mbit/s, one-way delay in ms, loss.
+fn pair(paths: [(f64, f64, f64); 2]) -> String {
+    let mut text = "name = \"pair\"\nduration_s = 20\n".to_string();
+    text += "[vehicle]\nroute = { from_m = [0, 0], to_m = [1, 0], speed_kmh = 1 }\n[traffic]\nkind = \"bulk\"\n";
+    for (name, (rate, delay, loss)) in ["a", "b"].into_iter().zip(paths) {
+        text += &format!("[[cellular]]\nname = \"{name}\"\nrat = \"lte\"\nrate_mbit_s = {rate}\ndelay_ms = {delay}\n");
+        text += &format!("loss = {loss}\nqueue_ms = 50\n");
+    }
+    text
+}
+
+#[test]
+fn two_paths_give_what_multipath_tcp_gets_less_the_headers() -> Outcome {
+    let shorter = with(WIDE, "duration_s = 20", "duration_s = 10");
+    for (text, shares) in [(EQUAL, [0.98, 0.95]), (NARROW, [0.98, 0.95]), (&shorter, [0.96, 0.93])] {
+        for congestion in ["cubic", "bbr"] {
+            let text = with(text, "duration_s", &format!("congestion = \"{congestion}\"\nduration_s"));
+            let figure = |strategy: &str| messages(&text, strategy, 1).map(|rows| goodput(&rows, 3.0, 9.0));
+            let kernel = figure("kernel")?;
+            for ((strategy, _), share) in TUNNELS.into_iter().zip(shares) {
+                let tunnel = figure(strategy)?;
+                println!("{strategy} {congestion}: {tunnel:.1}, kernel {kernel:.1} Mbit/s: {:.3}", tunnel / kernel);
+                assert!(tunnel >= kernel * share, "{strategy} {congestion}: {tunnel} of {kernel} Mbit/s");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn paths_that_differ_in_rate_and_delay_add_up() -> Outcome {
+    for congestion in ["cubic", "bbr"] {
+        let text = with(UNEQUAL, "duration_s", &format!("congestion = \"{congestion}\"\nduration_s"));
+        for (strategy, _) in TUNNELS {
+            let tunnel = goodput(&messages(&text, strategy, 1)?, 3.0, 19.0);
+            println!("{strategy} {congestion}: {tunnel:.1} of 100 Mbit/s");
+            assert!(tunnel >= 80.0, "{strategy} {congestion}: {tunnel} Mbit/s");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_second_path_up_to_100_ms_slower_does_no_harm() -> Outcome {
+    for paths in [
+        [(100.0, 5.0, 0.0), (20.0, 105.0, 0.0)],
+        [(100.0, 5.0, 0.0), (5.0, 55.0, 0.02)],
+        [(100.0, 5.0, 0.02), (5.0, 105.0, 0.0)],
+        [(50.0, 5.0, 0.0), (50.0, 105.0, 0.02)],
+        [(20.0, 5.0, 0.0), (100.0, 55.0, 0.0)],
+        [(20.0, 5.0, 0.02), (100.0, 25.0, 0.0)],
+        [(5.0, 5.0, 0.0), (100.0, 25.0, 0.0)],
+    ] {
+        hold_against_the_best(&pair(paths), ["single:a", "single:b"])?;
+    }
+    hold_against_the_best(SPREAD, ["single:near", "single:far"])
+}
+
+/// The best path alone in a tunnel: bare, it has shorter headers.
+fn hold_against_the_best(text: &str, alone: [&str; 2]) -> Outcome {
+    let best = median(text, alone[0])?.max(median(text, alone[1])?);
+    for (strategy, payload) in TUNNELS {
+        let tunnel = median(text, strategy)?;
+        let share = tunnel / (best * payload / PAYLOAD);
+        println!("{strategy}: {tunnel:.1}, the best alone {best:.1} bare: {share:.3}");
+        assert!(share >= 0.97, "{strategy}: {tunnel} of {best} Mbit/s in\n{text}");
+    }
+    Ok(())
+}
+
+/// Goodput after 3 s, the middle one of three seeds.
+fn median(text: &str, strategy: &str) -> Result<f64, Box<dyn Error>> {
+    let figure = |seed| messages(text, strategy, seed).map(|rows| goodput(&rows, 3.0, 19.0));
+    let mut figures = [figure(1)?, figure(2)?, figure(3)?];
+    figures.sort_by(f64::total_cmp);
+    Ok(figures[1])
+}
+
+#[test]
+fn datagrams_at_nine_tenths_of_the_sum_arrive_in_order() -> Outcome {
+    for (strategy, _) in TUNNELS {
+        let messages = messages(STREAM, strategy, 1)?;
+        let settled: Vec<&MessageRow> = messages.iter().filter(|row| row.sent_ns >= 5_000_000_000).collect();
+        let (lost, late) = faults(&settled);
+        println!("{strategy}: {lost:.5} lost, {late:.5} reordered of {}", settled.len());
+        assert!(settled.len() > 50_000 && lost < 0.001 && late < 0.005, "{strategy}: {lost} lost, {late} reordered");
+    }
+    let (lost, _) = faults(&messages(STREAM, "single", 1)?.iter().collect::<Vec<_>>());
+    assert!(lost > 0.2, "no path carries the stream alone: {lost} lost");
+    Ok(())
+}
+
+#[test]
+fn a_path_that_dies_is_left_in_300_ms_and_taken_again_in_a_second() -> Outcome {
+    let bulk = with(THROTTLED, "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20", "kind = \"bulk\"");
+    let silent = with(&bulk, "trace = \"throttled.csv\"", "rate_mbit_s = 20\nsilent_s = [[8, 14]]");
+    for (what, text) in [("throttled", bulk), ("silent", silent)] {
+        let messages = messages(&text, "tunnel", 1)?;
+        let other = 20.0 * 1380.0 / 1500.0;
+        let meanwhile: Vec<f64> = (0..11).map(|step| 8.3 + 0.5 * f64::from(step)).collect();
+        let figures = meanwhile.iter().map(|&from_s| goodput(&messages, from_s, from_s + 0.5) / other);
+        let least = figures.fold(f64::MAX, f64::min);
+        let again = goodput(&messages, 15.0, 19.0) / other;
+        println!("{what}: at least {least:.2} of the other path meanwhile, {again:.2} times it afterwards");
+        assert!(least >= 0.9, "{what}: only {least} of the other path");
+        assert!(again >= 1.7, "{what}: afterwards only {again} times one path");
+        let (delay, _) = worst(&self::messages(&text.replace("kind = \"bulk\"", MESSAGES), "tunnel", 1)?);
+        println!("{what}: messages wait {delay:.0} ms at most");
+        assert!(delay <= 300.0, "{what}: a message waited {delay} ms");
+    }
+    Ok(())
+}
+
+const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
+
+#[test]
+fn datagrams_are_not_lost_with_the_coverage() -> Outcome {
+    for (text, limit_ms) in [(LEAVE, 60.0), (SUDDEN, 150.0)] {
+        for strategy in ["tunnel", "tunnel-plain", "tunnel-redundant"] {
+            for seed in 1..=5 {
+                let (delay, lost) = worst(&messages(text, strategy, seed)?);
+                println!("{strategy}, seed {seed}: worst {delay:.1} ms, {lost} lost");
+                assert!(delay <= limit_ms && lost <= 2, "{strategy}, seed {seed}: {delay} ms, {lost} lost");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn copies_over_two_lossy_paths_hide_their_losses() -> Outcome {
+    let alike = with(REDUNDANT, "delay_ms = 20", "delay_ms = 10");
+    // The slower path decides how long the copy of a lost packet takes.
+    for (text, delay_ms) in [(REDUNDANT, 20.0), (&alike, 10.0)] {
+        let messages = messages(text, "tunnel-redundant", 1)?;
+        let (lost, _) = faults(&messages.iter().collect::<Vec<_>>());
+        let mut delays: Vec<u64> = messages.iter().filter_map(|row| Some(row.received_ns? - row.sent_ns)).collect();
+        delays.sort_unstable();
+        let p99_ms = delays[delays.len() * 99 / 100] as f64 / 1e6;
+        println!("{:.4} of {} lost, p99 {p99_ms:.1} ms", lost, messages.len());
+        assert!(messages.len() >= 20_000 && lost <= 0.004, "{lost} lost");
+        assert!(p99_ms <= delay_ms + 0.8, "p99 {p99_ms} ms");
+    }
+    Ok(())
+}
+
+#[test]
+fn without_a_tunnel_datagrams_take_the_first_path() -> Outcome {
+    for (strategy, share) in [("kernel", 0.0), ("single", 0.0), ("single:a", 1.0)] {
+        let run = record(&read(STREAM)?, strategy, 1, Detail::METRICS)?;
+        assert_eq!(run.sums.share(PathId(0)), Some(share), "{strategy}");
+        assert_eq!(run.duplicates, Some(0));
+    }
+    Ok(())
+}
+
+#[test]
+fn what_the_tunnel_sends_fills_the_paths_packets_and_no_more() -> Outcome {
+    for (strategy, payload) in TUNNELS {
+        let run = record(&read(&with(NARROW, "duration_s = 20", "duration_s = 4"))?, strategy, 1, Detail::ALL)?;
+        let longest = run.packets.iter().map(|row| row.ip_bytes).max();
+        assert_eq!(longest, Some(1500), "{strategy}");
+        assert!(run.packets.iter().all(|row| row.payload_bytes + 28 == row.ip_bytes && row.subflow.is_none()), "UDP");
+        let carried = goodput(&run.messages, 0.0, 4.0) * 4e6 / 8.0;
+        let full = run.packets.iter().filter(|row| row.ip_bytes == 1500).count() as f64 * payload;
+        println!("{strategy}: full packets {full:.0}, bytes read {carried:.0}");
+        assert!((0.95..1.05).contains(&(full / carried)), "{strategy}: {full} bytes in full packets, {carried} read");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_datagram_that_does_not_fit_is_refused() -> Outcome {
+    let scenario = read(&with(STREAM, "size_bytes = 1200", "size_bytes = 1405"))?;
+    let refused = record(&scenario, "tunnel", 1, Detail::NONE).err().ok_or("it was taken")?;
+    assert!(refused.to_string().contains("more than 1404 bytes do not fit"), "{refused}");
+    assert!(record(&scenario, "tunnel-plain", 1, Detail::NONE).is_ok());
+    Ok(())
+}
+
+#[test]
+fn the_same_seed_gives_the_same_packets_through_the_tunnel() -> Outcome {
+    let digest = |text: &str, seed| -> Result<String, Box<dyn Error>> {
+        let run = record(&read(text)?, "tunnel", seed, Detail::ALL)?;
+        assert!(run.packets.len() > 1000 && run.messages.len() > 100);
+        Ok(format!("{:?}{:?}{:?}{:?}", run.packets, run.messages, run.said, run.health))
+    };
+    let lossy = with(REDUNDANT, "duration_s = 23", "duration_s = 5");
+    for text in [LEAVE, &lossy] {
+        assert!(digest(text, 7)? == digest(text, 7)?, "two runs in one process");
+        assert!(digest(text, 7)? != digest(text, 8)?, "another seed");
+    }
+    Ok(())
+}
