@@ -59,11 +59,13 @@ fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
     Ok(paths.map(|(path, bytes)| text(path.name, bytes)).collect())
 }
 
-/// A file with a `[[path]]` is an agent's configuration. What cannot be read
+/// A file with a `[[path]]` or a `[tunnel]` is an agent's configuration. What cannot be read
 /// is left to the reader of scenarios, which says why.
 fn is_configuration(file: &Path) -> bool {
     let text = text_file::read(file).unwrap_or_default();
-    let is_of_agents = |line: &str| line.starts_with("[[path]]") || line.starts_with("[[tunnel.vehicle]]");
+    let is_of_agents = |line: &str| {
+        line.starts_with("[[path]]") || line.starts_with("[tunnel]") || line.starts_with("[[tunnel.vehicle]]")
+    };
     text.lines().any(|line| is_of_agents(line.trim_start()))
 }
 

@@ -5,12 +5,10 @@
 
 mod program;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -25,9 +23,9 @@ use crosslane_core::demand::Object;
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 use crosslane_core::mptcp::Subflow;
 use crosslane_core::time::Instant;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use program::{CROSSLANE, can_drive};
+use nix::sys::signal::Signal;
+use program::agent::{Agent, command};
+use program::can_drive;
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
@@ -129,14 +127,7 @@ impl World {
     }
 
     fn take_its_g5_down(&self) {
-        let down = async {
-            let (connection, handle, _) = rtnetlink::new_connection().unwrap();
-            tokio::spawn(connection);
-            let message = rtnetlink::LinkUnspec::new_with_name("its-g5").down().build();
-            handle.link().set(message).execute().await.unwrap();
-        };
-        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        self.testbed.vehicle.enter(|| runtime().block_on(down)).unwrap();
+        program::agent::take_down(&self.testbed.vehicle, "its-g5");
     }
 }
 
@@ -169,58 +160,11 @@ fn backup(subflows: &[Subflow]) -> bool {
     matches!(subflows, [only] if only.backup)
 }
 
-/// A running agent.
-struct Agent {
-    desk: TempDir,
-    child: Child,
-}
-
-impl Agent {
-    /// Starts it in the vehicle and waits until it says that it is ready.
-    fn start(world: &World) -> Agent {
-        let desk = TempDir::new().unwrap();
-        let events = desk.path().join("events.jsonl");
-        Agent::with_events(world, desk, CONFIGURATION, &events)
-    }
-
-    fn with_events(world: &World, desk: TempDir, configuration: &str, events: &Path) -> Agent {
-        let ready = desk.path().join("ready");
-        let news = UnixDatagram::bind(&ready).unwrap();
-        news.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let child = world.testbed.vehicle.spawn(&mut command(desk.path(), configuration, events, &ready)).unwrap();
-        let mut said = [0; 20];
-        let length = news.recv(&mut said).expect("it tells that it is ready");
-        assert_eq!(&said[..length], b"READY=1");
-        Agent { desk, child }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
-    }
-
-    /// Ends it and returns its events and what it said on standard error.
-    fn end(mut self) -> (String, String) {
-        self.signal(Signal::SIGTERM);
-        let status = self.child.wait().unwrap();
-        let read = |name: &str| fs::read_to_string(self.desk.path().join(name)).unwrap_or_default();
-        assert_eq!(status.code(), Some(0), "{}", read("stderr"));
-        (read("events.jsonl"), read("stderr"))
-    }
-
-    fn resident_kib(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim_end_matches("kB").trim().parse().unwrap()
-    }
-}
-
-fn command(desk: &Path, configuration: &str, events: &Path, ready: &Path) -> Command {
-    let file: PathBuf = desk.join("agent.toml");
-    fs::write(&file, configuration.replace("EVENTS", events.to_str().unwrap())).unwrap();
-    let mut command = Command::new(CROSSLANE);
-    command.arg("agent").arg("--config").arg(file).env("NOTIFY_SOCKET", ready);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(desk.join("stderr")).unwrap());
-    command
+/// Starts an agent in the vehicle and waits until it says that it is ready.
+fn start(world: &World) -> Agent {
+    let desk = TempDir::new().unwrap();
+    let events = desk.path().join("events.jsonl");
+    Agent::with_events(&world.testbed.vehicle, desk, CONFIGURATION, &events)
 }
 
 #[test]
@@ -229,7 +173,7 @@ fn a_subflow_comes_with_the_signal_is_demoted_as_it_fades_and_goes_with_the_inte
         return;
     }
     let world = World::new();
-    let agent = Agent::start(&world);
+    let agent = start(&world);
     let (near, far) = world.connect();
     assert_eq!(world.over_its_g5(), [], "nothing is known of its-g5 yet");
     world.hear(STRONG_DBM, active);
@@ -272,7 +216,7 @@ fn a_dear_path_carries_while_a_sender_needs_it() {
     let world = World::new();
     let desk = TempDir::new().unwrap();
     let events = desk.path().join("events.jsonl");
-    let agent = Agent::with_events(&world, desk, &CONFIGURATION.replace(THRESHOLD, DEADLINE), &events);
+    let agent = Agent::with_events(&world.testbed.vehicle, desk, &CONFIGURATION.replace(THRESHOLD, DEADLINE), &events);
     let (near, far) = world.connect();
     let sender = || world.testbed.vehicle.enter(|| client::Agent::connect("@crosslane-demands")).unwrap().unwrap();
     let state = |dear: &'static str| move |reply: &Reply| matches!(reply, Reply::States(states) if states["lte"] == "active" && states["its-g5"] == dear);
@@ -308,13 +252,13 @@ fn a_restarted_agent_takes_up_the_connections_that_it_finds() {
         return;
     }
     let world = World::new();
-    let mut agent = Agent::start(&world);
+    let mut agent = start(&world);
     let (near, far) = world.connect();
     world.hear(STRONG_DBM, active);
     let before = world.over_its_g5();
     agent.signal(Signal::SIGKILL);
     agent.child.wait().unwrap();
-    let agent = Agent::start(&world);
+    let agent = start(&world);
     world.hear(WEAK_DBM, backup);
     world.hear(STRONG_DBM, active);
     assert_eq!(world.over_its_g5(), before, "the same subflow, and no other");
@@ -330,7 +274,7 @@ fn a_hundred_thousand_forged_datagrams_fill_neither_memory_nor_disk() {
         return;
     }
     let world = World::new();
-    let agent = Agent::start(&world);
+    let agent = start(&world);
     let (_near, _far) = world.connect();
     world.hear(STRONG_DBM, active);
     let before_kib = agent.resident_kib();
@@ -370,7 +314,8 @@ fn a_full_disk_is_told_once_and_costs_no_connection() {
         return;
     }
     let world = World::new();
-    let agent = Agent::with_events(&world, TempDir::new().unwrap(), CONFIGURATION, Path::new("/dev/full"));
+    let agent =
+        Agent::with_events(&world.testbed.vehicle, TempDir::new().unwrap(), CONFIGURATION, Path::new("/dev/full"));
     let (near, far) = world.connect();
     world.hear(STRONG_DBM, active);
     exchange(&near, &far);

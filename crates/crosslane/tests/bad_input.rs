@@ -193,6 +193,107 @@ const CONFIGURATIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// A vehicle's tunnel, and a gateway's.
+const VEHICLE: &str = r#"[[path]]
+name = "lo"
+rat = "lte"
+[strategy]
+name = "threshold"
+[tunnel]
+address = ["10.77.0.2/24"]
+gateway = "127.0.0.1:4760"
+key = "own.key"
+gateway_key = "KEY"
+"#;
+const GATEWAY: &str = r#"[tunnel]
+address = ["10.77.0.1/24", "fd77::1/64"]
+listen = "127.0.0.1:4760"
+key = "own.key"
+[[tunnel.vehicle]]
+name = "car"
+key = "KEY"
+address = ["10.77.0.2/32", "fd77::2/128"]
+[[tunnel.vehicle]]
+name = "van"
+key = "OTHER"
+address = ["10.77.0.3/32"]
+"#;
+/// In either: what is replaced, by what, and what must be said.
+const TUNNELS: &[(&str, &str, &str, &str)] = &[
+    (
+        VEHICLE,
+        "gateway =",
+        "listen = \"127.0.0.1:4760\"\ngateway =",
+        "line 6: [tunnel] does not say which end it is; a",
+    ),
+    (GATEWAY, "listen = \"127.0.0.1:4760\"\n", "", "line 1: [tunnel] does not say which end it is; a vehicle has"),
+    (VEHICLE, "gateway =", "mtu = 500\ngateway =", "line 8: an MTU of 500; give 576 to 9216"),
+    (
+        GATEWAY,
+        "listen",
+        "mtu = 1300\nlisten",
+        "line 3: an MTU of 1300 leaves 1232 bytes inside; IPv6 needs 1280: raise",
+    ),
+    (GATEWAY, "10.77.0.3/32", "10.77.0.0/30", "line 12: addresses of vehicles \"van\" and \"car\" overlap; give each"),
+    (GATEWAY, "10.77.0.3/32", "10.77.0.3/33", "line 12: \"10.77.0.3/33\" is no address with a prefix; write one as"),
+    (GATEWAY, "key = \"OTHER\"\n", "", "line 1: vehicle \"van\" has a key in a plain tunnel, or none in one that is"),
+    (VEHICLE, "key = \"own.key\"\n", "", "line 6: the tunnel has no `key`; give `key`"),
+    (VEHICLE, "gateway_key = \"KEY\"\n", "", "line 6: `gateway_key` does not go with `plain`"),
+    (
+        VEHICLE,
+        "key = \"own.key\"",
+        "key = \"own.key\"\nstandard = true",
+        "line 6: `standard` is GRE-in-UDP without protection",
+    ),
+    (VEHICLE, "[tunnel]\n", "[tunnel]\nmode = \"fast\"\n", "line 7: unknown variant `fast`"),
+];
+/// What only the agent finds, beyond the configuration.
+const OF_THE_AGENT: &[(&str, &str, &str, &str)] = &[
+    (
+        VEHICLE,
+        "own.key",
+        "open.key",
+        "while reading the private key open.key: group or others have access to it (mode 0644); `chmod",
+    ),
+    (
+        VEHICLE,
+        "own.key",
+        "none.key",
+        "while reading the private key none.key: there is no such file; `crosslane keygen --out",
+    ),
+    (VEHICLE, "own.key", "short.key", "while reading the private key short.key: "),
+    (VEHICLE, "own.key", ".", "while reading the private key .: it is no regular file; `crosslane keygen"),
+    (VEHICLE, "\"KEY\"", "\"word\"", "while reading the public key \"word\": "),
+    (GATEWAY, "\"OTHER\"", "\"word\"", "while reading the public key \"word\": "),
+    (VEHICLE, "127.0.0.1:4760", "127.0.0.1", "while looking for the gateway \"127.0.0.1\": "),
+    (
+        GATEWAY,
+        "127.0.0.1:4760",
+        "192.0.2.77:4760",
+        "while binding a UDP socket to 192.0.2.77:4760: Cannot assign requested",
+    ),
+    (VEHICLE, "[tunnel]", "[tunnel]\ninterface = \"lo\"", "\"lo\""),
+    (
+        VEHICLE,
+        "[tunnel]",
+        "[tunnel]\ninterface = \"sixteen-letters-\"",
+        "while making the TUN device \"sixteen-letters-\": an interface's name has",
+    ),
+];
+
+/// A folder with keys, and a text with them.
+fn keys(desk: &TempDir, text: &str) -> String {
+    let public = |name: &str| {
+        let file = desk.path().join(name);
+        if !file.exists() {
+            assert_eq!(crosslane(desk.path(), &["keygen", "--out", name]).code, Some(0));
+        }
+        let said = crosslane(desk.path(), &["keygen", "--public", name]);
+        said.stdout.trim().to_owned()
+    };
+    text.replace("KEY", &public("own.key")).replace("OTHER", &public("other.key"))
+}
+
 /// A folder with the files of the cases and a good scenario.
 fn desk() -> TempDir {
     let desk = TempDir::new().unwrap();
@@ -279,10 +380,48 @@ fn a_fault_in_a_configuration_is_told_with_its_line() {
 }
 
 #[test]
+fn a_fault_in_a_tunnel_is_told_with_its_line() {
+    let desk = desk();
+    let mut complaints = Vec::new();
+    for (good, from, to, expected) in TUNNELS {
+        assert!(good.contains(from), "{from}");
+        fs::write(desk.path().join("agent.toml"), keys(&desk, &good.replacen(from, to, 1))).unwrap();
+        let expected = format!("while reading configuration agent.toml {expected}");
+        for arguments in [&["agent", "--config", "agent.toml"][..], &["check", "agent.toml"]] {
+            complaints.extend(complaint(&crosslane(desk.path(), arguments), &expected));
+        }
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn a_tunnel_that_cannot_be_is_told_by_the_agent() {
+    if !can_drive() {
+        return;
+    }
+    let desk = desk();
+    keys(&desk, "");
+    fs::copy(desk.path().join("own.key"), desk.path().join("open.key")).unwrap();
+    fs::set_permissions(desk.path().join("open.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(desk.path().join("short.key"), "c2hvcnQ=\n").unwrap();
+    fs::set_permissions(desk.path().join("short.key"), fs::Permissions::from_mode(0o600)).unwrap();
+    let mut complaints = Vec::new();
+    for (good, from, to, expected) in OF_THE_AGENT {
+        assert!(good.contains(from), "{from}");
+        let text = keys(&desk, good).replacen(&keys(&desk, from), to, 1) + "[log]\nevents = \"events\"\n";
+        fs::write(desk.path().join("agent.toml"), text).unwrap();
+        complaints.extend(complaint(&crosslane(desk.path(), &["agent", "--config", "agent.toml"]), expected));
+    }
+    assert_none(complaints);
+}
+
+#[test]
 fn what_is_good_is_not_refused() {
     let desk = desk();
     fs::write(desk.path().join("agent.toml"), CONFIGURATION).unwrap();
-    for file in ["s.toml", "agent.toml"] {
+    fs::write(desk.path().join("vehicle.toml"), keys(&desk, VEHICLE)).unwrap();
+    fs::write(desk.path().join("gateway.toml"), keys(&desk, GATEWAY)).unwrap();
+    for file in ["s.toml", "agent.toml", "vehicle.toml", "gateway.toml"] {
         let said = crosslane(desk.path(), &["check", file]);
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     }

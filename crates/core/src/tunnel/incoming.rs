@@ -17,6 +17,10 @@ const REPORT_PACKETS: u32 = 4;
 const REPORT_WITHIN: Duration = Duration::from_millis(8);
 /// In how many reports a run of missing numbers is told: reports get lost too.
 const TELLINGS: u8 = 4;
+/// For so long after a sender began anew packets of the one before it may come.
+pub(super) const YOUNG: Duration = Duration::from_secs(2);
+/// So many in a row that are older than the newest are of the sender that is there.
+pub(super) const OLDER_IN_A_ROW: u8 = 8;
 /// A number so far ahead of the last is a beginning, not a gap.
 const FAR_AHEAD: u64 = 1 << 16;
 
@@ -32,6 +36,10 @@ pub(super) struct Incoming {
     waits_since: Option<Instant>,
     hurry: bool,
     reported: Option<Instant>,
+    /// Until when old numbers may be of a sender that is gone, and how many
+    /// have come in a row that are older still.
+    young_until: Instant,
+    older: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +50,11 @@ struct Run {
 }
 
 impl Incoming {
+    /// The sender began anew; what the one before it sent may still come.
+    pub(super) fn of_another_sender(now: Instant) -> Incoming {
+        Incoming { young_until: now + YOUNG, ..Incoming::default() }
+    }
+
     /// A packet with this number came; false if it came before.
     pub(super) fn take(&mut self, now: Instant, number: u32, bytes: u32) -> bool {
         let (number, next) = match self.highest {
@@ -52,7 +65,12 @@ impl Incoming {
             self.note_gap(next, number - next);
             self.highest = Some(number);
             self.arrived = now;
+            self.older = 0;
+        } else if now < self.young_until && self.older >= OLDER_IN_A_ROW {
+            self.missing.clear();
+            (self.highest, self.arrived, self.older) = (Some(number), now, 0);
         } else if !self.fill(number) {
+            self.older = self.older.saturating_add(1);
             return false;
         }
         self.packets = self.packets.wrapping_add(1);
@@ -100,7 +118,7 @@ impl Incoming {
 
     /// When a report should leave.
     pub(super) fn due(&self) -> Option<Instant> {
-        let since = self.waits_since.filter(|_| self.highest.is_some())?;
+        let since = self.waits_since?;
         if self.hurry {
             return Some(since);
         }
@@ -110,13 +128,11 @@ impl Incoming {
 
     /// What to report now; `None` if nothing ever came.
     pub(super) fn report(&mut self, now: Instant, path: PathId, wish: PathState) -> Option<PathReport> {
+        (self.unreported, self.waits_since, self.hurry) = (0, None, false);
         let highest = self.highest?;
         let missing: Vec<(u32, u16)> = self.missing.iter().map(|run| (run.first as u32, run.length)).collect();
         self.missing.iter_mut().for_each(|run| run.told += 1);
         self.missing.retain(|run| run.told < TELLINGS);
-        self.unreported = 0;
-        self.waits_since = None;
-        self.hurry = false;
         self.reported = Some(now);
         Some(PathReport {
             path,
@@ -159,6 +175,15 @@ mod tests {
             assert_eq!(report(&mut incoming).missing, [(8, 1)]);
         }
         assert!(report(&mut incoming).missing.is_empty());
+    }
+
+    #[test]
+    fn a_report_of_nothing_is_due_once() {
+        let mut incoming = Incoming::default();
+        incoming.hurry(at(1));
+        assert_eq!(incoming.due(), Some(at(1)));
+        assert_eq!(incoming.report(at(1), PathId(0), PathState::Active), None);
+        assert_eq!(incoming.due(), None);
     }
 
     #[test]

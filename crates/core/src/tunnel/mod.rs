@@ -272,17 +272,17 @@ impl<P: Clone> Tunnel<P> {
         }
     }
 
-    /// The other end has started: it knows nothing of before.
+    /// The other end has started: it knows nothing of before. Orders and numbers go
+    /// on: it may have seen some already.
     fn begin_anew(&mut self, now: Instant, epoch: u32) {
         if self.peer_epoch.replace(epoch).is_none() {
             return;
         }
-        self.resequencer = Resequencer::new();
+        self.resequencer = Resequencer::of_another_sender(now);
         for (_, path) in self.known() {
-            path.inward = Incoming::default();
-            path.out = Outgoing::new(now, path.out.wish);
+            path.inward = Incoming::of_another_sender(now);
+            path.out.begin_anew(now);
         }
-        self.orders.fill(0);
         self.repairs.clear();
     }
 

@@ -120,6 +120,11 @@ impl<P: Clone> Outgoing<P> {
         }
     }
 
+    /// The other end knows nothing of before.
+    pub(super) fn begin_anew(&mut self, now: Instant) {
+        *self = Outgoing { next: self.next, ..Outgoing::new(now, self.wish) };
+    }
+
     /// The number of a packet that leaves now; `parcel` is what can be sent again.
     pub(super) fn send(&mut self, now: Instant, bytes: u32, parcel: Option<Parcel<P>>) -> u32 {
         let number = self.next;

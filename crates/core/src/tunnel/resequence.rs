@@ -10,6 +10,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use super::control::MAX_PATHS;
+use super::incoming::{OLDER_IN_A_ROW, YOUNG};
 use super::label::{Label, ORDER_BITS, unwrap};
 use crate::time::{Duration, Instant};
 
@@ -54,6 +55,8 @@ pub(super) struct Resequencer<P> {
     /// Whether what is lost is sent again.
     repairs: bool,
     late: u64,
+    /// Until when old orders may be of a sender that is gone.
+    young_until: Instant,
 }
 
 #[derive(Debug)]
@@ -66,12 +69,14 @@ struct Flow<P> {
     passed: [u64; MAX_PATHS],
     /// What was given up: first order, and one beyond the last.
     skipped: VecDeque<(u64, u64)>,
+    /// Packets in a row that came before, or seem so.
+    older: u8,
 }
 
 impl<P> Resequencer<P> {
     pub(super) fn new() -> Resequencer<P> {
         let flow =
-            |_| Flow { begun: false, next: 0, held: BTreeMap::new(), passed: [0; MAX_PATHS], skipped: VecDeque::new() };
+            |_| Flow { begun: false, next: 0, held: BTreeMap::new(), passed: [0; MAX_PATHS], skipped: VecDeque::new(), older: 0 };
         Resequencer {
             flows: (0..=u8::MAX).map(flow).collect(),
             waiting: Vec::new(),
@@ -80,7 +85,13 @@ impl<P> Resequencer<P> {
             lateness: Lateness::default(),
             repairs: false,
             late: 0,
+            young_until: Instant::ZERO,
         }
+    }
+
+    /// The sender began anew; what the one before it sent may still come.
+    pub(super) fn of_another_sender(now: Instant) -> Resequencer<P> {
+        Resequencer { young_until: now + YOUNG, ..Resequencer::new() }
     }
 
     /// The next packet that may go on.
@@ -106,8 +117,13 @@ impl<P> Resequencer<P> {
             flow.begun = true;
             flow.next = if order < BEGINNING { 0 } else { order };
         }
+        if order < flow.next && now < self.young_until && flow.older >= OLDER_IN_A_ROW {
+            self.held -= flow.held.len();
+            flow.begin_at(order);
+        }
         if order < flow.next {
             if !flow.unskip(order) {
+                flow.older = flow.older.saturating_add(1);
                 return false;
             }
             self.lateness.note(now, self.patience() * 3 / 2);
@@ -115,6 +131,7 @@ impl<P> Resequencer<P> {
             self.ready.push_back(packet);
             return true;
         }
+        flow.older = 0;
         let passed = &mut flow.passed[usize::from(label.path.0) % MAX_PATHS];
         *passed = (*passed).max(order + 1);
         if order == flow.next {
@@ -191,6 +208,14 @@ impl<P> Resequencer<P> {
 }
 
 impl<P> Flow<P> {
+    fn begin_at(&mut self, order: u64) {
+        self.next = order;
+        self.held.clear();
+        self.skipped.clear();
+        self.passed = [0; MAX_PATHS];
+        self.older = 0;
+    }
+
     /// Every path in use has delivered what is older than this.
     fn passed_by_all(&self, paths: u16) -> u64 {
         let used = self.passed.iter().enumerate().filter(|(path, _)| paths & 1 << path != 0);

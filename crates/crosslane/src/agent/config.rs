@@ -165,6 +165,11 @@ fn parse(text: &str) -> Result<Config, Fault> {
         let place = error.span().map_or(0, |span| span.start);
         fault(place, error.message().replace('\n', " "), "see docs/formats.md for the keys")
     })?;
+    if let Some(tunnel) = &config.tunnel {
+        let at = |place: usize| if place == 0 { tunnel.span().start } else { place };
+        let checked = tunnel.get_ref().check(config.paths.len());
+        checked.map_err(|(place, cause, remedy)| fault(at(place), cause, remedy))?;
+    }
     let is_gateway = config.tunnel.as_ref().is_some_and(|tunnel| tunnel.get_ref().listen.is_some());
     match &config.strategy_table {
         Some(table) => {
@@ -178,11 +183,6 @@ fn parse(text: &str) -> Result<Config, Fault> {
     }
     if (config.paths.is_empty() && !is_gateway) || config.paths.len() > MAX_PATHS {
         return Err(fault(0, format!("{} paths", config.paths.len()), "give between 1 and 16 [[path]] sections"));
-    }
-    if let Some(tunnel) = &config.tunnel {
-        let at = |place: usize| if place == 0 { tunnel.span().start } else { place };
-        let checked = tunnel.get_ref().check(config.paths.len());
-        checked.map_err(|(place, cause, remedy)| fault(at(place), cause, remedy))?;
     }
     let mut names = BTreeMap::new();
     for path in &config.paths {

@@ -251,7 +251,8 @@ impl Driver {
     }
 
     fn observe_transport(&mut self) {
-        if let Some(tunnel) = &self.tunnel {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.faults().iter().for_each(|fault| self.journal.fault(fault));
             let (samples, changes) = (tunnel.samples(), tunnel.changes());
             changes.iter().for_each(|change| self.journal.tunnel(change));
             samples.into_iter().for_each(|sample| self.handle(Input::Sample(sample)));

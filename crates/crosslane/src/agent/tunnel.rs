@@ -1,6 +1,7 @@
 //! The tunnel of an agent: it carries what the engine wants carried.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crosslane_core::agent::Agent;
 use crosslane_core::allocate::PathState;
@@ -8,13 +9,20 @@ use crosslane_core::path::{PathId, Sample};
 
 use super::config::Config;
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tunnel::end::Change;
 use crate::tunnel::run::Carrier;
+
+/// So long a gateway may be silent before that is told.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// A running tunnel and the paths it has.
 pub struct Carried {
     carrier: Carrier,
+    /// The gateway, as the user names it.
+    gateway: String,
+    /// Whether its silence was told.
+    told: bool,
     is_vehicle: bool,
     paths: Vec<Path>,
 }
@@ -34,7 +42,10 @@ impl Carried {
         let carrier = Carrier::start(tunnel.get_ref(), config.ranks(), clock)?;
         let paths =
             config.paths.iter().map(|path| Path { interface: path.get_ref().interface().into(), address: None });
-        Ok(Some(Carried { carrier, is_vehicle: tunnel.get_ref().gateway.is_some(), paths: paths.collect() }))
+        let gateway = tunnel.get_ref().gateway.as_ref().map(|name| name.get_ref().clone());
+        let is_vehicle = gateway.is_some();
+        let gateway = gateway.unwrap_or_default();
+        Ok(Some(Carried { carrier, gateway, told: false, is_vehicle, paths: paths.collect() }))
     }
 
     /// A path has this address now, or none.
@@ -61,26 +72,22 @@ impl Carried {
         if self.is_vehicle { self.carrier.samples() } else { Vec::new() }
     }
 
+    /// What the user must know: paths that nothing can be sent over, and a gateway
+    /// that does not answer, once until it does.
+    pub fn faults(&mut self) -> Vec<Error> {
+        let mut faults: Vec<Error> = self.carrier.faults.try_iter().collect();
+        let is_silent = self.carrier.unanswered().is_some_and(|wait| wait > SILENCE);
+        if is_silent && !self.told {
+            let cause = format!("no answer from the gateway {} for {} s", self.gateway, SILENCE.as_secs());
+            let remedy = "check its address, its key and whether it knows ours";
+            faults.push(Error::failure("carrying packets through the tunnel", cause).with_remedy(remedy));
+        }
+        self.told = is_silent;
+        faults
+    }
+
     /// What changed since the last time.
     pub fn changes(&self) -> Vec<Change> {
-        if std::env::var_os("TDEBUG").is_some() {
-            let now = crate::clock::unix_s();
-            for (_, path, v) in self.carrier.end().views() {
-                eprintln!(
-                    "DBG {now:.3} p{} {} rate {:.1} base {:.2} srtt {:.1} loss {:.2} uw {}k win {}k lost {} dlv {}",
-                    path.0,
-                    v.health.name(),
-                    v.rate_bit_s.unwrap_or(0.0) / 1e6,
-                    v.round_trip.map_or(0.0, |d| d.as_secs_f64() * 1e3),
-                    v.smoothed.as_secs_f64() * 1e3,
-                    v.loss,
-                    v.under_way_bytes[0] / 1000,
-                    v.under_way_bytes[1] / 1000,
-                    v.lost,
-                    v.delivered
-                );
-            }
-        }
         self.carrier.changes.try_iter().collect()
     }
 }

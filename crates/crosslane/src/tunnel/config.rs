@@ -45,6 +45,11 @@ pub struct TunnelConfig {
     /// GRE-in-UDP without any protection (RFC 8086).
     #[serde(default)]
     pub plain: bool,
+    /// The other end speaks GRE-in-UDP and nothing beyond, as a router does: no
+    /// key, no numbers, one path at a time, and no sign of whether it is there. A
+    /// gateway answers to the address and port that the newest packet came from.
+    #[serde(default)]
+    pub standard: bool,
     /// Longest IP packet that every path carries, in bytes.
     #[serde(default = "mtu")]
     pub mtu: Spanned<u32>,
@@ -143,6 +148,9 @@ impl TunnelConfig {
             let cause = if self.plain { "a plain tunnel needs no `key`" } else { "the tunnel has no `key`" };
             let remedy = "give `key` (made by `crosslane keygen --out FILE`), or plain = true for no protection at all";
             return Err((self.key.as_ref().map_or(0, |key| key.span().start), cause.into(), remedy));
+        }
+        if self.standard && !self.plain {
+            return Err((0, "`standard` is GRE-in-UDP without protection".into(), "add plain = true, or leave it out"));
         }
         if self.gateway.is_some() && self.plain == self.gateway_key.is_some() {
             return Err((0, "`gateway_key` does not go with `plain`".into(), "give one or the other"));

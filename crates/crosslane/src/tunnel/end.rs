@@ -10,6 +10,7 @@
 //! Two threads work on it: one sends, one receives. Each peer's engine is
 //! behind a lock, held for a batch; packets are sealed and opened outside.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +39,8 @@ const INITIATE_EACH: Duration = Duration::from_millis(250);
 const EXPIRE_EACH: Duration = Duration::from_secs(5);
 /// How soon to look again whether there are keys.
 const NO_KEYS_YET: Duration = Duration::from_millis(10);
+/// Packets that wait for a standard peer at most: the newest.
+const MOST_BARE: usize = 1024;
 /// "Too big" is answered so often at most.
 const ANSWER_EACH: Duration = Duration::from_millis(5);
 
@@ -80,6 +83,9 @@ pub struct Plan {
     pub mtu: u32,
     /// Our inner addresses, from which "too big" is answered.
     pub addresses: Vec<IpAddr>,
+    /// The other ends speak GRE-in-UDP (RFC 8086) and nothing beyond: packets go
+    /// without key, number and order over the most preferred path that is there.
+    pub standard: bool,
 }
 
 /// Where a path leads: by which of our sockets, and to which address.
@@ -98,6 +104,8 @@ struct Peer {
     prefixes: Vec<Prefix>,
     at: Option<SocketAddr>,
     tunnel: Mutex<Tunnel<Carried>>,
+    /// What waits for a standard peer, past the engine.
+    bare: Mutex<VecDeque<Carried>>,
     ways: Mutex<[Option<Way>; MAX_PATHS]>,
     /// When something of it was last opened, in ns.
     heard_ns: AtomicU64,
@@ -123,6 +131,9 @@ pub struct End {
     peers: Vec<Peer>,
     security: Option<Mutex<Security>>,
     leads: bool,
+    standard: bool,
+    /// Paths, the most preferred first.
+    preference: Vec<u8>,
     mtu: AtomicU32,
     overhead_bytes: u32,
     addresses: Vec<IpAddr>,
@@ -173,14 +184,20 @@ impl End {
             prefixes: peer.prefixes,
             at: peer.at,
             tunnel: Mutex::new(Tunnel::new(setup(place))),
+            bare: Mutex::new(VecDeque::new()),
             ways: Mutex::new([None; MAX_PATHS]),
             heard_ns: AtomicU64::new(0),
             asked_ns: AtomicU64::new(0),
         });
+        let peers = peers.collect();
+        let mut preference: Vec<u8> = (0..MAX_PATHS as u8).collect();
+        preference.sort_by_key(|path| plan.ranks.get(usize::from(*path)).copied().unwrap_or(*path));
         End {
-            peers: peers.collect(),
+            peers,
             security: plan.keys.map(|(private, peers)| Mutex::new(Security::new(private, peers))),
             leads: plan.leads,
+            standard: plan.standard,
+            preference,
             mtu: AtomicU32::new(plan.mtu),
             overhead_bytes: plan.overhead_bytes,
             addresses: plan.addresses,
@@ -273,6 +290,14 @@ impl End {
     fn enqueue(&self, now: Instant, peer: usize, packet: &[u8]) {
         let tos = Inner::parse(packet).map_or(0, |inner| inner.tos());
         let carried = Carried { bytes: packet.into(), tos };
+        if self.standard {
+            let mut bare = lock(&self.peers[peer].bare);
+            if bare.len() == MOST_BARE {
+                bare.pop_front();
+            }
+            bare.push_back(carried);
+            return;
+        }
         let input = Input::Packet { flow: flow_slot(packet), bytes: packet.len() as u32, packet: carried };
         lock(&self.peers[peer].tunnel).handle(now, input);
     }
@@ -296,6 +321,9 @@ impl End {
         mut send: impl FnMut(Sent<'_>),
     ) -> Option<Instant> {
         let at = self.peers.get(peer)?;
+        if self.standard {
+            return self.depart_bare(now, at, outbox, send);
+        }
         let session = match &self.security {
             Some(security) => match lock(security).session_for(now, peer) {
                 Some(session) => Some(session),
@@ -313,8 +341,8 @@ impl End {
             }
             if outbox.is_full() { Some(now) } else { tunnel.next_wakeup() }
         };
-        if !outbox.is_empty() {
-            let _ = at.asked_ns.compare_exchange(0, now.as_nanos(), Relaxed, Relaxed);
+        if outbox.asks() {
+            at.asked(now);
         }
         let ways = *lock(&at.ways);
         outbox.leave(session.as_deref(), |path, tos, segment, bytes| {
@@ -322,6 +350,30 @@ impl End {
                 send(Sent { way, tos, segment, bytes });
             }
         });
+        wakeup
+    }
+
+    /// Sends to a standard peer: a vehicle over its most preferred path, a gateway
+    /// to where the peer's newest packet came from, which stands for its only path.
+    fn depart_bare(
+        &self,
+        now: Instant,
+        peer: &Peer,
+        outbox: &mut Outbox,
+        mut send: impl FnMut(Sent<'_>),
+    ) -> Option<Instant> {
+        let ways = *lock(&peer.ways);
+        let (path, way) = self.preference.iter().find_map(|path| Some((*path, (*ways.get(usize::from(*path))?)?)))?;
+        let label = Label { path: PathId(path), flow: 0, order: 0 };
+        let mut bare = lock(&peer.bare);
+        while !outbox.is_full()
+            && let Some(packet) = bare.pop_front()
+        {
+            outbox.take(Output::Send { label, number: 0, packet });
+        }
+        let wakeup = (!bare.is_empty()).then_some(now);
+        drop(bare);
+        outbox.leave_bare(|_, tos, segment, bytes| send(Sent { way, tos, segment, bytes }));
         wakeup
     }
 
@@ -351,8 +403,17 @@ impl End {
         *initiated = Some(now);
         let Some(initiation) = security.initiate(now, unix_ns, 0) else { return };
         for way in lock(&peer.ways).iter().flatten() {
+            peer.asked(now);
             send(Sent { way: *way, tos: 0, segment: initiation.len(), bytes: &initiation });
         }
+    }
+
+    /// For how long a vehicle's gateway has answered nothing, since something was
+    /// sent to it; `None` if nothing is awaited, or none needs to answer.
+    pub fn unanswered(&self, now: Instant) -> Option<Duration> {
+        let peer = self.peers.first().filter(|_| self.leads && !self.standard)?;
+        let asked_ns = peer.asked_ns.load(Relaxed);
+        (asked_ns > 0).then(|| now.since(Instant::from_nanos(asked_ns)))
     }
 
     /// When [`upkeep`](Self::upkeep) is to be called again at the latest.
@@ -399,7 +460,8 @@ impl End {
         // Without keys anybody may say that he is the other end; a vehicle at least
         // knows where its gateway is.
         if self.peers.first().is_some_and(|peer| peer.at.is_none_or(|at| at == way.to)) {
-            let path = gre::read(datagram).ok().and_then(|(header, _)| header.key).map(|key| Label::of_key(key).path.0);
+            let key = gre::read(datagram).ok().and_then(|(header, _)| header.key);
+            let path = if self.standard { Some(0) } else { key.map(|key| Label::of_key(key).path.0) };
             self.take_gre(intake, now, 0, path.map(|path| (path, way)), tos, datagram);
         } else {
             self.refuse();
@@ -421,7 +483,7 @@ impl End {
             self.refuse();
             return;
         };
-        let label = header.key.map(Label::of_key);
+        let label = header.key.filter(|_| !self.standard).map(Label::of_key);
         if let Some((path, way)) = from
             && label.is_none_or(|label| label.path.0 == path)
         {
@@ -514,6 +576,10 @@ impl Peer {
         self.asked_ns.store(0, Relaxed);
     }
 
+    fn asked(&self, now: Instant) {
+        let _ = self.asked_ns.compare_exchange(0, now.as_nanos(), Relaxed, Relaxed);
+    }
+
     fn is_silent(&self, now: Instant) -> bool {
         let asked_ns = self.asked_ns.load(Relaxed);
         asked_ns > 0 && now.as_nanos().saturating_sub(asked_ns) > SILENCE.as_nanos() as u64
@@ -539,3 +605,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What the engine says, for the outbox.
 pub(super) type Said = Output<Carried>;
+
+#[cfg(test)]
+mod tests;

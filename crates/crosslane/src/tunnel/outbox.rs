@@ -57,16 +57,26 @@ impl Outbox {
         self.said.len() >= TURN
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.said.is_empty()
+    /// Whether something in it is to be answered: a report is not.
+    pub(super) fn asks(&self) -> bool {
+        self.said.iter().any(|said| matches!(said, Output::Send { .. } | Output::Tell { number: Some(_), .. }))
     }
 
     /// Hands out path, DSCP and ECN, length of each datagram, and the datagrams.
     pub(super) fn leave(&mut self, session: Option<&Session>, mut send: impl FnMut(PathId, u8, usize, &[u8])) {
+        self.leave_as(session, false, &mut send);
+    }
+
+    /// As [`leave`](Self::leave), in plain GRE without key and sequence number.
+    pub(super) fn leave_bare(&mut self, mut send: impl FnMut(PathId, u8, usize, &[u8])) {
+        self.leave_as(None, true, &mut send);
+    }
+
+    fn leave_as(&mut self, session: Option<&Session>, bare: bool, mut send: &mut impl FnMut(PathId, u8, usize, &[u8])) {
         self.batches.resize_with(MAX_PATHS, Batch::default);
         for said in self.said.drain(..) {
             self.packet.clear();
-            let Some((path, tos)) = write(&said, &mut self.packet) else { continue };
+            let Some((path, tos)) = write(&said, bare, &mut self.packet) else { continue };
             let Some(batch) = self.batches.get_mut(usize::from(path.0)) else { continue };
             batch.add(session, path, tos, &self.packet, &mut send);
         }
@@ -77,11 +87,12 @@ impl Outbox {
 }
 
 /// The GRE packet of what an engine says, with its path, and DSCP and ECN.
-fn write(said: &Said, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
+fn write(said: &Said, bare: bool, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
     match said {
         Output::Send { label, number, packet } => {
             let payload = if packet.bytes.first()? >> 4 == 6 { Payload::Ipv6 } else { Payload::Ipv4 };
-            let header = Header { payload, key: Some(label.key()), sequence: Some(*number), checksum: false };
+            let (key, sequence) = if bare { (None, None) } else { (Some(label.key()), Some(*number)) };
+            let header = Header { payload, key, sequence, checksum: false };
             header.write(&packet.bytes, into);
             Some((label.path, packet.tos))
         }

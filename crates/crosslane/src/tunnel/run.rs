@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -41,6 +41,9 @@ pub struct Carrier {
     threads: Vec<JoinHandle<()>>,
     /// Changes of health.
     pub changes: mpsc::Receiver<Change>,
+    /// What the kernel says of a path that nothing can be sent over: once for each
+    /// address that the path has.
+    pub faults: mpsc::Receiver<Error>,
 }
 
 struct Shared {
@@ -53,6 +56,9 @@ struct Shared {
     wakes_ns: AtomicU64,
     sender: EventFd,
     receiver: EventFd,
+    /// Sockets whose fault was told, by bit.
+    told: AtomicU32,
+    tell_fault: mpsc::SyncSender<Error>,
 }
 
 impl Carrier {
@@ -67,6 +73,7 @@ impl Carrier {
         let device = Device::open(&config.device())?;
         let event = || EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC);
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the tunnel", cause);
+        let (tell_fault, faults) = mpsc::sync_channel(MOST_CHANGES);
         let shared = Arc::new(Shared {
             end: End::new(plan, clock::unix_ns()),
             device,
@@ -76,9 +83,11 @@ impl Carrier {
             wakes_ns: AtomicU64::new(AWAKE),
             sender: event().map_err(|cause| starting(&cause))?,
             receiver: event().map_err(|cause| starting(&cause))?,
+            told: AtomicU32::new(0),
+            tell_fault,
         });
         let (tell, changes) = mpsc::sync_channel(MOST_CHANGES);
-        let mut carrier = Carrier { shared, threads: Vec::new(), changes };
+        let mut carrier = Carrier { shared, threads: Vec::new(), changes, faults };
         let sends = Sends::new(carrier.shared.clone(), tell);
         let receives = Receives::new(carrier.shared.clone());
         let named = |name: &str| std::thread::Builder::new().name(name.into());
@@ -106,6 +115,7 @@ impl Carrier {
             }
             sockets[place] = socket;
         }
+        self.shared.told.fetch_and(!bit_of(place), Relaxed);
         self.shared.end.set_path(self.shared.clock.now(), path, is_there.then_some(place));
         self.wake();
         Ok(())
@@ -120,6 +130,11 @@ impl Carrier {
     /// What was seen of each path.
     pub fn samples(&self) -> Vec<Sample> {
         self.shared.end.samples()
+    }
+
+    /// For how long the gateway has answered nothing: see [`End::unanswered`].
+    pub fn unanswered(&self) -> Option<Duration> {
+        self.shared.end.unanswered(self.shared.clock.now())
     }
 
     /// The end, to be looked at.
@@ -162,6 +177,7 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
         overhead_bytes: config.overhead_bytes(),
         mtu: config.inner_mtu(),
         addresses: config.address.iter().map(|prefix| prefix.get_ref().address).collect(),
+        standard: config.standard,
     })
 }
 
@@ -178,11 +194,39 @@ impl Shared {
                 {
                     self.end.learn_path_mtu(mtu);
                 }
+                if is_of_the_path(&cause) {
+                    self.tell(&sent.way, cause);
+                }
                 all
             }
         };
         self.end.counts.unsent.fetch_add(unsent as u64, Relaxed);
     }
+
+    fn tell(&self, way: &Way, cause: std::io::Error) {
+        let bit = bit_of(way.via);
+        if self.told.fetch_or(bit, Relaxed) & bit != 0 {
+            return;
+        }
+        let place = lock(&self.sockets).get(way.via).cloned().flatten();
+        let from = place.map_or_else(String::new, |socket| format!(" from {}", socket.place()));
+        let fault = Error::failure(format!("sending{from} to {}", way.to), cause);
+        let remedy = "the other paths go on; give this one a route there";
+        // Nobody listens: then nobody needs to know.
+        let _ = self.tell_fault.try_send(fault.with_remedy(remedy));
+    }
+}
+
+fn bit_of(place: usize) -> u32 {
+    1 << (place % 32)
+}
+
+/// Nothing can be sent this way, whatever it is: not that a datagram is too long,
+/// or a queue full, or that nobody listens there.
+fn is_of_the_path(cause: &std::io::Error) -> bool {
+    let faults =
+        [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ENETDOWN, libc::EADDRNOTAVAIL, libc::EACCES, libc::EPERM];
+    cause.raw_os_error().is_some_and(|number| faults.contains(&number))
 }
 
 /// The thread that sends.

@@ -212,6 +212,12 @@ impl PathSocket {
         control::mtu(socket, to)
     }
 
+    /// Where it stands: its address, and its interface if it is bound to one.
+    pub fn place(&self) -> String {
+        let ip = self.local.ip();
+        self.interface.as_ref().map_or_else(|| ip.to_string(), |interface| format!("{ip} at {interface}"))
+    }
+
     /// A socket of IPv6 knows IPv4 addresses only in IPv6 clothes.
     fn as_the_socket_says(&self, to: SocketAddr) -> SocketAddr {
         match (self.local, to.ip()) {

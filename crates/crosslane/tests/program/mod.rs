@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod agent;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 

@@ -7,8 +7,8 @@ use crate::time::{Duration, Instant};
 const SPAN_ROUND_TRIPS: u32 = 3;
 /// Least time over which a rate is measured: reports come in lumps.
 const LEAST_S: f64 = 0.008;
-/// A path is not taken to be slower: what is computed with its rate stays finite.
-const LEAST_BYTES_S: f64 = 100.0;
+/// Least rate, a packet a second: a report may say that nothing came.
+const LEAST_BYTES_S: f64 = 1500.0;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -28,11 +28,10 @@ pub(super) struct Rate {
 impl Rate {
     /// In bytes a second.
     pub(super) fn bytes_s(&self) -> Option<f64> {
-        let rate = match (self.before, self.now) {
+        match (self.before, self.now) {
             (Some(before), Some(now)) => Some(before.max(now)),
             (before, now) => before.or(now),
-        };
-        rate.map(|rate| rate.max(LEAST_BYTES_S))
+        }
     }
 
     /// More could have been sent.
@@ -57,7 +56,7 @@ impl Rate {
             return;
         }
         self.begin = Some((at.0, at.1, sent));
-        let rate = f64::from(at.1.wrapping_sub(begin_bytes)) / took_s;
+        let rate = (f64::from(at.1.wrapping_sub(begin_bytes)) / took_s).max(LEAST_BYTES_S);
         let full = self.idle < begin_sent && self.limited >= begin_sent && !drain;
         // What was offered says how much can be carried at least, once that is known.
         if full || self.bytes_s().is_some_and(|known| rate > known) {

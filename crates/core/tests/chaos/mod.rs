@@ -1,0 +1,308 @@
+//! Two engines of the tunnel and a wire between them that does whatever a script
+//! of bytes says; and one engine that is told anything at all. The fuzz targets
+//! use this too.
+
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crosslane_core::allocate::PathState;
+use crosslane_core::engine::Engine;
+use crosslane_core::path::PathId;
+use crosslane_core::time::Instant;
+use crosslane_core::tunnel::control::Message;
+use crosslane_core::tunnel::label::Label;
+use crosslane_core::tunnel::{Input, Mode, Output, Setup, Tunnel};
+
+/// Packets that one engine may hold: those that wait, that are under way, that
+/// are to be sent again, and that wait for others.
+const MOST_HELD: usize = 100_000;
+/// Wake-ups of an engine in a second in which nothing happens.
+const MOST_WAKEUPS: usize = 2_000;
+/// Wake-ups of which each follows the other at once.
+const MOST_IN_A_ROW: usize = 8;
+/// What a driver needs to come again.
+const TICK: Duration = Duration::from_micros(1);
+/// Datagrams on the wire.
+const MOST_ON_WIRE: usize = 4_096;
+const BYTES: u32 = 1200;
+const STATES: [PathState; 3] = [PathState::Active, PathState::Backup, PathState::Closed];
+
+/// A packet: who offered it, its flow, its number among those, and a token that
+/// tells how many of it there are.
+#[derive(Clone, Debug)]
+struct Packet {
+    flow: u8,
+    number: u32,
+    _token: Rc<()>,
+}
+
+type End = Tunnel<Packet>;
+
+/// What the script says next; zeros behind its end.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn word(&mut self) -> u32 {
+        u32::from_be_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::from(u16::from_be_bytes([self.byte(), self.byte()])) % bound.max(1)
+    }
+}
+
+fn engine(leads: bool, mode: Mode, epoch: u32) -> End {
+    Tunnel::new(Setup { mode, leads, ranks: vec![1, 0, 3, 2], epoch, around_bytes: 56 })
+}
+
+struct Pair {
+    now: Instant,
+    ends: [End; 2],
+    /// To which end, and what.
+    wire: Vec<(usize, Output<Packet>)>,
+    offered: [[u32; 256]; 2],
+    /// What came out at each end.
+    came: [BTreeSet<(u8, u32)>; 2],
+    newest: [[Option<u32>; 256]; 2],
+    disordered: [u64; 2],
+    token: Rc<()>,
+}
+
+/// Plays a script. Each packet comes out once at most, in the order of its flow
+/// but for those that count as late; memory is bounded; no engine wants to be
+/// woken at once for ever.
+pub fn pair(script: &[u8]) {
+    let mut script = Script(script);
+    let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
+    let paths = 1 + script.byte() % 4;
+    let mut pair = Pair {
+        now: Instant::from_millis(1),
+        ends: [engine(true, mode, 7), engine(false, Mode::default(), 8)],
+        wire: Vec::new(),
+        offered: [[0; 256]; 2],
+        came: Default::default(),
+        newest: [[None; 256]; 2],
+        disordered: [0; 2],
+        token: Rc::new(()),
+    };
+    for path in 0..paths {
+        pair.ends[0].handle(pair.now, Input::Present(PathId(path), true));
+    }
+    while !script.0.is_empty() {
+        pair.act(&mut script);
+        pair.settle();
+    }
+    pair.rest();
+}
+
+impl Pair {
+    fn act(&mut self, script: &mut Script<'_>) {
+        let side = usize::from(script.byte() & 1);
+        match script.byte() % 16 {
+            0..=3 => self.offer(side, script.byte() % 4, 1 + script.below(64)),
+            4 => self.offer(side, script.byte(), 1),
+            5 | 6 => self.now = self.now + Duration::from_micros(script.below(2_000) as u64),
+            7 => self.now = self.now + Duration::from_millis(script.below(400) as u64),
+            8 => {
+                let due = self.ends.iter().filter_map(Engine::next_wakeup).min();
+                self.now = due.unwrap_or(self.now).max(self.now);
+            }
+            // In order, out of order, twice, never.
+            9 | 10 => (0..script.below(64)).for_each(|_| self.deliver(0, false)),
+            11 => self.deliver(script.below(self.wire.len()), false),
+            12 => self.deliver(script.below(self.wire.len()), true),
+            13 => {
+                let lost = script.below(self.wire.len() + 1).min(32);
+                self.wire.drain(..lost.min(self.wire.len()));
+            }
+            14 => {
+                let (path, there) = (PathId(script.byte() % 4), script.byte() & 1 == 0);
+                self.ends[0].handle(self.now, Input::Present(path, there));
+            }
+            _ => match script.byte() & 1 {
+                0 => {
+                    let states = (0..4).map(|_| STATES[usize::from(script.byte()) % 3]).collect();
+                    self.ends[0].handle(self.now, Input::Want(states));
+                }
+                _ => {
+                    let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
+                    self.ends[0].handle(self.now, Input::Use(mode));
+                }
+            },
+        }
+    }
+
+    fn offer(&mut self, side: usize, flow: u8, count: usize) {
+        for _ in 0..count {
+            let number = &mut self.offered[side][usize::from(flow)];
+            let packet = Packet { flow, number: *number, _token: self.token.clone() };
+            *number += 1;
+            self.ends[side].handle(self.now, Input::Packet { flow, bytes: BYTES, packet });
+        }
+    }
+
+    fn deliver(&mut self, place: usize, again: bool) {
+        if place >= self.wire.len() {
+            return;
+        }
+        let (to, output) = if again { self.wire[place].clone() } else { self.wire.remove(place) };
+        let input = match output {
+            Output::Send { label, number, packet } => {
+                Input::Arrived { label, number: Some(number), bytes: BYTES, packet }
+            }
+            Output::Tell { path, number, message } => {
+                let mut wire = Vec::new();
+                message.write(&mut wire);
+                let message = Message::read(&wire).expect("what is written is read");
+                Input::Told { path, number, message }
+            }
+            Output::Deliver(_) | Output::Changed { .. } => return,
+        };
+        self.ends[to].handle(self.now, input);
+    }
+
+    /// An engine may want to be woken at once, but not over and over.
+    fn settle(&mut self) {
+        self.exchange();
+        for _ in 0..MOST_IN_A_ROW {
+            if self.ends.iter().filter_map(Engine::next_wakeup).all(|due| due > self.now) {
+                return;
+            }
+            self.now = self.now + TICK;
+            self.exchange();
+        }
+        let due = self.ends.each_ref().map(Engine::next_wakeup);
+        panic!("the ends are due at {due:?}, and it is {:?}", self.now);
+    }
+
+    fn exchange(&mut self) {
+        for side in 0..2 {
+            while let Some(output) = self.ends[side].poll(self.now) {
+                match output {
+                    Output::Deliver(packet) => self.take(side, &packet),
+                    Output::Changed { .. } => {}
+                    sent => self.wire.push((1 - side, sent)),
+                }
+            }
+            assert!(self.disordered[side] <= self.ends[side].late(), "packets out of order do not count as late");
+        }
+        // The oldest are lost.
+        self.wire.drain(..self.wire.len().saturating_sub(MOST_ON_WIRE));
+        assert!(Rc::strong_count(&self.token) <= 2 * MOST_HELD + MOST_ON_WIRE, "too much is held");
+    }
+
+    fn take(&mut self, side: usize, packet: &Packet) {
+        let Packet { flow, number, .. } = *packet;
+        assert!(self.came[side].insert((flow, number)), "packet {number} of flow {flow} came twice");
+        assert!(number < self.offered[1 - side][usize::from(flow)], "nobody offered it");
+        let newest = &mut self.newest[side][usize::from(flow)];
+        if newest.is_some_and(|newest| number < newest) {
+            self.disordered[side] += 1;
+        } else {
+            *newest = Some(number);
+        }
+    }
+
+    /// Nothing comes any more.
+    fn rest(&mut self) {
+        self.wire.clear();
+        let until = self.now + Duration::from_secs(3);
+        let mut wakeups = 0;
+        while let Some(due) = self.ends.iter().filter_map(Engine::next_wakeup).min().filter(|due| *due < until) {
+            self.now = due.max(self.now);
+            self.settle();
+            self.wire.clear();
+            wakeups += 1;
+            assert!(wakeups < 2 * 3 * MOST_WAKEUPS, "woken {wakeups} times in vain");
+        }
+        self.now = until;
+        self.settle();
+        self.wire.clear();
+    }
+}
+
+/// Tells one engine anything, as the other end of a plain tunnel can: no panic,
+/// bounded memory, no engine that never rests.
+pub fn stranger(script: &[u8]) {
+    let mut script = Script(script);
+    let token = Rc::new(());
+    let mut now = Instant::from_millis(1);
+    let mut end = engine(script.byte() & 1 == 0, Mode::default(), 7);
+    let mut number = 0;
+    while !script.0.is_empty() {
+        let packet = Packet { flow: 0, number, _token: token.clone() };
+        number += 1;
+        match script.byte() % 8 {
+            0 | 1 => {
+                let label = Label::of_key(script.word());
+                let has_number = script.byte() & 1 == 0;
+                let numbered = has_number.then(|| script.word());
+                end.handle(now, Input::Arrived { label, number: numbered, bytes: script.word() & 0xffff, packet });
+            }
+            2 => {
+                let length = script.below(200).min(script.0.len());
+                let (message, rest) = script.0.split_at(length);
+                script.0 = rest;
+                if let Some(message) = Message::read(message) {
+                    told(&mut end, now, &mut script, message);
+                }
+            }
+            3 => {
+                let message = message(&mut script);
+                told(&mut end, now, &mut script, message);
+            }
+            4 => end.handle(now, Input::Packet { flow: script.byte(), bytes: script.word() & 0xffff, packet }),
+            5 => end.handle(now, Input::Unlabelled(packet)),
+            6 => end.handle(now, Input::Present(PathId(script.byte()), script.byte() & 1 == 0)),
+            _ => now = now + Duration::from_micros(script.below(65_536) as u64 * 10),
+        }
+        let mut in_a_row = 0;
+        while end.poll(now).is_some() {}
+        while end.next_wakeup().is_some_and(|due| due <= now) {
+            now = now + TICK;
+            while end.poll(now).is_some() {}
+            in_a_row += 1;
+            assert!(in_a_row < MOST_IN_A_ROW, "due at {:?}, and it is {now:?}", end.next_wakeup());
+        }
+        assert!(Rc::strong_count(&token) <= MOST_HELD, "too much is held");
+    }
+}
+
+fn told(end: &mut End, now: Instant, script: &mut Script<'_>, message: Message) {
+    let path = PathId(script.byte() % 16);
+    let has_number = script.byte() & 1 == 0;
+    let number = has_number.then(|| script.word());
+    end.handle(now, Input::Told { path, number, message });
+}
+
+/// A message that can be, so that not all luck goes into its form.
+fn message(script: &mut Script<'_>) -> Message {
+    use crosslane_core::tunnel::control::{Body, MAX_RUNS, PathReport};
+    let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
+    let flags = script.byte();
+    let paths = (0..script.byte() % 4).map(|_| PathReport {
+        path: PathId(script.byte() % 16),
+        wish: STATES[usize::from(script.byte()) % 3],
+        rank: script.byte(),
+        highest: script.word(),
+        arrival_us: script.word(),
+        held_us: script.word(),
+        packets: script.word(),
+        bytes: script.word(),
+        missing: (0..usize::from(script.byte()) % (MAX_RUNS + 1))
+            .map(|_| (script.word(), script.word() as u16))
+            .collect(),
+    });
+    let paths: Vec<PathReport> = paths.collect();
+    let body = if flags & 4 == 0 { Body::Report { heard: 7, paths } } else { Body::Probe };
+    Message { epoch: u32::from(flags >> 6), mode, repairs: flags & 1 != 0, leads: flags & 2 != 0, body }
+}

@@ -1,0 +1,565 @@
+use std::net::Ipv4Addr;
+
+use crosslane_core::rng::Rng;
+use etherparse::PacketBuilder;
+use proptest::prelude::*;
+
+use super::super::packets_for_tests::sum_ip;
+use super::*;
+
+/// Paths of each vehicle.
+const PATHS: usize = 2;
+/// What moves: as long as each datagram is under way.
+const STEP: Duration = Duration::from_millis(1);
+const GATEWAY: usize = 0;
+const MTU: u32 = 1400;
+
+/// A gateway and its vehicles, joined by wires that lose nothing.
+struct Bed {
+    now: Instant,
+    unix_ns: u64,
+    keys: Option<Vec<PrivateKey>>,
+    standard: bool,
+    sides: Vec<Side>,
+    /// Address of each vehicle on each path, as the gateway sees it.
+    homes: Vec<[SocketAddr; PATHS]>,
+    wire: Vec<Flight>,
+    /// What went over the wire, while it is wanted.
+    seen: Option<Vec<Flight>>,
+}
+
+struct Side {
+    end: End,
+    outbox: Outbox,
+    intake: Intake,
+    came: Vec<Vec<u8>>,
+    answers: Vec<Vec<u8>>,
+    /// Whether it takes and sends anything.
+    is_up: bool,
+}
+
+#[derive(Clone)]
+struct Flight {
+    to: usize,
+    way: Way,
+    tos: u8,
+    bytes: Vec<u8>,
+}
+
+fn gateway_address() -> SocketAddr {
+    (Ipv4Addr::new(192, 0, 2, 1), 4760).into()
+}
+
+/// Inner addresses: the gateway's network has vehicle 0.
+fn inner(vehicle: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, vehicle as u8, 2)
+}
+
+fn packet(from: usize, to: usize, number: u32, length: usize) -> Vec<u8> {
+    between(inner(from), inner(to), number, length)
+}
+
+fn between(from: Ipv4Addr, to: Ipv4Addr, number: u32, length: usize) -> Vec<u8> {
+    let step = PacketBuilder::ipv4(from.octets(), to.octets(), 64).udp(5000, 6000);
+    let mut payload = vec![7; length.max(4)];
+    payload[..4].copy_from_slice(&number.to_be_bytes());
+    let mut bytes = vec![0; step.size(payload.len())];
+    step.write_to_slice(&mut bytes, &payload).unwrap();
+    // Not to be cut.
+    bytes[6] = 0x40;
+    sum_ip(&mut bytes);
+    bytes
+}
+
+impl Bed {
+    fn new(vehicles: usize, is_encrypted: bool) -> Bed {
+        Bed::of(vehicles, is_encrypted, false)
+    }
+
+    fn of(vehicles: usize, is_encrypted: bool, standard: bool) -> Bed {
+        let keys = is_encrypted.then(|| (0..=vehicles).map(|_| PrivateKey::generate().unwrap()).collect());
+        let home = |vehicle: usize, path: usize| (Ipv4Addr::new(198, 51, path as u8, vehicle as u8), 40_000).into();
+        let homes = (1..=vehicles).map(|vehicle| [home(vehicle, 0), home(vehicle, 1)]).collect();
+        let mut bed = Bed {
+            now: Instant::from_millis(1000),
+            unix_ns: 1_700_000_000_000_000_000,
+            keys,
+            standard,
+            sides: Vec::new(),
+            homes,
+            wire: Vec::new(),
+            seen: None,
+        };
+        for side in 0..=vehicles {
+            let made = bed.side(side);
+            bed.sides.push(made);
+        }
+        bed
+    }
+
+    fn side(&self, side: usize) -> Side {
+        let vehicle = |place: usize| PeerPlan {
+            name: format!("car{place}"),
+            prefixes: vec![Prefix { address: inner(place).into(), bits: 24 }],
+            at: None,
+        };
+        let gateway = PeerPlan { name: "gateway".into(), prefixes: Vec::new(), at: Some(gateway_address()) };
+        let peers = if side == GATEWAY { (1..=self.homes.len()).map(vehicle).collect() } else { vec![gateway] };
+        let keys = self.keys.as_ref().map(|keys| {
+            let others = if side == GATEWAY { &keys[1..] } else { &keys[..1] };
+            (keys[side].clone(), others.iter().map(PrivateKey::public).collect())
+        });
+        let plan = Plan {
+            peers,
+            keys,
+            leads: side != GATEWAY,
+            mode: Mode::Aggregate,
+            ranks: vec![0, 1],
+            overhead_bytes: 68,
+            mtu: MTU,
+            addresses: vec![inner(side).into()],
+            standard: self.standard,
+        };
+        let end = End::new(plan, self.unix_ns);
+        if side != GATEWAY {
+            (0..PATHS).for_each(|path| end.set_path(self.now, PathId(path as u8), Some(path)));
+        }
+        let (outbox, intake) = (Outbox::default(), Intake::default());
+        Side { end, outbox, intake, came: Vec::new(), answers: Vec::new(), is_up: true }
+    }
+
+    /// A program that knows nothing of before takes the place of the other.
+    fn restart(&mut self, side: usize) {
+        self.sides[side] = self.side(side);
+    }
+
+    /// Where what a side sends arrives, and where it seems to come from there.
+    fn arrival(&self, from: usize, way: Way) -> Option<(usize, Way)> {
+        if from != GATEWAY {
+            return (way.to == gateway_address()).then(|| (GATEWAY, Way { via: 0, to: self.homes[from - 1][way.via] }));
+        }
+        let at = |place: usize| self.homes[place].iter().position(|home| *home == way.to).map(|via| (place, via));
+        let (place, via) = (0..self.homes.len()).find_map(at)?;
+        Some((place + 1, Way { via, to: gateway_address() }))
+    }
+
+    fn step(&mut self) {
+        let mut sent: Vec<(usize, Way, u8, Vec<u8>)> = Vec::new();
+        for flight in std::mem::take(&mut self.wire) {
+            let side = &mut self.sides[flight.to];
+            if !side.is_up {
+                continue;
+            }
+            let reply = side.end.take_out(&mut side.intake, self.now, flight.way, flight.tos, &flight.bytes);
+            sent.extend(reply.map(|reply| (flight.to, flight.way, 0, reply)));
+            side.end.settle(&mut side.intake, self.now, |packet| side.came.push(packet.into()));
+        }
+        for (place, side) in self.sides.iter_mut().enumerate().filter(|(_, side)| side.is_up) {
+            let mut send = |out: Sent<'_>| {
+                out.bytes.chunks(out.segment).for_each(|bytes| sent.push((place, out.way, out.tos, bytes.into())));
+            };
+            side.end.upkeep(self.now, self.unix_ns, &mut send);
+            for peer in 0..side.end.peers() {
+                side.end.depart(self.now, peer, &mut side.outbox, &mut send);
+                side.end.changes(peer, &mut side.outbox);
+                side.end.deliveries(peer, |packet| side.came.push(packet.into()));
+            }
+        }
+        for (from, way, tos, bytes) in sent {
+            let Some((to, way)) = self.arrival(from, way) else { continue };
+            self.wire.push(Flight { to, way, tos, bytes });
+        }
+        if let Some(seen) = &mut self.seen {
+            seen.extend(self.wire.iter().cloned());
+        }
+        self.now = self.now + STEP;
+        self.unix_ns += STEP.as_nanos() as u64;
+    }
+
+    fn run(&mut self, ms: u64) {
+        (0..ms).for_each(|_| self.step());
+    }
+
+    fn offer(&mut self, side: usize, mut packet: Vec<u8>) -> Option<usize> {
+        let Side { end, answers, .. } = &mut self.sides[side];
+        end.take_in(self.now, &mut packet, |told| answers.push(told.into()))
+    }
+
+    fn came(&mut self, side: usize) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.sides[side].came)
+    }
+
+    /// Runs with a packet each 10 ms both ways until one has come to each side;
+    /// for how many ms.
+    fn until_both_ways(&mut self, vehicle: usize, at_most_ms: u64) -> u64 {
+        self.came(GATEWAY);
+        self.came(vehicle);
+        for ms in 0..at_most_ms {
+            if ms % 10 == 0 {
+                self.offer(vehicle, packet(vehicle, GATEWAY, ms as u32, 100));
+                self.offer(GATEWAY, packet(GATEWAY, vehicle, ms as u32, 100));
+            }
+            self.step();
+            if !self.sides[GATEWAY].came.is_empty() && !self.sides[vehicle].came.is_empty() {
+                return ms;
+            }
+        }
+        panic!("nothing both ways in {at_most_ms} ms");
+    }
+
+    /// Offers packets both ways, one each ms; how many came to the gateway and to
+    /// the first vehicle.
+    fn both_ways(&mut self, count: u32) -> [usize; 2] {
+        self.run(300);
+        self.came(GATEWAY);
+        self.came(1);
+        for number in 0..count {
+            self.offer(1, packet(1, GATEWAY, number, 100));
+            self.offer(GATEWAY, packet(GATEWAY, 1, number, 100));
+            self.step();
+        }
+        self.run(300);
+        [self.came(GATEWAY).len(), self.came(1).len()]
+    }
+
+    fn refused(&self, side: usize) -> u64 {
+        self.sides[side].end.counts.refused.load(Relaxed)
+    }
+
+    fn astray(&self, side: usize) -> u64 {
+        self.sides[side].end.counts.astray.load(Relaxed)
+    }
+}
+
+#[test]
+fn packets_go_both_ways_once_and_in_order() {
+    for is_encrypted in [true, false] {
+        let mut bed = Bed::new(1, is_encrypted);
+        bed.run(100);
+        let up: Vec<Vec<u8>> = (0..500).map(|number| packet(1, GATEWAY, number, 1000)).collect();
+        let down: Vec<Vec<u8>> = (0..500).map(|number| packet(GATEWAY, 1, number, 700)).collect();
+        for (up, down) in up.iter().zip(&down) {
+            assert_eq!(bed.offer(1, up.clone()), Some(0));
+            assert_eq!(bed.offer(GATEWAY, down.clone()), Some(0));
+            bed.step();
+        }
+        bed.run(500);
+        assert_eq!(bed.came(GATEWAY), up);
+        assert_eq!(bed.came(1), down);
+        // The answer to the initiation comes over each path, and counts once.
+        assert_eq!((bed.refused(GATEWAY), bed.refused(1)), (0, u64::from(is_encrypted)));
+    }
+}
+
+/// Traffic of both ends, as recorded, and such as has not arrived.
+fn recorded() -> (Bed, Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let mut bed = Bed::new(1, true);
+    bed.seen = Some(Vec::new());
+    for number in 0..300 {
+        bed.offer(1, packet(1, GATEWAY, number, 100 + number as usize));
+        bed.offer(GATEWAY, packet(GATEWAY, 1, number, 100));
+        bed.step();
+    }
+    bed.run(50);
+    let seen = bed.seen.take().unwrap();
+    bed.offer(1, packet(1, GATEWAY, 1000, 300));
+    bed.sides[GATEWAY].is_up = false;
+    bed.step();
+    let held_back = bed.wire.iter().filter(|flight| flight.to == GATEWAY).map(|flight| flight.bytes.clone()).collect();
+    bed.wire.clear();
+    bed.step();
+    bed.wire.clear();
+    bed.sides[GATEWAY].is_up = true;
+    bed.came(GATEWAY);
+    bed.came(1);
+    (bed, seen.into_iter().map(|flight| flight.bytes).collect(), held_back)
+}
+
+/// A datagram that nobody of ours sent, or that came before.
+fn forged(random: &mut Rng, old: &[Vec<u8>], fresh: &[Vec<u8>]) -> Vec<u8> {
+    let below = |random: &mut Rng, most: usize| random.below(most as u32) as usize;
+    let kind = below(random, 6);
+    let all = old.len() + fresh.len();
+    let any = |place: usize| old.get(place).unwrap_or_else(|| &fresh[place - old.len()]);
+    let mut datagram = if kind == 0 { old[below(random, old.len())].clone() } else { any(below(random, all)).clone() };
+    match kind {
+        // Replayed as it was.
+        0 => {}
+        1 => datagram.truncate(below(random, datagram.len())),
+        2 => {
+            for _ in 0..=below(random, 3) {
+                let bit = below(random, datagram.len() * 8);
+                datagram[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        // The head of one and the tail of another.
+        3 => {
+            let other = any(below(random, all));
+            let cut = 1 + below(random, other.len().min(datagram.len()) - 1);
+            datagram.truncate(cut);
+            datagram.extend(&other[cut..]);
+        }
+        4 => datagram.extend((0..=below(random, 40)).map(|byte| byte as u8)),
+        _ => {
+            let kept = below(random, 13);
+            datagram.iter_mut().skip(kept).for_each(|byte| *byte = random.below(256) as u8);
+        }
+    }
+    datagram
+}
+
+#[test]
+fn nothing_forged_replayed_cut_or_flipped_is_delivered_or_answered() {
+    const COUNT: usize = 1_000_000;
+    let (mut bed, old, fresh) = recorded();
+    assert!(old.len() > 600 && !fresh.is_empty(), "{} {}", old.len(), fresh.len());
+    let mut random = Rng::new(5, "forged");
+    let stranger = Way { via: 0, to: (Ipv4Addr::new(203, 0, 113, 9), 1).into() };
+    let refused = bed.refused(GATEWAY);
+    let mut tried = 0;
+    for _ in 0..COUNT {
+        let datagram = forged(&mut random, &old, &fresh);
+        // Two flips of one bit, or two halves of one, are what was there before.
+        if fresh.contains(&datagram) {
+            continue;
+        }
+        tried += 1;
+        let Side { end, intake, came, .. } = &mut bed.sides[GATEWAY];
+        let reply = end.take_out(intake, bed.now, stranger, 0, &datagram);
+        assert_eq!(reply, None, "{datagram:02x?}");
+        assert!(intake.inputs.is_empty(), "{datagram:02x?}");
+        end.settle(intake, bed.now, |packet| came.push(packet.into()));
+    }
+    assert_eq!(bed.came(GATEWAY), Vec::<Vec<u8>>::new());
+    assert_eq!(bed.refused(GATEWAY) - refused, tried);
+    assert!(bed.until_both_ways(1, 1000) < 100, "the tunnel goes on");
+}
+
+#[test]
+fn a_source_that_is_not_the_vehicles_is_dropped() {
+    for is_encrypted in [true, false] {
+        let mut bed = Bed::new(1, is_encrypted);
+        bed.run(100);
+        bed.offer(1, packet(2, GATEWAY, 1, 100));
+        bed.offer(1, packet(1, GATEWAY, 2, 100));
+        bed.run(300);
+        assert_eq!(bed.came(GATEWAY), [packet(1, GATEWAY, 2, 100)]);
+        assert_eq!(bed.astray(GATEWAY), 1);
+    }
+}
+
+#[test]
+fn each_vehicle_gets_its_own_packets() {
+    let mut bed = Bed::new(2, true);
+    bed.run(100);
+    for number in 0..50 {
+        for vehicle in [1, 2] {
+            assert_eq!(bed.offer(GATEWAY, packet(GATEWAY, vehicle, number, 100)), Some(vehicle - 1));
+            bed.offer(vehicle, packet(vehicle, GATEWAY, number, 100));
+        }
+        bed.step();
+    }
+    assert_eq!(bed.offer(GATEWAY, packet(GATEWAY, 3, 0, 100)), None, "nobody has this address");
+    // One vehicle does not pass for the other.
+    bed.offer(1, packet(2, GATEWAY, 99, 100));
+    bed.run(300);
+    let of = |vehicle| (0..50).map(|number| packet(GATEWAY, vehicle, number, 100)).collect::<Vec<_>>();
+    assert_eq!((bed.came(1), bed.came(2)), (of(1), of(2)));
+    assert_eq!(bed.came(GATEWAY).len(), 100);
+    assert_eq!(bed.astray(GATEWAY), 2);
+}
+
+#[test]
+fn traffic_flows_within_a_second_of_a_restart_of_either_end() {
+    for is_encrypted in [true, false] {
+        for side in [GATEWAY, 1] {
+            let mut bed = Bed::new(1, is_encrypted);
+            bed.until_both_ways(1, 1000);
+            // So that the flows are far from their beginning.
+            assert_eq!(bed.both_ways(1000), [1000, 1000]);
+            for away_ms in [0, 700, 20_000] {
+                bed.sides[side].is_up = false;
+                for number in 0..away_ms / 10 {
+                    bed.offer(1 - side, packet(1 - side, side, number as u32, 100));
+                    bed.run(10);
+                }
+                bed.restart(side);
+                let took_ms = bed.until_both_ways(1, 5000);
+                assert!(took_ms < 1000, "side {side} after {away_ms} ms, encrypted {is_encrypted}: {took_ms} ms");
+                let came = bed.both_ways(200);
+                assert!(came.iter().all(|came| *came >= 190), "{came:?} of 200 packets came afterwards");
+                bed.run(1000);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_comes_from_another_address_is_answered_there() {
+    let mut bed = Bed::new(1, true);
+    bed.until_both_ways(1, 1000);
+    bed.run(500);
+    for (path, last) in [(0, 77), (1, 78)] {
+        bed.homes[0][path] = (Ipv4Addr::new(203, 0, 113, last), 1234).into();
+    }
+    let took_ms = bed.until_both_ways(1, 1000);
+    assert!(took_ms < 500, "{took_ms} ms");
+    bed.seen = Some(Vec::new());
+    bed.until_both_ways(1, 1000);
+}
+
+#[test]
+fn a_forged_address_takes_nobody_there() {
+    let (mut bed, old, _) = recorded();
+    let thief = Way { via: 0, to: (Ipv4Addr::new(203, 0, 113, 66), 6).into() };
+    for datagram in &old {
+        let Side { end, intake, .. } = &mut bed.sides[GATEWAY];
+        end.take_out(intake, bed.now, thief, 0, datagram);
+    }
+    assert!(bed.sides[GATEWAY].end.peers[0].ways.lock().unwrap().iter().flatten().all(|way| *way != thief));
+}
+
+#[test]
+fn without_a_gateway_memory_is_bounded_and_nothing_panics() {
+    for (is_encrypted, is_known) in [(true, false), (true, true), (false, true)] {
+        let mut bed = Bed::new(1, is_encrypted);
+        if is_known {
+            bed.until_both_ways(1, 1000);
+        }
+        bed.sides[GATEWAY].is_up = false;
+        for number in 0..40_000 {
+            bed.offer(1, packet(1, GATEWAY, number, 100));
+            if number % 4 == 0 {
+                bed.step();
+                bed.sides[1].answers.clear();
+            }
+        }
+        let dropped = bed.sides[1].end.peers[0].tunnel.lock().unwrap().dropped();
+        assert!(dropped > 20_000, "encrypted {is_encrypted}, known {is_known}: only {dropped} dropped");
+        let silent_ms = bed.sides[1].end.unanswered(bed.now).map(|wait| wait.as_millis());
+        assert!(silent_ms.is_some_and(|ms| ms > 9000), "{silent_ms:?}");
+        bed.restart(GATEWAY);
+        assert!(bed.until_both_ways(1, 5000) < 1000);
+        bed.run(50);
+        assert_eq!(bed.sides[1].end.unanswered(bed.now).filter(|wait| *wait > SILENCE), None);
+    }
+}
+
+#[test]
+fn a_tunnel_at_rest_is_not_taken_for_silent() {
+    for is_encrypted in [true, false] {
+        let mut bed = Bed::new(1, is_encrypted);
+        bed.until_both_ways(1, 1000);
+        for ms in 0..200_000 {
+            bed.step();
+            let unanswered = bed.sides[1].end.unanswered(bed.now);
+            assert!(unanswered.is_none_or(|wait| wait < SILENCE), "{unanswered:?} after {ms} ms");
+        }
+    }
+}
+
+#[test]
+fn what_is_too_long_is_answered_and_what_is_not_goes() {
+    let mut bed = Bed::new(1, true);
+    bed.run(100);
+    let head = 28;
+    bed.offer(1, packet(1, GATEWAY, 1, MTU as usize - head));
+    assert!(bed.sides[1].answers.is_empty());
+    bed.offer(1, packet(1, GATEWAY, 2, MTU as usize - head + 1));
+    let told = bed.sides[1].answers.pop().unwrap();
+    let inner_told = Inner::parse(&told).unwrap();
+    assert_eq!((inner_told.protocol(), inner_told.destination()), (1, IpAddr::from(inner(1))));
+    // Destination unreachable, fragmentation needed, and the MTU (RFC 1191).
+    assert_eq!(inner_told.payload()[..2], [3, 4]);
+    assert_eq!(inner_told.payload()[6..8], (MTU as u16).to_be_bytes());
+    bed.run(300);
+    assert_eq!(bed.came(GATEWAY), [packet(1, GATEWAY, 1, MTU as usize - head)]);
+}
+
+/// A path's MTU that was learnt holds for what comes after.
+#[test]
+fn a_path_that_takes_less_shortens_what_is_taken() {
+    let mut bed = Bed::new(1, true);
+    bed.run(100);
+    bed.sides[1].end.learn_path_mtu(1068);
+    bed.offer(1, packet(1, GATEWAY, 1, 980));
+    assert_eq!(Inner::parse(&bed.sides[1].answers[0]).unwrap().payload()[6..8], 1000u16.to_be_bytes());
+}
+
+#[test]
+fn a_standard_peer_sees_neither_key_nor_number_nor_control() {
+    let mut bed = Bed::of(1, false, true);
+    bed.seen = Some(Vec::new());
+    for number in 0..20 {
+        bed.offer(1, packet(1, GATEWAY, number, 100));
+        bed.offer(GATEWAY, packet(GATEWAY, 1, number, 100));
+        bed.run(10);
+    }
+    // What the gateway was given before it had heard of the peer has waited.
+    let of = |from, to| (0..20).map(|number| packet(from, to, number, 100)).collect::<Vec<_>>();
+    assert_eq!((bed.came(GATEWAY), bed.came(1)), (of(1, GATEWAY), of(GATEWAY, 1)));
+    let seen = bed.seen.take().unwrap();
+    assert_eq!(seen.len(), 40, "one datagram for each packet");
+    for flight in &seen {
+        assert_eq!(flight.bytes[..4], [0, 0, 8, 0], "{:02x?}", flight.bytes);
+        assert_eq!(flight.to == GATEWAY, flight.way.to == bed.homes[0][0], "the first path only");
+    }
+    bed.sides[1].end.set_path(bed.now, PathId(0), None);
+    bed.offer(1, packet(1, GATEWAY, 99, 100));
+    bed.run(5);
+    bed.offer(GATEWAY, packet(GATEWAY, 1, 99, 100));
+    bed.seen = Some(Vec::new());
+    bed.run(5);
+    assert_eq!(bed.seen.as_ref().unwrap()[0].way.via, 1, "back over the path it came by");
+    assert_eq!(bed.came(1).len(), 1);
+}
+
+#[test]
+fn packets_for_a_standard_peer_that_is_not_there_are_bounded() {
+    let bed = Bed::of(1, false, true);
+    for number in 0..20_000 {
+        let end = &bed.sides[GATEWAY].end;
+        end.take_in(bed.now, &mut packet(GATEWAY, 1, number, 100), |_| {});
+    }
+    let waiting = bed.sides[GATEWAY].end.peers[0].bare.lock().unwrap();
+    assert_eq!(waiting.len(), MOST_BARE);
+    assert_eq!(waiting[MOST_BARE - 1].bytes[28..32], 19_999u32.to_be_bytes(), "the newest are kept");
+}
+
+/// Datagrams of anybody: random, and such as pass for ours.
+fn strange() -> impl Strategy<Value = Vec<u8>> {
+    let random = || proptest::collection::vec(any::<u8>(), 0..120);
+    let flags = prop_oneof![Just(0x30u8), Just(0x00), Just(0x20), Just(0x10), Just(0xb0)];
+    let kind = prop_oneof![Just([0x08u8, 0x00]), Just([0x86, 0xdd]), Just([0x88, 0xb5])];
+    let body = prop_oneof![
+        random(),
+        random().prop_map(|body| [&[1, 2, 0, 3], &body[..]].concat()),
+        any::<u32>().prop_map(|number| packet(1, GATEWAY, number, 40)),
+    ];
+    let likely = (flags, kind, any::<[u8; 8]>(), body)
+        .prop_map(|(flags, kind, words, body)| [&[flags, 0], &kind[..], &words[..], &body[..]].concat());
+    prop_oneof![1 => random(), 4 => likely]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_comes_an_end_stays_well(
+        datagrams in proptest::collection::vec((strange(), any::<u8>(), 0u64..300), 1..60), kind in 0..3
+    ) {
+        let mut bed = Bed::of(1, kind == 0, kind == 1);
+        for (bytes, tos, wait_ms) in datagrams {
+            let way = Way { via: 0, to: bed.homes[0][0] };
+            bed.wire.push(Flight { to: GATEWAY, way, tos, bytes });
+            bed.offer(GATEWAY, packet(GATEWAY, 1, 7, 100));
+            bed.step();
+            bed.now = bed.now + Duration::from_millis(wait_ms);
+        }
+        for packet in bed.came(GATEWAY) {
+            let source = Inner::parse(&packet).map(|inner| inner.source());
+            prop_assert_eq!(source, Some(IpAddr::from(inner(1))));
+        }
+        prop_assert!(bed.wire.len() < 5000);
+    }
+}

@@ -1,0 +1,104 @@
+//! An agent as a process in a namespace.
+
+use std::fs::{self, File};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crosslane::testbed::Namespace;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use super::CROSSLANE;
+
+/// A running agent; it is killed when this is dropped.
+pub struct Agent {
+    pub desk: TempDir,
+    pub child: Child,
+}
+
+impl Agent {
+    /// Starts it and waits until it says that it is ready. In the configuration,
+    /// `EVENTS` stands for the file of events.
+    pub fn start(namespace: &Namespace, configuration: &str) -> Agent {
+        let desk = TempDir::new().unwrap();
+        let events = desk.path().join("events.jsonl");
+        Agent::with_events(namespace, desk, configuration, &events)
+    }
+
+    pub fn with_events(namespace: &Namespace, desk: TempDir, configuration: &str, events: &Path) -> Agent {
+        let ready = desk.path().join("ready");
+        let news = UnixDatagram::bind(&ready).unwrap();
+        news.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let child = namespace.spawn(&mut command(desk.path(), configuration, events, &ready)).unwrap();
+        let agent = Agent { desk, child };
+        let mut said = [0; 20];
+        let length = news.recv(&mut said).unwrap_or_else(|_| panic!("it is not ready: {}", agent.read("stderr")));
+        assert_eq!(&said[..length], b"READY=1");
+        agent
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// As if the machine had taken it away.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends it and returns its events and what it said on standard error.
+    pub fn end(self) -> (String, String) {
+        self.end_by(Signal::SIGTERM)
+    }
+
+    pub fn end_by(mut self, signal: Signal) -> (String, String) {
+        self.signal(signal);
+        let status = self.child.wait().unwrap();
+        assert_eq!(status.code(), Some(0), "{}", self.read("stderr"));
+        (self.read("events.jsonl"), self.read("stderr"))
+    }
+
+    /// A file of its desk, as far as it is written.
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.desk.path().join(name)).unwrap_or_default()
+    }
+
+    pub fn resident_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim_end_matches("kB").trim().parse().unwrap()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+pub fn command(desk: &Path, configuration: &str, events: &Path, ready: &Path) -> Command {
+    let file: PathBuf = desk.join("agent.toml");
+    fs::write(&file, configuration.replace("EVENTS", events.to_str().unwrap())).unwrap();
+    let mut command = Command::new(CROSSLANE);
+    command.arg("agent").arg("--config").arg(file).env("NOTIFY_SOCKET", ready);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(desk.join("stderr")).unwrap());
+    command
+}
+
+/// Takes an interface down.
+pub fn take_down(namespace: &Namespace, interface: &str) {
+    let down = async {
+        let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+        tokio::spawn(connection);
+        let message = rtnetlink::LinkUnspec::new_with_name(interface).down().build();
+        handle.link().set(message).execute().await.unwrap();
+    };
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    namespace.enter(|| runtime().block_on(down)).unwrap();
+}

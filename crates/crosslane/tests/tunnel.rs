@@ -1,0 +1,404 @@
+//! The tunnel between two agents, each a process in a namespace of its own.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::Duration;
+
+use crosslane::clock::Clock;
+use crosslane::testbed::emulator::{EmulatedLink, Emulator};
+use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, Wiring};
+use crosslane::tunnel::security::PrivateKey;
+use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
+use crosslane_core::time::Instant;
+use nix::sys::signal::Signal;
+use program::agent::{Agent, take_down};
+use program::can_drive;
+use tempfile::TempDir;
+
+const INNER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const INNER_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
+const TCP_PORT: u16 = 7000;
+const ECHO_PORT: u16 = 7001;
+const PROBE_EACH: Duration = Duration::from_millis(10);
+/// Traffic flows again after so long at the latest.
+const SOON: Duration = Duration::from_secs(1);
+
+/// A vehicle with `lte` and `its-g5`, a server that is the gateway, and their keys.
+struct World {
+    testbed: Testbed,
+    _emulator: Emulator,
+    desk: TempDir,
+    keys: Vec<PrivateKey>,
+}
+
+impl World {
+    fn new() -> World {
+        let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
+        let plans: Vec<_> = ["lte", "its-g5"].into_iter().enumerate().map(plan).collect();
+        let mut testbed = Testbed::new(&plans).unwrap();
+        for namespace in [&testbed.vehicle, &testbed.server] {
+            // Inside the tunnel, if not outside.
+            for conf in ["all", "default"] {
+                namespace.set_sysctl(&format!("net/ipv6/conf/{conf}/disable_ipv6"), "0").unwrap();
+            }
+        }
+        let params = DirectionParams {
+            bottleneck: Bottleneck::Rate { bit_s: 20e6 },
+            delay: Duration::from_millis(5),
+            loss: Loss::NONE,
+            queue: QueueLimit::Packets(100),
+            codel: None,
+        };
+        let links = testbed.take_devices().into_iter().map(|devices| {
+            let link = Link::new(1, &devices.name, params.clone(), params.clone());
+            EmulatedLink { devices, link }
+        });
+        let emulator = Emulator::start(Clock::start(), links.collect(), None).unwrap();
+        let desk = TempDir::new().unwrap();
+        let keys: Vec<PrivateKey> = (0..3).map(|_| PrivateKey::generate().unwrap()).collect();
+        for (place, key) in keys.iter().enumerate() {
+            key.write(&desk.path().join(format!("{place}.key"))).unwrap();
+        }
+        World { testbed, _emulator: emulator, desk, keys }
+    }
+
+    fn key_file(&self, place: usize) -> String {
+        self.desk.path().join(format!("{place}.key")).display().to_string()
+    }
+
+    fn gateway(&self) -> String {
+        let vehicle = |place: usize| {
+            let (name, key) = (["", "car", "van"][place], self.keys[place].public());
+            let last = place + 1;
+            format!(
+                "[[tunnel.vehicle]]\nname = \"{name}\"\nkey = \"{key}\"\n\
+                 address = [\"10.77.0.{last}/32\", \"fd77::{last}/128\"]\n"
+            )
+        };
+        let key = self.key_file(0);
+        format!(
+            "[log]\nevents = \"EVENTS\"\n[tunnel]\naddress = [\"{INNER}/24\", \"{INNER_V6}/64\"]\n\
+             listen = \"{SERVER}:4760\"\nkey = \"{key}\"\n{}{}",
+            vehicle(1),
+            vehicle(2)
+        )
+    }
+
+    /// Vehicle 1 or 2 over these paths.
+    fn vehicle(&self, place: usize, paths: &[&str]) -> String {
+        let path = |name: &&str| format!("[[path]]\nname = \"{name}\"\nrat = \"lte\"\n");
+        let (key, gateway, last) = (self.key_file(place), self.keys[0].public(), place + 1);
+        format!(
+            "{}[strategy]\nname = \"threshold\"\n[log]\nevents = \"EVENTS\"\n[tunnel]\ninterface = \"crosslane{place}\"\n\
+             address = [\"10.77.0.{last}/24\", \"fd77::{last}/64\"]\ngateway = \"{SERVER}:4760\"\nkey = \"{key}\"\n\
+             gateway_key = \"{gateway}\"\n",
+            paths.iter().map(path).collect::<String>()
+        )
+    }
+
+    /// Starts the gateway, and the vehicle with both paths.
+    fn start(&self) -> (Agent, Agent) {
+        (self.start_gateway(), self.start_vehicle())
+    }
+
+    fn start_gateway(&self) -> Agent {
+        Agent::start(&self.testbed.server, &self.gateway())
+    }
+
+    fn start_vehicle(&self) -> Agent {
+        Agent::start(&self.testbed.vehicle, &self.vehicle(1, &["lte", "its-g5"]))
+    }
+}
+
+/// Asks each 10 ms and notes when answers come, until it is dropped.
+struct Probes {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<Instant>>>,
+    clock: Clock,
+}
+
+impl Probes {
+    fn start(world: &World) -> Probes {
+        let bind = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, ECHO_PORT)).unwrap();
+        let answers = world.testbed.server.enter(bind).unwrap();
+        let asks = world.testbed.vehicle.enter(bind).unwrap();
+        answers.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        asks.set_nonblocking(true).unwrap();
+        let (stop, clock) = (Arc::new(AtomicBool::new(false)), Clock::start());
+        let ended = [stop.clone(), stop.clone()];
+        let [for_asks, for_answers] = ended;
+        let echo = move || {
+            let mut bytes = [0; 100];
+            while !for_answers.load(Relaxed) {
+                if let Ok((length, from)) = answers.recv_from(&mut bytes) {
+                    // There may be no tunnel just now.
+                    drop(answers.send_to(&bytes[..length], from));
+                }
+            }
+            Vec::new()
+        };
+        let ask = move || {
+            let mut came = Vec::new();
+            while !for_asks.load(Relaxed) {
+                drop(asks.send_to(b"there?", (INNER, ECHO_PORT)));
+                sleep(PROBE_EACH);
+                while asks.recv(&mut [0; 100]).is_ok() {
+                    came.push(clock.now());
+                }
+            }
+            came
+        };
+        Probes { stop, threads: vec![thread::spawn(ask), thread::spawn(echo)], clock }
+    }
+
+    /// When answers came.
+    fn end(mut self) -> Vec<Instant> {
+        self.stop.store(true, Relaxed);
+        let mut came: Vec<Vec<Instant>> = self.threads.drain(..).map(|thread| thread.join().unwrap()).collect();
+        came.swap_remove(0)
+    }
+}
+
+/// How long after `from` the next answer came.
+fn wait(came: &[Instant], from: Instant) -> Duration {
+    came.iter().find(|at| **at >= from).expect("an answer").since(from)
+}
+
+fn longest_gap(came: &[Instant]) -> Duration {
+    came.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap()
+}
+
+fn connect(world: &World, to: impl Into<SocketAddr>) -> (TcpStream, TcpStream) {
+    let to = to.into();
+    let listener = world.testbed.server.enter(|| TcpListener::bind(to)).unwrap().unwrap();
+    let near =
+        world.testbed.vehicle.enter(|| TcpStream::connect_timeout(&to, Duration::from_secs(5))).unwrap().unwrap();
+    (near, listener.accept().unwrap().0)
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|byte| (byte * 7 + byte / 251) as u8).collect()
+}
+
+fn transfer(mut from: &TcpStream, mut to: &TcpStream, bytes: &[u8]) {
+    thread::scope(|scope| {
+        scope.spawn(|| from.write_all(bytes).unwrap());
+        let mut came = vec![0; bytes.len()];
+        to.read_exact(&mut came).unwrap();
+        assert!(came == bytes, "what comes is what was sent");
+    });
+}
+
+/// A TCP connection that never has enough; how many bytes have come.
+fn endless(world: &World) -> Arc<AtomicUsize> {
+    let (mut near, mut far) = connect(world, (INNER, TCP_PORT));
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    thread::spawn(move || {
+        let block = bytes(65536);
+        while near.write_all(&block).is_ok() {}
+    });
+    thread::spawn(move || {
+        let mut block = vec![0; 65536];
+        while let Ok(length @ 1..) = far.read(&mut block) {
+            counted.fetch_add(length, Relaxed);
+        }
+    });
+    count
+}
+
+fn interfaces(namespace: &Namespace) -> Vec<String> {
+    let text = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev")).unwrap().unwrap();
+    text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned()).collect()
+}
+
+fn faults(events: &str) -> Vec<String> {
+    let events = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let faults = events.filter(|event| event["event"] == "fault");
+    faults.map(|event| event["because"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn tcp_goes_through_both_ways_and_control_c_leaves_no_interface() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let (gateway, vehicle) = world.start();
+    let block = bytes(3_000_000);
+    for (near, far) in [connect(&world, (INNER, TCP_PORT)), connect(&world, (INNER_V6, TCP_PORT))] {
+        transfer(&near, &far, &block);
+        transfer(&far, &near, &block);
+    }
+    let namespaces = [&world.testbed.vehicle, &world.testbed.server];
+    let of_the_tunnel = |name: &String| name.starts_with("crosslane");
+    assert!(namespaces.iter().all(|namespace| interfaces(namespace).iter().any(of_the_tunnel)));
+    for agent in [vehicle, gateway] {
+        let (events, stderr) = agent.end_by(Signal::SIGINT);
+        assert_eq!((faults(&events), stderr.as_str()), (vec![], ""));
+    }
+    assert!(!namespaces.iter().any(|namespace| interfaces(namespace).iter().any(of_the_tunnel)));
+}
+
+#[test]
+fn traffic_flows_within_a_second_after_either_end_was_killed() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let (mut gateway, mut vehicle) = world.start();
+    let count = endless(&world);
+    let probes = Probes::start(&world);
+    let mut ready = Vec::new();
+    for round in 0..4 {
+        sleep(Duration::from_millis(1500));
+        let before = count.load(Relaxed);
+        if round % 2 == 0 {
+            gateway.kill();
+            gateway = world.start_gateway();
+        } else {
+            vehicle.kill();
+            vehicle = world.start_vehicle();
+        }
+        ready.push(probes.clock.now());
+        sleep(Duration::from_millis(4000));
+        let grown = count.load(Relaxed) - before;
+        assert!(grown > 1_000_000, "the transfer goes on after round {round}: {grown} bytes");
+    }
+    let came = probes.end();
+    let waits: Vec<Duration> = ready.iter().map(|at| wait(&came, *at)).collect();
+    eprintln!("answers came {waits:?} after the agents were ready; longest gap {:?}", longest_gap(&came));
+    assert!(waits.iter().all(|wait| *wait < SOON), "{waits:?}");
+    assert!(longest_gap(&came) < SOON, "traffic goes on: {:?}", longest_gap(&came));
+}
+
+#[test]
+fn an_interface_that_goes_down_costs_no_second() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let (gateway, vehicle) = world.start();
+    let count = endless(&world);
+    let probes = Probes::start(&world);
+    sleep(Duration::from_secs(2));
+    let at = probes.clock.now();
+    take_down(&world.testbed.vehicle, "lte");
+    let before = count.load(Relaxed);
+    sleep(Duration::from_secs(3));
+    let grown = count.load(Relaxed) - before;
+    let came = probes.end();
+    let after: Vec<Instant> = came.into_iter().filter(|came| *came + SOON > at).collect();
+    eprintln!("longest gap {:?}, {grown} bytes in 3 s", longest_gap(&after));
+    assert!(longest_gap(&after) < SOON, "{:?}", longest_gap(&after));
+    assert!(grown > 3_000_000, "{grown} bytes over what is left");
+    drop((gateway, vehicle));
+}
+
+#[test]
+fn two_vehicles_of_one_gateway_each_get_their_own() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let gateway = world.start_gateway();
+    let start = |place, path| Agent::start(&world.testbed.vehicle, &world.vehicle(place, &[path]));
+    let vehicles = [start(1, "lte"), start(2, "its-g5")];
+    let server = world.testbed.server.enter(|| UdpSocket::bind((INNER, ECHO_PORT))).unwrap().unwrap();
+    server.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let own = |last: u8| {
+        let bind = || {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+            socket.bind_device(Some(format!("crosslane{}", last - 1).as_bytes())).unwrap();
+            socket.bind(&SocketAddr::from((Ipv4Addr::new(10, 77, 0, last), ECHO_PORT)).into()).unwrap();
+            UdpSocket::from(socket)
+        };
+        let socket = world.testbed.vehicle.enter(bind).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        socket
+    };
+    for (last, socket) in [(2u8, own(2)), (3, own(3))] {
+        socket.send_to(&[last], (INNER, ECHO_PORT)).unwrap();
+        let mut said = [0; 10];
+        let (length, from) = server.recv_from(&mut said).unwrap();
+        assert_eq!((&said[..length], from.ip()), (&[last][..], Ipv4Addr::new(10, 77, 0, last).into()));
+        server.send_to(&[last, 0], from).unwrap();
+        let length = socket.recv(&mut said).unwrap();
+        assert_eq!(&said[..length], [last, 0]);
+    }
+    drop((gateway, vehicles));
+}
+
+#[test]
+fn a_gateway_that_does_not_answer_is_told_once() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let gateway = world.start_gateway();
+    let configuration = world.vehicle(1, &["lte", "its-g5"]);
+    let (right, wrong) = (world.keys[0].public().to_string(), world.keys[2].public().to_string());
+    let elsewhere = format!("{SERVER}:4761");
+    for told in [configuration.replace(&right, &wrong), configuration.replace(&format!("{SERVER}:4760"), &elsewhere)] {
+        let agent = Agent::start(&world.testbed.vehicle, &told);
+        sleep(Duration::from_secs(5));
+        let (events, _) = agent.end();
+        let faults = faults(&events);
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert!(faults[0].contains("no answer from the gateway 10.255.0.1:476"), "{faults:?}");
+        assert!(faults[0].ends_with("for 3 s; check its address, its key and whether it knows ours"), "{faults:?}");
+    }
+    drop(gateway);
+}
+
+#[test]
+fn a_path_without_a_route_is_told_once() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let address = || {
+        let mut wiring = Wiring::open().unwrap();
+        let interface = wiring.index("lte").unwrap();
+        let address: Ipv6Addr = "fd01::2".parse().unwrap();
+        wiring.add_address(interface, address, 128).unwrap();
+    };
+    world.testbed.vehicle.enter(address).unwrap();
+    let configuration = world.vehicle(1, &["lte"]);
+    let configuration = configuration.replace("rat = \"lte\"", "rat = \"lte\"\naddress = \"fd01::2\"");
+    let configuration = configuration.replace(&format!("{SERVER}:4760"), "[fd99::1]:4760");
+    let agent = Agent::start(&world.testbed.vehicle, &configuration);
+    sleep(Duration::from_secs(2));
+    let (events, _) = agent.end();
+    let faults = faults(&events);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(
+        faults[0].starts_with("while sending from fd01::2 at lte to [fd99::1]:4760: Network is unreachable"),
+        "{faults:?}"
+    );
+}
+
+#[test]
+fn an_interface_name_that_is_taken_is_told() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let vehicle = world.start_vehicle();
+    let desk = TempDir::new().unwrap();
+    let (events, ready) = (desk.path().join("events"), desk.path().join("ready"));
+    let mut command = program::agent::command(desk.path(), &world.vehicle(1, &["lte"]), &events, &ready);
+    let status = world.testbed.vehicle.spawn(&mut command).unwrap().wait().unwrap();
+    let said = fs::read_to_string(desk.path().join("stderr")).unwrap();
+    assert_eq!((status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("\"crosslane1\"") && said.contains("; "), "{said}");
+    drop(vehicle);
+}

@@ -1,0 +1,7 @@
+//! Two engines of the tunnel and a wire that does what it likes.
+#![no_main]
+
+#[path = "../../crates/core/tests/chaos/mod.rs"]
+mod chaos;
+
+libfuzzer_sys::fuzz_target!(|script: &[u8]| chaos::pair(script));
