@@ -65,8 +65,7 @@ mod tests {
     fn the_interfaces_of_the_redundancy_measurement_go_down_and_up_in_turn() {
         let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/szilagyi/redundancy.toml"));
         let scenario = scenario_file::read(file, None).unwrap();
-        let found: Vec<_> =
-            turns(&scenario).iter().map(|turn| (turn.at.as_secs_f64(), turn.place, turn.up)).collect();
+        let found: Vec<_> = turns(&scenario).iter().map(|turn| (turn.at.as_secs_f64(), turn.place, turn.up)).collect();
         assert_eq!(found, [(21.0, 0, false), (41.0, 0, true), (61.0, 1, false), (81.0, 1, true)]);
     }
 }
