@@ -67,6 +67,8 @@ pub struct Tunnel<P> {
     repairs: VecDeque<Parcel<P>>,
     orders: Vec<u32>,
     pins: Vec<Option<PathId>>,
+    /// Until when each flow counts as one that carries much.
+    carries_much: Vec<Instant>,
     resequencer: Resequencer<P>,
     outputs: VecDeque<Output<P>>,
     asked_again: u64,
@@ -104,6 +106,7 @@ impl<P: Clone> Tunnel<P> {
             repairs: VecDeque::new(),
             orders: alloc::vec![0; 256],
             pins: alloc::vec![None; 256],
+            carries_much: alloc::vec![Instant::ZERO; 256],
             resequencer: Resequencer::new(),
             outputs: VecDeque::new(),
             asked_again: 0,

@@ -75,8 +75,14 @@ struct Flow<P> {
 
 impl<P> Resequencer<P> {
     pub(super) fn new() -> Resequencer<P> {
-        let flow =
-            |_| Flow { begun: false, next: 0, held: BTreeMap::new(), passed: [0; MAX_PATHS], skipped: VecDeque::new(), older: 0 };
+        let flow = |_| Flow {
+            begun: false,
+            next: 0,
+            held: BTreeMap::new(),
+            passed: [0; MAX_PATHS],
+            skipped: VecDeque::new(),
+            older: 0,
+        };
         Resequencer {
             flows: (0..=u8::MAX).map(flow).collect(),
             waiting: Vec::new(),

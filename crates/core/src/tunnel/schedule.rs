@@ -15,12 +15,22 @@ const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
 /// Most that paths in use may differ in delay for the queue to wait for it.
 const LONGEST_SPREAD_US: i64 = 150_000;
 
+/// A flow that found the quickest path full carries much, for so long.
+const CARRIES_MUCH_FOR: Duration = Duration::from_secs(2);
+/// To such a flow so much less delay is not worth a slower path.
+const WORTH_US: i64 = 15_000;
+/// And a path must be so much faster to be worth the delay.
+const FASTER: f64 = 1.2;
+
 /// A path that may carry.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     path: PathId,
     rank: u8,
     arrival_us: i64,
+    delay_us: i64,
+    /// Unknown is taken for fast: it is soon found out.
+    bytes_s: f64,
     has_window: bool,
     has_room_for_copies: bool,
     paced_to: Instant,
@@ -111,6 +121,8 @@ impl<P: Clone> Tunnel<P> {
                 path: PathId(place as u8),
                 rank: self.ranks.get(place).copied().unwrap_or(place as u8),
                 arrival_us: out.arrival_us(bytes),
+                delay_us: out.owd_us().unwrap_or(0),
+                bytes_s: out.rate_bytes_s().unwrap_or(f64::INFINITY),
                 has_window: out.has_window(),
                 has_room_for_copies: out.has_room_for_copies(),
                 paced_to: out.paced_to(),
@@ -128,7 +140,7 @@ impl<P: Clone> Tunnel<P> {
             }
         }
         match self.mode {
-            Mode::Aggregate => candidates.sort_unstable_by_key(|candidate| candidate.arrival_us),
+            Mode::Aggregate => self.rank_by_arrival(now, flow, &mut candidates),
             Mode::Redundant => {
                 let free = candidates.iter().filter(|candidate| candidate.has_room_for_copies).map(|free| free.path);
                 let free: Vec<PathId> = free.collect();
@@ -168,6 +180,28 @@ impl<P: Clone> Tunnel<P> {
         }
         let paced = candidates.iter().filter(|candidate| candidate.has_window).map(|candidate| candidate.paced_to);
         self.retry = paced.chain(overflow).filter(|at| *at > now).min();
+    }
+
+    /// The path on which a packet arrives first stands first; for a flow that
+    /// carries much, one that is far but much faster. A congestion control that
+    /// fills no queue would never get beyond the near one, and one that does would
+    /// leave its slow start there.
+    fn rank_by_arrival(&mut self, now: Instant, flow: u8, candidates: &mut [Candidate]) {
+        candidates.sort_unstable_by_key(|candidate| candidate.arrival_us);
+        let (Some(first), Some(much)) = (candidates.first().copied(), self.carries_much.get_mut(usize::from(flow)))
+        else {
+            return;
+        };
+        if !first.has_window {
+            *much = now + CARRIES_MUCH_FOR;
+        }
+        let is_worth =
+            |far: &Candidate| far.delay_us - first.delay_us > WORTH_US && far.bytes_s > first.bytes_s * FASTER;
+        let far = candidates.iter().enumerate().filter(|(_, far)| is_worth(far));
+        let fastest = far.max_by(|(_, a), (_, b)| a.bytes_s.total_cmp(&b.bytes_s)).map(|(place, _)| place);
+        if let Some(place) = fastest.filter(|_| *much > now) {
+            candidates[..=place].rotate_right(1);
+        }
     }
 
     /// How long a packet of this flow would wait for this path, in µs.
