@@ -21,6 +21,15 @@ DEADLINES ?= $(notdir $(basename $(wildcard scenarios/deadline/*.toml)))
 OTHERS = kernel,kernel-tuned,single,mp-dpa-05,mp-dpa-06,mp-dpa-07,mp-dpa-08,mp-dpa-09,mp-dpa,mp-dpa-11,mp-dpa-13,mp-dpa-15,mp-dpa-19
 DRIVEN = kernel,kernel-tuned,mp-dpa,deadline
 
+# Through the tunnel: bulk by TCP (with either congestion control), and the rest, mostly datagrams.
+TUNNELS_BULK ?= equal-60-60 narrow-25-47 wide-246-469 unequal-20-80 spread-100 unshaped
+TUNNELS_OTHER ?= throttled udp-stream redundant-loss udp-leave-coverage udp-sudden-loss
+TUNNELED_BULK = single,kernel,kernel-tuned,tunnel,tunnel-plain
+TUNNELED_TCP = $(TUNNELED_BULK),tunnel-redundant
+TUNNELED_UDP = single,tunnel,tunnel-plain,tunnel-redundant
+# Runs of the paper on MPT-GRE: so many of so many seconds.
+RUNS_OF ?= 10x30
+
 # Seeds of conformance's kernel side, where five say too little: what `kernel` and `kernel-tuned` do there has two modes.
 DRIVEN_enter-coverage = 1..15
 DRIVEN_pass-by = 1..15
@@ -33,7 +42,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e results nota conformance conformance-simulated conformance-check deadlines bench clean tools tshark
+.PHONY: help build lab demo test lint e2e results nota szilagyi tunnel conformance conformance-simulated conformance-check deadlines bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list what can be made
@@ -76,6 +85,29 @@ results: build lab ## measure every strategy in every scenario, 10 seeds each, i
 nota: build lab ## simulate what the thesis on MP-DPA measured, into docs/nota.md (some minutes)
 	$(call say,simulating the thesis on MP-DPA)
 	$(LAB) reproduce nota --runs runs/nota --program $(CROSSLANE) --out docs/nota.md
+
+szilagyi: build lab ## drive what the paper on MPT-GRE measured, into docs/szilagyi.md (over an hour; RUNS_OF=5x10)
+	$(call say,driving the paper on MPT-GRE)
+	$(LAB) reproduce szilagyi --runs runs/szilagyi --program $(CROSSLANE) --runs-of $(RUNS_OF) --out docs/szilagyi.md
+
+tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/tunnel-measured.md (two hours)
+	@set -e; for name in $(TUNNELS_BULK); do $(MAKE) --no-print-directory runs/tunnel/$$name/cubic runs/tunnel/$$name/bbr; done
+	@set -e; for name in $(TUNNELS_OTHER); do $(MAKE) --no-print-directory runs/tunnel/$$name; done
+	$(LAB) tunnel $(foreach name,$(TUNNELS_BULK),runs/tunnel/$(name)/cubic runs/tunnel/$(name)/bbr) \
+	    $(TUNNELS_OTHER:%=runs/tunnel/%) --out docs/tunnel-measured.md
+
+runs/tunnel/%/cubic: FORCE
+	$(call say,measuring tunnel/$* with cubic)
+	$(CROSSLANE) drive scenarios/tunnel/$*.toml --strategy $(TUNNELED_BULK) --seed 1..5 --out $@
+
+runs/tunnel/%/bbr: FORCE
+	$(call say,measuring tunnel/$* with bbr)
+	@mkdir -p runs/tunnel/$* && sed 's/^duration_s/congestion = "bbr"\n&/' scenarios/tunnel/$*.toml > runs/tunnel/$*/bbr.toml
+	$(CROSSLANE) drive runs/tunnel/$*/bbr.toml --strategy $(TUNNELED_BULK) --seed 1..5 --out $@
+
+runs/tunnel/%: FORCE
+	$(call say,measuring tunnel/$*)
+	$(CROSSLANE) drive scenarios/tunnel/$*.toml --strategy $(if $(filter throttled,$*),$(TUNNELED_TCP),$(TUNNELED_UDP)) --seed 1..5 --out $@
 
 runs/results/%: FORCE
 	$(call say,measuring $*)

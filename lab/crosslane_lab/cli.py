@@ -6,7 +6,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from crosslane_lab import __version__, calibrate, conformance_command, deadlines, report, reproduce, results
+from crosslane_lab import __version__, calibrate, conformance_command, deadlines, report, reproduce, results, tunnel
 from crosslane_lab.errors import LabError, unreadable
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.progress import Progress
@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     many.set_defaults(act=_results)
 
     deadlines.add(commands)
+    tunnel.add(commands)
 
     fit = commands.add_parser(
         "calibrate", help="fit the radio models to a public recording", description=calibrate.__doc__

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from crosslane_lab import roads, roads_page
+from crosslane_lab import roads, roads_page, szilagyi, szilagyi_page
 from crosslane_lab.errors import unreadable
 from crosslane_lab.figures import fig11_bytes
 from crosslane_lab.figures.render import png
@@ -50,6 +50,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--simulate", choices=("yes", "no"), default="yes", help="or draw anew what is there (default: yes)"
     )
     nota.set_defaults(act=_nota)
+    _add_szilagyi(figures)
     drives = figures.add_parser(
         "roads", help="uploads with deadlines over recorded drives", description=roads.__doc__
     )
@@ -60,6 +61,38 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     drives.add_argument("--every", type=int, default=1, metavar="N", help="each N-th drive only, for a quick look")
     drives.add_argument("--jobs", type=int, default=0, metavar="N", help="side by side (default: one on each core)")
     drives.set_defaults(act=_roads)
+
+
+def _add_szilagyi(figures: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    tunnel = figures.add_parser(
+        "szilagyi", help="the paper on MPT-GRE: drives all it measured, an hour", description=szilagyi.__doc__
+    )
+    shown = {"metavar": "DIR", "type": Path}
+    tunnel.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page (.md), pictures beside")
+    tunnel.add_argument(
+        "--runs", default=Path("runs/szilagyi"), help="what is driven (default: %(default)s)", **shown
+    )
+    tunnel.add_argument("--scenarios", default=Path("scenarios"), help="(default: %(default)s)", **shown)
+    program = Path("target/release/crosslane")
+    tunnel.add_argument("--program", type=Path, default=program, metavar="FILE", help="(default: %(default)s)")
+    tunnel.add_argument(
+        "--runs-of",
+        type=szilagyi.RunsOf.read,
+        default=szilagyi.RunsOf(),
+        metavar="NxS",
+        help="so many runs of so many seconds, as in the paper (default: 10x30); figure 9 is one of 100 s",
+    )
+    cases = [*szilagyi.CASES]
+    tunnel.add_argument(
+        "--drive", nargs="*", choices=cases, default=cases, help="these only; none: draw anew what is there"
+    )
+    tunnel.set_defaults(act=_szilagyi)
+
+
+def _szilagyi(options: argparse.Namespace) -> None:
+    szilagyi.drive(options.program, options.scenarios, options.runs, options.drive, options.runs_of)
+    for file in szilagyi_page.write(szilagyi.found(options.runs), options.out):
+        print(file)
 
 
 def _roads(options: argparse.Namespace) -> None:

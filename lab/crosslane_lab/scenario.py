@@ -118,8 +118,10 @@ def _crossing(expect: dict[str, Any]) -> Crossing:
 
 
 def _silences(data: dict[str, Any]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Times in which a path is off by the scenario: `silent_s` of its cell, or of its only roadside unit."""
+    """Times in which a path is off by the scenario: `silent_s` of its link, or of its only roadside unit."""
     units = [(u["radio"], u.get("silent_s", ())) for u in data.get("roadside_unit", [])]
     alone = [(path, spans) for path, spans in units if sum(p == path for p, _ in units) == 1]
-    cells = [(c["name"], c.get("silent_s", ())) for kind in ("cellular", "wifi") for c in data.get(kind, [])]
+    cells = [
+        (c["name"], c.get("silent_s", ())) for kind in ("cellular", "wifi", "wire") for c in data.get(kind, [])
+    ]
     return {path: tuple((float(a), float(b)) for a, b in spans) for path, spans in alone + cells if spans}

@@ -13,6 +13,7 @@ use crosslane_sim::world::{CamSent, Truth, World, WorldEvent};
 
 const LEAVE: &str = include_str!("../../../scenarios/leave-coverage.toml");
 const SUDDEN: &str = include_str!("../../../scenarios/sudden-loss.toml");
+const REDUNDANCY: &str = include_str!("../../../scenarios/szilagyi/redundancy.toml");
 const PASS_BY: &str = include_str!("../../../scenarios/pass-by.toml");
 
 /// All events of a drive, polled whenever the world asks to be.
@@ -122,6 +123,16 @@ fn a_silent_unit_sends_nothing_and_its_link_answers_no_try() -> Result<(), Box<d
     assert!(silent.clone().all(|truth| truth.rssi_dbm.is_none() && truth.loss > 0.999));
     let before = truths(&events, 0).filter(|truth| truth.at.as_secs_f64() < 20.0);
     assert!(before.clone().all(|truth| truth.loss < 0.001));
+    Ok(())
+}
+
+#[test]
+fn a_silent_wire_carries_nothing_and_then_as_before() -> Result<(), Box<dyn Error>> {
+    let events = drive(REDUNDANCY, 1)?;
+    let rate_at = |second: f64| truths(&events, 0).find(|truth| truth.at.as_secs_f64() >= second);
+    let rates = [20.0, 22.0, 40.0, 42.0].map(|second| rate_at(second).map(|truth| truth.up_mbit_s));
+    assert_eq!(rates, [Some(60.0), Some(0.0), Some(0.0), Some(60.0)]);
+    assert!(truths(&events, 1).take_while(|truth| truth.at.as_secs_f64() < 60.0).all(|truth| truth.up_mbit_s == 60.0));
     Ok(())
 }
 

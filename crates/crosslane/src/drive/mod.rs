@@ -22,6 +22,7 @@ mod jobs;
 mod monitor;
 mod objects;
 mod obu;
+mod outages;
 mod run;
 mod stage;
 mod tally;

@@ -94,6 +94,16 @@ impl Wiring {
         self.change(format!("taking the interface {interface} up"), RouteNetlinkMessage::SetLink(message), 0)
     }
 
+    /// Sets an interface up, or down: then the kernel forgets its routes.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_up(&mut self, interface: &str, up: bool) -> Result<()> {
+        let message = LinkUnspec::new_with_name(interface);
+        let (message, word) = if up { (message.up(), "up") } else { (message.down(), "down") };
+        self.change(format!("setting the interface {interface} {word}"), RouteNetlinkMessage::SetLink(message.build()), 0)
+    }
+
     /// Gives an interface an address, which can be used at once.
     ///
     /// # Errors

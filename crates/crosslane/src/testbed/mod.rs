@@ -77,6 +77,7 @@ pub struct Testbed {
     pub devices: Vec<PathDevices>,
     /// The wires, in the order of the plan.
     pub wires: Vec<Wire>,
+    paths: Vec<PathPlan>,
 }
 
 impl Testbed {
@@ -112,12 +113,29 @@ impl Testbed {
             .zip(server_ends)
             .map(|(vehicle, server)| PathDevices { name: vehicle.name().to_owned(), vehicle, server })
             .collect();
-        Ok(Testbed { vehicle, server, devices, wires: made })
+        Ok(Testbed { vehicle, server, devices, wires: made, paths: paths.to_vec() })
     }
 
     /// Takes the devices out, for an emulator.
     pub fn take_devices(&mut self) -> Vec<PathDevices> {
         std::mem::take(&mut self.devices)
+    }
+
+    /// Sets the vehicle's interface of a path, by its place in the plan, up or
+    /// down, as a person would.
+    ///
+    /// # Errors
+    /// There is no such path, or the kernel refuses.
+    pub fn set_up(&self, place: usize, up: bool) -> Result<()> {
+        let Some(path) = self.paths.get(place) else {
+            return Err(Error::failure("setting an interface up or down", format!("there is no path {place}")));
+        };
+        let set = || {
+            let mut wiring = Wiring::open()?;
+            wiring.set_up(&path.name, up)?;
+            if up { add_routes(&mut wiring, place, path) } else { Ok(()) }
+        };
+        self.vehicle.enter(set)?
     }
 
     /// Packets that the devices of a path dropped before the emulator could
@@ -173,14 +191,23 @@ fn wire_vehicle(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<
     for (place, path) in paths.iter().enumerate() {
         let interface = wiring.index(&path.name)?;
         let address = vehicle_address(place);
-        let table = FIRST_TABLE + place as u32;
         wiring.add_address(interface, address, 32)?;
-        let route = Route { to: None, interface, source: Some(address), table: None, metric: path.metric };
-        wiring.add_route(route)?;
-        wiring.add_route(Route { table: Some(table), metric: 0, ..route })?;
-        wiring.add_rule(address, table)?;
+        add_routes(&mut wiring, place, path)?;
+        wiring.add_rule(address, table_of(place))?;
     }
     Ok(ends)
+}
+
+/// The ways over a path: the common one, and its own for what has its address.
+fn add_routes(wiring: &mut Wiring, place: usize, path: &PathPlan) -> Result<()> {
+    let (interface, source) = (wiring.index(&path.name)?, Some(vehicle_address(place)));
+    let route = Route { to: None, interface, source, table: None, metric: path.metric };
+    wiring.add_route(route)?;
+    wiring.add_route(Route { table: Some(table_of(place)), metric: 0, ..route })
+}
+
+fn table_of(place: usize) -> u32 {
+    FIRST_TABLE + place as u32
 }
 
 fn wire_server(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<Vec<Tun>> {

@@ -5,7 +5,7 @@ use crosslane_core::path::Rat;
 use serde::Deserialize;
 
 use super::networks::{AccessLink, Queue};
-use super::schema::{optional_period, period, whole};
+use super::schema::{optional_period, period, spans, whole};
 
 /// What shapes a wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,6 +27,8 @@ pub(super) struct WireKeys {
     rate_mbit_s: Option<f64>,
     #[serde(default = "whole::<50>", deserialize_with = "period::<_, 60_000>")]
     queue_ms: f64,
+    #[serde(default, deserialize_with = "spans")]
+    silent_s: Vec<[f64; 2]>,
 }
 
 /// Rate at which the simulator plays a wire without one, in Mbit/s.
@@ -57,7 +59,7 @@ impl WireKeys {
             trace: None,
             trace_down: None,
             model: None,
-            silent_s: Vec::new(),
+            silent_s: self.silent_s,
             wire: Some(Wire { rate_mbit_s: self.rate_mbit_s, queue_ms: self.queue_ms }),
             key,
         }

@@ -1,0 +1,151 @@
+"""The page docs/szilagyi.md and the pictures of `crosslane-lab reproduce szilagyi`."""
+
+from pathlib import Path
+from string import Template
+
+from crosslane_lab.figures import szilagyi as figures
+from crosslane_lab.figures.render import png
+from crosslane_lab.metrics import GAP, Spread, number, spread_text
+from crosslane_lab.szilagyi import BARS, FIRST, IN_TURN, SECOND, STARTS_S, Case
+
+PUBLISHED_SHARE = {"equal": 107 / (60 + 60), "unequal": 247 / (246 + 469)}
+"""What MPT-GRE carried of the sum of both paths."""
+LONGEST_PAUSE_MS = 1000.0
+"""A pause that no second of figure 9 would show."""
+SAME = 0.9
+"""So much of the goodput with both paths counts as both."""
+DASH = "–"
+
+
+def write(cases: dict[str, Case], out: Path) -> list[Path]:
+    """Write the page and its three pictures beside it; the files written."""
+    pictures = {
+        "goodput": figures.goodput(cases),
+        "cpu": figures.cpu(cases),
+        "redundancy": figures.timeline(cases["redundancy"]),
+    }
+    files: list[Path] = []
+    for name, figure in pictures.items():
+        files.append(out.parent / f"szilagyi-{name}.png")
+        files[-1].write_bytes(png(figure, 72))
+    out.write_text(page(cases), encoding="utf-8")
+    return [*files, out]
+
+
+def page(cases: dict[str, Case]) -> str:
+    """The page as Markdown. The same runs give the same text."""
+    template = Template((Path(__file__).parent / "szilagyi.template").read_text(encoding="utf-8"))
+    equal, unequal, turns = (cases[name] for name in ("equal", "unequal", "redundancy"))
+    return template.substitute(
+        verdicts="\n".join(_verdicts(equal, unequal, turns)),
+        equal=_table(equal),
+        unequal=_table(unequal),
+        phases=_phases(turns),
+        runs="; ".join(_how_often(name, case) for name, case in cases.items()),
+        machine=_machine(equal),
+    )
+
+
+def _verdicts(equal: Case, unequal: Case, turns: Case) -> list[str]:
+    return [
+        "| figure | published | ours (`tunnel`) | verdict |",
+        "|---|---|---|---|",
+        _aggregation("5: goodput, 60 + 60", "107 Mbit/s, 89 % of both paths' sum", equal, "equal"),
+        _cpu("6: CPU, 60 + 60", "under 10 % for one path, about 23 %", equal),
+        _aggregation("7: goodput, 246 + 469", "247 Mbit/s, 35 % of the sum", unequal, "unequal"),
+        _cpu("8: CPU, 246 + 469", "13 and 20 % for one path, 40 %", unequal),
+        _redundancy(turns),
+    ]
+
+
+def _aggregation(figure: str, published: str, case: Case, name: str) -> str:
+    share = case.of_sum("tunnel")
+    if share is None:
+        return f"| {figure} | {published} | not measured | {DASH} |"
+    verdict = "reached" if share >= PUBLISHED_SHARE[name] else "not reached"
+    return f"| {figure} | {published} | {_text(case.goodput('tunnel'))} Mbit/s, {100 * share:.0f} % | {verdict} |"
+
+
+def _cpu(figure: str, published: str, case: Case) -> str:
+    core = case.core("tunnel")
+    ours = f"{100 * core.median:.0f} % of a core, both ends together" if core else "not measured"
+    return f"| {figure} | {published}, of a machine | {ours} | not comparable, see below |"
+
+
+def _redundancy(case: Case) -> str:
+    pause, rates = _pause(case, "tunnel"), case.per_second("tunnel")
+    if pause is None or not rates:
+        return f"| 9: redundancy | carries on | not measured | {DASH} |"
+    verdict = "reached" if pause < LONGEST_PAUSE_MS else "not reached"
+    ours = f"least second {min(rates[:-1]):.0f} Mbit/s, longest pause {number(pause, 'ms')}"
+    return f"| 9: redundancy | carries on over the other interface; no numbers | {ours} | {verdict} |"
+
+
+def _pause(case: Case, strategy: str) -> float | None:
+    runs = case.folder.valid_runs(strategy)
+    return runs[0].metrics.get(GAP) if runs else None
+
+
+def _table(case: Case) -> str:
+    lines = ["| strategy | Mbit/s | of the sum | CPU-s/GB | of a core |", "|---|---:|---:|---:|---:|"]
+    for strategy in BARS:
+        share, core = case.of_sum(strategy), case.core(strategy)
+        cells = [
+            {FIRST: "one connection over path 1", SECOND: "one over path 2"}.get(strategy, f"`{strategy}`"),
+            _text(case.goodput(strategy)),
+            DASH if share is None or strategy in (FIRST, SECOND) else f"{100 * share:.1f} %",
+            _text(case.cpu_s_per_gb(strategy)),
+            DASH if core is None else f"{100 * core.median:.0f} %",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _phases(case: Case) -> str:
+    """Mean goodput between the moments in which an interface goes down or up, and the longest pause."""
+    spans = case.folder.scenario.silent.values()
+    turns = sorted(round(moment - STARTS_S) for path in spans for span in path for moment in span)
+    edges = list(zip([0, *turns], [*turns, case.seconds], strict=True))
+    times = " | ".join(f"{a}–{b} s" for a, b in edges)
+    lines = [
+        f"| strategy | {times} | least second | longest pause | both again after |",
+        "|---|" + "---:|" * (len(edges) + 3),
+    ]
+    for strategy in IN_TURN:
+        rates, pause = case.per_second(strategy), _pause(case, strategy)
+        if not rates:
+            lines.append(f"| `{strategy}` |" + f" {DASH} |" * (len(edges) + 3))
+            continue
+        means = [f"{sum(rates[a:b]) / (b - a):.0f}" for a, b in edges]
+        back = " and ".join(_seconds(returned(rates, turns[0], up)) for up in turns[1::2])
+        cells = [*means, f"{min(rates[:-1]):.0f}", number(pause or 0.0, "ms"), back]
+        lines.append(f"| `{strategy}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def returned(rates: list[float], undisturbed: int, up: int) -> int | None:
+    """Seconds from an interface's return until as much is carried as before the first went down."""
+    before = sum(rates[:undisturbed]) / undisturbed
+    whole = (second for second in range(up, len(rates)) if rates[second] >= SAME * before)
+    first = next(whole, None)
+    return None if first is None else first - up
+
+
+def _seconds(count: int | None) -> str:
+    return "never" if count is None else f"{count} s"
+
+
+def _how_often(name: str, case: Case) -> str:
+    valid = [len(case.folder.valid_runs(strategy)) for strategy in case.folder.strategies]
+    each = str(max(valid)) if min(valid) == max(valid) else f"{min(valid)} to {max(valid)}"
+    return f"`{name}` {each} × {case.seconds} s"
+
+
+def _machine(case: Case) -> str:
+    versions = case.folder.versions
+    told = [versions.get(key, "not known") for key in ("cores", "processor", "kernel")]
+    return "{} cores, {}, Linux {}".format(*told)
+
+
+def _text(over: Spread | None) -> str:
+    return spread_text(over) if over else DASH

@@ -1,0 +1,165 @@
+"""The table of traffic through the tunnel: medians beside the kernel's, and what was aimed at."""
+
+import argparse
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crosslane_lab.errors import unreadable
+from crosslane_lab.metrics import GAP, GOODPUT, WORST_DELAY, Spread, describe, number, spread, spread_text
+from crosslane_lab.run import RunFolder
+
+CPU = "tunnel.cpu_s_per_gb"
+LOST, REORDERED = "lost_share", "reordered_share"
+OURS = ("tunnel", "tunnel-plain", "tunnel-redundant")
+SHOWN = {
+    "bulk": (GOODPUT, CPU),
+    "stream": (GOODPUT, LOST, REORDERED, CPU),
+    "messages": (LOST, GAP, WORST_DELAY),
+}
+"""What is shown, by kind of traffic; left out where no run has it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a strategy is to reach in a scenario: `limit`, or `limit` times what `times_of` has in the same runs."""
+
+    strategy: str
+    metric: str
+    limit: float
+    times_of: str = ""
+
+    @property
+    def at_most(self) -> bool:
+        """Whether less is better."""
+        return self.metric != GOODPUT
+
+    def value(self, folder: RunFolder) -> float | None:
+        """The median, as a ratio where it is to be one; None where it was not measured."""
+        ours = spread(folder.valid_runs(self.strategy), self.metric)
+        if not self.times_of:
+            return ours.median if ours else None
+        theirs = spread(folder.valid_runs(self.times_of), self.metric)
+        return ours.median / theirs.median if ours and theirs and theirs.median else None
+
+    def reached(self, folder: RunFolder) -> bool | None:
+        """Whether it was; None where it was not measured."""
+        value = self.value(folder)
+        if value is None:
+            return None
+        return value <= self.limit if self.at_most else value >= self.limit
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        unit = describe(self.metric).unit
+        bound = f"{100 * self.limit:g} % of `{self.times_of}`" if self.times_of else number(self.limit, unit)
+        return f"`{self.strategy}`: {self.metric} {'at most' if self.at_most else 'at least'} {bound}"
+
+
+def _of_kernel(encrypted: float, plain: float) -> tuple[Target, ...]:
+    shares = {"tunnel": encrypted, "tunnel-plain": plain}
+    return tuple(Target(strategy, GOODPUT, share, "kernel") for strategy, share in shares.items())
+
+
+TARGETS: dict[str, tuple[Target, ...]] = {
+    "tunnel-equal-60-60": _of_kernel(0.95, 0.98),
+    "tunnel-narrow-25-47": _of_kernel(0.95, 0.98),
+    "tunnel-wide-246-469": _of_kernel(0.93, 0.96),
+    "tunnel-unequal-20-80": (Target("tunnel", GOODPUT, 80.0),),
+    "tunnel-spread-100": (Target("tunnel", GOODPUT, 0.97, "single"),),
+    "tunnel-udp-stream": (Target("tunnel", LOST, 0.001), Target("tunnel", REORDERED, 0.005)),
+    "tunnel-unshaped": (Target("tunnel", GOODPUT, 2700.0), Target("tunnel", CPU, 5.0)),
+    "tunnel-udp-leave-coverage": (Target("tunnel", GAP, 60.0),),
+    "tunnel-udp-sudden-loss": (Target("tunnel", GAP, 150.0),),
+    "tunnel-redundant-loss": (Target("tunnel-redundant", LOST, 0.004),),
+}
+"""By name of the scenario: shares of what needs no tunnel, what both links carry (80 % of it), or a limit."""
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Enter the command among the others."""
+    parser = commands.add_parser(
+        "tunnel", help="make the table of traffic through the tunnel from several run folders", description=__doc__
+    )
+    parser.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders of scenarios/tunnel")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/tunnel-measured.md"
+    )
+    parser.set_defaults(act=_act)
+
+
+def _act(options: argparse.Namespace) -> None:
+    options.out.write_text(page([RunFolder.open(path, records=False) for path in options.runs]), encoding="utf-8")
+    print(options.out)
+
+
+def page(folders: Sequence[RunFolder]) -> str:
+    """The page as Markdown; the same folders give the same text. Raises `LabError` for runs without a tunnel."""
+    for folder in folders:
+        if not any(strategy in OURS for strategy in folder.measured):
+            raise unreadable(folder.path, "no run goes through the tunnel", "give runs of scenarios/tunnel")
+    ranked = sorted(folders, key=lambda folder: (folder.name, _congestion(folder)))
+    judged = [ok for folder in ranked for t in targets(folder) if (ok := t.reached(folder)) is not None]
+    lines = [
+        "# The tunnel, measured",
+        "",
+        "Made by `make tunnel`; `docs/tunnel.md` says what it means, `scenarios/tunnel` has the scenarios. Medians",
+        "over the valid runs, least and greatest in brackets; *of kernel*: goodput over that of `kernel`, which",
+        "needs no tunnel.",
+        "",
+        f"Reached: {judged.count(True)} of {len(judged)}.",
+        "",
+        "| scenario | congestion | aimed at | measured | reached |",
+        "|---|---|---|---:|---|",
+        *(_verdict(folder, target) for folder in ranked for target in targets(folder)),
+    ]
+    for folder in ranked:
+        lines += ["", f"## `{folder.name}`, {_congestion(folder)}", "", *_table(folder)]
+    return "\n".join(lines) + "\n"
+
+
+def targets(folder: RunFolder) -> tuple[Target, ...]:
+    """What is aimed at in a folder's scenario."""
+    return TARGETS.get(folder.name, ())
+
+
+def _verdict(folder: RunFolder, target: Target) -> str:
+    value = target.value(folder)
+    shown = "–" if value is None else number(value, "%" if target.times_of else describe(target.metric).unit)
+    word = {True: "yes", False: "**no**", None: "not measured"}[target.reached(folder)]
+    return f"| `{folder.name.removeprefix('tunnel-')}` | {_congestion(folder)} | {target.text} | {shown} | {word} |"
+
+
+def _table(folder: RunFolder) -> list[str]:
+    runs = [run for run in folder.runs if run.valid]
+    metrics = [name for name in SHOWN.get(folder.scenario.traffic, (GOODPUT,)) if spread(runs, name)]
+    heads = ["strategy", "runs", *(_head(name) for name in metrics), "of kernel"]
+    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    kernel = spread(folder.valid_runs("kernel"), GOODPUT)
+    for strategy in folder.measured:
+        valid = folder.valid_runs(strategy)
+        ours = spread(valid, GOODPUT)
+        ratio = f"{100 * ours.median / kernel.median:.1f} %" if ours and kernel and kernel.median else "–"
+        cells = [f"`{strategy}`", str(len(valid)), *(_cell(spread(valid, name), name) for name in metrics), ratio]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _head(metric: str) -> str:
+    unit = {CPU: "s/GB"}.get(metric, describe(metric).unit)
+    return f"{metric} ({unit})" if unit else metric
+
+
+def _cell(over: Spread | None, metric: str) -> str:
+    if over is None:
+        return "–"
+    text = spread_text(over, describe(metric).unit if describe(metric).unit == "%" else "")
+    return text.replace("\u00a0%", "")
+
+
+def _congestion(folder: RunFolder) -> str:
+    data = tomllib.loads(folder.scenario.text)
+    of_tcp = data.get("traffic", {}).get("protocol", "tcp") == "tcp" and folder.scenario.traffic != "stream"
+    return str(data.get("congestion", "cubic")) if of_tcp else "UDP"

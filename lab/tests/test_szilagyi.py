@@ -1,0 +1,126 @@
+"""The paper on MPT-GRE, driven anew: figures, verdicts and the page."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+import synthetic
+
+from crosslane_lab import szilagyi, szilagyi_page
+from crosslane_lab.errors import LabError
+from crosslane_lab.run import RunFolder
+
+SCENARIO = """name = "szilagyi-{case}"
+duration_s = 102
+[[wire]]
+name = "one"
+silent_s = [[21, 41]]
+[[wire]]
+name = "two"
+silent_s = [[61, 81]]
+[traffic]
+kind = "bulk"
+"""
+MBIT_S = {"single-first": 57.0, "single-second": 57.0, "kernel": 113.0, "tunnel": 110.0, "tunnel-plain": 112.0}
+SECOND = 1_000_000_000
+
+
+def driven(root: Path, case: str, mbit_s: dict[str, float]) -> RunFolder:
+    folder = root / case
+    folder.mkdir(parents=True)
+    runs = []
+    for strategy, goodput in mbit_s.items():
+        for seed in (1, 2):
+            of_run = folder / "runs" / f"{strategy}-{seed}"
+            of_run.mkdir(parents=True)
+            # A second of 1 Mbit each from 1 s on, the third of them with nothing.
+            received = [(1 + second) * SECOND for second in range(100) if second != 2]
+            columns = {"received_ns": received, "size_bytes": [125_000] * len(received)}
+            synthetic.frame("messages", columns, len(received)).write_ipc(of_run / "messages.arrow")
+            metrics = {"goodput_mbit_s": goodput + seed - 1.5, "gap_ms.max": 64.0}
+            if strategy.startswith("tunnel"):
+                metrics["tunnel.cpu_s_per_gb"] = 20.0
+            runs.append({"strategy": strategy, "seed": seed, "valid": True, "metrics": metrics})
+    (folder / "scenario.toml").write_text(SCENARIO.format(case=case))
+    summary = {"schema": 1, "scenario": case, "engine": "kernel", "duration_s": 102.0, "seeds": [1, 2]}
+    (folder / "summary.json").write_text(json.dumps(summary | {"strategies": list(mbit_s), "runs": runs}))
+    return RunFolder.open(folder)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    driven(tmp_path, "equal", MBIT_S)
+    driven(tmp_path, "unequal", MBIT_S | {"tunnel": 30.0})
+    driven(tmp_path, "redundancy", dict.fromkeys(szilagyi.IN_TURN, 100.0))
+    return tmp_path
+
+
+def test_a_goodput_is_held_against_the_sum_of_what_both_paths_carry_alone(root: Path) -> None:
+    case = szilagyi.found(root)["equal"]
+    assert case.of_sum("tunnel") == pytest.approx(110 / 114)
+    assert case.of_sum("kernel-tuned") is None
+
+
+def test_the_share_of_a_core_is_time_per_gb_times_gb_per_second(root: Path) -> None:
+    core = szilagyi.found(root)["equal"].core("tunnel")
+    assert core is not None
+    assert core.median == pytest.approx(20 * 110 / 8000)
+    assert szilagyi.found(root)["equal"].core("kernel") is None
+
+
+def test_goodput_is_counted_in_each_second_of_the_traffic(root: Path) -> None:
+    rates = szilagyi.found(root)["redundancy"].per_second("tunnel")
+    assert len(rates) == 100
+    assert (rates[0], rates[2], rates[99]) == (1.0, 0.0, 1.0)
+
+
+def test_a_path_is_back_when_nearly_as_much_is_carried_as_before() -> None:
+    rates = [110.0] * 20 + [55.0] * 20 + [55.0, 60.0, 105.0, 110.0]
+    assert szilagyi_page.returned(rates, 20, 40) == 2
+    assert szilagyi_page.returned(rates[:42], 20, 40) is None
+
+
+def test_the_page_says_what_was_reached_and_what_was_not(root: Path, tmp_path: Path) -> None:
+    files = szilagyi_page.write(szilagyi.found(root), tmp_path / "page.md")
+    assert [file.name for file in files][-1] == "page.md"
+    assert all(file.stat().st_size > 1000 for file in files)
+    page = files[-1].read_text(encoding="utf-8")
+    (five,) = [line for line in page.splitlines() if line.startswith("| 5:")]
+    (seven,) = [line for line in page.splitlines() if line.startswith("| 7:")]
+    (nine,) = [line for line in page.splitlines() if line.startswith("| 9:")]
+    assert "96 %" in five
+    assert five.endswith("| reached |")
+    assert seven.endswith("| not reached |")
+    assert "longest pause 64" in nine
+    assert nine.endswith("| reached |")
+    assert "0–20 s | 20–40 s | 40–60 s | 60–80 s | 80–100 s" in page
+    assert "`equal` 2 × 100 s" in page
+    assert "$" not in page
+
+
+def test_a_strategy_without_a_valid_run_is_told_as_not_measured(root: Path) -> None:
+    synthetic.change_summary(root / "equal", runs=[])
+    page = szilagyi_page.page(szilagyi.found(root))
+    (five,) = [line for line in page.splitlines() if line.startswith("| 5:")]
+    assert "not measured" in five
+
+
+def test_the_duration_is_set_and_nothing_else() -> None:
+    scenario = "# duration_s = 5\nduration_s = 32   # long\nname = 1\n"
+    assert szilagyi.with_seconds(scenario, 10) == "# duration_s = 5\nduration_s = 12\nname = 1\n"
+
+
+def test_runs_of_are_read_as_count_and_seconds() -> None:
+    assert szilagyi.RunsOf.read("5x10") == szilagyi.RunsOf(5, 10)
+    for wrong in ("5", "0x10", "5x", "axb"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            szilagyi.RunsOf.read(wrong)
+
+
+def test_a_program_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
+    scenarios = Path(__file__).parents[2] / "scenarios"
+    with pytest.raises(LabError, match="make build"):
+        szilagyi.drive(tmp_path / "none", scenarios, tmp_path / "runs", ["equal"], szilagyi.RunsOf(1, 1))
+    kept = (tmp_path / "runs" / "scenarios" / "equal.toml").read_text()
+    assert "duration_s = 3\n" in kept

@@ -1,0 +1,78 @@
+"""The table of traffic through the tunnel."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crosslane_lab import tunnel
+from crosslane_lab.errors import LabError
+from crosslane_lab.run import RunFolder
+
+
+def folder(root: Path, name: str, metrics: dict[str, dict[str, float]], scenario: str = "") -> RunFolder:
+    root.mkdir(parents=True)
+    traffic = scenario or '[traffic]\nkind = "bulk"\n'
+    (root / "scenario.toml").write_text(f'name = "{name}"\nduration_s = 20\n{traffic}')
+    runs = [
+        {"strategy": strategy, "seed": seed, "valid": seed < 3, "metrics": {k: v * seed for k, v in values.items()}}
+        for strategy, values in metrics.items()
+        for seed in (1, 2, 3)
+    ]
+    summary = {"schema": 1, "scenario": name, "engine": "kernel", "duration_s": 20.0, "seeds": [1, 2, 3]}
+    (root / "summary.json").write_text(json.dumps(summary | {"strategies": list(metrics), "runs": runs}))
+    return RunFolder.open(root)
+
+
+def goodput(kernel: float, encrypted: float) -> dict[str, dict[str, float]]:
+    return {"kernel": {"goodput_mbit_s": kernel}, "tunnel": {"goodput_mbit_s": encrypted}}
+
+
+def test_a_share_of_the_kernels_goodput_is_held_against_its_target(tmp_path: Path) -> None:
+    near = folder(tmp_path / "a", "tunnel-equal-60-60", goodput(100, 96))
+    far = folder(tmp_path / "b", "tunnel-equal-60-60", goodput(100, 94))
+    encrypted, plain = tunnel.targets(near)
+    assert (encrypted.value(near), encrypted.reached(near)) == (pytest.approx(0.96), True)
+    assert encrypted.reached(far) is False
+    assert plain.reached(near) is None, "tunnel-plain was not run"
+
+
+def test_less_is_better_of_losses_pauses_and_processor_time(tmp_path: Path) -> None:
+    udp = '[traffic]\nkind = "stream"\n'
+    stream = {"tunnel": {"lost_share": 0.0004, "reordered_share": 0.01, "goodput_mbit_s": 60.0}}
+    run = folder(tmp_path / "a", "tunnel-udp-stream", stream, udp)
+    assert [target.reached(run) for target in tunnel.targets(run)] == [True, False]
+
+
+def test_the_page_has_a_line_for_each_target_and_a_table_for_each_folder(tmp_path: Path) -> None:
+    bbr = 'congestion = "bbr"\n[traffic]\nkind = "bulk"\n'
+    runs = [
+        folder(tmp_path / "a", "tunnel-equal-60-60", goodput(100, 96)),
+        folder(tmp_path / "b", "tunnel-equal-60-60", goodput(100, 90), bbr),
+        folder(
+            tmp_path / "c", "tunnel-udp-stream", {"tunnel": {"lost_share": 0.0}}, '[traffic]\nkind = "stream"\n'
+        ),
+    ]
+    page = tunnel.page(runs)
+    assert "Reached: 2 of 3." in page
+    assert (
+        "| `equal-60-60` | cubic | `tunnel`: goodput_mbit_s at least 95 % of `kernel` | 96\u00a0% | yes |" in page
+    )
+    assert (
+        "| `equal-60-60` | bbr | `tunnel`: goodput_mbit_s at least 95 % of `kernel` | 90\u00a0% | **no** |" in page
+    )
+    assert "| not measured |" in page
+    assert "## `tunnel-udp-stream`, UDP" in page
+    assert "| `tunnel` | 2 | 144 (96–192) | 96.0 % |" in page, "an invalid run counts nowhere"
+    assert tunnel.page(runs[::-1]) == page
+
+
+def test_every_target_is_of_a_scenario_that_is_there() -> None:
+    scenarios = Path(__file__).parents[2] / "scenarios" / "tunnel"
+    names = {f"tunnel-{file.stem}" for file in scenarios.glob("*.toml")}
+    assert set(tunnel.TARGETS) <= names
+
+
+def test_runs_without_a_tunnel_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no run goes through the tunnel"):
+        tunnel.page([folder(tmp_path / "a", "aggregate", {"kernel": {"goodput_mbit_s": 1.0}})])
