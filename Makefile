@@ -9,7 +9,7 @@ SCENARIOS ?= leave-coverage leave-coverage-fast leave-coverage-loaded pass-by en
 # Those of which docs/results.md shows distributions, simulated over 200 seeds.
 DISTRIBUTIONS ?= leave-coverage leave-coverage-fast pass-by leave-coverage-loaded sudden-loss flapping
 # Those that `make test` drives, with one seed.
-SHORT = leave-coverage sudden-loss backup-mode deadline/narrow-10s-cubic
+SHORT = leave-coverage sudden-loss backup-mode deadline/narrow-10s-cubic tunnel/narrow-25-47 tunnel/redundant-loss
 
 STRATEGIES = kernel,kernel-tuned,hapanchak,threshold
 # Plain TCP beside them, where one path can carry the drive.

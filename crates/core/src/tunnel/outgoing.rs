@@ -75,6 +75,8 @@ pub(super) struct Outgoing<P> {
     /// Whether the whole tunnel has nothing to carry.
     pub others_idle: bool,
     last_sent: Instant,
+    /// When it last carried a packet.
+    carried: Instant,
     trial: (u32, u32),
     pub delivered: u64,
     pub acknowledged_bytes: u64,
@@ -112,6 +114,7 @@ impl<P: Clone> Outgoing<P> {
             spread: Duration::ZERO,
             others_idle: false,
             last_sent: now,
+            carried: now,
             trial: (0, 0),
             delivered: 0,
             acknowledged_bytes: 0,
@@ -134,6 +137,9 @@ impl<P: Clone> Outgoing<P> {
             && let Some(oldest) = self.under_way.pop_front()
         {
             self.bytes_under_way -= u64::from(oldest.bytes);
+        }
+        if parcel.is_some() {
+            self.carried = now;
         }
         self.under_way.push_back(UnderWay { sent: now, bytes, parcel });
         self.bytes_under_way += u64::from(bytes);

@@ -101,7 +101,11 @@ impl Wiring {
     pub fn set_up(&mut self, interface: &str, up: bool) -> Result<()> {
         let message = LinkUnspec::new_with_name(interface);
         let (message, word) = if up { (message.up(), "up") } else { (message.down(), "down") };
-        self.change(format!("setting the interface {interface} {word}"), RouteNetlinkMessage::SetLink(message.build()), 0)
+        self.change(
+            format!("setting the interface {interface} {word}"),
+            RouteNetlinkMessage::SetLink(message.build()),
+            0,
+        )
     }
 
     /// Gives an interface an address, which can be used at once.

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 
+use super::rate::Rate;
 use super::window::HOLD;
 use super::{Outgoing, Parcel};
 use crate::allocate::PathState;
@@ -23,6 +24,9 @@ const KEEPALIVE: Duration = Duration::from_millis(500);
 /// The same while none carries: in time for translators of addresses, which
 /// forget after 30 s (RFC 4787, section 4.3, has 2 minutes at least).
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+/// What is known of the rate of a path that others have been preferred to for so
+/// long is forgotten.
+const UNUSED: Duration = Duration::from_secs(2);
 /// Copies that must arrive before a path that was given up is trusted again.
 const TRIAL_PACKETS: u32 = 10;
 /// Share of copies that may be lost meanwhile, and of packets of a path that is trusted.
@@ -71,6 +75,7 @@ impl<P: Clone> Outgoing<P> {
             Health::Asked | Health::New if in_time => self.become_(Health::Good, "it delivers".into()),
             Health::Lost if in_time => {
                 self.trial = (0, 0);
+                self.rate = Rate::default();
                 self.become_(Health::Trial, format!("it answers within {} ms", took.as_millis()));
             }
             Health::Trial => self.judge_trial(),
@@ -104,6 +109,12 @@ impl<P: Clone> Outgoing<P> {
 
     /// Lets time pass; what is to be sent elsewhere.
     pub(in super::super) fn advance(&mut self, now: Instant, elsewhere: bool) -> VecDeque<Parcel<P>> {
+        let is_unused = now.since(self.carried) > UNUSED && !self.others_idle && self.wish == PathState::Active;
+        if is_unused && self.health == Health::Good {
+            // Too slow to be used, as far as is known: that may be long ago.
+            self.rate = Rate::default();
+            self.carried = now;
+        }
         match self.health {
             Health::Good | Health::Trial | Health::New if self.late_at().is_some_and(|at| now >= at) => {
                 self.probe_wanted = true;

@@ -52,6 +52,34 @@ fn a_path_that_dies_is_left_within_300_ms_and_taken_again_within_a_second() {
 }
 
 #[test]
+fn a_path_that_is_back_is_found_by_probes_alone() {
+    let mut bed = Bed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
+    bed.stream(1, 150.0, 2000);
+    bed.set(1, 0.0, 5.0, 0.0);
+    bed.stream(1, 150.0, 4000);
+    bed.set(1, 60.0, 5.0, 0.0);
+    // Only probes tell that it is back.
+    bed.run_until(Instant::from_millis(7000));
+    let path = bed.ends[0].path(PathId(1)).map(|path| (path.health, path.rate_bit_s));
+    assert!(
+        path.is_some_and(|(health, rate)| health == Health::Good && rate.is_none_or(|rate| rate > 30e6)),
+        "{path:?}"
+    );
+}
+
+#[test]
+fn a_path_that_comes_back_with_another_address_is_used_again() {
+    let links = [(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)];
+    let mut bed = Bed::new(Mode::Aggregate, &links);
+    bed.stream(1, 80.0, 3000);
+    bed.ends[0].handle(bed.now, Input::Present(PathId(1), false));
+    bed.stream(1, 80.0, 3500);
+    bed.ends[0].handle(bed.now, Input::Present(PathId(1), true));
+    bed.stream(1, 80.0, 7000);
+    assert!(bed.goodput(5000, 7000) > sum(&links) * 0.97, "{}", bed.goodput(5000, 7000));
+}
+
+#[test]
 fn a_thin_flow_beside_a_bulk_one_is_quick() {
     let mut bed = Bed::new(Mode::Aggregate, &[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)]);
     bed.stream(1, 50.0, 1000);
