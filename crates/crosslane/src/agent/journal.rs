@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crosslane_core::agent::Output;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink::CommandError;
 use crate::run_folder::lines;
-use crate::tunnel::end::Change;
+use crate::tunnel::end::{Change, End};
 
 /// Faults told one by one; more are only counted, so that a flood of forged
 /// datagrams fills no disk.
@@ -72,6 +73,33 @@ impl Journal {
             let last = self.faults == FAULTS_TOLD;
             self.tell("fault", json!({ "because": cause.to_string(), "last_told": last }));
         }
+    }
+
+    /// Writes what the tunnel carried, by path, and what did not go through.
+    pub fn tunnel_sums(&mut self, end: &End) {
+        for (peer, path, view) in end.views() {
+            let path = self.names.get(usize::from(path.0)).map_or_else(|| json!(path.0), |name| json!(name));
+            let fields = json!({
+                "peer": peer,
+                "path": path,
+                "health": view.health.name(),
+                "rate_mbit_s": view.rate_bit_s.map(|rate| rate / 1e6),
+                "round_trip_ms": view.round_trip.map(|took| took.as_secs_f64() * 1e3),
+                "sent_bytes": view.sent_bytes,
+                "delivered": view.delivered,
+                "lost": view.lost,
+            });
+            self.tell("tunnel_path", fields);
+        }
+        let count = |count: &AtomicU64| count.load(Relaxed);
+        let counts = &end.counts;
+        let fields = json!({
+            "refused": count(&counts.refused),
+            "astray": count(&counts.astray),
+            "too_big": count(&counts.too_big),
+            "unsent": count(&counts.unsent),
+        });
+        self.tell("tunnel_counts", fields);
     }
 
     /// Writes the last lines.

@@ -191,6 +191,9 @@ impl Driver {
             }
             self.act();
         }
+        if let Some(tunnel) = &self.tunnel {
+            self.journal.tunnel_sums(tunnel.end());
+        }
         self.journal.finish();
         Ok(())
     }

@@ -10,7 +10,7 @@ use crosslane_core::path::{PathId, Sample};
 use super::config::Config;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::tunnel::end::Change;
+use crate::tunnel::end::{Change, End};
 use crate::tunnel::run::Carrier;
 
 /// So long a gateway may be silent before that is told.
@@ -84,6 +84,11 @@ impl Carried {
         }
         self.told = is_silent;
         faults
+    }
+
+    /// The end, to be looked at.
+    pub fn end(&self) -> &End {
+        self.carrier.end()
     }
 
     /// What changed since the last time.

@@ -239,7 +239,8 @@ impl End {
         let session = match &self.security {
             Some(security) => match lock(security).session_for(now, peer) {
                 Some(session) => Some(session),
-                None => return Some(now + NO_KEYS_YET),
+                // What brings a gateway new keys wakes it.
+                None => return self.leads.then_some(now + NO_KEYS_YET),
             },
             None => None,
         };
