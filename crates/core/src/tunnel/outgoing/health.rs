@@ -26,7 +26,7 @@ const KEEPALIVE: Duration = Duration::from_millis(500);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 /// What is known of the rate of a path that others have been preferred to for so
 /// long is forgotten.
-const UNUSED: Duration = Duration::from_secs(2);
+const UNUSED: Duration = Duration::from_secs(10);
 /// Copies that must arrive before a path that was given up is trusted again.
 const TRIAL_PACKETS: u32 = 10;
 /// Share of copies that may be lost meanwhile, and of packets of a path that is trusted.
