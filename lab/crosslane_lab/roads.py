@@ -32,6 +32,9 @@ SHORTEST_S = 60
 LEAD_S = 2
 """The first object comes up at most so late: traffic begins after 1 s, objects up to 1 s later, by the seed."""
 
+DELAY_MS = 40
+"""One-way delay of each path: the recordings do not tell it."""
+
 PAYLOAD = 1424 / 1500
 """Payload in an IP byte (a full MPTCP segment)."""
 
@@ -159,7 +162,7 @@ def _drive(program: str, file: Path, scratch: Path) -> Drive:
     return Drive(file.name, min(ends), (rates[0], rates[1]), OPERATORS[0])
 
 
-def scenario(drive: Drive, load: int, congestion: str, delay_ms: int, more: Iterable[Variant]) -> str:
+def scenario(drive: Drive, load: int, congestion: str, more: Iterable[Variant]) -> str:
     """The scenario of a drive at a load."""
     cheap = drive.prefers
     text = _TEMPLATE.format(
@@ -171,7 +174,7 @@ def scenario(drive: Drive, load: int, congestion: str, delay_ms: int, more: Iter
         congestion=congestion,
         cheap=cheap,
         dear=next(operator for operator in OPERATORS if operator != cheap),
-        delay_ms=delay_ms,
+        delay_ms=DELAY_MS,
         prices=PRICES,
         object_bytes=drive.object_bytes(load),
         objects=drive.objects,
@@ -190,9 +193,7 @@ class Campaign:
     data: Path
     out: Path
     congestion: str = "cubic"
-    delay_ms: int = 40
     every: int = 1
-    first: int = 0
     jobs: int = 0
 
 
@@ -203,7 +204,7 @@ def simulate(
     folder = campaign.out / "scenarios"
     folder.mkdir(parents=True, exist_ok=True)
     progress("importing the drives")
-    chosen = drives(campaign.program, campaign.data, campaign.out)[campaign.first :: campaign.every]
+    chosen = drives(campaign.program, campaign.data, campaign.out)[:: campaign.every]
     tasks = [(drive, load) for drive in chosen for load in LOADS]
     done = 0
 
@@ -222,7 +223,7 @@ def simulate(
 def _simulate(
     campaign: Campaign, drive: Drive, load: int, strategies: Sequence[str], more: Sequence[Variant]
 ) -> list[dict[str, object]]:
-    text = scenario(drive, load, campaign.congestion, campaign.delay_ms, more)
+    text = scenario(drive, load, campaign.congestion, more)
     file = campaign.out / "scenarios" / f"{drive.name}-{load}.toml"
     file.write_text(text, encoding="utf-8")
     names = ",".join(strategies)

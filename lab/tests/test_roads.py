@@ -30,7 +30,7 @@ def rows(strategy: str, missed: float, share: float, cost: float) -> list[dict[s
 
 
 def test_a_drive_becomes_a_scenario_of_objects_that_end_within_it() -> None:
-    text = roads.scenario(DRIVE, 70, "cubic", 40, roads.variants())
+    text = roads.scenario(DRIVE, 70, "cubic", roads.variants())
     found = tomllib.loads(text)
     assert found["service"]["prefer"] == ["verizon", "att"]
     assert found["service"]["cost_per_gb"] == {"verizon": 0.1, "att": 0.5}

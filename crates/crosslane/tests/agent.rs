@@ -17,15 +17,15 @@ use crosslane::demands::{Reply, client};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, select_path_manager};
-use crosslane::testbed::emulator::{EmulatedLink, Emulator};
-use crosslane::testbed::{PathPlan, SERVER, Testbed, vehicle_address};
+use crosslane::testbed::emulator::Emulator;
+use crosslane::testbed::{SERVER, Testbed, vehicle_address};
 use crosslane_core::demand::Object;
-use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 use crosslane_core::mptcp::Subflow;
 use crosslane_core::time::Instant;
 use nix::sys::signal::Signal;
 use program::agent::{Agent, command};
 use program::can_drive;
+use program::links::two_links;
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
@@ -68,23 +68,9 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
-        let plans: Vec<_> = ["lte", "its-g5"].into_iter().enumerate().map(plan).collect();
-        let mut testbed = Testbed::new(&plans).unwrap();
+        let (testbed, emulator) = two_links(["lte", "its-g5"], 10.0, 5);
         testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
         let listener = testbed.server.enter(listen).unwrap();
-        let params = DirectionParams {
-            bottleneck: Bottleneck::Rate { bit_s: 10e6 },
-            delay: Duration::from_millis(5),
-            loss: Loss::NONE,
-            queue: QueueLimit::Packets(100),
-            codel: None,
-        };
-        let links = testbed.take_devices().into_iter().map(|devices| {
-            let link = Link::new(1, &devices.name, params.clone(), params.clone());
-            EmulatedLink { devices, link }
-        });
-        let emulator = Emulator::start(Clock::start(), links.collect(), None).unwrap();
         let unit = testbed.vehicle.enter(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))).unwrap().unwrap();
         World { testbed, _emulator: emulator, listener, unit }
     }

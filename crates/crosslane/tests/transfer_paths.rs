@@ -9,11 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crosslane::clock::Clock;
 use crosslane::netlink::{PathManager, select_path_manager, selected_path_manager};
-use crosslane::testbed::emulator::{EmulatedLink, Emulator};
-use crosslane::testbed::{PathPlan, Testbed};
-use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
+use crosslane::testbed::Testbed;
+use crosslane::testbed::emulator::Emulator;
+use program::links::two_links;
 use program::{CROSSLANE, Said, can_drive};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -31,22 +30,8 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
         // The kernel's choice would be the dear one.
-        let plans: Vec<_> = ["dear", "cheap"].into_iter().enumerate().map(plan).collect();
-        let mut testbed = Testbed::new(&plans).unwrap();
-        let params = DirectionParams {
-            bottleneck: Bottleneck::Rate { bit_s: MBIT_S * 1e6 },
-            delay: Duration::from_millis(10),
-            loss: Loss::NONE,
-            queue: QueueLimit::Packets(100),
-            codel: None,
-        };
-        let links = testbed.take_devices().into_iter().map(|devices| {
-            let link = Link::new(1, &devices.name, params.clone(), params.clone());
-            EmulatedLink { devices, link }
-        });
-        let emulator = Emulator::start(Clock::start(), links.collect(), None).unwrap();
+        let (testbed, emulator) = two_links(["dear", "cheap"], MBIT_S, 10);
         let kernel = || select_path_manager(PathManager::Kernel).unwrap();
         testbed.vehicle.enter(kernel).unwrap();
         testbed.server.enter(kernel).unwrap();

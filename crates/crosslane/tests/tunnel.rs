@@ -20,7 +20,7 @@ use crosslane_core::time::Instant;
 use nix::sys::signal::Signal;
 use program::agent::{Agent, take_down};
 use program::can_drive;
-use program::links::two_links;
+use program::links::{allow_ipv6, two_links};
 use tempfile::TempDir;
 
 const INNER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -41,7 +41,8 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let (testbed, emulator) = two_links();
+        let (testbed, emulator) = two_links(["lte", "its-g5"], 20.0, 5);
+        allow_ipv6(&testbed);
         let desk = TempDir::new().unwrap();
         let keys: Vec<PrivateKey> = (0..3).map(|_| PrivateKey::generate().unwrap()).collect();
         for (place, key) in keys.iter().enumerate() {

@@ -17,7 +17,7 @@ use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, SERVER, Testbed, vehicle_address};
 use program::agent::Agent;
 use program::can_drive;
-use program::links::two_links;
+use program::links::{allow_ipv6, two_links};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const GATEWAY: [&str; 2] = ["10.77.0.1", "fd77::1"];
@@ -63,7 +63,8 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let (testbed, emulator) = two_links();
+        let (testbed, emulator) = two_links(["lte", "its-g5"], 20.0, 5);
+        allow_ipv6(&testbed);
         World { testbed, _emulator: emulator }
     }
 

@@ -1,4 +1,4 @@
-//! Links for tests of the tunnel.
+//! A vehicle and a server, joined by two links.
 
 use std::time::Duration;
 
@@ -7,20 +7,14 @@ use crosslane::testbed::emulator::{EmulatedLink, Emulator};
 use crosslane::testbed::{PathPlan, Testbed};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 
-/// A vehicle and a server that know IPv6, joined by `lte` and `its-g5` of 20
-/// Mbit/s and 5 ms each.
-pub fn two_links() -> (Testbed, Emulator) {
+/// Links of the same rate and delay each way; what has no address yet goes over the first.
+pub fn two_links(names: [&str; 2], mbit_s: f64, delay_ms: u64) -> (Testbed, Emulator) {
     let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
-    let plans: Vec<_> = ["lte", "its-g5"].into_iter().enumerate().map(plan).collect();
+    let plans: Vec<_> = names.into_iter().enumerate().map(plan).collect();
     let mut testbed = Testbed::new(&plans).unwrap();
-    for namespace in [&testbed.vehicle, &testbed.server] {
-        for conf in ["all", "default"] {
-            namespace.set_sysctl(&format!("net/ipv6/conf/{conf}/disable_ipv6"), "0").unwrap();
-        }
-    }
     let params = DirectionParams {
-        bottleneck: Bottleneck::Rate { bit_s: 20e6 },
-        delay: Duration::from_millis(5),
+        bottleneck: Bottleneck::Rate { bit_s: mbit_s * 1e6 },
+        delay: Duration::from_millis(delay_ms),
         loss: Loss::NONE,
         queue: QueueLimit::Packets(100),
         codel: None,
@@ -31,4 +25,13 @@ pub fn two_links() -> (Testbed, Emulator) {
     });
     let emulator = Emulator::start(Clock::start(), links.collect(), None).unwrap();
     (testbed, emulator)
+}
+
+/// Lets both ends know IPv6.
+pub fn allow_ipv6(testbed: &Testbed) {
+    for namespace in [&testbed.vehicle, &testbed.server] {
+        for conf in ["all", "default"] {
+            namespace.set_sysctl(&format!("net/ipv6/conf/{conf}/disable_ipv6"), "0").unwrap();
+        }
+    }
 }
