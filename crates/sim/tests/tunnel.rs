@@ -126,27 +126,32 @@ fn paths_that_differ_in_rate_and_delay_add_up() -> Outcome {
 fn a_second_path_up_to_100_ms_slower_does_no_harm() -> Outcome {
     for paths in [
         [(100.0, 5.0, 0.0), (20.0, 105.0, 0.0)],
-        [(100.0, 5.0, 0.0), (5.0, 55.0, 0.02)],
         [(100.0, 5.0, 0.02), (5.0, 105.0, 0.0)],
         [(50.0, 5.0, 0.0), (50.0, 105.0, 0.02)],
         [(20.0, 5.0, 0.0), (100.0, 55.0, 0.0)],
         [(20.0, 5.0, 0.02), (100.0, 25.0, 0.0)],
         [(5.0, 5.0, 0.0), (100.0, 25.0, 0.0)],
     ] {
-        hold_against_the_best(&pair(paths), ["single:a", "single:b"])?;
+        hold_against_the_best(&pair(paths), ["single:a", "single:b"], 0.97)?;
     }
-    hold_against_the_best(SPREAD, ["single:near", "single:far"])
+    hold_against_the_best(SPREAD, ["single:near", "single:far"], 0.97)
 }
 
-/// The best path alone in a tunnel: bare, it has shorter headers. 97 % of it is
-/// aimed at; a far path that loses packets costs some pairs a little more.
-fn hold_against_the_best(text: &str, alone: [&str; 2]) -> Outcome {
+/// 97 % is aimed at and not reached here: docs/limitations.md.
+#[test]
+fn a_far_path_with_little_to_give_that_loses_packets_costs_no_more_than_six_percent() -> Outcome {
+    let paths = [(100.0, 5.0, 0.0), (5.0, 55.0, 0.02)];
+    hold_against_the_best(&pair(paths), ["single:a", "single:b"], 0.94)
+}
+
+/// The best path alone in a tunnel: bare, it has shorter headers.
+fn hold_against_the_best(text: &str, alone: [&str; 2], least: f64) -> Outcome {
     let best = median(text, alone[0])?.max(median(text, alone[1])?);
     for (strategy, payload) in TUNNELS {
         let tunnel = median(text, strategy)?;
         let share = tunnel / (best * payload / PAYLOAD);
         println!("{strategy}: {tunnel:.1}, the best alone {best:.1} bare: {share:.3}");
-        assert!(share >= 0.94, "{strategy}: {tunnel} of {best} Mbit/s in\n{text}");
+        assert!(share >= least, "{strategy}: {tunnel} of {best} Mbit/s in\n{text}");
     }
     Ok(())
 }

@@ -17,6 +17,8 @@ use core::fmt;
 
 /// UDP port of GRE-in-UDP (RFC 8086, section 6).
 pub const UDP_PORT: u16 = 4754;
+/// Header with key and sequence number, in bytes.
+pub const NUMBERED_BYTES: u32 = 12;
 /// Longest header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 16;
 
@@ -233,5 +235,6 @@ mod tests {
         let packet = [0x30, 0x00, 0x08, 0x00, 0, 0, 0, 42, 0, 0, 1, 0, 0x45];
         let header = Header { payload: Payload::Ipv4, key: Some(42), sequence: Some(256), checksum: false };
         assert_eq!(read(&packet), Ok((header, &packet[12..])));
+        assert_eq!(header.bytes(), NUMBERED_BYTES as usize);
     }
 }

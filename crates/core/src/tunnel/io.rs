@@ -145,10 +145,6 @@ pub struct PathView {
     pub rate_bit_s: Option<f64>,
     /// Shortest round trip.
     pub round_trip: Option<Duration>,
-    /// Round trip, smoothed.
-    pub smoothed: Duration,
-    /// Bytes that are under way, and that may be.
-    pub under_way_bytes: [u64; 2],
     /// Share of packets lost, lately.
     pub loss: f64,
     /// Bytes sent, as datagrams on the wire.

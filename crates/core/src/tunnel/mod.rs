@@ -33,6 +33,7 @@ mod schedule;
 mod telling;
 
 use control::{Body, MAX_PATHS, Message, PathReport};
+use gre::NUMBERED_BYTES;
 use incoming::Incoming;
 pub use io::{Input, Mode, Output, PathView, Setup};
 use label::Label;
@@ -41,8 +42,6 @@ use outgoing::{Outgoing, Parcel};
 use queue::{Queue, Waiting};
 use resequence::{Resequencer, Ways};
 
-/// Bytes of a GRE header with key and sequence number, without the latter for a report.
-const GRE_BYTES: u32 = 12;
 /// How long after it first left a packet is worth being sent again: TCP does so itself by then.
 const WORTH: Duration = Duration::from_millis(250);
 /// Packets that wait to be sent again at most.
@@ -71,7 +70,6 @@ pub struct Tunnel<P> {
     pins: Vec<Option<PathId>>,
     resequencer: Resequencer<P>,
     outputs: VecDeque<Output<P>>,
-    asked_again: u64,
     wishes: Vec<PathState>,
     busy: Instant,
     report_turn: u8,
@@ -109,7 +107,6 @@ impl<P: Clone> Tunnel<P> {
             pins: alloc::vec![None; 256],
             resequencer: Resequencer::new(),
             outputs: VecDeque::new(),
-            asked_again: 0,
             wishes: alloc::vec![PathState::Active; MAX_PATHS],
             busy: Instant::ZERO,
             report_turn: 0,
@@ -127,8 +124,6 @@ impl<P: Clone> Tunnel<P> {
             health: out.health,
             rate_bit_s: out.rate_bytes_s().map(|rate| rate * 8.0),
             round_trip: out.round_trip.base(),
-            smoothed: out.round_trip.smoothed(),
-            under_way_bytes: out.under_way_bytes(),
             loss: out.loss(),
             sent_bytes: out.sent_bytes,
             delivered: out.delivered,
@@ -163,11 +158,6 @@ impl<P: Clone> Tunnel<P> {
     /// Packets that came out after later ones of their flow.
     pub fn late(&self) -> u64 {
         self.resequencer.late()
-    }
-
-    /// Packets sent again.
-    pub fn sent_again(&self) -> u64 {
-        self.asked_again
     }
 
     /// The next packet that came out of the tunnel. Like
@@ -235,7 +225,7 @@ impl<P: Clone> Tunnel<P> {
     fn arrive(&mut self, now: Instant, label: Label, number: Option<u32>, bytes: u32, packet: P) {
         self.appear(now, label.path);
         self.busy = now;
-        let around = self.around_bytes + GRE_BYTES;
+        let around = self.around_bytes + NUMBERED_BYTES;
         if let (Some(number), Some(path)) = (number, self.at_mut(label.path)) {
             path.inward.take(now, number, bytes + around);
         }
@@ -261,7 +251,7 @@ impl<P: Clone> Tunnel<P> {
         if message.leads && !self.leads {
             self.mode = message.mode;
         }
-        let around = self.around_bytes + GRE_BYTES;
+        let around = self.around_bytes + NUMBERED_BYTES;
         if let (Some(number), Some(path)) = (number, self.at_mut(path)) {
             path.inward.take(now, number, control::PROBE_BYTES as u32 + around);
             path.inward.hurry(now);
@@ -297,7 +287,7 @@ impl<P: Clone> Tunnel<P> {
     fn settle(&mut self, now: Instant, report: &PathReport) {
         let repairs = self.repairs();
         let Some(path) = self.at_mut(report.path) else { return };
-        let lost = path.out.settle(now, report).lost;
+        let lost = path.out.settle(now, report);
         if repairs {
             self.send_again(now, lost);
         }
@@ -311,7 +301,6 @@ impl<P: Clone> Tunnel<P> {
     fn send_again(&mut self, now: Instant, parcels: VecDeque<Parcel<P>>) {
         for parcel in parcels {
             if parcel.until > now && self.repairs.len() < MOST_REPAIRS {
-                self.asked_again += 1;
                 self.repairs.push_back(parcel);
             }
         }

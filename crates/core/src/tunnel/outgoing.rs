@@ -84,13 +84,6 @@ pub(super) struct Outgoing<P> {
     pub sent_bytes: u64,
 }
 
-/// What a report brought about.
-#[derive(Debug)]
-pub(super) struct Settled<P> {
-    /// To be sent again.
-    pub lost: VecDeque<Parcel<P>>,
-}
-
 impl<P: Clone> Outgoing<P> {
     pub(super) fn new(now: Instant, wish: PathState, next: u64) -> Outgoing<P> {
         Outgoing {
@@ -152,11 +145,6 @@ impl<P: Clone> Outgoing<P> {
         number as u32
     }
 
-    /// Bytes under way, and that may be.
-    pub(super) fn under_way_bytes(&self) -> [u64; 2] {
-        [self.bytes_under_way, self.window() as u64]
-    }
-
     /// Whether another packet may leave as far as what is under way goes.
     pub(super) fn has_window(&self) -> bool {
         (self.bytes_under_way as f64) < self.window()
@@ -213,13 +201,13 @@ impl<P: Clone> Outgoing<P> {
         self.under_way.iter_mut().filter_map(|packet| packet.parcel.take()).collect()
     }
 
-    /// Takes what the other end says of this path.
-    pub(super) fn settle(&mut self, now: Instant, report: &PathReport) -> Settled<P> {
-        let mut settled = Settled { lost: VecDeque::new() };
+    /// Takes what the other end says of this path; what was lost.
+    pub(super) fn settle(&mut self, now: Instant, report: &PathReport) -> VecDeque<Parcel<P>> {
+        let mut lost = VecDeque::new();
         let first = self.next - self.under_way.len() as u64;
         let highest = unwrap(self.next, report.highest, 32);
         if highest >= self.next || highest < first {
-            return settled;
+            return lost;
         }
         let gone = |number: u64| {
             let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
@@ -232,7 +220,7 @@ impl<P: Clone> Outgoing<P> {
             let is_lost = !report.missing.is_empty() && gone(number);
             self.count(is_lost);
             match is_lost {
-                true => settled.lost.extend(packet.parcel),
+                true => lost.extend(packet.parcel),
                 false => {
                     self.acknowledged_bytes += u64::from(packet.bytes);
                     newest = Some(packet.sent);
@@ -242,7 +230,7 @@ impl<P: Clone> Outgoing<P> {
         if let Some(sent) = newest {
             self.measure(now, sent, report);
         }
-        settled
+        lost
     }
 
     fn count(&mut self, is_lost: bool) {

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use super::gre::NUMBERED_BYTES;
 use super::outgoing::{Health, Outgoing, Parcel};
 use super::queue::Waiting;
-use super::{GRE_BYTES, MAX_PATHS, Mode, Output, Tunnel, WORTH};
+use super::{MAX_PATHS, Mode, Output, Tunnel, WORTH};
 use crate::allocate::PathState;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
@@ -69,7 +70,7 @@ impl<P: Clone> Tunnel<P> {
     }
 
     fn dispatch(&mut self, now: Instant, path: PathId, parcel: Parcel<P>) {
-        let bytes = parcel.bytes + GRE_BYTES + self.around_bytes;
+        let bytes = parcel.bytes + NUMBERED_BYTES + self.around_bytes;
         let label = Label { path, flow: parcel.flow, order: parcel.order };
         let packet = parcel.packet.clone();
         let kept = self.repairs().then_some(parcel);
@@ -83,7 +84,7 @@ impl<P: Clone> Tunnel<P> {
         let tried = |path: &super::Path<P>| path.out.health == Health::Trial && path.out.wish != PathState::Closed;
         let on_trial: Vec<PathId> = self.known().filter(|(_, path)| tried(path)).map(|(id, _)| id).collect();
         for path in on_trial {
-            let bytes = parcel.bytes + GRE_BYTES + self.around_bytes;
+            let bytes = parcel.bytes + NUMBERED_BYTES + self.around_bytes;
             let Some(at) = self.at_mut(path).filter(|at| at.out.has_window()) else { continue };
             let number = at.out.send(now, bytes, None);
             let label = Label { path, flow: parcel.flow, order: parcel.order };
@@ -101,7 +102,7 @@ impl<P: Clone> Tunnel<P> {
             (PathState::Active, health) => Some(2 + health as u8),
             (PathState::Backup, health) => Some(3 + health as u8),
         };
-        let bytes = bytes + GRE_BYTES + self.around_bytes;
+        let bytes = bytes + NUMBERED_BYTES + self.around_bytes;
         let mut best = u8::MAX;
         let mut candidates = Vec::with_capacity(MAX_PATHS);
         for (place, path) in self.paths.iter().enumerate() {

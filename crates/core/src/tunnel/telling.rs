@@ -3,8 +3,9 @@
 use alloc::vec::Vec;
 
 use super::control::{self, Body, Message};
+use super::gre::NUMBERED_BYTES;
 use super::outgoing::Health;
-use super::{GRE_BYTES, Output, Tunnel};
+use super::{Output, Tunnel};
 use crate::allocate::PathState;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
@@ -19,7 +20,7 @@ impl<P: Clone> Tunnel<P> {
 
     pub(super) fn probe(&mut self, now: Instant, path: PathId) {
         let message = self.message(Body::Probe);
-        let bytes = control::PROBE_BYTES as u32 + GRE_BYTES + self.around_bytes;
+        let bytes = control::PROBE_BYTES as u32 + NUMBERED_BYTES + self.around_bytes;
         let Some(at) = self.at_mut(path) else { return };
         at.out.probed();
         let number = Some(at.out.send(now, bytes, None));
@@ -43,8 +44,8 @@ impl<P: Clone> Tunnel<P> {
         }
     }
 
-    /// The paths for a report: the quickest that works, of those in use; each
-    /// eighth time another too, so that no report depends on one path for long.
+    /// The paths for a report: the quickest that works, of those in use; and now
+    /// and then another too, each in its turn, so that none depends on one path for long.
     fn ways_back(&mut self, now: Instant) -> Vec<PathId> {
         self.report_turn = self.report_turn.wrapping_add(1);
         let turn = self.report_turn;

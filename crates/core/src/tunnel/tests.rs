@@ -111,7 +111,7 @@ impl Bed {
                 let end = usize::from(direction == Direction::Up);
                 let input = match sent {
                     Output::Send { label, number, packet } => {
-                        let bytes = bytes - AROUND - GRE_BYTES;
+                        let bytes = bytes - AROUND - NUMBERED_BYTES;
                         Input::Arrived { label, number: Some(number), bytes, packet }
                     }
                     Output::Tell { path, number, message } => Input::Told { path, number, message },
@@ -127,11 +127,11 @@ impl Bed {
                         self.came.push((self.now, *packet));
                         continue;
                     }
-                    Output::Send { label, .. } => (label.path, BYTES + GRE_BYTES + AROUND),
+                    Output::Send { label, .. } => (label.path, BYTES + NUMBERED_BYTES + AROUND),
                     Output::Tell { path, message, .. } => {
                         let mut wire = Vec::new();
                         message.write(&mut wire);
-                        (*path, wire.len() as u32 + GRE_BYTES + AROUND)
+                        (*path, wire.len() as u32 + NUMBERED_BYTES + AROUND)
                     }
                     Output::Changed { .. } => continue,
                 };

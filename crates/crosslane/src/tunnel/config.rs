@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crosslane_core::tunnel::Mode;
+use crosslane_core::tunnel::gre::NUMBERED_BYTES;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -15,8 +16,6 @@ use crate::error::{Error, Result};
 /// Bytes of an outer IPv6 and UDP header; IPv4's are 20 fewer.
 const OUTER_V6_BYTES: u32 = 48;
 const OUTER_V4_BYTES: u32 = 28;
-/// Bytes of a GRE header with key and sequence number.
-const GRE_BYTES: u32 = 12;
 /// Path MTUs that can be (RFC 791, RFC 8200 and jumbo frames).
 const MTUS: std::ops::RangeInclusive<u32> = 576..=9216;
 /// Vehicles of one gateway.
@@ -212,7 +211,7 @@ impl TunnelConfig {
             (None, false) => OUTER_V4_BYTES,
             _ => OUTER_V6_BYTES,
         };
-        outer + GRE_BYTES + if self.plain { 0 } else { DATA_OVERHEAD_BYTES as u32 }
+        outer + NUMBERED_BYTES + if self.plain { 0 } else { DATA_OVERHEAD_BYTES as u32 }
     }
 
     fn peer_is_v6(&self) -> bool {

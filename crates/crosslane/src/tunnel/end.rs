@@ -21,6 +21,7 @@ use crosslane_core::engine::Engine;
 use crosslane_core::path::{PathId, Sample};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::control::MAX_PATHS;
+use crosslane_core::tunnel::gre::NUMBERED_BYTES;
 use crosslane_core::tunnel::label::Label;
 use crosslane_core::tunnel::{Input, Output, PathView, Setup, Tunnel};
 
@@ -85,7 +86,7 @@ pub struct End {
 impl End {
     /// An end that has heard of nobody. `unix_ns` is the time since 1970.
     pub fn new(plan: Plan, unix_ns: u64) -> End {
-        let around_bytes = plan.overhead_bytes - GRE_BYTES as u32;
+        let around_bytes = plan.overhead_bytes - NUMBERED_BYTES;
         let setup = |place: usize| Setup {
             mode: plan.mode,
             leads: plan.leads,
@@ -335,8 +336,6 @@ impl End {
     }
 }
 
-/// Bytes of a GRE header with key and sequence number.
-const GRE_BYTES: usize = 12;
 /// Stands for the tunnel among the connections that assessors watch.
 const TOKEN: u32 = 0;
 /// Shorter packets than IPv4 hosts must take are not made (RFC 791).
@@ -371,7 +370,7 @@ impl Peer {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use nix::sys::time::TimeSpec;
 use super::coalesce::Coalescer;
 use super::config::TunnelConfig;
 use super::device::Device;
-use super::end::{Change, End, Intake, PeerPlan, Plan, Way};
+use super::end::{Change, End, Intake, PeerPlan, Plan, Way, lock};
 use super::faults::Faults;
 use super::offload::{FRAME_BYTES, split};
 use super::outbox::{Outbox, Sent};
@@ -370,8 +370,4 @@ fn deliver(coalescer: &mut Coalescer, device: &Device, packet: &[u8]) {
 /// What the kernel does not take, as while the interface is down, is lost.
 fn flush(coalescer: &mut Coalescer, device: &Device) {
     let _ = coalescer.flush(|parts| device.send(parts));
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

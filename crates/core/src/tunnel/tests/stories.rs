@@ -2,7 +2,7 @@ use super::*;
 
 /// Rate of packets' own bytes that fits into so many Mbit/s of datagrams.
 fn inside(mbit_s: f64) -> f64 {
-    mbit_s * f64::from(BYTES) / f64::from(BYTES + AROUND + GRE_BYTES)
+    mbit_s * f64::from(BYTES) / f64::from(BYTES + AROUND + NUMBERED_BYTES)
 }
 
 fn sum(links: &[(f64, f64, f64)]) -> f64 {
