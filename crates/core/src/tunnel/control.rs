@@ -3,13 +3,15 @@
 //!
 //! ```text
 //! probe    1 | 1 | mode | flags | epoch (4) | padding
+//! train    1 | 3 | mode | flags | epoch (4) | padding
 //! report   1 | 2 | mode | flags | epoch (4) | heard (4) | paths (1) | paths times:
 //!            path (1) | wish (1) | rank (1) | highest (4) | arrival in us (4) | held in us (4)
 //!            | packets (4) | bytes (4) | runs (1) | runs times: first (4) | length (2)
 //! ```
 //!
-//! A probe is numbered on its path like data, so a report covers it; a report
-//! is not numbered.
+//! A probe is numbered on its path like data, so a report covers it, and so are
+//! the packets of a train, by whose distance it shows how fast the path is; a
+//! report is not numbered.
 
 use alloc::vec::Vec;
 
@@ -20,6 +22,7 @@ use crate::path::PathId;
 const VERSION: u8 = 1;
 const PROBE: u8 = 1;
 const REPORT: u8 = 2;
+const TRAIN: u8 = 3;
 /// Of a report: what was lost is sent again.
 const REPAIRS: u8 = 1;
 /// The other end is to follow this one's mode and wishes.
@@ -31,6 +34,9 @@ pub const MAX_PATHS: usize = 16;
 pub const MAX_RUNS: usize = 12;
 /// Length of a probe on the wire, without GRE header, in bytes.
 pub const PROBE_BYTES: usize = 24;
+/// The same of a packet of a train: with all headers it passes any path of 576
+/// bytes, the least that IPv4 promises (RFC 791).
+pub const TRAIN_BYTES: usize = 480;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +58,8 @@ pub struct Message {
 pub enum Body {
     /// To be reported at once.
     Probe,
+    /// One of several in a row.
+    Train,
     /// What has arrived.
     Report {
         /// Epoch of the one it is told; 0 if none is known.
@@ -84,15 +92,26 @@ pub struct PathReport {
     pub missing: Vec<(u32, u16)>,
 }
 
+impl Body {
+    /// Length on the wire of what is numbered, without GRE header, in bytes.
+    pub fn bytes(&self) -> usize {
+        if *self == Body::Train { TRAIN_BYTES } else { PROBE_BYTES }
+    }
+}
+
 impl Message {
     /// Appends the message.
     pub fn write(&self, into: &mut Vec<u8>) {
         let flags = (u8::from(self.repairs) * REPAIRS) | (u8::from(self.leads) * LEADS);
-        let kind = if self.body == Body::Probe { PROBE } else { REPORT };
+        let kind = match self.body {
+            Body::Probe => PROBE,
+            Body::Train => TRAIN,
+            Body::Report { .. } => REPORT,
+        };
         into.extend([VERSION, kind, self.mode.code(), flags]);
         into.extend(self.epoch.to_be_bytes());
         let Body::Report { heard, paths } = &self.body else {
-            into.extend([0; PROBE_BYTES - 8]);
+            into.resize(into.len() + self.body.bytes() - 8, 0);
             return;
         };
         into.extend(heard.to_be_bytes());
@@ -117,6 +136,7 @@ impl Message {
         let epoch = from.u32()?;
         let body = match (version, kind) {
             (VERSION, PROBE) => Body::Probe,
+            (VERSION, TRAIN) => Body::Train,
             (VERSION, REPORT) => Body::Report { heard: from.u32()?, paths: from.paths()? },
             _ => return None,
         };
@@ -196,7 +216,7 @@ mod tests {
 
     fn messages() -> impl Strategy<Value = Message> {
         let report = (any::<u32>(), prop::collection::vec(path_reports(), 0..=4));
-        let body = prop_oneof![Just(Body::Probe), report.prop_map(|(heard, paths)| Body::Report { heard, paths })];
+        let body = prop_oneof![Just(Body::Probe), Just(Body::Train), report.prop_map(|(heard, paths)| Body::Report { heard, paths })];
         (any::<u32>(), prop::sample::select(Mode::ALL.to_vec()), any::<[bool; 2]>(), body)
             .prop_map(|(epoch, mode, [repairs, leads], body)| Message { epoch, mode, repairs, leads, body })
     }
@@ -213,7 +233,7 @@ mod tests {
         fn a_cut_message_is_none(message in messages(), cut in any::<prop::sample::Index>()) {
             let mut bytes = Vec::new();
             message.write(&mut bytes);
-            let whole = if message.body == Body::Probe { 8 } else { bytes.len() };
+            let whole = if matches!(message.body, Body::Report { .. }) { bytes.len() } else { 8 };
             prop_assert_eq!(Message::read(&bytes[..cut.index(whole)]), None);
         }
 

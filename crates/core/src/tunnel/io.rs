@@ -67,6 +67,9 @@ pub enum Input<P> {
         flow: u8,
         /// Its length, in bytes.
         bytes: u32,
+        /// Whether its flow takes what it can get (RFC 1633, section 3.1), as
+        /// TCP does, and no delay matters but the time until all is there.
+        elastic: bool,
         /// The packet.
         packet: P,
     },

@@ -26,6 +26,7 @@ pub mod replay;
 
 mod incoming;
 mod io;
+mod main_path;
 mod outgoing;
 mod queue;
 mod resequence;
@@ -68,6 +69,8 @@ pub struct Tunnel<P> {
     repairs: VecDeque<Parcel<P>>,
     orders: Vec<u32>,
     pins: Vec<Option<PathId>>,
+    /// Where elastic flows begin, if not on the nearest path.
+    main: Option<PathId>,
     resequencer: Resequencer<P>,
     outputs: VecDeque<Output<P>>,
     wishes: Vec<PathState>,
@@ -105,6 +108,7 @@ impl<P: Clone> Tunnel<P> {
             repairs: VecDeque::new(),
             orders: alloc::vec![0; 256],
             pins: alloc::vec![None; 256],
+            main: None,
             resequencer: Resequencer::new(),
             outputs: VecDeque::new(),
             wishes: alloc::vec![PathState::Active; MAX_PATHS],
@@ -253,8 +257,10 @@ impl<P: Clone> Tunnel<P> {
         }
         let around = self.around_bytes + NUMBERED_BYTES;
         if let (Some(number), Some(path)) = (number, self.at_mut(path)) {
-            path.inward.take(now, number, control::PROBE_BYTES as u32 + around);
-            path.inward.hurry(now);
+            path.inward.take(now, number, message.body.bytes() as u32 + around);
+            if message.body == Body::Probe {
+                path.inward.hurry(now);
+            }
         }
         if let Body::Report { heard, paths } = message.body {
             let follows = message.leads && !self.leads;
@@ -313,7 +319,8 @@ impl<P: Clone> Tunnel<P> {
         let usable = self.known().filter(|(_, path)| path.out.health == Health::Good).count();
         let idle = now.since(self.busy) > IDLE;
         let spread = self.spread_of_all();
-        let (mut back, mut probes) = (VecDeque::new(), Vec::new());
+        let trains = self.wants_trains();
+        let (mut back, mut probes, mut trained) = (VecDeque::new(), Vec::new(), Vec::new());
         let mut outputs = core::mem::take(&mut self.outputs);
         for (id, path) in self.known() {
             path.out.others_idle = idle;
@@ -323,6 +330,9 @@ impl<P: Clone> Tunnel<P> {
             if path.out.wants_probe(now) {
                 probes.push(id);
             }
+            if trains && path.out.wants_train() {
+                trained.push(id);
+            }
             let health = path.out.health;
             if path.told.replace(health) != Some(health) {
                 outputs.push_back(Output::Changed { path: id, health, because: path.out.because.clone() });
@@ -331,6 +341,8 @@ impl<P: Clone> Tunnel<P> {
         self.outputs = outputs;
         self.send_again(now, back);
         probes.into_iter().for_each(|path| self.probe(now, path));
+        trained.into_iter().for_each(|path| self.send_train(now, path));
+        self.settle_main();
         if self.report_due().is_some_and(|at| now >= at) {
             self.report(now);
         }
@@ -344,9 +356,9 @@ impl<P: Clone> Engine for Tunnel<P> {
     fn handle(&mut self, now: Instant, input: Input<P>) {
         self.advanced = None;
         match input {
-            Input::Packet { flow, bytes, packet } => {
+            Input::Packet { flow, bytes, elastic, packet } => {
                 self.busy = now;
-                self.queue.push(Waiting { flow, bytes, arrived: now, packet });
+                self.queue.push(Waiting { flow, bytes, elastic, arrived: now, packet });
             }
             Input::Arrived { label, number, bytes, packet } => self.arrive(now, label, number, bytes, packet),
             Input::Unlabelled(packet) => self.resequencer.pass(packet),

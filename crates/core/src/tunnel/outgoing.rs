@@ -16,11 +16,14 @@ use crate::time::{Duration, Instant};
 mod health;
 mod rate;
 mod round_trip;
+mod train;
 mod window;
 
 pub use health::Health;
 use rate::Rate;
 use round_trip::RoundTrip;
+use train::Train;
+pub(super) use train::TRAIN_PACKETS;
 use window::{Drain, HOLD, QUEUE, Round, SHORTEST_ROUND};
 
 /// What a path sends at once, as time at its rate.
@@ -60,9 +63,12 @@ pub(super) struct Outgoing<P> {
     bytes_under_way: u64,
     pub round_trip: RoundTrip,
     rate: Rate,
+    train: Train,
     /// Shortest one-way delay by both clocks, in µs; only differences tell.
     owd_us: Option<i64>,
     boost: f64,
+    /// What it has delivered since it began to look for its rate; none: found.
+    looking: Option<u64>,
     queue: Duration,
     round: Round,
     drain: Drain,
@@ -95,8 +101,10 @@ impl<P: Clone> Outgoing<P> {
             bytes_under_way: 0,
             round_trip: RoundTrip::default(),
             rate: Rate::default(),
+            train: Train::default(),
             owd_us: None,
             boost: 1.0,
+            looking: Some(0),
             queue: QUEUE,
             round: Round { since: now, ..Round::default() },
             drain: Drain { until: None, last: now },
@@ -138,8 +146,8 @@ impl<P: Clone> Outgoing<P> {
         self.bytes_under_way += u64::from(bytes);
         self.sent_bytes += u64::from(bytes);
         self.last_sent = now;
-        if let Some(rate) = self.rate.bytes_s() {
-            let takes = Duration::from_secs_f64(f64::from(bytes) / (rate * PACE * self.boost));
+        if let Some(pace) = self.pace() {
+            let takes = Duration::from_secs_f64(f64::from(bytes) / pace);
             self.paced_to = self.paced_to.max(now - BURST) + takes;
         }
         number as u32
@@ -154,6 +162,13 @@ impl<P: Clone> Outgoing<P> {
     /// the rate of the traffic, so only a path that is much too slow is spared.
     pub(super) fn has_room_for_copies(&self) -> bool {
         (self.bytes_under_way as f64) < self.window() * 3.0
+    }
+
+    fn pace(&self) -> Option<f64> {
+        match (self.looking, self.round_trip.base()) {
+            (Some(_), Some(base)) => Some(self.window() / base.max(HOLD).as_secs_f64() * 4.0),
+            _ => self.rate.bytes_s().map(|rate| rate * PACE * self.boost),
+        }
     }
 
     /// When the next packet may leave as far as the pace goes.
@@ -186,6 +201,24 @@ impl<P: Clone> Outgoing<P> {
         self.rate.bytes_s()
     }
 
+    /// The same as far as it is known; before that what a train said.
+    pub(super) fn speed_bytes_s(&self) -> Option<f64> {
+        let known = self.rate.bytes_s();
+        if self.looking.is_some() {
+            return self.train.bytes_s().map(|guess| known.map_or(guess, |known| known.max(guess)));
+        }
+        known.or(self.train.bytes_s())
+    }
+
+    pub(super) fn wants_train(&self) -> bool {
+        self.health == Health::Good && self.train == Train::Unsent && self.looking.is_some()
+    }
+
+    pub(super) fn begin_train(&mut self) {
+        let last = self.next + u64::from(TRAIN_PACKETS) - 1;
+        self.train = Train::Under { first: self.next, last, began: None };
+    }
+
     /// One-way delay without a queue, in µs by the clocks of both ends.
     pub(super) fn owd_us(&self) -> Option<i64> {
         self.owd_us
@@ -213,6 +246,8 @@ impl<P: Clone> Outgoing<P> {
             let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
             report.missing.iter().any(inside)
         };
+        let used = self.bytes_under_way as f64 * 2.0 >= self.window();
+        self.round.was_used |= used;
         let mut newest = None;
         for number in first..=highest {
             let Some(packet) = self.under_way.pop_front() else { break };
@@ -223,10 +258,14 @@ impl<P: Clone> Outgoing<P> {
                 true => lost.extend(packet.parcel),
                 false => {
                     self.acknowledged_bytes += u64::from(packet.bytes);
+                    if used {
+                        self.looking = self.looking.map(|bytes| bytes + u64::from(packet.bytes));
+                    }
                     newest = Some(packet.sent);
                 }
             }
         }
+        self.train.note(report.highest, (report.arrival_us, report.bytes));
         if let Some(sent) = newest {
             self.measure(now, sent, report);
         }

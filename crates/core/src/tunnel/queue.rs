@@ -43,6 +43,7 @@ struct Slot<P> {
 pub(super) struct Waiting<P> {
     pub flow: u8,
     pub bytes: u32,
+    pub elastic: bool,
     pub arrived: Instant,
     pub packet: P,
 }
@@ -147,7 +148,7 @@ mod tests {
     const ALLOWED: Duration = Duration::ZERO;
 
     fn push(queue: &mut Queue<u32>, at_ms: u64, flow: u8, bytes: u32, packet: u32) {
-        queue.push(Waiting { flow, bytes, arrived: Instant::from_millis(at_ms), packet });
+        queue.push(Waiting { flow, bytes, elastic: false, arrived: Instant::from_millis(at_ms), packet });
     }
 
     #[test]

@@ -18,7 +18,7 @@ const LONGEST_SPREAD_US: i64 = 150_000;
 
 /// So much later does not keep a packet from a path that has room: a congestion
 /// control that fills no queue would leave the path unused.
-const NO_MATTER_US: i64 = 15_000;
+pub(super) const NO_MATTER_US: i64 = 15_000;
 
 /// A path that may carry.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ impl<P: Clone> Tunnel<P> {
                 continue;
             }
             let (bytes, flow) = (parcel.bytes, parcel.flow);
-            let Some(path) = self.choose(now, bytes, flow, now).into_iter().next() else { return };
+            let Some(path) = self.choose(now, bytes, flow, now, false).into_iter().next() else { return };
             let Some(parcel) = self.repairs.pop_front() else { return };
             self.dispatch(now, path, parcel);
             return;
@@ -56,8 +56,8 @@ impl<P: Clone> Tunnel<P> {
             self.next = self.queue.take(now, allowed);
         }
         let Some(waiting) = &self.next else { return self.note_idle(now) };
-        let (bytes, flow, arrived) = (waiting.bytes, waiting.flow, waiting.arrived);
-        let over = self.choose(now, bytes, flow, arrived);
+        let (bytes, flow, arrived, elastic) = (waiting.bytes, waiting.flow, waiting.arrived, waiting.elastic);
+        let over = self.choose(now, bytes, flow, arrived, elastic);
         let Some(waiting) = (if over.is_empty() { None } else { self.next.take() }) else { return };
         let Waiting { packet, .. } = waiting;
         let order = self.orders[usize::from(flow)];
@@ -125,7 +125,7 @@ impl<P: Clone> Tunnel<P> {
     }
 
     /// The paths over which a packet goes now; none if it is to wait.
-    fn choose(&mut self, now: Instant, bytes: u32, flow: u8, arrived: Instant) -> Vec<PathId> {
+    fn choose(&mut self, now: Instant, bytes: u32, flow: u8, arrived: Instant, elastic: bool) -> Vec<PathId> {
         let mut candidates = self.candidates(bytes);
         for full in candidates.iter().filter(|candidate| !candidate.has_window) {
             if let Some(at) = self.paths[usize::from(full.path.0)].as_mut() {
@@ -133,7 +133,10 @@ impl<P: Clone> Tunnel<P> {
             }
         }
         match self.mode {
-            Mode::Aggregate => candidates.sort_unstable_by_key(|candidate| candidate.arrival_us),
+            Mode::Aggregate => {
+                let main = self.main.filter(|_| elastic);
+                candidates.sort_unstable_by_key(|candidate| (main.is_some_and(|main| main != candidate.path), candidate.arrival_us));
+            }
             Mode::Redundant => {
                 let free = candidates.iter().filter(|candidate| candidate.has_room_for_copies).map(|free| free.path);
                 let free: Vec<PathId> = free.collect();
@@ -197,7 +200,7 @@ impl<P: Clone> Tunnel<P> {
 
     /// How much the paths in use differ in delay: so much longer packets may wait
     /// for the quick one.
-    fn spread(&self) -> Duration {
+    pub(super) fn spread(&self) -> Duration {
         self.spread_of(|out| out.wish == PathState::Active && out.health == Health::Good)
     }
 

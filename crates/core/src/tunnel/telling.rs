@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::control::{self, Body, Message};
+use super::control::{Body, Message};
 use super::gre::NUMBERED_BYTES;
-use super::outgoing::Health;
+use super::outgoing::{Health, TRAIN_PACKETS};
 use super::{Output, Tunnel};
 use crate::allocate::PathState;
 use crate::path::PathId;
@@ -19,10 +19,23 @@ impl<P: Clone> Tunnel<P> {
     }
 
     pub(super) fn probe(&mut self, now: Instant, path: PathId) {
-        let message = self.message(Body::Probe);
-        let bytes = control::PROBE_BYTES as u32 + NUMBERED_BYTES + self.around_bytes;
+        if let Some(at) = self.at_mut(path) {
+            at.out.probed();
+            self.tell_numbered(now, path, Body::Probe);
+        }
+    }
+
+    pub(super) fn send_train(&mut self, now: Instant, path: PathId) {
+        if let Some(at) = self.at_mut(path) {
+            at.out.begin_train();
+            (0..TRAIN_PACKETS).for_each(|_| self.tell_numbered(now, path, Body::Train));
+        }
+    }
+
+    fn tell_numbered(&mut self, now: Instant, path: PathId, body: Body) {
+        let bytes = body.bytes() as u32 + NUMBERED_BYTES + self.around_bytes;
+        let message = self.message(body);
         let Some(at) = self.at_mut(path) else { return };
-        at.out.probed();
         let number = Some(at.out.send(now, bytes, None));
         self.outputs.push_back(Output::Tell { path, number, message });
     }

@@ -131,6 +131,7 @@ impl<'a> Ends<'a> {
         become_realtime(PRIORITY);
         if self.way.tunnel {
             self.await_tunnel(clock, stop)?;
+            std::thread::sleep(self.scenario.tunnel_stands().since(clock.now()));
         }
         let now = || clock.now().as_nanos();
         let (server, local, plan) = (SocketAddr::new(self.way.server, PORT), self.way.local, &self.plan);

@@ -1,6 +1,7 @@
 //! Strategies that send the traffic through the multipath tunnel.
 
 use crosslane_core::strategy;
+use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -76,6 +77,12 @@ impl Strategy {
 }
 
 impl Scenario {
+    /// When a tunnel has been there for long enough to know its paths: the vehicle
+    /// connects through it then, or when the traffic begins.
+    pub fn tunnel_stands(&self) -> Instant {
+        TUNNEL_STANDS.min(Instant::from_secs_f64(self.traffic.start_s))
+    }
+
     /// The names by which strategies can be chosen: built-in ones, then those
     /// that the file defines.
     pub fn strategy_names(&self) -> Vec<&str> {
@@ -84,6 +91,9 @@ impl Scenario {
         names
     }
 }
+
+/// See [`Scenario::tunnel_stands`].
+const TUNNEL_STANDS: Instant = Instant::from_millis(500);
 
 /// Variants of a base that need no `[[strategy]]` entry.
 const VARIANTS: [(&str, &str, &str, Value); 2] = [

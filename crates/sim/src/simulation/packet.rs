@@ -2,7 +2,7 @@
 
 use crosslane_core::time::Instant;
 
-use crate::transport::Segment;
+use crate::transport::segment::{SYN, Segment};
 
 /// IPv4 and UDP headers, in bytes.
 pub(super) const UDP_HEADER_BYTES: u16 = 28;
@@ -26,6 +26,11 @@ pub(super) struct Datagram {
 }
 
 impl Packet {
+    /// Of a flow that takes what it can get; bare acknowledgements are not.
+    pub(super) fn is_elastic(&self) -> bool {
+        matches!(self, Packet::Segment(segment, _) if segment.payload > 0 || segment.flags & SYN != 0)
+    }
+
     /// Length with IP header, in bytes.
     pub(super) fn ip_bytes(&self) -> u16 {
         match self {

@@ -76,6 +76,7 @@ impl<P: Clone> Outgoing<P> {
             Health::Lost if in_time => {
                 self.trial = (0, 0);
                 self.rate = Rate::default();
+            self.looking = Some(0);
                 self.become_(Health::Trial, format!("it answers within {} ms", took.as_millis()));
             }
             Health::Trial => self.judge_trial(),
@@ -113,6 +114,7 @@ impl<P: Clone> Outgoing<P> {
         if is_unused && self.health == Health::Good {
             // Too slow to be used, as far as is known: that may be long ago.
             self.rate = Rate::default();
+            self.looking = Some(0);
             self.carried = now;
         }
         match self.health {

@@ -21,6 +21,7 @@ pub(super) struct Rate {
     now: Option<f64>,
     /// Whether the present span measured what the path can do, not what was offered.
     full: bool,
+    last: Option<f64>,
     idle: Instant,
     limited: Instant,
 }
@@ -32,6 +33,14 @@ impl Rate {
             (Some(before), Some(now)) => Some(before.max(now)),
             (before, now) => before.or(now),
         }
+    }
+
+    /// The path was full.
+    pub(super) fn adopt(&mut self) {
+        self.now = match (self.now, self.last) {
+            (Some(now), Some(last)) => Some(now.max(last)),
+            (now, last) => now.or(last),
+        };
     }
 
     /// More could have been sent.
@@ -57,6 +66,7 @@ impl Rate {
         }
         self.begin = Some((at.0, at.1, sent));
         let rate = (f64::from(at.1.wrapping_sub(begin_bytes)) / took_s).max(LEAST_BYTES_S);
+        self.last = Some(rate);
         let full = self.idle < begin_sent && self.limited >= begin_sent && !drain;
         // What was offered says how much can be carried at least, once that is known.
         if full || self.bytes_s().is_some_and(|known| rate > known) {

@@ -20,6 +20,9 @@ const MOST_BOOST: f64 = 2.0;
 /// Share of a round's packets whose loss ends a path's growth, beyond twice what
 /// is usual there.
 const LOSSY_ROUND: f64 = 0.01;
+/// Share of a round's packets whose loss says that the path is full, when that
+/// was not known.
+const HEAVY_LOSS: f64 = 0.15;
 /// Rounds over which the usual loss is taken.
 const USUAL_ROUNDS: f64 = 16.0;
 
@@ -30,6 +33,7 @@ pub(super) struct Round {
     pub(super) packets: u32,
     pub(super) lost: u32,
     pub(super) was_full: bool,
+    pub(super) was_used: bool,
     pub(super) shortest: Option<Duration>,
 }
 
@@ -43,14 +47,18 @@ pub(super) struct Drain {
 impl<P: Clone> Outgoing<P> {
     /// Bytes that may be under way.
     pub(super) fn window(&self) -> f64 {
-        let Some((rate, base)) = self.rate.bytes_s().zip(self.round_trip.base()) else {
-            return FIRST_PACKETS * PACKET_BYTES * self.boost;
-        };
+        let first = FIRST_PACKETS * PACKET_BYTES;
+        let looking = self.looking.map_or(0.0, |delivered| first + delivered as f64);
+        self.known_window().unwrap_or(first).max(looking)
+    }
+
+    fn known_window(&self) -> Option<f64> {
+        let (rate, base) = self.rate.bytes_s().zip(self.round_trip.base())?;
         let least = QUEUE_PACKETS * PACKET_BYTES;
         if self.drain.until.is_some() {
-            return (rate * (base + HOLD).as_secs_f64() * 0.8).max(least);
+            return Some((rate * (base + HOLD).as_secs_f64() * 0.8).max(least));
         }
-        (rate * (base + HOLD).as_secs_f64() * self.boost + self.queue_bytes(rate)).max(least)
+        Some((rate * (base + HOLD).as_secs_f64() * self.boost + self.queue_bytes(rate)).max(least))
     }
 
     pub(super) fn queue_bytes(&self, rate: f64) -> f64 {
@@ -60,6 +68,10 @@ impl<P: Clone> Outgoing<P> {
     pub(super) fn end_round(&mut self, now: Instant) {
         let length = self.round_trip.smoothed().max(SHORTEST_ROUND);
         if now.since(self.round.since) < length {
+            return;
+        }
+        if self.train.is_under_way() {
+            self.round = Round { since: now, ..Round::default() };
             return;
         }
         let round = core::mem::replace(&mut self.round, Round { since: now, ..Round::default() });
@@ -80,6 +92,10 @@ impl<P: Clone> Outgoing<P> {
         let lossy = round.lost > 1 && share > LOSSY_ROUND + self.usual_loss * 2.0;
         if !lossy {
             self.usual_loss += (share - self.usual_loss) / USUAL_ROUNDS;
+        }
+        if self.looking.is_some() && round.was_used && (share > HEAVY_LOSS || queue > meant) {
+            self.looking = None;
+            self.rate.adopt();
         }
         if lossy && self.boost > 1.0 {
             self.boost = 1.0;

@@ -1,0 +1,58 @@
+//! The main path: the one that elastic flows begin on.
+//!
+//! A flow's congestion control takes the round trip of its first packets for the
+//! path's. If those go over a near path, a faster one that is farther seems
+//! congested as soon as it is used: BBR keeps as little under way as the near one
+//! needs, CUBIC leaves its slow start (HyStart). So where a path is clearly faster
+//! than the nearest, flows that take what they can get are sent over it from
+//! their first packet on, and nearer paths carry what it has no room for: that
+//! arrives early, and waits for its turn. The other way round there is nothing
+//! to do: a flow that begins near does not mind it if the far path has little.
+
+use super::outgoing::Health;
+use super::schedule::NO_MATTER_US;
+use super::{Mode, Tunnel};
+use crate::allocate::PathState;
+use crate::path::PathId;
+
+/// So many times as fast as the nearest path is worth its delay.
+const FASTER: f64 = 1.25;
+
+/// What speaks for a path.
+#[derive(Clone, Copy)]
+struct Claim {
+    path: PathId,
+    delay_us: i64,
+    speed: Option<f64>,
+}
+
+impl<P: Clone> Tunnel<P> {
+    /// Which path is the main one, if the nearest is not.
+    pub(super) fn settle_main(&mut self) {
+        self.main = self.main_path();
+    }
+
+    fn main_path(&self) -> Option<PathId> {
+        if self.mode != Mode::Aggregate {
+            return None;
+        }
+        let claims = || self.paths.iter().enumerate().filter_map(|(place, path)| {
+            let out = &path.as_ref()?.out;
+            let used = out.wish == PathState::Active && out.health == Health::Good;
+            let delay_us = out.owd_us().filter(|_| used)?;
+            Some(Claim { path: PathId(place as u8), delay_us, speed: out.speed_bytes_s() })
+        });
+        let nearest = claims().min_by_key(|claim| claim.delay_us)?;
+        let far = claims().filter(|claim| claim.delay_us > nearest.delay_us + NO_MATTER_US);
+        let fastest = far.filter(|claim| claim.speed.is_some()).max_by(|a, b| f64::total_cmp(&a.speed.unwrap_or(0.0), &b.speed.unwrap_or(0.0)))?;
+        let times = if self.main == Some(fastest.path) { 1.0 } else { FASTER };
+        let is_faster = |near: f64| fastest.speed.is_some_and(|speed| speed > near * times);
+        let known = nearest.speed.map(is_faster);
+        known.unwrap_or(self.main == Some(fastest.path)).then_some(fastest.path)
+    }
+
+    /// Paths of which it is to be found out how fast they are.
+    pub(super) fn wants_trains(&self) -> bool {
+        self.mode == Mode::Aggregate && self.spread().as_micros() as i64 > NO_MATTER_US
+    }
+}
