@@ -45,6 +45,9 @@ use resequence::{Resequencer, Ways};
 
 /// How long after it first left a packet is worth being sent again: TCP does so itself by then.
 const WORTH: Duration = Duration::from_millis(250);
+/// A report and what is sent again take a round trip of the nearest path, beyond
+/// what the packet itself took. If that is longer the other end does not wait for it.
+const LONGEST_REPAIR: Duration = Duration::from_millis(120);
 /// Packets that wait to be sent again at most.
 const MOST_REPAIRS: usize = 8192;
 /// The tunnel has nothing to carry when nothing came for so long.
@@ -301,7 +304,7 @@ impl<P: Clone> Tunnel<P> {
 
     /// Whether what is lost is sent again: where each packet goes twice, it is not.
     fn repairs(&self) -> bool {
-        self.mode != Mode::Redundant
+        self.mode != Mode::Redundant && self.nearest() <= LONGEST_REPAIR
     }
 
     fn send_again(&mut self, now: Instant, parcels: VecDeque<Parcel<P>>) {

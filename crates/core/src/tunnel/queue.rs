@@ -18,6 +18,24 @@ const QUANTUM: i64 = 1514;
 const TARGET: Duration = Duration::from_millis(20);
 const INTERVAL: Duration = Duration::from_millis(120);
 
+/// How long the way is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times {
+    /// Shortest round trip of the nearest path in use.
+    pub round_trip: Duration,
+    /// How much later a packet arrives over the farthest.
+    pub spread: Duration,
+}
+
+impl Times {
+    /// A third of the round trip is what CUBIC takes back after a drop (RFC 9438,
+    /// section 4.6): with less the paths run empty.
+    fn codel(self) -> CoDel {
+        let target = TARGET.max(self.round_trip / 3) + self.spread;
+        CoDel { target, interval: INTERVAL.max(self.round_trip * 3 / 2) + self.spread }
+    }
+}
+
 /// The queue.
 #[derive(Debug)]
 pub(super) struct Queue<P> {
@@ -92,8 +110,8 @@ impl<P> Queue<P> {
     }
 
     /// What goes next. `allowed` is what packets may wait beside [`TARGET`].
-    pub(super) fn take(&mut self, now: Instant, allowed: Duration) -> Option<Waiting<P>> {
-        let codel = CoDel { target: TARGET + allowed, interval: INTERVAL + allowed };
+    pub(super) fn take(&mut self, now: Instant, times: Times) -> Option<Waiting<P>> {
+        let codel = times.codel();
         loop {
             let from_fresh = !self.fresh.is_empty();
             let flow = *self.fresh.front().or(self.turns.front())?;
@@ -145,7 +163,7 @@ impl<P> Slot<P> {
 mod tests {
     use super::*;
 
-    const ALLOWED: Duration = Duration::ZERO;
+    const ALLOWED: Times = Times { round_trip: Duration::ZERO, spread: Duration::ZERO };
 
     fn push(queue: &mut Queue<u32>, at_ms: u64, flow: u8, bytes: u32, packet: u32) {
         queue.push(Waiting { flow, bytes, elastic: false, arrived: Instant::from_millis(at_ms), packet });

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::gre::NUMBERED_BYTES;
 use super::outgoing::{Health, Outgoing, Parcel};
-use super::queue::Waiting;
+use super::queue::{Times, Waiting};
 use super::{MAX_PATHS, Mode, Output, Tunnel, WORTH};
 use crate::allocate::PathState;
 use crate::path::PathId;
@@ -52,8 +52,8 @@ impl<P: Clone> Tunnel<P> {
             return;
         }
         if self.next.is_none() {
-            let allowed = self.spread();
-            self.next = self.queue.take(now, allowed);
+            let times = Times { round_trip: self.nearest(), spread: self.spread() };
+            self.next = self.queue.take(now, times);
         }
         let Some(waiting) = &self.next else { return self.note_idle(now) };
         let (bytes, flow, arrived, elastic) = (waiting.bytes, waiting.flow, waiting.arrived, waiting.elastic);
@@ -196,6 +196,13 @@ impl<P: Clone> Tunnel<P> {
             *slot = candidates.iter().min_by_key(free).map(|best| best.path);
         }
         *slot
+    }
+
+    /// Shortest round trip of those of the paths in use.
+    pub(super) fn nearest(&self) -> Duration {
+        let used = |out: &&Outgoing<P>| out.wish == PathState::Active && out.health == Health::Good;
+        let outs = self.paths.iter().flatten().map(|path| &path.out).filter(used);
+        outs.filter_map(|out| out.round_trip.base()).min().unwrap_or_default()
     }
 
     /// How much the paths in use differ in delay: so much longer packets may wait

@@ -16,7 +16,7 @@ pub(super) const HOLD: Duration = Duration::from_millis(3);
 /// Rounds are at least so long.
 pub(super) const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// More than the rate times the round trip says, at most so many times.
-const MOST_BOOST: f64 = 2.0;
+const MOST_BOOST: Duration = Duration::from_millis(40);
 /// Share of a round's packets whose loss ends a path's growth, beyond twice what
 /// is usual there.
 const LOSSY_ROUND: f64 = 0.01;
@@ -100,7 +100,8 @@ impl<P: Clone> Outgoing<P> {
         if lossy && self.boost > 1.0 {
             self.boost = 1.0;
         } else if round.was_full && queue < meant / 3 && !lossy {
-            self.boost = (self.boost * 1.5).min(MOST_BOOST);
+            let most = 1.0 + MOST_BOOST.as_secs_f64() / base.as_secs_f64();
+            self.boost = (self.boost * 1.5).min(most.min(2.0));
         } else if queue > meant {
             self.boost = (self.boost * 0.8).max(1.0);
         }
