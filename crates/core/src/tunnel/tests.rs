@@ -76,7 +76,7 @@ impl Bed {
         let number = self.offered[usize::from(flow)];
         self.offered[usize::from(flow)] += 1;
         let packet = Numbered { flow, number, offered: self.now };
-        self.ends[0].handle(self.now, Input::Packet { flow, bytes: BYTES, packet });
+        self.ends[0].handle(self.now, Input::Packet { flow, bytes: BYTES, elastic: false, packet });
     }
 
     /// Offers packets of a flow at a rate (of packets' own bytes) until a moment.

@@ -146,7 +146,8 @@ impl Pair {
             let number = &mut self.offered[side][usize::from(flow)];
             let packet = Packet { flow, number: *number, _token: self.token.clone() };
             *number += 1;
-            self.ends[side].handle(self.now, Input::Packet { flow, bytes: BYTES, packet });
+            let elastic = flow % 2 == 1;
+            self.ends[side].handle(self.now, Input::Packet { flow, bytes: BYTES, elastic, packet });
         }
     }
 
@@ -260,7 +261,10 @@ pub fn stranger(script: &[u8]) {
                 let message = message(&mut script);
                 told(&mut end, now, &mut script, message);
             }
-            4 => end.handle(now, Input::Packet { flow: script.byte(), bytes: script.word() & 0xffff, packet }),
+            4 => {
+                let (flow, bytes) = (script.byte(), script.word() & 0xffff);
+                end.handle(now, Input::Packet { flow, bytes, elastic: flow % 2 == 1, packet });
+            }
             5 => end.handle(now, Input::Unlabelled(packet)),
             6 => end.handle(now, Input::Present(PathId(script.byte()), script.byte() & 1 == 0)),
             _ => now = now + Duration::from_micros(script.below(65_536) as u64 * 10),
@@ -303,6 +307,10 @@ fn message(script: &mut Script<'_>) -> Message {
             .collect(),
     });
     let paths: Vec<PathReport> = paths.collect();
-    let body = if flags & 4 == 0 { Body::Report { heard: 7, paths } } else { Body::Probe };
+    let body = match flags & 12 {
+        4 => Body::Probe,
+        12 => Body::Train,
+        _ => Body::Report { heard: 7, paths },
+    };
     Message { epoch: u32::from(flags >> 6), mode, repairs: flags & 1 != 0, leads: flags & 2 != 0, body }
 }

@@ -26,7 +26,7 @@ use crosslane_core::tunnel::label::Label;
 use crosslane_core::tunnel::{Input, Output, PathView, Setup, Tunnel};
 
 use super::config::Prefix;
-use super::inner::{Inner, clamp_mss, flow_slot, fragment, too_big};
+use super::inner::{Inner, clamp_mss, fragment, too_big};
 use super::outbox::{Outbox, Sent};
 use super::security::Security;
 
@@ -204,7 +204,8 @@ impl End {
     }
 
     fn enqueue(&self, now: Instant, peer: usize, packet: &[u8]) {
-        let tos = Inner::parse(packet).map_or(0, |inner| inner.tos());
+        let inner = Inner::parse(packet);
+        let tos = inner.map_or(0, |inner| inner.tos());
         let carried = Carried { bytes: packet.into(), tos };
         if self.standard {
             let mut bare = lock(&self.peers[peer].bare);
@@ -214,7 +215,9 @@ impl End {
             bare.push_back(carried);
             return;
         }
-        let input = Input::Packet { flow: flow_slot(packet), bytes: packet.len() as u32, packet: carried };
+        let flow = inner.map_or(0, |inner| inner.flow_slot());
+        let elastic = inner.is_some_and(|inner| inner.is_elastic());
+        let input = Input::Packet { flow, bytes: packet.len() as u32, elastic, packet: carried };
         lock(&self.peers[peer].tunnel).handle(now, input);
     }
 

@@ -20,6 +20,13 @@ const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
 const DCCP: u8 = 33;
 
+/// The flag (RFC 9293, section 3.1).
+const SYN: u8 = 2;
+/// Port of HTTP/3.
+const QUIC: [u8; 2] = 443u16.to_be_bytes();
+/// Longest UDP datagram that is taken for an acknowledgement only.
+const QUIC_ANSWER_BYTES: usize = 200;
+
 /// Extension headers of one IPv6 packet that are followed; one of each kind and
 /// a second of destination options make 6 (RFC 8200, section 4.1).
 const EXTENSIONS_MAX: usize = 8;
@@ -160,29 +167,43 @@ impl<'a> Inner<'a> {
     pub fn tos(&self) -> u8 {
         if self.is_v6() { self.packet[0] << 4 | self.packet[1] >> 4 } else { self.packet[1] }
     }
-}
 
-/// The flow slot of a packet: a hash of addresses, protocol and ports, the same
-/// in every process. Fragments count without ports, so that all parts of a
-/// datagram share a slot; what is no IP packet has slot 0.
-pub fn flow_slot(packet: &[u8]) -> u8 {
-    let Some(inner) = Inner::parse(packet) else { return 0 };
-    let has_ports = inner.fragment == Fragment::Whole
-        && matches!(inner.protocol, TCP | UDP | SCTP | UDP_LITE | DCCP)
-        && inner.payload().len() >= 4;
-    let ports = match inner.payload().first_chunk() {
-        Some(ports) if has_ports => u32::from_be_bytes(*ports),
-        _ => 0,
-    };
-    // FNV-1a (draft-eastlake-fnv), a word for a byte; the highest byte, in which
-    // all words have mixed, is taken after a last turn.
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    let words = inner.addresses().as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
-    for word in words.chain([ports, u32::from(inner.protocol)]) {
-        hash = (hash ^ u64::from(word)).wrapping_mul(PRIME);
+    /// Whether it is of a flow that takes what it can get: data and SYN of TCP, and
+    /// QUIC by its port, unless marked for another service than best effort (RFC
+    /// 2474), as OpenSSH marks what is typed. A bare acknowledgement is not.
+    pub fn is_elastic(&self) -> bool {
+        if self.tos() >> 2 != 0 || self.fragment != Fragment::Whole {
+            return false;
+        }
+        let payload = self.payload();
+        match (self.protocol, payload.first_chunk::<14>()) {
+            (TCP, Some(header)) => header[13] & SYN != 0 || payload.len() > usize::from(header[12] >> 4) * 4,
+            (UDP, Some(header)) => header[..4].as_chunks().0.contains(&QUIC) && payload.len() > QUIC_ANSWER_BYTES,
+            _ => false,
+        }
     }
-    ((hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+
+    /// The slot of its flow: a hash of addresses, protocol and ports, the same in
+    /// every process. Fragments count without ports, so that all parts of a
+    /// datagram share a slot.
+    pub fn flow_slot(&self) -> u8 {
+        let has_ports = self.fragment == Fragment::Whole
+            && matches!(self.protocol, TCP | UDP | SCTP | UDP_LITE | DCCP)
+            && self.payload().len() >= 4;
+        let ports = match self.payload().first_chunk() {
+            Some(ports) if has_ports => u32::from_be_bytes(*ports),
+            _ => 0,
+        };
+        // FNV-1a (draft-eastlake-fnv), a word for a byte; the highest byte, in which
+        // all words have mixed, is taken after a last turn.
+        const PRIME: u64 = 0x0000_0100_0000_01b3;
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        let words = self.addresses().as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
+        for word in words.chain([ports, u32::from(self.protocol)]) {
+            hash = (hash ^ u64::from(word)).wrapping_mul(PRIME);
+        }
+        ((hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::super::packets_for_tests::{Tcp, assert_right, set_ip, sum_ip, udp};
 use super::*;
 
+const ACK: u8 = 16;
 const OURS_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9));
 const OURS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd, 0, 0, 0, 0, 0, 0, 9));
 
@@ -28,6 +29,10 @@ fn extended(extensions: &[(u8, &[u8])]) -> Vec<u8> {
     packet
 }
 
+fn flow_slot(packet: &[u8]) -> u8 {
+    Inner::parse(packet).map_or(0, |inner| inner.flow_slot())
+}
+
 #[test]
 fn extension_headers_are_followed_to_the_protocol() {
     let plain = udp(true, 53, &[1; 50]);
@@ -43,6 +48,20 @@ fn extension_headers_are_followed_to_the_protocol() {
     // Atomic fragments (RFC 6946) are whole.
     assert_eq!(Inner::parse(&extended(&[(44, &[0; 8])])).unwrap().fragment(), Fragment::Whole);
     assert_eq!(Inner::parse(&extended(&[(0, &[0, 200, 0, 0, 0, 0, 0, 0])])), None);
+}
+
+#[test]
+fn data_and_beginnings_of_tcp_and_quic_are_elastic_unless_marked() {
+    let elastic = |packet: &[u8]| Inner::parse(packet).is_some_and(|inner| inner.is_elastic());
+    for v6 in [false, true] {
+        let tcp = |flags: u8, tos: u8, payload: &[u8]| elastic(&Tcp { v6, flags, tos, ..Tcp::default() }.packet(payload));
+        assert!(tcp(SYN, 0, &[]) && tcp(ACK, 0, &[1]) && tcp(ACK, 2, &[1; 1000]), "ECN is no mark");
+        assert!(!tcp(ACK, 0, &[]), "a bare acknowledgement");
+        assert!(!tcp(ACK, 0x48, &[1; 100]) && !tcp(SYN, 0xb8, &[]), "AF21 and EF");
+        assert!(elastic(&udp(v6, 443, &[1; 1200])) && !elastic(&udp(v6, 443, &[1; 40])));
+        assert!(!elastic(&udp(v6, 5004, &[1; 1200])), "a stream has its own rate");
+    }
+    assert!(!elastic(&[]) && !elastic(&extended(&[(44, &[0, 0, 0, 1, 0, 0, 0, 7])])));
 }
 
 #[test]
