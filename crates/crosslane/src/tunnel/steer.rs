@@ -151,7 +151,10 @@ pub fn ask(interface: &str, request: Request) -> Result<Status> {
     let stream = address(interface).and_then(|address| UnixStream::connect_addr(&address)).map_err(|cause| {
         let remedy = "start `crosslane agent` with a [tunnel], or name its interface with --interface";
         match cause.kind() {
-            io::ErrorKind::ConnectionRefused => Error::usage(&attempt, "none runs in this network namespace", remedy),
+            // No interface has a name that is too long for a socket's.
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput => {
+                Error::usage(&attempt, "none runs in this network namespace", remedy)
+            }
             _ => Error::usage(&attempt, cause, remedy),
         }
     })?;
