@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::error::{Error, Result};
-use crate::{agent, check, drive, import, keygen, output, receive, send, simulate};
+use crate::{agent, check, drive, import, keygen, output, receive, send, simulate, tunnel};
 
 /// Keeps a vehicle's connections alive over every network it can reach.
 #[derive(Parser)]
@@ -48,6 +48,9 @@ enum Command {
     Import(import::Options),
     /// Make a key for the tunnel.
     Keygen(keygen::Options),
+    /// Look at the tunnel of a running agent, and steer it.
+    #[command(subcommand)]
+    Tunnel(tunnel::command::Command),
     /// Print a shell completion script.
     Completion {
         /// The shell.
@@ -107,6 +110,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Check { file, data, json } => check::run(&file, data.as_deref(), json),
         Command::Import(options) => import::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Keygen(options) => keygen::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Tunnel(command) => tunnel::command::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);

@@ -148,6 +148,27 @@ fn a_tunnel_that_cannot_be_is_told_by_the_agent() {
 }
 
 #[test]
+fn a_tunnel_that_cannot_be_asked_is_told() {
+    let desk = TempDir::new().unwrap();
+    let long = "x".repeat(200);
+    let cases: [(&[&str], &str); 5] = [
+        (
+            &["status", "--interface", "none-here"],
+            "while asking the agent with the tunnel \"none-here\": none runs in this network namespace; start",
+        ),
+        (&["mode", "standby", "--interface", "none-here"], "\"none-here\": none runs in this network namespace; start"),
+        (&["status", "--interface", &long], "none runs in this network namespace; start"),
+        (
+            &["mode", "fast"],
+            "invalid value 'fast' for '<MODE>' [possible values: aggregate, redundant, standby, cheapest-first, per-flow]",
+        ),
+        (&["mode"], "the following required arguments were not provided: <MODE>; add --help"),
+    ];
+    let said = |arguments: &[&str]| crosslane(desk.path(), &[&["tunnel"], arguments].concat());
+    assert_none(cases.iter().filter_map(|(arguments, expected)| complaint(&said(arguments), expected)).collect());
+}
+
+#[test]
 fn a_good_tunnel_is_not_refused() {
     let desk = TempDir::new().unwrap();
     for (file, text) in [("vehicle.toml", VEHICLE), ("gateway.toml", GATEWAY)] {

@@ -13,91 +13,19 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
 use crosslane::clock::Clock;
-use crosslane::testbed::emulator::Emulator;
-use crosslane::testbed::{Namespace, SERVER, Testbed, Wiring};
-use crosslane::tunnel::security::PrivateKey;
+use crosslane::testbed::{Namespace, SERVER, Wiring};
 use crosslane_core::time::Instant;
 use nix::sys::signal::Signal;
 use program::agent::{Agent, take_down};
 use program::can_drive;
-use program::links::{allow_ipv6, two_links};
+use program::tunnelled::{INNER, INNER_V6, World, faults};
 use tempfile::TempDir;
 
-const INNER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-const INNER_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
 const TCP_PORT: u16 = 7000;
 const ECHO_PORT: u16 = 7001;
 const PROBE_EACH: Duration = Duration::from_millis(10);
 /// Traffic flows again after so long at the latest.
 const SOON: Duration = Duration::from_secs(1);
-
-/// A vehicle with `lte` and `its-g5`, a server that is the gateway, and their keys.
-struct World {
-    testbed: Testbed,
-    _emulator: Emulator,
-    desk: TempDir,
-    keys: Vec<PrivateKey>,
-}
-
-impl World {
-    fn new() -> World {
-        let (testbed, emulator) = two_links(["lte", "its-g5"], 20.0, 5);
-        allow_ipv6(&testbed);
-        let desk = TempDir::new().unwrap();
-        let keys: Vec<PrivateKey> = (0..3).map(|_| PrivateKey::generate().unwrap()).collect();
-        for (place, key) in keys.iter().enumerate() {
-            key.write(&desk.path().join(format!("{place}.key"))).unwrap();
-        }
-        World { testbed, _emulator: emulator, desk, keys }
-    }
-
-    fn key_file(&self, place: usize) -> String {
-        self.desk.path().join(format!("{place}.key")).display().to_string()
-    }
-
-    fn gateway(&self) -> String {
-        let vehicle = |place: usize| {
-            let (name, key) = (["", "car", "van"][place], self.keys[place].public());
-            let last = place + 1;
-            format!(
-                "[[tunnel.vehicle]]\nname = \"{name}\"\nkey = \"{key}\"\n\
-                 address = [\"10.77.0.{last}/32\", \"fd77::{last}/128\"]\n"
-            )
-        };
-        let key = self.key_file(0);
-        format!(
-            "[log]\nevents = \"EVENTS\"\n[tunnel]\naddress = [\"{INNER}/24\", \"{INNER_V6}/64\"]\n\
-             listen = \"{SERVER}:4760\"\nkey = \"{key}\"\n{}{}",
-            vehicle(1),
-            vehicle(2)
-        )
-    }
-
-    /// Vehicle 1 or 2 over these paths.
-    fn vehicle(&self, place: usize, paths: &[&str]) -> String {
-        let path = |name: &&str| format!("[[path]]\nname = \"{name}\"\nrat = \"lte\"\n");
-        let (key, gateway, last) = (self.key_file(place), self.keys[0].public(), place + 1);
-        format!(
-            "{}[strategy]\nname = \"threshold\"\n[log]\nevents = \"EVENTS\"\n[tunnel]\ninterface = \"crosslane{place}\"\n\
-             address = [\"10.77.0.{last}/24\", \"fd77::{last}/64\"]\ngateway = \"{SERVER}:4760\"\nkey = \"{key}\"\n\
-             gateway_key = \"{gateway}\"\n",
-            paths.iter().map(path).collect::<String>()
-        )
-    }
-
-    /// Starts the gateway, and the vehicle with both paths.
-    fn start(&self) -> (Agent, Agent) {
-        (self.start_gateway(), self.start_vehicle())
-    }
-
-    fn start_gateway(&self) -> Agent {
-        Agent::start(&self.testbed.server, &self.gateway())
-    }
-
-    fn start_vehicle(&self) -> Agent {
-        Agent::start(&self.testbed.vehicle, &self.vehicle(1, &["lte", "its-g5"]))
-    }
-}
 
 /// Asks each 10 ms and notes when answers come, until it is dropped.
 struct Probes {
@@ -199,12 +127,6 @@ fn endless(world: &World) -> Arc<AtomicUsize> {
 fn interfaces(namespace: &Namespace) -> Vec<String> {
     let text = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev")).unwrap().unwrap();
     text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned()).collect()
-}
-
-fn faults(events: &str) -> Vec<String> {
-    let events = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let faults = events.filter(|event| event["event"] == "fault");
-    faults.map(|event| event["because"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]

@@ -33,6 +33,17 @@ impl Mode {
     /// All of them.
     pub const ALL: [Mode; 5] = [Mode::Aggregate, Mode::Redundant, Mode::Standby, Mode::CheapestFirst, Mode::PerFlow];
 
+    /// The name in configurations, records and commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Aggregate => "aggregate",
+            Mode::Redundant => "redundant",
+            Mode::Standby => "standby",
+            Mode::CheapestFirst => "cheapest-first",
+            Mode::PerFlow => "per-flow",
+        }
+    }
+
     pub(super) fn code(self) -> u8 {
         self as u8
     }
@@ -144,6 +155,8 @@ pub struct PathView {
     pub wish: PathState,
     /// Whether it carries.
     pub health: Health,
+    /// Why it has that health, in a sentence.
+    pub because: String,
     /// Rate at which it delivers, in bits a second of GRE packets.
     pub rate_bit_s: Option<f64>,
     /// Shortest round trip.

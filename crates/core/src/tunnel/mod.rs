@@ -123,12 +123,18 @@ impl<P: Clone> Tunnel<P> {
         }
     }
 
+    /// How the paths are used together now.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// What is known of a path; `None` if it is not there.
     pub fn path(&self, path: PathId) -> Option<PathView> {
         let out = &self.at(path)?.out;
         Some(PathView {
             wish: out.wish,
             health: out.health,
+            because: out.because.clone(),
             rate_bit_s: out.rate_bytes_s().map(|rate| rate * 8.0),
             round_trip: out.round_trip.base(),
             loss: out.loss(),
@@ -294,15 +300,12 @@ impl<P: Clone> Tunnel<P> {
     }
 
     fn settle(&mut self, now: Instant, report: &PathReport) {
-        let repairs = self.repairs();
         let Some(path) = self.at_mut(report.path) else { return };
         let lost = path.out.settle(now, report);
-        if repairs {
-            self.send_again(now, lost);
-        }
+        self.send_again(now, lost);
     }
 
-    /// Whether what is lost is sent again: where each packet goes twice, it is not.
+    /// Whether what leaves now is sent again if it is lost: where each packet goes twice, it is not.
     fn repairs(&self) -> bool {
         self.mode != Mode::Redundant && self.nearest() <= LONGEST_REPAIR
     }
@@ -368,7 +371,11 @@ impl<P: Clone> Engine for Tunnel<P> {
             Input::Told { path, number, message } => self.hear(now, path, number, message),
             Input::Present(path, true) => self.appear(now, path),
             Input::Present(path, false) => self.vanish(now, path),
-            Input::Use(mode) => self.mode = mode,
+            Input::Use(mode) => {
+                self.mode = mode;
+                // Whoever follows is to be told at once.
+                self.known().for_each(|(_, path)| path.inward.hurry(now));
+            }
             Input::Want(states) => {
                 for (place, state) in states.into_iter().enumerate().take(MAX_PATHS) {
                     self.wishes[place] = state;

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crosslane_core::agent::Output;
+use crosslane_core::tunnel::Mode;
 use serde_json::{Value, json};
 
 use super::config::Config;
@@ -12,7 +13,8 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink::CommandError;
 use crate::run_folder::lines;
-use crate::tunnel::end::{Change, End};
+use crate::tunnel::end::{Change, Counts};
+use crate::tunnel::steer::{Status, path_name};
 
 /// Faults told one by one; more are only counted, so that a flood of forged
 /// datagrams fills no disk.
@@ -60,10 +62,14 @@ impl Journal {
 
     /// Writes how a path of the tunnel fares.
     pub fn tunnel(&mut self, change: &Change) {
-        let path = self.names.get(usize::from(change.path.0));
-        let path = path.map_or_else(|| json!(change.path.0), |name| json!(name));
+        let path = path_name(&self.names, change.path);
         let health = change.health.name();
         self.tell("tunnel", json!({ "peer": change.peer, "path": path, "health": health, "because": change.because }));
+    }
+
+    /// Writes that the tunnel uses its paths otherwise from now on.
+    pub fn tunnel_mode(&mut self, mode: Mode, was: Mode) {
+        self.tell("tunnel_mode", json!({ "mode": mode, "was": was }));
     }
 
     /// Notes what came in and could not be used.
@@ -76,23 +82,15 @@ impl Journal {
     }
 
     /// Writes what the tunnel carried, by path, and what did not go through.
-    pub fn tunnel_sums(&mut self, end: &End) {
-        for (peer, path, view) in end.views() {
-            let path = self.names.get(usize::from(path.0)).map_or_else(|| json!(path.0), |name| json!(name));
-            let fields = json!({
-                "peer": peer,
-                "path": path,
-                "health": view.health.name(),
-                "rate_mbit_s": view.rate_bit_s.map(|rate| rate / 1e6),
-                "round_trip_ms": view.round_trip.map(|took| took.as_secs_f64() * 1e3),
-                "sent_bytes": view.sent_bytes,
-                "delivered": view.delivered,
-                "lost": view.lost,
-            });
-            self.tell("tunnel_path", fields);
+    pub fn tunnel_sums(&mut self, status: &Status, counts: &Counts) {
+        for peer in &status.peers {
+            for path in &peer.paths {
+                let mut fields = json!(path);
+                fields["peer"] = json!(peer.name);
+                self.tell("tunnel_path", fields);
+            }
         }
         let count = |count: &AtomicU64| count.load(Relaxed);
-        let counts = &end.counts;
         let fields = json!({
             "refused": count(&counts.refused),
             "astray": count(&counts.astray),

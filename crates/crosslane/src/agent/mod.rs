@@ -21,6 +21,7 @@ use crate::netlink::links::{self, Notice};
 use crate::netlink::path_manager::{self, CommandSocket};
 use crate::netlink::{self, EventError, Stream};
 use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
+use crate::tunnel::steer::server::{self as steer, Ask};
 
 pub mod config;
 pub mod embedded;
@@ -68,6 +69,7 @@ struct Driver {
     journal: Journal,
     mptcp: Option<Mptcp>,
     tunnel: Option<Carried>,
+    steer: Option<steer::Server>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
     datagrams: Option<UdpSocket>,
@@ -106,6 +108,7 @@ enum News {
     Notice(Result<Notice, EventError>),
     Datagram(usize),
     Demands(Heard),
+    Ask(Ask),
     Transport,
     Wakeup,
     End,
@@ -141,6 +144,7 @@ impl Driver {
             journal,
             mptcp: Mptcp::open(config)?,
             tunnel: Carried::start(config, clock)?,
+            steer: None,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(config),
             datagrams,
@@ -148,6 +152,7 @@ impl Driver {
             demands,
             transport_period: Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref())),
         };
+        driver.let_steer(config);
         for notice in present {
             driver.notice(&notice);
         }
@@ -175,6 +180,7 @@ impl Driver {
                 _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
                 // Last, so that a sender without end keeps nothing else from being heard.
                 heard = server::news(self.demands.as_mut()) => News::Demands(heard),
+                ask = steer::next(self.steer.as_mut()) => News::Ask(ask),
             };
             match news {
                 News::End => break,
@@ -183,6 +189,7 @@ impl Driver {
                 News::Notice(Err(error)) => self.missed_notices(error)?,
                 News::Datagram(length) => self.datagram(&buffer[..length]),
                 News::Demands(heard) => self.demands(&heard),
+                News::Ask(ask) => self.answer(ask),
                 News::Transport => {
                     self.observe_transport();
                     self.meet();
@@ -192,7 +199,7 @@ impl Driver {
             self.act();
         }
         if let Some(tunnel) = &self.tunnel {
-            self.journal.tunnel_sums(tunnel.end());
+            self.journal.tunnel_sums(&tunnel.status(), tunnel.counts());
         }
         self.journal.finish();
         Ok(())
@@ -245,6 +252,26 @@ impl Driver {
         if heard.changed {
             self.meet();
         }
+    }
+
+    /// Lets people look at the tunnel and steer it; without that, it carries all the same.
+    fn let_steer(&mut self, config: &Config) {
+        let Some(tunnel) = &config.tunnel else { return };
+        match steer::Server::open(&tunnel.get_ref().interface) {
+            Ok(server) => self.steer = Some(server),
+            Err(fault) => self.journal.fault(&fault),
+        }
+    }
+
+    fn answer(&mut self, ask: Ask) {
+        let Some(tunnel) = &self.tunnel else { return };
+        let used = ask.mode().map(|mode| Ok((mode, tunnel.use_mode(mode)?))).transpose();
+        if let Ok(Some((mode, was))) = used
+            && mode != was
+        {
+            self.journal.tunnel_mode(mode, was);
+        }
+        ask.answer(used.map(|_| tunnel.status()));
     }
 
     fn meet(&mut self) {

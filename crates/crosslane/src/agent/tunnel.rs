@@ -6,12 +6,14 @@ use std::time::Duration;
 use crosslane_core::agent::Agent;
 use crosslane_core::allocate::PathState;
 use crosslane_core::path::{PathId, Sample};
+use crosslane_core::tunnel::Mode;
 
 use super::config::Config;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::tunnel::end::{Change, End};
+use crate::tunnel::end::{Change, Counts};
 use crate::tunnel::run::Carrier;
+use crate::tunnel::steer::Status;
 
 /// So long a gateway may be silent before that is told.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -19,6 +21,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// A running tunnel and the paths it has.
 pub struct Carried {
     carrier: Carrier,
+    interface: String,
     /// The gateway, as the user names it.
     gateway: String,
     /// Whether its silence was told.
@@ -28,6 +31,7 @@ pub struct Carried {
 }
 
 struct Path {
+    name: String,
     interface: String,
     address: Option<IpAddr>,
 }
@@ -40,12 +44,15 @@ impl Carried {
     pub fn start(config: &Config, clock: Clock) -> Result<Option<Carried>> {
         let Some(tunnel) = &config.tunnel else { return Ok(None) };
         let carrier = Carrier::start(tunnel.get_ref(), config.ranks(), clock)?;
-        let paths =
-            config.paths.iter().map(|path| Path { interface: path.get_ref().interface().into(), address: None });
+        let paths = config.paths.iter().map(|path| {
+            let path = path.get_ref();
+            Path { name: path.name.clone(), interface: path.interface().into(), address: None }
+        });
+        let interface = tunnel.get_ref().interface.clone();
         let gateway = tunnel.get_ref().gateway.as_ref().map(|name| name.get_ref().clone());
         let is_vehicle = gateway.is_some();
         let gateway = gateway.unwrap_or_default();
-        Ok(Some(Carried { carrier, gateway, told: false, is_vehicle, paths: paths.collect() }))
+        Ok(Some(Carried { carrier, interface, gateway, told: false, is_vehicle, paths: paths.collect() }))
     }
 
     /// A path has this address now, or none.
@@ -86,9 +93,23 @@ impl Carried {
         faults
     }
 
-    /// The end, to be looked at.
-    pub fn end(&self) -> &End {
-        self.carrier.end()
+    /// How it fares.
+    pub fn status(&self) -> Status {
+        let names: Vec<&str> = self.paths.iter().map(|path| path.name.as_str()).collect();
+        Status::new(&self.interface, &names, self.carrier.view())
+    }
+
+    /// What did not go through.
+    pub fn counts(&self) -> &Counts {
+        self.carrier.counts()
+    }
+
+    /// Uses the paths so from now on; how they were used before.
+    ///
+    /// # Errors
+    /// That is not for this end to say.
+    pub fn use_mode(&self, mode: Mode) -> Result<Mode> {
+        self.carrier.use_mode(mode)
     }
 
     /// What changed since the last time.

@@ -69,7 +69,8 @@ pub struct VehicleConfig {
     pub address: Vec<Spanned<Prefix>>,
 }
 
-fn interface() -> String {
+/// Name of the interface unless it is given.
+pub fn interface() -> String {
     "crosslane0".into()
 }
 

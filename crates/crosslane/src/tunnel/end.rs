@@ -23,7 +23,7 @@ use crosslane_core::time::Instant;
 use crosslane_core::tunnel::control::MAX_PATHS;
 use crosslane_core::tunnel::gre::NUMBERED_BYTES;
 use crosslane_core::tunnel::label::Label;
-use crosslane_core::tunnel::{Input, Output, PathView, Setup, Tunnel};
+use crosslane_core::tunnel::{Input, Output, Setup, Tunnel};
 
 use super::config::Prefix;
 use super::inner::{Inner, clamp_mss, fragment, too_big};
@@ -32,9 +32,11 @@ use super::security::Security;
 
 mod outside;
 mod plan;
+mod view;
 
 pub use outside::Intake;
 pub use plan::{Carried, Change, Counts, PeerPlan, Plan, Way};
+pub use view::{EndView, PeerView};
 
 /// After so long without an answer the other end may have begun anew and know
 /// nothing of our keys.
@@ -160,17 +162,6 @@ impl End {
         let Some(peer) = self.peers.first() else { return Vec::new() };
         let tunnel = lock(&peer.tunnel);
         (0..MAX_PATHS as u8).filter_map(|path| tunnel.sample(PathId(path), TOKEN)).collect()
-    }
-
-    /// What is known of the paths to each peer, by the peer's name.
-    pub fn views(&self) -> Vec<(&str, PathId, PathView)> {
-        let of = |peer: &'_ Peer| {
-            let tunnel = lock(&peer.tunnel);
-            (0..MAX_PATHS as u8).filter_map(|path| Some((PathId(path), tunnel.path(PathId(path))?))).collect::<Vec<_>>()
-        };
-        let named =
-            |peer| of(peer).into_iter().map(|(path, view)| (peer.name.as_str(), path, view)).collect::<Vec<_>>();
-        self.peers.iter().flat_map(named).collect()
     }
 
     /// A path carries only packets of so many bytes, outer headers included:

@@ -3,6 +3,7 @@
 
 pub mod checksum;
 pub mod coalesce;
+pub mod command;
 pub mod config;
 pub mod device;
 pub mod end;
@@ -13,6 +14,7 @@ pub mod outbox;
 pub mod run;
 pub mod security;
 pub mod socket;
+pub mod steer;
 
 #[cfg(test)]
 mod packets_for_tests;

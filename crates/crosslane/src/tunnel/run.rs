@@ -10,6 +10,7 @@ use std::time::Duration;
 use crosslane_core::allocate::PathState;
 use crosslane_core::path::{PathId, Sample};
 use crosslane_core::time::Instant;
+use crosslane_core::tunnel::Mode;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
@@ -17,7 +18,7 @@ use nix::sys::time::TimeSpec;
 use super::coalesce::Coalescer;
 use super::config::TunnelConfig;
 use super::device::Device;
-use super::end::{Change, End, Intake, PeerPlan, Plan, Way, lock};
+use super::end::{Change, Counts, End, EndView, Intake, PeerPlan, Plan, Way, lock};
 use super::faults::Faults;
 use super::offload::{FRAME_BYTES, split};
 use super::outbox::{Outbox, Sent};
@@ -135,9 +136,24 @@ impl Carrier {
         self.shared.end.unanswered(self.shared.clock.now())
     }
 
-    /// The end, to be looked at.
-    pub fn end(&self) -> &End {
-        &self.shared.end
+    /// What is known of the end.
+    pub fn view(&self) -> EndView {
+        self.shared.end.view(self.shared.clock.now())
+    }
+
+    /// What did not go through.
+    pub fn counts(&self) -> &Counts {
+        &self.shared.end.counts
+    }
+
+    /// Uses the paths so from now on; how they were used before.
+    ///
+    /// # Errors
+    /// As [`End::use_mode`].
+    pub fn use_mode(&self, mode: Mode) -> Result<Mode> {
+        let was = self.shared.end.use_mode(self.shared.clock.now(), mode)?;
+        self.wake();
+        Ok(was)
     }
 
     fn wake(&self) {

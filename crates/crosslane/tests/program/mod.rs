@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod links;
+pub mod tunnelled;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -156,6 +156,33 @@ fn the_follower_uses_the_paths_as_the_leader_wants() {
 }
 
 #[test]
+fn a_change_of_mode_reaches_the_follower_at_once_though_nothing_flows() {
+    let mut bed = Bed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
+    bed.run_until(Instant::from_millis(1800));
+    bed.ends[0].handle(bed.now, Input::Use(Mode::PerFlow));
+    bed.run_until(bed.now + Duration::from_millis(15));
+    assert_eq!(bed.ends.each_ref().map(Tunnel::mode), [Mode::PerFlow, Mode::PerFlow]);
+}
+
+/// Each time for 100 ms: what was under way before each packet goes twice is still repaired.
+#[test]
+fn a_change_of_mode_loses_nothing_that_is_under_way() {
+    let mut bed = Bed::new(Mode::Aggregate, &[(60.0, 5.0, 0.02), (60.0, 5.0, 0.02)]);
+    bed.stream(1, 50.0, 1000);
+    let mut lost = 0;
+    for round in 0..10 {
+        let at_ms = 1000 + round * 200;
+        let flow = 2 + round as u8;
+        bed.stream(flow, 50.0, at_ms + 100);
+        bed.ends[0].handle(bed.now, Input::Use(Mode::Redundant));
+        bed.run_until(Instant::from_millis(at_ms + 200));
+        bed.ends[0].handle(bed.now, Input::Use(Mode::Aggregate));
+        lost += bed.delays(flow, at_ms, at_ms + 100).1;
+    }
+    assert_eq!(lost, 0);
+}
+
+#[test]
 fn after_a_restart_of_either_end_it_goes_on() {
     for end in [0, 1] {
         let links = [(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)];

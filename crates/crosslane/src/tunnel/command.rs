@@ -1,0 +1,169 @@
+//! `crosslane tunnel`: shows the tunnel of a running agent, and steers it.
+
+use std::fmt::Write;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use crosslane_core::tunnel::Mode;
+
+use super::config;
+use super::steer::{self, PathStatus, PeerStatus, Request, Status};
+use crate::error::{Error, Result};
+use crate::output;
+
+/// What is wanted.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Show how the tunnel fares.
+    Status(Options),
+    /// Change how a vehicle's tunnel uses its paths, at once and until its agent is started again; its gateway
+    /// follows.
+    Mode {
+        /// How.
+        #[arg(value_parser = modes())]
+        mode: Mode,
+        /// Of which tunnel.
+        #[command(flatten)]
+        options: Options,
+    },
+}
+
+/// Of which tunnel, and how it is shown.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// The tunnel's interface.
+    #[arg(long, value_name = "NAME", default_value_t = config::interface())]
+    interface: String,
+    /// Print the status as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn modes() -> impl TypedValueParser<Value = Mode> {
+    let named = |name: String| Mode::ALL.into_iter().find(|mode| mode.name() == name).ok_or("there is no such mode");
+    PossibleValuesParser::new(Mode::ALL.map(Mode::name)).try_map(named)
+}
+
+/// Asks the agent and shows what it answers.
+///
+/// # Errors
+/// One sentence with the remedy: no agent has that tunnel, or it refuses.
+pub fn run(command: &Command) -> Result<()> {
+    let (mode, options) = match command {
+        Command::Status(options) => (None, options),
+        Command::Mode { mode, options } => (Some(*mode), options),
+    };
+    let attempt = "printing the tunnel's status";
+    let status = steer::ask(&options.interface, Request { mode })?;
+    let shown = match options.json {
+        true => serde_json::to_string(&status).map_err(|cause| Error::failure(attempt, cause))? + "\n",
+        false => text(&status),
+    };
+    output::print(attempt, shown)
+}
+
+fn text(status: &Status) -> String {
+    let Status { interface, end, encrypted, mtu_bytes, peers } = status;
+    let protection = if *encrypted { "encrypted" } else { "plain" };
+    let mut text = format!("{interface}: {end}, {protection}, MTU {mtu_bytes}\n");
+    peers.iter().for_each(|peer| text += &peer_text(peer));
+    text
+}
+
+fn peer_text(peer: &PeerStatus) -> String {
+    let address = peer.address.iter().map(|address| format!(" {address}")).collect::<String>();
+    let heard = match peer.heard_s {
+        Some(ago_s) => format!("heard {ago_s:.1} s ago"),
+        None => "never heard".into(),
+    };
+    let mut text = format!("\n{}{address}: {}, {heard}\n", peer.name, peer.mode.name());
+    if !peer.paths.is_empty() {
+        let heading = HEADING.map(str::to_owned);
+        text += &table(&[heading].into_iter().chain(peer.paths.iter().map(row)).collect::<Vec<_>>());
+    }
+    text
+}
+
+const COLUMNS: usize = 9;
+/// Texts stand left, figures right, the sentence last.
+const HEADING: [&str; COLUMNS] =
+    ["path", "wish", "health", "Mbit/s", "round trip ms", "loss %", "sent bytes", "packets lost", "because"];
+const FIGURES: std::ops::Range<usize> = 3..8;
+
+fn row(path: &PathStatus) -> [String; COLUMNS] {
+    let figure = |known: Option<f64>| known.map_or_else(|| "-".into(), |known| format!("{known:.1}"));
+    [
+        path.path.clone(),
+        path.wish.clone(),
+        path.health.clone(),
+        figure(path.rate_mbit_s),
+        figure(path.round_trip_ms),
+        figure(Some(path.loss * 100.0)),
+        path.sent_bytes.to_string(),
+        path.lost.to_string(),
+        path.because.clone(),
+    ]
+}
+
+fn table(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells =
+            row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match FIGURES.contains(&column) {
+                true => format!("{cell:>width$}"),
+                false => format!("{cell:<width$}"),
+            });
+        // A text takes everything.
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_aligned_and_says_what_is_not_known() {
+        let path = |path: &str, rate_mbit_s, lost| PathStatus {
+            path: path.into(),
+            wish: "active".into(),
+            health: "good".into(),
+            because: "it answers".into(),
+            rate_mbit_s,
+            round_trip_ms: Some(10.25),
+            loss: 0.021,
+            sent_bytes: 123_456,
+            delivered: 90,
+            lost,
+        };
+        let paths = vec![path("lte", Some(19.84), 7), path("its-g5", None, 12345)];
+        let gateway = PeerStatus {
+            name: "gateway".into(),
+            address: Some("192.0.2.1:4760".into()),
+            mode: Mode::CheapestFirst,
+            heard_s: Some(0.04),
+            paths,
+        };
+        let van = PeerStatus { name: "van".into(), address: None, heard_s: None, paths: vec![], ..gateway.clone() };
+        let status = Status {
+            interface: "crosslane0".into(),
+            end: "vehicle".into(),
+            encrypted: true,
+            mtu_bytes: 1432,
+            peers: vec![gateway, van],
+        };
+        let expected = "\
+crosslane0: vehicle, encrypted, MTU 1432
+
+gateway 192.0.2.1:4760: cheapest-first, heard 0.0 s ago
+path    wish    health  Mbit/s  round trip ms  loss %  sent bytes  packets lost  because
+lte     active  good      19.8           10.2     2.1      123456             7  it answers
+its-g5  active  good         -           10.2     2.1      123456         12345  it answers
+
+van: cheapest-first, never heard
+";
+        assert_eq!(text(&status), expected);
+    }
+}

@@ -1,0 +1,203 @@
+//! A running tunnel, looked at and steered by people on the same machine
+//! (`docs/tunnel.md`).
+//!
+//! ```text
+//! asker ── {} or {"mode": "redundant"} ──▶ agent
+//!       ◀── its status, or {"error": …} ──
+//! ```
+//!
+//! One JSON object a line each way over a stream socket without a file, named
+//! after the tunnel's interface: like that, it is of the network namespace and
+//! has a name of its own. Each side checks that the other is root or its own user.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+use crosslane_core::path::PathId;
+use crosslane_core::tunnel::{Mode, PathView};
+use nix::sys::socket::{getsockopt, sockopt};
+use serde::{Deserialize, Serialize};
+
+use super::end::{EndView, PeerView};
+use crate::error::{Error, Result};
+
+pub mod server;
+
+/// Longest request, in bytes.
+pub const MAX_REQUEST_BYTES: usize = 1024;
+/// Longest answer, in bytes: 1000 vehicles with 16 paths each take less than a third of it.
+const MAX_REPLY_BYTES: u64 = 16 << 20;
+/// So long an agent may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is asked: the status, after a change if there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// How the paths are to be used from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+}
+
+/// What an agent answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Reply {
+    Refused { error: String },
+    Status(Status),
+}
+
+/// How a tunnel fares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its interface.
+    pub interface: String,
+    /// `vehicle` or `gateway`.
+    pub end: String,
+    /// Whether what it sends is encrypted.
+    pub encrypted: bool,
+    /// Longest packet inside that every path carries, as far as is known, in bytes.
+    pub mtu_bytes: u32,
+    /// A vehicle's gateway, a gateway's vehicles.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// How the way to another end fares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name: of a vehicle as in the gateway's configuration, else `gateway`.
+    pub name: String,
+    /// The gateway's address and port.
+    pub address: Option<String>,
+    /// How the paths are used together.
+    pub mode: Mode,
+    /// How long ago it was heard; none: never since the agent started.
+    pub heard_s: Option<f64>,
+    /// The paths; none are known with `standard`.
+    pub paths: Vec<PathStatus>,
+}
+
+/// How a path fares; the figures are of what this end sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// Its name; on a gateway its number.
+    pub path: String,
+    /// What is wanted of it: `active`, `backup` or `closed`.
+    pub wish: String,
+    /// Whether it carries: `new`, `good`, `asked`, `lost` or `trial`.
+    pub health: String,
+    /// Why it has that health, in a sentence.
+    pub because: String,
+    /// Rate at which it delivers; none while it is unknown.
+    pub rate_mbit_s: Option<f64>,
+    /// Shortest round trip lately; none while it is unknown.
+    pub round_trip_ms: Option<f64>,
+    /// Share of packets lost lately, 0 to 1.
+    pub loss: f64,
+    /// Bytes sent, as datagrams on the wire.
+    pub sent_bytes: u64,
+    /// Packets delivered.
+    pub delivered: u64,
+    /// Packets lost.
+    pub lost: u64,
+}
+
+impl Status {
+    /// The status of an end with this interface; a vehicle's paths have these names.
+    pub fn new(interface: &str, names: &[impl AsRef<str>], end: EndView) -> Status {
+        let names = if end.leads { names } else { &[] };
+        let path = |(path, view): (PathId, PathView)| PathStatus {
+            path: path_name(names, path),
+            wish: view.wish.name().into(),
+            health: view.health.name().into(),
+            because: view.because,
+            rate_mbit_s: view.rate_bit_s.map(|rate| rate / 1e6),
+            round_trip_ms: view.round_trip.map(|took| took.as_secs_f64() * 1e3),
+            loss: view.loss,
+            sent_bytes: view.sent_bytes,
+            delivered: view.delivered,
+            lost: view.lost,
+        };
+        let peer = |peer: PeerView| PeerStatus {
+            name: peer.name,
+            address: peer.at.map(|at| at.to_string()),
+            mode: peer.mode,
+            heard_s: peer.heard_ago.map(|ago| ago.as_secs_f64()),
+            paths: peer.paths.into_iter().map(path).collect(),
+        };
+        Status {
+            interface: interface.into(),
+            end: if end.leads { "vehicle" } else { "gateway" }.into(),
+            encrypted: end.is_encrypted,
+            mtu_bytes: end.mtu_bytes,
+            peers: end.peers.into_iter().map(peer).collect(),
+        }
+    }
+}
+
+/// A path's name; of one that is not ours its number.
+pub fn path_name(names: &[impl AsRef<str>], path: PathId) -> String {
+    names.get(usize::from(path.0)).map_or_else(|| path.0.to_string(), |name| name.as_ref().to_owned())
+}
+
+/// Asks the agent whose tunnel has this interface, in this network namespace.
+///
+/// # Errors
+/// There is none, it is another user's, or it refuses: one sentence with the remedy.
+pub fn ask(interface: &str, request: Request) -> Result<Status> {
+    let attempt = format!("asking the agent with the tunnel {interface:?}");
+    let stream = address(interface).and_then(|address| UnixStream::connect_addr(&address)).map_err(|cause| {
+        let remedy = "start `crosslane agent` with a [tunnel], or name its interface with --interface";
+        match cause.kind() {
+            // No interface has a name that is too long for a socket's.
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput => {
+                Error::usage(&attempt, "none runs in this network namespace", remedy)
+            }
+            _ => Error::usage(&attempt, cause, remedy),
+        }
+    })?;
+    let user = getsockopt(&stream, sockopt::PeerCredentials).map(|credentials| credentials.uid());
+    let user = user.map_err(|cause| Error::failure(&attempt, cause))?;
+    if !is_trusted(user) {
+        let cause = format!("user {user} runs it, or something that passes for it");
+        return Err(Error::usage(&attempt, cause, "run this command as that user"));
+    }
+    match talk(&stream, request) {
+        Ok(Reply::Status(status)) => Ok(status),
+        Ok(Reply::Refused { error }) => Err(Error::told(error, 2)),
+        Err(cause) => {
+            let silent = cause.kind() == io::ErrorKind::WouldBlock;
+            let cause = if silent { format!("no answer for {} s", PATIENCE.as_secs()) } else { cause.to_string() };
+            Err(Error::failure(attempt, cause).with_remedy("see whether it hangs or is of another version"))
+        }
+    }
+}
+
+fn talk(mut stream: &UnixStream, request: Request) -> io::Result<Reply> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    // An agent that refuses us may have said so and hung up.
+    drop(stream.write_all(&line(&request)));
+    let mut reply = Vec::new();
+    BufReader::new(stream.take(MAX_REPLY_BYTES)).read_until(b'\n', &mut reply)?;
+    Ok(serde_json::from_slice(&reply)?)
+}
+
+fn address(interface: &str) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("crosslane/{interface}"))
+}
+
+/// Root may do as it likes, and a user with what is his.
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == nix::unistd::geteuid().as_raw()
+}
+
+fn line(of: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(of).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests;

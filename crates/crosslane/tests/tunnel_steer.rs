@@ -1,0 +1,223 @@
+//! `crosslane tunnel`, beside agents that carry.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::net::UdpSocket;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::Duration;
+
+use crosslane::testbed::Namespace;
+use crosslane::tunnel::steer::{PeerStatus, Status};
+use crosslane_core::tunnel::Mode;
+use program::agent::Agent;
+use program::tunnelled::{INNER, World, faults};
+use program::{CROSSLANE, Said, can_drive};
+
+const PORT: u16 = 7002;
+/// Of a datagram inside, with its headers; the tunnel adds 68 more.
+const BYTES: usize = 600;
+const OUTSIDE: u64 = BYTES as u64 + 68;
+const EACH: Duration = Duration::from_millis(2);
+const PHASE: Duration = Duration::from_millis(1500);
+
+fn crosslane(namespace: &Namespace, arguments: &[&str]) -> Said {
+    let mut command = Command::new(CROSSLANE);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    namespace.spawn(&mut command).unwrap().wait_with_output().unwrap().into()
+}
+
+fn status(namespace: &Namespace, arguments: &[&str]) -> Status {
+    let said = crosslane(namespace, &[&["tunnel"], arguments, &["--json"]].concat());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    serde_json::from_str(&said.stdout).unwrap_or_else(|cause| panic!("{cause}: {}", said.stdout))
+}
+
+/// Numbered datagrams from the vehicle to the gateway, until it is ended.
+struct Stream {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    threads: [JoinHandle<Vec<u64>>; 2],
+}
+
+impl Stream {
+    fn start(world: &World) -> Stream {
+        let to = world.testbed.server.enter(|| UdpSocket::bind((INNER, PORT))).unwrap().unwrap();
+        let from = world.testbed.vehicle.enter(|| UdpSocket::bind(("10.77.0.2", 0))).unwrap().unwrap();
+        to.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (ended, counted) = (stop.clone(), sent.clone());
+        let send = move || {
+            while !ended.load(Relaxed) {
+                let number = counted.fetch_add(1, Relaxed);
+                let mut datagram = vec![0; BYTES - 28];
+                datagram[..8].copy_from_slice(&number.to_be_bytes());
+                from.send_to(&datagram, (INNER, PORT)).unwrap();
+                sleep(EACH);
+            }
+            Vec::new()
+        };
+        let receive = move || {
+            let mut came = Vec::new();
+            let mut datagram = [0; BYTES];
+            // Until there is none for a while.
+            while to.recv(&mut datagram).is_ok() {
+                came.push(u64::from_be_bytes(*datagram.first_chunk().unwrap()));
+            }
+            came
+        };
+        Stream { stop, sent, threads: [thread::spawn(send), thread::spawn(receive)] }
+    }
+
+    /// How many were sent, and the numbers of those that came, sorted.
+    fn end(self) -> (u64, Vec<u64>) {
+        self.stop.store(true, Relaxed);
+        let [_, mut came] = self.threads.map(|thread| thread.join().unwrap());
+        came.sort_unstable();
+        (self.sent.load(Relaxed), came)
+    }
+
+    /// Datagrams sent for a while, and how many datagrams' bytes each path has sent meanwhile.
+    fn phase(&self, world: &World) -> (u64, Vec<u64>) {
+        let look = || (self.sent.load(Relaxed), gateway_of(&world.testbed.vehicle));
+        let (sent, before) = look();
+        sleep(PHASE);
+        let (sent_then, after) = look();
+        let pairs = before.paths.iter().zip(&after.paths);
+        (sent_then - sent, pairs.map(|(old, new)| (new.sent_bytes - old.sent_bytes) / OUTSIDE).collect())
+    }
+}
+
+/// What the vehicle says of its gateway.
+fn gateway_of(vehicle: &Namespace) -> PeerStatus {
+    status(vehicle, &["status", "--interface", "crosslane1"]).peers.remove(0)
+}
+
+fn mode(vehicle: &Namespace, mode: Mode) {
+    let now = status(vehicle, &["mode", mode.name(), "--interface", "crosslane1"]);
+    assert_eq!(now.peers[0].mode, mode);
+}
+
+#[test]
+fn a_mode_changes_while_datagrams_flow_and_none_is_lost() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let (gateway, vehicle) = world.start();
+    let stream = Stream::start(&world);
+    sleep(Duration::from_millis(500));
+    let (sent, over) = stream.phase(&world);
+    assert!(over.iter().sum::<u64>() < sent * 5 / 4, "each goes once: {over:?} of {sent}");
+    mode(&world.testbed.vehicle, Mode::Redundant);
+    sleep(Duration::from_millis(100));
+    let followed = status(&world.testbed.server, &["status"]).peers.remove(0);
+    assert_eq!((followed.name.as_str(), followed.mode), ("car", Mode::Redundant));
+    let (sent, over) = stream.phase(&world);
+    assert!(sent > 300 && over.iter().all(|over| *over + 20 > sent), "each goes over both: {over:?} of {sent}");
+    mode(&world.testbed.vehicle, Mode::Aggregate);
+    let (sent, over) = stream.phase(&world);
+    assert!(over.iter().sum::<u64>() < sent * 5 / 4, "each goes once again: {over:?} of {sent}");
+    // What it does already is no change.
+    mode(&world.testbed.vehicle, Mode::Aggregate);
+    let (sent, came) = stream.end();
+    assert_eq!(came, (0..sent).collect::<Vec<u64>>(), "all came, each once");
+    let (events, _) = vehicle.end();
+    let events = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let changes = events.filter(|event| event["event"] == "tunnel_mode");
+    let changes: Vec<String> = changes.map(|event| format!("{} to {}", event["was"], event["mode"])).collect();
+    assert_eq!(changes, ["\"aggregate\" to \"redundant\"", "\"redundant\" to \"aggregate\""]);
+    drop(gateway);
+}
+
+#[test]
+fn a_status_says_what_is_known_of_each_end_and_path() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let (gateway, vehicle) = world.start();
+    sleep(Duration::from_secs(1));
+    let seen = status(&world.testbed.vehicle, &["status", "--interface", "crosslane1"]);
+    assert_eq!((seen.interface.as_str(), seen.end.as_str(), seen.encrypted), ("crosslane1", "vehicle", true));
+    assert_eq!(seen.mtu_bytes, 1432);
+    let [peer] = &seen.peers[..] else { panic!("{seen:?}") };
+    assert_eq!((peer.name.as_str(), peer.address.as_deref()), ("gateway", Some("10.255.0.1:4760")));
+    assert!(peer.heard_s.is_some_and(|ago_s| ago_s < 1.0), "{peer:?}");
+    assert_eq!(peer.paths.iter().map(|path| path.path.as_str()).collect::<Vec<_>>(), ["lte", "its-g5"]);
+    for path in &peer.paths {
+        assert_eq!((path.wish.as_str(), path.health.as_str(), path.lost), ("active", "good", 0), "{path:?}");
+        assert!(path.round_trip_ms.is_some_and(|ms| (10.0..30.0).contains(&ms)), "{path:?}");
+        assert!(path.sent_bytes > 0 && path.loss == 0.0 && !path.because.is_empty(), "{path:?}");
+    }
+    let of_gateway = status(&world.testbed.server, &["status"]);
+    assert_eq!(of_gateway.end, "gateway");
+    let [car, van] = &of_gateway.peers[..] else { panic!("{of_gateway:?}") };
+    assert_eq!(car.paths.iter().map(|path| path.path.as_str()).collect::<Vec<_>>(), ["0", "1"]);
+    assert_eq!((van.name.as_str(), van.heard_s, van.paths.len()), ("van", None, 0));
+    let shown = crosslane(&world.testbed.server, &["tunnel", "status"]).stdout;
+    assert!(shown.starts_with("crosslane0: gateway, encrypted, MTU 1432\n\ncar: aggregate, heard 0."), "{shown}");
+    assert!(shown.ends_with("\nvan: aggregate, never heard\n"), "{shown}");
+    drop((gateway, vehicle));
+}
+
+#[test]
+fn a_gateway_is_not_steered() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let gateway = world.start_gateway();
+    let said = crosslane(&world.testbed.server, &["tunnel", "mode", "redundant"]);
+    let sentence = "crosslane: while changing the tunnel's mode: this is the gateway, which uses the paths of each \
+                    vehicle as that vehicle does; run `crosslane tunnel mode` on the vehicle";
+    assert_eq!((said.sentence(), said.code), (sentence, Some(2)));
+    assert_eq!(status(&world.testbed.server, &["status"]).peers[0].mode, Mode::Aggregate);
+    drop(gateway);
+}
+
+#[test]
+fn two_agents_of_a_machine_are_told_apart_by_interface() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let start = |place, path| Agent::start(&world.testbed.vehicle, &world.vehicle(place, &[path]));
+    let agents = [start(1, "lte"), start(2, "its-g5")];
+    for (interface, path) in [("crosslane1", "lte"), ("crosslane2", "its-g5")] {
+        let seen = status(&world.testbed.vehicle, &["status", "--interface", interface]);
+        assert_eq!((seen.interface.as_str(), seen.peers[0].paths[0].path.as_str()), (interface, path));
+    }
+    let said = crosslane(&world.testbed.vehicle, &["tunnel", "status"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.sentence().contains("\"crosslane0\": none runs in this network namespace; start"), "{said:?}");
+    drop(agents);
+}
+
+#[test]
+fn a_tunnel_carries_though_its_socket_is_taken() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let gateway = world.start_gateway();
+    let name = SocketAddr::from_abstract_name("crosslane/crosslane1").unwrap();
+    let taken = world.testbed.vehicle.enter(|| UnixListener::bind_addr(&name)).unwrap().unwrap();
+    let vehicle = world.start_vehicle();
+    let stream = Stream::start(&world);
+    sleep(PHASE);
+    let (sent, came) = stream.end();
+    assert!(came.len() as u64 * 2 > sent, "{} of {sent} came", came.len());
+    let (events, _) = vehicle.end();
+    let faults = faults(&events);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    let begin = "while letting people ask for the tunnel \"crosslane1\": Address already in use";
+    assert!(faults[0].starts_with(begin) && faults[0].contains("; end who listens at this name;"), "{faults:?}");
+    drop((gateway, taken));
+}
