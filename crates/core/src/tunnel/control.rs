@@ -216,7 +216,11 @@ mod tests {
 
     fn messages() -> impl Strategy<Value = Message> {
         let report = (any::<u32>(), prop::collection::vec(path_reports(), 0..=4));
-        let body = prop_oneof![Just(Body::Probe), Just(Body::Train), report.prop_map(|(heard, paths)| Body::Report { heard, paths })];
+        let body = prop_oneof![
+            Just(Body::Probe),
+            Just(Body::Train),
+            report.prop_map(|(heard, paths)| Body::Report { heard, paths })
+        ];
         (any::<u32>(), prop::sample::select(Mode::ALL.to_vec()), any::<[bool; 2]>(), body)
             .prop_map(|(epoch, mode, [repairs, leads], body)| Message { epoch, mode, repairs, leads, body })
     }

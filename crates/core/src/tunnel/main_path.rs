@@ -36,15 +36,19 @@ impl<P: Clone> Tunnel<P> {
         if self.mode != Mode::Aggregate {
             return None;
         }
-        let claims = || self.paths.iter().enumerate().filter_map(|(place, path)| {
-            let out = &path.as_ref()?.out;
-            let used = out.wish == PathState::Active && out.health == Health::Good;
-            let delay_us = out.owd_us().filter(|_| used)?;
-            Some(Claim { path: PathId(place as u8), delay_us, speed: out.speed_bytes_s() })
-        });
+        let claims = || {
+            self.paths.iter().enumerate().filter_map(|(place, path)| {
+                let out = &path.as_ref()?.out;
+                let used = out.wish == PathState::Active && out.health == Health::Good;
+                let delay_us = out.owd_us().filter(|_| used)?;
+                Some(Claim { path: PathId(place as u8), delay_us, speed: out.speed_bytes_s() })
+            })
+        };
         let nearest = claims().min_by_key(|claim| claim.delay_us)?;
         let far = claims().filter(|claim| claim.delay_us > nearest.delay_us + NO_MATTER_US);
-        let fastest = far.filter(|claim| claim.speed.is_some()).max_by(|a, b| f64::total_cmp(&a.speed.unwrap_or(0.0), &b.speed.unwrap_or(0.0)))?;
+        let fastest = far
+            .filter(|claim| claim.speed.is_some())
+            .max_by(|a, b| f64::total_cmp(&a.speed.unwrap_or(0.0), &b.speed.unwrap_or(0.0)))?;
         let times = if self.main == Some(fastest.path) { 1.0 } else { FASTER };
         let is_faster = |near: f64| fastest.speed.is_some_and(|speed| speed > near * times);
         let known = nearest.speed.map(is_faster);

@@ -22,8 +22,8 @@ mod window;
 pub use health::Health;
 use rate::Rate;
 use round_trip::RoundTrip;
-use train::Train;
 pub(super) use train::TRAIN_PACKETS;
+use train::Train;
 use window::{Drain, HOLD, QUEUE, Round, SHORTEST_ROUND};
 
 /// What a path sends at once, as time at its rate.

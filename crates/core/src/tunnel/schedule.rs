@@ -135,7 +135,9 @@ impl<P: Clone> Tunnel<P> {
         match self.mode {
             Mode::Aggregate => {
                 let main = self.main.filter(|_| elastic);
-                candidates.sort_unstable_by_key(|candidate| (main.is_some_and(|main| main != candidate.path), candidate.arrival_us));
+                candidates.sort_unstable_by_key(|candidate| {
+                    (main.is_some_and(|main| main != candidate.path), candidate.arrival_us)
+                });
             }
             Mode::Redundant => {
                 let free = candidates.iter().filter(|candidate| candidate.has_room_for_copies).map(|free| free.path);

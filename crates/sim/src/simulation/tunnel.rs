@@ -77,7 +77,11 @@ impl Ends {
 
     /// A packet of the traffic enters at the end that sends this way.
     pub(super) fn enter(&mut self, now: Instant, way: Direction, packet: Packet) {
-        self.handle(now, way, Input::Packet { flow: FLOW, bytes: packet.ip_bytes().into(), elastic: packet.is_elastic(), packet });
+        self.handle(
+            now,
+            way,
+            Input::Packet { flow: FLOW, bytes: packet.ip_bytes().into(), elastic: packet.is_elastic(), packet },
+        );
     }
 
     /// A datagram has come this way.

@@ -76,7 +76,7 @@ impl<P: Clone> Outgoing<P> {
             Health::Lost if in_time => {
                 self.trial = (0, 0);
                 self.rate = Rate::default();
-            self.looking = Some(0);
+                self.looking = Some(0);
                 self.become_(Health::Trial, format!("it answers within {} ms", took.as_millis()));
             }
             Health::Trial => self.judge_trial(),

@@ -54,7 +54,8 @@ fn extension_headers_are_followed_to_the_protocol() {
 fn data_and_beginnings_of_tcp_and_quic_are_elastic_unless_marked() {
     let elastic = |packet: &[u8]| Inner::parse(packet).is_some_and(|inner| inner.is_elastic());
     for v6 in [false, true] {
-        let tcp = |flags: u8, tos: u8, payload: &[u8]| elastic(&Tcp { v6, flags, tos, ..Tcp::default() }.packet(payload));
+        let tcp =
+            |flags: u8, tos: u8, payload: &[u8]| elastic(&Tcp { v6, flags, tos, ..Tcp::default() }.packet(payload));
         assert!(tcp(SYN, 0, &[]) && tcp(ACK, 0, &[1]) && tcp(ACK, 2, &[1; 1000]), "ECN is no mark");
         assert!(!tcp(ACK, 0, &[]), "a bare acknowledgement");
         assert!(!tcp(ACK, 0x48, &[1; 100]) && !tcp(SYN, 0xb8, &[]), "AF21 and EF");
