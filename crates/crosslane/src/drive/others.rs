@@ -145,9 +145,8 @@ impl Process {
 /// Where the program is, whatever may be hidden from it later.
 fn program() -> Result<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    let is_program = |file: &PathBuf| {
-        file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
-    };
+    let is_program =
+        |file: &PathBuf| file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
     let found = std::env::split_paths(&folders).map(|folder| folder.join(PROGRAM)).find(is_program);
     found.and_then(|file| file.canonicalize().ok()).ok_or_else(|| {
         let remedy = format!("`apt-get install {PROGRAM}`, or leave the strategy of this name out");

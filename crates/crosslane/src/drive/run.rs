@@ -81,7 +81,7 @@ struct Run {
 impl Run {
     fn new(plan: Plan, scenario: Scenario, strategy: Strategy) -> Result<Run> {
         let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-        let first = match strategy.base == "single" || strategy.is_others_tunnel() {
+        let first = match strategy.keeps_to_one_path() {
             true => scenario.single_path(&strategy),
             false => scenario.first_path(),
         };

@@ -74,8 +74,12 @@ impl Strategy {
         self.base == "tunnel"
     }
 
-    /// True if it sends the traffic through a tunnel that is not ours, over one
-    /// path ([`Scenario::single_path`]).
+    /// True if it takes one path only ([`Scenario::single_path`]).
+    pub fn keeps_to_one_path(&self) -> bool {
+        self.base == "single" || self.is_others_tunnel()
+    }
+
+    /// True if it sends the traffic through a tunnel that is not ours.
     pub fn is_others_tunnel(&self) -> bool {
         is_others_tunnel(&self.base)
     }
