@@ -27,6 +27,10 @@ TUNNELS_OTHER ?= throttled udp-stream redundant-loss udp-leave-coverage udp-sudd
 TUNNELED_BULK = single,kernel,kernel-tuned,tunnel,tunnel-plain
 TUNNELED_TCP = $(TUNNELED_BULK),tunnel-redundant
 TUNNELED_UDP = single,tunnel,tunnel-plain,tunnel-redundant
+# Beside them, other people's tunnels, as far as they are there.
+comma := ,
+WIREGUARD := $(shell command -v wireguard-go)
+BESIDE_unshaped = ,vxlan$(if $(WIREGUARD),$(comma)wireguard-go)
 # Runs of the paper on MPT-GRE: so many of so many seconds.
 RUNS_OF ?= 10x30
 
@@ -98,12 +102,14 @@ tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/tunn
 
 runs/tunnel/%/cubic: FORCE
 	$(call say,measuring tunnel/$* with cubic)
-	$(CROSSLANE) drive scenarios/tunnel/$*.toml --strategy $(TUNNELED_BULK) --seed 1..5 --out $@
+	@$(if $(WIREGUARD)$(filter-out unshaped,$*),:,echo 'wireguard-go is not there (apt-get install wireguard-go): measured without it')
+	$(CROSSLANE) drive scenarios/tunnel/$*.toml --strategy $(TUNNELED_BULK)$(BESIDE_$*) --seed 1..5 --out $@
 
 runs/tunnel/%/bbr: FORCE
 	$(call say,measuring tunnel/$* with bbr)
+	@$(if $(WIREGUARD)$(filter-out unshaped,$*),:,echo 'wireguard-go is not there (apt-get install wireguard-go): measured without it')
 	@mkdir -p runs/tunnel/$* && sed 's/^duration_s/congestion = "bbr"\n&/' scenarios/tunnel/$*.toml > runs/tunnel/$*/bbr.toml
-	$(CROSSLANE) drive runs/tunnel/$*/bbr.toml --strategy $(TUNNELED_BULK) --seed 1..5 --out $@
+	$(CROSSLANE) drive runs/tunnel/$*/bbr.toml --strategy $(TUNNELED_BULK)$(BESIDE_$*) --seed 1..5 --out $@
 
 runs/tunnel/%: FORCE
 	$(call say,measuring tunnel/$*)

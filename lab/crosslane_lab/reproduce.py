@@ -65,7 +65,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 def _add_szilagyi(figures: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     tunnel = figures.add_parser(
-        "szilagyi", help="the paper on MPT-GRE: drives all it measured, an hour", description=szilagyi.__doc__
+        "szilagyi",
+        help="the paper on MPT-GRE: drives all it measured, an hour and a half",
+        description=szilagyi.__doc__,
     )
     shown = {"metavar": "DIR", "type": Path}
     tunnel.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page (.md), pictures beside")

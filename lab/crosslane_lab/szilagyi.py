@@ -16,7 +16,8 @@ from crosslane_lab.run import Run, RunFolder
 
 CPU = "tunnel.cpu_s_per_gb"
 FIRST, SECOND = "single-first", "single-second"
-BARS = (FIRST, SECOND, "kernel", "kernel-tuned", "tunnel", "tunnel-plain")
+VXLAN_FIRST, VXLAN_SECOND = "vxlan-first", "vxlan-second"
+BARS = (FIRST, SECOND, VXLAN_FIRST, VXLAN_SECOND, "kernel", "kernel-tuned", "tunnel", "tunnel-plain")
 IN_TURN = ("kernel", "kernel-tuned", "tunnel", "tunnel-redundant")
 CASES = {"equal": BARS, "unequal": BARS, "redundancy": IN_TURN}
 """The scenarios of scenarios/szilagyi and the strategies that drive each."""

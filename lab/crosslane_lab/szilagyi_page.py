@@ -6,12 +6,19 @@ from string import Template
 from crosslane_lab.figures import szilagyi as figures
 from crosslane_lab.figures.render import png
 from crosslane_lab.metrics import GAP, Spread, number, spread_text
-from crosslane_lab.szilagyi import BARS, FIRST, IN_TURN, SECOND, STARTS_S, Case
+from crosslane_lab.szilagyi import BARS, FIRST, IN_TURN, SECOND, STARTS_S, VXLAN_FIRST, VXLAN_SECOND, Case
 
 PUBLISHED_SHARE = {"equal": 107 / (60 + 60), "unequal": 247 / (246 + 469)}
 """What MPT-GRE carried of the sum of both paths."""
 LONGEST_PAUSE_MS = 1000.0
 """A pause that no second of figure 9 would show."""
+ONE_PATH = {
+    FIRST: "one connection over path 1",
+    SECOND: "one over path 2",
+    VXLAN_FIRST: "VXLAN over path 1",
+    VXLAN_SECOND: "VXLAN over path 2",
+}
+"""What takes one path only, in words."""
 SAME = 0.9
 """So much of the goodput with both paths counts as both."""
 DASH = "–"
@@ -91,9 +98,9 @@ def _table(case: Case) -> str:
     for strategy in BARS:
         share, core = case.of_sum(strategy), case.core(strategy)
         cells = [
-            {FIRST: "one connection over path 1", SECOND: "one over path 2"}.get(strategy, f"`{strategy}`"),
+            ONE_PATH.get(strategy, f"`{strategy}`"),
             _text(case.goodput(strategy)),
-            DASH if share is None or strategy in (FIRST, SECOND) else f"{100 * share:.1f} %",
+            DASH if share is None or strategy in ONE_PATH else f"{100 * share:.1f} %",
             _text(case.cpu_s_per_gb(strategy)),
             DASH if core is None else f"{100 * core.median:.0f} %",
         ]

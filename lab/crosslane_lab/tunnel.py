@@ -11,6 +11,7 @@ from crosslane_lab.metrics import GAP, GOODPUT, WORST_DELAY, Spread, describe, n
 from crosslane_lab.run import RunFolder
 
 CPU = "tunnel.cpu_s_per_gb"
+WIREGUARD = "wireguard-go"
 LOST, REORDERED = "lost_share", "reordered_share"
 OURS = ("tunnel", "tunnel-plain", "tunnel-redundant")
 SHOWN = {
@@ -70,12 +71,16 @@ TARGETS: dict[str, tuple[Target, ...]] = {
     "tunnel-unequal-20-80": (Target("tunnel", GOODPUT, 80.0),),
     "tunnel-spread-100": (Target("tunnel", GOODPUT, 0.97, "single"),),
     "tunnel-udp-stream": (Target("tunnel", LOST, 0.001), Target("tunnel", REORDERED, 0.005)),
-    "tunnel-unshaped": (Target("tunnel", GOODPUT, 2700.0), Target("tunnel", CPU, 5.0)),
+    "tunnel-unshaped": (
+        Target("tunnel", GOODPUT, 2700.0),
+        Target("tunnel", GOODPUT, 1.0, WIREGUARD),
+        Target("tunnel", CPU, 5.0),
+    ),
     "tunnel-udp-leave-coverage": (Target("tunnel", GAP, 60.0),),
     "tunnel-udp-sudden-loss": (Target("tunnel", GAP, 150.0),),
     "tunnel-redundant-loss": (Target("tunnel-redundant", LOST, 0.004),),
 }
-"""By name of the scenario: shares of what needs no tunnel, what both links carry (80 % of it), or a limit."""
+"""By name of the scenario: shares of what others carry, what both links carry (80 % of it), or a limit."""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -116,7 +121,7 @@ def page(folders: Sequence[RunFolder]) -> str:
         *(_verdict(folder, target) for folder in ranked for target in targets(folder)),
     ]
     for folder in ranked:
-        lines += ["", f"## `{folder.name}`, {_congestion(folder)}", "", *_table(folder)]
+        lines += ["", f"## `{folder.name}`, {_congestion(folder)}", "", *_table(folder), *_beside(folder)]
     return "\n".join(lines) + "\n"
 
 
@@ -145,6 +150,15 @@ def _table(folder: RunFolder) -> list[str]:
         cells = [f"`{strategy}`", str(len(valid)), *(_cell(spread(valid, name), name) for name in metrics), ratio]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _beside(folder: RunFolder) -> list[str]:
+    """Which version of WireGuard stands beside the tunnel, where it is to."""
+    if not any(target.times_of == WIREGUARD for target in targets(folder)):
+        return []
+    if folder.valid_runs(WIREGUARD):
+        return ["", f"Over one path: {folder.versions.get(WIREGUARD, f'{WIREGUARD}, of unknown version')}."]
+    return ["", f"`{WIREGUARD}` was not driven: it was not there (`apt-get install {WIREGUARD}`)."]
 
 
 def _head(metric: str) -> str:

@@ -22,7 +22,14 @@ silent_s = [[61, 81]]
 [traffic]
 kind = "bulk"
 """
-MBIT_S = {"single-first": 57.0, "single-second": 57.0, "kernel": 113.0, "tunnel": 110.0, "tunnel-plain": 112.0}
+MBIT_S = {
+    "single-first": 57.0,
+    "single-second": 57.0,
+    "vxlan-first": 55.0,
+    "kernel": 113.0,
+    "tunnel": 110.0,
+    "tunnel-plain": 112.0,
+}
 SECOND = 1_000_000_000
 
 
@@ -97,6 +104,23 @@ def test_the_page_says_what_was_reached_and_what_was_not(root: Path, tmp_path: P
     assert "0–20 s | 20–40 s | 40–60 s | 60–80 s | 80–100 s" in page
     assert "`equal` 2 × 100 s" in page
     assert "$" not in page
+
+
+def test_vxlan_stands_in_the_tables_without_processor_time(root: Path) -> None:
+    lines = szilagyi_page.page(szilagyi.found(root)).splitlines()
+    over_first, of_unequal = [line for line in lines if line.startswith("| VXLAN over path 1 |")]
+    assert over_first == "| VXLAN over path 1 | 55 (54.5–55.5) | – | – | – |"
+    assert of_unequal == over_first
+    assert lines.count("| VXLAN over path 2 | – | – | – | – |") == 2, "it was not driven"
+    assert not [line for line in lines if "kernel VXLAN" in line]
+
+
+def test_every_strategy_of_a_case_is_one_of_its_scenario() -> None:
+    scenarios = Path(__file__).parents[2] / "scenarios" / "szilagyi"
+    built_in = ("kernel", "kernel-tuned", "tunnel", "tunnel-plain", "tunnel-redundant")
+    for case, strategies in szilagyi.CASES.items():
+        text = (scenarios / f"{case}.toml").read_text(encoding="utf-8")
+        assert all(name in built_in or f'name = "{name}"' in text for name in strategies)
 
 
 def test_a_strategy_without_a_valid_run_is_told_as_not_measured(root: Path) -> None:

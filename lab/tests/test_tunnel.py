@@ -44,6 +44,21 @@ def test_less_is_better_of_losses_pauses_and_processor_time(tmp_path: Path) -> N
     assert [target.reached(run) for target in tunnel.targets(run)] == [True, False]
 
 
+def test_wireguard_stands_beside_the_tunnel_with_its_version_or_is_told_as_not_driven(tmp_path: Path) -> None:
+    metrics = {"tunnel": {"goodput_mbit_s": 3000.0}, "wireguard-go": {"goodput_mbit_s": 2000.0}}
+    beside = folder(tmp_path / "a", "tunnel-unshaped", metrics)
+    assert [target.reached(beside) for target in tunnel.targets(beside)] == [True, True, None]
+    (tmp_path / "a" / "versions.json").write_text('{"wireguard-go": "wireguard-go v0.0.20250522"}')
+    page = tunnel.page([RunFolder.open(tmp_path / "a")])
+    assert "`tunnel`: goodput_mbit_s at least 100 % of `wireguard-go` | 150\u00a0% | yes |" in page
+    assert "Over one path: wireguard-go v0.0.20250522." in page
+    slower = folder(tmp_path / "b", "tunnel-unshaped", metrics | {"wireguard-go": {"goodput_mbit_s": 3100.0}})
+    assert tunnel.targets(slower)[1].reached(slower) is False
+    alone = folder(tmp_path / "c", "tunnel-unshaped", {"tunnel": {"goodput_mbit_s": 3000.0}})
+    page = tunnel.page([alone])
+    assert "`wireguard-go` was not driven: it was not there (`apt-get install wireguard-go`)." in page
+
+
 def test_the_page_has_a_line_for_each_target_and_a_table_for_each_folder(tmp_path: Path) -> None:
     bbr = 'congestion = "bbr"\n[traffic]\nkind = "bulk"\n'
     runs = [

@@ -61,7 +61,10 @@ enum Command {
     Man,
     /// See whether this machine can carry out runs; `drive` starts it.
     #[command(hide = true)]
-    DriveProbe,
+    DriveProbe {
+        /// What the strategies to be driven are based on.
+        bases: Vec<String>,
+    },
     /// Carry out one run of a drive; `drive` starts it.
     #[command(hide = true)]
     DriveRun {
@@ -117,7 +120,7 @@ fn run(command: Command) -> Result<ExitCode> {
             output::print("printing the completion script", script).map(|()| ExitCode::SUCCESS)
         }
         Command::Man => man().map(|()| ExitCode::SUCCESS),
-        Command::DriveProbe => drive::probe().map(|()| ExitCode::SUCCESS),
+        Command::DriveProbe { bases } => drive::probe(&bases).map(|()| ExitCode::SUCCESS),
         Command::DriveRun { plan } => drive::run_one(&plan),
     }
 }

@@ -79,7 +79,7 @@ fn check_parameters(base: &str, parameters: &toml::Table) -> Result<(), Paramete
         remedy: "see docs/strategies.md for the parameters".into(),
     };
     let known = match base {
-        "single" => parameters.keys().find(|key| *key != "path"),
+        "single" | "vxlan" | "wireguard-go" => parameters.keys().find(|key| *key != "path"),
         "kernel" | "kernel-tuned" => parameters.keys().next(),
         _ => {
             let read = match base {

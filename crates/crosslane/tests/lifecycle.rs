@@ -5,120 +5,33 @@
 
 mod program;
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
 use arrow_ipc::reader::FileReader;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use program::{CROSSLANE, METRICS, RECORDS, SCENARIO, Said, can_drive, not_run};
+use program::drive::Drive;
+use program::{METRICS, RECORDS, SCENARIO, can_drive, not_run};
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// Metrics that a simulation does not have.
 const OF_THE_EMULATOR: [&str; 3] = ["lateness_us.p99", "stall_us.max", "agent.rss_mb"];
 
-/// All that a drive starts inherits this variable; its value tells whose it is.
-const MARK: &str = "CROSSLANE_STORY";
-
 /// A drive of the short scenario with strategy `threshold`.
-struct Drive {
-    desk: TempDir,
-    child: Child,
-    mark: String,
+fn start() -> Drive {
+    Drive::start(SCENARIO, "threshold", |_, _| {})
 }
 
-impl Drive {
-    fn start() -> Drive {
-        Drive::with(|_, _| {})
-    }
+/// Waits until traffic may flow: the agent is there, and both namespaces.
+fn await_way(drive: &mut Drive) {
+    drive.until(|drive| !agents(drive).is_empty() && drive.namespaces().len() >= 2);
+}
 
-    fn with(prepare: impl FnOnce(&mut Command, &Path)) -> Drive {
-        let desk = TempDir::new().unwrap();
-        fs::write(desk.path().join("s.toml"), SCENARIO).unwrap();
-        let out = desk.path().join("out");
-        fs::create_dir(&out).unwrap();
-        let mark = desk.path().display().to_string();
-        let mut command = Command::new(CROSSLANE);
-        command.args(["drive", "s.toml", "--strategy", "threshold", "--json", "--out", "out"]);
-        command.current_dir(desk.path()).env(MARK, &mark);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        prepare(&mut command, &out);
-        let child = command.spawn().unwrap();
-        Drive { desk, child, mark }
-    }
-
-    /// Waits until traffic may flow: the agent is there, and both namespaces.
-    fn until_under_way(&mut self) {
-        for _ in 0..500 {
-            if self.agent().is_some() && self.namespaces().len() >= 2 {
-                return sleep(Duration::from_millis(300));
-            }
-            assert!(self.child.try_wait().unwrap().is_none(), "it has ended");
-            sleep(Duration::from_millis(10));
-        }
-        panic!("it did not get under way");
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
-    }
-
-    fn processes(&self) -> Vec<PathBuf> {
-        let mark = format!("{MARK}={}", self.mark).into_bytes();
-        let is_ours = |process: &PathBuf| {
-            let environment = fs::read(process.join("environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == mark)
-        };
-        fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).filter(is_ours).collect()
-    }
-
-    fn agent(&self) -> Option<Pid> {
-        let is_agent = |process: &PathBuf| {
-            fs::read(process.join("cmdline")).unwrap_or_default().split(|byte| *byte == 0).nth(1) == Some(b"agent")
-        };
-        let agent = self.processes().into_iter().find(is_agent)?;
-        agent.file_name()?.to_str()?.parse().ok().map(Pid::from_raw)
-    }
-
-    /// Network namespaces, other than this process's own, that a process of the
-    /// drive is in or holds.
-    fn namespaces(&self) -> BTreeSet<PathBuf> {
-        let read = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        let of_process = |process: PathBuf| {
-            read(process.join("task")).map(|task| task.join("ns/net")).chain(read(process.join("fd")))
-        };
-        let own = fs::read_link("/proc/self/ns/net").unwrap();
-        let links = self.processes().into_iter().flat_map(of_process).filter_map(|link| fs::read_link(link).ok());
-        links.filter(|link| link.to_string_lossy().starts_with("net:[") && *link != own).collect()
-    }
-
-    /// Waits for its end; then nothing of it may be left after 2 s.
-    fn end(mut self) -> (TempDir, Said) {
-        let (stdout, stderr) = (self.child.stdout.take().unwrap(), self.child.stderr.take().unwrap());
-        let code = self.child.wait().unwrap().code();
-        for _ in 0..200 {
-            if self.processes().is_empty() {
-                break;
-            }
-            sleep(Duration::from_millis(10));
-        }
-        assert_eq!(self.processes(), [] as [PathBuf; 0], "processes are left");
-        assert_eq!(self.namespaces(), BTreeSet::new(), "namespaces are left");
-        let said = Said {
-            code,
-            stdout: std::io::read_to_string(stdout).unwrap(),
-            stderr: std::io::read_to_string(stderr).unwrap(),
-        };
-        (self.desk, said)
-    }
+fn agents(drive: &Drive) -> Vec<Pid> {
+    drive.programs(1, "agent")
 }
 
 #[test]
@@ -126,7 +39,7 @@ fn a_drive_leaves_what_the_formats_promise_and_nothing_else() {
     if !can_drive() {
         return;
     }
-    let (desk, said) = Drive::start().end();
+    let (desk, said) = start().end();
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     let out = desk.path().join("out");
     let summary: Value = serde_json::from_str(&said.stdout).unwrap();
@@ -190,7 +103,7 @@ fn two_drives_at_the_same_time_do_not_meet() {
     if !can_drive() {
         return;
     }
-    for drive in [Drive::start(), Drive::start()] {
+    for drive in [start(), start()] {
         let (_desk, said) = drive.end();
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     }
@@ -204,8 +117,8 @@ fn whatever_signal_ends_a_drive_leaves_no_process_and_no_namespace() {
     let mut signals = vec![Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGKILL];
     // Under nohup whatever is started ignores SIGHUP, as it should.
     signals.retain(|signal| !is_ignored(*signal));
-    let mut drives: Vec<Drive> = signals.iter().map(|_| Drive::start()).collect();
-    drives.iter_mut().for_each(Drive::until_under_way);
+    let mut drives: Vec<Drive> = signals.iter().map(|_| start()).collect();
+    drives.iter_mut().for_each(await_way);
     // All at once: a drive must not be over before its signal comes.
     drives.iter().zip(&signals).for_each(|(drive, signal)| drive.signal(*signal));
     for (drive, signal) in drives.into_iter().zip(signals) {
@@ -226,9 +139,9 @@ fn an_agent_that_dies_ends_the_drive_with_one_sentence() {
     if !can_drive() {
         return;
     }
-    let mut drive = Drive::start();
-    drive.until_under_way();
-    kill(drive.agent().unwrap(), Signal::SIGKILL).unwrap();
+    let mut drive = start();
+    await_way(&mut drive);
+    kill(agents(&drive)[0], Signal::SIGKILL).unwrap();
     let (_desk, said) = drive.end();
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_eq!(said.sentence(), "crosslane: while driving: the agent ended early: signal: 9 (SIGKILL)");
@@ -244,7 +157,7 @@ fn a_full_disk_ends_the_drive_with_one_sentence() {
         not_run("to mount a small file system needs root");
         return;
     }
-    let drive = Drive::with(|command, out| {
+    let drive = Drive::start(SCENARIO, "threshold", |command, out| {
         let out = out.to_owned();
         let prepare = move || {
             let none: Option<&str> = None;

@@ -21,6 +21,12 @@ const LONG_FILES: &[(&str, &str)] = &[
 const LONG_FUNCTIONS: &[(&str, &str, &str)] =
     &[("crates/crosslane/tests/import.rs", "faults", "a table of bad inputs, a few lines a row")];
 
+/// Where a program of others is started, and why.
+const STARTS_OTHERS: &[(&str, &str)] = &[(
+    "crates/crosslane/src/drive/others.rs",
+    "wireguard-go, to be measured against in a drive; nothing of ours is done by it (decision 30)",
+)];
+
 #[test]
 fn files_are_short_enough_to_read() {
     let mut broken = Vec::new();
@@ -91,9 +97,11 @@ fn the_program_does_not_panic_by_choice() {
 
 #[test]
 fn the_program_starts_no_program_but_itself() {
+    assert!(STARTS_OTHERS.iter().all(|(name, _)| root().join(name).exists()), "take out what is gone");
     assert_none(rust().flat_map(|file| {
         let knows_itself = program(&file.text).contains("current_exe");
-        let spawned = if knows_itself { "Command::new(\"" } else { "Command::new(" };
+        let excused = STARTS_OTHERS.iter().any(|(name, _)| *name == file.name);
+        let spawned = if knows_itself || excused { "Command::new(\"" } else { "Command::new(" };
         file.program_lines_with(&[spawned], "netlink and system calls serve; only current_exe is spawned")
     }));
 }

@@ -51,3 +51,31 @@ fn no_kernel_runs_the_oracle() -> Result<(), Box<dyn Error>> {
     assert!(said.contains("threshold") && !said.contains("choose from oracle"), "{said}");
     Ok(())
 }
+
+#[test]
+fn tunnels_of_others_are_driven_and_not_simulated() -> Result<(), Box<dyn Error>> {
+    let scenario = Scenario::parse(PLAIN, "drive.toml")?;
+    for base in ["vxlan", "wireguard-go"] {
+        let strategy = scenario.strategy(base).ok_or("no such base")?;
+        scenario.check_strategy(Engine::Kernel, &strategy)?;
+        let refused = scenario.check_strategy(Engine::Simulator, &strategy);
+        let said = refused.err().map_or(String::new(), |error| error.to_string());
+        let what = format!("only `crosslane drive` can run strategy `{base}`");
+        assert!(said.contains(&what) && said.ends_with("oracle, mp-dpa, deadline, tunnel"), "{said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_strategy_of_one_path_names_one_that_there_is() -> Result<(), Box<dyn Error>> {
+    for base in ["single", "vxlan", "wireguard-go"] {
+        let with = |path: &str| format!("{PLAIN}[[strategy]]\nname = \"mine\"\nbase = \"{base}\"\npath = {path}\n");
+        Scenario::parse(&with("\"lte\""), "drive.toml")?;
+        for wrong in ["\"lt\"", "5"] {
+            let said =
+                Scenario::parse(&with(wrong), "drive.toml").err().map_or(String::new(), |error| error.to_string());
+            assert!(said.contains("drive.toml, line 15: there is no path") && said.contains("lte"), "{said}");
+        }
+    }
+    Ok(())
+}

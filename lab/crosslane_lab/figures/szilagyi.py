@@ -12,6 +12,7 @@ from crosslane_lab.figures.style import (
     GREY,
     INK,
     MUTED,
+    OCHRE,
     ORANGE,
     PURPLE,
     RED,
@@ -20,18 +21,20 @@ from crosslane_lab.figures.style import (
     house_style,
 )
 from crosslane_lab.metrics import Spread
-from crosslane_lab.szilagyi import BARS, FIRST, IN_TURN, SECOND, STARTS_S, Case
+from crosslane_lab.szilagyi import BARS, FIRST, IN_TURN, SECOND, STARTS_S, VXLAN_FIRST, VXLAN_SECOND, Case
 
 COLOURS = {
     FIRST: MUTED,
     SECOND: MUTED,
+    VXLAN_FIRST: OCHRE,
+    VXLAN_SECOND: OCHRE,
     "kernel": GREY,
     "kernel-tuned": PURPLE,
     "tunnel": GREEN,
     "tunnel-plain": SKY,
     "tunnel-redundant": ORANGE,
 }
-NAMES = {FIRST: "path 1", SECOND: "path 2"}
+NAMES = {FIRST: "path 1", SECOND: "path 2", VXLAN_FIRST: "VXLAN 1", VXLAN_SECOND: "VXLAN 2"}
 GOODPUT_MBIT_S = {
     "equal": {FIRST: 60.0, SECOND: 60.0, "tunnel": 107.0},
     "unequal": {FIRST: 246.0, SECOND: 469.0, "tunnel": 247.0},

@@ -102,10 +102,7 @@ impl AgentProcess {
             return Err(Error::failure("driving", format!("the agent ended early: {}", self.last_words(status))));
         }
         let failure = |cause: &dyn std::fmt::Display| Error::failure("ending the agent", cause);
-        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).map_err(|cause| failure(&cause))?;
-        let before = time_of_children();
-        self.child.wait().map_err(|cause| failure(&cause))?;
-        let took = time_of_children().saturating_sub(before);
+        let took = end(&mut self.child, Signal::SIGTERM).map_err(|cause| failure(&cause))?;
         let file = File::open(&self.events).map_err(|cause| failure(&cause))?;
         let mut events = Vec::new();
         let mut offset_s = 0.0;
@@ -121,6 +118,17 @@ impl AgentProcess {
         drop(std::fs::remove_file(&self.events));
         Ok((events, took))
     }
+}
+
+/// Ends a child by a signal; the processor time that it took.
+///
+/// # Errors
+/// The system's.
+pub fn end(child: &mut Child, signal: Signal) -> std::io::Result<Duration> {
+    kill(Pid::from_raw(child.id() as i32), signal)?;
+    let before = time_of_children();
+    child.wait()?;
+    Ok(time_of_children().saturating_sub(before))
 }
 
 /// Processor time of the children that have ended and been waited for.

@@ -1,5 +1,5 @@
 //! The agents of a drive: none, the vehicle's, or the vehicle's and the
-//! gateway's, which hold the two ends of a tunnel.
+//! gateway's, which hold the two ends of a tunnel; or a tunnel of others.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use serde_json::Value;
 use toml::{Table, Value as Toml};
 
 use super::agent_process::AgentProcess;
+use super::others::Others;
 use super::tunnel::{self, Keys};
 use crate::error::{Error, Result};
 use crate::observe::vanetza::PORT;
@@ -22,6 +23,7 @@ pub const DEMANDS: &str = "@crosslane-demands";
 pub struct Agents {
     vehicle: Option<AgentProcess>,
     gateway: Option<AgentProcess>,
+    others: Option<Others>,
     /// They stay as long as their owners run.
     _keys: Option<Keys>,
 }
@@ -40,7 +42,7 @@ pub struct Finished {
 impl Agents {
     /// True if the strategy has an agent.
     pub fn has_any(strategy: &Strategy) -> bool {
-        !matches!(strategy.base.as_str(), "single" | "kernel" | "kernel-tuned")
+        !matches!(strategy.base.as_str(), "single" | "kernel" | "kernel-tuned") && !strategy.is_others_tunnel()
     }
 
     /// Starts what the strategy needs and returns when all are ready; their
@@ -54,7 +56,9 @@ impl Agents {
         }
         let start = || AgentProcess::start("agent", configuration(scenario, strategy), folder);
         let vehicle = Agents::has_any(strategy).then(|| testbed.vehicle.enter(start)?).transpose()?;
-        Ok(Agents { vehicle, gateway: None, _keys: None })
+        let start = || Others::start(scenario, strategy, folder, testbed);
+        let others = strategy.is_others_tunnel().then(start).transpose()?;
+        Ok(Agents { vehicle, gateway: None, others, _keys: None })
     }
 
     fn start_tunnel(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Agents> {
@@ -69,12 +73,13 @@ impl Agents {
         of_vehicle.insert("tunnel".into(), tunnel::of_vehicle(scenario, &params, keys.as_ref()).into());
         let start = || AgentProcess::start("agent", of_vehicle, folder);
         let vehicle = testbed.vehicle.enter(start)??;
-        Ok(Agents { vehicle: Some(vehicle), gateway: Some(gateway), _keys: keys })
+        Ok(Agents { vehicle: Some(vehicle), gateway: Some(gateway), others: None, _keys: keys })
     }
 
     /// True until one of them has ended.
     pub fn are_running(&mut self) -> bool {
         self.vehicle.iter_mut().chain(&mut self.gateway).all(AgentProcess::is_running)
+            && self.others.iter_mut().all(Others::are_running)
     }
 
     /// Ends them, with `t_s` of their events counted from the moment
@@ -83,7 +88,10 @@ impl Agents {
     /// # Errors
     /// If one had ended before, its own sentence.
     pub fn finish(self, origin_ns: u64) -> Result<Finished> {
-        let Some(vehicle) = self.vehicle else { return Ok(Finished::default()) };
+        let Some(vehicle) = self.vehicle else {
+            let tunnel_took = self.others.map(Others::finish).transpose()?.flatten();
+            return Ok(Finished { tunnel_took, ..Finished::default() });
+        };
         let (said, took) = vehicle.finish(origin_ns)?;
         let Some(gateway) = self.gateway else { return Ok(Finished { said: Some(said), ..Finished::default() }) };
         let (mut of_gateway, gateway_took) = gateway.finish(origin_ns)?;

@@ -20,7 +20,7 @@ const LIMITS: Limits = Limits { subflows: 8, add_addr_accepted: 8 };
 pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[IpAddr]) -> Result<()> {
     let told = |cause: &dyn std::fmt::Display| Error::told(cause.to_string(), 1);
     match strategy.base.as_str() {
-        "single" => Ok(()),
+        "single" | "vxlan" | "wireguard-go" => Ok(()),
         "kernel" | "kernel-tuned" => {
             select_path_manager(PathManager::Kernel).map_err(|cause| told(&cause))?;
             if strategy.base == "kernel-tuned" {

@@ -196,7 +196,7 @@ impl<'a> Ends<'a> {
             }
         }
         let cause = format!("nothing came through it within {} s", TUNNEL_PATIENCE.as_secs());
-        Err(Error::failure("waiting for the tunnel", cause).with_remedy("see agent.log and gateway.log of the run"))
+        Err(Error::failure("waiting for the tunnel", cause).with_remedy("see the logs in the folder of the run"))
     }
 }
 

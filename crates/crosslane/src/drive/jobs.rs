@@ -1,6 +1,6 @@
 //! Carries out the runs, some side by side, each in a process of its own.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -15,14 +15,15 @@ use crate::summary::{Outcome, Run};
 /// Attempts at a run whose emulator could not keep time.
 const ATTEMPTS: u32 = 3;
 
-/// Sees to it, in a process of its own, that this machine can carry out runs.
+/// Sees to it, in a process of its own, that this machine can carry out runs
+/// of strategies with these bases.
 ///
 /// # Errors
 /// What is missing and what to do, in one sentence (exit code 2).
-pub fn check_machine() -> Result<()> {
+pub fn check_machine(bases: &BTreeSet<String>) -> Result<()> {
     let attempt = "checking this machine";
     let program = std::env::current_exe().map_err(|cause| Error::failure(attempt, cause))?;
-    let said = Command::new(program).arg("drive-probe").stdin(Stdio::null()).output();
+    let said = Command::new(program).arg("drive-probe").args(bases).stdin(Stdio::null()).output();
     let said = said.map_err(|cause| Error::failure(attempt, cause))?;
     match said.status.code() {
         Some(0) => Ok(()),

@@ -1,6 +1,7 @@
 //! `crosslane drive`: the runs of a scenario, strategy by strategy and seed by
 //! seed, each in a process of its own, and what came of them.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ mod jobs;
 mod monitor;
 mod objects;
 mod obu;
+mod others;
 mod outages;
 mod run;
 mod stage;
@@ -68,15 +70,21 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     scenario.check_engine(Engine::Kernel)?;
     let plans = plan(options, &scenario)?;
     let folder = comparison.folder(&scenario);
-    jobs::check_machine()?;
+    let bases = bases(&scenario, &plans);
+    jobs::check_machine(&bases)?;
     if options.keep {
         hold::leave_to_run()?;
     }
     scenario_file::prepare_folder(&folder, &comparison.scenario)?;
-    versions::write(&folder)?;
+    versions::write(&folder, &bases)?;
     let parallel = if scenario.parallel { usize::from(options.jobs) } else { 1 };
     let runs = jobs::run_all(plans, parallel, scenario.duration_s)?;
     comparison.conclude(&Summary::new(&scenario, "kernel", runs), &folder)
+}
+
+/// What the strategies of the runs are based on.
+fn bases(scenario: &Scenario, plans: &[Plan]) -> BTreeSet<String> {
+    plans.iter().filter_map(|plan| Some(scenario.strategy(&plan.entry.strategy)?.base)).collect()
 }
 
 fn plan(options: &Options, scenario: &Scenario) -> Result<Vec<Plan>> {

@@ -14,6 +14,7 @@ use super::baseline::{prepare_server, prepare_vehicle};
 use super::ends::{Ends, Way};
 use super::hold;
 use super::monitor::{Heard, Monitor};
+use super::others;
 use super::outages;
 use super::stage::Stage;
 use super::tally::{self, Raw};
@@ -26,14 +27,16 @@ use crate::summary::Outcome;
 use crate::testbed::wire::{Shape, WirePlan};
 use crate::testbed::{Namespace, PathPlan, SERVER, Testbed, contain, end_with, prepare_privileges, vehicle_address};
 
-/// Tries what every run needs: privileges, namespaces, and a kernel with MPTCP.
+/// Tries what every run needs: privileges, namespaces, and a kernel with MPTCP;
+/// and what strategies with these bases need beside that.
 ///
 /// # Errors
 /// What is missing on this machine.
-pub fn probe() -> Result<()> {
+pub fn probe(bases: &[String]) -> Result<()> {
     prepare_privileges()?;
     contain()?;
-    Namespace::new()?.enter(netlink::probe)?.map_err(|cause| Error::told(cause.to_string(), 2))
+    Namespace::new()?.enter(netlink::probe)?.map_err(|cause| Error::told(cause.to_string(), 2))?;
+    bases.iter().try_for_each(|base| others::probe(base))
 }
 
 /// Carries out the run that `drive` has planned and says on standard output
@@ -78,9 +81,9 @@ struct Run {
 impl Run {
     fn new(plan: Plan, scenario: Scenario, strategy: Strategy) -> Result<Run> {
         let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-        let first = match strategy.base.as_str() {
-            "single" => scenario.single_path(&strategy),
-            _ => scenario.first_path(),
+        let first = match strategy.keeps_to_one_path() {
+            true => scenario.single_path(&strategy),
+            false => scenario.first_path(),
         };
         let first = usize::from(first.0);
         let metric = |place: usize| if place == first { 1 } else { 2 + place as u32 };
@@ -144,7 +147,7 @@ impl Run {
     /// How the traffic goes with this strategy.
     fn way(&self) -> Way {
         let single = self.strategy.base == "single";
-        let tunnel = self.strategy.is_tunnel();
+        let tunnel = self.strategy.is_tunnel() || self.strategy.is_others_tunnel();
         Way {
             server: if tunnel { tunnel::SERVER.into() } else { SERVER.into() },
             local: single.then(|| self.addresses[usize::from(self.scenario.single_path(&self.strategy).0)]),

@@ -16,11 +16,11 @@ use crate::testbed;
 /// The server's address inside the tunnel.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The vehicle's.
-const VEHICLE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub const VEHICLE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// The network of both.
-const PREFIX: u8 = 24;
+pub const PREFIX: u8 = 24;
 /// Interface of the tunnel on either side.
-const INTERFACE: &str = "crosslane0";
+pub const INTERFACE: &str = "crosslane0";
 /// UDP port of the gateway.
 const PORT: u16 = 4760;
 /// Folder of the keys in that of the run; it goes when the run ends.

@@ -1,9 +1,11 @@
 //! What a drive ran on: enough to tell why two results differ.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::others;
 use crate::error::{Error, Result};
 
 /// Settings that shape a result, read where `drive` runs; the namespaces of a
@@ -19,13 +21,18 @@ const SETTINGS: [&str; 8] = [
     "net/mptcp/close_timeout",
 ];
 
-/// Writes `versions.json`.
+/// Writes `versions.json`, with the version of the program that strategies with
+/// these bases need.
 ///
 /// # Errors
 /// Names the file and the cause.
-pub fn write(folder: &Path) -> Result<()> {
+pub fn write(folder: &Path, bases: &BTreeSet<String>) -> Result<()> {
     let file = folder.join("versions.json");
-    let text = format!("{:#}\n", versions());
+    let mut versions = versions();
+    if bases.contains(others::PROGRAM) {
+        versions[others::PROGRAM] = others::version()?.into();
+    }
+    let text = format!("{versions:#}\n");
     std::fs::write(&file, text).map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
 }
 

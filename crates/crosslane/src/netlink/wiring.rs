@@ -9,10 +9,15 @@ use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
-use rtnetlink::{AddressMessageBuilder, LinkUnspec, RouteMessageBuilder};
+use nix::errno::Errno;
+use rtnetlink::{AddressMessageBuilder, LinkUnspec, LinkVxlan, RouteMessageBuilder};
 
 use super::{Channel, request};
 use crate::error::{Error, Result};
+
+/// Its network, and the port of RFC 7348.
+const VXLAN_NETWORK: u32 = 1;
+const VXLAN_PORT: u16 = 4789;
 
 /// What configures the network namespace of the thread that opened it.
 pub struct Wiring {
@@ -83,6 +88,25 @@ impl Wiring {
             Some(netlink_packet_core::NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))) => Ok(link),
             _ => Err(Error::failure(attempt, "the kernel's answer is about something else")),
         }
+    }
+
+    /// Makes a VXLAN interface (RFC 7348) between two addresses, with one
+    /// network (1), the kernel's choice of checksums and no learning of
+    /// stations: there is but one, the other end.
+    ///
+    /// # Errors
+    /// The kernel has no VXLAN, or the name is taken.
+    pub fn add_vxlan(&mut self, name: &str, local: Ipv4Addr, remote: Ipv4Addr) -> Result<()> {
+        let vxlan = LinkVxlan::new(name, VXLAN_NETWORK).local(local).remote(remote).port(VXLAN_PORT).learning(false);
+        let (message, flags) = (RouteNetlinkMessage::NewLink(vxlan.build()), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL);
+        let asked = self.channel.call(|sequence| request(message, flags, sequence), |_| Ok(()));
+        let attempt = format!("making the VXLAN interface {name}");
+        asked.map_err(|cause| match cause.errno() {
+            Some(Errno::EOPNOTSUPP) => {
+                Error::usage(attempt, cause, "the kernel needs CONFIG_VXLAN (`modprobe vxlan` may load it)")
+            }
+            _ => Error::failure(attempt, cause),
+        })
     }
 
     /// Takes an interface up, with this MTU and length of its send queue.

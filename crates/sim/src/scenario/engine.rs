@@ -1,6 +1,6 @@
 //! What only one of the two engines can run.
 
-use super::tunnel::takes_deadlines;
+use super::tunnel::{is_others_tunnel, takes_deadlines};
 use super::{BASES, Congestion, Scenario, ScenarioError, Scheduler, Strategy, TrafficKind};
 
 /// What carries out a drive.
@@ -44,16 +44,11 @@ impl Scenario {
             let what = format!("strategy `{}` prefers paths by deadlines, and the traffic has none", strategy.name);
             return Err(self.lines.error("traffic", what, "make it of kind `deadline`, or choose another strategy"));
         }
-        if let (Engine::Kernel, Some(why)) = (engine, why_not(&strategy.base)) {
-            let what = format!("only the simulator can run strategy `{}`: {why}", strategy.name);
-            let known = BASES.into_iter().filter(|base| why_not(base).is_none()).collect::<Vec<_>>().join(", ");
-            return Err(self.lines.error(
-                "strategy",
-                what,
-                format!("use `crosslane simulate`, or choose from {known}"),
-            ));
-        }
-        Ok(())
+        let Some((command, other, why)) = why_not(engine, &strategy.base) else { return Ok(()) };
+        let what = format!("only `crosslane {other}` can run strategy `{}`: {why}", strategy.name);
+        let known = BASES.into_iter().filter(|base| why_not(engine, base).is_none()).collect::<Vec<_>>().join(", ");
+        let remedy = format!("use that, or with `crosslane {command}` choose from {known}");
+        Err(self.lines.error("strategy", what, remedy))
     }
 
     fn only_simulated(&self) -> Option<Only> {
@@ -77,10 +72,14 @@ impl Scenario {
     }
 }
 
-/// Why the kernel cannot run a strategy.
-fn why_not(base: &str) -> Option<&'static str> {
-    match base {
-        "oracle" => Some("no kernel knows the future"),
+/// This engine's command, the one that knows the strategy, and why this one
+/// does not; none if it does.
+fn why_not(engine: Engine, base: &str) -> Option<(&'static str, &'static str, &'static str)> {
+    match engine {
+        Engine::Kernel if base == "oracle" => Some(("drive", "simulate", "no kernel knows the future")),
+        Engine::Simulator if is_others_tunnel(base) => {
+            Some(("simulate", "drive", "it is a tunnel of others, and there is no such thing in the simulator"))
+        }
         _ => None,
     }
 }

@@ -96,8 +96,19 @@ pub struct Data {
 }
 
 /// Strategies to base others on; each needs no `[[strategy]]` entry.
-pub const BASES: [&str; 9] =
-    ["single", "kernel", "kernel-tuned", "hapanchak", "threshold", "oracle", "mp-dpa", "deadline", "tunnel"];
+pub const BASES: [&str; 11] = [
+    "single",
+    "kernel",
+    "kernel-tuned",
+    "hapanchak",
+    "threshold",
+    "oracle",
+    "mp-dpa",
+    "deadline",
+    "tunnel",
+    "vxlan",
+    "wireguard-go",
+];
 
 /// Metrics that an `[[expect]]` may name, beside `path.NAME.share` and
 /// `path.NAME.share_optimum`, `path.NAME.bytes`.

@@ -39,7 +39,7 @@ impl Scenario {
         named.unwrap_or_else(|| self.preferred_path())
     }
 
-    /// The path of strategy `single`.
+    /// The path of strategy `single`, and of other people's tunnels.
     pub fn single_path(&self, strategy: &Strategy) -> PathId {
         let named = strategy.parameters.get("path").and_then(|value| value.as_str());
         named.and_then(|name| self.path_id(name)).unwrap_or_else(|| self.preferred_path())

@@ -74,6 +74,16 @@ impl Strategy {
     pub fn is_tunnel(&self) -> bool {
         self.base == "tunnel"
     }
+
+    /// True if it takes one path only ([`Scenario::single_path`]).
+    pub fn keeps_to_one_path(&self) -> bool {
+        self.base == "single" || self.is_others_tunnel()
+    }
+
+    /// True if it sends the traffic through a tunnel that is not ours.
+    pub fn is_others_tunnel(&self) -> bool {
+        is_others_tunnel(&self.base)
+    }
 }
 
 impl Scenario {
@@ -124,6 +134,11 @@ pub(super) fn built_in(name: &str) -> Option<Strategy> {
     let base = super::BASES.into_iter().find(|base| *base == name).map(|base| (base, toml::Table::new()));
     let (base, parameters) = variant.or(base)?;
     Some(Strategy { name: name.into(), base: base.into(), parameters })
+}
+
+/// True of the bases that are other people's tunnels.
+pub(super) fn is_others_tunnel(base: &str) -> bool {
+    matches!(base, "vxlan" | "wireguard-go")
 }
 
 /// True of a strategy that prefers paths by deadlines, which no tunnel knows.

@@ -306,6 +306,9 @@ impl Scenario {
                 let remedy = did_you_mean(&strategy.base, BASES.into_iter());
                 return Err(self.lines.error(&format!("{key}.base"), what, remedy));
             }
+            if let Some(path) = strategy.parameters.get("path").filter(|_| strategy.keeps_to_one_path()) {
+                self.known_path(path.as_str().unwrap_or_default(), &format!("{key}.path"))?;
+            }
         }
         Ok(())
     }

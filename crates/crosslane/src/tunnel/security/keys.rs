@@ -156,8 +156,8 @@ impl PrivateKey {
         PublicKey(Point::from(&self.0).to_bytes())
     }
 
-    /// Its bytes, for the library that agrees on secrets with them.
-    pub(super) fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+    /// Its bytes, for what agrees on secrets with them.
+    pub(crate) fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         self.0.as_bytes()
     }
 }
