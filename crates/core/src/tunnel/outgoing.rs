@@ -76,6 +76,8 @@ pub(super) struct Outgoing<P> {
     loss: f64,
     usual_loss: f64,
     probe_wanted: bool,
+    /// When it was last asked whether the last of what it carried was lost.
+    tail_asked: Instant,
     /// How much later a report comes over the slowest path than over the quickest.
     pub spread: Duration,
     /// Whether the whole tunnel has nothing to carry.
@@ -112,6 +114,7 @@ impl<P: Clone> Outgoing<P> {
             loss: 0.0,
             usual_loss: 0.0,
             probe_wanted: true,
+            tail_asked: now,
             spread: Duration::ZERO,
             others_idle: false,
             last_sent: now,

@@ -117,6 +117,10 @@ impl<P: Clone> Outgoing<P> {
             self.looking = Some(0);
             self.carried = now;
         }
+        if self.tail_at().is_some_and(|at| now >= at) {
+            self.tail_asked = now;
+            self.probe_wanted = true;
+        }
         match self.health {
             Health::Good | Health::Trial | Health::New if self.late_at().is_some_and(|at| now >= at) => {
                 self.probe_wanted = true;
@@ -153,6 +157,13 @@ impl<P: Clone> Outgoing<P> {
         let since = self.oldest()?;
         let known = self.round_trip.base().is_some();
         Some(since + if known { self.patience() } else { PROBE_WAIT })
+    }
+
+    /// When the other end is asked for what may be lost at the end of a burst: a gap
+    /// shows only by what comes after it.
+    fn tail_at(&self) -> Option<Instant> {
+        let since = self.oldest().filter(|sent| self.health == Health::Good && *sent >= self.tail_asked)?;
+        Some(since + self.round_trip.smoothed() + self.round_trip.variation() * 4 + HOLD * 4)
     }
 
     fn lost_at(&self) -> Option<Instant> {
@@ -194,6 +205,6 @@ impl<P: Clone> Outgoing<P> {
             Health::Asked => self.lost_at(),
             Health::Lost => None,
         };
-        judged.into_iter().chain(self.probe_at()).min()
+        judged.into_iter().chain(self.tail_at()).chain(self.probe_at()).min()
     }
 }
