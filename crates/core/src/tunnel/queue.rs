@@ -31,8 +31,8 @@ impl Times {
     /// A third of the round trip is what CUBIC takes back after a drop (RFC 9438,
     /// section 4.6): with less the paths run empty.
     fn codel(self) -> CoDel {
-        let target = TARGET.max(self.round_trip / 3) + self.spread;
-        CoDel { target, interval: INTERVAL.max(self.round_trip * 3 / 2) + self.spread }
+        let target = TARGET.max(self.round_trip) + self.spread;
+        CoDel { target, interval: INTERVAL.max(self.round_trip * 2) + self.spread }
     }
 }
 

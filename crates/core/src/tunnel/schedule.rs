@@ -157,9 +157,13 @@ impl<P: Clone> Tunnel<P> {
         let may = |candidate: &Candidate| match self.mode {
             _ if candidate.path == first.path => true,
             Mode::Aggregate => {
-                let margin = self.at(first.path).and_then(|path| path.out.round_trip.base()).unwrap_or_default().as_micros() as i64;
+                let margin =
+                    self.at(first.path).and_then(|path| path.out.round_trip.base()).unwrap_or_default().as_micros()
+                        as i64;
                 let lossy = self.at(candidate.path).is_some_and(|path| path.out.loss() > 0.005);
-                let wait_us = (self.wait_us(first.path, flow, bytes) - margin - if lossy { margin + 25_000 } else { 0 }).max(NO_MATTER_US);
+                let wait_us =
+                    (self.wait_us(first.path, flow, bytes) - margin - if lossy { margin + 25_000 } else { 0 })
+                        .max(NO_MATTER_US);
                 candidate.arrival_us <= first.arrival_us + wait_us
             }
             Mode::CheapestFirst => now.since(arrived) >= OVERFLOW_AFTER,

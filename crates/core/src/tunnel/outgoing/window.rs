@@ -16,7 +16,7 @@ pub(super) const HOLD: Duration = Duration::from_millis(3);
 /// Rounds are at least so long.
 pub(super) const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// More than the rate times the round trip says, at most so many times.
-const MOST_BOOST: Duration = Duration::from_millis(40);
+const MOST_BOOST: Duration = Duration::from_millis(20);
 /// Share of a round's packets whose loss ends a path's growth, beyond twice what
 /// is usual there.
 const LOSSY_ROUND: f64 = 0.01;
