@@ -15,6 +15,7 @@ const NARROW: &str = include_str!("../../../scenarios/tunnel/narrow-25-47.toml")
 const WIDE: &str = include_str!("../../../scenarios/tunnel/wide-246-469.toml");
 const UNEQUAL: &str = include_str!("../../../scenarios/tunnel/unequal-20-80.toml");
 const SPREAD: &str = include_str!("../../../scenarios/tunnel/spread-100.toml");
+const FAR: &str = include_str!("../../../scenarios/tunnel/far-20-100.toml");
 const STREAM: &str = include_str!("../../../scenarios/tunnel/udp-stream.toml");
 const THROTTLED: &str = include_str!("../../../scenarios/tunnel/throttled.toml");
 const TRACE: &str = include_str!("../../../scenarios/tunnel/throttled.csv");
@@ -80,11 +81,11 @@ fn with(text: &str, key: &str, value: &str) -> String {
     text.replace(key, value)
 }
 
-/// Bulk over two paths: rate in Mbit/s, one-way delay in ms, loss.
-fn pair(paths: [(f64, f64, f64); 2]) -> String {
+/// Bulk over paths: rate in Mbit/s, one-way delay in ms, loss.
+fn over(paths: &[(f64, f64, f64)]) -> String {
     let mut text = "name = \"pair\"\nduration_s = 20\n".to_string();
     text += "[vehicle]\nroute = { from_m = [0, 0], to_m = [1, 0], speed_kmh = 1 }\n[traffic]\nkind = \"bulk\"\n";
-    for (name, (rate, delay, loss)) in ["a", "b"].into_iter().zip(paths) {
+    for (name, (rate, delay, loss)) in ["a", "b"].iter().zip(paths) {
         text += &format!("[[cellular]]\nname = \"{name}\"\nrat = \"lte\"\nrate_mbit_s = {rate}\ndelay_ms = {delay}\n");
         text += &format!("loss = {loss}\nqueue_ms = 50\n");
     }
@@ -123,30 +124,46 @@ fn paths_that_differ_in_rate_and_delay_add_up() -> Outcome {
 }
 
 #[test]
-fn a_second_path_up_to_100_ms_slower_does_no_harm() -> Outcome {
+fn a_second_path_up_to_100_ms_away_does_no_harm() -> Outcome {
     for paths in [
         [(100.0, 5.0, 0.0), (20.0, 105.0, 0.0)],
         [(100.0, 5.0, 0.02), (5.0, 105.0, 0.0)],
+        [(100.0, 5.0, 0.0), (5.0, 55.0, 0.02)],
         [(50.0, 5.0, 0.0), (50.0, 105.0, 0.02)],
         [(20.0, 5.0, 0.0), (100.0, 55.0, 0.0)],
         [(20.0, 5.0, 0.02), (100.0, 25.0, 0.0)],
         [(5.0, 5.0, 0.0), (100.0, 25.0, 0.0)],
+        [(5.0, 5.0, 0.0), (100.0, 105.0, 0.0)],
+        [(20.0, 5.0, 0.0), (100.0, 105.0, 0.02)],
     ] {
-        hold_against_the_best(&pair(paths), ["single:a", "single:b"], 0.97)?;
+        hold_against_the_best(&over(&paths), ["single:a", "single:b"], 0.97)?;
     }
-    hold_against_the_best(SPREAD, ["single:near", "single:far"], 0.97)
+    hold_against_the_best(SPREAD, ["single:near", "single:far"], 0.97)?;
+    hold_against_the_best(FAR, ["single:near", "single:far"], 0.97)
 }
 
-/// 97 % is aimed at and not reached here: docs/limitations.md.
+/// A flow over one path only, as far away as satellites are not: what the tunnel does
+/// there it does to everybody.
 #[test]
-fn a_far_path_with_little_to_give_that_loses_packets_costs_no_more_than_six_percent() -> Outcome {
-    let paths = [(100.0, 5.0, 0.0), (5.0, 55.0, 0.02)];
-    hold_against_the_best(&pair(paths), ["single:a", "single:b"], 0.94)
+fn one_far_path_carries_in_the_tunnel_what_it_carries_bare() -> Outcome {
+    for (paths, least) in [([(20.0, 55.0, 0.0)], 0.9), ([(100.0, 55.0, 0.0)], 0.9)] {
+        hold_against_the_best(&over(&paths), ["single:a"], least)?;
+    }
+    Ok(())
 }
 
 /// The best path alone in a tunnel: bare, it has shorter headers.
-fn hold_against_the_best(text: &str, alone: [&str; 2], least: f64) -> Outcome {
-    let best = median(text, alone[0])?.max(median(text, alone[1])?);
+fn hold_against_the_best<const N: usize>(text: &str, alone: [&str; N], least: f64) -> Outcome {
+    for congestion in ["cubic", "bbr"] {
+        let text = &with(text, "duration_s", &format!("congestion = \"{congestion}\"\nduration_s"));
+        hold_one(text, alone, least)?;
+    }
+    Ok(())
+}
+
+fn hold_one<const N: usize>(text: &str, alone: [&str; N], least: f64) -> Outcome {
+    let figures = alone.iter().map(|path| median(text, path)).collect::<Result<Vec<f64>, _>>()?;
+    let best = figures.into_iter().fold(0.0, f64::max);
     for (strategy, payload) in TUNNELS {
         let tunnel = median(text, strategy)?;
         let share = tunnel / (best * payload / PAYLOAD);

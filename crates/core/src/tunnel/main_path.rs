@@ -15,7 +15,8 @@ use super::{Mode, Tunnel};
 use crate::allocate::PathState;
 use crate::path::PathId;
 
-/// So many times as fast as the nearest path is worth its delay.
+/// So many times as fast as the nearest path is worth a path's delay; once it is the
+/// main one it need not be slower.
 const FASTER: f64 = 1.25;
 
 /// What speaks for a path.
@@ -46,13 +47,11 @@ impl<P: Clone> Tunnel<P> {
         };
         let nearest = claims().min_by_key(|claim| claim.delay_us)?;
         let far = claims().filter(|claim| claim.delay_us > nearest.delay_us + NO_MATTER_US);
-        let fastest = far
-            .filter(|claim| claim.speed.is_some())
-            .max_by(|a, b| f64::total_cmp(&a.speed.unwrap_or(0.0), &b.speed.unwrap_or(0.0)))?;
-        let times = if self.main == Some(fastest.path) { 1.0 } else { FASTER };
-        let is_faster = |near: f64| fastest.speed.is_some_and(|speed| speed > near * times);
-        let known = nearest.speed.map(is_faster);
-        known.unwrap_or(self.main == Some(fastest.path)).then_some(fastest.path)
+        let (speed, fastest) =
+            far.filter_map(|claim| Some((claim.speed?, claim.path))).max_by(|one, other| one.0.total_cmp(&other.0))?;
+        let is_it = self.main == Some(fastest);
+        let times = if is_it { 1.0 } else { FASTER };
+        nearest.speed.map_or(is_it, |near| speed > near * times).then_some(fastest)
     }
 
     /// Paths of which it is to be found out how fast they are.

@@ -16,15 +16,17 @@ use crate::time::{Duration, Instant};
 mod health;
 mod rate;
 mod round_trip;
+mod search;
 mod train;
 mod window;
 
 pub use health::Health;
 use rate::Rate;
 use round_trip::RoundTrip;
+use search::Search;
 pub(super) use train::TRAIN_PACKETS;
 use train::Train;
-use window::{Drain, HOLD, QUEUE, Round, SHORTEST_ROUND};
+use window::{Drain, FIRST_BYTES, HOLD, QUEUE, Round, SHORTEST_ROUND};
 
 /// What a path sends at once, as time at its rate.
 const BURST: Duration = Duration::from_millis(1);
@@ -67,11 +69,12 @@ pub(super) struct Outgoing<P> {
     /// Shortest one-way delay by both clocks, in µs; only differences tell.
     owd_us: Option<i64>,
     boost: f64,
-    /// What it has delivered since it began to look for its rate; none: found.
-    looking: Option<u64>,
+    /// None: its rate is found.
+    search: Option<Search>,
     queue: Duration,
     round: Round,
     drain: Drain,
+    short_rounds: u8,
     paced_to: Instant,
     loss: f64,
     usual_loss: f64,
@@ -106,10 +109,11 @@ impl<P: Clone> Outgoing<P> {
             train: Train::default(),
             owd_us: None,
             boost: 1.0,
-            looking: Some(0),
+            search: Some(Search::default()),
             queue: QUEUE,
             round: Round { since: now, ..Round::default() },
             drain: Drain { until: None, last: now },
+            short_rounds: 0,
             paced_to: now,
             loss: 0.0,
             usual_loss: 0.0,
@@ -168,7 +172,7 @@ impl<P: Clone> Outgoing<P> {
     }
 
     fn pace(&self) -> Option<f64> {
-        match (self.looking, self.round_trip.base()) {
+        match (&self.search, self.round_trip.base()) {
             (Some(_), Some(base)) => Some(self.window() / base.max(HOLD).as_secs_f64() * 4.0),
             _ => self.rate.bytes_s().map(|rate| rate * PACE * self.boost),
         }
@@ -207,14 +211,14 @@ impl<P: Clone> Outgoing<P> {
     /// The same as far as it is known; before that what a train said.
     pub(super) fn speed_bytes_s(&self) -> Option<f64> {
         let known = self.rate.bytes_s();
-        if self.looking.is_some() {
+        if self.search.is_some() {
             return self.train.bytes_s().map(|guess| known.map_or(guess, |known| known.max(guess)));
         }
         known.or(self.train.bytes_s())
     }
 
     pub(super) fn wants_train(&self) -> bool {
-        self.health == Health::Good && self.train == Train::Unsent && self.looking.is_some()
+        self.health == Health::Good && self.train == Train::Unsent && self.search.is_some()
     }
 
     pub(super) fn begin_train(&mut self) {
@@ -250,7 +254,7 @@ impl<P: Clone> Outgoing<P> {
             report.missing.iter().any(inside)
         };
         let used = self.bytes_under_way as f64 * 2.0 >= self.window();
-        self.round.was_used |= used;
+        self.round.was_busy |= used || self.bytes_under_way as f64 >= FIRST_BYTES;
         let mut newest = None;
         for number in first..=highest {
             let Some(packet) = self.under_way.pop_front() else { break };
@@ -261,9 +265,7 @@ impl<P: Clone> Outgoing<P> {
                 true => lost.extend(packet.parcel),
                 false => {
                     self.acknowledged_bytes += u64::from(packet.bytes);
-                    if used {
-                        self.looking = self.looking.map(|bytes| bytes + u64::from(packet.bytes));
-                    }
+                    self.search.iter_mut().filter(|_| used).for_each(|search| search.grow(packet.bytes));
                     newest = Some(packet.sent);
                 }
             }

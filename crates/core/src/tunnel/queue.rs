@@ -13,8 +13,8 @@ use crate::time::{Duration, Instant};
 const MOST_PACKETS: usize = 8192;
 /// What a flow may send in its turn, in bytes.
 const QUANTUM: i64 = 1514;
-/// How long a flow's packets may wait for long, beside what the paths differ in
-/// delay: a Cubic flow over a round trip of 40 ms still fills the paths.
+/// How long a flow's packets may wait for long, if the round trip is not longer,
+/// beside what the paths differ in delay: a CUBIC flow over 40 ms fills the paths.
 const TARGET: Duration = Duration::from_millis(20);
 const INTERVAL: Duration = Duration::from_millis(120);
 
@@ -28,8 +28,8 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// A third of the round trip is what CUBIC takes back after a drop (RFC 9438,
-    /// section 4.6): with less the paths run empty.
+    /// BBR keeps up to two round trips under way, and CUBIC takes back a third (RFC
+    /// 9438, section 4.6): with much less than a round trip the paths run empty.
     fn codel(self) -> CoDel {
         let target = TARGET.max(self.round_trip) + self.spread;
         CoDel { target, interval: INTERVAL.max(self.round_trip * 2) + self.spread }

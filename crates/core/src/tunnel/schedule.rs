@@ -20,6 +20,11 @@ const LONGEST_SPREAD_US: i64 = 150_000;
 /// control that fills no queue would leave the path unused.
 pub(super) const NO_MATTER_US: i64 = 15_000;
 
+/// Share of lost packets from which on losses of a path are to be reckoned with.
+const LOSSY: f64 = 0.005;
+/// Beyond a round trip, until a gap is reported.
+const GAP_SHOWS: Duration = Duration::from_millis(25);
+
 /// A path that may carry.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
@@ -157,14 +162,7 @@ impl<P: Clone> Tunnel<P> {
         let may = |candidate: &Candidate| match self.mode {
             _ if candidate.path == first.path => true,
             Mode::Aggregate => {
-                let margin =
-                    self.at(first.path).and_then(|path| path.out.round_trip.base()).unwrap_or_default().as_micros()
-                        as i64;
-                let lossy = self.at(candidate.path).is_some_and(|path| path.out.loss() > 0.005);
-                let wait_us =
-                    (self.wait_us(first.path, flow, bytes) - margin - if lossy { margin + 25_000 } else { 0 })
-                        .max(NO_MATTER_US);
-                candidate.arrival_us <= first.arrival_us + wait_us
+                candidate.arrival_us <= first.arrival_us + self.later_us(first.path, candidate.path, flow, bytes)
             }
             Mode::CheapestFirst => now.since(arrived) >= OVERFLOW_AFTER,
             _ => false,
@@ -187,6 +185,17 @@ impl<P: Clone> Tunnel<P> {
         }
         let paced = candidates.iter().filter(|candidate| candidate.has_window).map(|candidate| candidate.paced_to);
         self.retry = paced.chain(overflow).filter(|at| *at > now).min();
+    }
+
+    /// How much later than over the first path a packet may arrive, in µs. What comes
+    /// after it waits for it at the other end, and its sender hears nothing: so much
+    /// must wait here that the first path does not run empty until the sender
+    /// goes on, a round trip later; and later still if it is lost and sent again.
+    fn later_us(&self, first: PathId, path: PathId, flow: u8, bytes: u32) -> i64 {
+        let round_trip = self.at(first).and_then(|path| path.out.round_trip.base()).unwrap_or_default();
+        let is_lossy = self.at(path).is_some_and(|path| path.out.loss() > LOSSY);
+        let spare = if is_lossy { round_trip * 2 + GAP_SHOWS } else { round_trip };
+        (self.wait_us(first, flow, bytes) - spare.as_micros() as i64).max(NO_MATTER_US)
     }
 
     /// How long a packet of this flow would wait for this path, in µs.

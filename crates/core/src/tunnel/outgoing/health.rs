@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::rate::Rate;
+use super::search::Search;
 use super::window::HOLD;
 use super::{Outgoing, Parcel};
 use crate::allocate::PathState;
@@ -76,7 +77,7 @@ impl<P: Clone> Outgoing<P> {
             Health::Lost if in_time => {
                 self.trial = (0, 0);
                 self.rate = Rate::default();
-                self.looking = Some(0);
+                self.search = Some(Search::default());
                 self.become_(Health::Trial, format!("it answers within {} ms", took.as_millis()));
             }
             Health::Trial => self.judge_trial(),
@@ -114,7 +115,7 @@ impl<P: Clone> Outgoing<P> {
         if is_unused && self.health == Health::Good {
             // Too slow to be used, as far as is known: that may be long ago.
             self.rate = Rate::default();
-            self.looking = Some(0);
+            self.search = Some(Search::default());
             self.carried = now;
         }
         if self.tail_at().is_some_and(|at| now >= at) {

@@ -35,6 +35,11 @@ impl Rate {
         }
     }
 
+    /// What was measured last, full or not.
+    pub(super) fn last(&self) -> Option<f64> {
+        self.last
+    }
+
     /// The path was full.
     pub(super) fn adopt(&mut self) {
         self.now = match (self.now, self.last) {

@@ -1,28 +1,31 @@
 //! How much may be under way on a path.
 
 use super::Outgoing;
+use super::search::Search;
 use crate::time::{Duration, Instant};
 
 /// Queue that is meant to stand in a path that is full.
 pub(super) const QUEUE: Duration = Duration::from_millis(6);
 /// The same in packets, for slow paths.
 const QUEUE_PACKETS: f64 = 4.0;
-/// What is under way at most before anything is known, in packets.
-const FIRST_PACKETS: f64 = 16.0;
 /// A packet's usual size, in bytes.
 const PACKET_BYTES: f64 = 1500.0;
+/// What is under way at most before anything is known.
+pub(super) const FIRST_BYTES: f64 = 16.0 * PACKET_BYTES;
 /// How long the other end holds a report back, about.
 pub(super) const HOLD: Duration = Duration::from_millis(3);
 /// Rounds are at least so long.
 pub(super) const SHORTEST_ROUND: Duration = Duration::from_millis(10);
-/// More than the rate times the round trip says, at most so many times.
-const MOST_BOOST: Duration = Duration::from_millis(20);
+/// More than the rate times the round trip says: so much time of it, and at most so
+/// many times. Most links hold 50 ms and more.
+const BOOST_TIME: Duration = Duration::from_millis(20);
+const MOST_BOOST: f64 = 2.0;
 /// Share of a round's packets whose loss ends a path's growth, beyond twice what
 /// is usual there.
 const LOSSY_ROUND: f64 = 0.01;
-/// Share of a round's packets whose loss says that the path is full, when that
-/// was not known.
-const HEAVY_LOSS: f64 = 0.15;
+/// Rounds after which a path that was full all the while and had no queue is
+/// searched anew.
+const SHORT_ROUNDS: u8 = 4;
 /// Rounds over which the usual loss is taken.
 const USUAL_ROUNDS: f64 = 16.0;
 
@@ -33,7 +36,7 @@ pub(super) struct Round {
     pub(super) packets: u32,
     pub(super) lost: u32,
     pub(super) was_full: bool,
-    pub(super) was_used: bool,
+    pub(super) was_busy: bool,
     pub(super) shortest: Option<Duration>,
 }
 
@@ -47,9 +50,8 @@ pub(super) struct Drain {
 impl<P: Clone> Outgoing<P> {
     /// Bytes that may be under way.
     pub(super) fn window(&self) -> f64 {
-        let first = FIRST_PACKETS * PACKET_BYTES;
-        let looking = self.looking.map_or(0.0, |delivered| first + delivered as f64);
-        self.known_window().unwrap_or(first).max(looking)
+        let searched = self.search.as_ref().map_or(0.0, |search| FIRST_BYTES + search.more_bytes());
+        self.known_window().unwrap_or(FIRST_BYTES).max(searched)
     }
 
     fn known_window(&self) -> Option<f64> {
@@ -63,6 +65,16 @@ impl<P: Clone> Outgoing<P> {
 
     pub(super) fn queue_bytes(&self, rate: f64) -> f64 {
         (rate * self.queue.as_secs_f64()).max(QUEUE_PACKETS * PACKET_BYTES)
+    }
+
+    /// In a round that was full no queue has shown: after some of them the path is
+    /// taken for one whose rate is to be found anew.
+    fn search_again(&mut self, is_short: bool) {
+        self.short_rounds = if is_short && self.search.is_none() { self.short_rounds + 1 } else { 0 };
+        if self.short_rounds >= SHORT_ROUNDS {
+            self.short_rounds = 0;
+            self.search = Some(Search::beyond(self.window()));
+        }
     }
 
     pub(super) fn end_round(&mut self, now: Instant) {
@@ -93,15 +105,16 @@ impl<P: Clone> Outgoing<P> {
         if !lossy {
             self.usual_loss += (share - self.usual_loss) / USUAL_ROUNDS;
         }
-        if self.looking.is_some() && round.was_used && (share > HEAVY_LOSS || queue > meant) {
-            self.looking = None;
+        if round.was_busy && self.search.as_mut().is_some_and(|search| search.ends(self.rate.last(), share, queue > meant)) {
+            self.search = None;
             self.rate.adopt();
         }
+        self.search_again(round.was_full && queue < meant / 3 && !lossy);
         if lossy && self.boost > 1.0 {
             self.boost = 1.0;
         } else if round.was_full && queue < meant / 3 && !lossy {
-            let most = 1.0 + MOST_BOOST.as_secs_f64() / base.as_secs_f64();
-            self.boost = (self.boost * 1.5).min(most.min(2.0));
+            let most = 1.0 + BOOST_TIME.as_secs_f64() / base.as_secs_f64();
+            self.boost = (self.boost * 1.5).min(most).min(MOST_BOOST);
         } else if queue > meant {
             self.boost = (self.boost * 0.8).max(1.0);
         }
