@@ -1,7 +1,6 @@
 //! How much may be under way on a path.
 
 use super::Outgoing;
-use super::search::Search;
 use crate::time::{Duration, Instant};
 
 /// Queue that is meant to stand in a path that is full.
@@ -23,9 +22,6 @@ const MOST_BOOST: f64 = 2.0;
 /// Share of a round's packets whose loss ends a path's growth, beyond twice what
 /// is usual there.
 const LOSSY_ROUND: f64 = 0.01;
-/// Rounds after which a path that was full all the while and had no queue is
-/// searched anew.
-const SHORT_ROUNDS: u8 = 4;
 /// Rounds over which the usual loss is taken.
 const USUAL_ROUNDS: f64 = 16.0;
 
@@ -67,16 +63,6 @@ impl<P: Clone> Outgoing<P> {
         (rate * self.queue.as_secs_f64()).max(QUEUE_PACKETS * PACKET_BYTES)
     }
 
-    /// In a round that was full no queue has shown: after some of them the path is
-    /// taken for one whose rate is to be found anew.
-    fn search_again(&mut self, is_short: bool) {
-        self.short_rounds = if is_short && self.search.is_none() { self.short_rounds + 1 } else { 0 };
-        if self.short_rounds >= SHORT_ROUNDS {
-            self.short_rounds = 0;
-            self.search = Some(Search::beyond(self.window()));
-        }
-    }
-
     pub(super) fn end_round(&mut self, now: Instant) {
         let length = self.round_trip.smoothed().max(SHORTEST_ROUND);
         if now.since(self.round.since) < length {
@@ -105,11 +91,12 @@ impl<P: Clone> Outgoing<P> {
         if !lossy {
             self.usual_loss += (share - self.usual_loss) / USUAL_ROUNDS;
         }
-        if round.was_busy && self.search.as_mut().is_some_and(|search| search.ends(self.rate.last(), share, queue > meant)) {
+        if round.was_busy
+            && self.search.as_mut().is_some_and(|search| search.ends(self.rate.last(), share, queue > meant))
+        {
             self.search = None;
             self.rate.adopt();
         }
-        self.search_again(round.was_full && queue < meant / 3 && !lossy);
         if lossy && self.boost > 1.0 {
             self.boost = 1.0;
         } else if round.was_full && queue < meant / 3 && !lossy {
