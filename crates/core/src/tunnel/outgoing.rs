@@ -196,7 +196,7 @@ impl<P: Clone> Outgoing<P> {
     /// paths share, in µs.
     pub(super) fn arrival_us(&self, bytes: u32) -> i64 {
         let delay_us = self.owd_us.unwrap_or(0);
-        let Some((rate, base)) = self.rate.bytes_s().zip(self.round_trip.base()) else { return delay_us };
+        let Some((rate, base)) = self.speed_bytes_s().zip(self.round_trip.base()) else { return delay_us };
         let ahead_s = (self.bytes_under_way as f64 / rate - (base + HOLD).as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
     }
