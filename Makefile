@@ -22,7 +22,7 @@ OTHERS = kernel,kernel-tuned,single,mp-dpa-05,mp-dpa-06,mp-dpa-07,mp-dpa-08,mp-d
 DRIVEN = kernel,kernel-tuned,mp-dpa,deadline
 
 # Through the tunnel: bulk by TCP (with either congestion control), and the rest, mostly datagrams.
-TUNNELS_BULK ?= equal-60-60 narrow-25-47 wide-246-469 unequal-20-80 spread-100 unshaped
+TUNNELS_BULK ?= equal-60-60 narrow-25-47 wide-246-469 unequal-20-80 spread-100 far-20-100 unshaped
 TUNNELS_OTHER ?= throttled udp-stream redundant-loss udp-leave-coverage udp-sudden-loss
 TUNNELED_BULK = single,kernel,kernel-tuned,tunnel,tunnel-plain
 TUNNELED_TCP = $(TUNNELED_BULK),tunnel-redundant

@@ -24,6 +24,7 @@ pub mod gre;
 pub mod label;
 pub mod replay;
 
+mod hearing;
 mod incoming;
 mod io;
 mod main_path;
@@ -33,7 +34,7 @@ mod resequence;
 mod schedule;
 mod telling;
 
-use control::{Body, MAX_PATHS, Message, PathReport};
+use control::MAX_PATHS;
 use gre::NUMBERED_BYTES;
 use incoming::Incoming;
 pub use io::{Input, Mode, Output, PathView, Setup};
@@ -253,56 +254,6 @@ impl<P: Clone> Tunnel<P> {
             paths |= u16::from(path.as_ref().is_some_and(used)) << place;
         }
         Ways { paths, repairs: self.peer_repairs }
-    }
-
-    fn hear(&mut self, now: Instant, path: PathId, number: Option<u32>, message: Message) {
-        self.appear(now, path);
-        if self.peer_epoch != Some(message.epoch) {
-            self.begin_anew(now, message.epoch);
-        }
-        self.peer_repairs = message.repairs;
-        if message.leads && !self.leads {
-            self.mode = message.mode;
-        }
-        let around = self.around_bytes + NUMBERED_BYTES;
-        if let (Some(number), Some(path)) = (number, self.at_mut(path)) {
-            path.inward.take(now, number, message.body.bytes() as u32 + around);
-            if message.body == Body::Probe {
-                path.inward.hurry(now);
-            }
-        }
-        if let Body::Report { heard, paths } = message.body {
-            let follows = message.leads && !self.leads;
-            for report in &paths {
-                if let Some(path) = self.at_mut(report.path).filter(|_| follows) {
-                    path.out.wish = report.wish;
-                    self.ranks[usize::from(report.path.0)] = report.rank;
-                }
-                if heard == self.epoch {
-                    self.settle(now, report);
-                }
-            }
-        }
-    }
-
-    /// The other end has started: it knows nothing of before. Orders and numbers go
-    /// on: it may have seen some already.
-    fn begin_anew(&mut self, now: Instant, epoch: u32) {
-        if self.peer_epoch.replace(epoch).is_none() {
-            return;
-        }
-        self.resequencer = Resequencer::of_another_sender(now);
-        for (_, path) in self.known() {
-            path.inward = Incoming::of_another_sender(now);
-            path.out = Outgoing::new(now, path.out.wish, path.out.next_number());
-        }
-        self.repairs.clear();
-    }
-
-    fn settle(&mut self, now: Instant, report: &PathReport) {
-        let Some(path) = self.at_mut(report.path) else { return };
-        let lost = path.out.settle(now, report);
-        self.send_again(now, lost);
     }
 
     /// Whether what leaves now is sent again if it is lost: where each packet goes twice, it is not.

@@ -105,8 +105,10 @@ impl Run {
         let mut agents = Agents::start(&self.scenario, &self.strategy, &self.plan.folder, &self.testbed)?;
         let stage = Stage::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
         let clock = stage.clock();
-        let raw = self.play(clock, stage, || agents.are_running())?;
+        let played = self.play(clock, stage, || agents.are_running());
+        // If one of them has ended early, whatever else went wrong came of it.
         let agents = agents.finish(clock.origin_ns())?;
+        let raw = played?;
         tally::sum_up(&self.scenario, &self.names, &self.plan, Raw { agents, ..raw })
     }
 
