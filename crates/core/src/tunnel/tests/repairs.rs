@@ -47,3 +47,14 @@ fn a_question_that_the_receiver_loses_holds_no_flow_up() {
     let (longest, _) = light_flow(lossy(105.0, 0.02, 0.1), 9500);
     assert!(longest < 125.0, "{longest} ms");
 }
+
+#[test]
+#[ignore = "while no path is good the nearest counts as 0 ms away, so repairs are promised and gaps wait 150 ms"]
+fn no_repair_is_promised_while_the_only_path_is_far_and_late() {
+    let mut bed = lossy(105.0, 0.0, 0.0);
+    bed.stream(1, 10.0, 2000);
+    bed.set(0, 0.0, 105.0, 0.0);
+    bed.stream(1, 10.0, 2400);
+    assert_ne!(bed.out(0).health, Health::Good);
+    assert!(!bed.ends[0].repairs());
+}
