@@ -213,4 +213,18 @@ mod tests {
         while queue.take(Instant::from_millis(3001), ALLOWED).is_some() {}
         assert!(queue.is_empty() && queue.backlog_bytes(7) == 0);
     }
+
+    #[test]
+    fn what_may_wait_grows_with_the_way() {
+        let codel = |round_trip_ms, spread_ms| {
+            let [round_trip, spread] = [round_trip_ms, spread_ms].map(Duration::from_millis);
+            let CoDel { target, interval } = Times { round_trip, spread }.codel();
+            [target, interval].map(|allowed| allowed.as_micros() / 1000)
+        };
+        assert_eq!(codel(0, 0), [20, 120]);
+        assert_eq!(codel(20, 0), [20, 120]);
+        assert_eq!(codel(40, 0), [40, 120], "more than a third of the round trip");
+        assert_eq!(codel(210, 0), [210, 420]);
+        assert_eq!(codel(210, 50), [260, 470], "and with how much later packets come over the farthest");
+    }
 }

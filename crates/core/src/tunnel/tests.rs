@@ -3,8 +3,14 @@ use alloc::vec;
 use super::*;
 use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Link, Loss, PacketId, QueueLimit};
 
+mod burst_end;
+mod farther;
+mod main_path;
+mod repairs;
 mod restarts;
+mod search;
 mod stories;
+mod trains;
 
 /// A packet: its flow, its number in it, and when it was offered.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +35,8 @@ struct Bed {
     /// What came out at the second end, and when.
     came: Vec<(Instant, Numbered)>,
     offered: [u64; 256],
+    /// Whether what is offered takes what it can get.
+    elastic: bool,
 }
 
 /// A constant link: rate in Mbit/s, one-way delay in ms, loss.
@@ -59,6 +67,7 @@ impl Bed {
             under_way: Vec::new(),
             came: Vec::new(),
             offered: [0; 256],
+            elastic: false,
         };
         for path in 0..links.len() {
             bed.ends[0].handle(Instant::ZERO, Input::Present(PathId(path as u8), true));
@@ -76,7 +85,7 @@ impl Bed {
         let number = self.offered[usize::from(flow)];
         self.offered[usize::from(flow)] += 1;
         let packet = Numbered { flow, number, offered: self.now };
-        self.ends[0].handle(self.now, Input::Packet { flow, bytes: BYTES, elastic: false, packet });
+        self.ends[0].handle(self.now, Input::Packet { flow, bytes: BYTES, elastic: self.elastic, packet });
     }
 
     /// Offers packets of a flow at a rate (of packets' own bytes) until a moment.
@@ -141,6 +150,29 @@ impl Bed {
                 let _ = self.links[usize::from(path.0)].send(self.now, direction, id, bytes);
             }
         }
+    }
+
+    /// Offers a packet of a flow that has not been used, and lets it leave: the path it went over.
+    fn way_of(&mut self, flow: u8, elastic: bool) -> Option<PathId> {
+        self.elastic = elastic;
+        self.offer(flow);
+        self.elastic = false;
+        self.run_until(self.now + Duration::from_millis(1));
+        self.ways(flow).first().copied()
+    }
+
+    /// The paths over which a flow's packets left, in their order.
+    fn ways(&self, flow: u8) -> Vec<PathId> {
+        let way = |output: &Sent| match output {
+            Output::Send { label, .. } if label.flow == flow => Some(label.path),
+            _ => None,
+        };
+        self.under_way.iter().filter_map(|(output, _)| way(output)).collect()
+    }
+
+    /// What the first end knows of a path.
+    fn out(&self, path: u8) -> &Outgoing<Numbered> {
+        &self.ends[0].at(PathId(path)).expect("the path is there").out
     }
 
     /// Mbit/s of packets' own bytes that came out between two moments.

@@ -1,0 +1,41 @@
+//! How a path looks for its rate.
+
+use super::*;
+
+/// Sends as a slow start does, each packet that was delivered letting two more go
+/// as soon as the sender can know of it: when the first `packets` had come out.
+fn doubling(bed: &mut Bed, back: Duration, packets: usize) -> Instant {
+    bed.elastic = true;
+    let begun = bed.now;
+    loop {
+        let told = bed.came.iter().filter(|(at, _)| *at + back <= bed.now);
+        // What comes after a loss tells of what was before it as well.
+        let known = told.map(|(_, packet)| packet.number + 1).max().unwrap_or(0);
+        while bed.offered[1] < 10 + 2 * known {
+            bed.offer(1);
+        }
+        if let Some((at, _)) = bed.came.get(packets - 1) {
+            return *at;
+        }
+        assert!(bed.now < begun + Duration::from_secs(60), "{} came", bed.came.len());
+        bed.run_until(bed.now + Duration::from_millis(1));
+    }
+}
+
+/// How long that takes if nothing holds it up: rounds of a round trip, each twice the last.
+fn unhindered(round_trip_ms: u64, packets: u64) -> Duration {
+    let rounds = (packets / 10 + 1).ilog2();
+    Duration::from_millis(u64::from(rounds) * round_trip_ms + round_trip_ms / 2)
+}
+
+#[test]
+fn who_doubles_each_round_trip_is_not_held_up_before_the_path_is_full() {
+    for loss in [0.0, 0.02] {
+        let mut bed = Bed::new(Mode::Aggregate, &[(100.0, 105.0, loss)]);
+        bed.run_until(Instant::from_millis(500));
+        let begun = bed.now;
+        let took = doubling(&mut bed, Duration::from_millis(105), 1000).since(begun);
+        let least = unhindered(210, 1000);
+        assert!(took < least + Duration::from_millis(105), "{took:?} of {least:?} at a loss of {loss}");
+    }
+}
