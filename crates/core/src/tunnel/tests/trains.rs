@@ -1,6 +1,7 @@
 //! Trains of packets, by which it shows how fast a path is.
 
 use super::*;
+use crate::tunnel::control::{Body, Message};
 use crate::tunnel::outgoing::TRAIN_PACKETS;
 
 const NEAR_AND_FAR: [(f64, f64, f64); 2] = [(5.0, 5.0, 0.0), (100.0, 55.0, 0.0)];
