@@ -248,11 +248,13 @@ impl<P: Clone> Tunnel<P> {
     }
 
     fn ways(&self) -> Ways {
-        let mut paths = 0;
-        for (place, path) in self.paths.iter().enumerate() {
-            let used = |path: &Path<P>| path.out.wish == PathState::Active && path.out.health <= Health::New;
-            paths |= u16::from(path.as_ref().is_some_and(used)) << place;
-        }
+        let of = |least: Health| {
+            let used = |path: &Path<P>| path.out.wish == PathState::Active && path.out.health <= least;
+            let bit = |(place, path): (usize, &Option<Path<P>>)| u16::from(path.as_ref().is_some_and(used)) << place;
+            self.paths.iter().enumerate().map(bit).sum::<u16>()
+        };
+        // Our own question that is unanswered says nothing of what the other end sends.
+        let paths = Some(of(Health::New)).filter(|paths| *paths != 0).unwrap_or_else(|| of(Health::Asked));
         Ways { paths, repairs: self.peer_repairs }
     }
 

@@ -144,9 +144,6 @@ impl<P: Clone> Outgoing<P> {
         {
             self.bytes_under_way -= u64::from(oldest.bytes);
         }
-        if parcel.is_some() {
-            self.carried = now;
-        }
         self.under_way.push_back(UnderWay { sent: now, bytes, parcel });
         self.bytes_under_way += u64::from(bytes);
         self.sent_bytes += u64::from(bytes);
@@ -156,6 +153,11 @@ impl<P: Clone> Outgoing<P> {
             self.paced_to = self.paced_to.max(now - BURST) + takes;
         }
         number as u32
+    }
+
+    /// What left now was traffic that no other path carries too.
+    pub(super) fn note_carried(&mut self, now: Instant) {
+        self.carried = now;
     }
 
     /// Whether another packet may leave as far as what is under way goes.

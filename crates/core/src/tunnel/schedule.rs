@@ -81,6 +81,7 @@ impl<P: Clone> Tunnel<P> {
         let kept = self.repairs().then_some(parcel);
         let Some(at) = self.at_mut(path) else { return };
         let number = at.out.send(now, bytes, kept);
+        at.out.note_carried(now);
         self.outputs.push_back(Output::Send { label, number, packet });
     }
 
@@ -215,11 +216,12 @@ impl<P: Clone> Tunnel<P> {
         *slot
     }
 
-    /// Shortest round trip of those of the paths in use.
+    /// Shortest round trip of those of the paths in use; if none is, of any.
     pub(super) fn nearest(&self) -> Duration {
         let used = |out: &&Outgoing<P>| out.wish == PathState::Active && out.health == Health::Good;
-        let outs = self.paths.iter().flatten().map(|path| &path.out).filter(used);
-        outs.filter_map(|out| out.round_trip.base()).min().unwrap_or_default()
+        let outs = || self.paths.iter().flatten().map(|path| &path.out);
+        let shortest = outs().filter(used).filter_map(|out| out.round_trip.base()).min();
+        shortest.or_else(|| outs().filter_map(|out| out.round_trip.base()).min()).unwrap_or_default()
     }
 
     /// How much the paths in use differ in delay: so much longer packets may wait

@@ -34,7 +34,6 @@ fn what_comes_after_a_loss_near_by_waits_for_it_to_be_repaired() {
 }
 
 #[test]
-#[ignore = "`carried` is noted only for what can be sent again: every 10 s a busy path counts as unused"]
 fn a_path_that_carries_keeps_its_rate_where_nothing_is_sent_again() {
     let (longest, lost) = light_flow(lossy(105.0, 0.0, 0.0), 25_000);
     assert!(longest < 125.0, "{longest} ms");
@@ -42,14 +41,12 @@ fn a_path_that_carries_keeps_its_rate_where_nothing_is_sent_again() {
 }
 
 #[test]
-#[ignore = "while the receiver's own question is unanswered no path is in use there, and gaps wait 100 ms"]
 fn a_question_that_the_receiver_loses_holds_no_flow_up() {
     let (longest, _) = light_flow(lossy(105.0, 0.02, 0.1), 9500);
     assert!(longest < 125.0, "{longest} ms");
 }
 
 #[test]
-#[ignore = "while no path is good the nearest counts as 0 ms away, so repairs are promised and gaps wait 150 ms"]
 fn no_repair_is_promised_while_the_only_path_is_far_and_late() {
     let mut bed = lossy(105.0, 0.0, 0.0);
     bed.stream(1, 10.0, 2000);
