@@ -31,6 +31,7 @@ TUNNELED_UDP = single,tunnel,tunnel-plain,tunnel-redundant
 comma := ,
 WIREGUARD := $(shell command -v wireguard-go)
 BESIDE_unshaped = ,vxlan$(if $(WIREGUARD),$(comma)wireguard-go)
+BESIDE_far-20-100 = ,single-far
 # Runs of the paper on MPT-GRE: so many of so many seconds.
 RUNS_OF ?= 10x30
 

@@ -70,6 +70,7 @@ TARGETS: dict[str, tuple[Target, ...]] = {
     "tunnel-wide-246-469": _of_kernel(0.93, 0.96),
     "tunnel-unequal-20-80": (Target("tunnel", GOODPUT, 80.0),),
     "tunnel-spread-100": (Target("tunnel", GOODPUT, 0.97, "single"),),
+    "tunnel-far-20-100": (Target("tunnel", GOODPUT, 0.97, "single-far"),),
     "tunnel-udp-stream": (Target("tunnel", LOST, 0.001), Target("tunnel", REORDERED, 0.005)),
     "tunnel-unshaped": (
         Target("tunnel", GOODPUT, 2700.0),
