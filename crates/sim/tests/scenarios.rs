@@ -39,7 +39,7 @@ fn the_cases_of_the_thesis_on_mp_dpa_are_valid_with_their_traces() -> Result<(),
 #[test]
 fn the_scenarios_of_the_tunnel_are_valid_and_short() -> Result<(), Box<dyn Error>> {
     let scenarios = shipped("tunnel")?;
-    assert_eq!(scenarios.len(), 11);
+    assert_eq!(scenarios.len(), 12);
     for scenario in scenarios {
         assert!(scenario.paths().len() == 2 && scenario.duration_s <= 40.0, "{}", scenario.name);
         for proof in check::prove(&scenario, &[1, 2, 3, 4, 5])? {
