@@ -9,10 +9,8 @@
 //! arrives early, and waits for its turn. The other way round there is nothing
 //! to do: a flow that begins near does not mind it if the far path has little.
 
-use super::outgoing::Health;
 use super::schedule::NO_MATTER_US;
 use super::{Mode, Tunnel};
-use crate::allocate::PathState;
 use crate::path::PathId;
 
 /// So many times as fast as the nearest path is worth a path's delay; once it is the
@@ -29,19 +27,14 @@ struct Claim {
 
 impl<P: Clone> Tunnel<P> {
     /// Which path is the main one, if the nearest is not.
-    pub(super) fn settle_main(&mut self) {
-        self.main = self.main_path();
-    }
-
-    fn main_path(&self) -> Option<PathId> {
+    pub(super) fn main_path(&self) -> Option<PathId> {
         if self.mode != Mode::Aggregate {
             return None;
         }
         let claims = || {
             self.paths.iter().enumerate().filter_map(|(place, path)| {
                 let out = &path.as_ref()?.out;
-                let used = out.wish == PathState::Active && out.health == Health::Good;
-                let delay_us = out.owd_us().filter(|_| used)?;
+                let delay_us = out.owd_us().filter(|_| out.is_used())?;
                 Some(Claim { path: PathId(place as u8), delay_us, speed: out.speed_bytes_s() })
             })
         };
@@ -54,7 +47,7 @@ impl<P: Clone> Tunnel<P> {
         nearest.speed.map_or(is_it, |near| speed > near * times).then_some(fastest)
     }
 
-    /// Paths of which it is to be found out how fast they are.
+    /// Whether it is to be found out how fast the paths are.
     pub(super) fn wants_trains(&self) -> bool {
         self.mode == Mode::Aggregate && self.spread().as_micros() as i64 > NO_MATTER_US
     }

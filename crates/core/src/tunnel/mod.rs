@@ -301,7 +301,7 @@ impl<P: Clone> Tunnel<P> {
         self.send_again(now, back);
         probes.into_iter().for_each(|path| self.probe(now, path));
         trained.into_iter().for_each(|path| self.send_train(now, path));
-        self.settle_main();
+        self.main = self.main_path();
         if self.report_due().is_some_and(|at| now >= at) {
             self.report(now);
         }

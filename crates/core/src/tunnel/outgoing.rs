@@ -32,6 +32,10 @@ use window::{Drain, FIRST_BYTES, HOLD, QUEUE, Round, SHORTEST_ROUND};
 const BURST: Duration = Duration::from_millis(1);
 /// Faster than the rate that was found, so that the queue in the path decides.
 const PACE: f64 = 1.25;
+/// The same while the rate is searched: so many windows in a round trip, that a
+/// burst neither fills the queue of a link nor makes the train of acknowledgements
+/// long, which HyStart takes for the path's length.
+const SEARCH_PACE: f64 = 4.0;
 /// Packets under way at most.
 const MOST_UNDER_WAY: usize = 65_536;
 
@@ -155,6 +159,11 @@ impl<P: Clone> Outgoing<P> {
         number as u32
     }
 
+    /// It is to be used, and it works.
+    pub(super) fn is_used(&self) -> bool {
+        self.wish == PathState::Active && self.health == Health::Good
+    }
+
     /// What left now was traffic that no other path carries too.
     pub(super) fn note_carried(&mut self, now: Instant) {
         self.carried = now;
@@ -171,9 +180,10 @@ impl<P: Clone> Outgoing<P> {
         (self.bytes_under_way as f64) < self.window() * 3.0
     }
 
+    /// Bytes a second at which packets may leave.
     fn pace(&self) -> Option<f64> {
         match (&self.search, self.round_trip.base()) {
-            (Some(_), Some(base)) => Some(self.window() / base.max(HOLD).as_secs_f64() * 4.0),
+            (Some(_), Some(base)) => Some(self.window() / base.max(HOLD).as_secs_f64() * SEARCH_PACE),
             _ => self.rate.bytes_s().map(|rate| rate * PACE * self.boost),
         }
     }

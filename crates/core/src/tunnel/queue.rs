@@ -223,7 +223,7 @@ mod tests {
         };
         assert_eq!(codel(0, 0), [20, 120]);
         assert_eq!(codel(20, 0), [20, 120]);
-        assert_eq!(codel(40, 0), [40, 120], "more than a third of the round trip");
+        assert_eq!(codel(40, 0), [40, 120], "the round trip");
         assert_eq!(codel(210, 0), [210, 420]);
         assert_eq!(codel(210, 50), [260, 470], "and with how much later packets come over the farthest");
     }

@@ -218,16 +218,15 @@ impl<P: Clone> Tunnel<P> {
 
     /// Shortest round trip of those of the paths in use; if none is, of any.
     pub(super) fn nearest(&self) -> Duration {
-        let used = |out: &&Outgoing<P>| out.wish == PathState::Active && out.health == Health::Good;
         let outs = || self.paths.iter().flatten().map(|path| &path.out);
-        let shortest = outs().filter(used).filter_map(|out| out.round_trip.base()).min();
+        let shortest = outs().filter(|out| out.is_used()).filter_map(|out| out.round_trip.base()).min();
         shortest.or_else(|| outs().filter_map(|out| out.round_trip.base()).min()).unwrap_or_default()
     }
 
     /// How much the paths in use differ in delay: so much longer packets may wait
     /// for the quick one.
     pub(super) fn spread(&self) -> Duration {
-        self.spread_of(|out| out.wish == PathState::Active && out.health == Health::Good)
+        self.spread_of(Outgoing::is_used)
     }
 
     /// How much all paths that may be used differ in delay.

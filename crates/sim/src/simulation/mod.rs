@@ -175,6 +175,7 @@ impl Simulation {
         } else {
             world.set_truth_period(None);
         }
+        let connect = if strategy.is_tunnel() { scenario.tunnel_stands() } else { CONNECT };
         Ok(Simulation {
             now: Instant::ZERO,
             world,
@@ -187,13 +188,8 @@ impl Simulation {
             detail,
             first: setup::first_path(scenario, strategy),
             air: vec![air::Account::default(); scenario.radios.len()],
-            connect_at: (scenario.traffic.protocol == Protocol::Tcp).then(|| {
-                scenario.first_object(seed).unwrap_or(if strategy.is_tunnel() {
-                    scenario.tunnel_stands()
-                } else {
-                    CONNECT
-                })
-            }),
+            connect_at: (scenario.traffic.protocol == Protocol::Tcp)
+                .then(|| scenario.first_object(seed).unwrap_or(connect)),
             observe_at: Instant::ZERO,
             record_at: Instant::ZERO,
             recording,

@@ -21,6 +21,7 @@ pub(super) struct Rate {
     now: Option<f64>,
     /// Whether the present span measured what the path can do, not what was offered.
     full: bool,
+    /// The newest measurement, full or not.
     last: Option<f64>,
     idle: Instant,
     limited: Instant,
@@ -29,10 +30,7 @@ pub(super) struct Rate {
 impl Rate {
     /// In bytes a second.
     pub(super) fn bytes_s(&self) -> Option<f64> {
-        match (self.before, self.now) {
-            (Some(before), Some(now)) => Some(before.max(now)),
-            (before, now) => before.or(now),
-        }
+        larger(self.before, self.now)
     }
 
     /// What was measured last, full or not.
@@ -42,10 +40,7 @@ impl Rate {
 
     /// The path was full.
     pub(super) fn adopt(&mut self) {
-        self.now = match (self.now, self.last) {
-            (Some(now), Some(last)) => Some(now.max(last)),
-            (now, last) => now.or(last),
-        };
+        self.now = larger(self.now, self.last);
     }
 
     /// More could have been sent.
@@ -75,7 +70,7 @@ impl Rate {
         let full = self.idle < begin_sent && self.limited >= begin_sent && !drain;
         // What was offered says how much can be carried at least, once that is known.
         if full || self.bytes_s().is_some_and(|known| rate > known) {
-            self.now = Some(self.now.map_or(rate, |known| known.max(rate)));
+            self.now = larger(self.now, self.last);
         }
         self.full |= full;
         if now.since(self.span_since) > round_trip * SPAN_ROUND_TRIPS {
@@ -86,4 +81,8 @@ impl Rate {
             }
         }
     }
+}
+
+fn larger(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.into_iter().chain(other).reduce(f64::max)
 }

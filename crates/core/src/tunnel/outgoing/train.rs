@@ -1,7 +1,7 @@
 //! How fast a path is, before anything was carried: a few packets in a row
 //! arrive as far apart as the path allows (Dovrolis et al. 2001, *What do packet
-//! dispersion techniques measure?*). A guess, to tell paths apart by, not to
-//! send by.
+//! dispersion techniques measure?*). A guess, to tell
+//! paths apart by and when what is under way on them arrives, not how much may be.
 
 use super::super::label::unwrap;
 
