@@ -1,11 +1,11 @@
 //! What the other end tells, and what becomes of it.
 
-use super::Tunnel;
 use super::control::{Body, Message, PathReport};
 use super::gre::NUMBERED_BYTES;
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
 use super::resequence::Resequencer;
+use super::{START_EACH, Tunnel};
 use crate::path::PathId;
 use crate::time::Instant;
 
@@ -13,6 +13,9 @@ impl<P: Clone> Tunnel<P> {
     pub(super) fn hear(&mut self, now: Instant, path: PathId, number: Option<u32>, message: Message) {
         self.appear(now, path);
         if self.peer_epoch != Some(message.epoch) {
+            if self.peer_began.is_some_and(|began| now.since(began) < START_EACH) {
+                return;
+            }
             self.begin_anew(now, message.epoch);
         }
         self.peer_repairs = message.repairs;
@@ -46,6 +49,7 @@ impl<P: Clone> Tunnel<P> {
         if self.peer_epoch.replace(epoch).is_none() {
             return;
         }
+        self.peer_began = Some(now);
         self.resequencer = Resequencer::of_another_sender(now);
         for (_, path) in self.known() {
             path.inward = Incoming::of_another_sender(now);

@@ -58,7 +58,7 @@ impl Incoming {
     /// A packet with this number came; false if it came before.
     pub(super) fn take(&mut self, now: Instant, number: u32, bytes: u32) -> bool {
         let (number, next) = match self.highest {
-            Some(highest) => (unwrap(highest, number, 32), highest + 1),
+            Some(highest) => (unwrap(highest, number, 32), highest.saturating_add(1)),
             None => (u64::from(number), u64::from(number)),
         };
         if number >= next {
@@ -75,7 +75,7 @@ impl Incoming {
         }
         self.packets = self.packets.wrapping_add(1);
         self.bytes = self.bytes.wrapping_add(bytes);
-        self.unreported += 1;
+        self.unreported = self.unreported.saturating_add(1);
         self.waits_since.get_or_insert(now);
         true
     }
@@ -100,7 +100,7 @@ impl Incoming {
 
     /// A number that was missing came late; false if it was not missing.
     fn fill(&mut self, number: u64) -> bool {
-        let holds = |run: &Run| (run.first..run.first + u64::from(run.length)).contains(&number);
+        let holds = |run: &Run| number.checked_sub(run.first).is_some_and(|place| place < u64::from(run.length));
         let Some(place) = self.missing.iter().position(holds) else { return false };
         let run = self.missing[place];
         let before = (number - run.first) as u16;

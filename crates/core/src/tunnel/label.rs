@@ -41,14 +41,13 @@ impl Label {
     }
 }
 
-/// The whole number nearest to `near` whose lowest `bits` bits are `low`.
+/// The whole number nearest to `near` whose lowest `bits` bits are `low`. Who takes
+/// the longest steps all the time is at the end of the numbers after hours, and stays there.
 pub(super) fn unwrap(near: u64, low: u32, bits: u32) -> u64 {
     let span = 1u64 << bits;
     let ahead = u64::from(low).wrapping_sub(near) & (span - 1);
-    match ahead < span / 2 || near + ahead < span {
-        true => near + ahead,
-        false => near + ahead - span,
-    }
+    let number = near.saturating_add(ahead);
+    if ahead < span / 2 || number < span { number } else { number - span }
 }
 
 #[cfg(test)]
@@ -75,5 +74,15 @@ mod tests {
     fn nothing_is_before_the_first() {
         assert_eq!(unwrap(0, 0xf_ffff, ORDER_BITS), 0xf_ffff);
         assert_eq!(unwrap(5, 3, ORDER_BITS), 3);
+    }
+
+    #[test]
+    fn nothing_is_beyond_the_last() {
+        for near in [u64::MAX, u64::MAX - 1, u64::MAX - (1 << 31)] {
+            for low in [0, 1, 1 << 19, 1 << 31, u32::MAX - 1, u32::MAX] {
+                assert!(unwrap(near, low, 32) > u64::MAX - (1 << 33));
+                assert!(unwrap(near, low, ORDER_BITS) > u64::MAX - (1 << 33));
+            }
+        }
     }
 }

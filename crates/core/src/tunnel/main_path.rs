@@ -31,10 +31,11 @@ impl<P: Clone> Tunnel<P> {
         if self.mode != Mode::Aggregate {
             return None;
         }
+        let clock = self.clock();
         let claims = || {
             self.paths.iter().enumerate().filter_map(|(place, path)| {
                 let out = &path.as_ref()?.out;
-                let delay_us = out.owd_us().filter(|_| out.is_used())?;
+                let delay_us = out.one_way().filter(|_| out.is_used())?.beyond_us(clock);
                 Some(Claim { path: PathId(place as u8), delay_us, speed: out.speed_bytes_s() })
             })
         };

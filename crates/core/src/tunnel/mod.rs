@@ -51,6 +51,14 @@ const WORTH: Duration = Duration::from_millis(250);
 const LONGEST_REPAIR: Duration = Duration::from_millis(120);
 /// Packets that wait to be sent again at most.
 const MOST_REPAIRS: usize = 8192;
+/// How often a packet is sent again at most. That often it goes in [`WORTH`] if it is
+/// lost each time, so only who says so of what came comes to the end of it.
+const MOST_TRIES: u8 = 8;
+/// Beyond so many bytes under way, over all paths, what leaves is not kept to be sent
+/// again: 250 ms at 1 Gbit/s.
+const MOST_KEPT_BYTES: u64 = 32 << 20;
+/// The other end does not start more often: what says so meanwhile is of the start before, or a lie.
+const START_EACH: Duration = Duration::from_millis(250);
 /// The tunnel has nothing to carry when nothing came for so long.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -63,6 +71,8 @@ pub struct Tunnel<P> {
     epoch: u32,
     around_bytes: u32,
     peer_epoch: Option<u32>,
+    /// When it began anew.
+    peer_began: Option<Instant>,
     peer_repairs: bool,
     paths: Vec<Option<Path<P>>>,
     /// Where the numbers of paths go on that are not there.
@@ -104,6 +114,7 @@ impl<P: Clone> Tunnel<P> {
             epoch: setup.epoch,
             around_bytes: setup.around_bytes,
             peer_epoch: None,
+            peer_began: None,
             peer_repairs: false,
             paths: (0..MAX_PATHS).map(|_| None).collect(),
             numbers: [0; MAX_PATHS],
@@ -263,10 +274,16 @@ impl<P: Clone> Tunnel<P> {
         self.mode != Mode::Redundant && self.nearest() <= LONGEST_REPAIR
     }
 
+    /// Whether what leaves now is kept until it is reported.
+    fn keeps(&self) -> bool {
+        let under_way = self.paths.iter().flatten().map(|path| path.out.bytes_under_way()).sum::<u64>();
+        self.repairs() && under_way < MOST_KEPT_BYTES
+    }
+
     fn send_again(&mut self, now: Instant, parcels: VecDeque<Parcel<P>>) {
         for parcel in parcels {
-            if parcel.until > now && self.repairs.len() < MOST_REPAIRS {
-                self.repairs.push_back(parcel);
+            if parcel.until > now && parcel.tries > 0 && self.repairs.len() < MOST_REPAIRS {
+                self.repairs.push_back(Parcel { tries: parcel.tries - 1, ..parcel });
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::time::{Duration, Instant};
 mod health;
 mod rate;
 mod round_trip;
+mod said;
 mod search;
 mod train;
 mod window;
@@ -23,9 +24,12 @@ mod window;
 pub use health::Health;
 use rate::Rate;
 use round_trip::RoundTrip;
+use said::Mark;
+pub(super) use said::OneWay;
 use search::Search;
 pub(super) use train::TRAIN_PACKETS;
 use train::Train;
+pub(super) use window::WINDOW_MOST_BYTES;
 use window::{Drain, FIRST_BYTES, HOLD, QUEUE, Round, SHORTEST_ROUND};
 
 /// What a path sends at once, as time at its rate.
@@ -37,7 +41,7 @@ const PACE: f64 = 1.25;
 /// long, which HyStart takes for the path's length.
 const SEARCH_PACE: f64 = 4.0;
 /// Packets under way at most.
-const MOST_UNDER_WAY: usize = 65_536;
+pub(super) const MOST_UNDER_WAY: usize = 65_536;
 
 /// A packet as the tunnel knows it.
 #[derive(Clone, Debug)]
@@ -48,6 +52,8 @@ pub(super) struct Parcel<P> {
     pub order: u32,
     /// Until when it is worth being sent again.
     pub until: Instant,
+    /// How often it may still be.
+    pub tries: u8,
 }
 
 #[derive(Debug)]
@@ -70,8 +76,8 @@ pub(super) struct Outgoing<P> {
     pub round_trip: RoundTrip,
     rate: Rate,
     train: Train,
-    /// Shortest one-way delay by both clocks, in µs; only differences tell.
-    owd_us: Option<i64>,
+    /// One-way delay without a queue.
+    one_way: Option<OneWay>,
     boost: f64,
     /// None: its rate is found.
     search: Option<Search>,
@@ -110,7 +116,7 @@ impl<P: Clone> Outgoing<P> {
             round_trip: RoundTrip::default(),
             rate: Rate::default(),
             train: Train::default(),
-            owd_us: None,
+            one_way: None,
             boost: 1.0,
             search: Some(Search::default()),
             queue: QUEUE,
@@ -177,7 +183,17 @@ impl<P: Clone> Outgoing<P> {
     /// Whether a packet that goes over other paths too may leave: copies come at
     /// the rate of the traffic, so only a path that is much too slow is spared.
     pub(super) fn has_room_for_copies(&self) -> bool {
-        (self.bytes_under_way as f64) < self.window() * 3.0
+        (self.bytes_under_way as f64) < (self.window() * 3.0).min(WINDOW_MOST_BYTES)
+    }
+
+    #[cfg(test)]
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Bytes that are under way.
+    pub(super) fn bytes_under_way(&self) -> u64 {
+        self.bytes_under_way
     }
 
     /// Bytes a second at which packets may leave.
@@ -204,10 +220,9 @@ impl<P: Clone> Outgoing<P> {
         self.rate.note_idle(now);
     }
 
-    /// When a packet of `bytes` that leaves now arrives, by a clock that all
-    /// paths share, in µs.
-    pub(super) fn arrival_us(&self, bytes: u32) -> i64 {
-        let delay_us = self.owd_us.unwrap_or(0);
+    /// When a packet of `bytes` that leaves now arrives, in µs, against one that takes `clock`.
+    pub(super) fn arrival_us(&self, bytes: u32, clock: OneWay) -> i64 {
+        let delay_us = self.one_way.map_or(0, |one_way| one_way.beyond_us(clock));
         let Some((rate, base)) = self.speed_bytes_s().zip(self.round_trip.base()) else { return delay_us };
         let ahead_s = (self.bytes_under_way as f64 / rate - (base + HOLD).as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
@@ -236,9 +251,9 @@ impl<P: Clone> Outgoing<P> {
         self.train = Train::Under { first: self.next, last, began: None };
     }
 
-    /// One-way delay without a queue, in µs by the clocks of both ends.
-    pub(super) fn owd_us(&self) -> Option<i64> {
-        self.owd_us
+    /// One-way delay without a queue.
+    pub(super) fn one_way(&self) -> Option<OneWay> {
+        self.one_way
     }
 
     /// Share of packets lost, lately.
@@ -280,7 +295,7 @@ impl<P: Clone> Outgoing<P> {
                 }
             }
         }
-        self.train.note(report.highest, (report.arrival_us, report.bytes));
+        self.train.note(report.highest, Mark::of(report));
         if let Some(sent) = newest {
             self.measure(now, sent, report);
         }
@@ -298,18 +313,16 @@ impl<P: Clone> Outgoing<P> {
     }
 
     fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport) {
-        let took = now.since(sent).saturating_sub(Duration::from_micros(u64::from(report.held_us)));
+        let took = said::round_trip(now, sent, report);
         let drains = self.drain.until.is_some();
         self.round_trip.note(now, took);
         self.round.shortest = Some(self.round.shortest.map_or(took, |shortest| shortest.min(took)));
-        let sent_us = (sent.as_nanos() / 1000) as u32;
-        let owd_us = i64::from(report.arrival_us.wrapping_sub(sent_us) as i32);
-        let queued_us = took.saturating_sub(self.round_trip.base().unwrap_or(took)).as_micros() as i64;
         // What of the round trip is queue is taken to be on the way there.
-        let clear_us = owd_us - queued_us;
-        self.owd_us = Some(self.owd_us.map_or(clear_us, |old_us| old_us + (clear_us - old_us) / 8));
+        let queued = took.saturating_sub(self.round_trip.base().unwrap_or(took));
+        let clear = OneWay::of(report, sent, queued);
+        self.one_way = Some(self.one_way.map_or(clear, |old| old.toward(clear)));
         let window = self.round_trip.smoothed().max(SHORTEST_ROUND);
-        self.rate.note(now, sent, (report.arrival_us, report.bytes), window, drains);
+        self.rate.note(now, sent, Mark::of(report), window, drains);
         self.answer(took);
         self.end_round(now);
     }

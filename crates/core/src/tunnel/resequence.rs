@@ -139,17 +139,17 @@ impl<P> Resequencer<P> {
         }
         flow.older = 0;
         let passed = &mut flow.passed[usize::from(label.path.0) % MAX_PATHS];
-        *passed = (*passed).max(order + 1);
+        *passed = (*passed).max(order.saturating_add(1));
         if order == flow.next {
             if let Some((_, (arrived, _))) = flow.held.first_key_value() {
                 self.lateness.note(now, now.since(*arrived));
             }
-            flow.next += 1;
+            flow.next = order.saturating_add(1);
             self.ready.push_back(packet);
         } else if order - flow.next > FAR_AHEAD {
             self.held -= flow.held.len();
             self.ready.extend(core::mem::take(&mut flow.held).into_values().map(|(_, packet)| packet));
-            flow.next = order + 1;
+            flow.next = order.saturating_add(1);
             self.ready.push_back(packet);
         } else if flow.held.contains_key(&order) {
             return false;
@@ -196,7 +196,7 @@ impl<P> Resequencer<P> {
         loop {
             while let Some((_, packet)) = flow.held.remove(&flow.next) {
                 self.held -= 1;
-                flow.next += 1;
+                flow.next = flow.next.saturating_add(1);
                 self.ready.push_back(packet);
             }
             let Some((&first, (arrived, _))) = flow.held.first_key_value() else { return };

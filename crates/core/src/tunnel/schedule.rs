@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use super::gre::NUMBERED_BYTES;
-use super::outgoing::{Health, Outgoing, Parcel};
+use super::outgoing::{Health, OneWay, Outgoing, Parcel};
 use super::queue::{Times, Waiting};
-use super::{MAX_PATHS, Mode, Output, Tunnel, WORTH};
+use super::{MAX_PATHS, MOST_TRIES, Mode, Output, Tunnel, WORTH};
 use crate::allocate::PathState;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
@@ -67,7 +67,7 @@ impl<P: Clone> Tunnel<P> {
         let Waiting { packet, .. } = waiting;
         let order = self.orders[usize::from(flow)];
         self.orders[usize::from(flow)] = (order + 1) % ORDERS;
-        let parcel = Parcel { packet, bytes, flow, order, until: now + WORTH };
+        let parcel = Parcel { packet, bytes, flow, order, until: now + WORTH, tries: MOST_TRIES };
         for path in over {
             self.dispatch(now, path, parcel.clone());
         }
@@ -78,7 +78,7 @@ impl<P: Clone> Tunnel<P> {
         let bytes = parcel.bytes + NUMBERED_BYTES + self.around_bytes;
         let label = Label { path, flow: parcel.flow, order: parcel.order };
         let packet = parcel.packet.clone();
-        let kept = self.repairs().then_some(parcel);
+        let kept = self.keeps().then_some(parcel);
         let Some(at) = self.at_mut(path) else { return };
         let number = at.out.send(now, bytes, kept);
         at.out.note_carried(now);
@@ -109,6 +109,7 @@ impl<P: Clone> Tunnel<P> {
             (PathState::Backup, health) => Some(3 + health as u8),
         };
         let bytes = bytes + NUMBERED_BYTES + self.around_bytes;
+        let clock = self.clock();
         let mut best = u8::MAX;
         let mut candidates = Vec::with_capacity(MAX_PATHS);
         for (place, path) in self.paths.iter().enumerate() {
@@ -121,7 +122,7 @@ impl<P: Clone> Tunnel<P> {
             candidates.push(Candidate {
                 path: PathId(place as u8),
                 rank: self.ranks.get(place).copied().unwrap_or(place as u8),
-                arrival_us: out.arrival_us(bytes),
+                arrival_us: out.arrival_us(bytes, clock),
                 has_window: out.has_window(),
                 has_room_for_copies: out.has_room_for_copies(),
                 paced_to: out.paced_to(),
@@ -236,9 +237,15 @@ impl<P: Clone> Tunnel<P> {
 
     fn spread_of(&self, counts: impl Fn(&Outgoing<P>) -> bool) -> Duration {
         let delays = self.paths.iter().flatten().map(|path| &path.out).filter(|out| counts(out));
-        let delays = delays.filter_map(|out| out.owd_us());
+        let clock = self.clock();
+        let delays = delays.filter_map(|out| Some(out.one_way()?.beyond_us(clock)));
         let (least, most) = delays.fold((i64::MAX, i64::MIN), |(least, most), us| (least.min(us), most.max(us)));
         Duration::from_micros(most.saturating_sub(least).clamp(0, LONGEST_SPREAD_US) as u64)
+    }
+
+    /// What the delays of all paths are reckoned against: that of any of them.
+    pub(super) fn clock(&self) -> OneWay {
+        self.paths.iter().flatten().find_map(|path| path.out.one_way()).unwrap_or_default()
     }
 
     fn note_idle(&mut self, now: Instant) {

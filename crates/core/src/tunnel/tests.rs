@@ -1,10 +1,14 @@
 use alloc::vec;
 
+use super::control::Message;
 use super::*;
 use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Link, Loss, PacketId, QueueLimit};
 
 mod burst_end;
+mod clocks;
 mod farther;
+mod liar;
+mod limits;
 mod main_path;
 mod repairs;
 mod restarts;
@@ -37,6 +41,31 @@ struct Bed {
     offered: [u64; 256],
     /// Whether what is offered takes what it can get.
     elastic: bool,
+    /// What becomes of the first end's messages on their way.
+    lie: fn(&mut Message),
+    /// The clock of each end.
+    clocks: [Clock; 2],
+}
+
+/// A clock: by how much it is ahead, and how much more each second, in parts per million.
+#[derive(Clone, Copy, Default)]
+struct Clock {
+    ahead: Duration,
+    drift_ppm: u32,
+}
+
+impl Clock {
+    fn at(self, now: Instant) -> Instant {
+        let drift = now.as_nanos() / 1_000_000 * u64::from(self.drift_ppm);
+        now + self.ahead + Duration::from_nanos(drift)
+    }
+
+    /// When it shows this, at the earliest.
+    fn when(self, shown: Instant) -> Instant {
+        let since = shown.since(Instant::ZERO + self.ahead);
+        let drift = since.as_secs_f64() * f64::from(self.drift_ppm) / (1e6 + f64::from(self.drift_ppm));
+        Instant::ZERO + since.saturating_sub(Duration::from_secs_f64(drift))
+    }
 }
 
 /// A constant link: rate in Mbit/s, one-way delay in ms, loss.
@@ -68,11 +97,27 @@ impl Bed {
             came: Vec::new(),
             offered: [0; 256],
             elastic: false,
+            lie: |_| {},
+            clocks: [Clock::default(); 2],
         };
-        for path in 0..links.len() {
-            bed.ends[0].handle(Instant::ZERO, Input::Present(PathId(path as u8), true));
-        }
+        bed.set_clocks([Clock::default(); 2]);
         bed
+    }
+
+    /// Before anything was done: what clocks the ends have.
+    fn set_clocks(&mut self, clocks: [Clock; 2]) {
+        self.clocks = clocks;
+        for path in 0..self.links.len() {
+            let path = PathId(path as u8);
+            let now = self.clock(0);
+            self.ends[0].handle(now, Input::Present(path, false));
+            self.ends[0].handle(now, Input::Present(path, true));
+        }
+    }
+
+    /// What the clock of an end shows.
+    fn clock(&self, end: usize) -> Instant {
+        self.clocks[end].at(self.now)
     }
 
     fn set(&mut self, path: usize, mbit_s: f64, delay_ms: f64, loss: f64) {
@@ -82,10 +127,15 @@ impl Bed {
     }
 
     fn offer(&mut self, flow: u8) {
+        self.offer_at(0, flow);
+    }
+
+    fn offer_at(&mut self, end: usize, flow: u8) {
         let number = self.offered[usize::from(flow)];
         self.offered[usize::from(flow)] += 1;
         let packet = Numbered { flow, number, offered: self.now };
-        self.ends[0].handle(self.now, Input::Packet { flow, bytes: BYTES, elastic: self.elastic, packet });
+        let now = self.clock(end);
+        self.ends[end].handle(now, Input::Packet { flow, bytes: BYTES, elastic: self.elastic, packet });
     }
 
     /// Offers packets of a flow at a rate (of packets' own bytes) until a moment.
@@ -104,7 +154,9 @@ impl Bed {
         loop {
             self.settle();
             let links = self.links.iter().filter_map(Link::next_wakeup);
-            let next = links.chain(self.ends.iter().filter_map(Engine::next_wakeup)).min();
+            let ends = self.ends.iter().zip(self.clocks);
+            let due = ends.filter_map(|(end, clock)| Some(clock.when(end.next_wakeup()?)));
+            let next = links.chain(due).min();
             let Some(at) = next.filter(|at| *at <= until) else { break };
             // A driver needs a while to come again.
             self.now = at.max(self.now + Duration::from_nanos(u64::from(at <= self.now)));
@@ -123,14 +175,21 @@ impl Bed {
                         let bytes = bytes - AROUND - NUMBERED_BYTES;
                         Input::Arrived { label, number: Some(number), bytes, packet }
                     }
-                    Output::Tell { path, number, message } => Input::Told { path, number, message },
+                    Output::Tell { path, number, mut message } => {
+                        if end == 1 {
+                            (self.lie)(&mut message);
+                        }
+                        Input::Told { path, number, message }
+                    }
                     _ => continue,
                 };
-                self.ends[end].handle(self.now, input);
+                let now = self.clock(end);
+                self.ends[end].handle(now, input);
             }
         }
         for (end, direction) in [(0, Direction::Up), (1, Direction::Down)] {
-            while let Some(output) = self.ends[end].poll(self.now) {
+            let now = self.clock(end);
+            while let Some(output) = self.ends[end].poll(now) {
                 let (path, bytes) = match &output {
                     Output::Deliver(packet) => {
                         self.came.push((self.now, *packet));

@@ -136,6 +136,22 @@ fn what_no_sender_says_is_refused_with_its_place() {
 }
 
 #[test]
+fn no_more_objects_are_begun_than_so_many() {
+    let mut wire = frame::PREFACE.to_vec();
+    (0..=MAX_BEGUN as u32).for_each(|number| frame::offer(&mut wire, number, 1, 0, "a"));
+    let (mut receiver, mut begun, mut bytes) = (Receiver::default(), 0, wire.as_slice());
+    let fault = loop {
+        match receiver.take(&mut bytes) {
+            Ok(Some(_)) => begun += 1,
+            Ok(None) => panic!("{begun} were begun"),
+            Err(fault) => break fault,
+        }
+    };
+    assert_eq!(begun, MAX_BEGUN);
+    assert!(fault.to_string().contains("more than 1024 objects begun"), "{fault}");
+}
+
+#[test]
 fn a_stranger_shows_at_his_first_byte_and_silence_is_no_greeting() {
     let mut receipts = Receipts::default();
     assert_eq!(receipts.take(&mut b"XLA".as_slice()), Ok(None));

@@ -1,21 +1,20 @@
 //! The rate at which a path delivers, as the other end's clock and count tell.
 
+use super::said::Mark;
 use crate::time::{Duration, Instant};
 
 /// The greatest rate seen over the last and the present span counts; a span is
 /// so many round trips long.
 const SPAN_ROUND_TRIPS: u32 = 3;
 /// Least time over which a rate is measured: reports come in lumps.
-const LEAST_S: f64 = 0.008;
-/// Least rate, a packet a second: a report may say that nothing came.
-const LEAST_BYTES_S: f64 = 1500.0;
+const LEAST: Duration = Duration::from_millis(8);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
-    /// Beginning of the present measurement: µs and bytes at the other end, and
+    /// Beginning of the present measurement: clock and count of the other end, and
     /// when the packet was sent that the report spoke of.
-    begin: Option<(u32, u32, Instant)>,
+    begin: Option<(Mark, Instant)>,
     span_since: Instant,
     before: Option<f64>,
     now: Option<f64>,
@@ -53,19 +52,17 @@ impl Rate {
         self.limited = now;
     }
 
-    /// A report that speaks of a packet sent at `sent`, with the other end's
-    /// clock (µs) and count of bytes. In a `drain` the rate is not judged.
-    pub(super) fn note(&mut self, now: Instant, sent: Instant, at: (u32, u32), round_trip: Duration, drain: bool) {
-        let Some((begin_us, begin_bytes, begin_sent)) = self.begin else {
-            self.begin = Some((at.0, at.1, sent));
+    /// A report that speaks of a packet sent at `sent`. In a `drain` the rate is not judged.
+    pub(super) fn note(&mut self, now: Instant, sent: Instant, at: Mark, round_trip: Duration, drain: bool) {
+        let Some((begin, begin_sent)) = self.begin else {
+            self.begin = Some((at, sent));
             return;
         };
-        let took_s = f64::from(at.0.wrapping_sub(begin_us)) / 1e6;
-        if took_s < LEAST_S.max(round_trip.as_secs_f64() / 2.0) {
+        if at.since(begin) < LEAST.max(round_trip / 2) {
             return;
         }
-        self.begin = Some((at.0, at.1, sent));
-        let rate = (f64::from(at.1.wrapping_sub(begin_bytes)) / took_s).max(LEAST_BYTES_S);
+        self.begin = Some((at, sent));
+        let rate = at.bytes_s_since(begin);
         self.last = Some(rate);
         let full = self.idle < begin_sent && self.limited >= begin_sent && !drain;
         // What was offered says how much can be carried at least, once that is known.

@@ -4,6 +4,7 @@
 //! paths apart by and when what is under way on them arrives, not how much may be.
 
 use super::super::label::unwrap;
+use super::said::Mark;
 
 /// Packets of a train.
 pub(in super::super) const TRAIN_PACKETS: u32 = 24;
@@ -14,28 +15,27 @@ pub(super) enum Train {
     /// None was sent.
     #[default]
     Unsent,
-    /// Numbers of its first and last packet; time (µs) and count of bytes at the
-    /// other end when it first told of any of them.
-    Under { first: u64, last: u64, began: Option<(u32, u32)> },
-    /// What it said, in bytes a second; none: it arrived as if at once.
-    Done(Option<f64>),
+    /// Numbers of its first and last packet; clock and count of the other end when it
+    /// first told of any of them.
+    Under { first: u64, last: u64, began: Option<Mark> },
+    /// What it said, in bytes a second.
+    Done(f64),
 }
 
 impl Train {
-    /// A report of the other end: newest number (modulo 2³²), time and bytes.
-    pub(super) fn note(&mut self, highest: u32, at: (u32, u32)) {
+    /// A report of the other end, and its newest number (modulo 2³²).
+    pub(super) fn note(&mut self, highest: u32, at: Mark) {
         let Train::Under { first, last, began } = *self else { return };
         let highest = unwrap(last, highest, 32);
         if highest < first {
             return;
         }
-        let (begin_us, begin_bytes) = began.unwrap_or(at);
-        if highest < last {
-            *self = Train::Under { first, last, began: Some((begin_us, begin_bytes)) };
-            return;
-        }
-        let (took_us, bytes) = (at.0.wrapping_sub(begin_us), at.1.wrapping_sub(begin_bytes));
-        *self = Train::Done((took_us > 0).then(|| f64::from(bytes) / (f64::from(took_us) / 1e6)));
+        let begin = began.unwrap_or(at);
+        *self = if highest < last {
+            Train::Under { first, last, began: Some(begin) }
+        } else {
+            Train::Done(at.bytes_s_since(begin))
+        };
     }
 
     /// Whether it is still coming in: what is measured meanwhile is its own queue.
@@ -45,7 +45,7 @@ impl Train {
 
     pub(super) fn bytes_s(&self) -> Option<f64> {
         match self {
-            Train::Done(said) => Some(said.unwrap_or(f64::INFINITY)),
+            Train::Done(said) => Some(*said),
             _ => None,
         }
     }
@@ -53,24 +53,29 @@ impl Train {
 
 #[cfg(test)]
 mod tests {
+    use super::super::said::MOST_BYTES_S;
     use super::*;
+
+    fn mark(us: u32, bytes: u32) -> Mark {
+        Mark { us, bytes }
+    }
 
     #[test]
     fn a_train_tells_how_fast_a_path_is_by_how_far_apart_it_arrives() {
         let mut train = Train::Under { first: 10, last: 33, began: None };
-        train.note(9, (4_294_967_000, 5_000));
+        train.note(9, mark(4_294_967_000, 5_000));
         assert_eq!(train, Train::Under { first: 10, last: 33, began: None }, "that was before it");
-        train.note(13, (4_294_967_290, 8_000));
-        train.note(20, (300, 12_000));
+        train.note(13, mark(4_294_967_290, 8_000));
+        train.note(20, mark(300, 12_000));
         assert_eq!(train.bytes_s(), None);
-        train.note(33, (994, 20_000));
+        train.note(33, mark(994, 20_000));
         assert_eq!(train.bytes_s(), Some(12e6));
     }
 
     #[test]
     fn a_train_told_of_at_once_was_too_fast_to_be_measured() {
         let mut train = Train::Under { first: 0, last: 23, began: None };
-        train.note(24, (1_000, 20_000));
-        assert_eq!(train.bytes_s(), Some(f64::INFINITY));
+        train.note(24, mark(1_000, 20_000));
+        assert_eq!(train.bytes_s(), Some(MOST_BYTES_S));
     }
 }

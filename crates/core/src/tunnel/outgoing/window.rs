@@ -11,6 +11,8 @@ const QUEUE_PACKETS: f64 = 4.0;
 const PACKET_BYTES: f64 = 1500.0;
 /// What is under way at most before anything is known.
 pub(super) const FIRST_BYTES: f64 = 16.0 * PACKET_BYTES;
+/// What is under way at most, whatever the other end says of rate and round trip: 250 ms at 2 Gbit/s.
+pub(in super::super) const WINDOW_MOST_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
 /// How long the other end holds a report back, about.
 pub(super) const HOLD: Duration = Duration::from_millis(3);
 /// Rounds are at least so long.
@@ -47,7 +49,7 @@ impl<P: Clone> Outgoing<P> {
     /// Bytes that may be under way.
     pub(super) fn window(&self) -> f64 {
         let searched = self.search.as_ref().map_or(0.0, |search| FIRST_BYTES + search.more_bytes());
-        self.known_window().unwrap_or(FIRST_BYTES).max(searched)
+        self.known_window().unwrap_or(FIRST_BYTES).max(searched).min(WINDOW_MOST_BYTES)
     }
 
     fn known_window(&self) -> Option<f64> {

@@ -68,6 +68,23 @@ fn after_a_restart_of_the_receiver_the_first_is_what_comes_first() {
     assert_eq!(drained(&mut flows), [70_000, 400_000]);
 }
 
+/// The first packet of each flow never comes.
+#[test]
+fn no_more_is_held_than_so_many_over_all_flows() {
+    for count in [1, 40] {
+        let mut flows = Resequencer::new();
+        let most = MOST_HELD as u32 + 5000;
+        for number in 0..most {
+            let label = Label { path: PathId(0), flow: (number % count) as u8, order: 1 + number / count };
+            flows.take(at(1), label, number, Ways { repairs: true, ..BOTH });
+            assert!(flows.held <= MOST_HELD, "{}", flows.held);
+        }
+        let held = flows.flows.iter().map(|flow| flow.held.len()).sum::<usize>();
+        assert_eq!(held, flows.held);
+        assert_eq!(held + drained(&mut flows).len(), most as usize);
+    }
+}
+
 proptest! {
     /// Each packet at most once, none held longer than the limit, and in
     /// order as far as it was not given up.

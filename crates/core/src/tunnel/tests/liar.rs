@@ -1,0 +1,36 @@
+//! A vehicle that is what it says it is, and lies about what it sees.
+
+use super::*;
+use crate::tunnel::control::{Body, PathReport};
+
+/// Two paths 60 ms apart, so that trains go over both.
+const APART: [(f64, f64, f64); 2] = [(20.0, 5.0, 0.0), (20.0, 65.0, 0.0)];
+
+fn reports(message: &mut Message) -> impl Iterator<Item = &mut PathReport> {
+    match &mut message.body {
+        Body::Report { paths, .. } => paths.iter_mut(),
+        _ => [].iter_mut(),
+    }
+}
+
+/// The gateway sends to a vehicle that lies so, for two seconds.
+fn told(lie: fn(&mut Message)) -> Bed {
+    let mut bed = Bed::new(Mode::Aggregate, &APART);
+    bed.lie = lie;
+    for ms in 0..2000 {
+        for flow in [1, 2] {
+            bed.elastic = flow == 1;
+            bed.offer_at(1, flow);
+        }
+        bed.run_until(Instant::from_millis(ms));
+    }
+    bed
+}
+
+#[test]
+fn a_lie_about_a_train_stops_nobody() {
+    told(|message| reports(message).for_each(|report| report.bytes = 0));
+    told(|message| reports(message).for_each(|report| report.arrival_us = 0));
+    told(|message| reports(message).for_each(|report| report.bytes = report.bytes.wrapping_mul(1 << 24)));
+    told(|message| reports(message).for_each(|report| report.arrival_us = report.arrival_us.wrapping_mul(1 << 24)));
+}

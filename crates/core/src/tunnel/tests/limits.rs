@@ -1,0 +1,239 @@
+//! What is bounded whatever happens, and whatever the other end says.
+
+use super::*;
+use crate::tunnel::control::{Body, PathReport};
+use crate::tunnel::outgoing::{MOST_UNDER_WAY, WINDOW_MOST_BYTES};
+
+const PATH: PathId = PathId(0);
+const OWN_EPOCH: u32 = 7;
+const PEER_EPOCH: u32 = 70;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn end(leads: bool) -> Tunnel<u32> {
+    let mut end =
+        Tunnel::new(Setup { mode: Mode::Aggregate, leads, ranks: vec![], epoch: OWN_EPOCH, around_bytes: AROUND });
+    end.handle(at(1), Input::Present(PATH, true));
+    end
+}
+
+fn message(body: Body) -> Message {
+    Message { epoch: PEER_EPOCH, mode: Mode::Standby, repairs: true, leads: false, body }
+}
+
+/// All up to this number came, but for what is missing, at a time, so many bytes in all.
+fn report(highest: u32, missing: &[(u32, u16)], arrival_us: u32, bytes: u32) -> Body {
+    let report = PathReport {
+        path: PATH,
+        wish: PathState::Active,
+        rank: 0,
+        highest,
+        arrival_us,
+        held_us: 0,
+        packets: 0,
+        bytes,
+        missing: missing.to_vec(),
+    };
+    Body::Report { heard: OWN_EPOCH, paths: vec![report] }
+}
+
+fn tell(end: &mut Tunnel<u32>, now: Instant, message: Message) {
+    end.handle(now, Input::Told { path: PATH, number: None, message });
+}
+
+fn offer(end: &mut Tunnel<u32>, now: Instant, packet: u32) {
+    end.handle(now, Input::Packet { flow: (packet % 64) as u8, bytes: BYTES, elastic: false, packet });
+}
+
+/// Packets that leave now with their numbers, and the newest number of all.
+fn leave(end: &mut Tunnel<u32>, now: Instant) -> (Vec<(u32, u32)>, Option<u32>) {
+    let (mut packets, mut newest) = (Vec::new(), None);
+    while let Some(output) = end.poll(now) {
+        match output {
+            Output::Send { number, packet, .. } => {
+                packets.push((number, packet));
+                newest = Some(number);
+            }
+            Output::Tell { number: Some(number), .. } => newest = Some(number),
+            _ => {}
+        }
+    }
+    (packets, newest)
+}
+
+/// An end whose path works, with a round trip of 10 ms.
+fn working(leads: bool) -> Tunnel<u32> {
+    let mut end = end(leads);
+    let (_, probe) = leave(&mut end, at(1));
+    tell(&mut end, at(11), message(report(probe.expect("it asks"), &[], 6_000, 100)));
+    assert_eq!(end.at(PATH).map(|path| path.out.health), Some(Health::Good));
+    end
+}
+
+#[test]
+fn before_anything_is_known_a_few_packets_are_under_way() {
+    let mut end = end(true);
+    (0..1000).for_each(|packet| offer(&mut end, at(1), packet));
+    let bytes =
+        (0..20).map(|ms| leave(&mut end, at(1 + ms)).0.len() as u32 * (BYTES + NUMBERED_BYTES + AROUND)).sum::<u32>();
+    assert!((20_000..27_000).contains(&bytes), "{bytes}");
+}
+
+/// It says that its path carries 100 Gbit/s and confirms nothing any more but a little of it.
+#[test]
+fn what_is_under_way_is_bounded_whatever_rate_the_other_end_tells() {
+    let mut end = working(true);
+    let (mut packet, mut most) = (0, 0);
+    let (mut said_us, mut said_bytes) = (0u32, 0u32);
+    for ms in 20..300 {
+        for _ in 0..1000 {
+            offer(&mut end, at(ms), packet);
+            packet += 1;
+        }
+        let (left, newest) = leave(&mut end, at(ms));
+        most = most.max(end.at(PATH).map_or(0, |path| path.out.bytes_under_way()));
+        said_us += 10_000;
+        said_bytes = said_bytes.wrapping_add(4_000_000_000);
+        if let Some(newest) = newest.filter(|_| !left.is_empty()) {
+            let behind = if ms < 60 { 0 } else { end.at(PATH).map_or(0, |path| path.out.under_way()) as u32 - 1 };
+            tell(&mut end, at(ms), message(report(newest.wrapping_sub(behind), &[], said_us, said_bytes)));
+        }
+    }
+    assert!(most > 32 << 20, "only {most} bytes: it was not tried");
+    assert!(most <= WINDOW_MOST_BYTES as u64 + 1500, "{most} bytes");
+}
+
+#[test]
+fn no_more_packets_are_under_way_than_are_counted() {
+    let mut out: Outgoing<u32> = Outgoing::new(at(1), PathState::Active, 0);
+    for _ in 0..MOST_UNDER_WAY + 5000 {
+        out.send(at(1), 100, None);
+    }
+    assert_eq!((out.under_way(), out.bytes_under_way()), (MOST_UNDER_WAY, MOST_UNDER_WAY as u64 * 100));
+}
+
+#[test]
+fn no_more_is_kept_to_be_sent_again_than_a_quarter_of_a_second_brings() {
+    let mut end = working(true);
+    assert!(end.keeps());
+    let path = end.at_mut(PATH).expect("it is there");
+    for _ in 0..MOST_KEPT_BYTES / 1000 {
+        path.out.send(at(20), 1000, None);
+    }
+    assert!(end.keeps());
+    end.at_mut(PATH).expect("it is there").out.send(at(20), 1000, None);
+    assert!(!end.keeps());
+}
+
+#[test]
+fn a_report_of_what_an_end_sent_before_it_began_anew_is_not_believed() {
+    for (heard, delivered) in [(OWN_EPOCH, 1), (OWN_EPOCH - 1, 0), (0, 0)] {
+        let mut end = end(true);
+        let (_, probe) = leave(&mut end, at(1));
+        let Body::Report { paths, .. } = report(probe.expect("it asks"), &[], 6_000, 100) else { unreachable!() };
+        tell(&mut end, at(11), message(Body::Report { heard, paths }));
+        assert_eq!(end.path(PATH).map(|path| path.delivered), Some(delivered), "epoch {heard}");
+    }
+}
+
+#[test]
+fn what_first_left_250_ms_ago_is_not_sent_again() {
+    for (later_ms, again) in [(240, 1), (260, 0)] {
+        let mut end = working(true);
+        offer(&mut end, at(20), 1);
+        let (left, _) = leave(&mut end, at(20));
+        let number = left[0].0;
+        let now = at(20 + later_ms);
+        // A probe after it was confirmed.
+        let newest = end.at_mut(PATH).expect("it is there").out.send(at(21), 64, None);
+        tell(&mut end, now, message(report(newest, &[(number, 1)], 250_000, 200)));
+        assert_eq!(end.repairs.len(), again, "{later_ms} ms");
+        assert_eq!(leave(&mut end, now).0.len(), again, "{later_ms} ms");
+    }
+}
+
+#[test]
+fn what_waits_to_be_sent_again_is_dropped_when_it_is_too_old() {
+    for (later_ms, again) in [(240, 1), (260, 0)] {
+        let mut end = working(true);
+        let parcel = Parcel { packet: 1, bytes: BYTES, flow: 1, order: 0, until: at(20) + WORTH, tries: MOST_TRIES };
+        end.send_again(at(30), [parcel].into());
+        assert_eq!(leave(&mut end, at(20 + later_ms)).0.len(), again, "{later_ms} ms");
+    }
+}
+
+#[test]
+fn no_more_waits_to_be_sent_again_than_so_many() {
+    let mut end = working(true);
+    let parcel = Parcel { packet: 1, bytes: BYTES, flow: 1, order: 0, until: at(20) + WORTH, tries: MOST_TRIES };
+    for _ in 0..3 {
+        end.send_again(at(20), (0..MOST_REPAIRS / 2 + 100).map(|_| parcel.clone()).collect());
+    }
+    assert_eq!(end.repairs.len(), MOST_REPAIRS);
+}
+
+/// It says each ms that the last one was lost.
+#[test]
+fn a_packet_is_sent_again_so_many_times_at_most() {
+    let mut end = working(true);
+    offer(&mut end, at(20), 1);
+    let mut times = 0;
+    for ms in 20..260 {
+        let (left, _) = leave(&mut end, at(ms));
+        times += left.len();
+        if let Some((number, _)) = left.first() {
+            let newest = end.at_mut(PATH).expect("it is there").out.send(at(ms), 64, None);
+            tell(&mut end, at(ms), message(report(newest, &[(*number, 1)], ms as u32 * 1000, 200)));
+        }
+    }
+    assert_eq!(times, 1 + usize::from(MOST_TRIES));
+}
+
+/// Nor does an end that leads follow one that says it leads.
+#[test]
+fn mode_and_wishes_are_taken_from_one_that_leads_by_one_that_follows() {
+    for (told_leads, leads, follows) in
+        [(true, false, true), (false, false, false), (true, true, false), (false, true, false)]
+    {
+        let mut end = working(leads);
+        let Body::Report { heard, mut paths } = report(0, &[], 0, 0) else { unreachable!() };
+        (paths[0].wish, paths[0].rank) = (PathState::Closed, 9);
+        let message = Message { leads: told_leads, ..message(Body::Report { heard, paths }) };
+        tell(&mut end, at(20), message);
+        let seen = (end.mode, end.path(PATH).map(|path| path.wish), end.ranks[0]);
+        let wanted = match follows {
+            true => (Mode::Standby, Some(PathState::Closed), 9),
+            false => (Mode::Aggregate, Some(PathState::Active), 0),
+        };
+        assert_eq!(seen, wanted, "told by one that leads: {told_leads}; leads itself: {leads}");
+    }
+}
+
+#[test]
+fn another_end_begins_anew_so_often_at_most() {
+    let mut end = working(false);
+    let begun = |end: &Tunnel<u32>| end.peer_epoch;
+    let other = |epoch| Message { epoch, ..message(Body::Probe) };
+    for (ms, epoch, believed) in [(20, 71, 71), (21, 70, 71), (269, 72, 71), (270, 73, 73), (300, 71, 73)] {
+        tell(&mut end, at(ms), other(epoch));
+        assert_eq!(begun(&end), Some(believed), "{ms} ms");
+    }
+}
+
+/// Whether the second of two paths was ever distrusted that loses so much.
+fn is_distrusted(loss: f64) -> bool {
+    let mut bed = Bed::new(Mode::Aggregate, &[(10.0, 10.0, 0.0), (10.0, 10.0, loss)]);
+    (1..60).any(|tick| {
+        bed.stream(1, 18.0, tick * 50);
+        let out = bed.out(1);
+        out.health == Health::Trial && out.because.starts_with("it loses")
+    })
+}
+
+#[test]
+fn a_path_that_loses_more_than_a_third_is_not_trusted() {
+    assert!(is_distrusted(0.6));
+    assert!(!is_distrusted(0.15));
+}
