@@ -21,4 +21,9 @@ proptest! {
     fn whatever_the_other_end_says_the_engine_stays_well(script in script()) {
         chaos::stranger(&script);
     }
+
+    #[test]
+    fn whatever_an_authenticated_liar_reports_the_engine_stays_well(script in script()) {
+        chaos::liar(&script);
+    }
 }

@@ -16,6 +16,10 @@ use crosslane_core::tunnel::control::Message;
 use crosslane_core::tunnel::label::Label;
 use crosslane_core::tunnel::{Input, Mode, Output, Setup, Tunnel};
 
+mod liar;
+
+pub use liar::liar;
+
 /// Packets that one engine may hold: those that wait, that are under way, that
 /// are to be sent again, and that wait for others.
 const MOST_HELD: usize = 100_000;

@@ -3,6 +3,7 @@ mod bed;
 use std::net::Ipv4Addr;
 
 use crosslane_core::rng::Rng;
+use crosslane_core::tunnel::gre;
 use proptest::prelude::*;
 
 use super::*;
@@ -194,6 +195,31 @@ fn a_forged_address_takes_nobody_there() {
         end.take_out(intake, bed.now, thief, 0, datagram);
     }
     assert!(bed.sides[GATEWAY].end.peers[0].ways.lock().unwrap().iter().flatten().all(|way| *way != thief));
+}
+
+/// What is sealed as of one path and says in its GRE key that it is of another tells
+/// of neither where it leads.
+#[test]
+fn a_path_leads_where_packets_come_from_that_are_sealed_as_of_it_and_say_so() {
+    let mut bed = Bed::new(1, true);
+    bed.until_both_ways(1, 1000);
+    let session = lock(bed.sides[1].end.security.as_ref().unwrap()).session_for(bed.now, 0).unwrap();
+    let elsewhere = Way { via: 0, to: (Ipv4Addr::new(203, 0, 113, 66), 6).into(), from: None };
+    for (sealed, said) in [(0, 1), (1, 0), (1, 1)] {
+        let before = *lock(&bed.sides[GATEWAY].end.peers[0].ways);
+        let key = Label { path: PathId(said), flow: 9, order: 0 }.key();
+        let header = gre::Header { payload: gre::Payload::Ipv4, key: Some(key), sequence: None, checksum: false };
+        let (mut plain, mut datagram) = (Vec::new(), Vec::new());
+        header.write(&packet(1, GATEWAY, 5, 100), &mut plain);
+        session.seal(sealed, &plain, &mut datagram).unwrap();
+        let Side { end, intake, .. } = &mut bed.sides[GATEWAY];
+        assert_eq!(end.take_out(intake, bed.now, elsewhere, 0, &datagram), None);
+        let mut after = before;
+        if sealed == said {
+            after[usize::from(sealed)] = Some(elsewhere);
+        }
+        assert_eq!(*lock(&end.peers[0].ways), after, "sealed as of {sealed}, said to be of {said}");
+    }
 }
 
 #[test]

@@ -1,0 +1,278 @@
+//! An authenticated vehicle that lies: an honest engine whose messages a script
+//! alters on their way, and says things of its own in between, to a gateway that
+//! has packets for it.
+
+use super::*;
+use crosslane_core::tunnel::control::{Body, MAX_PATHS, MAX_RUNS, PathReport};
+
+/// Packets of a train, as many as the engine sends.
+const TRAIN_PACKETS: usize = 24;
+/// Messages that may follow one input: a probe and a train for each path, and two
+/// reports over two paths each.
+const MOST_TOLD: usize = MAX_PATHS * (1 + TRAIN_PACKETS) + 4;
+/// Changes of health that may follow one input.
+const MOST_CHANGES: usize = 2 * MAX_PATHS;
+/// How often a packet leaves at most: once and eight times again, over all paths.
+const MOST_LEAVINGS: usize = 9 * MAX_PATHS;
+/// The other end begins anew so often at most, and may ask for trains again.
+const START_EACH: Duration = Duration::from_millis(250);
+
+struct Played {
+    now: Instant,
+    gateway: End,
+    vehicle: End,
+    /// When it arrives, at which end (0: the gateway), and what.
+    wire: Vec<(Instant, usize, Output<Packet>)>,
+    /// The newest number that the gateway used of each path.
+    numbers: [u32; MAX_PATHS],
+    offered: usize,
+    arrived: usize,
+    left: usize,
+    delivered: usize,
+    trains: usize,
+    token: Rc<()>,
+}
+
+/// Plays a script.
+pub fn liar(script: &[u8]) {
+    let mut script = Script(script);
+    let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
+    let mut played = Played {
+        now: Instant::from_millis(1),
+        gateway: engine(false, Mode::default(), 7),
+        vehicle: engine(true, mode, 8),
+        wire: Vec::new(),
+        numbers: [0; MAX_PATHS],
+        offered: 0,
+        arrived: 0,
+        left: 0,
+        delivered: 0,
+        trains: 0,
+        token: Rc::new(()),
+    };
+    for path in 0..1 + script.byte() % 4 {
+        played.vehicle.handle(played.now, Input::Present(PathId(path), true));
+    }
+    played.settle(&mut script);
+    while !script.0.is_empty() {
+        played.act(&mut script);
+        played.settle(&mut script);
+    }
+}
+
+impl Played {
+    fn act(&mut self, script: &mut Script<'_>) {
+        match script.byte() % 8 {
+            0 | 1 => {
+                let flow = script.byte() % 8;
+                (0..1 + script.below(64)).for_each(|_| self.offer(flow));
+            }
+            2 | 3 => self.pass(Duration::from_millis(script.below(64) as u64), script),
+            4 => self.pass(Duration::from_micros(script.below(4000) as u64), script),
+            5 => {
+                let message = self.made_up(script);
+                let (path, number) = (PathId(script.byte() % 16), numbered(script));
+                self.tell(Input::Told { path, number, message });
+            }
+            6 => {
+                let packet = self.packet(0);
+                let label = Label::of_key(script.word());
+                self.tell(Input::Arrived { label, number: numbered(script), bytes: script.word() & 0xffff, packet });
+            }
+            _ => {
+                let packet = self.packet(0);
+                self.vehicle.handle(self.now, Input::Packet { flow: 1, bytes: BYTES, elastic: true, packet });
+            }
+        }
+    }
+
+    fn packet(&self, flow: u8) -> Packet {
+        Packet { flow, number: 0, _token: self.token.clone() }
+    }
+
+    fn offer(&mut self, flow: u8) {
+        let packet = self.packet(flow);
+        self.offered += 1;
+        self.gateway.handle(self.now, Input::Packet { flow, bytes: BYTES, elastic: flow % 2 == 1, packet });
+    }
+
+    /// What the gateway is told; what may follow is bounded.
+    fn tell(&mut self, input: Input<Packet>) {
+        self.arrived += usize::from(matches!(input, Input::Arrived { .. }));
+        self.gateway.handle(self.now, input);
+        self.hear_gateway();
+    }
+
+    fn hear_gateway(&mut self) {
+        let (mut told, mut changes) = (0, 0);
+        while let Some(output) = self.gateway.poll(self.now) {
+            let (path, number) = match &output {
+                Output::Send { label, number, .. } => {
+                    self.left += 1;
+                    (label.path, Some(*number))
+                }
+                Output::Tell { path, number, message } => {
+                    told += 1;
+                    self.trains += usize::from(message.body == Body::Train);
+                    (*path, *number)
+                }
+                Output::Deliver(_) => {
+                    self.delivered += 1;
+                    continue;
+                }
+                Output::Changed { .. } => {
+                    changes += 1;
+                    continue;
+                }
+            };
+            if let Some(number) = number {
+                self.numbers[usize::from(path.0)] = number;
+            }
+            self.send(1, path, output);
+        }
+        assert!(told <= MOST_TOLD && changes <= MOST_CHANGES, "{told} messages and {changes} changes at once");
+        assert!(self.left <= self.offered * MOST_LEAVINGS, "{} of {} left", self.left, self.offered);
+        assert!(self.delivered <= self.arrived, "{} of {} came out", self.delivered, self.arrived);
+        let starts = 2 + self.now.as_nanos() / START_EACH.as_nanos() as u64;
+        assert!(self.trains as u64 <= starts * (MAX_PATHS * TRAIN_PACKETS) as u64, "{} of trains", self.trains);
+        let held = Rc::strong_count(&self.token);
+        assert!(held <= 2 * MOST_HELD + MOST_ON_WIRE, "{held} packets are held");
+    }
+
+    /// Each path takes 20 ms longer than the one before.
+    fn send(&mut self, to: usize, path: PathId, output: Output<Packet>) {
+        let takes = Duration::from_millis(2 + 20 * u64::from(path.0 % 4));
+        if self.wire.len() < MOST_ON_WIRE {
+            self.wire.push((self.now + takes, to, output));
+        }
+    }
+
+    fn pass(&mut self, time: Duration, script: &mut Script<'_>) {
+        let until = self.now + time;
+        loop {
+            let wire = self.wire.iter().map(|(at, ..)| *at);
+            let ends = [&self.gateway, &self.vehicle].into_iter().filter_map(Engine::next_wakeup);
+            let Some(due) = wire.chain(ends).min().filter(|due| *due <= until) else { break };
+            self.now = due.max(self.now + TICK);
+            let (come, still) = std::mem::take(&mut self.wire).into_iter().partition(|(at, ..)| *at <= self.now);
+            self.wire = still;
+            let come: Vec<(Instant, usize, Output<Packet>)> = come;
+            come.into_iter().for_each(|(_, to, output)| self.arrive(to, output, script));
+            self.settle(script);
+        }
+        self.now = until.max(self.now);
+    }
+
+    fn arrive(&mut self, to: usize, output: Output<Packet>, script: &mut Script<'_>) {
+        let input = match output {
+            Output::Send { label, number, packet } => {
+                Input::Arrived { label, number: Some(number), bytes: BYTES, packet }
+            }
+            Output::Tell { path, number, message } => {
+                let message = if to == 0 { self.twisted(message, script) } else { message };
+                Input::Told { path, number, message }
+            }
+            Output::Deliver(_) | Output::Changed { .. } => return,
+        };
+        match to {
+            0 => self.tell(input),
+            _ => self.vehicle.handle(self.now, input),
+        }
+    }
+
+    /// No engine wants to be woken at once over and over.
+    fn settle(&mut self, script: &mut Script<'_>) {
+        for _ in 0..MOST_IN_A_ROW {
+            self.hear_gateway();
+            while let Some(output) = self.vehicle.poll(self.now) {
+                let path = match &output {
+                    Output::Send { label, .. } => label.path,
+                    Output::Tell { path, .. } => *path,
+                    _ => continue,
+                };
+                self.send(0, path, output);
+            }
+            if [&self.gateway, &self.vehicle].into_iter().filter_map(Engine::next_wakeup).all(|due| due > self.now) {
+                return;
+            }
+            self.now = self.now + TICK;
+        }
+        let _ = script;
+        panic!("the gateway is due at {:?}, and it is {:?}", self.gateway.next_wakeup(), self.now);
+    }
+
+    /// A message of the vehicle, as the script alters it.
+    fn twisted(&self, mut message: Message, script: &mut Script<'_>) -> Message {
+        if script.byte() % 4 == 0 {
+            return message;
+        }
+        match script.byte() % 16 {
+            0 => message.epoch = u32::from(script.byte()),
+            1 => message.mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()],
+            2 => message.repairs ^= true,
+            _ => {}
+        }
+        if let Body::Report { heard, paths } = &mut message.body {
+            if script.byte() == 1 {
+                *heard = u32::from(script.byte());
+            }
+            paths.iter_mut().for_each(|report| self.twist(report, script));
+        }
+        message
+    }
+
+    fn twist(&self, report: &mut PathReport, script: &mut Script<'_>) {
+        let newest = self.numbers[usize::from(report.path.0) % MAX_PATHS];
+        match script.byte() % 16 {
+            0 => report.bytes = extreme(report.bytes, script),
+            1 => report.arrival_us = extreme(report.arrival_us, script),
+            2 => report.held_us = extreme(report.held_us, script),
+            3 => report.packets = extreme(report.packets, script),
+            4 => report.highest = newest,
+            5 => report.highest = extreme(report.highest, script),
+            6 => report.missing = vec![(report.highest.wrapping_sub(u32::from(script.byte())), u16::MAX)],
+            7 => report.missing = (0..MAX_RUNS).map(|_| (script.word(), script.word() as u16)).collect(),
+            8 => (report.bytes, report.arrival_us) = (script.word(), script.word()),
+            9 => (report.bytes, report.highest) = (0, newest),
+            10 => report.wish = STATES[usize::from(script.byte()) % 3],
+            11 => report.rank = script.byte(),
+            12 => report.path = PathId(script.byte() % 16),
+            _ => {}
+        }
+    }
+
+    /// A report of the vehicle's own making: of packets that are under way, mostly.
+    fn made_up(&self, script: &mut Script<'_>) -> Message {
+        let mut made = message(script);
+        if script.byte() % 4 != 0 {
+            made.epoch = 8;
+        }
+        if let Body::Report { paths, .. } = &mut made.body {
+            for report in paths {
+                let newest = self.numbers[usize::from(report.path.0)];
+                if script.byte() % 4 != 0 {
+                    report.highest = newest.wrapping_sub(u32::from(script.byte() % 8));
+                }
+            }
+        }
+        made
+    }
+}
+
+fn numbered(script: &mut Script<'_>) -> Option<u32> {
+    (script.byte() & 1 == 0).then(|| script.word())
+}
+
+/// The ends of the range, and what is near.
+fn extreme(of: u32, script: &mut Script<'_>) -> u32 {
+    match script.byte() % 8 {
+        0 => 0,
+        1 => u32::MAX,
+        2 => 1 << 31,
+        3 => of.wrapping_add(1 << 31),
+        4 => of.wrapping_neg(),
+        5 => of.wrapping_sub(u32::from(script.byte())),
+        6 => of.wrapping_mul(1000),
+        _ => script.word(),
+    }
+}
