@@ -1,22 +1,7 @@
 //! What comes in a datagram of the tunnel: GRE, its key, control messages.
 #![no_main]
 
-use crosslane_core::tunnel::control::Message;
-use crosslane_core::tunnel::gre;
-use crosslane_core::tunnel::label::Label;
+#[path = "../targets/decoders.rs"]
+mod target;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Ok((header, payload)) = gre::read(bytes) {
-        let mut again = Vec::new();
-        header.write(payload, &mut again);
-        assert_eq!(gre::read(&again), Ok((header, payload)));
-        if let Some(key) = header.key {
-            assert_eq!(Label::of_key(key).key(), key);
-        }
-    }
-    if let Some(message) = Message::read(bytes) {
-        let mut again = Vec::new();
-        message.write(&mut again);
-        assert_eq!(Message::read(&again), Some(message));
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| target::run(bytes));

@@ -122,6 +122,27 @@ fn read_demand(line: &[u8], origin_ns: u64) -> Result<Vec<Object>, String> {
     Ok(told.objects.into_iter().map(object).collect())
 }
 
+/// What both ends do with a stream that comes in such parts, for tests that feed it anything.
+#[doc(hidden)]
+pub fn read_anything(stream: &[u8], part: usize) {
+    let (mut inbox, mut book) = (Inbox::default(), book::Book::default());
+    for (place, bytes) in stream.chunks(part.max(1)).enumerate() {
+        for line in inbox.lines(bytes) {
+            if let Ok(objects) = read_demand(&line, 1_000_000) {
+                let again = read_demand(write_demand(&objects, 1_000_000).trim_ascii_end(), 1_000_000);
+                assert_eq!(again.as_ref(), Ok(&objects), "what is written is read");
+                book.tell(place as u64 % 3, objects);
+            }
+            let _ = serde_json::from_slice::<Reply>(&line);
+        }
+        let demand = book.demand(&[1.0]);
+        assert!(demand.objects.len() <= MAX_OBJECTS && demand.objects.is_sorted_by_key(|object| object.deadline));
+        assert!(demand.objects.iter().all(|object| book.owner(object.number).is_some()));
+        let _ = book.share(0, Some(u64::MAX));
+        assert!(inbox.0.len() <= MAX_LINE_BYTES);
+    }
+}
+
 fn line(of: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(of).unwrap_or_default();
     line.push(b'\n');

@@ -199,6 +199,14 @@ impl Diag {
     }
 }
 
+/// The socket and the connection that one netlink message describes, for tests
+/// that feed it anything.
+#[doc(hidden)]
+pub fn decode(bytes: &[u8]) -> Result<(SocketInfo, Option<Connection>), DecodeError> {
+    let message = Message::parse(bytes)?;
+    Ok((SocketInfo::decode(message)?, Connection::decode(message)?))
+}
+
 impl Connection {
     fn take(&mut self, subflow: SubflowInfo) {
         if !subflow.mptcp.joined() {

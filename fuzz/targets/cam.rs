@@ -1,0 +1,34 @@
+//! Messages of roadside units: from the air (UPER) and from an on-board unit (JSON).
+
+use std::collections::BTreeMap;
+
+use crosslane::observe::vanetza::{self, Senders};
+use crosslane_core::path::{PathId, SampleKind};
+use crosslane_sim::cam;
+
+/// Reads one message, as both.
+pub fn run(bytes: &[u8]) {
+    let senders =
+        Senders { stations: BTreeMap::from([(1001, PathId(0))]), paths: BTreeMap::from([("lte".into(), PathId(1))]) };
+    match vanetza::read(bytes, &senders) {
+        Ok(sample) => {
+            let SampleKind::Signal { rssi_dbm, .. } = sample.kind else { panic!("{sample:?}") };
+            assert!((-120.0..=0.0).contains(&rssi_dbm) && sample.path.0 <= 1);
+        }
+        Err(cause) => assert!(!cause.to_string().is_empty()),
+    }
+    match cam::decode(bytes) {
+        Ok(read) => {
+            // What can be sent again says the same.
+            if let Ok(again) = cam::encode(&read)
+                && let Ok(same) = cam::decode(&again)
+            {
+                assert_eq!(
+                    (same.station_id, same.generation_delta_time),
+                    (read.station_id, read.generation_delta_time)
+                );
+            }
+        }
+        Err(cause) => assert!(!cause.to_string().is_empty()),
+    }
+}

@@ -1,0 +1,22 @@
+//! What comes in a datagram of the tunnel: GRE, its key, control messages.
+
+use crosslane_core::tunnel::control::Message;
+use crosslane_core::tunnel::gre;
+use crosslane_core::tunnel::label::Label;
+
+/// Plays one input.
+pub fn run(bytes: &[u8]) {
+    if let Ok((header, payload)) = gre::read(bytes) {
+        let mut again = Vec::new();
+        header.write(payload, &mut again);
+        assert_eq!(gre::read(&again), Ok((header, payload)));
+        if let Some(key) = header.key {
+            assert_eq!(Label::of_key(key).key(), key);
+        }
+    }
+    if let Some(message) = Message::read(bytes) {
+        let mut again = Vec::new();
+        message.write(&mut again);
+        assert_eq!(Message::read(&again), Some(message));
+    }
+}

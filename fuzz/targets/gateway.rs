@@ -1,0 +1,53 @@
+//! A gateway and its vehicles without sockets and clocks.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crosslane::tunnel::config::Prefix;
+use crosslane::tunnel::end::{End, PeerPlan, Plan};
+use crosslane::tunnel::security::PrivateKey;
+use crosslane_core::time::Instant;
+use crosslane_core::tunnel::Mode;
+
+/// Beginning of the run, and the time since 1970 then.
+pub const BEGIN: Instant = Instant::from_millis(1);
+/// In ns.
+pub const UNIX_NS: u64 = 1_700_000_000_000_000_000;
+
+/// A fixed key, so that what is found can be found again: 32 bytes of `number`, 0 to 5, in base64.
+pub fn key(number: usize) -> PrivateKey {
+    let (three, two) =
+        [("AAAA", "AAA"), ("AQEB", "AQE"), ("AgIC", "AgI"), ("AwMD", "AwM"), ("BAQE", "BAQ"), ("BQUF", "BQU")][number];
+    format!("{}{two}=", three.repeat(10)).parse().expect("a key")
+}
+
+/// The address inside of a vehicle, from 1; of what is behind the gateway, 0.
+pub fn inside(vehicle: usize) -> [u8; 4] {
+    [10, 77, vehicle as u8, 2]
+}
+
+/// An end of the tunnel; `peers` by number (0: the gateway) with where they are.
+pub fn end(number: usize, peers: &[usize], at: Option<([u8; 4], u16)>, is_encrypted: bool, standard: bool) -> End {
+    let planned = |peer: &usize| PeerPlan {
+        name: format!("peer{peer}"),
+        prefixes: if *peer == 0 { vec![] } else { vec![Prefix { address: inside(*peer).into(), bits: 32 }] },
+        at: at.map(Into::into),
+    };
+    let plan = Plan {
+        peers: peers.iter().map(planned).collect(),
+        keys: is_encrypted.then(|| (key(number), peers.iter().map(|peer| key(*peer).public()).collect())),
+        leads: number != 0,
+        mode: Mode::Aggregate,
+        ranks: vec![],
+        overhead_bytes: 68,
+        mtu: 1432,
+        addresses: vec![IpAddr::from(inside(number))],
+        standard,
+    };
+    End::new(plan, UNIX_NS)
+}
+
+/// After so long.
+pub fn unix_ns(since: Duration) -> u64 {
+    UNIX_NS + since.as_nanos() as u64
+}

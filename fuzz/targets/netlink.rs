@@ -1,0 +1,13 @@
+//! What the kernel says, or somebody in its place: events of the path manager,
+//! interfaces and addresses, sockets.
+
+use crosslane::netlink::{TcpInfo, diag, links, path_manager};
+
+/// Reads one message.
+pub fn run(bytes: &[u8]) {
+    let faults = [path_manager::decode(bytes).err(), links::decode(bytes).err(), diag::decode(bytes).err()];
+    for fault in faults.into_iter().flatten() {
+        assert!(!fault.to_string().is_empty());
+    }
+    let _ = TcpInfo::parse(bytes);
+}

@@ -1,0 +1,34 @@
+//! Frames of a device, cut and joined again.
+
+use crosslane::tunnel::coalesce::Coalescer;
+use crosslane::tunnel::offload::{FRAME_BYTES, split};
+
+/// Plays one input.
+pub fn run(bytes: &[u8]) {
+    let mut frame = bytes[..bytes.len().min(FRAME_BYTES)].to_vec();
+    let mut packets: Vec<Vec<u8>> = Vec::new();
+    let _ = split(&mut frame, |packet| packets.push(packet.to_vec()));
+    // As they are, too: the other end may send anything.
+    packets.extend(bytes.chunks(64).map(<[u8]>::to_vec));
+    for udp in [false, true] {
+        let mut coalescer = Coalescer::new(udp);
+        let mut written = 0;
+        let mut flush = |coalescer: &mut Coalescer| {
+            let _ = coalescer.flush(|parts| {
+                written += 1;
+                let length: usize = parts.iter().map(|part| part.len()).sum();
+                assert!(length <= FRAME_BYTES);
+                Ok(())
+            });
+            assert!(coalescer.is_empty());
+        };
+        for packet in &packets {
+            if !coalescer.push(packet) {
+                flush(&mut coalescer);
+                assert!(coalescer.push(packet), "an empty one takes a packet");
+            }
+        }
+        flush(&mut coalescer);
+        assert!(written <= packets.len());
+    }
+}
