@@ -170,7 +170,7 @@ impl File {
     fn is_test(&self) -> bool {
         self.name
             .split('/')
-            .any(|part| matches!(part, "tests" | "benches" | "e2e" | "tests.rs") || part.ends_with("_tests.rs"))
+            .any(|part| matches!(part, "tests" | "benches" | "e2e" | "fuzz" | "tests.rs") || part.ends_with("_tests.rs"))
     }
 
     fn at(&self, line: usize, what: impl Display) -> String {
