@@ -229,11 +229,15 @@ impl<P> Flow<P> {
     }
 
     fn skip(&mut self, until: u64) {
-        if self.skipped.len() == SKIPS {
+        self.note_skipped((self.next, until));
+        self.next = until;
+    }
+
+    fn note_skipped(&mut self, orders: (u64, u64)) {
+        if self.skipped.len() >= SKIPS {
             self.skipped.pop_front();
         }
-        self.skipped.push_back((self.next, until));
-        self.next = until;
+        self.skipped.push_back(orders);
     }
 
     /// Whether this order was given up; it is not from now on.
@@ -245,7 +249,7 @@ impl<P> Flow<P> {
         self.skipped.remove(place);
         for rest in [(first, order), (order + 1, end)] {
             if rest.0 < rest.1 {
-                self.skipped.push_back(rest);
+                self.note_skipped(rest);
             }
         }
         true

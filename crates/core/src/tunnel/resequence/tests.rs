@@ -85,6 +85,21 @@ fn no_more_is_held_than_so_many_over_all_flows() {
     }
 }
 
+/// Each of them cuts what was given up in two.
+#[test]
+fn of_what_was_given_up_so_many_pieces_are_remembered_whatever_comes_late() {
+    let mut flows = Resequencer::new();
+    flows.take(at(1), label(0, 0), 0, BOTH);
+    flows.take(at(1), label(0, 200_000), 200_000, BOTH);
+    flows.advance(at(1000), BOTH);
+    assert_eq!(drained(&mut flows), [0, 200_000]);
+    for order in (1..10_000).step_by(2) {
+        flows.take(at(1001), label(1, order), order, BOTH);
+        assert!(flows.flows[3].skipped.len() <= SKIPS, "{} after {order}", flows.flows[3].skipped.len());
+    }
+    assert!(flows.late() > 30);
+}
+
 proptest! {
     /// Each packet at most once, none held longer than the limit, and in
     /// order as far as it was not given up.
