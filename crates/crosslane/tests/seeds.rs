@@ -1,14 +1,18 @@
 //! Every input in `fuzz/seeds` through its fuzz target's function: small ones that
-//! mean something, and those that once were found to break something.
+//! mean something, and those that once were found to break something. Then each with
+//! a few bytes altered; `SEED_MUTATIONS` says how often.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs;
+use std::panic::catch_unwind;
 use std::path::Path;
 
-#[path = "../../core/tests/chaos/mod.rs"]
-mod chaos;
+use crosslane_core::rng::Rng;
+
 #[path = "../../../fuzz/targets/cam.rs"]
 mod cam;
+#[path = "../../core/tests/chaos/mod.rs"]
+mod chaos;
 #[path = "../../../fuzz/targets/configuration.rs"]
 mod configuration;
 #[path = "../../../fuzz/targets/decoders.rs"]
@@ -30,16 +34,57 @@ mod offload;
 #[path = "../../../fuzz/targets/transfer.rs"]
 mod transfer;
 
+/// How often each input is altered if nothing else is said.
+const MUTATIONS: u32 = 50;
+/// Bytes that mean something to many a reader.
+const TELLING: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, b'"', b'-', b'9'];
+
 /// Plays all inputs of a target; there is one at least.
 fn play(target: &str, run: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(!files.is_empty(), "{} is empty", folder.display());
-    for file in files {
+    let seeds: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    for (file, seed) in files.iter().zip(&seeds) {
         println!("{}", file.display());
-        run(&fs::read(&file).unwrap());
+        run(seed);
     }
+    let mutations = std::env::var("SEED_MUTATIONS").map_or(MUTATIONS, |count| count.parse().unwrap());
+    let mut random = Rng::new(1, target);
+    for seed in (0..mutations).flat_map(|_| &seeds) {
+        let altered = altered(seed, &seeds, &mut random);
+        let played = catch_unwind(|| run(&altered));
+        assert!(played.is_ok(), "what broke it: {}", altered.escape_ascii());
+    }
+}
+
+/// With up to eight alterations: bytes set, bits flipped, parts cut, doubled, or of another input.
+fn altered(seed: &[u8], seeds: &[Vec<u8>], random: &mut Rng) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..=random.below(8) {
+        let at = random.below(bytes.len() as u32 + 1) as usize;
+        let end = (at + random.below(16) as usize).min(bytes.len());
+        match random.below(7) {
+            0 => bytes.truncate(at.max(4)),
+            1 => drop(bytes.drain(at..end)),
+            2 => {
+                let part = bytes[at..end].to_vec();
+                bytes.splice(at..at, part);
+            }
+            3 => {
+                let other = &seeds[random.below(seeds.len() as u32) as usize];
+                let from = random.below(other.len() as u32 + 1) as usize;
+                let to = (from + random.below(64) as usize).min(other.len());
+                bytes.splice(at..at, other[from..to].iter().copied());
+            }
+            _ if at == bytes.len() => bytes.push(random.below(256) as u8),
+            4 => bytes[at] = TELLING[random.below(8) as usize],
+            5 => bytes[at] ^= 1 << random.below(8),
+            _ => bytes[at] = random.below(256) as u8,
+        }
+    }
+    bytes
 }
 
 macro_rules! seeds {

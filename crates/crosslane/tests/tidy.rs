@@ -168,9 +168,9 @@ impl File {
     }
 
     fn is_test(&self) -> bool {
-        self.name
-            .split('/')
-            .any(|part| matches!(part, "tests" | "benches" | "e2e" | "fuzz" | "tests.rs") || part.ends_with("_tests.rs"))
+        self.name.split('/').any(|part| {
+            matches!(part, "tests" | "benches" | "e2e" | "fuzz" | "tests.rs") || part.ends_with("_tests.rs")
+        })
     }
 
     fn at(&self, line: usize, what: impl Display) -> String {
