@@ -205,7 +205,7 @@ impl World {
                 None => panic!("a datagram to {to}"),
             }
         }
-        if self.offering && self.steps % PACKET_EACH == 0 {
+        if self.offering && self.steps.is_multiple_of(PACKET_EACH) {
             (1..=HONEST).for_each(|vehicle| self.offer(vehicle));
         }
         let (mut to_liar, down) = (0, &mut self.down);
@@ -276,7 +276,7 @@ impl World {
             }
             _ => {
                 let (message, path) = (self.liar.message(script), script.byte() % 16);
-                let sequence = (script.byte() % 4 == 0).then(|| script.word());
+                let sequence = (script.byte().is_multiple_of(4)).then(|| script.word());
                 let key = Label { path: PathId(path), flow: 0, order: 0 }.key();
                 let mut bytes = Vec::new();
                 message.write(&mut bytes);
@@ -355,8 +355,8 @@ impl Liar {
     fn report(&self, script: &mut Script<'_>) -> PathReport {
         let path = script.byte() % 16;
         let newest = self.numbers[usize::from(path)];
-        let missing = script.byte() % 4 == 0;
-        let highest = if script.byte() % 8 == 0 { script.figure(newest) } else { newest };
+        let missing = script.byte().is_multiple_of(4);
+        let highest = if script.byte().is_multiple_of(8) { script.figure(newest) } else { newest };
         let runs = if missing { usize::from(script.byte()) % (MAX_RUNS + 1) } else { 0 };
         let run = |script: &mut Script<'_>| (highest.wrapping_sub(u32::from(script.byte())), script.word() as u16);
         PathReport {

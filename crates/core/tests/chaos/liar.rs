@@ -53,10 +53,10 @@ pub fn liar(script: &[u8]) {
     for path in 0..1 + script.byte() % 4 {
         played.vehicle.handle(played.now, Input::Present(PathId(path), true));
     }
-    played.settle(&mut script);
+    played.settle();
     while !script.0.is_empty() {
         played.act(&mut script);
-        played.settle(&mut script);
+        played.settle();
     }
 }
 
@@ -158,7 +158,7 @@ impl Played {
             self.wire = still;
             let come: Vec<(Instant, usize, Output<Packet>)> = come;
             come.into_iter().for_each(|(_, to, output)| self.arrive(to, output, script));
-            self.settle(script);
+            self.settle();
         }
         self.now = until.max(self.now);
     }
@@ -181,7 +181,7 @@ impl Played {
     }
 
     /// No engine wants to be woken at once over and over.
-    fn settle(&mut self, script: &mut Script<'_>) {
+    fn settle(&mut self) {
         for _ in 0..MOST_IN_A_ROW {
             self.hear_gateway();
             while let Some(output) = self.vehicle.poll(self.now) {
@@ -197,13 +197,12 @@ impl Played {
             }
             self.now = self.now + TICK;
         }
-        let _ = script;
         panic!("the gateway is due at {:?}, and it is {:?}", self.gateway.next_wakeup(), self.now);
     }
 
     /// A message of the vehicle, as the script alters it.
     fn twisted(&self, mut message: Message, script: &mut Script<'_>) -> Message {
-        if script.byte() % 4 == 0 {
+        if script.byte().is_multiple_of(4) {
             return message;
         }
         match script.byte() % 16 {
@@ -244,13 +243,13 @@ impl Played {
     /// A report of the vehicle's own making: of packets that are under way, mostly.
     fn made_up(&self, script: &mut Script<'_>) -> Message {
         let mut made = message(script);
-        if script.byte() % 4 != 0 {
+        if !script.byte().is_multiple_of(4) {
             made.epoch = 8;
         }
         if let Body::Report { paths, .. } = &mut made.body {
             for report in paths {
                 let newest = self.numbers[usize::from(report.path.0)];
-                if script.byte() % 4 != 0 {
+                if !script.byte().is_multiple_of(4) {
                     report.highest = newest.wrapping_sub(u32::from(script.byte() % 8));
                 }
             }
