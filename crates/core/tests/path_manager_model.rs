@@ -77,8 +77,9 @@ struct Kernel {
     now_ms: u64,
     last_event_ms: u64,
     is_calm: bool,
-    /// Events were lost: they are until the next list of all connections.
+    /// Events were lost: they are until the next list of all connections, soon.
     lost: bool,
+    listed_ms: u64,
     next_token: u32,
     next_port: u16,
     refuses_one_in: u64,
@@ -92,7 +93,7 @@ fn remote() -> SocketAddr {
 impl Kernel {
     fn new(seed: u64) -> Kernel {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        (0..10).for_each(|_| drop(random.below(2)));
+        (0..10).for_each(|_| _ = random.below(2));
         let (refuses_one_in, resets_one_in) = (2 + random.below(20), 2 + random.below(20));
         Kernel {
             random,
@@ -104,6 +105,7 @@ impl Kernel {
             last_event_ms: 0,
             is_calm: false,
             lost: false,
+            listed_ms: 0,
             next_token: 1,
             next_port: 1000,
             refuses_one_in,
@@ -272,7 +274,7 @@ impl Kernel {
 
     /// A hardship.
     fn strike(&mut self, story: &mut Story) {
-        match self.random.below(12) {
+        match self.random.below(11) {
             0..=2 if self.conversations.len() < 40 => self.connect(),
             3 => {
                 if let Some(token) = self.some_token() {
@@ -298,14 +300,14 @@ impl Kernel {
                 let Some(token) = self.some_token() else { return };
                 let conversation = self.conversations.get_mut(&token).unwrap();
                 let Some(flow) = conversation.flows.iter().rfind(|flow| flow.is_open).copied() else { return };
+                conversation.resets += 1;
                 conversation.take(flow.subflow.local);
                 conversation.held.retain(|(held, _, _)| *held != flow.subflow.local);
                 self.tell(Event::SubflowClosed { token, subflow: flow.subflow, error: 104 });
             }
-            10 => self.lost = true,
-            11 if self.lost => {
-                let seen = self.list();
-                story.manager.resync(story.now, &seen);
+            10 => {
+                self.lost = true;
+                self.listed_ms = self.now_ms + self.random.below(500);
             }
             _ => {}
         }
@@ -383,6 +385,10 @@ impl Story {
 
     fn step(&mut self, kernel: &mut Kernel, now_ms: u64) {
         self.now = Instant::from_millis(now_ms);
+        if kernel.lost && now_ms >= kernel.listed_ms {
+            let seen = kernel.list();
+            self.manager.resync(self.now, &seen);
+        }
         for event in kernel.advance(now_ms) {
             self.manager.handle(self.now, &event);
         }

@@ -44,6 +44,8 @@ mod ids;
 pub const MAX_CONNECTIONS: usize = 1024;
 /// Peers of which it has been said how many subflows they accept.
 const MAX_PEERS: usize = 64;
+/// Former addresses of paths remembered.
+const MAX_FORMER: usize = 64;
 /// Notices kept until they are polled for.
 const MAX_NOTICES: usize = 64;
 /// Least time between two notices that commands have to wait.
@@ -76,6 +78,9 @@ struct Plan {
     paths: Vec<PathSpec>,
     wanted: Vec<PathState>,
     overlap: Duration,
+    /// Addresses that paths had before, the oldest first: a subflow from one may
+    /// become known only now.
+    former: VecDeque<(IpAddr, PathId)>,
 }
 
 impl Plan {
@@ -98,6 +103,10 @@ impl Plan {
         let place = self.paths.iter().position(|path| path.local == Some(local))?;
         Some(PathId(place as u8))
     }
+
+    fn former_path_of(&self, local: IpAddr) -> Option<PathId> {
+        self.former.iter().rfind(|(address, _)| *address == local).map(|&(_, path)| path)
+    }
 }
 
 impl Manager {
@@ -106,7 +115,7 @@ impl Manager {
     pub fn new(paths: Vec<PathSpec>, overlap: Duration) -> Manager {
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
         Manager {
-            plan: Plan { paths, wanted, overlap },
+            plan: Plan { paths, wanted, overlap, former: VecDeque::new() },
             left_alone: Vec::new(),
             connections: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -148,14 +157,19 @@ impl Manager {
 
     /// Takes the news that a path has another address, or none. Subflows from
     /// the old one cannot carry anything any more and are closed.
-    pub fn set_address(&mut self, _now: Instant, path: PathId, local: Option<IpAddr>, if_index: u32) {
+    pub fn set_address(&mut self, now: Instant, path: PathId, local: Option<IpAddr>, if_index: u32) {
         let Some(spec) = self.plan.paths.get_mut(usize::from(path.0)) else { return };
         spec.if_index = if_index;
         if spec.local == local {
             return;
         }
-        spec.local = local;
-        self.connections.values_mut().for_each(|connection| connection.address_changed(path));
+        if let Some(former) = core::mem::replace(&mut spec.local, local) {
+            if self.plan.former.len() >= MAX_FORMER {
+                self.plan.former.pop_front();
+            }
+            self.plan.former.push_back((former, path));
+        }
+        self.connections.values_mut().for_each(|connection| connection.address_changed(now, path));
         self.queue_all();
     }
 

@@ -25,14 +25,20 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Failures in a row from which on the pause is [`RARELY`].
 const MANY: u32 = 12;
-/// Pause between attempts that have failed often, or of which the peer has no
-/// room for more.
+/// Longest pause between attempts that have failed often, or for which the peer
+/// has no room.
 const RARELY: Duration = Duration::from_secs(60);
+/// First pause after the peer's limit has been learnt; doubles up to [`RARELY`].
+const FULL: Duration = Duration::from_secs(5);
 /// A subflow that closes sooner after opening has failed: a peer without room
 /// answers the SYN and resets what comes of it.
 const PROVEN: Duration = Duration::from_secs(1);
 /// A subflow that lived so long has made up for the failures before it.
 const SETTLED: Duration = Duration::from_secs(10);
+/// A subflow can bear REMOVE_ADDR only once the peer has confirmed it, a round
+/// trip after it was told as established; sooner the kernel would send it over
+/// the subflow that is gone.
+const CONFIRMED: Duration = Duration::from_millis(250);
 /// So many subflows in a row reset at once, while others live, are taken for
 /// the peer's limit.
 const RESETS: u32 = 3;
@@ -87,6 +93,7 @@ struct Join {
 struct Room {
     resets: u32,
     last_reset: Instant,
+    full: Backoff,
     full_until: Option<Instant>,
 }
 
@@ -148,13 +155,14 @@ impl Connection {
     }
 
     /// A path has another address, or none.
-    pub fn address_changed(&mut self, path: PathId) {
+    pub fn address_changed(&mut self, now: Instant, path: PathId) {
         self.joins.remove(&path);
+        self.gained_room(now);
     }
 
     pub fn opened(&mut self, now: Instant, plan: &Plan, subflow: Subflow) {
         let ip = canonical(subflow.local.ip());
-        let Some(path) = plan.path_of(ip).or_else(|| self.ids.path_of(ip)) else { return };
+        let Some(path) = plan.path_of(ip).or_else(|| plan.former_path_of(ip)) else { return };
         // The event tells the peer's wish; that it is a backup by ours, the kernel
         // does not say to whoever asked for it.
         let mut backup = subflow.backup;
@@ -177,14 +185,14 @@ impl Connection {
     pub fn resync(&mut self, now: Instant, plan: &Plan, seen: &[Subflow]) {
         let before = core::mem::take(&mut self.subflows);
         for &subflow in seen {
-            self.opened(now, plan, subflow);
             let same = |entry: &&Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
-            if let (Some(old), Some(entry)) =
-                (before.iter().find(same), self.find(subflow.local, subflow.remote))
-            {
-                let active_since = if entry.subflow.backup { None } else { old.active_since.or(entry.active_since) };
-                *entry = Entry { subflow: entry.subflow, active_since, closing: false, ..*old };
-            }
+            let Some(&known) = before.iter().find(same) else {
+                self.opened(now, plan, subflow);
+                continue;
+            };
+            let mut entry = Entry { closing: false, ..known };
+            entry.set_backup(now, subflow.backup);
+            self.subflows.push(entry);
         }
     }
 
@@ -252,10 +260,12 @@ impl Connection {
         self.expire(now);
         if self.established && !self.is_foreign {
             // First of all: the peer may need the room.
-            self.close(now, token, plan, out, |entry| entry.is_stranded(plan));
+            if self.confirmed_at(plan).is_some_and(|at| now >= at) {
+                self.close(now, token, plan, out, |entry| entry.is_stranded(plan));
+            }
             self.open_and_promote(now, token, plan, out);
             self.demote(now, token, plan, out);
-            self.close(now, token, plan, out, |entry| plan.wants(entry.path) == PathState::Closed);
+            self.close(now, token, plan, out, |entry| !entry.is_stranded(plan));
             self.withdraw_unused(token, plan, out);
         }
     }
@@ -272,9 +282,11 @@ impl Connection {
         });
         let closes = self.subflows.iter().filter(|entry| !entry.closing && entry.destroy.failures() > 0);
         let closes = closes.filter(|entry| entry.is_unwanted(plan)).filter_map(|entry| entry.destroy.retry_at());
+        let is_stranded = |entry: &Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.failures() == 0;
+        let strands = self.subflows.iter().any(is_stranded).then(|| self.confirmed_at(plan)).flatten();
         let promotes = self.subflows.iter().filter(|entry| entry.flag.failures() > 0 && entry.waits_for_promotion(plan));
         let promotes = promotes.filter_map(|entry| entry.flag.retry_at());
-        joins.chain(closes).chain(promotes).chain(self.demotion_wakeup(plan)).min()
+        joins.chain(closes).chain(strands).chain(promotes).chain(self.demotion_wakeup(plan)).min()
     }
 
     fn full_until(&self) -> Instant {
@@ -306,17 +318,21 @@ impl Connection {
     }
 
     fn was_reset(&mut self, now: Instant, plan: &Plan) -> Option<u8> {
-        let Room { resets, last_reset, .. } = self.room;
+        let Room { resets, last_reset, mut full, .. } = self.room;
         let lives = |entry: &&Entry| !entry.closing && !entry.is_stranded(plan);
         let has_proven =
             self.subflows.iter().any(|entry| entry.opened > last_reset && now.since(entry.opened) >= PROVEN);
         let resets = if has_proven { 1 } else { resets.saturating_add(1) };
-        self.room = Room { resets, last_reset: now, full_until: None };
+        self.room = Room { resets, last_reset: now, full, full_until: None };
         let others = self.subflows.iter().filter(lives).count();
         if resets < RESETS || others == 0 {
             return None;
         }
-        self.room.full_until = Some(now + RARELY);
+        if has_proven {
+            full = Backoff::default();
+        }
+        full.failed(now, FULL, RARELY);
+        (self.room.full, self.room.full_until) = (full, Some(full.not_before()));
         let further = self.subflows.iter().filter(lives).filter(|entry| entry.subflow.local_id != AddressId(0)).count();
         Some(further as u8)
     }
@@ -404,7 +420,7 @@ impl Connection {
         waits.filter_map(|entry| entry.flag.retry_at()).min().map(|retry| due.max(retry))
     }
 
-    /// Closes what is `unwanted`, at once if another subflow is there. Of what the
+    /// Closes `which` are unwanted, at once if another subflow is there. Of what the
     /// path has no address for any more the peer is told over another one, as no
     /// FIN can reach it.
     fn close(
@@ -413,13 +429,14 @@ impl Connection {
         token: Token,
         plan: &Plan,
         out: &mut Commands,
-        unwanted: impl Fn(&Entry) -> bool,
+        which: impl Fn(&Entry) -> bool,
     ) {
-        if !self.subflows.iter().any(|entry| !entry.closing && !entry.is_unwanted(plan)) {
+        if !self.subflows.iter().any(|entry| entry.stays(plan)) {
             return;
         }
         let Connection { subflows, ids, .. } = self;
-        for entry in subflows.iter_mut().filter(|entry| !entry.closing && unwanted(entry) && entry.destroy.may(now)) {
+        let due = |entry: &&mut Entry| !entry.closing && entry.is_unwanted(plan) && entry.destroy.may(now);
+        for entry in subflows.iter_mut().filter(due).filter(|entry| which(entry)) {
             let local = canonical(entry.subflow.local.ip());
             if entry.is_stranded(plan)
                 && let Some(local_id) = ids.of(local)
@@ -429,6 +446,12 @@ impl Connection {
             }
             out.push_back((entry.path, entry.command_destroy(token)));
         }
+    }
+
+    /// From when on a subflow that stays can bear what the peer is to be told.
+    fn confirmed_at(&self, plan: &Plan) -> Option<Instant> {
+        let stays = self.subflows.iter().filter(|entry| entry.stays(plan));
+        stays.map(|entry| entry.opened).min().map(|opened| opened + CONFIRMED)
     }
 
     /// Has the kernel forget the addresses that no path has any more.
@@ -471,6 +494,10 @@ impl Entry {
 
     fn is_unwanted(&self, plan: &Plan) -> bool {
         self.is_stranded(plan) || plan.wants(self.path) == PathState::Closed
+    }
+
+    fn stays(&self, plan: &Plan) -> bool {
+        !self.closing && !self.is_unwanted(plan)
     }
 
     fn waits_for_promotion(&self, plan: &Plan) -> bool {

@@ -49,11 +49,6 @@ impl Ids {
         self.pairs.get(&address).map(|&(id, _)| id)
     }
 
-    /// The path that an address belongs to, or did.
-    pub fn path_of(&self, address: IpAddr) -> Option<PathId> {
-        self.pairs.get(&address).map(|&(_, path)| path)
-    }
-
     /// The kernel forgets the address too; its id is not given again soon.
     pub fn forget(&mut self, address: IpAddr) {
         self.pairs.remove(&address);

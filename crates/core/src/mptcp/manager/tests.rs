@@ -128,10 +128,10 @@ fn the_limit_of_a_peer_is_learnt_and_said_once() {
         }
     };
     let tries = commands_within(&mut manager, 5000, 50_000, reset);
-    assert_eq!(tries, 3);
+    assert!((3..=7).contains(&tries), "{tries} commands");
     assert_eq!(manager.poll_notice(), Some(Notice::PeerLimit { peer: server().ip(), subflows: 0 }));
     assert_eq!(manager.poll_notice(), None);
-    assert!(commands_within(&mut manager, 55_000, 600_000, reset) <= 10, "tried again, rarely");
+    assert!(commands_within(&mut manager, 55_000, 600_000, reset) <= 12, "tried again, rarely");
     assert_eq!(manager.poll_notice(), None);
 }
 
@@ -178,7 +178,9 @@ fn the_last_subflow_keeps_an_address_that_went_until_another_is_there() {
     assert_eq!(drain(&mut manager, at(2000)), [anew]);
     let other = Subflow { local: SocketAddr::new(address, 9), local_id, ..subflow(0, 0, false) };
     manager.handle(at(2001), &Event::SubflowEstablished { token: TOKEN, subflow: other });
-    assert_eq!(drain(&mut manager, at(2001)), [withdraw(0), destroy(0)]);
+    assert_eq!(drain(&mut manager, at(2001)), [], "not before the peer has confirmed the other");
+    assert_eq!(manager.next_wakeup(), Some(at(2251)));
+    assert_eq!(drain(&mut manager, at(2251)), [withdraw(0), destroy(0)]);
 }
 
 #[test]
