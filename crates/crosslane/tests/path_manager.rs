@@ -1,0 +1,299 @@
+//! The agent in real hands: peers that refuse, addresses that change, interfaces
+//! that go and come back.
+//!
+//! `CROSSLANE_HANG_RUNS` repeats the connection that once hung so many times.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use crosslane::netlink::diag::Diag;
+use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
+use crosslane::netlink::{PathManager, TcpState, select_path_manager};
+use crosslane::testbed::emulator::Emulator;
+use crosslane::testbed::{Namespace, Route, SERVER, Testbed, Wiring, vehicle_address};
+use nix::sys::signal::Signal;
+use program::agent::Agent;
+use program::can_drive;
+use program::links::two_links;
+use serde_json::Value;
+use socket2::{Domain, Protocol, Socket, Type};
+
+const CONFIGURATION: &str = r#"
+[service]
+mode = "MODE"
+[[path]]
+name = "one"
+rat = "lte"
+[[path]]
+name = "two"
+rat = "lte"
+[strategy]
+name = "threshold"
+[log]
+events = "EVENTS"
+"#;
+const PATIENCE: Duration = Duration::from_secs(8);
+/// First of the testbed's routing tables.
+const FIRST_TABLE: u32 = 100;
+
+/// A vehicle with two paths, and a server that accepts so many subflows beyond
+/// the first of a connection.
+struct World {
+    testbed: Testbed,
+    _emulator: Emulator,
+    listener: Socket,
+}
+
+impl World {
+    fn new(vehicle: PathManager, subflows: u32) -> World {
+        let (testbed, emulator) = two_links(["one", "two"], 20.0, 5);
+        testbed.vehicle.enter(|| select_path_manager(vehicle).unwrap()).unwrap();
+        // The network takes nothing that bears another path's address.
+        for conf in ["all", "default"] {
+            testbed.server.set_sysctl(&format!("net/ipv4/conf/{conf}/rp_filter"), "1").unwrap();
+        }
+        let listen = || {
+            select_path_manager(PathManager::Kernel).unwrap();
+            EndpointSocket::open().unwrap().set_limits(Limits { subflows, add_addr_accepted: 0 }).unwrap();
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+            socket.bind(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
+            socket.listen(8).unwrap();
+            socket
+        };
+        let listener = testbed.server.enter(listen).unwrap();
+        World { testbed, _emulator: emulator, listener }
+    }
+
+    fn agent(&self, mode: &str) -> Agent {
+        Agent::start(&self.testbed.vehicle, &CONFIGURATION.replace("MODE", mode))
+    }
+
+    fn connect(&self) -> (Socket, Socket) {
+        let connect = || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+            socket.connect(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
+            socket
+        };
+        let near = self.testbed.vehicle.enter(connect).unwrap();
+        let far = self.listener.accept().unwrap().0;
+        for socket in [&near, &far] {
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        }
+        exchange(&near, &far);
+        (near, far)
+    }
+
+    /// Waits until the vehicle has a subflow from `address`; returns how long.
+    fn await_subflow(&self, address: Ipv4Addr) -> Duration {
+        let start = Instant::now();
+        while !established(&self.testbed.vehicle).contains(&address.into()) {
+            assert!(start.elapsed() < PATIENCE, "no subflow from {address}");
+            sleep(Duration::from_millis(10));
+        }
+        start.elapsed()
+    }
+
+    /// Takes an address of the vehicle away.
+    fn remove_address(&self, place: usize, address: Ipv4Addr) {
+        let remove = |interface: u32| async move {
+            let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+            tokio::spawn(connection);
+            let message = rtnetlink::AddressMessageBuilder::<Ipv4Addr>::new().index(interface).address(address, 32);
+            handle.address().del(message.build()).execute().await.unwrap();
+        };
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let index = || Wiring::open().unwrap().index(["one", "two"][place]).unwrap();
+        self.testbed.vehicle.enter(|| runtime().block_on(remove(index()))).unwrap();
+    }
+
+    /// Gives a path of the vehicle an address, with the routes for it.
+    fn add_address(&self, place: usize, address: Ipv4Addr) {
+        let name = ["one", "two"][place];
+        let at_vehicle = || {
+            let mut wiring = Wiring::open().unwrap();
+            let interface = wiring.index(name).unwrap();
+            let route = Route { to: None, interface, source: Some(address), table: None, metric: place as u32 };
+            let table = FIRST_TABLE + place as u32;
+            wiring.add_address(interface, address, 32).unwrap();
+            wiring.add_route(route).unwrap();
+            wiring.add_route(Route { table: Some(table), metric: 0, ..route }).unwrap();
+            wiring.add_rule(address, table).unwrap();
+        };
+        let at_server = || {
+            let mut wiring = Wiring::open().unwrap();
+            let interface = wiring.index(name).unwrap();
+            let route = Route { to: Some(address), interface, source: Some(SERVER), table: None, metric: 0 };
+            wiring.add_route(route).unwrap();
+        };
+        self.testbed.server.enter(at_server).unwrap();
+        self.testbed.vehicle.enter(at_vehicle).unwrap();
+    }
+}
+
+/// The vehicle's addresses of the subflows that a namespace holds established.
+fn established(namespace: &Namespace) -> Vec<IpAddr> {
+    let subflows = namespace.enter(|| Diag::open().unwrap().subflows().unwrap()).unwrap();
+    let established = subflows.iter().filter(|info| info.tcp.state == TcpState::Established);
+    let vehicle = established.map(|info| match info.subflow.local.ip() {
+        ip if ip == IpAddr::from(SERVER) => info.subflow.remote.ip(),
+        ip => ip,
+    });
+    vehicle.collect()
+}
+
+fn exchange(near: &Socket, far: &Socket) {
+    for (mut from, mut to) in [(near, far), (far, near)] {
+        from.write_all(b"hello").unwrap();
+        to.read_exact(&mut [0; 5]).unwrap();
+    }
+}
+
+/// The events of this kind.
+fn events(text: &str, kind: &str) -> Vec<Value> {
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|event| event["event"] == kind).collect()
+}
+
+#[test]
+fn a_connection_of_the_in_kernel_path_manager_is_left_alone() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new(PathManager::Kernel, 8);
+    let endpoints = || {
+        let mut socket = EndpointSocket::open().unwrap();
+        socket.set_limits(Limits { subflows: 8, add_addr_accepted: 8 }).unwrap();
+        socket.add(&Endpoint::subflow(vehicle_address(1).into())).unwrap();
+    };
+    world.testbed.vehicle.enter(endpoints).unwrap();
+    let (near, far) = world.connect();
+    world.await_subflow(vehicle_address(1));
+    let agent = world.agent("backup");
+    sleep(Duration::from_secs(2));
+    let asked = Instant::now();
+    let (text, stderr) = agent.end_by(Signal::SIGTERM);
+    let obeyed = asked.elapsed();
+    assert!(obeyed < Duration::from_millis(500), "ended after {obeyed:?}");
+    let commands = events(&text, "command").len();
+    assert!(commands <= 10, "{commands} commands");
+    let notices = events(&text, "notice");
+    assert_eq!((notices.len(), stderr.as_str()), (1, ""), "{notices:?}");
+    exchange(&near, &far);
+}
+
+#[test]
+fn a_peer_without_room_is_not_stormed_and_its_limit_is_said() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new(PathManager::UserSpace, 0);
+    let agent = world.agent("aggregate");
+    let (near, far) = world.connect();
+    sleep(Duration::from_secs(4));
+    exchange(&near, &far);
+    let (text, _) = agent.end();
+    let commands = events(&text, "command").len();
+    assert!((1..=10).contains(&commands), "{commands} commands");
+    let notices = events(&text, "notice");
+    assert!(notices.iter().any(|notice| notice["rule"] == "peer_limit"), "{notices:?}");
+}
+
+#[test]
+fn the_peer_is_told_that_an_address_is_gone() {
+    if !can_drive() {
+        return;
+    }
+    // Both the first subflow, of id 0, and a further one.
+    for place in [0, 1] {
+        let world = World::new(PathManager::UserSpace, 8);
+        let _agent = world.agent("aggregate");
+        let (near, far) = world.connect();
+        world.await_subflow(vehicle_address(1));
+        exchange(&near, &far);
+        world.remove_address(place, vehicle_address(place));
+        let start = Instant::now();
+        while established(&world.testbed.server).contains(&vehicle_address(place).into()) {
+            assert!(start.elapsed() < PATIENCE, "the server still holds the subflow of path {place}");
+            sleep(Duration::from_millis(20));
+        }
+        exchange(&near, &far);
+    }
+}
+
+#[test]
+fn a_path_recovers_from_any_number_of_changes_of_its_address() {
+    if !can_drive() {
+        return;
+    }
+    // Linux's default limit.
+    let world = World::new(PathManager::UserSpace, 2);
+    let agent = world.agent("aggregate");
+    let (near, far) = world.connect();
+    let mut addresses = [vehicle_address(0), vehicle_address(1)];
+    world.await_subflow(addresses[1]);
+    let mut slow = 0;
+    for number in 0..20 {
+        // The further subflow's path twice as often as the first one's.
+        let place = usize::from(number % 3 != 0);
+        world.remove_address(place, addresses[place]);
+        sleep(Duration::from_millis(50));
+        let [a, b, _, _] = addresses[place].octets();
+        addresses[place] = Ipv4Addr::new(a, b, 0, 10 + number);
+        world.add_address(place, addresses[place]);
+        slow += u32::from(world.await_subflow(addresses[place]) > Duration::from_secs(1));
+        exchange(&near, &far);
+    }
+    assert!(slow <= 2, "{slow} of 20 took more than a second");
+    sleep(Duration::from_millis(500));
+    let held = established(&world.testbed.server);
+    assert_eq!(held.len(), 2, "{held:?}");
+    let (text, _) = agent.end();
+    let commands = events(&text, "command").len();
+    assert!(commands <= 120, "{commands} commands");
+}
+
+/// An upload, after which the server speaks for the first time, while the first
+/// path's interface goes down and up.
+fn upload(world: &World, run: u64) {
+    let (near, far) = world.connect();
+    let size = [600_000, 1_500_000, 4_000_000][(run % 3) as usize];
+    let upload = near.try_clone().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            (&upload).write_all(&vec![7; size]).unwrap();
+            upload.shutdown(Shutdown::Write).unwrap();
+        });
+        let server = scope.spawn(|| {
+            let mut received = Vec::new();
+            (&far).read_to_end(&mut received).unwrap();
+            (&far).write_all(&[8; 74]).unwrap();
+            received.len()
+        });
+        sleep(Duration::from_millis(40 + run * 37 % 300));
+        world.testbed.set_up(0, false).unwrap();
+        sleep(Duration::from_millis([50, 300, 900][(run / 3 % 3) as usize]));
+        world.testbed.set_up(0, true).unwrap();
+        let mut answer = [0; 74];
+        (&near).read_exact(&mut answer).unwrap_or_else(|cause| panic!("run {run} hangs: {cause}"));
+        assert_eq!(server.join().unwrap(), size);
+    });
+}
+
+#[test]
+fn a_connection_does_not_hang_when_its_first_interface_goes_and_comes_back() {
+    if !can_drive() {
+        return;
+    }
+    let runs = std::env::var("CROSSLANE_HANG_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(8);
+    for mode in ["aggregate", "backup"] {
+        let world = World::new(PathManager::UserSpace, 2);
+        let _agent = world.agent(mode);
+        (0..runs / 2).for_each(|run| upload(&world, run));
+    }
+}
