@@ -90,12 +90,12 @@ impl Agents {
         let Some(running) = &mut self.running else { return };
         let pid = Pid::from_raw(running.child.id() as i32);
         let begun_ns = monotonic_ns();
-        drop(kill(pid, if politely { Signal::SIGTERM } else { Signal::SIGKILL }));
+        kill(pid, if politely { Signal::SIGTERM } else { Signal::SIGKILL }).unwrap();
         let mut used = used_by(pid);
         while politely && !has_ended(pid) {
             if monotonic_ns() - begun_ns > GRACE.as_nanos() as u64 {
                 self.facts.faults.push(format!("SIGTERM was not obeyed within {} s", GRACE.as_secs()));
-                drop(kill(pid, Signal::SIGKILL));
+                kill(pid, Signal::SIGKILL).unwrap();
                 break;
             }
             used = used.max(used_by(pid));
@@ -171,7 +171,9 @@ fn used_by(pid: Pid) -> Duration {
     let mut clock: libc::clockid_t = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: both calls write what they are given.
-    let read = unsafe { libc::clock_getcpuclockid(pid.as_raw(), &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0 };
+    let read = unsafe {
+        libc::clock_getcpuclockid(pid.as_raw(), &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0
+    };
     if read { Duration::new(time.tv_sec as u64, time.tv_nsec as u32) } else { Duration::ZERO }
 }
 

@@ -170,7 +170,10 @@ impl Hardship {
     pub fn steps(&self) -> Vec<(u64, Step)> {
         let (from, until) = (self.at_ms, self.at_ms + self.for_ms);
         let router = |path, behaviour| {
-            vec![(from, Step::Router { path, behaviour }), (until, Step::Router { path, behaviour: Behaviour::Forward })]
+            vec![
+                (from, Step::Router { path, behaviour }),
+                (until, Step::Router { path, behaviour: Behaviour::Forward }),
+            ]
         };
         let toggled = |times: u64, step: &dyn Fn(bool) -> Step| {
             let half = self.for_ms / (2 * times);
@@ -247,12 +250,12 @@ fn kind(draw: &mut Draw, topology: Topology, path: usize, nat: bool) -> Kind {
         Kind::Refused { path },
         Kind::Reset { path },
         Kind::Strip { path },
-        if nat { Kind::Rebind { path } } else { Kind::Reset { path } },
     ];
     match (draw.from(1, 100), topology) {
         (1..=20, _) => draw.one_of(&of_agent),
         (21..=40, Topology::Direct) => Kind::FarLinkDown { path },
         (_, Topology::Direct) | (21..=60, _) => draw.one_of(&of_link),
+        (61..=75, _) if nat => Kind::Rebind { path },
         _ => draw.one_of(&of_router),
     }
 }

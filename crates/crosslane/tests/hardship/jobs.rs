@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::plan::Plan;
 use super::report;
 use super::run::{LINGERING, Manager};
+use super::selfcheck::{self, Planted};
 use super::verdict::{Facts, Violation, judge};
 
 /// Runs that may wait for sockets at the same time.
@@ -100,6 +101,24 @@ pub fn run_all(plans: &[Plan], parallel: usize, out: Option<&Path>) -> Vec<Outco
     let mut outcomes = outcomes.into_inner().unwrap();
     outcomes.sort_by_key(|outcome| outcome.plan.seed);
     outcomes
+}
+
+/// Carries out what is planted; what was not found, a sentence each.
+pub fn self_check(parallel: usize) -> Vec<String> {
+    let desk = tempfile::TempDir::new().unwrap();
+    let (active, planted) = (Room::of(parallel.max(1)), selfcheck::planted());
+    thread::scope(|scope| {
+        let (active, folder) = (&active, desk.path());
+        let check = |planted: Planted| {
+            active.enter();
+            scope.spawn(move || {
+                let side = carry_out(&planted.plan, Manager::Agent, folder, active);
+                selfcheck::complaint(&planted, &side)
+            })
+        };
+        let threads: Vec<_> = planted.into_iter().map(check).collect();
+        threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+    })
 }
 
 fn carry_out(plan: &Plan, manager: Manager, folder: &Path, active: &Room) -> Side {

@@ -21,6 +21,7 @@ mod programs;
 mod report;
 mod router;
 mod run;
+mod selfcheck;
 mod topology;
 mod verdict;
 
@@ -103,7 +104,9 @@ fn seeds(text: &str) -> Option<Vec<u64>> {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("hardship: while reading the arguments: they are not right; give --seeds 1..100 --out FOLDER --jobs 2 or --plans");
+    eprintln!(
+        "hardship: while reading the arguments: they are not right; give --seeds 1..100 --out FOLDER --jobs 2 or --plans"
+    );
     ExitCode::from(2)
 }
 
@@ -126,6 +129,11 @@ fn lead(arguments: &[String]) -> ExitCode {
         return if std::env::var("CI").as_deref() == Ok("true") { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
     report::begin(&plans);
+    let missed = jobs::self_check(options.jobs);
+    if !missed.is_empty() {
+        missed.iter().for_each(|what| println!("hardship: {what}"));
+        return ExitCode::FAILURE;
+    }
     let outcomes: Vec<Outcome> = jobs::run_all(&plans, options.jobs, options.out.as_deref());
     let ok = report::end(&outcomes, options.out.as_deref());
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }

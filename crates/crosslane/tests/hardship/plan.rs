@@ -24,7 +24,8 @@ pub struct Draw(u64);
 impl Draw {
     /// A source of its own for each seed.
     pub fn new(seed: u64) -> Draw {
-        Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        // Mixed once, or a seed's numbers would be its neighbour's, one later.
+        Draw(Draw(seed).next())
     }
 
     fn next(&mut self) -> u64 {
@@ -96,6 +97,10 @@ pub struct Traffic {
     pub chunk: u32,
     /// Time between writes; 0: as fast as it goes.
     pub tick_ms: u32,
+    /// When the client of a ping-pong stops.
+    pub until_ms: u64,
+    /// The server lies about one byte, to see that it is found.
+    pub spoiled: bool,
 }
 
 /// All that a seed stands for.
@@ -121,6 +126,8 @@ pub struct Plan {
     pub others: bool,
     /// In the order of their beginning.
     pub hardships: Vec<Hardship>,
+    /// When what has not ended hangs.
+    pub deadline_ms: u64,
 }
 
 impl Plan {
@@ -128,7 +135,7 @@ impl Plan {
     pub fn draw(seed: u64) -> Plan {
         let mut draw = Draw::new(seed);
         let topology = if draw.chance(30) { Topology::Direct } else { Topology::Routed };
-        let paths = (0..draw.from(2, 3)).map(|_| path(&mut draw)).collect::<Vec<_>>();
+        let paths: Vec<PathPlan> = (0..draw.from(2, 3)).map(|_| path(&mut draw, topology)).collect();
         let (ipv6, backup) = (draw.chance(25), draw.chance(50));
         let (default_limits, late_agent) = (draw.chance(40), draw.chance(15));
         let number = match draw.from(1, 10) {
@@ -147,7 +154,19 @@ impl Plan {
         };
         let others = topology == Topology::Routed && number <= 10 && !ipv6 && draw.chance(50);
         let hardships = hardships::draw(&mut draw, topology, &paths, most);
-        Plan { seed, topology, ipv6, backup, default_limits, late_agent, paths, connections, others, hardships }
+        Plan {
+            seed,
+            topology,
+            ipv6,
+            backup,
+            default_limits,
+            late_agent,
+            paths,
+            connections,
+            others,
+            hardships,
+            deadline_ms: DEADLINE_MS,
+        }
     }
 
     /// One line for people.
@@ -170,19 +189,22 @@ impl Plan {
     }
 }
 
-fn path(draw: &mut Draw) -> PathPlan {
-    PathPlan { delay_ms: draw.from(2, 40), rate_mbit_s: draw.from(15, 50), nat: draw.chance(25) }
+fn path(draw: &mut Draw, topology: Topology) -> PathPlan {
+    let nat = topology == Topology::Routed && draw.chance(30);
+    PathPlan { delay_ms: draw.from(2, 40), rate_mbit_s: draw.from(15, 50), nat }
 }
 
 fn traffic(draw: &mut Draw, id: u32, number: u64) -> Traffic {
     let kind = draw.one_of(&[Kind::Up, Kind::Down, Kind::PingPong]);
     let begin_ms = if draw.chance(80) { draw.from(0, 1_300) } else { draw.from(1_300, CALM_MS - 1_000) };
+    // Some are short, so that they end while something else happens.
+    let until_ms = if draw.chance(75) { PACED_UNTIL_MS } else { begin_ms + draw.from(50, 1_500) };
     let tick_ms: u64 = match number {
         0..=20 => draw.one_of(&[20, 50, 400]),
         21..=100 => draw.one_of(&[100, 1_000]),
         _ => draw.one_of(&[500, 2_000]),
     };
-    let ticks = (PACED_UNTIL_MS - begin_ms) / tick_ms;
+    let ticks = ((until_ms - begin_ms) / tick_ms).max(1);
     let at_once = kind != Kind::PingPong && number <= 4 && draw.chance(30);
     let (chunk, bytes, tick_ms) = match kind {
         _ if at_once => (65_536, 65_536 * draw.from(40, 120), 0),
@@ -192,7 +214,7 @@ fn traffic(draw: &mut Draw, id: u32, number: u64) -> Traffic {
             (chunk, chunk * ticks, tick_ms)
         }
     };
-    Traffic { id, kind, begin_ms, bytes, chunk: chunk as u32, tick_ms: tick_ms as u32 }
+    Traffic { id, kind, begin_ms, bytes, chunk: chunk as u32, tick_ms: tick_ms as u32, until_ms, spoiled: false }
 }
 
 #[cfg(test)]

@@ -153,6 +153,7 @@ fn encode(traffic: &Traffic) -> [u8; HEADER_BYTES] {
     header[8..16].copy_from_slice(&traffic.bytes.to_be_bytes());
     header[16..20].copy_from_slice(&traffic.chunk.to_be_bytes());
     header[20..24].copy_from_slice(&traffic.tick_ms.to_be_bytes());
+    header[25] = u8::from(traffic.spoiled);
     header[24] = match traffic.kind {
         Kind::Up => 0,
         Kind::Down => 1,
@@ -165,7 +166,16 @@ fn decode(header: &[u8; HEADER_BYTES]) -> Option<Traffic> {
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let kind = *[Kind::Up, Kind::Down, Kind::PingPong].get(usize::from(header[24]))?;
     let bytes = u64::from(word(8)) << 32 | u64::from(word(12));
-    (word(0) == MAGIC).then(|| Traffic { id: word(4), kind, begin_ms: 0, bytes, chunk: word(16), tick_ms: word(20) })
+    (word(0) == MAGIC).then(|| Traffic {
+        id: word(4),
+        kind,
+        begin_ms: 0,
+        bytes,
+        chunk: word(16),
+        tick_ms: word(20),
+        until_ms: 0,
+        spoiled: header[25] != 0,
+    })
 }
 
 /// Why a connection is over before its time.
@@ -173,7 +183,8 @@ struct Stop(Outcome, String);
 
 impl Stop {
     fn of(call: &str, cause: &io::Error) -> Stop {
-        let outcome = if cause.kind() == ErrorKind::TimedOut && call == "connect" { Outcome::Hung } else { Outcome::Error };
+        let outcome =
+            if cause.kind() == ErrorKind::TimedOut && call == "connect" { Outcome::Hung } else { Outcome::Error };
         Stop(outcome, format!("{call}: {cause}"))
     }
 }
@@ -222,10 +233,10 @@ impl Connection {
                 self.write_all(&RIGHT, "verdict")?;
             }
             Kind::PingPong => {
-                for number in 0..traffic.bytes / u64::from(traffic.chunk) {
+                while self.bytes == 0 || self.now_ms() < traffic.until_ms {
                     let begun_ms = self.now_ms();
                     let mut message = vec![0; traffic.chunk as usize];
-                    fill(traffic.id, number * u64::from(traffic.chunk), &mut message);
+                    fill(traffic.id, self.bytes, &mut message);
                     self.write_all(&message, "ping")?;
                     self.check(traffic.id, message.len(), "pong")?;
                     let took_ms = self.now_ms() - begun_ms;
@@ -250,12 +261,13 @@ impl Connection {
                 self.hear_all_right()?;
             }
             Kind::PingPong => {
-                for number in 0..traffic.bytes / u64::from(traffic.chunk) {
-                    self.check(traffic.id, traffic.chunk as usize, "ping")?;
+                while self.check_or_end(traffic.id, traffic.chunk as usize, "ping")? {
                     let mut message = vec![0; traffic.chunk as usize];
-                    fill(traffic.id, number * u64::from(traffic.chunk), &mut message);
+                    fill(traffic.id, self.bytes - message.len() as u64, &mut message);
+                    message[0] ^= u8::from(traffic.spoiled);
                     self.write_all(&message, "pong")?;
                 }
+                return self.socket.shutdown(Shutdown::Write).map_err(|cause| Stop::of("shutdown", &cause));
             }
         }
         self.await_end()?;
@@ -264,9 +276,9 @@ impl Connection {
 
     fn send(&mut self, traffic: &Traffic) -> Result<(), Stop> {
         let mut chunk = vec![0; traffic.chunk as usize];
-        let mut at = 0;
+        let (mut at, mut due_ms) = (0, self.now_ms());
         while at < traffic.bytes {
-            let due_ms = self.now_ms() + u64::from(traffic.tick_ms);
+            due_ms += u64::from(traffic.tick_ms);
             let length = (traffic.bytes - at).min(chunk.len() as u64) as usize;
             fill(traffic.id, at, &mut chunk[..length]);
             self.write_all(&chunk[..length], "write")?;
@@ -290,11 +302,23 @@ impl Connection {
     }
 
     fn check(&mut self, id: u32, length: usize, call: &str) -> Result<(), Stop> {
+        match self.check_or_end(id, length, call)? {
+            true => Ok(()),
+            false => Err(Stop(Outcome::Error, format!("{call}: closed too early"))),
+        }
+    }
+
+    /// False if the other end has closed instead.
+    fn check_or_end(&mut self, id: u32, length: usize, call: &str) -> Result<bool, Stop> {
         let (mut got, mut right) = (vec![0; length], vec![0; length]);
-        self.read_exact(&mut got, call)?;
+        let first = self.read_some(&mut got, call)?;
+        if first == 0 {
+            return Ok(false);
+        }
+        self.read_exact(&mut got[first..], call)?;
         fill(id, self.bytes, &mut right);
         self.bytes += length as u64;
-        if got == right { Ok(()) } else { Err(Stop(Outcome::Wrong, format!("{call}: before byte {}", self.bytes))) }
+        if got == right { Ok(true) } else { Err(Stop(Outcome::Wrong, format!("{call}: before byte {}", self.bytes))) }
     }
 
     fn hear_all_right(&mut self) -> Result<(), Stop> {

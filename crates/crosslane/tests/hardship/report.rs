@@ -98,7 +98,14 @@ pub fn end(outcomes: &[Outcome], out: Option<&Path>) -> bool {
 fn broken(outcome: &Outcome) -> Vec<String> {
     let mut all: Vec<String> =
         outcome.agent.broken.iter().map(|violation| format!("{}: {}", violation.rule, violation.what)).collect();
-    all.extend(outcome.kernel.broken.iter().filter(|violation| violation.rule == "run").map(|violation| violation.what.clone()));
+    all.extend(
+        outcome
+            .kernel
+            .broken
+            .iter()
+            .filter(|violation| violation.rule == "run")
+            .map(|violation| violation.what.clone()),
+    );
     let number = outcome.plan.connections.len();
     let (agent, kernel) = (counts(&outcome.plan, &outcome.agent), counts(&outcome.plan, &outcome.kernel));
     let luck = (LUCK * number as f64).max(1.0) as usize;
@@ -129,7 +136,7 @@ fn counts(plan: &Plan, side: &Side) -> (usize, usize, usize) {
         side.facts.client.iter().filter(|told| wanted(plan, told)).count()
     };
     let completed = of(|_, told| told.outcome == Ended::Done);
-    let hung = of(hangs);
+    let hung = of(|_, told| hangs(told));
     (completed, side.facts.client.len() - completed - hung, hung)
 }
 
@@ -184,7 +191,11 @@ fn table([agent, kernel]: &[Totals; 2]) {
     row("worst stall of a seed, median, ms", agent.stall_median_ms.to_string(), kernel.stall_median_ms.to_string());
     row("worst stall of a seed, 95th percentile, ms", agent.stall_p95_ms.to_string(), kernel.stall_p95_ms.to_string());
     let seconds = |value: f64| format!("{value:.1}");
-    row("server's sockets gone, at worst, s", seconds(agent.sockets_gone_worst_s), seconds(kernel.sockets_gone_worst_s));
+    row(
+        "server's sockets gone, at worst, s",
+        seconds(agent.sockets_gone_worst_s),
+        seconds(kernel.sockets_gone_worst_s),
+    );
     row("commands a second", seconds(agent.commands_a_second), "-".into());
     row("commands in the busiest second", agent.commands_busiest_second.to_string(), "-".into());
     row("log of a run, at worst, kB", (agent.log_bytes_worst / 1000).to_string(), "-".into());

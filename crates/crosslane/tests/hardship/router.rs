@@ -124,7 +124,7 @@ impl Work {
         let wait = PollTimeout::from((wait_ns.div_ceil(1_000_000) as u16).min(20));
         let tuns = self.paths.iter().map(|path| &path.tun).chain([&self.server]);
         let mut ready: Vec<PollFd> = tuns.map(|tun| PollFd::new(tun.as_fd(), PollFlags::POLLIN)).collect();
-        drop(poll(&mut ready, wait));
+        poll(&mut ready, wait).unwrap();
     }
 
     fn obey(&mut self) {
@@ -160,16 +160,9 @@ impl Path {
 
     /// The network of the path, and what its router shows instead of it.
     fn is_behind(&self, address: IpAddr) -> bool {
-        let inside = place_of(address) == Some(self.place + 1);
-        let outside = Some(self.outside(address.is_ipv6())) == Some(address);
-        if self.translation.is_some() { outside } else { inside }
-    }
-
-    fn outside(&self, v6: bool) -> IpAddr {
-        let number = self.place as u16 + 101;
-        match v6 {
-            false => Ipv4Addr::new(10, number as u8, 0, 1).into(),
-            true => Ipv6Addr::new(0xfd00, number, 0, 0, 0, 0, 0, 1).into(),
+        match self.translation {
+            Some(_) => address == outside(self.place, address.is_ipv6()),
+            None => place_of(address) == Some(self.place + 1),
         }
     }
 
@@ -184,7 +177,7 @@ impl Path {
         let source = packet::address(&packet, End::Source).filter(|source| place_of(*source) == Some(self.place + 1));
         let Some(source) = source else { return };
         if self.translation.is_some() {
-            let outside = self.outside(source.is_ipv6());
+            let outside = outside(self.place, source.is_ipv6());
             let (Some(translation), Some(port)) = (&mut self.translation, packet::port(&packet, End::Source)) else {
                 return;
             };
@@ -208,6 +201,15 @@ impl Path {
             packet::rewrite(&mut packet, End::Destination, address, port);
         }
         self.down.take(packet);
+    }
+}
+
+/// What a translating router shows instead of a path's addresses.
+pub fn outside(place: usize, v6: bool) -> IpAddr {
+    let number = place as u16 + 101;
+    match v6 {
+        false => Ipv4Addr::new(10, number as u8, 0, 1).into(),
+        true => Ipv6Addr::new(0xfd00, number, 0, 0, 0, 0, 0, 1).into(),
     }
 }
 

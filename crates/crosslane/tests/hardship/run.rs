@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -14,10 +15,11 @@ use crosslane::testbed::{Namespace, contain, end_with, prepare_privileges};
 use serde::{Deserialize, Serialize};
 
 use super::agents::Agents;
-use super::hardships::{Hardship, Step};
+use super::hardships::{Hardship, Kind, Step};
 use super::others::Others;
 use super::plan::{CALM_MS, DEADLINE_MS, Plan};
 use super::programs::{Orders, PORT};
+use super::router;
 use super::topology::World;
 use super::verdict::Facts;
 
@@ -79,6 +81,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn begin<'a>(plan: &'a Plan, manager: Manager, folder: &Path) -> Run<'a> {
+        drop(fs::remove_dir_all(folder));
         fs::create_dir_all(folder).unwrap();
         let folder = fs::canonicalize(folder).unwrap();
         fs::write(folder.join("plan.json"), serde_json::to_string_pretty(plan).unwrap()).unwrap();
@@ -108,16 +111,17 @@ impl Run<'_> {
         }
         while client.try_wait().unwrap().is_none() {
             let now_ms = self.now_ms();
-            assert!(now_ms < DEADLINE_MS + CLIENT_GRACE_MS, "the client does not end");
+            assert!(now_ms < self.plan.deadline_ms + CLIENT_GRACE_MS, "the client does not end");
             self.watch_until(now_ms + 20);
         }
         let ended_ms = self.now_ms();
-        let others = others.finish(self.origin_ns, DEADLINE_MS);
+        let others = others.finish(self.origin_ns, self.plan.deadline_ms);
         self.watch_until(self.now_ms() + AFTERMATH.as_millis() as u64);
         let took_s = self.now_ms() as f64 / 1e3;
         let agent = self.agents.finish();
         println!("{LINGERING}");
-        let (sockets_gone_s, sockets_left) = await_sockets(&self.world.server, self.origin_ns + ended_ms * 1_000_000);
+        let (sockets_gone_s, sockets_left) =
+            await_sockets(&self.world.server, self.origin_ns + ended_ms * 1_000_000, &forgotten(self.plan));
         drop(self.server.stdin.take());
         drop(self.server.wait());
         let told = |name: &str| {
@@ -144,7 +148,7 @@ impl Run<'_> {
         let orders = Orders {
             server: self.world.server_address(),
             origin_ns: self.origin_ns,
-            deadline_ms: DEADLINE_MS,
+            deadline_ms: self.plan.deadline_ms,
             connections: self.plan.connections.clone(),
         };
         let file = self.folder.join("orders.json");
@@ -156,8 +160,7 @@ impl Run<'_> {
 
     /// All steps of the plan that this manager has, in their order.
     fn steps(&self) -> Vec<(u64, Step)> {
-        let of_agent =
-            |step: &Step| matches!(step, Step::EndAgent { .. } | Step::StartAgent | Step::Manager { .. });
+        let of_agent = |step: &Step| matches!(step, Step::EndAgent { .. } | Step::StartAgent | Step::Manager { .. });
         let mut steps: Vec<_> = self.plan.hardships.iter().flat_map(Hardship::steps).collect();
         if self.plan.late_agent {
             steps.push((LATE_MS, Step::StartAgent));
@@ -219,9 +222,9 @@ fn most_a_second(read: &[(u64, u64)]) -> u64 {
 
 /// Waits until no socket of a connection is left in the namespace: how long
 /// after `since_ns` that was, and what was left when the patience ended.
-fn await_sockets(server: &Namespace, since_ns: u64) -> (Option<f64>, Vec<String>) {
+fn await_sockets(server: &Namespace, since_ns: u64, forgotten: &[IpAddr]) -> (Option<f64>, Vec<String>) {
     loop {
-        let left = sockets(server);
+        let left = sockets(server, forgotten);
         let since_s = (monotonic_ns() - since_ns) as f64 / 1e9;
         if left.is_empty() {
             return (Some(since_s), left);
@@ -233,13 +236,27 @@ fn await_sockets(server: &Namespace, since_ns: u64) -> (Option<f64>, Vec<String>
     }
 }
 
-fn sockets(namespace: &Namespace) -> Vec<String> {
+/// Addresses of routers that forgot whom they had translated: what the server
+/// sends there reaches nobody, and nobody at the vehicle can tell it.
+fn forgotten(plan: &Plan) -> Vec<IpAddr> {
+    let of = |hardship: &Hardship| match hardship.kind {
+        Kind::Rebind { path } => Some(router::outside(path, plan.ipv6)),
+        _ => None,
+    };
+    plan.hardships.iter().filter_map(of).collect()
+}
+
+fn sockets(namespace: &Namespace, forgotten: &[IpAddr]) -> Vec<String> {
     let list = || {
         let mut diag = Diag::open().unwrap();
-        let subflows = diag.sockets().unwrap().into_iter().filter(|socket| socket.local.port() == PORT);
+        let subflows = diag
+            .sockets()
+            .unwrap()
+            .into_iter()
+            .filter(|socket| socket.local.port() == PORT && !forgotten.contains(&socket.remote.ip()));
         let mut left: Vec<String> =
             subflows.map(|socket| format!("{:?} from {}", socket.tcp.state, socket.remote)).collect();
-        if left.is_empty() {
+        if left.is_empty() && forgotten.is_empty() {
             let connections = diag.connections().unwrap().into_iter().filter(|found| found.local.port() == PORT);
             left.extend(connections.map(|found| format!("a connection without subflows from {}", found.remote)));
         }

@@ -41,8 +41,7 @@ pub struct World {
     paths: Vec<Path>,
     ipv6: bool,
     is_direct: bool,
-    /// The in-kernel path manager's endpoints follow the addresses.
-    endpoints: Option<Endpoints>,
+    backup: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,14 +52,10 @@ struct Path {
     routed: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Endpoints {
-    backup: bool,
-}
-
 impl World {
-    /// Builds what the plan says. With `kernel` the vehicle has the in-kernel
-    /// path manager with an endpoint for each path.
+    /// Builds what the plan says. With `kernel` the vehicle's connections are the
+    /// in-kernel path manager's. An endpoint for each path is there in either
+    /// case, as NetworkManager adds them.
     pub fn build(plan: &Plan, kernel: bool) -> World {
         let (vehicle, server) = (Namespace::new().unwrap(), Namespace::new().unwrap());
         for namespace in [&vehicle, &server] {
@@ -82,7 +77,6 @@ impl World {
         let manager = if kernel { PathManager::Kernel } else { PathManager::UserSpace };
         vehicle.enter(|| prepare_manager(manager, [8, 8])).unwrap();
         let path = Path { host: FIRST_HOST, up: true, addressed: true, routed: true };
-        let endpoints = kernel.then_some(Endpoints { backup: plan.backup });
         let mut world = World {
             vehicle,
             server,
@@ -90,7 +84,7 @@ impl World {
             paths: vec![path; number],
             ipv6: plan.ipv6,
             is_direct,
-            endpoints,
+            backup: plan.backup,
         };
         (0..number).for_each(|place| world.wire(place));
         world
@@ -213,14 +207,13 @@ impl World {
 
     /// Tells the in-kernel path manager of the address, as NetworkManager does.
     fn announce(&self, place: usize) {
-        let (Some(endpoints), address) = (self.endpoints, self.address(place)) else { return };
-        let endpoint = Endpoint { backup: endpoints.backup && place > 0, ..Endpoint::subflow(address) };
+        let endpoint = Endpoint { backup: self.backup && place > 0, ..Endpoint::subflow(self.address(place)) };
         // There already if only the link was down.
         self.vehicle.enter(|| drop(EndpointSocket::open().unwrap().add(&endpoint))).unwrap();
     }
 
     fn unannounce(&self, place: usize) {
-        let (Some(_), address) = (self.endpoints, self.address(place)) else { return };
+        let address = self.address(place);
         let remove = || {
             let mut socket = EndpointSocket::open().unwrap();
             let of_address = |endpoint: &Endpoint| endpoint.address == address;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{CALM_MS, DEADLINE_MS, Kind, Plan};
+use super::plan::{Kind, Plan};
 use super::programs::{Outcome, Told};
 
 /// Commands a second in the mean that an agent may give, beside those that its
@@ -85,7 +85,9 @@ pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Violation> {
     judge_connections(plan, facts, &mut broken);
     match facts.sockets_gone_s {
         Some(gone_s) if gone_s <= SOCKETS_GONE_S => {}
-        _ => broken("sockets", format!("{} left at the server: {}", facts.sockets_left.len(), some(&facts.sockets_left))),
+        _ => {
+            broken("sockets", format!("{} left at the server: {}", facts.sockets_left.len(), some(&facts.sockets_left)))
+        }
     }
     if facts.joins_a_second > JOINS_A_SECOND {
         broken("joins", format!("{} MP_JOINs in a second, the limit is {JOINS_A_SECOND}", facts.joins_a_second));
@@ -121,31 +123,22 @@ fn judge_connections(plan: &Plan, facts: &Facts, broken: &mut impl FnMut(&str, S
         .map(of)
         .collect();
     // The last FIN of an end that has read all may be lost with its connection.
-    let unknown = not_there.iter().filter(|text| !facts.server.iter().any(|other| text.starts_with(&format!("{} ", other.id))));
+    let unknown =
+        not_there.iter().filter(|text| !facts.server.iter().any(|other| text.starts_with(&format!("{} ", other.id))));
     let unknown: Vec<String> = unknown.cloned().collect();
     if !unknown.is_empty() {
         broken("bytes", format!("done at the client, unknown at the server: {}", some(&unknown)));
     }
-    let hung: Vec<String> = facts.client.iter().filter(|told| hangs(plan, told)).map(of).collect();
+    let hung: Vec<String> = facts.client.iter().filter(|told| hangs(told)).map(of).collect();
     if !hung.is_empty() {
-        let calm_s = (DEADLINE_MS - CALM_MS) / 1000;
-        broken("hang", format!("{} after {calm_s} s of calm: {}", hung.len(), some(&hung)));
+        broken("hang", format!("{} after 10 s of calm: {}", hung.len(), some(&hung)));
     }
 }
 
-/// A connection that nobody can save does not hang: its program gave up at its
-/// time, as it should. That is one that became plain TCP, and one that began
-/// while the in-kernel path manager was selected, which has no endpoints.
-pub fn hangs(plan: &Plan, told: &Told) -> bool {
-    told.outcome == Outcome::Hung && !told.fallback && !is_unmanaged(plan, told.id)
-}
-
-fn is_unmanaged(plan: &Plan, id: u32) -> bool {
-    let Some(traffic) = plan.connections.iter().find(|traffic| traffic.id == id) else { return false };
-    plan.hardships.iter().any(|hardship| {
-        let during = hardship.at_ms.saturating_sub(100)..hardship.at_ms + hardship.for_ms + 100;
-        hardship.kind.name() == "kernel-manager" && during.contains(&traffic.begin_ms)
-    })
+/// A connection that has become plain TCP is nobody's to save: its program gave
+/// up at its time, as it should.
+pub fn hangs(told: &Told) -> bool {
+    told.outcome == Outcome::Hung && !told.fallback
 }
 
 fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl FnMut(&str, String)) {
@@ -154,7 +147,10 @@ fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl
     let allowed = commands_allowed(plan, facts.took_s);
     if commands as f64 > allowed {
         let refused = agent.refused;
-        broken("commands", format!("{commands} in {:.0} s ({refused} refused), allowed are {allowed:.0}", facts.took_s));
+        broken(
+            "commands",
+            format!("{commands} in {:.0} s ({refused} refused), allowed are {allowed:.0}", facts.took_s),
+        );
     }
     if most > COMMANDS_A_SECOND {
         broken("commands", format!("{most} in one second, the limit is {COMMANDS_A_SECOND}"));
@@ -225,7 +221,8 @@ mod tests {
             fallback: false,
         };
         let all: Vec<Told> = plan.connections.iter().map(|traffic| told(traffic.id)).collect();
-        let agent = AgentFacts { starts: 1, commands_at_s: vec![1.0; 9], cpu_s: 0.1, alive_s: 10.0, ..AgentFacts::default() };
+        let agent =
+            AgentFacts { starts: 1, commands_at_s: vec![1.0; 9], cpu_s: 0.1, alive_s: 10.0, ..AgentFacts::default() };
         let (server, agent) = (all.clone(), Some(agent));
         let facts = Facts { client: all, server, agent, sockets_gone_s: Some(1.0), took_s: 10.0, ..Facts::default() };
         (plan, facts)
