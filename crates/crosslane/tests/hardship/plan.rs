@@ -169,6 +169,17 @@ impl Plan {
         }
     }
 
+    /// True if there is an agent all the time and it is asked.
+    pub fn is_managed_throughout(&self) -> bool {
+        let leaves = |hardship: &Hardship| {
+            matches!(
+                hardship.kind,
+                hardships::Kind::AgentKilled | hardships::Kind::AgentEnded | hardships::Kind::KernelManager
+            )
+        };
+        !self.late_agent && !self.hardships.iter().any(leaves)
+    }
+
     /// One line for people.
     pub fn describe(&self) -> String {
         let of = |kind| self.connections.iter().filter(|traffic| traffic.kind == kind).count();

@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -95,7 +96,7 @@ pub fn server(address: IpAddr, origin_ns: u64, told: &Path) {
     listener.bind(&bound.into()).unwrap();
     listener.listen(512).unwrap();
     println!("listening");
-    let all: Arc<Mutex<Vec<Told>>> = Arc::default();
+    let all: Arc<Mutex<Book>> = Arc::default();
     let book = all.clone();
     spawn(move || {
         loop {
@@ -105,8 +106,18 @@ pub fn server(address: IpAddr, origin_ns: u64, told: &Path) {
         }
     });
     drop(io::stdin().read(&mut [0]));
-    fs::write(told, serde_json::to_string(&*all.lock().unwrap()).unwrap()).unwrap();
+    let mut all = all.lock().unwrap();
+    let open = |(entry, fallback): &mut (Told, Arc<AtomicBool>)| {
+        entry.fallback = fallback.load(Relaxed);
+        entry.clone()
+    };
+    let all: Vec<Told> = all.iter_mut().map(open).collect();
+    fs::write(told, serde_json::to_string(&all).unwrap()).unwrap();
 }
+
+/// What the server says of its connections; whether one has become plain TCP
+/// is known while it is still open.
+type Book = Vec<(Told, Arc<AtomicBool>)>;
 
 fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
     thread::Builder::new().stack_size(STACK_BYTES).spawn(work).unwrap()
@@ -128,7 +139,7 @@ fn play(orders: &Orders, traffic: &Traffic) -> Told {
     connection.told(traffic.id, went)
 }
 
-fn serve(mut connection: Connection, book: &Mutex<Vec<Told>>) {
+fn serve(mut connection: Connection, book: &Mutex<Book>) {
     let mut header = [0; HEADER_BYTES];
     // A join whose options were taken out is a connection that says nothing.
     if connection.read_exact(&mut header, "header").is_err() {
@@ -138,12 +149,13 @@ fn serve(mut connection: Connection, book: &Mutex<Vec<Told>>) {
     // It is in the book before it has ended: hung, until more is known.
     let place = {
         let mut book = book.lock().unwrap();
-        book.push(connection.told(traffic.id, Err(Stop(Outcome::Hung, "open".into()))));
+        let open = connection.told(traffic.id, Err(Stop(Outcome::Hung, "open".into())));
+        book.push((open, connection.fallback.clone()));
         book.len() - 1
     };
     let went = connection.answer(&traffic);
     let told = connection.told(traffic.id, went);
-    book.lock().unwrap()[place] = told;
+    book.lock().unwrap()[place].0 = told;
 }
 
 fn encode(traffic: &Traffic) -> [u8; HEADER_BYTES] {
@@ -183,9 +195,7 @@ struct Stop(Outcome, String);
 
 impl Stop {
     fn of(call: &str, cause: &io::Error) -> Stop {
-        let outcome =
-            if cause.kind() == ErrorKind::TimedOut && call == "connect" { Outcome::Hung } else { Outcome::Error };
-        Stop(outcome, format!("{call}: {cause}"))
+        Stop(Outcome::Error, format!("{call}: {cause}"))
     }
 }
 
@@ -196,14 +206,14 @@ struct Connection {
     deadline_ms: u64,
     bytes: u64,
     stall_ms: u64,
-    fallback: bool,
+    fallback: Arc<AtomicBool>,
 }
 
 impl Connection {
     fn new(socket: Socket, origin_ns: u64, deadline_ms: u64) -> Connection {
         socket.set_read_timeout(Some(LOOK)).unwrap();
         socket.set_write_timeout(Some(LOOK)).unwrap();
-        Connection { socket, origin_ns, deadline_ms, bytes: 0, stall_ms: 0, fallback: false }
+        Connection { socket, origin_ns, deadline_ms, bytes: 0, stall_ms: 0, fallback: Arc::default() }
     }
 
     fn now_ms(&self) -> u64 {
@@ -216,18 +226,18 @@ impl Connection {
             Ok(()) => (Outcome::Done, String::new()),
             Err(Stop(outcome, why)) => (outcome, why),
         };
-        let (end_ms, stall_ms, bytes, fallback) = (self.now_ms(), self.stall_ms, self.bytes, self.fallback);
+        let (end_ms, stall_ms, bytes) = (self.now_ms(), self.stall_ms, self.bytes);
+        let fallback = self.fallback.load(Relaxed);
         Told { id, outcome, why, end_ms, stall_ms, bytes, fallback }
     }
 
-    /// The client's part.
+    /// The client's part. It closes only once the other end has said its last
+    /// word: a connection that is closed on one side takes no further subflow
+    /// (Linux `mptcp_is_fully_established`), so nobody could save it.
     fn ask(&mut self, traffic: &Traffic) -> Result<(), Stop> {
         self.write_all(&encode(traffic), "header")?;
         match traffic.kind {
-            Kind::Up => {
-                self.send(traffic)?;
-                self.hear_all_right()?;
-            }
+            Kind::Up => self.send(traffic)?,
             Kind::Down => {
                 self.take(traffic)?;
                 self.write_all(&RIGHT, "verdict")?;
@@ -243,19 +253,16 @@ impl Connection {
                     self.stall_ms = self.stall_ms.max(took_ms);
                     sleep(Duration::from_millis(u64::from(traffic.tick_ms).saturating_sub(took_ms)));
                 }
+                return Ok(());
             }
         }
-        self.socket.shutdown(Shutdown::Write).map_err(|cause| Stop::of("shutdown", &cause))?;
-        self.await_end()
+        self.hear_all_right()
     }
 
-    /// The server's part.
+    /// The server's part; it closes after the client.
     fn answer(&mut self, traffic: &Traffic) -> Result<(), Stop> {
         match traffic.kind {
-            Kind::Up => {
-                self.take(traffic)?;
-                self.write_all(&RIGHT, "verdict")?;
-            }
+            Kind::Up => self.take(traffic)?,
             Kind::Down => {
                 self.send(traffic)?;
                 self.hear_all_right()?;
@@ -267,11 +274,11 @@ impl Connection {
                     message[0] ^= u8::from(traffic.spoiled);
                     self.write_all(&message, "pong")?;
                 }
-                return self.socket.shutdown(Shutdown::Write).map_err(|cause| Stop::of("shutdown", &cause));
+                return Ok(());
             }
         }
-        self.await_end()?;
-        self.socket.shutdown(Shutdown::Write).map_err(|cause| Stop::of("shutdown", &cause))
+        self.write_all(&RIGHT, "verdict")?;
+        self.await_end()
     }
 
     fn send(&mut self, traffic: &Traffic) -> Result<(), Stop> {
@@ -395,7 +402,7 @@ impl Connection {
         let refused = io::Error::last_os_error().raw_os_error();
         let is_plain = asked != 0 && matches!(refused, Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT));
         let flag = u32::from_ne_bytes([info[8], info[9], info[10], info[11]]) & 1 != 0;
-        self.fallback |= is_plain || (asked == 0 && flag);
+        self.fallback.fetch_or(is_plain || (asked == 0 && flag), Relaxed);
     }
 }
 

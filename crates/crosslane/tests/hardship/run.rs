@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crosslane::clock::monotonic_ns;
-use crosslane::netlink::diag::Diag;
+use crosslane::netlink::diag::{Diag, SocketInfo};
 use crosslane::testbed::{Namespace, contain, end_with, prepare_privileges};
 use serde::{Deserialize, Serialize};
 
@@ -120,8 +120,7 @@ impl Run<'_> {
         let took_s = self.now_ms() as f64 / 1e3;
         let agent = self.agents.finish();
         println!("{LINGERING}");
-        let (sockets_gone_s, sockets_left) =
-            await_sockets(&self.world.server, self.origin_ns + ended_ms * 1_000_000, &forgotten(self.plan));
+        let left = await_sockets(&self.world.server, self.origin_ns + ended_ms * 1_000_000, &forgotten(self.plan));
         drop(self.server.stdin.take());
         drop(self.server.wait());
         let told = |name: &str| {
@@ -133,8 +132,9 @@ impl Run<'_> {
             server: told("server.json"),
             agent: (self.manager == Manager::Agent).then_some(agent),
             joins_a_second: most_a_second(&self.joins),
-            sockets_gone_s,
-            sockets_left,
+            sockets_gone_s: left.gone_s,
+            sockets_left: left.open,
+            closing_left: left.closing,
             others,
             took_s,
         }
@@ -220,17 +220,23 @@ fn most_a_second(read: &[(u64, u64)]) -> u64 {
     (0..read.len()).map(grown).max().unwrap_or(0)
 }
 
-/// Waits until no socket of a connection is left in the namespace: how long
-/// after `since_ns` that was, and what was left when the patience ended.
-fn await_sockets(server: &Namespace, since_ns: u64, forgotten: &[IpAddr]) -> (Option<f64>, Vec<String>) {
+/// Sockets at the server.
+struct Left {
+    gone_s: Option<f64>,
+    open: Vec<String>,
+    closing: usize,
+}
+
+/// Waits until no socket of a connection is left in the namespace; says how long
+/// after `since_ns` the last open one went, and what is left when the patience ends.
+fn await_sockets(server: &Namespace, since_ns: u64, forgotten: &[IpAddr]) -> Left {
+    let mut gone_s = None;
     loop {
-        let left = sockets(server, forgotten);
+        let (open, closing) = sockets(server, forgotten);
         let since_s = (monotonic_ns() - since_ns) as f64 / 1e9;
-        if left.is_empty() {
-            return (Some(since_s), left);
-        }
-        if since_s > SOCKETS_PATIENCE_S {
-            return (None, left);
+        gone_s = if open.is_empty() { gone_s.or(Some(since_s)) } else { None };
+        if (open.is_empty() && closing == 0) || since_s > SOCKETS_PATIENCE_S {
+            return Left { gone_s, open, closing };
         }
         sleep(Duration::from_millis(200));
     }
@@ -246,21 +252,14 @@ fn forgotten(plan: &Plan) -> Vec<IpAddr> {
     plan.hardships.iter().filter_map(of).collect()
 }
 
-fn sockets(namespace: &Namespace, forgotten: &[IpAddr]) -> Vec<String> {
+/// Those that are open, and the number of those that are closed on this side.
+fn sockets(namespace: &Namespace, forgotten: &[IpAddr]) -> (Vec<String>, usize) {
     let list = || {
         let mut diag = Diag::open().unwrap();
-        let subflows = diag
-            .sockets()
-            .unwrap()
-            .into_iter()
-            .filter(|socket| socket.local.port() == PORT && !forgotten.contains(&socket.remote.ip()));
-        let mut left: Vec<String> =
-            subflows.map(|socket| format!("{:?} from {}", socket.tcp.state, socket.remote)).collect();
-        if left.is_empty() && forgotten.is_empty() {
-            let connections = diag.connections().unwrap().into_iter().filter(|found| found.local.port() == PORT);
-            left.extend(connections.map(|found| format!("a connection without subflows from {}", found.remote)));
-        }
-        left
+        let is_left = |socket: &SocketInfo| socket.local.port() == PORT && !forgotten.contains(&socket.remote.ip());
+        let left = diag.sockets().unwrap().into_iter().filter(is_left);
+        let (closing, open): (Vec<_>, Vec<_>) = left.partition(|socket| socket.tcp.state.closed_here());
+        (open.iter().map(|socket| format!("{:?} from {}", socket.tcp.state, socket.remote)).collect(), closing.len())
     };
     namespace.enter(list).unwrap()
 }

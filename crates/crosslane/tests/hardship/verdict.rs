@@ -63,6 +63,9 @@ pub struct Facts {
     pub sockets_gone_s: Option<f64>,
     /// What was left then.
     pub sockets_left: Vec<String>,
+    /// Sockets that the server's kernel had closed by then, and of which the
+    /// peer's last word is missing: TCP's own timers end them.
+    pub closing_left: usize,
     /// Programs of others: name, and what is wrong, if anything is.
     pub others: Vec<(String, Option<String>)>,
     /// How long the run took.
@@ -129,16 +132,17 @@ fn judge_connections(plan: &Plan, facts: &Facts, broken: &mut impl FnMut(&str, S
     if !unknown.is_empty() {
         broken("bytes", format!("done at the client, unknown at the server: {}", some(&unknown)));
     }
-    let hung: Vec<String> = facts.client.iter().filter(|told| hangs(told)).map(of).collect();
+    let hung: Vec<String> = facts.client.iter().filter(|told| hangs(facts, told)).map(of).collect();
     if !hung.is_empty() {
         broken("hang", format!("{} after 10 s of calm: {}", hung.len(), some(&hung)));
     }
 }
 
-/// A connection that has become plain TCP is nobody's to save: its program gave
-/// up at its time, as it should.
-pub fn hangs(told: &Told) -> bool {
-    told.outcome == Outcome::Hung && !told.fallback
+/// A connection that has become plain TCP at either end is nobody's to save: its
+/// program gave up at its time, as it should.
+pub fn hangs(facts: &Facts, told: &Told) -> bool {
+    let is_plain = |other: &&Told| other.id == told.id && other.fallback;
+    told.outcome == Outcome::Hung && !facts.client.iter().chain(&facts.server).any(|other| is_plain(&other))
 }
 
 fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl FnMut(&str, String)) {
