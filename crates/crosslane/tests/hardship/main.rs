@@ -32,10 +32,6 @@ use jobs::Outcome;
 use plan::Plan;
 use run::Manager;
 
-/// Seeds of the short form, which tests run: chosen so that every hardship, mode
-/// and topology is among them.
-const SHORT: &str = "1..10";
-
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().and_then(|first| first.strip_prefix("--role=")) {
@@ -79,7 +75,7 @@ struct Options {
 
 /// Options of ours; what `cargo test` hands to every test program is not looked at.
 fn read(arguments: &[String]) -> Option<Options> {
-    let mut options = Options { seeds: seeds(SHORT)?, out: None, jobs: 2, plans_only: false };
+    let mut options = Options { seeds: plan::SHORT.to_vec(), out: None, jobs: 2, plans_only: false };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {

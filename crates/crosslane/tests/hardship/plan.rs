@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::hardships::{self, Hardship};
 
+/// Seeds of the short form, which `make test` runs: few, and everything is among them.
+pub const SHORT: [u64; 9] = [2, 7, 10, 17, 18, 21, 26, 36, 50];
 /// Hardships begin after this time of a run.
 pub const FIRST_MS: u64 = 1_500;
 /// All hardships are over at this time of a run.
@@ -237,6 +239,23 @@ mod tests {
         let text = |seed| serde_json::to_string(&Plan::draw(seed)).unwrap();
         assert_eq!(text(7), text(7));
         assert_ne!(text(7), text(8));
+    }
+
+    #[test]
+    fn the_short_form_has_everything() {
+        let plans = SHORT.map(Plan::draw);
+        let has = |what: &dyn Fn(&Plan) -> bool| plans.iter().any(what);
+        for topology in [Topology::Direct, Topology::Routed] {
+            for backup in [false, true] {
+                assert!(has(&|plan| plan.topology == topology && plan.backup == backup), "{topology:?} {backup}");
+            }
+        }
+        assert!(has(&|plan| plan.ipv6) && has(&|plan| plan.late_agent) && has(&|plan| plan.others));
+        assert!(has(&|plan| plan.default_limits) && has(&|plan| plan.is_managed_throughout()));
+        assert!(has(&|plan| plan.connections.len() == 1) && has(&|plan| plan.connections.len() > 120));
+        for name in hardships::Kind::NAMES {
+            assert!(has(&|plan| plan.hardships.iter().any(|hardship| hardship.kind.name() == name)), "{name}");
+        }
     }
 
     #[test]
