@@ -4,6 +4,8 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
+#[path = "hardship/exchange.rs"]
+mod exchange;
 #[path = "hardship/hardships.rs"]
 mod hardships;
 #[path = "hardship/packet.rs"]

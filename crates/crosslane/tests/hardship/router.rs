@@ -104,11 +104,11 @@ impl Work {
             self.obey();
             for place in 0..self.paths.len() {
                 while let Ok(length) = self.paths[place].tun.receive(&mut buffer) {
-                    self.paths[place].from_vehicle(buffer[..length].to_vec());
+                    self.paths[place].carry_up(buffer[..length].to_vec());
                 }
             }
             while let Ok(length) = self.server.receive(&mut buffer) {
-                self.from_server(buffer[..length].to_vec());
+                self.carry_down(buffer[..length].to_vec());
             }
             let now_ns = monotonic_ns();
             for path in &mut self.paths {
@@ -139,10 +139,10 @@ impl Work {
         }
     }
 
-    fn from_server(&mut self, packet: Vec<u8>) {
+    fn carry_down(&mut self, packet: Vec<u8>) {
         let Some(to) = packet::address(&packet, End::Destination) else { return };
         let Some(path) = self.paths.iter_mut().find(|path| path.is_behind(to)) else { return };
-        path.from_server(packet, &self.server);
+        path.carry_down(packet, &self.server);
     }
 }
 
@@ -166,7 +166,7 @@ impl Path {
         }
     }
 
-    fn from_vehicle(&mut self, mut packet: Vec<u8>) {
+    fn carry_up(&mut self, mut packet: Vec<u8>) {
         match self.orders.behaviour {
             Behaviour::Drop { up: true, .. } => return,
             Behaviour::Refuse => return packet::unreachable(&packet).iter().for_each(|back| drop(self.tun.send(back))),
@@ -187,7 +187,7 @@ impl Path {
         self.up.take(packet);
     }
 
-    fn from_server(&mut self, mut packet: Vec<u8>, server: &Tun) {
+    fn carry_down(&mut self, mut packet: Vec<u8>, server: &Tun) {
         match self.orders.behaviour {
             Behaviour::Drop { down: true, .. } => return,
             Behaviour::Refuse => return packet::unreachable(&packet).iter().for_each(|back| drop(server.send(back))),
