@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -32,6 +32,15 @@ impl Stop {
     }
 }
 
+/// What another thread may look at.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// It has become plain TCP.
+    pub fallback: AtomicBool,
+    /// Bytes that this end has checked.
+    pub bytes: AtomicU64,
+}
+
 /// One end of a connection, and what it has seen.
 pub struct Connection {
     socket: Socket,
@@ -39,8 +48,8 @@ pub struct Connection {
     deadline_ms: u64,
     bytes: u64,
     stall_ms: u64,
-    /// It has become plain TCP.
-    pub fallback: Arc<AtomicBool>,
+    /// What is known of it while it goes on.
+    pub seen: Arc<Seen>,
 }
 
 impl Connection {
@@ -48,7 +57,7 @@ impl Connection {
     pub fn new(socket: Socket, origin_ns: u64, deadline_ms: u64) -> Connection {
         socket.set_read_timeout(Some(LOOK)).unwrap();
         socket.set_write_timeout(Some(LOOK)).unwrap();
-        Connection { socket, origin_ns, deadline_ms, bytes: 0, stall_ms: 0, fallback: Arc::default() }
+        Connection { socket, origin_ns, deadline_ms, bytes: 0, stall_ms: 0, seen: Arc::default() }
     }
 
     fn now_ms(&self) -> u64 {
@@ -63,7 +72,7 @@ impl Connection {
             Err(Stop(outcome, why)) => (outcome, why),
         };
         let (end_ms, stall_ms, bytes) = (self.now_ms(), self.stall_ms, self.bytes);
-        let fallback = self.fallback.load(Relaxed);
+        let fallback = self.seen.fallback.load(Relaxed);
         Told { id, outcome, why, end_ms, stall_ms, bytes, fallback }
     }
 
@@ -163,6 +172,7 @@ impl Connection {
         self.read_exact(&mut got[first..], call)?;
         fill(id, self.bytes, &mut right);
         self.bytes += length as u64;
+        self.seen.bytes.store(self.bytes, Relaxed);
         if got == right { Ok(true) } else { Err(Stop(Outcome::Wrong, format!("{call}: before byte {}", self.bytes))) }
     }
 
@@ -241,7 +251,7 @@ impl Connection {
         let refused = io::Error::last_os_error().raw_os_error();
         let is_plain = asked != 0 && matches!(refused, Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT));
         let flag = u32::from_ne_bytes([info[8], info[9], info[10], info[11]]) & 1 != 0;
-        self.fallback.fetch_or(is_plain || (asked == 0 && flag), Relaxed);
+        self.seen.fallback.fetch_or(is_plain || (asked == 0 && flag), Relaxed);
     }
 }
 

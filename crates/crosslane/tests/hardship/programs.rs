@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crosslane::clock::monotonic_ns;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::exchange::{Connection, HEADER_BYTES, Stop, decode};
+use super::exchange::{Connection, HEADER_BYTES, Seen, Stop, decode};
 use super::plan::Traffic;
 
 /// Where the server listens.
@@ -100,17 +100,17 @@ pub fn server(address: IpAddr, origin_ns: u64, told: &Path) {
     });
     drop(io::stdin().read(&mut [0]));
     let mut all = all.lock().unwrap();
-    let open = |(entry, fallback): &mut (Told, Arc<AtomicBool>)| {
-        entry.fallback = fallback.load(Relaxed);
+    let open = |(entry, seen): &mut (Told, Arc<Seen>)| {
+        entry.fallback = seen.fallback.load(Relaxed);
+        entry.bytes = seen.bytes.load(Relaxed);
         entry.clone()
     };
     let all: Vec<Told> = all.iter_mut().map(open).collect();
     fs::write(told, serde_json::to_string(&all).unwrap()).unwrap();
 }
 
-/// What the server says of its connections; whether one has become plain TCP
-/// is known while it is still open.
-type Book = Vec<(Told, Arc<AtomicBool>)>;
+/// What the server says of its connections, and what is known of those that are open.
+type Book = Vec<(Told, Arc<Seen>)>;
 
 fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
     thread::Builder::new().stack_size(STACK_BYTES).spawn(work).unwrap()
@@ -143,7 +143,7 @@ fn serve(mut connection: Connection, book: &Mutex<Book>) {
     let place = {
         let mut book = book.lock().unwrap();
         let open = connection.told(traffic.id, Err(Stop(Outcome::Hung, "open".into())));
-        book.push((open, connection.fallback.clone()));
+        book.push((open, connection.seen.clone()));
         book.len() - 1
     };
     let went = connection.answer(&traffic);

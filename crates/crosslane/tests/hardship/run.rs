@@ -33,6 +33,9 @@ const LATE_MS: u64 = 1_400;
 const AFTERMATH: Duration = Duration::from_secs(1);
 /// How long the server's sockets are waited for.
 const SOCKETS_PATIENCE_S: f64 = 65.0;
+/// File with what hangs, and how long before the deadline it is written.
+const SNAPSHOT: &str = "hung.txt";
+const SNAPSHOT_MS: u64 = 700;
 /// What a client that ends late is given.
 const CLIENT_GRACE_MS: u64 = 5_000;
 
@@ -112,6 +115,9 @@ impl Run<'_> {
         while client.try_wait().unwrap().is_none() {
             let now_ms = self.now_ms();
             assert!(now_ms < self.plan.deadline_ms + CLIENT_GRACE_MS, "the client does not end");
+            if now_ms + SNAPSHOT_MS > self.plan.deadline_ms && !self.folder.join(SNAPSHOT).exists() {
+                self.snapshot();
+            }
             self.watch_until(now_ms + 20);
         }
         let ended_ms = self.now_ms();
@@ -156,6 +162,33 @@ impl Run<'_> {
         let mut command = role("client");
         command.arg(file).arg(self.folder.join("client.json"));
         self.world.vehicle.spawn(&mut command).unwrap()
+    }
+
+    /// For whoever wants to know why something hangs: what either kernel says.
+    fn snapshot(&self) {
+        let mut text = String::new();
+        for (name, namespace) in [("vehicle", &self.world.vehicle), ("server", &self.world.server)] {
+            for connection in namespace.enter(|| Diag::open().unwrap().connections().unwrap()).unwrap() {
+                text += &format!("{name} {:08x} from {}\n", connection.token.0, connection.local);
+                for info in connection.subflows {
+                    let (subflow, tcp) = (info.subflow, info.tcp);
+                    text += &format!(
+                        "    {} > {} {:?}{} unacked {} notsent {} backoff {} sent {} received {}, of the peer {:08x}\n",
+                        subflow.local,
+                        subflow.remote,
+                        tcp.state,
+                        if subflow.backup { " backup" } else { "" },
+                        tcp.unacked,
+                        tcp.notsent_bytes,
+                        tcp.backoff,
+                        tcp.bytes_sent,
+                        tcp.bytes_received,
+                        info.token_remote.0,
+                    );
+                }
+            }
+        }
+        fs::write(self.folder.join(SNAPSHOT), text).unwrap();
     }
 
     /// All steps of the plan that this manager has, in their order.
