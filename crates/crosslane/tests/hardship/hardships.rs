@@ -208,7 +208,8 @@ impl Hardship {
 pub fn draw(draw: &mut Draw, topology: Topology, paths: &[PathPlan], most: u64) -> Vec<Hardship> {
     let mut drawn: Vec<Hardship> = Vec::new();
     for _ in 0..draw.from(most.min(3), most) {
-        let path = draw.from(0, paths.len() as u64 - 1) as usize;
+        // Connections begin on the first path: what befalls it matters most.
+        let path = if draw.chance(35) { 0 } else { draw.from(0, paths.len() as u64 - 1) as usize };
         let kind = kind(draw, topology, path, paths[path].nat);
         let mut for_ms = match kind {
             Kind::Flapping { times, .. } => times * draw.from(100, 600),
@@ -253,7 +254,7 @@ fn kind(draw: &mut Draw, topology: Topology, path: usize, nat: bool) -> Kind {
     ];
     match (draw.from(1, 100), topology) {
         (1..=20, _) => draw.one_of(&of_agent),
-        (21..=40, Topology::Direct) => Kind::FarLinkDown { path },
+        (21..=32, Topology::Direct) => Kind::FarLinkDown { path },
         (_, Topology::Direct) | (21..=60, _) => draw.one_of(&of_link),
         (61..=75, _) if nat => Kind::Rebind { path },
         _ => draw.one_of(&of_router),
