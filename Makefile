@@ -84,7 +84,7 @@ e2e: build ## drive the scenarios and hold the results against what they expect 
 
 hardship: tools ## hardships on real namespaces, beside the in-kernel path manager (docs/hardship.md; SEEDS=1..100; without it the short form)
 	$(call say,hardships)
-	cargo test --release --locked -p crosslane --test hardship -- --out runs/hardship $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
+	cargo test --release --locked -p crosslane --test hardship -- --out $(CURDIR)/runs/hardship $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
 
 results: build lab ## measure every strategy in every scenario, 10 seeds each, into docs/results.md (over an hour)
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/results/$$name; done

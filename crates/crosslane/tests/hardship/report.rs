@@ -114,9 +114,7 @@ fn broken(outcome: &Outcome) -> Vec<String> {
     }
     let (ours, theirs) = (outcome.agent.facts.closing_left, outcome.kernel.facts.closing_left);
     if ours > theirs + luck.max(2) {
-        all.push(format!(
-            "worse: {ours} sockets closing at the server after a minute, the in-kernel path manager {theirs}"
-        ));
+        all.push(format!("worse: {ours} sockets still closing at the server, the in-kernel path manager {theirs}"));
     }
     all
 }

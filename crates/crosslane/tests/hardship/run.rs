@@ -31,8 +31,10 @@ const LOOK_MS: u64 = 100;
 const LATE_MS: u64 = 1_400;
 /// How long the agent is watched once all connections have ended.
 const AFTERMATH: Duration = Duration::from_secs(1);
-/// How long the server's sockets are waited for.
+/// How long the server's open sockets are waited for, and those that are closed
+/// on its side: what the peer's silence makes of these takes TCP minutes.
 const SOCKETS_PATIENCE_S: f64 = 65.0;
+const CLOSING_PATIENCE_S: f64 = 10.0;
 /// File with what hangs, and how long before the deadline it is written.
 const SNAPSHOT: &str = "hung.txt";
 const SNAPSHOT_MS: u64 = 700;
@@ -268,7 +270,8 @@ fn await_sockets(server: &Namespace, since_ns: u64, forgotten: &[IpAddr]) -> Lef
         let (open, closing) = sockets(server, forgotten);
         let since_s = (monotonic_ns() - since_ns) as f64 / 1e9;
         gone_s = if open.is_empty() { gone_s.or(Some(since_s)) } else { None };
-        if (open.is_empty() && closing == 0) || since_s > SOCKETS_PATIENCE_S {
+        let patience_s = if open.is_empty() { CLOSING_PATIENCE_S } else { SOCKETS_PATIENCE_S };
+        if (open.is_empty() && closing == 0) || since_s > patience_s {
             return Left { gone_s, open, closing };
         }
         sleep(Duration::from_millis(200));

@@ -63,8 +63,8 @@ pub struct Facts {
     pub sockets_gone_s: Option<f64>,
     /// What was left then.
     pub sockets_left: Vec<String>,
-    /// Sockets that the server's kernel had closed by then, and of which the
-    /// peer's last word is missing: TCP's own timers end them.
+    /// Sockets that the server's kernel had closed 10 s after the client's end or
+    /// later, and of which the peer's last word is missing: TCP's timers end them.
     pub closing_left: usize,
     /// Programs of others: name, and what is wrong, if anything is.
     pub others: Vec<(String, Option<String>)>,
