@@ -47,7 +47,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e results nota szilagyi tunnel conformance conformance-simulated conformance-check deadlines bench clean tools tshark
+.PHONY: help build lab demo test lint e2e hardship results nota szilagyi tunnel conformance conformance-simulated conformance-check deadlines bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list what can be made
@@ -60,7 +60,7 @@ demo: build lab ## drive out of roadside coverage with three strategies and make
 	@$(LAB) report runs/demo
 	@printf '\nThe report lies in %s\n' "$(CURDIR)/runs/demo/report.html"
 
-test: lint tshark ## check everything: style, types, unit and property tests, simulations, short drives (under 10 minutes)
+test: lint tshark ## check everything: style, types, unit and property tests, hardships, simulations, short drives (under 15 minutes)
 	$(call say,testing the crates)
 	cargo fetch --locked --target $$(rustc -vV | sed -n 's/^host: //p')
 	cargo test --release --locked --workspace
@@ -81,6 +81,10 @@ lint: tools lab ## format, clippy, ruff, pyright, and core without std
 e2e: build ## drive the scenarios and hold the results against what they expect (SEEDS=1..3 SCENARIOS="…" JOBS=3)
 	$(call say,driving $(SCENARIOS) (seeds $(SEEDS)))
 	@SEEDS='$(SEEDS)' JOBS='$(JOBS)' e2e/drives.sh $(SCENARIOS)
+
+hardship: tools ## hardships on real namespaces, beside the in-kernel path manager (docs/hardship.md; SEEDS=1..100; without it the short form)
+	$(call say,hardships)
+	cargo test --release --locked -p crosslane --test hardship -- --out $(CURDIR)/runs/hardship $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
 
 results: build lab ## measure every strategy in every scenario, 10 seeds each, into docs/results.md (over an hour)
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/results/$$name; done

@@ -1,0 +1,153 @@
+//! Carries out the runs, some side by side, each in a process of its own. One
+//! that only waits for the server's sockets makes room for the next.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Condvar, Mutex};
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::Plan;
+use super::report;
+use super::run::{LINGERING, Manager};
+use super::selfcheck::{self, Planted};
+use super::verdict::{Facts, Violation, judge};
+
+/// Runs that may wait for sockets at the same time.
+const MAX_LINGERING: usize = 12;
+
+/// What came of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Side {
+    /// What is known of it.
+    pub facts: Facts,
+    /// The rules that it broke.
+    pub broken: Vec<Violation>,
+}
+
+/// What came of a seed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// What it stood for.
+    pub plan: Plan,
+    /// With the agent.
+    pub agent: Side,
+    /// With the in-kernel path manager.
+    pub kernel: Side,
+}
+
+/// Whether this machine can carry out a run.
+///
+/// # Errors
+/// The sentence that says why not.
+pub fn probe() -> Result<(), String> {
+    let said = Command::new(std::env::current_exe().unwrap()).arg("--role=probe").output().unwrap();
+    if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).into_owned()) }
+}
+
+/// Room for a number of things at a time.
+struct Room {
+    free: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Room {
+    fn of(number: usize) -> Room {
+        Room { free: Mutex::new(number), changed: Condvar::new() }
+    }
+
+    fn enter(&self) {
+        let mut free = self.changed.wait_while(self.free.lock().unwrap(), |free| *free == 0).unwrap();
+        *free -= 1;
+    }
+
+    fn leave(&self) {
+        *self.free.lock().unwrap() += 1;
+        self.changed.notify_one();
+    }
+}
+
+/// Carries out all plans, each with either manager, and returns what came of them.
+pub fn run_all(plans: &[Plan], parallel: usize, out: Option<&Path>) -> Vec<Outcome> {
+    let desk = tempfile::TempDir::new().unwrap();
+    let folder = out.unwrap_or(desk.path());
+    let (active, all) = (Room::of(parallel.max(1)), Room::of(parallel.max(1) + MAX_LINGERING));
+    let halves: Mutex<Vec<(u64, Manager, Side)>> = Mutex::new(Vec::new());
+    let outcomes: Mutex<Vec<Outcome>> = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for plan in plans {
+            for manager in [Manager::Agent, Manager::Kernel] {
+                all.enter();
+                active.enter();
+                let (active, all, halves, outcomes) = (&active, &all, &halves, &outcomes);
+                scope.spawn(move || {
+                    let side = carry_out(plan, manager, folder, active);
+                    all.leave();
+                    let mut halves = halves.lock().unwrap();
+                    let other = halves.iter().position(|(seed, _, _)| *seed == plan.seed);
+                    let Some(other) = other.map(|place| halves.swap_remove(place).2) else {
+                        return halves.push((plan.seed, manager, side));
+                    };
+                    let (agent, kernel) = if manager == Manager::Agent { (side, other) } else { (other, side) };
+                    let outcome = Outcome { plan: plan.clone(), agent, kernel };
+                    report::seed(&outcome);
+                    outcomes.lock().unwrap().push(outcome);
+                });
+            }
+        }
+    });
+    let mut outcomes = outcomes.into_inner().unwrap();
+    outcomes.sort_by_key(|outcome| outcome.plan.seed);
+    outcomes
+}
+
+/// Carries out what is planted; what was not found, a sentence each.
+pub fn self_check(parallel: usize) -> Vec<String> {
+    let desk = tempfile::TempDir::new().unwrap();
+    let (active, planted) = (Room::of(parallel.max(1)), selfcheck::planted());
+    thread::scope(|scope| {
+        let (active, folder) = (&active, desk.path());
+        let check = |planted: Planted| {
+            active.enter();
+            scope.spawn(move || {
+                let side = carry_out(&planted.plan, Manager::Agent, folder, active);
+                selfcheck::complaint(&planted, &side)
+            })
+        };
+        let threads: Vec<_> = planted.into_iter().map(check).collect();
+        threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn carry_out(plan: &Plan, manager: Manager, folder: &Path, active: &Room) -> Side {
+    let folder: PathBuf = folder.join(format!("{}-{}", manager.name(), plan.seed));
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg("--role=run").arg(serde_json::to_string(plan).unwrap()).arg(manager.name()).arg(&folder);
+    command.arg(std::process::id().to_string()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let stderr = child.stderr.take().unwrap();
+    let complaints = thread::spawn(move || std::io::read_to_string(stderr).unwrap_or_default());
+    let (mut lingers, mut facts) = (false, None);
+    for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok) {
+        if line == LINGERING {
+            lingers = true;
+            active.leave();
+        } else {
+            facts = serde_json::from_str::<Facts>(&line).ok();
+        }
+    }
+    if !lingers {
+        active.leave();
+    }
+    let status = child.wait().unwrap();
+    let complaint = complaints.join().unwrap();
+    match facts {
+        Some(facts) => Side { broken: judge(plan, &facts), facts },
+        None => {
+            let what = format!("the run itself failed: {status}: {}", complaint.trim());
+            Side { facts: Facts::default(), broken: vec![Violation { rule: "run".into(), what }] }
+        }
+    }
+}

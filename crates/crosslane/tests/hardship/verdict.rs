@@ -1,0 +1,283 @@
+//! What must hold after any hardships, and what did not.
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Kind, Plan};
+use super::programs::{Outcome, Told};
+
+/// Commands a second in the mean that an agent may give, beside those that its
+/// connections and their paths' changes need.
+pub const COMMANDS_MEAN: f64 = 50.0;
+/// Commands that each change of a path may need for each connection: close,
+/// open, tell the peer, and one more try.
+pub const COMMANDS_A_CHANGE: f64 = 4.0;
+/// Up to so many connections nothing is allowed beside the mean.
+pub const FEW_CONNECTIONS: usize = 30;
+/// Commands in any second.
+pub const COMMANDS_A_SECOND: usize = 500;
+/// MP_JOINs that the vehicle's kernel may send in any second.
+pub const JOINS_A_SECOND: u64 = 500;
+/// Bytes of log that a run, shorter than a minute, may leave.
+pub const LOG_BYTES: u64 = 1_000_000;
+/// Part of a core that an agent may take.
+pub const CPU_SHARE: f64 = 0.03;
+/// Sockets at the server are gone so long after the vehicle's: a minute, and
+/// what a busy machine adds.
+pub const SOCKETS_GONE_S: f64 = 62.0;
+/// SIGTERM is obeyed so soon: 100 ms, and what a busy machine adds.
+pub const END_MS: u64 = 500;
+
+/// What is known of a run's agents.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct AgentFacts {
+    /// How many were started.
+    pub starts: u32,
+    /// When each command was given, in s of the run.
+    pub commands_at_s: Vec<f64>,
+    /// Commands that the kernel refused.
+    pub refused: u64,
+    /// Events and standard error.
+    pub log_bytes: u64,
+    /// Processor time of all of them.
+    pub cpu_s: f64,
+    /// How long there was one.
+    pub alive_s: f64,
+    /// Longest time from SIGTERM to the end.
+    pub longest_end_ms: u64,
+    /// What else went wrong, a sentence each.
+    pub faults: Vec<String>,
+}
+
+/// What is known of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Facts {
+    /// What the client says of each connection.
+    pub client: Vec<Told>,
+    /// What the server says of each that it heard of.
+    pub server: Vec<Told>,
+    /// Of the agent; `None` with the in-kernel path manager.
+    pub agent: Option<AgentFacts>,
+    /// Most MP_JOINs that the vehicle's kernel sent within a second.
+    pub joins_a_second: u64,
+    /// How long the server's sockets outlived the client; `None`: to the end.
+    pub sockets_gone_s: Option<f64>,
+    /// What was left then.
+    pub sockets_left: Vec<String>,
+    /// Sockets that the server's kernel had closed 10 s after the client's end or
+    /// later, and of which the peer's last word is missing: TCP's timers end them.
+    pub closing_left: usize,
+    /// Programs of others: name, and what is wrong, if anything is.
+    pub others: Vec<(String, Option<String>)>,
+    /// How long the run took.
+    pub took_s: f64,
+}
+
+/// One rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Violation {
+    /// Name of the rule.
+    pub rule: String,
+    /// With the figures.
+    pub what: String,
+}
+
+/// All rules that a run broke.
+pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut broken = |rule: &str, what: String| found.push(Violation { rule: rule.into(), what });
+    judge_connections(plan, facts, &mut broken);
+    match facts.sockets_gone_s {
+        Some(gone_s) if gone_s <= SOCKETS_GONE_S => {}
+        _ => {
+            broken("sockets", format!("{} left at the server: {}", facts.sockets_left.len(), some(&facts.sockets_left)))
+        }
+    }
+    if facts.joins_a_second > JOINS_A_SECOND {
+        broken("joins", format!("{} MP_JOINs in a second, the limit is {JOINS_A_SECOND}", facts.joins_a_second));
+    }
+    for (name, wrong) in &facts.others {
+        wrong.iter().for_each(|wrong| broken("others", format!("{name}: {wrong}")));
+    }
+    if let Some(agent) = &facts.agent {
+        judge_agent(plan, facts, agent, &mut broken);
+    }
+    found
+}
+
+fn judge_connections(plan: &Plan, facts: &Facts, broken: &mut impl FnMut(&str, String)) {
+    let of = |told: &Told| {
+        let kind = plan.connections.iter().find(|traffic| traffic.id == told.id).map(|traffic| traffic.kind);
+        format!("{} ({:?}) {}", told.id, kind.unwrap_or(Kind::Up), told.why)
+    };
+    if facts.client.len() != plan.connections.len() {
+        broken("bytes", format!("the client told of {} of {}", facts.client.len(), plan.connections.len()));
+    }
+    let wrong: Vec<String> =
+        facts.client.iter().chain(&facts.server).filter(|told| told.outcome == Outcome::Wrong).map(of).collect();
+    if !wrong.is_empty() {
+        broken("bytes", format!("{} with wrong bytes: {}", wrong.len(), some(&wrong)));
+    }
+    let done_here = |told: &&Told| told.outcome == Outcome::Done;
+    let not_there: Vec<String> = facts
+        .client
+        .iter()
+        .filter(done_here)
+        .filter(|told| !facts.server.iter().filter(done_here).any(|other| other.id == told.id))
+        .map(of)
+        .collect();
+    // The last FIN of an end that has read all may be lost with its connection.
+    let unknown =
+        not_there.iter().filter(|text| !facts.server.iter().any(|other| text.starts_with(&format!("{} ", other.id))));
+    let unknown: Vec<String> = unknown.cloned().collect();
+    if !unknown.is_empty() {
+        broken("bytes", format!("done at the client, unknown at the server: {}", some(&unknown)));
+    }
+    let hung: Vec<String> = facts.client.iter().filter(|told| hangs(facts, told)).map(of).collect();
+    if !hung.is_empty() {
+        broken("hang", format!("{} after 10 s of calm: {}", hung.len(), some(&hung)));
+    }
+}
+
+/// A connection that has become plain TCP at either end is nobody's to save: its
+/// program gave up at its time, as it should.
+pub fn hangs(facts: &Facts, told: &Told) -> bool {
+    let is_plain = |other: &&Told| other.id == told.id && other.fallback;
+    told.outcome == Outcome::Hung && !facts.client.iter().chain(&facts.server).any(|other| is_plain(&other))
+}
+
+fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl FnMut(&str, String)) {
+    agent.faults.iter().for_each(|fault| broken("agent", fault.clone()));
+    let (commands, most) = (agent.commands_at_s.len(), busiest_second(&agent.commands_at_s));
+    let allowed = commands_allowed(plan, facts.took_s);
+    if commands as f64 > allowed {
+        let refused = agent.refused;
+        broken(
+            "commands",
+            format!("{commands} in {:.0} s ({refused} refused), allowed are {allowed:.0}", facts.took_s),
+        );
+    }
+    if most > COMMANDS_A_SECOND {
+        broken("commands", format!("{most} in one second, the limit is {COMMANDS_A_SECOND}"));
+    }
+    if agent.log_bytes > LOG_BYTES {
+        broken("log", format!("{} kB, allowed are {} a minute", agent.log_bytes / 1000, LOG_BYTES / 1000));
+    }
+    if cpu_share(agent) > CPU_SHARE {
+        broken("cpu", format!("{:.1} % of a core, the limit is {:.0} %", cpu_share(agent) * 100.0, CPU_SHARE * 100.0));
+    }
+    if agent.longest_end_ms > END_MS {
+        broken("signal", format!("SIGTERM was obeyed after {} ms", agent.longest_end_ms));
+    }
+}
+
+/// The mean; with many connections, what their paths' changes need beside it.
+pub fn commands_allowed(plan: &Plan, took_s: f64) -> f64 {
+    let mean = COMMANDS_MEAN * took_s;
+    if plan.connections.len() <= FEW_CONNECTIONS {
+        return mean;
+    }
+    let changes = 2 + plan.hardships.iter().map(|hardship| hardship.kind.changes()).sum::<u64>();
+    mean + COMMANDS_A_CHANGE * (changes * plan.connections.len() as u64) as f64
+}
+
+/// Part of a core that the agents took while there was one.
+pub fn cpu_share(agent: &AgentFacts) -> f64 {
+    agent.cpu_s / agent.alive_s.max(0.001)
+}
+
+/// Most moments within any second.
+pub fn busiest_second(moments_s: &[f64]) -> usize {
+    let mut sorted = moments_s.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let mut from = 0;
+    let mut most = 0;
+    for (place, moment_s) in sorted.iter().enumerate() {
+        while moment_s - sorted[from] >= 1.0 {
+            from += 1;
+        }
+        most = most.max(place + 1 - from);
+    }
+    most
+}
+
+/// The first few.
+fn some(all: &[String]) -> String {
+    let shown = all.iter().take(4).cloned().collect::<Vec<_>>().join("; ");
+    if all.len() > 4 { shown + "; …" } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run in which all went well.
+    fn good() -> (Plan, Facts) {
+        let mut plan = Plan::draw(1);
+        plan.connections.truncate(5);
+        plan.hardships.clear();
+        let told = |id| Told {
+            id,
+            outcome: Outcome::Done,
+            why: String::new(),
+            end_ms: 9_000,
+            stall_ms: 100,
+            bytes: 1_000,
+            fallback: false,
+        };
+        let all: Vec<Told> = plan.connections.iter().map(|traffic| told(traffic.id)).collect();
+        let agent =
+            AgentFacts { starts: 1, commands_at_s: vec![1.0; 9], cpu_s: 0.1, alive_s: 10.0, ..AgentFacts::default() };
+        let (server, agent) = (all.clone(), Some(agent));
+        let facts = Facts { client: all, server, agent, sockets_gone_s: Some(1.0), took_s: 10.0, ..Facts::default() };
+        (plan, facts)
+    }
+
+    /// The rules that `spoil` breaks.
+    fn broken(spoil: impl FnOnce(&mut Plan, &mut Facts, &mut AgentFacts)) -> Vec<String> {
+        let (mut plan, mut facts) = good();
+        let mut agent = facts.agent.take().unwrap();
+        spoil(&mut plan, &mut facts, &mut agent);
+        facts.agent = Some(agent);
+        judge(&plan, &facts).into_iter().map(|violation| violation.rule).collect()
+    }
+
+    #[test]
+    fn a_good_run_breaks_no_rule() {
+        assert_eq!(broken(|_, _, _| {}), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn every_rule_can_be_broken() {
+        assert_eq!(broken(|_, facts, _| facts.client[0].outcome = Outcome::Wrong), ["bytes"]);
+        assert_eq!(broken(|_, facts, _| facts.server[0].outcome = Outcome::Wrong), ["bytes"]);
+        assert_eq!(broken(|_, facts, _| drop(facts.client.pop())), ["bytes"]);
+        assert_eq!(broken(|_, facts, _| drop(facts.server.remove(0))), ["bytes"]);
+        assert_eq!(broken(|_, facts, _| facts.client[0].outcome = Outcome::Hung), ["hang"]);
+        assert_eq!(broken(|_, facts, _| facts.sockets_gone_s = None), ["sockets"]);
+        assert_eq!(broken(|_, facts, _| facts.sockets_gone_s = Some(63.0)), ["sockets"]);
+        assert_eq!(broken(|_, facts, _| facts.joins_a_second = 501), ["joins"]);
+        assert_eq!(broken(|_, facts, _| facts.others.push(("curl".into(), Some("wrong".into())))), ["others"]);
+        assert_eq!(broken(|_, _, agent| agent.commands_at_s = (0..1_000).map(f64::from).collect()), ["commands"]);
+        assert_eq!(broken(|_, _, agent| agent.commands_at_s = vec![1.0; 501]), ["commands", "commands"]);
+        assert_eq!(broken(|_, _, agent| agent.log_bytes = 1_000_001), ["log"]);
+        assert_eq!(broken(|_, _, agent| agent.cpu_s = 0.31), ["cpu"]);
+        assert_eq!(broken(|_, _, agent| agent.longest_end_ms = 501), ["signal"]);
+        assert_eq!(broken(|_, _, agent| agent.faults.push("it ended".into())), ["agent"]);
+    }
+
+    #[test]
+    fn what_nobody_can_save_is_no_hang() {
+        let plain = |_: &mut Plan, facts: &mut Facts, _: &mut AgentFacts| {
+            facts.client[0].outcome = Outcome::Hung;
+            facts.client[0].fallback = true;
+        };
+        assert_eq!(broken(plain), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn the_busiest_second_is_any_second() {
+        assert_eq!(busiest_second(&[]), 0);
+        assert_eq!(busiest_second(&[0.9, 1.1, 1.2, 1.95, 5.0]), 3);
+        assert_eq!(busiest_second(&[3.0, 1.0, 2.0]), 1);
+    }
+}

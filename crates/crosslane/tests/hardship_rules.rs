@@ -1,0 +1,18 @@
+//! The parts of `hardship` that need no namespaces: what is drawn, what a router
+//! does to a packet, and that each rule can be broken. `hardship` itself has no
+//! test harness.
+
+#![allow(dead_code, clippy::unwrap_used)]
+
+#[path = "hardship/exchange.rs"]
+mod exchange;
+#[path = "hardship/hardships.rs"]
+mod hardships;
+#[path = "hardship/packet.rs"]
+mod packet;
+#[path = "hardship/plan.rs"]
+mod plan;
+#[path = "hardship/programs.rs"]
+mod programs;
+#[path = "hardship/verdict.rs"]
+mod verdict;
