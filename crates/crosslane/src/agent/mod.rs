@@ -111,6 +111,7 @@ enum News {
     Ask(Ask),
     Transport,
     Wakeup,
+    Watchdog,
     End,
 }
 
@@ -167,12 +168,14 @@ impl Driver {
         let mut ticks = tokio::time::interval(self.transport_period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut buffer = vec![0; MAX_DATAGRAM];
+        let mut watchdog = ready::watchdog();
         loop {
             let wait = self.engine.next_wakeup().map(|at| at.since(self.clock.now()));
             let observed = self.tunnel.is_some() || self.engine.manager().subflows().next().is_some();
             let news = tokio::select! {
                 biased;
                 () = &mut end => News::End,
+                () = ready::due(watchdog.as_mut()) => News::Watchdog,
                 event = event(self.mptcp.as_mut()) => News::Event(event),
                 notice = self.notices.next() => News::Notice(notice),
                 length = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length),
@@ -194,13 +197,19 @@ impl Driver {
                     self.observe_transport();
                     self.meet();
                 }
-                News::Wakeup => {}
+                News::Watchdog if self.tunnel.as_ref().is_none_or(Carried::is_alive) => ready::tell_alive(),
+                News::Watchdog | News::Wakeup => {}
+            }
+            if let Some(fault) = self.tunnel.as_mut().and_then(Carried::fault) {
+                self.journal.fault(&fault);
+                return Err(fault);
             }
             self.act();
         }
         if let Some(tunnel) = &self.tunnel {
             self.journal.tunnel_sums(&tunnel.status(), tunnel.counts());
         }
+        self.tunnel.take().into_iter().for_each(Carried::finish);
         self.journal.finish();
         Ok(())
     }
