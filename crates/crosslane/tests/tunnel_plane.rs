@@ -287,7 +287,8 @@ fn what_may_be_cut_is_cut_by_the_kernel_over_ipv6_and_left_to_routers_over_ipv4(
         device.send_packet(&answer).unwrap();
         thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(v6.send_in_fragments((None, to_v6), 0, 1400, &[5; 1400]).unwrap(), 1);
+    assert_eq!(v6.send_in_fragments((None, to_v6), 0, 1400, &[5; 2800]).unwrap(), 2);
+    assert!(v4.cuts() && v6.cuts(), "that is not held against the kernel");
     let first = outgoing(&device, |packet| (packet[0] >> 4 == 6 && packet[6] == 44).then(|| packet.to_vec()));
     assert!((1232..=1280).contains(&first.len()), "{}", first.len());
     // What comes next stays whole again.

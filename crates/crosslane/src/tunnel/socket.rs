@@ -160,14 +160,19 @@ impl PathSocket {
     /// As [`send`](Self::send).
     pub fn send_in_fragments(
         &self,
-        addresses: (Option<IpAddr>, SocketAddr),
+        (from, to): (Option<IpAddr>, SocketAddr),
         tos: u8,
         segment_bytes: usize,
         buffer: &[u8],
     ) -> io::Result<usize> {
+        if segment_bytes == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let (address, v4) = (SockAddr::from(self.as_the_socket_says(to)), to.ip().to_canonical().is_ipv4());
         let v6 = self.local.is_ipv6();
         control::MAY_BE_CUT.iter().try_for_each(|option| option.set(&self.socket, v6))?;
-        let sent = self.send(addresses, tos, segment_bytes, buffer);
+        // One by one: the kernel joins no datagrams that it has to cut.
+        let sent = self.send_one_by_one(&address, &Control::of(v4, tos, None, from), segment_bytes, buffer);
         control::STAYS_WHOLE.iter().try_for_each(|option| option.set(&self.socket, v6))?;
         sent
     }
