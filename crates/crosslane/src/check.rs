@@ -24,8 +24,11 @@ const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
 pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
     if is_configuration(file) {
         let config = config::read(file)?;
-        let text = format!("configuration of {} paths", config.paths.len());
-        print(file, json, "configuration", true, &[text], &[])?;
+        let paths = Some(config.paths.len()).filter(|count| *count > 0);
+        let tunnel = config.tunnel.as_ref().map(|tunnel| tunnel.get_ref().check_files()).transpose()?;
+        let texts: Vec<String> =
+            paths.map(|count| format!("configuration of {count} paths")).into_iter().chain(tunnel).collect();
+        print(file, json, "configuration", true, &texts, &[])?;
         return Ok(ExitCode::SUCCESS);
     }
     let scenario = scenario_file::read(file, data)?;

@@ -15,6 +15,7 @@ mod keygen;
 pub mod netlink;
 pub mod observe;
 mod output;
+mod patience;
 pub mod receive;
 pub mod run_folder;
 pub mod scenario_file;

@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
+use crate::patience::patiently;
 
 const DEVICE: &str = "/dev/net/tun";
 
@@ -90,20 +91,32 @@ pub(crate) fn make_interface(name: &str, flags: libc::c_int) -> Result<File> {
     let request =
         interface_request(name, flags).map_err(|cause| Error::usage(attempt(), cause, "choose another name"))?;
     // SAFETY: `request` is a whole ifreq whose name ends with a zero.
-    let made = unsafe { set_interface(file.as_raw_fd(), &request) };
-    made.map_err(|cause| match cause {
-        Errno::EBUSY => Error::usage(attempt(), "an interface has this name already", "choose another name"),
+    let make = || unsafe { set_interface(file.as_raw_fd(), &request) };
+    patiently(make, |cause| *cause == Errno::EBUSY).map_err(|cause| match cause {
+        // Of another program, or of another kind.
+        Errno::EBUSY | Errno::EINVAL => {
+            Error::usage(attempt(), "an interface has this name already", "choose another name")
+        }
         Errno::EPERM => Error::usage(attempt(), cause, "run as root or with the capability CAP_NET_ADMIN"),
         _ => Error::failure(attempt(), cause),
     })?;
     Ok(file)
 }
 
-fn interface_request(name: &str, flags: libc::c_int) -> Result<libc::ifreq, &'static str> {
+/// Whether an interface can have this name.
+///
+/// # Errors
+/// What a name has.
+pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
     let printable = name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'));
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || !printable || matches!(name, "." | ".." | "lo") {
         return Err("an interface's name has 1 to 15 letters, digits, - or _");
     }
+    Ok(())
+}
+
+fn interface_request(name: &str, flags: libc::c_int) -> Result<libc::ifreq, &'static str> {
+    check_name(name)?;
     // SAFETY: zeros are a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {

@@ -51,7 +51,7 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
         "mtu = 1300\nlisten",
         "line 3: an MTU of 1300 leaves 1232 bytes inside; IPv6 needs 1280: raise",
     ),
-    (GATEWAY, "10.77.0.3/32", "10.77.0.0/30", "line 12: addresses of vehicles \"van\" and \"car\" overlap; give each"),
+    (GATEWAY, "10.77.0.3/32", "10.77.0.2/31", "line 12: addresses of vehicles \"van\" and \"car\" overlap; give each"),
     (GATEWAY, "10.77.0.3/32", "10.77.0.3/33", "line 12: \"10.77.0.3/33\" is no address with a prefix; write one as"),
     (GATEWAY, "key = \"OTHER\"\n", "", "line 1: vehicle \"van\" has a key in a plain tunnel, or none in one that is"),
     (VEHICLE, "key = \"own.key\"\n", "", "line 6: the tunnel has no `key`; give `key`"),
@@ -63,9 +63,36 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
         "line 6: `standard` is GRE-in-UDP without protection",
     ),
     (VEHICLE, "[tunnel]\n", "[tunnel]\nmode = \"fast\"\n", "line 7: unknown variant `fast`"),
+    (VEHICLE, "\"KEY\"", "\"PUBLIC KEY OF THE GATEWAY\"", "line 10: \"PUBLIC KEY OF THE GATEWAY\" is no public key: a"),
+    (GATEWAY, "\"OTHER\"", "\"word\"", "line 11: \"word\" is no public key: a key has 32 bytes"),
+    (
+        VEHICLE,
+        "127.0.0.1:4760",
+        "127.0.0.1",
+        "line 8: the gateway \"127.0.0.1\" has no port; give an address and a port",
+    ),
+    (VEHICLE, "127.0.0.1:4760", "2001:db8::1:4760", "line 8: the gateway \"2001:db8::1:4760\" has no port; give"),
+    (VEHICLE, "127.0.0.1:4760", "gateway.example:0", "line 8: the gateway \"gateway.example:0\" has no port; give"),
+    (GATEWAY, "127.0.0.1:4760", "127.0.0.1:0", "line 3: the gateway listens on 127.0.0.1:0, which is no port; give"),
+    (GATEWAY, "[\"10.77.0.3/32\"]", "[]", "line 1: vehicle \"van\" has no address, so it could take any; give it"),
+    (GATEWAY, "\"OTHER\"", "\"KEY\"", "line 11: vehicles \"van\" and \"car\" have the same key; make a key for each"),
+    (
+        GATEWAY,
+        "10.77.0.3/32",
+        "10.77.0.1/32",
+        "line 12: vehicle \"van\" is given 10.77.0.1, the gateway's own address; give each",
+    ),
+    (GATEWAY, "10.77.0.3/32", "0.0.0.0/0", "line 12: vehicle \"van\" is given 10.77.0.1, the gateway's own"),
+    (VEHICLE, "[tunnel]", "[tunnel]\ninterface = \"lo\"", "line 6: the tunnel's interface \"lo\" cannot be: an"),
+    (
+        VEHICLE,
+        "[tunnel]",
+        "[tunnel]\ninterface = \"sixteen-letters-\"",
+        "line 6: the tunnel's interface \"sixteen-letters-\" cannot be: an interface's name has",
+    ),
 ];
-/// What only the agent finds, beyond the configuration.
-const OF_THE_AGENT: &[(&str, &str, &str, &str)] = &[
+/// What is beyond the text, in files.
+const OF_FILES: &[(&str, &str, &str, &str)] = &[
     (
         VEHICLE,
         "own.key",
@@ -80,23 +107,21 @@ const OF_THE_AGENT: &[(&str, &str, &str, &str)] = &[
     ),
     (VEHICLE, "own.key", "short.key", "while reading the private key short.key: "),
     (VEHICLE, "own.key", ".", "while reading the private key .: it is no regular file; `crosslane keygen"),
-    (VEHICLE, "\"KEY\"", "\"word\"", "while reading the public key \"word\": "),
-    (GATEWAY, "\"OTHER\"", "\"word\"", "while reading the public key \"word\": "),
-    (VEHICLE, "127.0.0.1:4760", "127.0.0.1", "while looking for the gateway \"127.0.0.1\": "),
-    (
-        GATEWAY,
-        "127.0.0.1:4760",
-        "192.0.2.77:4760",
-        "while binding a UDP socket to 192.0.2.77:4760: Cannot assign requested",
-    ),
-    (VEHICLE, "[tunnel]", "[tunnel]\ninterface = \"lo\"", "\"lo\""),
     (
         VEHICLE,
-        "[tunnel]",
-        "[tunnel]\ninterface = \"sixteen-letters-\"",
-        "while making the TUN device \"sixteen-letters-\": an interface's name has",
+        "\"KEY\"",
+        "\"OWN\"",
+        "while comparing the keys of the tunnel with own.key: the other end has the key of this one; give what",
     ),
+    (GATEWAY, "\"OTHER\"", "\"OWN\"", "while comparing the keys of the tunnel with own.key: the other end has"),
 ];
+/// What only the agent finds, beyond the configuration.
+const OF_THE_AGENT: &[(&str, &str, &str, &str)] = &[(
+    GATEWAY,
+    "127.0.0.1:4760",
+    "192.0.2.77:4760",
+    "while binding a UDP socket to 192.0.2.77:4760: Cannot assign requested",
+)];
 
 /// A folder with keys, and a text with them.
 fn keys(desk: &TempDir, text: &str) -> String {
@@ -108,7 +133,9 @@ fn keys(desk: &TempDir, text: &str) -> String {
         let said = crosslane(desk.path(), &["keygen", "--public", name]);
         said.stdout.trim().to_owned()
     };
-    text.replace("KEY", &public("own.key")).replace("OTHER", &public("other.key"))
+    let text = text.replace("\"KEY\"", &format!("\"{}\"", public("peer.key")));
+    text.replace("\"OTHER\"", &format!("\"{}\"", public("other.key")))
+        .replace("\"OWN\"", &format!("\"{}\"", public("own.key")))
 }
 
 #[test]
@@ -138,11 +165,15 @@ fn a_tunnel_that_cannot_be_is_told_by_the_agent() {
     fs::write(desk.path().join("short.key"), "c2hvcnQ=\n").unwrap();
     fs::set_permissions(desk.path().join("short.key"), fs::Permissions::from_mode(0o600)).unwrap();
     let mut complaints = Vec::new();
-    for (good, from, to, expected) in OF_THE_AGENT {
+    for (good, from, to, expected) in OF_FILES.iter().chain(OF_THE_AGENT) {
         assert!(good.contains(from), "{from}");
-        let text = keys(&desk, good).replacen(&keys(&desk, from), to, 1) + "[log]\nevents = \"events\"\n";
+        let text = keys(&desk, &good.replacen(from, to, 1)) + "[log]\nevents = \"events\"\n";
         fs::write(desk.path().join("agent.toml"), text).unwrap();
         complaints.extend(complaint(&crosslane(desk.path(), &["agent", "--config", "agent.toml"]), expected));
+    }
+    for (good, from, to, expected) in OF_FILES {
+        fs::write(desk.path().join("agent.toml"), keys(&desk, &good.replacen(from, to, 1))).unwrap();
+        complaints.extend(complaint(&crosslane(desk.path(), &["check", "agent.toml"]), expected));
     }
     assert_none(complaints);
 }
@@ -175,5 +206,6 @@ fn a_good_tunnel_is_not_refused() {
         fs::write(desk.path().join(file), keys(&desk, text)).unwrap();
         let said = crosslane(desk.path(), &["check", file]);
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        assert!(said.stdout.contains("encrypted tunnel") && !said.stdout.contains(" 0 paths"), "{said:?}");
     }
 }

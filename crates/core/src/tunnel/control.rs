@@ -11,7 +11,8 @@
 //!
 //! A probe is numbered on its path like data, so a report covers it, and so are
 //! the packets of a train, by whose distance it shows how fast the path is; a
-//! report is not numbered.
+//! report is not numbered. A probe with more padding than is needed shows that
+//! the path carries packets of its length.
 
 use alloc::vec::Vec;
 
@@ -58,6 +59,9 @@ pub struct Message {
 pub enum Body {
     /// To be reported at once.
     Probe,
+    /// The same, padded to so many bytes, more than [`PROBE_BYTES`]: to learn whether
+    /// the path carries it.
+    MtuProbe(u16),
     /// One of several in a row.
     Train,
     /// What has arrived.
@@ -95,7 +99,11 @@ pub struct PathReport {
 impl Body {
     /// Length on the wire of what is numbered, without GRE header, in bytes.
     pub fn bytes(&self) -> usize {
-        if *self == Body::Train { TRAIN_BYTES } else { PROBE_BYTES }
+        match self {
+            Body::Train => TRAIN_BYTES,
+            Body::MtuProbe(bytes) => usize::from(*bytes).max(PROBE_BYTES),
+            Body::Probe | Body::Report { .. } => PROBE_BYTES,
+        }
     }
 }
 
@@ -104,7 +112,7 @@ impl Message {
     pub fn write(&self, into: &mut Vec<u8>) {
         let flags = (u8::from(self.repairs) * REPAIRS) | (u8::from(self.leads) * LEADS);
         let kind = match self.body {
-            Body::Probe => PROBE,
+            Body::Probe | Body::MtuProbe(_) => PROBE,
             Body::Train => TRAIN,
             Body::Report { .. } => REPORT,
         };
@@ -135,6 +143,7 @@ impl Message {
         let [version, kind, mode, flags] = from.take()?;
         let epoch = from.u32()?;
         let body = match (version, kind) {
+            (VERSION, PROBE) if bytes.len() > PROBE_BYTES => Body::MtuProbe(u16::try_from(bytes.len()).ok()?),
             (VERSION, PROBE) => Body::Probe,
             (VERSION, TRAIN) => Body::Train,
             (VERSION, REPORT) => Body::Report { heard: from.u32()?, paths: from.paths()? },
@@ -219,6 +228,7 @@ mod tests {
         let body = prop_oneof![
             Just(Body::Probe),
             Just(Body::Train),
+            (PROBE_BYTES as u16 + 1..9300).prop_map(Body::MtuProbe),
             report.prop_map(|(heard, paths)| Body::Report { heard, paths })
         ];
         (any::<u32>(), prop::sample::select(Mode::ALL.to_vec()), any::<[bool; 2]>(), body)

@@ -25,7 +25,7 @@ impl<P: Clone> Tunnel<P> {
         let around = self.around_bytes + NUMBERED_BYTES;
         if let (Some(number), Some(path)) = (number, self.at_mut(path)) {
             path.inward.take(now, number, message.body.bytes() as u32 + around);
-            if message.body == Body::Probe {
+            if matches!(message.body, Body::Probe | Body::MtuProbe(_)) {
                 path.inward.hurry(now);
             }
         }
@@ -53,7 +53,9 @@ impl<P: Clone> Tunnel<P> {
         self.resequencer = Resequencer::of_another_sender(now);
         for (_, path) in self.known() {
             path.inward = Incoming::of_another_sender(now);
+            let mtu = path.out.mtu.take();
             path.out = Outgoing::new(now, path.out.wish, path.out.next_number());
+            path.out.mtu = mtu;
         }
         self.repairs.clear();
     }

@@ -27,6 +27,7 @@ pub mod replay;
 mod hearing;
 mod incoming;
 mod io;
+mod limits;
 mod main_path;
 mod outgoing;
 mod queue;
@@ -40,7 +41,7 @@ use incoming::Incoming;
 pub use io::{Input, Mode, Output, PathView, Setup};
 use label::Label;
 pub use outgoing::Health;
-use outgoing::{Outgoing, Parcel};
+use outgoing::{Outgoing, Parcel, PathMtu};
 use queue::{Queue, Waiting};
 use resequence::{Resequencer, Ways};
 
@@ -74,6 +75,8 @@ pub struct Tunnel<P> {
     /// When it began anew.
     peer_began: Option<Instant>,
     peer_repairs: bool,
+    /// Longest datagram on the wire; none: the paths' MTU is not probed.
+    most_bytes: Option<u32>,
     paths: Vec<Option<Path<P>>>,
     /// Where the numbers of paths go on that are not there.
     numbers: [u64; MAX_PATHS],
@@ -116,6 +119,7 @@ impl<P: Clone> Tunnel<P> {
             peer_epoch: None,
             peer_began: None,
             peer_repairs: false,
+            most_bytes: None,
             paths: (0..MAX_PATHS).map(|_| None).collect(),
             numbers: [0; MAX_PATHS],
             queue: Queue::new(),
@@ -232,11 +236,9 @@ impl<P: Clone> Tunnel<P> {
     fn appear(&mut self, now: Instant, path: PathId) {
         if let Some(slot @ None) = self.paths.get_mut(usize::from(path.0)) {
             let wish = self.wishes[usize::from(path.0)];
-            *slot = Some(Path {
-                out: Outgoing::new(now, wish, self.numbers[usize::from(path.0)]),
-                inward: Incoming::default(),
-                told: None,
-            });
+            let mut out = Outgoing::new(now, wish, self.numbers[usize::from(path.0)]);
+            out.mtu = self.most_bytes.map(PathMtu::new);
+            *slot = Some(Path { out, inward: Incoming::default(), told: None });
         }
     }
 
@@ -296,7 +298,7 @@ impl<P: Clone> Tunnel<P> {
         let idle = now.since(self.busy) > IDLE;
         let spread = self.spread_of_all();
         let trains = self.wants_trains();
-        let (mut back, mut probes, mut trained) = (VecDeque::new(), Vec::new(), Vec::new());
+        let (mut back, mut probes, mut trained, mut sized) = (VecDeque::new(), Vec::new(), Vec::new(), Vec::new());
         let mut outputs = core::mem::take(&mut self.outputs);
         for (id, path) in self.known() {
             path.out.others_idle = idle;
@@ -306,6 +308,7 @@ impl<P: Clone> Tunnel<P> {
             if path.out.wants_probe(now) {
                 probes.push(id);
             }
+            sized.extend(path.out.mtu_probe(now).map(|size| (id, size)));
             if trains && path.out.wants_train() {
                 trained.push(id);
             }
@@ -317,6 +320,7 @@ impl<P: Clone> Tunnel<P> {
         self.outputs = outputs;
         self.send_again(now, back);
         probes.into_iter().for_each(|path| self.probe(now, path));
+        sized.into_iter().for_each(|(path, size)| self.probe_mtu(now, path, size));
         trained.into_iter().for_each(|path| self.send_train(now, path));
         self.main = self.main_path();
         if self.report_due().is_some_and(|at| now >= at) {

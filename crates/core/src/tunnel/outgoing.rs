@@ -14,6 +14,7 @@ use crate::allocate::PathState;
 use crate::time::{Duration, Instant};
 
 mod health;
+mod path_mtu;
 mod rate;
 mod round_trip;
 mod said;
@@ -22,6 +23,7 @@ mod train;
 mod window;
 
 pub use health::Health;
+pub(super) use path_mtu::PathMtu;
 use rate::Rate;
 use round_trip::RoundTrip;
 use said::Mark;
@@ -60,6 +62,8 @@ pub(super) struct Parcel<P> {
 struct UnderWay<P> {
     sent: Instant,
     bytes: u32,
+    /// It shows whether the path carries packets of its size: its loss says nothing else.
+    probes_mtu: bool,
     parcel: Option<Parcel<P>>,
 }
 
@@ -74,6 +78,8 @@ pub(super) struct Outgoing<P> {
     under_way: VecDeque<UnderWay<P>>,
     bytes_under_way: u64,
     pub round_trip: RoundTrip,
+    /// None: the path is believed to carry whatever is sent.
+    pub mtu: Option<PathMtu>,
     rate: Rate,
     train: Train,
     /// One-way delay without a queue.
@@ -114,6 +120,7 @@ impl<P: Clone> Outgoing<P> {
             under_way: VecDeque::new(),
             bytes_under_way: 0,
             round_trip: RoundTrip::default(),
+            mtu: None,
             rate: Rate::default(),
             train: Train::default(),
             one_way: None,
@@ -154,7 +161,7 @@ impl<P: Clone> Outgoing<P> {
         {
             self.bytes_under_way -= u64::from(oldest.bytes);
         }
-        self.under_way.push_back(UnderWay { sent: now, bytes, parcel });
+        self.under_way.push_back(UnderWay { sent: now, bytes, probes_mtu: false, parcel });
         self.bytes_under_way += u64::from(bytes);
         self.sent_bytes += u64::from(bytes);
         self.last_sent = now;
@@ -163,6 +170,17 @@ impl<P: Clone> Outgoing<P> {
             self.paced_to = self.paced_to.max(now - BURST) + takes;
         }
         number as u32
+    }
+
+    /// The size of a probe of the path's MTU that is to leave now, as a datagram on the wire.
+    pub(super) fn mtu_probe(&mut self, now: Instant) -> Option<u32> {
+        let answers = matches!(self.health, Health::Good | Health::Trial) && self.wish != PathState::Closed;
+        self.mtu.as_mut().filter(|_| answers)?.probe(now)
+    }
+
+    /// What left last was such a probe.
+    pub(super) fn note_mtu_probe(&mut self) {
+        self.under_way.iter_mut().next_back().into_iter().for_each(|packet| packet.probes_mtu = true);
     }
 
     /// It is to be used, and it works.
@@ -266,6 +284,13 @@ impl<P: Clone> Outgoing<P> {
         self.under_way.iter_mut().filter_map(|packet| packet.parcel.take()).collect()
     }
 
+    /// What the list of what is under way took and holds nothing.
+    pub(super) fn give_back_memory(&mut self) {
+        if self.under_way.is_empty() {
+            self.under_way.shrink_to_fit();
+        }
+    }
+
     /// Takes what the other end says of this path; what was lost.
     pub(super) fn settle(&mut self, now: Instant, report: &PathReport) -> VecDeque<Parcel<P>> {
         let mut lost = VecDeque::new();
@@ -285,6 +310,15 @@ impl<P: Clone> Outgoing<P> {
             let Some(packet) = self.under_way.pop_front() else { break };
             self.bytes_under_way -= u64::from(packet.bytes);
             let is_lost = !report.missing.is_empty() && gone(number);
+            if let Some(mtu) = &mut self.mtu {
+                match packet.probes_mtu {
+                    true => mtu.on_probe(now, packet.bytes, is_lost),
+                    false => mtu.on_packet(packet.bytes, is_lost),
+                }
+            }
+            if packet.probes_mtu && is_lost {
+                continue;
+            }
             self.count(is_lost);
             match is_lost {
                 true => lost.extend(packet.parcel),

@@ -11,6 +11,10 @@ use crate::time::{Duration, Instant};
 
 /// Packets that wait at most, over all flows: 100 ms at 1 Gbit/s.
 const MOST_PACKETS: usize = 8192;
+/// Their bytes at most.
+const MOST_BYTES: u64 = MOST_PACKETS as u64 * 1500;
+/// A packet that waited for so long is of no use to anybody: whom it is for is gone.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// What a flow may send in its turn, in bytes.
 const QUANTUM: i64 = 1514;
 /// How long a flow's packets may wait for long, if the round trip is not longer,
@@ -44,6 +48,7 @@ pub(super) struct Queue<P> {
     fresh: VecDeque<u8>,
     turns: VecDeque<u8>,
     packets: usize,
+    bytes: u64,
     dropped: u64,
 }
 
@@ -70,7 +75,7 @@ impl<P> Queue<P> {
     pub(super) fn new() -> Queue<P> {
         let slot = |_| Slot { waiting: VecDeque::new(), bytes: 0, codel: State::default(), deficit: 0, listed: false };
         let slots = (0..=u8::MAX).map(slot).collect();
-        Queue { slots, fresh: VecDeque::new(), turns: VecDeque::new(), packets: 0, dropped: 0 }
+        Queue { slots, fresh: VecDeque::new(), turns: VecDeque::new(), packets: 0, bytes: 0, dropped: 0 }
     }
 
     /// Takes a packet in; when there are too many, the longest flow loses its oldest.
@@ -78,6 +83,7 @@ impl<P> Queue<P> {
         let flow = waiting.flow;
         let slot = &mut self.slots[usize::from(flow)];
         slot.bytes += u64::from(waiting.bytes);
+        self.bytes += u64::from(waiting.bytes);
         slot.waiting.push_back(waiting);
         if !slot.listed {
             slot.listed = true;
@@ -85,12 +91,39 @@ impl<P> Queue<P> {
             self.fresh.push_back(flow);
         }
         self.packets += 1;
-        if self.packets > MOST_PACKETS
-            && let Some(longest) = self.slots.iter_mut().max_by_key(|slot| slot.bytes)
-            && longest.pop().is_some()
+        while self.packets > MOST_PACKETS || self.bytes > MOST_BYTES {
+            self.shed();
+        }
+    }
+
+    /// The longest flow loses its oldest.
+    pub(super) fn shed(&mut self) {
+        if let Some(longest) = self.slots.iter_mut().max_by_key(|slot| slot.bytes)
+            && let Some(shed) = longest.pop()
         {
             self.packets -= 1;
+            self.bytes -= u64::from(shed.bytes);
             self.dropped += 1;
+        }
+    }
+
+    /// Bytes that wait.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Drops what waited for too long, and gives back what the queue took for more than it holds.
+    pub(super) fn expire(&mut self, now: Instant) {
+        for slot in &mut self.slots {
+            while slot.waiting.front().is_some_and(|oldest| now.since(oldest.arrived) > LONGEST_WAIT) {
+                let gone = slot.pop().map_or(0, |gone| u64::from(gone.bytes));
+                self.packets -= 1;
+                self.bytes -= gone;
+                self.dropped += 1;
+            }
+            if slot.waiting.is_empty() {
+                slot.waiting.shrink_to_fit();
+            }
         }
     }
 
@@ -117,10 +150,11 @@ impl<P> Queue<P> {
             let flow = *self.fresh.front().or(self.turns.front())?;
             let slot = &mut self.slots[usize::from(flow)];
             if slot.deficit > 0 {
-                let before = slot.waiting.len();
+                let (before, bytes) = (slot.waiting.len(), slot.bytes);
                 let taken = slot.take(codel, now);
                 let gone = before - slot.waiting.len();
                 self.packets -= gone;
+                self.bytes -= bytes - slot.bytes;
                 self.dropped += (gone - usize::from(taken.is_some())) as u64;
                 if taken.is_some() {
                     return taken;
@@ -212,6 +246,25 @@ mod tests {
         assert!(queue.packets <= MOST_PACKETS);
         while queue.take(Instant::from_millis(3001), ALLOWED).is_some() {}
         assert!(queue.is_empty() && queue.backlog_bytes(7) == 0);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes_and_goes_when_nobody_takes_it() {
+        let mut queue = Queue::new();
+        (0..8000).for_each(|number| push(&mut queue, number, number as u8, 9000, 0));
+        assert!(queue.bytes() <= MOST_BYTES && queue.bytes() + 9000 > MOST_BYTES, "{}", queue.bytes());
+        let waits = queue.bytes();
+        queue.shed();
+        assert_eq!(queue.bytes(), waits - 9000);
+        queue.expire(Instant::from_millis(7990) + LONGEST_WAIT);
+        assert_eq!((queue.bytes(), queue.packets), (9 * 9000 + 9000, 10));
+        queue.expire(Instant::from_millis(8000) + LONGEST_WAIT);
+        assert!(queue.is_empty() && queue.bytes() == 0);
+        assert!(queue.slots.iter().all(|slot| slot.waiting.capacity() == 0 && slot.bytes == 0));
+        assert!(queue.take(Instant::from_millis(20_000), ALLOWED).is_none());
+        push(&mut queue, 20_000, 7, 100, 1);
+        assert_eq!(queue.take(Instant::from_millis(20_000), ALLOWED).map(|taken| taken.packet), Some(1));
+        assert_eq!(queue.bytes(), 0);
     }
 
     #[test]

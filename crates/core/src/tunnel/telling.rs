@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::control::{Body, Message};
+use super::control::{Body, Message, PROBE_BYTES};
 use super::gre::NUMBERED_BYTES;
 use super::outgoing::{Health, TRAIN_PACKETS};
 use super::{Output, Tunnel};
@@ -38,6 +38,18 @@ impl<P: Clone> Tunnel<P> {
         let Some(at) = self.at_mut(path) else { return };
         let number = Some(at.out.send(now, bytes, None));
         self.outputs.push_back(Output::Tell { path, number, message });
+    }
+
+    /// A probe that is as long as the path is asked to carry. The one behind it, which passes anywhere, makes the other
+    /// end report at once, and so say whether the long one came.
+    pub(super) fn probe_mtu(&mut self, now: Instant, path: PathId, size: u32) {
+        let around = NUMBERED_BYTES + self.around_bytes;
+        let length = u16::try_from(size.saturating_sub(around)).unwrap_or(u16::MAX);
+        self.tell_numbered(now, path, Body::MtuProbe(length.max(PROBE_BYTES as u16 + 1)));
+        if let Some(at) = self.at_mut(path) {
+            at.out.note_mtu_probe();
+        }
+        self.probe(now, path);
     }
 
     pub(super) fn report_due(&self) -> Option<Instant> {

@@ -93,6 +93,7 @@ enum News {
     Ask(Ask),
     Transport,
     Wakeup,
+    Watchdog,
     End,
 }
 
@@ -150,6 +151,7 @@ impl Driver {
         let mut ticks = tokio::time::interval(self.transport_period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut buffer = vec![0; MAX_DATAGRAM];
+        let mut watchdog = ready::watchdog();
         let mut is_busy = self.act();
         for turn in 0_u32.. {
             // Signals come by the runtime, which gets no turn while there is always news.
@@ -161,6 +163,7 @@ impl Driver {
             let news = tokio::select! {
                 biased;
                 () = &mut end => News::End,
+                () = ready::due(watchdog.as_mut()) => News::Watchdog,
                 event = event(self.mptcp.as_mut()) => News::Event(event),
                 notice = self.notices.next() => News::Notice(notice),
                 length = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length),
@@ -183,13 +186,19 @@ impl Driver {
                     self.observe_transport();
                     self.meet();
                 }
-                News::Wakeup => {}
+                News::Watchdog if self.tunnel.as_ref().is_none_or(Carried::is_alive) => ready::tell_alive(),
+                News::Watchdog | News::Wakeup => {}
+            }
+            if let Some(fault) = self.tunnel.as_mut().and_then(Carried::fault) {
+                self.journal.fault(&fault);
+                return Err(fault);
             }
             is_busy = self.act();
         }
         if let Some(tunnel) = &self.tunnel {
             self.journal.tunnel_sums(&tunnel.status(), tunnel.counts());
         }
+        self.tunnel.take().into_iter().for_each(Carried::finish);
         self.journal.finish();
         Ok(())
     }

@@ -93,6 +93,21 @@ impl Carried {
         faults
     }
 
+    /// Why it carries nothing any more, and the agent is to end.
+    pub fn fault(&mut self) -> Option<Error> {
+        self.carrier.fault()
+    }
+
+    /// Whether its threads run.
+    pub fn is_alive(&self) -> bool {
+        self.carrier.is_alive()
+    }
+
+    /// Ends it, and takes its interface away.
+    pub fn finish(self) {
+        self.carrier.finish();
+    }
+
     /// How it fares.
     pub fn status(&self) -> Status {
         let names: Vec<&str> = self.paths.iter().map(|path| path.name.as_str()).collect();

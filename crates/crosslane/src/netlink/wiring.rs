@@ -138,10 +138,7 @@ impl Wiring {
     /// The kernel refuses.
     pub fn add_address(&mut self, interface: u32, address: impl Into<IpAddr>, prefix_len: u8) -> Result<()> {
         let address = address.into();
-        let mut message: AddressMessage = match address {
-            IpAddr::V4(v4) => AddressMessageBuilder::<Ipv4Addr>::new().index(interface).address(v4, prefix_len).build(),
-            IpAddr::V6(v6) => AddressMessageBuilder::<Ipv6Addr>::new().index(interface).address(v6, prefix_len).build(),
-        };
+        let mut message = address_message(interface, address, prefix_len);
         // Of use at once: on our interfaces nobody could have the same one. Until the
         // kernel has looked for such neighbours, a socket could not be bound to it.
         if address.is_ipv6() {
@@ -149,6 +146,15 @@ impl Wiring {
         }
         let attempt = format!("adding the address {address}/{prefix_len}");
         self.change(attempt, RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Takes an address from an interface.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn remove_address(&mut self, interface: u32, address: IpAddr, prefix_len: u8) -> Result<()> {
+        let message = RouteNetlinkMessage::DelAddress(address_message(interface, address, prefix_len));
+        self.change(format!("removing the address {address}/{prefix_len}"), message, 0)
     }
 
     /// Adds a route.
@@ -194,5 +200,12 @@ impl Wiring {
         self.channel
             .call(|sequence| request(message, NLM_F_ACK | flags, sequence), |_| Ok(()))
             .map_err(|cause| Error::failure(attempt, cause))
+    }
+}
+
+fn address_message(interface: u32, address: IpAddr, prefix_len: u8) -> AddressMessage {
+    match address {
+        IpAddr::V4(v4) => AddressMessageBuilder::<Ipv4Addr>::new().index(interface).address(v4, prefix_len).build(),
+        IpAddr::V6(v6) => AddressMessageBuilder::<Ipv6Addr>::new().index(interface).address(v6, prefix_len).build(),
     }
 }

@@ -108,6 +108,11 @@ impl Wire {
         Ok(Wire { name: name.to_owned(), middle, is_shaped: plan.shape.is_some() })
     }
 
+    /// The router in its middle, with the interfaces `vehicle` and `server`.
+    pub fn router(&self) -> &Namespace {
+        &self.middle
+    }
+
     /// What it has carried: up, down.
     ///
     /// # Errors

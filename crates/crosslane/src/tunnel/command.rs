@@ -143,6 +143,7 @@ mod tests {
             name: "gateway".into(),
             address: Some("192.0.2.1:4760".into()),
             mode: Mode::CheapestFirst,
+            mtu_bytes: 1432,
             heard_s: Some(0.04),
             paths,
         };

@@ -10,14 +10,17 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::device::Plan;
-use super::security::{DATA_OVERHEAD_BYTES, PrivateKey, PublicKey};
+use super::security::{DATA_OVERHEAD_BYTES, KeyFault, PrivateKey, PublicKey};
 use crate::error::{Error, Result};
+use crate::tun::check_name;
 
 /// Bytes of an outer IPv6 and UDP header; IPv4's are 20 fewer.
 const OUTER_V6_BYTES: u32 = 48;
 const OUTER_V4_BYTES: u32 = 28;
 /// Path MTUs that can be (RFC 791, RFC 8200 and jumbo frames).
 const MTUS: std::ops::RangeInclusive<u32> = 576..=9216;
+/// What to do about a public key that is none, or not the right one.
+const PUBLIC_KEY_REMEDY: &str = "give what `crosslane keygen --public FILE` prints for the other end's key";
 /// Vehicles of one gateway.
 const MAX_VEHICLES: usize = 1000;
 
@@ -144,6 +147,10 @@ impl TunnelConfig {
                 return Err((0, "[tunnel] does not say which end it is".into(), remedy));
             }
         }
+        check_name(&self.interface).map_err(|cause| {
+            (0, format!("the tunnel's interface {:?} cannot be: {cause}", self.interface), "choose another `interface`")
+        })?;
+        self.check_ports()?;
         if self.plain == self.key.is_some() {
             let cause = if self.plain { "a plain tunnel needs no `key`" } else { "the tunnel has no `key`" };
             let remedy = "give `key` (made by `crosslane keygen --out FILE`), or plain = true for no protection at all";
@@ -159,7 +166,53 @@ impl TunnelConfig {
             return Err((self.mtu.span().start, format!("an MTU of {}", self.mtu.get_ref()), "give 576 to 9216"));
         }
         self.check_addresses()?;
-        self.check_vehicles()
+        self.check_vehicles()?;
+        self.check_keys()
+    }
+
+    /// Where the gateway is and listens, as far as its text tells.
+    fn check_ports(&self) -> Result<(), Complaint> {
+        if let Some(gateway) = &self.gateway {
+            let (place, name) = (gateway.span().start, gateway.get_ref());
+            let port = name.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+            // Colons are in the address itself unless it stands in brackets.
+            let whole = |host: &str| !host.is_empty() && (!host.contains(':') || host.ends_with(']'));
+            if !port.is_some_and(|(host, port)| port > 0 && whole(host)) {
+                let cause = format!("the gateway {name:?} has no port");
+                return Err((
+                    place,
+                    cause,
+                    "give an address and a port, as \"192.0.2.1:4760\" or \"[2001:db8::1]:4760\"",
+                ));
+            }
+        }
+        match &self.listen {
+            Some(listen) if listen.get_ref().port() == 0 => {
+                let cause = format!("the gateway listens on {}, which is no port", listen.get_ref());
+                Err((listen.span().start, cause, "give the port that its vehicles know, as 4760"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keys are keys, and each is of one end only.
+    fn check_keys(&self) -> Result<(), Complaint> {
+        let mut taken: Vec<(PublicKey, &str)> = Vec::new();
+        let gateway = self.gateway_key.iter().map(|key| ("the gateway", key));
+        let vehicles = self.vehicles.iter().map(Spanned::get_ref);
+        let vehicles = vehicles.filter_map(|vehicle| Some((vehicle.name.as_str(), vehicle.key.as_ref()?)));
+        for (name, text) in gateway.chain(vehicles) {
+            let place = text.span().start;
+            let key: PublicKey = text.get_ref().parse().map_err(|fault: KeyFault| {
+                (place, format!("{:?} is no public key: {fault}", text.get_ref()), PUBLIC_KEY_REMEDY)
+            })?;
+            if let Some((_, other)) = taken.iter().find(|(taken, _)| *taken == key) {
+                let cause = format!("vehicles {name:?} and {other:?} have the same key");
+                return Err((place, cause, "make a key for each: with one they cannot be told apart"));
+            }
+            taken.push((key, name));
+        }
+        Ok(())
     }
 
     fn check_addresses(&self) -> Result<(), Complaint> {
@@ -193,8 +246,17 @@ impl TunnelConfig {
                     format!("vehicle {:?} has a key in a plain tunnel, or none in one that is not", vehicle.name);
                 return Err((0, cause, "give each vehicle `key`, or plain = true"));
             }
+            if vehicle.address.is_empty() {
+                let cause = format!("vehicle {:?} has no address, so it could take any", vehicle.name);
+                return Err((0, cause, "give it `address`, as [\"10.0.0.2/32\"]"));
+            }
             for prefix in &vehicle.address {
                 let (place, prefix) = (prefix.span().start, *prefix.get_ref());
+                if let Some(own) = self.address.iter().find(|own| prefix.holds(own.get_ref().address)) {
+                    let own = own.get_ref().address;
+                    let cause = format!("vehicle {:?} is given {own}, the gateway's own address", vehicle.name);
+                    return Err((place, cause, "give each vehicle addresses of its own"));
+                }
                 if let Some((other, _)) = taken.iter().find(|(_, other)| other.overlaps(&prefix)) {
                     let cause = format!("addresses of vehicles {:?} and {other:?} overlap", vehicle.name);
                     return Err((place, cause, "give each vehicle addresses of its own"));
@@ -255,12 +317,38 @@ impl TunnelConfig {
         let Some(file) = &self.key else { return Ok(None) };
         let private = PrivateKey::read(file.get_ref())?;
         let vehicles = self.vehicles.iter().filter_map(|vehicle| vehicle.get_ref().key.as_ref());
-        let peers = self.gateway_key.iter().chain(vehicles).map(|key| public(key.get_ref())).collect::<Result<_>>()?;
+        let peers = self.gateway_key.iter().chain(vehicles).map(|key| public(key.get_ref()));
+        let peers = peers.collect::<Result<Vec<PublicKey>>>()?;
+        if peers.contains(&private.public()) {
+            let attempt = format!("comparing the keys of the tunnel with {}", file.get_ref().display());
+            return Err(Error::usage(attempt, "the other end has the key of this one", PUBLIC_KEY_REMEDY));
+        }
         Ok(Some((private, peers)))
+    }
+
+    /// What an agent looks at beyond the text when it starts, whatever the machine's interfaces are; the tunnel in a few
+    /// words.
+    ///
+    /// # Errors
+    /// One sentence with the remedy: a key cannot be read, or is that of the other end.
+    pub fn check_files(&self) -> Result<String> {
+        self.keys()?;
+        let protection = if self.plain { "plain" } else { "encrypted" };
+        Ok(match (&self.gateway, &self.listen) {
+            (Some(gateway), _) => format!("{protection} tunnel to the gateway {}", gateway.get_ref()),
+            (None, Some(listen)) => {
+                let vehicles = if self.vehicles.len() == 1 { "vehicle" } else { "vehicles" };
+                format!(
+                    "{protection} tunnel of a gateway at {} for {} {vehicles}",
+                    listen.get_ref(),
+                    self.vehicles.len()
+                )
+            }
+            (None, None) => format!("{protection} tunnel"),
+        })
     }
 }
 
 fn public(text: &str) -> Result<PublicKey> {
-    let remedy = "give what `crosslane keygen --public FILE` prints for the other end's key";
-    text.parse().map_err(|cause| Error::usage(format!("reading the public key {text:?}"), cause, remedy))
+    text.parse().map_err(|cause| Error::usage(format!("reading the public key {text:?}"), cause, PUBLIC_KEY_REMEDY))
 }

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use super::offload::Header;
 use crate::error::{Error, Result};
 use crate::netlink::Wiring;
+use crate::netlink::links::{self, Notice};
 use crate::tun::make_interface;
 
 /// MTU that IPv6 needs (RFC 8200, section 5), bytes.
@@ -42,8 +43,9 @@ pub struct Offload {
     pub udp: bool,
 }
 
-/// One TUN device, held by its descriptor: it goes when this is dropped. Every
-/// read and write has an [`offload::Header`](Header) in front.
+/// One TUN device, held by its descriptor: it goes when this is dropped, unless it
+/// is to be [kept](Device::keep). Every read and write has an
+/// [`offload::Header`](Header) in front.
 #[derive(Debug)]
 pub struct Device {
     file: File,
@@ -57,24 +59,46 @@ nix::ioctl_write_int_bad!(
     libc::TUNSETOFFLOAD
 );
 
+nix::ioctl_write_int_bad!(
+    /// Says whether the interface outlives its descriptor.
+    set_persist,
+    libc::TUNSETPERSIST
+);
+
 impl Device {
-    /// Makes the interface in the network namespace of this thread, gives it
-    /// its addresses and takes it up.
+    /// Makes the interface in the network namespace of this thread, or takes over
+    /// one that was kept by an agent that is gone, gives it its addresses and takes
+    /// it up.
     ///
     /// # Errors
     /// One sentence with the remedy: the name is taken or cannot be one, the
     /// kernel has no TUN devices or forbids them, an address cannot be.
     pub fn open(plan: &Plan) -> Result<Device> {
         check(plan)?;
-        let file = make_interface(&plan.name, libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL)?;
+        let file = make_interface(&plan.name, libc::IFF_VNET_HDR)?;
         let offload = ask_for_offload(&file);
         let mut wiring = Wiring::open()?;
         let interface = wiring.index(&plan.name)?;
         wiring.bring_up(&plan.name, plan.mtu, QUEUE_PACKETS)?;
-        for &(address, prefix_len) in &plan.addresses {
+        let there = addresses(interface)?;
+        for &(address, prefix_len) in there.iter().filter(|address| !plan.addresses.contains(address)) {
+            wiring.remove_address(interface, address, prefix_len)?;
+        }
+        for &(address, prefix_len) in plan.addresses.iter().filter(|address| !there.contains(address)) {
             wiring.add_address(interface, address, prefix_len)?;
         }
         Ok(Device { file, plan: plan.clone(), offload })
+    }
+
+    /// Whether the interface, with its addresses and the routes over it, is to stay
+    /// when this is dropped or the process is killed, for the next who opens it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn keep(&self, is_kept: bool) -> io::Result<()> {
+        // SAFETY: the argument is a number, and the descriptor a TUN device's.
+        unsafe { set_persist(self.file.as_raw_fd(), is_kept.into()) }?;
+        Ok(())
     }
 
     /// The interface's name.
@@ -123,6 +147,18 @@ impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// The addresses that an interface has, but for the kernel's own of IPv6.
+fn addresses(interface: u32) -> Result<Vec<(IpAddr, u8)>> {
+    let attempt = "reading the addresses of the tunnel's interface";
+    let present = links::snapshot().map_err(|cause| Error::failure(attempt, cause))?;
+    let own = |notice: &Notice| match notice {
+        Notice::Address(event) if event.if_index == interface => Some((event.address, event.prefix_len)),
+        _ => None,
+    };
+    let is_kernels = |address: &IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    Ok(present.iter().filter_map(own).filter(|(address, _)| !is_kernels(address)).collect())
 }
 
 fn check(plan: &Plan) -> Result<()> {

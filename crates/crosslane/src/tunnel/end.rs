@@ -30,6 +30,7 @@ use super::inner::{Inner, clamp_mss, fragment, too_big};
 use super::outbox::{Outbox, Sent};
 use super::security::Security;
 
+mod limits;
 mod outside;
 mod plan;
 mod view;
@@ -60,6 +61,10 @@ struct Peer {
     /// What waits for a standard peer, past the engine.
     bare: Mutex<VecDeque<Carried>>,
     ways: Mutex<[Option<Way>; MAX_PATHS]>,
+    /// Longest packet inside that all its paths carry.
+    mtu: AtomicU32,
+    /// Bytes of packets that wait in its engine.
+    waiting_bytes: AtomicU64,
     /// When something of it was last opened, in ns.
     heard_ns: AtomicU64,
     /// When something was first sent since then, in ns; 0: nothing was.
@@ -74,8 +79,11 @@ pub struct End {
     standard: bool,
     /// Paths, the most preferred first.
     preference: Vec<u8>,
-    mtu: AtomicU32,
+    /// Longest packet inside, in bytes; a peer's may be less.
+    mtu: u32,
     overhead_bytes: u32,
+    /// Over all peers.
+    waiting_bytes: AtomicU64,
     addresses: Vec<IpAddr>,
     /// Times of the last initiation, expiry and "too big".
     initiated: Mutex<Option<Instant>>,
@@ -97,13 +105,20 @@ impl End {
             epoch: ((unix_ns / 1_000_000) as u32).wrapping_add(place as u32) | 1,
             around_bytes,
         };
+        let engine = |place: usize| {
+            let mut tunnel = Tunnel::new(setup(place));
+            tunnel.probe_mtu_up_to(plan.mtu + plan.overhead_bytes);
+            tunnel
+        };
         let peers = plan.peers.into_iter().enumerate().map(|(place, peer)| Peer {
             name: peer.name,
             prefixes: peer.prefixes,
             at: peer.at,
-            tunnel: Mutex::new(Tunnel::new(setup(place))),
+            tunnel: Mutex::new(engine(place)),
             bare: Mutex::new(VecDeque::new()),
             ways: Mutex::new([None; MAX_PATHS]),
+            mtu: AtomicU32::new(plan.mtu),
+            waiting_bytes: AtomicU64::new(0),
             heard_ns: AtomicU64::new(0),
             asked_ns: AtomicU64::new(0),
         });
@@ -116,8 +131,9 @@ impl End {
             leads: plan.leads,
             standard: plan.standard,
             preference,
-            mtu: AtomicU32::new(plan.mtu),
+            mtu: plan.mtu,
             overhead_bytes: plan.overhead_bytes,
+            waiting_bytes: AtomicU64::new(0),
             addresses: plan.addresses,
             initiated: Mutex::new(None),
             expired: Mutex::new(Instant::ZERO),
@@ -164,21 +180,14 @@ impl End {
         (0..MAX_PATHS as u8).filter_map(|path| tunnel.sample(PathId(path), TOKEN)).collect()
     }
 
-    /// A path carries only packets of so many bytes, outer headers included:
-    /// the tunnel's follow the least.
-    pub fn learn_path_mtu(&self, bytes: u32) {
-        let inner = bytes.saturating_sub(self.overhead_bytes).max(LEAST_MTU);
-        self.mtu.fetch_min(inner, Relaxed);
-    }
-
     /// Takes packets from inside into the engine of the peer that they are for.
     /// `answer` gets what goes back inside.
     pub fn take_in(&self, now: Instant, packet: &mut [u8], mut answer: impl FnMut(&[u8])) -> Option<usize> {
-        let mtu = self.mtu.load(Relaxed) as u16;
         let Some(peer) = self.route(packet) else {
             self.counts.astray.fetch_add(1, Relaxed);
             return None;
         };
+        let mtu = self.peers[peer].mtu.load(Relaxed) as u16;
         clamp_mss(packet, mtu);
         if packet.len() <= usize::from(mtu) {
             self.enqueue(now, peer, packet);
@@ -187,7 +196,9 @@ impl End {
             let mut answered = lock(&self.answered);
             if now.since(*answered) >= ANSWER_EACH {
                 *answered = now;
-                let told = self.addresses.iter().find_map(|address| too_big(packet, mtu, *address));
+                // In the name of the destination: what bears an address of this machine its kernel does not believe.
+                let names = Inner::parse(packet).map(|inner| inner.destination()).filter(|to| !to.is_multicast());
+                let told = names.iter().chain(&self.addresses).find_map(|address| too_big(packet, mtu, *address));
                 told.iter().for_each(|told| answer(told));
             }
         }
@@ -209,7 +220,13 @@ impl End {
         let flow = inner.map_or(0, |inner| inner.flow_slot());
         let elastic = inner.is_some_and(|inner| inner.is_elastic());
         let input = Input::Packet { flow, bytes: packet.len() as u32, elastic, packet: carried };
-        lock(&self.peers[peer].tunnel).handle(now, input);
+        let peer = &self.peers[peer];
+        {
+            let mut tunnel = lock(&peer.tunnel);
+            tunnel.handle(now, input);
+            self.count_waiting(peer, tunnel.waiting_bytes());
+        }
+        self.shed();
     }
 
     /// The peer that a packet from inside is for.
@@ -239,7 +256,7 @@ impl End {
             },
             None => None,
         };
-        let wakeup = {
+        let (wakeup, passes) = {
             let mut tunnel = lock(&at.tunnel);
             while let Some(output) = tunnel.poll_departure(now) {
                 outbox.take(output);
@@ -247,15 +264,18 @@ impl End {
                     break;
                 }
             }
-            if outbox.is_full() { Some(now) } else { tunnel.next_wakeup() }
+            self.count_waiting(at, tunnel.waiting_bytes());
+            self.follow_paths(at, &tunnel);
+            (if outbox.is_full() { Some(now) } else { tunnel.next_wakeup() }, self.passes(&tunnel))
         };
         if outbox.asks() {
             at.asked(now);
         }
         let ways = *lock(&at.ways);
-        outbox.leave(session.as_deref(), |path, tos, segment, bytes| {
-            if let Some(way) = ways.get(usize::from(path.0)).copied().flatten() {
-                send(Sent { way, tos, segment, bytes });
+        outbox.leave(session.as_deref(), |path, batch| {
+            let place = usize::from(path.0);
+            if let Some((way, passes)) = ways.get(place).copied().flatten().zip(passes.get(place)) {
+                send(Sent { way, may_be_cut: !batch.stays_whole && batch.segment > *passes, ..batch.sent(way) });
             }
         });
         wakeup
@@ -281,7 +301,7 @@ impl End {
         }
         let wakeup = (!bare.is_empty()).then_some(now);
         drop(bare);
-        outbox.leave_bare(|_, tos, segment, bytes| send(Sent { way, tos, segment, bytes }));
+        outbox.leave_bare(|_, batch| send(batch.sent(way)));
         wakeup
     }
 
@@ -292,15 +312,19 @@ impl End {
         told.map(|(path, health, because)| Change { peer: peer.name.clone(), path, health, because }).collect()
     }
 
-    /// What keeps the keys fresh: an initiation for every path, if one is due.
+    /// What keeps the keys fresh: an initiation for every path, if one is due. Forgets what is too old to be of use.
     pub fn upkeep(&self, now: Instant, unix_ns: u64, mut send: impl FnMut(Sent<'_>)) {
-        let Some(security) = &self.security else { return };
         let mut expired = lock(&self.expired);
-        if now.since(*expired) >= EXPIRE_EACH {
+        let is_over = now.since(*expired) >= EXPIRE_EACH;
+        if is_over {
             *expired = now;
-            lock(security).expire(now);
         }
         drop(expired);
+        if is_over {
+            self.forget_old(now);
+            self.security.iter().for_each(|security| lock(security).expire(now));
+        }
+        let Some(security) = &self.security else { return };
         let mut initiated = lock(&self.initiated);
         let is_due = initiated.is_none_or(|last| now.since(last) >= INITIATE_EACH);
         let Some(peer) = self.peers.first().filter(|_| self.leads && is_due) else { return };
@@ -312,7 +336,7 @@ impl End {
         let Some(initiation) = security.initiate(now, unix_ns, 0) else { return };
         for way in lock(&peer.ways).iter().flatten() {
             peer.asked(now);
-            send(Sent { way: *way, tos: 0, segment: initiation.len(), bytes: &initiation });
+            send(Sent::one(*way, &initiation));
         }
     }
 
@@ -332,8 +356,6 @@ impl End {
 
 /// Stands for the tunnel among the connections that assessors watch.
 const TOKEN: u32 = 0;
-/// Shorter packets than IPv4 hosts must take are not made (RFC 791).
-const LEAST_MTU: u32 = 576 - 68;
 
 impl Peer {
     fn answered(&self, now: Instant) {

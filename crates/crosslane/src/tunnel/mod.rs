@@ -15,6 +15,7 @@ pub mod run;
 pub mod security;
 pub mod socket;
 pub mod steer;
+mod threads;
 
 #[cfg(test)]
 mod packets_for_tests;

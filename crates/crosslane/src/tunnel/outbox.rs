@@ -1,7 +1,7 @@
 //! What leaves: sealed, and joined into as few system calls as it goes.
 
 use crosslane_core::path::PathId;
-use crosslane_core::tunnel::control::MAX_PATHS;
+use crosslane_core::tunnel::control::{Body, MAX_PATHS};
 use crosslane_core::tunnel::gre::{Header, Payload};
 use crosslane_core::tunnel::label::Label;
 use crosslane_core::tunnel::{Health, Output};
@@ -22,8 +22,34 @@ pub struct Sent<'a> {
     pub tos: u8,
     /// Length of each, in bytes.
     pub segment: usize,
+    /// The path may not carry them whole: routers may cut them.
+    pub may_be_cut: bool,
     /// All of them.
     pub bytes: &'a [u8],
+}
+
+impl<'a> Sent<'a> {
+    /// One datagram that is of no special service and passes any path.
+    pub fn one(way: Way, bytes: &'a [u8]) -> Sent<'a> {
+        Sent { way, tos: 0, segment: bytes.len(), may_be_cut: false, bytes }
+    }
+}
+
+/// Datagrams for one path, of one length but for the last.
+pub(super) struct Joined<'a> {
+    tos: u8,
+    /// Length of each, in bytes.
+    pub(super) segment: usize,
+    /// They show whether the path carries them whole.
+    pub(super) stays_whole: bool,
+    bytes: &'a [u8],
+}
+
+impl<'a> Joined<'a> {
+    /// The same on its way.
+    pub(super) fn sent(&self, way: Way) -> Sent<'a> {
+        Sent { way, tos: self.tos, segment: self.segment, may_be_cut: false, bytes: self.bytes }
+    }
 }
 
 /// Collects what an engine says and hands it out by path.
@@ -41,6 +67,7 @@ struct Batch {
     segment: usize,
     count: usize,
     tos: u8,
+    stays_whole: bool,
     /// The last is shorter: nothing can follow it.
     ended: bool,
 }
@@ -62,23 +89,25 @@ impl Outbox {
         self.said.iter().any(|said| matches!(said, Output::Send { .. } | Output::Tell { number: Some(_), .. }))
     }
 
-    /// Hands out path, DSCP and ECN, length of each datagram, and the datagrams.
-    pub(super) fn leave(&mut self, session: Option<&Session>, mut send: impl FnMut(PathId, u8, usize, &[u8])) {
+    /// Hands out the datagrams by path.
+    pub(super) fn leave(&mut self, session: Option<&Session>, mut send: impl FnMut(PathId, Joined<'_>)) {
         self.leave_as(session, false, &mut send);
     }
 
     /// As [`leave`](Self::leave), in plain GRE without key and sequence number.
-    pub(super) fn leave_bare(&mut self, mut send: impl FnMut(PathId, u8, usize, &[u8])) {
+    pub(super) fn leave_bare(&mut self, mut send: impl FnMut(PathId, Joined<'_>)) {
         self.leave_as(None, true, &mut send);
     }
 
-    fn leave_as(&mut self, session: Option<&Session>, bare: bool, mut send: &mut impl FnMut(PathId, u8, usize, &[u8])) {
+    fn leave_as(&mut self, session: Option<&Session>, bare: bool, mut send: &mut impl FnMut(PathId, Joined<'_>)) {
         self.batches.resize_with(MAX_PATHS, Batch::default);
         for said in self.said.drain(..) {
             self.packet.clear();
             let Some((path, tos)) = write(&said, bare, &mut self.packet) else { continue };
             let Some(batch) = self.batches.get_mut(usize::from(path.0)) else { continue };
-            batch.add(session, path, tos, &self.packet, &mut send);
+            let stays_whole =
+                matches!(&said, Output::Tell { message, .. } if matches!(message.body, Body::MtuProbe(_)));
+            batch.add(session, path, (tos, stays_whole), &self.packet, &mut send);
         }
         for (place, batch) in self.batches.iter_mut().enumerate() {
             batch.flush(PathId(place as u8), &mut send);
@@ -111,9 +140,9 @@ impl Batch {
         &mut self,
         session: Option<&Session>,
         path: PathId,
-        tos: u8,
+        (tos, stays_whole): (u8, bool),
         packet: &[u8],
-        send: &mut impl FnMut(PathId, u8, usize, &[u8]),
+        send: &mut impl FnMut(PathId, Joined<'_>),
     ) {
         let begin = self.bytes.len();
         match session {
@@ -126,21 +155,27 @@ impl Batch {
             return;
         }
         let fits = self.count < SEGMENTS_MAX && self.bytes.len() <= SEND_BYTES_MAX && length <= self.segment;
-        if self.count > 0 && (!fits || self.ended || tos != self.tos) {
-            send(path, self.tos, self.segment, &self.bytes[..begin]);
+        let alike = tos == self.tos && stays_whole == self.stays_whole;
+        if self.count > 0 && (!fits || self.ended || !alike) {
+            send(path, self.joined(begin));
             self.bytes.drain(..begin);
             self.count = 0;
         }
         if self.count == 0 {
-            (self.segment, self.tos) = (length, tos);
+            (self.segment, self.tos, self.stays_whole) = (length, tos, stays_whole);
         }
         self.ended = length < self.segment;
         self.count += 1;
     }
 
-    fn flush(&mut self, path: PathId, send: &mut impl FnMut(PathId, u8, usize, &[u8])) {
+    /// The first `length` bytes.
+    fn joined(&self, length: usize) -> Joined<'_> {
+        Joined { tos: self.tos, segment: self.segment, stays_whole: self.stays_whole, bytes: &self.bytes[..length] }
+    }
+
+    fn flush(&mut self, path: PathId, send: &mut impl FnMut(PathId, Joined<'_>)) {
         if self.count > 0 {
-            send(path, self.tos, self.segment, &self.bytes);
+            send(path, self.joined(self.bytes.len()));
         }
         self.bytes.clear();
         self.count = 0;

@@ -1,46 +1,41 @@
 //! The tunnel at work: a thread that sends, one that receives.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crosslane_core::allocate::PathState;
 use crosslane_core::path::{PathId, Sample};
-use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::time::TimeSpec;
 
 use super::coalesce::Coalescer;
 use super::config::TunnelConfig;
 use super::device::Device;
-use super::end::{Change, Counts, End, EndView, Intake, PeerPlan, Plan, Way, lock};
+use super::end::{Change, Counts, End, EndView, PeerPlan, Plan, lock};
 use super::faults::Faults;
-use super::offload::{FRAME_BYTES, split};
-use super::outbox::{Outbox, Sent};
-use super::socket::{PathSocket, ReceiveBuffers, is_too_big};
+use super::outbox::Sent;
+use super::socket::PathSocket;
+use super::threads::Threads;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 
-/// Frames taken from the device before what they brought is sent.
-const FRAMES_A_TURN: usize = 8;
-/// Batches taken from a socket before the others have their turn.
-const BATCHES_A_TURN: usize = 4;
-/// Longest sleep: nothing is due later than that.
-const LONGEST_SLEEP: Duration = Duration::from_millis(250);
+mod receives;
+mod sends;
+
+use receives::Receives;
+use sends::Sends;
+
 /// The sending thread is awake, and may have looked already.
 const AWAKE: u64 = u64::MAX;
 /// Changes of health that wait to be told.
 const MOST_CHANGES: usize = 1024;
 
-/// A running tunnel; it ends when this is dropped.
+/// A running tunnel; it ends when this is dropped. See [`finish`](Self::finish).
 pub struct Carrier {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Threads,
     /// Changes of health.
     pub changes: mpsc::Receiver<Change>,
     /// What the kernel says of a path that nothing can be sent over: once for each
@@ -52,6 +47,7 @@ struct Shared {
     end: End,
     device: Device,
     sockets: Mutex<Vec<Option<Arc<PathSocket>>>>,
+    standard: bool,
     clock: Clock,
     stop: AtomicBool,
     /// When the sending thread wakes up of itself, in ns.
@@ -69,7 +65,7 @@ impl Carrier {
     /// One sentence with the remedy.
     pub fn start(config: &TunnelConfig, ranks: Vec<u8>, clock: Clock) -> Result<Carrier> {
         let plan = plan(config, ranks)?;
-        let listen = config.listen.as_ref().map(|listen| PathSocket::bind(*listen.get_ref(), None)).transpose()?;
+        let listen = config.listen.as_ref().map(|listen| bind(*listen.get_ref(), None, config.standard)).transpose()?;
         let device = Device::open(&config.device())?;
         let event = || EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC);
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the tunnel", cause);
@@ -77,7 +73,8 @@ impl Carrier {
         let shared = Arc::new(Shared {
             end: End::new(plan, clock::unix_ns()),
             device,
-            sockets: Mutex::new(vec![listen.map(Arc::new)]),
+            sockets: Mutex::new(vec![listen]),
+            standard: config.standard,
             clock,
             stop: AtomicBool::new(false),
             wakes_ns: AtomicU64::new(AWAKE),
@@ -86,16 +83,31 @@ impl Carrier {
             faults: Faults::new(tell_fault),
         });
         let (tell, changes) = mpsc::sync_channel(MOST_CHANGES);
-        let mut carrier = Carrier { shared, threads: Vec::new(), changes, faults };
+        let mut carrier = Carrier { shared, threads: Threads::default(), changes, faults };
         let sends = Sends::new(carrier.shared.clone(), tell);
         let receives = Receives::new(carrier.shared.clone());
-        let named = |name: &str| std::thread::Builder::new().name(name.into());
-        let threads =
-            [named("tunnel-send").spawn(move || sends.run()), named("tunnel-receive").spawn(move || receives.run())];
-        for thread in threads {
-            carrier.threads.push(thread.map_err(|cause| starting(&cause))?);
-        }
+        let (threads, now) = (&mut carrier.threads, clock.now());
+        threads.start("tunnel-send", now, |pulse| sends.run(&pulse)).map_err(|cause| starting(&cause))?;
+        threads.start("tunnel-receive", now, |pulse| receives.run(&pulse)).map_err(|cause| starting(&cause))?;
+        carrier.shared.device.keep(true).map_err(|cause| starting(&cause))?;
         Ok(carrier)
+    }
+
+    /// Ends it, and takes the interface away. An agent that is killed, or ends by a
+    /// fault, leaves the interface with its routes to the one that is started next.
+    pub fn finish(self) {
+        // Of another program's making, if it is refused.
+        let _ = self.shared.device.keep(false);
+    }
+
+    /// Why nothing is carried any more: a thread has died.
+    pub fn fault(&mut self) -> Option<Error> {
+        self.threads.fault()
+    }
+
+    /// Whether both threads run and neither hangs.
+    pub fn is_alive(&self) -> bool {
+        self.threads.are_alive(self.shared.clock.now())
     }
 
     /// A path of a vehicle has this address from now on, or none.
@@ -104,7 +116,7 @@ impl Carrier {
     /// The address is not ours.
     pub fn set_path(&self, path: PathId, address: Option<IpAddr>, interface: &str) -> Result<()> {
         let place = usize::from(path.0);
-        let bound = |address| PathSocket::bind(SocketAddr::new(address, 0), Some(interface)).map(Arc::new);
+        let bound = |address| bind(SocketAddr::new(address, 0), Some(interface), self.shared.standard);
         let socket = address.map(bound).transpose()?;
         let is_there = socket.is_some();
         {
@@ -167,10 +179,18 @@ impl Drop for Carrier {
     fn drop(&mut self) {
         self.shared.stop.store(true, Relaxed);
         self.wake();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.threads.join();
     }
+}
+
+/// A socket of the tunnel. A standard peer answers no probes, so routers are believed.
+fn bind(address: SocketAddr, interface: Option<&str>, standard: bool) -> Result<Arc<PathSocket>> {
+    let socket = PathSocket::bind(address, interface)?;
+    if standard {
+        let starting = |cause| Error::failure(format!("preparing the UDP socket at {address}"), cause);
+        socket.believe_routers().map_err(starting)?;
+    }
+    Ok(Arc::new(socket))
 }
 
 fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
@@ -200,179 +220,19 @@ impl Shared {
         let socket = lock(&self.sockets).get(sent.way.via).cloned().flatten();
         let Some(socket) = socket else { return };
         let all = sent.bytes.len().div_ceil(sent.segment.max(1));
-        let unsent = match socket.send((sent.way.from, sent.way.to), sent.tos, sent.segment, sent.bytes) {
+        let (from, to) = (sent.way.from, sent.way.to);
+        let done = match sent.may_be_cut {
+            true => socket.send_in_fragments((from, to), sent.tos, sent.segment, sent.bytes),
+            false => socket.send((from, to), sent.tos, sent.segment, sent.bytes),
+        };
+        let unsent = match done {
             Ok(count) => all - count,
             Err(cause) => {
-                if is_too_big(&cause)
-                    && let Some(mtu) = socket.path_mtu(sent.way.to)
-                {
-                    self.end.learn_path_mtu(mtu);
-                }
                 self.faults.note(sent.way.via, &socket, sent.way.to, &cause);
                 all
             }
         };
         self.end.counts.unsent.fetch_add(unsent as u64, Relaxed);
-    }
-}
-
-/// The thread that sends.
-struct Sends {
-    shared: Arc<Shared>,
-    outbox: Outbox,
-    frame: Vec<u8>,
-    /// When each peer's engine is due.
-    due: Vec<Option<Instant>>,
-    coalescer: Coalescer,
-    tell: mpsc::SyncSender<Change>,
-    upkeep: Instant,
-}
-
-impl Sends {
-    fn new(shared: Arc<Shared>, tell: mpsc::SyncSender<Change>) -> Sends {
-        let due = vec![Some(Instant::ZERO); shared.end.peers()];
-        let coalescer = Coalescer::new(shared.device.offload().udp);
-        Sends {
-            shared,
-            outbox: Outbox::default(),
-            frame: vec![0; FRAME_BYTES],
-            due,
-            coalescer,
-            tell,
-            upkeep: Instant::ZERO,
-        }
-    }
-
-    fn run(mut self) {
-        while !self.shared.stop.load(Relaxed) {
-            let woken = self.sleep();
-            let now = self.shared.clock.now();
-            if woken {
-                // The receiving thread does not say for whom.
-                self.due.fill(Some(now));
-            }
-            self.take_frames(now);
-            if now >= self.upkeep {
-                let Sends { shared, .. } = &self;
-                shared.end.upkeep(now, clock::unix_ns(), |sent| shared.send(sent));
-                self.upkeep = shared.end.upkeep_due(now);
-            }
-            for peer in 0..self.due.len() {
-                if self.due[peer].is_some_and(|due| due <= now) {
-                    self.depart(now, peer);
-                }
-            }
-        }
-    }
-
-    /// Sleeps until something is due or there is a packet; whether it was woken.
-    fn sleep(&mut self) -> bool {
-        let now = self.shared.clock.now();
-        let due = self.due.iter().flatten().copied().min().unwrap_or(now + LONGEST_SLEEP).min(self.upkeep);
-        let due = due.min(now + LONGEST_SLEEP);
-        self.shared.wakes_ns.store(due.as_nanos(), Relaxed);
-        let mut sources = [
-            PollFd::new(self.shared.device.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.shared.sender.as_fd(), PollFlags::POLLIN),
-        ];
-        let woken = ppoll(&mut sources, Some(TimeSpec::from_duration(due.since(now))), None);
-        self.shared.wakes_ns.store(AWAKE, Relaxed);
-        if woken.is_ok_and(|count| count > 0) && sources[1].any().unwrap_or(false) {
-            let _ = self.shared.sender.read();
-            return true;
-        }
-        false
-    }
-
-    fn take_frames(&mut self, now: Instant) {
-        let Sends { shared, frame, due, .. } = self;
-        for _ in 0..FRAMES_A_TURN {
-            let Ok(length) = shared.device.receive(frame) else { return };
-            // The kernel makes no frame that cannot be cut.
-            let _ = split(&mut frame[..length], |packet| {
-                let answer = |told: &[u8]| drop(shared.device.send_packet(told));
-                if let Some(peer) = shared.end.take_in(now, packet, answer) {
-                    due[peer] = Some(now);
-                }
-            });
-        }
-    }
-
-    fn depart(&mut self, now: Instant, peer: usize) {
-        let Sends { shared, outbox, coalescer, due, tell, .. } = self;
-        due[peer] = shared.end.depart(now, peer, outbox, |sent| shared.send(sent));
-        for change in shared.end.changes(peer, outbox) {
-            // Nobody listens: then nobody needs to know.
-            let _ = tell.try_send(change);
-        }
-        shared.end.deliveries(peer, |packet| deliver(coalescer, &shared.device, packet));
-        flush(coalescer, &shared.device);
-    }
-}
-
-/// The thread that receives.
-struct Receives {
-    shared: Arc<Shared>,
-    intake: Intake,
-    buffers: ReceiveBuffers,
-    coalescer: Coalescer,
-}
-
-impl Receives {
-    fn new(shared: Arc<Shared>) -> Receives {
-        let coalescer = Coalescer::new(shared.device.offload().udp);
-        Receives { shared, intake: Intake::default(), buffers: ReceiveBuffers::default(), coalescer }
-    }
-
-    fn run(mut self) {
-        while !self.shared.stop.load(Relaxed) {
-            let sockets: Vec<(usize, Arc<PathSocket>)> = {
-                let sockets = lock(&self.shared.sockets);
-                sockets.iter().enumerate().filter_map(|(place, socket)| Some((place, socket.clone()?))).collect()
-            };
-            let ready = self.wait(&sockets);
-            for (place, socket) in ready {
-                self.take(place, &socket);
-            }
-        }
-    }
-
-    fn wait(&self, sockets: &[(usize, Arc<PathSocket>)]) -> Vec<(usize, Arc<PathSocket>)> {
-        let mut sources: Vec<PollFd<'_>> = Vec::with_capacity(sockets.len() + 1);
-        sources.push(PollFd::new(self.shared.receiver.as_fd(), PollFlags::POLLIN));
-        sources.extend(sockets.iter().map(|(_, socket)| PollFd::new(socket.as_fd(), PollFlags::POLLIN)));
-        if poll(&mut sources, PollTimeout::from(500u16)).is_err() {
-            return Vec::new();
-        }
-        if sources[0].any().unwrap_or(false) {
-            let _ = self.shared.receiver.read();
-        }
-        let ready = sources[1..].iter().zip(sockets).filter(|(source, _)| source.any().unwrap_or(false));
-        ready.map(|(_, (place, socket))| (*place, socket.clone())).collect()
-    }
-
-    fn take(&mut self, via: usize, socket: &PathSocket) {
-        let Receives { shared, intake, buffers, coalescer } = self;
-        for _ in 0..BATCHES_A_TURN {
-            match socket.receive(buffers) {
-                Ok(_) => {}
-                // There is no more, or a host says that nobody listens there.
-                Err(_) => return,
-            }
-            let now = shared.clock.now();
-            for datagram in buffers.datagrams() {
-                let way = Way { via, to: datagram.from, from: datagram.at };
-                if let Some(reply) = shared.end.take_out(intake, now, way, datagram.tos, datagram.bytes) {
-                    shared.send(Sent { way, tos: 0, segment: reply.len(), bytes: &reply });
-                }
-            }
-            let wakeup = shared.end.settle(intake, now, |packet| deliver(coalescer, &shared.device, packet));
-            flush(coalescer, &shared.device);
-            let asleep_until = shared.wakes_ns.load(Relaxed);
-            if wakeup.is_some_and(|at| at.as_nanos() < asleep_until) {
-                let _ = shared.sender.write(1);
-            }
-        }
     }
 }
 

@@ -1,20 +1,22 @@
 //! The UDP socket of one path: many datagrams a system call, never cut on
-//! their way (DF), with the bits of congestion and priority of each.
+//! their way (DF) unless that is asked for, with the bits of congestion and
+//! priority of each. What routers say of a path's MTU by ICMP counts for nothing
+//! (PMTUDISC_PROBE): anybody can say it in their name.
 //!
 //! Nothing blocks: the caller polls. A socket bound to `::` also speaks IPv4. One
 //! that is bound to no address says to which of ours a datagram came, and can
 //! answer from it: what comes from elsewhere a firewall keeps out.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::error::{Error, Result};
+use crate::patience::patiently;
 
 mod control;
 mod receive;
@@ -37,8 +39,6 @@ pub struct PathSocket {
     interface: Option<String>,
     /// Whether the kernel cuts for us (UDP_SEGMENT); tried until it refuses.
     cuts: AtomicBool,
-    /// One of IPv4 and one of IPv6, as far as this one speaks them.
-    asked: Mutex<[Option<Socket>; 2]>,
 }
 
 /// Bytes of the kernel's buffers, as it counts (twice what can be used).
@@ -61,7 +61,8 @@ impl PathSocket {
             Some(interface) => format!("binding a UDP socket to {address} at {interface}"),
             None => format!("binding a UDP socket to {address}"),
         };
-        Self::try_bind(address, interface).map_err(|cause| match cause.raw_os_error() {
+        let is_taken = |cause: &io::Error| cause.kind() == io::ErrorKind::AddrInUse;
+        patiently(|| Self::try_bind(address, interface), is_taken).map_err(|cause| match cause.raw_os_error() {
             Some(libc::EADDRINUSE) => Error::usage(attempt(), cause, "choose another port"),
             Some(libc::EADDRNOTAVAIL) => Error::usage(attempt(), cause, "give an address of this machine"),
             Some(libc::ENODEV) => Error::usage(attempt(), cause, "give an interface of this machine"),
@@ -80,19 +81,13 @@ impl PathSocket {
                 Err(cause) => return Err(cause),
             }
         }
-        for option in control::OPTIONS {
-            option.set(&socket, address)?;
+        for option in control::OPTIONS.iter().chain(&control::STAYS_WHOLE) {
+            option.set(&socket, address.is_ipv6())?;
         }
         enlarge_buffers(&socket);
         socket.bind(&address.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-        let both = local.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        let asked = |v4: bool| {
-            let local = if both && v4 { Ipv4Addr::UNSPECIFIED.into() } else { local.ip() };
-            (local.is_ipv4() == v4).then(|| asked_socket(local, bound.as_deref()).ok()).flatten()
-        };
-        let asked = Mutex::new([asked(true), asked(false)]);
-        Ok(PathSocket { socket, local, interface: bound, cuts: AtomicBool::new(true), asked })
+        Ok(PathSocket { socket, local, interface: bound, cuts: AtomicBool::new(true) })
     }
 
     /// The address that it is bound to.
@@ -125,7 +120,7 @@ impl PathSocket {
     ///
     /// # Errors
     /// `WouldBlock` if the buffer was full before the first; [`is_too_big`] if
-    /// they do not go through the path; `InvalidInput` beyond the limits; what
+    /// they do not go through the interface; `InvalidInput` beyond the limits; what
     /// the kernel says otherwise.
     pub fn send(
         &self,
@@ -155,6 +150,40 @@ impl PathSocket {
         let sent = self.send_one_by_one(&address, &Control::of(v4, tos, None, from), segment_bytes, buffer)?;
         self.cuts.store(false, Ordering::Relaxed);
         Ok(sent)
+    }
+
+    /// The same for datagrams that the path may not carry whole: routers may cut
+    /// them (IPv4), or the kernel does (IPv6, as routers have said; or where the
+    /// interface carries less).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_in_fragments(
+        &self,
+        (from, to): (Option<IpAddr>, SocketAddr),
+        tos: u8,
+        segment_bytes: usize,
+        buffer: &[u8],
+    ) -> io::Result<usize> {
+        if segment_bytes == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let (address, v4) = (SockAddr::from(self.as_the_socket_says(to)), to.ip().to_canonical().is_ipv4());
+        let v6 = self.local.is_ipv6();
+        control::MAY_BE_CUT.iter().try_for_each(|option| option.set(&self.socket, v6))?;
+        // One by one: the kernel joins no datagrams that it has to cut.
+        let sent = self.send_one_by_one(&address, &Control::of(v4, tos, None, from), segment_bytes, buffer);
+        control::STAYS_WHOLE.iter().try_for_each(|option| option.set(&self.socket, v6))?;
+        sent
+    }
+
+    /// Lets the kernel cut what a router has said does not go through, as for a peer
+    /// that answers no probes.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn believe_routers(&self) -> io::Result<()> {
+        control::BELIEVES_ROUTERS.iter().try_for_each(|option| option.set(&self.socket, self.local.is_ipv6()))
     }
 
     fn send_one_by_one(&self, to: &SockAddr, control: &Control, segment: usize, buffer: &[u8]) -> io::Result<usize> {
@@ -200,18 +229,6 @@ impl PathSocket {
         buffers.fill(&self.socket)
     }
 
-    /// MTU of the way to `to`, bytes of IP, as the kernel knows it: that of the
-    /// interface, or less after a router has complained. A socket without a fixed
-    /// peer cannot be asked, so others are, which send nothing.
-    pub fn path_mtu(&self, to: SocketAddr) -> Option<u32> {
-        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-        let asked = self.asked.lock().ok()?;
-        let socket = asked[usize::from(to.is_ipv6())].as_ref()?;
-        control::forget_peer(socket);
-        socket.connect(&to.into()).ok()?;
-        control::mtu(socket, to)
-    }
-
     /// Where it stands: its address, and its interface if it is bound to one.
     pub fn place(&self) -> String {
         let ip = self.local.ip();
@@ -233,7 +250,7 @@ impl AsFd for PathSocket {
     }
 }
 
-/// A datagram did not go through the path: ask [`PathSocket::path_mtu`].
+/// A datagram is longer than the interface carries.
 pub fn is_too_big(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
 }
@@ -242,17 +259,6 @@ fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), None)?;
     if address.is_ipv6() {
         socket.set_only_v6(address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
-    }
-    Ok(socket)
-}
-
-/// One that stands where the other does, to be asked of its ways.
-fn asked_socket(local: IpAddr, interface: Option<&str>) -> io::Result<Socket> {
-    let local = SocketAddr::new(local, 0);
-    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, None)?;
-    socket.bind_device(interface.map(str::as_bytes))?;
-    if !local.ip().is_unspecified() {
-        socket.bind(&local.into())?;
     }
     Ok(socket)
 }

@@ -73,6 +73,8 @@ pub struct PeerStatus {
     pub address: Option<String>,
     /// How the paths are used together.
     pub mode: Mode,
+    /// Longest packet inside that every path there carries, as far as is known, in bytes.
+    pub mtu_bytes: u32,
     /// How long ago it was heard; none: never since the agent started.
     pub heard_s: Option<f64>,
     /// The paths; none are known with `standard`.
@@ -124,6 +126,7 @@ impl Status {
             name: peer.name,
             address: peer.at.map(|at| at.to_string()),
             mode: peer.mode,
+            mtu_bytes: peer.mtu_bytes,
             heard_s: peer.heard_ago.map(|ago| ago.as_secs_f64()),
             paths: peer.paths.into_iter().map(path).collect(),
         };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crosslane::clock::Clock;
 use crosslane::testbed::emulator::{EmulatedLink, Emulator};
+use crosslane::testbed::wire::{Shape, WirePlan};
 use crosslane::testbed::{PathPlan, Testbed};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 
@@ -25,6 +26,15 @@ pub fn two_links(names: [&str; 2], mbit_s: f64, delay_ms: u64) -> (Testbed, Emul
     });
     let emulator = Emulator::start(Clock::start(), links.collect(), None).unwrap();
     (testbed, emulator)
+}
+
+/// Links through a router each, of this rate each way.
+pub fn two_wires(names: [&str; 2], mbit_s: f64) -> Testbed {
+    let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
+    let plans: Vec<_> = names.into_iter().enumerate().map(plan).collect();
+    let wire = WirePlan { shape: Some(Shape { bit_s: mbit_s * 1e6, queue_ms: 50.0 }) };
+    let wires = names.into_iter().map(|name| (name.to_owned(), wire)).collect();
+    Testbed::with_wires(&plans, &wires, 1500).unwrap()
 }
 
 /// Lets both ends know IPv6.

@@ -8,7 +8,7 @@ use crosslane::tunnel::security::PrivateKey;
 use tempfile::TempDir;
 
 use super::agent::Agent;
-use super::links::{allow_ipv6, two_links};
+use super::links::{allow_ipv6, two_links, two_wires};
 
 /// The gateway's addresses inside.
 pub const INNER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -17,7 +17,7 @@ pub const INNER_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
 /// A vehicle with `lte` and `its-g5`, a server that is the gateway, and their keys.
 pub struct World {
     pub testbed: Testbed,
-    _emulator: Emulator,
+    _emulator: Option<Emulator>,
     desk: TempDir,
     pub keys: Vec<PrivateKey>,
 }
@@ -25,6 +25,15 @@ pub struct World {
 impl World {
     pub fn new() -> World {
         let (testbed, emulator) = two_links(["lte", "its-g5"], 20.0, 5);
+        World::of(testbed, Some(emulator))
+    }
+
+    /// Over wires with a router in the middle of each, of this rate.
+    pub fn wired(mbit_s: f64) -> World {
+        World::of(two_wires(["lte", "its-g5"], mbit_s), None)
+    }
+
+    fn of(testbed: Testbed, emulator: Option<Emulator>) -> World {
         allow_ipv6(&testbed);
         let desk = TempDir::new().unwrap();
         let keys: Vec<PrivateKey> = (0..3).map(|_| PrivateKey::generate().unwrap()).collect();

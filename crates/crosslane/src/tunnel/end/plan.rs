@@ -47,7 +47,7 @@ pub struct Plan {
     pub overhead_bytes: u32,
     /// Longest packet inside, in bytes.
     pub mtu: u32,
-    /// Our inner addresses, from which "too big" is answered.
+    /// Our inner addresses, from which "too big" is answered where a group was addressed.
     pub addresses: Vec<IpAddr>,
     /// The other ends speak GRE-in-UDP (RFC 8086) and nothing beyond: packets go
     /// without key, number and order over the most preferred path that is there.

@@ -1,4 +1,5 @@
 mod bed;
+mod limits;
 
 use std::net::Ipv4Addr;
 
@@ -277,16 +278,6 @@ fn what_is_too_long_is_answered_and_what_is_not_goes() {
     assert_eq!(inner_told.payload()[6..8], (MTU as u16).to_be_bytes());
     bed.run(300);
     assert_eq!(bed.came(GATEWAY), [packet(1, GATEWAY, 1, MTU as usize - head)]);
-}
-
-/// A path's MTU that was learnt holds for what comes after.
-#[test]
-fn a_path_that_takes_less_shortens_what_is_taken() {
-    let mut bed = Bed::new(1, true);
-    bed.run(100);
-    bed.sides[1].end.learn_path_mtu(1068);
-    bed.offer(1, packet(1, GATEWAY, 1, 980));
-    assert_eq!(Inner::parse(&bed.sides[1].answers[0]).unwrap().payload()[6..8], 1000u16.to_be_bytes());
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub struct EndView {
     pub leads: bool,
     /// Whether what it sends is encrypted.
     pub is_encrypted: bool,
-    /// Longest packet inside that every path carries, in bytes.
+    /// Longest packet inside that every path of every other end carries, in bytes.
     pub mtu_bytes: u32,
     /// The other ends.
     pub peers: Vec<PeerView>,
@@ -35,6 +35,8 @@ pub struct PeerView {
     pub at: Option<SocketAddr>,
     /// How the paths there are used together.
     pub mode: Mode,
+    /// Longest packet inside that every path there carries, in bytes.
+    pub mtu_bytes: u32,
     /// How long ago it was heard; none: never.
     pub heard_ago: Option<Duration>,
     /// The paths there; of a standard peer nothing is known of them.
@@ -47,7 +49,7 @@ impl End {
         EndView {
             leads: self.leads,
             is_encrypted: self.security.is_some(),
-            mtu_bytes: self.mtu.load(Relaxed),
+            mtu_bytes: self.peers.iter().map(|peer| peer.mtu.load(Relaxed)).min().unwrap_or(self.mtu),
             peers: self.peers.iter().map(|peer| self.peer_view(now, peer)).collect(),
         }
     }
@@ -60,6 +62,7 @@ impl End {
             name: peer.name.clone(),
             at: peer.at,
             mode: tunnel.mode(),
+            mtu_bytes: peer.mtu.load(Relaxed),
             heard_ago: (heard_ns > 0).then(|| now.since(Instant::from_nanos(heard_ns))),
             paths: paths.filter_map(|path| Some((path, tunnel.path(path)?))).collect(),
         }

@@ -7,8 +7,9 @@
 //! address of what a [`Session`] opens for the peer's.
 //!
 //! Nothing is answered to strangers. The checks stand in the order of their cost:
-//! length, a hash that needs this end's public key, a look into the table of
-//! answers, a budget, and only then the public-key work.
+//! length, a hash that needs this end's public key, a look into the tables of
+//! answers and of initiations that were opened before, a budget, and only then the
+//! public-key work.
 //!
 //! [`initiate`]: Security::initiate
 //! [`receive`]: Security::receive
@@ -16,6 +17,7 @@
 mod budget;
 mod handshake;
 mod keys;
+mod known;
 mod message;
 mod peer;
 mod refusal;
@@ -33,6 +35,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use budget::Budget;
 use handshake::Introduction;
+use known::Known;
 use message::{INDEX_BYTES, Index, Message, Seal};
 use peer::{Peer, Pending};
 
@@ -87,6 +90,7 @@ pub struct Security {
     by_index: BTreeMap<Index, Owner>,
     /// By initiation.
     answers: BTreeMap<Vec<u8>, Answer>,
+    known: Known,
     /// Apart, so that a flood of initiations takes nothing from the responses.
     initiations: Budget,
     responses: Budget,
@@ -118,6 +122,7 @@ impl Security {
             peers: peers.into_iter().map(Peer::new).collect(),
             by_index: BTreeMap::new(),
             answers: BTreeMap::new(),
+            known: Known::default(),
             initiations: Budget::default(),
             responses: Budget::default(),
             random: SystemRandom::new(),
@@ -130,8 +135,8 @@ impl Security {
     }
 
     /// An initiation to send to `peer` over all paths, each second or so until [`Heard::Established`]: the same bytes
-    /// for [`REPEAT_FOR`], then a new one. `unix_ns` is the time since 1970 in nanoseconds; after a restart it must be
-    /// later than before, or the peer takes the initiation for a replay. `None` if there is no such peer or the system
+    /// for [`REPEAT_FOR`], then a new one. `unix_ns` is the time since 1970 in nanoseconds; if it is earlier than before a
+    /// restart, the peer may let a second pass before it answers. `None` if there is no such peer or the system
     /// gives no randomness.
     pub fn initiate(&mut self, now: Instant, unix_ns: u64, peer: usize) -> Option<Vec<u8>> {
         if let Some(pending) = &self.peers.get(peer)?.pending
@@ -201,22 +206,30 @@ impl Security {
         if let Some(answer) = self.answers.get_mut(datagram) {
             return answer.again(now);
         }
+        if self.known.refuses(now, noise) {
+            return Err(Refusal::Replayed);
+        }
         if !self.initiations.take(now) {
             return Err(Refusal::Flood);
         }
         let (state, key, says) = handshake::hear(&self.private, noise)?;
         let peer = *self.by_key.get(&key).ok_or(Refusal::Stranger)?;
         let from = self.peers.get_mut(peer).ok_or(Refusal::Stranger)?;
-        from.admit(now, says.unix_ns)?;
+        let age = from.admit(now, says.unix_ns).map_err(|due| {
+            self.known.remember(peer, noise, Some(due));
+            Refusal::Flood
+        })?;
+        self.known.remember(peer, noise, None);
         let own = self.free_index().ok_or(Refusal::Flood)?;
         let (transport, noise) = handshake::answer(state, own).map_err(|_| Refusal::Forged)?;
         let session = Arc::new(Session::new(transport, (own, says.index), now, false));
-        self.keep(peer, &session);
         let from = self.peers.get_mut(peer).ok_or(Refusal::Stranger)?;
+        let displaced = from.keep_unconfirmed(session.clone(), age, says.unix_ns);
         let reply = from.seal.response(says.index, &noise);
-        if let Some(older) = from.answered.replace(datagram.to_vec()) {
+        if let Some(older) = from.answered[age as usize].replace(datagram.to_vec()) {
             self.answers.remove(&older);
         }
+        self.keep(peer, &session, displaced);
         let answer = Answer { peer, datagram: reply.clone(), session: session.clone(), since: now, times: 1 };
         self.answers.insert(datagram.to_vec(), answer);
         Ok(Heard::Reply { peer, datagram: reply, session })
@@ -234,13 +247,13 @@ impl Security {
         self.by_index.remove(&to);
         let transport = pending.state.into_stateless_transport_mode().map_err(|_| Refusal::Forged)?;
         let session = Arc::new(Session::new(transport, (to, remote), now, true));
-        self.keep(peer, &session);
+        let displaced = self.peers.get_mut(peer).map(|peer| peer.keep(session.clone())).unwrap_or_default();
+        self.keep(peer, &session, displaced);
         Ok(Heard::Established { peer, session })
     }
 
-    fn keep(&mut self, peer: usize, session: &Arc<Session>) {
+    fn keep(&mut self, peer: usize, session: &Arc<Session>, displaced: Vec<Arc<Session>>) {
         self.by_index.insert(session.index(), Owner::Session(peer, session.clone()));
-        let displaced = self.peers.get_mut(peer).map(|peer| peer.keep(session.clone())).unwrap_or_default();
         for session in displaced {
             self.by_index.remove(&session.index());
         }

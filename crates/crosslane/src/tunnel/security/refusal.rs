@@ -15,7 +15,7 @@ pub enum Refusal {
     /// It is not what an owner of the right keys made.
     #[error("it is forged or damaged")]
     Forged,
-    /// It was heard before, or is older than what was heard.
+    /// It was heard before, or is too old to tell.
     #[error("it was heard before, or is too old to tell")]
     Replayed,
     /// There were too many handshakes, of all or of this peer.

@@ -1,6 +1,7 @@
 //! Two ends joined in memory.
 
 mod data;
+mod recorded;
 
 use proptest::prelude::*;
 

@@ -2,7 +2,7 @@
 //! for them.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
 use libc::c_int;
@@ -123,16 +123,32 @@ pub(super) struct SocketOption {
     v6_only: bool,
 }
 
-/// Never cut what we send (RFC 8900: fragments are lost); join what comes, and
-/// say with which bits.
-pub(super) const OPTIONS: [SocketOption; 7] = [
-    option(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO, false),
+/// Join what comes, and say with which bits.
+pub(super) const OPTIONS: [SocketOption; 5] = [
     option(libc::IPPROTO_IP, libc::IP_RECVTOS, 1, false),
-    option(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO, true),
     option(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1, true),
     option(libc::IPPROTO_IP, libc::IP_PKTINFO, 1, false),
     option(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1, true),
     option(libc::SOL_UDP, libc::UDP_GRO, 1, false),
+];
+
+/// Never cut what we send (RFC 8900: fragments are lost), whatever routers say of the path's MTU.
+pub(super) const STAYS_WHOLE: [SocketOption; 2] = [
+    option(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE, false),
+    option(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE, true),
+];
+
+/// Without DF. Over IPv6, where no router cuts, the kernel does, to what routers said: a forger gets fragments of 1280
+/// bytes out of that and nothing else.
+pub(super) const MAY_BE_CUT: [SocketOption; 2] = [
+    option(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT, false),
+    option(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT, true),
+];
+
+/// The kernel cuts by what routers say; DF is on what is not cut.
+pub(super) const BELIEVES_ROUTERS: [SocketOption; 2] = [
+    option(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT, false),
+    option(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT, true),
 ];
 
 const fn option(level: c_int, name: c_int, value: c_int, v6_only: bool) -> SocketOption {
@@ -141,8 +157,8 @@ const fn option(level: c_int, name: c_int, value: c_int, v6_only: bool) -> Socke
 
 impl SocketOption {
     /// Kernels before 5.0 have no UDP_GRO; then datagrams come one by one.
-    pub(super) fn set(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
-        if self.v6_only && address.is_ipv4() {
+    pub(super) fn set(&self, socket: &Socket, v6: bool) -> io::Result<()> {
+        if self.v6_only && !v6 {
             return Ok(());
         }
         let value = &raw const self.value;
@@ -152,23 +168,4 @@ impl SocketOption {
         };
         if done == 0 || self.name == libc::UDP_GRO { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
-}
-
-/// Undoes a connection, and with it the address that came of it (udp(7)).
-pub(super) fn forget_peer(socket: &Socket) {
-    // SAFETY: zeros are a valid sockaddr: AF_UNSPEC is 0.
-    let nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
-    // SAFETY: the address outlives the call, which only reads it.
-    unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, size_of::<libc::sockaddr>() as libc::socklen_t) };
-}
-
-/// What the kernel knows of the way of a connected socket.
-pub(super) fn mtu(socket: &Socket, to: SocketAddr) -> Option<u32> {
-    let (level, name) =
-        if to.is_ipv4() { (libc::IPPROTO_IP, libc::IP_MTU) } else { (libc::IPPROTO_IPV6, libc::IPV6_MTU) };
-    let mut value: c_int = 0;
-    let mut len = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: both places are valid for writing, and `len` is the first one's size.
-    let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
-    (done == 0).then(|| u32::try_from(value).ok()).flatten()
 }

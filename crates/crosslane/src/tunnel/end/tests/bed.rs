@@ -16,6 +16,8 @@ pub const PATHS: usize = 2;
 pub const STEP: Duration = Duration::from_millis(1);
 pub const GATEWAY: usize = 0;
 pub const MTU: u32 = 1400;
+/// Of IPv4 and UDP.
+const OUTER_BYTES: usize = 28;
 
 /// A gateway and its vehicles, joined by wires that lose nothing.
 pub struct Bed {
@@ -29,6 +31,9 @@ pub struct Bed {
     pub wire: Vec<Flight>,
     /// What went over the wire, while it is wanted.
     pub seen: Option<Vec<Flight>>,
+    /// A vehicle's path that carries datagrams up to so long, outer headers
+    /// included; longer ones only if they may be cut.
+    pub narrow: Option<(usize, usize, usize)>,
 }
 
 pub struct Side {
@@ -92,6 +97,7 @@ impl Bed {
             homes,
             wire: Vec::new(),
             seen: None,
+            narrow: None,
         };
         for side in 0..=vehicles {
             let made = bed.side(side);
@@ -148,6 +154,14 @@ impl Bed {
     }
 
     pub fn step(&mut self) {
+        let (homes, narrow) = (self.homes.clone(), self.narrow);
+        let passes = |place: usize, out: &Sent<'_>, bytes: &[u8]| match narrow {
+            Some((vehicle, path, carries)) => {
+                let over = (place == vehicle && out.way.via == path) || out.way.to == homes[vehicle - 1][path];
+                !over || out.may_be_cut || bytes.len() + OUTER_BYTES <= carries
+            }
+            None => true,
+        };
         let mut sent: Vec<(usize, Way, u8, Vec<u8>)> = Vec::new();
         for flight in std::mem::take(&mut self.wire) {
             let side = &mut self.sides[flight.to];
@@ -160,7 +174,8 @@ impl Bed {
         }
         for (place, side) in self.sides.iter_mut().enumerate().filter(|(_, side)| side.is_up) {
             let mut send = |out: Sent<'_>| {
-                out.bytes.chunks(out.segment).for_each(|bytes| sent.push((place, out.way, out.tos, bytes.into())));
+                let through = out.bytes.chunks(out.segment).filter(|bytes| passes(place, &out, bytes));
+                through.for_each(|bytes| sent.push((place, out.way, out.tos, bytes.into())));
             };
             side.end.upkeep(self.now, self.unix_ns, &mut send);
             for peer in 0..side.end.peers() {

@@ -1,0 +1,166 @@
+//! What outlives an agent that is killed, and how soon the next one takes over; and who looks whether it lives.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::fs;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use crosslane::testbed::{Namespace, Route, Wiring};
+use nix::sys::signal::Signal;
+use program::agent::{self, Agent};
+use program::can_drive;
+use program::tunnelled::{INNER, World};
+use tempfile::TempDir;
+
+const PORT: u16 = 7004;
+/// Behind the gateway.
+const BEHIND: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
+
+/// Whether an answer comes from the other end within so long; asked each 20 ms.
+fn is_answered(world: &World, to: Ipv4Addr, within: Duration) -> bool {
+    let bind = |address: Ipv4Addr| move || UdpSocket::bind((address, PORT));
+    let answers = world.testbed.server.enter(bind(Ipv4Addr::UNSPECIFIED)).unwrap().unwrap();
+    let asks = world.testbed.vehicle.enter(bind(Ipv4Addr::UNSPECIFIED)).unwrap().unwrap();
+    asks.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    answers.set_nonblocking(true).unwrap();
+    (0..within.as_millis() / 20).any(|_| {
+        drop(asks.send_to(b"there?", (to, PORT)));
+        let came = asks.recv(&mut [0; 10]).is_ok();
+        while let Ok((_, from)) = answers.recv_from(&mut [0; 10]) {
+            drop(answers.send_to(b"here", from));
+        }
+        came
+    })
+}
+
+fn table(namespace: &Namespace, name: &str) -> String {
+    namespace.enter(|| fs::read_to_string(format!("/proc/thread-self/net/{name}"))).unwrap().unwrap()
+}
+
+#[test]
+fn routes_over_the_interface_outlive_an_agent_that_is_killed_and_none_that_ends() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let vehicle_ns = &world.testbed.vehicle;
+    let gateway = world.start_gateway();
+    let vehicle = world.start_vehicle();
+    let route = || {
+        let mut wiring = Wiring::open().unwrap();
+        let interface = wiring.index("crosslane1").unwrap();
+        wiring.add_route(Route { to: Some(BEHIND), interface, source: None, table: None, metric: 5 }).unwrap();
+    };
+    vehicle_ns.enter(route).unwrap();
+    let behind = || {
+        let mut wiring = Wiring::open().unwrap();
+        let lo = wiring.index("lo").unwrap();
+        wiring.add_address(lo, BEHIND, 32).unwrap();
+    };
+    world.testbed.server.enter(behind).unwrap();
+    assert!(is_answered(&world, BEHIND, Duration::from_secs(2)));
+    vehicle.kill();
+    let has_route = || table(vehicle_ns, "route").lines().any(|line| line.starts_with("crosslane1\t0100580A"));
+    assert!(has_route(), "{}", table(vehicle_ns, "route"));
+    // The next one has an address less: what it is told holds.
+    let v4_only = world.vehicle(1, &["lte", "its-g5"]).replace(", \"fd77::2/64\"", "");
+    let vehicle = Agent::start(vehicle_ns, &v4_only);
+    assert!(has_route(), "{}", table(vehicle_ns, "route"));
+    assert!(is_answered(&world, BEHIND, Duration::from_secs(2)));
+    assert!(!table(vehicle_ns, "if_inet6").contains("fd770000000000000000000000000002"), "of the one before");
+    vehicle.end();
+    assert!(!table(vehicle_ns, "dev").contains("crosslane1"), "it goes when its agent ends");
+    drop(gateway);
+}
+
+#[test]
+fn a_gateway_that_is_killed_in_mid_transfer_is_started_again_at_once() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::wired(1000.0);
+    let (mut gateway, vehicle) = world.start();
+    assert!(is_answered(&world, INNER, Duration::from_secs(2)));
+    for _ in 0..3 {
+        let flood = || UdpSocket::bind((INNER, 0)).unwrap();
+        let flood = world.testbed.server.enter(flood).unwrap();
+        let sends = thread::spawn(move || {
+            for _ in 0..20_000 {
+                drop(flood.send_to(&[7; 1300], ("10.77.0.2", 9)));
+            }
+        });
+        sleep(Duration::from_millis(100));
+        // Nobody waits until the kernel has taken it apart.
+        gateway.signal(Signal::SIGKILL);
+        let next = world.start_gateway();
+        drop(std::mem::replace(&mut gateway, next));
+        assert!(is_answered(&world, INNER, Duration::from_secs(3)));
+        sends.join().unwrap();
+    }
+    drop(vehicle);
+}
+
+/// A thread that another one holds still, until this is dropped.
+struct Held(libc::pid_t);
+
+impl Held {
+    fn new(process: u32, name: &str) -> Held {
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|task| task.unwrap().path());
+        let named =
+            |task: &std::path::PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name);
+        let task: libc::pid_t =
+            tasks.into_iter().find(named).unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap();
+        // SAFETY: neither reads or writes memory of this process.
+        let held =
+            unsafe { [libc::ptrace(libc::PTRACE_SEIZE, task, 0, 0), libc::ptrace(libc::PTRACE_INTERRUPT, task, 0, 0)] };
+        assert_eq!(held, [0, 0]);
+        // SAFETY: nothing is written.
+        assert_eq!(unsafe { libc::waitpid(task, std::ptr::null_mut(), libc::__WALL) }, task);
+        Held(task)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, 0, 0) };
+    }
+}
+
+#[test]
+fn the_watchdog_is_fed_while_every_thread_of_the_tunnel_runs_and_no_longer() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let desk = TempDir::new().unwrap();
+    let (events, ready) = (desk.path().join("events"), desk.path().join("ready"));
+    let news = UnixDatagram::bind(&ready).unwrap();
+    news.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut command = agent::command(desk.path(), &world.vehicle(1, &["lte"]), &events, &ready);
+    let child = world.testbed.vehicle.spawn(command.env("WATCHDOG_USEC", "200000")).unwrap();
+    let agent = Agent { desk, child };
+    let next = || {
+        let mut said = [0; 20];
+        let length = news.recv(&mut said).ok()?;
+        Some(String::from_utf8_lossy(&said[..length]).into_owned())
+    };
+    let said: Vec<_> = (0..6).map(|_| next().unwrap()).collect();
+    assert!(said.contains(&"READY=1".to_owned()), "{said:?}");
+    assert!(said.iter().filter(|said| *said == "WATCHDOG=1").count() == 5, "{said:?}");
+    for thread in ["tunnel-send", "tunnel-receive"] {
+        let held = Held::new(agent.child.id(), thread);
+        news.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
+        let fed = std::iter::from_fn(next).count();
+        assert!(fed < 60, "{thread} hangs, and {fed} times it was told that it lives");
+        drop(held);
+        news.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(next().as_deref(), Some("WATCHDOG=1"), "{thread} runs again");
+    }
+    agent.end_by(Signal::SIGTERM);
+}
