@@ -72,7 +72,7 @@ fn ten_thousand_replayed_initiations_a_second_do_not_hold_up_a_vehicle_that_star
     stop.store(true, Relaxed);
     let sent = attacker.join().unwrap();
     eprintln!("{sent} replays; traffic after {took}");
-    assert!(came && took < Instant::from_millis(3000), "traffic came after {took}");
+    assert!(came && took < Instant::from_millis(1500), "traffic came after {took}");
     drop((gateway, vehicle));
 }
 
