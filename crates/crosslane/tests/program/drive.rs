@@ -52,6 +52,11 @@ impl Drive {
         panic!("it did not get under way");
     }
 
+    /// The folder that it works in.
+    pub fn folder(&self) -> &Path {
+        self.desk.path()
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
