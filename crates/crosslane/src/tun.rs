@@ -99,6 +99,15 @@ pub(crate) fn make_interface(name: &str, flags: libc::c_int) -> Result<File> {
     Ok(file)
 }
 
+/// Whether an interface can have this name.
+///
+/// # Errors
+/// One sentence with the remedy (exit code 2).
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let attempt = || format!("making the TUN device {name:?}");
+    interface_request(name, 0).map(drop).map_err(|cause| Error::usage(attempt(), cause, "choose another name"))
+}
+
 fn interface_request(name: &str, flags: libc::c_int) -> Result<libc::ifreq, &'static str> {
     let printable = name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'));
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || !printable || matches!(name, "." | ".." | "lo") {

@@ -84,6 +84,9 @@ pub struct Service {
     /// Socket on which senders tell what is due by when: a file, or after `@` a
     /// name in the network namespace; unset, none does.
     pub demands: Option<Spanned<String>>,
+    /// Group whose users may tell demands, beside root and the agent's own user;
+    /// a name or a number.
+    pub demands_group: Option<Spanned<String>>,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
     pub cost_per_gb: BTreeMap<String, Spanned<f64>>,
 }
@@ -95,6 +98,7 @@ impl Default for Service {
             prefer: Vec::new(),
             overlap_ms: Spanned::new(0..0, 10),
             demands: None,
+            demands_group: None,
             cost_per_gb: BTreeMap::new(),
         }
     }
@@ -105,23 +109,37 @@ impl Default for Service {
 #[serde(default, deny_unknown_fields)]
 pub struct Observe {
     /// Where vanetza-nap's datagrams arrive; unset, none are expected.
-    pub vanetza: Option<SocketAddr>,
+    pub vanetza: Option<Spanned<SocketAddr>>,
+    /// Addresses whose datagrams are believed, whatever user sends them.
+    pub vanetza_from: Vec<IpAddr>,
+    /// Users of this machine whose datagrams are believed, beside root and the
+    /// agent's own user; names or numbers.
+    pub vanetza_users: Vec<Spanned<String>>,
     /// Period in which the kernel is asked how its subflows fare, in ms (1 to 1000).
     pub transport_period_ms: Spanned<u32>,
 }
 
 impl Default for Observe {
     fn default() -> Observe {
-        Observe { vanetza: None, transport_period_ms: Spanned::new(0..0, 10) }
+        Observe { vanetza: None, vanetza_from: Vec::new(), vanetza_users: Vec::new(), transport_period_ms: Spanned::new(0..0, 10) }
     }
 }
 
 /// Where the agent writes.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
     /// File for events, one JSON object a line; standard output if unset.
     pub events: Option<PathBuf>,
+    /// Size of the file beyond which it is renamed to `NAME.1` and begun again,
+    /// in MB (1 to 10,000).
+    pub events_max_mb: Spanned<u32>,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { events: None, events_max_mb: Spanned::new(0..0, 16) }
+    }
 }
 
 /// Paths that an agent can manage.
@@ -208,7 +226,9 @@ fn parse(text: &str) -> Result<Config, Fault> {
         let cause = format!("transport_period_ms is {}", period_ms.get_ref());
         return Err(fault(period_ms.span().start, cause, "give 1 to 1000"));
     }
-    check_demands(&config)
+    check_observe(&config)
+        .and_then(|()| check_log(&config))
+        .and_then(|()| check_demands(&config))
         .and_then(|()| check_costs(&config))
         .map_err(|(place, cause, remedy)| fault(place, cause, remedy))?;
     Ok(config)
@@ -217,8 +237,38 @@ fn parse(text: &str) -> Result<Config, Fault> {
 /// Place, cause and remedy.
 type Complaint = (usize, String, &'static str);
 
+/// Where anybody of the network can send, the configuration says who may.
+fn check_observe(config: &Config) -> Result<(), Complaint> {
+    let observe = &config.observe;
+    let Some(vanetza) = &observe.vanetza else {
+        let user = observe.vanetza_users.first().map(|user| user.span().start);
+        return match user {
+            Some(place) => Err((place, "`vanetza_users` without `vanetza`".into(), "set `vanetza`, or leave it out")),
+            None => Ok(()),
+        };
+    };
+    if !vanetza.get_ref().ip().is_loopback() && observe.vanetza_from.is_empty() {
+        let cause = format!("`vanetza` is {}, where the whole network can send", vanetza.get_ref());
+        let remedy = "name the senders, as vanetza_from = [\"192.0.2.7\"], or give an address as 127.0.0.1:5051";
+        return Err((vanetza.span().start, cause, remedy));
+    }
+    Ok(())
+}
+
+fn check_log(config: &Config) -> Result<(), Complaint> {
+    let max_mb = &config.log.events_max_mb;
+    if (1..=10_000).contains(max_mb.get_ref()) {
+        return Ok(());
+    }
+    Err((max_mb.span().start, format!("events_max_mb is {}", max_mb.get_ref()), "give 1 to 10000"))
+}
+
 fn check_demands(config: &Config) -> Result<(), Complaint> {
     let Some(name) = &config.service.demands else {
+        if let Some(group) = &config.service.demands_group {
+            let remedy = "set `demands`, or leave `demands_group` out";
+            return Err((group.span().start, "`demands_group` without `demands`".into(), remedy));
+        }
         let Some(Strategy::MpDpa(_) | Strategy::Deadline(_)) = config.strategy else { return Ok(()) };
         let cause = "the strategy needs to be told what is due by when, and `demands` is not set".into();
         let remedy = "set service.demands to the name of a socket, as \"/run/crosslane/demands.sock\"";

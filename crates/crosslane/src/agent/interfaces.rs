@@ -65,6 +65,15 @@ impl Interfaces {
         }
     }
 
+    /// The address of each path that is there.
+    pub fn addresses(&self) -> Vec<(PathId, Option<IpAddr>)> {
+        let of = |if_index: &u32| match self.address(*if_index)? {
+            Input::Address { path, local, .. } => Some((path, local)),
+            _ => None,
+        };
+        self.present.keys().filter_map(of).collect()
+    }
+
     /// The address to use: the configured one if it is there, else the first
     /// IPv4 one, else the first that is not of the link alone.
     fn address(&self, if_index: u32) -> Option<Input> {

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use crosslane_core::tunnel::Mode;
 use crosslane_core::tunnel::gre::NUMBERED_BYTES;
@@ -34,6 +35,9 @@ pub struct TunnelConfig {
     pub key: Option<Spanned<PathBuf>>,
     /// Where the gateway is.
     pub gateway: Option<Spanned<String>>,
+    /// The address that its name was found to have.
+    #[serde(skip)]
+    pub found_gateway: OnceLock<SocketAddr>,
     /// The gateway's public key.
     pub gateway_key: Option<Spanned<String>>,
     /// Where a gateway listens.
@@ -215,8 +219,34 @@ impl TunnelConfig {
         outer + NUMBERED_BYTES + if self.plain { 0 } else { DATA_OVERHEAD_BYTES as u32 }
     }
 
+    /// No name is looked up for this; one not yet found counts as IPv4's.
     fn peer_is_v6(&self) -> bool {
-        self.gateway_address().is_ok_and(|address| address.is_some_and(|address| address.is_ipv6()))
+        self.known_gateway_address().is_some_and(|address| address.is_ipv6())
+    }
+
+    /// The gateway's address, if it is given as such or its name was found.
+    pub fn known_gateway_address(&self) -> Option<SocketAddr> {
+        self.found_gateway.get().copied().or_else(|| self.gateway.as_ref()?.get_ref().parse().ok())
+    }
+
+    /// The gateway's name has this address; the first one stays.
+    pub fn set_gateway_address(&self, address: SocketAddr) {
+        // The name was looked up twice at once.
+        let _ = self.found_gateway.set(address);
+    }
+
+    /// Whether the gateway has a port, without looking anything up.
+    ///
+    /// # Errors
+    /// One sentence with the remedy (exit code 2).
+    pub fn check_gateway(&self) -> Result<()> {
+        let Some(name) = self.gateway.as_ref().map(Spanned::get_ref) else { return Ok(()) };
+        let port = name.rsplit_once(':').and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()));
+        if self.known_gateway_address().is_some() || port.is_some_and(|port| port > 0) {
+            return Ok(());
+        }
+        let remedy = "give tunnel.gateway an address and a port, as \"192.0.2.1:4760\"";
+        Err(Error::usage(format!("looking for the gateway {name:?}"), "it has no port", remedy))
     }
 
     /// MTU of the interface, in bytes.
@@ -230,14 +260,10 @@ impl TunnelConfig {
     /// The name is none that can be found.
     pub fn gateway_address(&self) -> Result<Option<SocketAddr>> {
         let Some(name) = &self.gateway else { return Ok(None) };
-        let name = name.get_ref();
-        let attempt = format!("looking for the gateway {name:?}");
-        let remedy = "give tunnel.gateway an address and a port, as \"192.0.2.1:4760\"";
-        let found = name.to_socket_addrs().map_err(|cause| Error::usage(&attempt, cause, remedy))?;
-        let mut found: Vec<SocketAddr> = found.collect();
-        found.sort_by_key(SocketAddr::is_ipv6);
-        let first = found.into_iter().next();
-        first.map(Some).ok_or_else(|| Error::usage(attempt, "the name has no address", remedy))
+        if let Some(known) = self.known_gateway_address() {
+            return Ok(Some(known));
+        }
+        find_gateway(name.get_ref()).map(Some)
     }
 
     /// The interface to be made.
@@ -258,6 +284,18 @@ impl TunnelConfig {
         let peers = self.gateway_key.iter().chain(vehicles).map(|key| public(key.get_ref())).collect::<Result<_>>()?;
         Ok(Some((private, peers)))
     }
+}
+
+/// The first address of a gateway's name; takes as long as name servers do.
+///
+/// # Errors
+/// The name is none that can be found now.
+pub fn find_gateway(name: &str) -> Result<SocketAddr> {
+    let attempt = format!("looking for the gateway {name:?}");
+    let remedy = "give tunnel.gateway an address and a port, as \"192.0.2.1:4760\", or a name that is known";
+    let found = name.to_socket_addrs().map_err(|cause| Error::failure(&attempt, cause).with_remedy(remedy))?;
+    let first = found.min_by_key(SocketAddr::is_ipv6);
+    first.ok_or_else(|| Error::failure(attempt, "the name has no address").with_remedy(remedy))
 }
 
 fn public(text: &str) -> Result<PublicKey> {
