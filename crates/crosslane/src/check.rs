@@ -97,7 +97,10 @@ fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
 fn is_configuration(file: &Path) -> bool {
     let text = text_file::read(file).unwrap_or_default();
     let is_of_agents = |line: &str| {
-        line.starts_with("[[path]]") || line.starts_with("listen ") || line.starts_with("listen=") || line.starts_with("[[tunnel.vehicle]]")
+        line.starts_with("[[path]]")
+            || line.starts_with("listen ")
+            || line.starts_with("listen=")
+            || line.starts_with("[[tunnel.vehicle]]")
     };
     text.lines().any(|line| is_of_agents(line.trim_start()))
 }

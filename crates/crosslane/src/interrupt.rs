@@ -71,7 +71,6 @@ fn is_ignored(signal: Signal) -> bool {
     // SAFETY: all bytes 0 are a `sigaction`, into which the kernel writes the present one.
     unsafe {
         let mut present: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal as i32, std::ptr::null(), &raw mut present) == 0
-            && present.sa_sigaction == libc::SIG_IGN
+        libc::sigaction(signal as i32, std::ptr::null(), &raw mut present) == 0 && present.sa_sigaction == libc::SIG_IGN
     }
 }

@@ -142,7 +142,10 @@ fn an_interrupted_drive_leaves_the_summary_of_the_runs_that_were_complete() {
         let (_desk, said) = drive.end();
         assert_eq!(said.code, Some(code), "{said:?}");
         let told = said.sentence();
-        assert!(told.starts_with("crosslane: while driving: it was interrupted; out/summary.json tells of the "), "{told}");
+        assert!(
+            told.starts_with("crosslane: while driving: it was interrupted; out/summary.json tells of the "),
+            "{told}"
+        );
         let summary: Value = serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
         assert_eq!(summary["interrupted"], true);
         let runs = summary["runs"].as_array().unwrap();

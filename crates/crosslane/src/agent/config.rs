@@ -121,7 +121,12 @@ pub struct Observe {
 
 impl Default for Observe {
     fn default() -> Observe {
-        Observe { vanetza: None, vanetza_from: Vec::new(), vanetza_users: Vec::new(), transport_period_ms: Spanned::new(0..0, 10) }
+        Observe {
+            vanetza: None,
+            vanetza_from: Vec::new(),
+            vanetza_users: Vec::new(),
+            transport_period_ms: Spanned::new(0..0, 10),
+        }
     }
 }
 

@@ -37,7 +37,8 @@ pub fn lacks(config: &Config) -> Vec<String> {
         lacks.push(KERNEL_MANAGES.into());
     }
     let (_, unknown) = trusted(&config.observe.vanetza_users);
-    lacks.extend(unknown.into_iter().map(|user| format!("there is no user {user:?}, whom observe.vanetza_users names")));
+    lacks
+        .extend(unknown.into_iter().map(|user| format!("there is no user {user:?}, whom observe.vanetza_users names")));
     let group = config.service.demands_group.as_ref().map(|group| group.get_ref().as_str());
     if let Some(group) = group.filter(|name| self::group(name).is_none()) {
         lacks.push(format!("there is no group {group:?}, which service.demands_group names"));
@@ -58,7 +59,9 @@ pub fn waits(config: &Config) -> Vec<String> {
         tries.push(bound.map_err(|cause| format!("CAMs cannot be received on {address} now: {cause}")));
     }
     if let Some(name) = config.service.demands.as_ref().map(Spanned::get_ref) {
-        tries.push(demands::server::try_name(name).map_err(|cause| format!("demands cannot be told on {name} now: {cause}")));
+        tries.push(
+            demands::server::try_name(name).map_err(|cause| format!("demands cannot be told on {name} now: {cause}")),
+        );
     }
     if let Some(tunnel) = config.tunnel.as_ref().map(Spanned::get_ref) {
         tries.push(tun::open_device().map(drop).map_err(|cause| cause.to_string()));
@@ -117,7 +120,9 @@ fn missing_interfaces(config: &Config) -> Vec<String> {
             Some(address) if !present.contains(&address) => {
                 Some(format!("path {:?}: the interface {interface:?} has no address {address} now", path.name))
             }
-            None if present.is_empty() => Some(format!("path {:?}: the interface {interface:?} has no address now", path.name)),
+            None if present.is_empty() => {
+                Some(format!("path {:?}: the interface {interface:?} has no address now", path.name))
+            }
             _ => None,
         }
     };

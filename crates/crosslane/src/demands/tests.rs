@@ -45,7 +45,8 @@ struct Desk {
 impl Desk {
     fn new() -> Desk {
         let (folder, clock) = (TempDir::new().unwrap(), Clock::start());
-        let server = Server::open(folder.path().join("demands").to_str().unwrap(), clock, vec![0.0, 1.0], None).unwrap();
+        let server =
+            Server::open(folder.path().join("demands").to_str().unwrap(), clock, vec![0.0, 1.0], None).unwrap();
         let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0 };
         let paths = vec![path("lte-a"), path("lte-b")];
         let strategy = Strategy::Deadline(Default::default());
@@ -256,7 +257,8 @@ fn an_agent_that_ends_is_gone_for_its_senders_and_takes_its_file_along() {
 fn a_stale_file_is_replaced_and_what_lives_is_left() {
     with(async || {
         let desk = Desk::new();
-        let open = |name: &str| Server::open(name, desk.clock, vec![], None).map(drop).map_err(|error| error.to_string());
+        let open =
+            |name: &str| Server::open(name, desk.clock, vec![], None).map(drop).map_err(|error| error.to_string());
         let refused = |name: &str, why: &str| {
             let said = open(name).unwrap_err();
             assert!(said.starts_with(&format!("while listening for demands on {name}: {why}")), "{said}");

@@ -129,9 +129,8 @@ mod tests {
     #[test]
     fn only_named_addresses_and_users_are_believed() {
         let mut admission = Admission::new(["192.0.2.7".parse().unwrap()], [0, 1000]);
-        let mut ask = |from: &str, owners: &[u32]| {
-            admission.admit(Instant::ZERO, from.parse().unwrap(), |_| Ok(owners.to_vec()))
-        };
+        let mut ask =
+            |from: &str, owners: &[u32]| admission.admit(Instant::ZERO, from.parse().unwrap(), |_| Ok(owners.to_vec()));
         assert_eq!(ask("192.0.2.7:9", &[]), Ok(()));
         assert_eq!(ask("192.0.2.8:9", &[0]), Err(Refusal::Address("192.0.2.8".parse().unwrap())));
         assert_eq!(ask("[::ffff:192.0.2.7]:9", &[]), Ok(()), "IPv4 at a socket of both");

@@ -47,8 +47,11 @@ impl Steering {
             Err(_) if !paths.is_empty() => Steering::own(options, &paths),
             Err(cause) => {
                 let denied = cause.kind() == ErrorKind::PermissionDenied;
-                let why =
-                    if denied { format!("the agent at {name} may not be told") } else { format!("no agent takes demands at {name}") };
+                let why = if denied {
+                    format!("the agent at {name} may not be told")
+                } else {
+                    format!("no agent takes demands at {name}")
+                };
                 let what = match selected_path_manager() {
                     Ok(PathManager::UserSpace) => {
                         "net.mptcp.path_manager is `userspace`: a second path is opened only if an agent without \

@@ -62,7 +62,9 @@ impl Sink {
             return None;
         }
         let written = match &mut self.to {
-            To::Standard => io::stdout().write_all(lines(self.torn, line).as_bytes()).and_then(|()| io::stdout().flush()),
+            To::Standard => {
+                io::stdout().write_all(lines(self.torn, line).as_bytes()).and_then(|()| io::stdout().flush())
+            }
             To::File(rotated) => rotated.write(self.torn, line),
         };
         self.torn = written.is_err();
