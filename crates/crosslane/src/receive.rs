@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Scope;
 use std::time::Duration;
 
-mod places;
-
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;
 use socket2::{SockAddr, Socket};
@@ -22,9 +20,11 @@ use crate::interrupt;
 use crate::output;
 use crate::transfer::folder::{Folder, Kept};
 use crate::transfer::receiving::{self, Left};
-use places::{Places, TurnedAway};
-
 use crate::transfer::{PORT, TransferError, connection};
+
+mod places;
+
+use places::{Places, TurnedAway};
 
 /// Longest wait before the order to stop is looked at again.
 const NAP: Duration = Duration::from_millis(50);

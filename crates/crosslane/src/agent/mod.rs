@@ -38,7 +38,7 @@ use config::Config;
 use interfaces::Interfaces;
 use journal::Journal;
 use later::Missing;
-use parts::{Datagrams, GLANCE};
+use parts::{Datagrams, GLANCE, receive};
 use tunnel::{Carried, Resolving};
 
 /// Runs the agent until it is told to end (SIGINT, SIGTERM).
@@ -284,15 +284,6 @@ impl Driver {
         }
     }
 
-    /// Lets people look at the tunnel and steer it; without that, it carries all the same.
-    fn let_steer(&mut self) {
-        let Some(tunnel) = &self.config.tunnel else { return };
-        match steer::Server::open(&tunnel.get_ref().interface) {
-            Ok(server) => self.steer = Some(server),
-            Err(fault) => self.journal.fault(&fault),
-        }
-    }
-
     fn answer(&mut self, ask: Ask) {
         let Some(tunnel) = &self.tunnel else { return };
         let used = ask.mode().map(|mode| Ok((mode, tunnel.use_mode(mode)?))).transpose();
@@ -395,18 +386,6 @@ fn seen(connection: &Connection) -> Seen {
 async fn event(mptcp: Option<&mut Mptcp>) -> Result<Event, EventError> {
     match mptcp {
         Some(mptcp) => mptcp.events.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The length of the next datagram and its sender; never, without a socket.
-async fn receive(datagrams: Option<&Datagrams>, buffer: &mut [u8]) -> (usize, SocketAddr) {
-    match datagrams {
-        Some(Datagrams { socket, .. }) => loop {
-            if let Ok(received) = socket.recv_from(buffer).await {
-                return received;
-            }
-        },
         None => std::future::pending().await,
     }
 }

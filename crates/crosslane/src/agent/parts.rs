@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::netlink::udp::UdpOwners;
 use crate::netlink::{PathManager, selected_path_manager};
 use crate::observe::admission::Admission;
+use crate::tunnel::steer::server as steer;
 
 /// How often the agent looks whether another path manager was selected, and says
 /// what its journal left out.
@@ -144,6 +145,15 @@ impl Driver {
         self.let_steer();
     }
 
+    /// Lets people look at the tunnel and steer it; without that, it carries all the same.
+    fn let_steer(&mut self) {
+        let Some(tunnel) = &self.config.tunnel else { return };
+        match steer::Server::open(&tunnel.get_ref().interface) {
+            Ok(server) => self.steer = Some(server),
+            Err(fault) => self.journal.fault(&fault),
+        }
+    }
+
     /// Whether a datagram of this sender is believed; if not, that is noted.
     pub(super) fn believes(&mut self, from: SocketAddr) -> bool {
         let Some(datagrams) = &mut self.datagrams else { return false };
@@ -161,9 +171,9 @@ impl Driver {
 
     /// Says what stands in the way at the start.
     pub(super) fn note_lacks(&mut self) {
-        for lack in machine::lacks(&self.config) {
-            self.journal.note(&lack);
-        }
+        let lacks = machine::lacks(&self.config).into_iter();
+        // The glance says that one.
+        lacks.filter(|lack| lack != machine::KERNEL_MANAGES).for_each(|lack| self.journal.note(&lack));
         self.glance();
     }
 
@@ -206,4 +216,16 @@ pub(super) fn listen_for_cams(address: SocketAddr) -> Result<UdpSocket> {
         let attempt = format!("listening for CAMs on {address}");
         Error::failure(attempt, cause).with_remedy("set observe.vanetza to a free local address and port")
     })
+}
+
+/// The length of the next datagram and its sender; never, without a socket.
+pub(super) async fn receive(datagrams: Option<&Datagrams>, buffer: &mut [u8]) -> (usize, SocketAddr) {
+    match datagrams {
+        Some(Datagrams { socket, .. }) => loop {
+            if let Ok(received) = socket.recv_from(buffer).await {
+                return received;
+            }
+        },
+        None => std::future::pending().await,
+    }
 }
