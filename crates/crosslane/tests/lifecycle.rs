@@ -7,6 +7,7 @@ mod program;
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
+use std::time::Duration;
 
 use arrow_ipc::reader::FileReader;
 use nix::mount::{MsFlags, mount};
@@ -137,7 +138,7 @@ fn an_interrupted_drive_leaves_the_summary_of_the_runs_that_were_complete() {
         let scenario = SCENARIO.replace("duration_s = 4", "duration_s = 2.5");
         let mut drive = Drive::start(&scenario, "single", |command, _| drop(command.args(["--seed", "1..30"])));
         let out = drive.folder().join("out");
-        drive.until(|_| out.join("runs/single-3").exists());
+        drive.until_within(Duration::from_secs(60), |_| out.join("runs/single-3").exists());
         drive.signal(signal);
         let (_desk, said) = drive.end();
         assert_eq!(said.code, Some(code), "{said:?}");

@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::thread::sleep;
 use std::time::Duration;
 
 use program::{Said, crosslane};
@@ -41,6 +42,8 @@ fn silent_senders_hold_few_places_and_not_for_long() {
     assert_eq!(said.code, Some(0), "one address has taken all places: {said:?}");
     let of_our_own = silent([127, 0, 0, 1], &receiver.address, 8);
     receiver.await_words("is turned away: it serves 8 senders of this address already; try again in a minute");
+    // Until there is room to tell one more.
+    sleep(Duration::from_millis(1500));
     let said = send(desk.path(), &receiver.address);
     assert_eq!(said.code, Some(1), "{said:?}");
     let sentence =

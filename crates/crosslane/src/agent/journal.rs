@@ -19,6 +19,9 @@ mod limit;
 use file::Sink;
 use limit::Limit;
 
+/// The event that says how many lines of a rule were left out.
+const LEFT_OUT: &str = "left_out";
+
 /// Writes the events. Whatever happens, it writes less than a megabyte a minute
 /// and says what it leaves out.
 pub struct Journal {
@@ -94,7 +97,7 @@ impl Journal {
 
     fn tell_left_out(&mut self, at_end: bool) {
         for (rule, lines) in self.limit.take_left_out(self.clock.now(), at_end) {
-            self.tell("left_out", json!({ "rule": rule, "lines": lines }));
+            self.tell(LEFT_OUT, json!({ "rule": rule, "lines": lines }));
         }
     }
 
@@ -162,6 +165,9 @@ impl Journal {
 fn rule(line: &Value) -> String {
     let text = |key: &str| line[key].as_str().filter(|text| !text.is_empty());
     let event = text("event").unwrap_or_default();
+    if event == LEFT_OUT {
+        return event.to_owned();
+    }
     match ["rule", "command", "kind", "health"].into_iter().find_map(text) {
         Some(detail) => format!("{event} {detail}"),
         None => event.to_owned(),

@@ -2,6 +2,7 @@
 //! bytes together, whatever happens. What is left out is counted.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crosslane_core::time::Instant;
 
@@ -17,6 +18,8 @@ pub const BURST_BYTES: f64 = 400_000.0;
 /// Bytes at once that only rules may use which have written little lately, so
 /// that one that floods the journal leaves room for others.
 pub const RESERVED_BYTES: f64 = 100_000.0;
+/// How often it is said of a flood that lasts what is left out.
+pub const TOLD_EACH: Duration = Duration::from_secs(10);
 /// Rules told apart; those beyond share one.
 pub const MAX_RULES: usize = 128;
 /// Name of the rule that those beyond share.
@@ -30,6 +33,8 @@ pub struct Limit {
 
 struct Rule {
     lines: Bucket,
+    /// When it was said last that lines were left out.
+    told: Instant,
     left_out: u64,
 }
 
@@ -67,11 +72,12 @@ impl Limit {
         let rule = self.rule(now, rule);
         let lines = rule.lines.level(now);
         let reserved = if lines < RULE_BURST / 2.0 { RESERVED_BYTES } else { 0.0 };
+        // What is left out for want of bytes counts too, or a flood would seem quiet.
+        rule.lines.level = (lines - 1.0).max(0.0);
         if lines < 1.0 || together < bytes + reserved {
             rule.left_out += 1;
             return false;
         }
-        rule.lines.level -= 1.0;
         self.bytes.level -= bytes;
         true
     }
@@ -81,14 +87,15 @@ impl Limit {
         self.rule(now, rule).left_out += 1;
     }
 
-    /// The rules of which lines were left out, and how many, if they have been
-    /// quiet enough since for a line about it; all of them `at_end`.
+    /// The rules of which lines were left out, and how many: once a flood is
+    /// over, now and then while it lasts, and all of them `at_end`.
     pub fn take_left_out(&mut self, now: Instant, at_end: bool) -> Vec<(String, u64)> {
         let mut left_out = Vec::new();
         for (name, rule) in &mut self.rules {
-            // Under a flood this is once in some seconds, after it at once.
-            let is_due = at_end || rule.lines.level(now) >= RULE_LINES_PER_S / 2.0;
+            let is_over = rule.lines.level(now) >= RULE_LINES_PER_S / 2.0;
+            let is_due = at_end || is_over || now.since(rule.told) >= TOLD_EACH;
             if rule.left_out > 0 && is_due {
+                rule.told = now;
                 left_out.push((name.clone(), std::mem::take(&mut rule.left_out)));
             }
         }
@@ -97,15 +104,13 @@ impl Limit {
 
     fn rule(&mut self, now: Instant, name: &str) -> &mut Rule {
         let known = self.rules.contains_key(name) || self.rules.len() < MAX_RULES;
-        let new = || Rule { lines: Bucket::full(now, RULE_BURST, RULE_LINES_PER_S), left_out: 0 };
+        let new = || Rule { lines: Bucket::full(now, RULE_BURST, RULE_LINES_PER_S), told: now, left_out: 0 };
         self.rules.entry(if known { name } else { OTHERS }.to_owned()).or_insert_with(new)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Bytes that are written in each of `seconds` of a flood of `rules`.
