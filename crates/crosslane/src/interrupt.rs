@@ -1,6 +1,9 @@
 //! Ctrl-C: what is complete is kept.
 
+use std::io;
 use std::ops::Deref;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -65,6 +68,14 @@ pub fn listen() -> Result<Interrupt> {
     };
     std::thread::Builder::new().spawn(wait).map_err(|cause| failure(&cause))?;
     Ok(interrupt)
+}
+
+/// Has the program that `command` starts take signals as if nothing had been
+/// set up here: it would inherit that they are blocked.
+pub fn let_through(command: &mut Command) -> &mut Command {
+    let unblock = || SigSet::empty().thread_set_mask().map_err(io::Error::from);
+    // SAFETY: between fork and exec there is one system call.
+    unsafe { command.pre_exec(unblock) }
 }
 
 fn is_ignored(signal: Signal) -> bool {

@@ -136,7 +136,9 @@ fn an_interrupted_drive_leaves_the_summary_of_the_runs_that_were_complete() {
     }
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
         let scenario = SCENARIO.replace("duration_s = 4", "duration_s = 2.5");
-        let mut drive = Drive::start(&scenario, "single", |command, _| drop(command.args(["--seed", "1..30"])));
+        let mut drive = Drive::start(&scenario, "single", |command, _| {
+            command.args(["--seed", "1..30"]);
+        });
         let out = drive.folder().join("out");
         drive.until_within(Duration::from_secs(60), |_| out.join("runs/single-3").exists());
         drive.signal(signal);

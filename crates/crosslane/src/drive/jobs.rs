@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use super::Plan;
 use crate::comparison::Entry;
 use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, let_through};
 use crate::summary::{Outcome, Run};
 
 /// Attempts at a run whose emulator could not keep time.
@@ -30,7 +30,8 @@ const NAP: Duration = Duration::from_millis(50);
 pub fn check_machine(bases: &BTreeSet<String>) -> Result<()> {
     let attempt = "checking this machine";
     let program = std::env::current_exe().map_err(|cause| Error::failure(attempt, cause))?;
-    let said = Command::new(program).arg("drive-probe").args(bases).stdin(Stdio::null()).output();
+    let mut probe = Command::new(program);
+    let said = let_through(probe.arg("drive-probe").args(bases).stdin(Stdio::null())).output();
     let said = said.map_err(|cause| Error::failure(attempt, cause))?;
     match said.status.code() {
         Some(0) => Ok(()),
@@ -151,13 +152,10 @@ fn carry_out(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Resul
     let failure = |cause: &dyn std::fmt::Display| Error::failure(&attempt, cause);
     let text = serde_json::to_string(plan).map_err(|cause| failure(&cause))?;
     let program = std::env::current_exe().map_err(|cause| failure(&cause))?;
-    let mut child = Command::new(program)
-        .args(["drive-run", &text])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|cause| failure(&cause))?;
+    let mut run = Command::new(program);
+    run.args(["drive-run", &text]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
+        if plan.keep { &mut run } else { let_through(&mut run) }.spawn().map_err(|cause| failure(&cause))?;
     let id = child.id() as i32;
     lock(&processes.running).insert(id);
     let mut outcome = None;
