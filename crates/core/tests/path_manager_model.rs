@@ -335,7 +335,9 @@ impl Conversation {
         for path in 0..PATHS {
             match (&over(path)[..], usable(&path)) {
                 ([], true) if additional < self.limit => return Some(format!("no subflow over {path}")),
-                ([flow], true) if flow.subflow.backup != (wanted[path] == Backup) && (carries || flow.subflow.backup) => {
+                ([flow], true)
+                    if flow.subflow.backup != (wanted[path] == Backup) && (carries || flow.subflow.backup) =>
+                {
                     return Some(format!("path {path} is not {:?}", wanted[path]));
                 }
                 ([_], false) if carries => return Some(format!("a subflow over {path}")),

@@ -9,7 +9,8 @@ use crosslane_sim::scenario::{Engine, Scenario, TrafficKind};
 use crosslane_sim::world::World;
 use serde_json::json;
 
-use crate::agent::config;
+use crate::agent::config::{self, Config};
+use crate::agent::machine;
 use crate::error::{Error, Result};
 use crate::{output, scenario_file, text_file};
 
@@ -23,13 +24,7 @@ const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
 /// What is wrong with the file, in one sentence.
 pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
     if is_configuration(file) {
-        let config = config::read(file)?;
-        let paths = Some(config.paths.len()).filter(|count| *count > 0);
-        let tunnel = config.tunnel.as_ref().map(|tunnel| tunnel.get_ref().check_files()).transpose()?;
-        let texts: Vec<String> =
-            paths.map(|count| format!("configuration of {count} paths")).into_iter().chain(tunnel).collect();
-        print(file, json, "configuration", true, &texts, &[])?;
-        return Ok(ExitCode::SUCCESS);
+        return check_configuration(file, json);
     }
     let scenario = scenario_file::read(file, data)?;
     let proofs = prove(&scenario, &SEEDS)?;
@@ -51,6 +46,41 @@ pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
     Err(Error::failure(attempt, failed.join("; ")).with_remedy("change the scenario or what it expects"))
 }
 
+/// Says all that `agent` would refuse (exit code 2), and what it would find
+/// missing on this machine, as it is now and for this user.
+fn check_configuration(file: &Path, json: bool) -> Result<ExitCode> {
+    let config = config::read(file)?;
+    let mut refusals = machine::refusals(&config);
+    let Some(last) = refusals.pop() else {
+        let missing = [machine::lacks(&config), machine::waits(&config)].concat();
+        print(file, json, "configuration", true, &[what_it_is(&config)], &missing)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    if json {
+        let faults: Vec<String> = refusals.iter().chain([&last]).map(ToString::to_string).collect();
+        print(file, json, "configuration", false, &faults, &[])?;
+    } else {
+        refusals.iter().for_each(|refusal| eprintln!("crosslane: {refusal}"));
+    }
+    Err(last)
+}
+
+fn what_it_is(config: &Config) -> String {
+    let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let paths = count(config.paths.len(), "path");
+    let Some(tunnel) = config.tunnel.as_ref().map(|tunnel| tunnel.get_ref()) else {
+        return format!("a vehicle with {paths}");
+    };
+    match (&tunnel.listen, &tunnel.gateway) {
+        (Some(at), _) => {
+            let vehicles = count(tunnel.vehicles.len(), "vehicle");
+            format!("a gateway for {vehicles}, listening on {}", at.get_ref())
+        }
+        (None, Some(gateway)) => format!("a vehicle with {paths} and a tunnel to {}", gateway.get_ref()),
+        (None, None) => format!("a vehicle with {paths}"),
+    }
+}
+
 /// What each path could carry of uploads, which take all that they get.
 fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
     if !matches!(scenario.traffic.kind, TrafficKind::Uploads { .. }) {
@@ -67,7 +97,10 @@ fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
 fn is_configuration(file: &Path) -> bool {
     let text = text_file::read(file).unwrap_or_default();
     let is_of_agents = |line: &str| {
-        line.starts_with("[[path]]") || line.starts_with("listen ") || line.starts_with("[[tunnel.vehicle]]")
+        line.starts_with("[[path]]")
+            || line.starts_with("listen ")
+            || line.starts_with("listen=")
+            || line.starts_with("[[tunnel.vehicle]]")
     };
     text.lines().any(|line| is_of_agents(line.trim_start()))
 }

@@ -32,12 +32,19 @@ impl Error {
         self
     }
 
+    /// The same, with another exit code.
+    pub fn with_exit_code(mut self, exit_code: u8) -> Error {
+        self.exit_code = exit_code;
+        self
+    }
+
     /// A sentence that another process of ours has already formed.
     pub fn told(sentence: impl Into<String>, exit_code: u8) -> Error {
         Error { attempt: String::new(), cause: sentence.into(), remedy: None, exit_code }
     }
 
-    /// The exit code: 2 for what the user can mend in the call or a file, 1 otherwise.
+    /// The exit code: 2 for what the user can mend in the call or a file, 128 plus
+    /// the signal's number after an interrupt, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         self.exit_code
     }

@@ -15,7 +15,6 @@ mod keygen;
 pub mod netlink;
 pub mod observe;
 mod output;
-mod patience;
 pub mod receive;
 pub mod run_folder;
 pub mod scenario_file;

@@ -1,7 +1,7 @@
 //! `crosslane receive`: takes what `crosslane send` sends into a folder.
 
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,8 +22,10 @@ use crate::transfer::folder::{Folder, Kept};
 use crate::transfer::receiving::{self, Left};
 use crate::transfer::{PORT, TransferError, connection};
 
-/// Senders at once; one more waits until another is done.
-const MAX_SENDERS: usize = 16;
+mod places;
+
+use places::{Places, TurnedAway};
+
 /// Longest wait before the order to stop is looked at again.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -60,7 +62,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     eprintln!("crosslane: listening on {at}");
     ready::tell();
     let hall =
-        Hall { options, clock: Clock::start(), stop: &stop, here: AtomicUsize::new(0), lacking: AtomicUsize::new(0) };
+        Hall { options, clock: Clock::start(), stop: &stop, places: Places::new(), lacking: AtomicUsize::new(0) };
     std::thread::scope(|scope| hall.serve(scope, &listener)).map_err(failed)?;
     let lacking = hall.lacking.load(Ordering::Relaxed);
     Ok(if options.once && lacking > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -82,19 +84,15 @@ struct Hall<'a> {
     options: &'a Options,
     clock: Clock,
     stop: &'a AtomicBool,
-    /// Senders connected.
-    here: AtomicUsize,
+    places: Places,
     /// Objects not stored, and connections that broke.
     lacking: AtomicUsize,
 }
 
 impl Hall<'_> {
     fn serve<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, listener: &Socket) -> io::Result<()> {
+        let mut failing = false;
         while !self.stop.load(Ordering::Relaxed) {
-            if self.here.load(Ordering::Relaxed) >= MAX_SENDERS {
-                std::thread::sleep(NAP);
-                continue;
-            }
             let (socket, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(cause) if cause.kind() == ErrorKind::WouldBlock => {
@@ -105,26 +103,51 @@ impl Hall<'_> {
                 // Who left before he was let in.
                 Err(cause) if matches!(cause.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => continue,
                 Err(cause) => {
-                    eprintln!("crosslane: while accepting a sender: {cause}; those who are here go on");
+                    if !std::mem::replace(&mut failing, true) {
+                        eprintln!("crosslane: while accepting a sender: {cause}; those who are here go on");
+                    }
                     std::thread::sleep(NAP);
                     continue;
                 }
             };
+            failing = false;
             if self.options.once {
                 self.receive(&socket, &from);
                 return Ok(());
             }
-            self.here.fetch_add(1, Ordering::Relaxed);
-            std::thread::Builder::new().spawn_scoped(scope, move || {
-                self.receive(&socket, &from);
-                self.here.fetch_sub(1, Ordering::Relaxed);
-            })?;
+            let address = from.as_socket().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |from| from.ip());
+            let begun = match self.places.take(address) {
+                Ok(place) => std::thread::Builder::new().spawn_scoped(scope, move || {
+                    let _place = place;
+                    self.receive(&socket, &from);
+                }),
+                Err(why) => match self.turn_away(&from, &why) {
+                    Some(seat) => std::thread::Builder::new().spawn_scoped(scope, move || {
+                        let _seat = seat;
+                        connection::turn_away(&socket, &why);
+                    }),
+                    None => continue,
+                },
+            };
+            // Without a thread for it, the sender finds its connection closed.
+            if let Err(cause) = begun {
+                eprintln!("crosslane: while serving a sender: {cause}; those who are here go on");
+                std::thread::sleep(NAP);
+            }
         }
         Ok(())
     }
 
+    fn turn_away(&self, from: &SockAddr, why: &str) -> Option<TurnedAway<'_>> {
+        let (seat, is_time) = self.places.turn_away(self.clock.now());
+        if is_time {
+            eprintln!("crosslane: {} is turned away: {why}", name(from));
+        }
+        seat
+    }
+
     fn receive(&self, socket: &Socket, from: &SockAddr) {
-        let from = from.as_socket().map_or_else(|| "a stranger".to_owned(), |address| address.to_string());
+        let from = name(from);
         // Without it a sender that is gone without a word holds his place.
         drop(connection::keep_alive(socket));
         let mut folder = Folder::new(&self.options.into, |kept| self.tell(&from, &kept));
@@ -159,6 +182,10 @@ impl Hall<'_> {
         // A reader that is gone costs no file.
         drop(output::print("printing the result", line + "\n"));
     }
+}
+
+fn name(from: &SockAddr) -> String {
+    from.as_socket().map_or_else(|| "a stranger".to_owned(), |address| address.to_string())
 }
 
 fn because(left: Left, text: &str) -> String {

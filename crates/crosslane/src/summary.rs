@@ -45,6 +45,9 @@ pub struct Summary {
     scenario: String,
     title: String,
     engine: &'static str,
+    /// Runs are missing: it was interrupted, or one of them failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    interrupted: bool,
     duration_s: f64,
     seeds: Vec<u64>,
     strategies: Vec<String>,
@@ -122,6 +125,7 @@ impl Summary {
             scenario: scenario.name.clone(),
             title: scenario.title.clone(),
             engine,
+            interrupted: false,
             duration_s: scenario.duration_s,
             seeds: in_order(runs.iter().map(|run| run.seed)),
             strategies: in_order(runs.iter().map(|run| run.strategy.clone())),
@@ -129,6 +133,16 @@ impl Summary {
             columns: columns(scenario),
             runs,
         }
+    }
+
+    /// The same, of fewer runs than were planned.
+    pub fn interrupted(self) -> Summary {
+        Summary { interrupted: true, ..self }
+    }
+
+    /// How many runs it tells of.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
     }
 
     /// True unless something expected did not come out. What the runs cannot

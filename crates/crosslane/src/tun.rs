@@ -8,7 +8,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
-use crate::patience::patiently;
 
 const DEVICE: &str = "/dev/net/tun";
 
@@ -92,7 +91,7 @@ pub(crate) fn make_interface(name: &str, flags: libc::c_int) -> Result<File> {
         interface_request(name, flags).map_err(|cause| Error::usage(attempt(), cause, "choose another name"))?;
     // SAFETY: `request` is a whole ifreq whose name ends with a zero.
     let make = || unsafe { set_interface(file.as_raw_fd(), &request) };
-    patiently(make, |cause| *cause == Errno::EBUSY).map_err(|cause| match cause {
+    make().map_err(|cause| match cause {
         // Of another program, or of another kind.
         Errno::EBUSY | Errno::EINVAL => {
             Error::usage(attempt(), "an interface has this name already", "choose another name")

@@ -180,6 +180,10 @@ const CONFIGURATIONS: &[(&str, &str, &str)] = &[
     ("name = \"lte\"\n", "", "line 4: missing field `name`"),
     ("\"threshold\"", "\"deadline\"", "line 12: the strategy needs to be told what is due by when"),
     ("\"threshold\"", "\"mp-dpa\"", "line 12: the strategy needs to be told what is due by when"),
+    ("127.0.0.1:5051", "0.0.0.0:5051", "line 11: `vanetza` is 0.0.0.0:5051, where the whole network can send; name"),
+    ("vanetza =", "vanetza_users = [\"its\"]\n#", "line 11: `vanetza_users` without `vanetza`; set"),
+    ("[strategy]", "[log]\nevents_max_mb = 0\n[strategy]", "line 13: events_max_mb is 0; give 1 to 10000"),
+    ("prefer", "demands_group = \"its\"\nprefer", "line 9: `demands_group` without `demands`; set"),
     ("prefer", "demands = \"@\"\nprefer", "line 9: \"@\" is no name of a socket"),
     ("[observe]", "demands = \"@d\"\n[observe]\ntransport_period_ms = 5", "line 12: transport_period_ms is 5, too far"),
     ("prefer", "cost_per_gb = { lte = 1, its-g5 = 2 }\nprefer", "line 9: paths have a price, and there are no demands"),
@@ -274,6 +278,15 @@ fn what_is_good_is_not_refused() {
         let said = crosslane(desk.path(), &["check", file]);
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     }
+    let said = crosslane(desk.path(), &["check", "agent.toml"]);
+    assert!(said.stdout.contains("a vehicle with 2 paths\n"), "{said:?}");
+    assert!(said.stdout.contains("note: path \"lte\": there is no interface \"wwan0\" now"), "{said:?}");
+    let said = crosslane(desk.path(), &["check", "agent.toml", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(
+        (&found["ok"], found["warnings"].as_array().is_some_and(|warnings| warnings.len() >= 2)),
+        (&true.into(), true)
+    );
     let said = crosslane(desk.path(), &["--help"]);
     assert!(said.code == Some(0) && said.stdout.contains("Usage:"), "{said:?}");
 }

@@ -6,7 +6,12 @@ mod program;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::thread::sleep;
+use std::time::Duration;
 
+use crosslane::netlink::Wiring;
+use crosslane::testbed::Namespace;
+use program::agent::Agent;
 use program::{assert_none, can_drive, complaint, crosslane};
 use tempfile::TempDir;
 
@@ -91,8 +96,8 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
         "line 6: the tunnel's interface \"sixteen-letters-\" cannot be: an interface's name has",
     ),
 ];
-/// What is beyond the text, in files.
-const OF_FILES: &[(&str, &str, &str, &str)] = &[
+/// What shows only beside other files, to `agent` and `check` alike.
+const BESIDE_OTHER_FILES: &[(&str, &str, &str, &str)] = &[
     (
         VEHICLE,
         "own.key",
@@ -115,14 +120,6 @@ const OF_FILES: &[(&str, &str, &str, &str)] = &[
     ),
     (GATEWAY, "\"OTHER\"", "\"OWN\"", "while comparing the keys of the tunnel with own.key: the other end has"),
 ];
-/// What only the agent finds, beyond the configuration.
-const OF_THE_AGENT: &[(&str, &str, &str, &str)] = &[(
-    GATEWAY,
-    "127.0.0.1:4760",
-    "192.0.2.77:4760",
-    "while binding a UDP socket to 192.0.2.77:4760: Cannot assign requested",
-)];
-
 /// A folder with keys, and a text with them.
 fn keys(desk: &TempDir, text: &str) -> String {
     let public = |name: &str| {
@@ -154,10 +151,7 @@ fn a_fault_in_a_tunnel_is_told_with_its_line() {
 }
 
 #[test]
-fn a_tunnel_that_cannot_be_is_told_by_the_agent() {
-    if !can_drive() {
-        return;
-    }
+fn a_tunnel_that_cannot_be_is_told_by_the_agent_and_by_check() {
     let desk = TempDir::new().unwrap();
     keys(&desk, "");
     fs::copy(desk.path().join("own.key"), desk.path().join("open.key")).unwrap();
@@ -165,15 +159,13 @@ fn a_tunnel_that_cannot_be_is_told_by_the_agent() {
     fs::write(desk.path().join("short.key"), "c2hvcnQ=\n").unwrap();
     fs::set_permissions(desk.path().join("short.key"), fs::Permissions::from_mode(0o600)).unwrap();
     let mut complaints = Vec::new();
-    for (good, from, to, expected) in OF_FILES.iter().chain(OF_THE_AGENT) {
+    for (good, from, to, expected) in BESIDE_OTHER_FILES {
         assert!(good.contains(from), "{from}");
         let text = keys(&desk, &good.replacen(from, to, 1)) + "[log]\nevents = \"events\"\n";
         fs::write(desk.path().join("agent.toml"), text).unwrap();
-        complaints.extend(complaint(&crosslane(desk.path(), &["agent", "--config", "agent.toml"]), expected));
-    }
-    for (good, from, to, expected) in OF_FILES {
-        fs::write(desk.path().join("agent.toml"), keys(&desk, &good.replacen(from, to, 1))).unwrap();
-        complaints.extend(complaint(&crosslane(desk.path(), &["check", "agent.toml"]), expected));
+        for arguments in [&["agent", "--config", "agent.toml"][..], &["check", "agent.toml"]] {
+            complaints.extend(complaint(&crosslane(desk.path(), arguments), expected));
+        }
     }
     assert_none(complaints);
 }
@@ -206,6 +198,54 @@ fn a_good_tunnel_is_not_refused() {
         fs::write(desk.path().join(file), keys(&desk, text)).unwrap();
         let said = crosslane(desk.path(), &["check", file]);
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-        assert!(said.stdout.contains("encrypted tunnel") && !said.stdout.contains(" 0 paths"), "{said:?}");
+        let what = if file == "vehicle.toml" {
+            "a vehicle with 1 path and a tunnel to 127"
+        } else {
+            "a gateway for 2 vehicles"
+        };
+        assert!(said.stdout.contains(what), "{said:?}");
     }
+}
+
+/// A name without a name server, and an address that no interface has.
+#[test]
+fn what_is_not_there_yet_is_waited_for_and_the_agent_is_ready_meanwhile() {
+    if !can_drive() {
+        return;
+    }
+    let keep = TempDir::new().unwrap();
+    let own = |text: &str| keys(&keep, text).replace("own.key", keep.path().join("own.key").to_str().unwrap());
+    let namespace = Namespace::new().unwrap();
+    let vehicle = own(&VEHICLE.replace("127.0.0.1:4760", "gateway.invalid:4760"));
+    let agent = Agent::start(&namespace, &(vehicle + "[log]\nevents = \"EVENTS\"\n"));
+    sleep(Duration::from_millis(500));
+    // It is obeyed while the name is looked up and while nothing is.
+    let (_, stderr) = agent.end();
+    assert_eq!(stderr.matches("while looking for the gateway").count(), 1, "{stderr}");
+    assert!(stderr.contains("the agent does the rest and tries again until it works"), "{stderr}");
+
+    let gateway = own(&GATEWAY.replace("127.0.0.1:4760", "192.0.2.77:4760"));
+    // Without any local address the kernel lets everything be bound.
+    namespace.enter(|| Wiring::open().unwrap().set_up("lo", true).unwrap()).unwrap();
+    let agent = Agent::start(&namespace, &(gateway + "[log]\nevents = \"EVENTS\"\n"));
+    let add = || {
+        let mut wiring = Wiring::open().unwrap();
+        assert!(wiring.index("crosslane0").is_err(), "there is no tunnel yet");
+        let lo = wiring.index("lo").unwrap();
+        wiring.add_address(lo, std::net::Ipv4Addr::new(192, 0, 2, 77), 32).unwrap();
+    };
+    namespace.enter(add).unwrap();
+    let is_there = || Wiring::open().unwrap().index("crosslane0").is_ok();
+    for _ in 0..100 {
+        if namespace.enter(is_there).unwrap() {
+            break;
+        }
+        sleep(Duration::from_millis(100));
+    }
+    assert!(namespace.enter(is_there).unwrap());
+    sleep(Duration::from_millis(300));
+    let (_, stderr) = agent.end();
+    assert_eq!(stderr.lines().count(), 2, "{stderr}");
+    assert!(stderr.starts_with("crosslane: while binding a UDP socket to 192.0.2.77:4760: Cannot assign"), "{stderr}");
+    assert!(stderr.ends_with("crosslane: the tunnel works now\n"), "{stderr}");
 }

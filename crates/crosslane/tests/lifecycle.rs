@@ -7,6 +7,7 @@ mod program;
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
+use std::time::Duration;
 
 use arrow_ipc::reader::FileReader;
 use nix::mount::{MsFlags, mount};
@@ -125,6 +126,51 @@ fn whatever_signal_ends_a_drive_leaves_no_process_and_no_namespace() {
         let (_desk, said) = drive.end();
         assert_ne!(said.code, Some(0), "{signal}");
     }
+}
+
+/// Three runs, of which the third is under way when the signal comes.
+#[test]
+fn an_interrupted_drive_leaves_the_summary_of_the_runs_that_were_complete() {
+    if !can_drive() {
+        return;
+    }
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+        let scenario = SCENARIO.replace("duration_s = 4", "duration_s = 2.5");
+        let mut drive = Drive::start(&scenario, "single", |command, _| {
+            command.args(["--seed", "1..30"]);
+        });
+        let out = drive.folder().join("out");
+        drive.until_within(Duration::from_secs(60), |_| out.join("runs/single-3").exists());
+        drive.signal(signal);
+        let (_desk, said) = drive.end();
+        assert_eq!(said.code, Some(code), "{said:?}");
+        let told = said.sentence();
+        assert!(
+            told.starts_with("crosslane: while driving: it was interrupted; out/summary.json tells of the "),
+            "{told}"
+        );
+        let summary: Value = serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
+        assert_eq!(summary["interrupted"], true);
+        let runs = summary["runs"].as_array().unwrap();
+        assert!((2..30).contains(&runs.len()), "{} runs", runs.len());
+        for run in runs {
+            assert!(out.join(run["folder"].as_str().unwrap()).join("events.jsonl").exists(), "{run}");
+        }
+        assert_eq!(fs::read_dir(out.join("runs")).unwrap().count(), runs.len(), "a run in part is left");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_drive_at_once() {
+    if !can_drive() {
+        return;
+    }
+    let mut drive = start();
+    await_way(&mut drive);
+    drive.signal(Signal::SIGTERM);
+    drive.signal(Signal::SIGINT);
+    let (_desk, said) = drive.end();
+    assert!(matches!(said.code, Some(130 | 143)), "{said:?}");
 }
 
 /// True if this process, and so what it starts, ignores the signal.

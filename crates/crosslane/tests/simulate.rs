@@ -170,13 +170,14 @@ fn what_was_complete_when_it_was_interrupted_stays_usable() {
     }
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     let said: Said = child.wait_with_output().unwrap().into();
-    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.code, Some(130), "{said:?}");
     let told = said.sentence();
     assert!(
         told.starts_with("crosslane: while simulating: it was interrupted; out/summary.json tells of the "),
         "{told}"
     );
     let summary = summary(&out);
+    assert_eq!(summary["interrupted"], true);
     let runs = summary["runs"].as_array().unwrap();
     assert!(!runs.is_empty() && runs.len() < 15_000, "{} runs", runs.len());
     for run in runs {

@@ -194,9 +194,8 @@ impl Manager {
                 self.with(token, |connection, plan| connection.opened(now, plan, subflow));
             }
             Event::SubflowClosed { token, subflow, .. } => {
-                let learnt = self.with(token, |connection, plan| {
-                    Some((connection.closed(now, plan, subflow)?, connection.peer()?))
-                });
+                let learnt = self
+                    .with(token, |connection, plan| Some((connection.closed(now, plan, subflow)?, connection.peer()?)));
                 if let Some(Some((subflows, peer))) = learnt {
                     self.say_limit(peer, subflows);
                 }

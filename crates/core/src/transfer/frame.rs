@@ -13,6 +13,9 @@ use crate::time::Duration;
 
 /// What both ends begin with: name and version.
 pub const PREFACE: [u8; 8] = *b"XLANE\0\0\x01";
+/// Number of a receipt that is about the connection, not about an object: with
+/// [`Outcome::Refused`], the receiver takes nothing over it.
+pub const CONNECTION: u32 = u32::MAX;
 /// Longest name of an object, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
 /// Longest text of a receipt, in bytes.

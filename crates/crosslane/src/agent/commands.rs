@@ -21,7 +21,7 @@ impl Mptcp {
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
         match netlink::probe() {
             Err(_) if config.tunnel.is_some() => return Ok(None),
-            probed => probed.map_err(|cause| Error::told(cause.to_string(), 2))?,
+            probed => probed.map_err(|cause| Error::told(cause.to_string(), 1))?,
         }
         let events = path_manager::events().map_err(|cause| starting(&cause))?;
         Ok(Some(Mptcp {

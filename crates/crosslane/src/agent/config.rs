@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crosslane_core::allocate::Mode;
@@ -11,11 +10,12 @@ use crosslane_core::strategy::{NAMES, Strategy};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::demands::MAX_NAME_BYTES;
 use crate::error::{Error, Result};
 use crate::observe::vanetza::Senders;
 use crate::text_file;
 use crate::tunnel::config::TunnelConfig;
+
+mod checks;
 
 /// What the file says.
 #[derive(Debug, Deserialize)]
@@ -84,6 +84,9 @@ pub struct Service {
     /// Socket on which senders tell what is due by when: a file, or after `@` a
     /// name in the network namespace; unset, none does.
     pub demands: Option<Spanned<String>>,
+    /// Group whose users may tell demands, beside root and the agent's own user;
+    /// a name or a number.
+    pub demands_group: Option<Spanned<String>>,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
     pub cost_per_gb: BTreeMap<String, Spanned<f64>>,
 }
@@ -95,6 +98,7 @@ impl Default for Service {
             prefer: Vec::new(),
             overlap_ms: Spanned::new(0..0, 10),
             demands: None,
+            demands_group: None,
             cost_per_gb: BTreeMap::new(),
         }
     }
@@ -105,32 +109,46 @@ impl Default for Service {
 #[serde(default, deny_unknown_fields)]
 pub struct Observe {
     /// Where vanetza-nap's datagrams arrive; unset, none are expected.
-    pub vanetza: Option<SocketAddr>,
+    pub vanetza: Option<Spanned<SocketAddr>>,
+    /// Addresses whose datagrams are believed, whatever user sends them.
+    pub vanetza_from: Vec<IpAddr>,
+    /// Users of this machine whose datagrams are believed, beside root and the
+    /// agent's own user; names or numbers.
+    pub vanetza_users: Vec<Spanned<String>>,
     /// Period in which the kernel is asked how its subflows fare, in ms (1 to 1000).
     pub transport_period_ms: Spanned<u32>,
 }
 
 impl Default for Observe {
     fn default() -> Observe {
-        Observe { vanetza: None, transport_period_ms: Spanned::new(0..0, 10) }
+        Observe {
+            vanetza: None,
+            vanetza_from: Vec::new(),
+            vanetza_users: Vec::new(),
+            transport_period_ms: Spanned::new(0..0, 10),
+        }
     }
 }
 
 /// Where the agent writes.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
     /// File for events, one JSON object a line; standard output if unset.
     pub events: Option<PathBuf>,
+    /// Size of the file beyond which it is renamed to `NAME.1` and begun again,
+    /// in MB (1 to 10,000).
+    pub events_max_mb: Spanned<u32>,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { events: None, events_max_mb: Spanned::new(0..0, 16) }
+    }
 }
 
 /// Paths that an agent can manage.
 const MAX_PATHS: usize = 16;
-/// Greatest price of 10⁹ bytes, as in scenarios.
-const DEAREST: f64 = 1e6;
-/// Periods in which plans for deadlines can be made, in ms: they are made to be
-/// looked at each 10 ms.
-const LOOKS_MS: RangeInclusive<u32> = 10..=20;
 
 /// Reads and checks a configuration.
 ///
@@ -208,67 +226,12 @@ fn parse(text: &str) -> Result<Config, Fault> {
         let cause = format!("transport_period_ms is {}", period_ms.get_ref());
         return Err(fault(period_ms.span().start, cause, "give 1 to 1000"));
     }
-    check_demands(&config)
-        .and_then(|()| check_costs(&config))
+    checks::observe(&config)
+        .and_then(|()| checks::log(&config))
+        .and_then(|()| checks::demands(&config))
+        .and_then(|()| checks::costs(&config))
         .map_err(|(place, cause, remedy)| fault(place, cause, remedy))?;
     Ok(config)
-}
-
-/// Place, cause and remedy.
-type Complaint = (usize, String, &'static str);
-
-fn check_demands(config: &Config) -> Result<(), Complaint> {
-    let Some(name) = &config.service.demands else {
-        let Some(Strategy::MpDpa(_) | Strategy::Deadline(_)) = config.strategy else { return Ok(()) };
-        let cause = "the strategy needs to be told what is due by when, and `demands` is not set".into();
-        let remedy = "set service.demands to the name of a socket, as \"/run/crosslane/demands.sock\"";
-        return Err((config.strategy_table.as_ref().map_or(0, |table| table.span().start), cause, remedy));
-    };
-    let (place, name) = (name.span().start, name.get_ref());
-    if name.is_empty() || name == "@" || name.len() > MAX_NAME_BYTES || name.contains('\0') {
-        return Err((
-            place,
-            format!("{name:?} is no name of a socket"),
-            "give `demands` 1 to 107 bytes, or more than @",
-        ));
-    }
-    let period_ms = &config.observe.transport_period_ms;
-    if !LOOKS_MS.contains(period_ms.get_ref()) {
-        let cause = format!("transport_period_ms is {}, too far from the period of plans", period_ms.get_ref());
-        return Err((period_ms.span().start, cause, "give 10 to 20 beside `demands`"));
-    }
-    Ok(())
-}
-
-/// Every path has a price or none has, and the preferred ones cost least.
-fn check_costs(config: &Config) -> Result<(), Complaint> {
-    let service = &config.service;
-    let names: Vec<&String> = config.paths.iter().map(|path| &path.get_ref().name).collect();
-    let Some((_, first)) = service.cost_per_gb.iter().next() else { return Ok(()) };
-    for (name, cost) in &service.cost_per_gb {
-        let (place, cost) = (cost.span().start, cost.get_ref());
-        if !names.contains(&name) {
-            return Err((place, format!("`cost_per_gb` names {name:?}, which is no path"), "name paths of this file"));
-        }
-        if !(0.0..=DEAREST).contains(cost) {
-            return Err((place, format!("{cost} per GB is outside 0 to {DEAREST}"), "choose a price inside"));
-        }
-    }
-    let place = first.span().start;
-    if service.demands.is_none() {
-        let cause = "paths have a price, and there are no demands to hold it against".into();
-        return Err((place, cause, "set `demands`, or leave `cost_per_gb` out"));
-    }
-    if let Some(path) = names.iter().find(|name| !service.cost_per_gb.contains_key(**name)) {
-        let cause = format!("path {path:?} has no price beside others that have");
-        return Err((place, cause, "give it one, or none to any path"));
-    }
-    let price = |name: &Spanned<String>| service.cost_per_gb.get(name.get_ref()).map_or(0.0, |cost| *cost.get_ref());
-    if let Some(pair) = service.prefer.windows(2).find(|pair| price(&pair[0]) > price(&pair[1])) {
-        let cause = format!("{:?} is preferred to {:?} and costs more", pair[0].get_ref(), pair[1].get_ref());
-        return Err((pair[0].span().start, cause, "name the cheaper path first"));
-    }
-    Ok(())
 }
 
 /// Reads a strategy from its table: `name` and the parameters of that name.

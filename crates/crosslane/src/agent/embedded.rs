@@ -26,7 +26,7 @@ impl Embedded {
         let (tell, told) = mpsc::channel();
         let drive = move || {
             runtime()?.block_on(async {
-                let driver = Driver::new(&config).await?;
+                let driver = Driver::new(config, false)?;
                 let _ = tell.send(());
                 // The channel says nothing; it closes.
                 driver.run(async { drop(ended.await) }).await

@@ -1,7 +1,5 @@
 //! What the agent saw and did, one JSON object a line (`docs/formats.md`).
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crosslane_core::agent::Output;
@@ -10,54 +8,56 @@ use serde_json::{Value, json};
 
 use super::config::Config;
 use crate::clock::Clock;
-use crate::error::{Error, Result};
 use crate::netlink::CommandError;
 use crate::run_folder::lines;
 use crate::tunnel::end::{Change, Counts};
 use crate::tunnel::steer::{Status, path_name};
 
-/// Faults told one by one; more are only counted, so that a flood of forged
-/// datagrams fills no disk.
-const FAULTS_TOLD: u64 = 100;
+mod file;
+mod limit;
 
-/// Writes the events.
+use file::Sink;
+use limit::Limit;
+
+/// The event that says how many lines of a rule were left out.
+const LEFT_OUT: &str = "left_out";
+
+/// Writes the events. Whatever happens, it writes less than a megabyte a minute
+/// and says what it leaves out.
 pub struct Journal {
     clock: Clock,
     names: Vec<String>,
-    to: Box<dyn Write>,
+    to: Sink,
     name: String,
+    limit: Limit,
     faults: u64,
     broken: bool,
 }
 
 impl Journal {
-    /// Opens the file that the configuration names, or standard output.
-    ///
-    /// # Errors
-    /// Names the file and the cause.
-    pub fn open(config: &Config, clock: Clock) -> Result<Journal> {
-        let (to, name): (Box<dyn Write>, String) = match &config.log.events {
+    /// Writes into the file that the configuration names, or to standard output.
+    pub fn open(config: &Config, clock: Clock) -> Journal {
+        let (to, name) = match &config.log.events {
             Some(file) => {
                 let name = file.display().to_string();
-                let opened = File::create(file).map_err(|cause| {
-                    Error::usage(format!("opening {name}"), cause, "set log.events to a file that can be written")
-                })?;
-                (Box::new(BufWriter::new(opened)), name)
+                let max_bytes = u64::from(*config.log.events_max_mb.get_ref()) * 1_000_000;
+                (Sink::file(file, max_bytes), name)
             }
-            None => (Box::new(io::stdout()), "standard output".into()),
+            None => (Sink::standard(), "standard output".into()),
         };
         let names = config.paths.iter().map(|path| path.get_ref().name.clone()).collect();
-        let mut journal = Journal { clock, names, to, name, faults: 0, broken: false };
+        let limit = Limit::new(clock.now());
+        let mut journal = Journal { clock, names, to, name, limit, faults: 0, broken: false };
         let start = json!({ "monotonic_ns": clock.origin_ns(), "version": env!("CARGO_PKG_VERSION") });
         journal.tell("start", start);
-        Ok(journal)
+        journal
     }
 
     /// Writes what the agent said, and how a command went.
     pub fn output(&mut self, output: &Output, error: Option<&CommandError>) {
         let error = error.map(|error| error as &dyn std::fmt::Display);
         let line = lines::said(self.clock.now(), output, error, &self.names);
-        self.write(&line);
+        self.write_limited(&line);
     }
 
     /// Writes how a path of the tunnel fares.
@@ -72,12 +72,32 @@ impl Journal {
         self.tell("tunnel_mode", json!({ "mode": mode, "was": was }));
     }
 
-    /// Notes what came in and could not be used.
+    /// Notes what did not work.
     pub fn fault(&mut self, cause: &dyn std::fmt::Display) {
         self.faults += 1;
-        if self.faults <= FAULTS_TOLD {
-            let last = self.faults == FAULTS_TOLD;
-            self.tell("fault", json!({ "because": cause.to_string(), "last_told": last }));
+        self.tell("fault", json!({ "because": cause.to_string() }));
+    }
+
+    /// Notes what came in and could not be used: a rule of its own, so that a
+    /// flood of it hides no fault.
+    pub fn rejected(&mut self, cause: &dyn std::fmt::Display) {
+        self.faults += 1;
+        self.tell("fault", json!({ "because": cause.to_string(), "rule": "rejected" }));
+    }
+
+    /// Writes what the user should know.
+    pub fn note(&mut self, because: &str) {
+        self.tell("note", json!({ "because": because }));
+    }
+
+    /// To be called now and then: says what was left out.
+    pub fn tick(&mut self) {
+        self.tell_left_out(false);
+    }
+
+    fn tell_left_out(&mut self, at_end: bool) {
+        for (rule, lines) in self.limit.take_left_out(self.clock.now(), at_end) {
+            self.tell(LEFT_OUT, json!({ "rule": rule, "lines": lines }));
         }
     }
 
@@ -102,23 +122,55 @@ impl Journal {
 
     /// Writes the last lines.
     pub fn finish(&mut self) {
+        self.tell_left_out(true);
         self.tell("end", json!({ "faults": self.faults, "resident_mb": resident_mb() }));
     }
 
     fn tell(&mut self, event: &str, fields: Value) {
         let line = lines::line(self.clock.now(), "agent", event, fields);
-        self.write(&line);
+        self.write_limited(&line);
     }
 
-    /// A full disk costs the events, not the connections: it is told once.
-    fn write(&mut self, line: &Value) {
-        let text = line.to_string() + "\n";
-        let written = self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush());
-        if let Err(cause) = written
-            && !std::mem::replace(&mut self.broken, true)
-        {
-            eprintln!("crosslane: while writing events to {}: {cause}; the agent goes on without them", self.name);
+    fn write_limited(&mut self, line: &Value) {
+        let now = self.clock.now();
+        let (rule, text) = (rule(line), line.to_string());
+        if self.limit.admit(now, &rule, text.len() + 1) && !self.write(&text) {
+            self.limit.lost(now, &rule);
         }
+    }
+
+    /// A full disk costs the events, not the connections: it is told once until
+    /// there is room again. False if the line is lost.
+    fn write(&mut self, text: &str) -> bool {
+        match self.to.write(self.clock.now(), text) {
+            Some(Ok(())) => {
+                if std::mem::take(&mut self.broken) {
+                    eprintln!("crosslane: events are written to {} again", self.name);
+                }
+                true
+            }
+            Some(Err(cause)) => {
+                if !std::mem::replace(&mut self.broken, true) {
+                    let name = &self.name;
+                    eprintln!("crosslane: while writing events to {name}: {cause}; the agent goes on without them");
+                }
+                false
+            }
+            None => false,
+        }
+    }
+}
+
+/// What a line is limited with: the event and its rule, command or kind.
+fn rule(line: &Value) -> String {
+    let text = |key: &str| line[key].as_str().filter(|text| !text.is_empty());
+    let event = text("event").unwrap_or_default();
+    if event == LEFT_OUT {
+        return event.to_owned();
+    }
+    match ["rule", "command", "kind", "health"].into_iter().find_map(text) {
+        Some(detail) => format!("{event} {detail}"),
+        None => event.to_owned(),
     }
 }
 

@@ -2,7 +2,9 @@
 //! tell, and carries out what it says.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crosslane_core::agent::{Agent, Input, Output, Setup};
@@ -10,7 +12,6 @@ use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::{Event, Seen, Subflow, Token};
 use crosslane_core::path::{PathId, PathSpec, Sample, SampleKind, Transport};
 use crosslane_core::strategy::{Strategy, ThresholdParams};
-use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, monotonic_ns};
@@ -18,7 +19,7 @@ use crate::demands::server::{self, Heard, Server};
 use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
-use crate::netlink::{EventError, Stream, path_manager};
+use crate::netlink::{EventError, PathManager, Stream, path_manager};
 use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
 use crate::tunnel::steer::server::{self as steer, Ask};
 
@@ -27,6 +28,9 @@ pub mod config;
 pub mod embedded;
 mod interfaces;
 mod journal;
+pub mod later;
+pub mod machine;
+mod parts;
 pub mod ready;
 mod tunnel;
 
@@ -34,7 +38,9 @@ use commands::{Mptcp, event};
 use config::Config;
 use interfaces::Interfaces;
 use journal::Journal;
-use tunnel::Carried;
+use later::Missing;
+use parts::{Datagrams, GLANCE, receive};
+use tunnel::{Carried, Resolving};
 
 /// Outputs of the engine carried out in a row before other news is heard.
 const OUTPUTS_IN_A_ROW: usize = 32;
@@ -44,14 +50,18 @@ const NEWS_IN_A_ROW: u32 = 16;
 /// Runs the agent until it is told to end (SIGINT, SIGTERM).
 ///
 /// # Errors
-/// What is wrong with the configuration or missing on this machine.
+/// What is wrong with the configuration (exit code 2), or the kernel cannot do
+/// what every agent needs. All else that is missing is waited for.
 pub fn run(file: &Path) -> Result<()> {
     let config = config::read(file)?;
+    if let Some(fault) = machine::refusals(&config).into_iter().next() {
+        return Err(fault);
+    }
     runtime()?.block_on(async {
-        let driver = Driver::new(&config).await?;
         let waiting = |cause| Error::failure("waiting for signals", cause);
         let mut terminate = signal(SignalKind::terminate()).map_err(waiting)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(waiting)?;
+        let driver = Driver::new(config, true)?;
         ready::tell();
         driver
             .run(async {
@@ -70,6 +80,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 struct Driver {
+    config: Arc<Config>,
     clock: Clock,
     engine: Agent,
     journal: Journal,
@@ -78,9 +89,16 @@ struct Driver {
     steer: Option<steer::Server>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
-    datagrams: Option<UdpSocket>,
+    datagrams: Option<Datagrams>,
     senders: Senders,
     demands: Option<Server>,
+    /// What is tried again.
+    missing: Missing,
+    resolving: Option<Resolving>,
+    /// Who managed new connections when it was looked at last.
+    path_manager: Option<PathManager>,
+    /// Whether the user hears of it on standard error.
+    talks: bool,
     transport_period: Duration,
 }
 
@@ -88,7 +106,10 @@ struct Driver {
 enum News {
     Event(Result<Event, EventError>),
     Notice(Result<Notice, EventError>),
-    Datagram(usize),
+    Datagram(usize, SocketAddr),
+    Resolved(Result<SocketAddr>),
+    Glance,
+    Again,
     Demands(Heard),
     Ask(Ask),
     Transport,
@@ -98,10 +119,10 @@ enum News {
 }
 
 impl Driver {
-    async fn new(config: &Config) -> Result<Driver> {
+    fn new(config: Config, talks: bool) -> Result<Driver> {
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
         let clock = Clock::since(monotonic_ns());
-        let journal = Journal::open(config, clock)?;
+        let journal = Journal::open(&config, clock);
         let specs: Vec<PathSpec> = config.paths.iter().map(|path| path.get_ref().spec()).collect();
         let mut engine = Agent::new(Setup {
             paths: specs,
@@ -113,35 +134,32 @@ impl Driver {
         });
         let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
         engine.leave_alone(inside.map(|prefix| prefix.get_ref().address).collect());
-        let datagrams = match config.observe.vanetza {
-            Some(address) => Some(UdpSocket::bind(address).await.map_err(|cause| {
-                let attempt = format!("listening for CAMs on {address}");
-                Error::failure(attempt, cause).with_remedy("set observe.vanetza to a free local address and port")
-            })?),
-            None => None,
-        };
-        let demands = config.service.demands.as_ref();
-        let demands = demands.map(|name| Server::open(name.get_ref(), clock, config.unit_costs())).transpose()?;
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {
             clock,
             engine,
             journal,
-            mptcp: Mptcp::open(config)?,
-            tunnel: Carried::start(config, clock)?,
+            mptcp: Mptcp::open(&config)?,
+            tunnel: None,
             steer: None,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
-            interfaces: Interfaces::new(config),
-            datagrams,
+            interfaces: Interfaces::new(&config),
+            datagrams: None,
             senders: config.senders(),
-            demands,
+            demands: None,
+            missing: Missing::default(),
+            resolving: None,
+            path_manager: None,
+            talks,
             transport_period: Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref())),
+            config: Arc::new(config),
         };
-        driver.let_steer(config);
+        driver.set_up_all();
         for notice in present {
             driver.notice(&notice);
         }
         driver.resync();
+        driver.note_lacks();
         Ok(driver)
     }
 
@@ -152,12 +170,15 @@ impl Driver {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut buffer = vec![0; MAX_DATAGRAM];
         let mut watchdog = ready::watchdog();
+        let mut glances = tokio::time::interval(GLANCE);
+        glances.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut is_busy = self.act();
         for turn in 0_u32.. {
             // Signals come by the runtime, which gets no turn while there is always news.
             if is_busy || turn % NEWS_IN_A_ROW == 0 {
                 tokio::task::yield_now().await;
             }
+            let again = self.missing.next_wakeup().map(|at| at.since(self.clock.now()));
             let wait = self.engine.next_wakeup().map(|at| at.since(self.clock.now()));
             let observed = self.tunnel.is_some() || self.engine.manager().subflows().next().is_some();
             let news = tokio::select! {
@@ -166,10 +187,13 @@ impl Driver {
                 () = ready::due(watchdog.as_mut()) => News::Watchdog,
                 event = event(self.mptcp.as_mut()) => News::Event(event),
                 notice = self.notices.next() => News::Notice(notice),
-                length = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length),
+                (length, from) = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length, from),
                 () = std::future::ready(()), if is_busy => News::Wakeup,
                 _ = ticks.tick(), if observed => News::Transport,
                 _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
+                answer = tunnel::resolved(self.resolving.as_mut()) => News::Resolved(answer),
+                _ = tokio::time::sleep(again.unwrap_or(Duration::MAX)), if again.is_some() => News::Again,
+                _ = glances.tick() => News::Glance,
                 // Last, so that a sender without end keeps nothing else from being heard.
                 heard = server::news(self.demands.as_mut()) => News::Demands(heard),
                 ask = steer::next(self.steer.as_mut()) => News::Ask(ask),
@@ -179,7 +203,10 @@ impl Driver {
                 News::Event(event) => self.event(event)?,
                 News::Notice(Ok(notice)) => self.notice(&notice),
                 News::Notice(Err(error)) => self.missed_notices(error)?,
-                News::Datagram(length) => self.datagram(&buffer[..length]),
+                News::Datagram(length, from) => self.datagram(&buffer[..length], from),
+                News::Resolved(answer) => self.resolved(answer),
+                News::Again => self.try_again(),
+                News::Glance => self.glance(),
                 News::Demands(heard) => self.demands(&heard),
                 News::Ask(ask) => self.answer(ask),
                 News::Transport => {
@@ -243,10 +270,13 @@ impl Driver {
         }
     }
 
-    fn datagram(&mut self, bytes: &[u8]) {
+    fn datagram(&mut self, bytes: &[u8], from: SocketAddr) {
+        if !self.believes(from) {
+            return;
+        }
         match vanetza::read(bytes, &self.senders) {
             Ok(sample) => self.handle(Input::Sample(sample)),
-            Err(rejected) => self.journal.fault(&rejected),
+            Err(rejected) => self.journal.rejected(&rejected),
         }
     }
 
@@ -255,15 +285,6 @@ impl Driver {
         heard.faults.iter().for_each(|fault| self.journal.fault(fault));
         if heard.changed {
             self.meet();
-        }
-    }
-
-    /// Lets people look at the tunnel and steer it; without that, it carries all the same.
-    fn let_steer(&mut self, config: &Config) {
-        let Some(tunnel) = &config.tunnel else { return };
-        match steer::Server::open(&tunnel.get_ref().interface) {
-            Ok(server) => self.steer = Some(server),
-            Err(fault) => self.journal.fault(&fault),
         }
     }
 
@@ -371,17 +392,5 @@ fn seen(connection: &Connection) -> Seen {
         // vehicle is taken for the client.
         server_side: connection.server_side.unwrap_or(false),
         subflows: connection.subflows.iter().map(|info| info.subflow).collect(),
-    }
-}
-
-/// The length of the next datagram; never, without a socket.
-async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> usize {
-    match socket {
-        Some(socket) => loop {
-            if let Ok(length) = socket.recv(buffer).await {
-                return length;
-            }
-        },
-        None => std::future::pending().await,
     }
 }

@@ -1,16 +1,18 @@
 //! The tunnel of an agent: it carries what the engine wants carried.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crosslane_core::agent::Agent;
 use crosslane_core::allocate::PathState;
 use crosslane_core::path::{PathId, Sample};
 use crosslane_core::tunnel::Mode;
+use tokio::sync::oneshot;
 
 use super::config::Config;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::tunnel::config::find_gateway;
 use crate::tunnel::end::{Change, Counts};
 use crate::tunnel::run::Carrier;
 use crate::tunnel::steer::Status;
@@ -30,6 +32,52 @@ pub struct Carried {
     paths: Vec<Path>,
 }
 
+/// What starting a tunnel has come to.
+pub enum Gateway {
+    /// It runs, unless the configuration has none.
+    Found(Option<Box<Carried>>),
+    /// The gateway's address must be found first.
+    Sought(Resolving),
+}
+
+/// A name that is being looked up, by a thread that nobody waits for: name
+/// servers may take long, and the agent has other things to do.
+pub struct Resolving(oneshot::Receiver<Result<SocketAddr>>);
+
+impl Resolving {
+    fn start(name: &str) -> Result<Resolving> {
+        let (tell, answer) = oneshot::channel();
+        let name = name.to_owned();
+        let look = move || drop(tell.send(find_gateway(&name)));
+        let thread = std::thread::Builder::new().name("gateway-name".into()).spawn(look);
+        thread.map_err(|cause| Error::failure("looking up the gateway's name", cause))?;
+        Ok(Resolving(answer))
+    }
+
+    /// The answer, if it comes within that time; this blocks.
+    pub fn wait(&mut self, within: Duration) -> Option<Result<SocketAddr>> {
+        const NAP: Duration = Duration::from_millis(5);
+        for _ in 0..within.as_millis() / NAP.as_millis() {
+            match self.0.try_recv() {
+                Ok(answer) => return Some(answer),
+                Err(_) => std::thread::sleep(NAP),
+            }
+        }
+        None
+    }
+}
+
+/// The answer; never, without a question. Safe to cancel.
+pub async fn resolved(resolving: Option<&mut Resolving>) -> Result<SocketAddr> {
+    match resolving {
+        Some(resolving) => {
+            let gone = |_| Err(Error::failure("looking up the gateway's name", "the thread ended"));
+            (&mut resolving.0).await.unwrap_or_else(gone)
+        }
+        None => std::future::pending().await,
+    }
+}
+
 struct Path {
     name: String,
     interface: String,
@@ -37,12 +85,17 @@ struct Path {
 }
 
 impl Carried {
-    /// Starts the tunnel that the configuration asks for, if it does.
+    /// Starts the tunnel that the configuration asks for, if it does; or looks up
+    /// the gateway's name, if it has one whose address is not known yet.
     ///
     /// # Errors
     /// One sentence with the remedy.
-    pub fn start(config: &Config, clock: Clock) -> Result<Option<Carried>> {
-        let Some(tunnel) = &config.tunnel else { return Ok(None) };
+    pub fn start(config: &Config, clock: Clock) -> Result<Gateway> {
+        let Some(tunnel) = &config.tunnel else { return Ok(Gateway::Found(None)) };
+        let name = tunnel.get_ref().gateway.as_ref().filter(|_| tunnel.get_ref().known_gateway_address().is_none());
+        if let Some(name) = name {
+            return Resolving::start(name.get_ref()).map(Gateway::Sought);
+        }
         let carrier = Carrier::start(tunnel.get_ref(), config.ranks(), clock)?;
         let paths = config.paths.iter().map(|path| {
             let path = path.get_ref();
@@ -52,7 +105,8 @@ impl Carried {
         let gateway = tunnel.get_ref().gateway.as_ref().map(|name| name.get_ref().clone());
         let is_vehicle = gateway.is_some();
         let gateway = gateway.unwrap_or_default();
-        Ok(Some(Carried { carrier, interface, gateway, told: false, is_vehicle, paths: paths.collect() }))
+        let carried = Carried { carrier, interface, gateway, told: false, is_vehicle, paths: paths.collect() };
+        Ok(Gateway::Found(Some(Box::new(carried))))
     }
 
     /// A path has this address now, or none.

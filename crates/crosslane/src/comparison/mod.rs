@@ -80,11 +80,21 @@ impl Options {
     }
 
     /// Writes the summary into `folder` and prints it; the exit code tells
-    /// whether what was to come out did.
+    /// whether what was to come out did. After a failure or an interrupt the
+    /// summary tells of the runs that were complete of those `planned`.
     ///
     /// # Errors
-    /// It cannot be written or printed.
-    pub fn conclude(&self, summary: &Summary, folder: &Path) -> Result<ExitCode> {
+    /// The failure, or the summary cannot be written or printed.
+    pub fn conclude(
+        &self,
+        summary: Summary,
+        folder: &Path,
+        planned: usize,
+        failure: Option<Error>,
+    ) -> Result<ExitCode> {
+        if let Some(failure) = failure {
+            return Err(keep_complete(summary, folder, planned, failure));
+        }
         summary.write(folder)?;
         let text = match self.json {
             true => summary.to_json()? + "\n",
@@ -95,4 +105,14 @@ impl Options {
         let met = !self.expect || summary.all_expectations_met();
         Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// What is complete stays usable, unless the summary meets what the runs met.
+fn keep_complete(summary: Summary, folder: &Path, planned: usize, failure: Error) -> Error {
+    let complete = summary.runs();
+    if complete == 0 || summary.interrupted().write(folder).is_err() {
+        return failure;
+    }
+    let file = folder.join("summary.json");
+    failure.with_remedy(format!("{} tells of the {complete} of {planned} runs that were complete", file.display()))
 }

@@ -21,6 +21,7 @@ use socket2::{SockAddr, SockRef};
 mod book;
 pub mod client;
 pub mod server;
+mod trust;
 
 /// Longest line, in bytes, without its end: 64 objects take less than 12,000.
 pub const MAX_LINE_BYTES: usize = 65_536;

@@ -16,11 +16,13 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::book::Book;
+use super::trust::{self, Stranger};
 use super::{Inbox, Judged, MAX_LINE_BYTES, MAX_SENDERS, READ_BYTES, Reply, address, flush, line, read_demand};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
-/// Who may tell demands: the agent's user and group.
+/// Who reaches the socket's file: the agent's user and the group that may tell
+/// demands.
 const FILE_MODE: u32 = 0o660;
 
 /// Listens, and knows what every sender has open.
@@ -29,6 +31,7 @@ pub struct Server {
     _file: File,
     clock: Clock,
     unit_costs: Vec<f64>,
+    group: Option<u32>,
     senders: BTreeMap<u64, Sender>,
     next: u64,
     book: Book,
@@ -53,17 +56,18 @@ pub async fn news(server: Option<&mut Server>) -> Heard {
 
 impl Server {
     /// Listens under a name as `service.demands` has it; `unit_costs` are in the
-    /// order of the paths. Must be called within a runtime with I/O.
+    /// order of the paths, `group` may tell demands beside root and this user.
+    /// Must be called within a runtime with I/O.
     ///
     /// # Errors
     /// Names the place and what can be done.
-    pub fn open(name: &str, clock: Clock, unit_costs: Vec<f64>) -> Result<Server> {
-        let (listener, file) = listen(name).map_err(|cause| {
+    pub fn open(name: &str, clock: Clock, unit_costs: Vec<f64>, group: Option<u32>) -> Result<Server> {
+        let (listener, file) = listen(name, group).map_err(|cause| {
             Error::failure(format!("listening for demands on {name}"), cause)
                 .with_remedy("end who listens there, or set service.demands to a free name in a folder that is there")
         })?;
         let (senders, book) = (BTreeMap::new(), Book::default());
-        Ok(Server { listener, _file: file, clock, unit_costs, senders, next: 0, book })
+        Ok(Server { listener, _file: file, clock, unit_costs, group, senders, next: 0, book })
     }
 
     /// Takes what senders told, and who came and went.
@@ -117,8 +121,13 @@ impl Server {
         for _ in 0..MAX_SENDERS {
             let Poll::Ready(Ok((stream, _))) = self.listener.poll_accept(context) else { break };
             came = true;
+            let trusted = trust::check(&stream, self.group);
             let mut sender = Sender::new(stream);
-            if self.senders.len() < MAX_SENDERS {
+            if let Err(Stranger(user)) = trusted {
+                let user = user.map_or("this user".into(), |user| format!("user {user}"));
+                let cause = format!("{user} is neither root, nor the agent's, nor of service.demands_group");
+                heard.faults.push(sender.refuse(cause, "run the sender as one of them"));
+            } else if self.senders.len() < MAX_SENDERS {
                 self.senders.insert(self.next, sender);
                 self.next += 1;
             } else {
@@ -229,7 +238,15 @@ impl Drop for File {
     }
 }
 
-fn listen(name: &str) -> io::Result<(UnixListener, File)> {
+/// Whether an agent could listen under this name; what is made for that goes again.
+///
+/// # Errors
+/// The system's.
+pub fn try_name(name: &str) -> io::Result<()> {
+    bind(name).map(drop)
+}
+
+fn bind(name: &str) -> io::Result<(Socket, File)> {
     let address = address(name)?;
     let bind = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
@@ -243,10 +260,17 @@ fn listen(name: &str) -> io::Result<(UnixListener, File)> {
         remove_stale(name, &address)?;
         bind()
     })?;
-    let file = File((!name.starts_with('@')).then(|| name.into()));
+    Ok((socket, File((!name.starts_with('@')).then(|| name.into()))))
+}
+
+fn listen(name: &str, group: Option<u32>) -> io::Result<(UnixListener, File)> {
+    let (socket, file) = bind(name)?;
     if let Some(path) = &file.0 {
         // Before it listens, nobody gets in by another mode.
         fs::set_permissions(path, Permissions::from_mode(FILE_MODE))?;
+        if group.is_some() {
+            std::os::unix::fs::chown(path, None, group)?;
+        }
     }
     socket.listen(MAX_SENDERS as i32)?;
     let listener = UnixListener::from_std(OwnedFd::from(socket).into())?;

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -45,7 +46,8 @@ struct Desk {
 impl Desk {
     fn new() -> Desk {
         let (folder, clock) = (TempDir::new().unwrap(), Clock::start());
-        let server = Server::open(folder.path().join("demands").to_str().unwrap(), clock, vec![0.0, 1.0]).unwrap();
+        let server =
+            Server::open(folder.path().join("demands").to_str().unwrap(), clock, vec![0.0, 1.0], None).unwrap();
         let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0 };
         let paths = vec![path("lte-a"), path("lte-b")];
         let strategy = Strategy::Deadline(Default::default());
@@ -59,6 +61,10 @@ impl Desk {
 
     fn name(&self) -> String {
         self.folder.path().join("demands").to_str().unwrap().to_string()
+    }
+
+    fn name_of(&self, file: &str) -> String {
+        self.folder.path().join(format!("{file}-{}", self.faults.len())).to_str().unwrap().to_string()
     }
 
     fn connect(&self) -> Agent {
@@ -252,11 +258,54 @@ fn an_agent_that_ends_is_gone_for_its_senders_and_takes_its_file_along() {
     });
 }
 
+/// Connects as another user, by the bare system calls, which change one thread.
+fn connect_as(user: u32, group: u32, name: &str) -> Option<UnixStream> {
+    let address = SocketAddr::from_abstract_name(name.trim_start_matches('@')).unwrap();
+    let connect = move || {
+        // SAFETY: see above; the thread ends with the closure.
+        let changed = unsafe {
+            libc::syscall(libc::SYS_setresgid, group, group, group) == 0
+                && libc::syscall(libc::SYS_setresuid, user, user, user) == 0
+        };
+        changed.then(|| UnixStream::connect_addr(&address).unwrap())
+    };
+    std::thread::spawn(connect).join().unwrap()
+}
+
+#[test]
+fn only_root_the_agents_user_and_the_group_named_may_tell_demands() {
+    const NOBODY: u32 = 65534;
+    with(async || {
+        let mut desk = Desk::new();
+        let name = format!("@crosslane-trust-{}", std::process::id());
+        for (group, trusted) in [(None, false), (Some(NOBODY - 1), false), (Some(NOBODY), true)] {
+            desk.server = Server::open(&name, desk.clock, vec![0.0, 1.0], group).unwrap();
+            // Who is not root cannot become another.
+            let Some(mut stranger) = connect_as(NOBODY, NOBODY, &name) else { return };
+            stranger.write_all(&write_demand(&[object(1, 9000)], desk.clock.origin_ns())).unwrap();
+            desk.settle().await;
+            assert_eq!(desk.server.demand().objects.len(), usize::from(trusted), "{group:?}");
+            if !trusted {
+                let mut said = Vec::new();
+                // What it wrote was not read: after our words, it finds the connection reset.
+                drop(std::io::Read::read_to_end(&mut stranger, &mut said));
+                let said = String::from_utf8(said).unwrap();
+                let expected =
+                    "{\"error\":\"while telling a demand: user 65534 is neither root, nor the agent's, nor of";
+                assert!(said.starts_with(expected) && said.lines().count() == 1, "{said}");
+            }
+            // One name, one server.
+            desk.server = Server::open(&desk.name_of("other"), desk.clock, vec![], None).unwrap();
+        }
+    });
+}
+
 #[test]
 fn a_stale_file_is_replaced_and_what_lives_is_left() {
     with(async || {
         let desk = Desk::new();
-        let open = |name: &str| Server::open(name, desk.clock, vec![]).map(drop).map_err(|error| error.to_string());
+        let open =
+            |name: &str| Server::open(name, desk.clock, vec![], None).map(drop).map_err(|error| error.to_string());
         let refused = |name: &str, why: &str| {
             let said = open(name).unwrap_err();
             assert!(said.starts_with(&format!("while listening for demands on {name}: {why}")), "{said}");
@@ -271,7 +320,7 @@ fn a_stale_file_is_replaced_and_what_lives_is_left() {
         assert_eq!(fs::read(place("file")).unwrap(), b"mine");
         refused(&place("none/here"), "No such file or directory");
         let name = format!("@crosslane-test-{}", std::process::id());
-        let _lives = Server::open(&name, desk.clock, vec![]).unwrap();
+        let _lives = Server::open(&name, desk.clock, vec![], None).unwrap();
         refused(&name, "an agent listens there");
         assert!(Agent::connect(&name).is_ok());
     });

@@ -48,6 +48,8 @@ impl AgentProcess {
         let address = SocketAddr::from_abstract_name(&name).map_err(|cause| failure(&cause))?;
         let news = UnixDatagram::bind_addr(&address).map_err(|cause| failure(&cause))?;
         news.set_read_timeout(Some(Duration::from_millis(50))).map_err(|cause| failure(&cause))?;
+        // The agent appends.
+        drop(std::fs::remove_file(&events));
         let stderr = File::create(&log).map_err(|cause| failure(&cause))?;
         let child = Command::new(std::env::current_exe().map_err(|cause| failure(&cause))?)
             .arg("agent")

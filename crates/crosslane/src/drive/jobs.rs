@@ -4,16 +4,23 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::Plan;
 use crate::comparison::Entry;
 use crate::error::{Error, Result};
+use crate::interrupt::{Interrupt, let_through};
 use crate::summary::{Outcome, Run};
 
 /// Attempts at a run whose emulator could not keep time.
 const ATTEMPTS: u32 = 3;
+/// Longest wait before a signal is passed on to the runs.
+const NAP: Duration = Duration::from_millis(50);
 
 /// Sees to it, in a process of its own, that this machine can carry out runs
 /// of strategies with these bases.
@@ -23,7 +30,8 @@ const ATTEMPTS: u32 = 3;
 pub fn check_machine(bases: &BTreeSet<String>) -> Result<()> {
     let attempt = "checking this machine";
     let program = std::env::current_exe().map_err(|cause| Error::failure(attempt, cause))?;
-    let said = Command::new(program).arg("drive-probe").args(bases).stdin(Stdio::null()).output();
+    let mut probe = Command::new(program);
+    let said = let_through(probe.arg("drive-probe").args(bases).stdin(Stdio::null())).output();
     let said = said.map_err(|cause| Error::failure(attempt, cause))?;
     match said.status.code() {
         Some(0) => Ok(()),
@@ -31,20 +39,29 @@ pub fn check_machine(bases: &BTreeSet<String>) -> Result<()> {
     }
 }
 
-/// Carries out all plans and returns the runs in their order.
+/// Carries out all plans and returns the runs in their order. After a failure
+/// those that have begun are finished, after an interrupt they are ended and
+/// leave nothing; none is begun after either, which stands beside the runs that
+/// are complete.
 ///
 /// # Errors
-/// The first failure; runs that have begun are finished, none is begun after.
-pub fn run_all(plans: Vec<Plan>, parallel: usize, duration_s: f64) -> Result<Vec<Run>> {
+/// This process cannot see to its children; none was begun.
+pub fn run_all(
+    plans: Vec<Plan>,
+    parallel: usize,
+    duration_s: f64,
+    interrupt: &Interrupt,
+) -> Result<(Vec<Run>, Option<Error>)> {
     let bars = MultiProgress::new();
     let total = bars.add(bar(plans.len() as u64, "{bar:30} {pos}/{len} runs  {msg}"));
     total.tick();
     let queue: Mutex<VecDeque<(usize, Plan)>> = Mutex::new(plans.into_iter().enumerate().collect());
     let finished: Mutex<Vec<(usize, Result<Run>)>> = Mutex::new(Vec::new());
+    let processes = Processes { interrupt, running: Mutex::default() };
     let work = || {
-        while let Some((place, plan)) = next(&queue) {
+        while let Some((place, plan)) = next(&queue).filter(|_| !interrupt.came()) {
             let bar = bars.add(bar((duration_s * 10.0) as u64, "{bar:30} {msg}"));
-            let run = attempt_until_valid(&plan, &bar);
+            let run = attempt_until_valid(&plan, &bar, &processes);
             bar.finish_and_clear();
             total.inc(1);
             if run.is_err() {
@@ -53,15 +70,47 @@ pub fn run_all(plans: Vec<Plan>, parallel: usize, duration_s: f64) -> Result<Vec
             lock(&finished).push((place, run));
         }
     };
+    let all_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..parallel.max(1) {
-            scope.spawn(work);
-        }
+        let workers: Vec<_> = (0..parallel.max(1)).map(|_| scope.spawn(work)).collect();
+        scope.spawn(|| processes.end_on_interrupt(&all_done));
+        // A worker that panicked has its panic told by the scope.
+        workers.into_iter().for_each(|worker| drop(worker.join()));
+        all_done.store(true, Ordering::Relaxed);
     });
     total.finish_and_clear();
-    let mut runs = finished.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    runs.sort_by_key(|(place, _)| *place);
-    runs.into_iter().map(|(_, run)| run).collect()
+    let mut finished = finished.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    finished.sort_by_key(|(place, _)| *place);
+    let (mut runs, mut failure) = (Vec::new(), interrupt.failure("driving"));
+    for (_, run) in finished {
+        match run {
+            Ok(run) => runs.push(run),
+            Err(error) => drop(failure.get_or_insert(error)),
+        }
+    }
+    Ok((runs, failure))
+}
+
+/// The processes of the runs, by their ids.
+struct Processes<'a> {
+    interrupt: &'a Interrupt,
+    running: Mutex<BTreeSet<i32>>,
+}
+
+impl Processes<'_> {
+    /// Ends every run once this process is asked to end. A run ends with all
+    /// that it has started.
+    fn end_on_interrupt(&self, all_done: &AtomicBool) {
+        while !all_done.load(Ordering::Relaxed) {
+            if self.interrupt.came() {
+                // One that has ended is not waited for yet, so that its id is still its own.
+                for id in lock(&self.running).iter() {
+                    let _ = kill(Pid::from_raw(*id), Signal::SIGTERM);
+                }
+            }
+            std::thread::sleep(NAP);
+        }
+    }
 }
 
 fn next(queue: &Mutex<VecDeque<(usize, Plan)>>) -> Option<(usize, Plan)> {
@@ -77,13 +126,18 @@ fn bar(length: u64, template: &str) -> ProgressBar {
     ProgressBar::new(length).with_style(style)
 }
 
-fn attempt_until_valid(plan: &Plan, bar: &ProgressBar) -> Result<Run> {
+fn attempt_until_valid(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<Run> {
     let mut attempts = 0;
     loop {
         attempts += 1;
         bar.set_position(0);
         bar.set_message(format!("{} seed {}", plan.entry.strategy, plan.entry.seed));
-        let outcome = carry_out(plan, bar)?;
+        let outcome = carry_out(plan, bar, processes).inspect_err(|_| {
+            if processes.interrupt.came() {
+                // Records in part would pass for a run's.
+                drop(std::fs::remove_dir_all(&plan.folder));
+            }
+        })?;
         if outcome.valid || attempts == ATTEMPTS {
             let Entry { strategy, seed } = plan.entry.clone();
             return Ok(Run { folder: Some(plan.entry.folder()), strategy, seed, attempts, outcome });
@@ -93,18 +147,17 @@ fn attempt_until_valid(plan: &Plan, bar: &ProgressBar) -> Result<Run> {
 
 /// Starts the process of a run and follows what it says on standard output:
 /// `at SECONDS` as it goes, `outcome JSON` at the end, other lines for the user.
-fn carry_out(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
+fn carry_out(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<Outcome> {
     let attempt = format!("running {} with seed {}", plan.entry.strategy, plan.entry.seed);
     let failure = |cause: &dyn std::fmt::Display| Error::failure(&attempt, cause);
     let text = serde_json::to_string(plan).map_err(|cause| failure(&cause))?;
     let program = std::env::current_exe().map_err(|cause| failure(&cause))?;
-    let mut child = Command::new(program)
-        .args(["drive-run", &text])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|cause| failure(&cause))?;
+    let mut run = Command::new(program);
+    run.args(["drive-run", &text]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
+        if plan.keep { &mut run } else { let_through(&mut run) }.spawn().map_err(|cause| failure(&cause))?;
+    let id = child.id() as i32;
+    lock(&processes.running).insert(id);
     let mut outcome = None;
     for line in child.stdout.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok)) {
         match line.split_once(' ') {
@@ -117,6 +170,7 @@ fn carry_out(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
     if let Some(mut pipe) = child.stderr.take() {
         pipe.read_to_string(&mut complaint).map_err(|cause| failure(&cause))?;
     }
+    lock(&processes.running).remove(&id);
     let status = child.wait().map_err(|cause| failure(&cause))?;
     match outcome {
         Some(outcome) if status.success() => Ok(outcome),

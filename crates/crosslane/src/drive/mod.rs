@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::comparison::{self, Entry};
 use crate::error::{Error, Result};
+use crate::interrupt::{self, Interrupt};
 use crate::scenario_file;
 use crate::summary::Summary;
 
@@ -72,14 +73,18 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let folder = comparison.folder(&scenario);
     let bases = bases(&scenario, &plans);
     jobs::check_machine(&bases)?;
-    if options.keep {
+    let interrupt = if options.keep {
         hold::leave_to_run()?;
-    }
+        Interrupt::default()
+    } else {
+        interrupt::listen()?
+    };
     scenario_file::prepare_folder(&folder, &comparison.scenario)?;
     versions::write(&folder, &bases)?;
     let parallel = if scenario.parallel { usize::from(options.jobs) } else { 1 };
-    let runs = jobs::run_all(plans, parallel, scenario.duration_s)?;
-    comparison.conclude(&Summary::new(&scenario, "kernel", runs), &folder)
+    let planned = plans.len();
+    let (runs, failure) = jobs::run_all(plans, parallel, scenario.duration_s, &interrupt)?;
+    comparison.conclude(Summary::new(&scenario, "kernel", runs), &folder, planned, failure)
 }
 
 /// What the strategies of the runs are based on.

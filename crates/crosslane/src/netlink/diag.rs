@@ -290,7 +290,7 @@ impl SocketInfo {
 }
 
 /// `struct inet_diag_msg`, and the attributes behind it.
-fn header(payload: &[u8]) -> Result<(InetResponseHeader, &[u8]), DecodeError> {
+pub(super) fn header(payload: &[u8]) -> Result<(InetResponseHeader, &[u8]), DecodeError> {
     let Some((header, rest)) = payload.split_at_checked(RESPONSE_LEN) else {
         return Err(frame(SOCKET, payload, "shorter than struct inet_diag_msg"));
     };

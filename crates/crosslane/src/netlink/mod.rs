@@ -5,6 +5,7 @@
 //! | [`path_manager`] | generic netlink `mptcp_pm`, user-space path manager | events and commands per connection |
 //! | [`endpoints`] | generic netlink `mptcp_pm`, in-kernel path manager | the baselines and the far end |
 //! | [`diag`] | `sock_diag` with `tcp_info` and MPTCP's own | how subflows fare; resync after an overrun |
+//! | [`udp`] | `sock_diag` | whose socket a datagram came from |
 //! | [`links`] | rtnetlink | interfaces and addresses that come and go |
 //! | [`Wiring`] | rtnetlink | interfaces, addresses, routes and rules of our own |
 //! | [`probe()`] | procfs | what is missing here, and what to do about it |
@@ -26,6 +27,7 @@ mod probe;
 mod socket;
 mod subscription;
 mod tcp_info;
+pub mod udp;
 mod wiring;
 
 pub(crate) use message::request;

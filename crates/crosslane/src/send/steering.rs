@@ -47,10 +47,16 @@ impl Steering {
             Err(_) if !paths.is_empty() => Steering::own(options, &paths),
             Err(cause) => {
                 let denied = cause.kind() == ErrorKind::PermissionDenied;
-                let why =
-                    if denied { format!("the agent at {name} may not be told") } else { "there is no agent".into() };
+                let why = if denied {
+                    format!("the agent at {name} may not be told")
+                } else {
+                    format!("no agent takes demands at {name}")
+                };
                 let what = match selected_path_manager() {
-                    Ok(PathManager::UserSpace) => "net.mptcp.path_manager is `userspace`: nobody opens a second path",
+                    Ok(PathManager::UserSpace) => {
+                        "net.mptcp.path_manager is `userspace`: a second path is opened only if an agent without \
+                         service.demands runs here, and then by its strategy alone"
+                    }
                     _ => "no --prefer or --cost: the kernel's path manager decides what goes where",
                 };
                 let note = format!("{why} and {what}");

@@ -69,19 +69,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let work = Work { scenario: &scenario, folder: (kept == Kept::All).then_some(folder.as_path()), threads };
     let side_by_side = if scenario.fleet.is_some() { 1 } else { threads };
     let (runs, failure) = pool::run_all(&work, entries, side_by_side)?;
-    let complete = runs.len();
-    let summary = Summary::new(&scenario, "simulator", runs);
-    let Some(failure) = failure else {
-        return comparison.conclude(&summary, &folder);
-    };
-    // What is complete stays usable, unless the summary meets what the run met.
-    if complete > 0 && summary.write(&folder).is_ok() {
-        return Err(failure.with_remedy(format!(
-            "{} tells of the {complete} of {planned} runs that were complete",
-            folder.join("summary.json").display()
-        )));
-    }
-    Err(failure)
+    comparison.conclude(Summary::new(&scenario, "simulator", runs), &folder, planned, failure)
 }
 
 /// A strategy that cannot be simulated is told before anything is written.

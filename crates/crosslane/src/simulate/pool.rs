@@ -40,7 +40,7 @@ pub fn run_all(work: &Work, entries: Vec<Entry>, threads: usize) -> Result<(Vec<
     let failed = AtomicBool::new(false);
     let failure: Mutex<Option<Error>> = Mutex::new(None);
     let complete: Mutex<Vec<(usize, Run)>> = Mutex::new(Vec::new());
-    let goes_on = || !failed.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed);
+    let goes_on = || !failed.load(Ordering::Relaxed) && !stop.came();
     let take_runs = || {
         while let Some((place, entry)) = next(&queue).filter(|_| goes_on()) {
             match carry_out(work, &entry, &progress, &goes_on) {
@@ -63,7 +63,7 @@ pub fn run_all(work: &Work, entries: Vec<Entry>, threads: usize) -> Result<(Vec<
     complete.sort_by_key(|(place, _)| *place);
     let mut failure = lock(&failure).take();
     if complete.len() < planned && failure.is_none() {
-        failure = Some(Error::failure("simulating", "it was interrupted"));
+        failure = stop.failure("simulating");
     }
     Ok((complete.into_iter().map(|(_, run)| run).collect(), failure))
 }

@@ -1,11 +1,12 @@
 //! MPTCP connections, and what becomes of them where there is no MPTCP.
 
-use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crosslane_core::transfer::frame::{self, Outcome, Receipt};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
@@ -17,7 +18,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 /// Longest wait before the order to stop is looked at again.
 const NAP: Duration = Duration::from_millis(50);
 /// Connections that may wait to be accepted.
-const BACKLOG: i32 = 16;
+const BACKLOG: i32 = 64;
 
 /// How to connect.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +71,26 @@ pub fn listen(at: SocketAddr) -> Result<Socket, TransferError> {
     };
     let remedy = "give --listen an address of this machine and a port that is free";
     prepare().map_err(failed(&format!("listening on {at}"), remedy))
+}
+
+/// Tells a sender that nothing is taken from it, and why; takes up to a second,
+/// for what it has sent meanwhile must not take our words away from it.
+pub fn turn_away(socket: &Socket, text: &str) {
+    const PATIENCE: Duration = Duration::from_millis(100);
+    const READS: usize = 10;
+    let mut words = frame::PREFACE.to_vec();
+    let (number, outcome, waited) = (frame::CONNECTION, Outcome::Refused, Duration::ZERO);
+    frame::receipt(&mut words, &Receipt { number, outcome, waited, text: text.into() });
+    let mut stream = socket;
+    // A sender that is gone needs no words.
+    let said = socket.set_nonblocking(false).and_then(|()| socket.set_read_timeout(Some(PATIENCE)));
+    let said = said.and_then(|()| stream.write_all(&words)).and_then(|()| socket.shutdown(Shutdown::Write));
+    let mut buffer = [0; 4096];
+    for _ in 0..if said.is_ok() { READS } else { 0 } {
+        if stream.read(&mut buffer).is_ok_and(|count| count == 0) {
+            break;
+        }
+    }
 }
 
 /// Notices in some minutes when the other end is gone without a word.

@@ -14,6 +14,8 @@ use super::receiving::{Left, Offer, Sink};
 const PART: &str = ".part";
 /// Files in part that may lie about under one name.
 const MAX_PARTS: u32 = 100;
+/// Files of one sender open at once, as many as a sender of ours has open.
+pub const MAX_OPEN: usize = 64;
 
 /// What became of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +75,9 @@ impl<Tell: FnMut(Kept)> Folder<Tell> {
     }
 
     fn create(&self, offer: &Offer) -> Result<(File, PathBuf), String> {
+        if self.open.values().filter(|incoming| incoming.file.is_some()).count() >= MAX_OPEN {
+            return Err(format!("{MAX_OPEN} files of this sender are open; send it again when they are whole"));
+        }
         if offer.name.ends_with(PART) {
             return Err(format!("names that end in {PART} are those of files in part; rename it"));
         }

@@ -60,7 +60,7 @@ pub mod sending;
 /// below those that the kernel gives out (32768 and above).
 pub const PORT: u16 = 7411;
 
-/// How long the other end may take to say what it is.
+/// How long a receiver may take to say what it is; it may be busy.
 const GREET_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why a transfer failed.
@@ -85,13 +85,28 @@ pub enum TransferError {
         cause: crosslane_core::transfer::frame::Fault,
     },
     /// The other end does not say what it is.
-    #[error("while {attempt}: the other end has said nothing for {} s; {remedy}", GREET_WITHIN.as_secs())]
+    #[error("while {attempt}: the other end has said nothing for {} s; {remedy}", limit.as_secs())]
     Silent {
         /// What was tried.
         attempt: &'static str,
+        /// How long that may take.
+        limit: Duration,
         /// What to do.
         remedy: &'static str,
     },
+    /// The receiver takes nothing from this sender now.
+    #[error("while sending: the receiver takes nothing: {text}")]
+    TurnedAway {
+        /// The receiver's words: why, and what to do.
+        text: String,
+    },
+}
+
+/// The receiver takes nothing over this connection; see [`connection::turn_away`].
+fn turned_away(text: &str) -> TransferError {
+    // What a stranger writes may not steer our terminal.
+    let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
+    TransferError::TurnedAway { text }
 }
 
 // SIOCOUTQ of a TCP or MPTCP socket: bytes written and not acknowledged (tcp(7)).

@@ -14,11 +14,20 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
-use super::{GREET_WITHIN, TransferError};
+use super::TransferError;
 use crate::clock::Clock;
 
 /// Longest wait before the order to stop is looked at again.
 const NAP: Duration = Duration::from_millis(50);
+/// How long a sender may take to say what it is.
+pub const GREETED_WITHIN: Duration = Duration::from_secs(10);
+/// And until the first object is offered.
+pub const OFFERED_WITHIN: Duration = Duration::from_secs(30);
+/// How long nothing may come of an object that has begun: longer than most
+/// vehicles are without any network.
+pub const STALLED_AFTER: Duration = Duration::from_secs(600);
+/// How long no object may come up (`send --every`).
+pub const IDLE_AFTER: Duration = Duration::from_secs(3600);
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
 /// Bytes of receipts that the sender has not read, beyond which nothing more is
@@ -81,7 +90,7 @@ pub enum Left {
 /// has been [left](Sink::leave).
 pub fn receive(socket: &Socket, sink: &mut dyn Sink, clock: Clock, stop: &AtomicBool) -> Result<(), TransferError> {
     let (engine, coming, unsent) = (Receiver::default(), BTreeMap::new(), frame::PREFACE.to_vec());
-    let mut receiving = Receiving { socket, sink, clock, engine, coming, unsent };
+    let mut receiving = Receiving { socket, sink, clock, engine, coming, unsent, offered: false, last: clock.now() };
     // What breaks as everything is told to stop is no fault.
     let came = receiving.run(stop).or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) });
     for (number, _) in std::mem::take(&mut receiving.coming) {
@@ -98,6 +107,10 @@ struct Receiving<'a> {
     coming: BTreeMap<u32, Coming>,
     /// Greeting and receipts that the socket has not taken.
     unsent: Vec<u8>,
+    /// An object was offered.
+    offered: bool,
+    /// When bytes came last.
+    last: Instant,
 }
 
 struct Coming {
@@ -122,10 +135,7 @@ impl Receiving<'_> {
                 self.wait(PollFlags::POLLOUT)?;
                 continue;
             }
-            if !self.engine.is_greeted() && self.clock.now() >= begun + GREET_WITHIN {
-                let remedy = "look who else connects to this port";
-                return Err(TransferError::Silent { attempt: "receiving", remedy });
-            }
+            self.check_patience(begun)?;
             match (&*self.socket).read(&mut buffer) {
                 Ok(0) if self.engine.is_between_objects() => return Ok(()),
                 Ok(0) => return Err(broken(ErrorKind::UnexpectedEof.into())),
@@ -141,8 +151,26 @@ impl Receiving<'_> {
         Ok(())
     }
 
+    /// A sender that says nothing does not hold its place for ever.
+    fn check_patience(&self, begun: Instant) -> Result<(), TransferError> {
+        let (since, limit, remedy) = if !self.engine.is_greeted() {
+            (begun, GREETED_WITHIN, "look who else connects to this port")
+        } else if !self.offered {
+            (begun, OFFERED_WITHIN, "look who else connects to this port")
+        } else if self.engine.is_between_objects() {
+            (self.last, IDLE_AFTER, "the sender may connect again")
+        } else {
+            (self.last, STALLED_AFTER, "the sender may send the rest again")
+        };
+        if self.clock.now().since(since) < limit {
+            return Ok(());
+        }
+        Err(TransferError::Silent { attempt: "receiving", limit, remedy })
+    }
+
     fn take(&mut self, mut bytes: &[u8]) -> Result<(), TransferError> {
         let now = self.clock.now();
+        self.last = now;
         let fault = |cause| TransferError::Stream { attempt: "receiving", cause };
         while let Some(event) = self.engine.take(&mut bytes).map_err(fault)? {
             match event {
@@ -156,6 +184,7 @@ impl Receiving<'_> {
     }
 
     fn begin(&mut self, now: Instant, offer: Offer) {
+        self.offered = true;
         self.coming.insert(offer.number, Coming { digest: Sha256::new(), last: now, refused: false });
         if let Err(why) = self.sink.begin(&offer) {
             self.refuse(offer.number, why);

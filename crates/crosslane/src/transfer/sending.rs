@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
-use super::{GREET_WITHIN, TransferError, outstanding_bytes};
+use super::{GREET_WITHIN, TransferError, outstanding_bytes, turned_away};
 use crate::clock::Clock;
 use crate::demands::Reply;
 use crate::demands::client::Agent;
@@ -181,7 +181,7 @@ impl Sending<'_> {
                 return Err(self.broken(ErrorKind::UnexpectedEof.into()));
             }
             if !self.receipts.is_greeted() && now >= self.begun + GREET_WITHIN {
-                return Err(TransferError::Silent { attempt: "sending", remedy: NO_RECEIVER });
+                return Err(TransferError::Silent { attempt: "sending", limit: GREET_WITHIN, remedy: NO_RECEIVER });
             }
             self.wait(blocked)?;
         }
@@ -332,6 +332,9 @@ impl Sending<'_> {
             let attempt = "reading what the receiver says";
             let fault = |cause| TransferError::Stream { attempt, cause };
             while let Some(receipt) = self.receipts.take(&mut bytes).map_err(fault)? {
+                if receipt.number == frame::CONNECTION && receipt.outcome == Outcome::Refused {
+                    return Err(turned_away(&receipt.text));
+                }
                 self.awaited.remove(&receipt.number);
                 if receipt.outcome == Outcome::Refused && self.engine.abandon(receipt.number, Abandoned::Refused) {
                     self.going.remove(&receipt.number);

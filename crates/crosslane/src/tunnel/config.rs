@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use crosslane_core::tunnel::Mode;
 use crosslane_core::tunnel::gre::NUMBERED_BYTES;
@@ -37,6 +38,9 @@ pub struct TunnelConfig {
     pub key: Option<Spanned<PathBuf>>,
     /// Where the gateway is.
     pub gateway: Option<Spanned<String>>,
+    /// The address that its name was found to have.
+    #[serde(skip)]
+    pub found_gateway: OnceLock<SocketAddr>,
     /// The gateway's public key.
     pub gateway_key: Option<Spanned<String>>,
     /// Where a gateway listens.
@@ -277,8 +281,20 @@ impl TunnelConfig {
         outer + NUMBERED_BYTES + if self.plain { 0 } else { DATA_OVERHEAD_BYTES as u32 }
     }
 
+    /// No name is looked up for this; one not yet found counts as IPv4's.
     fn peer_is_v6(&self) -> bool {
-        self.gateway_address().is_ok_and(|address| address.is_some_and(|address| address.is_ipv6()))
+        self.known_gateway_address().is_some_and(|address| address.is_ipv6())
+    }
+
+    /// The gateway's address, if it is given as such or its name was found.
+    pub fn known_gateway_address(&self) -> Option<SocketAddr> {
+        self.found_gateway.get().copied().or_else(|| self.gateway.as_ref()?.get_ref().parse().ok())
+    }
+
+    /// The gateway's name has this address; the first one stays.
+    pub fn set_gateway_address(&self, address: SocketAddr) {
+        // The name was looked up twice at once.
+        let _ = self.found_gateway.set(address);
     }
 
     /// MTU of the interface, in bytes.
@@ -292,14 +308,10 @@ impl TunnelConfig {
     /// The name is none that can be found.
     pub fn gateway_address(&self) -> Result<Option<SocketAddr>> {
         let Some(name) = &self.gateway else { return Ok(None) };
-        let name = name.get_ref();
-        let attempt = format!("looking for the gateway {name:?}");
-        let remedy = "give tunnel.gateway an address and a port, as \"192.0.2.1:4760\"";
-        let found = name.to_socket_addrs().map_err(|cause| Error::usage(&attempt, cause, remedy))?;
-        let mut found: Vec<SocketAddr> = found.collect();
-        found.sort_by_key(SocketAddr::is_ipv6);
-        let first = found.into_iter().next();
-        first.map(Some).ok_or_else(|| Error::usage(attempt, "the name has no address", remedy))
+        if let Some(known) = self.known_gateway_address() {
+            return Ok(Some(known));
+        }
+        find_gateway(name.get_ref()).map(Some)
     }
 
     /// The interface to be made.
@@ -325,28 +337,18 @@ impl TunnelConfig {
         }
         Ok(Some((private, peers)))
     }
+}
 
-    /// What an agent looks at beyond the text when it starts, whatever the machine's interfaces are; the tunnel in a few
-    /// words.
-    ///
-    /// # Errors
-    /// One sentence with the remedy: a key cannot be read, or is that of the other end.
-    pub fn check_files(&self) -> Result<String> {
-        self.keys()?;
-        let protection = if self.plain { "plain" } else { "encrypted" };
-        Ok(match (&self.gateway, &self.listen) {
-            (Some(gateway), _) => format!("{protection} tunnel to the gateway {}", gateway.get_ref()),
-            (None, Some(listen)) => {
-                let vehicles = if self.vehicles.len() == 1 { "vehicle" } else { "vehicles" };
-                format!(
-                    "{protection} tunnel of a gateway at {} for {} {vehicles}",
-                    listen.get_ref(),
-                    self.vehicles.len()
-                )
-            }
-            (None, None) => format!("{protection} tunnel"),
-        })
-    }
+/// The first address of a gateway's name; takes as long as name servers do.
+///
+/// # Errors
+/// The name is none that can be found now.
+pub fn find_gateway(name: &str) -> Result<SocketAddr> {
+    let attempt = format!("looking for the gateway {name:?}");
+    let remedy = "give tunnel.gateway an address and a port, as \"192.0.2.1:4760\", or a name that is known";
+    let found = name.to_socket_addrs().map_err(|cause| Error::failure(&attempt, cause).with_remedy(remedy))?;
+    let first = found.min_by_key(SocketAddr::is_ipv6);
+    first.ok_or_else(|| Error::failure(attempt, "the name has no address").with_remedy(remedy))
 }
 
 fn public(text: &str) -> Result<PublicKey> {

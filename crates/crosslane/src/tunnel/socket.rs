@@ -16,7 +16,6 @@ use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::error::{Error, Result};
-use crate::patience::patiently;
 
 mod control;
 mod receive;
@@ -61,8 +60,7 @@ impl PathSocket {
             Some(interface) => format!("binding a UDP socket to {address} at {interface}"),
             None => format!("binding a UDP socket to {address}"),
         };
-        let is_taken = |cause: &io::Error| cause.kind() == io::ErrorKind::AddrInUse;
-        patiently(|| Self::try_bind(address, interface), is_taken).map_err(|cause| match cause.raw_os_error() {
+        Self::try_bind(address, interface).map_err(|cause| match cause.raw_os_error() {
             Some(libc::EADDRINUSE) => Error::usage(attempt(), cause, "choose another port"),
             Some(libc::EADDRNOTAVAIL) => Error::usage(attempt(), cause, "give an address of this machine"),
             Some(libc::ENODEV) => Error::usage(attempt(), cause, "give an interface of this machine"),

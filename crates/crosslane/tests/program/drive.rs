@@ -42,7 +42,12 @@ impl Drive {
 
     /// Waits until it is under way, and a little longer.
     pub fn until(&mut self, is_under_way: impl Fn(&Drive) -> bool) {
-        for _ in 0..500 {
+        self.until_within(Duration::from_secs(5), is_under_way);
+    }
+
+    /// The same with more patience: runs on a busy machine are repeated.
+    pub fn until_within(&mut self, patience: Duration, is_under_way: impl Fn(&Drive) -> bool) {
+        for _ in 0..patience.as_millis() / 10 {
             if is_under_way(self) {
                 return sleep(Duration::from_millis(300));
             }
@@ -50,6 +55,11 @@ impl Drive {
             sleep(Duration::from_millis(10));
         }
         panic!("it did not get under way");
+    }
+
+    /// The folder that it works in.
+    pub fn folder(&self) -> &Path {
+        self.desk.path()
     }
 
     pub fn signal(&self, signal: Signal) {

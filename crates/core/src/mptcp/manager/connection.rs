@@ -284,7 +284,8 @@ impl Connection {
         let closes = closes.filter(|entry| entry.is_unwanted(plan)).filter_map(|entry| entry.destroy.retry_at());
         let is_stranded = |entry: &Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.failures() == 0;
         let strands = self.subflows.iter().any(is_stranded).then(|| self.confirmed_at(plan)).flatten();
-        let promotes = self.subflows.iter().filter(|entry| entry.flag.failures() > 0 && entry.waits_for_promotion(plan));
+        let promotes =
+            self.subflows.iter().filter(|entry| entry.flag.failures() > 0 && entry.waits_for_promotion(plan));
         let promotes = promotes.filter_map(|entry| entry.flag.retry_at());
         joins.chain(closes).chain(strands).chain(promotes).chain(self.demotion_wakeup(plan)).min()
     }
@@ -407,9 +408,8 @@ impl Connection {
         if !self.subflows.iter().any(|entry| entry.waits_for_demotion(plan)) {
             return None;
         }
-        let stays = |entry: &&Entry| {
-            entry.carries() && !entry.is_stranded(plan) && plan.wants(entry.path) == PathState::Active
-        };
+        let stays =
+            |entry: &&Entry| entry.carries() && !entry.is_stranded(plan) && plan.wants(entry.path) == PathState::Active;
         let since = self.subflows.iter().filter(stays).filter_map(|entry| entry.active_since).min();
         since.map(|since| since + plan.overlap)
     }
@@ -423,14 +423,7 @@ impl Connection {
     /// Closes `which` are unwanted, at once if another subflow is there. Of what the
     /// path has no address for any more the peer is told over another one, as no
     /// FIN can reach it.
-    fn close(
-        &mut self,
-        now: Instant,
-        token: Token,
-        plan: &Plan,
-        out: &mut Commands,
-        which: impl Fn(&Entry) -> bool,
-    ) {
+    fn close(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands, which: impl Fn(&Entry) -> bool) {
         if !self.subflows.iter().any(|entry| entry.stays(plan)) {
             return;
         }

@@ -1,0 +1,102 @@
+//! What of a configuration goes together, beyond what each key may be.
+
+use std::ops::RangeInclusive;
+
+use crosslane_core::strategy::Strategy;
+use toml::Spanned;
+
+use super::Config;
+use crate::demands::MAX_NAME_BYTES;
+
+/// Greatest price of 10⁹ bytes, as in scenarios.
+const DEAREST: f64 = 1e6;
+/// Periods in which plans for deadlines can be made, in ms: they are made to be
+/// looked at each 10 ms.
+const LOOKS_MS: RangeInclusive<u32> = 10..=20;
+
+/// Place, cause and remedy.
+pub(super) type Complaint = (usize, String, &'static str);
+
+/// Where anybody of the network can send, the configuration says who may.
+pub(super) fn observe(config: &Config) -> Result<(), Complaint> {
+    let observe = &config.observe;
+    let Some(vanetza) = &observe.vanetza else {
+        let user = observe.vanetza_users.first().map(|user| user.span().start);
+        return match user {
+            Some(place) => Err((place, "`vanetza_users` without `vanetza`".into(), "set `vanetza`, or leave it out")),
+            None => Ok(()),
+        };
+    };
+    if !vanetza.get_ref().ip().is_loopback() && observe.vanetza_from.is_empty() {
+        let cause = format!("`vanetza` is {}, where the whole network can send", vanetza.get_ref());
+        let remedy = "name the senders, as vanetza_from = [\"192.0.2.7\"], or give an address as 127.0.0.1:5051";
+        return Err((vanetza.span().start, cause, remedy));
+    }
+    Ok(())
+}
+
+pub(super) fn log(config: &Config) -> Result<(), Complaint> {
+    let max_mb = &config.log.events_max_mb;
+    if (1..=10_000).contains(max_mb.get_ref()) {
+        return Ok(());
+    }
+    Err((max_mb.span().start, format!("events_max_mb is {}", max_mb.get_ref()), "give 1 to 10000"))
+}
+
+pub(super) fn demands(config: &Config) -> Result<(), Complaint> {
+    let Some(name) = &config.service.demands else {
+        if let Some(group) = &config.service.demands_group {
+            let remedy = "set `demands`, or leave `demands_group` out";
+            return Err((group.span().start, "`demands_group` without `demands`".into(), remedy));
+        }
+        let Some(Strategy::MpDpa(_) | Strategy::Deadline(_)) = config.strategy else { return Ok(()) };
+        let cause = "the strategy needs to be told what is due by when, and `demands` is not set".into();
+        let remedy = "set service.demands to the name of a socket, as \"/run/crosslane/demands.sock\"";
+        return Err((config.strategy_table.as_ref().map_or(0, |table| table.span().start), cause, remedy));
+    };
+    let (place, name) = (name.span().start, name.get_ref());
+    if name.is_empty() || name == "@" || name.len() > MAX_NAME_BYTES || name.contains('\0') {
+        return Err((
+            place,
+            format!("{name:?} is no name of a socket"),
+            "give `demands` 1 to 107 bytes, or more than @",
+        ));
+    }
+    let period_ms = &config.observe.transport_period_ms;
+    if !LOOKS_MS.contains(period_ms.get_ref()) {
+        let cause = format!("transport_period_ms is {}, too far from the period of plans", period_ms.get_ref());
+        return Err((period_ms.span().start, cause, "give 10 to 20 beside `demands`"));
+    }
+    Ok(())
+}
+
+/// Every path has a price or none has, and the preferred ones cost least.
+pub(super) fn costs(config: &Config) -> Result<(), Complaint> {
+    let service = &config.service;
+    let names: Vec<&String> = config.paths.iter().map(|path| &path.get_ref().name).collect();
+    let Some((_, first)) = service.cost_per_gb.iter().next() else { return Ok(()) };
+    for (name, cost) in &service.cost_per_gb {
+        let (place, cost) = (cost.span().start, cost.get_ref());
+        if !names.contains(&name) {
+            return Err((place, format!("`cost_per_gb` names {name:?}, which is no path"), "name paths of this file"));
+        }
+        if !(0.0..=DEAREST).contains(cost) {
+            return Err((place, format!("{cost} per GB is outside 0 to {DEAREST}"), "choose a price inside"));
+        }
+    }
+    let place = first.span().start;
+    if service.demands.is_none() {
+        let cause = "paths have a price, and there are no demands to hold it against".into();
+        return Err((place, cause, "set `demands`, or leave `cost_per_gb` out"));
+    }
+    if let Some(path) = names.iter().find(|name| !service.cost_per_gb.contains_key(**name)) {
+        let cause = format!("path {path:?} has no price beside others that have");
+        return Err((place, cause, "give it one, or none to any path"));
+    }
+    let price = |name: &Spanned<String>| service.cost_per_gb.get(name.get_ref()).map_or(0.0, |cost| *cost.get_ref());
+    if let Some(pair) = service.prefer.windows(2).find(|pair| price(&pair[0]) > price(&pair[1])) {
+        let cause = format!("{:?} is preferred to {:?} and costs more", pair[0].get_ref(), pair[1].get_ref());
+        return Err((pair[0].span().start, cause, "name the cheaper path first"));
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Where the journal's lines go: a file that is appended to and begun again
+//! when it is full, or standard output.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crosslane_core::time::Instant;
+
+/// What a former file's name ends in; there is one.
+const FORMER: &str = ".1";
+/// Pause after a line that could not be written before another is tried.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Takes lines.
+pub struct Sink {
+    to: To,
+    /// Until when nothing is tried, since the last line could not be written.
+    paused_until: Option<Instant>,
+    /// The last line may be there in part.
+    torn: bool,
+}
+
+enum To {
+    Standard,
+    File(Rotated),
+}
+
+struct Rotated {
+    path: PathBuf,
+    max_bytes: u64,
+    open: Option<Open>,
+}
+
+struct Open {
+    file: File,
+    bytes: u64,
+    /// A device or a pipe is never begun again.
+    is_regular: bool,
+}
+
+impl Sink {
+    /// Standard output.
+    pub fn standard() -> Sink {
+        Sink { to: To::Standard, paused_until: None, torn: false }
+    }
+
+    /// A file that is appended to, opened with the first line. Beyond
+    /// `max_bytes` it is renamed to `NAME.1` and begun again.
+    pub fn file(path: &Path, max_bytes: u64) -> Sink {
+        let to = To::File(Rotated { path: path.into(), max_bytes, open: None });
+        Sink { to, paused_until: None, torn: false }
+    }
+
+    /// Writes one line; `None` while none is tried.
+    ///
+    /// # Errors
+    /// The system's. The line is lost; so are those of the next second.
+    pub fn write(&mut self, now: Instant, line: &str) -> Option<io::Result<()>> {
+        if self.paused_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        let written = match &mut self.to {
+            To::Standard => {
+                io::stdout().write_all(lines(self.torn, line).as_bytes()).and_then(|()| io::stdout().flush())
+            }
+            To::File(rotated) => rotated.write(self.torn, line),
+        };
+        self.torn = written.is_err();
+        self.paused_until = written.is_err().then(|| now + PAUSE);
+        Some(written)
+    }
+}
+
+/// The line, after the end of one that may be there in part.
+fn lines(torn: bool, line: &str) -> String {
+    format!("{}{line}\n", if torn { "\n" } else { "" })
+}
+
+impl Rotated {
+    fn write(&mut self, torn: bool, line: &str) -> io::Result<()> {
+        let mut torn = torn;
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let open = Open::at(&self.path)?;
+                torn = open.is_regular && open.bytes > 0 && last_byte(&self.path).is_ok_and(|last| last != b'\n');
+                open
+            }
+        };
+        let text = lines(torn, line);
+        if open.is_regular && open.bytes > 0 && open.bytes + text.len() as u64 > self.max_bytes {
+            open = self.begin_again(open)?;
+        }
+        let open = self.open.insert(open);
+        open.file.write_all(text.as_bytes())?;
+        open.bytes += text.len() as u64;
+        Ok(())
+    }
+
+    /// Where the folder does not allow a former file, its lines are given up:
+    /// rather those than the disk.
+    fn begin_again(&self, full: Open) -> io::Result<Open> {
+        let mut former = self.path.clone().into_os_string();
+        former.push(FORMER);
+        match fs::rename(&self.path, former) {
+            Ok(()) => Open::at(&self.path),
+            Err(_) => {
+                full.file.set_len(0)?;
+                Ok(Open { bytes: 0, ..full })
+            }
+        }
+    }
+}
+
+impl Open {
+    fn at(path: &Path) -> io::Result<Open> {
+        let file = File::options().append(true).create(true).open(path)?;
+        let about = file.metadata()?;
+        Ok(Open { bytes: about.len(), is_regular: about.is_file(), file })
+    }
+}
+
+fn last_byte(path: &Path) -> io::Result<u8> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(sink: &mut Sink, line: &str) {
+        sink.write(Instant::ZERO, line).unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_start_appends_and_mends_a_line_in_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events");
+        fs::write(&path, "before\nin par").unwrap();
+        write(&mut Sink::file(&path, 1000), "after");
+        write(&mut Sink::file(&path, 1000), "later");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before\nin par\nafter\nlater\n");
+    }
+
+    #[test]
+    fn a_full_file_is_begun_again_and_its_former_lines_are_kept_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events");
+        let mut sink = Sink::file(&path, 100);
+        for number in 0..1000 {
+            write(&mut sink, &format!("line {number:04}"));
+        }
+        let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(text("events").ends_with("line 0999\n") && text("events").len() <= 100);
+        assert_eq!(text("events.1").len(), 100);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_full_device_pauses_and_is_tried_again() {
+        let mut sink = Sink::file(Path::new("/dev/full"), 100);
+        let second = Instant::ZERO + Duration::from_secs(1);
+        let is_tried = [Instant::ZERO, Instant::ZERO, second].map(|now| sink.write(now, "x").is_some());
+        assert_eq!(is_tried, [true, false, true]);
+    }
+}

@@ -1,0 +1,143 @@
+//! What a configuration asks for and this machine does not have: `check` says
+//! all of it, `agent` ends with what is at fault in the file and notes the rest.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+
+use nix::unistd::{AccessFlags, Group, User, access, geteuid};
+use toml::Spanned;
+
+use super::config::Config;
+use crate::demands;
+use crate::error::{Error, Result};
+use crate::netlink::links::{self, Notice};
+use crate::netlink::{self, PathManager, selected_path_manager};
+use crate::tun;
+
+/// What an agent says where the kernel manages the paths.
+pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connections that begin so stay the kernel's, and \
+                                  this agent opens no path for them; run `sysctl -w net.mptcp.path_manager=userspace` \
+                                  (before Linux 6.15: net.mptcp.pm_type=1) and begin them again";
+
+/// Faults of the file that show only beside other files: the agent does not
+/// start with them.
+pub fn refusals(config: &Config) -> Vec<Error> {
+    let Some(tunnel) = config.tunnel.as_ref().map(Spanned::get_ref) else { return Vec::new() };
+    tunnel.keys().err().into_iter().collect()
+}
+
+/// What is missing at present, a sentence each. The agent works without, and
+/// takes it up as it comes.
+pub fn lacks(config: &Config) -> Vec<String> {
+    let mut lacks = missing_interfaces(config);
+    if !config.paths.is_empty() && matches!(selected_path_manager(), Ok(PathManager::Kernel)) {
+        lacks.push(KERNEL_MANAGES.into());
+    }
+    let (_, unknown) = trusted(&config.observe.vanetza_users);
+    lacks
+        .extend(unknown.into_iter().map(|user| format!("there is no user {user:?}, whom observe.vanetza_users names")));
+    let group = config.service.demands_group.as_ref().map(|group| group.get_ref().as_str());
+    if let Some(group) = group.filter(|name| self::group(name).is_none()) {
+        lacks.push(format!("there is no group {group:?}, which service.demands_group names"));
+    }
+    lacks.extend(config.log.events.as_deref().and_then(unwritable));
+    lacks
+}
+
+/// What an agent started now would have to wait for, a sentence each; it is
+/// tried and undone.
+pub fn waits(config: &Config) -> Vec<String> {
+    let mut tries: Vec<Result<(), String>> = Vec::new();
+    if config.tunnel.is_none() || !config.paths.is_empty() {
+        tries.push(netlink::probe().map_err(|cause| cause.to_string()));
+    }
+    if let Some(address) = config.observe.vanetza.as_ref().map(Spanned::get_ref) {
+        let bound = UdpSocket::bind(address).map(drop);
+        tries.push(bound.map_err(|cause| format!("CAMs cannot be received on {address} now: {cause}")));
+    }
+    if let Some(name) = config.service.demands.as_ref().map(Spanned::get_ref) {
+        tries.push(
+            demands::server::try_name(name).map_err(|cause| format!("demands cannot be told on {name} now: {cause}")),
+        );
+    }
+    if let Some(tunnel) = config.tunnel.as_ref().map(Spanned::get_ref) {
+        tries.push(tun::open_device().map(drop).map_err(|cause| cause.to_string()));
+        tries.push(tunnel.gateway_address().map(drop).map_err(|cause| cause.to_string()));
+        if let Some(address) = tunnel.listen.as_ref().map(Spanned::get_ref) {
+            let bound = UdpSocket::bind(address).map(drop);
+            tries.push(bound.map_err(|cause| format!("the gateway cannot listen on {address} now: {cause}")));
+        }
+    }
+    tries.into_iter().filter_map(Result::err).collect()
+}
+
+/// Root, this process's own user and those named; and the names of no user.
+pub fn trusted(names: &[Spanned<String>]) -> (Vec<u32>, Vec<&str>) {
+    let (mut users, mut unknown) = (vec![0, geteuid().as_raw()], Vec::new());
+    for name in names.iter().map(Spanned::get_ref) {
+        match user(name) {
+            Some(user) => users.push(user),
+            None => unknown.push(name.as_str()),
+        }
+    }
+    (users, unknown)
+}
+
+fn user(name: &str) -> Option<u32> {
+    name.parse().ok().or_else(|| Some(User::from_name(name).ok()??.uid.as_raw()))
+}
+
+/// The id of a group that is named or numbered.
+pub fn group(name: &str) -> Option<u32> {
+    name.parse().ok().or_else(|| Some(Group::from_name(name).ok()??.gid.as_raw()))
+}
+
+fn missing_interfaces(config: &Config) -> Vec<String> {
+    let Ok(notices) = links::snapshot() else { return Vec::new() };
+    let (mut names, mut up, mut addresses) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::<u32, Vec<IpAddr>>::new());
+    for notice in notices {
+        match notice {
+            Notice::Link(link) => {
+                up.insert(link.name.clone(), link.up);
+                names.insert(link.name, link.if_index);
+            }
+            Notice::Address(event) => addresses.entry(event.if_index).or_default().push(event.address),
+        }
+    }
+    let lack = |path: &super::config::PathConfig| {
+        let interface = path.interface();
+        let Some(index) = names.get(interface) else {
+            return Some(format!("path {:?}: there is no interface {interface:?} now", path.name));
+        };
+        if up.get(interface) == Some(&false) {
+            return Some(format!("path {:?}: the interface {interface:?} is down", path.name));
+        }
+        let present = addresses.get(index).map_or(&[][..], Vec::as_slice);
+        match path.address {
+            Some(address) if !present.contains(&address) => {
+                Some(format!("path {:?}: the interface {interface:?} has no address {address} now", path.name))
+            }
+            None if present.is_empty() => {
+                Some(format!("path {:?}: the interface {interface:?} has no address now", path.name))
+            }
+            _ => None,
+        }
+    };
+    config.paths.iter().filter_map(|path| lack(path.get_ref())).collect()
+}
+
+/// Why events could not be written there, by this user.
+fn unwritable(file: &Path) -> Option<String> {
+    let (place, needed) = match fs::metadata(file) {
+        Ok(found) if found.is_dir() => return Some(format!("log.events: {} is a folder", file.display())),
+        Ok(_) => (file, AccessFlags::W_OK),
+        Err(_) => {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            (folder, AccessFlags::W_OK | AccessFlags::X_OK)
+        }
+    };
+    let cause = access(place, needed).err()?;
+    Some(format!("log.events: {} cannot be written into: {}", place.display(), cause.desc()))
+}
