@@ -98,7 +98,9 @@ impl Interfaces {
 
     fn of(&self, path: PathId) -> Option<(u32, &Interface)> {
         let mut interfaces = self.present.iter();
-        interfaces.find(|(_, interface)| interface.path == Some(path)).map(|(&if_index, interface)| (if_index, interface))
+        interfaces
+            .find(|(_, interface)| interface.path == Some(path))
+            .map(|(&if_index, interface)| (if_index, interface))
     }
 
     /// The address to use: the configured one if it is there, else the first

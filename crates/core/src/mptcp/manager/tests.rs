@@ -77,7 +77,12 @@ fn opened(path: u8) -> Event {
 }
 
 /// Commands of `ms` milliseconds from now on, each answered by `answer`.
-fn commands_within(manager: &mut Manager, from: u64, ms: u64, answer: impl Fn(&mut Manager, Instant, Command)) -> usize {
+fn commands_within(
+    manager: &mut Manager,
+    from: u64,
+    ms: u64,
+    answer: impl Fn(&mut Manager, Instant, Command),
+) -> usize {
     let mut count = 0;
     for now in (from..from + ms).map(at) {
         // More than a thousand in a millisecond is without end.
@@ -379,7 +384,13 @@ fn the_accepting_end_opens_nothing_but_may_demote_and_close() {
 #[test]
 fn a_resync_finds_what_there_is_and_forgets_what_is_gone() {
     let mut manager = with_two_subflows([Active, Active]);
-    let seen = Seen { token: TOKEN, local: local(0, 1000), remote: server(), server_side: false, subflows: Vec::from([subflow(0, 0, false)]) };
+    let seen = Seen {
+        token: TOKEN,
+        local: local(0, 1000),
+        remote: server(),
+        server_side: false,
+        subflows: Vec::from([subflow(0, 0, false)]),
+    };
     manager.resync(at(1000), &[seen]);
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
     manager.resync(at(2000), &[]);
