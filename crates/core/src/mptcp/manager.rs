@@ -38,6 +38,7 @@ use connection::{Commands, Connection};
 mod backoff;
 mod budget;
 mod connection;
+mod entry;
 mod ids;
 
 /// Connections managed at a time; further ones are left to the kernel.

@@ -6,6 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::super::{AddressId, Command, Refusal, Subflow, Token};
 use super::backoff::Backoff;
+use super::entry::Entry;
 use super::ids::Ids;
 use super::{Plan, canonical};
 use crate::allocate::PathState;
@@ -67,19 +68,6 @@ pub(super) struct Connection {
     ids: Ids,
     room: Room,
     has_swept: bool,
-}
-
-/// A subflow.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    subflow: Subflow,
-    path: PathId,
-    opened: Instant,
-    closing: bool,
-    closing_since: Instant,
-    active_since: Option<Instant>,
-    flag: Backoff,
-    destroy: Backoff,
 }
 
 /// The opening of a subflow over a path.
@@ -499,49 +487,5 @@ impl Connection {
 
     fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<&mut Entry> {
         self.subflows.iter_mut().find(|entry| (entry.subflow.local, entry.subflow.remote) == (local, remote))
-    }
-}
-
-impl Entry {
-    fn carries(&self) -> bool {
-        !self.closing && !self.subflow.backup
-    }
-
-    /// True if its address is not its path's any more.
-    fn is_stranded(&self, plan: &Plan) -> bool {
-        plan.address(self.path).is_none_or(|(local, _)| local != canonical(self.subflow.local.ip()))
-    }
-
-    fn is_unwanted(&self, plan: &Plan) -> bool {
-        self.is_stranded(plan) || plan.wants(self.path) == PathState::Closed
-    }
-
-    fn lives(&self, plan: &Plan) -> bool {
-        !self.closing && !self.is_stranded(plan)
-    }
-
-    fn waits_for_promotion(&self, plan: &Plan) -> bool {
-        !self.closing && self.subflow.backup && plan.wants(self.path) == PathState::Active
-    }
-
-    fn waits_for_demotion(&self, plan: &Plan) -> bool {
-        self.carries() && plan.wants(self.path) == PathState::Backup
-    }
-
-    fn set_backup(&mut self, now: Instant, backup: bool) {
-        self.subflow.backup = backup;
-        self.active_since = if backup { None } else { self.active_since.or(Some(now)) };
-    }
-
-    fn command_destroy(&mut self, now: Instant, token: Token) -> Command {
-        (self.closing, self.closing_since) = (true, now);
-        let Subflow { local, remote, .. } = self.subflow;
-        Command::DestroySubflow { token, local, remote }
-    }
-
-    fn command_backup(&mut self, now: Instant, token: Token, backup: bool) -> Command {
-        self.set_backup(now, backup);
-        let Subflow { local, remote, .. } = self.subflow;
-        Command::SetBackup { token, local, remote, backup }
     }
 }
