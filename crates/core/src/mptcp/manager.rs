@@ -8,7 +8,7 @@
 //! 3. when another subflow has carried for the overlap, demote what shall not;
 //! 4. close what is to be closed, at once if another subflow is there, so that
 //!    the kernel sends its data again over that one. The last one is never
-//!    closed.
+//!    closed, but more than one is, where a peer has no room for what is wanted.
 //!
 //! It never asks twice for the same subflow (the kernel would open two), and
 //! gives an address the id that the connection already knows it by (else the
@@ -38,6 +38,7 @@ use connection::{Commands, Connection};
 mod backoff;
 mod budget;
 mod connection;
+mod entry;
 mod ids;
 
 /// Connections managed at a time; further ones are left to the kernel.
@@ -213,6 +214,8 @@ impl Manager {
         let there: BTreeSet<Token> = seen.iter().map(|connection| connection.token).collect();
         let gone: Vec<Token> = self.connections.keys().filter(|token| !there.contains(token)).copied().collect();
         gone.into_iter().for_each(|token| self.forget(now, token));
+        // The list tells the flags from before what is still to be carried out.
+        self.commands.retain(|(_, command)| !matches!(command, Command::SetBackup { .. }));
         for found in seen {
             if self.begin(now, found.token, found.local, found.remote, found.server_side, true) {
                 self.with(found.token, |connection, plan| connection.resync(now, plan, &found.subflows));

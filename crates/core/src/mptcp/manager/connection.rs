@@ -6,6 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::super::{AddressId, Command, Refusal, Subflow, Token};
 use super::backoff::Backoff;
+use super::entry::Entry;
 use super::ids::Ids;
 use super::{Plan, canonical};
 use crate::allocate::PathState;
@@ -19,6 +20,8 @@ const MAX_SUBFLOWS: usize = 32;
 /// An attempt to open a subflow is given up after this time: the SYN and two
 /// repetitions (1 s and 2 s later), and an answer.
 const OPENING: Duration = Duration::from_millis(3500);
+/// The kernel says that a destroyed subflow is gone sooner than this.
+const CLOSING: Duration = Duration::from_secs(5);
 /// First pause after a failed attempt; doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause between attempts.
@@ -65,18 +68,6 @@ pub(super) struct Connection {
     ids: Ids,
     room: Room,
     has_swept: bool,
-}
-
-/// A subflow.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    subflow: Subflow,
-    path: PathId,
-    opened: Instant,
-    closing: bool,
-    active_since: Option<Instant>,
-    flag: Backoff,
-    destroy: Backoff,
 }
 
 /// The opening of a subflow over a path.
@@ -177,7 +168,16 @@ impl Connection {
             let active_since = (!backup).then_some(now);
             let subflow = Subflow { backup, ..subflow };
             let (flag, destroy) = (Backoff::default(), Backoff::default());
-            self.subflows.push(Entry { subflow, path, opened: now, closing: false, active_since, flag, destroy });
+            self.subflows.push(Entry {
+                subflow,
+                path,
+                opened: now,
+                closing: false,
+                closing_since: now,
+                active_since,
+                flag,
+                destroy,
+            });
         }
     }
 
@@ -207,12 +207,16 @@ impl Connection {
         };
         let entry = self.subflows.remove(place);
         let lived = now.since(entry.opened);
-        if lived >= SETTLED {
-            self.joins.retain(|&path, join| path != entry.path || join.opening_until.is_some());
-        } else if !entry.closing {
-            self.fail(now, entry.path);
+        // Where we had it close, or its address went, that says nothing of the path.
+        if entry.closing || entry.is_stranded(plan) || lived >= SETTLED {
+            if lived >= SETTLED {
+                self.joins.retain(|&path, join| path != entry.path || join.opening_until.is_some());
+            }
+            self.gained_room(now);
+            return None;
         }
-        if lived < PROVEN && !entry.closing {
+        self.fail(now, entry.path);
+        if lived < PROVEN {
             return self.was_reset(now, plan);
         }
         self.gained_room(now);
@@ -235,9 +239,8 @@ impl Connection {
                     self.sweep(token, path, out);
                 }
             }
-            Command::DestroySubflow { local, remote, .. } if why == Refusal::UnknownSubflow => {
-                self.subflows.retain(|entry| (entry.subflow.local, entry.subflow.remote) != (local, remote));
-            }
+            // It is gone, as an event on its way will say.
+            Command::DestroySubflow { .. } if why == Refusal::UnknownSubflow => {}
             Command::DestroySubflow { local, remote, .. } => {
                 if let Some(entry) = self.find(local, remote) {
                     entry.closing = false;
@@ -260,12 +263,10 @@ impl Connection {
         self.expire(now);
         if self.established && !self.is_foreign {
             // First of all: the peer may need the room.
-            if self.confirmed_at(plan).is_some_and(|at| now >= at) {
-                self.close(now, token, plan, out, |entry| entry.is_stranded(plan));
-            }
+            self.close_stranded(now, token, plan, out);
             self.open_and_promote(now, token, plan, out);
             self.demote(now, token, plan, out);
-            self.close(now, token, plan, out, |entry| !entry.is_stranded(plan));
+            self.close(now, token, plan, out);
             self.withdraw_unused(token, plan, out);
         }
     }
@@ -282,12 +283,13 @@ impl Connection {
         });
         let closes = self.subflows.iter().filter(|entry| !entry.closing && entry.destroy.failures() > 0);
         let closes = closes.filter(|entry| entry.is_unwanted(plan)).filter_map(|entry| entry.destroy.retry_at());
+        let gone = self.subflows.iter().filter(|entry| entry.closing).map(|entry| entry.closing_since + CLOSING);
         let is_stranded = |entry: &Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.failures() == 0;
         let strands = self.subflows.iter().any(is_stranded).then(|| self.confirmed_at(plan)).flatten();
         let promotes =
             self.subflows.iter().filter(|entry| entry.flag.failures() > 0 && entry.waits_for_promotion(plan));
         let promotes = promotes.filter_map(|entry| entry.flag.retry_at());
-        joins.chain(closes).chain(strands).chain(promotes).chain(self.demotion_wakeup(plan)).min()
+        joins.chain(closes).chain(strands).chain(gone).chain(promotes).chain(self.demotion_wakeup(plan)).min()
     }
 
     fn full_until(&self) -> Instant {
@@ -298,6 +300,7 @@ impl Connection {
         let expired = |join: &Join| join.opening_until.is_some_and(|until| now >= until);
         let expired: Vec<PathId> = self.joins.iter().filter(|(_, join)| expired(join)).map(|(&path, _)| path).collect();
         expired.into_iter().for_each(|path| self.fail(now, path));
+        self.subflows.retain(|entry| !entry.closing || now < entry.closing_since + CLOSING);
         if self.room.full_until.is_some_and(|until| now >= until) {
             self.room.full_until = None;
         }
@@ -320,7 +323,7 @@ impl Connection {
 
     fn was_reset(&mut self, now: Instant, plan: &Plan) -> Option<u8> {
         let Room { resets, last_reset, mut full, .. } = self.room;
-        let lives = |entry: &&Entry| !entry.closing && !entry.is_stranded(plan);
+        let lives = |entry: &&Entry| entry.lives(plan);
         let has_proven =
             self.subflows.iter().any(|entry| entry.opened > last_reset && now.since(entry.opened) >= PROVEN);
         let resets = if has_proven { 1 } else { resets.saturating_add(1) };
@@ -352,7 +355,7 @@ impl Connection {
     fn open_and_promote(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
         for path in plan.ids() {
             let wanted = plan.wants(path);
-            let stands = |entry: &&mut Entry| entry.path == path && !entry.closing && !entry.is_stranded(plan);
+            let stands = |entry: &&mut Entry| entry.path == path && entry.lives(plan);
             match self.subflows.iter_mut().find(stands) {
                 None => self.open(now, token, plan, path, out),
                 Some(entry) if wanted == PathState::Active && entry.subflow.backup && entry.flag.may(now) => {
@@ -420,31 +423,43 @@ impl Connection {
         waits.filter_map(|entry| entry.flag.retry_at()).min().map(|retry| due.max(retry))
     }
 
-    /// Closes `which` are unwanted, at once if another subflow is there. Of what the
-    /// path has no address for any more the peer is told over another one, as no
-    /// FIN can reach it.
-    fn close(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands, which: impl Fn(&Entry) -> bool) {
-        if !self.subflows.iter().any(|entry| entry.stays(plan)) {
+    /// Withdraws and closes what has lost its address: no FIN can reach the peer
+    /// from there, so it is told over another subflow, as soon as one can bear it.
+    fn close_stranded(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+        if self.confirmed_at(plan).is_none_or(|at| now < at) {
             return;
         }
         let Connection { subflows, ids, .. } = self;
-        let due = |entry: &&mut Entry| !entry.closing && entry.is_unwanted(plan) && entry.destroy.may(now);
-        for entry in subflows.iter_mut().filter(due).filter(|entry| which(entry)) {
+        let due = |entry: &&mut Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.may(now);
+        for entry in subflows.iter_mut().filter(due) {
             let local = canonical(entry.subflow.local.ip());
-            if entry.is_stranded(plan)
-                && let Some(local_id) = ids.of(local)
-            {
+            if let Some(local_id) = ids.of(local) {
                 ids.forget(local);
                 out.push_back((entry.path, Command::Withdraw { token, local_id }));
             }
-            out.push_back((entry.path, entry.command_destroy(token)));
+            out.push_back((entry.path, entry.command_destroy(now, token)));
         }
     }
 
-    /// From when on a subflow that stays can bear what the peer is to be told.
+    /// Closes what is not wanted, if another subflow is there; if the peer has no
+    /// room for one, all but one.
+    fn close(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+        let is_unwanted = |entry: &&mut Entry| entry.lives(plan) && plan.wants(entry.path) == PathState::Closed;
+        let stays = self.subflows.iter().any(|entry| entry.lives(plan) && plan.wants(entry.path) != PathState::Closed);
+        let kept = match (stays, self.room.full_until) {
+            (true, _) => 0,
+            (false, Some(_)) => 1,
+            (false, None) => return,
+        };
+        for entry in self.subflows.iter_mut().filter(is_unwanted).skip(kept).filter(|entry| entry.destroy.may(now)) {
+            out.push_back((entry.path, entry.command_destroy(now, token)));
+        }
+    }
+
+    /// From when on a subflow can bear what the peer is to be told.
     fn confirmed_at(&self, plan: &Plan) -> Option<Instant> {
-        let stays = self.subflows.iter().filter(|entry| entry.stays(plan));
-        stays.map(|entry| entry.opened).min().map(|opened| opened + CONFIRMED)
+        let lives = self.subflows.iter().filter(|entry| entry.lives(plan));
+        lives.map(|entry| entry.opened).min().map(|opened| opened + CONFIRMED)
     }
 
     /// Has the kernel forget the addresses that no path has any more.
@@ -472,49 +487,5 @@ impl Connection {
 
     fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<&mut Entry> {
         self.subflows.iter_mut().find(|entry| (entry.subflow.local, entry.subflow.remote) == (local, remote))
-    }
-}
-
-impl Entry {
-    fn carries(&self) -> bool {
-        !self.closing && !self.subflow.backup
-    }
-
-    /// True if its address is not its path's any more.
-    fn is_stranded(&self, plan: &Plan) -> bool {
-        plan.address(self.path).is_none_or(|(local, _)| local != canonical(self.subflow.local.ip()))
-    }
-
-    fn is_unwanted(&self, plan: &Plan) -> bool {
-        self.is_stranded(plan) || plan.wants(self.path) == PathState::Closed
-    }
-
-    fn stays(&self, plan: &Plan) -> bool {
-        !self.closing && !self.is_unwanted(plan)
-    }
-
-    fn waits_for_promotion(&self, plan: &Plan) -> bool {
-        !self.closing && self.subflow.backup && plan.wants(self.path) == PathState::Active
-    }
-
-    fn waits_for_demotion(&self, plan: &Plan) -> bool {
-        self.carries() && plan.wants(self.path) == PathState::Backup
-    }
-
-    fn set_backup(&mut self, now: Instant, backup: bool) {
-        self.subflow.backup = backup;
-        self.active_since = if backup { None } else { self.active_since.or(Some(now)) };
-    }
-
-    fn command_destroy(&mut self, token: Token) -> Command {
-        self.closing = true;
-        let Subflow { local, remote, .. } = self.subflow;
-        Command::DestroySubflow { token, local, remote }
-    }
-
-    fn command_backup(&mut self, now: Instant, token: Token, backup: bool) -> Command {
-        self.set_backup(now, backup);
-        let Subflow { local, remote, .. } = self.subflow;
-        Command::SetBackup { token, local, remote, backup }
     }
 }

@@ -1,0 +1,65 @@
+//! One subflow of a connection, and what is wanted of it.
+
+use super::super::{Command, Subflow, Token};
+use super::backoff::Backoff;
+use super::{Plan, canonical};
+use crate::allocate::PathState;
+use crate::path::PathId;
+use crate::time::Instant;
+
+/// A subflow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub subflow: Subflow,
+    pub path: PathId,
+    pub opened: Instant,
+    pub closing: bool,
+    pub closing_since: Instant,
+    pub active_since: Option<Instant>,
+    pub flag: Backoff,
+    pub destroy: Backoff,
+}
+
+impl Entry {
+    pub fn carries(&self) -> bool {
+        !self.closing && !self.subflow.backup
+    }
+
+    /// True if its address is not its path's any more.
+    pub fn is_stranded(&self, plan: &Plan) -> bool {
+        plan.address(self.path).is_none_or(|(local, _)| local != canonical(self.subflow.local.ip()))
+    }
+
+    pub fn is_unwanted(&self, plan: &Plan) -> bool {
+        self.is_stranded(plan) || plan.wants(self.path) == PathState::Closed
+    }
+
+    pub fn lives(&self, plan: &Plan) -> bool {
+        !self.closing && !self.is_stranded(plan)
+    }
+
+    pub fn waits_for_promotion(&self, plan: &Plan) -> bool {
+        !self.closing && self.subflow.backup && plan.wants(self.path) == PathState::Active
+    }
+
+    pub fn waits_for_demotion(&self, plan: &Plan) -> bool {
+        self.carries() && plan.wants(self.path) == PathState::Backup
+    }
+
+    pub fn set_backup(&mut self, now: Instant, backup: bool) {
+        self.subflow.backup = backup;
+        self.active_since = if backup { None } else { self.active_since.or(Some(now)) };
+    }
+
+    pub fn command_destroy(&mut self, now: Instant, token: Token) -> Command {
+        (self.closing, self.closing_since) = (true, now);
+        let Subflow { local, remote, .. } = self.subflow;
+        Command::DestroySubflow { token, local, remote }
+    }
+
+    pub fn command_backup(&mut self, now: Instant, token: Token, backup: bool) -> Command {
+        self.set_backup(now, backup);
+        let Subflow { local, remote, .. } = self.subflow;
+        Command::SetBackup { token, local, remote, backup }
+    }
+}
