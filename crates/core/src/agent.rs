@@ -12,11 +12,11 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::allocate::{Allocator, Mode, PathState, Supply, View};
-use crate::assess::{Alarm, Assessor, Belief, Reason};
+use crate::assess::{Alarm, Assessor, Belief, Reason, Stuck};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
 use crate::mptcp::manager::Manager;
-use crate::mptcp::{Command, Event, Seen};
+use crate::mptcp::{Command, Event, Seen, Token};
 use crate::path::{PathId, PathSpec, Sample};
 use crate::strategy::Strategy;
 use crate::time::{Duration, Instant};
@@ -199,6 +199,9 @@ impl Agent {
                 assessor.advance(now);
                 while let Some(alarm) = assessor.poll_alarm() {
                     self.outputs.push_back(Output::Alarm { path: id, alarm });
+                }
+                while let Some(Stuck { token, peer }) = assessor.poll_stuck() {
+                    self.manager.abandon(Token(token), id, peer);
                 }
             }
             let Some((belief, reason)) = path.assessors.iter().map(|a| a.belief()).max_by_key(|(belief, _)| *belief)

@@ -5,6 +5,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use crate::path::Sample;
 use crate::time::Instant;
@@ -12,6 +13,7 @@ use crate::time::Instant;
 pub mod hapanchak;
 pub mod rate;
 pub mod silence;
+pub mod stalls;
 pub mod threshold;
 
 /// What is believed of a path. The order is the order of concern: where two
@@ -86,6 +88,15 @@ impl AlarmKind {
     }
 }
 
+/// A subflow that waits in vain while its path carries what others send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Its connection.
+    pub token: u32,
+    /// The peer's end of it.
+    pub peer: SocketAddr,
+}
+
 /// Watches one path.
 pub trait Assessor {
     /// Takes a sample of its path.
@@ -99,6 +110,11 @@ pub trait Assessor {
 
     /// The next alarm raised or settled since the last call.
     fn poll_alarm(&mut self) -> Option<Alarm> {
+        None
+    }
+
+    /// The next subflow found stuck, while its path is not, since the last call.
+    fn poll_stuck(&mut self) -> Option<Stuck> {
         None
     }
 

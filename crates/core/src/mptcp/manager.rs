@@ -168,6 +168,20 @@ impl Manager {
         }
     }
 
+    /// Closes one subflow that carries nothing, if its connection has another: the
+    /// kernel then sends its data again over that one.
+    pub fn abandon(&mut self, token: Token, path: PathId, remote: SocketAddr) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let of = |known: &Known| known.path == path && known.subflow.remote == remote;
+        if !connection.subflows.iter().any(|known| !known.closing && !of(known)) {
+            return;
+        }
+        if let Some(known) = connection.subflows.iter_mut().find(|known| !known.closing && of(known)) {
+            let command = known.command_destroy(token);
+            self.commands.push_back((path, command));
+        }
+    }
+
     /// The next command, and the path it is about.
     pub fn poll(&mut self, now: Instant) -> Option<(PathId, Command)> {
         if self.commands.is_empty() && self.next_wakeup().is_some_and(|at| now >= at) {
