@@ -12,12 +12,13 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::allocate::{Allocator, Mode, PathState, Supply, View};
+use crate::assess::arrivals::Arrivals;
 use crate::assess::{Alarm, Assessor, Belief, Reason, Stuck};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
 use crate::mptcp::manager::Manager;
 use crate::mptcp::{Command, Event, Seen, Token};
-use crate::path::{PathId, PathSpec, Sample};
+use crate::path::{PathId, PathSpec, Sample, SampleKind};
 use crate::strategy::Strategy;
 use crate::time::{Duration, Instant};
 
@@ -44,6 +45,12 @@ pub enum Input {
         /// Index of its interface.
         if_index: u32,
     },
+}
+
+impl From<Sample> for Input {
+    fn from(sample: Sample) -> Input {
+        Input::Sample(sample)
+    }
 }
 
 /// What an agent says.
@@ -107,6 +114,7 @@ pub struct Agent {
     paths: Vec<Path>,
     allocator: Box<dyn Allocator + Send>,
     manager: Manager,
+    arrivals: Arrivals,
     outputs: VecDeque<Output>,
 }
 
@@ -144,7 +152,13 @@ impl Agent {
             reason: Reason::default(),
             state: PathState::Closed,
         });
-        Agent { paths: known.collect(), allocator, manager: Manager::new(paths, overlap), outputs: VecDeque::new() }
+        Agent {
+            paths: known.collect(),
+            allocator,
+            manager: Manager::new(paths, overlap),
+            arrivals: Arrivals::default(),
+            outputs: VecDeque::new(),
+        }
     }
 
     /// The path manager, to be looked at.
@@ -164,6 +178,15 @@ impl Agent {
     }
 
     fn observe(&mut self, now: Instant, sample: &Sample) {
+        if let SampleKind::Transport(transport) = &sample.kind
+            && let Some(told) = self.arrivals.observe(now, sample.path, transport)
+        {
+            self.tell_path(now, &Sample { path: told.path, kind: SampleKind::Break(told) });
+        }
+        self.tell_path(now, sample);
+    }
+
+    fn tell_path(&mut self, now: Instant, sample: &Sample) {
         let Some(path) = self.paths.get_mut(usize::from(sample.path.0)) else {
             return;
         };
@@ -233,6 +256,8 @@ impl Agent {
 
     fn allocate(&mut self, now: Instant, why: impl Fn(&Agent, usize) -> Reason) {
         let views: Vec<View> = self.paths.iter().map(Path::view).collect();
+        let is_lost = |path: &Path| matches!(path.belief, Belief::Lost | Belief::Stuck);
+        self.manager.set_lost(self.paths.iter().map(is_lost).collect());
         let states = self.allocator.allocate(&views);
         for (place, &state) in states.iter().enumerate() {
             let was = self.paths[place].state;

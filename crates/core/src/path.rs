@@ -4,6 +4,7 @@ use alloc::string::String;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
+use crate::assess::arrivals::Break;
 use crate::time::Duration;
 
 /// A path, by its place in the configuration (0 to 15).
@@ -71,6 +72,8 @@ pub enum SampleKind {
         /// True if it can carry packets.
         up: bool,
     },
+    /// What a connection received over this path regularly broke off.
+    Break(Break),
     /// How the transport fares on one subflow over this path.
     Transport(Transport),
 }

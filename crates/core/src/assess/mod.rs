@@ -10,6 +10,7 @@ use core::net::SocketAddr;
 use crate::path::Sample;
 use crate::time::Instant;
 
+pub mod arrivals;
 pub mod hapanchak;
 pub mod rate;
 pub mod silence;
@@ -73,6 +74,8 @@ pub enum AlarmKind {
     CamSilence,
     /// What was sent is not acknowledged.
     Unacknowledged,
+    /// What came down regularly broke off.
+    Arrivals,
     /// The interface went down.
     LinkDown,
 }
@@ -83,6 +86,7 @@ impl AlarmKind {
         match self {
             AlarmKind::CamSilence => "cam-silence",
             AlarmKind::Unacknowledged => "unacknowledged",
+            AlarmKind::Arrivals => "arrivals",
             AlarmKind::LinkDown => "link-down",
         }
     }

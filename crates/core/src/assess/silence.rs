@@ -1,8 +1,9 @@
 //! Sudden loss: a path that falls silent without any fade.
 //!
-//! Three signs, each of them enough: the roadside unit's messages stop; what
+//! Four signs, each of them enough: the roadside unit's messages stop; what
 //! was sent over the path stays unacknowledged for longer than its round-trip
-//! time and its variance allow; the interface goes down. A wrong alarm costs
+//! time and its variance allow; what came over it regularly breaks off; the
+//! interface goes down. A wrong alarm costs
 //! the opening of a subflow, a missed one costs the kernel's retransmission
 //! timer (0.2 s and more), so the signs are read eagerly and repeated alarms
 //! make the path wait longer before it is trusted again.
@@ -13,6 +14,7 @@ use alloc::string::String;
 use core::net::IpAddr;
 use serde::Deserialize;
 
+use super::arrivals::Break;
 use super::stalls::{Stalls, Verdict};
 use super::{Alarm, AlarmKind, Assessor, Belief, Reason, Stuck};
 use crate::path::{Sample, SampleKind, Transport};
@@ -78,6 +80,13 @@ struct Raised {
     accuser: Option<IpAddr>,
 }
 
+impl Raised {
+    /// True if data is caught on the path.
+    fn is_stuck(&self) -> bool {
+        matches!(self.kind, AlarmKind::Unacknowledged | AlarmKind::Arrivals)
+    }
+}
+
 impl Silence {
     /// An assessor that has heard nothing yet.
     pub fn new(params: Params) -> Silence {
@@ -104,7 +113,7 @@ impl Silence {
             raised.settled = true;
             self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
         }
-        let wait = quick && raised.kind == AlarmKind::Unacknowledged;
+        let wait = quick && raised.is_stuck();
         raised.trust_at = Some(if wait { raised.at + self.wait / 2 } else { now });
         self.raised = Some(raised);
         self.advance(now);
@@ -130,7 +139,7 @@ impl Silence {
     /// word of another peer than the accuser ends it at once, and the accuser is
     /// not believed alone again; his own ends it after the wait.
     fn see_delivery(&mut self, now: Instant, peer: IpAddr, sent: Instant) {
-        let Some(mut raised) = self.raised.filter(|raised| raised.kind == AlarmKind::Unacknowledged) else { return };
+        let Some(mut raised) = self.raised.filter(Raised::is_stuck) else { return };
         if sent <= raised.at {
             return;
         }
@@ -148,6 +157,17 @@ impl Silence {
         raised.trust_at = Some(raised.trust_at.map_or(trust_at, |at| at.min(trust_at)));
         self.raised = Some(raised);
         self.advance(now);
+    }
+
+    /// What came regularly broke off: the path is lost, unless something that was
+    /// sent over it since came through.
+    fn hear_break(&mut self, now: Instant, told: &Break) {
+        if self.params.unacked_margin_ms == 0 || self.raised.is_some() || self.stalls.alive_since(told.last) {
+            return;
+        }
+        let (waited_ms, longest_ms) = (told.waited.as_secs_f64() * 1e3, told.longest.as_secs_f64() * 1e3);
+        let because = format!("nothing came for {waited_ms:.0} ms, something each {longest_ms:.0} ms before");
+        self.raise(now, AlarmKind::Arrivals, because, &[("waited_ms", waited_ms), ("longest_ms", longest_ms)]);
     }
 
     fn raise_stuck(&mut self, now: Instant, unacked: u32, waited: Duration, patience: Duration, witnesses: u32) {
@@ -177,17 +197,18 @@ impl Silence {
         self.last_alarm = Some(now);
         let hears_messages = self.intervals.len() >= FEW;
         let trust_at = match kind {
-            AlarmKind::Unacknowledged if !hears_messages => Some(now + self.wait),
+            AlarmKind::Unacknowledged | AlarmKind::Arrivals if !hears_messages => Some(now + self.wait),
             _ => None,
         };
         // An interface that is down leaves nothing to be settled.
         let settled = kind == AlarmKind::LinkDown;
-        let accuser = self.stalls.accuser();
+        let accuser = self.stalls.accuser().filter(|_| kind == AlarmKind::Unacknowledged);
         self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser });
         self.alarms.push_back(Alarm { kind, wrong: settled.then_some(false) });
         let rule = match kind {
             AlarmKind::CamSilence => "silence.cam",
             AlarmKind::Unacknowledged => "silence.unacknowledged",
+            AlarmKind::Arrivals => "silence.arrivals",
             AlarmKind::LinkDown => "silence.link-down",
         };
         self.reason = Reason { rule, because, inputs: inputs.into() };
@@ -213,6 +234,7 @@ impl Assessor for Silence {
             SampleKind::Signal { station: None, .. } => {}
             SampleKind::Link { up } => self.judge_link(now, *up),
             SampleKind::Transport(transport) => self.watch_transport(now, transport),
+            SampleKind::Break(told) => self.hear_break(now, told),
         }
     }
 
@@ -242,7 +264,7 @@ impl Assessor for Silence {
 
     fn belief(&self) -> (Belief, &Reason) {
         let belief = match self.raised {
-            Some(raised) if raised.kind == AlarmKind::Unacknowledged => Belief::Stuck,
+            Some(raised) if raised.is_stuck() => Belief::Stuck,
             Some(_) => Belief::Lost,
             None => Belief::Unknown,
         };

@@ -237,6 +237,11 @@ impl Stalls {
         self.peers.len() > 1 && self.distrusted.get(&peer).is_some_and(|until| now < *until)
     }
 
+    /// True if something that was sent after `then` came through.
+    pub(super) fn alive_since(&self, then: Instant) -> bool {
+        self.alive.is_some_and(|sent| sent > then)
+    }
+
     /// The peer that alone bears witness; `None` where there are several.
     pub(super) fn accuser(&self) -> Option<IpAddr> {
         self.witnesses.peer.filter(|_| !self.witnesses.several_peers)

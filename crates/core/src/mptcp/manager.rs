@@ -41,6 +41,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub struct Manager {
     paths: Vec<PathSpec>,
     wanted: Vec<PathState>,
+    /// Paths over which no word gets through.
+    lost: Vec<bool>,
     overlap: Duration,
     connections: BTreeMap<Token, Connection>,
     commands: VecDeque<(PathId, Command)>,
@@ -78,7 +80,7 @@ impl Manager {
     /// how long two subflows carry together before one is demoted.
     pub fn new(paths: Vec<PathSpec>, overlap: Duration) -> Manager {
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
-        Manager { paths, wanted, overlap, connections: BTreeMap::new(), commands: VecDeque::new() }
+        Manager { paths, wanted, lost: Vec::new(), overlap, connections: BTreeMap::new(), commands: VecDeque::new() }
     }
 
     /// Takes what is wanted of each path from now on. A path that is wanted
@@ -94,6 +96,12 @@ impl Manager {
             *wanted = state;
         }
         self.reconcile(now);
+    }
+
+    /// Takes which paths are lost. What is closed over one of them the peer is told
+    /// over another: no FIN would reach it, and it would go on sending there.
+    pub fn set_lost(&mut self, lost: Vec<bool>) {
+        self.lost = lost;
     }
 
     /// Takes the news that a path has another address, or none. Subflows from
@@ -206,6 +214,11 @@ impl Manager {
         let local = canonical(local);
         let place = self.paths.iter().position(|path| path.local == Some(local))?;
         Some(PathId(place as u8))
+    }
+
+    /// True of a connection that this end accepted.
+    pub fn is_accepted(&self, token: Token) -> bool {
+        self.connections.get(&token).is_some_and(|connection| connection.server_side)
     }
 
     /// The subflows that there are.
@@ -356,7 +369,8 @@ impl Manager {
                 None if wanted != PathState::Closed => {
                     self.open(now, token, connection, path, wanted == PathState::Backup);
                 }
-                Some(known) if wanted == PathState::Active && known.subflow.backup => {
+                // What it accepted is a backup by the peer's wish.
+                Some(known) if wanted == PathState::Active && known.subflow.backup && !connection.server_side => {
                     let command = known.command_backup(now, token, false);
                     self.commands.push_back((path, command));
                 }
@@ -409,6 +423,11 @@ impl Manager {
         }
         for known in &mut connection.subflows {
             if self.wants(known.path) == PathState::Closed && !known.closing {
+                let is_lost = self.lost.get(usize::from(known.path.0)).is_some_and(|lost| *lost);
+                if is_lost && !connection.server_side {
+                    let local_id = known.subflow.local_id;
+                    self.commands.push_back((known.path, Command::Withdraw { token, local_id }));
+                }
                 let command = known.command_destroy(token);
                 self.commands.push_back((known.path, command));
             }

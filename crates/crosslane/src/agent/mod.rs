@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crosslane_core::agent::{Agent, Input, Output, Setup};
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::{Event, Seen, Subflow, Token};
-use crosslane_core::path::{PathId, PathSpec, Sample, SampleKind, Transport};
+use crosslane_core::mptcp::{Event, Seen};
+use crosslane_core::path::PathSpec;
 use crosslane_core::strategy::{Strategy, ThresholdParams};
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,11 +28,13 @@ pub mod embedded;
 mod interfaces;
 mod journal;
 pub mod ready;
+mod transport;
 mod tunnel;
 
 use config::Config;
 use interfaces::Interfaces;
 use journal::Journal;
+use transport::Lookout;
 use tunnel::Carried;
 
 /// Runs the agent until it is told to end (SIGINT, SIGTERM).
@@ -75,7 +77,7 @@ struct Driver {
     datagrams: Option<UdpSocket>,
     senders: Senders,
     demands: Option<Server>,
-    transport_period: Duration,
+    lookout: Lookout,
 }
 
 /// The kernel's MPTCP.
@@ -150,7 +152,7 @@ impl Driver {
             datagrams,
             senders: config.senders(),
             demands,
-            transport_period: Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref())),
+            lookout: Lookout::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
         };
         driver.let_steer(config);
         for notice in present {
@@ -164,11 +166,11 @@ impl Driver {
     /// Runs until `end`.
     async fn run(mut self, end: impl Future<Output = ()>) -> Result<()> {
         let mut end = std::pin::pin!(end);
-        let mut ticks = tokio::time::interval(self.transport_period);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut buffer = vec![0; MAX_DATAGRAM];
         loop {
-            let wait = self.engine.next_wakeup().map(|at| at.since(self.clock.now()));
+            let now = self.clock.now();
+            let wait = self.engine.next_wakeup().map(|at| at.since(now));
+            let look = self.lookout.next().since(now);
             let observed = self.tunnel.is_some() || self.engine.manager().subflows().next().is_some();
             let news = tokio::select! {
                 biased;
@@ -176,7 +178,7 @@ impl Driver {
                 event = event(self.mptcp.as_mut()) => News::Event(event),
                 notice = self.notices.next() => News::Notice(notice),
                 length = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length),
-                _ = ticks.tick(), if observed => News::Transport,
+                () = tokio::time::sleep(look), if observed => News::Transport,
                 _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
                 // Last, so that a sender without end keeps nothing else from being heard.
                 heard = server::news(self.demands.as_mut()) => News::Demands(heard),
@@ -207,7 +209,10 @@ impl Driver {
 
     fn event(&mut self, event: Result<Event, EventError>) -> Result<()> {
         match event {
-            Ok(event) => self.handle(Input::Mptcp(event)),
+            Ok(event) => {
+                self.lookout.stir(self.clock.now());
+                self.handle(Input::Mptcp(event));
+            }
             Err(EventError::Overrun) => self.resync(),
             Err(EventError::Malformed(fault)) => self.journal.fault(&fault),
             Err(EventError::Io(cause)) => return Err(Error::failure("listening to the kernel's path manager", cause)),
@@ -241,7 +246,7 @@ impl Driver {
 
     fn datagram(&mut self, bytes: &[u8]) {
         match vanetza::read(bytes, &self.senders) {
-            Ok(sample) => self.handle(Input::Sample(sample)),
+            Ok(sample) => self.handle(sample.into()),
             Err(rejected) => self.journal.fault(&rejected),
         }
     }
@@ -277,36 +282,6 @@ impl Driver {
     fn meet(&mut self) {
         if let Some(demand) = self.demands.as_mut().map(Server::demand) {
             self.handle(Input::Demand(demand));
-        }
-    }
-
-    fn observe_transport(&mut self) {
-        if let Some(tunnel) = &mut self.tunnel {
-            tunnel.faults().iter().for_each(|fault| self.journal.fault(fault));
-            let (samples, changes) = (tunnel.samples(), tunnel.changes());
-            changes.iter().for_each(|change| self.journal.tunnel(change));
-            samples.into_iter().for_each(|sample| self.handle(Input::Sample(sample)));
-        }
-        let subflows: Vec<(Token, PathId, Subflow)> =
-            self.engine.manager().subflows().map(|(token, path, subflow)| (token, path, *subflow)).collect();
-        for (token, path, subflow) in subflows {
-            let Some(mptcp) = &mut self.mptcp else { return };
-            let Ok(Some(socket)) = mptcp.diag.socket(subflow.local, subflow.remote) else { continue };
-            // Of a socket in TIME_WAIT the kernel remembers no figures; zeros would pass for its path's.
-            if socket.tcp.rtt.is_zero() {
-                continue;
-            }
-            let transport = Transport {
-                token: token.0,
-                rtt: socket.tcp.rtt,
-                rttvar: socket.tcp.rttvar,
-                unacked: socket.tcp.unacked,
-                delivered: socket.tcp.delivered,
-                bytes_acked: socket.tcp.bytes_acked,
-                notsent_bytes: socket.tcp.notsent_bytes,
-                bytes_received: socket.tcp.bytes_received,
-            };
-            self.handle(Input::Sample(Sample { path, kind: SampleKind::Transport(transport) }));
         }
     }
 
