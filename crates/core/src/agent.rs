@@ -17,7 +17,7 @@ use crate::assess::{Alarm, Assessor, Belief, Reason, Stuck};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
 use crate::mptcp::manager::Manager;
-use crate::mptcp::{Command, Event, Seen, Token};
+use crate::mptcp::{Command, Event, Notice, Refusal, Seen, Token};
 use crate::path::{PathId, PathSpec, Sample, SampleKind};
 use crate::strategy::Strategy;
 use crate::time::{Duration, Instant};
@@ -34,8 +34,8 @@ pub enum Input {
     /// All connections that there are: after a start, and when events were
     /// missed.
     Resync(Vec<Seen>),
-    /// The kernel refused a command.
-    Refused(Command),
+    /// The kernel refused a command, and why.
+    Refused(Command, Refusal),
     /// A path has another address, or none.
     Address {
         /// The path.
@@ -83,6 +83,8 @@ pub enum Output {
         /// Why.
         reason: Reason,
     },
+    /// What the user is to be told of the path manager.
+    Notice(Notice),
     /// Whether an object can be had in time.
     Admission(Admission),
     /// A suspicion of sudden loss, raised or settled.
@@ -159,6 +161,11 @@ impl Agent {
             arrivals: Arrivals::default(),
             outputs: VecDeque::new(),
         }
+    }
+
+    /// Leaves connections from these addresses alone, as those inside a tunnel.
+    pub fn leave_alone(&mut self, addresses: Vec<IpAddr>) {
+        self.manager.leave_alone(addresses);
     }
 
     /// The path manager, to be looked at.
@@ -243,6 +250,11 @@ impl Agent {
         }
     }
 
+    fn assessors_wakeup(&self) -> Option<Instant> {
+        let assessors = self.paths.iter().flat_map(|path| &path.assessors);
+        assessors.filter_map(|assessor| assessor.next_wakeup()).min()
+    }
+
     fn meet(&mut self, now: Instant, demand: &Demand) {
         let paths: Vec<Supply> = self.paths.iter().map(Path::supply).collect();
         let reason = self.allocator.meet(now, demand, &paths);
@@ -305,7 +317,7 @@ impl Engine for Agent {
                 self.adopt(now, &seen);
                 self.manager.resync(now, &seen);
             }
-            Input::Refused(command) => self.manager.refused(now, &command),
+            Input::Refused(command, why) => self.manager.refused(now, &command, why),
             Input::Address { path, local, if_index } => self.manager.set_address(now, path, local, if_index),
         }
         self.assess(now);
@@ -313,18 +325,21 @@ impl Engine for Agent {
 
     fn poll(&mut self, now: Instant) -> Option<Output> {
         if self.outputs.is_empty() {
-            if self.next_wakeup().is_some_and(|at| now >= at) {
+            if self.assessors_wakeup().is_some_and(|at| now >= at) {
                 self.assess(now);
             }
-            while let Some((path, command)) = self.manager.poll(now) {
-                self.outputs.push_back(Output::Command { path, command });
+            if self.outputs.is_empty() {
+                let command = self.manager.poll(now).map(|(path, command)| Output::Command { path, command });
+                self.outputs.extend(command);
+            }
+            while let Some(notice) = self.manager.poll_notice() {
+                self.outputs.push_back(Output::Notice(notice));
             }
         }
         self.outputs.pop_front()
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let assessors = self.paths.iter().flat_map(|path| &path.assessors);
-        assessors.filter_map(|assessor| assessor.next_wakeup()).chain(self.manager.next_wakeup()).min()
+        self.assessors_wakeup().into_iter().chain(self.manager.next_wakeup()).min()
     }
 }

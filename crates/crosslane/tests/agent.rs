@@ -174,7 +174,10 @@ fn a_subflow_comes_with_the_signal_is_demoted_as_it_fades_and_goes_with_the_inte
     let commands = events.iter().filter(|event| event["event"] == "command");
     let told: Vec<(&str, bool)> =
         commands.map(|event| (event["command"].as_str().unwrap(), event["error"].is_null())).collect();
-    assert_eq!(told, [("create", true), ("set_backup", true), ("set_backup", true), ("withdraw", true), ("destroy", true)]);
+    assert_eq!(
+        told,
+        [("create", true), ("set_backup", true), ("set_backup", true), ("withdraw", true), ("destroy", true)]
+    );
     assert_eq!(events.last().unwrap()["event"], "end");
 }
 

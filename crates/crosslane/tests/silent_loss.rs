@@ -271,10 +271,12 @@ fn forged_cams_do_not_move_a_connection_onto_a_path_that_nothing_came_back_over(
     let run = |forged: bool| {
         let world = World::new(false);
         world.emulator.control().set_on(0, false).unwrap();
-        let agent = Agent::start(&world.testbed.vehicle, &VEHICLE.replace("MODE", "backup").replace(
-            "prefer = [\"its-g5\", \"lte\"]",
-            "prefer = [\"its-g5\", \"lte\"]\noverlap_ms = 10",
-        ));
+        let agent = Agent::start(
+            &world.testbed.vehicle,
+            &VEHICLE
+                .replace("MODE", "backup")
+                .replace("prefer = [\"its-g5\", \"lte\"]", "prefer = [\"its-g5\", \"lte\"]\noverlap_ms = 10"),
+        );
         // It begins over lte.
         let local = crosslane::testbed::vehicle_address(1);
         let connect = || {

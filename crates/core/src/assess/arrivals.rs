@@ -172,9 +172,8 @@ mod tests {
     /// What comes each 10 ms as bytes so far, from 0 on; when a break was told.
     fn hear(arrivals: &mut Arrivals, token: u32, until: u64, bytes: impl Fn(u64) -> u64) -> Option<u64> {
         let looks = (0..until).step_by(10);
-        let mut looks = looks.map(|ms| {
-            (ms, arrivals.observe(Instant::from_millis(ms), PathId(0), &sample(token, bytes(ms), false)))
-        });
+        let mut looks = looks
+            .map(|ms| (ms, arrivals.observe(Instant::from_millis(ms), PathId(0), &sample(token, bytes(ms), false))));
         looks.find(|(_, told)| told.is_some()).map(|(ms, _)| ms)
     }
 

@@ -5,6 +5,7 @@
 //! and RFC 8684.
 
 use alloc::vec::Vec;
+use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
 pub mod manager;
@@ -38,6 +39,8 @@ pub struct Subflow {
 pub struct Seen {
     /// The connection.
     pub token: Token,
+    /// Our address as the connection began.
+    pub local: SocketAddr,
     /// The peer's address, even if no subflow is left.
     pub remote: SocketAddr,
     /// True if this end accepted the connection.
@@ -180,4 +183,93 @@ pub enum Command {
         /// Id of the address.
         local_id: AddressId,
     },
+}
+
+impl Command {
+    /// The connection that it is about.
+    pub const fn token(&self) -> Token {
+        match *self {
+            Command::CreateSubflow { token, .. }
+            | Command::DestroySubflow { token, .. }
+            | Command::SetBackup { token, .. }
+            | Command::Announce { token, .. }
+            | Command::Withdraw { token, .. } => token,
+        }
+    }
+}
+
+/// Why the kernel refused a command (Linux `net/mptcp/pm_userspace.c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It knows no such connection: it has ended.
+    UnknownConnection,
+    /// The connection is the in-kernel path manager's, as what began while
+    /// `net.mptcp.path_manager` was `kernel`.
+    NotOurs,
+    /// The connection has no such subflow, or no address of this id.
+    UnknownSubflow,
+    /// It knows the address by another id, or another address by this one.
+    IdTaken,
+    /// Anything else, by its `errno`; 0 if the kernel gave none.
+    Other(i32),
+}
+
+/// What a user is to be told of the path manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Connections are left to the in-kernel path manager; said of the first.
+    NotOurs {
+        /// The connection.
+        token: Token,
+    },
+    /// A peer accepts no more subflows than there are.
+    PeerLimit {
+        /// Its address.
+        peer: IpAddr,
+        /// Subflows beyond the first that it accepts.
+        subflows: u8,
+    },
+    /// More commands are asked for than the circuit breaker lets through.
+    Waiting {
+        /// Connections that wait for theirs.
+        connections: usize,
+    },
+    /// There are more connections than the path manager takes.
+    TooMany,
+}
+
+impl Notice {
+    /// A short name for records.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Notice::NotOurs { .. } => "not_ours",
+            Notice::PeerLimit { .. } => "peer_limit",
+            Notice::Waiting { .. } => "waiting",
+            Notice::TooMany => "too_many",
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::NotOurs { .. } => f.write_str(
+                "connections that began under the in-kernel path manager are left to it; set net.mptcp.path_manager to \
+                 `userspace` before programs connect",
+            ),
+            Notice::PeerLimit { peer, subflows } => write!(
+                f,
+                "the peer {peer} accepts {subflows} additional subflows; raise its limit (`ip mptcp limits set \
+                 subflows`) to use more paths"
+            ),
+            Notice::Waiting { connections } => {
+                write!(f, "{connections} connections wait for their commands, of which there are too many a second")
+            }
+            Notice::TooMany => write!(
+                f,
+                "there are more than {} connections; further ones keep the subflows that they have",
+                manager::MAX_CONNECTIONS
+            ),
+        }
+    }
 }

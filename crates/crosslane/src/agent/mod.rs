@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crosslane_core::agent::{Agent, Input, Output, Setup};
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::{Event, Seen};
+use crosslane_core::mptcp::{Event, Refusal, Seen};
 use crosslane_core::path::PathSpec;
 use crosslane_core::strategy::{Strategy, ThresholdParams};
+use nix::errno::Errno;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -315,8 +316,8 @@ impl Driver {
             let Some(mptcp) = &mut self.mptcp else { continue };
             let done = mptcp.commands.send(&command);
             self.journal.output(&output, done.as_ref().err());
-            if done.is_err() {
-                self.handle(Input::Refused(command));
+            if let Err(error) = &done {
+                self.handle(Input::Refused(command, refusal(error)));
             }
         }
         if let Some(server) = &mut self.demands {
@@ -325,9 +326,17 @@ impl Driver {
     }
 }
 
+fn refusal(error: &netlink::CommandError) -> Refusal {
+    match error.errno() {
+        Some(Errno::ESRCH | Errno::ENOTCONN) => Refusal::UnknownSubflow,
+        errno => Refusal::Other(errno.map_or(0, |errno| errno as i32)),
+    }
+}
+
 fn seen(connection: &Connection) -> Seen {
     Seen {
         token: connection.token,
+        local: connection.local,
         remote: connection.remote,
         // Only the first subflow tells who opened the connection; without it, a
         // vehicle is taken for the client.

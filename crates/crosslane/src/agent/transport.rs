@@ -99,11 +99,7 @@ impl Lookout {
             busy: true,
             idle_next: Instant::ZERO,
             stale: true,
-            costs: Costs {
-                question: Duration::from_micros(20),
-                list: Duration::from_micros(400),
-                list_ipv6: false,
-            },
+            costs: Costs { question: Duration::from_micros(20), list: Duration::from_micros(400), list_ipv6: false },
         }
     }
 
@@ -319,7 +315,8 @@ mod tests {
 
     #[test]
     fn the_counters_of_segments_are_found_by_name() {
-        let text = "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm InSegs OutSegs RetransSegs\nTcp: 1 20 30 4\nUdp: A\nUdp: 1\n";
+        let text =
+            "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm InSegs OutSegs RetransSegs\nTcp: 1 20 30 4\nUdp: A\nUdp: 1\n";
         assert_eq!(segments(text), Some([20, 30]));
         assert_eq!(segments("Tcp: InSegs\nTcp: 1"), None);
         assert_eq!(segments(""), None);

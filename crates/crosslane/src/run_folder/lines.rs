@@ -40,6 +40,7 @@ pub fn said(at: Instant, output: &Output, error: Option<&dyn Display>, names: &[
             });
             ("admission", fields)
         }
+        Output::Notice(notice) => ("notice", json!({ "rule": notice.name(), "because": notice.to_string() })),
         Output::Alarm { path, alarm } => {
             ("alarm", json!({ "path": name(path), "kind": alarm.kind.name(), "false": alarm.wrong }))
         }

@@ -184,8 +184,12 @@ impl TrafficKeys {
             (KindKey::Deadline, _, _) => {
                 ("objects with deadlines have no `size_bytes`, `every_ms`, `size_mb`, `pause_s`", "leave them out")
             }
-            (KindKey::Messages | KindKey::PingPong, _, (None, None)) => ("messages need `size_bytes` and `every_ms`", "give both"),
-            (KindKey::Messages | KindKey::PingPong, _, _) => ("messages have no `size_mb` and no `pause_s`", "leave them out"),
+            (KindKey::Messages | KindKey::PingPong, _, (None, None)) => {
+                ("messages need `size_bytes` and `every_ms`", "give both")
+            }
+            (KindKey::Messages | KindKey::PingPong, _, _) => {
+                ("messages have no `size_mb` and no `pause_s`", "leave them out")
+            }
             (KindKey::Bulk, (None, None), _) => ("bulk traffic has no `size_mb` and no `pause_s`", "leave them out"),
             (KindKey::Bulk, _, _) => ("bulk traffic has no `size_bytes` and no `every_ms`", "leave them out"),
             (KindKey::Uploads, (None, None), _) => ("uploads need `size_mb` and `pause_s`", "give both"),

@@ -5,7 +5,7 @@ use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::allocate::PathState;
 use crosslane_core::demand::Demand;
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::{Event, Token};
+use crosslane_core::mptcp::{Event, Refusal, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
 
@@ -142,7 +142,7 @@ impl Brain {
         if let Output::Command { command, .. } = &output
             && !vehicle.command(now, command)
         {
-            fed.handle(now, Input::Refused(*command));
+            fed.handle(now, Input::Refused(*command, Refusal::Other(0)));
         }
         Some(output)
     }

@@ -1,3 +1,4 @@
+use super::super::AddressId;
 use super::*;
 use crate::path::Rat;
 use PathState::{Active, Backup, Closed};
@@ -61,6 +62,198 @@ fn destroy(path: u8) -> Command {
 
 fn set_backup(path: u8, backup: bool) -> Command {
     Command::SetBackup { token: TOKEN, local: subflow(path, 0, false).local, remote: server(), backup }
+}
+
+fn withdraw(id: u8) -> Command {
+    Command::Withdraw { token: TOKEN, local_id: AddressId(id) }
+}
+
+fn closed(path: u8, error: u8) -> Event {
+    Event::SubflowClosed { token: TOKEN, subflow: subflow(path, 2, false), error }
+}
+
+fn opened(path: u8) -> Event {
+    Event::SubflowEstablished { token: TOKEN, subflow: subflow(path, 2, false) }
+}
+
+/// Commands of `ms` milliseconds from now on, each answered by `answer`.
+fn commands_within(
+    manager: &mut Manager,
+    from: u64,
+    ms: u64,
+    answer: impl Fn(&mut Manager, Instant, Command),
+) -> usize {
+    let mut count = 0;
+    for now in (from..from + ms).map(at) {
+        // More than a thousand in a millisecond is without end.
+        for _ in 0..1000 {
+            let Some((_, command)) = manager.poll(now) else { break };
+            count += 1;
+            answer(manager, now, command);
+        }
+    }
+    count
+}
+
+#[test]
+fn a_refused_demotion_is_given_up_after_some_tries() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.want(at(1000), &[Backup, Active]);
+    let refuse = |manager: &mut Manager, now, command| manager.refused(now, &command, Refusal::Other(22));
+    let tries = commands_within(&mut manager, 1000, 60_000, refuse);
+    assert!((2..=10).contains(&tries), "{tries} commands");
+    assert_eq!(manager.next_wakeup(), None);
+    manager.want(at(100_000), &[Active, Active]);
+    manager.want(at(100_001), &[Backup, Active]);
+    assert_eq!(drain(&mut manager, at(100_001)), [set_backup(0, true)], "wanted anew it is tried again");
+}
+
+#[test]
+fn a_subflow_that_is_reset_at_once_is_a_failed_attempt() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.handle(at(5000), &closed(1, 104));
+    let reset = |manager: &mut Manager, now: Instant, command| {
+        if matches!(command, Command::CreateSubflow { .. }) {
+            manager.handle(now, &opened(1));
+            manager.handle(now + Duration::from_millis(1), &closed(1, 104));
+        }
+    };
+    let tries = commands_within(&mut manager, 5000, 60_000, reset);
+    assert!((3..=12).contains(&tries), "{tries} commands in a minute");
+}
+
+#[test]
+fn the_limit_of_a_peer_is_learnt_and_said_once() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.handle(at(5000), &closed(1, 104));
+    let reset = |manager: &mut Manager, now: Instant, command| {
+        if matches!(command, Command::CreateSubflow { .. }) {
+            manager.handle(now, &opened(1));
+            manager.handle(now, &closed(1, 104));
+        }
+    };
+    let tries = commands_within(&mut manager, 5000, 50_000, reset);
+    assert_eq!(tries, 3);
+    assert_eq!(manager.poll_notice(), Some(Notice::PeerLimit { peer: server().ip(), subflows: 0 }));
+    assert_eq!(manager.poll_notice(), None);
+    assert!(commands_within(&mut manager, 55_000, 600_000, reset) <= 10, "tried again, rarely");
+    assert_eq!(manager.poll_notice(), None);
+}
+
+#[test]
+fn a_connection_that_the_kernel_does_not_know_is_forgotten() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.want(at(1000), &[Closed, Active]);
+    assert_eq!(drain(&mut manager, at(1000)), [destroy(0)]);
+    manager.refused(at(1000), &destroy(0), Refusal::UnknownConnection);
+    assert_eq!((manager.connections(), manager.next_wakeup()), (0, None));
+}
+
+#[test]
+fn a_connection_of_the_in_kernel_path_manager_is_left_alone_and_said_once() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.want(at(1000), &[Backup, Active]);
+    let refuse = |manager: &mut Manager, now, command| manager.refused(now, &command, Refusal::NotOurs);
+    assert_eq!(commands_within(&mut manager, 1000, 1000, refuse), 1);
+    manager.want(at(3000), &[Active, Backup]);
+    let found = [Seen {
+        token: TOKEN,
+        local: local(0, 1000),
+        remote: server(),
+        server_side: false,
+        subflows: Vec::from([subflow(0, 0, false)]),
+    }];
+    manager.resync(at(4000), &found);
+    assert_eq!(commands_within(&mut manager, 4000, 1000, refuse), 0);
+    assert_eq!(manager.poll_notice(), Some(Notice::NotOurs { token: TOKEN }));
+    assert_eq!(manager.poll_notice(), None);
+}
+
+#[test]
+fn the_last_subflow_keeps_an_address_that_went_until_another_is_there() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Closed]);
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    manager.set_address(at(1000), PathId(0), None, 5);
+    assert_eq!(drain(&mut manager, at(1000)), []);
+    let address = IpAddr::from([10, 9, 0, 2]);
+    manager.set_address(at(2000), PathId(0), Some(address), 5);
+    let (remote, local_id) = (server(), AddressId(1));
+    let anew = Command::CreateSubflow { token: TOKEN, local_id, local: address, if_index: 5, remote, backup: false };
+    assert_eq!(drain(&mut manager, at(2000)), [anew]);
+    let other = Subflow { local: SocketAddr::new(address, 9), local_id, ..subflow(0, 0, false) };
+    manager.handle(at(2001), &Event::SubflowEstablished { token: TOKEN, subflow: other });
+    assert_eq!(drain(&mut manager, at(2001)), [withdraw(0), destroy(0)]);
+}
+
+#[test]
+fn an_address_of_a_failed_attempt_is_withdrawn_too() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Active]);
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
+    manager.handle(at(10), &closed(1, 111));
+    manager.set_address(at(20), PathId(1), None, 5);
+    assert_eq!(drain(&mut manager, at(20)), [withdraw(2)], "the kernel would remember the pair");
+}
+
+#[test]
+fn an_address_that_the_kernel_knows_by_another_id_finds_its_way() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Active]);
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
+    manager.refused(at(1), &create(1, 2, false), Refusal::IdTaken);
+    let swept = drain(&mut manager, at(1));
+    assert!(swept.contains(&withdraw(2)) && swept.contains(&withdraw(5)) && !swept.contains(&withdraw(0)), "{swept:?}");
+    assert_eq!(drain(&mut manager, at(200)), [create(1, 3, false)]);
+}
+
+#[test]
+fn connections_from_inside_a_tunnel_and_to_this_machine_are_left_alone() {
+    let mut manager = manager();
+    manager.leave_alone(Vec::from([IpAddr::from([10, 99, 0, 2])]));
+    manager.want(at(0), &[Active, Active]);
+    let inside = Subflow { local: SocketAddr::from(([10, 99, 0, 2], 1)), ..subflow(0, 0, false) };
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: inside, server_side: false });
+    let here = Subflow { remote: SocketAddr::from(([127, 0, 0, 1], 1)), ..subflow(0, 0, false) };
+    manager.handle(at(0), &Event::Established { token: Token(8), subflow: here, server_side: false });
+    assert_eq!((manager.connections(), drain(&mut manager, at(0))), (0, Vec::new()));
+}
+
+#[test]
+fn there_is_a_limit_of_connections_and_it_is_said_once() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Closed]);
+    for number in 0..MAX_CONNECTIONS as u32 + 100 {
+        let subflow = subflow(0, 0, false);
+        manager.handle(at(0), &Event::Established { token: Token(number), subflow, server_side: false });
+    }
+    assert_eq!(manager.connections(), MAX_CONNECTIONS);
+    let seen = (0..5000).map(|number| Seen {
+        token: Token(number),
+        local: local(0, 1000),
+        remote: server(),
+        server_side: false,
+        subflows: Vec::new(),
+    });
+    manager.resync(at(1), &seen.collect::<Vec<_>>());
+    assert_eq!(manager.connections(), MAX_CONNECTIONS);
+    assert_eq!((manager.poll_notice(), manager.poll_notice()), (Some(Notice::TooMany), None));
+}
+
+#[test]
+fn an_event_reconciles_its_own_connection_only() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Active]);
+    for number in 0..1000 {
+        let (subflow, second) = (subflow(0, 0, false), subflow(1, 2, false));
+        manager.handle(at(0), &Event::Established { token: Token(number), subflow, server_side: false });
+        manager.handle(at(0), &Event::SubflowEstablished { token: Token(number), subflow: second });
+    }
+    assert_eq!((drain(&mut manager, at(0)), manager.queue.len()), (Vec::new(), 0));
+    manager.handle(at(1000), &Event::SubflowEstablished { token: Token(500), subflow: subflow(1, 2, false) });
+    assert_eq!(manager.queue, [Token(500)]);
 }
 
 #[test]
@@ -139,6 +332,7 @@ fn a_failed_attempt_is_repeated_after_pauses_that_double() {
         assert_eq!(drain(&mut manager, now), [create(1, 2, false)]);
         let failed = Event::SubflowClosed { token: TOKEN, subflow: subflow(1, 2, false), error: 111 };
         manager.handle(now, &failed);
+        assert_eq!(drain(&mut manager, now), [], "a pause first");
         let retry = manager.next_wakeup().expect("a retry is planned");
         pauses.push(retry.since(now).as_millis());
         now = retry;
@@ -188,7 +382,13 @@ fn the_accepting_end_opens_nothing_but_may_demote_and_close() {
 #[test]
 fn a_resync_finds_what_there_is_and_forgets_what_is_gone() {
     let mut manager = with_two_subflows([Active, Active]);
-    let seen = Seen { token: TOKEN, remote: server(), server_side: false, subflows: Vec::from([subflow(0, 0, false)]) };
+    let seen = Seen {
+        token: TOKEN,
+        local: local(0, 1000),
+        remote: server(),
+        server_side: false,
+        subflows: Vec::from([subflow(0, 0, false)]),
+    };
     manager.resync(at(1000), &[seen]);
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
     manager.resync(at(2000), &[]);
@@ -200,29 +400,28 @@ fn a_refused_demotion_is_not_taken_for_done() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.want(at(1000), &[Backup, Active]);
     drain(&mut manager, at(1000));
-    manager.refused(at(1001), &set_backup(0, true));
+    manager.refused(at(1001), &set_backup(0, true), Refusal::Other(22));
     manager.want(at(1100), &[Backup, Active]);
     assert_eq!(drain(&mut manager, at(1100)), [set_backup(0, true)]);
 }
 
 #[test]
-fn a_path_with_a_new_address_gets_a_new_subflow_from_there() {
+fn an_address_that_goes_is_withdrawn_and_the_next_one_gets_another_id() {
     let mut manager = with_two_subflows([Active, Active]);
     let address = IpAddr::from([10, 9, 0, 2]);
     manager.set_address(at(1000), PathId(1), Some(address), 5);
-    assert_eq!(drain(&mut manager, at(1000)), [destroy(1)]);
-    manager.handle(at(1001), &Event::SubflowClosed { token: TOKEN, subflow: subflow(1, 2, false), error: 0 });
-    let remote = server();
-    let local_id = AddressId(2);
+    let (remote, local_id) = (server(), AddressId(3));
     let anew = Command::CreateSubflow { token: TOKEN, local_id, local: address, if_index: 5, remote, backup: false };
-    assert_eq!(drain(&mut manager, at(1001)), [anew]);
+    assert_eq!(drain(&mut manager, at(1000)), [withdraw(2), destroy(1), anew]);
+    manager.handle(at(1001), &Event::SubflowClosed { token: TOKEN, subflow: subflow(1, 2, false), error: 0 });
+    assert_eq!(drain(&mut manager, at(1001)), []);
 }
 
 #[test]
 fn a_connection_found_without_any_subflow_gets_them_anew() {
     let mut manager = manager();
     manager.want(at(0), &[Active, Closed]);
-    let seen = Seen { token: TOKEN, remote: server(), server_side: false, subflows: Vec::new() };
+    let seen = Seen { token: TOKEN, local: local(0, 1000), remote: server(), server_side: false, subflows: Vec::new() };
     manager.resync(at(0), &[seen]);
     assert_eq!(drain(&mut manager, at(0)), [create(0, 1, false)]);
 }

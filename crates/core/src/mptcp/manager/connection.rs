@@ -1,0 +1,515 @@
+//! One connection: its subflows, and what is missing to what is wanted.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use super::super::{AddressId, Command, Refusal, Subflow, Token};
+use super::backoff::Backoff;
+use super::ids::Ids;
+use super::{Plan, canonical};
+use crate::allocate::PathState;
+use crate::path::PathId;
+use crate::time::{Duration, Instant};
+
+/// Addresses of the peer remembered per connection (RFC 8684 allows 255).
+const MAX_REMOTES: usize = 8;
+/// Subflows followed per connection; the kernel's own limit is 8.
+const MAX_SUBFLOWS: usize = 32;
+/// An attempt to open a subflow is given up after this time: the SYN and two
+/// repetitions (1 s and 2 s later), and an answer.
+const OPENING: Duration = Duration::from_millis(3500);
+/// First pause after a failed attempt; doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest pause between attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Failures in a row from which on the pause is [`RARELY`].
+const MANY: u32 = 12;
+/// Pause between attempts that have failed often, or of which the peer has no
+/// room for more.
+const RARELY: Duration = Duration::from_secs(60);
+/// A subflow that closes sooner after opening has failed: a peer without room
+/// answers the SYN and resets what comes of it.
+const PROVEN: Duration = Duration::from_secs(1);
+/// A subflow that lived so long has made up for the failures before it.
+const SETTLED: Duration = Duration::from_secs(10);
+/// So many subflows in a row reset at once, while others live, are taken for
+/// the peer's limit.
+const RESETS: u32 = 3;
+/// Ids that are withdrawn where the kernel knows pairs of address and id that
+/// we do not, as those of an agent before us.
+const UNKNOWN_IDS: u8 = 16;
+
+/// Commands, and the paths they are about.
+pub(super) type Commands = VecDeque<(PathId, Command)>;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub established: bool,
+    pub server_side: bool,
+    /// True if it is the in-kernel path manager's.
+    pub is_foreign: bool,
+    /// True if it waits to be compared with what is wanted.
+    pub is_queued: bool,
+    /// When it is to be compared again, whatever comes in.
+    pub due: Option<Instant>,
+    remotes: Vec<(SocketAddr, Option<AddressId>)>,
+    subflows: Vec<Entry>,
+    joins: BTreeMap<PathId, Join>,
+    ids: Ids,
+    room: Room,
+    has_swept: bool,
+}
+
+/// A subflow.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    subflow: Subflow,
+    path: PathId,
+    opened: Instant,
+    closing: bool,
+    active_since: Option<Instant>,
+    flag: Backoff,
+    destroy: Backoff,
+}
+
+/// The opening of a subflow over a path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Join {
+    opening_until: Option<Instant>,
+    local: Option<IpAddr>,
+    backup: bool,
+    tries: Backoff,
+}
+
+/// What is known of the peer's limit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    resets: u32,
+    last_reset: Instant,
+    full_until: Option<Instant>,
+}
+
+impl Connection {
+    pub fn new(remote: SocketAddr, server_side: bool) -> Connection {
+        Connection {
+            established: false,
+            server_side,
+            is_foreign: false,
+            is_queued: false,
+            due: None,
+            remotes: Vec::from([(remote, None)]),
+            subflows: Vec::new(),
+            joins: BTreeMap::new(),
+            ids: Ids::default(),
+            room: Room::default(),
+            has_swept: false,
+        }
+    }
+
+    pub fn subflows(&self) -> impl Iterator<Item = (PathId, &Subflow)> {
+        self.subflows.iter().map(|entry| (entry.path, &entry.subflow))
+    }
+
+    /// The peer's address as the connection began.
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.remotes.first().map(|(remote, _)| canonical(remote.ip()))
+    }
+
+    /// Leaves it to the in-kernel path manager.
+    pub fn leave(&mut self) {
+        self.is_foreign = true;
+        self.subflows.clear();
+        self.joins.clear();
+    }
+
+    pub fn learn_remote(&mut self, remote: SocketAddr, id: AddressId) {
+        let port = self.remotes.first().map_or(0, |(first, _)| first.port());
+        let remote = if remote.port() == 0 { SocketAddr::new(remote.ip(), port) } else { remote };
+        if self.remotes.len() < MAX_REMOTES && !self.remotes.iter().any(|(known, _)| *known == remote) {
+            self.remotes.push((remote, Some(id)));
+        }
+    }
+
+    /// The peer withdrew an address. The kernel closes its subflows and says so.
+    pub fn forget_remote(&mut self, id: AddressId) {
+        self.remotes.retain(|(_, known)| *known != Some(id));
+    }
+
+    /// A path is wanted again, or not any more: pauses of before do not count.
+    pub fn wanted_anew(&mut self, path: PathId, was_closed: bool) {
+        if was_closed {
+            self.joins.retain(|&of, join| of != path || join.opening_until.is_some());
+        }
+        for entry in self.subflows.iter_mut().filter(|entry| entry.path == path) {
+            entry.flag.revive();
+            entry.destroy.revive();
+        }
+    }
+
+    /// A path has another address, or none.
+    pub fn address_changed(&mut self, path: PathId) {
+        self.joins.remove(&path);
+    }
+
+    pub fn opened(&mut self, now: Instant, plan: &Plan, subflow: Subflow) {
+        let ip = canonical(subflow.local.ip());
+        let Some(path) = plan.path_of(ip).or_else(|| self.ids.path_of(ip)) else { return };
+        // The event tells the peer's wish; that it is a backup by ours, the kernel
+        // does not say to whoever asked for it.
+        let mut backup = subflow.backup;
+        if let Some(join) = self.joins.get_mut(&path)
+            && join.local == Some(ip)
+            && join.opening_until.take().is_some()
+        {
+            backup |= join.backup;
+        }
+        self.ids.learn(ip, subflow.local_id, path);
+        if self.find(subflow.local, subflow.remote).is_none() && self.subflows.len() < MAX_SUBFLOWS {
+            let active_since = (!backup).then_some(now);
+            let subflow = Subflow { backup, ..subflow };
+            let (flag, destroy) = (Backoff::default(), Backoff::default());
+            self.subflows.push(Entry { subflow, path, opened: now, closing: false, active_since, flag, destroy });
+        }
+    }
+
+    /// Takes the list of all its subflows that there are.
+    pub fn resync(&mut self, now: Instant, plan: &Plan, seen: &[Subflow]) {
+        let before = core::mem::take(&mut self.subflows);
+        for &subflow in seen {
+            self.opened(now, plan, subflow);
+            let same = |entry: &&Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
+            if let (Some(old), Some(entry)) = (before.iter().find(same), self.find(subflow.local, subflow.remote)) {
+                let active_since = if entry.subflow.backup { None } else { old.active_since.or(entry.active_since) };
+                *entry = Entry { subflow: entry.subflow, active_since, closing: false, ..*old };
+            }
+        }
+    }
+
+    /// A subflow is gone. Returns how many subflows beyond the first the peer
+    /// accepts, if that has just been learnt.
+    pub fn closed(&mut self, now: Instant, plan: &Plan, subflow: Subflow) -> Option<u8> {
+        let same = |entry: &Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
+        let Some(place) = self.subflows.iter().position(same) else {
+            let ip = canonical(subflow.local.ip());
+            self.join_failed(now, ip);
+            return None;
+        };
+        let entry = self.subflows.remove(place);
+        let lived = now.since(entry.opened);
+        if lived >= SETTLED {
+            self.joins.retain(|&path, join| path != entry.path || join.opening_until.is_some());
+        } else if !entry.closing {
+            self.fail(now, entry.path);
+        }
+        if lived < PROVEN && !entry.closing {
+            return self.was_reset(now, plan);
+        }
+        self.gained_room(now);
+        None
+    }
+
+    pub fn priority_changed(&mut self, now: Instant, subflow: Subflow) {
+        if let Some(entry) = self.find(subflow.local, subflow.remote) {
+            entry.set_backup(now, subflow.backup);
+        }
+    }
+
+    /// The kernel refused a command, though it knows the connection.
+    pub fn refused(&mut self, now: Instant, token: Token, command: &Command, why: Refusal, out: &mut Commands) {
+        match *command {
+            Command::CreateSubflow { local, .. } => {
+                let path = self.join_failed(now, canonical(local));
+                if let (Refusal::IdTaken, Some(path)) = (why, path) {
+                    self.ids.forget(canonical(local));
+                    self.sweep(token, path, out);
+                }
+            }
+            Command::DestroySubflow { local, remote, .. } if why == Refusal::UnknownSubflow => {
+                self.subflows.retain(|entry| (entry.subflow.local, entry.subflow.remote) != (local, remote));
+            }
+            Command::DestroySubflow { local, remote, .. } => {
+                if let Some(entry) = self.find(local, remote) {
+                    entry.closing = false;
+                    entry.destroy.refused(now);
+                }
+            }
+            Command::SetBackup { local, remote, backup, .. } => {
+                if let Some(entry) = self.find(local, remote) {
+                    entry.set_backup(now, !backup);
+                    entry.flag.refused(now);
+                }
+            }
+            // Tried once: an address that the kernel does not know needs no withdrawal.
+            Command::Announce { .. } | Command::Withdraw { .. } => {}
+        }
+    }
+
+    /// Closes a subflow that carries nothing, if there is another.
+    pub fn abandon(&mut self, token: Token, path: PathId, remote: SocketAddr, out: &mut Commands) {
+        let of = |entry: &Entry| entry.path == path && entry.subflow.remote == remote;
+        if !self.subflows.iter().any(|entry| !entry.closing && !of(entry)) {
+            return;
+        }
+        if let Some(entry) = self.subflows.iter_mut().find(|entry| !entry.closing && of(entry)) {
+            out.push_back((path, entry.command_destroy(token)));
+        }
+    }
+
+    /// Asks for what is missing.
+    pub fn reconcile(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+        self.expire(now);
+        if self.established && !self.is_foreign {
+            // First of all: the peer may need the room, and data is caught on what is lost.
+            self.close(now, token, plan, out, |entry| entry.is_stranded(plan) || entry.is_given_up(plan));
+            self.open_and_promote(now, token, plan, out);
+            self.demote(now, token, plan, out);
+            self.close(now, token, plan, out, |entry| plan.wants(entry.path) == PathState::Closed);
+            self.withdraw_unused(token, plan, out);
+        }
+    }
+
+    /// When to compare it again although nothing came in.
+    pub fn wakeup(&self, plan: &Plan) -> Option<Instant> {
+        if !self.established || self.is_foreign {
+            return None;
+        }
+        let joins = plan.ids().filter_map(|path| {
+            let join = self.joins.get(&path).copied().unwrap_or_default();
+            let retry = || self.missing(plan, path).map(|_| join.tries.not_before().max(self.full_until()));
+            join.opening_until.or_else(retry)
+        });
+        let closes = self.subflows.iter().filter(|entry| !entry.closing && entry.destroy.failures() > 0);
+        let closes = closes.filter(|entry| entry.is_unwanted(plan)).filter_map(|entry| entry.destroy.retry_at());
+        let promotes =
+            self.subflows.iter().filter(|entry| entry.flag.failures() > 0 && entry.waits_for_promotion(plan));
+        let promotes = promotes.filter_map(|entry| entry.flag.retry_at());
+        joins.chain(closes).chain(promotes).chain(self.demotion_wakeup(plan)).min()
+    }
+
+    fn full_until(&self) -> Instant {
+        self.room.full_until.unwrap_or_default()
+    }
+
+    fn expire(&mut self, now: Instant) {
+        let expired = |join: &Join| join.opening_until.is_some_and(|until| now >= until);
+        let expired: Vec<PathId> = self.joins.iter().filter(|(_, join)| expired(join)).map(|(&path, _)| path).collect();
+        expired.into_iter().for_each(|path| self.fail(now, path));
+        if self.room.full_until.is_some_and(|until| now >= until) {
+            self.room.full_until = None;
+        }
+    }
+
+    /// The opening of a subflow from `local` failed; returns its path.
+    fn join_failed(&mut self, now: Instant, local: IpAddr) -> Option<PathId> {
+        let mut joins = self.joins.iter();
+        let (&path, _) = joins.find(|(_, join)| join.local == Some(local) && join.opening_until.is_some())?;
+        self.fail(now, path);
+        Some(path)
+    }
+
+    fn fail(&mut self, now: Instant, path: PathId) {
+        let join = self.joins.entry(path).or_default();
+        join.opening_until = None;
+        let longest = if join.tries.failures() < MANY { LONGEST_PAUSE } else { RARELY };
+        join.tries.failed(now, FIRST_PAUSE, longest);
+    }
+
+    fn was_reset(&mut self, now: Instant, plan: &Plan) -> Option<u8> {
+        let Room { resets, last_reset, .. } = self.room;
+        let lives = |entry: &&Entry| !entry.closing && !entry.is_stranded(plan);
+        let has_proven =
+            self.subflows.iter().any(|entry| entry.opened > last_reset && now.since(entry.opened) >= PROVEN);
+        let resets = if has_proven { 1 } else { resets.saturating_add(1) };
+        self.room = Room { resets, last_reset: now, full_until: None };
+        let others = self.subflows.iter().filter(lives).count();
+        if resets < RESETS || others == 0 {
+            return None;
+        }
+        self.room.full_until = Some(now + RARELY);
+        let further = self.subflows.iter().filter(lives).filter(|entry| entry.subflow.local_id != AddressId(0)).count();
+        Some(further as u8)
+    }
+
+    /// A subflow of ours went: the peer may have room for another.
+    fn gained_room(&mut self, now: Instant) {
+        if self.room.full_until.take().is_some() {
+            self.room.resets = RESETS - 1;
+            for join in self.joins.values_mut().filter(|join| join.opening_until.is_none()) {
+                join.tries = Backoff::default();
+                join.tries.failed(now, FIRST_PAUSE, FIRST_PAUSE);
+            }
+        }
+    }
+
+    fn open_and_promote(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+        // What it accepted is a backup by the peer's wish. And while another is being given up,
+        // a backup carries as well: other connections need their commands more.
+        let promotes = !self.server_side && !self.subflows.iter().any(|entry| entry.closing && entry.is_given_up(plan));
+        for path in plan.ids() {
+            let stands = |entry: &&mut Entry| entry.path == path && !entry.closing && !entry.is_stranded(plan);
+            match self.subflows.iter_mut().find(stands) {
+                None => self.open(now, token, plan, path, out),
+                Some(entry) if promotes && entry.waits_for_promotion(plan) && entry.flag.may(now) => {
+                    out.push_back((path, entry.command_backup(now, token, false)));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn open(&mut self, now: Instant, token: Token, plan: &Plan, path: PathId, out: &mut Commands) {
+        let earlier = self.joins.get(&path).copied().unwrap_or_default();
+        let is_early = earlier.opening_until.is_some() || now < earlier.tries.not_before() || now < self.full_until();
+        if is_early {
+            return;
+        }
+        let Some((local, if_index, remote)) = self.missing(plan, path) else { return };
+        let Some(local_id) = self.ids.take(local, path) else { return };
+        let backup = plan.wants(path) == PathState::Backup;
+        let opening_until = Some(now + OPENING);
+        self.joins.insert(path, Join { opening_until, local: Some(local), backup, ..earlier });
+        out.push_back((path, Command::CreateSubflow { token, local_id, local, if_index, remote, backup }));
+    }
+
+    /// From where and to where a subflow over the path is to be opened, if it is
+    /// wanted, missing, and ours to open: the end that accepted the connection
+    /// leaves opening to the other.
+    fn missing(&self, plan: &Plan, path: PathId) -> Option<(IpAddr, u32, SocketAddr)> {
+        let is_there = self.subflows.iter().any(|entry| entry.path == path && !entry.is_stranded(plan));
+        if is_there || self.server_side || plan.wants(path) == PathState::Closed {
+            return None;
+        }
+        let (local, if_index) = plan.address(path)?;
+        let mut remotes = self.remotes.iter().map(|&(remote, _)| remote);
+        let remote = remotes.find(|remote| canonical(remote.ip()).is_ipv4() == local.is_ipv4())?;
+        Some((local, if_index, remote))
+    }
+
+    fn demote(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+        if self.demotion_due(plan).is_none_or(|due| now < due) {
+            return;
+        }
+        for entry in &mut self.subflows {
+            if entry.waits_for_demotion(plan) && entry.flag.may(now) {
+                out.push_back((entry.path, entry.command_backup(now, token, true)));
+            }
+        }
+    }
+
+    /// When the first subflow has carried alone for the overlap and another
+    /// waits to be demoted.
+    fn demotion_due(&self, plan: &Plan) -> Option<Instant> {
+        if !self.subflows.iter().any(|entry| entry.waits_for_demotion(plan)) {
+            return None;
+        }
+        let stays =
+            |entry: &&Entry| entry.carries() && !entry.is_stranded(plan) && plan.wants(entry.path) == PathState::Active;
+        let since = self.subflows.iter().filter(stays).filter_map(|entry| entry.active_since).min();
+        since.map(|since| since + plan.overlap)
+    }
+
+    fn demotion_wakeup(&self, plan: &Plan) -> Option<Instant> {
+        let due = self.demotion_due(plan)?;
+        let waits = self.subflows.iter().filter(|entry| entry.waits_for_demotion(plan));
+        waits.filter_map(|entry| entry.flag.retry_at()).min().map(|retry| due.max(retry))
+    }
+
+    /// Closes what is `unwanted`, at once if another subflow is there. Of what the
+    /// path has no address for any more, or is lost, the peer is told over another
+    /// one, as no FIN can reach it.
+    fn close(
+        &mut self,
+        now: Instant,
+        token: Token,
+        plan: &Plan,
+        out: &mut Commands,
+        unwanted: impl Fn(&Entry) -> bool,
+    ) {
+        if !self.subflows.iter().any(|entry| !entry.closing && !entry.is_unwanted(plan)) {
+            return;
+        }
+        let Connection { subflows, ids, server_side, .. } = self;
+        for entry in subflows.iter_mut().filter(|entry| !entry.closing && unwanted(entry) && entry.destroy.may(now)) {
+            let local = canonical(entry.subflow.local.ip());
+            let is_mute = entry.is_stranded(plan) || (entry.is_given_up(plan) && !*server_side);
+            if is_mute && let Some(local_id) = ids.of(local) {
+                ids.forget(local);
+                out.push_back((entry.path, Command::Withdraw { token, local_id }));
+            }
+            out.push_back((entry.path, entry.command_destroy(token)));
+        }
+    }
+
+    /// Has the kernel forget the addresses that no path has any more.
+    fn withdraw_unused(&mut self, token: Token, plan: &Plan, out: &mut Commands) {
+        let Connection { subflows, ids, .. } = self;
+        let is_used = |ip: IpAddr| subflows.iter().any(|entry| canonical(entry.subflow.local.ip()) == ip);
+        let unused = ids.pairs().filter(|&(ip, _, _)| plan.path_of(ip).is_none() && !is_used(ip));
+        for (ip, local_id, path) in unused.collect::<Vec<_>>() {
+            ids.forget(ip);
+            out.push_back((path, Command::Withdraw { token, local_id }));
+        }
+    }
+
+    /// Has the kernel forget pairs of address and id that we do not know, once.
+    fn sweep(&mut self, token: Token, path: PathId, out: &mut Commands) {
+        if core::mem::replace(&mut self.has_swept, true) {
+            return;
+        }
+        for id in (1..=UNKNOWN_IDS).map(AddressId) {
+            if !self.ids.pairs().any(|(_, known, _)| known == id) {
+                out.push_back((path, Command::Withdraw { token, local_id: id }));
+            }
+        }
+    }
+
+    fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<&mut Entry> {
+        self.subflows.iter_mut().find(|entry| (entry.subflow.local, entry.subflow.remote) == (local, remote))
+    }
+}
+
+impl Entry {
+    fn carries(&self) -> bool {
+        !self.closing && !self.subflow.backup
+    }
+
+    /// True if its address is not its path's any more.
+    fn is_stranded(&self, plan: &Plan) -> bool {
+        plan.address(self.path).is_none_or(|(local, _)| local != canonical(self.subflow.local.ip()))
+    }
+
+    /// True if its path is lost, and to be closed.
+    fn is_given_up(&self, plan: &Plan) -> bool {
+        plan.is_lost(self.path) && plan.wants(self.path) == PathState::Closed
+    }
+
+    fn is_unwanted(&self, plan: &Plan) -> bool {
+        self.is_stranded(plan) || plan.wants(self.path) == PathState::Closed
+    }
+
+    fn waits_for_promotion(&self, plan: &Plan) -> bool {
+        !self.closing && self.subflow.backup && plan.wants(self.path) == PathState::Active
+    }
+
+    fn waits_for_demotion(&self, plan: &Plan) -> bool {
+        self.carries() && plan.wants(self.path) == PathState::Backup
+    }
+
+    fn set_backup(&mut self, now: Instant, backup: bool) {
+        self.subflow.backup = backup;
+        self.active_since = if backup { None } else { self.active_since.or(Some(now)) };
+    }
+
+    fn command_destroy(&mut self, token: Token) -> Command {
+        self.closing = true;
+        let Subflow { local, remote, .. } = self.subflow;
+        Command::DestroySubflow { token, local, remote }
+    }
+
+    fn command_backup(&mut self, now: Instant, token: Token, backup: bool) -> Command {
+        self.set_backup(now, backup);
+        let Subflow { local, remote, .. } = self.subflow;
+        Command::SetBackup { token, local, remote, backup }
+    }
+}

@@ -1,0 +1,97 @@
+//! The ids by which a connection knows our addresses (RFC 8684 §3.4.1).
+//!
+//! The kernel remembers each pair of address and id of a connection until the
+//! address is withdrawn or its subflow destroyed, and refuses any other pair
+//! with either of both ("did not match address and id"). The peer may hold
+//! subflows of an id longer still. So an address keeps its id, and a new address
+//! gets one that this connection has not used yet; only when all are used do
+//! those begin again that nothing is known by.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::super::AddressId;
+use crate::path::PathId;
+
+/// The pairs, and which ids were ever given.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    pairs: BTreeMap<IpAddr, (AddressId, PathId)>,
+    used: [u64; 4],
+}
+
+impl Ids {
+    /// Takes the news that the connection knows `address`, of `path`, by `id`.
+    pub fn learn(&mut self, address: IpAddr, id: AddressId, path: PathId) {
+        self.pairs.insert(address, (id, path));
+        self.mark(id);
+    }
+
+    /// The id for an address of a path: its own, or one not used yet. 0 is the id
+    /// of the first subflow's address alone (RFC 8684 §3.2). `None`: all are taken.
+    pub fn take(&mut self, address: IpAddr, path: PathId) -> Option<AddressId> {
+        if let Some(&(id, _)) = self.pairs.get(&address) {
+            return Some(id);
+        }
+        let id = self.unused(path).or_else(|| {
+            self.used = [0; 4];
+            let pairs: Vec<AddressId> = self.pairs.values().map(|&(id, _)| id).collect();
+            pairs.into_iter().for_each(|id| self.mark(id));
+            self.unused(path)
+        })?;
+        self.learn(address, id, path);
+        Some(id)
+    }
+
+    /// The id of an address, if it has one.
+    pub fn of(&self, address: IpAddr) -> Option<AddressId> {
+        self.pairs.get(&address).map(|&(id, _)| id)
+    }
+
+    /// The path that an address belongs to, or did.
+    pub fn path_of(&self, address: IpAddr) -> Option<PathId> {
+        self.pairs.get(&address).map(|&(_, path)| path)
+    }
+
+    /// The kernel forgets the address too; its id is not given again soon.
+    pub fn forget(&mut self, address: IpAddr) {
+        self.pairs.remove(&address);
+    }
+
+    /// The addresses and their ids.
+    pub fn pairs(&self) -> impl Iterator<Item = (IpAddr, AddressId, PathId)> {
+        self.pairs.iter().map(|(&address, &(id, path))| (address, id, path))
+    }
+
+    fn unused(&self, path: PathId) -> Option<AddressId> {
+        let first = path.0.saturating_add(1);
+        let is_free = |id: &u8| self.used[usize::from(*id / 64)] >> (id % 64) & 1 == 0;
+        (first..=u8::MAX).chain(1..first).find(is_free).map(AddressId)
+    }
+
+    fn mark(&mut self, id: AddressId) {
+        self.used[usize::from(id.0 / 64)] |= 1 << (id.0 % 64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_never_shared_and_never_run_out() {
+        let mut ids = Ids::default();
+        let address = |number: u32| IpAddr::from(core::net::Ipv4Addr::from(0x0a00_0000 + number));
+        ids.learn(address(0), AddressId(0), PathId(0));
+        for number in 1..1000 {
+            let id = ids.take(address(number), PathId(1)).expect("one is free");
+            assert_ne!(id, AddressId(0));
+            assert_eq!(ids.take(address(number), PathId(1)), Some(id), "an address keeps its id");
+            assert_ne!(ids.of(address(number - 1)), Some(id));
+            if number > 1 {
+                ids.forget(address(number - 1));
+            }
+        }
+    }
+}
