@@ -171,11 +171,12 @@ impl Endpoint {
         if segment.payload == 0 {
             return;
         }
-        if !self.established && !self.client {
+        // Linux `check_fully_established`: data with a mapping is as good as its acknowledgement.
+        if !self.established {
             self.established = true;
             let subflow = self.named(&self.subflows[place]);
             if self.settings.protocol == Protocol::Mptcp {
-                self.events.push_back(Event::Established { token: self.token, subflow, server_side: true });
+                self.events.push_back(Event::Established { token: self.token, subflow, server_side: !self.client });
             }
         }
         let piece = Piece { dsn: segment.dsn.unwrap_or(segment.seq - 1), len: u64::from(segment.payload) };
