@@ -26,6 +26,7 @@ struct Wanted {
 #[derive(Default)]
 struct Interface {
     path: Option<PathId>,
+    up: bool,
     addresses: Vec<IpAddr>,
 }
 
@@ -39,43 +40,81 @@ impl Interfaces {
 
     /// What the engine is to be told of a notice.
     pub fn notice(&mut self, notice: &Notice) -> Vec<Input> {
+        let path = self.take(notice);
+        let Some(path) = path else { return Vec::new() };
+        match notice {
+            Notice::Link(_) => Vec::from([self.address(path), self.link(path)]),
+            Notice::Address(_) => Vec::from([self.address(path)]),
+        }
+    }
+
+    /// What the engine is to be told after news was lost: what `present` lacks is
+    /// gone.
+    pub fn resync(&mut self, present: &[Notice]) -> Vec<Input> {
+        self.present.clear();
+        for notice in present {
+            self.take(notice);
+        }
+        let paths = (0..self.wanted.len()).map(|place| PathId(place as u8));
+        paths.flat_map(|path| [self.address(path), self.link(path)]).collect()
+    }
+
+    /// The address of a path, even while its interface is down.
+    pub fn configured(&self, path: PathId) -> Option<IpAddr> {
+        let (_, interface) = self.of(path)?;
+        let wanted = self.wanted.get(usize::from(path.0))?;
+        let usable = |address: &&IpAddr| wanted.address.is_none_or(|only| only == **address) && !link_local(address);
+        let mut candidates = interface.addresses.iter().filter(usable);
+        let first_v4 = candidates.clone().find(|address| address.is_ipv4());
+        first_v4.or_else(|| candidates.next()).copied()
+    }
+
+    /// Takes a notice; returns the path that it is about.
+    fn take(&mut self, notice: &Notice) -> Option<PathId> {
         match notice {
             Notice::Link(link) => {
-                let place = self.wanted.iter().position(|wanted| wanted.name == link.name);
-                let Some(path) = place.map(|place| PathId(place as u8)) else { return Vec::new() };
+                let place = self.wanted.iter().position(|wanted| wanted.name == link.name)?;
+                let path = PathId(place as u8);
                 if link.present {
-                    self.present.entry(link.if_index).or_default().path = Some(path);
+                    let interface = self.present.entry(link.if_index).or_default();
+                    (interface.path, interface.up) = (Some(path), link.up);
                 } else {
                     self.present.remove(&link.if_index);
                 }
-                let up = link.present && link.up;
-                let sample = Input::Sample(Sample { path, kind: SampleKind::Link { up } });
-                [self.address(link.if_index), Some(sample)].into_iter().flatten().collect()
+                Some(path)
             }
             Notice::Address(event) => {
-                let Some(interface) = self.present.get_mut(&event.if_index) else { return Vec::new() };
+                let interface = self.present.get_mut(&event.if_index)?;
                 let known = interface.addresses.contains(&event.address);
                 if event.usable && !known && interface.addresses.len() < MAX_ADDRESSES {
                     interface.addresses.push(event.address);
                 } else if !event.usable {
                     interface.addresses.retain(|address| *address != event.address);
                 }
-                self.address(event.if_index).into_iter().collect()
+                interface.path
             }
         }
     }
 
+    fn of(&self, path: PathId) -> Option<(u32, &Interface)> {
+        let mut interfaces = self.present.iter();
+        interfaces
+            .find(|(_, interface)| interface.path == Some(path))
+            .map(|(&if_index, interface)| (if_index, interface))
+    }
+
     /// The address to use: the configured one if it is there, else the first
-    /// IPv4 one, else the first that is not of the link alone.
-    fn address(&self, if_index: u32) -> Option<Input> {
-        let interface = self.present.get(&if_index)?;
-        let path = interface.path?;
-        let wanted = self.wanted.get(usize::from(path.0))?;
-        let usable = |address: &&IpAddr| wanted.address.is_none_or(|only| only == **address) && !link_local(address);
-        let mut candidates = interface.addresses.iter().filter(usable);
-        let first_v4 = candidates.clone().find(|address| address.is_ipv4());
-        let local = first_v4.or_else(|| candidates.next()).copied();
-        Some(Input::Address { path, local, if_index })
+    /// IPv4 one, else the first that is not of the link alone. Of an interface
+    /// that is down there is none: nothing leaves from it.
+    fn address(&self, path: PathId) -> Input {
+        let (if_index, up) = self.of(path).map_or((0, false), |(if_index, interface)| (if_index, interface.up));
+        let local = if up { self.configured(path) } else { None };
+        Input::Address { path, local, if_index }
+    }
+
+    fn link(&self, path: PathId) -> Input {
+        let up = self.of(path).is_some_and(|(_, interface)| interface.up);
+        Input::Sample(Sample { path, kind: SampleKind::Link { up } })
     }
 }
 
@@ -83,5 +122,57 @@ fn link_local(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::links::{AddressEvent, LinkEvent};
+
+    fn interfaces() -> Interfaces {
+        let wanted = ["lte", "wlan"].map(|name| Wanted { name: name.into(), address: None });
+        Interfaces { wanted: wanted.into(), present: BTreeMap::new() }
+    }
+
+    fn link(if_index: u32, name: &str, up: bool) -> Notice {
+        Notice::Link(LinkEvent { if_index, name: name.into(), up, present: true })
+    }
+
+    fn address(if_index: u32, last: u8) -> Notice {
+        let address = IpAddr::from([10, 0, 0, last]);
+        Notice::Address(AddressEvent { if_index, address, prefix_len: 24, usable: true })
+    }
+
+    /// The address of the path as last told.
+    fn told(inputs: &[Input], of: u8) -> Option<Option<IpAddr>> {
+        inputs.iter().rev().find_map(|input| match input {
+            Input::Address { path, local, .. } if path.0 == of => Some(*local),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn what_a_snapshot_lacks_is_gone() {
+        let mut interfaces = interfaces();
+        for notice in [link(1, "lte", true), link(2, "wlan", true), address(1, 1), address(1, 2), address(2, 3)] {
+            interfaces.notice(&notice);
+        }
+        let inputs = interfaces.resync(&[link(1, "lte", true), address(1, 2)]);
+        assert_eq!(told(&inputs, 0), Some(Some(IpAddr::from([10, 0, 0, 2]))), "another address of the interface");
+        assert_eq!(told(&inputs, 1), Some(None), "the interface is gone");
+        let down = Input::Sample(Sample { path: PathId(1), kind: SampleKind::Link { up: false } });
+        assert!(inputs.contains(&down));
+    }
+
+    #[test]
+    fn an_interface_that_is_down_has_no_address() {
+        let mut interfaces = interfaces();
+        interfaces.notice(&link(1, "lte", true));
+        let here = Some(IpAddr::from([10, 0, 0, 1]));
+        assert_eq!(told(&interfaces.notice(&address(1, 1)), 0), Some(here));
+        assert_eq!(told(&interfaces.notice(&link(1, "lte", false)), 0), Some(None));
+        assert_eq!(interfaces.configured(PathId(0)), here);
+        assert_eq!(told(&interfaces.notice(&link(1, "lte", true)), 0), Some(here));
     }
 }

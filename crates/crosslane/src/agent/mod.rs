@@ -7,23 +7,22 @@ use std::time::Duration;
 
 use crosslane_core::agent::{Agent, Input, Output, Setup};
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::{Event, Refusal, Seen};
+use crosslane_core::mptcp::{Event, Seen};
 use crosslane_core::path::PathSpec;
 use crosslane_core::strategy::{Strategy, ThresholdParams};
-use nix::errno::Errno;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, monotonic_ns};
 use crate::demands::server::{self, Heard, Server};
 use crate::error::{Error, Result};
-use crate::netlink::diag::{Connection, Diag};
+use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
-use crate::netlink::path_manager::{self, CommandSocket};
-use crate::netlink::{self, EventError, Stream};
+use crate::netlink::{EventError, Stream, path_manager};
 use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
 use crate::tunnel::steer::server::{self as steer, Ask};
 
+mod commands;
 pub mod config;
 pub mod embedded;
 mod interfaces;
@@ -32,11 +31,17 @@ pub mod ready;
 mod transport;
 mod tunnel;
 
+use commands::{Mptcp, event};
 use config::Config;
 use interfaces::Interfaces;
 use journal::Journal;
 use transport::Lookout;
 use tunnel::Carried;
+
+/// Outputs of the engine carried out in a row before other news is heard.
+const OUTPUTS_IN_A_ROW: usize = 32;
+/// News in a row before the runtime is asked for signals.
+const NEWS_IN_A_ROW: u32 = 16;
 
 /// Runs the agent until it is told to end (SIGINT, SIGTERM).
 ///
@@ -81,30 +86,6 @@ struct Driver {
     lookout: Lookout,
 }
 
-/// The kernel's MPTCP.
-struct Mptcp {
-    commands: CommandSocket,
-    diag: Diag,
-    events: Stream<Event>,
-}
-
-impl Mptcp {
-    /// `None` on a kernel without, where a tunnel is there all the same.
-    fn open(config: &Config) -> Result<Option<Mptcp>> {
-        let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
-        match netlink::probe() {
-            Err(_) if config.tunnel.is_some() => return Ok(None),
-            probed => probed.map_err(|cause| Error::told(cause.to_string(), 2))?,
-        }
-        let events = path_manager::events().map_err(|cause| starting(&cause))?;
-        Ok(Some(Mptcp {
-            commands: CommandSocket::open().map_err(|cause| starting(&cause))?,
-            diag: Diag::open().map_err(|cause| starting(&cause))?,
-            events: events.into_stream().map_err(|cause| starting(&cause))?,
-        }))
-    }
-}
-
 /// What woke the driver.
 enum News {
     Event(Result<Event, EventError>),
@@ -123,7 +104,7 @@ impl Driver {
         let clock = Clock::since(monotonic_ns());
         let journal = Journal::open(config, clock)?;
         let specs: Vec<PathSpec> = config.paths.iter().map(|path| path.get_ref().spec()).collect();
-        let engine = Agent::new(Setup {
+        let mut engine = Agent::new(Setup {
             paths: specs,
             ranks: config.ranks(),
             mode: config.service.mode,
@@ -131,6 +112,8 @@ impl Driver {
             // Only a gateway has none, and no path to use one on.
             strategy: config.strategy.unwrap_or(Strategy::Threshold(ThresholdParams::default())),
         });
+        let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
+        engine.leave_alone(inside.map(|prefix| prefix.get_ref().address).collect());
         let datagrams = match config.observe.vanetza {
             Some(address) => Some(UdpSocket::bind(address).await.map_err(|cause| {
                 let attempt = format!("listening for CAMs on {address}");
@@ -160,7 +143,6 @@ impl Driver {
             driver.notice(&notice);
         }
         driver.resync();
-        driver.act();
         Ok(driver)
     }
 
@@ -168,7 +150,12 @@ impl Driver {
     async fn run(mut self, end: impl Future<Output = ()>) -> Result<()> {
         let mut end = std::pin::pin!(end);
         let mut buffer = vec![0; MAX_DATAGRAM];
-        loop {
+        let mut is_busy = self.act();
+        for turn in 0_u32.. {
+            // Signals come by the runtime, which gets no turn while there is always news.
+            if is_busy || turn % NEWS_IN_A_ROW == 0 {
+                tokio::task::yield_now().await;
+            }
             let now = self.clock.now();
             let wait = self.engine.next_wakeup().map(|at| at.since(now));
             let look = self.lookout.next().since(now);
@@ -179,6 +166,7 @@ impl Driver {
                 event = event(self.mptcp.as_mut()) => News::Event(event),
                 notice = self.notices.next() => News::Notice(notice),
                 length = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length),
+                () = std::future::ready(()), if is_busy => News::Wakeup,
                 () = tokio::time::sleep(look), if observed => News::Transport,
                 _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
                 // Last, so that a sender without end keeps nothing else from being heard.
@@ -199,7 +187,7 @@ impl Driver {
                 }
                 News::Wakeup => {}
             }
-            self.act();
+            is_busy = self.act();
         }
         if let Some(tunnel) = &self.tunnel {
             self.journal.tunnel_sums(&tunnel.status(), tunnel.counts());
@@ -228,16 +216,22 @@ impl Driver {
             EventError::Malformed(_) => Ok(()),
             EventError::Overrun => {
                 let present = links::snapshot().map_err(|cause| Error::failure("reading the links anew", cause))?;
-                present.iter().for_each(|notice| self.notice(notice));
+                let inputs = self.interfaces.resync(&present);
+                self.links(inputs);
                 Ok(())
             }
         }
     }
 
     fn notice(&mut self, notice: &Notice) {
-        for input in self.interfaces.notice(notice) {
-            if let (Input::Address { path, local, .. }, Some(tunnel)) = (&input, &mut self.tunnel)
-                && let Err(fault) = tunnel.set_path(*path, *local)
+        let inputs = self.interfaces.notice(notice);
+        self.links(inputs);
+    }
+
+    fn links(&mut self, inputs: Vec<Input>) {
+        for input in inputs {
+            if let (Input::Address { path, .. }, Some(tunnel)) = (&input, &mut self.tunnel)
+                && let Err(fault) = tunnel.set_path(*path, self.interfaces.configured(*path))
             {
                 self.journal.fault(&fault);
             }
@@ -300,36 +294,37 @@ impl Driver {
         self.engine.handle(now, input);
     }
 
-    /// Carries out what the engine says.
-    fn act(&mut self) {
-        while let Some(output) = self.engine.poll(self.clock.now()) {
-            let Output::Command { command, .. } = output else {
-                self.journal.output(&output, None);
-                if let (Output::Decision { .. }, Some(tunnel)) = (&output, &self.tunnel) {
-                    tunnel.want(&self.engine);
+    /// Carries out what the engine says; true if it may have more to say.
+    fn act(&mut self) -> bool {
+        for _ in 0..OUTPUTS_IN_A_ROW {
+            let Some(output) = self.engine.poll(self.clock.now()) else {
+                if let Some(server) = &mut self.demands {
+                    server.tell(&self.engine);
                 }
-                if let (Output::Admission(admission), Some(server)) = (&output, &mut self.demands) {
-                    server.admit(admission);
-                }
-                continue;
+                return false;
             };
-            let Some(mptcp) = &mut self.mptcp else { continue };
-            let done = mptcp.commands.send(&command);
-            self.journal.output(&output, done.as_ref().err());
-            if let Err(error) = &done {
-                self.handle(Input::Refused(command, refusal(error)));
-            }
+            self.carry_out(&output);
         }
-        if let Some(server) = &mut self.demands {
-            server.tell(&self.engine);
-        }
+        true
     }
-}
 
-fn refusal(error: &netlink::CommandError) -> Refusal {
-    match error.errno() {
-        Some(Errno::ESRCH | Errno::ENOTCONN) => Refusal::UnknownSubflow,
-        errno => Refusal::Other(errno.map_or(0, |errno| errno as i32)),
+    fn carry_out(&mut self, output: &Output) {
+        let Output::Command { command, .. } = output else {
+            self.journal.output(output, None);
+            if let (Output::Decision { .. }, Some(tunnel)) = (output, &self.tunnel) {
+                tunnel.want(&self.engine);
+            }
+            if let (Output::Admission(admission), Some(server)) = (output, &mut self.demands) {
+                server.admit(admission);
+            }
+            return;
+        };
+        let Some(mptcp) = &mut self.mptcp else { return };
+        let done = mptcp.carry_out(command);
+        self.journal.output(output, done.as_ref().err());
+        if let Err(error) = &done {
+            self.handle(Input::Refused(*command, path_manager::refusal(error)));
+        }
     }
 }
 
@@ -342,14 +337,6 @@ fn seen(connection: &Connection) -> Seen {
         // vehicle is taken for the client.
         server_side: connection.server_side.unwrap_or(false),
         subflows: connection.subflows.iter().map(|info| info.subflow).collect(),
-    }
-}
-
-/// The kernel's next event; never, without MPTCP.
-async fn event(mptcp: Option<&mut Mptcp>) -> Result<Event, EventError> {
-    match mptcp {
-        Some(mptcp) => mptcp.events.next().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -18,7 +18,8 @@ use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
 use nix::time::{ClockId, clock_gettime};
 
-use super::{Driver, Mptcp};
+use super::Driver;
+use super::commands::Mptcp;
 use crate::netlink::diag::{Diag, SocketInfo};
 
 /// A subflow on which nothing moved for so long is idle.

@@ -154,6 +154,34 @@ impl Diag {
         Ok(found.into_values().collect())
     }
 
+    /// Resets what is left of a subflow that this end has destroyed. Of the first
+    /// subflow of a connection the kernel keeps the socket: it acknowledges what
+    /// the peer sends and never reads it, so the peer may wait for ever (measured
+    /// on Linux 6.18). Whatever else was destroyed belongs to nobody any more and
+    /// resets by itself. Needs CAP_NET_ADMIN, and a kernel with
+    /// CONFIG_INET_DIAG_DESTROY.
+    pub fn reset_destroyed(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), CommandError> {
+        let id = exact(local, remote, 0);
+        let mut is_owned = false;
+        let asked = self.channel.call(
+            |sequence| request(SockDiagMessage::InetRequest(question(id.clone())), NLM_F_ACK, sequence),
+            |message| {
+                is_owned = header(message.payload())?.0.inode != 0;
+                Ok(())
+            },
+        );
+        let outcome = match asked {
+            Ok(()) if is_owned => {
+                self.channel.call(|sequence| request(Reset(question(id)), NLM_F_ACK, sequence), |_| Ok(()))
+            }
+            other => other,
+        };
+        match outcome {
+            Err(cause) if cause.errno() == Some(Errno::ENOENT) => Ok(()),
+            other => other.map_err(CommandError::while_asked_to("reset a destroyed subflow")),
+        }
+    }
+
     fn ask_connections(&mut self, id: SocketId, found: &mut BTreeMap<Token, Connection>) -> Result<(), CallError> {
         self.channel.call(
             |sequence| request(MptcpQuestion(question(id)), NLM_F_DUMP, sequence),
@@ -167,16 +195,8 @@ impl Diag {
     }
 
     fn exact(&mut self, local: SocketAddr, remote: SocketAddr, if_index: u32) -> Result<Option<SocketInfo>, CallError> {
-        let id = SocketId {
-            source_port: local.port(),
-            destination_port: remote.port(),
-            source_address: local.ip(),
-            destination_address: remote.ip(),
-            interface_id: if_index,
-            cookie: NO_COOKIE,
-        };
         let mut found = Vec::new();
-        match self.ask(id, NLM_F_ACK, &mut found) {
+        match self.ask(exact(local, remote, if_index), NLM_F_ACK, &mut found) {
             Err(cause) if cause.errno() == Some(Errno::ENOENT) => Ok(None),
             Err(cause) => Err(cause),
             Ok(()) => Ok(found.pop()),
@@ -288,6 +308,17 @@ fn ends(header: &InetResponseHeader) -> (SocketAddr, SocketAddr) {
     )
 }
 
+fn exact(local: SocketAddr, remote: SocketAddr, if_index: u32) -> SocketId {
+    SocketId {
+        source_port: local.port(),
+        destination_port: remote.port(),
+        source_address: local.ip(),
+        destination_address: remote.ip(),
+        interface_id: if_index,
+        cookie: NO_COOKIE,
+    }
+}
+
 /// Sockets that have or seek a peer.
 fn question(id: SocketId) -> InetRequest {
     let family = if id.source_address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
@@ -329,6 +360,31 @@ impl NetlinkSerializable for MptcpQuestion {
 impl From<MptcpQuestion> for NetlinkPayload<MptcpQuestion> {
     fn from(question: MptcpQuestion) -> Self {
         NetlinkPayload::InnerMessage(question)
+    }
+}
+
+/// `SOCK_DESTROY`: the socket is to end with a reset.
+struct Reset(InetRequest);
+
+impl NetlinkSerializable for Reset {
+    fn message_type(&self) -> u16 {
+        /// `include/uapi/linux/sock_diag.h`
+        const SOCK_DESTROY: u16 = 21;
+        SOCK_DESTROY
+    }
+
+    fn buffer_len(&self) -> usize {
+        self.0.buffer_len()
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        self.0.emit(buffer);
+    }
+}
+
+impl From<Reset> for NetlinkPayload<Reset> {
+    fn from(reset: Reset) -> Self {
+        NetlinkPayload::InnerMessage(reset)
     }
 }
 

@@ -1,0 +1,468 @@
+//! The path manager against a model of the kernel that refuses, delays and
+//! forgets: whatever it does, commands stay bounded, no subflow is opened twice,
+//! no id means two addresses, and what is wanted comes about within 10 s of calm.
+//!
+//! `CROSSLANE_MODEL_SEEDS` runs more seeds than the usual thousand.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crosslane_core::allocate::PathState::{self, Active, Backup, Closed};
+use crosslane_core::mptcp::manager::Manager;
+use crosslane_core::mptcp::{AddressId, Command, Event, Refusal, Seen, Subflow, Token};
+use crosslane_core::path::{PathId, PathSpec, Rat};
+use crosslane_core::time::Instant;
+
+const PATHS: usize = 3;
+const STORM_MS: u64 = 20_000;
+/// Refusals of one connection in a row at most; a command refused more often is
+/// given up.
+const REFUSALS_IN_A_ROW: u32 = 5;
+/// Resets in a row that a connection may take for the peer's limit.
+const RESETS_IN_A_ROW: u32 = 3;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    subflow: Subflow,
+    /// False while the SYN has no answer.
+    is_open: bool,
+    is_first: bool,
+}
+
+/// A connection, in the kernel and at the peer.
+#[derive(Debug)]
+struct Conversation {
+    is_ours: bool,
+    flows: Vec<Flow>,
+    /// Pairs of address and id that the kernel remembers.
+    pairs: BTreeMap<IpAddr, AddressId>,
+    /// What the peer holds: address, id, and whether it counts as additional.
+    held: Vec<(SocketAddr, AddressId, bool)>,
+    limit: usize,
+    refusals: u32,
+    resets: u32,
+}
+
+/// What is to happen later.
+#[derive(Clone, Copy, Debug)]
+enum Later {
+    Tell(Event),
+    Answer(Token, SocketAddr),
+}
+
+struct Kernel {
+    random: Random,
+    conversations: BTreeMap<Token, Conversation>,
+    addresses: [Option<IpAddr>; PATHS],
+    later: BTreeMap<(u64, u64), Later>,
+    number: u64,
+    now_ms: u64,
+    last_event_ms: u64,
+    is_calm: bool,
+    /// Events were lost: they are until the next list of all connections.
+    lost: bool,
+    next_token: u32,
+    next_port: u16,
+    refuses_one_in: u64,
+    resets_one_in: u64,
+}
+
+fn remote() -> SocketAddr {
+    SocketAddr::from(([10, 255, 0, 1], 80))
+}
+
+impl Kernel {
+    fn new(seed: u64) -> Kernel {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        (0..10).for_each(|_| drop(random.below(2)));
+        let (refuses_one_in, resets_one_in) = (2 + random.below(20), 2 + random.below(20));
+        Kernel {
+            random,
+            conversations: BTreeMap::new(),
+            addresses: std::array::from_fn(|path| Some(address(path, 0))),
+            later: BTreeMap::new(),
+            number: 0,
+            now_ms: 0,
+            last_event_ms: 0,
+            is_calm: false,
+            lost: false,
+            next_token: 1,
+            next_port: 1000,
+            refuses_one_in,
+            resets_one_in,
+        }
+    }
+
+    fn at(&mut self, ms: u64, later: Later) {
+        self.number += 1;
+        self.later.insert((ms, self.number), later);
+    }
+
+    /// An event, in the order in which events happen, with a delay.
+    fn tell(&mut self, event: Event) {
+        let delay = if self.random.one_in(20) { 30 } else { self.random.below(2) };
+        self.last_event_ms = self.last_event_ms.max(self.now_ms + delay);
+        self.at(self.last_event_ms, Later::Tell(event));
+    }
+
+    fn connect(&mut self) {
+        let Some(local) = self.addresses.iter().flatten().next().copied() else { return };
+        let token = Token(self.next_token);
+        (self.next_token, self.next_port) = (self.next_token + 1, self.next_port.wrapping_add(1));
+        let local = SocketAddr::new(local, self.next_port);
+        let (local_id, remote_id) = (AddressId(0), AddressId(0));
+        let subflow = Subflow { local, remote: remote(), local_id, remote_id, backup: false };
+        let conversation = Conversation {
+            is_ours: !self.random.one_in(5),
+            flows: vec![Flow { subflow, is_open: true, is_first: true }],
+            pairs: BTreeMap::new(),
+            held: vec![(local, local_id, false)],
+            limit: if self.random.one_in(3) { PATHS - 1 } else { 8 },
+            refusals: 0,
+            resets: 0,
+        };
+        self.conversations.insert(token, conversation);
+        self.tell(Event::Created { token, subflow, server_side: false });
+        self.tell(Event::Established { token, subflow, server_side: false });
+    }
+
+    fn command(&mut self, command: &Command) -> Result<(), Refusal> {
+        let token = command.token();
+        let (is_calm, one_in) = (self.is_calm, self.refuses_one_in);
+        let refuses = !is_calm && self.random.one_in(one_in);
+        let errno = [1, 11, 12, 22, 105][self.random.below(5) as usize];
+        let addresses = self.addresses;
+        let conversation = self.conversations.get_mut(&token).ok_or(Refusal::UnknownConnection)?;
+        if !conversation.is_ours {
+            return Err(Refusal::NotOurs);
+        }
+        if refuses && conversation.refusals < REFUSALS_IN_A_ROW {
+            conversation.refusals += 1;
+            return Err(Refusal::Other(errno));
+        }
+        conversation.refusals = 0;
+        match *command {
+            Command::CreateSubflow { local, local_id, backup, remote, .. } => {
+                let twice = conversation.flows.iter().any(|flow| flow.subflow.local.ip() == local);
+                assert!(!twice, "a second subflow from {local}: {conversation:?}");
+                let known = conversation.pairs.get(&local);
+                let is_taken = conversation.pairs.iter().any(|(ip, id)| *id == local_id && *ip != local);
+                if is_taken || known.is_some_and(|known| *known != local_id) {
+                    return Err(Refusal::IdTaken);
+                }
+                if !addresses.contains(&Some(local)) {
+                    return Err(Refusal::Other(99));
+                }
+                conversation.pairs.insert(local, local_id);
+                self.next_port = self.next_port.wrapping_add(1);
+                let local = SocketAddr::new(local, self.next_port);
+                let subflow = Subflow { local, remote, local_id, remote_id: AddressId(0), backup };
+                conversation.flows.push(Flow { subflow, is_open: false, is_first: false });
+                let delay = 1 + self.random.below(80);
+                self.at(self.now_ms + delay, Later::Answer(token, local));
+            }
+            Command::DestroySubflow { local, .. } => {
+                let flow = conversation.take(local).ok_or(Refusal::UnknownSubflow)?;
+                conversation.pairs.remove(&local.ip());
+                // A FIN arrives only from an address that there is.
+                if addresses.contains(&Some(local.ip())) {
+                    conversation.held.retain(|(held, _, _)| *held != local);
+                }
+                self.tell(Event::SubflowClosed { token, subflow: flow.subflow, error: 0 });
+            }
+            Command::SetBackup { local, backup, .. } => {
+                let flow = conversation.flows.iter_mut().find(|flow| flow.subflow.local == local);
+                flow.ok_or(Refusal::UnknownSubflow)?.subflow.backup = backup;
+            }
+            Command::Withdraw { local_id, .. } => {
+                let is_first = local_id == AddressId(0) && conversation.flows.iter().any(|flow| flow.is_first);
+                let address = conversation.pairs.iter().find(|(_, id)| **id == local_id).map(|(ip, _)| *ip);
+                if let Some(address) = address {
+                    conversation.pairs.remove(&address);
+                } else if !is_first {
+                    return Err(Refusal::UnknownSubflow);
+                }
+                conversation.held.retain(|(_, id, _)| *id != local_id);
+            }
+            Command::Announce { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The peer's answer to the SYN of a subflow.
+    fn answer(&mut self, token: Token, local: SocketAddr) {
+        let is_reset = !self.is_calm && self.random.one_in(self.resets_one_in);
+        let is_lost = !self.is_calm && self.random.one_in(10);
+        let is_there = self.addresses.contains(&Some(local.ip()));
+        let Some(conversation) = self.conversations.get_mut(&token) else { return };
+        let Some(flow) = conversation.flows.iter_mut().find(|flow| flow.subflow.local == local) else { return };
+        flow.is_open = true;
+        let subflow = Subflow { backup: false, ..flow.subflow };
+        if is_lost || !is_there {
+            conversation.take(local);
+            return self.tell(Event::SubflowClosed { token, subflow, error: 110 });
+        }
+        let id = subflow.local_id;
+        let clash = conversation.held.iter().any(|(held, other, _)| *other == id && held.ip() != local.ip());
+        assert!(!clash, "{id:?} means two addresses: {conversation:?}");
+        let is_full = conversation.held.iter().filter(|(_, _, additional)| *additional).count() >= conversation.limit;
+        if is_full || is_reset {
+            conversation.resets += 1;
+            conversation.take(local);
+            self.tell(Event::SubflowEstablished { token, subflow });
+            return self.tell(Event::SubflowClosed { token, subflow, error: 104 });
+        }
+        conversation.held.push((local, id, true));
+        self.tell(Event::SubflowEstablished { token, subflow });
+    }
+
+    /// What was to happen by now: what the path manager is to hear of it.
+    fn advance(&mut self, now_ms: u64) -> Vec<Event> {
+        self.now_ms = now_ms;
+        let mut heard = Vec::new();
+        while let Some((&(at, number), _)) = self.later.first_key_value()
+            && at <= now_ms
+        {
+            match self.later.remove(&(at, number)).unwrap() {
+                Later::Tell(event) if !self.lost => heard.push(event),
+                Later::Tell(_) => {}
+                Later::Answer(token, local) => self.answer(token, local),
+            }
+        }
+        heard
+    }
+
+    /// The list of all connections, after which events count again.
+    fn list(&mut self) -> Vec<Seen> {
+        self.lost = false;
+        self.later.retain(|_, later| matches!(later, Later::Answer(..)));
+        let seen = self.conversations.iter().map(|(&token, conversation)| Seen {
+            token,
+            local: conversation.flows.first().map_or(remote(), |flow| flow.subflow.local),
+            remote: remote(),
+            server_side: false,
+            subflows: conversation.flows.iter().map(|flow| flow.subflow).collect(),
+        });
+        seen.collect()
+    }
+
+    fn some_token(&mut self) -> Option<Token> {
+        let count = self.conversations.len() as u64;
+        let place = if count == 0 { return None } else { self.random.below(count) };
+        self.conversations.keys().nth(place as usize).copied()
+    }
+
+    /// A hardship.
+    fn strike(&mut self, story: &mut Story) {
+        match self.random.below(12) {
+            0..=2 if self.conversations.len() < 40 => self.connect(),
+            3 => {
+                if let Some(token) = self.some_token() {
+                    self.conversations.remove(&token);
+                    // Sometimes it goes without a word.
+                    if !self.random.one_in(4) {
+                        self.tell(Event::Closed { token });
+                    }
+                }
+            }
+            4 | 5 => {
+                let path = self.random.below(PATHS as u64) as usize;
+                story.changes += 1;
+                let gone = self.addresses[path].is_some() && self.random.one_in(2);
+                self.addresses[path] = (!gone).then(|| address(path, story.changes % 200));
+                story.manager.set_address(story.now, PathId(path as u8), self.addresses[path], 1);
+            }
+            6 | 7 => {
+                let states = std::array::from_fn(|_| [Closed, Backup, Active][self.random.below(3) as usize]);
+                story.want(states);
+            }
+            8 | 9 => {
+                let Some(token) = self.some_token() else { return };
+                let conversation = self.conversations.get_mut(&token).unwrap();
+                let Some(flow) = conversation.flows.iter().rfind(|flow| flow.is_open).copied() else { return };
+                conversation.take(flow.subflow.local);
+                conversation.held.retain(|(held, _, _)| *held != flow.subflow.local);
+                self.tell(Event::SubflowClosed { token, subflow: flow.subflow, error: 104 });
+            }
+            10 => self.lost = true,
+            11 if self.lost => {
+                let seen = self.list();
+                story.manager.resync(story.now, &seen);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Conversation {
+    fn take(&mut self, local: SocketAddr) -> Option<Flow> {
+        let place = self.flows.iter().position(|flow| flow.subflow.local == local)?;
+        Some(self.flows.remove(place))
+    }
+
+    /// What is not as it is wanted.
+    fn complaint(&self, wanted: &[PathState; PATHS], addresses: &[Option<IpAddr>; PATHS]) -> Option<String> {
+        let over = |path: usize| {
+            let here = |flow: &&Flow| Some(flow.subflow.local.ip()) == addresses[path];
+            self.flows.iter().filter(here).collect::<Vec<_>>()
+        };
+        let usable = |path: &usize| addresses[*path].is_some() && wanted[*path] != Closed;
+        if !(0..PATHS).any(|path| usable(&path)) {
+            return None;
+        }
+        let additional = self.held.iter().filter(|(_, _, additional)| *additional).count();
+        let carries = (0..PATHS).any(|path| wanted[path] == Active && !over(path).is_empty());
+        for path in 0..PATHS {
+            match (&over(path)[..], usable(&path)) {
+                ([], true) if additional < self.limit => return Some(format!("no subflow over {path}")),
+                ([flow], true)
+                    if flow.subflow.backup != (wanted[path] == Backup) && (carries || flow.subflow.backup) =>
+                {
+                    return Some(format!("path {path} is not {:?}", wanted[path]));
+                }
+                ([_], false) if carries => return Some(format!("a subflow over {path}")),
+                ([_, _, ..], _) => return Some(format!("two subflows over {path}")),
+                _ => {}
+            }
+        }
+        let stranded = self.flows.iter().find(|flow| !addresses.contains(&Some(flow.subflow.local.ip())));
+        stranded.filter(|_| carries).map(|flow| format!("a subflow from {}", flow.subflow.local))
+    }
+}
+
+fn address(path: usize, number: u32) -> IpAddr {
+    IpAddr::from([10, path as u8 + 1, 0, number as u8])
+}
+
+struct Story {
+    manager: Manager,
+    now: Instant,
+    wanted: [PathState; PATHS],
+    changes: u32,
+    /// When commands were given, in ms, of the last second.
+    lately: VecDeque<u64>,
+    commands: u64,
+}
+
+impl Story {
+    fn new() -> Story {
+        let spec = |path| PathSpec { name: "path".into(), rat: Rat::Lte, local: Some(address(path, 0)), if_index: 1 };
+        let manager = Manager::new((0..PATHS).map(spec).collect(), Duration::from_millis(20));
+        let mut story = Story {
+            manager,
+            now: Instant::ZERO,
+            wanted: [Closed; PATHS],
+            changes: 0,
+            lately: VecDeque::new(),
+            commands: 0,
+        };
+        story.want([Active, Active, Backup]);
+        story
+    }
+
+    fn want(&mut self, states: [PathState; PATHS]) {
+        self.wanted = states;
+        self.manager.want(self.now, &states);
+    }
+
+    fn step(&mut self, kernel: &mut Kernel, now_ms: u64) {
+        self.now = Instant::from_millis(now_ms);
+        for event in kernel.advance(now_ms) {
+            self.manager.handle(self.now, &event);
+        }
+        while let Some((_, command)) = self.manager.poll(self.now) {
+            self.commands += 1;
+            self.lately.push_back(now_ms);
+            while self.lately.front().is_some_and(|at| at + 1000 <= now_ms) {
+                self.lately.pop_front();
+            }
+            assert!(self.lately.len() <= 500, "{} commands in a second", self.lately.len());
+            if let Err(why) = kernel.command(&command) {
+                self.manager.refused(self.now, &command, why);
+            }
+        }
+        let due = self.manager.next_wakeup();
+        assert!(due.is_none_or(|due| due > self.now), "it spins: due at {due:?}, now {:?}", self.now);
+    }
+}
+
+impl Story {
+    /// Whether all is as it is wanted, except what may wait for the peer's limit.
+    fn check(&self, kernel: &Kernel, may_wait: bool) {
+        for (token, conversation) in kernel.conversations.iter().filter(|(_, conversation)| conversation.is_ours) {
+            if !(may_wait && conversation.resets >= RESETS_IN_A_ROW) {
+                let complaint = conversation.complaint(&self.wanted, &kernel.addresses);
+                assert_eq!(complaint, None, "{token:?} {:?} {:?} {conversation:#?}", self.wanted, kernel.addresses);
+            }
+        }
+    }
+}
+
+/// Tells the seed of a run that fails.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let named = Named(seed);
+    let (mut kernel, mut story) = (Kernel::new(seed), Story::new());
+    let mut now_ms = 0;
+    while now_ms < STORM_MS {
+        now_ms += 1 + kernel.random.below(20);
+        story.step(&mut kernel, now_ms);
+        if kernel.random.one_in(4) {
+            kernel.strike(&mut story);
+        }
+    }
+    let mean = 450 + 50 * now_ms / 1000 + 2 * u64::from(kernel.next_token);
+    assert!(story.commands <= mean, "{} commands in {now_ms} ms", story.commands);
+    kernel.is_calm = true;
+    let seen = kernel.list();
+    story.manager.resync(story.now, &seen);
+    // 10 s, and an answer.
+    for _ in 0..1050 {
+        now_ms += 10;
+        story.step(&mut kernel, now_ms);
+    }
+    story.check(&kernel, true);
+    assert_eq!(story.manager.connections(), kernel.conversations.len(), "what is gone is forgotten");
+    let before = story.commands;
+    for _ in 0..700 {
+        now_ms += 100;
+        story.step(&mut kernel, now_ms);
+    }
+    story.check(&kernel, false);
+    let late = story.commands - before;
+    assert!(late <= 20 * kernel.conversations.len() as u64, "{late} commands in a minute of calm");
+    drop(named);
+}
+
+#[test]
+fn whatever_the_kernel_does_commands_are_bounded_and_what_is_wanted_comes_about() {
+    let seeds = std::env::var("CROSSLANE_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1000);
+    (0..seeds).for_each(run);
+}

@@ -1,0 +1,51 @@
+//! The kernel's MPTCP: what the engine asks of it, and what it says to that.
+
+use crosslane_core::mptcp::{Command, Event};
+
+use super::config::Config;
+use crate::error::{Error, Result};
+use crate::netlink::diag::Diag;
+use crate::netlink::path_manager::{self, CommandSocket};
+use crate::netlink::{self, CommandError, EventError, Stream};
+
+/// Its sockets.
+pub struct Mptcp {
+    commands: CommandSocket,
+    pub diag: Diag,
+    events: Stream<Event>,
+}
+
+impl Mptcp {
+    /// `None` on a kernel without, where a tunnel is there all the same.
+    pub fn open(config: &Config) -> Result<Option<Mptcp>> {
+        let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
+        match netlink::probe() {
+            Err(_) if config.tunnel.is_some() => return Ok(None),
+            probed => probed.map_err(|cause| Error::told(cause.to_string(), 2))?,
+        }
+        let events = path_manager::events().map_err(|cause| starting(&cause))?;
+        Ok(Some(Mptcp {
+            commands: CommandSocket::open().map_err(|cause| starting(&cause))?,
+            diag: Diag::open().map_err(|cause| starting(&cause))?,
+            events: events.into_stream().map_err(|cause| starting(&cause))?,
+        }))
+    }
+
+    /// Carries out a command.
+    pub fn carry_out(&mut self, command: &Command) -> std::result::Result<(), CommandError> {
+        self.commands.send(command)?;
+        if let Command::DestroySubflow { local, remote, .. } = *command {
+            // Best effort: a kernel that cannot has destroyed it all the same.
+            drop(self.diag.reset_destroyed(local, remote));
+        }
+        Ok(())
+    }
+}
+
+/// The kernel's next event; never, without MPTCP.
+pub async fn event(mptcp: Option<&mut Mptcp>) -> std::result::Result<Event, EventError> {
+    match mptcp {
+        Some(mptcp) => mptcp.events.next().await,
+        None => std::future::pending().await,
+    }
+}
