@@ -126,12 +126,12 @@ impl Silence {
         let margin = Duration::from_millis(u64::from(self.params.unacked_margin_ms));
         match self.stalls.watch(now, transport, margin) {
             Some(Verdict::Alive(peer, sent)) => self.see_delivery(now, peer, sent),
-            Some(Verdict::Stuck { waited, patience, witnesses }) => {
-                if self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence) {
-                    self.raise_stuck(now, transport.unacked, waited, patience, witnesses);
-                }
+            Some(Verdict::Stuck { waited, patience, witnesses })
+                if self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence) =>
+            {
+                self.raise_stuck(now, transport.unacked, waited, patience, witnesses);
             }
-            None => {}
+            Some(Verdict::Stuck { .. }) | None => {}
         }
     }
 
