@@ -10,8 +10,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crosslane::clock::Clock;
 use crosslane::netlink::endpoints::{EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
@@ -120,7 +121,7 @@ impl World {
     /// the preferred path falls silent.
     fn worst_delay(&self, pairs: &[(Socket, Socket)], way: Way) -> Duration {
         let (over, control) = (AtomicBool::new(false), self.emulator.control());
-        let began = Instant::now();
+        let began = Clock::start();
         thread::scope(|scope| {
             let end = |far: bool| pairs.iter().map(move |(near, other)| if far { other } else { near });
             let (from, to): (Vec<&Socket>, Vec<&Socket>) =
@@ -129,12 +130,12 @@ impl World {
             scope.spawn(move || {
                 for number in 0.. {
                     let due = PERIOD.mul_f64(number as f64 / from.len() as f64);
-                    sleep(due.saturating_sub(began.elapsed()));
+                    sleep(due.saturating_sub(elapsed(began)));
                     if over.load(Ordering::Relaxed) {
                         break;
                     }
                     let mut message = [0; MESSAGE_BYTES];
-                    message[..8].copy_from_slice(&(began.elapsed().as_nanos() as u64).to_le_bytes());
+                    message[..8].copy_from_slice(&(elapsed(began).as_nanos() as u64).to_le_bytes());
                     let mut socket = from[number % from.len()];
                     socket.write_all(&message).unwrap();
                 }
@@ -149,8 +150,8 @@ impl World {
                         worst = worst.max(take(socket, buffer, began));
                     }
                     if over.load(Ordering::Relaxed) {
-                        let end = *late_until.get_or_insert(began.elapsed() + Duration::from_secs(1));
-                        if began.elapsed() > end {
+                        let end = *late_until.get_or_insert(elapsed(began) + Duration::from_secs(1));
+                        if elapsed(began) > end {
                             break worst;
                         }
                     }
@@ -166,8 +167,12 @@ impl World {
     }
 }
 
+fn elapsed(began: Clock) -> Duration {
+    began.now().since(crosslane_core::time::Instant::ZERO)
+}
+
 /// The worst delay of what can be read now.
-fn take(mut socket: &Socket, buffer: &mut Vec<u8>, began: Instant) -> Duration {
+fn take(mut socket: &Socket, buffer: &mut Vec<u8>, began: Clock) -> Duration {
     let (mut worst, mut room) = (Duration::ZERO, [0; 4096]);
     match socket.read(&mut room) {
         Ok(count) => buffer.extend_from_slice(&room[..count]),
@@ -176,7 +181,7 @@ fn take(mut socket: &Socket, buffer: &mut Vec<u8>, began: Instant) -> Duration {
     }
     while buffer.len() >= MESSAGE_BYTES {
         let sent = u64::from_le_bytes(*buffer.first_chunk().unwrap());
-        worst = worst.max(began.elapsed().saturating_sub(Duration::from_nanos(sent)));
+        worst = worst.max(elapsed(began).saturating_sub(Duration::from_nanos(sent)));
         buffer.drain(..MESSAGE_BYTES);
     }
     worst

@@ -16,10 +16,10 @@ use std::time::Duration;
 use crosslane_core::mptcp::{Subflow, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
-use nix::time::{ClockId, clock_gettime};
 
 use super::Driver;
 use super::commands::Mptcp;
+use crate::clock::processor_time;
 use crate::netlink::diag::{Diag, SocketInfo};
 
 /// A subflow on which nothing moved for so long is idle.
@@ -269,11 +269,6 @@ fn segments(snmp: &str) -> Option<[u64; 2]> {
         values.split(' ').nth(place)?.parse().ok()
     };
     Some([value("InSegs")?, value("OutSegs")?])
-}
-
-/// What this thread has had of the processor.
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 impl Driver {
