@@ -6,10 +6,12 @@ SEEDS ?= 1..3
 JOBS ?= 3
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 SCENARIOS ?= leave-coverage leave-coverage-fast leave-coverage-loaded pass-by enter-coverage backup-mode sudden-loss aggregate
+# The same the other way, and with answers.
+BOTH_WAYS = leave-coverage-down leave-coverage-ping-pong sudden-loss-down sudden-loss-ping-pong
 # Those of which docs/results.md shows distributions, simulated over 200 seeds.
 DISTRIBUTIONS ?= leave-coverage leave-coverage-fast pass-by leave-coverage-loaded sudden-loss flapping
 # Those that `make test` drives, with one seed.
-SHORT = leave-coverage sudden-loss backup-mode deadline/narrow-10s-cubic tunnel/narrow-25-47 tunnel/redundant-loss
+SHORT = leave-coverage sudden-loss sudden-loss-down backup-mode deadline/narrow-10s-cubic tunnel/narrow-25-47 tunnel/redundant-loss
 
 STRATEGIES = kernel,kernel-tuned,hapanchak,threshold
 # Plain TCP beside them, where one path can carry the drive.
@@ -78,9 +80,10 @@ lint: tools lab ## format, clippy, ruff, pyright, and core without std
 	.venv/bin/pyright --project lab --pythonpath .venv/bin/python
 	crates/core/bare-metal.sh
 
+e2e: DRIVES = $(if $(filter command,$(word 1,$(origin SCENARIOS))),$(SCENARIOS),$(SCENARIOS) $(BOTH_WAYS))
 e2e: build ## drive the scenarios and hold the results against what they expect (SEEDS=1..3 SCENARIOS="…" JOBS=3)
-	$(call say,driving $(SCENARIOS) (seeds $(SEEDS)))
-	@SEEDS='$(SEEDS)' JOBS='$(JOBS)' e2e/drives.sh $(SCENARIOS)
+	$(call say,driving $(DRIVES) (seeds $(SEEDS)))
+	@SEEDS='$(SEEDS)' JOBS='$(JOBS)' e2e/drives.sh $(DRIVES)
 
 hardship: tools ## hardships on real namespaces, beside the in-kernel path manager (docs/hardship.md; SEEDS=1..100; without it the short form)
 	$(call say,hardships)

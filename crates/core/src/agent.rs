@@ -12,12 +12,13 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::allocate::{Allocator, Mode, PathState, Supply, View};
-use crate::assess::{Alarm, Assessor, Belief, Reason};
+use crate::assess::arrivals::Arrivals;
+use crate::assess::{Alarm, Assessor, Belief, Reason, Stuck};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
 use crate::mptcp::manager::Manager;
-use crate::mptcp::{Command, Event, Notice, Refusal, Seen};
-use crate::path::{PathId, PathSpec, Sample};
+use crate::mptcp::{Command, Event, Notice, Refusal, Seen, Token};
+use crate::path::{PathId, PathSpec, Sample, SampleKind};
 use crate::strategy::Strategy;
 use crate::time::{Duration, Instant};
 
@@ -44,6 +45,12 @@ pub enum Input {
         /// Index of its interface.
         if_index: u32,
     },
+}
+
+impl From<Sample> for Input {
+    fn from(sample: Sample) -> Input {
+        Input::Sample(sample)
+    }
 }
 
 /// What an agent says.
@@ -109,6 +116,7 @@ pub struct Agent {
     paths: Vec<Path>,
     allocator: Box<dyn Allocator + Send>,
     manager: Manager,
+    arrivals: Arrivals,
     outputs: VecDeque<Output>,
 }
 
@@ -146,7 +154,13 @@ impl Agent {
             reason: Reason::default(),
             state: PathState::Closed,
         });
-        Agent { paths: known.collect(), allocator, manager: Manager::new(paths, overlap), outputs: VecDeque::new() }
+        Agent {
+            paths: known.collect(),
+            allocator,
+            manager: Manager::new(paths, overlap),
+            arrivals: Arrivals::default(),
+            outputs: VecDeque::new(),
+        }
     }
 
     /// Leaves connections from these addresses alone, as those inside a tunnel.
@@ -171,6 +185,15 @@ impl Agent {
     }
 
     fn observe(&mut self, now: Instant, sample: &Sample) {
+        if let SampleKind::Transport(transport) = &sample.kind
+            && let Some(told) = self.arrivals.observe(now, sample.path, transport)
+        {
+            self.tell_path(now, &Sample { path: told.path, kind: SampleKind::Break(told) });
+        }
+        self.tell_path(now, sample);
+    }
+
+    fn tell_path(&mut self, now: Instant, sample: &Sample) {
         let Some(path) = self.paths.get_mut(usize::from(sample.path.0)) else {
             return;
         };
@@ -207,6 +230,9 @@ impl Agent {
                 while let Some(alarm) = assessor.poll_alarm() {
                     self.outputs.push_back(Output::Alarm { path: id, alarm });
                 }
+                while let Some(Stuck { token, peer }) = assessor.poll_stuck() {
+                    self.manager.abandon(now, Token(token), id, peer);
+                }
             }
             let Some((belief, reason)) = path.assessors.iter().map(|a| a.belief()).max_by_key(|(belief, _)| *belief)
             else {
@@ -242,6 +268,8 @@ impl Agent {
 
     fn allocate(&mut self, now: Instant, why: impl Fn(&Agent, usize) -> Reason) {
         let views: Vec<View> = self.paths.iter().map(Path::view).collect();
+        let is_lost = |path: &Path| matches!(path.belief, Belief::Lost | Belief::Stuck);
+        self.manager.set_lost(self.paths.iter().map(is_lost).collect());
         let states = self.allocator.allocate(&views);
         for (place, &state) in states.iter().enumerate() {
             let was = self.paths[place].state;

@@ -1,9 +1,10 @@
 //! What is known of each path: its name and kind, and the samples about it.
 
 use alloc::string::String;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
+use crate::assess::arrivals::Break;
 use crate::time::Duration;
 
 /// A path, by its place in the configuration (0 to 15).
@@ -71,6 +72,8 @@ pub enum SampleKind {
         /// True if it can carry packets.
         up: bool,
     },
+    /// What a connection received over this path regularly broke off.
+    Break(Break),
     /// How the transport fares on one subflow over this path.
     Transport(Transport),
 }
@@ -80,6 +83,13 @@ pub enum SampleKind {
 pub struct Transport {
     /// Connection that the subflow belongs to.
     pub token: u32,
+    /// The peer's end of it.
+    pub peer: SocketAddr,
+    /// True if this end accepted the connection. Its subflows then share one
+    /// path here, whatever paths they took, and each is judged by itself.
+    pub accepted: bool,
+    /// True if it is a backup, by the wish of either end.
+    pub backup: bool,
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Mean deviation of the round-trip time.
@@ -95,4 +105,9 @@ pub struct Transport {
     pub notsent_bytes: u32,
     /// Bytes received since the subflow began.
     pub bytes_received: u64,
+}
+
+impl Transport {
+    /// Stands for the peer where there is but one.
+    pub const NO_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 }

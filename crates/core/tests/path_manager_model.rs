@@ -333,13 +333,11 @@ impl Conversation {
         }
         let additional = self.held.iter().filter(|(_, _, additional)| *additional).count();
         let carries = (0..PATHS).any(|path| wanted[path] == Active && !over(path).is_empty());
-        for path in 0..PATHS {
+        for (path, &wanted) in wanted.iter().enumerate() {
             match (&over(path)[..], usable(&path)) {
                 ([], true) if additional < self.limit => return Some(format!("no subflow over {path}")),
-                ([flow], true)
-                    if flow.subflow.backup != (wanted[path] == Backup) && (carries || flow.subflow.backup) =>
-                {
-                    return Some(format!("path {path} is not {:?}", wanted[path]));
+                ([flow], true) if flow.subflow.backup != (wanted == Backup) && (carries || flow.subflow.backup) => {
+                    return Some(format!("path {path} is not {wanted:?}"));
                 }
                 ([_], false) if carries => return Some(format!("a subflow over {path}")),
                 ([_, _, ..], _) => return Some(format!("two subflows over {path}")),

@@ -1,6 +1,6 @@
 //! The only reader of a clock.
 
-use crosslane_core::time::Instant;
+use crosslane_core::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
 /// Counts from the beginning of a run.
@@ -44,6 +44,11 @@ pub fn unix_ns() -> u64 {
 /// Seconds since 1970.
 pub fn unix_s() -> f64 {
     nanos(ClockId::CLOCK_REALTIME) as f64 / 1e9
+}
+
+/// What this thread has had of the processor.
+pub fn processor_time() -> Duration {
+    Duration::from_nanos(nanos(ClockId::CLOCK_THREAD_CPUTIME_ID))
 }
 
 fn nanos(clock: ClockId) -> u64 {

@@ -13,7 +13,11 @@ const FILE_LINES_WISHED: usize = 400;
 const LONG_FILES: &[(&str, &str)] = &[
     ("crates/core/src/link/tests.rs", "the link model's properties, which share one model of what must hold"),
     ("crates/crosslane/src/testbed/emulator/worker.rs", "one loop, read from wake-up to release"),
+    ("crates/crosslane/src/netlink/diag.rs", "one protocol, its questions beside its answers"),
     ("crates/core/src/mptcp/manager.rs", "one state machine, whose cases are read side by side"),
+    ("crates/core/src/mptcp/manager/connection.rs", "the rules of one connection, in the order in which they act"),
+    ("crates/core/src/mptcp/manager/tests.rs", "one story for each rule of the path manager"),
+    ("crates/core/tests/path_manager_model.rs", "one model of the kernel, and what must hold against it"),
     ("crates/crosslane/tests/agent.rs", "one vehicle with two radios, and all that its agent meets there"),
     ("crates/crosslane/tests/netlink.rs", "one story of the kernel's path manager, with the namespaces it needs"),
 ];

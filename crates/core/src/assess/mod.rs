@@ -5,13 +5,16 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use crate::path::Sample;
 use crate::time::Instant;
 
+pub mod arrivals;
 pub mod hapanchak;
 pub mod rate;
 pub mod silence;
+pub mod stalls;
 pub mod threshold;
 
 /// What is believed of a path. The order is the order of concern: where two
@@ -71,6 +74,8 @@ pub enum AlarmKind {
     CamSilence,
     /// What was sent is not acknowledged.
     Unacknowledged,
+    /// What came down regularly broke off.
+    Arrivals,
     /// The interface went down.
     LinkDown,
 }
@@ -81,9 +86,19 @@ impl AlarmKind {
         match self {
             AlarmKind::CamSilence => "cam-silence",
             AlarmKind::Unacknowledged => "unacknowledged",
+            AlarmKind::Arrivals => "arrivals",
             AlarmKind::LinkDown => "link-down",
         }
     }
+}
+
+/// A subflow that waits in vain while its path carries what others send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Its connection.
+    pub token: u32,
+    /// The peer's end of it.
+    pub peer: SocketAddr,
 }
 
 /// Watches one path.
@@ -99,6 +114,11 @@ pub trait Assessor {
 
     /// The next alarm raised or settled since the last call.
     fn poll_alarm(&mut self) -> Option<Alarm> {
+        None
+    }
+
+    /// The next subflow found stuck, while its path is not, since the last call.
+    fn poll_stuck(&mut self) -> Option<Stuck> {
         None
     }
 

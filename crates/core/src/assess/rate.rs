@@ -11,7 +11,9 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
+use super::stalls::MAX_SUBFLOWS;
 use super::{Assessor, Belief, Reason};
 use crate::path::{Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
@@ -38,8 +40,9 @@ const STARTS: usize = 4;
 const SILENT: Duration = Duration::from_millis(250);
 /// A path that had nothing under way for so long starts anew.
 const IDLE: Duration = Duration::from_millis(1000);
-/// Connections followed over one path; those beyond are not counted.
-const MAX_CONNECTIONS: usize = 64;
+/// A subflow that was not seen for so long is gone, and how often that is looked for.
+const GONE: Duration = Duration::from_secs(5);
+const SWEEP: Duration = Duration::from_secs(1);
 /// Payload of a full MPTCP segment, in bytes.
 const SEGMENT_BYTES: u64 = 1424;
 
@@ -48,13 +51,17 @@ const SEGMENT_BYTES: u64 = 1424;
 #[derive(Clone, Debug, Default)]
 pub struct Rate {
     history: History,
-    connections: BTreeMap<u32, Subflow>,
+    subflows: BTreeMap<(u32, SocketAddr), Subflow>,
+    /// What is queued on all of them together.
+    queued_bytes: u64,
+    swept: Instant,
     belief: Belief,
     reason: Reason,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Subflow {
+    seen: Instant,
     bytes_acked: u64,
     queued_bytes: u64,
 }
@@ -284,16 +291,28 @@ impl History {
 
 impl Rate {
     fn watch(&mut self, now: Instant, transport: &Transport) {
-        if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&transport.token) {
+        self.sweep(now);
+        let key = (transport.token, transport.peer);
+        if self.subflows.len() >= MAX_SUBFLOWS && !self.subflows.contains_key(&key) {
             return;
         }
-        let subflow = self.connections.entry(transport.token).or_default();
+        let subflow = self.subflows.entry(key).or_default();
         // A subflow that was opened anew counts from 0.
         let acked = transport.bytes_acked.checked_sub(subflow.bytes_acked).unwrap_or(transport.bytes_acked);
         let queued_bytes = u64::from(transport.unacked) * SEGMENT_BYTES + u64::from(transport.notsent_bytes);
-        *subflow = Subflow { bytes_acked: transport.bytes_acked, queued_bytes };
-        let queued = self.connections.values().map(|subflow| subflow.queued_bytes).sum();
-        self.history.note(now, acked, queued, transport.rtt);
+        self.queued_bytes = self.queued_bytes - subflow.queued_bytes + queued_bytes;
+        *subflow = Subflow { seen: now, bytes_acked: transport.bytes_acked, queued_bytes };
+        self.history.note(now, acked, self.queued_bytes, transport.rtt);
+    }
+
+    /// What is queued on a subflow that is gone waits there no more.
+    fn sweep(&mut self, now: Instant) {
+        if now.since(self.swept) < SWEEP {
+            return;
+        }
+        self.swept = now;
+        self.subflows.retain(|_, subflow| now.since(subflow.seen) < GONE);
+        self.queued_bytes = self.subflows.values().map(|subflow| subflow.queued_bytes).sum();
     }
 }
 
@@ -307,7 +326,7 @@ impl Assessor for Rate {
                 let because = alloc::format!("the interface is {because}");
                 self.reason = Reason { rule, because, ..Reason::default() };
             }
-            SampleKind::Signal { .. } => {}
+            SampleKind::Signal { .. } | SampleKind::Break(_) => {}
         }
     }
 

@@ -1,18 +1,22 @@
 //! Sudden loss: a path that falls silent without any fade.
 //!
-//! Three signs, each of them enough: the roadside unit's messages stop; what
+//! Four signs, each of them enough: the roadside unit's messages stop; what
 //! was sent over the path stays unacknowledged for longer than its round-trip
-//! time and its variance allow; the interface goes down. A wrong alarm costs
+//! time and its variance allow; what came over it regularly breaks off; the
+//! interface goes down. A wrong alarm costs
 //! the opening of a subflow, a missed one costs the kernel's retransmission
 //! timer (0.2 s and more), so the signs are read eagerly and repeated alarms
 //! make the path wait longer before it is trusted again.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
+use core::net::IpAddr;
 use serde::Deserialize;
 
-use super::{Alarm, AlarmKind, Assessor, Belief, Reason};
+use super::arrivals::Break;
+use super::stalls::{Stalls, Verdict};
+use super::{Alarm, AlarmKind, Assessor, Belief, Reason, Stuck};
 use crate::path::{Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 
@@ -33,9 +37,6 @@ impl Default for Params {
     }
 }
 
-/// How long the peer may keep an acknowledgement back while it has but one
-/// segment to acknowledge (RFC 9293 §3.8.6.3; Linux: TCP_DELACK_MIN).
-const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// Message intervals remembered. The shortest of them is the period, so that
 /// lost messages do not stretch it; a silence must also be twice as long as the
 /// longest of them, so that sporadic reception is not taken for sudden loss.
@@ -45,8 +46,6 @@ const INTERVALS: usize = 8;
 const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
 /// Messages heard before their silence means something.
 const FEW: usize = 3;
-/// Connections watched at a time; the one longest unseen makes room.
-const MAX_CONNECTIONS: usize = 64;
 /// A sign of life within this time after an alarm proves it wrong.
 const SETTLE: Duration = Duration::from_secs(1);
 /// First wait after an alarm before the path is trusted without a message.
@@ -62,7 +61,7 @@ pub struct Silence {
     params: Params,
     last_cam: Option<Instant>,
     intervals: VecDeque<Duration>,
-    connections: BTreeMap<u32, Progress>,
+    stalls: Stalls,
     link_down: bool,
     raised: Option<Raised>,
     last_alarm: Option<Instant>,
@@ -77,13 +76,15 @@ struct Raised {
     at: Instant,
     settled: bool,
     trust_at: Option<Instant>,
+    /// The peer that alone bore witness.
+    accuser: Option<IpAddr>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Progress {
-    seen: Instant,
-    delivered: u32,
-    waiting_since: Option<Instant>,
+impl Raised {
+    /// True if data is caught on the path.
+    fn is_stuck(&self) -> bool {
+        matches!(self.kind, AlarmKind::Unacknowledged | AlarmKind::Arrivals)
+    }
 }
 
 impl Silence {
@@ -112,7 +113,7 @@ impl Silence {
             raised.settled = true;
             self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
         }
-        let wait = quick && raised.kind == AlarmKind::Unacknowledged;
+        let wait = quick && raised.is_stuck();
         raised.trust_at = Some(if wait { raised.at + self.wait / 2 } else { now });
         self.raised = Some(raised);
         self.advance(now);
@@ -122,44 +123,64 @@ impl Silence {
         if self.params.unacked_margin_ms == 0 {
             return;
         }
-        let fresh = Progress { seen: now, delivered: transport.delivered, waiting_since: None };
-        self.make_room(transport.token);
-        let progress = self.connections.entry(transport.token).or_insert(fresh);
-        let moved = progress.delivered != transport.delivered;
-        progress.seen = now;
-        progress.delivered = transport.delivered;
-        if transport.unacked == 0 {
-            progress.waiting_since = None;
-            return;
-        }
-        let since = match progress.waiting_since {
-            Some(since) if !moved => since,
-            _ => *progress.waiting_since.insert(now),
-        };
         let margin = Duration::from_millis(u64::from(self.params.unacked_margin_ms));
-        let delayed = if transport.unacked < 2 { DELAYED_ACK } else { Duration::ZERO };
-        let patience = transport.rtt + transport.rttvar * 4 + margin + delayed;
-        if now.since(since) > patience && self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence) {
-            let waited_ms = now.since(since).as_secs_f64() * 1e3;
-            let patience_ms = patience.as_secs_f64() * 1e3;
-            let because = format!(
-                "{} segments unacknowledged for {waited_ms:.0} ms, {patience_ms:.0} ms allowed",
-                transport.unacked
-            );
-            let inputs =
-                [("waited_ms", waited_ms), ("patience_ms", patience_ms), ("unacked", f64::from(transport.unacked))];
-            self.raise(now, AlarmKind::Unacknowledged, because, &inputs);
+        match self.stalls.watch(now, transport, margin) {
+            Some(Verdict::Alive(peer, sent)) => self.see_delivery(now, peer, sent),
+            Some(Verdict::Stuck { waited, patience, witnesses })
+                if self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence) =>
+            {
+                self.raise_stuck(now, transport.unacked, waited, patience, witnesses);
+            }
+            Some(Verdict::Stuck { .. }) | None => {}
         }
     }
 
-    fn make_room(&mut self, token: u32) {
-        if self.connections.len() < MAX_CONNECTIONS || self.connections.contains_key(&token) {
+    /// What was sent after an alarm and came through proves it wrong, or over. The
+    /// word of another peer than the accuser ends it at once, and the accuser is
+    /// not believed alone again; his own ends it after the wait.
+    fn see_delivery(&mut self, now: Instant, peer: IpAddr, sent: Instant) {
+        let Some(mut raised) = self.raised.filter(Raised::is_stuck) else { return };
+        if sent <= raised.at {
             return;
         }
-        let oldest = self.connections.iter().min_by_key(|(_, progress)| progress.seen).map(|(&token, _)| token);
-        if let Some(oldest) = oldest {
-            self.connections.remove(&oldest);
+        if !raised.settled {
+            raised.settled = true;
+            self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
         }
+        let trust_at = match raised.accuser {
+            Some(accuser) if accuser != peer => {
+                self.stalls.distrust(now, accuser);
+                now
+            }
+            _ => raised.at + self.wait / 2,
+        };
+        raised.trust_at = Some(raised.trust_at.map_or(trust_at, |at| at.min(trust_at)));
+        self.raised = Some(raised);
+        self.advance(now);
+    }
+
+    /// What came regularly broke off: the path is lost, unless something that was
+    /// sent over it since came through.
+    fn hear_break(&mut self, now: Instant, told: &Break) {
+        if self.params.unacked_margin_ms == 0 || self.raised.is_some() || self.stalls.alive_since(told.last) {
+            return;
+        }
+        let (waited_ms, longest_ms) = (told.waited.as_secs_f64() * 1e3, told.longest.as_secs_f64() * 1e3);
+        let because = format!("nothing came for {waited_ms:.0} ms, something each {longest_ms:.0} ms before");
+        self.raise(now, AlarmKind::Arrivals, because, &[("waited_ms", waited_ms), ("longest_ms", longest_ms)]);
+    }
+
+    fn raise_stuck(&mut self, now: Instant, unacked: u32, waited: Duration, patience: Duration, witnesses: u32) {
+        let (waited_ms, patience_ms) = (waited.as_secs_f64() * 1e3, patience.as_secs_f64() * 1e3);
+        let mut because =
+            format!("{unacked} segments unacknowledged for {waited_ms:.0} ms, {patience_ms:.0} ms allowed");
+        let mut inputs =
+            alloc::vec![("waited_ms", waited_ms), ("patience_ms", patience_ms), ("unacked", f64::from(unacked))];
+        if witnesses > 1 {
+            because.push_str(&format!(", on {witnesses} subflows at once"));
+            inputs.push(("subflows", f64::from(witnesses)));
+        }
+        self.raise(now, AlarmKind::Unacknowledged, because, &inputs);
     }
 
     /// When the silence of messages becomes an alarm.
@@ -176,16 +197,18 @@ impl Silence {
         self.last_alarm = Some(now);
         let hears_messages = self.intervals.len() >= FEW;
         let trust_at = match kind {
-            AlarmKind::Unacknowledged if !hears_messages => Some(now + self.wait),
+            AlarmKind::Unacknowledged | AlarmKind::Arrivals if !hears_messages => Some(now + self.wait),
             _ => None,
         };
         // An interface that is down leaves nothing to be settled.
         let settled = kind == AlarmKind::LinkDown;
-        self.raised = Some(Raised { kind, at: now, settled, trust_at });
+        let accuser = self.stalls.accuser().filter(|_| kind == AlarmKind::Unacknowledged);
+        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser });
         self.alarms.push_back(Alarm { kind, wrong: settled.then_some(false) });
         let rule = match kind {
             AlarmKind::CamSilence => "silence.cam",
             AlarmKind::Unacknowledged => "silence.unacknowledged",
+            AlarmKind::Arrivals => "silence.arrivals",
             AlarmKind::LinkDown => "silence.link-down",
         };
         self.reason = Reason { rule, because, inputs: inputs.into() };
@@ -211,6 +234,7 @@ impl Assessor for Silence {
             SampleKind::Signal { station: None, .. } => {}
             SampleKind::Link { up } => self.judge_link(now, *up),
             SampleKind::Transport(transport) => self.watch_transport(now, transport),
+            SampleKind::Break(told) => self.hear_break(now, told),
         }
     }
 
@@ -232,7 +256,7 @@ impl Assessor for Silence {
         }
         if raised.settled && raised.trust_at.is_some_and(|at| now >= at) {
             self.raised = None;
-            self.connections.clear();
+            self.stalls.try_again(now);
             self.reason =
                 Reason { rule: "silence.over", because: "it is tried again".into(), inputs: Default::default() };
         }
@@ -240,7 +264,7 @@ impl Assessor for Silence {
 
     fn belief(&self) -> (Belief, &Reason) {
         let belief = match self.raised {
-            Some(raised) if raised.kind == AlarmKind::Unacknowledged => Belief::Stuck,
+            Some(raised) if raised.is_stuck() => Belief::Stuck,
             Some(_) => Belief::Lost,
             None => Belief::Unknown,
         };
@@ -249,6 +273,10 @@ impl Assessor for Silence {
 
     fn poll_alarm(&mut self) -> Option<Alarm> {
         self.alarms.pop_front()
+    }
+
+    fn poll_stuck(&mut self) -> Option<Stuck> {
+        self.stalls.poll_stuck()
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -78,6 +78,8 @@ pub struct Manager {
 struct Plan {
     paths: Vec<PathSpec>,
     wanted: Vec<PathState>,
+    /// Paths over which no word gets through.
+    lost: Vec<bool>,
     overlap: Duration,
     /// Addresses that paths had before, the oldest first: a subflow from one may
     /// become known only now.
@@ -91,6 +93,10 @@ impl Plan {
 
     fn wants(&self, path: PathId) -> PathState {
         self.wanted.get(usize::from(path.0)).copied().unwrap_or(PathState::Closed)
+    }
+
+    fn is_lost(&self, path: PathId) -> bool {
+        self.lost.get(usize::from(path.0)).is_some_and(|lost| *lost)
     }
 
     /// Our address on a path, and the index of its interface.
@@ -116,7 +122,7 @@ impl Manager {
     pub fn new(paths: Vec<PathSpec>, overlap: Duration) -> Manager {
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
         Manager {
-            plan: Plan { paths, wanted, overlap, former: VecDeque::new() },
+            plan: Plan { paths, wanted, lost: Vec::new(), overlap, former: VecDeque::new() },
             left_alone: Vec::new(),
             connections: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -154,6 +160,12 @@ impl Manager {
             changed.iter().for_each(|&(path, was_closed)| connection.wanted_anew(path, was_closed));
         }
         self.queue_all();
+    }
+
+    /// Takes which paths are lost. What is closed over one of them the peer is told
+    /// over another: no FIN would reach it, and it would go on sending there.
+    pub fn set_lost(&mut self, lost: Vec<bool>) {
+        self.plan.lost = lost;
     }
 
     /// Takes the news that a path has another address, or none. Subflows from
@@ -237,6 +249,14 @@ impl Manager {
         }
     }
 
+    /// Closes one subflow that carries nothing, if its connection has another: the
+    /// kernel then sends its data again over that one.
+    pub fn abandon(&mut self, now: Instant, token: Token, path: PathId, remote: SocketAddr) {
+        let mut out = Commands::new();
+        self.with(token, |connection, _| connection.abandon(now, token, path, remote, &mut out));
+        self.commands.append(&mut out);
+    }
+
     /// The next command, and the path it is about.
     pub fn poll(&mut self, now: Instant) -> Option<(PathId, Command)> {
         while let Some(&(at, token)) = self.wakeups.first()
@@ -277,6 +297,11 @@ impl Manager {
     /// The path that a connection's subflow takes, by our address.
     pub fn path_of(&self, local: IpAddr) -> Option<PathId> {
         self.plan.path_of(local)
+    }
+
+    /// True of a connection that this end accepted.
+    pub fn is_accepted(&self, token: Token) -> bool {
+        self.connections.get(&token).is_some_and(|connection| connection.server_side)
     }
 
     /// The subflows that there are.

@@ -168,6 +168,9 @@ impl<P: Clone> Tunnel<P> {
         out.round_trip.base()?;
         let transport = Transport {
             token,
+            peer: Transport::NO_PEER,
+            accepted: false,
+            backup: false,
             rtt: out.round_trip.smoothed(),
             rttvar: out.round_trip.variation(),
             unacked: 0,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crosslane_core::agent::{Agent, Input, Output, Setup};
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::{Event, Seen, Subflow, Token};
-use crosslane_core::path::{PathId, PathSpec, Sample, SampleKind, Transport};
+use crosslane_core::mptcp::{Event, Seen};
+use crosslane_core::path::PathSpec;
 use crosslane_core::strategy::{Strategy, ThresholdParams};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -32,6 +32,7 @@ pub mod later;
 pub mod machine;
 mod parts;
 pub mod ready;
+mod transport;
 mod tunnel;
 
 use commands::{Mptcp, event};
@@ -40,6 +41,7 @@ use interfaces::Interfaces;
 use journal::Journal;
 use later::Missing;
 use parts::{Datagrams, GLANCE, receive};
+use transport::Lookout;
 use tunnel::{Carried, Resolving};
 
 /// Outputs of the engine carried out in a row before other news is heard.
@@ -99,7 +101,7 @@ struct Driver {
     path_manager: Option<PathManager>,
     /// Whether the user hears of it on standard error.
     talks: bool,
-    transport_period: Duration,
+    lookout: Lookout,
 }
 
 /// What woke the driver.
@@ -151,7 +153,7 @@ impl Driver {
             resolving: None,
             path_manager: None,
             talks,
-            transport_period: Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref())),
+            lookout: Lookout::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
             config: Arc::new(config),
         };
         driver.set_up_all();
@@ -166,8 +168,6 @@ impl Driver {
     /// Runs until `end`.
     async fn run(mut self, end: impl Future<Output = ()>) -> Result<()> {
         let mut end = std::pin::pin!(end);
-        let mut ticks = tokio::time::interval(self.transport_period);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut buffer = vec![0; MAX_DATAGRAM];
         let mut watchdog = ready::watchdog();
         let mut glances = tokio::time::interval(GLANCE);
@@ -178,8 +178,10 @@ impl Driver {
             if is_busy || turn % NEWS_IN_A_ROW == 0 {
                 tokio::task::yield_now().await;
             }
-            let again = self.missing.next_wakeup().map(|at| at.since(self.clock.now()));
-            let wait = self.engine.next_wakeup().map(|at| at.since(self.clock.now()));
+            let now = self.clock.now();
+            let again = self.missing.next_wakeup().map(|at| at.since(now));
+            let wait = self.engine.next_wakeup().map(|at| at.since(now));
+            let look = self.lookout.next().since(now);
             let observed = self.tunnel.is_some() || self.engine.manager().subflows().next().is_some();
             let news = tokio::select! {
                 biased;
@@ -189,7 +191,7 @@ impl Driver {
                 notice = self.notices.next() => News::Notice(notice),
                 (length, from) = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length, from),
                 () = std::future::ready(()), if is_busy => News::Wakeup,
-                _ = ticks.tick(), if observed => News::Transport,
+                () = tokio::time::sleep(look), if observed => News::Transport,
                 _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
                 answer = tunnel::resolved(self.resolving.as_mut()) => News::Resolved(answer),
                 _ = tokio::time::sleep(again.unwrap_or(Duration::MAX)), if again.is_some() => News::Again,
@@ -232,7 +234,10 @@ impl Driver {
 
     fn event(&mut self, event: Result<Event, EventError>) -> Result<()> {
         match event {
-            Ok(event) => self.handle(Input::Mptcp(event)),
+            Ok(event) => {
+                self.lookout.stir(self.clock.now());
+                self.handle(Input::Mptcp(event));
+            }
             Err(EventError::Overrun) => self.resync(),
             Err(EventError::Malformed(fault)) => self.journal.fault(&fault),
             Err(EventError::Io(cause)) => return Err(Error::failure("listening to the kernel's path manager", cause)),
@@ -275,7 +280,7 @@ impl Driver {
             return;
         }
         match vanetza::read(bytes, &self.senders) {
-            Ok(sample) => self.handle(Input::Sample(sample)),
+            Ok(sample) => self.handle(sample.into()),
             Err(rejected) => self.journal.rejected(&rejected),
         }
     }
@@ -302,36 +307,6 @@ impl Driver {
     fn meet(&mut self) {
         if let Some(demand) = self.demands.as_mut().map(Server::demand) {
             self.handle(Input::Demand(demand));
-        }
-    }
-
-    fn observe_transport(&mut self) {
-        if let Some(tunnel) = &mut self.tunnel {
-            tunnel.faults().iter().for_each(|fault| self.journal.fault(fault));
-            let (samples, changes) = (tunnel.samples(), tunnel.changes());
-            changes.iter().for_each(|change| self.journal.tunnel(change));
-            samples.into_iter().for_each(|sample| self.handle(Input::Sample(sample)));
-        }
-        let subflows: Vec<(Token, PathId, Subflow)> =
-            self.engine.manager().subflows().map(|(token, path, subflow)| (token, path, *subflow)).collect();
-        for (token, path, subflow) in subflows {
-            let Some(mptcp) = &mut self.mptcp else { return };
-            let Ok(Some(socket)) = mptcp.diag.socket(subflow.local, subflow.remote) else { continue };
-            // Of a socket in TIME_WAIT the kernel remembers no figures; zeros would pass for its path's.
-            if socket.tcp.rtt.is_zero() {
-                continue;
-            }
-            let transport = Transport {
-                token: token.0,
-                rtt: socket.tcp.rtt,
-                rttvar: socket.tcp.rttvar,
-                unacked: socket.tcp.unacked,
-                delivered: socket.tcp.delivered,
-                bytes_acked: socket.tcp.bytes_acked,
-                notsent_bytes: socket.tcp.notsent_bytes,
-                bytes_received: socket.tcp.bytes_received,
-            };
-            self.handle(Input::Sample(Sample { path, kind: SampleKind::Transport(transport) }));
         }
     }
 

@@ -158,7 +158,8 @@ impl<'a> Ends<'a> {
         };
         match (sender, receiver) {
             (End::Connection(sender), End::Connection(receiver)) => Delivered {
-                messages: traffic::messages(&self.plan, &sender, &receiver),
+                // Of answers, who asked knows both times.
+                messages: traffic::messages(&self.plan, &sender, if self.plan.answered { &sender } else { &receiver }),
                 skipped: sender.skipped,
                 duplicates: None,
             },
@@ -211,6 +212,7 @@ fn plan(scenario: &Scenario, mptcp: bool) -> traffic::Plan {
         Congestion::Olia => "olia",
     };
     traffic::Plan {
+        answered: wanted.answered,
         direction: if wanted.down { Direction::Down } else { Direction::Up },
         size_bytes: match wanted.kind {
             TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } => size_bytes,

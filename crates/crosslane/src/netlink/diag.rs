@@ -97,10 +97,18 @@ impl Diag {
 
     /// All connected TCP sockets, subflows among them, [`MAX_SOCKETS`] at most.
     pub fn sockets(&mut self) -> Result<Vec<SocketInfo>, CommandError> {
+        let mut found = self.list(true)?;
+        found.append(&mut self.list(false)?);
+        Ok(found)
+    }
+
+    /// The same, only sockets of IPv4 or only those of IPv6, which may carry IPv4
+    /// as well. It takes as long as many questions about one socket each, however
+    /// few sockets there are: the kernel goes through the table of all namespaces.
+    pub fn list(&mut self, ipv4: bool) -> Result<Vec<SocketInfo>, CommandError> {
         let mut found = Vec::new();
-        for any in [SocketId::new_v4(), SocketId::new_v6()] {
-            self.ask(any, NLM_F_DUMP, &mut found).map_err(CommandError::while_asked_to("list its TCP sockets"))?;
-        }
+        let any = if ipv4 { SocketId::new_v4() } else { SocketId::new_v6() };
+        self.ask(any, NLM_F_DUMP, &mut found).map_err(CommandError::while_asked_to("list its TCP sockets"))?;
         Ok(found)
     }
 

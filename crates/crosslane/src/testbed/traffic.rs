@@ -49,6 +49,9 @@ pub type Clock<'a> = &'a (dyn Fn() -> u64 + Sync);
 pub struct Plan {
     /// Which way the data goes.
     pub direction: Direction,
+    /// True if the server sends each message back, and the vehicle awaits that
+    /// before the next.
+    pub answered: bool,
     /// Length of a message with its 24-byte header (24 to 1 MiB).
     pub size_bytes: u32,
     /// Time from one message to the next; 0: as fast as the socket takes them.
@@ -144,7 +147,8 @@ pub fn listen(port: u16, plan: &Plan) -> Result<Socket, TrafficError> {
 /// differ from those sent.
 pub fn serve(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -> Result<Seen, TrafficError> {
     let socket = accept(listener, plan, clock, stop)?;
-    End { socket, plan, clock, stop }.play(plan.direction == Direction::Down)
+    let end = End { socket, plan, clock, stop };
+    if plan.answered { end.answer() } else { end.play(plan.direction == Direction::Down) }
 }
 
 /// Accepts one connection.
@@ -184,7 +188,8 @@ pub fn drive(
     stop: &AtomicBool,
 ) -> Result<Seen, TrafficError> {
     let socket = dial(server, local, plan, clock, stop)?;
-    End { socket, plan, clock, stop }.play(plan.direction == Direction::Up)
+    let end = End { socket, plan, clock, stop };
+    if plan.answered { end.ask() } else { end.play(plan.direction == Direction::Up) }
 }
 
 /// Connects, again and again until the deadline. `local` is the address to

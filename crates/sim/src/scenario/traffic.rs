@@ -17,6 +17,9 @@ pub struct Traffic {
     pub protocol: Protocol,
     /// True from the server to the vehicle.
     pub down: bool,
+    /// True if the server answers each message with one as long, and the vehicle
+    /// awaits that before the next. A delay is then that of the answer.
+    pub answered: bool,
     /// Path over which the connection begins; none: the preferred one.
     pub over: Option<String>,
     /// Send buffer of the socket, in bytes; 0: the kernel's choice.
@@ -112,9 +115,10 @@ pub(super) struct TrafficKeys {
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 enum KindKey {
     Messages,
+    PingPong,
     Bulk,
     Stream,
     Uploads,
@@ -135,6 +139,7 @@ impl TrafficKeys {
             kind: self.kind(lines)?,
             protocol: self.protocol(lines)?,
             down: self.direction == DirectionKey::Down,
+            answered: self.kind == KindKey::PingPong,
             over: self.over,
             send_buffer_bytes: self.send_buffer_bytes,
             start_s: self.start_s,
@@ -160,8 +165,12 @@ impl TrafficKeys {
             let what = "only traffic of kind `stream` has `rate_mbit_s`";
             return Err(lines.error("traffic.rate_mbit_s", what, "leave it out, or change the kind"));
         }
+        if self.kind == KindKey::PingPong && self.direction == DirectionKey::Down {
+            let what = "in a ping-pong the vehicle asks and the server answers";
+            return Err(lines.error("traffic.direction", what, "leave it out"));
+        }
         let (what, remedy) = match (self.kind, of_messages, of_uploads) {
-            (KindKey::Messages, (Some(size_bytes), Some(every_ms)), (None, None)) => {
+            (KindKey::Messages | KindKey::PingPong, (Some(size_bytes), Some(every_ms)), (None, None)) => {
                 return Ok(TrafficKind::Messages { size_bytes, every_ms });
             }
             (KindKey::Stream, ..) => return self.stream(lines),
@@ -175,8 +184,12 @@ impl TrafficKeys {
             (KindKey::Deadline, _, _) => {
                 ("objects with deadlines have no `size_bytes`, `every_ms`, `size_mb`, `pause_s`", "leave them out")
             }
-            (KindKey::Messages, _, (None, None)) => ("messages need `size_bytes` and `every_ms`", "give both"),
-            (KindKey::Messages, _, _) => ("messages have no `size_mb` and no `pause_s`", "leave them out"),
+            (KindKey::Messages | KindKey::PingPong, _, (None, None)) => {
+                ("messages need `size_bytes` and `every_ms`", "give both")
+            }
+            (KindKey::Messages | KindKey::PingPong, _, _) => {
+                ("messages have no `size_mb` and no `pause_s`", "leave them out")
+            }
             (KindKey::Bulk, (None, None), _) => ("bulk traffic has no `size_mb` and no `pause_s`", "leave them out"),
             (KindKey::Bulk, _, _) => ("bulk traffic has no `size_bytes` and no `every_ms`", "leave them out"),
             (KindKey::Uploads, (None, None), _) => ("uploads need `size_mb` and `pause_s`", "give both"),

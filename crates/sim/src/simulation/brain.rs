@@ -9,7 +9,7 @@ use crosslane_core::mptcp::{Event, Refusal, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
 
-use crate::transport::{Endpoint, KernelPathManager};
+use crate::transport::{Endpoint, KernelPathManager, SERVER_ADDRESS};
 
 pub(super) enum Brain {
     /// Plain TCP has no paths to manage.
@@ -86,6 +86,9 @@ impl Brain {
         for info in vehicle.subflows() {
             let transport = Transport {
                 token: 1,
+                peer: SERVER_ADDRESS,
+                accepted: false,
+                backup: info.backup,
                 rtt: info.rtt,
                 rttvar: info.rttvar,
                 unacked: info.unacked,

@@ -43,6 +43,11 @@ struct Open {
 pub(super) struct Traffic {
     kind: TrafficKind,
     down: bool,
+    /// Each message is answered before the next.
+    answered: bool,
+    /// Bytes of answers that the server has yet to write.
+    answers: u64,
+    asked: u64,
     period: Duration,
     stop: Instant,
     due: Option<Instant>,
@@ -69,6 +74,9 @@ impl Traffic {
         Traffic {
             kind: wanted.kind,
             down: wanted.down,
+            answered: wanted.answered,
+            answers: 0,
+            asked: 0,
             period: Duration::from_nanos(wanted.kind.period_ns()),
             stop: Instant::from_secs_f64(wanted.stop_s),
             due: Some(Instant::from_secs_f64(wanted.start_s)),
@@ -89,14 +97,33 @@ impl Traffic {
     /// When something is due; what waits for the socket is woken by what that
     /// does.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.due.filter(|_| self.connected && self.rest == 0 && !self.uploading)
+        self.due.filter(|_| self.connected && self.rest == 0 && !self.uploading && !self.awaits_answer())
     }
 
     /// Writes and reads what can be at `now`.
     pub(super) fn play(&mut self, now: Instant, vehicle: &mut Endpoint, server: &mut Endpoint) {
+        if self.answered {
+            self.answer(now, server);
+            self.read(now, vehicle.delivered());
+            return self.write(now, vehicle);
+        }
         let (sender, receiver) = if self.down { (server, vehicle) } else { (vehicle, server) };
         self.read(now, receiver.delivered());
         self.write(now, sender);
+    }
+
+    /// The server writes back as much as has come.
+    fn answer(&mut self, now: Instant, server: &mut Endpoint) {
+        let asked = server.delivered();
+        self.answers += asked - self.asked;
+        self.asked = asked;
+        if self.answers > 0 {
+            self.answers -= server.write(now, self.answers);
+        }
+    }
+
+    fn awaits_answer(&self) -> bool {
+        self.answered && !self.open.is_empty()
     }
 
     /// Messages, what they add up to, and how many were skipped.
@@ -117,7 +144,7 @@ impl Traffic {
             if self.rest > 0 && !self.write_rest(now, sender) {
                 return;
             }
-            if self.uploading || self.due.is_none_or(|due| due > now) {
+            if self.uploading || self.awaits_answer() || self.due.is_none_or(|due| due > now) {
                 return;
             }
             self.begin(now);

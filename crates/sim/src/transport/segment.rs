@@ -56,6 +56,8 @@ pub struct Segment {
     pub options: MptcpOptions,
     /// Backup flag of MP_JOIN or MP_PRIO.
     pub backup: Option<bool>,
+    /// Id of the address that REMOVE_ADDR withdraws.
+    pub removed: Option<u8>,
     /// When the segment was sent that this one acknowledges (RFC 7323).
     pub echo: Instant,
 }
@@ -78,12 +80,13 @@ impl Segment {
         }
         let sack = if self.sack.is_some() { 12 } else { 0 };
         let prio = if self.options.contains(MptcpOptions::PRIO) { 4 } else { 0 };
+        let removed = if self.removed.is_some() { 4 } else { 0 };
         let option = match (self.payload > 0, capable, join) {
             (true, ..) => self.dsn.map_or(0, |_| MAPPING_BYTES),
             (_, true, _) => 20,
             (_, _, true) => 24,
             _ => self.data_ack.map_or(0, |ack| if ack == 0 { 8 } else { 12 }),
         };
-        HEADER_BYTES + option + sack + prio + self.payload
+        HEADER_BYTES + option + sack + prio + removed + self.payload
     }
 }

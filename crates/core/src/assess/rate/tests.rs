@@ -25,6 +25,9 @@ pub(crate) fn looked_at(looks: u64, bytes_each_10_ms: impl Fn(u64) -> u64, unack
             Instant::from_millis(step * 10),
             &Transport {
                 token: 1,
+                peer: Transport::NO_PEER,
+                accepted: false,
+                backup: false,
                 rtt,
                 rttvar: Duration::ZERO,
                 unacked: unacked(step),

@@ -13,8 +13,19 @@ fn cam() -> Sample {
 fn transport(unacked: u32, delivered: u32) -> Sample {
     let rtt = Duration::from_millis(10);
     let rttvar = Duration::from_millis(2);
-    let kind =
-        Transport { token: 9, rtt, rttvar, unacked, delivered, bytes_acked: 0, notsent_bytes: 0, bytes_received: 0 };
+    let kind = Transport {
+        token: 9,
+        peer: Transport::NO_PEER,
+        accepted: false,
+        backup: false,
+        rtt,
+        rttvar,
+        unacked,
+        delivered,
+        bytes_acked: 0,
+        notsent_bytes: 0,
+        bytes_received: 0,
+    };
     Sample { path: PathId(0), kind: SampleKind::Transport(kind) }
 }
 
@@ -146,4 +157,53 @@ fn a_down_interface_is_lost_until_it_is_up() {
     silence.observe(at(1300), &link(true));
     silence.advance(at(1300));
     assert_eq!(silence.belief().0, Belief::Unknown);
+}
+
+/// A server that acknowledges nothing any more, and one that is asked once a
+/// second, over the only path that there is.
+#[test]
+fn one_dead_server_does_not_keep_the_path_bad() {
+    let of = |token, host: u8, unacked, delivered| {
+        let SampleKind::Transport(common) = transport(unacked, delivered).kind else { unreachable!() };
+        let kind = SampleKind::Transport(Transport { token, peer: ([10, 0, 0, host], 80).into(), ..common });
+        Sample { path: PathId(0), kind }
+    };
+    let mut silence = Silence::new(Params::default());
+    let mut bad = 0;
+    for ms in (0..60_000).step_by(10) {
+        silence.advance(at(ms));
+        let answered = if ms < 1000 { ms as u32 / 10 } else { 100 };
+        silence.observe(at(ms), &of(1, 1, 3, answered));
+        silence.observe(at(ms), &of(2, 2, 0, ms as u32 / 1000));
+        bad += u32::from(silence.belief().0 == Belief::Stuck);
+    }
+    assert!(bad < 200, "{} s of a minute", f64::from(bad) / 100.0);
+    let alarms = drain(&mut silence);
+    assert!(alarms.len() <= 2, "{alarms:?}");
+    // Its own loss is still believed, when the other server's word is missing too.
+    for ms in (60_000..60_300).step_by(10) {
+        silence.observe(at(ms), &of(2, 2, 3, 59));
+    }
+    assert_eq!(silence.belief().0, Belief::Stuck);
+}
+
+#[test]
+fn what_came_regularly_and_stopped_means_loss_unless_something_came_through_since() {
+    let told = |last| Sample {
+        path: PathId(0),
+        kind: SampleKind::Break(Break {
+            path: PathId(0),
+            last: at(last),
+            waited: Duration::from_millis(90),
+            longest: Duration::from_millis(30),
+        }),
+    };
+    let mut silence = Silence::new(Params::default());
+    for ms in (0..1000).step_by(10) {
+        silence.observe(at(ms), &transport(0, ms as u32));
+    }
+    silence.observe(at(1000), &told(910));
+    assert_eq!(silence.belief().0, Belief::Unknown, "what was sent at 980 ms was acknowledged");
+    silence.observe(at(1100), &told(1010));
+    assert_eq!(silence.belief().0, Belief::Stuck);
 }

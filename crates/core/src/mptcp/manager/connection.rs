@@ -258,15 +258,27 @@ impl Connection {
         }
     }
 
+    /// Closes a subflow that carries nothing, if there is another.
+    pub fn abandon(&mut self, now: Instant, token: Token, path: PathId, remote: SocketAddr, out: &mut Commands) {
+        let of = |entry: &Entry| entry.path == path && entry.subflow.remote == remote;
+        if !self.subflows.iter().any(|entry| !entry.closing && !of(entry)) {
+            return;
+        }
+        if let Some(entry) = self.subflows.iter_mut().find(|entry| !entry.closing && of(entry)) {
+            out.push_back((path, entry.command_destroy(now, token)));
+        }
+    }
+
     /// Asks for what is missing.
     pub fn reconcile(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
         self.expire(now);
         if self.established && !self.is_foreign {
-            // First of all: the peer may need the room.
+            // First of all: the peer may need the room, and data is caught on what is lost.
             self.close_stranded(now, token, plan, out);
+            self.close(now, token, plan, out, |entry| entry.is_given_up(plan));
             self.open_and_promote(now, token, plan, out);
             self.demote(now, token, plan, out);
-            self.close(now, token, plan, out);
+            self.close(now, token, plan, out, |_| true);
             self.withdraw_unused(token, plan, out);
         }
     }
@@ -353,12 +365,14 @@ impl Connection {
     }
 
     fn open_and_promote(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+        // What it accepted is a backup by the peer's wish. And while another is being given up,
+        // a backup carries as well: other connections need their commands more.
+        let promotes = !self.server_side && !self.subflows.iter().any(|entry| entry.closing && entry.is_given_up(plan));
         for path in plan.ids() {
-            let wanted = plan.wants(path);
             let stands = |entry: &&mut Entry| entry.path == path && entry.lives(plan);
             match self.subflows.iter_mut().find(stands) {
                 None => self.open(now, token, plan, path, out),
-                Some(entry) if wanted == PathState::Active && entry.subflow.backup && entry.flag.may(now) => {
+                Some(entry) if promotes && entry.waits_for_promotion(plan) && entry.flag.may(now) => {
                     out.push_back((path, entry.command_backup(now, token, false)));
                 }
                 Some(_) => {}
@@ -432,18 +446,15 @@ impl Connection {
         let Connection { subflows, ids, .. } = self;
         let due = |entry: &&mut Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.may(now);
         for entry in subflows.iter_mut().filter(due) {
-            let local = canonical(entry.subflow.local.ip());
-            if let Some(local_id) = ids.of(local) {
-                ids.forget(local);
-                out.push_back((entry.path, Command::Withdraw { token, local_id }));
-            }
+            withdraw(token, entry, ids, out);
             out.push_back((entry.path, entry.command_destroy(now, token)));
         }
     }
 
-    /// Closes what is not wanted, if another subflow is there; if the peer has no
-    /// room for one, all but one.
-    fn close(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+    /// Closes `which` are not wanted, if another subflow is there; if the peer has
+    /// no room for one, all but one. What is caught on a lost path the peer is told
+    /// over another, before: no FIN would reach it.
+    fn close(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands, which: impl Fn(&Entry) -> bool) {
         let is_unwanted = |entry: &&mut Entry| entry.lives(plan) && plan.wants(entry.path) == PathState::Closed;
         let stays = self.subflows.iter().any(|entry| entry.lives(plan) && plan.wants(entry.path) != PathState::Closed);
         let kept = match (stays, self.room.full_until) {
@@ -451,7 +462,12 @@ impl Connection {
             (false, Some(_)) => 1,
             (false, None) => return,
         };
-        for entry in self.subflows.iter_mut().filter(is_unwanted).skip(kept).filter(|entry| entry.destroy.may(now)) {
+        let Connection { subflows, ids, server_side, .. } = self;
+        let unwanted = subflows.iter_mut().filter(is_unwanted).skip(kept);
+        for entry in unwanted.filter(|entry| which(entry) && entry.destroy.may(now)) {
+            if entry.is_given_up(plan) && !*server_side {
+                withdraw(token, entry, ids, out);
+            }
             out.push_back((entry.path, entry.command_destroy(now, token)));
         }
     }
@@ -487,5 +503,14 @@ impl Connection {
 
     fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<&mut Entry> {
         self.subflows.iter_mut().find(|entry| (entry.subflow.local, entry.subflow.remote) == (local, remote))
+    }
+}
+
+/// Has the peer told that the address of a subflow is gone.
+fn withdraw(token: Token, entry: &Entry, ids: &mut Ids, out: &mut Commands) {
+    let local = canonical(entry.subflow.local.ip());
+    if let Some(local_id) = ids.of(local) {
+        ids.forget(local);
+        out.push_back((entry.path, Command::Withdraw { token, local_id }));
     }
 }

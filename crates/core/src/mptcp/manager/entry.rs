@@ -30,6 +30,11 @@ impl Entry {
         plan.address(self.path).is_none_or(|(local, _)| local != canonical(self.subflow.local.ip()))
     }
 
+    /// True if its path is lost, and to be closed.
+    pub fn is_given_up(&self, plan: &Plan) -> bool {
+        plan.is_lost(self.path) && plan.wants(self.path) == PathState::Closed
+    }
+
     pub fn is_unwanted(&self, plan: &Plan) -> bool {
         self.is_stranded(plan) || plan.wants(self.path) == PathState::Closed
     }

@@ -269,6 +269,7 @@ mod tests {
 
     fn plan(direction: Direction) -> Plan {
         Plan {
+            answered: false,
             direction,
             size_bytes: 1000,
             period_ns: 5 * MS,

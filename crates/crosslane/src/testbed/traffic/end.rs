@@ -21,10 +21,59 @@ pub(super) struct End<'a> {
 impl End<'_> {
     /// Sends or receives until the traffic is over.
     pub(super) fn play(self, sends: bool) -> Result<Seen, TrafficError> {
+        self.prepare()?;
+        if sends { self.send() } else { self.receive() }
+    }
+
+    /// Sends messages and awaits the answer of each.
+    pub(super) fn ask(self) -> Result<Seen, TrafficError> {
+        self.prepare()?;
+        let plan = self.plan;
+        let mut seen = Seen::default();
+        let mut message = vec![0; plan.size_bytes as usize];
+        let mut answer = vec![0; plan.size_bytes as usize];
+        let mut checker = Checker::default();
+        let mut due_ns = plan.start_ns;
+        while self.sleep_until(due_ns) {
+            let now_ns = (self.clock)();
+            if now_ns >= plan.stop_ns || seen.sent_ns.len() >= MESSAGES_MAX {
+                break;
+            }
+            frame::fill(&mut message, seen.sent_ns.len() as u64, now_ns);
+            seen.sent_ns.push(now_ns);
+            if !self.write(&message)? {
+                break;
+            }
+            while seen.received_ns.len() < seen.sent_ns.len() {
+                let Some(count) = self.read(&mut answer)?.filter(|&count| count > 0) else { return Ok(seen) };
+                let now_ns = (self.clock)();
+                checker.take(&answer[..count], |_| seen.received_ns.push(now_ns))?;
+            }
+            due_ns = (due_ns + plan.period_ns).max((self.clock)());
+        }
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        while self.read(&mut [0; 64])?.is_some_and(|count| count > 0) {}
+        Ok(seen)
+    }
+
+    /// Sends back what comes.
+    pub(super) fn answer(self) -> Result<Seen, TrafficError> {
+        self.prepare()?;
+        let mut buffer = vec![0; 64 * 1024];
+        while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
+            if !self.write(&buffer[..count])? {
+                break;
+            }
+        }
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        Ok(Seen::default())
+    }
+
+    fn prepare(&self) -> Result<(), TrafficError> {
         self.socket.set_nonblocking(true).map_err(system("setting up the traffic's socket", "see the kernel's log"))?;
         // The default slack of 50 µs would show in every message.
         let _ = nix::sys::prctl::set_timerslack(1);
-        if sends { self.send() } else { self.receive() }
+        Ok(())
     }
 
     fn send(&self) -> Result<Seen, TrafficError> {

@@ -7,6 +7,7 @@ const MS: u64 = 1_000_000;
 
 fn plan(direction: Direction, mptcp: bool) -> Plan {
     Plan {
+        answered: false,
         direction,
         size_bytes: 1000,
         period_ns: 10 * MS,

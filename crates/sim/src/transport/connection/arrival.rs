@@ -134,6 +134,9 @@ impl Endpoint {
             let subflow = self.named(&self.subflows[place]);
             self.events.push_back(Event::SubflowPriority { token: self.token, subflow });
         }
+        if let Some(id) = segment.removed {
+            self.hear_removal(now, AddressId(id));
+        }
         if let Some(data_ack) = segment.data_ack {
             self.take_data_ack(now, place, data_ack);
         }
@@ -168,11 +171,12 @@ impl Endpoint {
         if segment.payload == 0 {
             return;
         }
-        if !self.established && !self.client {
+        // Linux `check_fully_established`: data with a mapping is as good as its acknowledgement.
+        if !self.established {
             self.established = true;
             let subflow = self.named(&self.subflows[place]);
             if self.settings.protocol == Protocol::Mptcp {
-                self.events.push_back(Event::Established { token: self.token, subflow, server_side: true });
+                self.events.push_back(Event::Established { token: self.token, subflow, server_side: !self.client });
             }
         }
         let piece = Piece { dsn: segment.dsn.unwrap_or(segment.seq - 1), len: u64::from(segment.payload) };
@@ -203,6 +207,18 @@ impl Endpoint {
         let named = self.named(&subflow);
         self.events.push_back(Event::SubflowClosed { token: self.token, subflow: named, error: 0 });
         self.reinject(now);
+    }
+
+    /// The peer has withdrawn an address: its subflows are closed, and what they
+    /// carried is sent elsewhere.
+    fn hear_removal(&mut self, now: Instant, id: AddressId) {
+        let of = |subflow: &Subflow| subflow.phase == Phase::Open && self.named(subflow).remote_id == id;
+        let places: Vec<usize> = (0..self.subflows.len()).filter(|&place| of(&self.subflows[place])).collect();
+        for place in places {
+            let subflow = self.named(&self.subflows[place]);
+            self.events.push_back(Event::SubflowClosed { token: self.token, subflow, error: 0 });
+            self.close(now, place);
+        }
     }
 
     fn coupled(&self, place: usize) -> Coupled {

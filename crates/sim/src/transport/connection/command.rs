@@ -44,8 +44,9 @@ impl Endpoint {
                 self.transmit(now);
                 true
             }
+            Command::Withdraw { local_id, .. } => self.withdraw(local_id),
             // The vehicle opens every subflow: nothing is announced.
-            Command::Announce { .. } | Command::Withdraw { .. } => false,
+            Command::Announce { .. } => false,
         }
     }
 
@@ -57,6 +58,22 @@ impl Endpoint {
         let place = self.add(now, path, port, Phase::Opening, joins.is_some(), id);
         self.subflows[place].backup[0] = backup;
         self.send_syn(place);
+    }
+
+    /// Sends REMOVE_ADDR over a subflow from another address, preferably one that
+    /// is no backup.
+    fn withdraw(&mut self, id: AddressId) -> bool {
+        let known = self.subflows.iter().any(|subflow| self.named(subflow).local_id == id);
+        let others = 0..self.subflows.len();
+        let others = others.filter(|&place| {
+            let subflow = &self.subflows[place];
+            subflow.phase == Phase::Open && self.named(subflow).local_id != id
+        });
+        let over = others.min_by_key(|&place| self.subflows[place].backup[0]);
+        if let Some(place) = over.filter(|_| known) {
+            self.send_removal(place, id);
+        }
+        known
     }
 
     fn place(&self, local: SocketAddr, remote: SocketAddr) -> Option<usize> {

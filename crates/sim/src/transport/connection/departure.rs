@@ -1,6 +1,6 @@
 //! Segments that leave.
 
-use crosslane_core::mptcp::Event;
+use crosslane_core::mptcp::{AddressId, Event};
 use crosslane_core::time::Instant;
 
 use super::super::segment::{ACK, FIN, PSH, SYN, Segment};
@@ -45,6 +45,14 @@ impl Endpoint {
             segment.options.insert(MptcpOptions::PRIO);
             segment.backup = Some(backup);
         }
+        self.segments.push_back(segment);
+    }
+
+    /// The withdrawal of an address.
+    pub(super) fn send_removal(&mut self, place: usize, id: AddressId) {
+        let mut segment = self.answer(place, ACK);
+        segment.options.insert(MptcpOptions::REMOVE_ADDR);
+        segment.removed = Some(id.0);
         self.segments.push_back(segment);
     }
 
@@ -112,6 +120,7 @@ impl Endpoint {
             sack: None,
             options: MptcpOptions::default(),
             backup: None,
+            removed: None,
             echo: Instant::ZERO,
         }
     }

@@ -1,0 +1,357 @@
+//! A path that falls silent under real connections, up and down, one and many;
+//! and what an agent costs while nothing happens.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use crosslane::clock::Clock;
+use crosslane::netlink::endpoints::{EndpointSocket, Limits};
+use crosslane::netlink::{PathManager, select_path_manager};
+use crosslane::testbed::emulator::Emulator;
+use crosslane::testbed::{SERVER, Testbed};
+use program::agent::Agent;
+use program::can_drive;
+use program::links::two_links;
+use socket2::{Domain, Protocol, Socket, Type};
+
+const VEHICLE: &str = r#"
+[service]
+mode = "MODE"
+prefer = ["its-g5", "lte"]
+[[path]]
+name = "its-g5"
+rat = "80211p"
+stations = [1001]
+[[path]]
+name = "lte"
+rat = "lte"
+[strategy]
+name = "threshold"
+[strategy.silence]
+cam_periods = 0
+[observe]
+vanetza = "127.0.0.1:5051"
+[log]
+events = "EVENTS"
+"#;
+const FAR: &str = r#"
+[[path]]
+name = "server"
+interface = "lo"
+address = "ADDRESS"
+rat = "lte"
+[strategy]
+name = "threshold"
+[log]
+events = "EVENTS"
+"#;
+const MESSAGE_BYTES: usize = 200;
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// A vehicle with `its-g5` (preferred) and `lte`, and a server.
+struct World {
+    testbed: Testbed,
+    emulator: Emulator,
+    listener: Socket,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Up,
+    Down,
+}
+
+impl World {
+    fn new(agent_at_server: bool) -> World {
+        let (testbed, emulator) = two_links(["its-g5", "lte"], 50.0, 5);
+        testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
+        let listener = testbed.server.enter(|| listen(agent_at_server)).unwrap();
+        World { testbed, emulator, listener }
+    }
+
+    fn agent(&self, mode: &str) -> Agent {
+        let agent = Agent::start(&self.testbed.vehicle, &VEHICLE.replace("MODE", mode));
+        self.hear();
+        agent
+    }
+
+    fn agent_at_server(&self) -> Agent {
+        Agent::start(&self.testbed.server, &FAR.replace("ADDRESS", &SERVER.to_string()))
+    }
+
+    /// A CAM of the roadside unit, near enough.
+    fn hear(&self) {
+        let said = br#"{"rssi": -60, "stationID": 1001, "fields": {"header": {"stationID": 1001}}}"#;
+        let send = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().send_to(said, (Ipv4Addr::LOCALHOST, 5051));
+        self.testbed.vehicle.enter(send).unwrap().unwrap();
+    }
+
+    fn hear_twice(&self) {
+        self.hear();
+        sleep(Duration::from_millis(120));
+        self.hear();
+        sleep(Duration::from_millis(120));
+    }
+
+    fn connect(&self, count: usize) -> Vec<(Socket, Socket)> {
+        let one = || {
+            let near = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+            near.connect(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
+            let far = self.listener.accept().unwrap().0;
+            for (mut from, mut to) in [(&near, &far), (&far, &near)] {
+                from.write_all(b"hello").unwrap();
+                to.read_exact(&mut [0; 5]).unwrap();
+            }
+            near.set_tcp_nodelay(true).unwrap();
+            far.set_tcp_nodelay(true).unwrap();
+            (near, far)
+        };
+        self.testbed.vehicle.enter(|| (0..count).map(|_| one()).collect()).unwrap()
+    }
+
+    /// The worst delay of messages that each connection carries every 20 ms while
+    /// the preferred path falls silent.
+    fn worst_delay(&self, pairs: &[(Socket, Socket)], way: Way) -> Duration {
+        let (over, control) = (AtomicBool::new(false), self.emulator.control());
+        let began = Clock::start();
+        thread::scope(|scope| {
+            let end = |far: bool| pairs.iter().map(move |(near, other)| if far { other } else { near });
+            let (from, to): (Vec<&Socket>, Vec<&Socket>) =
+                (end(way == Way::Down).collect(), end(way == Way::Up).collect());
+            let over = &over;
+            scope.spawn(move || {
+                for number in 0.. {
+                    let due = PERIOD.mul_f64(number as f64 / from.len() as f64);
+                    sleep(due.saturating_sub(elapsed(began)));
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let mut message = [0; MESSAGE_BYTES];
+                    message[..8].copy_from_slice(&(elapsed(began).as_nanos() as u64).to_le_bytes());
+                    let mut socket = from[number % from.len()];
+                    socket.write_all(&message).unwrap();
+                }
+            });
+            let reader = scope.spawn(move || {
+                let mut worst = Duration::ZERO;
+                let mut buffers = vec![Vec::new(); to.len()];
+                to.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+                let mut late_until = None;
+                loop {
+                    for (socket, buffer) in to.iter().zip(&mut buffers) {
+                        worst = worst.max(take(socket, buffer, began));
+                    }
+                    if over.load(Ordering::Relaxed) {
+                        let end = *late_until.get_or_insert(elapsed(began) + Duration::from_secs(1));
+                        if elapsed(began) > end {
+                            break worst;
+                        }
+                    }
+                    sleep(Duration::from_millis(1));
+                }
+            });
+            sleep(Duration::from_millis(1500));
+            control.set_on(0, false).unwrap();
+            sleep(Duration::from_millis(1500));
+            over.store(true, Ordering::Relaxed);
+            reader.join().unwrap()
+        })
+    }
+}
+
+fn elapsed(began: Clock) -> Duration {
+    began.now().since(crosslane_core::time::Instant::ZERO)
+}
+
+/// The worst delay of what can be read now.
+fn take(mut socket: &Socket, buffer: &mut Vec<u8>, began: Clock) -> Duration {
+    let (mut worst, mut room) = (Duration::ZERO, [0; 4096]);
+    match socket.read(&mut room) {
+        Ok(count) => buffer.extend_from_slice(&room[..count]),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        Err(error) => panic!("{error}"),
+    }
+    while buffer.len() >= MESSAGE_BYTES {
+        let sent = u64::from_le_bytes(*buffer.first_chunk().unwrap());
+        worst = worst.max(elapsed(began).saturating_sub(Duration::from_nanos(sent)));
+        buffer.drain(..MESSAGE_BYTES);
+    }
+    worst
+}
+
+fn listen(agent_at_server: bool) -> Socket {
+    EndpointSocket::open().unwrap().set_limits(Limits { subflows: 8, add_addr_accepted: 8 }).unwrap();
+    select_path_manager(if agent_at_server { PathManager::UserSpace } else { PathManager::Kernel }).unwrap();
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 5001)).into()).unwrap();
+    socket.listen(1024).unwrap();
+    socket
+}
+
+/// The least of some runs: a busy machine makes any of them worse, never better.
+fn least(runs: usize, run: impl Fn() -> Duration) -> Duration {
+    (0..runs).map(|_| run()).min().unwrap()
+}
+
+#[test]
+fn sudden_loss_is_seen_with_two_hundred_connections_as_with_one() {
+    if !can_drive() {
+        return;
+    }
+    let run = || {
+        let world = World::new(false);
+        let agent = world.agent("backup");
+        world.hear_twice();
+        let pairs = world.connect(200);
+        sleep(Duration::from_millis(700));
+        let worst = world.worst_delay(&pairs, Way::Up);
+        let (events, _) = agent.end();
+        assert!(events.contains("unacknowledged"), "no alarm");
+        eprintln!("200 connections, up: {} ms", worst.as_millis());
+        worst
+    };
+    let worst = least(3, run);
+    assert!(worst < Duration::from_millis(150), "{} ms; without an alarm it is more than 200", worst.as_millis());
+}
+
+#[test]
+fn downstream_silent_loss_is_seen_at_the_vehicle() {
+    if !can_drive() {
+        return;
+    }
+    for mode in ["backup", "aggregate"] {
+        let run = || {
+            let world = World::new(false);
+            let _agent = world.agent(mode);
+            world.hear_twice();
+            let pairs = world.connect(1);
+            sleep(Duration::from_millis(300));
+            let worst = world.worst_delay(&pairs, Way::Down);
+            eprintln!("down, {mode}, agent at the vehicle: {} ms", worst.as_millis());
+            worst
+        };
+        let worst = least(3, run);
+        assert!(worst < Duration::from_millis(260), "{mode}: {} ms; the kernel alone takes longer", worst.as_millis());
+    }
+}
+
+#[test]
+fn downstream_silent_loss_is_seen_at_the_server_where_an_agent_runs_there_too() {
+    if !can_drive() {
+        return;
+    }
+    for mode in ["backup", "aggregate"] {
+        let run = || {
+            let world = World::new(true);
+            let (_agent, far) = (world.agent(mode), world.agent_at_server());
+            world.hear_twice();
+            let pairs = world.connect(1);
+            sleep(Duration::from_millis(300));
+            let worst = world.worst_delay(&pairs, Way::Down);
+            let (events, stderr) = far.end();
+            assert_eq!(stderr, "");
+            assert!(!events.contains("set_backup"), "what is a backup is the vehicle's affair: {events}");
+            eprintln!("down, {mode}, agents at both ends: {} ms", worst.as_millis());
+            worst
+        };
+        let worst = least(3, run);
+        assert!(worst < Duration::from_millis(190), "{mode}: {} ms", worst.as_millis());
+    }
+}
+
+/// The unit is not there: what is sent over its path goes nowhere.
+#[test]
+fn forged_cams_do_not_move_a_connection_onto_a_path_that_nothing_came_back_over() {
+    if !can_drive() {
+        return;
+    }
+    let run = |forged: bool| {
+        let world = World::new(false);
+        world.emulator.control().set_on(0, false).unwrap();
+        let agent = Agent::start(
+            &world.testbed.vehicle,
+            &VEHICLE
+                .replace("MODE", "backup")
+                .replace("prefer = [\"its-g5\", \"lte\"]", "prefer = [\"its-g5\", \"lte\"]\noverlap_ms = 10"),
+        );
+        // It begins over lte.
+        let local = crosslane::testbed::vehicle_address(1);
+        let connect = || {
+            let near = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+            near.bind(&SocketAddr::from((local, 0)).into()).unwrap();
+            near.connect(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
+            near
+        };
+        let near = world.testbed.vehicle.enter(connect).unwrap();
+        let far = world.listener.accept().unwrap().0;
+        (&near).write_all(b"hello").unwrap();
+        (&far).read_exact(&mut [0; 5]).unwrap();
+        near.set_tcp_nodelay(true).unwrap();
+        let pairs = [(near, far)];
+        let over = AtomicBool::new(false);
+        let worst = thread::scope(|scope| {
+            scope.spawn(|| {
+                while forged && !over.load(Ordering::Relaxed) {
+                    world.hear();
+                    sleep(Duration::from_millis(20));
+                }
+            });
+            let worst = world.worst_delay(&pairs, Way::Up);
+            over.store(true, Ordering::Relaxed);
+            worst
+        });
+        let (events, _) = agent.end();
+        let demoted = events.lines().filter(|line| line.contains("\"set_backup\"") && line.contains("\"lte\""));
+        assert_eq!(demoted.count(), 0, "lte was demoted for a path that carries nothing: {events}");
+        worst
+    };
+    let (with, without) = (least(2, || run(true)), least(2, || run(false)));
+    eprintln!("forged CAMs: {} ms, without {} ms", with.as_millis(), without.as_millis());
+    assert!(with < without + Duration::from_millis(20), "{with:?} with forged CAMs, {without:?} without");
+}
+
+fn processor_s(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / 100.0
+}
+
+fn idle_cost(connections: usize, watched: Duration) -> f64 {
+    let world = World::new(false);
+    let agent = world.agent("aggregate");
+    world.hear_twice();
+    let pairs = world.connect(connections);
+    sleep(Duration::from_secs(4));
+    let before = processor_s(agent.child.id());
+    sleep(watched);
+    let cost = (processor_s(agent.child.id()) - before) / watched.as_secs_f64() * 60.0;
+    drop(pairs);
+    eprintln!("{connections} idle connections: {cost:.2} s of processor time a minute");
+    cost
+}
+
+#[test]
+fn an_idle_agent_is_idle() {
+    if !can_drive() {
+        return;
+    }
+    let cost = (0..2).map(|_| idle_cost(100, Duration::from_secs(4))).fold(f64::MAX, f64::min);
+    assert!(cost < 1.5, "{cost} s a minute; asked every 10 ms it was above 5");
+}
+
+/// Prints the figures; by hand, on a quiet machine.
+#[test]
+#[ignore = "takes minutes, and is a measurement"]
+fn what_an_idle_agent_costs() {
+    for connections in [10, 100, 1000] {
+        idle_cost(connections, Duration::from_secs(20));
+    }
+}
