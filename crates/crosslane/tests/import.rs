@@ -275,6 +275,12 @@ fn faults_of_drives() -> Vec<Case> {
             pam_line("999.5,5,LTE,,1001,9,LTE,,0"),
             "while importing drive.csv, line 3: time stands still or runs backwards, 1000 s before and 999.5 s here; sort the lines by time and keep one for each",
         ),
+        (
+            "far ahead in time",
+            ATT,
+            pam_line("9999999,5,LTE,,1001,9,LTE,,0"),
+            "while importing drive.csv: its last sample is 9998999 s after its beginning, and a trace lasts 1000000 s at most; correct the time of the lines that are far off, or cut it with --to-s",
+        ),
     ]
 }
 

@@ -19,7 +19,6 @@ use nix::sys::signal::Signal;
 use program::agent::{Agent, take_down};
 use program::can_drive;
 use program::tunnelled::{INNER, INNER_V6, World, faults};
-use tempfile::TempDir;
 
 const TCP_PORT: u16 = 7000;
 const ECHO_PORT: u16 = 7001;
@@ -290,18 +289,23 @@ fn a_path_without_a_route_is_told_once() {
 }
 
 #[test]
-fn an_interface_name_that_is_taken_is_told() {
+fn an_interface_name_that_is_taken_is_told_and_taken_up_when_it_is_free() {
     if !can_drive() {
         return;
     }
     let world = World::new();
-    let vehicle = world.start_vehicle();
-    let desk = TempDir::new().unwrap();
-    let (events, ready) = (desk.path().join("events"), desk.path().join("ready"));
-    let mut command = program::agent::command(desk.path(), &world.vehicle(1, &["lte"]), &events, &ready);
-    let status = world.testbed.vehicle.spawn(&mut command).unwrap().wait().unwrap();
-    let said = fs::read_to_string(desk.path().join("stderr")).unwrap();
-    assert_eq!((status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.contains("\"crosslane1\"") && said.contains("; "), "{said}");
-    drop(vehicle);
+    let first = world.start_vehicle();
+    let second = Agent::start(&world.testbed.vehicle, &world.vehicle(1, &["lte"]));
+    assert!(second.read("stderr").contains("\"crosslane1\": an interface has this name already; "));
+    first.end();
+    assert!(!interfaces(&world.testbed.vehicle).contains(&"crosslane1".to_owned()));
+    for _ in 0..50 {
+        if interfaces(&world.testbed.vehicle).contains(&"crosslane1".to_owned()) {
+            break;
+        }
+        sleep(Duration::from_millis(100));
+    }
+    let (_, stderr) = second.end();
+    assert_eq!(stderr.matches("crosslane1").count(), 1, "{stderr}");
+    assert!(stderr.contains("crosslane: the tunnel works now\n"), "{stderr}");
 }

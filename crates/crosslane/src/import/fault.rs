@@ -64,6 +64,12 @@ pub enum Fault {
         /// Unix time of this sample, in s.
         now_s: f64,
     },
+    /// Longer than a trace can be ([`LONGEST_S`](super::trace::LONGEST_S)).
+    #[error("its last sample is {last_s} s after its beginning, and a trace lasts 1000000 s at most")]
+    TooLong {
+        /// Time of the last sample, in s.
+        last_s: f64,
+    },
     /// The named access point sent nothing in this recording.
     #[error("it has no access point `{ap}`")]
     NoSuchAccessPoint {
@@ -131,6 +137,7 @@ impl Fault {
                 "correct or remove the line, or fetch the file again".into()
             }
             Fault::TimeBackwards { .. } => "sort the lines by time and keep one for each".into(),
+            Fault::TooLong { .. } => "correct the time of the lines that are far off, or cut it with --to-s".into(),
             Fault::NoSuchAccessPoint { known, .. } => format!("choose one of {}", known.join(", ")),
             Fault::SeveralClients { .. } => "keep the lines of one client (column `receiverId`)".into(),
             Fault::NoSamples { .. } => "choose another recording".into(),

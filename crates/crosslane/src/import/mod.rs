@@ -125,11 +125,12 @@ pub fn import(source: &Source, cut: &Cut, text: &str, file_name: &str) -> Result
         Source::Pam2025(operator) => pam2025::trace(text, *operator),
         Source::Feup(ap) => feup::trace(text, ap),
     };
-    traced.and_then(|whole| Ok(whole.cut(cut)?.to_csv(file_name))).map_err(|at| ImportError {
-        file: file_name.to_owned(),
-        line: at.line,
-        fault: at.fault,
-    })
+    let written = |whole: trace::Trace| {
+        let trace = whole.cut(cut)?;
+        trace.check_length()?;
+        Ok(trace.to_csv(file_name))
+    };
+    traced.and_then(written).map_err(|at| ImportError { file: file_name.to_owned(), line: at.line, fault: at.fault })
 }
 
 /// Reads the recording at `path` and turns it into a trace.

@@ -34,6 +34,9 @@ pub(super) struct Trace {
     pub end_ms: i64,
 }
 
+/// Greatest `t_s` of a trace, in s.
+pub const LONGEST_S: f64 = 1e6;
+
 impl Trace {
     /// `points` must rise and not be empty; the first holds from `zero_ms` on.
     pub fn new(subject: String, notes: Vec<String>, zero_ms: i64, mut points: Vec<Point>) -> Trace {
@@ -72,6 +75,12 @@ impl Trace {
             std::iter::once(&held).chain(rest).map(|point| Point { t_ms: point.t_ms - from_ms, ..*point }).collect();
         (self.from_ms, self.end_ms) = (from_ms, to_ms);
         Ok(self)
+    }
+
+    /// Whether a scenario can read it: `t_s` of a trace is at most [`LONGEST_S`].
+    pub fn check_length(&self) -> Result<(), Fault> {
+        let last_s = self.points.last().map_or(0.0, |last| seconds(last.t_ms));
+        if last_s > LONGEST_S { Err(Fault::TooLong { last_s }) } else { Ok(()) }
     }
 
     /// The trace as `docs/formats.md` has it, comments first.

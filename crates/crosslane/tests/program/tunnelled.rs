@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{SERVER, Testbed};
 use crosslane::tunnel::security::PrivateKey;
@@ -35,6 +36,7 @@ impl World {
 
     fn of(testbed: Testbed, emulator: Option<Emulator>) -> World {
         allow_ipv6(&testbed);
+        testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
         let desk = TempDir::new().unwrap();
         let keys: Vec<PrivateKey> = (0..3).map(|_| PrivateKey::generate().unwrap()).collect();
         for (place, key) in keys.iter().enumerate() {
