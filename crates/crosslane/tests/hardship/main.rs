@@ -87,6 +87,8 @@ fn read(arguments: &[String]) -> Option<Options> {
             _ => {}
         }
     }
+    options.seeds.sort_unstable();
+    options.seeds.dedup();
     Some(options)
 }
 
@@ -132,6 +134,9 @@ fn lead(arguments: &[String]) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let outcomes: Vec<Outcome> = jobs::run_all(&plans, options.jobs, options.out.as_deref());
-    let ok = report::end(&outcomes, options.out.as_deref());
+    let ok = report::end(&outcomes, options.out.as_deref(), || {
+        let all = jobs::run_once(&plans, options.jobs, options.out.as_deref(), jobs::ONCE_MORE);
+        all.into_iter().map(|(_, attempt)| attempt).collect()
+    });
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
