@@ -37,7 +37,7 @@ pub const END_MS: u64 = 100;
 /// Rules that can fail by chance, since they compare with another run or with a
 /// clock, or depend on when a kernel does what: they are broken once they have
 /// failed twice in the same seed. The others count things, and are broken at once.
-pub const BY_CHANCE: [&str; 7] = ["cpu", "hang", "others", "run", "signal", "sockets", "worse"];
+pub const BY_CHANCE: [&str; 8] = ["closing", "cpu", "hang", "others", "run", "signal", "sockets", "worse"];
 /// Attempts of a seed that must fail, or hold, before a rule of [`BY_CHANCE`] is decided.
 const ENOUGH: usize = 2;
 
@@ -132,6 +132,10 @@ pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Violation> {
             broken("sockets", format!("{} left at the server: {}", facts.sockets_left.len(), some(&facts.sockets_left)))
         }
     }
+    let allowed = closing_allowed(plan);
+    if facts.closing_left > allowed {
+        broken("closing", format!("{} sockets closing at the server, allowed are {allowed}", facts.closing_left));
+    }
     if facts.joins_a_second > JOINS_A_SECOND {
         broken("joins", format!("{} MP_JOINs in a second, the limit is {JOINS_A_SECOND}", facts.joins_a_second));
     }
@@ -209,6 +213,14 @@ fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl
     if agent.longest_end_ms > END_MS {
         broken("signal", format!("SIGTERM was obeyed after {} ms", agent.longest_end_ms));
     }
+}
+
+/// A subflow for each connection and change of a path: what the server closes
+/// because it was told that the address is gone, its kernel sends a FIN to that
+/// address for 100 s. A manager that recovers from more changes leaves more.
+pub fn closing_allowed(plan: &Plan) -> usize {
+    let changes: u64 = plan.hardships.iter().map(|hardship| hardship.kind.changes().div_ceil(2)).sum();
+    plan.connections.len() * (changes as usize).max(1)
 }
 
 /// The mean; with many connections, what their paths' changes need beside it.
@@ -296,6 +308,7 @@ mod tests {
         assert_eq!(broken(|_, facts, _| facts.client[0].outcome = Outcome::Hung), ["hang"]);
         assert_eq!(broken(|_, facts, _| facts.sockets_gone_s = None), ["sockets"]);
         assert_eq!(broken(|_, facts, _| facts.sockets_gone_s = Some(63.0)), ["sockets"]);
+        assert_eq!(broken(|_, facts, _| facts.closing_left = 6), ["closing"]);
         assert_eq!(broken(|_, facts, _| facts.joins_a_second = 501), ["joins"]);
         assert_eq!(broken(|_, facts, _| facts.others.push(("curl".into(), Some("wrong".into())))), ["others"]);
         assert_eq!(broken(|_, _, agent| agent.commands_at_s = (0..1_000).map(f64::from).collect()), ["commands"]);
