@@ -368,17 +368,17 @@ fn a_signal_is_obeyed_in_a_storm_of_connections() {
         count
     };
     world.listener.set_nonblocking(true).unwrap();
+    let connect = || {
+        let mut socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).ok()?;
+        socket.connect_timeout(&SocketAddr::from((SERVER, 5001)).into(), Duration::from_millis(200)).ok()?;
+        socket.write_all(b"hello").ok()?;
+        Some(socket)
+    };
+    let vehicle = &world.testbed.vehicle;
+    let connect_all = || vehicle.enter(|| storm(&connect)).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| storm(&|| world.listener.accept().ok().map(|(socket, _)| socket)));
-        let connect = || {
-            let mut socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).ok()?;
-            socket.connect_timeout(&SocketAddr::from((SERVER, 5001)).into(), Duration::from_millis(200)).ok()?;
-            socket.write_all(b"hello").ok()?;
-            Some(socket)
-        };
-        let vehicle = &world.testbed.vehicle;
-        let connect_all = || vehicle.enter(|| storm(&connect)).unwrap();
-        let connectors: Vec<_> = (0..4).map(|_| scope.spawn(connect_all)).collect();
+        let connectors: Vec<_> = (0..4).map(|_| scope.spawn(&connect_all)).collect();
         sleep(Duration::from_millis(500));
         let agent = world.agent("backup");
         sleep(Duration::from_millis(500));
