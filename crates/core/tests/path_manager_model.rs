@@ -203,9 +203,15 @@ impl Kernel {
                 } else if !is_first {
                     return Err(Refusal::UnknownSubflow);
                 }
-                conversation.held.retain(|(_, id, _)| *id != local_id);
+                // The first that is not of that id bears it, wherever that leads.
+                let bearer = conversation.flows.iter().find(|flow| flow.is_open && flow.subflow.local_id != local_id);
+                if bearer.is_some_and(|flow| addresses.contains(&Some(flow.subflow.local.ip()))) {
+                    conversation.held.retain(|(_, id, _)| *id != local_id);
+                }
             }
-            Command::Announce { .. } => {}
+            Command::Announce { local, local_id, .. } => {
+                conversation.pairs.insert(local.ip(), local_id);
+            }
         }
         Ok(())
     }

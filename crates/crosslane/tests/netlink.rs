@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::Duration;
 
 use crosslane::netlink::diag::Diag;
@@ -253,6 +253,58 @@ fn the_first_subflow_can_be_opened_again() {
         assert_eq!((again.local.ip(), again.remote), (local.ip(), remote));
         assert_eq!(again.local_id, AddressId(0));
     });
+}
+
+/// Whichever end closes its half, and though the other one still speaks.
+#[test]
+fn a_connection_closed_on_one_side_takes_no_further_subflow() {
+    in_namespace(|| half_closed(true));
+    in_namespace(|| half_closed(false));
+}
+
+fn half_closed(at_client: bool) {
+    let mut connected = Connected::new();
+    let (client, server) = (&connected.client, &connected.server);
+    let (mut closer, mut other) = if at_client { (client, server) } else { (server, client) };
+    closer.shutdown(Shutdown::Write).unwrap();
+    let mut rest = Vec::new();
+    other.read_to_end(&mut rest).unwrap();
+    let command = further(&connected);
+    let error = connected.commands.send(&command).unwrap_err();
+    assert_eq!(error.errno(), Some(Errno::ENOTCONN));
+    other.write_all(b"still").unwrap();
+    closer.read_exact(&mut [0; 5]).unwrap_or_else(|cause| panic!("{at_client}: {cause}"));
+}
+
+/// The opener does not know yet that the other end has closed, since nothing
+/// reaches it: for a moment it takes the subflow for established.
+#[test]
+fn a_join_to_an_end_that_has_closed_is_reset() {
+    in_namespace(|| {
+        let mut connected = Connected::new();
+        let (token, Subflow { local, remote, .. }) = (connected.client_token, connected.first);
+        connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
+        until(&mut connected.events, |event| match event {
+            Event::SubflowClosed { token, .. } => (token == connected.server_token).then_some(()),
+            _ => None,
+        });
+        connected.server.shutdown(Shutdown::Write).unwrap();
+        let command = further(&connected);
+        connected.commands.send(&command).unwrap();
+        let closed = until(&mut connected.events, |event| match event {
+            Event::SubflowClosed { token: told, subflow, .. } if told == token => Some(subflow.local.ip()),
+            _ => None,
+        });
+        assert_eq!(closed, ip(CLIENT_TOO));
+        let connections = Diag::open().unwrap().connections().unwrap();
+        assert!(connections.iter().all(|connection| connection.subflows.is_empty()), "{connections:?}");
+    });
+}
+
+/// Asks for a subflow from `CLIENT_TOO`.
+fn further(connected: &Connected) -> Command {
+    let (token, remote, local) = (connected.client_token, connected.listener, ip(CLIENT_TOO));
+    Command::CreateSubflow { token, local_id: AddressId(7), local, if_index: 1, remote, backup: false }
 }
 
 #[test]

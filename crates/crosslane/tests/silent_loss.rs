@@ -61,6 +61,8 @@ struct World {
     testbed: Testbed,
     emulator: Emulator,
     listener: Socket,
+    /// Who tells of CAMs: believed while its socket is there.
+    radio: UdpSocket,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -74,7 +76,8 @@ impl World {
         let (testbed, emulator) = two_links(["its-g5", "lte"], 50.0, 5);
         testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
         let listener = testbed.server.enter(|| listen(agent_at_server)).unwrap();
-        World { testbed, emulator, listener }
+        let radio = testbed.vehicle.enter(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).unwrap();
+        World { testbed, emulator, listener, radio }
     }
 
     fn agent(&self, mode: &str) -> Agent {
@@ -90,8 +93,7 @@ impl World {
     /// A CAM of the roadside unit, near enough.
     fn hear(&self) {
         let said = br#"{"rssi": -60, "stationID": 1001, "fields": {"header": {"stationID": 1001}}}"#;
-        let send = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().send_to(said, (Ipv4Addr::LOCALHOST, 5051));
-        self.testbed.vehicle.enter(send).unwrap().unwrap();
+        self.radio.send_to(said, (Ipv4Addr::LOCALHOST, 5051)).unwrap();
     }
 
     fn hear_twice(&self) {
@@ -201,25 +203,51 @@ fn least(runs: usize, run: impl Fn() -> Duration) -> Duration {
     (0..runs).map(|_| run()).min().unwrap()
 }
 
+/// The worst delay of 200 connections, and when the agent did what, in ms after its
+/// first alarm.
+fn two_hundred() -> Duration {
+    let world = World::new(false);
+    let agent = world.agent("backup");
+    world.hear_twice();
+    let pairs = world.connect(200);
+    sleep(Duration::from_millis(700));
+    let worst = world.worst_delay(&pairs, Way::Up);
+    let (events, _) = agent.end();
+    let news: String = events.lines().filter(|line| !line.contains("create")).take(60).collect::<Vec<_>>().join("\n");
+    assert!(events.contains("unacknowledged"), "no alarm, {} ms: {news}", worst.as_millis());
+    let alarm = when(&events, "\"alarm\"").first().copied().unwrap_or_default();
+    let after = |what: &str| {
+        let times = when(&events, what).into_iter().filter(|at| *at >= alarm);
+        let times: Vec<f64> = times.map(|at| ((at - alarm) * 1e4).round() / 10.0).collect();
+        (times.len(), times.first().copied(), times.last().copied())
+    };
+    let told = ["\"belief\"", "\"withdraw\"", "\"destroy\"", "left_out"].map(|what| (what, after(what)));
+    eprintln!("200 connections, up: {} ms {told:?}", worst.as_millis());
+    worst
+}
+
+/// When the lines that contain `what` were written, s.
+fn when(events: &str, what: &str) -> Vec<f64> {
+    let lines = events.lines().filter(|line| line.contains(what));
+    lines.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["t_s"].as_f64()).collect()
+}
+
 #[test]
 fn sudden_loss_is_seen_with_two_hundred_connections_as_with_one() {
     if !can_drive() {
         return;
     }
-    let run = || {
-        let world = World::new(false);
-        let agent = world.agent("backup");
-        world.hear_twice();
-        let pairs = world.connect(200);
-        sleep(Duration::from_millis(700));
-        let worst = world.worst_delay(&pairs, Way::Up);
-        let (events, _) = agent.end();
-        assert!(events.contains("unacknowledged"), "no alarm");
-        eprintln!("200 connections, up: {} ms", worst.as_millis());
-        worst
-    };
-    let worst = least(3, run);
+    let worst = least(3, two_hundred);
     assert!(worst < Duration::from_millis(150), "{} ms; without an alarm it is more than 200", worst.as_millis());
+}
+
+/// Prints the figures; by hand, on a quiet machine.
+#[test]
+#[ignore = "a measurement"]
+fn what_sudden_loss_costs_two_hundred_connections() {
+    let mut worst: Vec<Duration> = (0..10).map(|_| two_hundred()).collect();
+    worst.sort();
+    eprintln!("200 connections, up: median {} ms of {worst:?}", worst[worst.len() / 2].as_millis());
 }
 
 #[test]

@@ -37,6 +37,9 @@ const TELL_PATH: Duration = Duration::from_millis(100);
 const SHARE_BUSY: u32 = 10;
 const SHARE_IDLE: u32 = 30;
 const LONGEST_PERIOD: Duration = Duration::from_millis(50);
+/// Between two looks at all that carry, so many of them are asked after: those
+/// first that have waited longest for an acknowledgement.
+const SENTINELS: usize = 16;
 
 /// A subflow, by its two ends.
 type Ends = (SocketAddr, SocketAddr);
@@ -54,6 +57,8 @@ pub(super) struct Lookout {
     /// When all idle subflows are told of again, though nothing moves.
     repeat_at: Instant,
     busy: bool,
+    /// When all that carry are asked after.
+    busy_next: Instant,
     idle_next: Instant,
     /// Segments moved since the idle ones were last asked after.
     stale: bool,
@@ -98,6 +103,7 @@ impl Lookout {
             told: BTreeMap::new(),
             repeat_at: Instant::ZERO,
             busy: true,
+            busy_next: Instant::ZERO,
             idle_next: Instant::ZERO,
             stale: true,
             costs: Costs { question: Duration::from_micros(20), list: Duration::from_micros(400), list_ipv6: false },
@@ -137,6 +143,9 @@ impl Lookout {
 
     /// What is to be told of the subflows now.
     pub(super) fn look(&mut self, now: Instant, wanted: &[Wanted], diag: &mut Diag) -> Vec<Sample> {
+        if now < self.busy_next {
+            return self.look_at_sentinels(now, wanted, diag);
+        }
         self.repeat_at = now + TELL_SUBFLOW;
         let busy = |known: &Known| known.transport.unacked > 0 || now.since(known.moved) < IDLE;
         let (mut ask, mut rest) = (Vec::new(), Vec::new());
@@ -160,12 +169,33 @@ impl Lookout {
         let cost = processor_time().saturating_sub(began);
         let active = self.busy || now.since(self.moved) < IDLE;
         let period = if active { self.period } else { self.period.max(IDLE_PERIOD) };
-        self.next = now + period.max((cost * SHARE_BUSY).min(LONGEST_PERIOD));
+        self.busy_next = now + period.max((cost * SHARE_BUSY).min(LONGEST_PERIOD));
+        self.next = if self.busy { now + self.period } else { self.busy_next };
         if self.known.len() > wanted.len() {
             let current: std::collections::BTreeSet<Ends> = wanted.iter().map(|subflow| subflow.ends).collect();
             self.known.retain(|ends, _| current.contains(ends));
         }
         samples
+    }
+
+    /// A look at few of those that carry, where one at all would cost too much.
+    fn look_at_sentinels(&mut self, now: Instant, wanted: &[Wanted], diag: &mut Diag) -> Vec<Sample> {
+        let mut carry = Vec::new();
+        for subflow in wanted {
+            if let Some(Known { transport, moved, .. }) = self.known.get(&subflow.ends)
+                && (transport.unacked > 0 || now.since(*moved) < IDLE)
+            {
+                carry.push((transport.unacked == 0, *moved, *subflow));
+            }
+        }
+        if carry.len() > SENTINELS {
+            carry.select_nth_unstable_by_key(SENTINELS, |&(idle, moved, _)| (idle, moved));
+            carry.truncate(SENTINELS);
+        }
+        self.next = self.busy_next.min(now + self.period);
+        let found = carry.iter().map(|(_, _, subflow)| (subflow, diag.socket(subflow.ends.0, subflow.ends.1)));
+        let found: Vec<_> = found.collect();
+        found.into_iter().filter_map(|(subflow, found)| self.take(now, subflow, found.ok().flatten())).collect()
     }
 
     fn ask(&mut self, now: Instant, ask: &[Wanted], diag: &mut Diag, samples: &mut Vec<Sample>) {

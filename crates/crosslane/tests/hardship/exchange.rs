@@ -1,6 +1,7 @@
 //! One connection's exchange: what each end writes, checks and says at last.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -76,13 +77,20 @@ impl Connection {
         Told { id, outcome, why, end_ms, stall_ms, bytes, fallback }
     }
 
-    /// The client's part. It closes only once the other end has said its last
-    /// word: a connection that is closed on one side takes no further subflow
-    /// (Linux `mptcp_is_fully_established`), so nobody could save it.
+    /// The client's part. But for what closes its half, it closes only once the
+    /// other end has said its last word: a connection that is closed on one side
+    /// takes no further subflow (`tests/netlink.rs` measures it), so a path
+    /// manager can only keep what it has.
     pub fn ask(&mut self, traffic: &Traffic) -> Result<(), Stop> {
         self.write_all(&encode(traffic), "header")?;
         match traffic.kind {
             Kind::Up => self.send(traffic)?,
+            Kind::HalfClosed => {
+                self.send(traffic)?;
+                self.socket.shutdown(Shutdown::Write).map_err(|cause| Stop::of("shutdown", &cause))?;
+                self.hear_all_right()?;
+                return self.await_end();
+            }
             Kind::Down => {
                 self.take(traffic)?;
                 self.write_all(&RIGHT, "verdict")?;
@@ -108,6 +116,11 @@ impl Connection {
     pub fn answer(&mut self, traffic: &Traffic) -> Result<(), Stop> {
         match traffic.kind {
             Kind::Up => self.take(traffic)?,
+            Kind::HalfClosed => {
+                self.take(traffic)?;
+                self.await_end()?;
+                return self.write_all(&RIGHT, "verdict");
+            }
             Kind::Down => {
                 self.send(traffic)?;
                 self.hear_all_right()?;
@@ -275,6 +288,7 @@ fn encode(traffic: &Traffic) -> [u8; HEADER_BYTES] {
         Kind::Up => 0,
         Kind::Down => 1,
         Kind::PingPong => 2,
+        Kind::HalfClosed => 3,
     };
     header
 }
@@ -282,7 +296,7 @@ fn encode(traffic: &Traffic) -> [u8; HEADER_BYTES] {
 /// What the client wants, from its first bytes; `None` if it is a stranger's.
 pub fn decode(header: &[u8; HEADER_BYTES]) -> Option<Traffic> {
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    let kind = *[Kind::Up, Kind::Down, Kind::PingPong].get(usize::from(header[24]))?;
+    let kind = *[Kind::Up, Kind::Down, Kind::PingPong, Kind::HalfClosed].get(usize::from(header[24]))?;
     let bytes = u64::from(word(8)) << 32 | u64::from(word(12));
     (word(0) == MAGIC).then(|| Traffic {
         id: word(4),

@@ -13,10 +13,13 @@ use super::plan::Plan;
 use super::report;
 use super::run::{LINGERING, Manager};
 use super::selfcheck::{self, Planted};
-use super::verdict::{Facts, Violation, judge};
+use super::verdict::{Decision, Facts, Violation, decide, judge};
 
 /// Runs that may wait for sockets at the same time.
 const MAX_LINGERING: usize = 12;
+
+/// Number of the attempt in which all seeds are carried out again.
+pub const ONCE_MORE: usize = 9;
 
 /// What came of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,15 +30,30 @@ pub struct Side {
     pub broken: Vec<Violation>,
 }
 
+/// What came of a seed once.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Attempt {
+    /// With the agent.
+    pub agent: Side,
+    /// With the in-kernel path manager.
+    pub kernel: Side,
+}
+
 /// What came of a seed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// What it stood for.
     pub plan: Plan,
-    /// With the agent.
-    pub agent: Side,
-    /// With the in-kernel path manager.
-    pub kernel: Side,
+    /// The first one, and those again that a broken rule made necessary.
+    pub attempts: Vec<Attempt>,
+}
+
+impl Outcome {
+    /// What is to be said of it, with all that is known.
+    pub fn decision(&self) -> Decision {
+        let broken: Vec<_> = self.attempts.iter().map(|attempt| report::broken(&self.plan, attempt)).collect();
+        decide(&broken)
+    }
 }
 
 /// Whether this machine can carry out a run.
@@ -69,19 +87,44 @@ impl Room {
     }
 }
 
-/// Carries out all plans, each with either manager, and returns what came of them.
+/// Carries out all plans, each with either manager, and those that are undecided
+/// again.
 pub fn run_all(plans: &[Plan], parallel: usize, out: Option<&Path>) -> Vec<Outcome> {
+    let mut outcomes: Vec<Outcome> =
+        plans.iter().map(|plan| Outcome { plan: plan.clone(), attempts: Vec::new() }).collect();
+    for number in 0.. {
+        let is_open = |outcome: &&Outcome| outcome.decision() == Decision::Open;
+        let undecided: Vec<Plan> = outcomes.iter().filter(is_open).map(|outcome| outcome.plan.clone()).collect();
+        if undecided.is_empty() {
+            break;
+        }
+        if number > 0 {
+            report::again(&undecided);
+        }
+        for (seed, attempt) in run_once(&undecided, parallel, out, number) {
+            outcomes.iter_mut().filter(|outcome| outcome.plan.seed == seed).for_each(|outcome| {
+                outcome.attempts.push(attempt.clone());
+            });
+        }
+    }
+    outcomes
+}
+
+/// Carries out each plan once with either manager, in the order of their seeds.
+/// `number` counts the attempts from 0; each has files of its own.
+pub fn run_once(plans: &[Plan], parallel: usize, out: Option<&Path>, number: usize) -> Vec<(u64, Attempt)> {
     let desk = tempfile::TempDir::new().unwrap();
     let folder = out.unwrap_or(desk.path());
+    let folder = if number == 0 { folder.to_owned() } else { folder.join(format!("again-{number}")) };
     let (active, all) = (Room::of(parallel.max(1)), Room::of(parallel.max(1) + MAX_LINGERING));
     let halves: Mutex<Vec<(u64, Manager, Side)>> = Mutex::new(Vec::new());
-    let outcomes: Mutex<Vec<Outcome>> = Mutex::new(Vec::new());
+    let attempts: Mutex<Vec<(u64, Attempt)>> = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for plan in plans {
             for manager in [Manager::Agent, Manager::Kernel] {
                 all.enter();
                 active.enter();
-                let (active, all, halves, outcomes) = (&active, &all, &halves, &outcomes);
+                let (active, all, halves, attempts, folder) = (&active, &all, &halves, &attempts, &folder);
                 scope.spawn(move || {
                     let side = carry_out(plan, manager, folder, active);
                     all.leave();
@@ -91,16 +134,16 @@ pub fn run_all(plans: &[Plan], parallel: usize, out: Option<&Path>) -> Vec<Outco
                         return halves.push((plan.seed, manager, side));
                     };
                     let (agent, kernel) = if manager == Manager::Agent { (side, other) } else { (other, side) };
-                    let outcome = Outcome { plan: plan.clone(), agent, kernel };
-                    report::seed(&outcome);
-                    outcomes.lock().unwrap().push(outcome);
+                    let attempt = Attempt { agent, kernel };
+                    report::attempt(plan, &attempt);
+                    attempts.lock().unwrap().push((plan.seed, attempt));
                 });
             }
         }
     });
-    let mut outcomes = outcomes.into_inner().unwrap();
-    outcomes.sort_by_key(|outcome| outcome.plan.seed);
-    outcomes
+    let mut attempts = attempts.into_inner().unwrap();
+    attempts.sort_by_key(|(seed, _)| *seed);
+    attempts
 }
 
 /// Carries out what is planted; what was not found, a sentence each.

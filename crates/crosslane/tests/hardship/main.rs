@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use jobs::Outcome;
 use plan::Plan;
 use run::Manager;
+use socket2::{Domain, Protocol, Socket, Type};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -57,14 +58,23 @@ fn play(role: &str, arguments: &[String]) -> ExitCode {
             }
         }
         ("probe", _) => {
-            if let Err(error) = crosslane::testbed::prepare_privileges() {
-                eprintln!("{error}");
+            if let Err(why) = probe() {
+                eprintln!("{why}");
                 return ExitCode::from(2);
             }
         }
         _ => return usage(),
     }
     ExitCode::SUCCESS
+}
+
+/// Tries what every run begins with.
+fn probe() -> Result<(), String> {
+    crosslane::testbed::prepare_privileges().map_err(|error| error.to_string())?;
+    let namespace = crosslane::testbed::Namespace::new().map_err(|error| error.to_string())?;
+    let mptcp = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).map(drop);
+    let opened = namespace.enter(mptcp).map_err(|error| error.to_string())?;
+    opened.map_err(|cause| format!("while opening an MPTCP socket: {cause}; use a kernel with CONFIG_MPTCP"))
 }
 
 struct Options {
@@ -87,6 +97,8 @@ fn read(arguments: &[String]) -> Option<Options> {
             _ => {}
         }
     }
+    options.seeds.sort_unstable();
+    options.seeds.dedup();
     Some(options)
 }
 
@@ -132,6 +144,9 @@ fn lead(arguments: &[String]) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let outcomes: Vec<Outcome> = jobs::run_all(&plans, options.jobs, options.out.as_deref());
-    let ok = report::end(&outcomes, options.out.as_deref());
+    let ok = report::end(&outcomes, options.out.as_deref(), || {
+        let all = jobs::run_once(&plans, options.jobs, options.out.as_deref(), jobs::ONCE_MORE);
+        all.into_iter().map(|(_, attempt)| attempt).collect()
+    });
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

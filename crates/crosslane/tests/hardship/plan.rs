@@ -78,6 +78,8 @@ pub struct PathPlan {
 pub enum Kind {
     /// The client writes; the server speaks once all is there.
     Up,
+    /// The client writes and closes its half; the server speaks once it has read to the end.
+    HalfClosed,
     /// The server writes; the client speaks once all is there.
     Down,
     /// A message there and back, again and again.
@@ -147,7 +149,7 @@ impl Plan {
             9 => draw.from(51, 120),
             _ => draw.from(121, u64::from(MAX_CONNECTIONS)),
         };
-        let connections = (0..number as u32).map(|id| traffic(&mut draw, id, number)).collect();
+        let mut connections: Vec<Traffic> = (0..number as u32).map(|id| traffic(&mut draw, id, number)).collect();
         // What hundreds of connections need for one change is the budget of many.
         let most = match number {
             0..=50 => 8,
@@ -156,6 +158,7 @@ impl Plan {
         };
         let others = topology == Topology::Routed && number <= 10 && !ipv6 && draw.chance(50);
         let hardships = hardships::draw(&mut draw, topology, &paths, most);
+        connections.iter_mut().for_each(|traffic| close_half(&mut draw, traffic));
         Plan {
             seed,
             topology,
@@ -186,13 +189,14 @@ impl Plan {
     pub fn describe(&self) -> String {
         let of = |kind| self.connections.iter().filter(|traffic| traffic.kind == kind).count();
         format!(
-            "{:?}, {} paths{}, {}, {}, {} up {} down {} ping-pong{}{}{}",
+            "{:?}, {} paths{}, {}, {}, {} up {} half-closed {} down {} ping-pong{}{}{}",
             self.topology,
             self.paths.len(),
             if self.paths.iter().any(|path| path.nat) { " (NAT)" } else { "" },
             if self.ipv6 { "IPv6" } else { "IPv4" },
             if self.backup { "backup" } else { "aggregate" },
             of(Kind::Up),
+            of(Kind::HalfClosed),
             of(Kind::Down),
             of(Kind::PingPong),
             if self.others { ", curl and iperf3" } else { "" },
@@ -230,6 +234,18 @@ fn traffic(draw: &mut Draw, id: u32, number: u64) -> Traffic {
     Traffic { id, kind, begin_ms, bytes, chunk: chunk as u32, tick_ms: tick_ms as u32, until_ms, spoiled: false }
 }
 
+/// Some uploads close their half, most of them before the calm.
+fn close_half(draw: &mut Draw, traffic: &mut Traffic) {
+    if traffic.kind != Kind::Up || !draw.chance(40) {
+        return;
+    }
+    traffic.kind = Kind::HalfClosed;
+    if traffic.tick_ms > 0 {
+        let for_ms = draw.from(50, CALM_MS - traffic.begin_ms);
+        traffic.bytes = u64::from(traffic.chunk) * (for_ms / u64::from(traffic.tick_ms)).max(1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,6 +269,7 @@ mod tests {
         assert!(has(&|plan| plan.ipv6) && has(&|plan| plan.late_agent) && has(&|plan| plan.others));
         assert!(has(&|plan| plan.default_limits) && has(&|plan| plan.is_managed_throughout()));
         assert!(has(&|plan| plan.connections.len() == 1) && has(&|plan| plan.connections.len() > 120));
+        assert!(has(&|plan| plan.connections.iter().any(|traffic| traffic.kind == Kind::HalfClosed)));
         for name in hardships::Kind::NAMES {
             assert!(has(&|plan| plan.hardships.iter().any(|hardship| hardship.kind.name() == name)), "{name}");
         }

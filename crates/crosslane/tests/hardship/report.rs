@@ -5,15 +5,18 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::jobs::{Outcome, Side};
+use super::jobs::{Attempt, Outcome, Side};
 use super::others;
 use super::plan::Plan;
 use super::programs::Outcome as Ended;
-use super::verdict::{busiest_second, cpu_share, hangs};
+use super::verdict::{CPU_SHARE, Decision, Violation, busiest_second, cpu_share, hangs};
 
 /// Part of the connections by which a single seed may be worse than the kernel:
 /// in one run the other one's luck is part of what is seen.
 const LUCK: f64 = 0.1;
+
+/// Up to so many seeds are all carried out again when the comparison over all fails.
+const MOST_ONCE_MORE: usize = 20;
 
 /// One manager over all seeds.
 #[derive(Debug, Serialize)]
@@ -25,11 +28,13 @@ struct Totals {
     stall_median_ms: u64,
     stall_p95_ms: u64,
     sockets_gone_worst_s: f64,
+    closing_left: usize,
     commands_a_second: f64,
     commands_busiest_second: usize,
     log_bytes_worst: u64,
     cpu_share: f64,
     cpu_share_worst: f64,
+    above_cpu_share: usize,
     broken: usize,
 }
 
@@ -48,90 +53,102 @@ pub fn begin(plans: &[Plan]) {
     }
 }
 
-/// One line when a seed is through, and what it broke.
-pub fn seed(outcome: &Outcome) {
-    let (agent, kernel) = (counts(&outcome.agent), counts(&outcome.kernel));
-    let broken = broken(outcome);
-    println!(
-        "seed {:>3} {} | {} | completed {}/{} (kernel {}), stall {} ms (kernel {})",
-        outcome.plan.seed,
-        if broken.is_empty() { "ok    " } else { "BROKEN" },
-        outcome.plan.describe(),
-        agent.0,
-        outcome.plan.connections.len(),
-        kernel.0,
-        worst_stall(&outcome.agent),
-        worst_stall(&outcome.kernel),
-    );
-    broken.iter().for_each(|what| println!("    {what}"));
+/// Seeds that are carried out again.
+pub fn again(plans: &[Plan]) {
+    let seeds: Vec<String> = plans.iter().map(|plan| plan.seed.to_string()).collect();
+    println!("AGAIN: seeds {}: a rule failed that can fail by chance; a defect fails again", seeds.join(", "));
 }
 
-/// The table, and all that was broken; true if nothing was.
-pub fn end(outcomes: &[Outcome], out: Option<&Path>) -> bool {
-    let totals = [totals(outcomes, |outcome| &outcome.agent), totals(outcomes, |outcome| &outcome.kernel)];
-    let worse = worse_in_all(&totals);
+/// One line when a seed is through, and what it broke.
+pub fn attempt(plan: &Plan, attempt: &Attempt) {
+    let (agent, kernel) = (counts(&attempt.agent), counts(&attempt.kernel));
+    let broken = broken(plan, attempt);
+    println!(
+        "seed {:>3} {} | {} | completed {}/{} (kernel {}), stall {} ms (kernel {})",
+        plan.seed,
+        if broken.is_empty() { "ok    " } else { "FAILED" },
+        plan.describe(),
+        agent.0,
+        plan.connections.len(),
+        kernel.0,
+        worst_stall(&attempt.agent),
+        worst_stall(&attempt.kernel),
+    );
+    broken.iter().for_each(|one| println!("    {}: {}", one.rule, one.what));
+}
+
+/// The table, and all that is broken; true if nothing is. `once_more` carries all
+/// seeds out again when only the comparison over all of them fails.
+pub fn end(outcomes: &[Outcome], out: Option<&Path>, once_more: impl FnOnce() -> Vec<Attempt>) -> bool {
+    let first: Vec<&Attempt> = outcomes.iter().map(|outcome| &outcome.attempts[0]).collect();
+    let plans: Vec<&Plan> = outcomes.iter().map(|outcome| &outcome.plan).collect();
+    let totals = both(&plans, &first);
     table(&totals);
+    let mut worse = worse_in_all(&totals);
+    if !worse.is_empty() && outcomes.len() <= MOST_ONCE_MORE {
+        worse.iter().for_each(|one| println!("over all seeds {}: {}", one.rule, one.what));
+        println!("AGAIN: all seeds; the comparison over all of them can fail by chance, a defect fails again");
+        let second = once_more();
+        let totals = both(&plans, &second.iter().collect::<Vec<_>>());
+        table(&totals);
+        let rules: Vec<String> = worse.into_iter().map(|one| one.rule).collect();
+        worse = worse_in_all(&totals).into_iter().filter(|one| rules.contains(&one.rule)).collect();
+    }
     if let Some(folder) = out {
         let whole = serde_json::json!({ "agent": totals[0], "kernel": totals[1], "worse": worse, "seeds": outcomes });
         fs::create_dir_all(folder).unwrap();
         fs::write(folder.join("hardship.json"), serde_json::to_string(&whole).unwrap()).unwrap();
         println!("all figures: {}", folder.join("hardship.json").display());
     }
-    let mut failed = worse.clone();
-    for outcome in outcomes {
-        let broken = broken(outcome);
-        if broken.is_empty() {
-            continue;
-        }
-        println!();
-        plan(&outcome.plan);
-        broken.iter().for_each(|what| println!("  broken: {what}"));
-        println!("  again:  make hardship SEEDS={}", outcome.plan.seed);
-        failed.push(format!("seed {}", outcome.plan.seed));
-    }
-    worse.iter().for_each(|what| println!("broken over all seeds: {what}"));
-    println!("\nhardship: {} of {} seeds broke no rule", outcomes.len() - (failed.len() - worse.len()), outcomes.len());
-    failed.is_empty()
+    let broken: Vec<usize> = outcomes.iter().map(explain).filter(|&broken| broken > 0).collect();
+    worse.iter().for_each(|one| println!("broken over all seeds: {}: {}", one.rule, one.what));
+    let again = outcomes.iter().filter(|outcome| outcome.attempts.len() > 1).count();
+    println!(
+        "\nhardship: {} of {} seeds broke no rule; {again} were carried out again",
+        outcomes.len() - broken.len(),
+        outcomes.len(),
+    );
+    broken.is_empty() && worse.is_empty()
+}
+
+/// Says what a seed broke; returns how many rules.
+fn explain(outcome: &Outcome) -> usize {
+    let Decision::Broken(broken) = outcome.decision() else { return 0 };
+    println!();
+    plan(&outcome.plan);
+    broken.iter().for_each(|one| println!("  broken: {}: {}", one.rule, one.what));
+    println!("  in {} attempts; again:  make hardship SEEDS={}", outcome.attempts.len(), outcome.plan.seed);
+    broken.len()
 }
 
 /// What the agent's side broke, and by how much it is worse than the kernel's.
-fn broken(outcome: &Outcome) -> Vec<String> {
-    let mut all: Vec<String> =
-        outcome.agent.broken.iter().map(|violation| format!("{}: {}", violation.rule, violation.what)).collect();
-    all.extend(
-        outcome
-            .kernel
-            .broken
-            .iter()
-            .filter(|violation| violation.rule == "run")
-            .map(|violation| violation.what.clone()),
-    );
-    let number = outcome.plan.connections.len();
-    let (agent, kernel) = (counts(&outcome.agent), counts(&outcome.kernel));
+pub fn broken(plan: &Plan, attempt: &Attempt) -> Vec<Violation> {
+    let mut all = attempt.agent.broken.clone();
+    all.extend(attempt.kernel.broken.iter().filter(|one| one.rule == "run").cloned());
+    let number = plan.connections.len();
+    let (agent, kernel) = (counts(&attempt.agent), counts(&attempt.kernel));
     let luck = (LUCK * number as f64).max(1.0) as usize;
     if agent.0 + luck < kernel.0 {
-        all.push(format!("worse: completed {} of {number}, the in-kernel path manager {}", agent.0, kernel.0));
-    }
-    let (ours, theirs) = (outcome.agent.facts.closing_left, outcome.kernel.facts.closing_left);
-    if ours > theirs + luck.max(2) {
-        all.push(format!("worse: {ours} sockets still closing at the server, the in-kernel path manager {theirs}"));
+        let what = format!("completed {} of {number}, the in-kernel path manager {}", agent.0, kernel.0);
+        all.push(Violation { rule: "worse".into(), what });
     }
     all
 }
 
-fn worse_in_all([agent, kernel]: &[Totals; 2]) -> Vec<String> {
-    let mut worse = Vec::new();
+fn worse_in_all([agent, kernel]: &[Totals; 2]) -> Vec<Violation> {
+    let mut all = Vec::new();
+    let mut worse = |rule: &str, what| all.push(Violation { rule: rule.into(), what });
     if agent.completed < kernel.completed {
-        worse.push(format!("completed {}, the in-kernel path manager {}", agent.completed, kernel.completed));
+        worse("completed", format!("{}, the in-kernel path manager {}", agent.completed, kernel.completed));
     }
     if agent.hung > kernel.hung {
-        worse.push(format!("{} hung, with the in-kernel path manager {}", agent.hung, kernel.hung));
+        worse("hung", format!("{}, with the in-kernel path manager {}", agent.hung, kernel.hung));
     }
     if agent.stall_median_ms > kernel.stall_median_ms + 50 {
         let (ours, theirs) = (agent.stall_median_ms, kernel.stall_median_ms);
-        worse.push(format!("median of the worst stall {ours} ms, with the in-kernel path manager {theirs}"));
+        worse("stall", format!("median of the worst {ours} ms, with the in-kernel path manager {theirs}"));
     }
-    worse
+    all
 }
 
 /// Completed, errors, hung.
@@ -152,8 +169,14 @@ fn worst_stall(side: &Side) -> u64 {
     stalls(side).into_iter().max().unwrap_or(0)
 }
 
-fn totals(outcomes: &[Outcome], side: fn(&Outcome) -> &Side) -> Totals {
-    let sides: Vec<(&Plan, &Side)> = outcomes.iter().map(|outcome| (&outcome.plan, side(outcome))).collect();
+/// Either manager over all seeds.
+fn both(plans: &[&Plan], attempts: &[&Attempt]) -> [Totals; 2] {
+    [totals(plans, attempts, |attempt| &attempt.agent), totals(plans, attempts, |attempt| &attempt.kernel)]
+}
+
+fn totals(plans: &[&Plan], attempts: &[&Attempt], side: fn(&Attempt) -> &Side) -> Totals {
+    let sides = plans.iter().copied().zip(attempts.iter().map(|&attempt| side(attempt)));
+    let sides: Vec<(&Plan, &Side)> = sides.collect();
     let all = sides.iter().map(|(_, side)| counts(side));
     let (completed, errors, hung) = all.fold((0, 0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2));
     // An agent that is not there, or not asked, cannot help.
@@ -174,11 +197,13 @@ fn totals(outcomes: &[Outcome], side: fn(&Outcome) -> &Side) -> Totals {
         stall_median_ms: at(0.5),
         stall_p95_ms: at(0.95),
         sockets_gone_worst_s: gone.fold(0.0, f64::max),
+        closing_left: sides.iter().map(|(_, side)| side.facts.closing_left).sum(),
         commands_a_second: commands as f64 / took_s.max(0.001),
         commands_busiest_second: agents.iter().map(|agent| busiest_second(&agent.commands_at_s)).max().unwrap_or(0),
         log_bytes_worst: agents.iter().map(|agent| agent.log_bytes).max().unwrap_or(0),
         cpu_share: cpu_s / f64::max(alive_s, 0.001),
         cpu_share_worst: agents.iter().map(|agent| cpu_share(agent)).fold(0.0, f64::max),
+        above_cpu_share: agents.iter().filter(|agent| cpu_share(agent) > CPU_SHARE).count(),
         broken: sides.iter().filter(|(_, side)| !side.broken.is_empty()).count(),
     }
 }
@@ -203,10 +228,12 @@ fn table([agent, kernel]: &[Totals; 2]) {
         seconds(agent.sockets_gone_worst_s),
         seconds(kernel.sockets_gone_worst_s),
     );
+    row("server's sockets closing 10 s later", agent.closing_left.to_string(), kernel.closing_left.to_string());
     row("commands a second", seconds(agent.commands_a_second), "-".into());
     row("commands in the busiest second", agent.commands_busiest_second.to_string(), "-".into());
     row("log of a run, at worst, kB", (agent.log_bytes_worst / 1000).to_string(), "-".into());
     row("agent's share of a core, %", seconds(agent.cpu_share * 100.0), "-".into());
     row("  at worst", seconds(agent.cpu_share_worst * 100.0), "-".into());
-    row("seeds with a broken rule", agent.broken.to_string(), kernel.broken.to_string());
+    row("  seeds above 3 % (docs/limitations.md)", agent.above_cpu_share.to_string(), "-".into());
+    row("seeds that failed at first", agent.broken.to_string(), kernel.broken.to_string());
 }

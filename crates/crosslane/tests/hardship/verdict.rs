@@ -19,13 +19,54 @@ pub const COMMANDS_A_SECOND: usize = 500;
 pub const JOINS_A_SECOND: u64 = 500;
 /// Bytes of log that a run, shorter than a minute, may leave.
 pub const LOG_BYTES: u64 = 1_000_000;
-/// Part of a core that an agent may take.
+/// Part of a core that an agent should take at most, and that breaks the rule up
+/// to [`FEW_BUSY`] connections.
 pub const CPU_SHARE: f64 = 0.03;
+/// With more of them at work it is known not to reach that (`docs/limitations.md`):
+/// it breaks the rule beyond what it allows itself for looks, a tenth of a core at
+/// what carries, a thirtieth at the rest, and 16 questions each 10 ms between them.
+/// Seeds above [`CPU_SHARE`] are counted.
+pub const CPU_SHARE_MANY: f64 = 0.2;
+/// Few connections, for the processor.
+pub const FEW_BUSY: usize = 10;
 /// Sockets at the server are gone so long after the vehicle's: a minute, and
 /// what a busy machine adds.
 pub const SOCKETS_GONE_S: f64 = 62.0;
-/// SIGTERM is obeyed so soon: 100 ms, and what a busy machine adds.
-pub const END_MS: u64 = 500;
+/// SIGTERM is obeyed so soon.
+pub const END_MS: u64 = 100;
+
+/// Rules that can fail by chance, since they compare with another run or with a
+/// clock, or depend on when a kernel does what: they are broken once they have
+/// failed twice in the same seed. The others count things, and are broken at once.
+pub const BY_CHANCE: [&str; 8] = ["closing", "cpu", "hang", "others", "run", "signal", "sockets", "worse"];
+/// Attempts of a seed that must fail, or hold, before a rule of [`BY_CHANCE`] is decided.
+const ENOUGH: usize = 2;
+
+/// What is to be said of a seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// All rules hold; some may have failed once.
+    Holds,
+    /// It must be carried out (again) before anything can be said.
+    Open,
+    /// These are broken.
+    Broken(Vec<Violation>),
+}
+
+/// Judges a seed by what each of its attempts broke.
+pub fn decide(attempts: &[Vec<Violation>]) -> Decision {
+    let fails = |rule: &str| attempts.iter().filter(|broken| broken.iter().any(|one| one.rule == rule)).count();
+    let all = || attempts.iter().flatten();
+    let is_broken = |one: &&Violation| !BY_CHANCE.contains(&one.rule.as_str()) || fails(&one.rule) >= ENOUGH;
+    let is_open = |one: &Violation| attempts.len() - fails(&one.rule) < ENOUGH;
+    let broken: Vec<Violation> = all().filter(is_broken).cloned().collect();
+    match (attempts.is_empty(), broken.is_empty()) {
+        (true, _) => Decision::Open,
+        (_, false) => Decision::Broken(broken),
+        _ if all().any(is_open) => Decision::Open,
+        _ => Decision::Holds,
+    }
+}
 
 /// What is known of a run's agents.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -91,6 +132,10 @@ pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Violation> {
         _ => {
             broken("sockets", format!("{} left at the server: {}", facts.sockets_left.len(), some(&facts.sockets_left)))
         }
+    }
+    let allowed = closing_allowed(plan);
+    if facts.closing_left > allowed {
+        broken("closing", format!("{} sockets closing at the server, allowed are {allowed}", facts.closing_left));
     }
     if facts.joins_a_second > JOINS_A_SECOND {
         broken("joins", format!("{} MP_JOINs in a second, the limit is {JOINS_A_SECOND}", facts.joins_a_second));
@@ -162,12 +207,21 @@ fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl
     if agent.log_bytes > LOG_BYTES {
         broken("log", format!("{} kB, allowed are {} a minute", agent.log_bytes / 1000, LOG_BYTES / 1000));
     }
-    if cpu_share(agent) > CPU_SHARE {
-        broken("cpu", format!("{:.1} % of a core, the limit is {:.0} %", cpu_share(agent) * 100.0, CPU_SHARE * 100.0));
+    let limit = if plan.connections.len() <= FEW_BUSY { CPU_SHARE } else { CPU_SHARE_MANY };
+    if cpu_share(agent) > limit {
+        broken("cpu", format!("{:.1} % of a core, the limit is {:.0} %", cpu_share(agent) * 100.0, limit * 100.0));
     }
     if agent.longest_end_ms > END_MS {
         broken("signal", format!("SIGTERM was obeyed after {} ms", agent.longest_end_ms));
     }
+}
+
+/// A subflow for each connection and change of a path: what the server closes
+/// because it was told that the address is gone, its kernel sends a FIN to that
+/// address for 100 s. A manager that recovers from more changes leaves more.
+pub fn closing_allowed(plan: &Plan) -> usize {
+    let changes: u64 = plan.hardships.iter().map(|hardship| hardship.kind.changes().div_ceil(2)).sum();
+    plan.connections.len() * (changes as usize).max(1)
 }
 
 /// The mean; with many connections, what their paths' changes need beside it.
@@ -255,13 +309,14 @@ mod tests {
         assert_eq!(broken(|_, facts, _| facts.client[0].outcome = Outcome::Hung), ["hang"]);
         assert_eq!(broken(|_, facts, _| facts.sockets_gone_s = None), ["sockets"]);
         assert_eq!(broken(|_, facts, _| facts.sockets_gone_s = Some(63.0)), ["sockets"]);
+        assert_eq!(broken(|_, facts, _| facts.closing_left = 6), ["closing"]);
         assert_eq!(broken(|_, facts, _| facts.joins_a_second = 501), ["joins"]);
         assert_eq!(broken(|_, facts, _| facts.others.push(("curl".into(), Some("wrong".into())))), ["others"]);
         assert_eq!(broken(|_, _, agent| agent.commands_at_s = (0..1_000).map(f64::from).collect()), ["commands"]);
         assert_eq!(broken(|_, _, agent| agent.commands_at_s = vec![1.0; 501]), ["commands", "commands"]);
         assert_eq!(broken(|_, _, agent| agent.log_bytes = 1_000_001), ["log"]);
         assert_eq!(broken(|_, _, agent| agent.cpu_s = 0.31), ["cpu"]);
-        assert_eq!(broken(|_, _, agent| agent.longest_end_ms = 501), ["signal"]);
+        assert_eq!(broken(|_, _, agent| agent.longest_end_ms = 101), ["signal"]);
         assert_eq!(broken(|_, _, agent| agent.faults.push("it ended".into())), ["agent"]);
     }
 
@@ -272,6 +327,26 @@ mod tests {
             facts.client[0].fallback = true;
         };
         assert_eq!(broken(plain), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn chance_fails_once_and_a_defect_twice() {
+        let violation = |rule: &str| Violation { rule: rule.into(), what: "figures".into() };
+        let (none, hang, cpu, bytes) =
+            (vec![], vec![violation("hang")], vec![violation("cpu")], vec![violation("bytes")]);
+        let of = |attempts: &[&Vec<Violation>]| decide(&attempts.iter().map(|&one| one.clone()).collect::<Vec<_>>());
+        assert_eq!(of(&[]), Decision::Open);
+        assert_eq!(of(&[&none]), Decision::Holds);
+        assert_eq!(of(&[&bytes]), Decision::Broken(bytes.clone()));
+        assert_eq!(of(&[&hang]), Decision::Open);
+        assert_eq!(of(&[&hang, &none]), Decision::Open);
+        assert_eq!(of(&[&hang, &cpu]), Decision::Open);
+        assert_eq!(of(&[&hang, &none, &none]), Decision::Holds);
+        assert_eq!(of(&[&hang, &none, &cpu]), Decision::Holds);
+        assert_eq!(of(&[&hang, &none, &bytes]), Decision::Broken(bytes.clone()));
+        let twice = vec![violation("hang"), violation("hang")];
+        assert_eq!(of(&[&hang, &hang]), Decision::Broken(twice.clone()));
+        assert_eq!(of(&[&hang, &none, &hang]), Decision::Broken(twice));
     }
 
     #[test]

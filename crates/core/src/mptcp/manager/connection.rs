@@ -38,10 +38,11 @@ const FULL: Duration = Duration::from_secs(5);
 const PROVEN: Duration = Duration::from_secs(1);
 /// A subflow that lived so long has made up for the failures before it.
 const SETTLED: Duration = Duration::from_secs(10);
-/// A subflow can bear REMOVE_ADDR only once the peer has confirmed it, a round
-/// trip after it was told as established; sooner the kernel would send it over
-/// the subflow that is gone.
-const CONFIRMED: Duration = Duration::from_millis(250);
+/// A further subflow can bear REMOVE_ADDR only once the peer has confirmed it, a
+/// round trip after it was told as established; sooner the kernel would send it
+/// over the subflow that is gone. How long a round trip is, its opening tells;
+/// twice that is waited for, and no less and no more than this.
+const CONFIRMED: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 /// So many subflows in a row reset at once, while others live, are taken for
 /// the peer's limit.
 const RESETS: u32 = 3;
@@ -157,11 +158,15 @@ impl Connection {
         // The event tells the peer's wish; that it is a backup by ours, the kernel
         // does not say to whoever asked for it.
         let mut backup = subflow.backup;
+        let [least, mut unconfirmed] = CONFIRMED;
         if let Some(join) = self.joins.get_mut(&path)
             && join.local == Some(ip)
-            && join.opening_until.take().is_some()
+            && let Some(until) = join.opening_until.take()
         {
             backup |= join.backup;
+            unconfirmed = (OPENING.saturating_sub(until.since(now)) * 2).clamp(least, unconfirmed);
+        } else if subflow.local_id == AddressId(0) {
+            unconfirmed = Duration::ZERO;
         }
         self.ids.learn(ip, subflow.local_id, path);
         if self.find(subflow.local, subflow.remote).is_none() && self.subflows.len() < MAX_SUBFLOWS {
@@ -172,6 +177,7 @@ impl Connection {
                 subflow,
                 path,
                 opened: now,
+                confirmed: now + unconfirmed,
                 closing: false,
                 closing_since: now,
                 active_since,
@@ -439,15 +445,31 @@ impl Connection {
 
     /// Withdraws and closes what has lost its address: no FIN can reach the peer
     /// from there, so it is told over another subflow, as soon as one can bear it.
+    ///
+    /// The kernel sends REMOVE_ADDR over the first subflow that is not of that
+    /// address, be it stranded too. So all but one are closed before, and as it
+    /// withdraws no address that it does not know, they are announced once more.
     fn close_stranded(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
         if self.confirmed_at(plan).is_none_or(|at| now < at) {
             return;
         }
-        let Connection { subflows, ids, .. } = self;
         let due = |entry: &&mut Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.may(now);
-        for entry in subflows.iter_mut().filter(due) {
-            withdraw(token, entry, ids, out);
+        // That of the first subflow's id cannot be announced.
+        let mut due: Vec<&mut Entry> = self.subflows.iter_mut().filter(due).collect();
+        due.sort_by_key(|entry| entry.subflow.local_id);
+        let Some((first, others)) = due.split_first_mut() else { return };
+        for entry in &mut *others {
             out.push_back((entry.path, entry.command_destroy(now, token)));
+        }
+        withdraw(token, first, &mut self.ids, out);
+        out.push_back((first.path, first.command_destroy(now, token)));
+        for entry in others {
+            let local = canonical(entry.subflow.local.ip());
+            if let Some(local_id) = self.ids.of(local) {
+                let local = SocketAddr::new(local, 0);
+                out.push_back((entry.path, Command::Announce { token, local_id, local }));
+            }
+            withdraw(token, entry, &mut self.ids, out);
         }
     }
 
@@ -475,7 +497,7 @@ impl Connection {
     /// From when on a subflow can bear what the peer is to be told.
     fn confirmed_at(&self, plan: &Plan) -> Option<Instant> {
         let lives = self.subflows.iter().filter(|entry| entry.lives(plan));
-        lives.map(|entry| entry.opened).min().map(|opened| opened + CONFIRMED)
+        lives.map(|entry| entry.confirmed).min()
     }
 
     /// Has the kernel forget the addresses that no path has any more.

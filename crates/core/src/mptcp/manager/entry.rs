@@ -13,6 +13,8 @@ pub(super) struct Entry {
     pub subflow: Subflow,
     pub path: PathId,
     pub opened: Instant,
+    /// When the peer has confirmed it.
+    pub confirmed: Instant,
     pub closing: bool,
     pub closing_since: Instant,
     pub active_since: Option<Instant>,

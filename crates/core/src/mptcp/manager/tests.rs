@@ -184,8 +184,26 @@ fn the_last_subflow_keeps_an_address_that_went_until_another_is_there() {
     let other = Subflow { local: SocketAddr::new(address, 9), local_id, ..subflow(0, 0, false) };
     manager.handle(at(2001), &Event::SubflowEstablished { token: TOKEN, subflow: other });
     assert_eq!(drain(&mut manager, at(2001)), [], "not before the peer has confirmed the other");
-    assert_eq!(manager.next_wakeup(), Some(at(2251)));
-    assert_eq!(drain(&mut manager, at(2251)), [withdraw(0), destroy(0)]);
+    assert_eq!(manager.next_wakeup(), Some(at(2021)));
+    assert_eq!(drain(&mut manager, at(2021)), [withdraw(0), destroy(0)]);
+}
+
+#[test]
+fn where_several_addresses_went_no_withdrawal_is_borne_by_a_subflow_that_is_gone() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.set_address(at(1000), PathId(0), None, 5);
+    manager.set_address(at(1000), PathId(1), Some(IpAddr::from([10, 9, 0, 2])), 5);
+    let created = drain(&mut manager, at(1000));
+    assert!(matches!(created[..], [Command::CreateSubflow { local_id: AddressId(3), .. }]), "{created:?}");
+    let other = Subflow { local: SocketAddr::from(([10, 9, 0, 2], 9)), ..subflow(1, 3, false) };
+    manager.handle(at(1040), &Event::SubflowEstablished { token: TOKEN, subflow: other });
+    assert_eq!(drain(&mut manager, at(1119)), [], "two round trips");
+    let announce = Command::Announce { token: TOKEN, local_id: AddressId(2), local: local(1, 0) };
+    assert_eq!(
+        drain(&mut manager, at(1120)),
+        [destroy(1), withdraw(0), destroy(0), announce, withdraw(2)],
+        "the kernel sends it over the first subflow that is not of that address"
+    );
 }
 
 #[test]
