@@ -378,7 +378,7 @@ fn a_signal_is_obeyed_in_a_storm_of_connections() {
     let connect_all = || vehicle.enter(|| storm(&connect)).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| storm(&|| world.listener.accept().ok().map(|(socket, _)| socket)));
-        let connectors: Vec<_> = (0..4).map(|_| scope.spawn(&connect_all)).collect();
+        let connectors: Vec<_> = (0..4).map(|_| scope.spawn(connect_all)).collect();
         sleep(Duration::from_millis(500));
         let agent = world.agent("backup");
         sleep(Duration::from_millis(500));
