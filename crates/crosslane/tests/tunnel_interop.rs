@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, SERVER, Testbed, vehicle_address};
 use program::agent::Agent;
@@ -65,6 +66,7 @@ impl World {
     fn new() -> World {
         let (testbed, emulator) = two_links(["lte", "its-g5"], 20.0, 5);
         allow_ipv6(&testbed);
+        testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
         World { testbed, _emulator: emulator }
     }
 
