@@ -62,7 +62,7 @@ demo: build lab ## drive out of roadside coverage with three strategies and make
 	@$(LAB) report runs/demo
 	@printf '\nThe report lies in %s\n' "$(CURDIR)/runs/demo/report.html"
 
-test: lint tshark ## check everything: style, types, unit and property tests, hardships, simulations, short drives (under 15 minutes)
+test: lint tshark ## check everything: style, types, unit and property tests, hardships, simulations, short drives (over 15 minutes on two cores)
 	$(call say,testing the crates)
 	cargo fetch --locked --target $$(rustc -vV | sed -n 's/^host: //p')
 	cargo test --release --locked --workspace
