@@ -76,6 +76,17 @@ pub enum SampleKind {
     Break(Break),
     /// How the transport fares on one subflow over this path.
     Transport(Transport),
+    /// What the path's interface has carried.
+    Counters(Counters),
+}
+
+/// Packets that an interface has carried since it came to be, whomever for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets received.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
 }
 
 /// Excerpt of a subflow's `tcp_info`.

@@ -222,7 +222,8 @@ fn two_hundred() -> Duration {
         (times.len(), times.first().copied(), times.last().copied())
     };
     let told = ["\"belief\"", "\"withdraw\"", "\"destroy\"", "left_out"].map(|what| (what, after(what)));
-    eprintln!("200 connections, up: {} ms {told:?}", worst.as_millis());
+    let why = events.lines().find(|line| line.contains("\"belief\"") && line.contains("stuck")).unwrap_or_default();
+    eprintln!("200 connections, up: {} ms {told:?} {why}", worst.as_millis());
     worst
 }
 

@@ -111,7 +111,7 @@ impl Assessor for Hapanchak {
         match sample.kind {
             SampleKind::Link { up } => self.judge_link(up),
             SampleKind::Signal { rssi_dbm, .. } if self.link_up => self.judge_signal(f64::from(rssi_dbm)),
-            SampleKind::Signal { .. } | SampleKind::Transport(_) | SampleKind::Break(_) => {}
+            SampleKind::Signal { .. } | SampleKind::Transport(_) | SampleKind::Break(_) | SampleKind::Counters(_) => {}
         }
     }
 

@@ -10,6 +10,7 @@ use core::net::SocketAddr;
 use crate::path::Sample;
 use crate::time::Instant;
 
+pub mod answers;
 pub mod arrivals;
 pub mod hapanchak;
 pub mod rate;

@@ -326,7 +326,7 @@ impl Assessor for Rate {
                 let because = alloc::format!("the interface is {because}");
                 self.reason = Reason { rule, because, ..Reason::default() };
             }
-            SampleKind::Signal { .. } | SampleKind::Break(_) => {}
+            SampleKind::Signal { .. } | SampleKind::Break(_) | SampleKind::Counters(_) => {}
         }
     }
 

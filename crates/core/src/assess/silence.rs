@@ -1,12 +1,13 @@
 //! Sudden loss: a path that falls silent without any fade.
 //!
-//! Four signs, each of them enough: the roadside unit's messages stop; what
+//! Five signs, each of them enough: the roadside unit's messages stop; what
 //! was sent over the path stays unacknowledged for longer than its round-trip
-//! time and its variance allow; what came over it regularly breaks off; the
-//! interface goes down. A wrong alarm costs
-//! the opening of a subflow, a missed one costs the kernel's retransmission
-//! timer (0.2 s and more), so the signs are read eagerly and repeated alarms
-//! make the path wait longer before it is trusted again.
+//! time and its variance allow; nothing at all comes back over it while many
+//! subflows wait for it; what came over it regularly breaks off; the interface
+//! goes down. A wrong alarm costs the opening of a subflow, a missed one costs
+//! the kernel's retransmission timer (0.2 s and more), so the signs are read
+//! eagerly and repeated alarms make the path wait longer before it is trusted
+//! again.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -14,10 +15,11 @@ use alloc::string::String;
 use core::net::IpAddr;
 use serde::Deserialize;
 
+use super::answers::{Answers, CROWD};
 use super::arrivals::Break;
 use super::stalls::{Stalls, Verdict};
 use super::{Alarm, AlarmKind, Assessor, Belief, Reason, Stuck};
-use crate::path::{Sample, SampleKind, Transport};
+use crate::path::{Counters, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 
 /// Parameters of [`Silence`].
@@ -62,6 +64,7 @@ pub struct Silence {
     last_cam: Option<Instant>,
     intervals: VecDeque<Duration>,
     stalls: Stalls,
+    answers: Answers,
     link_down: bool,
     raised: Option<Raised>,
     last_alarm: Option<Instant>,
@@ -78,6 +81,8 @@ struct Raised {
     trust_at: Option<Instant>,
     /// The peer that alone bore witness.
     accuser: Option<IpAddr>,
+    /// How long nothing had come back, where that was the sign.
+    unanswered: Duration,
 }
 
 impl Raised {
@@ -109,9 +114,8 @@ impl Silence {
     fn see_life(&mut self, now: Instant) {
         let Some(mut raised) = self.raised.filter(|raised| raised.kind != AlarmKind::LinkDown) else { return };
         let quick = now.since(raised.at) < SETTLE;
-        if quick && !raised.settled {
-            raised.settled = true;
-            self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
+        if quick {
+            self.take_back(&mut raised);
         }
         let wait = quick && raised.is_stuck();
         raised.trust_at = Some(if wait { raised.at + self.wait / 2 } else { now });
@@ -135,6 +139,25 @@ impl Silence {
         }
     }
 
+    /// Nothing comes back while many wait for it.
+    fn watch_counters(&mut self, now: Instant, counters: Counters) {
+        let Some(unanswered) = self.answers.watch(now, counters) else { return };
+        let subflows = self.stalls.waiting();
+        let is_new = self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence);
+        if self.params.unacked_margin_ms == 0 || !is_new || subflows < CROWD {
+            return;
+        }
+        let (waited_ms, patience_ms) = (unanswered.waited.as_secs_f64() * 1e3, unanswered.patience.as_secs_f64() * 1e3);
+        let because = format!(
+            "nothing came back for {waited_ms:.0} ms, {patience_ms:.0} ms allowed, {subflows} subflows unacknowledged"
+        );
+        let inputs = [("waited_ms", waited_ms), ("patience_ms", patience_ms), ("subflows", subflows as f64)];
+        self.raise(now, AlarmKind::Unacknowledged, because, &inputs);
+        if let Some(raised) = &mut self.raised {
+            raised.unanswered = unanswered.waited;
+        }
+    }
+
     /// What was sent after an alarm and came through proves it wrong, or over. The
     /// word of another peer than the accuser ends it at once, and the accuser is
     /// not believed alone again; his own ends it after the wait.
@@ -143,10 +166,7 @@ impl Silence {
         if sent <= raised.at {
             return;
         }
-        if !raised.settled {
-            raised.settled = true;
-            self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
-        }
+        self.take_back(&mut raised);
         let trust_at = match raised.accuser {
             Some(accuser) if accuser != peer => {
                 self.stalls.distrust(now, accuser);
@@ -157,6 +177,14 @@ impl Silence {
         raised.trust_at = Some(raised.trust_at.map_or(trust_at, |at| at.min(trust_at)));
         self.raised = Some(raised);
         self.advance(now);
+    }
+
+    /// The alarm was wrong, unless it is known by now that it was right.
+    fn take_back(&mut self, raised: &mut Raised) {
+        if !core::mem::replace(&mut raised.settled, true) {
+            self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
+            self.answers.was_wrong(raised.unanswered);
+        }
     }
 
     /// What came regularly broke off: the path is lost, unless something that was
@@ -203,7 +231,7 @@ impl Silence {
         // An interface that is down leaves nothing to be settled.
         let settled = kind == AlarmKind::LinkDown;
         let accuser = self.stalls.accuser().filter(|_| kind == AlarmKind::Unacknowledged);
-        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser });
+        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser, unanswered: Duration::ZERO });
         self.alarms.push_back(Alarm { kind, wrong: settled.then_some(false) });
         let rule = match kind {
             AlarmKind::CamSilence => "silence.cam",
@@ -235,6 +263,7 @@ impl Assessor for Silence {
             SampleKind::Link { up } => self.judge_link(now, *up),
             SampleKind::Transport(transport) => self.watch_transport(now, transport),
             SampleKind::Break(told) => self.hear_break(now, told),
+            SampleKind::Counters(counters) => self.watch_counters(now, *counters),
         }
     }
 
@@ -257,6 +286,7 @@ impl Assessor for Silence {
         if raised.settled && raised.trust_at.is_some_and(|at| now >= at) {
             self.raised = None;
             self.stalls.try_again(now);
+            self.answers.forget();
             self.reason =
                 Reason { rule: "silence.over", because: "it is tried again".into(), inputs: Default::default() };
         }

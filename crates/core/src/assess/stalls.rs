@@ -4,8 +4,7 @@
 //! A path is judged over all its subflows and peers. What was sent after a
 //! stalled subflow's data and came through excuses the path: that one's peer, or
 //! what lies before it, is at fault. Where others made progress a moment ago and
-//! have not yet anything to say, a lone witness waits a little for them. Where
-//! many fall silent at once, no single one need wait as long.
+//! have not yet anything to say, a lone witness waits a little for them.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,10 +30,6 @@ const LOOK: Duration = Duration::from_millis(10);
 const COMPANY: Duration = Duration::from_millis(200);
 /// How much longer a lone witness waits for it.
 const GRACE: Duration = Duration::from_millis(60);
-/// So many subflows that fall silent at once are believed sooner.
-const CROWD: u32 = 8;
-/// Their patience beyond the round-trip time and four times its deviation.
-const CROWD_MARGIN: Duration = Duration::from_millis(5);
 /// So long the word of a peer that once accused a path wrongly counts only with
 /// that of another.
 const DISTRUST: Duration = Duration::from_secs(600);
@@ -82,6 +77,7 @@ pub(super) struct Stalls {
 struct Progress {
     seen: Instant,
     delivered: u32,
+    accepted: bool,
     /// Since when it waits; and since when the path may be blamed for it.
     waiting_since: Option<Instant>,
     patient_since: Instant,
@@ -163,6 +159,7 @@ impl Stalls {
         let fresh = Progress {
             seen: now,
             delivered,
+            accepted: transport.accepted,
             waiting_since,
             patient_since: now,
             first: true,
@@ -187,8 +184,7 @@ impl Stalls {
         let peer = key.1.ip();
         let progress = self.subflows.get_mut(&key)?;
         let since = progress.waiting_since?;
-        let least = transport.rtt + transport.rttvar * 4;
-        let patience = least + margin + delayed(transport);
+        let patience = transport.rtt + transport.rttvar * 4 + margin + delayed(transport);
         let waited = now.since(progress.patient_since);
         if transport.accepted || self.alive.is_some_and(|sent| sent > since + LOOK + delayed(transport)) {
             let hopeless = now.since(since) > patience && !progress.told;
@@ -197,22 +193,18 @@ impl Stalls {
             }
             return None;
         }
-        let crowded = transport.unacked >= 2 && waited > least + CROWD_MARGIN;
-        let ripe = waited > patience;
-        if (crowded || ripe) && progress.silence != self.witnesses.silence {
+        if waited <= patience {
+            return None;
+        }
+        if progress.silence != self.witnesses.silence {
             progress.silence = self.witnesses.silence;
             self.witnesses.add(peer);
         }
-        let enough = |count: u32| {
-            let heard = !self.moving_peers.other_within(peer, now, COMPANY) && !self.is_doubtful(now, peer);
-            self.witnesses.count >= count && (self.witnesses.several_peers || heard)
-        };
+        let believed = !self.is_doubtful(now, peer);
+        let heard = !self.moving_peers.other_within(peer, now, COMPANY) && believed;
+        let several = self.witnesses.count >= 2 && (self.witnesses.several_peers || heard);
         let alone = !self.movers.other_within(key, now, COMPANY) || waited > patience + GRACE;
-        let alarm = match ripe {
-            true => enough(2) || (alone && !self.is_doubtful(now, peer)),
-            false => crowded && enough(CROWD) && !self.movers.other_within(key, now, least + CROWD_MARGIN),
-        };
-        alarm.then_some(Verdict::Stuck { waited, patience, witnesses: self.witnesses.count })
+        (several || (alone && believed)).then_some(Verdict::Stuck { waited, patience, witnesses: self.witnesses.count })
     }
 
     /// True if the connection has another subflow here that does not wait as long.
@@ -240,6 +232,12 @@ impl Stalls {
     /// True if something that was sent after `then` came through.
     pub(super) fn alive_since(&self, then: Instant) -> bool {
         self.alive.is_some_and(|sent| sent > then)
+    }
+
+    /// Subflows that wait for an acknowledgement, of connections begun here.
+    pub(super) fn waiting(&self) -> usize {
+        let waits = |progress: &&Progress| !progress.accepted && progress.waiting_since.is_some();
+        self.subflows.values().filter(waits).count()
     }
 
     /// The peer that alone bears witness; `None` where there are several.

@@ -1,5 +1,8 @@
 //! The kernel's MPTCP: what the engine asks of it, and what it says to that.
 
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
 use crosslane_core::mptcp::{Command, Event};
 
 use super::config::Config;
@@ -13,6 +16,8 @@ pub struct Mptcp {
     commands: CommandSocket,
     pub diag: Diag,
     events: Stream<Event>,
+    /// The ends of subflows that were destroyed and are still to be reset.
+    destroyed: VecDeque<(SocketAddr, SocketAddr)>,
 }
 
 impl Mptcp {
@@ -28,6 +33,7 @@ impl Mptcp {
             commands: CommandSocket::open().map_err(|cause| starting(&cause))?,
             diag: Diag::open().map_err(|cause| starting(&cause))?,
             events: events.into_stream().map_err(|cause| starting(&cause))?,
+            destroyed: VecDeque::new(),
         }))
     }
 
@@ -35,10 +41,18 @@ impl Mptcp {
     pub fn carry_out(&mut self, command: &Command) -> std::result::Result<(), CommandError> {
         self.commands.send(command)?;
         if let Command::DestroySubflow { local, remote, .. } = *command {
-            // Best effort: a kernel that cannot has destroyed it all the same.
-            drop(self.diag.reset_destroyed(local, remote));
+            self.destroyed.push_back((local, remote));
         }
         Ok(())
+    }
+
+    /// Resets what is left of one subflow that was destroyed, which is not urgent as
+    /// commands are; false if there is none.
+    pub fn reset_destroyed(&mut self) -> bool {
+        let Some((local, remote)) = self.destroyed.pop_front() else { return false };
+        // Best effort: a kernel that cannot has destroyed it all the same.
+        drop(self.diag.reset_destroyed(local, remote));
+        true
     }
 }
 

@@ -25,6 +25,7 @@ use crate::tunnel::steer::server::{self as steer, Ask};
 
 mod commands;
 pub mod config;
+mod counters;
 pub mod embedded;
 mod interfaces;
 mod journal;
@@ -37,6 +38,7 @@ mod tunnel;
 
 use commands::{Mptcp, event};
 use config::Config;
+use counters::InterfaceCounters;
 use interfaces::Interfaces;
 use journal::Journal;
 use later::Missing;
@@ -102,6 +104,7 @@ struct Driver {
     /// Whether the user hears of it on standard error.
     talks: bool,
     lookout: Lookout,
+    counters: InterfaceCounters,
 }
 
 /// What woke the driver.
@@ -115,6 +118,7 @@ enum News {
     Demands(Heard),
     Ask(Ask),
     Transport,
+    Counters,
     Wakeup,
     Watchdog,
     End,
@@ -153,6 +157,7 @@ impl Driver {
             resolving: None,
             path_manager: None,
             talks,
+            counters: InterfaceCounters::open(&config),
             lookout: Lookout::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
             config: Arc::new(config),
         };
@@ -182,6 +187,7 @@ impl Driver {
             let again = self.missing.next_wakeup().map(|at| at.since(now));
             let wait = self.engine.next_wakeup().map(|at| at.since(now));
             let look = self.lookout.next().since(now);
+            let count = self.lookout.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.manager().subflows().next().is_some();
             let news = tokio::select! {
                 biased;
@@ -192,6 +198,7 @@ impl Driver {
                 (length, from) = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length, from),
                 () = std::future::ready(()), if is_busy => News::Wakeup,
                 () = tokio::time::sleep(look), if observed => News::Transport,
+                () = tokio::time::sleep(count.unwrap_or(Duration::MAX)), if count.is_some() => News::Counters,
                 _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
                 answer = tunnel::resolved(self.resolving.as_mut()) => News::Resolved(answer),
                 _ = tokio::time::sleep(again.unwrap_or(Duration::MAX)), if again.is_some() => News::Again,
@@ -215,6 +222,7 @@ impl Driver {
                     self.observe_transport();
                     self.meet();
                 }
+                News::Counters => self.observe_counters(),
                 News::Watchdog if self.tunnel.as_ref().is_none_or(Carried::is_alive) => ready::tell_alive(),
                 News::Watchdog | News::Wakeup => {}
             }
@@ -328,6 +336,9 @@ impl Driver {
     fn act(&mut self) -> bool {
         for _ in 0..OUTPUTS_IN_A_ROW {
             let Some(output) = self.engine.poll(self.clock.now()) else {
+                if self.mptcp.as_mut().is_some_and(Mptcp::reset_destroyed) {
+                    continue;
+                }
                 if let Some(server) = &mut self.demands {
                     server.tell(&self.engine);
                 }

@@ -5,7 +5,8 @@
 //! asked. Where bytes are under way or moved a moment ago a subflow is asked after
 //! at every look; the others when segments moved that might have been theirs, as
 //! often as that costs little. What is cheaper serves: a question for each, or a
-//! list of all sockets; both are timed as they are used.
+//! list of all sockets; both are timed as they are used. Where many carry, looks at
+//! all of them are farther apart, and the interfaces' counters are read between.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use crosslane_core::assess::answers::CROWD;
 use crosslane_core::mptcp::{Subflow, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
@@ -32,14 +34,12 @@ const SLEEPY: Duration = Duration::from_secs(3);
 /// How often each idle subflow is told of, and each path of which there is no other news.
 const TELL_SUBFLOW: Duration = Duration::from_secs(1);
 const TELL_PATH: Duration = Duration::from_millis(100);
-/// Looks may take so much of a core: a tenth those at subflows that carry, a
-/// thirtieth those at the rest; but the former are never farther apart than this.
-const SHARE_BUSY: u32 = 10;
-const SHARE_IDLE: u32 = 30;
-const LONGEST_PERIOD: Duration = Duration::from_millis(50);
-/// Between two looks at all that carry, so many of them are asked after: those
-/// first that have waited longest for an acknowledgement.
-const SENTINELS: usize = 16;
+/// Looks at the subflows that carry, and those at the rest, may each take a
+/// thirtieth of a core; but the former are never farther apart than this.
+const SHARE: u32 = 30;
+const LONGEST_PERIOD: Duration = Duration::from_millis(100);
+/// Between two looks, where many carry, the interfaces' counters are read this often.
+const COUNT_PERIOD: Duration = Duration::from_millis(2);
 
 /// A subflow, by its two ends.
 type Ends = (SocketAddr, SocketAddr);
@@ -56,10 +56,13 @@ pub(super) struct Lookout {
     told: BTreeMap<PathId, (Instant, Ends)>,
     /// When all idle subflows are told of again, though nothing moves.
     repeat_at: Instant,
-    busy: bool,
-    /// When all that carry are asked after.
+    /// Subflows that carry.
+    busy: usize,
+    /// When they are asked after.
     busy_next: Instant,
     idle_next: Instant,
+    /// When the interfaces' counters are read.
+    count_at: Instant,
     /// Segments moved since the idle ones were last asked after.
     stale: bool,
     costs: Costs,
@@ -102,8 +105,9 @@ impl Lookout {
             known: BTreeMap::new(),
             told: BTreeMap::new(),
             repeat_at: Instant::ZERO,
-            busy: true,
+            busy: 0,
             busy_next: Instant::ZERO,
+            count_at: Instant::ZERO,
             idle_next: Instant::ZERO,
             stale: true,
             costs: Costs { question: Duration::from_micros(20), list: Duration::from_micros(400), list_ipv6: false },
@@ -113,6 +117,11 @@ impl Lookout {
     /// When to look next.
     pub(super) fn next(&self) -> Instant {
         self.next
+    }
+
+    /// When to read the interfaces' counters; `None` where few carry.
+    pub(super) fn count_at(&self) -> Option<Instant> {
+        (self.busy >= CROWD).then_some(self.count_at)
     }
 
     /// Looks within a period.
@@ -126,7 +135,7 @@ impl Lookout {
         if self.segments_moved() {
             (self.moved, self.stale) = (now, true);
         }
-        if self.stale || self.busy || now >= self.repeat_at {
+        if self.stale || self.busy > 0 || now >= self.repeat_at {
             return None;
         }
         let period = if now.since(self.moved) < SLEEPY { IDLE_PERIOD } else { SLEEPY_PERIOD };
@@ -144,7 +153,8 @@ impl Lookout {
     /// What is to be told of the subflows now.
     pub(super) fn look(&mut self, now: Instant, wanted: &[Wanted], diag: &mut Diag) -> Vec<Sample> {
         if now < self.busy_next {
-            return self.look_at_sentinels(now, wanted, diag);
+            self.next = self.busy_next;
+            return Vec::new();
         }
         self.repeat_at = now + TELL_SUBFLOW;
         let busy = |known: &Known| known.transport.unacked > 0 || now.since(known.moved) < IDLE;
@@ -153,10 +163,10 @@ impl Lookout {
             let idle = self.known.get(&subflow.ends).is_some_and(|known| !busy(known));
             if idle { rest.push(*subflow) } else { ask.push(*subflow) }
         }
-        self.busy = !ask.is_empty();
+        self.busy = ask.len();
         if self.stale && !rest.is_empty() && now >= self.idle_next {
             let cost = self.costs.of(rest.len());
-            self.idle_next = now + (cost * SHARE_IDLE).clamp(self.period, TELL_SUBFLOW);
+            self.idle_next = now + (cost * SHARE).clamp(self.period, TELL_SUBFLOW);
             self.stale = false;
             ask.append(&mut rest);
         }
@@ -167,35 +177,15 @@ impl Lookout {
         }
         self.repeat(now, &rest, &mut samples);
         let cost = processor_time().saturating_sub(began);
-        let active = self.busy || now.since(self.moved) < IDLE;
+        let active = self.busy > 0 || now.since(self.moved) < IDLE;
         let period = if active { self.period } else { self.period.max(IDLE_PERIOD) };
-        self.busy_next = now + period.max((cost * SHARE_BUSY).min(LONGEST_PERIOD));
-        self.next = if self.busy { now + self.period } else { self.busy_next };
+        self.busy_next = now + period.max((cost * SHARE).min(LONGEST_PERIOD));
+        self.next = self.busy_next;
         if self.known.len() > wanted.len() {
             let current: std::collections::BTreeSet<Ends> = wanted.iter().map(|subflow| subflow.ends).collect();
             self.known.retain(|ends, _| current.contains(ends));
         }
         samples
-    }
-
-    /// A look at few of those that carry, where one at all would cost too much.
-    fn look_at_sentinels(&mut self, now: Instant, wanted: &[Wanted], diag: &mut Diag) -> Vec<Sample> {
-        let mut carry = Vec::new();
-        for subflow in wanted {
-            if let Some(Known { transport, moved, .. }) = self.known.get(&subflow.ends)
-                && (transport.unacked > 0 || now.since(*moved) < IDLE)
-            {
-                carry.push((transport.unacked == 0, *moved, *subflow));
-            }
-        }
-        if carry.len() > SENTINELS {
-            carry.select_nth_unstable_by_key(SENTINELS, |&(idle, moved, _)| (idle, moved));
-            carry.truncate(SENTINELS);
-        }
-        self.next = self.busy_next.min(now + self.period);
-        let found = carry.iter().map(|(_, _, subflow)| (subflow, diag.socket(subflow.ends.0, subflow.ends.1)));
-        let found: Vec<_> = found.collect();
-        found.into_iter().filter_map(|(subflow, found)| self.take(now, subflow, found.ok().flatten())).collect()
     }
 
     fn ask(&mut self, now: Instant, ask: &[Wanted], diag: &mut Diag, samples: &mut Vec<Sample>) {
@@ -302,6 +292,11 @@ fn segments(snmp: &str) -> Option<[u64; 2]> {
 }
 
 impl Driver {
+    pub(super) fn observe_counters(&mut self) {
+        self.lookout.count_at = self.clock.now() + COUNT_PERIOD;
+        self.counters.read().into_iter().for_each(|sample| self.handle(sample.into()));
+    }
+
     pub(super) fn observe_transport(&mut self) {
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.faults().iter().for_each(|fault| self.journal.fault(fault));

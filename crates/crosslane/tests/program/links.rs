@@ -17,7 +17,7 @@ pub fn two_links(names: [&str; 2], mbit_s: f64, delay_ms: u64) -> (Testbed, Emul
         bottleneck: Bottleneck::Rate { bit_s: mbit_s * 1e6 },
         delay: Duration::from_millis(delay_ms),
         loss: Loss::NONE,
-        queue: QueueLimit::Packets(100),
+        queue: QueueLimit::Packets(1000),
         codel: None,
     };
     let links = testbed.take_devices().into_iter().map(|devices| {

@@ -1,0 +1,73 @@
+//! What the interfaces of the paths have carried: one read of the kernel's
+//! counters, which costs the same however many connections there are.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crosslane_core::path::{Counters, PathId, Sample, SampleKind};
+
+use super::config::Config;
+
+/// Longest table that is read; interfaces beyond it have no counters.
+const TABLE_BYTES: usize = 16 * 1024;
+
+/// The table of interfaces of this thread's network namespace.
+pub struct InterfaceCounters {
+    table: Option<File>,
+    names: Vec<String>,
+    text: Vec<u8>,
+}
+
+impl InterfaceCounters {
+    /// The counters of the interfaces that a configuration names.
+    pub fn open(config: &Config) -> InterfaceCounters {
+        InterfaceCounters {
+            table: File::open("/proc/thread-self/net/dev").ok(),
+            names: config.paths.iter().map(|path| path.get_ref().interface().to_owned()).collect(),
+            text: vec![0; TABLE_BYTES],
+        }
+    }
+
+    /// What they say now, of each path whose interface is there.
+    pub fn read(&mut self) -> Vec<Sample> {
+        let read = self.table.as_ref().and_then(|table| table.read_at(&mut self.text, 0).ok()).unwrap_or(0);
+        let text = std::str::from_utf8(&self.text[..read]).unwrap_or_default();
+        let sample = |(name, counters): (&str, Counters)| {
+            let place = self.names.iter().position(|wanted| wanted == name)?;
+            Some(Sample { path: PathId(place as u8), kind: SampleKind::Counters(counters) })
+        };
+        text.lines().filter_map(counters).filter_map(sample).collect()
+    }
+}
+
+/// One interface's line (Linux `net/core/net-procfs.c`): bytes and packets received,
+/// six more numbers, bytes and packets sent.
+fn counters(line: &str) -> Option<(&str, Counters)> {
+    let (name, numbers) = line.rsplit_once(':')?;
+    let mut numbers = numbers.split_ascii_whitespace().skip(1);
+    let received = numbers.next()?.parse().ok()?;
+    let sent = numbers.nth(7)?.parse().ok()?;
+    Some((name.trim_start(), Counters { received, sent }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_an_interface_are_found_in_its_line() {
+        let line = "its-g5: 1000 10    0    0    0     0          0         0  2000      20    0    0    0     0       0          0";
+        assert_eq!(counters(line), Some(("its-g5", Counters { received: 10, sent: 20 })));
+        for other in
+            ["Inter-|   Receive  |  Transmit", " face |bytes packets errs|bytes packets", "lo: 1", "lo: a b", ""]
+        {
+            assert_eq!(counters(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn this_kernel_tells_them() {
+        let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        assert!(table.lines().filter_map(counters).any(|(name, _)| name == "lo"));
+    }
+}
