@@ -6,8 +6,14 @@
 //! either the peer has ended, or the path they came over is lost. Only a rhythm is
 //! believed, of pauses that one look after the other can tell apart; each time it
 //! breaks off the connection must be silent for twice as long.
+//!
+//! Who sends over several paths leaves one while what was sent there is not yet
+//! acknowledged, as nothing is where it got lost, and may return to it. So if the
+//! rhythm had come over another path before, and nothing since, that one is
+//! suspected first.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::mptcp::manager::MAX_CONNECTIONS;
@@ -19,7 +25,7 @@ const PAUSES: usize = 32;
 /// The mean pause of a rhythm: shorter ones are a transfer's, whose end says
 /// nothing, longer ones would be found out too late.
 const MEAN: (Duration, Duration) = (Duration::from_millis(15), Duration::from_millis(200));
-/// The longest pause of a rhythm, as a multiple of the mean.
+/// The longest pause of a rhythm but one, as a multiple of the mean.
 const REGULAR: u32 = 3;
 /// Beyond twice the longest pause and the round trip, so much is waited.
 const MARGIN: Duration = Duration::from_millis(20);
@@ -37,13 +43,13 @@ const MAX_SUBFLOWS: usize = 8;
 /// A rhythm that broke off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Break {
-    /// The path that the last messages came over.
+    /// The path that is suspected.
     pub path: PathId,
-    /// When the last one came.
+    /// When the last message came over it.
     pub last: Instant,
-    /// How long nothing has come.
+    /// How long nothing has come over any.
     pub waited: Duration,
-    /// The longest pause before.
+    /// The longest pause before but one.
     pub longest: Duration,
 }
 
@@ -62,6 +68,8 @@ struct Flow {
     received: BTreeMap<(PathId, SocketAddr), u64>,
     last: Instant,
     path: PathId,
+    /// The path that the rhythm came over before, and when it came last.
+    left: Option<(PathId, Instant)>,
     pauses: VecDeque<Duration>,
     doublings: u32,
 }
@@ -86,7 +94,13 @@ impl Arrivals {
         if flow.path != path || self.latest.get(&path).is_some_and(|latest| *latest > since) {
             return None;
         }
-        flow.breaks_off(now, transport)
+        let told = flow.breaks_off(now, transport)?;
+        let left = flow.left.take().filter(|(left, at)| self.latest.get(left).is_none_or(|latest| latest <= at));
+        if let Some((path, last)) = left {
+            return Some(Break { path, last, ..told });
+        }
+        flow.pauses.clear();
+        Some(told)
     }
 
     fn sweep(&mut self, now: Instant) {
@@ -99,7 +113,15 @@ impl Arrivals {
 
 impl Flow {
     fn new(now: Instant, path: PathId) -> Flow {
-        Flow { seen: now, received: BTreeMap::new(), last: now, path, pauses: VecDeque::new(), doublings: 0 }
+        Flow {
+            seen: now,
+            received: BTreeMap::new(),
+            last: now,
+            path,
+            left: None,
+            pauses: VecDeque::new(),
+            doublings: 0,
+        }
     }
 
     /// True if something came.
@@ -115,6 +137,8 @@ impl Flow {
         }
         // A backup carries what another cannot, at no rhythm of its own.
         if self.path != path || transport.backup {
+            self.left =
+                self.rhythm().filter(|_| self.path != path && !transport.backup).map(|_| (self.path, self.last));
             self.pauses.clear();
         } else {
             if self.pauses.len() == PAUSES {
@@ -134,17 +158,18 @@ impl Flow {
             return None;
         }
         self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
-        self.pauses.clear();
         Some(Break { path: self.path, last: self.last, waited, longest })
     }
 
-    /// The longest pause of what came regularly.
+    /// The longest pause but one of what came regularly: one is this machine's.
     fn rhythm(&self) -> Option<Duration> {
         if self.pauses.len() < PAUSES {
             return None;
         }
         let mean = self.pauses.iter().sum::<Duration>() / PAUSES as u32;
-        let longest = self.pauses.iter().max().copied()?;
+        let mut pauses: Vec<Duration> = self.pauses.iter().copied().collect();
+        let (_, longest, _) = pauses.select_nth_unstable(PAUSES - 2);
+        let longest = *longest;
         ((MEAN.0..=MEAN.1).contains(&mean) && longest <= mean * REGULAR).then_some(longest)
     }
 }
@@ -199,6 +224,27 @@ mod tests {
             assert_eq!(arrivals.observe(now, PathId(0), &sample(2, ms / 20 * 200, false)), None);
             assert_eq!(arrivals.observe(now, PathId(0), &sample(1, ms.min(2000) / 20 * 200, false)), None);
         }
+    }
+
+    #[test]
+    fn a_path_that_was_left_before_is_suspected_first() {
+        let mut arrivals = Arrivals::default();
+        let mut told = Vec::new();
+        for ms in (0..5000u64).step_by(10) {
+            let now = Instant::from_millis(ms);
+            let (near, far) = (ms.min(2000) / 20 * 200, ms.clamp(2000, 3500) / 20 * 200);
+            told.extend(arrivals.observe(now, PathId(0), &sample(1, near, false)).map(|told| (ms, told.path)));
+            told.extend(arrivals.observe(now, PathId(1), &sample(1, far, false)).map(|told| (ms, told.path)));
+        }
+        let [(first, PathId(0)), (second, PathId(1))] = told[..] else { panic!("{told:?}") };
+        assert!((3550..3600).contains(&first) && (first + 50..3750).contains(&second), "{told:?}");
+    }
+
+    #[test]
+    fn one_pause_of_this_machine_breaks_no_rhythm() {
+        let late = |ms: u64| if (300..410).contains(&ms) { 300 } else { ms.min(800) };
+        let told = hear(&mut Arrivals::default(), 1, 3000, |ms| late(ms) / 20 * 200);
+        assert!(told.is_some_and(|ms| (850..900).contains(&ms)), "{told:?}");
     }
 
     #[test]
