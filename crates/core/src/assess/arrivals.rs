@@ -10,7 +10,8 @@
 //! Who sends over several paths leaves one while what was sent there is not yet
 //! acknowledged, as nothing is where it got lost, and may return to it. So if the
 //! rhythm had come over another path before, and nothing since, that one is
-//! suspected first.
+//! suspected first. Where something came over another that is still in use, but no
+//! rhythm, either may be lost, and nothing is said.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -33,6 +34,8 @@ const MARGIN: Duration = Duration::from_millis(20);
 const MAX_DOUBLINGS: u32 = 6;
 /// What came over the path so long after the last message excuses it.
 const LATER: Duration = Duration::from_millis(20);
+/// Whoever came over a subflow lately may come over it again.
+const LATELY: Duration = Duration::from_secs(10);
 /// A connection that was not seen for so long is gone, and how often those are
 /// looked for.
 const GONE: Duration = Duration::from_secs(5);
@@ -65,13 +68,22 @@ pub struct Arrivals {
 #[derive(Debug)]
 struct Flow {
     seen: Instant,
-    received: BTreeMap<(PathId, SocketAddr), u64>,
+    received: BTreeMap<(PathId, SocketAddr), Received>,
     last: Instant,
     path: PathId,
     /// The path that the rhythm came over before, and when it came last.
     left: Option<(PathId, Instant)>,
     pauses: VecDeque<Duration>,
     doublings: u32,
+}
+
+/// What a subflow received.
+#[derive(Debug)]
+struct Received {
+    bytes: u64,
+    seen: Instant,
+    /// When it grew, while the subflow was no backup.
+    came: Option<Instant>,
 }
 
 impl Arrivals {
@@ -92,6 +104,9 @@ impl Arrivals {
         }
         let since = flow.last + LATER;
         if flow.path != path || self.latest.get(&path).is_some_and(|latest| *latest > since) {
+            return None;
+        }
+        if flow.left.is_none() && flow.is_shared(now) {
             return None;
         }
         let told = flow.breaks_off(now, transport)?;
@@ -131,10 +146,14 @@ impl Flow {
         if self.received.len() >= MAX_SUBFLOWS && !self.received.contains_key(&key) {
             self.received.clear();
         }
-        let before = self.received.insert(key, transport.bytes_received);
-        if before.is_none_or(|before| before >= transport.bytes_received) {
+        let (bytes, fresh) =
+            (transport.bytes_received, Received { bytes: transport.bytes_received, seen: now, came: None });
+        let received = self.received.entry(key).or_insert(fresh);
+        received.seen = now;
+        if core::mem::replace(&mut received.bytes, bytes) >= bytes {
             return false;
         }
+        received.came = (!transport.backup).then_some(now);
         // A backup carries what another cannot, at no rhythm of its own.
         if self.path != path || transport.backup {
             self.left =
@@ -159,6 +178,13 @@ impl Flow {
         }
         self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
         Some(Break { path: self.path, last: self.last, waited, longest })
+    }
+
+    /// True if something came lately over another path that is still there.
+    fn is_shared(&self, now: Instant) -> bool {
+        let there = |received: &Received| now.since(received.seen) < GONE / 2;
+        let lately = |received: &Received| received.came.is_some_and(|came| now.since(came) < LATELY);
+        self.received.iter().any(|((path, _), received)| *path != self.path && there(received) && lately(received))
     }
 
     /// The longest pause but one of what came regularly: one is this machine's.
@@ -230,14 +256,35 @@ mod tests {
     fn a_path_that_was_left_before_is_suspected_first() {
         let mut arrivals = Arrivals::default();
         let mut told = Vec::new();
-        for ms in (0..5000u64).step_by(10) {
+        for ms in (0..9000u64).step_by(10) {
             let now = Instant::from_millis(ms);
             let (near, far) = (ms.min(2000) / 20 * 200, ms.clamp(2000, 3500) / 20 * 200);
-            told.extend(arrivals.observe(now, PathId(0), &sample(1, near, false)).map(|told| (ms, told.path)));
+            if told.is_empty() {
+                told.extend(arrivals.observe(now, PathId(0), &sample(1, near, false)).map(|told| (ms, told.path)));
+            }
             told.extend(arrivals.observe(now, PathId(1), &sample(1, far, false)).map(|told| (ms, told.path)));
         }
         let [(first, PathId(0)), (second, PathId(1))] = told[..] else { panic!("{told:?}") };
-        assert!((3550..3600).contains(&first) && (first + 50..3750).contains(&second), "{told:?}");
+        assert!((3550..3600).contains(&first) && (first + 50..6500).contains(&second), "{told:?}");
+    }
+
+    #[test]
+    fn of_two_paths_that_both_brought_something_neither_is_blamed() {
+        let both = |until: u64, far_is_there: bool| {
+            let mut arrivals = Arrivals::default();
+            let mut told = Vec::new();
+            for ms in (0..4000u64).step_by(10) {
+                let now = Instant::from_millis(ms);
+                let (near, far) = (ms.min(until) / 20 * 200, ms.clamp(until, 3500) / 20 * 200);
+                told.extend(arrivals.observe(now, PathId(1), &sample(1, far, false)).map(|told| told.path));
+                if ms < 1000 || far_is_there {
+                    told.extend(arrivals.observe(now, PathId(0), &sample(1, near, false)).map(|told| told.path));
+                }
+            }
+            told
+        };
+        assert_eq!(both(300, true), []);
+        assert_eq!(both(300, false), [PathId(1)], "the other was closed");
     }
 
     #[test]
