@@ -177,13 +177,19 @@ impl Manager {
             return;
         }
         if let Some(former) = core::mem::replace(&mut spec.local, local) {
-            if self.plan.former.len() >= MAX_FORMER {
-                self.plan.former.pop_front();
-            }
-            self.plan.former.push_back((former, path));
+            self.add_former_address(path, former);
         }
         self.connections.values_mut().for_each(|connection| connection.address_changed(now, path));
         self.queue_all();
+    }
+
+    /// Takes the news that a path had this address before. A subflow that is found
+    /// from it carries nothing any more and is closed.
+    pub fn add_former_address(&mut self, path: PathId, local: IpAddr) {
+        if self.plan.former.len() >= MAX_FORMER {
+            self.plan.former.pop_front();
+        }
+        self.plan.former.push_back((local, path));
     }
 
     /// Takes an event of the kernel.

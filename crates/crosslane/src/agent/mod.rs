@@ -314,7 +314,23 @@ impl Driver {
     /// the kernel had more to tell than we could take.
     fn resync(&mut self) {
         match self.mptcp.as_mut().map_or(Ok(Vec::new()), |mptcp| mptcp.diag.connections()) {
-            Ok(connections) => self.handle(Input::Resync(connections.iter().map(seen).collect())),
+            Ok(connections) => {
+                self.former_addresses(&connections);
+                self.handle(Input::Resync(connections.iter().map(seen).collect()));
+            }
+            Err(fault) => self.journal.fault(&fault),
+        }
+    }
+
+    /// Tells the engine which addresses subflows are left from that went before
+    /// this agent began: nobody else would close them.
+    fn former_addresses(&mut self, connections: &[Connection]) {
+        match links::snapshot() {
+            Ok(present) => {
+                let left = connections.iter().flat_map(|connection| &connection.subflows);
+                let left = left.map(|info| (info.subflow.local.ip(), info.if_index));
+                self.interfaces.former(&present, left).into_iter().for_each(|input| self.handle(input));
+            }
             Err(fault) => self.journal.fault(&fault),
         }
     }
