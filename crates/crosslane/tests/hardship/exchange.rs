@@ -38,6 +38,8 @@ impl Stop {
 pub struct Seen {
     /// It has become plain TCP.
     pub fallback: AtomicBool,
+    /// Its kernel holds later bytes up to the limit and takes no earlier ones any more.
+    pub full: AtomicBool,
     /// Bytes that this end has checked.
     pub bytes: AtomicU64,
 }
@@ -73,8 +75,8 @@ impl Connection {
             Err(Stop(outcome, why)) => (outcome, why),
         };
         let (end_ms, stall_ms, bytes) = (self.now_ms(), self.stall_ms, self.bytes);
-        let fallback = self.seen.fallback.load(Relaxed);
-        Told { id, outcome, why, end_ms, stall_ms, bytes, fallback }
+        let (fallback, full) = (self.seen.fallback.load(Relaxed), self.seen.full.load(Relaxed));
+        Told { id, outcome, why, end_ms, stall_ms, bytes, fallback, full }
     }
 
     /// The client's part. But for what closes its half, it closes only once the
@@ -219,8 +221,14 @@ impl Connection {
         let begun_ms = self.now_ms();
         loop {
             match self.socket.read(buffer) {
-                Err(cause) => self.again(&cause, call, begun_ms)?,
-                Ok(length) => return Ok(length),
+                Err(cause) => {
+                    self.again(&cause, call, begun_ms)?;
+                    self.seen.full.store(self.is_full(), Relaxed);
+                }
+                Ok(length) => {
+                    self.seen.full.store(false, Relaxed);
+                    return Ok(length);
+                }
             }
         }
     }
@@ -249,6 +257,21 @@ impl Connection {
         let waited_ms = self.now_ms() - begun_ms;
         self.stall_ms = self.stall_ms.max(waited_ms);
         Err(Stop(Outcome::Hung, format!("{call}: for {:.1} s", waited_ms as f64 / 1e3)))
+    }
+
+    /// True if what the kernel holds for this socket is more than its limit. A read that waits
+    /// all the same waits for bytes before these, and Linux takes nothing from any subflow while
+    /// the limit is exceeded, the missing bytes neither (`docs/hardship.md`).
+    fn is_full(&self) -> bool {
+        const SO_MEMINFO: i32 = 55;
+        let (mut info, mut length) = ([0_u32; 9], 36 as libc::socklen_t);
+        // SAFETY: `info` has `length` bytes.
+        let asked = unsafe {
+            let info = info.as_mut_ptr().cast();
+            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, info, &mut length)
+        };
+        let [held, limit, ..] = info;
+        asked == 0 && held > limit
     }
 
     /// MPTCP_INFO is refused once the connection is plain TCP (Linux `net/mptcp/sockopt.c`).

@@ -52,6 +52,8 @@ pub struct Told {
     pub bytes: u64,
     /// It had become plain TCP; nobody can save it then.
     pub fallback: bool,
+    /// This end's kernel was full of later bytes when it was last waited for: neither.
+    pub full: bool,
 }
 
 /// What the client is told.
@@ -102,6 +104,7 @@ pub fn server(address: IpAddr, origin_ns: u64, told: &Path) {
     let mut all = all.lock().unwrap();
     let open = |(entry, seen): &mut (Told, Arc<Seen>)| {
         entry.fallback = seen.fallback.load(Relaxed);
+        entry.full = seen.full.load(Relaxed);
         entry.bytes = seen.bytes.load(Relaxed);
         entry.clone()
     };

@@ -183,11 +183,11 @@ fn judge_connections(plan: &Plan, facts: &Facts, broken: &mut impl FnMut(&str, S
     }
 }
 
-/// A connection that has become plain TCP at either end is nobody's to save: its
-/// program gave up at its time, as it should.
+/// A connection that has become plain TCP at either end is nobody's to save, nor is
+/// one whose kernel takes nothing any more: its program gave up at its time, as it should.
 pub fn hangs(facts: &Facts, told: &Told) -> bool {
-    let is_plain = |other: &&Told| other.id == told.id && other.fallback;
-    told.outcome == Outcome::Hung && !facts.client.iter().chain(&facts.server).any(|other| is_plain(&other))
+    let is_lost = |other: &Told| other.id == told.id && (other.fallback || other.full);
+    told.outcome == Outcome::Hung && !facts.client.iter().chain(&facts.server).any(is_lost)
 }
 
 fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl FnMut(&str, String)) {
@@ -277,6 +277,7 @@ mod tests {
             stall_ms: 100,
             bytes: 1_000,
             fallback: false,
+            full: false,
         };
         let all: Vec<Told> = plan.connections.iter().map(|traffic| told(traffic.id)).collect();
         let agent =
@@ -327,6 +328,14 @@ mod tests {
             facts.client[0].fallback = true;
         };
         assert_eq!(broken(plain), [] as [&str; 0]);
+        let full = |told: usize| {
+            move |_: &mut Plan, facts: &mut Facts, _: &mut AgentFacts| {
+                facts.client[0].outcome = Outcome::Hung;
+                facts.server[told].full = true;
+            }
+        };
+        assert_eq!(broken(full(0)), [] as [&str; 0]);
+        assert_eq!(broken(full(1)), ["hang"], "another connection's");
     }
 
     #[test]
