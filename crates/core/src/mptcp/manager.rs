@@ -236,7 +236,7 @@ impl Manager {
         self.commands.retain(|(_, command)| !matches!(command, Command::SetBackup { .. }));
         for found in seen {
             if self.begin(now, found.token, found.local, found.remote, found.server_side, true) {
-                self.with(found.token, |connection, plan| connection.resync(now, plan, &found.subflows));
+                self.with(found.token, |connection, plan| connection.resync(now, plan, found));
             }
         }
     }

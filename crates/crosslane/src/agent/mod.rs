@@ -17,9 +17,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::clock::{Clock, monotonic_ns};
 use crate::demands::server::{self, Heard, Server};
 use crate::error::{Error, Result};
-use crate::netlink::diag::Connection;
+use crate::netlink::diag::{Connection, SubflowInfo};
 use crate::netlink::links::{self, Notice};
-use crate::netlink::{EventError, PathManager, Stream, path_manager};
+use crate::netlink::{EventError, PathManager, Stream, TcpState, path_manager};
 use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
 use crate::tunnel::steer::server::{self as steer, Ask};
 
@@ -375,6 +375,9 @@ impl Driver {
 }
 
 fn seen(connection: &Connection) -> Seen {
+    let is_opening = |info: &&SubflowInfo| info.tcp.state == TcpState::SynSent;
+    let (opening, open): (Vec<_>, Vec<_>) = connection.subflows.iter().partition(is_opening);
+    let subflows = |of: Vec<&SubflowInfo>| of.into_iter().map(|info| info.subflow).collect();
     Seen {
         token: connection.token,
         local: connection.local,
@@ -382,6 +385,7 @@ fn seen(connection: &Connection) -> Seen {
         // Only the first subflow tells who opened the connection; without it, a
         // vehicle is taken for the client.
         server_side: connection.server_side.unwrap_or(false),
-        subflows: connection.subflows.iter().map(|info| info.subflow).collect(),
+        subflows: subflows(open),
+        opening: subflows(opening),
     }
 }

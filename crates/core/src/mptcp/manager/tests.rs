@@ -76,6 +76,11 @@ fn opened(path: u8) -> Event {
     Event::SubflowEstablished { token: TOKEN, subflow: subflow(path, 2, false) }
 }
 
+fn seen(token: Token, subflows: &[Subflow]) -> Seen {
+    let (local, remote) = (local(0, 1000), server());
+    Seen { token, local, remote, server_side: false, subflows: subflows.to_vec(), opening: Vec::new() }
+}
+
 /// Commands of `ms` milliseconds from now on, each answered by `answer`.
 fn commands_within(
     manager: &mut Manager,
@@ -156,14 +161,7 @@ fn a_connection_of_the_in_kernel_path_manager_is_left_alone_and_said_once() {
     let refuse = |manager: &mut Manager, now, command| manager.refused(now, &command, Refusal::NotOurs);
     assert_eq!(commands_within(&mut manager, 1000, 1000, refuse), 1);
     manager.want(at(3000), &[Active, Backup]);
-    let found = [Seen {
-        token: TOKEN,
-        local: local(0, 1000),
-        remote: server(),
-        server_side: false,
-        subflows: Vec::from([subflow(0, 0, false)]),
-    }];
-    manager.resync(at(4000), &found);
+    manager.resync(at(4000), &[seen(TOKEN, &[subflow(0, 0, false)])]);
     assert_eq!(commands_within(&mut manager, 4000, 1000, refuse), 0);
     assert_eq!(manager.poll_notice(), Some(Notice::NotOurs { token: TOKEN }));
     assert_eq!(manager.poll_notice(), None);
@@ -250,14 +248,7 @@ fn there_is_a_limit_of_connections_and_it_is_said_once() {
         manager.handle(at(0), &Event::Established { token: Token(number), subflow, server_side: false });
     }
     assert_eq!(manager.connections(), MAX_CONNECTIONS);
-    let seen = (0..5000).map(|number| Seen {
-        token: Token(number),
-        local: local(0, 1000),
-        remote: server(),
-        server_side: false,
-        subflows: Vec::new(),
-    });
-    manager.resync(at(1), &seen.collect::<Vec<_>>());
+    manager.resync(at(1), &(0..5000).map(|number| seen(Token(number), &[])).collect::<Vec<_>>());
     assert_eq!(manager.connections(), MAX_CONNECTIONS);
     assert_eq!((manager.poll_notice(), manager.poll_notice()), (Some(Notice::TooMany), None));
 }
@@ -402,14 +393,7 @@ fn the_accepting_end_opens_nothing_but_may_demote_and_close() {
 #[test]
 fn a_resync_finds_what_there_is_and_forgets_what_is_gone() {
     let mut manager = with_two_subflows([Active, Active]);
-    let seen = Seen {
-        token: TOKEN,
-        local: local(0, 1000),
-        remote: server(),
-        server_side: false,
-        subflows: Vec::from([subflow(0, 0, false)]),
-    };
-    manager.resync(at(1000), &[seen]);
+    manager.resync(at(1000), &[seen(TOKEN, &[subflow(0, 0, false)])]);
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
     manager.resync(at(2000), &[]);
     assert_eq!(manager.connections(), 0);
@@ -441,9 +425,32 @@ fn an_address_that_goes_is_withdrawn_and_the_next_one_gets_another_id() {
 fn a_connection_found_without_any_subflow_gets_them_anew() {
     let mut manager = manager();
     manager.want(at(0), &[Active, Closed]);
-    let seen = Seen { token: TOKEN, local: local(0, 1000), remote: server(), server_side: false, subflows: Vec::new() };
-    manager.resync(at(0), &[seen]);
+    manager.resync(at(0), &[seen(TOKEN, &[])]);
     assert_eq!(drain(&mut manager, at(0)), [create(0, 1, false)]);
+}
+
+#[test]
+fn a_subflow_that_the_peer_has_not_answered_is_neither_opened_twice_nor_relied_on() {
+    let mut manager = with_two_subflows([Active, Active]);
+    let opening = Vec::from([subflow(1, 2, false)]);
+    manager.resync(at(1000), &[Seen { opening, ..seen(TOKEN, &[subflow(0, 0, false)]) }]);
+    assert_eq!(drain(&mut manager, at(1000)), []);
+    manager.set_address(at(2000), PathId(0), None, 0);
+    assert_eq!(drain(&mut manager, at(3000)), [], "nothing else could bear a withdrawal");
+    manager.handle(at(3000), &opened(1));
+    assert_eq!(drain(&mut manager, at(4000)), [withdraw(0), destroy(0)]);
+}
+
+#[test]
+fn an_address_is_not_withdrawn_while_a_subflow_may_come_of_it() {
+    let mut manager = manager();
+    manager.want(at(0), &[Active, Active]);
+    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
+    manager.set_address(at(1000), PathId(1), None, 0);
+    assert_eq!(drain(&mut manager, at(1000)), []);
+    manager.handle(at(1100), &opened(1));
+    assert_eq!(drain(&mut manager, at(1100)), [withdraw(2), destroy(1)]);
 }
 
 /// A kernel of two paths that obeys, refuses or loses as it is told.
