@@ -1,7 +1,7 @@
 //! One connection's exchange: what each end writes, checks and says at last.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -47,6 +47,7 @@ pub struct Seen {
 /// One end of a connection, and what it has seen.
 pub struct Connection {
     socket: Socket,
+    local: SocketAddr,
     origin_ns: u64,
     deadline_ms: u64,
     bytes: u64,
@@ -60,7 +61,8 @@ impl Connection {
     pub fn new(socket: Socket, origin_ns: u64, deadline_ms: u64) -> Connection {
         socket.set_read_timeout(Some(LOOK)).unwrap();
         socket.set_write_timeout(Some(LOOK)).unwrap();
-        Connection { socket, origin_ns, deadline_ms, bytes: 0, stall_ms: 0, seen: Arc::default() }
+        let local = socket.local_addr().unwrap().as_socket().unwrap();
+        Connection { socket, local, origin_ns, deadline_ms, bytes: 0, stall_ms: 0, seen: Arc::default() }
     }
 
     fn now_ms(&self) -> u64 {
@@ -76,7 +78,7 @@ impl Connection {
         };
         let (end_ms, stall_ms, bytes) = (self.now_ms(), self.stall_ms, self.bytes);
         let (fallback, full) = (self.seen.fallback.load(Relaxed), self.seen.full.load(Relaxed));
-        Told { id, outcome, why, end_ms, stall_ms, bytes, fallback, full }
+        Told { id, local: self.local, outcome, why, end_ms, stall_ms, bytes, fallback, full }
     }
 
     /// The client's part. But for what closes its half, it closes only once the
@@ -188,7 +190,10 @@ impl Connection {
         fill(id, self.bytes, &mut right);
         self.bytes += length as u64;
         self.seen.bytes.store(self.bytes, Relaxed);
-        if got == right { Ok(true) } else { Err(Stop(Outcome::Wrong, format!("{call}: before byte {}", self.bytes))) }
+        let Some(first) = got.iter().zip(&right).position(|(got, right)| got != right) else { return Ok(true) };
+        let at = self.bytes - (length - first) as u64;
+        let outcome = if came_before(id, at, &got[first..]) { Outcome::Repeated } else { Outcome::Wrong };
+        Err(Stop(outcome, format!("{call}: at byte {at}")))
     }
 
     fn hear_all_right(&mut self) -> Result<(), Stop> {
@@ -297,6 +302,15 @@ fn fill(id: u32, at: u64, bytes: &mut [u8]) {
         let word = (place / 8 + (u64::from(id) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         *byte = ((word ^ (word >> 29)) >> (place % 8 * 8)) as u8;
     }
+}
+
+/// True if `bytes`, which came at `at`, are some that belong before.
+fn came_before(id: u32, at: u64, bytes: &[u8]) -> bool {
+    let (Some(bytes), mut earlier) = (bytes.first_chunk::<8>(), [0; 8]) else { return false };
+    (0..at).any(|place| {
+        fill(id, place, &mut earlier);
+        earlier == *bytes
+    })
 }
 
 fn encode(traffic: &Traffic) -> [u8; HEADER_BYTES] {

@@ -33,6 +33,8 @@ pub enum Outcome {
     Hung,
     /// A byte was wrong.
     Wrong,
+    /// Bytes came that had come before.
+    Repeated,
 }
 
 /// What an end says of a connection.
@@ -40,6 +42,8 @@ pub enum Outcome {
 pub struct Told {
     /// Its number.
     pub id: u32,
+    /// This end's address as it began.
+    pub local: SocketAddr,
     /// How it ended.
     pub outcome: Outcome,
     /// In which call, and with what error.

@@ -62,7 +62,7 @@ pub fn again(plans: &[Plan]) {
 
 /// One line when a seed is through, and what it broke.
 pub fn attempt(plan: &Plan, attempt: &Attempt) {
-    let (agent, kernel) = (counts(&attempt.agent), counts(&attempt.kernel));
+    let (agent, kernel) = (counts(plan, &attempt.agent), counts(plan, &attempt.kernel));
     let broken = broken(plan, attempt);
     println!(
         "seed {:>3} {} | {} | completed {}/{} (kernel {}), stall {} ms (kernel {})",
@@ -127,7 +127,7 @@ pub fn broken(plan: &Plan, attempt: &Attempt) -> Vec<Violation> {
     let mut all = attempt.agent.broken.clone();
     all.extend(attempt.kernel.broken.iter().filter(|one| one.rule == "run").cloned());
     let number = plan.connections.len();
-    let (agent, kernel) = (counts(&attempt.agent), counts(&attempt.kernel));
+    let (agent, kernel) = (counts(plan, &attempt.agent), counts(plan, &attempt.kernel));
     let luck = (LUCK * number as f64).max(1.0) as usize;
     if agent.completed + luck < kernel.completed {
         let (ours, theirs) = (agent.completed, kernel.completed);
@@ -163,9 +163,9 @@ struct Counts {
     stuck: usize,
 }
 
-fn counts(side: &Side) -> Counts {
+fn counts(plan: &Plan, side: &Side) -> Counts {
     let of = |outcome| side.facts.client.iter().filter(|told| told.outcome == outcome).count();
-    let hung = side.facts.client.iter().filter(|told| hangs(&side.facts, told)).count();
+    let hung = side.facts.client.iter().filter(|told| hangs(plan, &side.facts, told)).count();
     Counts { completed: of(Ended::Done), errors: of(Ended::Error), hung, stuck: of(Ended::Hung) - hung }
 }
 
@@ -188,7 +188,7 @@ fn both(plans: &[&Plan], attempts: &[&Attempt]) -> [Totals; 2] {
 fn totals(plans: &[&Plan], attempts: &[&Attempt], side: fn(&Attempt) -> &Side) -> Totals {
     let sides = plans.iter().copied().zip(attempts.iter().map(|&attempt| side(attempt)));
     let sides: Vec<(&Plan, &Side)> = sides.collect();
-    let ended: Vec<Counts> = sides.iter().map(|(_, side)| counts(side)).collect();
+    let ended: Vec<Counts> = sides.iter().map(|(plan, side)| counts(plan, side)).collect();
     let all = |number: fn(&Counts) -> usize| ended.iter().map(number).sum();
     // An agent that is not there, or not asked, cannot help.
     let throughout = sides.iter().filter(|(plan, _)| plan.is_managed_throughout());

@@ -3,14 +3,16 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use crosslane::clock::monotonic_ns;
-use crosslane::netlink::diag::{Diag, SocketInfo};
+use crosslane::netlink::TcpState;
+use crosslane::netlink::diag::{Diag, SocketInfo, SubflowInfo};
+use crosslane::netlink::links::{self, Notice};
 use crosslane::testbed::{Namespace, contain, end_with, prepare_privileges};
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +84,8 @@ struct Run<'a> {
     server: Child,
     origin_ns: u64,
     joins: Vec<(u64, u64)>,
+    /// Connections that had no subflow from an address that there is, shortly before the deadline.
+    cut_off: Vec<SocketAddr>,
 }
 
 impl Run<'_> {
@@ -99,7 +103,7 @@ impl Run<'_> {
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut listening).unwrap();
         assert_eq!(listening, "listening\n");
         let agents = Agents::new(plan, &folder, origin_ns);
-        Run { plan, manager, folder, world, agents, server, origin_ns, joins: Vec::new() }
+        Run { plan, manager, folder, world, agents, server, origin_ns, joins: Vec::new(), cut_off: Vec::new() }
     }
 
     fn carry_out(mut self) -> Facts {
@@ -131,6 +135,7 @@ impl Run<'_> {
         let left = await_sockets(&self.world.server, self.origin_ns + ended_ms * 1_000_000, &forgotten(self.plan));
         drop(self.server.stdin.take());
         drop(self.server.wait());
+        let cut_off = self.cut_off.clone();
         let told = |name: &str| {
             let text = fs::read_to_string(self.folder.join(name)).unwrap_or_default();
             serde_json::from_str(&text).unwrap_or_default()
@@ -143,6 +148,7 @@ impl Run<'_> {
             sockets_gone_s: left.gone_s,
             sockets_left: left.open,
             closing_left: left.closing,
+            cut_off,
             others,
             took_s,
         }
@@ -167,11 +173,16 @@ impl Run<'_> {
     }
 
     /// For whoever wants to know why something hangs: what either kernel says.
-    fn snapshot(&self) {
+    fn snapshot(&mut self) {
+        let addresses = self.world.vehicle.enter(addresses).unwrap();
         let mut text = String::new();
         for (name, namespace) in [("vehicle", &self.world.vehicle), ("server", &self.world.server)] {
             for connection in namespace.enter(|| Diag::open().unwrap().connections().unwrap()).unwrap() {
                 text += &format!("{name} {:08x} from {}\n", connection.token.0, connection.local);
+                let is_there = |info: &SubflowInfo| addresses.contains(&info.subflow.local.ip());
+                if name == "vehicle" && !connection.subflows.iter().any(is_there) {
+                    self.cut_off.push(connection.local);
+                }
                 for info in connection.subflows {
                     let (subflow, tcp) = (info.subflow, info.tcp);
                     text += &format!(
@@ -288,13 +299,27 @@ fn forgotten(plan: &Plan) -> Vec<IpAddr> {
     plan.hardships.iter().filter_map(of).collect()
 }
 
-/// Those that are open, and the number of those that are closed on this side.
+/// All addresses of the thread's namespace.
+fn addresses() -> Vec<IpAddr> {
+    let of = |notice| match notice {
+        Notice::Address(event) => Some(event.address),
+        Notice::Link(_) => None,
+    };
+    links::snapshot().unwrap().into_iter().filter_map(of).collect()
+}
+
+/// Those that are open, and the number of those that are closed on this side or whose
+/// handshake has no end: TCP waits 63 s for the last word of an opener that is gone. Of
+/// plain TCP that is open nobody can tell this end that the other is gone.
 fn sockets(namespace: &Namespace, forgotten: &[IpAddr]) -> (Vec<String>, usize) {
     let list = || {
         let mut diag = Diag::open().unwrap();
         let is_left = |socket: &SocketInfo| socket.local.port() == PORT && !forgotten.contains(&socket.remote.ip());
         let left = diag.sockets().unwrap().into_iter().filter(is_left);
-        let (closing, open): (Vec<_>, Vec<_>) = left.partition(|socket| socket.tcp.state.closed_here());
+        let is_closing =
+            |socket: &SocketInfo| socket.tcp.state.closed_here() || socket.tcp.state == TcpState::SynReceived;
+        let (closing, mut open): (Vec<_>, Vec<_>) = left.partition(is_closing);
+        open.retain(|socket| socket.mptcp.is_some());
         (open.iter().map(|socket| format!("{:?} from {}", socket.tcp.state, socket.remote)).collect(), closing.len())
     };
     namespace.enter(list).unwrap()

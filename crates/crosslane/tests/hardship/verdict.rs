@@ -1,5 +1,7 @@
 //! What must hold after any hardships, and what did not.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Kind, Plan};
@@ -104,9 +106,12 @@ pub struct Facts {
     pub sockets_gone_s: Option<f64>,
     /// What was left then.
     pub sockets_left: Vec<String>,
-    /// Sockets that the server's kernel had closed 10 s after the client's end or
-    /// later, and of which the peer's last word is missing: TCP's timers end them.
+    /// Sockets that the server's kernel had closed, or not quite opened, 10 s after the client's
+    /// end or later, and of which the peer's last word is missing: TCP's timers end them.
     pub closing_left: usize,
+    /// Connections that had no subflow from an address that there was, shortly before the
+    /// deadline, by their addresses at the client.
+    pub cut_off: Vec<SocketAddr>,
     /// Programs of others: name, and what is wrong, if anything is.
     pub others: Vec<(String, Option<String>)>,
     /// How long the run took.
@@ -157,8 +162,8 @@ fn judge_connections(plan: &Plan, facts: &Facts, broken: &mut impl FnMut(&str, S
     if facts.client.len() != plan.connections.len() {
         broken("bytes", format!("the client told of {} of {}", facts.client.len(), plan.connections.len()));
     }
-    let wrong: Vec<String> =
-        facts.client.iter().chain(&facts.server).filter(|told| told.outcome == Outcome::Wrong).map(of).collect();
+    let both = || facts.client.iter().chain(&facts.server);
+    let wrong: Vec<String> = both().filter(|told| is_wrong(facts, told)).map(of).collect();
     if !wrong.is_empty() {
         broken("bytes", format!("{} with wrong bytes: {}", wrong.len(), some(&wrong)));
     }
@@ -177,17 +182,30 @@ fn judge_connections(plan: &Plan, facts: &Facts, broken: &mut impl FnMut(&str, S
     if !unknown.is_empty() {
         broken("bytes", format!("done at the client, unknown at the server: {}", some(&unknown)));
     }
-    let hung: Vec<String> = facts.client.iter().filter(|told| hangs(facts, told)).map(of).collect();
+    let hung: Vec<String> = facts.client.iter().filter(|told| hangs(plan, facts, told)).map(of).collect();
     if !hung.is_empty() {
         broken("hang", format!("{} after 10 s of calm: {}", hung.len(), some(&hung)));
     }
 }
 
-/// A connection that has become plain TCP at either end is nobody's to save, nor is
-/// one whose kernel takes nothing any more: its program gave up at its time, as it should.
-pub fn hangs(facts: &Facts, told: &Told) -> bool {
+/// What one end of MPTCP repeats over the same subflow comes twice to an end that has become
+/// plain TCP. That is the kernels' affair; all else that is wrong is not.
+fn is_wrong(facts: &Facts, told: &Told) -> bool {
+    let ends = || facts.client.iter().chain(&facts.server).filter(|other| other.id == told.id);
+    let is_split = told.fallback && ends().any(|other| !other.fallback);
+    told.outcome == Outcome::Wrong || told.outcome == Outcome::Repeated && !is_split
+}
+
+/// Some connections are nobody's to save, and their program gave up at its time, as it should:
+/// one that has become plain TCP at either end, one whose kernel takes nothing any more, and one
+/// that its client has closed on its side, which takes no further subflow, and that has none left.
+pub fn hangs(plan: &Plan, facts: &Facts, told: &Told) -> bool {
     let is_lost = |other: &Told| other.id == told.id && (other.fallback || other.full);
-    told.outcome == Outcome::Hung && !facts.client.iter().chain(&facts.server).any(is_lost)
+    let is_closed_here = told.why.starts_with("verdict")
+        && plan.connections.iter().any(|traffic| traffic.id == told.id && traffic.kind == Kind::HalfClosed);
+    told.outcome == Outcome::Hung
+        && !facts.client.iter().chain(&facts.server).any(is_lost)
+        && !(is_closed_here && facts.cut_off.contains(&told.local))
 }
 
 fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl FnMut(&str, String)) {
@@ -271,6 +289,7 @@ mod tests {
         plan.hardships.clear();
         let told = |id| Told {
             id,
+            local: ([10, 1, 0, 2], 1_000 + id as u16).into(),
             outcome: Outcome::Done,
             why: String::new(),
             end_ms: 9_000,
@@ -336,6 +355,30 @@ mod tests {
         };
         assert_eq!(broken(full(0)), [] as [&str; 0]);
         assert_eq!(broken(full(1)), ["hang"], "another connection's");
+        let cut_off = |kind, told: usize| {
+            move |plan: &mut Plan, facts: &mut Facts, _: &mut AgentFacts| {
+                plan.connections[0].kind = kind;
+                (facts.client[0].outcome, facts.client[0].why) = (Outcome::Hung, "verdict: for 11 s".into());
+                facts.cut_off.push(facts.client[told].local);
+            }
+        };
+        assert_eq!(broken(cut_off(Kind::HalfClosed, 0)), [] as [&str; 0]);
+        assert_eq!(broken(cut_off(Kind::HalfClosed, 1)), ["hang"], "another connection's");
+        assert_eq!(broken(cut_off(Kind::Up, 0)), ["hang"], "it takes further subflows");
+    }
+
+    #[test]
+    fn what_comes_twice_is_wrong_unless_one_end_alone_is_plain_tcp() {
+        let repeated = |client: bool, server: bool| {
+            move |_: &mut Plan, facts: &mut Facts, _: &mut AgentFacts| {
+                (facts.client[0].outcome, facts.client[0].fallback) = (Outcome::Repeated, client);
+                facts.server[0].fallback = server;
+            }
+        };
+        assert_eq!(broken(repeated(true, false)), [] as [&str; 0]);
+        for (client, server) in [(false, false), (true, true), (false, true)] {
+            assert_eq!(broken(repeated(client, server)), ["bytes"]);
+        }
     }
 
     #[test]
