@@ -182,11 +182,7 @@ impl Kernel {
         if refuses && conversation.refusals < REFUSALS_IN_A_ROW {
             conversation.refusals += 1;
             if let Command::DestroySubflow { local, .. } = *command {
-                conversation
-                    .flows
-                    .iter_mut()
-                    .filter(|flow| flow.subflow.local == local)
-                    .for_each(|flow| flow.stays = true);
+                conversation.flows.iter_mut().for_each(|flow| flow.stays |= flow.subflow.local == local);
             }
             return Err(Refusal::Other(errno));
         }

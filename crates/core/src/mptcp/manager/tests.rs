@@ -39,11 +39,17 @@ fn drain(manager: &mut Manager, now: Instant) -> Vec<Command> {
     core::iter::from_fn(|| manager.poll(now)).map(|(_, command)| command).collect()
 }
 
-/// A connection over path 0, and a second subflow over path 1.
-fn with_two_subflows(states: [PathState; 2]) -> Manager {
+/// A connection over path 0.
+fn with_one_subflow(states: [PathState; 2]) -> Manager {
     let mut manager = manager();
     manager.want(at(0), &states);
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    manager
+}
+
+/// A connection over path 0, and a second subflow over path 1.
+fn with_two_subflows(states: [PathState; 2]) -> Manager {
+    let mut manager = with_one_subflow(states);
     drain(&mut manager, at(0));
     let second = subflow(1, 2, false);
     manager.handle(at(1), &Event::SubflowEstablished { token: TOKEN, subflow: second });
@@ -169,9 +175,7 @@ fn a_connection_of_the_in_kernel_path_manager_is_left_alone_and_said_once() {
 
 #[test]
 fn the_last_subflow_keeps_an_address_that_went_until_another_is_there() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Closed]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Closed]);
     manager.set_address(at(1000), PathId(0), None, 5);
     assert_eq!(drain(&mut manager, at(1000)), []);
     let address = IpAddr::from([10, 9, 0, 2]);
@@ -206,9 +210,7 @@ fn where_several_addresses_went_no_withdrawal_is_borne_by_a_subflow_that_is_gone
 
 #[test]
 fn an_address_of_a_failed_attempt_is_withdrawn_too() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
     manager.handle(at(10), &closed(1, 111));
     manager.set_address(at(20), PathId(1), None, 5);
@@ -217,9 +219,7 @@ fn an_address_of_a_failed_attempt_is_withdrawn_too() {
 
 #[test]
 fn an_address_that_the_kernel_knows_by_another_id_finds_its_way() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
     manager.refused(at(1), &create(1, 2, false), Refusal::IdTaken);
     let swept = drain(&mut manager, at(1));
@@ -301,9 +301,7 @@ fn where_another_has_long_carried_the_demotion_is_immediate() {
 
 #[test]
 fn nothing_is_demoted_before_the_new_subflow_is_established() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Closed]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Closed]);
     manager.want(at(1000), &[Backup, Active]);
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
     assert_eq!(drain(&mut manager, at(2000)), []);
@@ -334,9 +332,7 @@ fn the_first_subflow_is_opened_anew_under_its_own_id() {
 
 #[test]
 fn a_failed_attempt_is_repeated_after_pauses_that_double() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     let mut now = at(0);
     let mut pauses = Vec::new();
     for _ in 0..9 {
@@ -353,9 +349,7 @@ fn a_failed_attempt_is_repeated_after_pauses_that_double() {
 
 #[test]
 fn an_attempt_without_an_answer_is_given_up() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     drain(&mut manager, at(0));
     assert_eq!(drain(&mut manager, at(3499)), []);
     assert_eq!(drain(&mut manager, at(3500)), [], "a pause first");
@@ -364,9 +358,7 @@ fn an_attempt_without_an_answer_is_given_up() {
 
 #[test]
 fn a_path_wanted_anew_starts_without_the_pauses_of_before() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     let failed = Event::SubflowClosed { token: TOKEN, subflow: subflow(1, 2, false), error: 113 };
     for _ in 0..6 {
         let now = manager.next_wakeup().expect("a retry is planned");
@@ -443,9 +435,7 @@ fn a_subflow_that_the_peer_has_not_answered_is_neither_opened_twice_nor_relied_o
 
 #[test]
 fn an_address_is_not_withdrawn_while_a_subflow_may_come_of_it() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
     manager.set_address(at(1000), PathId(1), None, 0);
     assert_eq!(drain(&mut manager, at(1000)), []);
