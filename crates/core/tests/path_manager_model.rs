@@ -223,24 +223,10 @@ impl Kernel {
                 flow.ok_or(Refusal::UnknownSubflow)?.subflow.backup = backup;
             }
             Command::Withdraw { local_id, .. } => {
-                let is_first = local_id == AddressId(0) && conversation.flows.iter().any(|flow| flow.is_first);
-                let address = conversation.pairs.iter().find(|(_, id)| **id == local_id).map(|(ip, _)| *ip);
-                if let Some(address) = address {
-                    conversation.pairs.remove(&address);
-                } else if !is_first {
-                    return Err(Refusal::UnknownSubflow);
-                }
-                // The first that is not of that id bears it, wherever that leads: to nobody, if its
-                // address went while the command waited, or if it was to be closed before.
-                let bearer = conversation.flows.iter().find(|flow| flow.is_open && flow.subflow.local_id != local_id);
-                let is_there = |flow: &Flow| addresses.contains(&Some(flow.subflow.local.ip()));
-                let is_bad_luck = |flow: &Flow| flow.stays || now_ms < lost_ms[path_of(flow.subflow.local)] + TURN_MS;
-                // Or if it was reset, and the path manager does not know or the command waited.
+                let is_here = |local: SocketAddr| addresses.contains(&Some(local.ip()));
+                let is_late = |local: SocketAddr| now_ms < lost_ms[path_of(local)] + TURN_MS;
                 let is_unknown = self.lost || now_ms < conversation.reset_ms + TURN_MS;
-                let is_held = conversation.held.iter().any(|(_, id, _)| *id == local_id);
-                let is_told = bearer.map_or(is_unknown, |flow| is_there(flow) || is_bad_luck(flow));
-                assert!(is_told || !is_held, "{now_ms}: nobody hears of {local_id:?}: {token:?} {conversation:?}");
-                conversation.held.retain(|(_, id, _)| *id != local_id);
+                conversation.withdraw(local_id, is_here, is_late, is_unknown)?;
             }
             Command::Announce { local, local_id, .. } => {
                 conversation.pairs.insert(local.ip(), local_id);
@@ -357,6 +343,29 @@ impl Kernel {
 }
 
 impl Conversation {
+    /// The first that is not of that id bears it, wherever that leads: to nobody, if its
+    /// address went while the command waited, or if it was to be closed before; or if all
+    /// were reset, and the path manager does not know or the command waited.
+    fn withdraw(
+        &mut self,
+        local_id: AddressId,
+        is_here: impl Fn(SocketAddr) -> bool,
+        is_late: impl Fn(SocketAddr) -> bool,
+        is_unknown: bool,
+    ) -> Result<(), Refusal> {
+        let is_first = local_id == AddressId(0) && self.flows.iter().any(|flow| flow.is_first);
+        let address = self.pairs.iter().find(|(_, id)| **id == local_id).map(|(ip, _)| *ip);
+        if address.and_then(|address| self.pairs.remove(&address)).is_none() && !is_first {
+            return Err(Refusal::UnknownSubflow);
+        }
+        let bearer = self.flows.iter().find(|flow| flow.is_open && flow.subflow.local_id != local_id);
+        let is_right = |flow: &Flow| is_here(flow.subflow.local) || flow.stays || is_late(flow.subflow.local);
+        let is_held = self.held.iter().any(|(_, id, _)| *id == local_id);
+        assert!(bearer.map_or(is_unknown, is_right) || !is_held, "nobody hears of {local_id:?}: {self:?}");
+        self.held.retain(|(_, id, _)| *id != local_id);
+        Ok(())
+    }
+
     fn was_reset(&mut self, now_ms: u64) {
         let is_proof =
             |flow: &Flow| flow.is_open && flow.opened_ms > self.reset_ms && now_ms >= flow.opened_ms + PROVEN_MS;

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::beyond::hangs;
 use super::jobs::{Attempt, Outcome, Side};
 use super::others;
 use super::plan::Plan;
 use super::programs::Outcome as Ended;
-use super::verdict::{CPU_SHARE, Decision, Violation, busiest_second, cpu_share, hangs};
+use super::verdict::{CPU_SHARE, Decision, Violation, busiest_second, cpu_share};
 
 /// Part of the connections by which a single seed may be worse than the kernel:
 /// in one run the other one's luck is part of what is seen.
