@@ -310,11 +310,11 @@ impl Manager {
         self.connections.get(&token).is_some_and(|connection| connection.server_side)
     }
 
-    /// The subflows that there are.
+    /// The subflows that say something of their paths: not those whose address is gone.
     pub fn subflows(&self) -> impl Iterator<Item = (Token, PathId, &Subflow)> {
-        self.connections
-            .iter()
-            .flat_map(|(&token, connection)| connection.subflows().map(move |(path, subflow)| (token, path, subflow)))
+        self.connections.iter().flat_map(|(&token, connection)| {
+            connection.subflows(&self.plan).map(move |(path, subflow)| (token, path, subflow))
+        })
     }
 
     /// False if the connection is none to manage.

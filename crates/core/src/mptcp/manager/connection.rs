@@ -108,8 +108,9 @@ impl Connection {
         }
     }
 
-    pub fn subflows(&self) -> impl Iterator<Item = (PathId, &Subflow)> {
-        self.subflows.iter().map(|entry| (entry.path, &entry.subflow))
+    pub fn subflows(&self, plan: &Plan) -> impl Iterator<Item = (PathId, &Subflow)> {
+        let usable = self.subflows.iter().filter(|entry| !entry.is_stranded(plan));
+        usable.map(|entry| (entry.path, &entry.subflow))
     }
 
     /// The peer's address as the connection began.

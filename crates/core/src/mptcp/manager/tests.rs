@@ -434,6 +434,13 @@ fn a_subflow_that_the_peer_has_not_answered_is_neither_opened_twice_nor_relied_o
 }
 
 #[test]
+fn a_subflow_whose_address_is_gone_says_nothing_of_its_path() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.set_address(at(1000), PathId(1), None, 0);
+    assert_eq!(manager.subflows().map(|(_, path, _)| path).collect::<Vec<_>>(), [PathId(0)]);
+}
+
+#[test]
 fn an_address_is_not_withdrawn_while_a_subflow_may_come_of_it() {
     let mut manager = with_one_subflow([Active, Active]);
     assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
