@@ -45,6 +45,13 @@ pub enum Input {
         /// Index of its interface.
         if_index: u32,
     },
+    /// A path had this address before the agent began: subflows may be left from it.
+    FormerAddress {
+        /// The path.
+        path: PathId,
+        /// The address.
+        local: IpAddr,
+    },
 }
 
 impl From<Sample> for Input {
@@ -319,6 +326,7 @@ impl Engine for Agent {
             }
             Input::Refused(command, why) => self.manager.refused(now, &command, why),
             Input::Address { path, local, if_index } => self.manager.set_address(now, path, local, if_index),
+            Input::FormerAddress { path, local } => self.manager.add_former_address(path, local),
         }
         self.assess(now);
     }

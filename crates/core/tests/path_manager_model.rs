@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -23,6 +23,10 @@ const STORM_MS: u64 = 20_000;
 const REFUSALS_IN_A_ROW: u32 = 5;
 /// Resets in a row that a connection may take for the peer's limit.
 const RESETS_IN_A_ROW: u32 = 3;
+/// A subflow that lives so long proves that the peer has room.
+const PROVEN_MS: u64 = 1_000;
+/// Commands of a connection wait no longer than this for their turn.
+const TURN_MS: u64 = 1_000;
 
 struct Random(u64);
 
@@ -45,6 +49,9 @@ struct Flow {
     /// False while the SYN has no answer.
     is_open: bool,
     is_first: bool,
+    opened_ms: u64,
+    /// The kernel refused to destroy it.
+    stays: bool,
 }
 
 /// A connection, in the kernel and at the peer.
@@ -56,9 +63,14 @@ struct Conversation {
     pairs: BTreeMap<IpAddr, AddressId>,
     /// What the peer holds: address, id, and whether it counts as additional.
     held: Vec<(SocketAddr, AddressId, bool)>,
+    /// Of these the address went, maybe while the command to close them waited.
+    waited: BTreeSet<SocketAddr>,
     limit: usize,
     refusals: u32,
+    /// Since a subflow has proven that the peer has room.
     resets: u32,
+    /// When a subflow was reset for the last time.
+    reset_ms: u64,
 }
 
 /// What is to happen later.
@@ -72,6 +84,8 @@ struct Kernel {
     random: Random,
     conversations: BTreeMap<Token, Conversation>,
     addresses: [Option<IpAddr>; PATHS],
+    /// When each path lost an address for the last time.
+    lost_ms: [u64; PATHS],
     later: BTreeMap<(u64, u64), Later>,
     number: u64,
     now_ms: u64,
@@ -81,6 +95,8 @@ struct Kernel {
     lost: bool,
     listed_ms: u64,
     next_token: u32,
+    /// When each connection began.
+    begun_ms: Vec<u64>,
     next_port: u16,
     refuses_one_in: u64,
     resets_one_in: u64,
@@ -99,6 +115,7 @@ impl Kernel {
             random,
             conversations: BTreeMap::new(),
             addresses: std::array::from_fn(|path| Some(address(path, 0))),
+            lost_ms: [0; PATHS],
             later: BTreeMap::new(),
             number: 0,
             now_ms: 0,
@@ -107,6 +124,7 @@ impl Kernel {
             lost: false,
             listed_ms: 0,
             next_token: 1,
+            begun_ms: Vec::new(),
             next_port: 1000,
             refuses_one_in,
             resets_one_in,
@@ -134,14 +152,17 @@ impl Kernel {
         let subflow = Subflow { local, remote: remote(), local_id, remote_id, backup: false };
         let conversation = Conversation {
             is_ours: !self.random.one_in(5),
-            flows: vec![Flow { subflow, is_open: true, is_first: true }],
+            flows: vec![Flow { subflow, is_open: true, is_first: true, opened_ms: self.now_ms, stays: false }],
             pairs: BTreeMap::new(),
             held: vec![(local, local_id, false)],
             limit: if self.random.one_in(3) { PATHS - 1 } else { 8 },
+            waited: BTreeSet::new(),
             refusals: 0,
             resets: 0,
+            reset_ms: 0,
         };
         self.conversations.insert(token, conversation);
+        self.begun_ms.push(self.now_ms);
         self.tell(Event::Created { token, subflow, server_side: false });
         self.tell(Event::Established { token, subflow, server_side: false });
     }
@@ -149,16 +170,20 @@ impl Kernel {
     fn command(&mut self, command: &Command) -> Result<(), Refusal> {
         let token = command.token();
         let (is_calm, one_in) = (self.is_calm, self.refuses_one_in);
-        // Linux refuses a withdrawal only for causes of its own.
-        let refuses = !is_calm && !matches!(command, Command::Withdraw { .. }) && self.random.one_in(one_in);
+        // What tells the peer of an address Linux refuses only for causes of its own.
+        let is_word = matches!(command, Command::Withdraw { .. } | Command::Announce { .. });
+        let refuses = !is_calm && !is_word && self.random.one_in(one_in);
         let errno = [1, 11, 12, 22, 105][self.random.below(5) as usize];
-        let addresses = self.addresses;
+        let (addresses, now_ms, lost_ms) = (self.addresses, self.now_ms, self.lost_ms);
         let conversation = self.conversations.get_mut(&token).ok_or(Refusal::UnknownConnection)?;
         if !conversation.is_ours {
             return Err(Refusal::NotOurs);
         }
         if refuses && conversation.refusals < REFUSALS_IN_A_ROW {
             conversation.refusals += 1;
+            if let Command::DestroySubflow { local, .. } = *command {
+                conversation.flows.iter_mut().for_each(|flow| flow.stays |= flow.subflow.local == local);
+            }
             return Err(Refusal::Other(errno));
         }
         conversation.refusals = 0;
@@ -178,7 +203,7 @@ impl Kernel {
                 self.next_port = self.next_port.wrapping_add(1);
                 let local = SocketAddr::new(local, self.next_port);
                 let subflow = Subflow { local, remote, local_id, remote_id: AddressId(0), backup };
-                conversation.flows.push(Flow { subflow, is_open: false, is_first: false });
+                conversation.flows.push(Flow { subflow, is_open: false, is_first: false, opened_ms: 0, stays: false });
                 let delay = 1 + self.random.below(80);
                 self.at(self.now_ms + delay, Later::Answer(token, local));
             }
@@ -188,6 +213,8 @@ impl Kernel {
                 // A FIN arrives only from an address that there is.
                 if addresses.contains(&Some(local.ip())) {
                     conversation.held.retain(|(held, _, _)| *held != local);
+                } else if now_ms < lost_ms[path_of(local)] + TURN_MS {
+                    conversation.waited.insert(local);
                 }
                 self.tell(Event::SubflowClosed { token, subflow: flow.subflow, error: 0 });
             }
@@ -196,18 +223,10 @@ impl Kernel {
                 flow.ok_or(Refusal::UnknownSubflow)?.subflow.backup = backup;
             }
             Command::Withdraw { local_id, .. } => {
-                let is_first = local_id == AddressId(0) && conversation.flows.iter().any(|flow| flow.is_first);
-                let address = conversation.pairs.iter().find(|(_, id)| **id == local_id).map(|(ip, _)| *ip);
-                if let Some(address) = address {
-                    conversation.pairs.remove(&address);
-                } else if !is_first {
-                    return Err(Refusal::UnknownSubflow);
-                }
-                // The first that is not of that id bears it, wherever that leads.
-                let bearer = conversation.flows.iter().find(|flow| flow.is_open && flow.subflow.local_id != local_id);
-                if bearer.is_some_and(|flow| addresses.contains(&Some(flow.subflow.local.ip()))) {
-                    conversation.held.retain(|(_, id, _)| *id != local_id);
-                }
+                let is_here = |local: SocketAddr| addresses.contains(&Some(local.ip()));
+                let is_late = |local: SocketAddr| now_ms < lost_ms[path_of(local)] + TURN_MS;
+                let is_unknown = self.lost || now_ms < conversation.reset_ms + TURN_MS;
+                conversation.withdraw(local_id, is_here, is_late, is_unknown)?;
             }
             Command::Announce { local, local_id, .. } => {
                 conversation.pairs.insert(local.ip(), local_id);
@@ -223,7 +242,7 @@ impl Kernel {
         let is_there = self.addresses.contains(&Some(local.ip()));
         let Some(conversation) = self.conversations.get_mut(&token) else { return };
         let Some(flow) = conversation.flows.iter_mut().find(|flow| flow.subflow.local == local) else { return };
-        flow.is_open = true;
+        (flow.is_open, flow.opened_ms) = (true, self.now_ms);
         let subflow = Subflow { backup: false, ..flow.subflow };
         if is_lost || !is_there {
             conversation.take(local);
@@ -234,7 +253,7 @@ impl Kernel {
         assert!(!clash, "{id:?} means two addresses: {conversation:?}");
         let is_full = conversation.held.iter().filter(|(_, _, additional)| *additional).count() >= conversation.limit;
         if is_full || is_reset {
-            conversation.resets += 1;
+            conversation.was_reset(self.now_ms);
             conversation.take(local);
             self.tell(Event::SubflowEstablished { token, subflow });
             return self.tell(Event::SubflowClosed { token, subflow, error: 104 });
@@ -268,7 +287,8 @@ impl Kernel {
             local: conversation.flows.first().map_or(remote(), |flow| flow.subflow.local),
             remote: remote(),
             server_side: false,
-            subflows: conversation.flows.iter().map(|flow| flow.subflow).collect(),
+            subflows: conversation.flows_that(|flow| flow.is_open),
+            opening: conversation.flows_that(|flow| !flow.is_open),
         });
         seen.collect()
     }
@@ -296,6 +316,7 @@ impl Kernel {
                 let path = self.random.below(PATHS as u64) as usize;
                 story.changes += 1;
                 let gone = self.addresses[path].is_some() && self.random.one_in(2);
+                self.lost_ms[path] = self.now_ms;
                 self.addresses[path] = (!gone).then(|| address(path, story.changes % 200));
                 story.manager.set_address(story.now, PathId(path as u8), self.addresses[path], 1);
             }
@@ -307,7 +328,7 @@ impl Kernel {
                 let Some(token) = self.some_token() else { return };
                 let conversation = self.conversations.get_mut(&token).unwrap();
                 let Some(flow) = conversation.flows.iter().rfind(|flow| flow.is_open).copied() else { return };
-                conversation.resets += 1;
+                conversation.was_reset(self.now_ms);
                 conversation.take(flow.subflow.local);
                 conversation.held.retain(|(held, _, _)| *held != flow.subflow.local);
                 self.tell(Event::SubflowClosed { token, subflow: flow.subflow, error: 104 });
@@ -322,9 +343,43 @@ impl Kernel {
 }
 
 impl Conversation {
+    /// The first that is not of that id bears it, wherever that leads: to nobody, if its
+    /// address went while the command waited, or if it was to be closed before; or if all
+    /// were reset, and the path manager does not know or the command waited.
+    fn withdraw(
+        &mut self,
+        local_id: AddressId,
+        is_here: impl Fn(SocketAddr) -> bool,
+        is_late: impl Fn(SocketAddr) -> bool,
+        is_unknown: bool,
+    ) -> Result<(), Refusal> {
+        let is_first = local_id == AddressId(0) && self.flows.iter().any(|flow| flow.is_first);
+        let address = self.pairs.iter().find(|(_, id)| **id == local_id).map(|(ip, _)| *ip);
+        if address.and_then(|address| self.pairs.remove(&address)).is_none() && !is_first {
+            return Err(Refusal::UnknownSubflow);
+        }
+        let bearer = self.flows.iter().find(|flow| flow.is_open && flow.subflow.local_id != local_id);
+        let is_right = |flow: &Flow| is_here(flow.subflow.local) || flow.stays || is_late(flow.subflow.local);
+        let is_held = self.held.iter().any(|(_, id, _)| *id == local_id);
+        assert!(bearer.map_or(is_unknown, is_right) || !is_held, "nobody hears of {local_id:?}: {self:?}");
+        self.held.retain(|(_, id, _)| *id != local_id);
+        Ok(())
+    }
+
+    fn was_reset(&mut self, now_ms: u64) {
+        let is_proof =
+            |flow: &Flow| flow.is_open && flow.opened_ms > self.reset_ms && now_ms >= flow.opened_ms + PROVEN_MS;
+        self.resets = if self.flows.iter().any(is_proof) { 1 } else { self.resets + 1 };
+        self.reset_ms = now_ms;
+    }
+
     fn take(&mut self, local: SocketAddr) -> Option<Flow> {
         let place = self.flows.iter().position(|flow| flow.subflow.local == local)?;
         Some(self.flows.remove(place))
+    }
+
+    fn flows_that(&self, is: fn(&Flow) -> bool) -> Vec<Subflow> {
+        self.flows.iter().filter(|flow| is(flow)).map(|flow| flow.subflow).collect()
     }
 
     /// What is not as it is wanted.
@@ -351,7 +406,21 @@ impl Conversation {
             }
         }
         let stranded = self.flows.iter().find(|flow| !addresses.contains(&Some(flow.subflow.local.ip())));
-        stranded.filter(|_| carries).map(|flow| format!("a subflow from {}", flow.subflow.local))
+        let stranded = stranded.filter(|_| carries).map(|flow| format!("a subflow from {}", flow.subflow.local));
+        stranded.or_else(|| self.left_at_peer().map(|local| format!("the peer holds one from {local}")))
+    }
+
+    /// A subflow that the vehicle lacks and over which the peer goes on sending.
+    fn left_at_peer(&self) -> Option<SocketAddr> {
+        let has = |local: &SocketAddr| self.flows.iter().any(|flow| flow.subflow.local == *local);
+        self.held.iter().map(|(local, _, _)| *local).find(|local| !has(local) && !self.waited.contains(local))
+    }
+}
+
+fn path_of(local: SocketAddr) -> usize {
+    match local.ip() {
+        IpAddr::V4(ip) => usize::from(ip.octets()[1]) - 1,
+        IpAddr::V6(_) => unreachable!(),
     }
 }
 
@@ -405,7 +474,8 @@ impl Story {
             while self.lately.front().is_some_and(|at| at + 1000 <= now_ms) {
                 self.lately.pop_front();
             }
-            assert!(self.lately.len() <= 500, "{} commands in a second", self.lately.len());
+            let new = kernel.begun_ms.iter().rev().take_while(|at| **at + 1000 > now_ms).count();
+            assert!(self.lately.len() <= 500 + 2 * new, "{} commands in a second", self.lately.len());
             if let Err(why) = kernel.command(&command) {
                 self.manager.refused(self.now, &command, why);
             }

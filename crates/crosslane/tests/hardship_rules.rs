@@ -4,6 +4,8 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
+#[path = "hardship/beyond.rs"]
+mod beyond;
 #[path = "hardship/exchange.rs"]
 mod exchange;
 #[path = "hardship/hardships.rs"]

@@ -269,6 +269,33 @@ fn a_path_recovers_from_any_number_of_changes_of_its_address() {
     assert!(commands <= 120, "{commands} commands");
 }
 
+#[test]
+fn what_is_left_from_an_address_that_went_between_two_agents_is_closed() {
+    if !can_drive() {
+        return;
+    }
+    // Both the first subflow, bound to no interface, and a further one.
+    for place in [0, 1] {
+        let world = World::new(PathManager::UserSpace, 8);
+        let agent = world.agent("aggregate");
+        let (near, far) = world.connect();
+        world.await_subflow(vehicle_address(1));
+        agent.kill();
+        let [a, b, _, _] = vehicle_address(place).octets();
+        let address = Ipv4Addr::new(a, b, 0, 10);
+        world.remove_address(place, vehicle_address(place));
+        world.add_address(place, address);
+        let _agent = world.agent("aggregate");
+        world.await_subflow(address);
+        let start = Instant::now();
+        while established(&world.testbed.vehicle).contains(&vehicle_address(place).into()) {
+            assert!(start.elapsed() < PATIENCE, "the former subflow of path {place} is left");
+            sleep(Duration::from_millis(20));
+        }
+        exchange(&near, &far);
+    }
+}
+
 /// What a connection carries while the first path's interface goes down and up.
 #[derive(Clone, Copy, Debug)]
 enum Traffic {

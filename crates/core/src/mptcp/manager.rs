@@ -177,13 +177,19 @@ impl Manager {
             return;
         }
         if let Some(former) = core::mem::replace(&mut spec.local, local) {
-            if self.plan.former.len() >= MAX_FORMER {
-                self.plan.former.pop_front();
-            }
-            self.plan.former.push_back((former, path));
+            self.add_former_address(path, former);
         }
         self.connections.values_mut().for_each(|connection| connection.address_changed(now, path));
         self.queue_all();
+    }
+
+    /// Takes the news that a path had this address before. A subflow that is found
+    /// from it carries nothing any more and is closed.
+    pub fn add_former_address(&mut self, path: PathId, local: IpAddr) {
+        if self.plan.former.len() >= MAX_FORMER {
+            self.plan.former.pop_front();
+        }
+        self.plan.former.push_back((local, path));
     }
 
     /// Takes an event of the kernel.
@@ -230,7 +236,7 @@ impl Manager {
         self.commands.retain(|(_, command)| !matches!(command, Command::SetBackup { .. }));
         for found in seen {
             if self.begin(now, found.token, found.local, found.remote, found.server_side, true) {
-                self.with(found.token, |connection, plan| connection.resync(now, plan, &found.subflows));
+                self.with(found.token, |connection, plan| connection.resync(now, plan, found));
             }
         }
     }
@@ -304,11 +310,11 @@ impl Manager {
         self.connections.get(&token).is_some_and(|connection| connection.server_side)
     }
 
-    /// The subflows that there are.
+    /// The subflows that say something of their paths: not those whose address is gone.
     pub fn subflows(&self) -> impl Iterator<Item = (Token, PathId, &Subflow)> {
-        self.connections
-            .iter()
-            .flat_map(|(&token, connection)| connection.subflows().map(move |(path, subflow)| (token, path, subflow)))
+        self.connections.iter().flat_map(|(&token, connection)| {
+            connection.subflows(&self.plan).map(move |(path, subflow)| (token, path, subflow))
+        })
     }
 
     /// False if the connection is none to manage.

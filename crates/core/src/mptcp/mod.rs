@@ -47,6 +47,8 @@ pub struct Seen {
     pub server_side: bool,
     /// Its subflows.
     pub subflows: Vec<Subflow>,
+    /// Those that this end is opening and the peer has not answered yet.
+    pub opening: Vec<Subflow>,
 }
 
 /// What the kernel tells (generic netlink family `mptcp_pm`, group

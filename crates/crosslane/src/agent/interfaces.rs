@@ -1,6 +1,6 @@
 //! From interfaces and addresses to paths.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crosslane_core::agent::Input;
@@ -59,6 +59,28 @@ impl Interfaces {
         paths.flat_map(|path| [self.address(path), self.link(path)]).collect()
     }
 
+    /// The addresses of paths among those of subflows, each with the index of the
+    /// interface that it is bound to, that are not usable now. Where the interface
+    /// is down it is its path's. One that no interface has any more is of the path
+    /// whose interface it is bound to. A first subflow is bound to none, and nobody
+    /// can tell which path it took: the first one stands for it.
+    pub fn former(&self, present: &[Notice], subflows: impl Iterator<Item = (IpAddr, u32)>) -> Vec<Input> {
+        let of = |notice: &Notice| match notice {
+            Notice::Address(event) => Some(event.address),
+            Notice::Link(_) => None,
+        };
+        let present: BTreeSet<IpAddr> = present.iter().filter_map(of).collect();
+        let paths = || (0..self.wanted.len()).map(|place| PathId(place as u8));
+        let path_of = |local, if_index| match present.contains(&local) {
+            true => paths().find(|path| self.configured(*path) == Some(local)),
+            false => self.present.get(&if_index).and_then(|interface| interface.path).or(paths().next()),
+        };
+        let is_unusable = |(local, _): &(IpAddr, u32)| !paths().any(|path| self.usable(path).1 == Some(*local));
+        let left: BTreeSet<(IpAddr, u32)> = subflows.filter(is_unusable).collect();
+        let former = left.into_iter().filter_map(|(local, if_index)| Some((path_of(local, if_index)?, local)));
+        former.map(|(path, local)| Input::FormerAddress { path, local }).collect()
+    }
+
     /// The address of a path, even while its interface is down.
     pub fn configured(&self, path: PathId) -> Option<IpAddr> {
         let (_, interface) = self.of(path)?;
@@ -103,13 +125,17 @@ impl Interfaces {
             .map(|(&if_index, interface)| (if_index, interface))
     }
 
-    /// The address to use: the configured one if it is there, else the first
-    /// IPv4 one, else the first that is not of the link alone. Of an interface
-    /// that is down there is none: nothing leaves from it.
     fn address(&self, path: PathId) -> Input {
-        let (if_index, up) = self.of(path).map_or((0, false), |(if_index, interface)| (if_index, interface.up));
-        let local = if up { self.configured(path) } else { None };
+        let (if_index, local) = self.usable(path);
         Input::Address { path, local, if_index }
+    }
+
+    /// The address to use, and its interface: the configured one if it is there,
+    /// else the first IPv4 one, else the first that is not of the link alone. Of an
+    /// interface that is down there is none: nothing leaves from it.
+    fn usable(&self, path: PathId) -> (u32, Option<IpAddr>) {
+        let (if_index, up) = self.of(path).map_or((0, false), |(if_index, interface)| (if_index, interface.up));
+        (if_index, if up { self.configured(path) } else { None })
     }
 
     fn link(&self, path: PathId) -> Input {
@@ -163,6 +189,24 @@ mod tests {
         assert_eq!(told(&inputs, 1), Some(None), "the interface is gone");
         let down = Input::Sample(Sample { path: PathId(1), kind: SampleKind::Link { up: false } });
         assert!(inputs.contains(&down));
+    }
+
+    #[test]
+    fn an_address_that_went_before_the_start_is_of_the_interface_that_its_subflow_is_bound_to() {
+        let mut interfaces = interfaces();
+        let tunnel =
+            Notice::Address(AddressEvent { if_index: 9, address: [10, 77, 0, 2].into(), prefix_len: 24, usable: true });
+        let present =
+            [link(1, "lte", true), link(2, "wlan", false), address(1, 1), address(1, 2), address(2, 3), tunnel];
+        present.iter().for_each(|notice| drop(interfaces.notice(notice)));
+        let former = |local: [u8; 4], if_index| interfaces.former(&present, [(local.into(), if_index)].into_iter());
+        let of = |path, local: [u8; 4]| [Input::FormerAddress { path: PathId(path), local: local.into() }];
+        assert_eq!(former([10, 0, 0, 8], 2), of(1, [10, 0, 0, 8]));
+        assert_eq!(former([10, 0, 0, 8], 0), of(0, [10, 0, 0, 8]), "a first subflow");
+        assert_eq!(former([10, 0, 0, 3], 0), of(1, [10, 0, 0, 3]), "its interface is down");
+        assert_eq!(former([10, 0, 0, 1], 1), [], "in use");
+        assert_eq!(former([10, 0, 0, 2], 1), [], "of the interface, but not the path's");
+        assert_eq!(former([10, 77, 0, 2], 0), [], "of another interface");
     }
 
     #[test]

@@ -17,9 +17,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::clock::{Clock, monotonic_ns};
 use crate::demands::server::{self, Heard, Server};
 use crate::error::{Error, Result};
-use crate::netlink::diag::Connection;
+use crate::netlink::diag::{Connection, SubflowInfo};
 use crate::netlink::links::{self, Notice};
-use crate::netlink::{EventError, PathManager, Stream, path_manager};
+use crate::netlink::{EventError, PathManager, Stream, TcpState, path_manager};
 use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
 use crate::tunnel::steer::server::{self as steer, Ask};
 
@@ -322,7 +322,23 @@ impl Driver {
     /// the kernel had more to tell than we could take.
     fn resync(&mut self) {
         match self.mptcp.as_mut().map_or(Ok(Vec::new()), |mptcp| mptcp.diag.connections()) {
-            Ok(connections) => self.handle(Input::Resync(connections.iter().map(seen).collect())),
+            Ok(connections) => {
+                self.former_addresses(&connections);
+                self.handle(Input::Resync(connections.iter().map(seen).collect()));
+            }
+            Err(fault) => self.journal.fault(&fault),
+        }
+    }
+
+    /// Tells the engine which addresses subflows are left from that went before
+    /// this agent began: nobody else would close them.
+    fn former_addresses(&mut self, connections: &[Connection]) {
+        match links::snapshot() {
+            Ok(present) => {
+                let left = connections.iter().flat_map(|connection| &connection.subflows);
+                let left = left.map(|info| (info.subflow.local.ip(), info.if_index));
+                self.interfaces.former(&present, left).into_iter().for_each(|input| self.handle(input));
+            }
             Err(fault) => self.journal.fault(&fault),
         }
     }
@@ -370,6 +386,9 @@ impl Driver {
 }
 
 fn seen(connection: &Connection) -> Seen {
+    let is_opening = |info: &&SubflowInfo| info.tcp.state == TcpState::SynSent;
+    let (opening, open): (Vec<_>, Vec<_>) = connection.subflows.iter().partition(is_opening);
+    let subflows = |of: Vec<&SubflowInfo>| of.into_iter().map(|info| info.subflow).collect();
     Seen {
         token: connection.token,
         local: connection.local,
@@ -377,6 +396,7 @@ fn seen(connection: &Connection) -> Seen {
         // Only the first subflow tells who opened the connection; without it, a
         // vehicle is taken for the client.
         server_side: connection.server_side.unwrap_or(false),
-        subflows: connection.subflows.iter().map(|info| info.subflow).collect(),
+        subflows: subflows(open),
+        opening: subflows(opening),
     }
 }

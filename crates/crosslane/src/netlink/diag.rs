@@ -42,6 +42,8 @@ pub struct SocketInfo {
     pub local: SocketAddr,
     /// The peer's end.
     pub remote: SocketAddr,
+    /// Index of the interface that it is bound to; 0: of none.
+    pub if_index: u32,
     /// How it fares.
     pub tcp: TcpInfo,
     /// What makes it a subflow; `None` for plain TCP, for MPTCP fallen back to
@@ -58,6 +60,9 @@ pub struct SubflowInfo {
     pub token_local: Token,
     /// The peer's token; 0 unless this end opened the subflow by MP_JOIN.
     pub token_remote: Token,
+    /// Index of the interface that it is bound to, as those are that a path
+    /// manager opened; 0: of none.
+    pub if_index: u32,
     /// MPTCP's part.
     pub mptcp: MptcpInfo,
     /// TCP's part.
@@ -276,6 +281,7 @@ impl SocketInfo {
             },
             token_local: Token(mptcp.token_local),
             token_remote: Token(mptcp.token_remote),
+            if_index: self.if_index,
             mptcp,
             tcp: self.tcp,
         })
@@ -284,7 +290,8 @@ impl SocketInfo {
     fn decode(message: Message<'_>) -> Result<SocketInfo, DecodeError> {
         let (header, rest) = header(message.payload())?;
         let (local, remote) = ends(&header);
-        let mut socket = SocketInfo { local, remote, tcp: TcpInfo::parse(&[header.state]), mptcp: None };
+        let (if_index, tcp) = (header.socket_id.interface_id, TcpInfo::parse(&[header.state]));
+        let mut socket = SocketInfo { local, remote, if_index, tcp, mptcp: None };
         for attribute in attributes(SOCKET, rest) {
             let attribute = attribute?;
             match attribute.kind {

@@ -1,7 +1,7 @@
 //! One connection's exchange: what each end writes, checks and says at last.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -38,6 +38,8 @@ impl Stop {
 pub struct Seen {
     /// It has become plain TCP.
     pub fallback: AtomicBool,
+    /// Its kernel holds later bytes up to the limit and takes no earlier ones any more.
+    pub full: AtomicBool,
     /// Bytes that this end has checked.
     pub bytes: AtomicU64,
 }
@@ -45,6 +47,7 @@ pub struct Seen {
 /// One end of a connection, and what it has seen.
 pub struct Connection {
     socket: Socket,
+    local: SocketAddr,
     origin_ns: u64,
     deadline_ms: u64,
     bytes: u64,
@@ -58,7 +61,8 @@ impl Connection {
     pub fn new(socket: Socket, origin_ns: u64, deadline_ms: u64) -> Connection {
         socket.set_read_timeout(Some(LOOK)).unwrap();
         socket.set_write_timeout(Some(LOOK)).unwrap();
-        Connection { socket, origin_ns, deadline_ms, bytes: 0, stall_ms: 0, seen: Arc::default() }
+        let local = socket.local_addr().unwrap().as_socket().unwrap();
+        Connection { socket, local, origin_ns, deadline_ms, bytes: 0, stall_ms: 0, seen: Arc::default() }
     }
 
     fn now_ms(&self) -> u64 {
@@ -73,8 +77,8 @@ impl Connection {
             Err(Stop(outcome, why)) => (outcome, why),
         };
         let (end_ms, stall_ms, bytes) = (self.now_ms(), self.stall_ms, self.bytes);
-        let fallback = self.seen.fallback.load(Relaxed);
-        Told { id, outcome, why, end_ms, stall_ms, bytes, fallback }
+        let (fallback, full) = (self.seen.fallback.load(Relaxed), self.seen.full.load(Relaxed));
+        Told { id, local: self.local, outcome, why, end_ms, stall_ms, bytes, fallback, full }
     }
 
     /// The client's part. But for what closes its half, it closes only once the
@@ -186,7 +190,10 @@ impl Connection {
         fill(id, self.bytes, &mut right);
         self.bytes += length as u64;
         self.seen.bytes.store(self.bytes, Relaxed);
-        if got == right { Ok(true) } else { Err(Stop(Outcome::Wrong, format!("{call}: before byte {}", self.bytes))) }
+        let Some(first) = got.iter().zip(&right).position(|(got, right)| got != right) else { return Ok(true) };
+        let at = self.bytes - (length - first) as u64;
+        let outcome = if came_before(id, at, &got[first..]) { Outcome::Repeated } else { Outcome::Wrong };
+        Err(Stop(outcome, format!("{call}: at byte {at}")))
     }
 
     fn hear_all_right(&mut self) -> Result<(), Stop> {
@@ -219,8 +226,14 @@ impl Connection {
         let begun_ms = self.now_ms();
         loop {
             match self.socket.read(buffer) {
-                Err(cause) => self.again(&cause, call, begun_ms)?,
-                Ok(length) => return Ok(length),
+                Err(cause) => {
+                    self.again(&cause, call, begun_ms)?;
+                    self.seen.full.store(self.is_full(), Relaxed);
+                }
+                Ok(length) => {
+                    self.seen.full.store(false, Relaxed);
+                    return Ok(length);
+                }
             }
         }
     }
@@ -251,6 +264,21 @@ impl Connection {
         Err(Stop(Outcome::Hung, format!("{call}: for {:.1} s", waited_ms as f64 / 1e3)))
     }
 
+    /// True if what the kernel holds for this socket is more than its limit. A read that waits
+    /// all the same waits for bytes before these, and Linux takes nothing from any subflow while
+    /// the limit is exceeded, the missing bytes neither (`docs/hardship.md`).
+    fn is_full(&self) -> bool {
+        const SO_MEMINFO: i32 = 55;
+        let (mut info, mut length) = ([0_u32; 9], 36 as libc::socklen_t);
+        // SAFETY: `info` has `length` bytes.
+        let asked = unsafe {
+            let info = info.as_mut_ptr().cast();
+            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, info, &mut length)
+        };
+        let [held, limit, ..] = info;
+        asked == 0 && held > limit
+    }
+
     /// MPTCP_INFO is refused once the connection is plain TCP (Linux `net/mptcp/sockopt.c`).
     fn look_at_fallback(&mut self) {
         const SOL_MPTCP: i32 = 284;
@@ -274,6 +302,15 @@ fn fill(id: u32, at: u64, bytes: &mut [u8]) {
         let word = (place / 8 + (u64::from(id) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         *byte = ((word ^ (word >> 29)) >> (place % 8 * 8)) as u8;
     }
+}
+
+/// True if `bytes`, which came at `at`, are some that belong before.
+fn came_before(id: u32, at: u64, bytes: &[u8]) -> bool {
+    let (Some(bytes), mut earlier) = (bytes.first_chunk::<8>(), [0; 8]) else { return false };
+    (0..at).any(|place| {
+        fill(id, place, &mut earlier);
+        earlier == *bytes
+    })
 }
 
 fn encode(traffic: &Traffic) -> [u8; HEADER_BYTES] {

@@ -12,6 +12,7 @@
 #![allow(unused_imports, dead_code)]
 
 mod agents;
+mod beyond;
 mod exchange;
 mod hardships;
 mod jobs;

@@ -33,6 +33,8 @@ pub enum Outcome {
     Hung,
     /// A byte was wrong.
     Wrong,
+    /// Bytes came that had come before.
+    Repeated,
 }
 
 /// What an end says of a connection.
@@ -40,6 +42,8 @@ pub enum Outcome {
 pub struct Told {
     /// Its number.
     pub id: u32,
+    /// This end's address as it began.
+    pub local: SocketAddr,
     /// How it ended.
     pub outcome: Outcome,
     /// In which call, and with what error.
@@ -52,6 +56,8 @@ pub struct Told {
     pub bytes: u64,
     /// It had become plain TCP; nobody can save it then.
     pub fallback: bool,
+    /// This end's kernel was full of later bytes when it was last waited for: neither.
+    pub full: bool,
 }
 
 /// What the client is told.
@@ -102,6 +108,7 @@ pub fn server(address: IpAddr, origin_ns: u64, told: &Path) {
     let mut all = all.lock().unwrap();
     let open = |(entry, seen): &mut (Told, Arc<Seen>)| {
         entry.fallback = seen.fallback.load(Relaxed);
+        entry.full = seen.full.load(Relaxed);
         entry.bytes = seen.bytes.load(Relaxed);
         entry.clone()
     };

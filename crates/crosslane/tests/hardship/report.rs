@@ -5,11 +5,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::beyond::hangs;
 use super::jobs::{Attempt, Outcome, Side};
 use super::others;
 use super::plan::Plan;
 use super::programs::Outcome as Ended;
-use super::verdict::{CPU_SHARE, Decision, Violation, busiest_second, cpu_share, hangs};
+use super::verdict::{CPU_SHARE, Decision, Violation, busiest_second, cpu_share};
 
 /// Part of the connections by which a single seed may be worse than the kernel:
 /// in one run the other one's luck is part of what is seen.
@@ -25,6 +26,7 @@ struct Totals {
     completed: usize,
     errors: usize,
     hung: usize,
+    stuck: usize,
     stall_median_ms: u64,
     stall_p95_ms: u64,
     sockets_gone_worst_s: f64,
@@ -61,16 +63,16 @@ pub fn again(plans: &[Plan]) {
 
 /// One line when a seed is through, and what it broke.
 pub fn attempt(plan: &Plan, attempt: &Attempt) {
-    let (agent, kernel) = (counts(&attempt.agent), counts(&attempt.kernel));
+    let (agent, kernel) = (counts(plan, &attempt.agent), counts(plan, &attempt.kernel));
     let broken = broken(plan, attempt);
     println!(
         "seed {:>3} {} | {} | completed {}/{} (kernel {}), stall {} ms (kernel {})",
         plan.seed,
         if broken.is_empty() { "ok    " } else { "FAILED" },
         plan.describe(),
-        agent.0,
+        agent.completed,
         plan.connections.len(),
-        kernel.0,
+        kernel.completed,
         worst_stall(&attempt.agent),
         worst_stall(&attempt.kernel),
     );
@@ -126,10 +128,11 @@ pub fn broken(plan: &Plan, attempt: &Attempt) -> Vec<Violation> {
     let mut all = attempt.agent.broken.clone();
     all.extend(attempt.kernel.broken.iter().filter(|one| one.rule == "run").cloned());
     let number = plan.connections.len();
-    let (agent, kernel) = (counts(&attempt.agent), counts(&attempt.kernel));
+    let (agent, kernel) = (counts(plan, &attempt.agent), counts(plan, &attempt.kernel));
     let luck = (LUCK * number as f64).max(1.0) as usize;
-    if agent.0 + luck < kernel.0 {
-        let what = format!("completed {} of {number}, the in-kernel path manager {}", agent.0, kernel.0);
+    if agent.completed + luck < kernel.completed {
+        let (ours, theirs) = (agent.completed, kernel.completed);
+        let what = format!("completed {ours} of {number}, the in-kernel path manager {theirs}");
         all.push(Violation { rule: "worse".into(), what });
     }
     all
@@ -151,11 +154,20 @@ fn worse_in_all([agent, kernel]: &[Totals; 2]) -> Vec<Violation> {
     all
 }
 
-/// Completed, errors, hung.
-fn counts(side: &Side) -> (usize, usize, usize) {
-    let completed = side.facts.client.iter().filter(|told| told.outcome == Ended::Done).count();
-    let hung = side.facts.client.iter().filter(|told| hangs(&side.facts, told)).count();
-    (completed, side.facts.client.len() - completed - hung, hung)
+/// Connections by how they ended.
+#[derive(Debug, Default)]
+struct Counts {
+    completed: usize,
+    errors: usize,
+    hung: usize,
+    /// They hung, and no path manager can help it.
+    stuck: usize,
+}
+
+fn counts(plan: &Plan, side: &Side) -> Counts {
+    let of = |outcome| side.facts.client.iter().filter(|told| told.outcome == outcome).count();
+    let hung = side.facts.client.iter().filter(|told| hangs(plan, &side.facts, told)).count();
+    Counts { completed: of(Ended::Done), errors: of(Ended::Error), hung, stuck: of(Ended::Hung) - hung }
 }
 
 /// Longest stall of each connection that completed, as either end saw it.
@@ -177,8 +189,8 @@ fn both(plans: &[&Plan], attempts: &[&Attempt]) -> [Totals; 2] {
 fn totals(plans: &[&Plan], attempts: &[&Attempt], side: fn(&Attempt) -> &Side) -> Totals {
     let sides = plans.iter().copied().zip(attempts.iter().map(|&attempt| side(attempt)));
     let sides: Vec<(&Plan, &Side)> = sides.collect();
-    let all = sides.iter().map(|(_, side)| counts(side));
-    let (completed, errors, hung) = all.fold((0, 0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2));
+    let ended: Vec<Counts> = sides.iter().map(|(plan, side)| counts(plan, side)).collect();
+    let all = |number: fn(&Counts) -> usize| ended.iter().map(number).sum();
     // An agent that is not there, or not asked, cannot help.
     let throughout = sides.iter().filter(|(plan, _)| plan.is_managed_throughout());
     let mut worst: Vec<u64> = throughout.map(|(_, side)| worst_stall(side)).collect();
@@ -191,9 +203,10 @@ fn totals(plans: &[&Plan], attempts: &[&Attempt], side: fn(&Attempt) -> &Side) -
     let gone = sides.iter().map(|(_, side)| side.facts.sockets_gone_s.unwrap_or(f64::INFINITY));
     Totals {
         connections: sides.iter().map(|(plan, _)| plan.connections.len()).sum(),
-        completed,
-        errors,
-        hung,
+        completed: all(|ended| ended.completed),
+        errors: all(|ended| ended.errors),
+        hung: all(|ended| ended.hung),
+        stuck: all(|ended| ended.stuck),
         stall_median_ms: at(0.5),
         stall_p95_ms: at(0.95),
         sockets_gone_worst_s: gone.fold(0.0, f64::max),
@@ -216,6 +229,7 @@ fn table([agent, kernel]: &[Totals; 2]) {
     row("  completed", agent.completed.to_string(), kernel.completed.to_string());
     row("  ended with an honest error", agent.errors.to_string(), kernel.errors.to_string());
     row("  hung", agent.hung.to_string(), kernel.hung.to_string());
+    row("  hung, nobody can help it", agent.stuck.to_string(), kernel.stuck.to_string());
     row(
         "worst stall, agent there all the time, ms",
         agent.stall_median_ms.to_string(),

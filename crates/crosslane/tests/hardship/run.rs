@@ -1,16 +1,19 @@
 //! One run: a seed with an agent or with the in-kernel path manager, from the
 //! namespaces to the facts.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use crosslane::clock::monotonic_ns;
-use crosslane::netlink::diag::{Diag, SocketInfo};
+use crosslane::netlink::TcpState;
+use crosslane::netlink::diag::{Diag, SocketInfo, SubflowInfo};
+use crosslane::netlink::links::{self, Notice};
 use crosslane::testbed::{Namespace, contain, end_with, prepare_privileges};
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +85,9 @@ struct Run<'a> {
     server: Child,
     origin_ns: u64,
     joins: Vec<(u64, u64)>,
+    /// Connections that had no subflow from an address that there is, shortly before the
+    /// deadline, and the subflows that they had.
+    cut_off: BTreeMap<SocketAddr, Vec<SocketAddr>>,
 }
 
 impl Run<'_> {
@@ -99,7 +105,7 @@ impl Run<'_> {
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut listening).unwrap();
         assert_eq!(listening, "listening\n");
         let agents = Agents::new(plan, &folder, origin_ns);
-        Run { plan, manager, folder, world, agents, server, origin_ns, joins: Vec::new() }
+        Run { plan, manager, folder, world, agents, server, origin_ns, joins: Vec::new(), cut_off: BTreeMap::new() }
     }
 
     fn carry_out(mut self) -> Facts {
@@ -128,7 +134,9 @@ impl Run<'_> {
         let took_s = self.now_ms() as f64 / 1e3;
         let agent = self.agents.finish();
         println!("{LINGERING}");
-        let left = await_sockets(&self.world.server, self.origin_ns + ended_ms * 1_000_000, &forgotten(self.plan));
+        let (routers, ends) = (forgotten(self.plan), self.cut_off.values().flatten().copied().collect::<Vec<_>>());
+        let is_unreachable = |remote: SocketAddr| routers.contains(&remote.ip()) || ends.contains(&remote);
+        let left = await_sockets(&self.world.server, self.origin_ns + ended_ms * 1_000_000, &is_unreachable);
         drop(self.server.stdin.take());
         drop(self.server.wait());
         let told = |name: &str| {
@@ -143,6 +151,7 @@ impl Run<'_> {
             sockets_gone_s: left.gone_s,
             sockets_left: left.open,
             closing_left: left.closing,
+            cut_off: self.cut_off.keys().copied().collect(),
             others,
             took_s,
         }
@@ -167,11 +176,17 @@ impl Run<'_> {
     }
 
     /// For whoever wants to know why something hangs: what either kernel says.
-    fn snapshot(&self) {
+    fn snapshot(&mut self) {
+        let addresses = self.world.vehicle.enter(addresses).unwrap();
         let mut text = String::new();
         for (name, namespace) in [("vehicle", &self.world.vehicle), ("server", &self.world.server)] {
             for connection in namespace.enter(|| Diag::open().unwrap().connections().unwrap()).unwrap() {
                 text += &format!("{name} {:08x} from {}\n", connection.token.0, connection.local);
+                let is_there = |info: &SubflowInfo| addresses.contains(&info.subflow.local.ip());
+                if name == "vehicle" && !connection.subflows.iter().any(is_there) {
+                    let ends = connection.subflows.iter().map(|info| info.subflow.local).collect();
+                    self.cut_off.insert(connection.local, ends);
+                }
                 for info in connection.subflows {
                     let (subflow, tcp) = (info.subflow, info.tcp);
                     text += &format!(
@@ -262,12 +277,15 @@ struct Left {
     closing: usize,
 }
 
+/// True of those whom nobody can tell anything, nor speak for.
+type Unreachable<'a> = &'a (dyn Fn(SocketAddr) -> bool + Sync);
+
 /// Waits until no socket of a connection is left in the namespace; says how long
 /// after `since_ns` the last open one went, and what is left when the patience ends.
-fn await_sockets(server: &Namespace, since_ns: u64, forgotten: &[IpAddr]) -> Left {
+fn await_sockets(server: &Namespace, since_ns: u64, is_unreachable: Unreachable) -> Left {
     let mut gone_s = None;
     loop {
-        let (open, closing) = sockets(server, forgotten);
+        let (open, closing) = sockets(server, is_unreachable);
         let since_s = (monotonic_ns() - since_ns) as f64 / 1e9;
         gone_s = if open.is_empty() { gone_s.or(Some(since_s)) } else { None };
         let patience_s = if open.is_empty() { CLOSING_PATIENCE_S } else { SOCKETS_PATIENCE_S };
@@ -288,13 +306,27 @@ fn forgotten(plan: &Plan) -> Vec<IpAddr> {
     plan.hardships.iter().filter_map(of).collect()
 }
 
-/// Those that are open, and the number of those that are closed on this side.
-fn sockets(namespace: &Namespace, forgotten: &[IpAddr]) -> (Vec<String>, usize) {
+/// All addresses of the thread's namespace.
+fn addresses() -> Vec<IpAddr> {
+    let of = |notice| match notice {
+        Notice::Address(event) => Some(event.address),
+        Notice::Link(_) => None,
+    };
+    links::snapshot().unwrap().into_iter().filter_map(of).collect()
+}
+
+/// Those that are open, and the number of those that are closed on this side or whose
+/// handshake has no end: TCP waits 63 s for the last word of an opener that is gone. Of
+/// plain TCP that is open nobody can tell this end that the other is gone.
+fn sockets(namespace: &Namespace, is_unreachable: Unreachable) -> (Vec<String>, usize) {
     let list = || {
         let mut diag = Diag::open().unwrap();
-        let is_left = |socket: &SocketInfo| socket.local.port() == PORT && !forgotten.contains(&socket.remote.ip());
+        let is_left = |socket: &SocketInfo| socket.local.port() == PORT && !is_unreachable(socket.remote);
         let left = diag.sockets().unwrap().into_iter().filter(is_left);
-        let (closing, open): (Vec<_>, Vec<_>) = left.partition(|socket| socket.tcp.state.closed_here());
+        let is_closing =
+            |socket: &SocketInfo| socket.tcp.state.closed_here() || socket.tcp.state == TcpState::SynReceived;
+        let (closing, mut open): (Vec<_>, Vec<_>) = left.partition(is_closing);
+        open.retain(|socket| socket.mptcp.is_some());
         (open.iter().map(|socket| format!("{:?} from {}", socket.tcp.state, socket.remote)).collect(), closing.len())
     };
     namespace.enter(list).unwrap()

@@ -1,7 +1,10 @@
 //! What must hold after any hardships, and what did not.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
+use super::beyond::{hangs, is_wrong};
 use super::plan::{Kind, Plan};
 use super::programs::{Outcome, Told};
 
@@ -104,9 +107,12 @@ pub struct Facts {
     pub sockets_gone_s: Option<f64>,
     /// What was left then.
     pub sockets_left: Vec<String>,
-    /// Sockets that the server's kernel had closed 10 s after the client's end or
-    /// later, and of which the peer's last word is missing: TCP's timers end them.
+    /// Sockets that the server's kernel had closed, or not quite opened, 10 s after the client's
+    /// end or later, and of which the peer's last word is missing: TCP's timers end them.
     pub closing_left: usize,
+    /// Connections that had no subflow from an address that there was, shortly before the
+    /// deadline, by their addresses at the client.
+    pub cut_off: Vec<SocketAddr>,
     /// Programs of others: name, and what is wrong, if anything is.
     pub others: Vec<(String, Option<String>)>,
     /// How long the run took.
@@ -157,8 +163,8 @@ fn judge_connections(plan: &Plan, facts: &Facts, broken: &mut impl FnMut(&str, S
     if facts.client.len() != plan.connections.len() {
         broken("bytes", format!("the client told of {} of {}", facts.client.len(), plan.connections.len()));
     }
-    let wrong: Vec<String> =
-        facts.client.iter().chain(&facts.server).filter(|told| told.outcome == Outcome::Wrong).map(of).collect();
+    let both = || facts.client.iter().chain(&facts.server);
+    let wrong: Vec<String> = both().filter(|told| is_wrong(facts, told)).map(of).collect();
     if !wrong.is_empty() {
         broken("bytes", format!("{} with wrong bytes: {}", wrong.len(), some(&wrong)));
     }
@@ -177,17 +183,10 @@ fn judge_connections(plan: &Plan, facts: &Facts, broken: &mut impl FnMut(&str, S
     if !unknown.is_empty() {
         broken("bytes", format!("done at the client, unknown at the server: {}", some(&unknown)));
     }
-    let hung: Vec<String> = facts.client.iter().filter(|told| hangs(facts, told)).map(of).collect();
+    let hung: Vec<String> = facts.client.iter().filter(|told| hangs(plan, facts, told)).map(of).collect();
     if !hung.is_empty() {
         broken("hang", format!("{} after 10 s of calm: {}", hung.len(), some(&hung)));
     }
-}
-
-/// A connection that has become plain TCP at either end is nobody's to save: its
-/// program gave up at its time, as it should.
-pub fn hangs(facts: &Facts, told: &Told) -> bool {
-    let is_plain = |other: &&Told| other.id == told.id && other.fallback;
-    told.outcome == Outcome::Hung && !facts.client.iter().chain(&facts.server).any(|other| is_plain(&other))
 }
 
 fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl FnMut(&str, String)) {
@@ -261,7 +260,7 @@ fn some(all: &[String]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
     /// A run in which all went well.
@@ -271,12 +270,14 @@ mod tests {
         plan.hardships.clear();
         let told = |id| Told {
             id,
+            local: ([10, 1, 0, 2], 1_000 + id as u16).into(),
             outcome: Outcome::Done,
             why: String::new(),
             end_ms: 9_000,
             stall_ms: 100,
             bytes: 1_000,
             fallback: false,
+            full: false,
         };
         let all: Vec<Told> = plan.connections.iter().map(|traffic| told(traffic.id)).collect();
         let agent =
@@ -287,7 +288,7 @@ mod tests {
     }
 
     /// The rules that `spoil` breaks.
-    fn broken(spoil: impl FnOnce(&mut Plan, &mut Facts, &mut AgentFacts)) -> Vec<String> {
+    pub fn broken(spoil: impl FnOnce(&mut Plan, &mut Facts, &mut AgentFacts)) -> Vec<String> {
         let (mut plan, mut facts) = good();
         let mut agent = facts.agent.take().unwrap();
         spoil(&mut plan, &mut facts, &mut agent);
@@ -318,15 +319,6 @@ mod tests {
         assert_eq!(broken(|_, _, agent| agent.cpu_s = 0.31), ["cpu"]);
         assert_eq!(broken(|_, _, agent| agent.longest_end_ms = 101), ["signal"]);
         assert_eq!(broken(|_, _, agent| agent.faults.push("it ended".into())), ["agent"]);
-    }
-
-    #[test]
-    fn what_nobody_can_save_is_no_hang() {
-        let plain = |_: &mut Plan, facts: &mut Facts, _: &mut AgentFacts| {
-            facts.client[0].outcome = Outcome::Hung;
-            facts.client[0].fallback = true;
-        };
-        assert_eq!(broken(plain), [] as [&str; 0]);
     }
 
     #[test]

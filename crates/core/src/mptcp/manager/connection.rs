@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::super::{AddressId, Command, Refusal, Subflow, Token};
+use super::super::{AddressId, Command, Refusal, Seen, Subflow, Token};
 use super::backoff::Backoff;
 use super::entry::Entry;
 use super::ids::Ids;
@@ -12,6 +12,8 @@ use super::{Plan, canonical};
 use crate::allocate::PathState;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
+
+mod closing;
 
 /// Addresses of the peer remembered per connection (RFC 8684 allows 255).
 const MAX_REMOTES: usize = 8;
@@ -48,7 +50,7 @@ const CONFIRMED: [Duration; 2] = [Duration::from_millis(20), Duration::from_mill
 const RESETS: u32 = 3;
 /// Ids that are withdrawn where the kernel knows pairs of address and id that
 /// we do not, as those of an agent before us.
-const UNKNOWN_IDS: u8 = 16;
+pub(super) const UNKNOWN_IDS: u8 = 16;
 
 /// Commands, and the paths they are about.
 pub(super) type Commands = VecDeque<(PathId, Command)>;
@@ -106,8 +108,9 @@ impl Connection {
         }
     }
 
-    pub fn subflows(&self) -> impl Iterator<Item = (PathId, &Subflow)> {
-        self.subflows.iter().map(|entry| (entry.path, &entry.subflow))
+    pub fn subflows(&self, plan: &Plan) -> impl Iterator<Item = (PathId, &Subflow)> {
+        let usable = self.subflows.iter().filter(|entry| !entry.is_stranded(plan));
+        usable.map(|entry| (entry.path, &entry.subflow))
     }
 
     /// The peer's address as the connection began.
@@ -187,10 +190,24 @@ impl Connection {
         }
     }
 
+    /// A subflow was found that the peer has not answered yet.
+    fn found_opening(&mut self, now: Instant, plan: &Plan, subflow: &Subflow) {
+        let ip = canonical(subflow.local.ip());
+        let Some(path) = plan.path_of(ip) else { return };
+        let join = self.joins.entry(path).or_default();
+        if join.opening_until.is_none() {
+            let opening_until = Some(now + OPENING);
+            *join = Join { opening_until, local: Some(ip), backup: subflow.backup, ..*join };
+            self.ids.learn(ip, subflow.local_id, path);
+            self.ids.set_opening(ip, now + OPENING);
+        }
+    }
+
     /// Takes the list of all its subflows that there are.
-    pub fn resync(&mut self, now: Instant, plan: &Plan, seen: &[Subflow]) {
+    pub fn resync(&mut self, now: Instant, plan: &Plan, seen: &Seen) {
         let before = core::mem::take(&mut self.subflows);
-        for &subflow in seen {
+        seen.opening.iter().for_each(|subflow| self.found_opening(now, plan, subflow));
+        for &subflow in &seen.subflows {
             let same = |entry: &&Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
             let Some(&known) = before.iter().find(same) else {
                 self.opened(now, plan, subflow);
@@ -285,7 +302,7 @@ impl Connection {
             self.open_and_promote(now, token, plan, out);
             self.demote(now, token, plan, out);
             self.close(now, token, plan, out, |_| true);
-            self.withdraw_unused(token, plan, out);
+            self.withdraw_unused(now, token, plan, out);
         }
     }
 
@@ -307,7 +324,15 @@ impl Connection {
         let promotes =
             self.subflows.iter().filter(|entry| entry.flag.failures() > 0 && entry.waits_for_promotion(plan));
         let promotes = promotes.filter_map(|entry| entry.flag.retry_at());
-        joins.chain(closes).chain(strands).chain(gone).chain(promotes).chain(self.demotion_wakeup(plan)).min()
+        let unused = self.unused(plan).map(|(ip, _, _)| self.ids.settled_at(ip));
+        joins
+            .chain(closes)
+            .chain(strands)
+            .chain(unused)
+            .chain(gone)
+            .chain(promotes)
+            .chain(self.demotion_wakeup(plan))
+            .min()
     }
 
     fn full_until(&self) -> Instant {
@@ -326,6 +351,7 @@ impl Connection {
 
     /// The opening of a subflow from `local` failed; returns its path.
     fn join_failed(&mut self, now: Instant, local: IpAddr) -> Option<PathId> {
+        self.ids.set_failed(local);
         let mut joins = self.joins.iter();
         let (&path, _) = joins.find(|(_, join)| join.local == Some(local) && join.opening_until.is_some())?;
         self.fail(now, path);
@@ -396,6 +422,7 @@ impl Connection {
         let Some(local_id) = self.ids.take(local, path) else { return };
         let backup = plan.wants(path) == PathState::Backup;
         let opening_until = Some(now + OPENING);
+        self.ids.set_opening(local, now + OPENING);
         self.joins.insert(path, Join { opening_until, local: Some(local), backup, ..earlier });
         out.push_back((path, Command::CreateSubflow { token, local_id, local, if_index, remote, backup }));
     }
@@ -443,96 +470,7 @@ impl Connection {
         waits.filter_map(|entry| entry.flag.retry_at()).min().map(|retry| due.max(retry))
     }
 
-    /// Withdraws and closes what has lost its address: no FIN can reach the peer
-    /// from there, so it is told over another subflow, as soon as one can bear it.
-    ///
-    /// The kernel sends REMOVE_ADDR over the first subflow that is not of that
-    /// address, be it stranded too. So all but one are closed before, and as it
-    /// withdraws no address that it does not know, they are announced once more.
-    fn close_stranded(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
-        if self.confirmed_at(plan).is_none_or(|at| now < at) {
-            return;
-        }
-        let due = |entry: &&mut Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.may(now);
-        // That of the first subflow's id cannot be announced.
-        let mut due: Vec<&mut Entry> = self.subflows.iter_mut().filter(due).collect();
-        due.sort_by_key(|entry| entry.subflow.local_id);
-        let Some((first, others)) = due.split_first_mut() else { return };
-        for entry in &mut *others {
-            out.push_back((entry.path, entry.command_destroy(now, token)));
-        }
-        withdraw(token, first, &mut self.ids, out);
-        out.push_back((first.path, first.command_destroy(now, token)));
-        for entry in others {
-            let local = canonical(entry.subflow.local.ip());
-            if let Some(local_id) = self.ids.of(local) {
-                let local = SocketAddr::new(local, 0);
-                out.push_back((entry.path, Command::Announce { token, local_id, local }));
-            }
-            withdraw(token, entry, &mut self.ids, out);
-        }
-    }
-
-    /// Closes `which` are not wanted, if another subflow is there; if the peer has
-    /// no room for one, all but one. What is caught on a lost path the peer is told
-    /// over another, before: no FIN would reach it.
-    fn close(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands, which: impl Fn(&Entry) -> bool) {
-        let is_unwanted = |entry: &&mut Entry| entry.lives(plan) && plan.wants(entry.path) == PathState::Closed;
-        let stays = self.subflows.iter().any(|entry| entry.lives(plan) && plan.wants(entry.path) != PathState::Closed);
-        let kept = match (stays, self.room.full_until) {
-            (true, _) => 0,
-            (false, Some(_)) => 1,
-            (false, None) => return,
-        };
-        let Connection { subflows, ids, server_side, .. } = self;
-        let unwanted = subflows.iter_mut().filter(is_unwanted).skip(kept);
-        for entry in unwanted.filter(|entry| which(entry) && entry.destroy.may(now)) {
-            if entry.is_given_up(plan) && !*server_side {
-                withdraw(token, entry, ids, out);
-            }
-            out.push_back((entry.path, entry.command_destroy(now, token)));
-        }
-    }
-
-    /// From when on a subflow can bear what the peer is to be told.
-    fn confirmed_at(&self, plan: &Plan) -> Option<Instant> {
-        let lives = self.subflows.iter().filter(|entry| entry.lives(plan));
-        lives.map(|entry| entry.confirmed).min()
-    }
-
-    /// Has the kernel forget the addresses that no path has any more.
-    fn withdraw_unused(&mut self, token: Token, plan: &Plan, out: &mut Commands) {
-        let Connection { subflows, ids, .. } = self;
-        let is_used = |ip: IpAddr| subflows.iter().any(|entry| canonical(entry.subflow.local.ip()) == ip);
-        let unused = ids.pairs().filter(|&(ip, _, _)| plan.path_of(ip).is_none() && !is_used(ip));
-        for (ip, local_id, path) in unused.collect::<Vec<_>>() {
-            ids.forget(ip);
-            out.push_back((path, Command::Withdraw { token, local_id }));
-        }
-    }
-
-    /// Has the kernel forget pairs of address and id that we do not know, once.
-    fn sweep(&mut self, token: Token, path: PathId, out: &mut Commands) {
-        if core::mem::replace(&mut self.has_swept, true) {
-            return;
-        }
-        for id in (1..=UNKNOWN_IDS).map(AddressId) {
-            if !self.ids.pairs().any(|(_, known, _)| known == id) {
-                out.push_back((path, Command::Withdraw { token, local_id: id }));
-            }
-        }
-    }
-
     fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<&mut Entry> {
         self.subflows.iter_mut().find(|entry| (entry.subflow.local, entry.subflow.remote) == (local, remote))
-    }
-}
-
-/// Has the peer told that the address of a subflow is gone.
-fn withdraw(token: Token, entry: &Entry, ids: &mut Ids, out: &mut Commands) {
-    let local = canonical(entry.subflow.local.ip());
-    if let Some(local_id) = ids.of(local) {
-        ids.forget(local);
-        out.push_back((entry.path, Command::Withdraw { token, local_id }));
     }
 }

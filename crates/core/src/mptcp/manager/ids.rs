@@ -13,11 +13,14 @@ use core::net::IpAddr;
 
 use super::super::AddressId;
 use crate::path::PathId;
+use crate::time::Instant;
 
 /// The pairs, and which ids were ever given.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     pairs: BTreeMap<IpAddr, (AddressId, PathId)>,
+    /// Until when a subflow may still come of an address.
+    opening: BTreeMap<IpAddr, Instant>,
     used: [u64; 4],
 }
 
@@ -44,6 +47,21 @@ impl Ids {
         Some(id)
     }
 
+    /// Takes the news that a subflow is being opened from an address.
+    pub fn set_opening(&mut self, address: IpAddr, until: Instant) {
+        self.opening.insert(address, until);
+    }
+
+    /// Takes the news that the opening of a subflow from an address has failed.
+    pub fn set_failed(&mut self, address: IpAddr) {
+        self.opening.remove(&address);
+    }
+
+    /// When all is known that comes of an address.
+    pub fn settled_at(&self, address: IpAddr) -> Instant {
+        self.opening.get(&address).copied().unwrap_or_default()
+    }
+
     /// The id of an address, if it has one.
     pub fn of(&self, address: IpAddr) -> Option<AddressId> {
         self.pairs.get(&address).map(|&(id, _)| id)
@@ -52,6 +70,7 @@ impl Ids {
     /// The kernel forgets the address too; its id is not given again soon.
     pub fn forget(&mut self, address: IpAddr) {
         self.pairs.remove(&address);
+        self.opening.remove(&address);
     }
 
     /// The addresses and their ids.

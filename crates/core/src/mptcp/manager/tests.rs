@@ -39,11 +39,17 @@ fn drain(manager: &mut Manager, now: Instant) -> Vec<Command> {
     core::iter::from_fn(|| manager.poll(now)).map(|(_, command)| command).collect()
 }
 
-/// A connection over path 0, and a second subflow over path 1.
-fn with_two_subflows(states: [PathState; 2]) -> Manager {
+/// A connection over path 0.
+fn with_one_subflow(states: [PathState; 2]) -> Manager {
     let mut manager = manager();
     manager.want(at(0), &states);
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    manager
+}
+
+/// A connection over path 0, and a second subflow over path 1.
+fn with_two_subflows(states: [PathState; 2]) -> Manager {
+    let mut manager = with_one_subflow(states);
     drain(&mut manager, at(0));
     let second = subflow(1, 2, false);
     manager.handle(at(1), &Event::SubflowEstablished { token: TOKEN, subflow: second });
@@ -74,6 +80,11 @@ fn closed(path: u8, error: u8) -> Event {
 
 fn opened(path: u8) -> Event {
     Event::SubflowEstablished { token: TOKEN, subflow: subflow(path, 2, false) }
+}
+
+fn seen(token: Token, subflows: &[Subflow]) -> Seen {
+    let (local, remote) = (local(0, 1000), server());
+    Seen { token, local, remote, server_side: false, subflows: subflows.to_vec(), opening: Vec::new() }
 }
 
 /// Commands of `ms` milliseconds from now on, each answered by `answer`.
@@ -156,14 +167,7 @@ fn a_connection_of_the_in_kernel_path_manager_is_left_alone_and_said_once() {
     let refuse = |manager: &mut Manager, now, command| manager.refused(now, &command, Refusal::NotOurs);
     assert_eq!(commands_within(&mut manager, 1000, 1000, refuse), 1);
     manager.want(at(3000), &[Active, Backup]);
-    let found = [Seen {
-        token: TOKEN,
-        local: local(0, 1000),
-        remote: server(),
-        server_side: false,
-        subflows: Vec::from([subflow(0, 0, false)]),
-    }];
-    manager.resync(at(4000), &found);
+    manager.resync(at(4000), &[seen(TOKEN, &[subflow(0, 0, false)])]);
     assert_eq!(commands_within(&mut manager, 4000, 1000, refuse), 0);
     assert_eq!(manager.poll_notice(), Some(Notice::NotOurs { token: TOKEN }));
     assert_eq!(manager.poll_notice(), None);
@@ -171,9 +175,7 @@ fn a_connection_of_the_in_kernel_path_manager_is_left_alone_and_said_once() {
 
 #[test]
 fn the_last_subflow_keeps_an_address_that_went_until_another_is_there() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Closed]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Closed]);
     manager.set_address(at(1000), PathId(0), None, 5);
     assert_eq!(drain(&mut manager, at(1000)), []);
     let address = IpAddr::from([10, 9, 0, 2]);
@@ -208,9 +210,7 @@ fn where_several_addresses_went_no_withdrawal_is_borne_by_a_subflow_that_is_gone
 
 #[test]
 fn an_address_of_a_failed_attempt_is_withdrawn_too() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
     manager.handle(at(10), &closed(1, 111));
     manager.set_address(at(20), PathId(1), None, 5);
@@ -219,9 +219,7 @@ fn an_address_of_a_failed_attempt_is_withdrawn_too() {
 
 #[test]
 fn an_address_that_the_kernel_knows_by_another_id_finds_its_way() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
     manager.refused(at(1), &create(1, 2, false), Refusal::IdTaken);
     let swept = drain(&mut manager, at(1));
@@ -250,14 +248,7 @@ fn there_is_a_limit_of_connections_and_it_is_said_once() {
         manager.handle(at(0), &Event::Established { token: Token(number), subflow, server_side: false });
     }
     assert_eq!(manager.connections(), MAX_CONNECTIONS);
-    let seen = (0..5000).map(|number| Seen {
-        token: Token(number),
-        local: local(0, 1000),
-        remote: server(),
-        server_side: false,
-        subflows: Vec::new(),
-    });
-    manager.resync(at(1), &seen.collect::<Vec<_>>());
+    manager.resync(at(1), &(0..5000).map(|number| seen(Token(number), &[])).collect::<Vec<_>>());
     assert_eq!(manager.connections(), MAX_CONNECTIONS);
     assert_eq!((manager.poll_notice(), manager.poll_notice()), (Some(Notice::TooMany), None));
 }
@@ -310,9 +301,7 @@ fn where_another_has_long_carried_the_demotion_is_immediate() {
 
 #[test]
 fn nothing_is_demoted_before_the_new_subflow_is_established() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Closed]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Closed]);
     manager.want(at(1000), &[Backup, Active]);
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
     assert_eq!(drain(&mut manager, at(2000)), []);
@@ -343,9 +332,7 @@ fn the_first_subflow_is_opened_anew_under_its_own_id() {
 
 #[test]
 fn a_failed_attempt_is_repeated_after_pauses_that_double() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     let mut now = at(0);
     let mut pauses = Vec::new();
     for _ in 0..9 {
@@ -362,9 +349,7 @@ fn a_failed_attempt_is_repeated_after_pauses_that_double() {
 
 #[test]
 fn an_attempt_without_an_answer_is_given_up() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     drain(&mut manager, at(0));
     assert_eq!(drain(&mut manager, at(3499)), []);
     assert_eq!(drain(&mut manager, at(3500)), [], "a pause first");
@@ -373,9 +358,7 @@ fn an_attempt_without_an_answer_is_given_up() {
 
 #[test]
 fn a_path_wanted_anew_starts_without_the_pauses_of_before() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
-    manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    let mut manager = with_one_subflow([Active, Active]);
     let failed = Event::SubflowClosed { token: TOKEN, subflow: subflow(1, 2, false), error: 113 };
     for _ in 0..6 {
         let now = manager.next_wakeup().expect("a retry is planned");
@@ -402,14 +385,7 @@ fn the_accepting_end_opens_nothing_but_may_demote_and_close() {
 #[test]
 fn a_resync_finds_what_there_is_and_forgets_what_is_gone() {
     let mut manager = with_two_subflows([Active, Active]);
-    let seen = Seen {
-        token: TOKEN,
-        local: local(0, 1000),
-        remote: server(),
-        server_side: false,
-        subflows: Vec::from([subflow(0, 0, false)]),
-    };
-    manager.resync(at(1000), &[seen]);
+    manager.resync(at(1000), &[seen(TOKEN, &[subflow(0, 0, false)])]);
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
     manager.resync(at(2000), &[]);
     assert_eq!(manager.connections(), 0);
@@ -441,9 +417,37 @@ fn an_address_that_goes_is_withdrawn_and_the_next_one_gets_another_id() {
 fn a_connection_found_without_any_subflow_gets_them_anew() {
     let mut manager = manager();
     manager.want(at(0), &[Active, Closed]);
-    let seen = Seen { token: TOKEN, local: local(0, 1000), remote: server(), server_side: false, subflows: Vec::new() };
-    manager.resync(at(0), &[seen]);
+    manager.resync(at(0), &[seen(TOKEN, &[])]);
     assert_eq!(drain(&mut manager, at(0)), [create(0, 1, false)]);
+}
+
+#[test]
+fn a_subflow_that_the_peer_has_not_answered_is_neither_opened_twice_nor_relied_on() {
+    let mut manager = with_two_subflows([Active, Active]);
+    let opening = Vec::from([subflow(1, 2, false)]);
+    manager.resync(at(1000), &[Seen { opening, ..seen(TOKEN, &[subflow(0, 0, false)]) }]);
+    assert_eq!(drain(&mut manager, at(1000)), []);
+    manager.set_address(at(2000), PathId(0), None, 0);
+    assert_eq!(drain(&mut manager, at(3000)), [], "nothing else could bear a withdrawal");
+    manager.handle(at(3000), &opened(1));
+    assert_eq!(drain(&mut manager, at(4000)), [withdraw(0), destroy(0)]);
+}
+
+#[test]
+fn a_subflow_whose_address_is_gone_says_nothing_of_its_path() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.set_address(at(1000), PathId(1), None, 0);
+    assert_eq!(manager.subflows().map(|(_, path, _)| path).collect::<Vec<_>>(), [PathId(0)]);
+}
+
+#[test]
+fn an_address_is_not_withdrawn_while_a_subflow_may_come_of_it() {
+    let mut manager = with_one_subflow([Active, Active]);
+    assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
+    manager.set_address(at(1000), PathId(1), None, 0);
+    assert_eq!(drain(&mut manager, at(1000)), []);
+    manager.handle(at(1100), &opened(1));
+    assert_eq!(drain(&mut manager, at(1100)), [withdraw(2), destroy(1)]);
 }
 
 /// A kernel of two paths that obeys, refuses or loses as it is told.
