@@ -344,7 +344,8 @@ impl Liar {
         }
         let heard = if script.byte() == 0 { script.word() } else { self.heard };
         let body = match flags & 7 {
-            0 => Body::Probe,
+            0 if flags & 8 == 0 => Body::Probe,
+            0 => Body::MtuProbe(script.word() as u16),
             1 => Body::Train,
             _ => Body::Report { heard, paths: (0..1 + script.byte() % 4).map(|_| self.report(script)).collect() },
         };
