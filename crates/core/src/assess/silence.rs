@@ -78,6 +78,8 @@ struct Raised {
     trust_at: Option<Instant>,
     /// The peer that alone bore witness.
     accuser: Option<IpAddr>,
+    /// True if others have subflows here that had nothing to say.
+    has_others: bool,
 }
 
 impl Raised {
@@ -130,6 +132,9 @@ impl Silence {
                 if self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence) =>
             {
                 self.raise_stuck(now, transport.unacked, waited, patience, witnesses);
+            }
+            Some(Verdict::Stuck { .. }) if self.raised.is_some_and(|raised| raised.has_others) => {
+                self.stalls.tell((transport.token, transport.peer));
             }
             Some(Verdict::Stuck { .. }) | None => {}
         }
@@ -203,7 +208,8 @@ impl Silence {
         // An interface that is down leaves nothing to be settled.
         let settled = kind == AlarmKind::LinkDown;
         let accuser = self.stalls.accuser().filter(|_| kind == AlarmKind::Unacknowledged);
-        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser });
+        let has_others = accuser.is_some() && self.stalls.has_several_peers();
+        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser, has_others });
         self.alarms.push_back(Alarm { kind, wrong: settled.then_some(false) });
         let rule = match kind {
             AlarmKind::CamSilence => "silence.cam",
@@ -264,7 +270,7 @@ impl Assessor for Silence {
 
     fn belief(&self) -> (Belief, &Reason) {
         let belief = match self.raised {
-            Some(raised) if raised.is_stuck() => Belief::Stuck,
+            Some(raised) if raised.is_stuck() && !raised.has_others => Belief::Stuck,
             Some(_) => Belief::Lost,
             None => Belief::Unknown,
         };

@@ -189,7 +189,7 @@ impl Stalls {
         let patience = least + margin + delayed(transport);
         let waited = now.since(progress.patient_since);
         if transport.accepted || self.alive.is_some_and(|sent| sent > since + LOOK + delayed(transport)) {
-            let hopeless = now.since(since) > patience && !progress.told;
+            let hopeless = now.since(since) > patience;
             if hopeless && (!transport.accepted || self.has_another(now, key, patience)) {
                 self.tell(key);
             }
@@ -221,9 +221,15 @@ impl Stalls {
         own.filter(|(other, _)| **other != key).any(|(_, progress)| !waits(progress))
     }
 
-    fn tell(&mut self, key: Key) {
+    /// True if there are subflows to more than one peer.
+    pub(super) fn has_several_peers(&self) -> bool {
+        self.peers.len() > 1
+    }
+
+    /// Tells of a subflow as stuck, once.
+    pub(super) fn tell(&mut self, key: Key) {
         if self.stuck.len() < MAX_UNTOLD
-            && let Some(progress) = self.subflows.get_mut(&key)
+            && let Some(progress) = self.subflows.get_mut(&key).filter(|progress| !progress.told)
         {
             progress.told = true;
             self.stuck.push_back(Stuck { token: key.0, peer: key.1 });
@@ -232,7 +238,7 @@ impl Stalls {
 
     /// True of a peer that accused the path wrongly, while there are others.
     fn is_doubtful(&self, now: Instant, peer: IpAddr) -> bool {
-        self.peers.len() > 1 && self.distrusted.get(&peer).is_some_and(|until| now < *until)
+        self.has_several_peers() && self.distrusted.get(&peer).is_some_and(|until| now < *until)
     }
 
     /// True if something that was sent after `then` came through.
