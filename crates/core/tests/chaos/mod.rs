@@ -2,7 +2,7 @@
 //! of bytes says; and one engine that is told anything at all. The fuzz targets
 //! use this too.
 
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
