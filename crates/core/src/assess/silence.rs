@@ -78,8 +78,8 @@ struct Raised {
     trust_at: Option<Instant>,
     /// The peer that alone bore witness.
     accuser: Option<IpAddr>,
-    /// True if others have subflows here that had nothing to say.
-    has_others: bool,
+    /// True if over some subflows nothing was under way.
+    has_idle: bool,
 }
 
 impl Raised {
@@ -133,7 +133,7 @@ impl Silence {
             {
                 self.raise_stuck(now, transport.unacked, waited, patience, witnesses);
             }
-            Some(Verdict::Stuck { .. }) if self.raised.is_some_and(|raised| raised.has_others) => {
+            Some(Verdict::Stuck { .. }) if self.raised.is_some_and(|raised| raised.has_idle) => {
                 self.stalls.tell((transport.token, transport.peer));
             }
             Some(Verdict::Stuck { .. }) | None => {}
@@ -208,8 +208,8 @@ impl Silence {
         // An interface that is down leaves nothing to be settled.
         let settled = kind == AlarmKind::LinkDown;
         let accuser = self.stalls.accuser().filter(|_| kind == AlarmKind::Unacknowledged);
-        let has_others = accuser.is_some() && self.stalls.has_several_peers();
-        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser, has_others });
+        let has_idle = kind == AlarmKind::Unacknowledged && self.stalls.has_idle();
+        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser, has_idle });
         self.alarms.push_back(Alarm { kind, wrong: settled.then_some(false) });
         let rule = match kind {
             AlarmKind::CamSilence => "silence.cam",
@@ -270,7 +270,7 @@ impl Assessor for Silence {
 
     fn belief(&self) -> (Belief, &Reason) {
         let belief = match self.raised {
-            Some(raised) if raised.is_stuck() && !raised.has_others => Belief::Stuck,
+            Some(raised) if raised.is_stuck() && !raised.has_idle => Belief::Stuck,
             Some(_) => Belief::Lost,
             None => Belief::Unknown,
         };

@@ -221,9 +221,9 @@ impl Stalls {
         own.filter(|(other, _)| **other != key).any(|(_, progress)| !waits(progress))
     }
 
-    /// True if there are subflows to more than one peer.
-    pub(super) fn has_several_peers(&self) -> bool {
-        self.peers.len() > 1
+    /// True if there are subflows over which nothing is under way.
+    pub(super) fn has_idle(&self) -> bool {
+        self.subflows.values().any(|progress| progress.waiting_since.is_none())
     }
 
     /// Tells of a subflow as stuck, once.
@@ -238,7 +238,7 @@ impl Stalls {
 
     /// True of a peer that accused the path wrongly, while there are others.
     fn is_doubtful(&self, now: Instant, peer: IpAddr) -> bool {
-        self.has_several_peers() && self.distrusted.get(&peer).is_some_and(|until| now < *until)
+        self.peers.len() > 1 && self.distrusted.get(&peer).is_some_and(|until| now < *until)
     }
 
     /// True if something that was sent after `then` came through.

@@ -101,11 +101,6 @@ impl Plan {
         self.lost.get(usize::from(path.0)).is_some_and(|lost| *lost)
     }
 
-    /// True if the path is lost, and to be closed.
-    fn gives_up(&self, path: PathId) -> bool {
-        self.is_lost(path) && self.wants(path) == PathState::Closed
-    }
-
     /// Our address on a path, and the index of its interface.
     fn address(&self, path: PathId) -> Option<(IpAddr, u32)> {
         let spec = self.paths.get(usize::from(path.0))?;
@@ -259,10 +254,10 @@ impl Manager {
     }
 
     /// Closes one subflow that carries nothing, if its connection has another: the
-    /// kernel then sends its data again over that one. Where all over the path are
-    /// given up, it is closed with them.
+    /// kernel then sends its data again over that one. Over a lost path only where it
+    /// is a backup: else it is closed with the others there, or is a last resort.
     pub fn abandon(&mut self, now: Instant, token: Token, path: PathId, remote: SocketAddr) {
-        if self.plan.gives_up(path) {
+        if self.plan.is_lost(path) && self.plan.wants(path) != PathState::Backup {
             return;
         }
         let mut out = Commands::new();

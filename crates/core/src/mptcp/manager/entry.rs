@@ -34,7 +34,7 @@ impl Entry {
 
     /// True if its path is lost, and to be closed.
     pub fn is_given_up(&self, plan: &Plan) -> bool {
-        plan.gives_up(self.path)
+        plan.is_lost(self.path) && plan.wants(self.path) == PathState::Closed
     }
 
     pub fn is_unwanted(&self, plan: &Plan) -> bool {

@@ -52,13 +52,26 @@ fn a_path_that_is_closed_and_carries_is_not_withdrawn() {
 }
 
 #[test]
-fn a_subflow_that_carries_nothing_is_closed_alone_or_with_its_path() {
-    let mut manager = with_two_subflows([Active, Active]);
-    manager.abandon(at(1000), TOKEN, PathId(1), server());
-    assert_eq!(drain(&mut manager, at(1000))[..1], [destroy(1)]);
+fn a_subflow_that_carries_nothing_is_closed_alone_where_its_path_is_good_or_held_ready() {
+    for (lost, wanted) in [(false, Active), (false, Backup), (true, Backup)] {
+        let mut manager = with_two_subflows([Active, wanted]);
+        manager.set_lost(Vec::from([false, lost]));
+        drain(&mut manager, at(900));
+        manager.abandon(at(1000), TOKEN, PathId(1), server());
+        assert_eq!(drain(&mut manager, at(1000)), [destroy(1)]);
+    }
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_lost(Vec::from([false, true]));
     manager.want(at(1000), &[Active, Closed]);
     manager.abandon(at(1000), TOKEN, PathId(1), server());
     assert_eq!(drain(&mut manager, at(1000)), [withdraw(2), destroy(1)], "the peer is told first");
+}
+
+#[test]
+fn the_last_resort_is_not_closed() {
+    let mut manager = with_two_subflows([Active, Active]);
+    manager.set_lost(Vec::from([true, true]));
+    manager.abandon(at(1000), TOKEN, PathId(0), server());
+    manager.abandon(at(1000), TOKEN, PathId(1), server());
+    assert_eq!(drain(&mut manager, at(1000)), []);
 }
