@@ -35,6 +35,8 @@ const PACKET_EACH: usize = 4;
 const REST: usize = 600;
 /// Datagrams that the gateway sends to the liar in a step at most: what it has for it, eight times again, over all paths.
 const MOST_TO_LIAR: usize = 1 << 15;
+/// A datagram takes no more.
+const MOST_PROBE_BYTES: u16 = 65_000;
 const GATEWAY: ([u8; 4], u16) = ([192, 0, 2, 1], 4760);
 
 /// Plays one script.
@@ -344,7 +346,8 @@ impl Liar {
         }
         let heard = if script.byte() == 0 { script.word() } else { self.heard };
         let body = match flags & 7 {
-            0 => Body::Probe,
+            0 if flags & 8 == 0 => Body::Probe,
+            0 => Body::MtuProbe((script.word() as u16).min(MOST_PROBE_BYTES)),
             1 => Body::Train,
             _ => Body::Report { heard, paths: (0..1 + script.byte() % 4).map(|_| self.report(script)).collect() },
         };

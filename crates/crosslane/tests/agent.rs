@@ -21,6 +21,7 @@ use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{SERVER, Testbed, vehicle_address};
 use crosslane_core::demand::Object;
 use crosslane_core::mptcp::Subflow;
+use crosslane_core::mptcp::manager::MAX_CONNECTIONS;
 use crosslane_core::time::Instant;
 use nix::sys::signal::Signal;
 use program::agent::Agent;
@@ -122,7 +123,7 @@ fn listen() -> Socket {
     EndpointSocket::open().unwrap().set_limits(Limits { subflows: 8, add_addr_accepted: 8 }).unwrap();
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
     socket.bind(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
-    socket.listen(8).unwrap();
+    socket.listen(2048).unwrap();
     socket
 }
 
@@ -299,6 +300,32 @@ fn a_hundred_thousand_forged_datagrams_fill_neither_memory_nor_disk() {
         events.contains("\"left_out\"") && events.contains("\"rule\":\"fault rejected\""),
         "nothing is said of the rest"
     );
+}
+
+#[test]
+fn connections_beyond_the_path_managers_limit_are_said_once_and_counted() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let begin = |number: usize| {
+        // No more at once than the link's queue takes.
+        if number.is_multiple_of(50) {
+            sleep(Duration::from_millis(20));
+        }
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        drop(socket.connect(&SocketAddr::from((SERVER, 5001)).into()));
+        socket
+    };
+    let begun: Vec<Socket> = world.testbed.vehicle.enter(|| (0..MAX_CONNECTIONS + 6).map(begin).collect()).unwrap();
+    while begun.iter().any(|socket| socket.peer_addr().is_err()) {
+        sleep(Duration::from_millis(10));
+    }
+    let (events, _) = start(&world).end();
+    assert_eq!(events.matches("\"rule\":\"too_many\"").count(), 1, "{events}");
+    let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    assert_eq!(last["unmanaged_connections"], 6, "{last}");
 }
 
 #[test]

@@ -19,6 +19,10 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/core/src/mptcp/manager/tests.rs", "one story for each rule of the path manager"),
     ("crates/core/tests/path_manager_model.rs", "one model of the kernel, and what must hold against it"),
     ("crates/crosslane/tests/path_manager.rs", "one vehicle with two paths, and what must hold however they change"),
+    (
+        "crates/crosslane/tests/silent_loss.rs",
+        "one vehicle, and all that its agent is to see of a path that carries nothing",
+    ),
     ("crates/crosslane/tests/agent.rs", "one vehicle with two radios, and all that its agent meets there"),
     ("crates/crosslane/tests/netlink.rs", "one story of the kernel's path manager, with the namespaces it needs"),
 ];

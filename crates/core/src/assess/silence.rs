@@ -83,6 +83,8 @@ struct Raised {
     accuser: Option<IpAddr>,
     /// How long nothing had come back, where that was the sign.
     unanswered: Duration,
+    /// True if over some subflows nothing was under way.
+    has_idle: bool,
 }
 
 impl Raised {
@@ -134,6 +136,9 @@ impl Silence {
                 if self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence) =>
             {
                 self.raise_stuck(now, transport.unacked, waited, patience, witnesses);
+            }
+            Some(Verdict::Stuck { .. }) if self.raised.is_some_and(|raised| raised.has_idle) => {
+                self.stalls.tell((transport.token, transport.peer));
             }
             Some(Verdict::Stuck { .. }) | None => {}
         }
@@ -231,7 +236,9 @@ impl Silence {
         // An interface that is down leaves nothing to be settled.
         let settled = kind == AlarmKind::LinkDown;
         let accuser = self.stalls.accuser().filter(|_| kind == AlarmKind::Unacknowledged);
-        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser, unanswered: Duration::ZERO });
+        let has_idle = kind == AlarmKind::Unacknowledged && self.stalls.has_idle();
+        let unanswered = Duration::ZERO;
+        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser, has_idle, unanswered });
         self.alarms.push_back(Alarm { kind, wrong: settled.then_some(false) });
         let rule = match kind {
             AlarmKind::CamSilence => "silence.cam",
@@ -294,7 +301,7 @@ impl Assessor for Silence {
 
     fn belief(&self) -> (Belief, &Reason) {
         let belief = match self.raised {
-            Some(raised) if raised.is_stuck() => Belief::Stuck,
+            Some(raised) if raised.is_stuck() && !raised.has_idle => Belief::Stuck,
             Some(_) => Belief::Lost,
             None => Belief::Unknown,
         };

@@ -10,13 +10,13 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Stuck;
-use crate::mptcp::manager::MAX_CONNECTIONS;
+use crate::mptcp::manager::{self, MAX_CONNECTIONS};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
-/// Subflows watched at a time: of all connections that are managed, as many as
-/// the kernel lets each have. Those beyond are not judged, and counted.
-pub const MAX_SUBFLOWS: usize = 8 * MAX_CONNECTIONS;
+/// Subflows watched at a time: all that the path manager follows. Connections for
+/// which it has no room it counts.
+pub const MAX_SUBFLOWS: usize = manager::MAX_SUBFLOWS * MAX_CONNECTIONS;
 /// A subflow that was not seen for so long is gone.
 const GONE: Duration = Duration::from_secs(5);
 /// How often those that are gone are looked for.
@@ -63,7 +63,6 @@ pub(super) struct Stalls {
     subflows: BTreeMap<Key, Progress>,
     peers: BTreeMap<IpAddr, u32>,
     swept: Instant,
-    left_out: u64,
     /// When the latest thing was sent that came through.
     alive: Option<Instant>,
     movers: Latest<Key>,
@@ -151,7 +150,6 @@ impl Stalls {
     /// A subflow that is new has just shaken hands.
     fn meet(&mut self, now: Instant, transport: &Transport) -> Option<Verdict> {
         if self.subflows.len() >= MAX_SUBFLOWS {
-            self.left_out += 1;
             return None;
         }
         let waiting_since = (transport.unacked > 0).then_some(now);
@@ -187,7 +185,7 @@ impl Stalls {
         let patience = transport.rtt + transport.rttvar * 4 + margin + delayed(transport);
         let waited = now.since(progress.patient_since);
         if transport.accepted || self.alive.is_some_and(|sent| sent > since + LOOK + delayed(transport)) {
-            let hopeless = now.since(since) > patience && !progress.told;
+            let hopeless = now.since(since) > patience;
             if hopeless && (!transport.accepted || self.has_another(now, key, patience)) {
                 self.tell(key);
             }
@@ -215,9 +213,15 @@ impl Stalls {
         own.filter(|(other, _)| **other != key).any(|(_, progress)| !waits(progress))
     }
 
-    fn tell(&mut self, key: Key) {
+    /// True if there are subflows over which nothing is under way.
+    pub(super) fn has_idle(&self) -> bool {
+        self.subflows.values().any(|progress| progress.waiting_since.is_none())
+    }
+
+    /// Tells of a subflow as stuck, once.
+    pub(super) fn tell(&mut self, key: Key) {
         if self.stuck.len() < MAX_UNTOLD
-            && let Some(progress) = self.subflows.get_mut(&key)
+            && let Some(progress) = self.subflows.get_mut(&key).filter(|progress| !progress.told)
         {
             progress.told = true;
             self.stuck.push_back(Stuck { token: key.0, peer: key.1 });
@@ -266,12 +270,6 @@ impl Stalls {
     /// The next subflow that is stuck while its path is not.
     pub(super) fn poll_stuck(&mut self) -> Option<Stuck> {
         self.stuck.pop_front()
-    }
-
-    /// Looks at subflows that there was no place for.
-    #[cfg(test)]
-    pub(super) fn left_out(&self) -> u64 {
-        self.left_out
     }
 
     fn sweep(&mut self, now: Instant) {

@@ -41,6 +41,8 @@ mod connection;
 mod entry;
 mod ids;
 
+pub use connection::MAX_SUBFLOWS;
+
 /// Connections managed at a time; further ones are left to the kernel.
 pub const MAX_CONNECTIONS: usize = 1024;
 /// Peers of which it has been said how many subflows they accept.
@@ -68,7 +70,7 @@ pub struct Manager {
     budget: Budget,
     notices: VecDeque<Notice>,
     foreign: usize,
-    is_full: bool,
+    left_out: u64,
     waits_since: Option<Instant>,
     peers: BTreeMap<IpAddr, u8>,
 }
@@ -131,7 +133,7 @@ impl Manager {
             budget: Budget::new(),
             notices: VecDeque::new(),
             foreign: 0,
-            is_full: false,
+            left_out: 0,
             waits_since: None,
             peers: BTreeMap::new(),
         }
@@ -234,11 +236,13 @@ impl Manager {
         gone.into_iter().for_each(|token| self.forget(now, token));
         // The list tells the flags from before what is still to be carried out.
         self.commands.retain(|(_, command)| !matches!(command, Command::SetBackup { .. }));
+        let before = self.left_out;
         for found in seen {
             if self.begin(now, found.token, found.local, found.remote, found.server_side, true) {
                 self.with(found.token, |connection, plan| connection.resync(now, plan, found));
             }
         }
+        self.left_out = before.max(self.left_out - before);
     }
 
     /// Takes the news that the kernel refused a command, and why.
@@ -256,8 +260,12 @@ impl Manager {
     }
 
     /// Closes one subflow that carries nothing, if its connection has another: the
-    /// kernel then sends its data again over that one.
+    /// kernel then sends its data again over that one. Over a lost path only where it
+    /// is a backup: else it is closed with the others there, or is a last resort.
     pub fn abandon(&mut self, now: Instant, token: Token, path: PathId, remote: SocketAddr) {
+        if self.plan.is_lost(path) && self.plan.wants(path) != PathState::Backup {
+            return;
+        }
         let mut out = Commands::new();
         self.with(token, |connection, _| connection.abandon(now, token, path, remote, &mut out));
         self.commands.append(&mut out);
@@ -300,6 +308,12 @@ impl Manager {
         self.connections.len()
     }
 
+    /// Connections that there was no room for, since the start; those of before are
+    /// not told from new ones in a list of all, so at least so many.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
     /// The path that a connection's subflow takes, by our address.
     pub fn path_of(&self, local: IpAddr) -> Option<PathId> {
         self.plan.path_of(local)
@@ -332,8 +346,8 @@ impl Manager {
                 return false;
             }
             if self.connections.len() >= MAX_CONNECTIONS {
-                if !core::mem::replace(&mut self.is_full, true) {
-                    self.say(Notice::TooMany);
+                if established {
+                    self.leave_out();
                 }
                 return false;
             }
@@ -344,13 +358,20 @@ impl Manager {
         true
     }
 
+    /// There is no room for a connection: said of the first, and counted.
+    fn leave_out(&mut self) {
+        if self.left_out == 0 {
+            self.say(Notice::TooMany);
+        }
+        self.left_out += 1;
+    }
+
     fn forget(&mut self, now: Instant, token: Token) {
         let Some(connection) = self.connections.remove(&token) else { return };
         if let Some(due) = connection.due {
             self.wakeups.remove(&(due, token));
         }
         self.foreign -= usize::from(connection.is_foreign);
-        self.is_full = false;
         self.commands.retain(|(_, command)| command.token() != token);
         self.budget.set_connections(now, self.connections.len());
     }

@@ -133,6 +133,8 @@ impl Played {
         assert!(told <= MOST_TOLD && changes <= MOST_CHANGES, "{told} messages and {changes} changes at once");
         assert!(self.left <= self.offered * MOST_LEAVINGS, "{} of {} left", self.left, self.offered);
         assert!(self.delivered <= self.arrived, "{} of {} came out", self.delivered, self.arrived);
+        let mut passes = (0..MAX_PATHS as u8).filter_map(|path| self.gateway.passes_bytes(PathId(path)));
+        assert!(passes.all(|bytes| (576..=MTU).contains(&bytes)), "a path of another MTU than can be");
         let starts = 2 + self.now.as_nanos() / START_EACH.as_nanos() as u64;
         assert!(self.trains as u64 <= starts * (MAX_PATHS * TRAIN_PACKETS) as u64, "{} of trains", self.trains);
         let held = Rc::strong_count(&self.token);

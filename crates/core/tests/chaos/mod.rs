@@ -2,7 +2,7 @@
 //! of bytes says; and one engine that is told anything at all. The fuzz targets
 //! use this too.
 
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -32,6 +32,7 @@ const TICK: Duration = Duration::from_micros(1);
 /// Datagrams on the wire.
 const MOST_ON_WIRE: usize = 4_096;
 const BYTES: u32 = 1200;
+const MTU: u32 = 1500;
 const STATES: [PathState; 3] = [PathState::Active, PathState::Backup, PathState::Closed];
 
 /// A packet: who offered it, its flow, its number among those, and a token that
@@ -65,7 +66,9 @@ impl Script<'_> {
 }
 
 fn engine(leads: bool, mode: Mode, epoch: u32) -> End {
-    Tunnel::new(Setup { mode, leads, ranks: vec![1, 0, 3, 2], epoch, around_bytes: 56 })
+    let mut end = Tunnel::new(Setup { mode, leads, ranks: vec![1, 0, 3, 2], epoch, around_bytes: 56 });
+    end.probe_mtu_up_to(MTU);
+    end
 }
 
 struct Pair {
@@ -312,7 +315,8 @@ fn message(script: &mut Script<'_>) -> Message {
     });
     let paths: Vec<PathReport> = paths.collect();
     let body = match flags & 12 {
-        4 => Body::Probe,
+        4 if flags & 16 == 0 => Body::Probe,
+        4 => Body::MtuProbe(script.word() as u16),
         12 => Body::Train,
         _ => Body::Report { heard: 7, paths },
     };

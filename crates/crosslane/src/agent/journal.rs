@@ -120,10 +120,11 @@ impl Journal {
         self.tell("tunnel_counts", fields);
     }
 
-    /// Writes the last lines.
-    pub fn finish(&mut self) {
+    /// Writes the last lines; `unmanaged` connections had no room in the path manager.
+    pub fn finish(&mut self, unmanaged: u64) {
         self.tell_left_out(true);
-        self.tell("end", json!({ "faults": self.faults, "resident_mb": resident_mb() }));
+        let fields = json!({ "faults": self.faults, "resident_mb": resident_mb(), "unmanaged_connections": unmanaged });
+        self.tell("end", fields);
     }
 
     fn tell(&mut self, event: &str, fields: Value) {

@@ -236,7 +236,7 @@ impl Driver {
             self.journal.tunnel_sums(&tunnel.status(), tunnel.counts());
         }
         self.tunnel.take().into_iter().for_each(Carried::finish);
-        self.journal.finish();
+        self.journal.finish(self.engine.manager().left_out());
         Ok(())
     }
 

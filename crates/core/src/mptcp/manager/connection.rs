@@ -18,7 +18,7 @@ mod closing;
 /// Addresses of the peer remembered per connection (RFC 8684 allows 255).
 const MAX_REMOTES: usize = 8;
 /// Subflows followed per connection; the kernel's own limit is 8.
-const MAX_SUBFLOWS: usize = 32;
+pub const MAX_SUBFLOWS: usize = 32;
 /// An attempt to open a subflow is given up after this time: the SYN and two
 /// repetitions (1 s and 2 s later), and an answer.
 const OPENING: Duration = Duration::from_millis(3500);

@@ -4,6 +4,9 @@ use crate::path::Rat;
 use PathState::{Active, Backup, Closed};
 use proptest::prelude::*;
 
+mod limit;
+mod lost;
+
 const TOKEN: Token = Token(7);
 const OVERLAP_MS: u64 = 20;
 
@@ -237,20 +240,6 @@ fn connections_from_inside_a_tunnel_and_to_this_machine_are_left_alone() {
     let here = Subflow { remote: SocketAddr::from(([127, 0, 0, 1], 1)), ..subflow(0, 0, false) };
     manager.handle(at(0), &Event::Established { token: Token(8), subflow: here, server_side: false });
     assert_eq!((manager.connections(), drain(&mut manager, at(0))), (0, Vec::new()));
-}
-
-#[test]
-fn there_is_a_limit_of_connections_and_it_is_said_once() {
-    let mut manager = manager();
-    manager.want(at(0), &[Active, Closed]);
-    for number in 0..MAX_CONNECTIONS as u32 + 100 {
-        let subflow = subflow(0, 0, false);
-        manager.handle(at(0), &Event::Established { token: Token(number), subflow, server_side: false });
-    }
-    assert_eq!(manager.connections(), MAX_CONNECTIONS);
-    manager.resync(at(1), &(0..5000).map(|number| seen(Token(number), &[])).collect::<Vec<_>>());
-    assert_eq!(manager.connections(), MAX_CONNECTIONS);
-    assert_eq!((manager.poll_notice(), manager.poll_notice()), (Some(Notice::TooMany), None));
 }
 
 #[test]

@@ -17,6 +17,7 @@ fn reports(message: &mut Message) -> impl Iterator<Item = &mut PathReport> {
 fn told(lie: fn(&mut Message)) -> Bed {
     let mut bed = Bed::new(Mode::Aggregate, &APART);
     bed.lie = lie;
+    bed.ends[1].probe_mtu_up_to(1500);
     for ms in 0..2000 {
         for flow in [1, 2] {
             bed.elastic = flow == 1;
@@ -24,13 +25,18 @@ fn told(lie: fn(&mut Message)) -> Bed {
         }
         bed.run_until(Instant::from_millis(ms));
     }
+    for path in [PathId(0), PathId(1)] {
+        let passes = bed.ends[1].passes_bytes(path);
+        assert!(passes.is_some_and(|bytes| (576..=1500).contains(&bytes)), "{path:?} passes {passes:?} bytes");
+    }
     bed
 }
 
 #[test]
-fn a_lie_about_a_train_stops_nobody() {
+fn a_lie_about_what_arrived_stops_nobody() {
     told(|message| reports(message).for_each(|report| report.bytes = 0));
     told(|message| reports(message).for_each(|report| report.arrival_us = 0));
     told(|message| reports(message).for_each(|report| report.bytes = report.bytes.wrapping_mul(1 << 24)));
     told(|message| reports(message).for_each(|report| report.arrival_us = report.arrival_us.wrapping_mul(1 << 24)));
+    told(|message| reports(message).for_each(|report| report.missing = vec![(report.highest.wrapping_sub(7), 8)]));
 }
