@@ -25,6 +25,8 @@ const REFUSALS_IN_A_ROW: u32 = 5;
 const RESETS_IN_A_ROW: u32 = 3;
 /// A subflow that lives so long proves that the peer has room.
 const PROVEN_MS: u64 = 1_000;
+/// Lost events are made up for so soon.
+const LIST_MS: u64 = 500;
 /// Commands of a connection wait no longer than this for their turn.
 const TURN_MS: u64 = 1_000;
 
@@ -224,9 +226,10 @@ impl Kernel {
             }
             Command::Withdraw { local_id, .. } => {
                 let is_here = |local: SocketAddr| addresses.contains(&Some(local.ip()));
-                let is_late = |local: SocketAddr| now_ms < lost_ms[path_of(local)] + TURN_MS;
-                let is_unknown = self.lost || now_ms < conversation.reset_ms + TURN_MS;
-                conversation.withdraw(local_id, is_here, is_late, is_unknown)?;
+                let is_late = |local| now_ms < lost_ms[path_of(local)] + TURN_MS;
+                let is_right = |flow: &Flow| flow.stays || is_here(flow.subflow.local) || is_late(flow.subflow.local);
+                let is_unknown = self.lost || now_ms < conversation.reset_ms + LIST_MS + TURN_MS;
+                conversation.withdraw(local_id, |bearer| bearer.map_or(is_unknown, is_right))?;
             }
             Command::Announce { local, local_id, .. } => {
                 conversation.pairs.insert(local.ip(), local_id);
@@ -335,7 +338,7 @@ impl Kernel {
             }
             10 => {
                 self.lost = true;
-                self.listed_ms = self.now_ms + self.random.below(500);
+                self.listed_ms = self.now_ms + self.random.below(LIST_MS);
             }
             _ => {}
         }
@@ -346,22 +349,15 @@ impl Conversation {
     /// The first that is not of that id bears it, wherever that leads: to nobody, if its
     /// address went while the command waited, or if it was to be closed before; or if all
     /// were reset, and the path manager does not know or the command waited.
-    fn withdraw(
-        &mut self,
-        local_id: AddressId,
-        is_here: impl Fn(SocketAddr) -> bool,
-        is_late: impl Fn(SocketAddr) -> bool,
-        is_unknown: bool,
-    ) -> Result<(), Refusal> {
+    fn withdraw(&mut self, local_id: AddressId, is_right: impl Fn(Option<&Flow>) -> bool) -> Result<(), Refusal> {
         let is_first = local_id == AddressId(0) && self.flows.iter().any(|flow| flow.is_first);
         let address = self.pairs.iter().find(|(_, id)| **id == local_id).map(|(ip, _)| *ip);
         if address.and_then(|address| self.pairs.remove(&address)).is_none() && !is_first {
             return Err(Refusal::UnknownSubflow);
         }
         let bearer = self.flows.iter().find(|flow| flow.is_open && flow.subflow.local_id != local_id);
-        let is_right = |flow: &Flow| is_here(flow.subflow.local) || flow.stays || is_late(flow.subflow.local);
         let is_held = self.held.iter().any(|(_, id, _)| *id == local_id);
-        assert!(bearer.map_or(is_unknown, is_right) || !is_held, "nobody hears of {local_id:?}: {self:?}");
+        assert!(is_right(bearer) || !is_held, "nobody hears of {local_id:?}: {self:?}");
         self.held.retain(|(_, id, _)| *id != local_id);
         Ok(())
     }
@@ -418,10 +414,8 @@ impl Conversation {
 }
 
 fn path_of(local: SocketAddr) -> usize {
-    match local.ip() {
-        IpAddr::V4(ip) => usize::from(ip.octets()[1]) - 1,
-        IpAddr::V6(_) => unreachable!(),
-    }
+    let IpAddr::V4(ip) = local.ip() else { unreachable!() };
+    usize::from(ip.octets()[1]) - 1
 }
 
 fn address(path: usize, number: u32) -> IpAddr {

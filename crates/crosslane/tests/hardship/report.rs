@@ -160,14 +160,15 @@ struct Counts {
     completed: usize,
     errors: usize,
     hung: usize,
-    /// They hung, and no path manager can help it.
+    /// They hung or got bytes twice, and no path manager can help it.
     stuck: usize,
 }
 
 fn counts(plan: &Plan, side: &Side) -> Counts {
     let of = |outcome| side.facts.client.iter().filter(|told| told.outcome == outcome).count();
     let hung = side.facts.client.iter().filter(|told| hangs(plan, &side.facts, told)).count();
-    Counts { completed: of(Ended::Done), errors: of(Ended::Error), hung, stuck: of(Ended::Hung) - hung }
+    let (completed, errors) = (of(Ended::Done), of(Ended::Error));
+    Counts { completed, errors, hung, stuck: side.facts.client.len() - completed - errors - hung }
 }
 
 /// Longest stall of each connection that completed, as either end saw it.
@@ -229,7 +230,7 @@ fn table([agent, kernel]: &[Totals; 2]) {
     row("  completed", agent.completed.to_string(), kernel.completed.to_string());
     row("  ended with an honest error", agent.errors.to_string(), kernel.errors.to_string());
     row("  hung", agent.hung.to_string(), kernel.hung.to_string());
-    row("  hung, nobody can help it", agent.stuck.to_string(), kernel.stuck.to_string());
+    row("  lost, nobody can help it", agent.stuck.to_string(), kernel.stuck.to_string());
     row(
         "worst stall, agent there all the time, ms",
         agent.stall_median_ms.to_string(),
