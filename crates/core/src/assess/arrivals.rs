@@ -17,7 +17,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use crate::mptcp::manager::MAX_CONNECTIONS;
+use crate::mptcp::manager::{MAX_CONNECTIONS, MAX_SUBFLOWS};
 use crate::path::{PathId, Transport};
 use crate::time::{Duration, Instant};
 
@@ -40,8 +40,6 @@ const LATELY: Duration = Duration::from_secs(10);
 /// looked for.
 const GONE: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_secs(1);
-/// Subflows of a connection that are followed.
-const MAX_SUBFLOWS: usize = 8;
 
 /// A rhythm that broke off.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -232,6 +230,20 @@ mod tests {
     fn messages_that_came_regularly_and_stop_mean_loss() {
         let told = hear(&mut Arrivals::default(), 1, 3000, |ms| ms.min(2000) / 20 * 200);
         assert!(told.is_some_and(|ms| (2050..2100).contains(&ms)), "{told:?}");
+    }
+
+    #[test]
+    fn a_connection_over_every_path_there_can_be_is_followed() {
+        let mut arrivals = Arrivals::default();
+        let mut told = None;
+        for ms in (0..3000).step_by(10) {
+            let now = Instant::from_millis(ms);
+            told = told.or(arrivals.observe(now, PathId(0), &sample(1, ms.min(2000) / 20 * 200, false)));
+            for path in 1..16 {
+                assert_eq!(arrivals.observe(now, PathId(path), &sample(1, 0, true)), None);
+            }
+        }
+        assert!(told.is_some());
     }
 
     #[test]
