@@ -14,8 +14,8 @@ use crate::time::{Duration, Instant};
 pub const CROWD: usize = 8;
 /// The longest pause is that of so many answers and of as many before.
 const SPAN: u32 = 64;
-/// Beyond the longest pause and a quarter of it, so much is waited.
-const MARGIN: Duration = Duration::from_millis(8);
+/// Beyond the longest pause and an eighth of it, so much is waited.
+const MARGIN: Duration = Duration::from_millis(6);
 /// So many looks in a row must have found nothing since looks were last so far
 /// apart: after a pause of this machine what came meanwhile is counted late.
 const LOOKS: u32 = 3;
@@ -101,7 +101,7 @@ impl Answers {
 
     fn patience(&self) -> Option<Duration> {
         let [current, before] = self.spans;
-        let learnt = current.longest.max(before.longest) * 5 / 4 + MARGIN;
+        let learnt = current.longest.max(before.longest) * 9 / 8 + MARGIN;
         (before.answers > 0).then(|| learnt.max(self.least))
     }
 }
@@ -129,7 +129,7 @@ mod tests {
         // An answer each 30 ms.
         let mut answers = Answers::default();
         assert_eq!(watch(&mut answers, 0, 9000, |ms| ms / 30), None);
-        assert!(watch(&mut answers, 9000, 9200, |_| 300).is_some_and(|found| found > 9040));
+        assert!(watch(&mut answers, 9000, 9200, |_| 300).is_some_and(|found| found > 9036));
     }
 
     #[test]

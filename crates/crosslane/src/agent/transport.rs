@@ -35,9 +35,9 @@ const SLEEPY: Duration = Duration::from_secs(3);
 const TELL_SUBFLOW: Duration = Duration::from_secs(1);
 const TELL_PATH: Duration = Duration::from_millis(100);
 /// Looks at the subflows that carry, and those at the rest, may each take a
-/// thirtieth of a core; but the former are never farther apart than this.
-const SHARE: u32 = 30;
-const LONGEST_PERIOD: Duration = Duration::from_millis(100);
+/// fiftieth of a core; but the former are never farther apart than this.
+const SHARE: u32 = 50;
+const LONGEST_PERIOD: Duration = Duration::from_millis(150);
 /// Between two looks, where many carry, the interfaces' counters are read this often.
 const COUNT_PERIOD: Duration = Duration::from_millis(2);
 

@@ -29,7 +29,7 @@ pub const CPU_SHARE: f64 = 0.03;
 /// it breaks the rule beyond what it allows itself for looks, a tenth of a core at
 /// what carries, a thirtieth at the rest, and 16 questions each 10 ms between them.
 /// Seeds above [`CPU_SHARE`] are counted.
-pub const CPU_SHARE_MANY: f64 = 0.2;
+pub const CPU_SHARE_MANY: f64 = 0.1;
 /// Few connections, for the processor.
 pub const FEW_BUSY: usize = 10;
 /// Sockets at the server are gone so long after the vehicle's: a minute, and
