@@ -26,9 +26,8 @@ pub const LOG_BYTES: u64 = 1_000_000;
 /// to [`FEW_BUSY`] connections.
 pub const CPU_SHARE: f64 = 0.03;
 /// With more of them at work it is known not to reach that (`docs/limitations.md`):
-/// it breaks the rule beyond what it allows itself for looks, a tenth of a core at
-/// what carries, a thirtieth at the rest, and 16 questions each 10 ms between them.
-/// Seeds above [`CPU_SHARE`] are counted.
+/// it breaks the rule at a tenth of a core, about twice what was measured. Seeds
+/// above [`CPU_SHARE`] are counted.
 pub const CPU_SHARE_MANY: f64 = 0.1;
 /// Few connections, for the processor.
 pub const FEW_BUSY: usize = 10;
