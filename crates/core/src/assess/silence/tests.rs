@@ -224,3 +224,34 @@ fn what_came_regularly_and_stopped_means_loss_unless_something_came_through_sinc
     silence.observe(at(1100), &told(1010));
     assert_eq!(silence.belief().0, Belief::Stuck);
 }
+
+/// What `subflows` that wait and an interface over which nothing comes back from
+/// 1000 ms on are taken for, in the following 60 ms; and whether a second alarm
+/// comes, after the first proved wrong.
+fn unanswered(subflows: u32) -> (Belief, bool) {
+    let mut silence = Silence::new(Params::default());
+    let look = |silence: &mut Silence, from: u64, to: u64, comes: &dyn Fn(u64) -> u64| {
+        for ms in (from..to).step_by(3) {
+            let counters = Counters { received: comes(ms), sent: ms * 5 };
+            silence.observe(at(ms), &Sample { path: PathId(0), kind: SampleKind::Counters(counters) });
+        }
+    };
+    (0..subflows).for_each(|token| silence.observe(at(0), &of(token, 1, 0, 0)));
+    look(&mut silence, 0, 1000, &|ms| ms);
+    (0..subflows).for_each(|token| silence.observe(at(1000), &of(token, 1, 2, 0)));
+    look(&mut silence, 1000, 1030, &|_| 0);
+    let belief = silence.belief().0;
+    silence.observe(at(1040), &of(0, 1, 0, 1));
+    (1..subflows).for_each(|token| silence.observe(at(1041), &of(token, 1, 0, 3)));
+    silence.advance(at(1700));
+    (0..subflows).for_each(|token| silence.observe(at(1700), &of(token, 1, 2, 3)));
+    look(&mut silence, 1700, 3500, &|ms| ms);
+    look(&mut silence, 3500, 3521, &|_| 0);
+    (belief, silence.belief().0 == Belief::Stuck)
+}
+
+#[test]
+fn an_interface_that_brings_nothing_back_is_lost_if_many_wait_for_it() {
+    assert_eq!(unanswered(CROWD as u32), (Belief::Stuck, false));
+    assert_eq!(unanswered(CROWD as u32 - 1), (Belief::Unknown, false));
+}
