@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use crosslane_core::mptcp::{Command, Event};
+use crosslane_core::mptcp::{Command, Event, Seen};
 
 use super::config::Config;
 use crate::error::{Error, Result};
-use crate::netlink::diag::Diag;
+use crate::netlink::diag::{Connection, Diag, SubflowInfo};
 use crate::netlink::path_manager::{self, CommandSocket};
-use crate::netlink::{self, CommandError, EventError, Stream};
+use crate::netlink::{self, CommandError, EventError, Stream, TcpState};
 
 /// Its sockets.
 pub struct Mptcp {
@@ -61,5 +61,22 @@ pub async fn event(mptcp: Option<&mut Mptcp>) -> std::result::Result<Event, Even
     match mptcp {
         Some(mptcp) => mptcp.events.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// A connection as the engine is told of it.
+pub fn seen(connection: &Connection) -> Seen {
+    let is_opening = |info: &&SubflowInfo| info.tcp.state == TcpState::SynSent;
+    let (opening, open): (Vec<_>, Vec<_>) = connection.subflows.iter().partition(is_opening);
+    let subflows = |of: Vec<&SubflowInfo>| of.into_iter().map(|info| info.subflow).collect();
+    Seen {
+        token: connection.token,
+        local: connection.local,
+        remote: connection.remote,
+        // Only the first subflow tells who opened the connection; without it, a
+        // vehicle is taken for the client.
+        server_side: connection.server_side.unwrap_or(false),
+        subflows: subflows(open),
+        opening: subflows(opening),
     }
 }

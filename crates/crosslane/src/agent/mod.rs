@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crosslane_core::agent::{Agent, Input, Output, Setup};
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::{Event, Seen};
+use crosslane_core::mptcp::Event;
 use crosslane_core::path::PathSpec;
 use crosslane_core::strategy::{Strategy, ThresholdParams};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,9 +17,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::clock::{Clock, monotonic_ns};
 use crate::demands::server::{self, Heard, Server};
 use crate::error::{Error, Result};
-use crate::netlink::diag::{Connection, SubflowInfo};
+use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
-use crate::netlink::{EventError, PathManager, Stream, TcpState, path_manager};
+use crate::netlink::{EventError, PathManager, Stream, path_manager};
 use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
 use crate::tunnel::steer::server::{self as steer, Ask};
 
@@ -36,7 +36,7 @@ pub mod ready;
 mod transport;
 mod tunnel;
 
-use commands::{Mptcp, event};
+use commands::{Mptcp, event, seen};
 use config::Config;
 use counters::InterfaceCounters;
 use interfaces::Interfaces;
@@ -382,21 +382,5 @@ impl Driver {
         if let Err(error) = &done {
             self.handle(Input::Refused(*command, path_manager::refusal(error)));
         }
-    }
-}
-
-fn seen(connection: &Connection) -> Seen {
-    let is_opening = |info: &&SubflowInfo| info.tcp.state == TcpState::SynSent;
-    let (opening, open): (Vec<_>, Vec<_>) = connection.subflows.iter().partition(is_opening);
-    let subflows = |of: Vec<&SubflowInfo>| of.into_iter().map(|info| info.subflow).collect();
-    Seen {
-        token: connection.token,
-        local: connection.local,
-        remote: connection.remote,
-        // Only the first subflow tells who opened the connection; without it, a
-        // vehicle is taken for the client.
-        server_side: connection.server_side.unwrap_or(false),
-        subflows: subflows(open),
-        opening: subflows(opening),
     }
 }
