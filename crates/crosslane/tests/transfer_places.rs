@@ -40,6 +40,8 @@ fn silent_senders_hold_few_places_and_not_for_long() {
     let of_another = silent([127, 0, 0, 2], &receiver.address, 40);
     let said = send(desk.path(), &receiver.address);
     assert_eq!(said.code, Some(0), "one address has taken all places: {said:?}");
+    // Until its place is free again.
+    sleep(Duration::from_secs(1));
     let of_our_own = silent([127, 0, 0, 1], &receiver.address, 8);
     receiver.await_words("is turned away: it serves 8 senders of this address already; try again in a minute");
     // Until there is room to tell one more.
