@@ -26,15 +26,15 @@ const PAUSES: usize = 32;
 /// The mean pause of a rhythm: shorter ones are a transfer's, whose end says
 /// nothing, longer ones would be found out too late.
 const MEAN: (Duration, Duration) = (Duration::from_millis(15), Duration::from_millis(200));
-/// The longest pause of a rhythm but one, as a multiple of the mean.
+/// The second longest pause of a rhythm, at most, as a multiple of the mean.
 const REGULAR: u32 = 3;
-/// Beyond twice the longest pause and the round trip, so much is waited.
+/// Beyond twice the second longest pause and the round trip, so much is waited.
 const MARGIN: Duration = Duration::from_millis(20);
 /// The wait doubles so often at most.
 const MAX_DOUBLINGS: u32 = 6;
 /// What came over the path so long after the last message excuses it.
 const LATER: Duration = Duration::from_millis(20);
-/// Whoever came over a subflow lately may come over it again.
+/// What came over a subflow so lately may come over it again.
 const LATELY: Duration = Duration::from_secs(10);
 /// A connection that was not seen for so long is gone, and how often those are
 /// looked for.
@@ -50,7 +50,7 @@ pub struct Break {
     pub last: Instant,
     /// How long nothing has come over any.
     pub waited: Duration,
-    /// The longest pause before but one.
+    /// The second longest pause before.
     pub longest: Duration,
 }
 
@@ -185,7 +185,8 @@ impl Flow {
         self.received.iter().any(|((path, _), received)| *path != self.path && there(received) && lately(received))
     }
 
-    /// The longest pause but one of what came regularly: one is this machine's.
+    /// The second longest pause of what came regularly: one longer may be this
+    /// machine's.
     fn rhythm(&self) -> Option<Duration> {
         if self.pauses.len() < PAUSES {
             return None;

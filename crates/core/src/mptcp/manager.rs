@@ -188,6 +188,7 @@ impl Manager {
     /// Takes the news that a path had this address before. A subflow that is found
     /// from it carries nothing any more and is closed.
     pub fn add_former_address(&mut self, path: PathId, local: IpAddr) {
+        self.plan.former.retain(|known| *known != (local, path));
         if self.plan.former.len() >= MAX_FORMER {
             self.plan.former.pop_front();
         }

@@ -30,14 +30,23 @@ impl InterfaceCounters {
 
     /// What they say now, of each path whose interface is there.
     pub fn read(&mut self) -> Vec<Sample> {
-        let read = self.table.as_ref().and_then(|table| table.read_at(&mut self.text, 0).ok()).unwrap_or(0);
-        let text = std::str::from_utf8(&self.text[..read]).unwrap_or_default();
+        let length = self.table.as_ref().map_or(0, |table| read_whole(table, &mut self.text));
+        let text = std::str::from_utf8(&self.text[..length]).unwrap_or_default();
         let sample = |(name, counters): (&str, Counters)| {
             let place = self.names.iter().position(|wanted| wanted == name)?;
             Some(Sample { path: PathId(place as u8), kind: SampleKind::Counters(counters) })
         };
         text.lines().filter_map(counters).filter_map(sample).collect()
     }
+}
+
+/// Reads as much as there is and fits; the kernel gives a page at a time.
+fn read_whole(table: &File, text: &mut [u8]) -> usize {
+    let mut length = 0;
+    while let Ok(more @ 1..) = table.read_at(&mut text[length..], length as u64) {
+        length += more;
+    }
+    length
 }
 
 /// One interface's line (Linux `net/core/net-procfs.c`): bytes and packets received,
@@ -63,6 +72,12 @@ mod tests {
         {
             assert_eq!(counters(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_table_of_several_pages_is_read_whole() {
+        let (long, mut text) = (File::open("/proc/self/smaps").unwrap(), vec![0; TABLE_BYTES]);
+        assert_eq!(read_whole(&long, &mut text), TABLE_BYTES);
     }
 
     #[test]
