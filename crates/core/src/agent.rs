@@ -317,7 +317,10 @@ impl Engine for Agent {
 
     fn handle(&mut self, now: Instant, input: Input) {
         match input {
-            Input::Sample(sample) => self.observe(now, &sample),
+            Input::Sample(sample) => {
+                self.observe(now, &sample);
+                self.assess(now);
+            }
             Input::Demand(demand) => self.meet(now, &demand),
             Input::Mptcp(event) => self.manager.handle(now, &event),
             Input::Resync(seen) => {
@@ -328,7 +331,6 @@ impl Engine for Agent {
             Input::Address { path, local, if_index } => self.manager.set_address(now, path, local, if_index),
             Input::FormerAddress { path, local } => self.manager.add_former_address(path, local),
         }
-        self.assess(now);
     }
 
     fn poll(&mut self, now: Instant) -> Option<Output> {

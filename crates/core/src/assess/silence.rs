@@ -65,6 +65,8 @@ pub struct Silence {
     intervals: VecDeque<Duration>,
     stalls: Stalls,
     answers: Answers,
+    /// Mean round trip of the last subflows told of.
+    rtt: Duration,
     link_down: bool,
     raised: Option<Raised>,
     last_alarm: Option<Instant>,
@@ -81,8 +83,9 @@ struct Raised {
     trust_at: Option<Instant>,
     /// The peer that alone bore witness.
     accuser: Option<IpAddr>,
-    /// How long nothing had come back, where that was the sign.
-    unanswered: Duration,
+    /// How long nothing had come back over the interface, and the packets that had come
+    /// before, where that was the sign.
+    unanswered: Option<(Duration, u64)>,
     /// True if over some subflows nothing was under way.
     has_idle: bool,
 }
@@ -129,6 +132,7 @@ impl Silence {
         if self.params.unacked_margin_ms == 0 {
             return;
         }
+        self.rtt = (self.rtt * 7 + transport.rtt) / 8;
         let margin = Duration::from_millis(u64::from(self.params.unacked_margin_ms));
         match self.stalls.watch(now, transport, margin) {
             Some(Verdict::Alive(peer, sent)) => self.see_delivery(now, peer, sent),
@@ -146,7 +150,8 @@ impl Silence {
 
     /// Nothing comes back while many wait for it.
     fn watch_counters(&mut self, now: Instant, counters: Counters) {
-        let Some(unanswered) = self.answers.watch(now, counters) else { return };
+        self.hear_answers(counters);
+        let Some(unanswered) = self.answers.watch(now, counters, self.rtt) else { return };
         let subflows = self.stalls.waiting();
         let is_new = self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence);
         if self.params.unacked_margin_ms == 0 || !is_new || subflows < CROWD {
@@ -159,7 +164,20 @@ impl Silence {
         let inputs = [("waited_ms", waited_ms), ("patience_ms", patience_ms), ("subflows", subflows as f64)];
         self.raise(now, AlarmKind::Unacknowledged, because, &inputs);
         if let Some(raised) = &mut self.raised {
-            raised.unanswered = unanswered.waited;
+            raised.unanswered = Some((unanswered.waited, counters.received));
+        }
+    }
+
+    /// What comes back soon after it was missed proves the alarm wrong: it is ended
+    /// after the wait. A packet or two may be somebody else's.
+    fn hear_answers(&mut self, counters: Counters) {
+        let Some(mut raised) = self.raised.filter(|raised| !raised.settled) else { return };
+        let Some((_, before)) = raised.unanswered else { return };
+        if counters.received.saturating_sub(before) >= CROWD as u64 {
+            self.take_back(&mut raised);
+            let trust_at = raised.at + self.wait / 2;
+            raised.trust_at = Some(raised.trust_at.map_or(trust_at, |at| at.min(trust_at)));
+            self.raised = Some(raised);
         }
     }
 
@@ -188,7 +206,9 @@ impl Silence {
     fn take_back(&mut self, raised: &mut Raised) {
         if !core::mem::replace(&mut raised.settled, true) {
             self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
-            self.answers.was_wrong(raised.unanswered);
+            if let Some((waited, _)) = raised.unanswered {
+                self.answers.was_wrong(waited);
+            }
         }
     }
 
@@ -237,8 +257,7 @@ impl Silence {
         let settled = kind == AlarmKind::LinkDown;
         let accuser = self.stalls.accuser().filter(|_| kind == AlarmKind::Unacknowledged);
         let has_idle = kind == AlarmKind::Unacknowledged && self.stalls.has_idle();
-        let unanswered = Duration::ZERO;
-        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser, has_idle, unanswered });
+        self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser, has_idle, unanswered: None });
         self.alarms.push_back(Alarm { kind, wrong: settled.then_some(false) });
         let rule = match kind {
             AlarmKind::CamSilence => "silence.cam",

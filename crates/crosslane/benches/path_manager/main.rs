@@ -64,6 +64,7 @@ fn all() -> Result<Vec<Row>> {
         Some(name) => speed(&name, PathManager::UserSpace, |wires| managers::mptcpd(wires, scratch).map(Some))?,
         None => vec![row("mptcpd: not installed (packages mptcpd, libmptcpd3-dev)", "")],
     });
+    rows.extend(speed("least program", PathManager::UserSpace, |wires| managers::least(wires).map(|()| None))?);
     rows.extend(speed("in-kernel", PathManager::Kernel, |wires| managers::kernel(wires).map(|()| None))?);
     rows.extend(cost(scratch)?);
     Ok(rows)

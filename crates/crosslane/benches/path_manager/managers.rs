@@ -8,8 +8,11 @@ use std::time::Duration;
 use std::{fs, io, thread};
 
 use crosslane::agent::ready;
-use crosslane::error::Result;
+use crosslane::error::{Error, Result};
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket};
+use crosslane::netlink::path_manager::{self, CommandSocket};
+use crosslane_core::mptcp::Command::CreateSubflow;
+use crosslane_core::mptcp::{AddressId, Event};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::time::{clock_getcpuclockid, clock_gettime};
@@ -78,6 +81,28 @@ pub fn mptcpd(wires: &Wires, scratch: &Path) -> Result<Daemon> {
         Some(status) => Err(failure(format!("mptcpd ended at once: {status}"))),
         None => Ok(daemon),
     }
+}
+
+/// What any program needs at least: a thread that answers the event with the command,
+/// and knows nothing else. It waits until the process ends.
+pub fn least(wires: &Wires) -> Result<()> {
+    let sockets = wires.vehicle.enter(|| {
+        let events = path_manager::events().map_err(failure)?;
+        Ok::<_, Error>((events, CommandSocket::open().map_err(failure)?))
+    })?;
+    let (mut events, mut commands) = sockets?;
+    thread::spawn(move || {
+        loop {
+            if let Ok(Some(Event::Established { token, subflow, .. })) = events.recv(Duration::from_secs(60)) {
+                let local = PATHS[1].1.into();
+                let (local_id, remote) = (AddressId(1), subflow.remote);
+                let open = CreateSubflow { token, local_id, local, if_index: 0, remote, backup: false };
+                // One that fails is missing from the capture.
+                let _ = commands.send(&open);
+            }
+        }
+    });
+    Ok(())
 }
 
 /// The in-kernel path manager, with an endpoint on the second path.

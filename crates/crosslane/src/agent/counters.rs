@@ -16,6 +16,8 @@ pub struct InterfaceCounters {
     table: Option<File>,
     names: Vec<String>,
     text: Vec<u8>,
+    /// What they said of each path before.
+    last: Vec<Counters>,
 }
 
 impl InterfaceCounters {
@@ -25,11 +27,25 @@ impl InterfaceCounters {
             table: File::open("/proc/thread-self/net/dev").ok(),
             names: config.paths.iter().map(|path| path.get_ref().interface().to_owned()).collect(),
             text: vec![0; TABLE_BYTES],
+            last: vec![Counters::default(); config.paths.len()],
         }
     }
 
-    /// What they say now, of each path whose interface is there.
-    pub fn read(&mut self) -> Vec<Sample> {
+    /// What they say now of each path whose interface is there; true if over one of them
+    /// something went since the last time, and nothing came.
+    pub fn watch(&mut self) -> (Vec<Sample>, bool) {
+        let samples = self.read();
+        let mut waits = false;
+        for sample in &samples {
+            if let SampleKind::Counters(now) = sample.kind {
+                let last = std::mem::replace(&mut self.last[usize::from(sample.path.0)], now);
+                waits |= now.sent != last.sent && now.received == last.received;
+            }
+        }
+        (samples, waits)
+    }
+
+    fn read(&mut self) -> Vec<Sample> {
         let length = self.table.as_ref().map_or(0, |table| read_whole(table, &mut self.text));
         let text = std::str::from_utf8(&self.text[..length]).unwrap_or_default();
         let sample = |(name, counters): (&str, Counters)| {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crosslane_core::agent::Output;
+use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
 use serde_json::{Value, json};
 
@@ -19,6 +20,8 @@ mod limit;
 use file::Sink;
 use limit::Limit;
 
+/// Outputs noted before they are written, at most.
+const NOTED: usize = 256;
 /// The event that says how many lines of a rule were left out.
 const LEFT_OUT: &str = "left_out";
 
@@ -29,9 +32,17 @@ pub struct Journal {
     names: Vec<String>,
     to: Sink,
     name: String,
+    noted: Vec<Noted>,
     limit: Limit,
     faults: u64,
     broken: bool,
+}
+
+/// What the agent said, when, and why the kernel refused it.
+struct Noted {
+    at: Instant,
+    output: Output,
+    error: Option<String>,
 }
 
 impl Journal {
@@ -47,17 +58,29 @@ impl Journal {
         };
         let names = config.paths.iter().map(|path| path.get_ref().name.clone()).collect();
         let limit = Limit::new(clock.now());
-        let mut journal = Journal { clock, names, to, name, limit, faults: 0, broken: false };
+        let mut journal = Journal { clock, names, to, name, noted: Vec::new(), limit, faults: 0, broken: false };
         let start = json!({ "monotonic_ns": clock.origin_ns(), "version": env!("CARGO_PKG_VERSION") });
         journal.tell("start", start);
         journal
     }
 
-    /// Writes what the agent said, and how a command went.
-    pub fn output(&mut self, output: &Output, error: Option<&CommandError>) {
-        let error = error.map(|error| error as &dyn std::fmt::Display);
-        let line = lines::said(self.clock.now(), output, error, &self.names);
-        self.write_limited(&line);
+    /// Notes what the agent said, and how a command went. It is written when nothing
+    /// more urgent is to be done: with the next call that is not this one.
+    pub fn output(&mut self, output: Output, error: Option<&CommandError>) {
+        let at = self.clock.now();
+        self.noted.push(Noted { at, output, error: error.map(ToString::to_string) });
+        if self.noted.len() >= NOTED {
+            self.settle();
+        }
+    }
+
+    /// Writes what was noted.
+    pub fn settle(&mut self) {
+        for Noted { at, output, error } in std::mem::take(&mut self.noted) {
+            let error = error.as_ref().map(|error| error as &dyn std::fmt::Display);
+            let line = lines::said(at, &output, error, &self.names);
+            self.write_limited(&line);
+        }
     }
 
     /// Writes how a path of the tunnel fares.
@@ -128,6 +151,7 @@ impl Journal {
     }
 
     fn tell(&mut self, event: &str, fields: Value) {
+        self.settle();
         let line = lines::line(self.clock.now(), "agent", event, fields);
         self.write_limited(&line);
     }

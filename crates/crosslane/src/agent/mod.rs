@@ -355,32 +355,33 @@ impl Driver {
                 if self.mptcp.as_mut().is_some_and(Mptcp::reset_destroyed) {
                     continue;
                 }
+                self.journal.settle();
                 if let Some(server) = &mut self.demands {
                     server.tell(&self.engine);
                 }
                 return false;
             };
-            self.carry_out(&output);
+            self.carry_out(output);
         }
         true
     }
 
-    fn carry_out(&mut self, output: &Output) {
+    fn carry_out(&mut self, output: Output) {
         let Output::Command { command, .. } = output else {
-            self.journal.output(output, None);
-            if let (Output::Decision { .. }, Some(tunnel)) = (output, &self.tunnel) {
+            if let (Output::Decision { .. }, Some(tunnel)) = (&output, &self.tunnel) {
                 tunnel.want(&self.engine);
             }
-            if let (Output::Admission(admission), Some(server)) = (output, &mut self.demands) {
+            if let (Output::Admission(admission), Some(server)) = (&output, &mut self.demands) {
                 server.admit(admission);
             }
+            self.journal.output(output, None);
             return;
         };
         let Some(mptcp) = &mut self.mptcp else { return };
-        let done = mptcp.carry_out(command);
+        let done = mptcp.carry_out(&command);
         self.journal.output(output, done.as_ref().err());
         if let Err(error) = &done {
-            self.handle(Input::Refused(*command, path_manager::refusal(error)));
+            self.handle(Input::Refused(command, path_manager::refusal(error)));
         }
     }
 }

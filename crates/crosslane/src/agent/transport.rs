@@ -35,11 +35,14 @@ const SLEEPY: Duration = Duration::from_secs(3);
 const TELL_SUBFLOW: Duration = Duration::from_secs(1);
 const TELL_PATH: Duration = Duration::from_millis(100);
 /// Looks at the subflows that carry, and those at the rest, may each take a
-/// fiftieth of a core; but the former are never farther apart than this.
+/// fiftieth of a core, a hundredth where the interfaces' counters are read as well;
+/// but the former are never farther apart than this.
 const SHARE: u32 = 50;
+const SHARE_OF_MANY: u32 = 100;
 const LONGEST_PERIOD: Duration = Duration::from_millis(150);
-/// Between two looks, where many carry, the interfaces' counters are read this often.
-const COUNT_PERIOD: Duration = Duration::from_millis(2);
+/// Between two looks, where many carry, the interfaces' counters are read this often;
+/// twice as often while something goes and nothing comes.
+const COUNT_PERIOD: Duration = Duration::from_millis(4);
 
 /// A subflow, by its two ends.
 type Ends = (SocketAddr, SocketAddr);
@@ -131,7 +134,7 @@ impl Lookout {
 
     /// What is to be told where nothing moved: a word of each path. `None` if it has
     /// to be looked closer.
-    pub(super) fn glance(&mut self, now: Instant) -> Option<Vec<Sample>> {
+    fn glance(&mut self, now: Instant) -> Option<Vec<Sample>> {
         if self.segments_moved() {
             (self.moved, self.stale) = (now, true);
         }
@@ -150,12 +153,14 @@ impl Lookout {
         Some(samples)
     }
 
+    /// True, and again at the right time, if it is too soon to look.
+    fn waits(&mut self, now: Instant) -> bool {
+        self.next = self.next.max(self.busy_next);
+        now < self.busy_next
+    }
+
     /// What is to be told of the subflows now.
-    pub(super) fn look(&mut self, now: Instant, wanted: &[Wanted], diag: &mut Diag) -> Vec<Sample> {
-        if now < self.busy_next {
-            self.next = self.busy_next;
-            return Vec::new();
-        }
+    fn look(&mut self, now: Instant, wanted: &[Wanted], diag: &mut Diag) -> Vec<Sample> {
         self.repeat_at = now + TELL_SUBFLOW;
         let busy = |known: &Known| known.transport.unacked > 0 || now.since(known.moved) < IDLE;
         let (mut ask, mut rest) = (Vec::new(), Vec::new());
@@ -166,26 +171,33 @@ impl Lookout {
         self.busy = ask.len();
         if self.stale && !rest.is_empty() && now >= self.idle_next {
             let cost = self.costs.of(rest.len());
-            self.idle_next = now + (cost * SHARE).clamp(self.period, TELL_SUBFLOW);
+            self.idle_next = now + (cost * self.share()).clamp(self.period, TELL_SUBFLOW);
             self.stale = false;
             ask.append(&mut rest);
         }
-        let began = processor_time();
         let mut samples = Vec::new();
         if !ask.is_empty() {
             self.ask(now, &ask, diag, &mut samples);
         }
         self.repeat(now, &rest, &mut samples);
-        let cost = processor_time().saturating_sub(began);
-        let active = self.busy > 0 || now.since(self.moved) < IDLE;
-        let period = if active { self.period } else { self.period.max(IDLE_PERIOD) };
-        self.busy_next = now + period.max((cost * SHARE).min(LONGEST_PERIOD));
-        self.next = self.busy_next;
         if self.known.len() > wanted.len() {
             let current: std::collections::BTreeSet<Ends> = wanted.iter().map(|subflow| subflow.ends).collect();
             self.known.retain(|ends, _| current.contains(ends));
         }
         samples
+    }
+
+    /// Sets the time of the next look by what this one took of the processor, with all
+    /// that came of it.
+    fn rest(&mut self, now: Instant, cost: Duration) {
+        let active = self.busy > 0 || now.since(self.moved) < IDLE;
+        let period = if active { self.period } else { self.period.max(IDLE_PERIOD) };
+        self.busy_next = now + period.max((cost * self.share()).min(LONGEST_PERIOD));
+        self.next = self.busy_next;
+    }
+
+    fn share(&self) -> u32 {
+        if self.busy >= CROWD { SHARE_OF_MANY } else { SHARE }
     }
 
     fn ask(&mut self, now: Instant, ask: &[Wanted], diag: &mut Diag, samples: &mut Vec<Sample>) {
@@ -293,8 +305,9 @@ fn segments(snmp: &str) -> Option<[u64; 2]> {
 
 impl Driver {
     pub(super) fn observe_counters(&mut self) {
-        self.lookout.count_at = self.clock.now() + COUNT_PERIOD;
-        self.counters.read().into_iter().for_each(|sample| self.handle(sample.into()));
+        let (samples, waits) = self.counters.watch();
+        self.lookout.count_at = self.clock.now() + if waits { COUNT_PERIOD / 2 } else { COUNT_PERIOD };
+        samples.into_iter().for_each(|sample| self.handle(sample.into()));
     }
 
     pub(super) fn observe_transport(&mut self) {
@@ -316,6 +329,10 @@ impl Driver {
             samples.into_iter().for_each(|sample| self.handle(sample.into()));
             return;
         }
+        if self.lookout.waits(now) {
+            return;
+        }
+        let began = processor_time();
         let manager = self.engine.manager();
         let wanted = |(token, path, subflow): (Token, PathId, &Subflow)| {
             let ends = (subflow.local, subflow.remote);
@@ -327,6 +344,7 @@ impl Driver {
             None => Vec::new(),
         };
         samples.into_iter().for_each(|sample| self.handle(sample.into()));
+        self.lookout.rest(now, processor_time().saturating_sub(began));
     }
 }
 

@@ -255,3 +255,30 @@ fn an_interface_that_brings_nothing_back_is_lost_if_many_wait_for_it() {
     assert_eq!(unanswered(CROWD as u32), (Belief::Stuck, false));
     assert_eq!(unanswered(CROWD as u32 - 1), (Belief::Unknown, false));
 }
+
+/// The same, with `late` packets that come after all: when the path is trusted again, in
+/// ms after the alarm.
+fn trusted_after(late: u64) -> u64 {
+    let mut silence = Silence::new(Params::default());
+    (0..CROWD as u32).for_each(|token| silence.observe(at(0), &of(token, 1, 2, 0)));
+    let mut alarm = None;
+    for ms in (0..4000).step_by(3) {
+        let received = if ms < 1000 { ms } else { 1000 + if ms < 1060 { 0 } else { late } };
+        let kind = SampleKind::Counters(Counters { received, sent: ms * 5 });
+        silence.observe(at(ms), &Sample { path: PathId(0), kind });
+        silence.advance(at(ms));
+        match (alarm, silence.belief().0) {
+            (None, Belief::Stuck) => alarm = Some(ms),
+            (Some(alarm), Belief::Unknown) => return ms - alarm,
+            _ => {}
+        }
+    }
+    panic!("no alarm, or for ever")
+}
+
+#[test]
+fn answers_that_come_after_all_prove_the_alarm_wrong() {
+    let wait = FIRST_WAIT.as_millis() as u64;
+    let after = |late| trusted_after(late) / 10 * 10;
+    assert_eq!([after(2), after(CROWD as u64)], [wait, wait / 2]);
+}

@@ -18,6 +18,11 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
+    /// No failure yet, and no try before `at`.
+    pub fn starting(at: Instant) -> Backoff {
+        Backoff { failures: 0, not_before: at }
+    }
+
     /// Counts a refused command.
     pub fn refused(&mut self, now: Instant) {
         self.failed(now, FIRST_PAUSE, LONGEST_PAUSE);

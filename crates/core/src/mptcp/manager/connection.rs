@@ -42,8 +42,10 @@ const PROVEN: Duration = Duration::from_secs(1);
 const SETTLED: Duration = Duration::from_secs(10);
 /// A further subflow can bear REMOVE_ADDR only once the peer has confirmed it, a
 /// round trip after it was told as established; sooner the kernel would send it
-/// over the subflow that is gone. How long a round trip is, its opening tells;
-/// twice that is waited for, and no less and no more than this.
+/// over the subflow that is gone. Nor does it find the subflow sooner to change its
+/// backup flag, as it sends no MP_PRIO before a join is complete. How long a round
+/// trip is, its opening tells; twice that is waited for, and no less and no more than
+/// this.
 const CONFIRMED: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 /// So many subflows in a row reset at once, while others live, are taken for
 /// the peer's limit.
@@ -175,12 +177,13 @@ impl Connection {
         if self.find(subflow.local, subflow.remote).is_none() && self.subflows.len() < MAX_SUBFLOWS {
             let active_since = (!backup).then_some(now);
             let subflow = Subflow { backup, ..subflow };
-            let (flag, destroy) = (Backoff::default(), Backoff::default());
+            let confirmed = now + unconfirmed;
+            let (flag, destroy) = (Backoff::starting(confirmed), Backoff::default());
             self.subflows.push(Entry {
                 subflow,
                 path,
                 opened: now,
-                confirmed: now + unconfirmed,
+                confirmed,
                 closing: false,
                 closing_since: now,
                 active_since,
@@ -211,6 +214,9 @@ impl Connection {
             let same = |entry: &&Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
             let Some(&known) = before.iter().find(same) else {
                 self.opened(now, plan, subflow);
+                if let Some(entry) = self.find(subflow.local, subflow.remote) {
+                    entry.flag = Backoff::default();
+                }
                 continue;
             };
             let mut entry = Entry { closing: false, ..known };
@@ -321,8 +327,7 @@ impl Connection {
         let gone = self.subflows.iter().filter(|entry| entry.closing).map(|entry| entry.closing_since + CLOSING);
         let is_stranded = |entry: &Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.failures() == 0;
         let strands = self.subflows.iter().any(is_stranded).then(|| self.confirmed_at(plan)).flatten();
-        let promotes =
-            self.subflows.iter().filter(|entry| entry.flag.failures() > 0 && entry.waits_for_promotion(plan));
+        let promotes = self.subflows.iter().filter(|entry| entry.waits_for_promotion(plan) && self.promotes(plan));
         let promotes = promotes.filter_map(|entry| entry.flag.retry_at());
         let unused = self.unused(plan).map(|(ip, _, _)| self.ids.settled_at(ip));
         joins
@@ -397,9 +402,7 @@ impl Connection {
     }
 
     fn open_and_promote(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
-        // What it accepted is a backup by the peer's wish. And while another is being given up,
-        // a backup carries as well: other connections need their commands more.
-        let promotes = !self.server_side && !self.subflows.iter().any(|entry| entry.closing && entry.is_given_up(plan));
+        let promotes = self.promotes(plan);
         for path in plan.ids() {
             let stands = |entry: &&mut Entry| entry.path == path && entry.lives(plan);
             match self.subflows.iter_mut().find(stands) {
@@ -410,6 +413,12 @@ impl Connection {
                 Some(_) => {}
             }
         }
+    }
+
+    /// False of what it accepted, which is a backup by the peer's wish. And while another is
+    /// being given up, a backup carries as well: other connections need their commands more.
+    fn promotes(&self, plan: &Plan) -> bool {
+        !self.server_side && !self.subflows.iter().any(|entry| entry.closing && entry.is_given_up(plan))
     }
 
     fn open(&mut self, now: Instant, token: Token, plan: &Plan, path: PathId, out: &mut Commands) {

@@ -34,6 +34,17 @@ fn what_is_given_up_is_closed_before_another_is_promoted() {
 }
 
 #[test]
+fn a_subflow_that_the_peer_has_not_confirmed_is_not_promoted_yet() {
+    let mut manager = with_one_subflow([Active, Backup]);
+    drain(&mut manager, at(0));
+    manager.handle(at(40), &opened(1));
+    manager.want(at(50), &[Backup, Active]);
+    assert_eq!(drain(&mut manager, at(119)), [], "the kernel would not find it");
+    assert_eq!(manager.next_wakeup(), Some(at(120)));
+    assert_eq!(drain(&mut manager, at(120)), [set_backup(1, false)]);
+}
+
+#[test]
 fn an_end_that_accepted_the_connection_withdraws_nothing() {
     let mut manager = manager();
     manager.want(at(0), &[Active, Active]);
