@@ -12,6 +12,10 @@ use crosslane::testbed::{PathPlan, Testbed, contain, prepare_privileges};
 const ROLE: &str = "CONTAINMENT_ROLE";
 
 fn main() {
+    // A shell starts what it runs in the background with SIGINT ignored, which a run
+    // rightly keeps to.
+    // SAFETY: no handler of ours is installed.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
     if let Ok(role) = env::var(ROLE) {
         return play(&role);
     }
