@@ -64,8 +64,8 @@ impl Journal {
         journal
     }
 
-    /// Notes what the agent said, and how a command went. It is written when nothing
-    /// more urgent is to be done: with the next call that is not this one.
+    /// Notes what the agent said, and how a command went. [`Journal::settle`] writes it, when
+    /// no command waits; so does the next line of another kind.
     pub fn output(&mut self, output: Output, error: Option<&CommandError>) {
         let at = self.clock.now();
         self.noted.push(Noted { at, output, error: error.map(ToString::to_string) });
