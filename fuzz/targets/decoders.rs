@@ -1,8 +1,8 @@
 //! What comes in a datagram of the tunnel: GRE, its key, control messages.
 
-use crosslane_core::tunnel::control::Message;
-use crosslane_core::tunnel::gre;
-use crosslane_core::tunnel::label::Label;
+use crosslane_core::tunnel::wire::control_message::Message;
+use crosslane_core::tunnel::wire::gre;
+use crosslane_core::tunnel::wire::gre_key::Label;
 
 /// Plays one input.
 pub fn run(bytes: &[u8]) {

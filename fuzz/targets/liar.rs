@@ -13,9 +13,9 @@ use crosslane_core::allocate::PathState;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
-use crosslane_core::tunnel::control::{Body, MAX_PATHS, MAX_RUNS, Message, PathReport};
-use crosslane_core::tunnel::gre::{self, Header, Payload};
-use crosslane_core::tunnel::label::Label;
+use crosslane_core::tunnel::wire::control_message::{Body, MAX_PATHS, MAX_RUNS, Message, PathReport};
+use crosslane_core::tunnel::wire::gre::{self, Header, Payload};
+use crosslane_core::tunnel::wire::gre_key::Label;
 
 #[path = "gateway.rs"]
 #[allow(dead_code)]

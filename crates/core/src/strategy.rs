@@ -11,12 +11,12 @@ use serde::Deserialize;
 
 use crate::allocate::deadline::{self, Deadline};
 use crate::allocate::mp_dpa::{self, MpDpa};
-use crate::allocate::{Allocator, Mode, Weak, every_good::EveryGood, standby::Standby};
+use crate::allocate::{Allocator, Mode, Weak, aggregate::EveryGood, backup::Standby};
 use crate::assess::Assessor;
 use crate::assess::hapanchak::{self, Hapanchak};
-use crate::assess::rate::Rate;
 use crate::assess::silence::{self, Silence};
 use crate::assess::threshold::{self, Threshold};
+use crate::assess::throughput::Rate;
 use crate::path::PathSpec;
 
 /// The names that [`Strategy::read`] knows.

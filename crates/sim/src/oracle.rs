@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crosslane_core::agent::Agent;
-use crosslane_core::allocate::{Allocator, Weak, every_good::EveryGood, standby::Standby};
+use crosslane_core::allocate::{Allocator, Weak, aggregate::EveryGood, backup::Standby};
 use crosslane_core::assess::{Assessor, Belief, Reason};
 use crosslane_core::path::{PathSpec, Sample};
 use crosslane_core::time::{Duration, Instant};

@@ -21,12 +21,12 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-mod admit;
+mod admission;
 mod params;
-mod rests;
+mod suspension;
 
 pub use params::Params;
-use rests::Rests;
+use suspension::Rests;
 
 use super::{Allocator, PathState, Supply, View, chosen};
 use crate::assess::{Belief, Reason};

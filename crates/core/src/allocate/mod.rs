@@ -8,15 +8,15 @@ use alloc::vec::Vec;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use crate::assess::rate::History;
+use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
 use crate::time::Instant;
 
+pub mod aggregate;
+pub mod backup;
 pub mod deadline;
-pub mod every_good;
 pub mod mp_dpa;
-pub mod standby;
 
 /// What is wanted of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,10 +13,10 @@ use crate::time::Instant;
 pub mod answers;
 pub mod arrivals;
 pub mod hapanchak;
-pub mod rate;
 pub mod silence;
 pub mod stalls;
 pub mod threshold;
+pub mod throughput;
 
 /// What is believed of a path. The order is the order of concern: where two
 /// assessors watch a path, the greater belief holds.
@@ -124,7 +124,7 @@ pub trait Assessor {
     }
 
     /// What it has seen the path carry, if it measures that.
-    fn history(&self) -> Option<&rate::History> {
+    fn history(&self) -> Option<&throughput::History> {
         None
     }
 

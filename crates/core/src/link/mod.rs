@@ -13,17 +13,17 @@ use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
 pub(crate) mod codel;
+mod direction;
 pub mod ieee80211p;
-mod lane;
 mod loss;
 pub mod mahimahi;
-mod medium;
+mod shared_medium;
 #[cfg(test)]
 mod tests;
 
-use lane::Lane;
+use direction::Lane;
 pub use loss::{GilbertElliott, Loss};
-use medium::Medium;
+use shared_medium::Medium;
 
 /// Packets that one direction holds at most, waiting and under way together:
 /// what 200 ms at 300,000 packets a second need. Beyond it the queue is full,

@@ -1,10 +1,10 @@
 //! What the other end tells, and what becomes of it.
 
-use super::control::{Body, Message, PathReport};
-use super::gre::NUMBERED_BYTES;
-use super::incoming::Incoming;
-use super::outgoing::Outgoing;
-use super::resequence::Resequencer;
+use super::recv_path::Incoming;
+use super::reorder_buffer::Resequencer;
+use super::send_path::Outgoing;
+use super::wire::control_message::{Body, Message, PathReport};
+use super::wire::gre::NUMBERED_BYTES;
 use super::{START_EACH, Tunnel};
 use crate::path::PathId;
 use crate::time::Instant;

@@ -1,7 +1,7 @@
 //! How long the packets may be, and how many may wait.
 
-use super::outgoing::{Health, PathMtu};
-use super::queue::LONGEST_WAIT;
+use super::fq_codel::LONGEST_WAIT;
+use super::send_path::{Health, PathMtu};
 use super::{Path, Tunnel};
 use crate::allocate::PathState;
 use crate::path::PathId;

@@ -1,15 +1,15 @@
 //! A tunnel that spreads any IP traffic over several paths.
 //!
-//! Packets wait in a queue for each flow ([`queue`]) until a path has room. Each
-//! path ([`outgoing`]) finds the rate at which it delivers from what the other
-//! end reports ([`control`]) and holds a short queue only, so the packet goes
-//! where it arrives first ([`schedule`]). What is lost, or was given to a path
+//! Packets wait in a queue for each flow ([`fq_codel`]) until a path has room. Each
+//! path ([`send_path`]) finds the rate at which it delivers from what the other
+//! end reports ([`wire::control_message`]) and holds a short queue only, so the packet goes
+//! where it arrives first ([`scheduler`]). What is lost, or was given to a path
 //! that went bad, is sent again over another. The other end notes what comes over
-//! each path ([`incoming`]) and puts each flow in order ([`resequence`]).
+//! each path ([`recv_path`]) and puts each flow in order ([`reorder_buffer`]).
 //!
 //! The engine knows packets by length and flow only; what goes over the wire is
-//! in [`gre`], [`label`] and [`control`]. What keeps strangers out is the
-//! driver's, with [`replay`].
+//! in [`wire`]. What keeps strangers out is the
+//! driver's, with [`anti_replay`].
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,31 +19,29 @@ use crate::engine::Engine;
 use crate::path::{PathId, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 
-pub mod control;
-pub mod gre;
-pub mod label;
-pub mod replay;
+pub mod anti_replay;
+pub mod wire;
 
+mod api;
+mod feedback;
+mod fq_codel;
 mod hearing;
-mod incoming;
-mod io;
 mod limits;
-mod main_path;
-mod outgoing;
-mod queue;
-mod resequence;
-mod schedule;
-mod telling;
+mod primary_path;
+mod recv_path;
+mod reorder_buffer;
+mod scheduler;
+mod send_path;
 
-use control::MAX_PATHS;
-use gre::NUMBERED_BYTES;
-use incoming::Incoming;
-pub use io::{Input, Mode, Output, PathView, Setup};
-use label::Label;
-pub use outgoing::Health;
-use outgoing::{Outgoing, Parcel, PathMtu};
-use queue::{Queue, Waiting};
-use resequence::{Resequencer, Ways};
+pub use api::{Input, Mode, Output, PathView, Setup};
+use fq_codel::{Queue, Waiting};
+use recv_path::Incoming;
+use reorder_buffer::{Resequencer, Ways};
+pub use send_path::Health;
+use send_path::{Outgoing, Parcel, PathMtu};
+use wire::control_message::MAX_PATHS;
+use wire::gre::NUMBERED_BYTES;
+use wire::gre_key::Label;
 
 /// How long after it first left a packet is worth being sent again: TCP does so itself by then.
 const WORTH: Duration = Duration::from_millis(250);

@@ -1,20 +1,20 @@
 use alloc::vec;
 
-use super::control::Message;
+use super::wire::control_message::Message;
 use super::*;
 use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Link, Loss, PacketId, QueueLimit};
 
 mod burst_end;
 mod clocks;
-mod farther;
+mod higher_delay_path;
 mod liar;
 mod limits;
-mod main_path;
-mod repairs;
+mod packet_trains;
+mod primary_path;
 mod restarts;
-mod search;
+mod retransmissions;
+mod slow_start;
 mod stories;
-mod trains;
 
 /// A packet: its flow, its number in it, and when it was offered.
 #[derive(Clone, Copy, Debug, PartialEq)]

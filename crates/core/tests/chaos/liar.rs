@@ -3,7 +3,7 @@
 //! has packets for it.
 
 use super::*;
-use crosslane_core::tunnel::control::{Body, MAX_PATHS, MAX_RUNS, PathReport};
+use crosslane_core::tunnel::wire::control_message::{Body, MAX_PATHS, MAX_RUNS, PathReport};
 
 /// Packets of a train, as many as the engine sends.
 const TRAIN_PACKETS: usize = 24;

@@ -12,8 +12,8 @@ use crosslane_core::allocate::PathState;
 use crosslane_core::engine::Engine;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
-use crosslane_core::tunnel::control::Message;
-use crosslane_core::tunnel::label::Label;
+use crosslane_core::tunnel::wire::control_message::Message;
+use crosslane_core::tunnel::wire::gre_key::Label;
 use crosslane_core::tunnel::{Input, Mode, Output, Setup, Tunnel};
 
 mod liar;
@@ -297,7 +297,7 @@ fn told(end: &mut End, now: Instant, script: &mut Script<'_>, message: Message) 
 
 /// A message that can be, so that not all luck goes into its form.
 fn message(script: &mut Script<'_>) -> Message {
-    use crosslane_core::tunnel::control::{Body, MAX_RUNS, PathReport};
+    use crosslane_core::tunnel::wire::control_message::{Body, MAX_RUNS, PathReport};
     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
     let flags = script.byte();
     let paths = (0..script.byte() % 4).map(|_| PathReport {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use crosslane_core::tunnel::Mode;
-use crosslane_core::tunnel::gre::NUMBERED_BYTES;
+use crosslane_core::tunnel::wire::gre::NUMBERED_BYTES;
 use serde::Deserialize;
 use toml::Spanned;
 

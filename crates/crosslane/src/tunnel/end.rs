@@ -20,9 +20,9 @@ use crosslane_core::allocate::PathState;
 use crosslane_core::engine::Engine;
 use crosslane_core::path::{PathId, Sample};
 use crosslane_core::time::Instant;
-use crosslane_core::tunnel::control::MAX_PATHS;
-use crosslane_core::tunnel::gre::NUMBERED_BYTES;
-use crosslane_core::tunnel::label::Label;
+use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
+use crosslane_core::tunnel::wire::gre::NUMBERED_BYTES;
+use crosslane_core::tunnel::wire::gre_key::Label;
 use crosslane_core::tunnel::{Input, Output, Setup, Tunnel};
 
 use super::config::Prefix;

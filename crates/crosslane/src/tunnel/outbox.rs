@@ -1,9 +1,9 @@
 //! What leaves: sealed, and joined into as few system calls as it goes.
 
 use crosslane_core::path::PathId;
-use crosslane_core::tunnel::control::{Body, MAX_PATHS};
-use crosslane_core::tunnel::gre::{Header, Payload};
-use crosslane_core::tunnel::label::Label;
+use crosslane_core::tunnel::wire::control_message::{Body, MAX_PATHS};
+use crosslane_core::tunnel::wire::gre::{Header, Payload};
+use crosslane_core::tunnel::wire::gre_key::Label;
 use crosslane_core::tunnel::{Health, Output};
 
 use super::end::{Said, Way};

@@ -1,6 +1,6 @@
 use super::*;
-use crate::assess::rate::History;
-use crate::assess::rate::tests::{history, looked_at};
+use crate::assess::throughput::History;
+use crate::assess::throughput::tests::{history, looked_at};
 
 /// Steps of a transfer, as often as an agent hears of acknowledgements.
 const STEP_S: f64 = 0.01;

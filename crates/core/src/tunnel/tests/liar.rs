@@ -1,7 +1,7 @@
 //! A vehicle that is what it says it is, and lies about what it sees.
 
 use super::*;
-use crate::tunnel::control::{Body, PathReport};
+use crate::tunnel::wire::control_message::{Body, PathReport};
 
 /// Two paths 60 ms apart, so that trains go over both.
 const APART: [(f64, f64, f64); 2] = [(20.0, 5.0, 0.0), (20.0, 65.0, 0.0)];

@@ -1,8 +1,8 @@
 //! What is bounded whatever happens, and whatever the other end says.
 
 use super::*;
-use crate::tunnel::control::{Body, PathReport};
-use crate::tunnel::outgoing::{MOST_UNDER_WAY, WINDOW_MOST_BYTES};
+use crate::tunnel::send_path::{MOST_UNDER_WAY, WINDOW_MOST_BYTES};
+use crate::tunnel::wire::control_message::{Body, PathReport};
 
 const PATH: PathId = PathId(0);
 const OWN_EPOCH: u32 = 7;

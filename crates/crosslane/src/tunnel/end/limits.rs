@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Tunnel;
-use crosslane_core::tunnel::control::MAX_PATHS;
-use crosslane_core::tunnel::gre::NUMBERED_BYTES;
+use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
+use crosslane_core::tunnel::wire::gre::NUMBERED_BYTES;
 
 use super::super::security::DATA_OVERHEAD_BYTES;
 use super::{Carried, End, Peer, lock};

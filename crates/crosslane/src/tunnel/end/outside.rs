@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use crosslane_core::engine::Engine;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Input;
-use crosslane_core::tunnel::control::Message;
-use crosslane_core::tunnel::gre::{self, Payload};
-use crosslane_core::tunnel::label::Label;
+use crosslane_core::tunnel::wire::control_message::Message;
+use crosslane_core::tunnel::wire::gre::{self, Payload};
+use crosslane_core::tunnel::wire::gre_key::Label;
 
 use super::super::inner::{Inner, Verdict, decapsulate};
 use super::super::security::{Heard, Session, is_data};

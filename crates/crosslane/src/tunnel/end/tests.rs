@@ -4,7 +4,7 @@ mod limits;
 use std::net::Ipv4Addr;
 
 use crosslane_core::rng::Rng;
-use crosslane_core::tunnel::gre;
+use crosslane_core::tunnel::wire::gre;
 use proptest::prelude::*;
 
 use super::*;

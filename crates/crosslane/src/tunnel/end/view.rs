@@ -7,7 +7,7 @@ use std::time::Duration;
 use crosslane_core::engine::Engine;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
-use crosslane_core::tunnel::control::MAX_PATHS;
+use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
 use crosslane_core::tunnel::{Input, Mode, PathView};
 
 use super::{End, Peer, lock};

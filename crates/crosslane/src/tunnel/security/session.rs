@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crosslane_core::time::Instant;
-use crosslane_core::tunnel::replay::Replay;
+use crosslane_core::tunnel::anti_replay::Replay;
 use snow::StatelessTransportState;
 
 use super::message::{self, DATA_HEADER_BYTES, Index, TAG_BYTES};

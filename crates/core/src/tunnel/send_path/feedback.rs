@@ -3,7 +3,7 @@
 //! and a lie makes nothing worse than its own path.
 
 use crate::time::{Duration, Instant};
-use crate::tunnel::control::PathReport;
+use crate::tunnel::wire::control_message::PathReport;
 
 /// Least rate that is believed, in bytes a second: a packet a second, since a report may say
 /// that nothing came.

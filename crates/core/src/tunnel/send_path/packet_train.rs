@@ -3,8 +3,8 @@
 //! dispersion techniques measure?*). A guess, to tell
 //! paths apart by and when what is under way on them arrives, not how much may be.
 
-use super::super::label::unwrap;
-use super::said::Mark;
+use super::feedback::Mark;
+use crate::tunnel::wire::gre_key::unwrap;
 
 /// Packets of a train.
 pub(in super::super) const TRAIN_PACKETS: u32 = 24;
@@ -53,7 +53,7 @@ impl Train {
 
 #[cfg(test)]
 mod tests {
-    use super::super::said::MOST_BYTES_S;
+    use super::super::feedback::MOST_BYTES_S;
     use super::*;
 
     fn mark(us: u32, bytes: u32) -> Mark {

@@ -16,9 +16,9 @@
 
 use alloc::vec::Vec;
 
-use super::Mode;
 use crate::allocate::PathState;
 use crate::path::PathId;
+use crate::tunnel::Mode;
 
 const VERSION: u8 = 1;
 const PROBE: u8 = 1;

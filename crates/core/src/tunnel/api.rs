@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::control::Message;
-use super::label::Label;
-use super::outgoing::Health;
+use super::send_path::Health;
+use super::wire::control_message::Message;
+use super::wire::gre_key::Label;
 use crate::allocate::PathState;
 use crate::path::PathId;
 use crate::time::Duration;

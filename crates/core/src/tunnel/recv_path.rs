@@ -3,8 +3,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::control::{MAX_RUNS, PathReport};
-use super::label::unwrap;
+use super::wire::control_message::{MAX_RUNS, PathReport};
+use super::wire::gre_key::unwrap;
 use crate::allocate::PathState;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};

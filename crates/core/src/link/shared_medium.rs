@@ -1,7 +1,7 @@
 //! The air that both directions of an 802.11p link share.
 
+use super::direction::{Lane, Serving};
 use super::ieee80211p::{attempt_air_time, backoff, packet_error_rate};
-use super::lane::{Lane, Serving};
 use super::{Air, Direction};
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};

@@ -4,9 +4,9 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 
-use super::rate::Rate;
-use super::search::Search;
-use super::window::HOLD;
+use super::cwnd::HOLD;
+use super::delivery_rate::Rate;
+use super::slow_start::Search;
 use super::{Outgoing, Parcel};
 use crate::allocate::PathState;
 use crate::time::{Duration, Instant};

@@ -8,31 +8,31 @@
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
-use super::control::PathReport;
-use super::label::unwrap;
+use super::wire::control_message::PathReport;
+use super::wire::gre_key::unwrap;
 use crate::allocate::PathState;
 use crate::time::{Duration, Instant};
 
-mod health;
+mod cwnd;
+mod delivery_rate;
+mod feedback;
+mod liveness;
+mod packet_train;
 mod path_mtu;
-mod rate;
-mod round_trip;
-mod said;
-mod search;
-mod train;
-mod window;
+mod rtt;
+mod slow_start;
 
-pub use health::Health;
+pub(super) use cwnd::WINDOW_MOST_BYTES;
+use cwnd::{Drain, FIRST_BYTES, HOLD, QUEUE, Round, SHORTEST_ROUND};
+use delivery_rate::Rate;
+use feedback::Mark;
+pub(super) use feedback::OneWay;
+pub use liveness::Health;
+pub(super) use packet_train::TRAIN_PACKETS;
+use packet_train::Train;
 pub(super) use path_mtu::PathMtu;
-use rate::Rate;
-use round_trip::RoundTrip;
-use said::Mark;
-pub(super) use said::OneWay;
-use search::Search;
-pub(super) use train::TRAIN_PACKETS;
-use train::Train;
-pub(super) use window::WINDOW_MOST_BYTES;
-use window::{Drain, FIRST_BYTES, HOLD, QUEUE, Round, SHORTEST_ROUND};
+use rtt::RoundTrip;
+use slow_start::Search;
 
 /// What a path sends at once, as time at its rate.
 const BURST: Duration = Duration::from_millis(1);
@@ -347,7 +347,7 @@ impl<P: Clone> Outgoing<P> {
     }
 
     fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport) {
-        let took = said::round_trip(now, sent, report);
+        let took = feedback::round_trip(now, sent, report);
         let drains = self.drain.until.is_some();
         self.round_trip.note(now, took);
         self.round.shortest = Some(self.round.shortest.map_or(took, |shortest| shortest.min(took)));

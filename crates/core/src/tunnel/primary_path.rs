@@ -9,7 +9,7 @@
 //! arrives early, and waits for its turn. The other way round there is nothing
 //! to do: a flow that begins near does not mind it if the far path has little.
 
-use super::schedule::NO_MATTER_US;
+use super::scheduler::NO_MATTER_US;
 use super::{Mode, Tunnel};
 use crate::path::PathId;
 

@@ -1,6 +1,6 @@
 //! The rate at which a path delivers, as the other end's clock and count tell.
 
-use super::said::Mark;
+use super::feedback::Mark;
 use crate::time::{Duration, Instant};
 
 /// The greatest rate seen over the last and the present span counts; a span is

@@ -9,9 +9,9 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use super::control::MAX_PATHS;
-use super::incoming::{OLDER_IN_A_ROW, YOUNG};
-use super::label::{Label, ORDER_BITS, unwrap};
+use super::recv_path::{OLDER_IN_A_ROW, YOUNG};
+use super::wire::control_message::MAX_PATHS;
+use super::wire::gre_key::{Label, ORDER_BITS, unwrap};
 use crate::time::{Duration, Instant};
 
 /// Longest wait: TCP takes a packet for lost 200 ms after a round trip at the

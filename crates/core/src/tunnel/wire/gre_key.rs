@@ -43,7 +43,7 @@ impl Label {
 
 /// The whole number nearest to `near` whose lowest `bits` bits are `low`. Who takes
 /// the longest steps all the time is at the end of the numbers after hours, and stays there.
-pub(super) fn unwrap(near: u64, low: u32, bits: u32) -> u64 {
+pub(in crate::tunnel) fn unwrap(near: u64, low: u32, bits: u32) -> u64 {
     let span = 1u64 << bits;
     let ahead = u64::from(low).wrapping_sub(near) & (span - 1);
     let number = near.saturating_add(ahead);

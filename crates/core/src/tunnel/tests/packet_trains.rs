@@ -1,8 +1,8 @@
 //! Trains of packets, by which it shows how fast a path is.
 
 use super::*;
-use crate::tunnel::control::{Body, Message};
-use crate::tunnel::outgoing::TRAIN_PACKETS;
+use crate::tunnel::send_path::TRAIN_PACKETS;
+use crate::tunnel::wire::control_message::{Body, Message};
 
 const NEAR_AND_FAR: [(f64, f64, f64); 2] = [(5.0, 5.0, 0.0), (100.0, 55.0, 0.0)];
 

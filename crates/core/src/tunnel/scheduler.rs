@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::gre::NUMBERED_BYTES;
-use super::outgoing::{Health, OneWay, Outgoing, Parcel};
-use super::queue::{Times, Waiting};
+use super::fq_codel::{Times, Waiting};
+use super::send_path::{Health, OneWay, Outgoing, Parcel};
+use super::wire::gre::NUMBERED_BYTES;
 use super::{MAX_PATHS, MOST_TRIES, Mode, Output, Tunnel, WORTH};
 use crate::allocate::PathState;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
-use crate::tunnel::label::{Label, ORDERS};
+use crate::tunnel::wire::gre_key::{Label, ORDERS};
 
 /// How long a packet waits for the cheapest path before it overflows onto the next.
 const OVERFLOW_AFTER: Duration = Duration::from_millis(5);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::assess::rate::tests::looked_at;
+use crate::assess::throughput::tests::looked_at;
 
 /// Carries over two paths for 10 s that acknowledge so many bytes each 10 ms
 /// and hold so much; says when the first of them was let rest, and whether

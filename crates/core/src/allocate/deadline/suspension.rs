@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use crate::assess::rate::History;
+use crate::assess::throughput::History;
 use crate::time::{Duration, Instant};
 
 /// Time for which paths must have carried together before they are judged.

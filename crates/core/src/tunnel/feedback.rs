@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::control::{Body, Message, PROBE_BYTES};
-use super::gre::NUMBERED_BYTES;
-use super::outgoing::{Health, TRAIN_PACKETS};
+use super::send_path::{Health, TRAIN_PACKETS};
+use super::wire::control_message::{Body, Message, PROBE_BYTES};
+use super::wire::gre::NUMBERED_BYTES;
 use super::{Output, Tunnel};
 use crate::allocate::PathState;
 use crate::path::PathId;
