@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crosslane::observe::vanetza::{self, Senders};
 use crosslane_core::path::{PathId, SampleKind};
-use crosslane_sim::cam;
+use crosslane_sim::radio::cam;
 
 /// Reads one message, as both.
 pub fn run(bytes: &[u8]) {

@@ -2,7 +2,7 @@
 
 use crosslane::import::{Cut, Operator, Source, import};
 use crosslane_core::link::mahimahi;
-use crosslane_sim::trace::Trace;
+use crosslane_sim::input::link_trace::Trace;
 
 /// Reads one file.
 pub fn run(bytes: &[u8]) {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crosslane_sim::check::{prove, warnings};
-use crosslane_sim::oracle::{Foresight, Params};
+use crosslane_sim::bounds::feasibility::{prove, warnings};
+use crosslane_sim::bounds::oracle::{Foresight, Params};
 use crosslane_sim::scenario::{Engine, Scenario, TrafficKind};
 use crosslane_sim::world::World;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crosslane_sim::oracle;
+use crosslane_sim::bounds::oracle;
 use crosslane_sim::scenario::{FileRef, ParameterError, Scenario, ScenarioError, TunnelParams};
 
 use crate::agent::config;

@@ -20,8 +20,8 @@ use crosslane::testbed::packet::Follower;
 use crosslane::testbed::{PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 use crosslane_core::path::PathId;
-use crosslane_sim::cam::{self, Cam, ROADSIDE_UNIT};
-use crosslane_sim::records::PacketRow;
+use crosslane_sim::radio::cam::{self, Cam, ROADSIDE_UNIT};
+use crosslane_sim::record::rows::PacketRow;
 use program::can_drive;
 use socket2::{Domain, Protocol, Socket, Type};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crosslane::import::{Cut, Operator, Source, import_file};
 use crosslane::scenario_file;
-use crosslane_sim::wifi::{self, Curve};
+use crosslane_sim::radio::wifi::{self, Curve};
 
 const ATT: Source = Source::Pam2025(Operator::Att);
 const VERIZON: Source = Source::Pam2025(Operator::Verizon);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crosslane_sim::check;
+use crosslane_sim::bounds::feasibility;
 use crosslane_sim::scenario::{ParameterError, Scenario};
 
 const GOOD: &str = r#"name = "drive"
@@ -306,7 +306,7 @@ fn every_fault_of_a_model_is_one_sentence_with_line_and_remedy() {
 #[test]
 fn the_good_scenario_is_good() -> Result<(), Box<dyn std::error::Error>> {
     let scenario = Scenario::parse(GOOD, "drive.toml")?;
-    assert!(check::prove(&scenario, &[1])?.iter().all(|proof| proof.ok));
+    assert!(feasibility::prove(&scenario, &[1])?.iter().all(|proof| proof.ok));
     assert_eq!(scenario.paths().len(), 2);
     Ok(())
 }
@@ -334,7 +334,7 @@ fn a_crossing_that_does_not_come_is_told_with_what_comes_instead() -> Result<(),
     ];
     for (from, to, expected) in table {
         let scenario = Scenario::parse(&GOOD.replacen(from, to, 1), "drive.toml")?;
-        let proofs = check::prove(&scenario, &[])?;
+        let proofs = feasibility::prove(&scenario, &[])?;
         assert!(!proofs[0].ok && proofs[0].text.contains(expected), "{}", proofs[0].text);
     }
     Ok(())

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use crosslane_core::agent::Output;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
-use crosslane_sim::metrics::of_deadlines;
-use crosslane_sim::optimum;
+use crosslane_sim::bounds::least_cost;
+use crosslane_sim::record::metrics::of_deadlines;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 
@@ -47,7 +47,7 @@ fn no_deadline_is_missed_and_the_dear_path_spared_as_far_as_it_can_be() -> Resul
     let recording = run(&scenario, "deadline", 3)?;
     let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
     assert_eq!(starts_ns.len(), 6);
-    let optimum = optimum::of_run(&scenario, 3, &starts_ns)?.ok_or("no optimum")?;
+    let optimum = least_cost::of_run(&scenario, 3, &starts_ns)?.ok_or("no optimum")?;
     let metrics = of_deadlines(&scenario, &recording.messages, &recording.sums, Some(&optimum));
     assert_eq!(metrics["deadline.missed_share"], 0.0);
     assert_eq!(metrics["deadline.unwritten_share"], 0.0);

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::Instant as Wall;
 
 use crosslane_core::time::{Duration, Instant};
-use crosslane_sim::mobility::Track;
+use crosslane_sim::input::mobility::Track;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::world::{CamSent, World, WorldEvent};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use crosslane_sim::oracle::{Foresight, Params};
+use crosslane_sim::bounds::oracle::{Foresight, Params};
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::world::World;
 

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use crosslane_sim::check;
+use crosslane_sim::bounds::feasibility;
 use crosslane_sim::scenario::Scenario;
 
 fn shipped(below: &str) -> Result<Vec<Scenario>, Box<dyn Error>> {
@@ -42,7 +42,7 @@ fn the_scenarios_of_the_tunnel_are_valid_and_short() -> Result<(), Box<dyn Error
     assert_eq!(scenarios.len(), 12);
     for scenario in scenarios {
         assert!(scenario.paths().len() == 2 && scenario.duration_s <= 40.0, "{}", scenario.name);
-        for proof in check::prove(&scenario, &[1, 2, 3, 4, 5])? {
+        for proof in feasibility::prove(&scenario, &[1, 2, 3, 4, 5])? {
             assert!(proof.ok, "{}: {}", scenario.name, proof.text);
         }
     }
@@ -54,12 +54,12 @@ fn every_shipped_scenario_is_valid_and_proves_its_crossings_without_a_warning() 
     let scenarios = shipped("")?;
     assert!(scenarios.len() >= 8);
     for scenario in scenarios {
-        let proofs = check::prove(&scenario, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])?;
+        let proofs = feasibility::prove(&scenario, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])?;
         for proof in &proofs {
             println!("{}: {}", scenario.name, proof.text);
             assert!(proof.ok, "{}: {}", scenario.name, proof.text);
         }
-        let warnings = check::warnings(&scenario, &proofs);
+        let warnings = feasibility::warnings(&scenario, &proofs);
         assert!(warnings.is_empty(), "{}: {warnings:?}", scenario.name);
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::error::Error;
 
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
-use crosslane_sim::records::MessageRow;
+use crosslane_sim::record::rows::MessageRow;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 

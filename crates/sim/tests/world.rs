@@ -7,7 +7,7 @@ use std::error::Error;
 use crosslane_core::link::{Bottleneck, Direction};
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
-use crosslane_sim::cam;
+use crosslane_sim::radio::cam;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::world::{CamSent, Truth, World, WorldEvent};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
-use crosslane_sim::records::MessageRow;
+use crosslane_sim::record::rows::MessageRow;
 use crosslane_sim::scenario::{Congestion, Protocol, Scenario, TrafficKind};
 use socket2::Socket;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crosslane_core::mptcp::Event;
 use crosslane_core::path::PathId;
-use crosslane_sim::records::TcpInfoRow;
+use crosslane_sim::record::rows::TcpInfoRow;
 use crosslane_sim::simulation::Side;
 use serde_json::{Value, json};
 

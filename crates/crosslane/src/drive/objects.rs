@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
-use crosslane_sim::records::MessageRow;
+use crosslane_sim::record::rows::MessageRow;
 use crosslane_sim::scenario::{DeadlineTraffic, Starts, Traffic};
 use socket2::Socket;
 

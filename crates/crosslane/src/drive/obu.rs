@@ -4,7 +4,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use crosslane_sim::cam;
+use crosslane_sim::radio::cam;
 use serde_json::{Value, json};
 
 use crate::observe::vanetza::PORT;

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use crosslane_core::link::{Direction, DirectionParams, Link};
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
-use crosslane_sim::records::{LinkRow, SampleRow, SampleSource};
+use crosslane_sim::record::rows::{LinkRow, SampleRow, SampleSource};
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::world::{CamSent, World, WorldEvent};
 

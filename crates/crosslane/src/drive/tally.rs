@@ -3,8 +3,8 @@
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
-use crosslane_sim::metrics::{PacketSums, Recovery};
-use crosslane_sim::records::{PacketRow, TcpInfoRow};
+use crosslane_sim::record::metrics::{PacketSums, Recovery};
+use crosslane_sim::record::rows::{PacketRow, TcpInfoRow};
 use crosslane_sim::scenario::Scenario;
 use serde_json::{Value, json};
 

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crosslane_core::allocate::PathState;
 use crosslane_core::path::PathId;
-use crosslane_sim::metrics::{Context, PacketSums, metrics, of_deadlines, throughput};
-use crosslane_sim::optimum;
-use crosslane_sim::records::{
+use crosslane_sim::bounds::least_cost;
+use crosslane_sim::record::metrics::{Context, PacketSums, metrics, of_deadlines, throughput};
+use crosslane_sim::record::rows::{
     AlarmRow, DecisionRow, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow,
 };
 use crosslane_sim::scenario::Scenario;
@@ -91,7 +91,7 @@ pub fn measure(
     let mut found = metrics(&records, sums, &Context::of(scenario, names));
     found.insert("messages.skipped".into(), skipped as f64);
     let starts_ns: Vec<u64> = messages.iter().map(|object| object.sent_ns).collect();
-    let optimum = optimum::of_run(scenario, seed, &starts_ns)?;
+    let optimum = least_cost::of_run(scenario, seed, &starts_ns)?;
     found.extend(of_deadlines(scenario, messages, sums, optimum.as_ref()));
     Ok(found)
 }

@@ -15,7 +15,7 @@ use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, Field, Schema};
 use crosslane_core::link::DropReason;
 use crosslane_core::path::PathId;
-use crosslane_sim::records::{LinkRow, MessageRow, PacketRow, SampleRow, TcpInfoRow, ThroughputRow};
+use crosslane_sim::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, TcpInfoRow, ThroughputRow};
 
 use crate::error::Error;
 

@@ -2,7 +2,7 @@ use arrow_array::cast::AsArray;
 use arrow_ipc::reader::FileReader;
 use crosslane_core::link::Direction;
 use crosslane_core::link::DropReason;
-use crosslane_sim::records::{MptcpOptions, SampleSource};
+use crosslane_sim::record::rows::{MptcpOptions, SampleSource};
 
 use super::*;
 

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
-use crosslane_sim::records::PacketRow;
+use crosslane_sim::record::rows::PacketRow;
 use sha2::{Digest, Sha256};
 
 pub mod segment;

@@ -15,7 +15,7 @@ use crosslane_core::path::PathId;
 use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
 
-use crate::mobility::Track;
+use crate::input::mobility::Track;
 use crate::scenario::{Fleet as Wanted, Scenario, ScenarioError, Strategy};
 use crate::simulation::{Detail, Simulation};
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crosslane_core::agent::Output;
 use crosslane_core::time::{Duration, Instant};
 
-use crate::histogram::Histogram;
+use crate::record::histogram::Histogram;
 use crate::simulation::Recording;
 
 /// What came of one vehicle.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::schema::optional_range;
 use super::{Motion, Scenario, ScenarioError, Traffic, TrafficKind};
-use crate::mobility::MAX_VEHICLES;
+use crate::input::mobility::MAX_VEHICLES;
 
 /// All vehicles of the mobility file together on one map (simulator only). A
 /// vehicle is there from its first point to its last.

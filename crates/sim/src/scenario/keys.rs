@@ -16,7 +16,7 @@ use super::{
     AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Limit, Map, Motion, Queue,
     Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
 };
-use crate::access::AccessModel;
+use crate::radio::access_link::AccessModel;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,13 +8,12 @@ pub use crosslane_core::allocate::Mode;
 use crosslane_core::path::{PathId, Rat};
 use serde::Deserialize;
 
-use crate::mobility::Track;
-use crate::trace::Trace;
+use crate::input::link_trace::Trace;
+use crate::input::mobility::Track;
 pub use crate::transport::scheduler::Scheduler;
 
 mod deadlines;
 mod engine;
-mod error;
 mod expectation;
 mod fleet;
 mod impairments;
@@ -30,9 +29,9 @@ mod tunnel;
 mod validate;
 mod wires;
 
+pub use crate::error::ScenarioError;
 pub use deadlines::{DeadlineTraffic, Starts};
 pub use engine::Engine;
-pub use error::ScenarioError;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
 pub use fleet::Fleet;
 pub use networks::{AccessLink, Background, Fading, Queue, Radio, RoadsideUnit};

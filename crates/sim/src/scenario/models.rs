@@ -7,9 +7,9 @@ use serde::Deserialize;
 use super::ScenarioError;
 use super::parse::Lines;
 use super::schema::{number, optional_number, optional_period, period, whole};
-use crate::access::AccessModel;
-use crate::cellular::{self, Cells, MAX_CELLS};
-use crate::wifi::{AccessPoint, Band};
+use crate::radio::access_link::AccessModel;
+use crate::radio::cellular::{self, Cells, MAX_CELLS};
+use crate::radio::wifi::{AccessPoint, Band};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,9 +8,9 @@ use serde::Deserialize;
 
 use super::Wire;
 use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, stations, whole};
-use crate::access::AccessModel;
-use crate::cam;
-use crate::path_loss::PathLoss;
+use crate::radio::access_link::AccessModel;
+use crate::radio::cam;
+use crate::radio::path_loss::PathLoss;
 
 /// An 802.11p interface of the vehicle; its units share it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -11,7 +11,7 @@ impl Scenario {
     /// Reads a scenario; `file_name` stands in errors. Everything is checked
     /// but the files that it names, its [strategies'
     /// parameters](Scenario::check_strategies) and its
-    /// [crossings](crate::check::prove).
+    /// [crossings](crate::bounds::feasibility::prove).
     pub fn parse(text: &str, file_name: &str) -> Result<Scenario, ScenarioError> {
         let lines = Lines::new(text, file_name)?;
         let keys: Keys = toml::from_str(text).map_err(|error| lines.explain(text, &error))?;

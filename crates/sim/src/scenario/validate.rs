@@ -10,8 +10,8 @@ use super::{
     BASES, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, METRICS, Motion, Protocol, Scenario,
     ScenarioError, TrafficKind, tunnel,
 };
-use crate::mobility::Track;
-use crate::trace::Trace;
+use crate::input::link_trace::Trace;
+use crate::input::mobility::Track;
 
 /// Longest name of a network interface on Linux (`IFNAMSIZ` − 1).
 const MAX_NAME: usize = 15;

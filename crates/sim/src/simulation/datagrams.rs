@@ -7,7 +7,7 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::packet::Datagram;
 use super::traffic::Tally;
-use crate::records::MessageRow;
+use crate::record::rows::MessageRow;
 use crate::scenario::{self, TrafficKind};
 
 pub(super) struct Datagrams {

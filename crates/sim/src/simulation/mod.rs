@@ -23,28 +23,28 @@ use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::Health;
 
 use crate::addresses::vehicle_address;
-use crate::metrics::{PacketSums, Recovery};
-use crate::records::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow};
+use crate::record::metrics::{PacketSums, Recovery};
+use crate::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow};
 use crate::scenario::{Engine, Protocol, Scenario, ScenarioError, Strategy};
 use crate::transport::{Endpoint, SERVER_ADDRESS, Settings};
 use crate::world::{CamSent, World, WorldEvent};
 
-mod air;
-mod brain;
+mod airtime;
 mod datagrams;
-mod exchange;
+mod forwarding;
+mod links;
 mod objects;
 mod packet;
+mod path_control;
 mod setup;
 mod source;
 mod traffic;
 mod tunnel;
-mod wires;
 
-use brain::Brain;
+use links::Wires;
+use path_control::Brain;
 use source::Source;
 pub use traffic::Tally;
-use wires::Wires;
 
 /// How often the agent asks after each subflow, as by default on a vehicle.
 const TRANSPORT_PERIOD: Duration = Duration::from_millis(10);
@@ -129,7 +129,7 @@ pub struct Simulation {
     detail: Detail,
     /// Path over which the connection begins.
     first: PathId,
-    air: Vec<air::Account>,
+    air: Vec<airtime::Account>,
     connect_at: Option<Instant>,
     observe_at: Instant,
     record_at: Instant,
@@ -187,7 +187,7 @@ impl Simulation {
             traffic: Source::new(scenario, seed, detail.messages),
             detail,
             first: setup::first_path(scenario, strategy),
-            air: vec![air::Account::default(); scenario.radios.len()],
+            air: vec![airtime::Account::default(); scenario.radios.len()],
             connect_at: (scenario.traffic.protocol == Protocol::Tcp)
                 .then(|| scenario.first_object(seed).unwrap_or(connect)),
             observe_at: Instant::ZERO,

@@ -9,7 +9,7 @@ use crosslane_core::transfer::frame::{END_BYTES, PREFACE};
 use crosslane_core::transfer::sender::{Sender, Write};
 
 use super::traffic::Tally;
-use crate::records::MessageRow;
+use crate::record::rows::MessageRow;
 use crate::scenario::{DeadlineTraffic, Starts, Traffic};
 use crate::transport::Endpoint;
 

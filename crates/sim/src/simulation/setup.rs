@@ -6,11 +6,11 @@ use crosslane_core::rng::Rng;
 use crosslane_core::strategy;
 use crosslane_core::time::Duration;
 
-use super::brain::Brain;
 use super::packet::UDP_HEADER_BYTES;
+use super::path_control::Brain;
 use super::tunnel::{self, Ends};
 use crate::addresses::vehicle_address;
-use crate::oracle::{Foresight, Params};
+use crate::bounds::oracle::{Foresight, Params};
 use crate::scenario::{Congestion, Mode, Scenario, ScenarioError, Strategy, TrafficKind, TunnelParams};
 use crate::transport::congestion::Algorithm;
 use crate::transport::segment::MTU_BYTES;

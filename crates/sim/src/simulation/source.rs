@@ -4,12 +4,12 @@
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
 
-use super::brain::Brain;
 use super::datagrams::Datagrams;
 use super::objects::Objects;
 use super::packet::Datagram;
+use super::path_control::Brain;
 use super::traffic::{Tally, Traffic};
-use crate::records::MessageRow;
+use crate::record::rows::MessageRow;
 use crate::scenario::{Protocol, Scenario, TrafficKind};
 use crate::transport::Endpoint;
 

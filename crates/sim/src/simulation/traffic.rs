@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
 
-use crate::histogram::Histogram;
-use crate::records::MessageRow;
+use crate::record::histogram::Histogram;
+use crate::record::rows::MessageRow;
 use crate::scenario::{self, TrafficKind};
 use crate::transport::Endpoint;
 

@@ -3,7 +3,7 @@
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 
-use crate::records::MptcpOptions;
+use crate::record::rows::MptcpOptions;
 
 /// FIN, as on the wire.
 pub const FIN: u8 = 1;

@@ -7,10 +7,10 @@ use crosslane_core::link::{Direction, DirectionParams};
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 
-use crate::access::Quality;
-use crate::cam::{self, Cam, CamError};
-use crate::mobility::{State, Track};
-use crate::radio::Coverage;
+use crate::input::mobility::{State, Track};
+use crate::radio::access_link::Quality;
+use crate::radio::cam::{self, Cam, CamError};
+use crate::radio::coverage::Coverage;
 use crate::scenario::{Scenario, ScenarioError};
 
 mod modem;

@@ -6,11 +6,11 @@ use crosslane_core::rng::Rng;
 use crosslane_core::time::Instant;
 
 use super::{Truth, WorldEvent, millis};
-use crate::access::{Air, Heard, Quality};
-use crate::mobility::State;
-use crate::radio::is_within;
+use crate::input::link_trace::{Trace, TraceRow};
+use crate::input::mobility::State;
+use crate::radio::access_link::{Air, Heard, Quality};
+use crate::radio::coverage::is_within;
 use crate::scenario::{AccessLink, Queue, Scenario, ScenarioError};
-use crate::trace::{Trace, TraceRow};
 
 #[derive(Debug)]
 pub(super) struct ModemLink {

@@ -6,11 +6,11 @@ use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
 
 use super::{CamSent, SILENT_SNR_DB, Truth, millis};
-use crate::access::Quality;
-use crate::cam;
-use crate::fading::{self, MeanError};
-use crate::mobility::State;
-use crate::radio::{Coverage, Signal, is_within};
+use crate::input::mobility::State;
+use crate::radio::access_link::Quality;
+use crate::radio::cam;
+use crate::radio::coverage::{Coverage, Signal, is_within};
+use crate::radio::fading::{self, MeanError};
 
 /// Packet for which the truth is told.
 const FULL_BYTES: u32 = 1500;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
-use crosslane_sim::records::MptcpOptions;
+use crosslane_sim::record::rows::MptcpOptions;
 use crosslane_sim::transport::segment::{ACK, SYN, Segment};
 use crosslane_sim::transport::{Endpoint, SubflowInfo};
 

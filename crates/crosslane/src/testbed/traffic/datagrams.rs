@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crosslane_core::link::Direction;
-use crosslane_sim::records::MessageRow;
+use crosslane_sim::record::rows::MessageRow;
 use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 

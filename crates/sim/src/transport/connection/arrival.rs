@@ -8,7 +8,7 @@ use super::super::receiver::Piece;
 use super::super::segment::{ACK, FIN, PSH, SYN, Segment};
 use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, MAX_SUBFLOWS, Protocol};
-use crate::records::MptcpOptions;
+use crate::record::rows::MptcpOptions;
 
 impl Endpoint {
     /// A segment arrives that was sent at `sent`.

@@ -6,7 +6,7 @@ use crosslane_core::time::Instant;
 use super::super::segment::{ACK, FIN, PSH, SYN, Segment};
 use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, Protocol};
-use crate::records::MptcpOptions;
+use crate::record::rows::MptcpOptions;
 
 /// `errno` of a subflow that nobody answered (ETIMEDOUT).
 const TIMED_OUT: u8 = 110;

@@ -11,17 +11,17 @@ use crosslane_core::assess::threshold;
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 
-use crate::check::prove;
-use crate::records::{DecisionRow, MessageRow, PacketRow, RunRecords, ThroughputRow};
-use crate::repeats::Repeats;
+use crate::bounds::feasibility::prove;
+use crate::record::retransmissions::Repeats;
+use crate::record::rows::{DecisionRow, MessageRow, PacketRow, RunRecords, ThroughputRow};
 use crate::scenario::{CrossingDirection, Expectation, Scenario};
 
 mod datagrams;
 mod deadlines;
-mod sums;
+mod packet_totals;
 
 pub use deadlines::of_deadlines;
-pub use sums::PacketSums;
+pub use packet_totals::PacketSums;
 
 /// Width of a throughput row.
 pub const THROUGHPUT_BIN_NS: u64 = 100_000_000;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crosslane_core::path::PathId;
 
 use super::{PacketSums, percentile};
-use crate::optimum::Optimum;
-use crate::records::MessageRow;
+use crate::bounds::least_cost::Optimum;
+use crate::record::rows::MessageRow;
 use crate::scenario::{Scenario, TrafficKind};
 
 /// What deadlines were missed, when objects were handed over and were there,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crosslane_core::link::mahimahi;
 
-use crate::columns::{self, Column, fault};
+use crate::input::numeric_csv::{self, Column, fault};
 use crate::scenario::ScenarioError;
 
 /// What a link does over time.
@@ -49,7 +49,7 @@ impl Trace {
             return parse_opportunities(text, file);
         }
         let mut rows: Vec<TraceRow> = Vec::new();
-        for row in columns::read(text, file, &COLUMNS)? {
+        for row in numeric_csv::read(text, file, &COLUMNS)? {
             let before = rows.last().copied().unwrap_or_default();
             let [t_s, rate_mbit_s, delay_ms, loss, rssi_dbm] = row.cells;
             if rows.is_empty() && t_s != Some(0.0) {

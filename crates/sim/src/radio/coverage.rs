@@ -2,10 +2,10 @@
 
 use crosslane_core::rng::Rng;
 
-use crate::mobility::distance_m;
-use crate::path_loss::Geometry;
+use crate::input::mobility::distance_m;
+use crate::radio::path_loss::Geometry;
+use crate::radio::shadowing::{Memory, Shadowing};
 use crate::scenario::{Radio, RoadsideUnit, Scenario};
-use crate::shadowing::{Memory, Shadowing};
 
 /// Beyond the distance at which path loss alone leaves a unit's signal so many
 /// dB below the noise, no shadow and no fade makes up for it: the unit is out of

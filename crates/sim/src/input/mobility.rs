@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::columns::{self, Column, Row, fault};
+use crate::input::numeric_csv::{self, Column, Row, fault};
 use crate::scenario::{Motion, Route, Scenario, ScenarioError};
 
 /// Where the vehicle is, and how fast it moves.
@@ -47,7 +47,7 @@ impl Track {
     pub fn parse(text: &str, file: &str) -> Result<BTreeMap<u32, Track>, ScenarioError> {
         let mut tracks: BTreeMap<u32, Track> = BTreeMap::new();
         let mut before: Option<Option<u32>> = None;
-        columns::each(text, file, &COLUMNS, MAX_ROWS, |row| {
+        numeric_csv::each(text, file, &COLUMNS, MAX_ROWS, |row| {
             let vehicle = number(&row).map_err(|(what, remedy)| fault(file, row.line, what, remedy))?;
             let same = before == Some(vehicle);
             let blank = before.is_some_and(|before| before.is_some() != vehicle.is_some());

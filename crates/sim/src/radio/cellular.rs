@@ -2,8 +2,8 @@
 //! the definitions of 3GPP, rate by CQI. The curves and their errors:
 //! `docs/radio.md`, "Cellular".
 
-use crate::wander::off_median_db;
-use crate::wifi::decibels;
+use crate::radio::ar1::off_median_db;
+use crate::radio::wifi::decibels;
 
 /// Most cells of one link: each is looked at 100 times a second.
 pub const MAX_CELLS: usize = 32;

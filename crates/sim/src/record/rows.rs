@@ -1,6 +1,6 @@
 //! What a run records: the rows of `docs/formats.md`, as plain structs.
 //!
-//! The emulator and the simulator fill them, [`crate::metrics`] sums them up,
+//! The emulator and the simulator fill them, [`crate::record::metrics`] sums them up,
 //! the binary writes them. Times are nanoseconds since the run began; a path is
 //! its place in the scenario.
 
@@ -10,7 +10,7 @@ use crosslane_core::allocate::PathState;
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::path::PathId;
 
-use crate::access::Quality;
+use crate::radio::access_link::Quality;
 use crate::world::Truth;
 
 /// One packet that entered a link.
@@ -285,7 +285,7 @@ pub struct AlarmRow {
     pub was_false: Option<bool>,
 }
 
-/// All that [`crate::metrics`] looks at beside the packets, each in the order of
+/// All that [`crate::record::metrics`] looks at beside the packets, each in the order of
 /// its time (messages: of their number).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunRecords<'a> {

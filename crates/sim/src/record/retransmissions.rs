@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crosslane_core::link::Direction;
 
-use crate::records::PacketRow;
+use crate::record::rows::PacketRow;
 
 /// How far behind the newest byte a byte is remembered. No receive window is
 /// larger, so older bytes are acknowledged and are not sent again.

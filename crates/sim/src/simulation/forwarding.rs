@@ -4,9 +4,9 @@
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 
+use super::links::Cargo;
 use super::packet::Packet;
 use super::tunnel::Left;
-use super::wires::Cargo;
 use super::{Side, Simulation};
 
 impl Simulation {

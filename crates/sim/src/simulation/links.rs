@@ -6,8 +6,8 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::packet::{Packet, UDP_HEADER_BYTES};
 use super::tunnel::Parcel;
-use crate::metrics::PacketSums;
-use crate::records::{LinkRow, MptcpOptions, PacketRow};
+use crate::record::metrics::PacketSums;
+use crate::record::rows::{LinkRow, MptcpOptions, PacketRow};
 use crate::scenario::Scenario;
 use crate::world::{World, WorldEvent};
 

@@ -2,7 +2,7 @@
 //! waits for another.
 
 use super::Context;
-use crate::records::MessageRow;
+use crate::record::rows::MessageRow;
 
 /// Of the datagrams sent, those never received (0 to 1).
 pub(super) fn lost_share(messages: &[MessageRow]) -> Option<f64> {
@@ -50,7 +50,7 @@ fn share(part: usize, whole: usize) -> Option<f64> {
 mod tests {
     use super::super::{Context, PacketSums, metrics};
     use super::*;
-    use crate::records::RunRecords;
+    use crate::record::rows::RunRecords;
     use crosslane_core::link::Direction;
     use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use crate::wander::off_median_db;
+use crate::radio::ar1::off_median_db;
 
 /// Below this, in dBm, a client hears no beacon and reports nothing.
 pub const NOTHING_HEARD_DBM: f64 = -95.0;

@@ -3,11 +3,11 @@
 
 use crosslane_core::rng::Rng;
 
-use crate::cellular::Cells;
-use crate::mobility::distance_m;
-use crate::shadowing::{Memory, Shadowing};
-use crate::wander::Wander;
-use crate::wifi::{AccessPoint, Band, NOTHING_HEARD_DBM, decibels};
+use crate::input::mobility::distance_m;
+use crate::radio::ar1::Wander;
+use crate::radio::cellular::Cells;
+use crate::radio::shadowing::{Memory, Shadowing};
+use crate::radio::wifi::{AccessPoint, Band, NOTHING_HEARD_DBM, decibels};
 
 /// Lowest RSRP that is reported, in dBm (TS 36.133, clause 9.1.4).
 const LEAST_RSRP_DBM: f64 = -140.0;

@@ -49,7 +49,7 @@ impl Shadowing {
     /// Loss, in dB, at a position reached from the last one asked for, with
     /// standard deviation `sigma_db` there.
     pub fn loss_db(&mut self, position_m: [f64; 2], sigma_db: f64, memory: &mut Memory) -> f64 {
-        let way_m = crate::mobility::distance_m(self.position_m, position_m);
+        let way_m = crate::input::mobility::distance_m(self.position_m, position_m);
         if way_m > 0.0 {
             let (old, new) = memory.after(way_m);
             self.value = old * self.value + new * self.rng.normal();

@@ -5,8 +5,8 @@ use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 
 use super::Recovery;
-use crate::records::{MptcpOptions, PacketRow, SampleRow};
-use crate::repeats::{Repeat, Repeats};
+use crate::record::retransmissions::{Repeat, Repeats};
+use crate::record::rows::{MptcpOptions, PacketRow, SampleRow};
 
 /// So long without a sample at the leaving threshold is a loss of the path.
 const LOSS_NS: u64 = 1_000_000_000;

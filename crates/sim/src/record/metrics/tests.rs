@@ -1,5 +1,5 @@
 use super::*;
-use crate::records::{AlarmRow, MptcpOptions, SampleRow, SampleSource};
+use crate::record::rows::{AlarmRow, MptcpOptions, SampleRow, SampleSource};
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;

@@ -1,9 +1,9 @@
 //! Can a scenario show what it promises? Proof that the mean signal crosses
 //! the thresholds named in `[[expect]]`, and what else looks wrong.
 
-use crate::access::Air;
-use crate::mobility::Track;
-use crate::radio::Coverage;
+use crate::input::mobility::Track;
+use crate::radio::access_link::Air;
+use crate::radio::coverage::Coverage;
 use crate::scenario::{Crossing, CrossingDirection, Expectation, Scenario, ScenarioError};
 
 /// Outcome of one expected crossing.
@@ -109,7 +109,7 @@ fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -
         let link = link?;
         let trace = link.trace.as_ref().and_then(|name| scenario.data.traces.get(name));
         let recorded = trace.and_then(|trace| trace.at(t_s).rssi_dbm);
-        let on = !crate::radio::is_within(t_s, &link.silent_s);
+        let on = !crate::radio::coverage::is_within(t_s, &link.silent_s);
         if let Some(air) = &mut air {
             let heard = air.hear(t_s, track.at(t_s - scenario.vehicle.start_s).position_m);
             return heard.dbm.filter(|_| on);

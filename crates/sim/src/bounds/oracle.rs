@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use std::error::Error;
 
-    const SUDDEN: &str = include_str!("../../../scenarios/sudden-loss.toml");
+    const SUDDEN: &str = include_str!("../../../../scenarios/sudden-loss.toml");
 
     fn foresight(params: Params) -> Result<Foresight, Box<dyn Error>> {
         let scenario = Scenario::parse(SUDDEN, "test.toml")?;

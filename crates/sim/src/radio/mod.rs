@@ -1,0 +1,11 @@
+//! What a radio delivers where the vehicle is: coverage, path loss, shadowing, fading, and the models of each technology.
+
+pub mod access_link;
+pub mod ar1;
+pub mod cam;
+pub mod cellular;
+pub mod coverage;
+pub mod fading;
+pub mod path_loss;
+pub mod shadowing;
+pub mod wifi;
