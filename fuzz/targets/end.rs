@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crosslane::tunnel::end::{Intake, Way};
-use crosslane::tunnel::outbox::Outbox;
+use crosslane::tunnel::egress::Outbox;
+use crosslane::tunnel::endpoint::{Intake, Way};
 
 #[path = "gateway.rs"]
 #[allow(dead_code)]

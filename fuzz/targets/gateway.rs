@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crosslane::tunnel::config::Prefix;
-use crosslane::tunnel::end::{End, PeerPlan, Plan};
+use crosslane::tunnel::endpoint::{End, PeerPlan, Plan};
 use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crosslane::tunnel::inner::{Inner, clamp_mss, decapsulate, fragment, too_big};
+use crosslane::tunnel::ip::{Inner, clamp_mss, decapsulate, fragment, too_big};
 
 /// Plays one input.
 pub fn run(bytes: &[u8]) {

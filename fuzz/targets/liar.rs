@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crosslane::tunnel::end::{End, Intake, Way};
-use crosslane::tunnel::outbox::{Outbox, Sent};
+use crosslane::tunnel::egress::{Outbox, Sent};
+use crosslane::tunnel::endpoint::{End, Intake, Way};
 use crosslane::tunnel::security::{Heard, Security, Session};
 use crosslane_core::allocate::PathState;
 use crosslane_core::path::PathId;

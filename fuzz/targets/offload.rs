@@ -1,7 +1,7 @@
 //! Frames of a device, cut and joined again.
 
-use crosslane::tunnel::coalesce::Coalescer;
-use crosslane::tunnel::offload::{FRAME_BYTES, split};
+use crosslane::tunnel::gro::Coalescer;
+use crosslane::tunnel::gso::{FRAME_BYTES, split};
 
 /// Plays one input.
 pub fn run(bytes: &[u8]) {

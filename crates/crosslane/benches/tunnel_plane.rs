@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use crosslane::clock::monotonic_ns;
 use crosslane::tunnel::checksum::Sum;
-use crosslane::tunnel::coalesce::Coalescer;
-use crosslane::tunnel::offload::{FRAME_BYTES, Header, split};
+use crosslane::tunnel::gro::Coalescer;
+use crosslane::tunnel::gso::{FRAME_BYTES, Header, split};
 use crosslane::tunnel::socket::{PathSocket, ReceiveBuffers};
 use nix::sys::resource::{UsageWho, getrusage};
 

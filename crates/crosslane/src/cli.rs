@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::control::tunnel;
 use crate::error::{Error, Result};
-use crate::{agent, check, drive, import, keygen, output, receive, send, simulate, tunnel};
+use crate::{agent, check, drive, import, keygen, output, receive, send, simulate};
 
 /// Keeps a vehicle's connections alive over every network it can reach.
 #[derive(Parser)]

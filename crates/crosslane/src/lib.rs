@@ -6,7 +6,7 @@ pub mod check;
 pub mod cli;
 pub mod clock;
 pub mod comparison;
-pub mod demands;
+pub mod control;
 pub mod drive;
 pub mod error;
 pub mod import;

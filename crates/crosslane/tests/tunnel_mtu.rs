@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use crosslane::control::tunnel::Status;
 use crosslane::testbed::{Namespace, SERVER, Wiring, vehicle_address};
-use crosslane::tunnel::inner::too_big;
-use crosslane::tunnel::steer::Status;
+use crosslane::tunnel::ip::too_big;
 use etherparse::PacketBuilder;
 use program::agent::Agent;
 use program::tunnelled::{INNER, INNER_V6, World};

@@ -13,10 +13,10 @@ use std::time::Duration;
 use std::{env, fs};
 
 use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
-use crosslane::tunnel::coalesce::Coalescer;
 use crosslane::tunnel::device::{Device, Plan};
-use crosslane::tunnel::inner::{Inner, too_big};
-use crosslane::tunnel::offload::{FRAME_BYTES, split};
+use crosslane::tunnel::gro::Coalescer;
+use crosslane::tunnel::gso::{FRAME_BYTES, split};
+use crosslane::tunnel::ip::{Inner, too_big};
 use crosslane::tunnel::socket::{PathSocket, ReceiveBuffers, is_too_big};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sha2::{Digest, Sha256};

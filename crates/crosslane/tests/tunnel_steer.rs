@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
+use crosslane::control::tunnel::{PeerStatus, Status};
 use crosslane::testbed::Namespace;
-use crosslane::tunnel::steer::{PeerStatus, Status};
 use crosslane_core::tunnel::Mode;
 use program::agent::Agent;
 use program::tunnelled::{INNER, World, faults};

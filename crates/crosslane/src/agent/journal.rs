@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::config::Config;
 use crate::clock::Clock;
+use crate::control::tunnel::{Status, path_name};
 use crate::netlink::CommandError;
-use crate::run_folder::lines;
-use crate::tunnel::end::{Change, Counts};
-use crate::tunnel::steer::{Status, path_name};
+use crate::run_folder::events;
+use crate::tunnel::endpoint::{Change, Counts};
 
 mod file;
 mod limit;
@@ -78,7 +78,7 @@ impl Journal {
     pub fn settle(&mut self) {
         for Noted { at, output, error } in std::mem::take(&mut self.noted) {
             let error = error.as_ref().map(|error| error as &dyn std::fmt::Display);
-            let line = lines::said(at, &output, error, &self.names);
+            let line = events::said(at, &output, error, &self.names);
             self.write_limited(&line);
         }
     }
@@ -152,7 +152,7 @@ impl Journal {
 
     fn tell(&mut self, event: &str, fields: Value) {
         self.settle();
-        let line = lines::line(self.clock.now(), "agent", event, fields);
+        let line = events::line(self.clock.now(), "agent", event, fields);
         self.write_limited(&line);
     }
 

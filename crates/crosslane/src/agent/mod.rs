@@ -15,13 +15,13 @@ use crosslane_core::strategy::{Strategy, ThresholdParams};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, monotonic_ns};
-use crate::demands::server::{self, Heard, Server};
+use crate::control::demand::server::{self, Heard, Server};
+use crate::control::tunnel::server::{self as steer, Ask};
 use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{EventError, PathManager, Stream, path_manager};
 use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
-use crate::tunnel::steer::server::{self as steer, Ask};
 
 mod commands;
 pub mod config;
@@ -34,7 +34,7 @@ pub mod machine;
 mod parts;
 pub mod ready;
 mod transport;
-mod tunnel;
+mod tunnel_actuator;
 
 use commands::{Mptcp, event, seen};
 use config::Config;
@@ -44,7 +44,7 @@ use journal::Journal;
 use later::Missing;
 use parts::{Datagrams, GLANCE, receive};
 use transport::Lookout;
-use tunnel::{Carried, Resolving};
+use tunnel_actuator::{Carried, Resolving};
 
 /// Outputs of the engine carried out in a row before other news is heard.
 const OUTPUTS_IN_A_ROW: usize = 32;
@@ -200,7 +200,7 @@ impl Driver {
                 () = tokio::time::sleep(look), if observed => News::Transport,
                 () = tokio::time::sleep(count.unwrap_or(Duration::MAX)), if count.is_some() => News::Counters,
                 _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
-                answer = tunnel::resolved(self.resolving.as_mut()) => News::Resolved(answer),
+                answer = tunnel_actuator::resolved(self.resolving.as_mut()) => News::Resolved(answer),
                 _ = tokio::time::sleep(again.unwrap_or(Duration::MAX)), if again.is_some() => News::Again,
                 _ = glances.tick() => News::Glance,
                 // Last, so that a sender without end keeps nothing else from being heard.

@@ -9,13 +9,13 @@ use tokio::net::UdpSocket;
 use super::Driver;
 use super::later::Part;
 use super::machine::{self, trusted};
-use super::tunnel::{Carried, Gateway};
-use crate::demands::server::Server;
+use super::tunnel_actuator::{Carried, Gateway};
+use crate::control::demand::server::Server;
+use crate::control::tunnel::server as steer;
 use crate::error::{Error, Result};
 use crate::netlink::udp::UdpOwners;
 use crate::netlink::{PathManager, selected_path_manager};
 use crate::observe::admission::Admission;
-use crate::tunnel::steer::server as steer;
 
 /// How often the agent looks whether another path manager was selected, and says
 /// what its journal left out.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use toml::{Table, Value as Toml};
 
 use super::agent_process::AgentProcess;
-use super::others::Others;
+use super::peer_tunnels::Others;
 use super::tunnel::{self, Keys};
 use crate::error::{Error, Result};
 use crate::observe::vanetza::PORT;

@@ -17,20 +17,20 @@ use crate::summary::Summary;
 
 mod agent_process;
 mod agents;
-mod baseline;
-mod ends;
-mod hold;
+mod interface_outages;
 mod jobs;
+mod keep;
+mod kernel_path_manager;
 mod monitor;
 mod objects;
-mod obu;
-mod others;
-mod outages;
+mod onboard_unit;
+mod peer_tunnels;
+mod results;
 mod run;
-mod stage;
-mod tally;
+mod traffic;
 mod tunnel;
 mod versions;
+mod world;
 
 pub use run::{probe, run_one};
 
@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let bases = bases(&scenario, &plans);
     jobs::check_machine(&bases)?;
     let interrupt = if options.keep {
-        hold::leave_to_run()?;
+        keep::leave_to_run()?;
         Interrupt::default()
     } else {
         interrupt::listen()?

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::netlink::diag::{Diag, SocketInfo};
 use crate::netlink::path_manager::{self, EventSocket};
 use crate::netlink::{EventError, TcpState};
-use crate::run_folder::lines;
+use crate::run_folder::events;
 
 /// Period of the `tcp_info` record.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -117,11 +117,11 @@ impl Monitor {
     }
 
     fn describe(&self, event: &Event) -> Value {
-        lines::heard(self.clock.now(), self.side, event, &self.names, &self.addresses)
+        events::heard(self.clock.now(), self.side, event, &self.names, &self.addresses)
     }
 
     fn fault(&self, fault: &EventError) -> Value {
-        let fields = json!({ "because": fault.to_string(), "side": lines::name_of(self.side) });
-        lines::line(self.clock.now(), "kernel", "fault", fields)
+        let fields = json!({ "because": fault.to_string(), "side": events::name_of(self.side) });
+        events::line(self.clock.now(), "kernel", "fault", fields)
     }
 }

@@ -9,7 +9,7 @@ use crosslane_sim::scenario::{DeadlineTraffic, Starts, Traffic};
 use socket2::Socket;
 
 use crate::clock::Clock;
-use crate::demands::client::Agent;
+use crate::control::demand::client::Agent;
 use crate::error::{Error, Result};
 use crate::transfer::receiving::{self, Left, Offer, Sink};
 use crate::transfer::sending::{self, Content, News, Object, Source};

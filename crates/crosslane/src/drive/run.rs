@@ -10,15 +10,15 @@ use crosslane_sim::simulation::Side;
 
 use super::Plan;
 use super::agents::Agents;
-use super::baseline::{prepare_server, prepare_vehicle};
-use super::ends::{Ends, Way};
-use super::hold;
+use super::interface_outages;
+use super::keep;
+use super::kernel_path_manager::{prepare_server, prepare_vehicle};
 use super::monitor::{Heard, Monitor};
-use super::others;
-use super::outages;
-use super::stage::Stage;
-use super::tally::{self, Raw};
+use super::peer_tunnels;
+use super::results::{self, Raw};
+use super::traffic::{Ends, Way};
 use super::tunnel;
+use super::world::Stage;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink;
@@ -36,7 +36,7 @@ pub fn probe(bases: &[String]) -> Result<()> {
     prepare_privileges()?;
     contain()?;
     Namespace::new()?.enter(netlink::probe)?.map_err(|cause| Error::told(cause.to_string(), 2))?;
-    bases.iter().try_for_each(|base| others::probe(base))
+    bases.iter().try_for_each(|base| peer_tunnels::probe(base))
 }
 
 /// Carries out the run that `drive` has planned and says on standard output
@@ -50,7 +50,7 @@ pub fn run_one(plan: &str) -> Result<ExitCode> {
     end_with(plan.parent)?;
     contain()?;
     if plan.keep {
-        hold::prepare()?;
+        keep::prepare()?;
     }
     let scenario = scenario_file::read(&plan.scenario, plan.data.as_deref())?;
     let Some(strategy) = scenario.strategy(&plan.entry.strategy) else {
@@ -109,7 +109,7 @@ impl Run {
         // If one of them has ended early, whatever else went wrong came of it.
         let agents = agents.finish(clock.origin_ns())?;
         let raw = played?;
-        tally::sum_up(&self.scenario, &self.names, &self.plan, Raw { agents, ..raw })
+        results::sum_up(&self.scenario, &self.names, &self.plan, Raw { agents, ..raw })
     }
 
     /// Lets the world, the traffic and the monitors run for the scenario's time.
@@ -122,7 +122,7 @@ impl Run {
             let server = scope.spawn(|| self.monitor(Side::Server, clock, &stop));
             let far = scope.spawn(|| self.testbed.server.enter(|| ends.far(&door, clock, &stop))?);
             let near = scope.spawn(|| self.testbed.vehicle.enter(|| ends.near(clock, &stop))?);
-            let outages = scope.spawn(|| outages::follow(&self.scenario, &self.testbed, clock, &stop));
+            let outages = scope.spawn(|| interface_outages::follow(&self.scenario, &self.testbed, clock, &stop));
             let played = stage.play(self.scenario.duration_s, goes_on);
             stop.store(true, Ordering::Relaxed);
             let (near, far) = (joined(near)?, joined(far)?);
@@ -131,7 +131,7 @@ impl Run {
             kernel.events.extend(server.events);
             let delivered = ends.delivered(near, far);
             if self.plan.keep {
-                hold::until_told(&self.testbed)?;
+                keep::until_told(&self.testbed)?;
             }
             let staged = played.and_then(|()| stage.finish(&self.testbed))?;
             Ok(Raw { kernel, delivered, staged, agents: Default::default() })

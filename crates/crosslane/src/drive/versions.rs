@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::others;
+use super::peer_tunnels;
 use crate::error::{Error, Result};
 
 /// Settings that shape a result, read where `drive` runs; the namespaces of a
@@ -29,8 +29,8 @@ const SETTINGS: [&str; 8] = [
 pub fn write(folder: &Path, bases: &BTreeSet<String>) -> Result<()> {
     let file = folder.join("versions.json");
     let mut versions = versions();
-    if bases.contains(others::PROGRAM) {
-        versions[others::PROGRAM] = others::version()?.into();
+    if bases.contains(peer_tunnels::PROGRAM) {
+        versions[peer_tunnels::PROGRAM] = peer_tunnels::version()?.into();
     }
     let text = format!("{versions:#}\n");
     std::fs::write(&file, text).map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))

@@ -14,7 +14,7 @@ use crosslane_sim::record::rows::{
 use crosslane_sim::scenario::Scenario;
 use serde_json::Value;
 
-pub mod lines;
+pub mod events;
 pub mod tables;
 
 use crate::error::Result;

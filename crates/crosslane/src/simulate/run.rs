@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::comparison::Entry;
 use crate::error::{Error, Result};
-use crate::run_folder::{self, Carried, Records, lines};
+use crate::run_folder::{self, Carried, Records, events};
 use crate::summary::Outcome;
 
 /// Carries out a run and writes its records into `folder`, if there is one.
@@ -39,7 +39,7 @@ pub fn carry_out(
     }
     let recording = simulation.finish();
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-    let said: Vec<Value> = recording.said.iter().map(|(at, output)| lines::said(*at, output, None, &names)).collect();
+    let said: Vec<Value> = recording.said.iter().map(|(at, output)| events::said(*at, output, None, &names)).collect();
     let (messages, skipped) = (&recording.messages, recording.skipped);
     let carried = Carried { messages, skipped, duplicates: recording.duplicates, sums: &recording.sums };
     let metrics = run_folder::measure(scenario, entry.seed, &names, &said, &carried)?;
@@ -54,7 +54,7 @@ fn write(folder: &Path, names: &[String], recording: Recording, mut events: Vec<
     std::fs::create_dir_all(folder).map_err(|cause| Error::failure(format!("making {}", folder.display()), cause))?;
     let addresses: Vec<IpAddr> = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
     let heard = recording.heard.iter();
-    events.extend(heard.map(|(at, side, event)| lines::heard(*at, *side, event, names, &addresses)));
+    events.extend(heard.map(|(at, side, event)| events::heard(*at, *side, event, names, &addresses)));
     let Recording { packets, samples, messages, links, tcp_info, .. } = recording;
     let written = run_folder::write(folder, names, Records { packets, samples, messages, links, tcp_info, events });
     written.map_err(|cause| {

@@ -18,15 +18,15 @@ use super::{PathDevices, Testbed};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
+mod cpu_pause;
 mod pool;
 mod records;
 mod report;
-mod witness;
 mod worker;
 
+use cpu_pause::Witnesses;
 pub use records::{HEAD_BYTES, PacketRecord, PacketSink, PacketSource, packet_channel};
 pub use report::{Counters, EmulatorReport, LinkReport};
-use witness::Witnesses;
 use worker::Worker;
 
 /// Under load (10 packets a millisecond and more, in and out together) the

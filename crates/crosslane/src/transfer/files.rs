@@ -12,7 +12,7 @@ use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::Outcome;
 
 use super::sending::{Content, News, Object, Source};
-use crate::demands::{Judged, Reply};
+use crate::control::demand::{Judged, Reply};
 
 /// A file to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use socket2::Socket;
 
 use super::{GREET_WITHIN, TransferError, outstanding_bytes, turned_away};
 use crate::clock::Clock;
-use crate::demands::Reply;
-use crate::demands::client::Agent;
+use crate::control::demand::Reply;
+use crate::control::demand::client::Agent;
 
 /// How often acknowledgements are asked for and told.
 const LOOK: Duration = Duration::from_millis(5);

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-use super::offload::Header;
+use super::gso::Header;
 use crate::error::{Error, Result};
 use crate::netlink::Wiring;
 use crate::netlink::links::{self, Notice};
@@ -116,8 +116,8 @@ impl Device {
         self.offload
     }
 
-    /// Takes one frame, for [`super::offload::split`]; its length. Does not
-    /// block. `frame` has [`super::offload::FRAME_BYTES`].
+    /// Takes one frame, for [`super::gso::split`]; its length. Does not
+    /// block. `frame` has [`super::gso::FRAME_BYTES`].
     ///
     /// # Errors
     /// `WouldBlock` if there is none; what the kernel says otherwise.

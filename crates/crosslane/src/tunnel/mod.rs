@@ -2,19 +2,17 @@
 //! done to packets between them.
 
 pub mod checksum;
-pub mod coalesce;
-pub mod command;
 pub mod config;
+pub mod data_plane;
 pub mod device;
-pub mod end;
-mod faults;
-pub mod inner;
-pub mod offload;
-pub mod outbox;
-pub mod run;
+pub mod egress;
+pub mod endpoint;
+pub mod gro;
+pub mod gso;
+pub mod ip;
+mod path_errors;
 pub mod security;
 pub mod socket;
-pub mod steer;
 mod threads;
 
 #[cfg(test)]

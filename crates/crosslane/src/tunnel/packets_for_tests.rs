@@ -3,7 +3,7 @@
 use etherparse::{PacketBuilder, PacketBuilderStep, SlicedPacket, TransportSlice, ip_number};
 
 use super::checksum::Sum;
-use super::offload::{HEADER_BYTES, Header};
+use super::gso::{HEADER_BYTES, Header};
 
 /// What a TCP segment says.
 #[derive(Clone, Debug)]

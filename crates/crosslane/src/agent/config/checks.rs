@@ -6,7 +6,7 @@ use crosslane_core::strategy::Strategy;
 use toml::Spanned;
 
 use super::Config;
-use crate::demands::MAX_NAME_BYTES;
+use crate::control::demand::MAX_NAME_BYTES;
 
 /// Greatest price of 10⁹ bytes, as in scenarios.
 const DEAREST: f64 = 1e6;

@@ -3,7 +3,7 @@
 use crosslane_core::link::DropReason;
 use crosslane_core::time::{Duration, Instant};
 
-use super::witness::{Pause, machine_paused};
+use super::cpu_pause::{Pause, machine_paused};
 
 /// Lateness at the 99th percentile beyond which a run is invalid.
 const MAX_LATENESS_US: u32 = 1000;

@@ -14,9 +14,9 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockNanosleepFlags, clock_nanosleep};
 
+use super::cpu_pause::Pause;
 use super::pool::Pool;
 use super::report::{Histogram, Stalls};
-use super::witness::Pause;
 use super::{Command, Counters, EmulatedLink, EmulatorReport, LinkReport, PacketRecord, PacketSink, SLOT};
 use crate::clock::Clock;
 use crate::error::{Error, Result};

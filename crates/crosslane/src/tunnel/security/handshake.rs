@@ -6,7 +6,7 @@ use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use super::keys::{KEY_BYTES, PrivateKey, PublicKey};
 use super::message::{INDEX_BYTES, INITIATION_PAYLOAD_BYTES, Index, NOISE_1_BYTES, NOISE_2_BYTES};
-use super::refusal::Refusal;
+use super::reject::Refusal;
 
 const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
 /// Hashed into every handshake: another version of the tunnel agrees on other keys.

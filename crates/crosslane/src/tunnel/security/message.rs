@@ -10,7 +10,7 @@
 use ring::hmac;
 
 use super::keys::PublicKey;
-use super::refusal::Refusal;
+use super::reject::Refusal;
 
 const INITIATION: u8 = 1;
 const RESPONSE: u8 = 2;

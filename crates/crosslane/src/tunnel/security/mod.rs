@@ -14,13 +14,13 @@
 //! [`initiate`]: Security::initiate
 //! [`receive`]: Security::receive
 
-mod budget;
 mod handshake;
 mod keys;
 mod known;
 mod message;
 mod peer;
-mod refusal;
+mod rate_limit;
+mod reject;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -33,15 +33,15 @@ use std::time::Duration;
 use crosslane_core::time::Instant;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use budget::Budget;
 use handshake::Introduction;
 use known::Known;
 use message::{INDEX_BYTES, Index, Message, Seal};
 use peer::{Peer, Pending};
+use rate_limit::Budget;
 
 pub use keys::{KEY_BYTES, KEY_CHARACTERS, KeyFault, PrivateKey, PublicKey};
 pub use message::is_data;
-pub use refusal::Refusal;
+pub use reject::Refusal;
 pub use session::{
     DATA_OVERHEAD_BYTES, Opened, PATHS, REFUSE_AFTER_MESSAGES, REJECT_AFTER, REKEY_AFTER, REKEY_AFTER_MESSAGES, Session,
 };

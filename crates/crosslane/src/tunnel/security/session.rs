@@ -10,7 +10,7 @@ use crosslane_core::tunnel::anti_replay::Replay;
 use snow::StatelessTransportState;
 
 use super::message::{self, DATA_HEADER_BYTES, Index, TAG_BYTES};
-use super::refusal::Refusal;
+use super::reject::Refusal;
 
 /// Paths of a session; the path is in the counter's upper byte.
 pub const PATHS: usize = 16;

@@ -295,7 +295,7 @@ fn a_flood_of_initiations_gets_the_budget_and_no_response_is_lost_by_it() {
         worked += u32::from(refusal == Refusal::Stranger);
         assert!(matches!(refusal, Refusal::Stranger | Refusal::Flood), "{refusal}");
     }
-    let expected = budget::BURST + (Duration::from_secs(1).as_micros() / budget::EVERY.as_micros()) as u32;
+    let expected = rate_limit::BURST + (Duration::from_secs(1).as_micros() / rate_limit::EVERY.as_micros()) as u32;
     assert!(worked.abs_diff(expected) <= 1, "{worked} of the flood cost public-key work");
     established(gateway.receive(seconds(1), &response));
 }

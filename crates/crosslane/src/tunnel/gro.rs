@@ -11,7 +11,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 
 use super::checksum::Sum;
-use super::offload::{GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM, PSH, TCP, UDP};
+use super::gso::{GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM, PSH, TCP, UDP};
 
 /// Super-packets that can grow at one time.
 pub const FLOWS_MAX: usize = 8;

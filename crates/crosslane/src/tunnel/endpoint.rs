@@ -26,18 +26,18 @@ use crosslane_core::tunnel::wire::gre_key::Label;
 use crosslane_core::tunnel::{Input, Output, Setup, Tunnel};
 
 use super::config::Prefix;
-use super::inner::{Inner, clamp_mss, fragment, too_big};
-use super::outbox::{Outbox, Sent};
+use super::egress::{Outbox, Sent};
+use super::ip::{Inner, clamp_mss, fragment, too_big};
 use super::security::Security;
 
+mod inbound;
 mod limits;
-mod outside;
-mod plan;
-mod view;
+mod status;
+mod types;
 
-pub use outside::Intake;
-pub use plan::{Carried, Change, Counts, PeerPlan, Plan, Way};
-pub use view::{EndView, PeerView};
+pub use inbound::Intake;
+pub use status::{EndView, PeerView};
+pub use types::{Carried, Change, Counts, PeerPlan, Plan, Way};
 
 /// After so long without an answer the other end may have begun anew and know
 /// nothing of our keys.

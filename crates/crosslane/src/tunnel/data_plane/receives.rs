@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Shared, deliver, flush};
-use crate::tunnel::coalesce::Coalescer;
-use crate::tunnel::end::{Intake, Way, lock};
-use crate::tunnel::outbox::Sent;
+use crate::tunnel::egress::Sent;
+use crate::tunnel::endpoint::{Intake, Way, lock};
+use crate::tunnel::gro::Coalescer;
 use crate::tunnel::socket::{PathSocket, ReceiveBuffers};
 use crate::tunnel::threads::Pulse;
 

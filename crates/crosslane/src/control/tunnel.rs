@@ -20,9 +20,10 @@ use crosslane_core::tunnel::{Mode, PathView};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 
-use super::end::{EndView, PeerView};
 use crate::error::{Error, Result};
+use crate::tunnel::endpoint::{EndView, PeerView};
 
+pub mod command;
 pub mod server;
 
 /// Longest request, in bytes.

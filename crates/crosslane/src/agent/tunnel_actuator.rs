@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 
 use super::config::Config;
 use crate::clock::Clock;
+use crate::control::tunnel::Status;
 use crate::error::{Error, Result};
 use crate::tunnel::config::find_gateway;
-use crate::tunnel::end::{Change, Counts};
-use crate::tunnel::run::Carrier;
-use crate::tunnel::steer::Status;
+use crate::tunnel::data_plane::Carrier;
+use crate::tunnel::endpoint::{Change, Counts};
 
 /// So long a gateway may be silent before that is told.
 const SILENCE: Duration = Duration::from_secs(3);

@@ -15,7 +15,7 @@ use crosslane_core::demand::{Admission, Demand};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::book::Book;
+use super::table::Book;
 use super::trust::{self, Stranger};
 use super::{Inbox, Judged, MAX_LINE_BYTES, MAX_SENDERS, READ_BYTES, Reply, address, flush, line, read_demand};
 use crate::clock::Clock;

@@ -6,7 +6,7 @@ use crosslane_core::tunnel::wire::gre::{Header, Payload};
 use crosslane_core::tunnel::wire::gre_key::Label;
 use crosslane_core::tunnel::{Health, Output};
 
-use super::end::{Said, Way};
+use super::endpoint::{Said, Way};
 use super::security::Session;
 use super::socket::{SEGMENTS_MAX, SEND_BYTES_MAX};
 

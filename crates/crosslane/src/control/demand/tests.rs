@@ -16,9 +16,9 @@ use crosslane_core::strategy::Strategy;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::book::Book;
 use super::client::Agent;
 use super::server::{Heard, Server, news};
+use super::table::Book;
 use super::*;
 use crate::clock::Clock;
 

@@ -11,9 +11,9 @@ use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre::{self, Payload};
 use crosslane_core::tunnel::wire::gre_key::Label;
 
-use super::super::inner::{Inner, Verdict, decapsulate};
 use super::super::security::{Heard, Session, is_data};
 use super::{Carried, End, Peer, Way, lock};
+use crate::tunnel::ip::{Inner, Verdict, decapsulate};
 
 /// The bits of congestion in DSCP and ECN.
 const CONGESTION: u8 = 3;

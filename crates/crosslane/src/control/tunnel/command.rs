@@ -5,10 +5,10 @@ use std::fmt::Write;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crosslane_core::tunnel::Mode;
 
-use super::config;
-use super::steer::{self, PathStatus, PeerStatus, Request, Status};
+use crate::control::tunnel::{self, PathStatus, PeerStatus, Request, Status};
 use crate::error::{Error, Result};
 use crate::output;
+use crate::tunnel::config;
 
 /// What is wanted.
 #[derive(Debug, clap::Subcommand)]
@@ -53,7 +53,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Mode { mode, options } => (Some(*mode), options),
     };
     let attempt = "printing the tunnel's status";
-    let status = steer::ask(&options.interface, Request { mode })?;
+    let status = tunnel::ask(&options.interface, Request { mode })?;
     let shown = match options.json {
         true => serde_json::to_string(&status).map_err(|cause| Error::failure(attempt, cause))? + "\n",
         false => text(&status),

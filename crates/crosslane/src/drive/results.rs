@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::Plan;
 use super::agents::Finished;
-use super::ends::Delivered;
 use super::monitor::Heard;
-use super::stage::Staged;
+use super::traffic::Delivered;
+use super::world::Staged;
 use crate::error::Result;
-use crate::run_folder::{self, Carried, Records, lines};
+use crate::run_folder::{self, Carried, Records, events};
 use crate::summary::Outcome;
 use crate::testbed::emulator::{EmulatorReport, PacketRecord};
 use crate::testbed::packet::Follower;
@@ -71,7 +71,7 @@ pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) 
     let mut events: Vec<Value> = said.into_iter().chain(others.into_iter().filter(within)).collect();
     if let Some(because) = &because {
         let end = Instant::from_secs_f64(scenario.duration_s);
-        events.push(lines::line(end, "run", "invalid", json!({ "because": because })));
+        events.push(events::line(end, "run", "invalid", json!({ "because": because })));
     }
     number_subflows(&mut raw.kernel.subflows, &packets);
     let (links, tcp_info) = (raw.staged.links, raw.kernel.subflows);

@@ -11,7 +11,7 @@ use crosslane_sim::record::rows::{LinkRow, SampleRow, SampleSource};
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::world::{CamSent, World, WorldEvent};
 
-use super::obu::OnBoardUnit;
+use super::onboard_unit::OnBoardUnit;
 use crate::clock::{Clock, unix_s};
 use crate::error::{Error, Result};
 use crate::testbed::Testbed;

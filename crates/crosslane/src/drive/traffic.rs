@@ -13,9 +13,9 @@ use socket2::Socket;
 
 use super::agents::DEMANDS;
 use super::objects;
-use super::stage::PRIORITY;
+use super::world::PRIORITY;
 use crate::clock::Clock;
-use crate::demands::client::Agent;
+use crate::control::demand::client::Agent;
 use crate::error::{Error, Result};
 use crate::testbed::realtime::become_realtime;
 use crate::testbed::traffic::{self, BULK_BYTES, Seen, datagrams};

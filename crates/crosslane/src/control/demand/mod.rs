@@ -18,9 +18,9 @@ use crosslane_core::time::Instant;
 use serde::{Deserialize, Serialize};
 use socket2::{SockAddr, SockRef};
 
-mod book;
 pub mod client;
 pub mod server;
+mod table;
 mod trust;
 
 /// Longest line, in bytes, without its end: 64 objects take less than 12,000.
@@ -126,7 +126,7 @@ fn read_demand(line: &[u8], origin_ns: u64) -> Result<Vec<Object>, String> {
 /// What both ends do with a stream that comes in such parts, for tests that feed it anything.
 #[doc(hidden)]
 pub fn read_anything(stream: &[u8], part: usize) {
-    let (mut inbox, mut book) = (Inbox::default(), book::Book::default());
+    let (mut inbox, mut book) = (Inbox::default(), table::Book::default());
     for (place, bytes) in stream.chunks(part.max(1)).enumerate() {
         for line in inbox.lines(bytes) {
             if let Ok(objects) = read_demand(&line, 1_000_000) {

@@ -11,10 +11,10 @@ use nix::sys::time::TimeSpec;
 
 use super::{AWAKE, Shared, deliver, flush};
 use crate::clock;
-use crate::tunnel::coalesce::Coalescer;
-use crate::tunnel::end::Change;
-use crate::tunnel::offload::{FRAME_BYTES, split};
-use crate::tunnel::outbox::Outbox;
+use crate::tunnel::egress::Outbox;
+use crate::tunnel::endpoint::Change;
+use crate::tunnel::gro::Coalescer;
+use crate::tunnel::gso::{FRAME_BYTES, split};
 use crate::tunnel::threads::Pulse;
 
 /// Frames taken from the device before what they brought is sent.

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::super::checksum::changed;
-use super::super::offload::{HEADER_BYTES, split};
 use super::super::packets_for_tests::{Tcp, assert_right, frame, set_ip, sum_ip, udp};
 use super::*;
+use crate::tunnel::gso::{HEADER_BYTES, split};
 
 /// What is written when these come in one batch.
 fn frames(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {

@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 mod ecn;
 mod fragment;
-mod mss;
-mod too_big;
+mod icmp_too_big;
+mod mss_clamp;
 
 pub use ecn::{Verdict, decapsulate, outer_tos};
 pub use fragment::fragment;
-pub use mss::clamp_mss;
-pub use too_big::too_big;
+pub use icmp_too_big::too_big;
+pub use mss_clamp::clamp_mss;
 
 const ICMP: u8 = 1;
 const TCP: u8 = 6;

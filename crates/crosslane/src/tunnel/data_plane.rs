@@ -10,12 +10,12 @@ use crosslane_core::path::{PathId, Sample};
 use crosslane_core::tunnel::Mode;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::coalesce::Coalescer;
 use super::config::TunnelConfig;
 use super::device::Device;
-use super::end::{Change, Counts, End, EndView, PeerPlan, Plan, lock};
-use super::faults::Faults;
-use super::outbox::Sent;
+use super::egress::Sent;
+use super::endpoint::{Change, Counts, End, EndView, PeerPlan, Plan, lock};
+use super::gro::Coalescer;
+use super::path_errors::Faults;
 use super::socket::PathSocket;
 use super::threads::Threads;
 use crate::clock::{self, Clock};
