@@ -4,6 +4,7 @@
 //! manager → commands. Nothing flows backwards. What came of a command returns
 //! as an event of the kernel or as a sample.
 
+use crate::path::{PathId, PathSpec, PathState, Sample, SampleKind};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -11,14 +12,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::allocate::{Allocator, Mode, PathState, Supply, View};
+use crate::allocate::{Allocator, Mode, Supply, View};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::{Alarm, Assessor, Belief, Reason, Stuck};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
 use crate::mptcp::manager::Manager;
 use crate::mptcp::{Command, Event, Notice, Refusal, Seen, Token};
-use crate::path::{PathId, PathSpec, Sample, SampleKind};
 use crate::strategy::Strategy;
 use crate::time::{Duration, Instant};
 

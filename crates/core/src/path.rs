@@ -4,8 +4,7 @@ use alloc::string::String;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
-use crate::assess::arrivals::Break;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 /// A path, by its place in the configuration (0 to 15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +47,39 @@ pub struct PathSpec {
     pub if_index: u32,
 }
 
+/// What is wanted of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PathState {
+    /// No subflow over it.
+    Closed,
+    /// A subflow that carries nothing while an active one lives.
+    Backup,
+    /// A subflow that carries data.
+    Active,
+}
+
+impl PathState {
+    /// The name in records and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathState::Closed => "closed",
+            PathState::Backup => "backup",
+            PathState::Active => "active",
+        }
+    }
+}
+
+/// What becomes of the subflow on a path that fades.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weak {
+    /// It becomes a backup.
+    #[default]
+    Demote,
+    /// It is closed.
+    Remove,
+}
+
 /// One observation, from a radio, a roadside message, the kernel or the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
@@ -78,6 +110,19 @@ pub enum SampleKind {
     Transport(Transport),
     /// What the path's interface has carried.
     Counters(Counters),
+}
+
+/// A rhythm that broke off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Break {
+    /// The path that is suspected.
+    pub path: PathId,
+    /// When the last message came over it.
+    pub last: Instant,
+    /// How long nothing has come over any.
+    pub waited: Duration,
+    /// The second longest pause before.
+    pub longest: Duration,
 }
 
 /// Packets that an interface has carried since it came to be, whomever for.

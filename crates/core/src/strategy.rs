@@ -4,6 +4,7 @@
 //! do. To add one: an assessor or an allocator in a file of its own, and a
 //! line in each function here.
 
+use crate::path::{PathSpec, Weak};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,13 +12,12 @@ use serde::Deserialize;
 
 use crate::allocate::deadline::{self, Deadline};
 use crate::allocate::mp_dpa::{self, MpDpa};
-use crate::allocate::{Allocator, Mode, Weak, aggregate::EveryGood, backup::Standby};
+use crate::allocate::{Allocator, Mode, aggregate::EveryGood, backup::Standby};
 use crate::assess::Assessor;
 use crate::assess::hapanchak::{self, Hapanchak};
 use crate::assess::silence::{self, Silence};
 use crate::assess::threshold::{self, Threshold};
 use crate::assess::throughput::Rate;
-use crate::path::PathSpec;
 
 /// The names that [`Strategy::read`] knows.
 pub const NAMES: [&str; 4] = ["hapanchak", "threshold", "mp-dpa", "deadline"];

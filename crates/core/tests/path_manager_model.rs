@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crosslane_core::allocate::PathState::{self, Active, Backup, Closed};
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::mptcp::{AddressId, Command, Event, Refusal, Seen, Subflow, Token};
+use crosslane_core::path::PathState::{self, Active, Backup, Closed};
 use crosslane_core::path::{PathId, PathSpec, Rat};
 use crosslane_core::time::Instant;
 

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::{Allocator, PathState, View, Weak, keep_open, last_resort};
+use super::{Allocator, View, keep_open, last_resort};
 use crate::assess::Belief;
+use crate::path::{PathState, Weak};
 
 /// The most preferred good path active, other good ones backup, fading ones
 /// demoted or removed, lost ones closed.

@@ -16,6 +16,7 @@
 //! carries: it begins early, is learned, and may pause. A path that holds up the
 //! others more than it helps [rests](rests).
 
+use crate::path::PathState;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
@@ -28,7 +29,7 @@ mod suspension;
 pub use params::Params;
 use suspension::Rests;
 
-use super::{Allocator, PathState, Supply, View, chosen};
+use super::{Allocator, Supply, View, chosen};
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
 use crate::time::{Duration, Instant};

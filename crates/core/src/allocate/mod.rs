@@ -3,6 +3,7 @@
 //! An allocator sees all paths and the user's demand, and no sample. What it
 //! wants is carried out by an actuator that knows no strategy.
 
+use crate::path::PathState;
 use alloc::format;
 use alloc::vec::Vec;
 use serde::de::Error;
@@ -18,28 +19,6 @@ pub mod backup;
 pub mod deadline;
 pub mod mp_dpa;
 
-/// What is wanted of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PathState {
-    /// No subflow over it.
-    Closed,
-    /// A subflow that carries nothing while an active one lives.
-    Backup,
-    /// A subflow that carries data.
-    Active,
-}
-
-impl PathState {
-    /// The name in records and logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            PathState::Closed => "closed",
-            PathState::Backup => "backup",
-            PathState::Active => "active",
-        }
-    }
-}
-
 /// How the paths are to be used together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -49,17 +28,6 @@ pub enum Mode {
     Aggregate,
     /// Data over the most preferred good path, the others held ready.
     Backup,
-}
-
-/// What becomes of the subflow on a path that fades.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Weak {
-    /// It becomes a backup.
-    #[default]
-    Demote,
-    /// It is closed.
-    Remove,
 }
 
 /// What an allocator is told of a path.

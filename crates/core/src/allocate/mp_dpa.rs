@@ -8,13 +8,14 @@
 //! it is what was acknowledged over the last [`Params::window_ms`], since the
 //! object's start at most, taken anew every [`Params::interval_ms`].
 
+use crate::path::PathState;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer};
 
-use super::{Allocator, PathState, Supply, View, chosen, millis, number};
+use super::{Allocator, Supply, View, chosen, millis, number};
 use crate::assess::Reason;
 use crate::demand::{Demand, Object};
 use crate::time::{Duration, Instant};

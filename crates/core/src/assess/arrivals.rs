@@ -13,12 +13,12 @@
 //! suspected first. Where something came over another that is still in use, but no
 //! rhythm, either may be lost, and nothing is said.
 
+use crate::path::{Break, PathId, Transport};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::mptcp::manager::{MAX_CONNECTIONS, MAX_SUBFLOWS};
-use crate::path::{PathId, Transport};
 use crate::time::{Duration, Instant};
 
 /// Pauses remembered; so many make a rhythm.
@@ -40,19 +40,6 @@ const LATELY: Duration = Duration::from_secs(10);
 /// looked for.
 const GONE: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_secs(1);
-
-/// A rhythm that broke off.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Break {
-    /// The path that is suspected.
-    pub path: PathId,
-    /// When the last message came over it.
-    pub last: Instant,
-    /// How long nothing has come over any.
-    pub waited: Duration,
-    /// The second longest pause before.
-    pub longest: Duration,
-}
 
 /// Watches what all connections receive.
 #[derive(Debug, Default)]

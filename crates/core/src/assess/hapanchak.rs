@@ -25,7 +25,7 @@ pub struct Params {
     pub cellular_threshold_dbm: Option<f64>,
     /// What becomes of a weak subflow: the algorithm and figure 8 demote it,
     /// figures 7 and 10 remove it.
-    pub weak_subflow: crate::allocate::Weak,
+    pub weak_subflow: crate::path::Weak,
 }
 
 impl Default for Params {
@@ -34,7 +34,7 @@ impl Default for Params {
             alpha: 0.5,
             threshold_dbm: -82.0,
             cellular_threshold_dbm: None,
-            weak_subflow: crate::allocate::Weak::Demote,
+            weak_subflow: crate::path::Weak::Demote,
         }
     }
 }

@@ -9,6 +9,7 @@
 //! eagerly and repeated alarms make the path wait longer before it is trusted
 //! again.
 
+use crate::path::{Break, Counters, Sample, SampleKind, Transport};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -16,10 +17,8 @@ use core::net::IpAddr;
 use serde::Deserialize;
 
 use super::answers::{Answers, CROWD};
-use super::arrivals::Break;
 use super::stalls::{Stalls, Verdict};
 use super::{Alarm, AlarmKind, Assessor, Belief, Reason, Stuck};
-use crate::path::{Counters, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 
 /// Parameters of [`Silence`].

@@ -29,8 +29,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::{Command, Event, Notice, Refusal, Seen, Subflow, Token};
-use crate::allocate::PathState;
-use crate::path::{PathId, PathSpec};
+use crate::path::{PathId, PathSpec, PathState};
 use crate::time::{Duration, Instant};
 use budget::Budget;
 use connection::{Commands, Connection};

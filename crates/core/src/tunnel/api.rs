@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::send_path::Health;
 use super::wire::control_message::Message;
 use super::wire::gre_key::Label;
-use crate::allocate::PathState;
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::time::Duration;
 
 /// How the paths in use are used together.

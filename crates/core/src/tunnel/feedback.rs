@@ -6,8 +6,7 @@ use super::send_path::{Health, TRAIN_PACKETS};
 use super::wire::control_message::{Body, Message, PROBE_BYTES};
 use super::wire::gre::NUMBERED_BYTES;
 use super::{Output, Tunnel};
-use crate::allocate::PathState;
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
 /// Least time between two reports that leave over two paths.

@@ -3,8 +3,7 @@
 use super::fq_codel::LONGEST_WAIT;
 use super::send_path::{Health, PathMtu};
 use super::{Path, Tunnel};
-use crate::allocate::PathState;
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::time::Instant;
 
 impl<P: Clone> Tunnel<P> {

@@ -14,9 +14,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::allocate::PathState;
 use crate::engine::Engine;
-use crate::path::{PathId, Sample, SampleKind, Transport};
+use crate::path::{PathId, PathState, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 
 pub mod anti_replay;

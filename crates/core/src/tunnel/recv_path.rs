@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 
 use super::wire::control_message::{MAX_RUNS, PathReport};
 use super::wire::gre_key::unwrap;
-use crate::allocate::PathState;
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
 /// Least time between two reports that are due only because packets came.

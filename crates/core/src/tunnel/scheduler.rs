@@ -6,8 +6,7 @@ use super::fq_codel::{Times, Waiting};
 use super::send_path::{Health, OneWay, Outgoing, Parcel};
 use super::wire::gre::NUMBERED_BYTES;
 use super::{MAX_PATHS, MOST_TRIES, Mode, Output, Tunnel, WORTH};
-use crate::allocate::PathState;
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 use crate::tunnel::wire::gre_key::{Label, ORDERS};
 

@@ -10,7 +10,7 @@ use alloc::string::String;
 
 use super::wire::control_message::PathReport;
 use super::wire::gre_key::unwrap;
-use crate::allocate::PathState;
+use crate::path::PathState;
 use crate::time::{Duration, Instant};
 
 mod cwnd;

@@ -8,9 +8,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crosslane_core::allocate::PathState;
 use crosslane_core::engine::Engine;
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre_key::Label;

@@ -4,8 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crosslane_core::agent::Agent;
-use crosslane_core::allocate::PathState;
-use crosslane_core::path::{PathId, Sample};
+use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::tunnel::Mode;
 use tokio::sync::oneshot;
 

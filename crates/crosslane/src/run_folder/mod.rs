@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crosslane_core::allocate::PathState;
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, PathState};
 use crosslane_sim::bounds::least_cost;
 use crosslane_sim::record::metrics::{Context, PacketSums, metrics, of_deadlines, throughput};
 use crosslane_sim::record::rows::{

@@ -1,7 +1,6 @@
 use arrow_array::cast::AsArray;
 use arrow_ipc::reader::FileReader;
-use crosslane_core::link::Direction;
-use crosslane_core::link::DropReason;
+use crosslane_core::link::{Direction, DropReason};
 use crosslane_sim::record::rows::{MptcpOptions, SampleSource};
 
 use super::*;

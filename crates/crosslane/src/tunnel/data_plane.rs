@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use crosslane_core::allocate::PathState;
-use crosslane_core::path::{PathId, Sample};
+use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::tunnel::Mode;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 

@@ -16,9 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crosslane_core::allocate::PathState;
 use crosslane_core::engine::Engine;
-use crosslane_core::path::{PathId, Sample};
+use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
 use crosslane_core::tunnel::wire::gre::NUMBERED_BYTES;

@@ -5,12 +5,12 @@
 //! path carries. Allocator and path manager are those of every other agent;
 //! only the assessors are others.
 
+use crosslane_core::path::{PathSpec, Sample, Weak};
 use std::sync::Arc;
 
 use crosslane_core::agent::Agent;
-use crosslane_core::allocate::{Allocator, Weak, aggregate::EveryGood, backup::Standby};
+use crosslane_core::allocate::{Allocator, aggregate::EveryGood, backup::Standby};
 use crosslane_core::assess::{Assessor, Belief, Reason};
-use crosslane_core::path::{PathSpec, Sample};
 use crosslane_core::time::{Duration, Instant};
 use serde::Deserialize;
 

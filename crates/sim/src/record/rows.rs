@@ -6,9 +6,8 @@
 
 use std::fmt;
 
-use crosslane_core::allocate::PathState;
 use crosslane_core::link::{Direction, DropReason};
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, PathState};
 
 use crate::radio::access_link::Quality;
 use crate::world::Truth;

@@ -2,11 +2,10 @@
 //! is the one of `core`, fed as the driver of `crosslane agent` feeds it.
 
 use crosslane_core::agent::{Agent, Input, Output};
-use crosslane_core::allocate::PathState;
 use crosslane_core::demand::Demand;
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::{Event, Refusal, Token};
-use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
+use crosslane_core::path::{PathId, PathState, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
 
 use crate::transport::{Endpoint, KernelPathManager, SERVER_ADDRESS};

@@ -2,10 +2,9 @@
 //! vehicle and once for the gateway. What it gives out goes over the links at
 //! the length that it has on a real wire.
 
-use crosslane_core::allocate::PathState;
 use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::{Health, Input, Output, Setup, Tunnel};
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::assess::throughput::History;
 use crate::assess::throughput::tests::{history, looked_at};
+use crate::path::PathState;
 
 /// Steps of a transfer, as often as an agent hears of acknowledgements.
 const STEP_S: f64 = 0.01;

@@ -9,8 +9,7 @@ use super::backoff::Backoff;
 use super::entry::Entry;
 use super::ids::Ids;
 use super::{Plan, canonical};
-use crate::allocate::PathState;
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
 mod closing;

@@ -3,8 +3,7 @@
 use super::super::{Command, Subflow, Token};
 use super::backoff::Backoff;
 use super::{Plan, canonical};
-use crate::allocate::PathState;
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::time::Instant;
 
 /// A subflow.

@@ -8,7 +8,7 @@ use super::cwnd::HOLD;
 use super::delivery_rate::Rate;
 use super::slow_start::Search;
 use super::{Outgoing, Parcel};
-use crate::allocate::PathState;
+use crate::path::PathState;
 use crate::time::{Duration, Instant};
 
 /// Beyond round trip and its variation a report may take so long.

@@ -16,8 +16,7 @@
 
 use alloc::vec::Vec;
 
-use crate::allocate::PathState;
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::tunnel::Mode;
 
 const VERSION: u8 = 1;

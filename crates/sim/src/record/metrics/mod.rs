@@ -6,10 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use crosslane_core::allocate::PathState;
 use crosslane_core::assess::threshold;
 use crosslane_core::link::Direction;
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, PathState};
 
 use crate::bounds::feasibility::prove;
 use crate::record::retransmissions::Repeats;

@@ -8,8 +8,7 @@ use super::super::entry::Entry;
 use super::super::ids::Ids;
 use super::super::{Plan, canonical};
 use super::{Commands, Connection, UNKNOWN_IDS};
-use crate::allocate::PathState;
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::time::Instant;
 
 impl Connection {
