@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crosslane::tunnel::egress::Outbox;
+use crosslane::tunnel::endpoint::egress::Outbox;
 use crosslane::tunnel::endpoint::{Intake, Way};
 
 #[path = "gateway.rs"]

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crosslane::tunnel::egress::{Outbox, Sent};
+use crosslane::tunnel::endpoint::egress::{Outbox, Sent};
 use crosslane::tunnel::endpoint::{End, Intake, Way};
 use crosslane::tunnel::security::{Heard, Security, Session};
 use crosslane_core::path::{PathId, PathState};

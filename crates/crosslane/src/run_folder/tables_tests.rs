@@ -1,7 +1,8 @@
 use arrow_array::cast::AsArray;
 use arrow_ipc::reader::FileReader;
 use crosslane_core::link::{Direction, DropReason};
-use crosslane_sim::record::rows::{MptcpOptions, SampleSource};
+use crosslane_sim::record::rows::SampleSource;
+use crosslane_sim::transport::segment::MptcpOptions;
 
 use super::*;
 

@@ -11,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::config::TunnelConfig;
 use super::device::Device;
-use super::egress::Sent;
+use super::endpoint::egress::Sent;
 use super::endpoint::{Change, Counts, End, EndView, PeerPlan, Plan, lock};
 use super::gro::Coalescer;
 use super::path_errors::Faults;

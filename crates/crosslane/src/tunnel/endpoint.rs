@@ -25,10 +25,11 @@ use crosslane_core::tunnel::wire::gre_key::Label;
 use crosslane_core::tunnel::{Input, Output, Setup, Tunnel};
 
 use super::config::Prefix;
-use super::egress::{Outbox, Sent};
 use super::ip::{Inner, clamp_mss, fragment, too_big};
 use super::security::Security;
+use crate::tunnel::endpoint::egress::{Outbox, Sent};
 
+pub mod egress;
 mod inbound;
 mod limits;
 mod status;
@@ -388,9 +389,6 @@ impl Peer {
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// What the engine says, for the outbox.
-pub(super) type Said = Output<Carried>;
 
 #[cfg(test)]
 mod tests;

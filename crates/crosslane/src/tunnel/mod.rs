@@ -5,7 +5,6 @@ pub mod checksum;
 pub mod config;
 pub mod data_plane;
 pub mod device;
-pub mod egress;
 pub mod endpoint;
 pub mod gro;
 pub mod gso;

@@ -3,8 +3,8 @@
 
 use crate::input::mobility::Track;
 use crate::radio::access_link::Air;
-use crate::radio::coverage::Coverage;
 use crate::scenario::{Crossing, CrossingDirection, Expectation, Scenario, ScenarioError};
+use crate::world::coverage::Coverage;
 
 /// Outcome of one expected crossing.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +49,7 @@ pub fn warnings(scenario: &Scenario, proofs: &[Proof]) -> Vec<String> {
             ));
         }
     }
-    let way_s = Track::of(scenario).map(|track| track.points().last().map_or(0.0, |p| p.t_s));
+    let way_s = scenario.known_track().map(|track| track.points().last().map_or(0.0, |p| p.t_s));
     if let Some(over_s) = way_s.map(|way_s| scenario.vehicle.start_s + way_s - scenario.duration_s)
         && over_s > 0.5
     {
@@ -109,7 +109,7 @@ fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -
         let link = link?;
         let trace = link.trace.as_ref().and_then(|name| scenario.data.traces.get(name));
         let recorded = trace.and_then(|trace| trace.at(t_s).rssi_dbm);
-        let on = !crate::radio::coverage::is_within(t_s, &link.silent_s);
+        let on = !crate::world::coverage::is_within(t_s, &link.silent_s);
         if let Some(air) = &mut air {
             let heard = air.hear(t_s, track.at(t_s - scenario.vehicle.start_s).position_m);
             return heard.dbm.filter(|_| on);

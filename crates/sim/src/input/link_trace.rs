@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crosslane_core::link::mahimahi;
 
+use crate::error::ScenarioError;
 use crate::input::numeric_csv::{self, Column, fault};
-use crate::scenario::ScenarioError;
 
 /// What a link does over time.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::error::ScenarioError;
 use crate::input::numeric_csv::{self, Column, Row, fault};
-use crate::scenario::{Motion, Route, Scenario, ScenarioError};
 
 /// Where the vehicle is, and how fast it moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,28 +66,9 @@ impl Track {
         Ok(tracks)
     }
 
-    /// The way along a route.
-    pub fn along(route: &Route) -> Track {
-        let mut points: Vec<TrackPoint> = Vec::new();
-        let legs = route.waypoints_m.windows(2).zip(&route.speeds_kmh);
-        for (leg, speed_kmh) in legs {
-            let begin_s = points.last().map_or(0.0, |point| point.t_s + route.pause_s);
-            if points.is_empty() || route.pause_s > 0.0 {
-                points.push(TrackPoint { t_s: begin_s, position_m: leg[0] });
-            }
-            let length_m = distance_m(leg[0], leg[1]);
-            points.push(TrackPoint { t_s: begin_s + length_m / (speed_kmh / 3.6), position_m: leg[1] });
-        }
+    /// Through these points, in the order of their time.
+    pub fn new(points: Vec<TrackPoint>) -> Track {
         Track { points }
-    }
-
-    /// The vehicle's way in a scenario, [resolved](Scenario::resolve) if it
-    /// names a file.
-    pub fn of(scenario: &Scenario) -> Option<Track> {
-        match &scenario.vehicle.motion {
-            Motion::Route(route) => Some(Track::along(route)),
-            Motion::Mobility(_) => scenario.data.mobility.clone(),
-        }
     }
 
     /// The points, in order.
@@ -154,43 +135,6 @@ pub fn distance_m([x0, y0]: [f64; 2], [x1, y1]: [f64; 2]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn route(waypoints_m: &[[f64; 2]], speeds_kmh: &[f64], pause_s: f64) -> Route {
-        Route { waypoints_m: waypoints_m.to_vec(), speeds_kmh: speeds_kmh.to_vec(), pause_s }
-    }
-
-    #[test]
-    fn a_route_is_driven_at_its_speed_and_ends_at_its_end() {
-        let track = Track::along(&route(&[[0.0, 0.0], [30.0, 40.0]], &[36.0], 9.0));
-        assert_eq!(track.at(2.5).position_m, [15.0, 20.0]);
-        assert_eq!(track.at(2.5).speed_m_s, 10.0);
-        for (t_s, position_m) in [(-1.0, [0.0, 0.0]), (6.0, [30.0, 40.0])] {
-            let state = track.at(t_s);
-            assert_eq!((state.position_m, state.speed_m_s), (position_m, 0.0));
-        }
-    }
-
-    #[test]
-    fn a_route_bends_at_its_waypoints_where_speed_changes_and_the_vehicle_pauses() {
-        let corner = [[0.0, 0.0], [100.0, 0.0], [100.0, 40.0]];
-        let at = |pause_s: f64, t_s: f64| {
-            let state = Track::along(&route(&corner, &[36.0, 72.0], pause_s)).at(t_s);
-            (state.position_m, state.speed_m_s)
-        };
-        assert_eq!(at(0.0, 5.0), ([50.0, 0.0], 10.0));
-        assert_eq!(at(0.0, 11.0), ([100.0, 20.0], 20.0));
-        assert_eq!(at(0.0, 12.5), ([100.0, 40.0], 0.0));
-        assert_eq!(at(3.0, 12.0), ([100.0, 0.0], 0.0));
-        assert_eq!(at(3.0, 14.0), ([100.0, 20.0], 20.0));
-    }
-
-    #[test]
-    fn a_route_of_no_length_is_a_vehicle_at_rest() {
-        let track = Track::along(&route(&[[3.0, 4.0], [3.0, 4.0]], &[50.0], 0.0));
-        for t_s in [0.0, 1.0] {
-            assert_eq!(track.at(t_s).position_m, [3.0, 4.0]);
-        }
-    }
 
     #[test]
     fn a_mobility_file_needs_every_cell() {

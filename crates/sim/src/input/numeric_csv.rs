@@ -1,7 +1,7 @@
 //! Numbers in columns: the CSV of traces and mobility files. No quotes, since
 //! there are only numbers; `#` begins a comment line; a blank cell is `None`.
 
-use crate::scenario::ScenarioError;
+use crate::error::ScenarioError;
 
 /// Most rows of a file: 20 hours at 10 Hz, 70 minutes per 4 ms.
 const MAX_ROWS: usize = 1_000_000;

@@ -5,11 +5,21 @@ use std::collections::BTreeMap;
 use crosslane_core::link::ieee80211p::{self, PhyRate};
 use crosslane_core::rng::Rng;
 
-use crate::scenario::Fading;
-
 /// Nakagami m up to each distance (Cheng et al. 2007, suburban).
 const M_BY_DISTANCE: [(f64, f64); 6] =
     [(4.7, 3.01), (11.7, 1.18), (28.9, 1.94), (71.6, 1.86), (177.3, 0.45), (f64::INFINITY, 0.32)];
+
+/// Fading of each frame around the mean signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Fading {
+    /// None.
+    None,
+    /// Nakagami with m by distance (Cheng et al. 2007).
+    #[default]
+    Nakagami,
+    /// Nakagami with this m (0.3 to 100); Rayleigh is m = 1.
+    M(f64),
+}
 
 impl Fading {
     /// Nakagami m at a distance; infinity for none.

@@ -4,7 +4,6 @@ pub mod access_link;
 pub mod ar1;
 pub mod cam;
 pub mod cellular;
-pub mod coverage;
 pub mod fading;
 pub mod path_loss;
 pub mod shadowing;

@@ -4,12 +4,11 @@
 //! the binary writes them. Times are nanoseconds since the run began; a path is
 //! its place in the scenario.
 
-use std::fmt;
-
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::path::{PathId, PathState};
 
 use crate::radio::access_link::Quality;
+use crate::transport::segment::MptcpOptions;
 use crate::world::Truth;
 
 /// One packet that entered a link.
@@ -46,65 +45,6 @@ pub struct PacketRow {
     pub drop: Option<DropReason>,
     /// Tries on the air (802.11p), else 0.
     pub tries: u8,
-}
-
-/// A set of MPTCP options (RFC 8684 §3), by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MptcpOptions(u16);
-
-impl MptcpOptions {
-    /// MP_CAPABLE.
-    pub const CAPABLE: MptcpOptions = MptcpOptions(1);
-    /// MP_JOIN.
-    pub const JOIN: MptcpOptions = MptcpOptions(1 << 1);
-    /// DSS: mapping or data acknowledgement.
-    pub const DSS: MptcpOptions = MptcpOptions(1 << 2);
-    /// ADD_ADDR.
-    pub const ADD_ADDR: MptcpOptions = MptcpOptions(1 << 3);
-    /// REMOVE_ADDR.
-    pub const REMOVE_ADDR: MptcpOptions = MptcpOptions(1 << 4);
-    /// MP_PRIO.
-    pub const PRIO: MptcpOptions = MptcpOptions(1 << 5);
-    /// MP_FAIL.
-    pub const FAIL: MptcpOptions = MptcpOptions(1 << 6);
-    /// MP_FASTCLOSE.
-    pub const FASTCLOSE: MptcpOptions = MptcpOptions(1 << 7);
-    /// MP_TCPRST.
-    pub const RESET: MptcpOptions = MptcpOptions(1 << 8);
-
-    /// Names in the order of the option's subtype.
-    const NAMES: [&str; 9] =
-        ["capable", "join", "dss", "add_addr", "remove_addr", "prio", "fail", "fastclose", "reset"];
-
-    /// The option of this subtype (RFC 8684 §8); empty for subtypes unknown.
-    pub fn of_subtype(subtype: u8) -> MptcpOptions {
-        let known = usize::from(subtype) < Self::NAMES.len();
-        MptcpOptions(if known { 1 << subtype } else { 0 })
-    }
-
-    /// True if every option of `other` is in the set.
-    pub fn contains(self, other: MptcpOptions) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Adds the options of `other`.
-    pub fn insert(&mut self, other: MptcpOptions) {
-        self.0 |= other.0;
-    }
-}
-
-/// Names joined by `+`; empty for the empty set.
-impl fmt::Display for MptcpOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut joint = "";
-        for (bit, name) in Self::NAMES.iter().enumerate() {
-            if self.0 & (1 << bit) != 0 {
-                write!(f, "{joint}{name}")?;
-                joint = "+";
-            }
-        }
-        Ok(())
-    }
 }
 
 /// What one path delivered in 100 ms of one direction.
@@ -296,19 +236,4 @@ pub struct RunRecords<'a> {
     pub alarms: &'a [AlarmRow],
     /// How many datagrams came once more; none where messages are no datagrams.
     pub duplicates: Option<u64>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_named_in_the_order_of_their_subtype() {
-        let mut options = MptcpOptions::of_subtype(5);
-        options.insert(MptcpOptions::DSS);
-        assert_eq!(options.to_string(), "dss+prio");
-        assert!(options.contains(MptcpOptions::PRIO));
-        assert!(!options.contains(MptcpOptions::JOIN));
-        assert_eq!(MptcpOptions::of_subtype(15).to_string(), "");
-    }
 }

@@ -4,7 +4,7 @@ use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::transfer::Late;
 
-use super::parse::Lines;
+use super::source_map::Lines;
 use super::{Scenario, ScenarioError, Traffic, TrafficKind};
 
 /// Objects that come up periodically, each due some time later.

@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use super::impairments::{codel, loss};
 use super::models::{CellularModelKeys, WifiModelKeys};
-use super::parse::Lines;
 use super::route::RouteKeys;
 use super::schema::{number, optional_number, optional_period, period, spans, whole};
+use super::source_map::Lines;
 use super::traffic::TrafficKeys;
 use super::wires::WireKeys;
 use super::{

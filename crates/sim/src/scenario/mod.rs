@@ -24,6 +24,7 @@ mod parse;
 mod paths;
 mod route;
 mod schema;
+mod source_map;
 mod traffic;
 mod tunnel;
 mod validate;
@@ -34,9 +35,9 @@ pub use deadlines::{DeadlineTraffic, Starts};
 pub use engine::Engine;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
 pub use fleet::Fleet;
-pub use networks::{AccessLink, Background, Fading, Queue, Radio, RoadsideUnit};
-use parse::Lines;
+pub use networks::{AccessLink, Background, Queue, Radio, RoadsideUnit};
 pub use route::{MAX_WAYPOINTS, Route};
+use source_map::Lines;
 pub use traffic::{Protocol, Traffic, TrafficKind};
 pub use tunnel::{Tunnel, TunnelParams};
 pub use wires::Wire;
@@ -298,6 +299,14 @@ impl Scenario {
             })?;
         }
         Ok(())
+    }
+
+    /// Where the vehicle is over time; none while its mobility file has not been read.
+    pub(crate) fn known_track(&self) -> Option<Track> {
+        match &self.vehicle.motion {
+            Motion::Route(route) => Some(route.track()),
+            Motion::Mobility(_) => self.data.mobility.clone(),
+        }
     }
 
     fn file_ref(&self, name: &str, key: &str) -> FileRef {

@@ -5,8 +5,8 @@ use crosslane_core::path::Rat;
 use serde::Deserialize;
 
 use super::ScenarioError;
-use super::parse::Lines;
 use super::schema::{number, optional_number, optional_period, period, whole};
+use super::source_map::Lines;
 use crate::radio::access_link::AccessModel;
 use crate::radio::cellular::{self, Cells, MAX_CELLS};
 use crate::radio::wifi::{AccessPoint, Band};

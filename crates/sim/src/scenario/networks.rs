@@ -10,6 +10,7 @@ use super::Wire;
 use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, stations, whole};
 use crate::radio::access_link::AccessModel;
 use crate::radio::cam;
+use crate::radio::fading::Fading;
 use crate::radio::path_loss::PathLoss;
 
 /// An 802.11p interface of the vehicle; its units share it.
@@ -77,18 +78,6 @@ impl Default for Background {
     fn default() -> Background {
         Background { stations: 0, cam_period_ms: 100.0 }
     }
-}
-
-/// Fading of each frame around the mean signal.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Fading {
-    /// None.
-    None,
-    /// Nakagami with m by distance (Cheng et al. 2007).
-    #[default]
-    Nakagami,
-    /// Nakagami with this m (0.3 to 100); Rayleigh is m = 1.
-    M(f64),
 }
 
 /// A roadside unit.

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 
 use super::ScenarioError;
-use super::parse::Lines;
 use super::schema::{number, optional_period};
+use super::source_map::Lines;
+use crate::input::mobility::{Track, TrackPoint, distance_m};
 
 /// Most waypoints of a route; for more there are mobility files.
 pub const MAX_WAYPOINTS: usize = 1000;
@@ -39,6 +40,21 @@ pub(super) struct RouteKeys {
 const KEY: &str = "vehicle.route";
 
 impl Route {
+    /// The way along a self.
+    pub fn track(&self) -> Track {
+        let mut points: Vec<TrackPoint> = Vec::new();
+        let legs = self.waypoints_m.windows(2).zip(&self.speeds_kmh);
+        for (leg, speed_kmh) in legs {
+            let begin_s = points.last().map_or(0.0, |point| point.t_s + self.pause_s);
+            if points.is_empty() || self.pause_s > 0.0 {
+                points.push(TrackPoint { t_s: begin_s, position_m: leg[0] });
+            }
+            let length_m = distance_m(leg[0], leg[1]);
+            points.push(TrackPoint { t_s: begin_s + length_m / (speed_kmh / 3.6), position_m: leg[1] });
+        }
+        Track::new(points)
+    }
+
     /// Key of a waypoint's position in the file, for errors, and what to call it.
     pub(super) fn place(&self, lines: &Lines, waypoint: usize) -> (String, String) {
         let key = format!("{KEY}.waypoints_m.{waypoint}");
@@ -84,5 +100,47 @@ impl RouteKeys {
             return Err(lines.error(&key, what, "choose a number that is"));
         }
         Ok(Route { waypoints_m, speeds_kmh, pause_s: self.pause_s })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(waypoints_m: &[[f64; 2]], speeds_kmh: &[f64], pause_s: f64) -> Route {
+        Route { waypoints_m: waypoints_m.to_vec(), speeds_kmh: speeds_kmh.to_vec(), pause_s }
+    }
+
+    #[test]
+    fn a_route_is_driven_at_its_speed_and_ends_at_its_end() {
+        let track = route(&[[0.0, 0.0], [30.0, 40.0]], &[36.0], 9.0).track();
+        assert_eq!(track.at(2.5).position_m, [15.0, 20.0]);
+        assert_eq!(track.at(2.5).speed_m_s, 10.0);
+        for (t_s, position_m) in [(-1.0, [0.0, 0.0]), (6.0, [30.0, 40.0])] {
+            let state = track.at(t_s);
+            assert_eq!((state.position_m, state.speed_m_s), (position_m, 0.0));
+        }
+    }
+
+    #[test]
+    fn a_route_bends_at_its_waypoints_where_speed_changes_and_the_vehicle_pauses() {
+        let corner = [[0.0, 0.0], [100.0, 0.0], [100.0, 40.0]];
+        let at = |pause_s: f64, t_s: f64| {
+            let state = route(&corner, &[36.0, 72.0], pause_s).track().at(t_s);
+            (state.position_m, state.speed_m_s)
+        };
+        assert_eq!(at(0.0, 5.0), ([50.0, 0.0], 10.0));
+        assert_eq!(at(0.0, 11.0), ([100.0, 20.0], 20.0));
+        assert_eq!(at(0.0, 12.5), ([100.0, 40.0], 0.0));
+        assert_eq!(at(3.0, 12.0), ([100.0, 0.0], 0.0));
+        assert_eq!(at(3.0, 14.0), ([100.0, 20.0], 20.0));
+    }
+
+    #[test]
+    fn a_route_of_no_length_is_a_vehicle_at_rest() {
+        let track = route(&[[3.0, 4.0], [3.0, 4.0]], &[50.0], 0.0).track();
+        for t_s in [0.0, 1.0] {
+            assert_eq!(track.at(t_s).position_m, [3.0, 4.0]);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use crosslane_core::link::ieee80211p::PhyRate;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-use super::Fading;
+use crate::radio::fading::Fading;
 
 /// A whole number as default of a float key.
 pub(super) fn whole<const VALUE: i32>() -> f64 {

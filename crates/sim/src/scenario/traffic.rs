@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use super::ScenarioError;
 use super::deadlines::{DeadlineKeys, DeadlineTraffic};
-use super::parse::Lines;
 use super::schema::{number, optional_period, optional_range, whole};
+use super::source_map::Lines;
 
 /// What is carried, and when.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use crosslane_core::path::Rat;
 
-use super::parse::did_you_mean;
+use super::source_map::did_you_mean;
 use super::{
     BASES, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, METRICS, Motion, Protocol, Scenario,
     ScenarioError, TrafficKind, tunnel,

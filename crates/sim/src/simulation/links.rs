@@ -7,8 +7,9 @@ use crosslane_core::time::{Duration, Instant};
 use super::packet::{Packet, UDP_HEADER_BYTES};
 use super::tunnel::Parcel;
 use crate::record::metrics::PacketSums;
-use crate::record::rows::{LinkRow, MptcpOptions, PacketRow};
+use crate::record::rows::{LinkRow, PacketRow};
 use crate::scenario::Scenario;
+use crate::transport::segment::MptcpOptions;
 use crate::world::{World, WorldEvent};
 
 /// What goes over a link.

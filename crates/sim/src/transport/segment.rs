@@ -1,9 +1,9 @@
 //! What crosses a link: a TCP segment with its MPTCP options, without bytes.
 
+use std::fmt;
+
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
-
-use crate::record::rows::MptcpOptions;
 
 /// FIN, as on the wire.
 pub const FIN: u8 = 1;
@@ -25,6 +25,65 @@ pub const MTU_BYTES: u16 = 1500;
 /// Stream offsets of one block of a selective acknowledgement (RFC 2018): from
 /// the first, up to but not including the second.
 pub type Block = (u64, u64);
+
+/// A set of MPTCP options (RFC 8684 §3), by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MptcpOptions(u16);
+
+impl MptcpOptions {
+    /// MP_CAPABLE.
+    pub const CAPABLE: MptcpOptions = MptcpOptions(1);
+    /// MP_JOIN.
+    pub const JOIN: MptcpOptions = MptcpOptions(1 << 1);
+    /// DSS: mapping or data acknowledgement.
+    pub const DSS: MptcpOptions = MptcpOptions(1 << 2);
+    /// ADD_ADDR.
+    pub const ADD_ADDR: MptcpOptions = MptcpOptions(1 << 3);
+    /// REMOVE_ADDR.
+    pub const REMOVE_ADDR: MptcpOptions = MptcpOptions(1 << 4);
+    /// MP_PRIO.
+    pub const PRIO: MptcpOptions = MptcpOptions(1 << 5);
+    /// MP_FAIL.
+    pub const FAIL: MptcpOptions = MptcpOptions(1 << 6);
+    /// MP_FASTCLOSE.
+    pub const FASTCLOSE: MptcpOptions = MptcpOptions(1 << 7);
+    /// MP_TCPRST.
+    pub const RESET: MptcpOptions = MptcpOptions(1 << 8);
+
+    /// Names in the order of the option's subtype.
+    const NAMES: [&str; 9] =
+        ["capable", "join", "dss", "add_addr", "remove_addr", "prio", "fail", "fastclose", "reset"];
+
+    /// The option of this subtype (RFC 8684 §8); empty for subtypes unknown.
+    pub fn of_subtype(subtype: u8) -> MptcpOptions {
+        let known = usize::from(subtype) < Self::NAMES.len();
+        MptcpOptions(if known { 1 << subtype } else { 0 })
+    }
+
+    /// True if every option of `other` is in the set.
+    pub fn contains(self, other: MptcpOptions) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Adds the options of `other`.
+    pub fn insert(&mut self, other: MptcpOptions) {
+        self.0 |= other.0;
+    }
+}
+
+/// Names joined by `+`; empty for the empty set.
+impl fmt::Display for MptcpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut joint = "";
+        for (bit, name) in Self::NAMES.iter().enumerate() {
+            if self.0 & (1 << bit) != 0 {
+                write!(f, "{joint}{name}")?;
+                joint = "+";
+            }
+        }
+        Ok(())
+    }
+}
 
 /// A segment. Sequence numbers are relative to the initial ones (a SYN has 0,
 /// the first byte 1) and do not wrap; data sequence numbers count from 0.
@@ -88,5 +147,20 @@ impl Segment {
             _ => self.data_ack.map_or(0, |ack| if ack == 0 { 8 } else { 12 }),
         };
         HEADER_BYTES + option + sack + prio + removed + self.payload
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_named_in_the_order_of_their_subtype() {
+        let mut options = MptcpOptions::of_subtype(5);
+        options.insert(MptcpOptions::DSS);
+        assert_eq!(options.to_string(), "dss+prio");
+        assert!(options.contains(MptcpOptions::PRIO));
+        assert!(!options.contains(MptcpOptions::JOIN));
+        assert_eq!(MptcpOptions::of_subtype(15).to_string(), "");
     }
 }

@@ -10,9 +10,10 @@ use crosslane_core::time::{Duration, Instant};
 use crate::input::mobility::{State, Track};
 use crate::radio::access_link::Quality;
 use crate::radio::cam::{self, Cam, CamError};
-use crate::radio::coverage::Coverage;
 use crate::scenario::{Scenario, ScenarioError};
+use crate::world::coverage::Coverage;
 
+pub mod coverage;
 mod modem;
 mod radio_link;
 
@@ -269,7 +270,7 @@ impl World {
 impl Scenario {
     /// The vehicle's way.
     pub(crate) fn track(&self) -> Result<Track, ScenarioError> {
-        Track::of(self).ok_or_else(|| self.unresolved("the mobility file"))
+        self.known_track().ok_or_else(|| self.unresolved("the mobility file"))
     }
 
     fn unresolved(&self, what: &str) -> ScenarioError {

@@ -9,8 +9,8 @@ use super::{Truth, WorldEvent, millis};
 use crate::input::link_trace::{Trace, TraceRow};
 use crate::input::mobility::State;
 use crate::radio::access_link::{Air, Heard, Quality};
-use crate::radio::coverage::is_within;
 use crate::scenario::{AccessLink, Queue, Scenario, ScenarioError};
+use crate::world::coverage::is_within;
 
 #[derive(Debug)]
 pub(super) struct ModemLink {

@@ -9,8 +9,8 @@ use super::{CamSent, SILENT_SNR_DB, Truth, millis};
 use crate::input::mobility::State;
 use crate::radio::access_link::Quality;
 use crate::radio::cam;
-use crate::radio::coverage::{Coverage, Signal, is_within};
 use crate::radio::fading::{self, MeanError};
+use crate::world::coverage::{Coverage, Signal, is_within};
 
 /// Packet for which the truth is told.
 const FULL_BYTES: u32 = 1500;

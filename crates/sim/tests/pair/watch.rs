@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
-use crosslane_sim::record::rows::MptcpOptions;
-use crosslane_sim::transport::segment::{ACK, SYN, Segment};
+use crosslane_sim::transport::segment::{ACK, MptcpOptions, SYN, Segment};
 use crosslane_sim::transport::{Endpoint, SubflowInfo};
 
 /// Greatest payload of a segment: 1500 bytes less the headers of plain TCP.

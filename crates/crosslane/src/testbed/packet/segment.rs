@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crosslane_sim::record::rows::MptcpOptions;
+use crosslane_sim::transport::segment::MptcpOptions;
 use etherparse::{IpNumber, Ipv4HeaderSlice, Ipv6HeaderSlice, TcpHeaderSlice};
 
 const SYN: u8 = 2;

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use crosslane_sim::record::rows::MptcpOptions;
+use crosslane_sim::transport::segment::MptcpOptions;
 use proptest::prelude::*;
 
 use super::*;

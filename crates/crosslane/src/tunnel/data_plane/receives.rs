@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Shared, deliver, flush};
-use crate::tunnel::egress::Sent;
+use crate::tunnel::endpoint::egress::Sent;
 use crate::tunnel::endpoint::{Intake, Way, lock};
 use crate::tunnel::gro::Coalescer;
 use crate::tunnel::socket::{PathSocket, ReceiveBuffers};

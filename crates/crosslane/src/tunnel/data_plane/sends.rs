@@ -11,8 +11,8 @@ use nix::sys::time::TimeSpec;
 
 use super::{AWAKE, Shared, deliver, flush};
 use crate::clock;
-use crate::tunnel::egress::Outbox;
 use crate::tunnel::endpoint::Change;
+use crate::tunnel::endpoint::egress::Outbox;
 use crate::tunnel::gro::Coalescer;
 use crate::tunnel::gso::{FRAME_BYTES, split};
 use crate::tunnel::threads::Pulse;

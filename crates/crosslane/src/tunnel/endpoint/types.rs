@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crosslane_core::path::PathId;
-use crosslane_core::tunnel::{Health, Mode};
+use crosslane_core::tunnel::{Health, Mode, Output};
 
 use super::super::config::Prefix;
 use super::super::security::{PrivateKey, PublicKey};
@@ -18,6 +18,9 @@ pub struct Carried {
     /// DSCP and ECN of its outer header, as it goes or as it came.
     pub tos: u8,
 }
+
+/// What the engine says, for the outbox.
+pub(super) type Said = Output<Carried>;
 
 /// Another end, as this one is told of it.
 #[derive(Clone, Debug)]

@@ -6,7 +6,8 @@ use crosslane_core::path::PathId;
 
 use super::Recovery;
 use crate::record::retransmissions::{Repeat, Repeats};
-use crate::record::rows::{MptcpOptions, PacketRow, SampleRow};
+use crate::record::rows::{PacketRow, SampleRow};
+use crate::transport::segment::MptcpOptions;
 
 /// So long without a sample at the leaving threshold is a loss of the path.
 const LOSS_NS: u64 = 1_000_000_000;

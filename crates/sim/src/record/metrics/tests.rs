@@ -1,5 +1,6 @@
 use super::*;
-use crate::record::rows::{AlarmRow, MptcpOptions, SampleRow, SampleSource};
+use crate::record::rows::{AlarmRow, SampleRow, SampleSource};
+use crate::transport::segment::MptcpOptions;
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;

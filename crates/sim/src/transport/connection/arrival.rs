@@ -5,10 +5,9 @@ use crosslane_core::time::Instant;
 
 use super::super::congestion::{Coupled, Member, couple};
 use super::super::receiver::Piece;
-use super::super::segment::{ACK, FIN, PSH, SYN, Segment};
+use super::super::segment::{ACK, FIN, MptcpOptions, PSH, SYN, Segment};
 use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, MAX_SUBFLOWS, Protocol};
-use crate::record::rows::MptcpOptions;
 
 impl Endpoint {
     /// A segment arrives that was sent at `sent`.

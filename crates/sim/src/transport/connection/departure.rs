@@ -3,10 +3,9 @@
 use crosslane_core::mptcp::{AddressId, Event};
 use crosslane_core::time::Instant;
 
-use super::super::segment::{ACK, FIN, PSH, SYN, Segment};
+use super::super::segment::{ACK, FIN, MptcpOptions, PSH, SYN, Segment};
 use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, Protocol};
-use crate::record::rows::MptcpOptions;
 
 /// `errno` of a subflow that nobody answered (ETIMEDOUT).
 const TIMED_OUT: u8 = 110;

@@ -6,9 +6,9 @@ use crosslane_core::tunnel::wire::gre::{Header, Payload};
 use crosslane_core::tunnel::wire::gre_key::Label;
 use crosslane_core::tunnel::{Health, Output};
 
-use super::endpoint::{Said, Way};
-use super::security::Session;
-use super::socket::{SEGMENTS_MAX, SEND_BYTES_MAX};
+use super::types::{Said, Way};
+use crate::tunnel::security::Session;
+use crate::tunnel::socket::{SEGMENTS_MAX, SEND_BYTES_MAX};
 
 /// Packets of one turn: then others have theirs.
 const TURN: usize = 256;

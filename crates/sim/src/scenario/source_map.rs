@@ -1,0 +1,145 @@
+//! Where each key of a TOML file stands, and what its reader's errors mean.
+
+use std::collections::BTreeMap;
+
+use toml::de::{DeTable, DeValue};
+
+use crate::error::ScenarioError;
+
+/// Where each key of the file stands.
+#[derive(Clone, Debug)]
+pub(super) struct Lines {
+    file: String,
+    lines: BTreeMap<String, usize>,
+}
+
+impl Lines {
+    pub(super) fn new(text: &str, file_name: &str) -> Result<Lines, ScenarioError> {
+        let mut lines = Lines { file: file_name.into(), lines: BTreeMap::new() };
+        let document = DeTable::parse(text).map_err(|error| lines.explain(text, &error))?;
+        lines.walk(text, "", document.get_ref());
+        Ok(lines)
+    }
+
+    fn walk(&mut self, text: &str, prefix: &str, table: &DeTable<'_>) {
+        for (key, value) in table.iter() {
+            let path = format!("{prefix}{}", key.get_ref());
+            self.lines.insert(path.clone(), line_at(text, key.span().start));
+            match value.get_ref() {
+                DeValue::Table(inner) => self.walk(text, &format!("{path}."), inner),
+                DeValue::Array(items) => {
+                    for (place, item) in items.iter().enumerate() {
+                        let path = format!("{path}.{place}");
+                        self.lines.insert(path.clone(), line_at(text, item.span().start));
+                        if let DeValue::Table(inner) = item.get_ref() {
+                            self.walk(text, &format!("{path}."), inner);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Line of a key, as `radio.0.name`, or else of what contains it.
+    pub(super) fn line(&self, key: &str) -> Option<usize> {
+        let mut key = key;
+        loop {
+            if let Some(&line) = self.lines.get(key) {
+                return Some(line);
+            }
+            key = key.rsplit_once('.')?.0;
+        }
+    }
+
+    /// Does the file have this key?
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.lines.contains_key(key)
+    }
+
+    /// A fault at a key.
+    pub(super) fn error(&self, key: &str, what: impl Into<String>, remedy: impl Into<String>) -> ScenarioError {
+        ScenarioError { file: self.file.clone(), line: self.line(key), what: what.into(), remedy: remedy.into() }
+    }
+
+    /// A fault that the TOML reader found, in our words.
+    pub(super) fn explain(&self, text: &str, error: &toml::de::Error) -> ScenarioError {
+        let (mut what, remedy) = in_our_words(error.message());
+        let start = error.span().map(|span| span.start);
+        if let Some(key) = start.and_then(|start| key_before(text, start)) {
+            what = format!("`{key}`: {what}");
+        }
+        ScenarioError { file: self.file.clone(), line: start.map(|start| line_at(text, start)), what, remedy }
+    }
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    let before = text.as_bytes().iter().take(offset);
+    1 + before.filter(|&&byte| byte == b'\n').count()
+}
+
+/// The key whose value begins at `offset`.
+fn key_before(text: &str, offset: usize) -> Option<&str> {
+    let before = text.get(..offset)?.trim_end().strip_suffix('=')?.trim_end();
+    let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    before.rsplit(|c| !inside(c)).next().filter(|key| !key.is_empty())
+}
+
+/// What is wrong and what to do, from a message of serde or of the TOML reader.
+fn in_our_words(message: &str) -> (String, String) {
+    let message = message.trim().replace('\n', ", ");
+    if let Some((what, remedy)) = message.split_once("; ") {
+        return (what.into(), remedy.into());
+    }
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    match (message.split_once(", expected "), quoted.split_first()) {
+        (_, Some((key, []))) if message.starts_with("missing field") => {
+            (format!("`{key}` is missing"), "add it (docs/formats.md lists the keys)".into())
+        }
+        (Some((what, _)), Some((word, known))) if what.starts_with("unknown") => {
+            let what = what.replace("unknown field", "unknown key").replace("unknown variant", "unknown word");
+            (what, did_you_mean(word, known.iter().copied()))
+        }
+        (Some((what, expected)), _) if what.starts_with("invalid") => {
+            let expected = match expected {
+                "u32" => "a whole number, 0 or more",
+                "u8" => "a whole number, 0 to 255",
+                "f64" => "a number",
+                other => other,
+            };
+            (what.into(), format!("give {expected}"))
+        }
+        _ => (message, "write it as TOML (https://toml.io)".into()),
+    }
+}
+
+/// A remedy that names the nearest of the known words, or all of them.
+pub(super) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let longer = known.iter().find(|other| other.starts_with(word));
+    let nearest = known.iter().min_by_key(|other| distance(word, other));
+    match longer.or(nearest) {
+        Some(other) if longer.is_some() || distance(word, other) <= 1 + word.chars().count() / 3 => {
+            format!("did you mean `{other}`?")
+        }
+        Some(_) => format!("choose from `{}`", known.join("`, `")),
+        None => "leave it out: there is none to choose".into(),
+    }
+}
+
+/// Edits (insert, delete, replace) from one word to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (to, cell) in b.chars().zip(row.iter_mut().skip(1)) {
+            let cost = diagonal + usize::from(from != to);
+            diagonal = *cell;
+            *cell = cost.min(*cell + 1).min(left + 1);
+            left = *cell;
+        }
+        row[0] = i + 1;
+    }
+    row.last().copied().unwrap_or(0)
+}
