@@ -1,43 +1,43 @@
-# Everything that is done with Crosslane; continuous integration calls `make test`.
+# All tasks of Crosslane; continuous integration calls `make test`.
 # Needs cargo and a C compiler, Python 3.11 with venv. Nothing is installed outside this folder, except tshark
-# (for one test, only as root where apt-get is there).
+# (for one test, only as root where apt-get is available).
 
 SEEDS ?= 1..3
 JOBS ?= 3
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 SCENARIOS ?= leave-coverage leave-coverage-fast leave-coverage-loaded pass-by enter-coverage backup-mode sudden-loss aggregate
-# The same the other way, and with answers.
+# The same downstream, and with replies.
 BOTH_WAYS = leave-coverage-down leave-coverage-ping-pong sudden-loss-down sudden-loss-ping-pong
-# Those of which docs/results.md shows distributions, simulated over 200 seeds.
+# Scenarios of which docs/results.md shows distributions, simulated over 200 seeds.
 DISTRIBUTIONS ?= leave-coverage leave-coverage-fast pass-by leave-coverage-loaded sudden-loss flapping
-# Those that `make test` drives, with one seed.
+# Scenarios that `make test` drives, with one seed.
 SHORT = leave-coverage sudden-loss sudden-loss-down backup-mode deadline/narrow-10s-cubic tunnel/narrow-25-47 tunnel/redundant-loss
 
 STRATEGIES = kernel,kernel-tuned,hapanchak,threshold
-# Plain TCP beside them, where one path can carry the drive.
+# Plain TCP in addition, where a single path can carry the drive.
 ALONE_leave-coverage-loaded = ,lte-alone
 ALONE_aggregate = ,single
 
-# The cases with deadlines, and what is held against `deadline`.
+# The cases with deadlines, and the strategies that `deadline` is compared with.
 DEADLINES ?= $(notdir $(basename $(wildcard scenarios/deadline/*.toml)))
 OTHERS = kernel,kernel-tuned,single,mp-dpa-05,mp-dpa-06,mp-dpa-07,mp-dpa-08,mp-dpa-09,mp-dpa,mp-dpa-11,mp-dpa-13,mp-dpa-15,mp-dpa-19
 DRIVEN = kernel,kernel-tuned,mp-dpa,deadline
 
-# Through the tunnel: bulk by TCP (with either congestion control), and the rest, mostly datagrams.
+# Through the tunnel: bulk by TCP (with both congestion controls), and the rest, mostly datagrams.
 TUNNELS_BULK ?= equal-60-60 narrow-25-47 wide-246-469 unequal-20-80 spread-100 far-20-100 unshaped
 TUNNELS_OTHER ?= throttled udp-stream redundant-loss udp-leave-coverage udp-sudden-loss
 TUNNELED_BULK = single,kernel,kernel-tuned,tunnel,tunnel-plain
 TUNNELED_TCP = $(TUNNELED_BULK),tunnel-redundant
 TUNNELED_UDP = single,tunnel,tunnel-plain,tunnel-redundant
-# Beside them, other people's tunnels, as far as they are there.
+# Third-party tunnels in addition, as far as they are installed.
 comma := ,
 WIREGUARD := $(shell command -v wireguard-go)
 BESIDE_unshaped = ,vxlan$(if $(WIREGUARD),$(comma)wireguard-go)
 BESIDE_far-20-100 = ,single-far
-# Runs of the paper on MPT-GRE: so many of so many seconds.
+# Runs of the paper on MPT-GRE: number x seconds.
 RUNS_OF ?= 10x30
 
-# Seeds of conformance's kernel side, where five say too little: what `kernel` and `kernel-tuned` do there has two modes.
+# Seeds of conformance's kernel side, where five are too few: the results of `kernel` and `kernel-tuned` there have two modes.
 DRIVEN_enter-coverage = 1..15
 DRIVEN_pass-by = 1..15
 DRIVEN_leave-coverage-loaded = 1..15
@@ -52,15 +52,15 @@ export CARGO_TERM_COLOR ?= auto
 .PHONY: help build lab demo test lint e2e hardship results nota szilagyi tunnel conformance conformance-simulated conformance-check deadlines bench clean tools tshark
 .NOTPARALLEL:
 
-help: ## list what can be made
+help: ## list the targets
 	@awk -F ' *## *' '/^[a-z0-9]+:.*##/ { sub(/:.*/, "", $$1); printf "make %-12s%s\n", $$1, $$2 }' Makefile
 
-demo: build lab ## drive out of roadside coverage with three strategies and make a report (under 4 minutes)
+demo: build lab ## drive out of roadside coverage with three strategies and write a report (under 4 minutes)
 	$(call say,driving scenarios/leave-coverage.toml on the kernel of this machine)
 	$(CROSSLANE) drive scenarios/leave-coverage.toml --strategy kernel,kernel-tuned,threshold --seed 1 --jobs $(JOBS) --out runs/demo
 	$(call say,drawing the report)
 	@$(LAB) report runs/demo
-	@printf '\nThe report lies in %s\n' "$(CURDIR)/runs/demo/report.html"
+	@printf '\nThe report is in %s\n' "$(CURDIR)/runs/demo/report.html"
 
 test: lint tshark ## check everything: style, types, unit and property tests, hardships, simulations, short drives (over 15 minutes on two cores)
 	$(call say,testing the crates)
@@ -81,11 +81,11 @@ lint: tools lab ## format, clippy, ruff, pyright, and core without std
 	crates/core/bare-metal.sh
 
 e2e: DRIVES = $(if $(filter command,$(word 1,$(origin SCENARIOS))),$(SCENARIOS),$(SCENARIOS) $(BOTH_WAYS))
-e2e: build ## drive the scenarios and hold the results against what they expect (SEEDS=1..3 SCENARIOS="…" JOBS=3)
+e2e: build ## drive the scenarios and check the results against their expectations (SEEDS=1..3 SCENARIOS="…" JOBS=3)
 	$(call say,driving $(DRIVES) (seeds $(SEEDS)))
 	@SEEDS='$(SEEDS)' JOBS='$(JOBS)' e2e/drives.sh $(DRIVES)
 
-hardship: tools ## hardships on real namespaces, beside the in-kernel path manager (docs/hardship.md; SEEDS=1..100; without it the short form)
+hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/hardship.md; SEEDS=1..100; default: the short form)
 	$(call say,hardships)
 	cargo test --release --locked -p crosslane --test hardship -- --out $(CURDIR)/runs/hardship $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
 
@@ -94,11 +94,11 @@ results: build lab ## measure every strategy in every scenario, 10 seeds each, i
 	@set -e; for name in $(DISTRIBUTIONS); do $(MAKE) --no-print-directory runs/distributions/$$name; done
 	$(LAB) results $(SCENARIOS:%=runs/results/%) $(DISTRIBUTIONS:%=runs/distributions/%) --out docs/results.md
 
-nota: build lab ## simulate what the thesis on MP-DPA measured, into docs/nota.md (some minutes)
+nota: build lab ## simulate the measurements of the thesis on MP-DPA, into docs/nota.md (some minutes)
 	$(call say,simulating the thesis on MP-DPA)
 	$(LAB) reproduce nota --runs runs/nota --program $(CROSSLANE) --out docs/nota.md
 
-szilagyi: build lab ## drive what the paper on MPT-GRE measured, into docs/szilagyi.md (over an hour; RUNS_OF=5x10)
+szilagyi: build lab ## drive the measurements of the paper on MPT-GRE, into docs/szilagyi.md (over an hour; RUNS_OF=5x10)
 	$(call say,driving the paper on MPT-GRE)
 	$(LAB) reproduce szilagyi --runs runs/szilagyi --program $(CROSSLANE) --runs-of $(RUNS_OF) --out docs/szilagyi.md
 
@@ -110,12 +110,12 @@ tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/tunn
 
 runs/tunnel/%/cubic: FORCE
 	$(call say,measuring tunnel/$* with cubic)
-	@$(if $(WIREGUARD)$(filter-out unshaped,$*),:,echo 'wireguard-go is not there (apt-get install wireguard-go): measured without it')
+	@$(if $(WIREGUARD)$(filter-out unshaped,$*),:,echo 'wireguard-go is not installed (apt-get install wireguard-go): measured without it')
 	$(CROSSLANE) drive scenarios/tunnel/$*.toml --strategy $(TUNNELED_BULK)$(BESIDE_$*) --seed 1..5 --out $@
 
 runs/tunnel/%/bbr: FORCE
 	$(call say,measuring tunnel/$* with bbr)
-	@$(if $(WIREGUARD)$(filter-out unshaped,$*),:,echo 'wireguard-go is not there (apt-get install wireguard-go): measured without it')
+	@$(if $(WIREGUARD)$(filter-out unshaped,$*),:,echo 'wireguard-go is not installed (apt-get install wireguard-go): measured without it')
 	@mkdir -p runs/tunnel/$* && sed 's/^duration_s/congestion = "bbr"\n&/' scenarios/tunnel/$*.toml > runs/tunnel/$*/bbr.toml
 	$(CROSSLANE) drive runs/tunnel/$*/bbr.toml --strategy $(TUNNELED_BULK)$(BESIDE_$*) --seed 1..5 --out $@
 
@@ -142,7 +142,7 @@ runs/deadlines/%: FORCE
 	$(CROSSLANE) simulate scenarios/deadline/$*.toml --strategy $(OTHERS) --seed 1..20 --records none --out $@/compared
 	$(CROSSLANE) drive scenarios/deadline/$*.toml --strategy $(DRIVEN) --seed 1..5 --jobs $(JOBS) --out $@/driven
 
-conformance: build lab ## measure how far the simulator agrees with the kernel, into docs/conformance.md (over an hour)
+conformance: build lab ## measure the agreement of the simulator with the kernel, into docs/conformance.md (over an hour)
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/kernel/$$name; done
 	@$(MAKE) --no-print-directory conformance-simulated
 	$(LAB) conformance $(SCENARIOS:%=runs/conformance/kernel/%) $(SCENARIOS:%=runs/conformance/simulated/%) \
@@ -153,7 +153,7 @@ runs/conformance/kernel/%: FORCE
 	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed $(or $(DRIVEN_$*),1..5) --jobs $(JOBS) --out $@
 
 conformance-check: build lab conformance-simulated
-	$(call say,holding the simulator against what the kernel did)
+	$(call say,comparing the simulator with stored results of the kernel)
 	$(LAB) conformance $(SCENARIOS:%=runs/conformance/simulated/%) --golden docs/conformance.csv --check
 
 conformance-simulated: build
@@ -174,7 +174,7 @@ build: tools ## the program, target/release/crosslane
 lab: .venv/ready ## the Python environment, .venv
 .venv/ready: lab/requirements.lock lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	    { echo 'make: $(PYTHON) is missing or older than 3.11; install Python 3.11 or name it: make PYTHON=/path/to/python3.11'; exit 2; }
+	    { echo 'make: $(PYTHON) is missing or older than 3.11; install Python 3.11 or set its path: make PYTHON=/path/to/python3.11'; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	    { echo 'make: $(PYTHON) lacks its venv module; install it, on Debian: apt-get install python3-venv'; exit 2; }
 	$(call say,making the Python environment .venv)
@@ -183,16 +183,16 @@ lab: .venv/ready ## the Python environment, .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps -e lab
 	@touch $@
 
-clean: ## remove what was built, and the runs of demo and tests (measured results stay)
+clean: ## remove build output, and the runs of demo and tests (measured results stay)
 	rm -rf target .venv runs/demo runs/e2e runs/conformance/simulated
 
 tools:
 	@command -v cargo >/dev/null || { echo 'make: cargo is missing; install Rust 1.88 or newer (https://rustup.rs)'; exit 2; }
-	@command -v cc >/dev/null || { echo 'make: no C compiler (cc), which cargo links with; on Debian: apt-get install gcc libc6-dev'; exit 2; }
+	@command -v cc >/dev/null || { echo 'make: no C compiler (cc), which cargo needs as linker; on Debian: apt-get install gcc libc6-dev'; exit 2; }
 
 tshark:
 	@if ! command -v tshark >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    printf '\n== installing tshark, for the test that reads our packets with it\n'; \
+	    printf '\n== installing tshark, for the test that decodes our packets with it\n'; \
 	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark; } \
-	        >/dev/null 2>&1 || echo 'tshark could not be installed; its test will say NOT RUN'; \
+	        >/dev/null 2>&1 || echo 'tshark could not be installed; its test will report NOT RUN'; \
 	fi
