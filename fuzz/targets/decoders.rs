@@ -2,7 +2,7 @@
 
 use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre;
-use crosslane_core::tunnel::wire::gre_key::Label;
+use crosslane_core::tunnel::wire::gre_key::GreKey;
 
 /// Plays one input.
 pub fn run(bytes: &[u8]) {
@@ -11,7 +11,7 @@ pub fn run(bytes: &[u8]) {
         header.write(payload, &mut again);
         assert_eq!(gre::read(&again), Ok((header, payload)));
         if let Some(key) = header.key {
-            assert_eq!(Label::of_key(key).key(), key);
+            assert_eq!(GreKey::of_key(key).key(), key);
         }
     }
     if let Some(message) = Message::read(bytes) {

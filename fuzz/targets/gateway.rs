@@ -36,7 +36,7 @@ pub fn end(number: usize, peers: &[usize], at: Option<([u8; 4], u16)>, is_encryp
     let plan = Plan {
         peers: peers.iter().map(planned).collect(),
         keys: is_encrypted.then(|| (key(number), peers.iter().map(|peer| key(*peer).public()).collect())),
-        leads: number != 0,
+        is_initiator: number != 0,
         mode: Mode::Aggregate,
         ranks: vec![],
         overhead_bytes: 68,

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use crosslane::tunnel::endpoint::egress::{Outbox, Sent};
 use crosslane::tunnel::endpoint::{End, Intake, Way};
-use crosslane::tunnel::security::{Heard, Security, Session};
+use crosslane::tunnel::security::{HandshakeEvent, Security, Session};
 use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
 use crosslane_core::tunnel::wire::control_message::{Body, MAX_PATHS, MAX_RUNS, Message, PathReport};
 use crosslane_core::tunnel::wire::gre::{self, Header, Payload};
-use crosslane_core::tunnel::wire::gre_key::Label;
+use crosslane_core::tunnel::wire::gre_key::GreKey;
 
 #[path = "gateway.rs"]
 #[allow(dead_code)]
@@ -268,7 +268,7 @@ impl World {
                 let length = usize::from(script.byte()).min(script.0.len());
                 let (bytes, rest) = script.0.split_at(length);
                 script.0 = rest;
-                let key = Label { path: PathId(script.byte() % 16), flow: 0, order: 0 }.key();
+                let key = GreKey { path: PathId(script.byte() % 16), flow: 0, order: 0 }.key();
                 self.say(
                     script.byte(),
                     Header { payload: Payload::Control, key: Some(key), sequence: None, checksum: false },
@@ -278,7 +278,7 @@ impl World {
             _ => {
                 let (message, path) = (self.liar.message(script), script.byte() % 16);
                 let sequence = (script.byte().is_multiple_of(4)).then(|| script.word());
-                let key = Label { path: PathId(path), flow: 0, order: 0 }.key();
+                let key = GreKey { path: PathId(path), flow: 0, order: 0 }.key();
                 let mut bytes = Vec::new();
                 message.write(&mut bytes);
                 self.say(path, Header { payload: Payload::Control, key: Some(key), sequence, checksum: false }, &bytes);
@@ -320,7 +320,7 @@ impl World {
 impl Liar {
     fn hear(&mut self, now: Instant, datagram: &[u8]) {
         let Some(session) = &self.session else {
-            if let Heard::Established { session, .. } = self.security.receive(now, datagram) {
+            if let HandshakeEvent::Established { session, .. } = self.security.receive(now, datagram) {
                 self.session = Some(session);
             }
             return;
@@ -330,7 +330,7 @@ impl Liar {
         }
         let Ok((header, payload)) = gre::read(&self.plain) else { return };
         if let (Some(key), Some(number)) = (header.key, header.sequence) {
-            self.numbers[usize::from(Label::of_key(key).path.0)] = number;
+            self.numbers[usize::from(GreKey::of_key(key).path.0)] = number;
         }
         if let Some(message) = Message::read(payload).filter(|_| header.payload == Payload::Control) {
             self.heard = message.epoch;
@@ -347,11 +347,11 @@ impl Liar {
         let body = match flags & 7 {
             0 if flags & 8 == 0 => Body::Probe,
             0 => Body::MtuProbe((script.word() as u16).min(MOST_PROBE_BYTES)),
-            1 => Body::Train,
+            1 => Body::PacketTrain,
             _ => Body::Report { heard, paths: (0..1 + script.byte() % 4).map(|_| self.report(script)).collect() },
         };
         let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
-        Message { epoch: self.epoch, mode, repairs: flags & 8 != 0, leads: flags & 16 != 0, body }
+        Message { epoch: self.epoch, mode, retransmits: flags & 8 != 0, is_initiator: flags & 16 != 0, body }
     }
 
     fn report(&self, script: &mut Script<'_>) -> PathReport {
@@ -363,7 +363,7 @@ impl Liar {
         let run = |script: &mut Script<'_>| (highest.wrapping_sub(u32::from(script.byte())), script.word() as u16);
         PathReport {
             path: PathId(path),
-            wish: [PathState::Active, PathState::Active, PathState::Backup, PathState::Closed]
+            wanted_state: [PathState::Active, PathState::Active, PathState::Backup, PathState::Closed]
                 [usize::from(script.byte() % 4)],
             rank: script.byte(),
             highest,

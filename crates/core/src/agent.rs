@@ -12,13 +12,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::allocate::{Allocator, Mode, Supply, View};
+use crate::allocate::{Allocator, Mode, PathInput, PathSupply};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::{Alarm, Assessor, Belief, Reason, Stuck};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
 use crate::mptcp::manager::Manager;
-use crate::mptcp::{Command, Event, Notice, Refusal, Seen, Token};
+use crate::mptcp::{Command, ConnectionSnapshot, Event, Notice, Refusal, Token};
 use crate::strategy::Strategy;
 use crate::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ pub enum Input {
     Mptcp(Event),
     /// All connections that there are: after a start, and when events were
     /// missed.
-    Resync(Vec<Seen>),
+    Resync(Vec<ConnectionSnapshot>),
     /// The kernel refused a command, and why.
     Refused(Command, Refusal),
     /// A path has another address, or none.
@@ -212,15 +212,15 @@ impl Agent {
 
     /// What is open over a path of which nothing is known yet stays as it is: an
     /// agent that starts in the middle of a connection takes it up.
-    fn adopt(&mut self, now: Instant, seen: &[Seen]) {
+    fn adopt(&mut self, now: Instant, seen: &[ConnectionSnapshot]) {
         for subflow in seen.iter().flat_map(|connection| &connection.subflows) {
             let Some(id) = self.manager.path_of(subflow.local.ip()) else { continue };
             let Some(path) = self.paths.get_mut(usize::from(id.0)) else { continue };
             let (was, found) = (path.state, if subflow.backup { PathState::Backup } else { PathState::Active });
             if path.belief == Belief::Unknown && was < found {
                 path.state = found;
-                let because = "a subflow was found over it".into();
-                let reason = Reason { rule: "resync", because, ..Reason::default() };
+                let text = "a subflow was found over it".into();
+                let reason = Reason { rule: "resync", text, ..Reason::default() };
                 self.outputs.push_back(Output::Decision { path: id, state: found, was, reason });
             }
         }
@@ -263,7 +263,7 @@ impl Agent {
     }
 
     fn meet(&mut self, now: Instant, demand: &Demand) {
-        let paths: Vec<Supply> = self.paths.iter().map(Path::supply).collect();
+        let paths: Vec<PathSupply> = self.paths.iter().map(Path::supply).collect();
         let reason = self.allocator.meet(now, demand, &paths);
         while let Some(admission) = self.allocator.poll_admission() {
             self.outputs.push_back(Output::Admission(admission));
@@ -274,8 +274,8 @@ impl Agent {
     }
 
     fn allocate(&mut self, now: Instant, why: impl Fn(&Agent, usize) -> Reason) {
-        let views: Vec<View> = self.paths.iter().map(Path::view).collect();
-        let is_lost = |path: &Path| matches!(path.belief, Belief::Lost | Belief::Stuck);
+        let views: Vec<PathInput> = self.paths.iter().map(Path::view).collect();
+        let is_lost = |path: &Path| matches!(path.belief, Belief::Lost | Belief::Stalled);
         self.manager.set_lost(self.paths.iter().map(is_lost).collect());
         let states = self.allocator.allocate(&views);
         for (place, &state) in states.iter().enumerate() {
@@ -295,19 +295,19 @@ impl Agent {
         let cause = &self.paths[changed];
         let mut reason = cause.reason.clone();
         if place != changed {
-            reason.because = format!("{} is {}: {}", cause.name, cause.belief.name(), reason.because);
+            reason.text = format!("{} is {}: {}", cause.name, cause.belief.name(), reason.text);
         }
         reason
     }
 }
 
 impl Path {
-    fn view(&self) -> View {
-        View { belief: self.belief, was: self.state, rank: self.rank }
+    fn view(&self) -> PathInput {
+        PathInput { belief: self.belief, was: self.state, rank: self.rank }
     }
 
-    fn supply(&self) -> Supply<'_> {
-        Supply { view: self.view(), history: self.assessors.iter().find_map(|assessor| assessor.history()) }
+    fn supply(&self) -> PathSupply<'_> {
+        PathSupply { view: self.view(), history: self.assessors.iter().find_map(|assessor| assessor.history()) }
     }
 }
 

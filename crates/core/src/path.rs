@@ -72,12 +72,12 @@ impl PathState {
 /// What becomes of the subflow on a path that fades.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Weak {
+pub enum OnFade {
     /// It becomes a backup.
     #[default]
-    Demote,
+    Backup,
     /// It is closed.
-    Remove,
+    Close,
 }
 
 /// One observation, from a radio, a roadside message, the kernel or the tunnel.

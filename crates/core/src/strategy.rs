@@ -4,7 +4,7 @@
 //! do. To add one: an assessor or an allocator in a file of its own, and a
 //! line in each function here.
 
-use crate::path::{PathSpec, Weak};
+use crate::path::{OnFade, PathSpec};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::allocate::deadline::{self, Deadline};
 use crate::allocate::mp_dpa::{self, MpDpa};
-use crate::allocate::{Allocator, Mode, aggregate::EveryGood, backup::Standby};
+use crate::allocate::{Allocator, Mode, aggregate::Aggregate, backup::Backup};
 use crate::assess::Assessor;
 use crate::assess::hapanchak::{self, Hapanchak};
 use crate::assess::silence::{self, Silence};
@@ -82,15 +82,15 @@ impl Strategy {
 
     /// The allocator for a mode of use.
     pub fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        let weak = match self {
-            Strategy::Hapanchak(params) => params.weak_subflow,
-            Strategy::Threshold(_) => Weak::Demote,
+        let on_fade = match self {
+            Strategy::Hapanchak(params) => params.on_fade,
+            Strategy::Threshold(_) => OnFade::Backup,
             Strategy::MpDpa(params) => return Box::new(MpDpa::new(*params)),
             Strategy::Deadline(params) => return Box::new(Deadline::new(*params)),
         };
         match mode {
-            Mode::Aggregate => Box::new(EveryGood { weak }),
-            Mode::Backup => Box::new(Standby { weak }),
+            Mode::Aggregate => Box::new(Aggregate { on_fade }),
+            Mode::Backup => Box::new(Backup { on_fade }),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crosslane_core::mptcp::manager::Manager;
-use crosslane_core::mptcp::{AddressId, Command, Event, Refusal, Seen, Subflow, Token};
+use crosslane_core::mptcp::{AddressId, Command, ConnectionSnapshot, Event, Refusal, Subflow, Token};
 use crosslane_core::path::PathState::{self, Active, Backup, Closed};
 use crosslane_core::path::{PathId, PathSpec, Rat};
 use crosslane_core::time::Instant;
@@ -282,10 +282,10 @@ impl Kernel {
     }
 
     /// The list of all connections, after which events count again.
-    fn list(&mut self) -> Vec<Seen> {
+    fn list(&mut self) -> Vec<ConnectionSnapshot> {
         self.lost = false;
         self.later.retain(|_, later| matches!(later, Later::Answer(..)));
-        let seen = self.conversations.iter().map(|(&token, conversation)| Seen {
+        let seen = self.conversations.iter().map(|(&token, conversation)| ConnectionSnapshot {
             token,
             local: conversation.flows.first().map_or(remote(), |flow| flow.subflow.local),
             remote: remote(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crosslane::clock::monotonic_ns;
 use crosslane::error::{Error, Result};
-use crosslane::tunnel::security::{Heard, PrivateKey, Security, Session};
+use crosslane::tunnel::security::{HandshakeEvent, PrivateKey, Security, Session};
 use crosslane_core::time::Instant;
 
 /// A full inner packet of a tunnel over Ethernet, with its GRE header.
@@ -56,9 +56,9 @@ fn handshakes() -> Result<()> {
         let at = monotonic_ns();
         let initiation = vehicle.initiate(now, now.as_nanos(), 0).unwrap_or_default();
         let begun = monotonic_ns();
-        let Heard::Reply { datagram, .. } = gateway.receive(now, &initiation) else { return Err(lost()) };
+        let HandshakeEvent::Reply { datagram, .. } = gateway.receive(now, &initiation) else { return Err(lost()) };
         let answered = monotonic_ns();
-        let Heard::Established { .. } = vehicle.receive(now, &datagram) else { return Err(lost()) };
+        let HandshakeEvent::Established { .. } = vehicle.receive(now, &datagram) else { return Err(lost()) };
         let finished = monotonic_ns();
         let mut strange = Security::new(stranger_key.clone(), vec![gateway.public()]);
         let initiation = strange.initiate(now, 1, 0).unwrap_or_default();
@@ -76,7 +76,7 @@ fn handshakes() -> Result<()> {
     }
     let mut uninvited = [9; 140];
     uninvited[0] = 1;
-    let refused = |_| matches!(gateway.receive(Instant::ZERO, black_box(&uninvited)), Heard::Nothing(_));
+    let refused = |_| matches!(gateway.receive(Instant::ZERO, black_box(&uninvited)), HandshakeEvent::Nothing(_));
     println!("refuse who does not know the public key: {:.2} µs", nanos_each(20_000, refused) / 1e3);
     Ok(())
 }
@@ -87,10 +87,10 @@ fn ends() -> Result<(Security, Security, Arc<Session>, Arc<Session>)> {
     let (mut vehicle, mut gateway) =
         (Security::new(vehicle, vec![to_gateway]), Security::new(gateway, vec![to_vehicle]));
     let initiation = vehicle.initiate(Instant::ZERO, 1, 0).ok_or_else(lost)?;
-    let Heard::Reply { datagram, session: theirs, .. } = gateway.receive(Instant::ZERO, &initiation) else {
+    let HandshakeEvent::Reply { datagram, session: theirs, .. } = gateway.receive(Instant::ZERO, &initiation) else {
         return Err(lost());
     };
-    let Heard::Established { session: ours, .. } = vehicle.receive(Instant::ZERO, &datagram) else {
+    let HandshakeEvent::Established { session: ours, .. } = vehicle.receive(Instant::ZERO, &datagram) else {
         return Err(lost());
     };
     Ok((vehicle, gateway, ours, theirs))

@@ -24,7 +24,7 @@ use crate::transfer::{PORT, TransferError, connection};
 
 mod places;
 
-use places::{Places, TurnedAway};
+use places::{Places, Rejected};
 
 /// Longest wait before the order to stop is looked at again.
 const NAP: Duration = Duration::from_millis(50);
@@ -62,7 +62,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     eprintln!("crosslane: listening on {at}");
     ready::tell();
     let hall =
-        Hall { options, clock: Clock::start(), stop: &stop, places: Places::new(), lacking: AtomicUsize::new(0) };
+        Inbox { options, clock: Clock::start(), stop: &stop, places: Places::new(), lacking: AtomicUsize::new(0) };
     std::thread::scope(|scope| hall.serve(scope, &listener)).map_err(failed)?;
     let lacking = hall.lacking.load(Ordering::Relaxed);
     Ok(if options.once && lacking > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -80,7 +80,7 @@ fn check_folder(folder: &Path) -> Result<()> {
 }
 
 /// Where senders come and go.
-struct Hall<'a> {
+struct Inbox<'a> {
     options: &'a Options,
     clock: Clock,
     stop: &'a AtomicBool,
@@ -89,7 +89,7 @@ struct Hall<'a> {
     lacking: AtomicUsize,
 }
 
-impl Hall<'_> {
+impl Inbox<'_> {
     fn serve<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, listener: &Socket) -> io::Result<()> {
         let mut failing = false;
         while !self.stop.load(Ordering::Relaxed) {
@@ -138,7 +138,7 @@ impl Hall<'_> {
         Ok(())
     }
 
-    fn turn_away(&self, from: &SockAddr, why: &str) -> Option<TurnedAway<'_>> {
+    fn turn_away(&self, from: &SockAddr, why: &str) -> Option<Rejected<'_>> {
         let (seat, is_time) = self.places.turn_away(self.clock.now());
         if is_time {
             eprintln!("crosslane: {} is turned away: {why}", name(from));
@@ -160,7 +160,7 @@ impl Hall<'_> {
     fn tell(&self, from: &str, kept: &Kept) {
         let file = kept.file.as_ref().map(|file| file.display().to_string().replace(char::is_control, "?"));
         let name = kept.name.replace(char::is_control, "?");
-        let why = kept.left.map(|left| because(left, &kept.text));
+        let why = kept.left.map(|left| reason(left, &kept.text));
         if why.is_some() {
             self.lacking.fetch_add(1, Ordering::Relaxed);
         }
@@ -168,7 +168,7 @@ impl Hall<'_> {
             _ if self.options.json => {
                 let outcome = if why.is_none() { "stored" } else { "partial" };
                 json!({ "from": from, "name": kept.name, "size_bytes": kept.size_bytes, "bytes": kept.bytes,
-                        "outcome": outcome, "because": why, "file": file })
+                        "outcome": outcome, "reason": why, "file": file })
                 .to_string()
             }
             None => format!("{name}  {} bytes  from {from}  stored", kept.bytes),
@@ -188,7 +188,7 @@ fn name(from: &SockAddr) -> String {
     from.as_socket().map_or_else(|| "a stranger".to_owned(), |address| address.to_string())
 }
 
-fn because(left: Left, text: &str) -> String {
+fn reason(left: Left, text: &str) -> String {
     match left {
         Left::Abandoned(why) => format!("the sender gave it up, for {}", why.words()),
         Left::Differs => "what came differs from what was sent".into(),

@@ -16,7 +16,7 @@ pub struct Outcome {
     pub valid: bool,
     /// Why it is not valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<String>,
+    pub reason: Option<String>,
     /// Metrics by name (`docs/formats.md`).
     pub metrics: BTreeMap<String, f64>,
 }
@@ -193,10 +193,10 @@ impl Summary {
         }
         let mut text = format!("{}\n", aligned(&rows));
         for run in self.runs.iter().filter(|run| !run.outcome.valid) {
-            let because = run.outcome.because.as_deref().unwrap_or("it is not valid");
+            let reason = run.outcome.reason.as_deref().unwrap_or("it is not valid");
             let _ = writeln!(
                 text,
-                "* {} seed {}, {} attempts: {because}; the machine is too busy",
+                "* {} seed {}, {} attempts: {reason}; the machine is too busy",
                 run.strategy, run.seed, run.attempts
             );
         }
@@ -306,7 +306,7 @@ mod tests {
 
     fn run(strategy: &str, seed: u64, valid: bool, delay_ms: f64) -> Run {
         let metrics = BTreeMap::from([("delivery_delay_ms.max".to_string(), delay_ms)]);
-        let outcome = Outcome { valid, because: None, metrics };
+        let outcome = Outcome { valid, reason: None, metrics };
         Run { strategy: strategy.into(), seed, folder: None, attempts: 1, outcome }
     }
 

@@ -297,7 +297,7 @@ fn a_hundred_thousand_forged_datagrams_fill_neither_memory_nor_disk() {
     assert!(last["faults"].as_u64() > Some(50_000), "{last}");
     assert!(events.len() < 400_000, "{} bytes of events", events.len());
     assert!(
-        events.contains("\"left_out\"") && events.contains("\"rule\":\"fault rejected\""),
+        events.contains("\"suppressed\"") && events.contains("\"rule\":\"fault rejected\""),
         "nothing is said of the rest"
     );
 }

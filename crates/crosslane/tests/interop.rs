@@ -16,7 +16,7 @@ use crosslane::clock::Clock;
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::{EmulatedLink, Emulator, PacketRecord, packet_channel};
-use crosslane::testbed::packet::Follower;
+use crosslane::testbed::packet::FlowTracker;
 use crosslane::testbed::{PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 use crosslane_core::path::PathId;
@@ -119,7 +119,7 @@ fn tshark_reads_the_same_sequence_numbers() {
         return;
     }
     let records = exchange();
-    let mut follower = Follower::default();
+    let mut follower = FlowTracker::default();
     let rows: Vec<PacketRow> = records
         .iter()
         .map(|record| follower.row(record.entered.as_nanos(), PathId(record.link), record.direction, record.head()))

@@ -91,7 +91,7 @@ fn check_events(text: &str) {
         assert!(event["t_s"].is_number() && event["source"].is_string() && event["event"].is_string(), "{event}");
     }
     let decision = events.iter().find(|event| event["event"] == "decision").expect("a decision");
-    for key in ["path", "state", "was", "rule", "because"] {
+    for key in ["path", "state", "was", "rule", "reason"] {
         assert!(decision[key].is_string(), "{key} in {decision}");
     }
     assert!(events.iter().any(|event| event["event"] == "subflow_established" && event["path"] == "lte"));

@@ -266,8 +266,8 @@ fn two_hundred(phase: Duration) -> Duration {
         let times: Vec<f64> = times.map(|at| ((at - alarm) * 1e4).round() / 10.0).collect();
         (times.len(), times.first().copied(), times.last().copied())
     };
-    let told = ["\"belief\"", "\"withdraw\"", "\"destroy\"", "left_out"].map(|what| (what, after(what)));
-    let why = events.lines().find(|line| line.contains("\"belief\"") && line.contains("stuck")).unwrap_or_default();
+    let told = ["\"belief\"", "\"withdraw\"", "\"destroy\"", "suppressed"].map(|what| (what, after(what)));
+    let why = events.lines().find(|line| line.contains("\"belief\"") && line.contains("stalled")).unwrap_or_default();
     eprintln!("200 connections, up: {} ms {told:?} {why}", worst.as_millis());
     worst
 }

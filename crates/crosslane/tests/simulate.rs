@@ -99,7 +99,7 @@ fn check_events(text: &str) {
     let times: Vec<f64> = events.iter().filter_map(|event| event["t_s"].as_f64()).collect();
     assert!(times.is_sorted(), "{times:?}");
     let decision = events.iter().find(|event| event["event"] == "decision").expect("a decision");
-    for key in ["path", "state", "was", "rule", "because"] {
+    for key in ["path", "state", "was", "rule", "reason"] {
         assert!(decision[key].is_string(), "{key} in {decision}");
     }
     assert!(events.iter().any(|event| event["event"] == "subflow_established" && event["path"] == "lte"));

@@ -348,8 +348,9 @@ fn an_agent_hears_the_demand_and_its_end_is_told() {
             sleep(Duration::from_millis(20));
             let came = socket.peek(&mut [std::mem::MaybeUninit::uninit(); 100]).unwrap();
             assert!(came == frame::PREFACE.len() || monotonic_ns() > start_ns + 45_000_000, "{came} bytes");
-            let best_ns = start_ns + 70_000_000_000;
-            let admission = format!(r#"{{"admission": {{"number": 0, "best_ns": {best_ns}, "can_be_met": false}}}}"#);
+            let predicted_ns = start_ns + 70_000_000_000;
+            let admission =
+                format!(r#"{{"admission": {{"number": 0, "best_ns": {predicted_ns}, "can_be_met": false}}}}"#);
             writeln!(agent, "{{\"backlog_bytes\": 200000}}\n{admission}").unwrap();
         });
         assert_eq!(kept[0].left, None);

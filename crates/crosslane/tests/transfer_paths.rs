@@ -112,7 +112,7 @@ fn a_deadline_that_cannot_be_met_is_told_beforehand() {
     let document: Value = serde_json::from_str(&said.stdout).unwrap();
     let second = |of: &Value| of.as_f64().unwrap();
     let file = &document["files"][1];
-    let (best_s, completion_s) = (second(&file["admission"]["best_s"]), second(&file["completion_s"]));
+    let (best_s, completion_s) = (second(&file["admission"]["predicted_s"]), second(&file["completion_s"]));
     assert!((3.5..6.0).contains(&completion_s), "both paths carried: {said:?}");
     // What is sure is less than what comes about.
     assert!((completion_s - 0.2..3.0 * completion_s).contains(&best_s), "{said:?}");

@@ -11,7 +11,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crosslane::tunnel::security::{Heard, Opened, PrivateKey, PublicKey, Refusal, Security, Session, is_data};
+use crosslane::tunnel::security::{
+    HandshakeEvent, Opened, PrivateKey, PublicKey, RejectReason, Security, Session, is_data,
+};
 use crosslane_core::rng::Rng;
 use crosslane_core::time::Instant;
 use program::crosslane;
@@ -37,10 +39,11 @@ impl Ends {
     /// The vehicle begins a handshake, and both ends hear of each other. All that was on the wire.
     fn shake(&mut self, now: Instant) -> (Vec<Vec<u8>>, Arc<Session>, Arc<Session>) {
         let initiation = self.vehicle.initiate(now, UNIX_NS + now.as_nanos(), 0).unwrap();
-        let Heard::Reply { datagram: response, session: theirs, .. } = self.gateway.receive(now, &initiation) else {
+        let HandshakeEvent::Reply { datagram: response, session: theirs, .. } = self.gateway.receive(now, &initiation)
+        else {
             panic!("the gateway does not answer");
         };
-        let Heard::Established { session: ours, .. } = self.vehicle.receive(now, &response) else {
+        let HandshakeEvent::Established { session: ours, .. } = self.vehicle.receive(now, &response) else {
             panic!("the vehicle does not take the answer");
         };
         let mut wire = vec![initiation, response];
@@ -57,13 +60,13 @@ impl Ends {
 }
 
 /// What an end makes of a datagram from its socket.
-fn take(end: &mut Security, now: Instant, datagram: &[u8]) -> Result<Opened, Refusal> {
+fn take(end: &mut Security, now: Instant, datagram: &[u8]) -> Result<Opened, RejectReason> {
     if is_data(datagram) {
-        let (_, session) = end.session_of(now, datagram).ok_or(Refusal::NoSession)?;
+        let (_, session) = end.session_of(now, datagram).ok_or(RejectReason::NoSession)?;
         return session.open(datagram, &mut Vec::new());
     }
     match end.receive(now, datagram) {
-        Heard::Nothing(refusal) => Err(refusal),
+        HandshakeEvent::Nothing(refusal) => Err(refusal),
         answered => panic!("answered: {answered:?}"),
     }
 }
@@ -151,14 +154,14 @@ fn of_a_million_datagrams_of_an_attacker_none_is_taken_and_none_answered() {
     }
     // Each check was reached, or the attack would show nothing of those behind it.
     for refusal in [
-        Refusal::Malformed,
-        Refusal::Uninvited,
-        Refusal::Forged,
-        Refusal::Replayed,
-        Refusal::Flood,
-        Refusal::Unasked,
-        Refusal::NoSession,
-        Refusal::NoSuchPath,
+        RejectReason::Malformed,
+        RejectReason::Uninvited,
+        RejectReason::Forged,
+        RejectReason::Replayed,
+        RejectReason::Flood,
+        RejectReason::Unasked,
+        RejectReason::NoSession,
+        RejectReason::NoSuchPath,
     ] {
         assert!(reasons.get(&refusal.to_string()).is_some_and(|count| *count > 100), "{refusal}: {reasons:?}");
     }
@@ -169,7 +172,10 @@ fn of_a_million_datagrams_of_an_attacker_none_is_taken_and_none_answered() {
         assert!(to.open(&datagram, &mut plain).is_ok() && plain == b"still here");
     }
     let now = begin + Duration::from_secs(8);
-    assert!(matches!(ends.gateway.receive(now, &waits), Heard::Reply { .. }), "the true initiation is not answered");
+    assert!(
+        matches!(ends.gateway.receive(now, &waits), HandshakeEvent::Reply { .. }),
+        "the true initiation is not answered"
+    );
 }
 
 #[test]
@@ -184,10 +190,10 @@ fn either_end_may_be_started_anew_and_what_was_recorded_before_is_refused() {
         let now = Instant::from_millis(2000);
         if restarts_gateway {
             ends.gateway = Security::new(ends.gateway_key.clone(), vec![ends.vehicle_key.public()]);
-            assert_eq!(take(&mut ends.gateway, now, &unheard[0]), Err(Refusal::NoSession));
+            assert_eq!(take(&mut ends.gateway, now, &unheard[0]), Err(RejectReason::NoSession));
         } else {
             ends.vehicle = Security::new(ends.vehicle_key.clone(), vec![ends.gateway_key.public()]);
-            assert_eq!(take(&mut ends.vehicle, now, &unheard[1]), Err(Refusal::NoSession));
+            assert_eq!(take(&mut ends.vehicle, now, &unheard[1]), Err(RejectReason::NoSession));
         }
         let (_, ours, theirs) = ends.shake(now);
         for datagram in &wire {
@@ -207,7 +213,7 @@ fn a_gateway_started_anew_gives_nothing_to_who_replays_an_old_initiation() {
     ends.gateway = Security::new(ends.gateway_key.clone(), vec![ends.vehicle_key.public()]);
     let now = Instant::from_millis(2000);
     // It cannot know that it has heard this one before its start; what it answers is of no use without the keys.
-    assert!(matches!(ends.gateway.receive(now, &wire[0]), Heard::Reply { .. }));
+    assert!(matches!(ends.gateway.receive(now, &wire[0]), HandshakeEvent::Reply { .. }));
     assert!(ends.gateway.session_for(now, 0).is_none());
     ends.shake(now + Duration::from_secs(1));
     assert!(ends.gateway.session_for(now + Duration::from_secs(1), 0).is_some());

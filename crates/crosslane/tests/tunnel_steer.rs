@@ -145,22 +145,22 @@ fn a_status_says_what_is_known_of_each_end_and_path() {
     let (gateway, vehicle) = world.start();
     sleep(Duration::from_secs(1));
     let seen = status(&world.testbed.vehicle, &["status", "--interface", "crosslane1"]);
-    assert_eq!((seen.interface.as_str(), seen.end.as_str(), seen.encrypted), ("crosslane1", "vehicle", true));
+    assert_eq!((seen.interface.as_str(), seen.role.as_str(), seen.encrypted), ("crosslane1", "vehicle", true));
     assert_eq!(seen.mtu_bytes, 1432);
     let [peer] = &seen.peers[..] else { panic!("{seen:?}") };
     assert_eq!((peer.name.as_str(), peer.address.as_deref()), ("gateway", Some("10.255.0.1:4760")));
-    assert!(peer.heard_s.is_some_and(|ago_s| ago_s < 1.0), "{peer:?}");
+    assert!(peer.last_seen_s.is_some_and(|ago_s| ago_s < 1.0), "{peer:?}");
     assert_eq!(peer.paths.iter().map(|path| path.path.as_str()).collect::<Vec<_>>(), ["lte", "its-g5"]);
     for path in &peer.paths {
-        assert_eq!((path.wish.as_str(), path.health.as_str(), path.lost), ("active", "good", 0), "{path:?}");
-        assert!(path.round_trip_ms.is_some_and(|ms| (10.0..30.0).contains(&ms)), "{path:?}");
-        assert!(path.sent_bytes > 0 && path.loss == 0.0 && !path.because.is_empty(), "{path:?}");
+        assert_eq!((path.wanted_state.as_str(), path.liveness.as_str(), path.lost), ("active", "up", 0), "{path:?}");
+        assert!(path.min_rtt_ms.is_some_and(|ms| (10.0..30.0).contains(&ms)), "{path:?}");
+        assert!(path.sent_bytes > 0 && path.loss == 0.0 && !path.reason.is_empty(), "{path:?}");
     }
     let of_gateway = status(&world.testbed.server, &["status"]);
-    assert_eq!(of_gateway.end, "gateway");
+    assert_eq!(of_gateway.role, "gateway");
     let [car, van] = &of_gateway.peers[..] else { panic!("{of_gateway:?}") };
     assert_eq!(car.paths.iter().map(|path| path.path.as_str()).collect::<Vec<_>>(), ["0", "1"]);
-    assert_eq!((van.name.as_str(), van.heard_s, van.paths.len()), ("van", None, 0));
+    assert_eq!((van.name.as_str(), van.last_seen_s, van.paths.len()), ("van", None, 0));
     let shown = crosslane(&world.testbed.server, &["tunnel", "status"]).stdout;
     assert!(shown.starts_with("crosslane0: gateway, encrypted, MTU 1432\n\ncar: aggregate, heard 0."), "{shown}");
     assert!(shown.ends_with("\nvan: aggregate, never heard\n"), "{shown}");

@@ -36,14 +36,22 @@ fn record(text: &str, seed: u64) -> Result<Recording, Box<dyn Error>> {
 fn digest(run: &Recording) -> Result<u64, Box<dyn Error>> {
     assert!(run.packets.len() > 1000 && run.messages.len() > 100 && run.said.len() > 1 && run.heard.len() > 2);
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
-    write!(digest, "{:?}{:?}{:?}{:?}", run.packets, run.messages, run.said, run.heard)?;
+    write!(digest, "{:?}{:?}{:?}", run.packets, run.messages, run.heard)?;
+    write!(digest, "{}", without_sentences(&format!("{:?}", run.said)))?;
     write!(digest, "{:?}{:?}{:?}", run.samples, run.tcp_info, run.links)?;
     Ok(digest.0)
 }
 
+/// The words in which a reason is given are no result.
+fn without_sentences(outputs: &str) -> String {
+    let mut parts = outputs.split("text: \"");
+    let first = parts.next().map(String::from);
+    first.into_iter().chain(parts.filter_map(|part| part.split_once('"')).map(|(_, rest)| rest.into())).collect()
+}
+
 #[test]
 fn the_same_scenario_and_seed_give_the_same_bytes_in_every_build() -> Result<(), Box<dyn Error>> {
-    for (text, golden) in [(LEAVE, 0xe412_d68a_0787_e0d9), (AGGREGATE, 0x1f8e_1c9d_86ce_507b)] {
+    for (text, golden) in [(LEAVE, 0xbfe8_4b8f_5b03_8e11), (AGGREGATE, 0xd3d2_0e7b_43b8_9a97)] {
         let (first, second) = (digest(&record(text, 7)?)?, digest(&record(text, 7)?)?);
         assert_eq!(first, second, "two runs in one process");
         assert_eq!(first, golden, "the golden value: now {first:#018x}");

@@ -319,7 +319,7 @@ fn the_same_seed_gives_the_same_packets_through_the_tunnel() -> Outcome {
     let digest = |text: &str, seed| -> Result<String, Box<dyn Error>> {
         let run = record(&read(text)?, "tunnel", seed, Detail::ALL)?;
         assert!(run.packets.len() > 1000 && run.messages.len() > 100);
-        Ok(format!("{:?}{:?}{:?}{:?}", run.packets, run.messages, run.said, run.health))
+        Ok(format!("{:?}{:?}{:?}{:?}", run.packets, run.messages, run.said, run.liveness))
     };
     let lossy = with(REDUNDANT, "duration_s = 23", "duration_s = 5");
     for text in [LEAVE, &lossy] {

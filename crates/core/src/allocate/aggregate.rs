@@ -2,19 +2,19 @@
 
 use alloc::vec::Vec;
 
-use super::{Allocator, View, keep_open, last_resort};
+use super::{Allocator, PathInput, keep_open, last_resort};
 use crate::assess::Belief;
-use crate::path::{PathState, Weak};
+use crate::path::{OnFade, PathState};
 
 /// Good paths active, fading ones demoted or removed, lost ones closed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EveryGood {
+pub struct Aggregate {
     /// What becomes of a fading path.
-    pub weak: Weak,
+    pub on_fade: OnFade,
 }
 
-impl Allocator for EveryGood {
-    fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
+impl Allocator for Aggregate {
+    fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState> {
         if !paths.iter().any(|path| path.belief == Belief::Good) {
             return last_resort(paths);
         }
@@ -22,7 +22,7 @@ impl Allocator for EveryGood {
             .iter()
             .map(|path| match path.belief {
                 Belief::Good => PathState::Active,
-                Belief::Fading if self.weak == Weak::Remove => PathState::Closed,
+                Belief::Fading if self.on_fade == OnFade::Close => PathState::Closed,
                 _ => keep_open(path),
             })
             .collect()
@@ -32,38 +32,38 @@ impl Allocator for EveryGood {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Belief::{Fading, Good, Lost, Stuck, Unknown};
+    use Belief::{Fading, Good, Lost, Stalled, Unknown};
     use PathState::{Active, Backup, Closed};
 
-    fn allocate(weak: Weak, paths: &[(Belief, PathState)]) -> Vec<PathState> {
+    fn allocate(on_fade: OnFade, paths: &[(Belief, PathState)]) -> Vec<PathState> {
         let views: Vec<_> =
-            paths.iter().enumerate().map(|(i, &(belief, was))| View { belief, was, rank: i as u8 }).collect();
-        EveryGood { weak }.allocate(&views)
+            paths.iter().enumerate().map(|(i, &(belief, was))| PathInput { belief, was, rank: i as u8 }).collect();
+        Aggregate { on_fade }.allocate(&views)
     }
 
     #[test]
     fn every_good_path_is_active() {
-        assert_eq!(allocate(Weak::Demote, &[(Good, Closed), (Good, Backup)]), [Active, Active]);
+        assert_eq!(allocate(OnFade::Backup, &[(Good, Closed), (Good, Backup)]), [Active, Active]);
     }
 
     #[test]
     fn a_fading_path_is_demoted_or_removed_as_set_but_never_opened() {
-        assert_eq!(allocate(Weak::Demote, &[(Fading, Active), (Good, Active)]), [Backup, Active]);
-        assert_eq!(allocate(Weak::Remove, &[(Fading, Active), (Good, Active)]), [Closed, Active]);
-        assert_eq!(allocate(Weak::Demote, &[(Fading, Closed), (Good, Active)]), [Closed, Active]);
+        assert_eq!(allocate(OnFade::Backup, &[(Fading, Active), (Good, Active)]), [Backup, Active]);
+        assert_eq!(allocate(OnFade::Close, &[(Fading, Active), (Good, Active)]), [Closed, Active]);
+        assert_eq!(allocate(OnFade::Backup, &[(Fading, Closed), (Good, Active)]), [Closed, Active]);
     }
 
     #[test]
     fn a_path_lost_with_data_on_it_is_closed_an_idle_one_is_left() {
-        assert_eq!(allocate(Weak::Demote, &[(Lost, Active), (Good, Active)]), [Closed, Active]);
-        assert_eq!(allocate(Weak::Demote, &[(Lost, Backup), (Good, Active)]), [Backup, Active]);
-        assert_eq!(allocate(Weak::Demote, &[(Stuck, Backup), (Good, Active)]), [Closed, Active]);
+        assert_eq!(allocate(OnFade::Backup, &[(Lost, Active), (Good, Active)]), [Closed, Active]);
+        assert_eq!(allocate(OnFade::Backup, &[(Lost, Backup), (Good, Active)]), [Backup, Active]);
+        assert_eq!(allocate(OnFade::Backup, &[(Stalled, Backup), (Good, Active)]), [Closed, Active]);
     }
 
     #[test]
     fn without_a_good_path_the_fading_one_carries() {
-        assert_eq!(allocate(Weak::Remove, &[(Fading, Active), (Lost, Active)]), [Active, Closed]);
-        assert_eq!(allocate(Weak::Demote, &[(Unknown, Closed), (Lost, Active)]), [Active, Closed]);
-        assert_eq!(allocate(Weak::Demote, &[(Lost, Active), (Lost, Closed)]), [Active, Active]);
+        assert_eq!(allocate(OnFade::Close, &[(Fading, Active), (Lost, Active)]), [Active, Closed]);
+        assert_eq!(allocate(OnFade::Backup, &[(Unknown, Closed), (Lost, Active)]), [Active, Closed]);
+        assert_eq!(allocate(OnFade::Backup, &[(Lost, Active), (Lost, Closed)]), [Active, Active]);
     }
 }

@@ -2,20 +2,20 @@
 
 use alloc::vec::Vec;
 
-use super::{Allocator, View, keep_open, last_resort};
+use super::{Allocator, PathInput, keep_open, last_resort};
 use crate::assess::Belief;
-use crate::path::{PathState, Weak};
+use crate::path::{OnFade, PathState};
 
 /// The most preferred good path active, other good ones backup, fading ones
 /// demoted or removed, lost ones closed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Standby {
+pub struct Backup {
     /// What becomes of a fading path.
-    pub weak: Weak,
+    pub on_fade: OnFade,
 }
 
-impl Allocator for Standby {
-    fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
+impl Allocator for Backup {
+    fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState> {
         let good = paths.iter().filter(|path| path.belief == Belief::Good);
         let Some(first) = good.map(|path| path.rank).min() else {
             return last_resort(paths);
@@ -25,7 +25,7 @@ impl Allocator for Standby {
             .map(|path| match path.belief {
                 Belief::Good if path.rank == first => PathState::Active,
                 Belief::Good => PathState::Backup,
-                Belief::Fading if self.weak == Weak::Remove => PathState::Closed,
+                Belief::Fading if self.on_fade == OnFade::Close => PathState::Closed,
                 _ => keep_open(path),
             })
             .collect()
@@ -39,8 +39,8 @@ mod tests {
     use PathState::{Active, Backup, Closed};
 
     fn allocate(paths: &[(Belief, PathState, u8)]) -> Vec<PathState> {
-        let views: Vec<_> = paths.iter().map(|&(belief, was, rank)| View { belief, was, rank }).collect();
-        Standby::default().allocate(&views)
+        let views: Vec<_> = paths.iter().map(|&(belief, was, rank)| PathInput { belief, was, rank }).collect();
+        super::Backup::default().allocate(&views)
     }
 
     #[test]

@@ -27,9 +27,9 @@ mod params;
 mod suspension;
 
 pub use params::Params;
-use suspension::Rests;
+use suspension::Suspensions;
 
-use super::{Allocator, Supply, View, chosen};
+use super::{Allocator, PathInput, PathSupply, chosen};
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
 use crate::time::{Duration, Instant};
@@ -69,7 +69,7 @@ pub struct Deadline {
     params: Params,
     /// Whether each path carries.
     on: Vec<bool>,
-    rests: Rests,
+    suspensions: Suspensions,
     /// Whether the subflow of each path is closed meanwhile.
     closed: Vec<bool>,
     /// Number after that of the last object judged, and of the last of which
@@ -89,7 +89,7 @@ pub struct Deadline {
 struct Source<'a> {
     place: usize,
     cost: f64,
-    supply: &'a Supply<'a>,
+    supply: &'a PathSupply<'a>,
     on: bool,
     /// Rate if nothing is known of it, in bytes a second.
     prior: f64,
@@ -111,7 +111,7 @@ impl Deadline {
         Deadline {
             params,
             on: Vec::new(),
-            rests: Rests::default(),
+            suspensions: Suspensions::default(),
             closed: Vec::new(),
             judged: 0,
             known: 0,
@@ -124,10 +124,10 @@ impl Deadline {
 
     /// The good paths, the cheapest first, without those that rest or have no
     /// subflow, if there are others.
-    fn sources<'a>(&self, now: Instant, demand: &Demand, paths: &'a [Supply<'a>]) -> Vec<Source<'a>> {
+    fn sources<'a>(&self, now: Instant, demand: &Demand, paths: &'a [PathSupply<'a>]) -> Vec<Source<'a>> {
         let known = paths.iter().filter_map(|path| path.history?.level(0.0));
         let prior = known.min_by(f64::total_cmp).unwrap_or(0.0);
-        let source = |(place, supply): (usize, &'a Supply<'a>)| Source {
+        let source = |(place, supply): (usize, &'a PathSupply<'a>)| Source {
             place,
             cost: demand.unit_costs.get(place).copied().unwrap_or(f64::from(supply.view.rank)),
             supply,
@@ -139,7 +139,7 @@ impl Deadline {
         let usable = |source: &Source| {
             let gone =
                 source.supply.history.is_some_and(|history| history.level(0.0).is_some() && !history.is_open(now));
-            !self.rests.is_resting(now, source.place) && !gone
+            !self.suspensions.is_resting(now, source.place) && !gone
         };
         if sources.iter().any(usable) {
             sources.retain(usable);
@@ -266,7 +266,7 @@ impl Deadline {
         let carrying = sources.iter().zip(carry.iter()).filter(|(_, carries)| **carries);
         let carrying: Vec<_> =
             carrying.filter_map(|(source, _)| Some((source.place, source.supply.history?))).collect();
-        if let Some(place) = self.rests.judge(now, &carrying) {
+        if let Some(place) = self.suspensions.judge(now, &carrying) {
             for (_, carries) in sources.iter().zip(carry).filter(|(source, _)| source.place == place) {
                 *carries = false;
             }
@@ -318,11 +318,11 @@ impl Deadline {
     fn reason(&self, sources: &[Source], due: &[Due]) -> Reason {
         let carrying = sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false)).count();
         let Some(last) = due.last() else {
-            let because = "nothing is due: the cheapest path alone".into();
-            return Reason { rule: "deadline.idle", because, inputs: Vec::new() };
+            let text = "nothing is due: the cheapest path alone".into();
+            return Reason { rule: "deadline.idle", text, inputs: Vec::new() };
         };
         let cheapest = sources.first().map_or(0.0, |source| self.carries(sources, source, last.within_s));
-        let because = format!(
+        let text = format!(
             "{:.2} MB are due within {:.2} s, of which the cheapest path carries {:.2} for sure: {carrying} of {} paths",
             last.bytes / 1e6,
             last.within_s,
@@ -331,12 +331,12 @@ impl Deadline {
         );
         let rule = if carrying > 1 { "deadline.short" } else { "deadline.enough" };
         let inputs = vec![("due_mb", last.bytes / 1e6), ("within_s", last.within_s), ("cheapest_mb", cheapest / 1e6)];
-        Reason { rule, because, inputs }
+        Reason { rule, text, inputs }
     }
 }
 
 impl Allocator for Deadline {
-    fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
+    fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState> {
         let mut states = chosen(paths, &self.on);
         for (state, _) in states.iter_mut().zip(&self.closed).filter(|(_, closed)| **closed) {
             *state = PathState::Closed;
@@ -344,7 +344,7 @@ impl Allocator for Deadline {
         states
     }
 
-    fn meet(&mut self, now: Instant, demand: &Demand, paths: &[Supply]) -> Option<Reason> {
+    fn meet(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {
         let sources = self.sources(now, demand, paths);
         self.watch_tail(&sources);
         let due = self.due(now, demand, &sources);
@@ -360,9 +360,9 @@ impl Allocator for Deadline {
             self.on[source.place] = carry;
         }
         let carries: Vec<bool> = self.on.iter().map(|on| *on && !demand.objects.is_empty()).collect();
-        self.rests.note(now, &carries);
+        self.suspensions.note(now, &carries);
         self.look_after_backlog(&sources);
-        let closed = core::mem::replace(&mut self.closed, self.rests.closed(now));
+        let closed = core::mem::replace(&mut self.closed, self.suspensions.closed(now));
         (was != self.on || closed != self.closed).then(|| self.reason(&sources, &due))
     }
 

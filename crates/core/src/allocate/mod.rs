@@ -32,7 +32,7 @@ pub enum Mode {
 
 /// What an allocator is told of a path.
 #[derive(Clone, Copy, Debug)]
-pub struct View {
+pub struct PathInput {
     /// What is believed of it.
     pub belief: Belief,
     /// What was wanted of it until now.
@@ -43,9 +43,9 @@ pub struct View {
 
 /// What a path can contribute to a demand.
 #[derive(Clone, Copy, Debug)]
-pub struct Supply<'a> {
+pub struct PathSupply<'a> {
     /// What every allocator is told of it.
-    pub view: View,
+    pub view: PathInput,
     /// What it has been seen to carry, if that is measured.
     pub history: Option<&'a History>,
 }
@@ -53,11 +53,11 @@ pub struct Supply<'a> {
 /// Decides over all paths; the answer has one state for each view.
 pub trait Allocator {
     /// The wanted states, in the order of `paths`.
-    fn allocate(&mut self, paths: &[View]) -> Vec<PathState>;
+    fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState>;
 
     /// Takes the demand and what each path can contribute; a reason if the
     /// states are to be [allocated](Self::allocate) anew.
-    fn meet(&mut self, _now: Instant, _demand: &Demand, _paths: &[Supply]) -> Option<Reason> {
+    fn meet(&mut self, _now: Instant, _demand: &Demand, _paths: &[PathSupply]) -> Option<Reason> {
         None
     }
 
@@ -76,14 +76,14 @@ pub trait Allocator {
 /// The paths marked in `on` carry as far as they are good; the other good ones
 /// stand by; when no path that is on is good, the most preferred good one
 /// carries.
-fn chosen(paths: &[View], on: &[bool]) -> Vec<PathState> {
-    let good = |path: &View| path.belief == Belief::Good;
+fn chosen(paths: &[PathInput], on: &[bool]) -> Vec<PathState> {
+    let good = |path: &PathInput| path.belief == Belief::Good;
     let Some(first) = paths.iter().filter(|path| good(path)).map(|path| path.rank).min() else {
         return last_resort(paths);
     };
     let is_on = |place: usize| on.get(place).copied().unwrap_or(false);
     let some = paths.iter().enumerate().any(|(place, path)| good(path) && is_on(place));
-    let state = |(place, path): (usize, &View)| match good(path) {
+    let state = |(place, path): (usize, &PathInput)| match good(path) {
         true if is_on(place) || (!some && path.rank == first) => PathState::Active,
         true => PathState::Backup,
         false => keep_open(path),
@@ -112,7 +112,7 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 
 /// The best that can be had when no path is good: those that fade, else those
 /// of which nothing is known, else all, since an attempt costs nothing then.
-fn last_resort(paths: &[View]) -> Vec<PathState> {
+fn last_resort(paths: &[PathInput]) -> Vec<PathState> {
     let best =
         [Belief::Fading, Belief::Unknown].into_iter().find(|wanted| paths.iter().any(|path| path.belief == *wanted));
     paths
@@ -127,9 +127,9 @@ fn last_resort(paths: &[View]) -> Vec<PathState> {
 /// What a path that is not to carry keeps: its subflow as a backup, unless data
 /// may be caught on it. Closing a subflow makes the kernel send again all that
 /// is under way on the whole connection, so an idle one is better left.
-fn keep_open(path: &View) -> PathState {
+fn keep_open(path: &PathInput) -> PathState {
     match (path.belief, path.was) {
-        (Belief::Stuck, _) | (Belief::Lost, PathState::Active) => PathState::Closed,
+        (Belief::Stalled, _) | (Belief::Lost, PathState::Active) => PathState::Closed,
         (_, was) => was.min(PathState::Backup),
     }
 }

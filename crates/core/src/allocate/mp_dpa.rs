@@ -15,7 +15,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer};
 
-use super::{Allocator, Supply, View, chosen, millis, number};
+use super::{Allocator, PathInput, PathSupply, chosen, millis, number};
 use crate::assess::Reason;
 use crate::demand::{Demand, Object};
 use crate::time::{Duration, Instant};
@@ -112,11 +112,11 @@ impl MpDpa {
 }
 
 impl Allocator for MpDpa {
-    fn allocate(&mut self, paths: &[View]) -> Vec<PathState> {
+    fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState> {
         chosen(paths, &self.on)
     }
 
-    fn meet(&mut self, now: Instant, demand: &Demand, paths: &[Supply]) -> Option<Reason> {
+    fn meet(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {
         let first = demand.objects.first();
         self.others = first.is_some_and(|object| self.decide(now, object));
         let preferred = paths.iter().map(|path| path.view.rank).min();
@@ -128,8 +128,8 @@ impl Allocator for MpDpa {
         let goodput = first.map_or(0.0, |object| self.goodput(now, object)) * 8e-6;
         let rest = first.map_or(0, Object::rest_bytes) as f64 / 1e6;
         let (rule, word) = if self.others { ("mp-dpa.enable", "not enough") } else { ("mp-dpa.disable", "enough") };
-        let because = format!("{goodput:.2} Mbit/s are {word} for {rest:.2} MB until α × deadline");
-        Some(Reason { rule, because, inputs: vec![("goodput_mbit_s", goodput), ("rest_mb", rest)] })
+        let text = format!("{goodput:.2} Mbit/s are {word} for {rest:.2} MB until α × deadline");
+        Some(Reason { rule, text, inputs: vec![("goodput_mbit_s", goodput), ("rest_mb", rest)] })
     }
 }
 
@@ -142,8 +142,8 @@ mod tests {
     /// acknowledged each 100 ms of 1 MB due in 10 s.
     fn others(params: Params, bytes: impl Fn(u64) -> u64) -> Vec<bool> {
         let mut mp_dpa = MpDpa::new(params);
-        let view = |rank| View { belief: Belief::Good, was: PathState::Backup, rank };
-        let paths = [0, 1].map(|rank| Supply { view: view(rank), history: None });
+        let view = |rank| PathInput { belief: Belief::Good, was: PathState::Backup, rank };
+        let paths = [0, 1].map(|rank| PathSupply { view: view(rank), history: None });
         let mut acked_bytes = 0;
         let mut said = Vec::new();
         for step in 0..100 {

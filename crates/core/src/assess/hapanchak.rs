@@ -25,17 +25,12 @@ pub struct Params {
     pub cellular_threshold_dbm: Option<f64>,
     /// What becomes of a weak subflow: the algorithm and figure 8 demote it,
     /// figures 7 and 10 remove it.
-    pub weak_subflow: crate::path::Weak,
+    pub on_fade: crate::path::OnFade,
 }
 
 impl Default for Params {
     fn default() -> Params {
-        Params {
-            alpha: 0.5,
-            threshold_dbm: -82.0,
-            cellular_threshold_dbm: None,
-            weak_subflow: crate::path::Weak::Demote,
-        }
+        Params { alpha: 0.5, threshold_dbm: -82.0, cellular_threshold_dbm: None, on_fade: crate::path::OnFade::Backup }
     }
 }
 
@@ -91,17 +86,17 @@ impl Hapanchak {
             (Belief::Good, "hapanchak.strong", "above")
         };
         if belief != self.belief {
-            let because = format!("smoothed signal {smoothed:.1} dBm is {side} {threshold:.1} dBm");
+            let text = format!("smoothed signal {smoothed:.1} dBm is {side} {threshold:.1} dBm");
             self.belief = belief;
             let inputs = [("smoothed_dbm", smoothed), ("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold)];
-            self.reason = Reason { rule, because, inputs: inputs.into() };
+            self.reason = Reason { rule, text, inputs: inputs.into() };
         }
     }
 
-    fn set(&mut self, belief: Belief, rule: &'static str, because: &str) {
+    fn set(&mut self, belief: Belief, rule: &'static str, text: &str) {
         if belief != self.belief {
             self.belief = belief;
-            self.reason = Reason { rule, because: because.into(), inputs: Default::default() };
+            self.reason = Reason { rule, text: text.into(), inputs: Default::default() };
         }
     }
 }

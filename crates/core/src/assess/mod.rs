@@ -32,7 +32,7 @@ pub enum Belief {
     /// It carries nothing.
     Lost,
     /// It carries nothing, and what was sent over it is not acknowledged.
-    Stuck,
+    Stalled,
 }
 
 impl Belief {
@@ -43,7 +43,7 @@ impl Belief {
             Belief::Good => "good",
             Belief::Fading => "fading",
             Belief::Lost => "lost",
-            Belief::Stuck => "stuck",
+            Belief::Stalled => "stalled",
         }
     }
 }
@@ -54,7 +54,7 @@ pub struct Reason {
     /// The rule that spoke, as `threshold.leave`.
     pub rule: &'static str,
     /// The same in one sentence, with the figures.
-    pub because: String,
+    pub text: String,
     /// The figures by name, unit last.
     pub inputs: Vec<(&'static str, f64)>,
 }
@@ -65,7 +65,7 @@ pub struct Alarm {
     /// What raised it.
     pub kind: AlarmKind,
     /// `None` when raised; then whether it proved wrong.
-    pub wrong: Option<bool>,
+    pub false_positive: Option<bool>,
 }
 
 /// What raised an [`Alarm`].

@@ -157,11 +157,11 @@ impl Silence {
             return;
         }
         let (waited_ms, patience_ms) = (unanswered.waited.as_secs_f64() * 1e3, unanswered.patience.as_secs_f64() * 1e3);
-        let because = format!(
+        let text = format!(
             "nothing came back for {waited_ms:.0} ms, {patience_ms:.0} ms allowed, {subflows} subflows unacknowledged"
         );
         let inputs = [("waited_ms", waited_ms), ("patience_ms", patience_ms), ("subflows", subflows as f64)];
-        self.raise(now, AlarmKind::Unacknowledged, because, &inputs);
+        self.raise(now, AlarmKind::Unacknowledged, text, &inputs);
         if let Some(raised) = &mut self.raised {
             raised.unanswered = Some((unanswered.waited, counters.received));
         }
@@ -204,7 +204,7 @@ impl Silence {
     /// The alarm was wrong, unless it is known by now that it was right.
     fn take_back(&mut self, raised: &mut Raised) {
         if !core::mem::replace(&mut raised.settled, true) {
-            self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(true) });
+            self.alarms.push_back(Alarm { kind: raised.kind, false_positive: Some(true) });
             if let Some((waited, _)) = raised.unanswered {
                 self.answers.was_wrong(waited);
             }
@@ -218,21 +218,20 @@ impl Silence {
             return;
         }
         let (waited_ms, longest_ms) = (told.waited.as_secs_f64() * 1e3, told.longest.as_secs_f64() * 1e3);
-        let because = format!("nothing came for {waited_ms:.0} ms, something each {longest_ms:.0} ms before");
-        self.raise(now, AlarmKind::Arrivals, because, &[("waited_ms", waited_ms), ("longest_ms", longest_ms)]);
+        let text = format!("nothing came for {waited_ms:.0} ms, something each {longest_ms:.0} ms before");
+        self.raise(now, AlarmKind::Arrivals, text, &[("waited_ms", waited_ms), ("longest_ms", longest_ms)]);
     }
 
     fn raise_stuck(&mut self, now: Instant, unacked: u32, waited: Duration, patience: Duration, witnesses: u32) {
         let (waited_ms, patience_ms) = (waited.as_secs_f64() * 1e3, patience.as_secs_f64() * 1e3);
-        let mut because =
-            format!("{unacked} segments unacknowledged for {waited_ms:.0} ms, {patience_ms:.0} ms allowed");
+        let mut text = format!("{unacked} segments unacknowledged for {waited_ms:.0} ms, {patience_ms:.0} ms allowed");
         let mut inputs =
             alloc::vec![("waited_ms", waited_ms), ("patience_ms", patience_ms), ("unacked", f64::from(unacked))];
         if witnesses > 1 {
-            because.push_str(&format!(", on {witnesses} subflows at once"));
+            text.push_str(&format!(", on {witnesses} subflows at once"));
             inputs.push(("subflows", f64::from(witnesses)));
         }
-        self.raise(now, AlarmKind::Unacknowledged, because, &inputs);
+        self.raise(now, AlarmKind::Unacknowledged, text, &inputs);
     }
 
     /// When the silence of messages becomes an alarm.
@@ -243,7 +242,7 @@ impl Silence {
         self.last_cam.filter(|_| enabled).map(|last| last + silence)
     }
 
-    fn raise(&mut self, now: Instant, kind: AlarmKind, because: String, inputs: &[(&'static str, f64)]) {
+    fn raise(&mut self, now: Instant, kind: AlarmKind, text: String, inputs: &[(&'static str, f64)]) {
         let again = self.last_alarm.is_some_and(|last| now.since(last) < FORGIVEN);
         self.wait = if again { (self.wait * 2).min(LONGEST_WAIT) } else { FIRST_WAIT };
         self.last_alarm = Some(now);
@@ -257,14 +256,14 @@ impl Silence {
         let accuser = self.stalls.accuser().filter(|_| kind == AlarmKind::Unacknowledged);
         let has_idle = kind == AlarmKind::Unacknowledged && self.stalls.has_idle();
         self.raised = Some(Raised { kind, at: now, settled, trust_at, accuser, has_idle, unanswered: None });
-        self.alarms.push_back(Alarm { kind, wrong: settled.then_some(false) });
+        self.alarms.push_back(Alarm { kind, false_positive: settled.then_some(false) });
         let rule = match kind {
             AlarmKind::CamSilence => "silence.cam",
             AlarmKind::Unacknowledged => "silence.unacknowledged",
             AlarmKind::Arrivals => "silence.arrivals",
             AlarmKind::LinkDown => "silence.link-down",
         };
-        self.reason = Reason { rule, because, inputs: inputs.into() };
+        self.reason = Reason { rule, text, inputs: inputs.into() };
     }
 
     fn judge_link(&mut self, now: Instant, up: bool) {
@@ -298,28 +297,27 @@ impl Assessor for Silence {
         {
             let silent_ms = now.since(last).as_secs_f64() * 1e3;
             let period_ms = self.intervals.iter().min().map_or(0.0, |period| period.as_secs_f64() * 1e3);
-            let because = format!("no message for {silent_ms:.0} ms, one each {period_ms:.0} ms before");
-            self.raise(now, AlarmKind::CamSilence, because, &[("silent_ms", silent_ms)]);
+            let text = format!("no message for {silent_ms:.0} ms, one each {period_ms:.0} ms before");
+            self.raise(now, AlarmKind::CamSilence, text, &[("silent_ms", silent_ms)]);
         }
         let Some(raised) = &mut self.raised else {
             return;
         };
         if !raised.settled && now >= raised.at + SETTLE {
             raised.settled = true;
-            self.alarms.push_back(Alarm { kind: raised.kind, wrong: Some(false) });
+            self.alarms.push_back(Alarm { kind: raised.kind, false_positive: Some(false) });
         }
         if raised.settled && raised.trust_at.is_some_and(|at| now >= at) {
             self.raised = None;
             self.stalls.try_again(now);
             self.answers.forget();
-            self.reason =
-                Reason { rule: "silence.over", because: "it is tried again".into(), inputs: Default::default() };
+            self.reason = Reason { rule: "silence.over", text: "it is tried again".into(), inputs: Default::default() };
         }
     }
 
     fn belief(&self) -> (Belief, &Reason) {
         let belief = match self.raised {
-            Some(raised) if raised.is_stuck() && !raised.has_idle => Belief::Stuck,
+            Some(raised) if raised.is_stuck() && !raised.has_idle => Belief::Stalled,
             Some(_) => Belief::Lost,
             None => Belief::Unknown,
         };

@@ -137,9 +137,9 @@ impl Threshold {
         self.watch_entering(now, rssi_dbm, threshold_dbm);
         if self.belief == Belief::Unknown && self.entering.is_none() {
             let enter_dbm = threshold_dbm + self.params.hysteresis_db;
-            let because = format!("first signal {rssi_dbm:.1} dBm, to be used at {enter_dbm:.1} dBm");
+            let text = format!("first signal {rssi_dbm:.1} dBm, to be used at {enter_dbm:.1} dBm");
             let inputs = [("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold_dbm)];
-            self.set(Belief::Fading, Reason { rule: "threshold.weak", because, inputs: inputs.into() });
+            self.set(Belief::Fading, Reason { rule: "threshold.weak", text, inputs: inputs.into() });
         }
     }
 
@@ -185,7 +185,7 @@ impl Threshold {
     fn leave(&mut self, now: Instant, threshold_dbm: f64) {
         let smoothed = self.smoothed.map_or(threshold_dbm, |(_, smoothed)| smoothed);
         let waited_ms = self.params.time_to_trigger_ms;
-        let because =
+        let text =
             format!("smoothed signal {smoothed:.1} dBm stayed at or below {threshold_dbm:.1} dBm for {waited_ms} ms");
         let inputs = [
             ("smoothed_dbm", smoothed),
@@ -195,14 +195,14 @@ impl Threshold {
         let quick = self.entered.is_some_and(|entered| now.since(entered) < QUICK_RETURN);
         self.doublings = if quick { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
         self.below_since = None;
-        self.set(Belief::Fading, Reason { rule: "threshold.leave", because, inputs: inputs.into() });
+        self.set(Belief::Fading, Reason { rule: "threshold.leave", text, inputs: inputs.into() });
     }
 
     fn enter(&mut self, now: Instant, threshold_dbm: f64, entering: Entering) {
         let mean = entering.mean_dbm();
         let waited_ms = now.since(entering.since).as_secs_f64() * 1e3;
         let enter_dbm = threshold_dbm + self.params.hysteresis_db;
-        let because = format!("signal reached {enter_dbm:.1} dBm, {mean:.1} dBm on average over {waited_ms:.0} ms");
+        let text = format!("signal reached {enter_dbm:.1} dBm, {mean:.1} dBm on average over {waited_ms:.0} ms");
         let inputs = [
             ("mean_dbm", mean),
             ("threshold_dbm", threshold_dbm),
@@ -214,7 +214,7 @@ impl Threshold {
         self.lost = false;
         // What is just entered has the hysteresis before it.
         self.smoothed = Some((now, mean.max(enter_dbm)));
-        self.set(Belief::Good, Reason { rule: "threshold.enter", because, inputs: inputs.into() });
+        self.set(Belief::Good, Reason { rule: "threshold.enter", text, inputs: inputs.into() });
     }
 
     fn time_to_enter(&self) -> Duration {
@@ -234,8 +234,8 @@ impl Threshold {
     }
 }
 
-fn plain(rule: &'static str, because: &str) -> Reason {
-    Reason { rule, because: because.into(), inputs: Default::default() }
+fn plain(rule: &'static str, text: &str) -> Reason {
+    Reason { rule, text: text.into(), inputs: Default::default() }
 }
 
 impl Assessor for Threshold {
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(a.next_wakeup(), Some(Instant::from_millis(80)));
         a.advance(Instant::from_millis(80));
         assert_eq!(a.belief().0, Belief::Good);
-        assert!(a.belief().1.because.contains("-70.0 dBm"), "{}", a.belief().1.because);
+        assert!(a.belief().1.text.contains("-70.0 dBm"), "{}", a.belief().1.text);
     }
 
     #[test]

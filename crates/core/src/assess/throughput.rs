@@ -322,9 +322,9 @@ impl Assessor for Rate {
             SampleKind::Transport(transport) => self.watch(now, transport),
             SampleKind::Link { up } => {
                 self.belief = if *up { Belief::Good } else { Belief::Lost };
-                let (rule, because) = if *up { ("rate.up", "up") } else { ("rate.down", "down") };
-                let because = alloc::format!("the interface is {because}");
-                self.reason = Reason { rule, because, ..Reason::default() };
+                let (rule, text) = if *up { ("rate.up", "up") } else { ("rate.down", "down") };
+                let text = alloc::format!("the interface is {text}");
+                self.reason = Reason { rule, text, ..Reason::default() };
             }
             SampleKind::Signal { .. } | SampleKind::Break(_) | SampleKind::Counters(_) => {}
         }

@@ -4,25 +4,25 @@ use alloc::collections::VecDeque;
 use core::cell::Cell;
 
 use super::codel::{self, Taken};
-use super::mahimahi::{CHANCE_BYTES, Chances};
+use super::mahimahi::{CHANCE_BYTES, Opportunities};
 use super::{
-    Air, Bottleneck, CoDel, Direction, DirectionParams, DropReason, Exit, MAX_HELD_PACKETS, PacketId, QueueLimit,
+    Bottleneck, Channel, CoDel, Direction, DirectionParams, DropReason, Exit, MAX_HELD_PACKETS, PacketId, QueueLimit,
 };
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
 /// One direction.
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
+pub(super) struct LinkDirection {
     params: DirectionParams,
-    chances: Option<Chances>,
+    chances: Option<Opportunities>,
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
     codel: codel::State,
     serving: Option<Serving>,
     /// When the bottleneck last became free.
     free_at: Instant,
-    under_way: VecDeque<UnderWay>,
+    in_flight: VecDeque<InFlight>,
     /// When the last packet under way is due: none overtakes it.
     last_due: Instant,
     /// Is the channel of a Gilbert-Elliott loss bad?
@@ -52,24 +52,24 @@ struct Waiting {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
+struct InFlight {
     packet: PacketId,
     due: Instant,
     tries: u8,
     dropped: Option<DropReason>,
 }
 
-impl Lane {
-    pub(super) fn new(params: DirectionParams, rng: Rng) -> Lane {
-        Lane {
-            chances: Chances::of(&params.bottleneck, Instant::ZERO),
+impl LinkDirection {
+    pub(super) fn new(params: DirectionParams, rng: Rng) -> LinkDirection {
+        LinkDirection {
+            chances: Opportunities::of(&params.bottleneck, Instant::ZERO),
             params,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             codel: codel::State::default(),
             serving: None,
             free_at: Instant::ZERO,
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             last_due: Instant::ZERO,
             is_bad: false,
             rng,
@@ -104,7 +104,7 @@ impl Lane {
     }
 
     fn has_room(&self, ip_bytes: u32) -> bool {
-        if self.waiting.len() + self.under_way.len() >= MAX_HELD_PACKETS {
+        if self.waiting.len() + self.in_flight.len() >= MAX_HELD_PACKETS {
             return false;
         }
         if self.chances.is_none() && self.serving.is_none() {
@@ -187,7 +187,7 @@ impl Lane {
     /// would have arrived, so that packets leave in order.
     fn take_by_codel(&mut self, codel: CoDel, at: Instant) -> Option<Waiting> {
         let now = self.waiting.front().map_or(at, |head| head.arrived.max(at));
-        let (waiting, under_way) = (&mut self.waiting, &mut self.under_way);
+        let (waiting, in_flight) = (&mut self.waiting, &mut self.in_flight);
         let backlog_bytes = Cell::new(self.waiting_bytes);
         let due = self.last_due.max(now + self.params.delay);
         let pop = || {
@@ -197,7 +197,7 @@ impl Lane {
         };
         let drop = |packet: Waiting| {
             self.last_due = due;
-            under_way.push_back(UnderWay { packet: packet.packet, due, tries: 0, dropped: Some(DropReason::Codel) });
+            in_flight.push_back(InFlight { packet: packet.packet, due, tries: 0, dropped: Some(DropReason::Codel) });
         };
         let head = self.codel.take(codel, now, pop, drop);
         self.waiting_bytes = backlog_bytes.get() + head.map_or(0, |head| u64::from(head.ip_bytes));
@@ -216,7 +216,7 @@ impl Lane {
         };
         self.free_at = end;
         self.last_due = self.last_due.max(end + self.params.delay);
-        self.under_way.push_back(UnderWay {
+        self.in_flight.push_back(InFlight {
             packet: served.packet,
             due: self.last_due,
             tries: served.tries.max(1),
@@ -228,7 +228,7 @@ impl Lane {
     }
 
     /// The channel and the packet that wants it, if this lane is on the air.
-    pub(super) fn head(&self) -> Option<(Air, Serving)> {
+    pub(super) fn head(&self) -> Option<(Channel, Serving)> {
         match self.params.bottleneck {
             Bottleneck::Ieee80211p(air) => self.serving.map(|serving| (air, serving)),
             _ => None,
@@ -260,12 +260,12 @@ impl Lane {
 
     /// When the first packet under way is due.
     pub(super) fn next_exit(&self) -> Option<Instant> {
-        self.under_way.front().map(|packet| packet.due)
+        self.in_flight.front().map(|packet| packet.due)
     }
 
     /// Takes the first packet under way.
     pub(super) fn leave(&mut self, direction: Direction) -> Option<Exit> {
-        self.under_way.pop_front().map(|packet| Exit {
+        self.in_flight.pop_front().map(|packet| Exit {
             packet: packet.packet,
             direction,
             at: packet.due,
@@ -295,7 +295,7 @@ impl Lane {
         }
         let same_trace = self.chances.as_ref().is_some_and(|chances| chances.is_of(&params.bottleneck));
         if !same_trace {
-            self.chances = Chances::of(&params.bottleneck, now);
+            self.chances = Opportunities::of(&params.bottleneck, now);
         }
         self.params = params;
         if self.chances.is_none() {
@@ -310,7 +310,7 @@ impl Lane {
         let served = self.serving.take().map(|packet| (packet.packet, packet.tries));
         let waiting = self.waiting.drain(..).map(|packet| (packet.packet, 0));
         for (packet, tries) in served.into_iter().chain(waiting) {
-            self.under_way.push_back(UnderWay { packet, due, tries, dropped: Some(DropReason::Down) });
+            self.in_flight.push_back(InFlight { packet, due, tries, dropped: Some(DropReason::Down) });
         }
         self.waiting_bytes = 0;
         self.last_due = due;

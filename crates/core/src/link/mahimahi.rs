@@ -92,20 +92,20 @@ fn number(text: &str) -> Option<u64> {
 
 /// Where in its trace a bottleneck stands.
 #[derive(Clone, Debug)]
-pub(super) struct Chances {
+pub(super) struct Opportunities {
     trace: Arc<Vec<u64>>,
     began: Instant,
     rounds: u64,
     index: usize,
 }
 
-impl Chances {
+impl Opportunities {
     /// The chances of a trace that begins at `now`; `None` for other
     /// bottlenecks.
-    pub(super) fn of(bottleneck: &Bottleneck, now: Instant) -> Option<Chances> {
+    pub(super) fn of(bottleneck: &Bottleneck, now: Instant) -> Option<Opportunities> {
         match bottleneck {
             Bottleneck::Opportunities(trace) => {
-                Some(Chances { trace: Arc::clone(trace), began: now, rounds: 0, index: 0 })
+                Some(Opportunities { trace: Arc::clone(trace), began: now, rounds: 0, index: 0 })
             }
             _ => None,
         }

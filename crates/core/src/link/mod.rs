@@ -21,9 +21,9 @@ mod shared_medium;
 #[cfg(test)]
 mod tests;
 
-use direction::Lane;
+use direction::LinkDirection;
 pub use loss::{GilbertElliott, Loss};
-use shared_medium::Medium;
+use shared_medium::SharedMedium;
 
 /// Packets that one direction holds at most, waiting and under way together:
 /// what 200 ms at 300,000 packets a second need. Beyond it the queue is full,
@@ -93,12 +93,12 @@ pub enum Bottleneck {
     /// one chance to send 1500 bytes; the trace repeats after its last entry.
     Opportunities(Arc<Vec<u64>>),
     /// An 802.11p unicast exchange with retries, each costing air time.
-    Ieee80211p(Air),
+    Ieee80211p(Channel),
 }
 
 /// State of the 802.11p channel between two stations.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Air {
+pub struct Channel {
     /// PHY rate.
     pub rate: ieee80211p::PhyRate,
     /// Mean signal-to-noise ratio, in dB, before fading.
@@ -108,11 +108,11 @@ pub struct Air {
     /// Tries before a packet is dropped (1 to 7).
     pub tries: u8,
     /// Part of the air time (0 to 1) that other stations leave to this link: 1
-    /// if it is alone; less than [`Air::LEAST_SHARE`] counts as that.
+    /// if it is alone; less than [`Channel::LEAST_SHARE`] counts as that.
     pub share: f64,
 }
 
-impl Air {
+impl Channel {
     /// The least share: a try then waits a hundred times its length.
     pub const LEAST_SHARE: f64 = 0.01;
 }
@@ -196,8 +196,8 @@ pub struct Exit {
 /// Both directions of one link. `now` never runs backwards from call to call.
 #[derive(Clone, Debug)]
 pub struct Link {
-    lanes: [Lane; 2],
-    medium: Medium,
+    link_directions: [LinkDirection; 2],
+    medium: SharedMedium,
     on: bool,
 }
 
@@ -207,8 +207,8 @@ impl Link {
     pub fn new(seed: u64, name: &str, up: DirectionParams, down: DirectionParams) -> Link {
         let rng = |part: &str| Rng::new(seed, &alloc::format!("link.{name}.{part}"));
         Link {
-            lanes: [Lane::new(up, rng("up")), Lane::new(down, rng("down"))],
-            medium: Medium::new(rng("air")),
+            link_directions: [LinkDirection::new(up, rng("up")), LinkDirection::new(down, rng("down"))],
+            medium: SharedMedium::new(rng("air")),
             on: true,
         }
     }
@@ -229,7 +229,7 @@ impl Link {
             return Err(DropReason::Down);
         }
         self.advance(now);
-        self.lanes[direction as usize].enter(now, packet, ip_bytes)?;
+        self.link_directions[direction as usize].enter(now, packet, ip_bytes)?;
         self.advance(now);
         Ok(())
     }
@@ -237,27 +237,27 @@ impl Link {
     /// The next packet that has left by `now`, if any, in order of time.
     pub fn poll(&mut self, now: Instant) -> Option<Exit> {
         self.advance(now);
-        let due = |direction: &Direction| self.lanes[*direction as usize].next_exit();
+        let due = |direction: &Direction| self.link_directions[*direction as usize].next_exit();
         let direction = Direction::BOTH
             .into_iter()
             .filter(|direction| due(direction).is_some_and(|at| at <= now))
             .min_by_key(due)?;
-        self.lanes[direction as usize].leave(direction)
+        self.link_directions[direction as usize].leave(direction)
     }
 
     /// When to poll again if nothing is sent or set before; `None`: never.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let [up, down] = &self.lanes;
-        up.next_event().into_iter().chain(down.next_event()).chain(self.medium.next_event(&self.lanes)).min()
+        let [up, down] = &self.link_directions;
+        up.next_event().into_iter().chain(down.next_event()).chain(self.medium.next_event(&self.link_directions)).min()
     }
 
     /// Changes how one direction treats packets from `now` on. Mahimahi's
     /// trace begins at `now` unless it is the very same `Arc` as before.
     pub fn set(&mut self, now: Instant, direction: Direction, params: DirectionParams) {
         self.advance(now);
-        let lane = &mut self.lanes[direction as usize];
-        lane.set(now, params);
-        if !lane.on_air() {
+        let link_direction = &mut self.link_directions[direction as usize];
+        link_direction.set(now, params);
+        if !link_direction.on_air() {
             self.medium.abandon(direction);
         }
         self.advance(now);
@@ -265,7 +265,7 @@ impl Link {
 
     /// The parameters of one direction.
     pub fn params(&self, direction: Direction) -> &DirectionParams {
-        self.lanes[direction as usize].params()
+        self.link_directions[direction as usize].params()
     }
 
     /// Turns the link on or off at `now`. Off, it takes nothing, and what has
@@ -277,7 +277,7 @@ impl Link {
         if !on {
             for direction in Direction::BOTH {
                 self.medium.abandon(direction);
-                self.lanes[direction as usize].clear(now);
+                self.link_directions[direction as usize].clear(now);
             }
         }
     }
@@ -298,13 +298,13 @@ impl Link {
 
     /// Packets and bytes that wait for the bottleneck of one direction.
     pub fn waiting(&self, direction: Direction) -> (usize, u64) {
-        self.lanes[direction as usize].waiting()
+        self.link_directions[direction as usize].waiting()
     }
 
     fn advance(&mut self, now: Instant) {
-        for lane in &mut self.lanes {
-            lane.advance(now);
+        for link_direction in &mut self.link_directions {
+            link_direction.advance(now);
         }
-        self.medium.advance(now, &mut self.lanes);
+        self.medium.advance(now, &mut self.link_directions);
     }
 }

@@ -1,14 +1,14 @@
 //! The air that both directions of an 802.11p link share.
 
-use super::direction::{Lane, Serving};
+use super::direction::{LinkDirection, Serving};
 use super::ieee80211p::{attempt_air_time, backoff, packet_error_rate};
-use super::{Air, Direction};
+use super::{Channel, Direction};
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
 /// One half-duplex channel: one frame at a time, in either direction.
 #[derive(Clone, Debug)]
-pub(super) struct Medium {
+pub(super) struct SharedMedium {
     busy_until: Instant,
     on_air: Option<Try>,
     /// Who sent last; the other goes first where both want the air at once.
@@ -27,22 +27,22 @@ struct Try {
     limit: u8,
 }
 
-impl Medium {
-    pub(super) fn new(rng: Rng) -> Medium {
-        Medium { busy_until: Instant::ZERO, on_air: None, last: Direction::Down, used: Duration::ZERO, rng }
+impl SharedMedium {
+    pub(super) fn new(rng: Rng) -> SharedMedium {
+        SharedMedium { busy_until: Instant::ZERO, on_air: None, last: Direction::Down, used: Duration::ZERO, rng }
     }
 
     /// Carries out every try that begins or ends by `now`.
-    pub(super) fn advance(&mut self, now: Instant, lanes: &mut [Lane; 2]) {
+    pub(super) fn advance(&mut self, now: Instant, link_directions: &mut [LinkDirection; 2]) {
         loop {
             if let Some(ended) = self.on_air {
                 if ended.ends > now {
                     return;
                 }
                 self.on_air = None;
-                lanes[ended.direction as usize].end_try(ended.ends, ended.received, ended.limit);
+                link_directions[ended.direction as usize].end_try(ended.ends, ended.received, ended.limit);
             }
-            match self.contender(lanes) {
+            match self.contender(link_directions) {
                 Some((direction, air, head)) if head.since.max(self.busy_until) <= now => {
                     self.begin(direction, air, head);
                 }
@@ -52,11 +52,11 @@ impl Medium {
     }
 
     /// Who gets the air next: whoever has wanted it longest.
-    fn contender(&self, lanes: &[Lane; 2]) -> Option<(Direction, Air, Serving)> {
+    fn contender(&self, link_directions: &[LinkDirection; 2]) -> Option<(Direction, Channel, Serving)> {
         Direction::BOTH
             .into_iter()
             .filter_map(|direction| {
-                let (air, head) = lanes[direction as usize].head()?;
+                let (air, head) = link_directions[direction as usize].head()?;
                 Some((direction, air, head))
             })
             .min_by_key(|(direction, _, head)| (head.since, *direction == self.last))
@@ -65,7 +65,7 @@ impl Medium {
     /// IEEE 802.11 §10.3.4: a station that finds the air free sends without
     /// backoff; one that finds it taken, or has just sent, waits a random
     /// number of slots.
-    fn begin(&mut self, direction: Direction, air: Air, head: Serving) {
+    fn begin(&mut self, direction: Direction, air: Channel, head: Serving) {
         let air_time = attempt_air_time(air.rate, head.ip_bytes);
         let mut start = head.since.max(self.busy_until);
         let mut wanted = air_time;
@@ -95,7 +95,7 @@ impl Medium {
         if share >= 1.0 {
             return Duration::ZERO;
         }
-        let share = share.max(Air::LEAST_SHARE);
+        let share = share.max(Channel::LEAST_SHARE);
         let mean_ns = wanted.as_nanos() as f64 * (1.0 - share) / share;
         Duration::from_nanos((mean_ns * self.rng.exponential()) as u64)
     }
@@ -118,14 +118,14 @@ impl Medium {
     }
 
     /// When a packet may next leave by way of the air.
-    pub(super) fn next_event(&self, lanes: &[Lane; 2]) -> Option<Instant> {
+    pub(super) fn next_event(&self, link_directions: &[LinkDirection; 2]) -> Option<Instant> {
         match self.on_air {
             // The other direction may go next, with a shorter delay.
             Some(current) => {
-                let [up, down] = lanes;
+                let [up, down] = link_directions;
                 Some(current.ends + up.delay().min(down.delay()))
             }
-            None => self.contender(lanes).map(|(_, _, head)| head.since.max(self.busy_until)),
+            None => self.contender(link_directions).map(|(_, _, head)| head.since.max(self.busy_until)),
         }
     }
 }

@@ -29,7 +29,7 @@ fn air(mean_snr_db: f64) -> DirectionParams {
 
 fn shared_air(mean_snr_db: f64, share: f64) -> DirectionParams {
     DirectionParams {
-        bottleneck: Bottleneck::Ieee80211p(Air {
+        bottleneck: Bottleneck::Ieee80211p(Channel {
             rate: PhyRate::Mbit6,
             mean_snr_db,
             nakagami_m: f64::INFINITY,
@@ -244,7 +244,7 @@ fn any_params() -> impl Strategy<Value = DirectionParams> {
             Bottleneck::Opportunities(Arc::new(chances))
         }),
         (0.0..20.0, 1u8..8, prop_oneof![Just(1.0), 0.0..1.0]).prop_map(|(mean_snr_db, tries, share)| {
-            Bottleneck::Ieee80211p(Air { rate: PhyRate::Mbit6, mean_snr_db, nakagami_m: 1.5, tries, share })
+            Bottleneck::Ieee80211p(Channel { rate: PhyRate::Mbit6, mean_snr_db, nakagami_m: 1.5, tries, share })
         }),
     ];
     let queue = prop_oneof![(0u32..20).prop_map(QueueLimit::Packets), (0u32..20_000).prop_map(QueueLimit::Bytes),];

@@ -28,7 +28,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::{Command, Event, Notice, Refusal, Seen, Subflow, Token};
+use super::{Command, ConnectionSnapshot, Event, Notice, Refusal, Subflow, Token};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::{Duration, Instant};
 use budget::Budget;
@@ -230,7 +230,7 @@ impl Manager {
 
     /// Takes the list of all connections that there are, after a start or when
     /// events were missed.
-    pub fn resync(&mut self, now: Instant, seen: &[Seen]) {
+    pub fn resync(&mut self, now: Instant, seen: &[ConnectionSnapshot]) {
         let there: BTreeSet<Token> = seen.iter().map(|connection| connection.token).collect();
         let gone: Vec<Token> = self.connections.keys().filter(|token| !there.contains(token)).copied().collect();
         gone.into_iter().for_each(|token| self.forget(now, token));

@@ -36,7 +36,7 @@ pub struct Subflow {
 
 /// A connection as found in the kernel's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ConnectionSnapshot {
     /// The connection.
     pub token: Token,
     /// Our address as the connection began.

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::send_path::Health;
+use super::send_path::Liveness;
 use super::wire::control_message::Message;
-use super::wire::gre_key::Label;
+use super::wire::gre_key::GreKey;
 use crate::path::{PathId, PathState};
 use crate::time::Duration;
 
@@ -58,14 +58,14 @@ pub struct Setup {
     /// How it uses its paths until told otherwise.
     pub mode: Mode,
     /// Whether the other end follows this one: the vehicle leads, the gateway follows.
-    pub leads: bool,
+    pub is_initiator: bool,
     /// Place of each path in the user's preference, 0 first.
     pub ranks: Vec<u8>,
     /// A number that differs from that of the last start.
     pub epoch: u32,
     /// Bytes that a datagram adds to the GRE packet on the wire, headers of
     /// UDP and IP included.
-    pub around_bytes: u32,
+    pub overhead_bytes: u32,
 }
 
 /// What a tunnel is told.
@@ -79,14 +79,14 @@ pub enum Input<P> {
         bytes: u32,
         /// Whether its flow takes what it can get (RFC 1633, section 3.1), as
         /// TCP does, and no delay matters but the time until all is there.
-        elastic: bool,
+        bulk: bool,
         /// The packet.
         packet: P,
     },
     /// A packet came over a path.
     Arrived {
         /// From its key.
-        label: Label,
+        label: GreKey,
         /// Its number on the path, if it has one.
         number: Option<u32>,
         /// Its length, in bytes.
@@ -119,7 +119,7 @@ pub enum Output<P> {
     /// A packet leaves over a path.
     Send {
         /// For its key.
-        label: Label,
+        label: GreKey,
         /// Its number on the path.
         number: u32,
         /// The packet.
@@ -141,25 +141,25 @@ pub enum Output<P> {
         /// The path.
         path: PathId,
         /// Its health.
-        health: Health,
+        liveness: Liveness,
         /// Why, in a sentence.
-        because: String,
+        reason: String,
     },
 }
 
 /// What is known of a path.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PathView {
+pub struct PathStats {
     /// What is wanted of it.
-    pub wish: PathState,
+    pub wanted_state: PathState,
     /// Whether it carries.
-    pub health: Health,
+    pub liveness: Liveness,
     /// Why it has that health, in a sentence.
-    pub because: String,
+    pub reason: String,
     /// Rate at which it delivers, in bits a second of GRE packets.
     pub rate_bit_s: Option<f64>,
     /// Shortest round trip.
-    pub round_trip: Option<Duration>,
+    pub rtt: Option<Duration>,
     /// Share of packets lost, lately.
     pub loss: f64,
     /// Bytes sent, as datagrams on the wire.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::send_path::{Health, TRAIN_PACKETS};
+use super::send_path::{Liveness, TRAIN_PACKETS};
 use super::wire::control_message::{Body, Message, PROBE_BYTES};
 use super::wire::gre::NUMBERED_BYTES;
 use super::{Output, Tunnel};
@@ -14,7 +14,13 @@ const REPORT_TWICE_EACH: Duration = Duration::from_millis(10);
 
 impl<P: Clone> Tunnel<P> {
     fn message(&self, body: Body) -> Message {
-        Message { epoch: self.epoch, mode: self.mode, repairs: self.repairs(), leads: self.leads, body }
+        Message {
+            epoch: self.epoch,
+            mode: self.mode,
+            retransmits: self.retransmits(),
+            is_initiator: self.is_initiator,
+            body,
+        }
     }
 
     pub(super) fn probe(&mut self, now: Instant, path: PathId) {
@@ -27,12 +33,12 @@ impl<P: Clone> Tunnel<P> {
     pub(super) fn send_train(&mut self, now: Instant, path: PathId) {
         if let Some(at) = self.at_mut(path) {
             at.out.begin_train();
-            (0..TRAIN_PACKETS).for_each(|_| self.tell_numbered(now, path, Body::Train));
+            (0..TRAIN_PACKETS).for_each(|_| self.tell_numbered(now, path, Body::PacketTrain));
         }
     }
 
     fn tell_numbered(&mut self, now: Instant, path: PathId, body: Body) {
-        let bytes = body.bytes() as u32 + NUMBERED_BYTES + self.around_bytes;
+        let bytes = body.bytes() as u32 + NUMBERED_BYTES + self.overhead_bytes;
         let message = self.message(body);
         let Some(at) = self.at_mut(path) else { return };
         let number = Some(at.out.send(now, bytes, None));
@@ -42,8 +48,8 @@ impl<P: Clone> Tunnel<P> {
     /// A probe that is as long as the path is asked to carry. The one behind it, which passes anywhere, makes the other
     /// end report at once, and so say whether the long one came.
     pub(super) fn probe_mtu(&mut self, now: Instant, path: PathId, size: u32) {
-        let around = NUMBERED_BYTES + self.around_bytes;
-        let length = u16::try_from(size.saturating_sub(around)).unwrap_or(u16::MAX);
+        let overhead = NUMBERED_BYTES + self.overhead_bytes;
+        let length = u16::try_from(size.saturating_sub(overhead)).unwrap_or(u16::MAX);
         self.tell_numbered(now, path, Body::MtuProbe(length.max(PROBE_BYTES as u16 + 1)));
         if let Some(at) = self.at_mut(path) {
             at.out.note_mtu_probe();
@@ -52,18 +58,18 @@ impl<P: Clone> Tunnel<P> {
     }
 
     pub(super) fn report_due(&self) -> Option<Instant> {
-        self.paths.iter().flatten().filter_map(|path| path.inward.due()).min()
+        self.paths.iter().flatten().filter_map(|path| path.receiver.due()).min()
     }
 
     pub(super) fn report(&mut self, now: Instant) {
         let mut paths = Vec::new();
         for (id, path) in self.known() {
-            paths.extend(path.inward.report(now, id, path.out.wish));
+            paths.extend(path.receiver.report(now, id, path.out.wanted_state));
         }
         paths.iter_mut().for_each(|report| report.rank = self.ranks[usize::from(report.path.0)]);
-        let ways = self.ways_back(now);
+        let active_paths = self.ways_back(now);
         let message = self.message(Body::Report { heard: self.peer_epoch.unwrap_or(0), paths });
-        for path in ways {
+        for path in active_paths {
             self.outputs.push_back(Output::Tell { path, number: None, message: message.clone() });
         }
     }
@@ -75,10 +81,10 @@ impl<P: Clone> Tunnel<P> {
         let turn = self.report_turn;
         let mut paths: Vec<_> = self
             .known()
-            .filter(|(_, path)| path.out.wish != PathState::Closed)
+            .filter(|(_, path)| path.out.wanted_state != PathState::Closed)
             .map(|(id, path)| {
-                let works = path.out.health == Health::Good;
-                (!works, path.out.wish != PathState::Active, path.out.health, path.out.round_trip.smoothed(), id)
+                let works = path.out.liveness == Liveness::Up;
+                (!works, path.out.wanted_state != PathState::Active, path.out.liveness, path.out.rtt.smoothed(), id)
             })
             .collect();
         paths.sort_unstable();

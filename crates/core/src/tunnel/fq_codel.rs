@@ -26,17 +26,17 @@ const INTERVAL: Duration = Duration::from_millis(120);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     /// Shortest round trip of the nearest path in use.
-    pub round_trip: Duration,
+    pub rtt: Duration,
     /// How much later a packet arrives over the farthest.
-    pub spread: Duration,
+    pub delay_difference: Duration,
 }
 
 impl Times {
     /// BBR keeps up to two round trips under way, and CUBIC takes back a third (RFC
     /// 9438, section 4.6): with much less than a round trip the paths run empty.
     fn codel(self) -> CoDel {
-        let target = TARGET.max(self.round_trip) + self.spread;
-        CoDel { target, interval: INTERVAL.max(self.round_trip * 2) + self.spread }
+        let target = TARGET.max(self.rtt) + self.delay_difference;
+        CoDel { target, interval: INTERVAL.max(self.rtt * 2) + self.delay_difference }
     }
 }
 
@@ -66,7 +66,7 @@ struct Slot<P> {
 pub(super) struct Waiting<P> {
     pub flow: u8,
     pub bytes: u32,
-    pub elastic: bool,
+    pub bulk: bool,
     pub arrived: Instant,
     pub packet: P,
 }
@@ -197,10 +197,10 @@ impl<P> Slot<P> {
 mod tests {
     use super::*;
 
-    const ALLOWED: Times = Times { round_trip: Duration::ZERO, spread: Duration::ZERO };
+    const ALLOWED: Times = Times { rtt: Duration::ZERO, delay_difference: Duration::ZERO };
 
     fn push(queue: &mut Queue<u32>, at_ms: u64, flow: u8, bytes: u32, packet: u32) {
-        queue.push(Waiting { flow, bytes, elastic: false, arrived: Instant::from_millis(at_ms), packet });
+        queue.push(Waiting { flow, bytes, bulk: false, arrived: Instant::from_millis(at_ms), packet });
     }
 
     #[test]
@@ -270,8 +270,8 @@ mod tests {
     #[test]
     fn what_may_wait_grows_with_the_way() {
         let codel = |round_trip_ms, spread_ms| {
-            let [round_trip, spread] = [round_trip_ms, spread_ms].map(Duration::from_millis);
-            let CoDel { target, interval } = Times { round_trip, spread }.codel();
+            let [rtt, delay_difference] = [round_trip_ms, spread_ms].map(Duration::from_millis);
+            let CoDel { target, interval } = Times { rtt, delay_difference }.codel();
             [target, interval].map(|allowed| allowed.as_micros() / 1000)
         };
         assert_eq!(codel(0, 0), [20, 120]);

@@ -1,8 +1,8 @@
 //! What the other end tells, and what becomes of it.
 
-use super::recv_path::Incoming;
-use super::reorder_buffer::Resequencer;
-use super::send_path::Outgoing;
+use super::recv_path::RecvPath;
+use super::reorder_buffer::ReorderBuffer;
+use super::send_path::SendPath;
 use super::wire::control_message::{Body, Message, PathReport};
 use super::wire::gre::NUMBERED_BYTES;
 use super::{START_EACH, Tunnel};
@@ -10,30 +10,30 @@ use crate::path::PathId;
 use crate::time::Instant;
 
 impl<P: Clone> Tunnel<P> {
-    pub(super) fn hear(&mut self, now: Instant, path: PathId, number: Option<u32>, message: Message) {
+    pub(super) fn on_message(&mut self, now: Instant, path: PathId, number: Option<u32>, message: Message) {
         self.appear(now, path);
         if self.peer_epoch != Some(message.epoch) {
             if self.peer_began.is_some_and(|began| now.since(began) < START_EACH) {
                 return;
             }
-            self.begin_anew(now, message.epoch);
+            self.on_peer_restart(now, message.epoch);
         }
-        self.peer_repairs = message.repairs;
-        if message.leads && !self.leads {
+        self.peer_retransmits = message.retransmits;
+        if message.is_initiator && !self.is_initiator {
             self.mode = message.mode;
         }
-        let around = self.around_bytes + NUMBERED_BYTES;
+        let overhead = self.overhead_bytes + NUMBERED_BYTES;
         if let (Some(number), Some(path)) = (number, self.at_mut(path)) {
-            path.inward.take(now, number, message.body.bytes() as u32 + around);
+            path.receiver.take(now, number, message.body.bytes() as u32 + overhead);
             if matches!(message.body, Body::Probe | Body::MtuProbe(_)) {
-                path.inward.hurry(now);
+                path.receiver.request_immediate_feedback(now);
             }
         }
         if let Body::Report { heard, paths } = message.body {
-            let follows = message.leads && !self.leads;
+            let follows = message.is_initiator && !self.is_initiator;
             for report in &paths {
                 if let Some(path) = self.at_mut(report.path).filter(|_| follows) {
-                    path.out.wish = report.wish;
+                    path.out.wanted_state = report.wanted_state;
                     self.ranks[usize::from(report.path.0)] = report.rank;
                 }
                 if heard == self.epoch {
@@ -45,24 +45,24 @@ impl<P: Clone> Tunnel<P> {
 
     /// The other end has started: it knows nothing of before. Orders and numbers go
     /// on: it may have seen some already.
-    fn begin_anew(&mut self, now: Instant, epoch: u32) {
+    fn on_peer_restart(&mut self, now: Instant, epoch: u32) {
         if self.peer_epoch.replace(epoch).is_none() {
             return;
         }
         self.peer_began = Some(now);
-        self.resequencer = Resequencer::of_another_sender(now);
+        self.reorder = ReorderBuffer::of_another_sender(now);
         for (_, path) in self.known() {
-            path.inward = Incoming::of_another_sender(now);
+            path.receiver = RecvPath::of_another_sender(now);
             let mtu = path.out.mtu.take();
-            path.out = Outgoing::new(now, path.out.wish, path.out.next_number());
+            path.out = SendPath::new(now, path.out.wanted_state, path.out.next_number());
             path.out.mtu = mtu;
         }
-        self.repairs.clear();
+        self.retransmits.clear();
     }
 
     fn settle(&mut self, now: Instant, report: &PathReport) {
         let Some(path) = self.at_mut(report.path) else { return };
         let lost = path.out.settle(now, report);
-        self.send_again(now, lost);
+        self.retransmit(now, lost);
     }
 }

@@ -1,7 +1,7 @@
 //! How long the packets may be, and how many may wait.
 
 use super::fq_codel::LONGEST_WAIT;
-use super::send_path::{Health, PathMtu};
+use super::send_path::{Liveness, PathMtu};
 use super::{Path, Tunnel};
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
@@ -21,7 +21,7 @@ impl<P: Clone> Tunnel<P> {
 
     /// The longest datagram that passes every path that is used or may be; `None` if nobody looks, or there is none.
     pub fn passes_all_bytes(&self) -> Option<u32> {
-        let used = |path: &&Path<P>| path.out.wish != PathState::Closed && path.out.health != Health::Lost;
+        let used = |path: &&Path<P>| path.out.wanted_state != PathState::Closed && path.out.liveness != Liveness::Down;
         let paths = self.paths.iter().flatten().filter(used);
         paths.filter_map(|path| path.out.mtu.as_ref()).map(PathMtu::settled).min()
     }
@@ -41,9 +41,9 @@ impl<P: Clone> Tunnel<P> {
     pub fn expire(&mut self, now: Instant) {
         self.queue.expire(now);
         self.next.take_if(|next| now.since(next.arrived) > LONGEST_WAIT);
-        self.repairs.retain(|repair| repair.until > now);
-        if self.repairs.is_empty() {
-            self.repairs.shrink_to_fit();
+        self.retransmits.retain(|repair| repair.until > now);
+        if self.retransmits.is_empty() {
+            self.retransmits.shrink_to_fit();
         }
         self.known().for_each(|(_, path)| path.out.give_back_memory());
     }

@@ -32,29 +32,29 @@ mod reorder_buffer;
 mod scheduler;
 mod send_path;
 
-pub use api::{Input, Mode, Output, PathView, Setup};
+pub use api::{Input, Mode, Output, PathStats, Setup};
 use fq_codel::{Queue, Waiting};
-use recv_path::Incoming;
-use reorder_buffer::{Resequencer, Ways};
-pub use send_path::Health;
-use send_path::{Outgoing, Parcel, PathMtu};
+use recv_path::RecvPath;
+use reorder_buffer::{ActivePaths, ReorderBuffer};
+pub use send_path::Liveness;
+use send_path::{PathMtu, Retransmittable, SendPath};
 use wire::control_message::MAX_PATHS;
 use wire::gre::NUMBERED_BYTES;
-use wire::gre_key::Label;
+use wire::gre_key::GreKey;
 
 /// How long after it first left a packet is worth being sent again: TCP does so itself by then.
 const WORTH: Duration = Duration::from_millis(250);
 /// A report and what is sent again take a round trip of the nearest path, beyond
 /// what the packet itself took. If that is longer the other end does not wait for it.
-const LONGEST_REPAIR: Duration = Duration::from_millis(120);
+const MAX_RETRANSMIT_DELAY: Duration = Duration::from_millis(120);
 /// Packets that wait to be sent again at most.
-const MOST_REPAIRS: usize = 8192;
+const MAX_RETRANSMIT_QUEUE: usize = 8192;
 /// How often a packet is sent again at most. That often it goes in [`WORTH`] if it is
 /// lost each time, so only who says so of what came comes to the end of it.
-const MOST_TRIES: u8 = 8;
+const MAX_RETRANSMISSIONS: u8 = 8;
 /// Beyond so many bytes under way, over all paths, what leaves is not kept to be sent
 /// again: 250 ms at 1 Gbit/s.
-const MOST_KEPT_BYTES: u64 = 32 << 20;
+const MAX_KEPT_BYTES: u64 = 32 << 20;
 /// The other end does not start more often: what says so meanwhile is of the start before, or a lie.
 const START_EACH: Duration = Duration::from_millis(250);
 /// The tunnel has nothing to carry when nothing came for so long.
@@ -64,14 +64,14 @@ const IDLE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Tunnel<P> {
     mode: Mode,
-    leads: bool,
+    is_initiator: bool,
     ranks: Vec<u8>,
     epoch: u32,
-    around_bytes: u32,
+    overhead_bytes: u32,
     peer_epoch: Option<u32>,
     /// When it began anew.
     peer_began: Option<Instant>,
-    peer_repairs: bool,
+    peer_retransmits: bool,
     /// Longest datagram on the wire; none: the paths' MTU is not probed.
     most_bytes: Option<u32>,
     paths: Vec<Option<Path<P>>>,
@@ -80,14 +80,14 @@ pub struct Tunnel<P> {
     queue: Queue<P>,
     /// What is taken from the queue and waits for room on a path.
     next: Option<Waiting<P>>,
-    repairs: VecDeque<Parcel<P>>,
+    retransmits: VecDeque<Retransmittable<P>>,
     orders: Vec<u32>,
     pins: Vec<Option<PathId>>,
     /// Where elastic flows begin, if not on the nearest path.
     main: Option<PathId>,
-    resequencer: Resequencer<P>,
+    reorder: ReorderBuffer<P>,
     outputs: VecDeque<Output<P>>,
-    wishes: Vec<PathState>,
+    wanted_states: Vec<PathState>,
     busy: Instant,
     report_turn: u8,
     reported_twice: Instant,
@@ -99,9 +99,9 @@ pub struct Tunnel<P> {
 
 #[derive(Debug)]
 struct Path<P> {
-    out: Outgoing<P>,
-    inward: Incoming,
-    told: Option<Health>,
+    out: SendPath<P>,
+    receiver: RecvPath,
+    told: Option<Liveness>,
 }
 
 impl<P: Clone> Tunnel<P> {
@@ -109,25 +109,25 @@ impl<P: Clone> Tunnel<P> {
     pub fn new(setup: Setup) -> Tunnel<P> {
         Tunnel {
             mode: setup.mode,
-            leads: setup.leads,
+            is_initiator: setup.is_initiator,
             ranks: (0..MAX_PATHS).map(|place| setup.ranks.get(place).copied().unwrap_or(place as u8)).collect(),
             epoch: setup.epoch,
-            around_bytes: setup.around_bytes,
+            overhead_bytes: setup.overhead_bytes,
             peer_epoch: None,
             peer_began: None,
-            peer_repairs: false,
+            peer_retransmits: false,
             most_bytes: None,
             paths: (0..MAX_PATHS).map(|_| None).collect(),
             numbers: [0; MAX_PATHS],
             queue: Queue::new(),
             next: None,
-            repairs: VecDeque::new(),
+            retransmits: VecDeque::new(),
             orders: alloc::vec![0; 256],
             pins: alloc::vec![None; 256],
             main: None,
-            resequencer: Resequencer::new(),
+            reorder: ReorderBuffer::new(),
             outputs: VecDeque::new(),
-            wishes: alloc::vec![PathState::Active; MAX_PATHS],
+            wanted_states: alloc::vec![PathState::Active; MAX_PATHS],
             busy: Instant::ZERO,
             report_turn: 0,
             reported_twice: Instant::ZERO,
@@ -142,14 +142,14 @@ impl<P: Clone> Tunnel<P> {
     }
 
     /// What is known of a path; `None` if it is not there.
-    pub fn path(&self, path: PathId) -> Option<PathView> {
+    pub fn path(&self, path: PathId) -> Option<PathStats> {
         let out = &self.at(path)?.out;
-        Some(PathView {
-            wish: out.wish,
-            health: out.health,
-            because: out.because.clone(),
+        Some(PathStats {
+            wanted_state: out.wanted_state,
+            liveness: out.liveness,
+            reason: out.reason.clone(),
             rate_bit_s: out.rate_bytes_s().map(|rate| rate * 8.0),
-            round_trip: out.round_trip.base(),
+            rtt: out.rtt.base(),
             loss: out.loss(),
             sent_bytes: out.sent_bytes,
             delivered: out.delivered,
@@ -162,14 +162,14 @@ impl<P: Clone> Tunnel<P> {
     /// a path delivers nothing the tunnel sees and acts upon itself.
     pub fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
         let out = &self.at(path)?.out;
-        out.round_trip.base()?;
+        out.rtt.base()?;
         let transport = Transport {
             token,
             peer: Transport::NO_PEER,
             accepted: false,
             backup: false,
-            rtt: out.round_trip.smoothed(),
-            rttvar: out.round_trip.variation(),
+            rtt: out.rtt.smoothed(),
+            rttvar: out.rtt.variation(),
             unacked: 0,
             delivered: out.delivered as u32,
             bytes_acked: out.acknowledged_bytes,
@@ -186,13 +186,13 @@ impl<P: Clone> Tunnel<P> {
 
     /// Packets that came out after later ones of their flow.
     pub fn late(&self) -> u64 {
-        self.resequencer.late()
+        self.reorder.late()
     }
 
     /// The next packet that came out of the tunnel. Like
     /// [`poll`](Engine::poll), for drivers that deliver and send in two threads.
     pub fn poll_delivery(&mut self) -> Option<P> {
-        self.resequencer.poll()
+        self.reorder.poll()
     }
 
     /// The next thing to send or tell, the other half of [`poll`](Engine::poll).
@@ -216,7 +216,7 @@ impl<P: Clone> Tunnel<P> {
     /// When time has something to do.
     fn due(&self) -> Option<Instant> {
         let paths = self.paths.iter().flatten().filter_map(|path| path.out.next_wakeup());
-        paths.chain(self.report_due()).chain(self.resequencer.next_wakeup()).min()
+        paths.chain(self.report_due()).chain(self.reorder.next_wakeup()).min()
     }
 
     fn at(&self, path: PathId) -> Option<&Path<P>> {
@@ -235,10 +235,10 @@ impl<P: Clone> Tunnel<P> {
     /// A path is there from now on, if it was not.
     fn appear(&mut self, now: Instant, path: PathId) {
         if let Some(slot @ None) = self.paths.get_mut(usize::from(path.0)) {
-            let wish = self.wishes[usize::from(path.0)];
-            let mut out = Outgoing::new(now, wish, self.numbers[usize::from(path.0)]);
+            let wanted_state = self.wanted_states[usize::from(path.0)];
+            let mut out = SendPath::new(now, wanted_state, self.numbers[usize::from(path.0)]);
             out.mtu = self.most_bytes.map(PathMtu::new);
-            *slot = Some(Path { out, inward: Incoming::default(), told: None });
+            *slot = Some(Path { out, receiver: RecvPath::default(), told: None });
         }
     }
 
@@ -246,64 +246,64 @@ impl<P: Clone> Tunnel<P> {
         let Some(gone) = self.paths.get_mut(usize::from(path.0)).and_then(Option::take) else { return };
         let mut out = gone.out;
         self.numbers[usize::from(path.0)] = out.next_number();
-        self.send_again(now, out.give_back());
+        self.retransmit(now, out.give_back());
     }
 
-    fn arrive(&mut self, now: Instant, label: Label, number: Option<u32>, bytes: u32, packet: P) {
+    fn arrive(&mut self, now: Instant, label: GreKey, number: Option<u32>, bytes: u32, packet: P) {
         self.appear(now, label.path);
         self.busy = now;
-        let around = self.around_bytes + NUMBERED_BYTES;
+        let overhead = self.overhead_bytes + NUMBERED_BYTES;
         if let (Some(number), Some(path)) = (number, self.at_mut(label.path)) {
-            path.inward.take(now, number, bytes + around);
+            path.receiver.take(now, number, bytes + overhead);
         }
-        let ways = self.ways();
-        self.resequencer.take(now, label, packet, ways);
+        let active_paths = self.active_paths();
+        self.reorder.take(now, label, packet, active_paths);
     }
 
-    fn ways(&self) -> Ways {
-        let of = |least: Health| {
-            let used = |path: &Path<P>| path.out.wish == PathState::Active && path.out.health <= least;
+    fn active_paths(&self) -> ActivePaths {
+        let of = |least: Liveness| {
+            let used = |path: &Path<P>| path.out.wanted_state == PathState::Active && path.out.liveness <= least;
             let bit = |(place, path): (usize, &Option<Path<P>>)| u16::from(path.as_ref().is_some_and(used)) << place;
             self.paths.iter().enumerate().map(bit).sum::<u16>()
         };
         // Our own question that is unanswered says nothing of what the other end sends.
-        let paths = Some(of(Health::New)).filter(|paths| *paths != 0).unwrap_or_else(|| of(Health::Asked));
-        Ways { paths, repairs: self.peer_repairs }
+        let paths = Some(of(Liveness::Unknown)).filter(|paths| *paths != 0).unwrap_or_else(|| of(Liveness::Probing));
+        ActivePaths { paths, retransmits: self.peer_retransmits }
     }
 
     /// Whether what leaves now is sent again if it is lost: where each packet goes twice, it is not.
-    fn repairs(&self) -> bool {
-        self.mode != Mode::Redundant && self.nearest() <= LONGEST_REPAIR
+    fn retransmits(&self) -> bool {
+        self.mode != Mode::Redundant && self.nearest() <= MAX_RETRANSMIT_DELAY
     }
 
     /// Whether what leaves now is kept until it is reported.
     fn keeps(&self) -> bool {
-        let under_way = self.paths.iter().flatten().map(|path| path.out.bytes_under_way()).sum::<u64>();
-        self.repairs() && under_way < MOST_KEPT_BYTES
+        let in_flight = self.paths.iter().flatten().map(|path| path.out.bytes_in_flight()).sum::<u64>();
+        self.retransmits() && in_flight < MAX_KEPT_BYTES
     }
 
-    fn send_again(&mut self, now: Instant, parcels: VecDeque<Parcel<P>>) {
-        for parcel in parcels {
-            if parcel.until > now && parcel.tries > 0 && self.repairs.len() < MOST_REPAIRS {
-                self.repairs.push_back(Parcel { tries: parcel.tries - 1, ..parcel });
+    fn retransmit(&mut self, now: Instant, parcels: VecDeque<Retransmittable<P>>) {
+        for copy in parcels {
+            if copy.until > now && copy.tries > 0 && self.retransmits.len() < MAX_RETRANSMIT_QUEUE {
+                self.retransmits.push_back(Retransmittable { tries: copy.tries - 1, ..copy });
             }
         }
     }
 
     /// Lets time pass on all paths, and tells what is to be told.
     fn advance(&mut self, now: Instant) {
-        let ways = self.ways();
-        self.resequencer.advance(now, ways);
-        let usable = self.known().filter(|(_, path)| path.out.health == Health::Good).count();
+        let active_paths = self.active_paths();
+        self.reorder.advance(now, active_paths);
+        let usable = self.known().filter(|(_, path)| path.out.liveness == Liveness::Up).count();
         let idle = now.since(self.busy) > IDLE;
-        let spread = self.spread_of_all();
+        let delay_difference = self.spread_of_all();
         let trains = self.wants_trains();
         let (mut back, mut probes, mut trained, mut sized) = (VecDeque::new(), Vec::new(), Vec::new(), Vec::new());
         let mut outputs = core::mem::take(&mut self.outputs);
         for (id, path) in self.known() {
             path.out.others_idle = idle;
-            path.out.spread = spread;
-            let elsewhere = usable > usize::from(path.out.health == Health::Good);
+            path.out.delay_difference = delay_difference;
+            let elsewhere = usable > usize::from(path.out.liveness == Liveness::Up);
             back.extend(path.out.advance(now, elsewhere));
             if path.out.wants_probe(now) {
                 probes.push(id);
@@ -312,13 +312,13 @@ impl<P: Clone> Tunnel<P> {
             if trains && path.out.wants_train() {
                 trained.push(id);
             }
-            let health = path.out.health;
-            if path.told.replace(health) != Some(health) {
-                outputs.push_back(Output::Changed { path: id, health, because: path.out.because.clone() });
+            let liveness = path.out.liveness;
+            if path.told.replace(liveness) != Some(liveness) {
+                outputs.push_back(Output::Changed { path: id, liveness, reason: path.out.reason.clone() });
             }
         }
         self.outputs = outputs;
-        self.send_again(now, back);
+        self.retransmit(now, back);
         probes.into_iter().for_each(|path| self.probe(now, path));
         sized.into_iter().for_each(|(path, size)| self.probe_mtu(now, path, size));
         trained.into_iter().for_each(|path| self.send_train(now, path));
@@ -336,26 +336,26 @@ impl<P: Clone> Engine for Tunnel<P> {
     fn handle(&mut self, now: Instant, input: Input<P>) {
         self.advanced = None;
         match input {
-            Input::Packet { flow, bytes, elastic, packet } => {
+            Input::Packet { flow, bytes, bulk, packet } => {
                 self.busy = now;
-                self.queue.push(Waiting { flow, bytes, elastic, arrived: now, packet });
+                self.queue.push(Waiting { flow, bytes, bulk, arrived: now, packet });
             }
             Input::Arrived { label, number, bytes, packet } => self.arrive(now, label, number, bytes, packet),
-            Input::Unlabelled(packet) => self.resequencer.pass(packet),
-            Input::Told { path, number, message } => self.hear(now, path, number, message),
+            Input::Unlabelled(packet) => self.reorder.pass(packet),
+            Input::Told { path, number, message } => self.on_message(now, path, number, message),
             Input::Present(path, true) => self.appear(now, path),
             Input::Present(path, false) => self.vanish(now, path),
             Input::Use(mode) => {
                 self.mode = mode;
                 // Whoever follows is to be told at once.
-                self.known().for_each(|(_, path)| path.inward.hurry(now));
+                self.known().for_each(|(_, path)| path.receiver.request_immediate_feedback(now));
             }
             Input::Want(states) => {
                 for (place, state) in states.into_iter().enumerate().take(MAX_PATHS) {
-                    self.wishes[place] = state;
+                    self.wanted_states[place] = state;
                     if let Some(path) = self.at_mut(PathId(place as u8)) {
-                        path.out.wish = state;
-                        path.inward.hurry(now);
+                        path.out.wanted_state = state;
+                        path.receiver.request_immediate_feedback(now);
                     }
                 }
             }

@@ -50,6 +50,6 @@ impl<P: Clone> Tunnel<P> {
 
     /// Whether it is to be found out how fast the paths are.
     pub(super) fn wants_trains(&self) -> bool {
-        self.mode == Mode::Aggregate && self.spread().as_micros() as i64 > NO_MATTER_US
+        self.mode == Mode::Aggregate && self.delay_difference().as_micros() as i64 > NO_MATTER_US
     }
 }

@@ -25,7 +25,7 @@ const FAR_AHEAD: u64 = 1 << 16;
 
 /// The receiving side of a path.
 #[derive(Debug, Default)]
-pub(super) struct Incoming {
+pub(super) struct RecvPath {
     highest: Option<u64>,
     arrived: Instant,
     packets: u32,
@@ -33,7 +33,7 @@ pub(super) struct Incoming {
     missing: VecDeque<Run>,
     unreported: u32,
     waits_since: Option<Instant>,
-    hurry: bool,
+    request_immediate_feedback: bool,
     reported: Option<Instant>,
     /// Until when old numbers may be of a sender that is gone, and how many
     /// have come in a row that are older still.
@@ -48,10 +48,10 @@ struct Run {
     told: u8,
 }
 
-impl Incoming {
+impl RecvPath {
     /// The sender began anew; what the one before it sent may still come.
-    pub(super) fn of_another_sender(now: Instant) -> Incoming {
-        Incoming { young_until: now + YOUNG, ..Incoming::default() }
+    pub(super) fn of_another_sender(now: Instant) -> RecvPath {
+        RecvPath { young_until: now + YOUNG, ..RecvPath::default() }
     }
 
     /// A packet with this number came; false if it came before.
@@ -80,8 +80,8 @@ impl Incoming {
     }
 
     /// The next report is due at once.
-    pub(super) fn hurry(&mut self, now: Instant) {
-        self.hurry = true;
+    pub(super) fn request_immediate_feedback(&mut self, now: Instant) {
+        self.request_immediate_feedback = true;
         self.waits_since.get_or_insert(now);
     }
 
@@ -94,7 +94,7 @@ impl Incoming {
         }
         let length = u16::try_from(length).unwrap_or(u16::MAX);
         self.missing.push_back(Run { first, length, told: 0 });
-        self.hurry = true;
+        self.request_immediate_feedback = true;
     }
 
     /// A number that was missing came late; false if it was not missing.
@@ -118,7 +118,7 @@ impl Incoming {
     /// When a report should leave.
     pub(super) fn due(&self) -> Option<Instant> {
         let since = self.waits_since?;
-        if self.hurry {
+        if self.request_immediate_feedback {
             return Some(since);
         }
         let soon = self.reported.map_or(since, |last| (last + REPORT_EACH).max(since));
@@ -126,8 +126,8 @@ impl Incoming {
     }
 
     /// What to report now; `None` if nothing ever came.
-    pub(super) fn report(&mut self, now: Instant, path: PathId, wish: PathState) -> Option<PathReport> {
-        (self.unreported, self.waits_since, self.hurry) = (0, None, false);
+    pub(super) fn report(&mut self, now: Instant, path: PathId, wanted_state: PathState) -> Option<PathReport> {
+        (self.unreported, self.waits_since, self.request_immediate_feedback) = (0, None, false);
         let highest = self.highest?;
         let missing: Vec<(u32, u16)> = self.missing.iter().map(|run| (run.first as u32, run.length)).collect();
         self.missing.iter_mut().for_each(|run| run.told += 1);
@@ -135,7 +135,7 @@ impl Incoming {
         self.reported = Some(now);
         Some(PathReport {
             path,
-            wish,
+            wanted_state,
             rank: path.0,
             highest: highest as u32,
             arrival_us: (self.arrived.as_nanos() / 1000) as u32,
@@ -159,12 +159,12 @@ mod tests {
 
     #[test]
     fn a_gap_is_reported_at_once_and_no_longer_when_it_is_filled() {
-        let mut incoming = Incoming::default();
+        let mut incoming = RecvPath::default();
         for number in [5, 6, 9] {
             assert!(incoming.take(at(1), number, 1000));
         }
         assert_eq!(incoming.due(), Some(at(1)));
-        let report = |incoming: &mut Incoming| incoming.report(at(2), PathId(0), PathState::Active).expect("came");
+        let report = |incoming: &mut RecvPath| incoming.report(at(2), PathId(0), PathState::Active).expect("came");
         assert_eq!(report(&mut incoming).missing, [(7, 2)]);
         assert!(incoming.take(at(3), 7, 1000) && !incoming.take(at(3), 7, 1000) && !incoming.take(at(3), 9, 1000));
         let told = report(&mut incoming);
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn a_report_of_nothing_is_due_once() {
-        let mut incoming = Incoming::default();
-        incoming.hurry(at(1));
+        let mut incoming = RecvPath::default();
+        incoming.request_immediate_feedback(at(1));
         assert_eq!(incoming.due(), Some(at(1)));
         assert_eq!(incoming.report(at(1), PathId(0), PathState::Active), None);
         assert_eq!(incoming.due(), None);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_report_waits_for_a_few_packets_or_a_few_milliseconds() {
-        let mut incoming = Incoming::default();
+        let mut incoming = RecvPath::default();
         assert_eq!(incoming.due(), None);
         incoming.take(at(10), 0, 100);
         assert_eq!(incoming.due(), Some(at(18)));
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn numbers_go_on_beyond_32_bits() {
-        let mut incoming = Incoming::default();
+        let mut incoming = RecvPath::default();
         assert!(incoming.take(at(1), u32::MAX, 100) && incoming.take(at(1), 1, 100));
         let report = incoming.report(at(1), PathId(0), PathState::Active).expect("came");
         assert_eq!((report.highest, report.missing), (1, vec![(0, 1)]));

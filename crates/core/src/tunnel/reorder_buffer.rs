@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::recv_path::{OLDER_IN_A_ROW, YOUNG};
 use super::wire::control_message::MAX_PATHS;
-use super::wire::gre_key::{Label, ORDER_BITS, unwrap};
+use super::wire::gre_key::{GreKey, ORDER_BITS, unwrap};
 use crate::time::{Duration, Instant};
 
 /// Longest wait: TCP takes a packet for lost 200 ms after a round trip at the
@@ -36,24 +36,24 @@ const SKIPS: usize = 32;
 
 /// How packets may come.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ways {
+pub(super) struct ActivePaths {
     /// The paths in use, by bit.
     pub paths: u16,
     /// Whether what is lost is sent again.
-    pub repairs: bool,
+    pub retransmits: bool,
 }
 
 /// All flows of one direction.
 #[derive(Debug)]
-pub(super) struct Resequencer<P> {
+pub(super) struct ReorderBuffer<P> {
     flows: Vec<Flow<P>>,
     /// Flows in which something waits.
     waiting: Vec<u8>,
     ready: VecDeque<P>,
     held: usize,
-    lateness: Lateness,
+    lateness: ReorderTimeout,
     /// Whether what is lost is sent again.
-    repairs: bool,
+    retransmits: bool,
     late: u64,
     /// Until when old orders may be of a sender that is gone.
     young_until: Instant,
@@ -73,8 +73,8 @@ struct Flow<P> {
     older: u8,
 }
 
-impl<P> Resequencer<P> {
-    pub(super) fn new() -> Resequencer<P> {
+impl<P> ReorderBuffer<P> {
+    pub(super) fn new() -> ReorderBuffer<P> {
         let flow = |_| Flow {
             begun: false,
             next: 0,
@@ -83,21 +83,21 @@ impl<P> Resequencer<P> {
             skipped: VecDeque::new(),
             older: 0,
         };
-        Resequencer {
+        ReorderBuffer {
             flows: (0..=u8::MAX).map(flow).collect(),
             waiting: Vec::new(),
             ready: VecDeque::new(),
             held: 0,
-            lateness: Lateness::default(),
-            repairs: false,
+            lateness: ReorderTimeout::default(),
+            retransmits: false,
             late: 0,
             young_until: Instant::ZERO,
         }
     }
 
     /// The sender began anew; what the one before it sent may still come.
-    pub(super) fn of_another_sender(now: Instant) -> Resequencer<P> {
-        Resequencer { young_until: now + YOUNG, ..Resequencer::new() }
+    pub(super) fn of_another_sender(now: Instant) -> ReorderBuffer<P> {
+        ReorderBuffer { young_until: now + YOUNG, ..ReorderBuffer::new() }
     }
 
     /// The next packet that may go on.
@@ -116,7 +116,7 @@ impl<P> Resequencer<P> {
     }
 
     /// A packet came; false if it came before.
-    pub(super) fn take(&mut self, now: Instant, label: Label, packet: P, ways: Ways) -> bool {
+    pub(super) fn take(&mut self, now: Instant, label: GreKey, packet: P, active_paths: ActivePaths) -> bool {
         let flow = &mut self.flows[usize::from(label.flow)];
         let order = unwrap(flow.next, label.order, ORDER_BITS);
         if !flow.begun {
@@ -163,16 +163,16 @@ impl<P> Resequencer<P> {
             }
         }
         if !self.flows[usize::from(label.flow)].held.is_empty() {
-            self.release(now, label.flow, ways);
+            self.release(now, label.flow, active_paths);
         }
         true
     }
 
     /// Lets go what has waited long enough.
-    pub(super) fn advance(&mut self, now: Instant, ways: Ways) {
+    pub(super) fn advance(&mut self, now: Instant, active_paths: ActivePaths) {
         for place in (0..self.waiting.len()).rev() {
             let flow = self.waiting[place];
-            self.release(now, flow, ways);
+            self.release(now, flow, active_paths);
             if self.flows[usize::from(flow)].held.is_empty() {
                 self.waiting.swap_remove(place);
             }
@@ -186,11 +186,11 @@ impl<P> Resequencer<P> {
     }
 
     fn patience(&self) -> Duration {
-        self.lateness.patience().max(if self.repairs { SHORTEST_WITH_REPAIRS } else { SHORTEST })
+        self.lateness.patience().max(if self.retransmits { SHORTEST_WITH_REPAIRS } else { SHORTEST })
     }
 
-    fn release(&mut self, now: Instant, flow: u8, ways: Ways) {
-        self.repairs = ways.repairs;
+    fn release(&mut self, now: Instant, flow: u8, active_paths: ActivePaths) {
+        self.retransmits = active_paths.retransmits;
         let patience = self.patience();
         let flow = &mut self.flows[usize::from(flow)];
         loop {
@@ -202,8 +202,8 @@ impl<P> Resequencer<P> {
             let Some((&first, (arrived, _))) = flow.held.first_key_value() else { return };
             let gone = match now >= *arrived + patience || self.held > MOST_HELD {
                 true => first,
-                false if ways.repairs => flow.next,
-                false => flow.passed_by_all(ways.paths).min(first),
+                false if active_paths.retransmits => flow.next,
+                false => flow.passed_by_all(active_paths.paths).min(first),
             };
             if gone <= flow.next {
                 return;
@@ -258,13 +258,13 @@ impl<P> Flow<P> {
 
 /// How late packets have lately been, at most.
 #[derive(Debug, Default)]
-struct Lateness {
+struct ReorderTimeout {
     now: Option<Duration>,
     before: Option<Duration>,
     since: Instant,
 }
 
-impl Lateness {
+impl ReorderTimeout {
     fn note(&mut self, now: Instant, late: Duration) {
         if now.since(self.since) > MEMORY {
             self.before = self.now.take();

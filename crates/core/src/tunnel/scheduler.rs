@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 
 use super::fq_codel::{Times, Waiting};
-use super::send_path::{Health, OneWay, Outgoing, Parcel};
+use super::send_path::{Liveness, OneWay, Retransmittable, SendPath};
 use super::wire::gre::NUMBERED_BYTES;
-use super::{MAX_PATHS, MOST_TRIES, Mode, Output, Tunnel, WORTH};
+use super::{MAX_PATHS, MAX_RETRANSMISSIONS, Mode, Output, Tunnel, WORTH};
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
-use crate::tunnel::wire::gre_key::{Label, ORDERS};
+use crate::tunnel::wire::gre_key::{GreKey, ORDERS};
 
 /// How long a packet waits for the cheapest path before it overflows onto the next.
 const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
@@ -44,40 +44,40 @@ impl Candidate {
 impl<P: Clone> Tunnel<P> {
     /// Sends as long as a path has room: one packet, with its copies.
     pub(super) fn depart(&mut self, now: Instant) {
-        while let Some(parcel) = self.repairs.front() {
-            if parcel.until <= now {
-                self.repairs.pop_front();
+        while let Some(copy) = self.retransmits.front() {
+            if copy.until <= now {
+                self.retransmits.pop_front();
                 continue;
             }
-            let (bytes, flow) = (parcel.bytes, parcel.flow);
+            let (bytes, flow) = (copy.bytes, copy.flow);
             let Some(path) = self.choose(now, bytes, flow, now, false).into_iter().next() else { return };
-            let Some(parcel) = self.repairs.pop_front() else { return };
-            self.dispatch(now, path, parcel);
+            let Some(copy) = self.retransmits.pop_front() else { return };
+            self.dispatch(now, path, copy);
             return;
         }
         if self.next.is_none() {
-            let times = Times { round_trip: self.nearest(), spread: self.spread() };
+            let times = Times { rtt: self.nearest(), delay_difference: self.delay_difference() };
             self.next = self.queue.take(now, times);
         }
         let Some(waiting) = &self.next else { return self.note_idle(now) };
-        let (bytes, flow, arrived, elastic) = (waiting.bytes, waiting.flow, waiting.arrived, waiting.elastic);
-        let over = self.choose(now, bytes, flow, arrived, elastic);
+        let (bytes, flow, arrived, bulk) = (waiting.bytes, waiting.flow, waiting.arrived, waiting.bulk);
+        let over = self.choose(now, bytes, flow, arrived, bulk);
         let Some(waiting) = (if over.is_empty() { None } else { self.next.take() }) else { return };
         let Waiting { packet, .. } = waiting;
         let order = self.orders[usize::from(flow)];
         self.orders[usize::from(flow)] = (order + 1) % ORDERS;
-        let parcel = Parcel { packet, bytes, flow, order, until: now + WORTH, tries: MOST_TRIES };
+        let copy = Retransmittable { packet, bytes, flow, order, until: now + WORTH, tries: MAX_RETRANSMISSIONS };
         for path in over {
-            self.dispatch(now, path, parcel.clone());
+            self.dispatch(now, path, copy.clone());
         }
-        self.copy_for_trial(now, &parcel);
+        self.copy_for_trial(now, &copy);
     }
 
-    fn dispatch(&mut self, now: Instant, path: PathId, parcel: Parcel<P>) {
-        let bytes = parcel.bytes + NUMBERED_BYTES + self.around_bytes;
-        let label = Label { path, flow: parcel.flow, order: parcel.order };
-        let packet = parcel.packet.clone();
-        let kept = self.keeps().then_some(parcel);
+    fn dispatch(&mut self, now: Instant, path: PathId, copy: Retransmittable<P>) {
+        let bytes = copy.bytes + NUMBERED_BYTES + self.overhead_bytes;
+        let label = GreKey { path, flow: copy.flow, order: copy.order };
+        let packet = copy.packet.clone();
+        let kept = self.keeps().then_some(copy);
         let Some(at) = self.at_mut(path) else { return };
         let number = at.out.send(now, bytes, kept);
         at.out.note_carried(now);
@@ -85,35 +85,37 @@ impl<P: Clone> Tunnel<P> {
     }
 
     /// A path that was given up carries copies until it is trusted again.
-    fn copy_for_trial(&mut self, now: Instant, parcel: &Parcel<P>) {
-        let tried = |path: &super::Path<P>| path.out.health == Health::Trial && path.out.wish != PathState::Closed;
+    fn copy_for_trial(&mut self, now: Instant, copy: &Retransmittable<P>) {
+        let tried = |path: &super::Path<P>| {
+            path.out.liveness == Liveness::Recovering && path.out.wanted_state != PathState::Closed
+        };
         let on_trial: Vec<PathId> = self.known().filter(|(_, path)| tried(path)).map(|(id, _)| id).collect();
         for path in on_trial {
-            let bytes = parcel.bytes + NUMBERED_BYTES + self.around_bytes;
+            let bytes = copy.bytes + NUMBERED_BYTES + self.overhead_bytes;
             let Some(at) = self.at_mut(path).filter(|at| at.out.has_window()) else { continue };
             let number = at.out.send(now, bytes, None);
-            let label = Label { path, flow: parcel.flow, order: parcel.order };
-            self.outputs.push_back(Output::Send { label, number, packet: parcel.packet.clone() });
+            let label = GreKey { path, flow: copy.flow, order: copy.order };
+            self.outputs.push_back(Output::Send { label, number, packet: copy.packet.clone() });
         }
     }
 
     /// Paths that carry: those in use that are good; if there is none, the next
     /// best that can be had.
     fn candidates(&self, bytes: u32) -> Vec<Candidate> {
-        let class = |wish: PathState, health: Health| match (wish, health) {
+        let class = |wanted_state: PathState, liveness: Liveness| match (wanted_state, liveness) {
             (PathState::Closed, _) => None,
-            (PathState::Active, Health::Good) => Some(0),
-            (PathState::Backup, Health::Good) => Some(1),
-            (PathState::Active, health) => Some(2 + health as u8),
-            (PathState::Backup, health) => Some(3 + health as u8),
+            (PathState::Active, Liveness::Up) => Some(0),
+            (PathState::Backup, Liveness::Up) => Some(1),
+            (PathState::Active, liveness) => Some(2 + liveness as u8),
+            (PathState::Backup, liveness) => Some(3 + liveness as u8),
         };
-        let bytes = bytes + NUMBERED_BYTES + self.around_bytes;
+        let bytes = bytes + NUMBERED_BYTES + self.overhead_bytes;
         let clock = self.clock();
         let mut best = u8::MAX;
         let mut candidates = Vec::with_capacity(MAX_PATHS);
         for (place, path) in self.paths.iter().enumerate() {
             let Some(out) = path.as_ref().map(|path| &path.out) else { continue };
-            let Some(class) = class(out.wish, out.health).filter(|class| *class <= best) else { continue };
+            let Some(class) = class(out.wanted_state, out.liveness).filter(|class| *class <= best) else { continue };
             if class < best {
                 best = class;
                 candidates.clear();
@@ -131,7 +133,7 @@ impl<P: Clone> Tunnel<P> {
     }
 
     /// The paths over which a packet goes now; none if it is to wait.
-    fn choose(&mut self, now: Instant, bytes: u32, flow: u8, arrived: Instant, elastic: bool) -> Vec<PathId> {
+    fn choose(&mut self, now: Instant, bytes: u32, flow: u8, arrived: Instant, bulk: bool) -> Vec<PathId> {
         let mut candidates = self.candidates(bytes);
         for full in candidates.iter().filter(|candidate| !candidate.has_window) {
             if let Some(at) = self.paths[usize::from(full.path.0)].as_mut() {
@@ -140,7 +142,7 @@ impl<P: Clone> Tunnel<P> {
         }
         match self.mode {
             Mode::Aggregate => {
-                let main = self.main.filter(|_| elastic);
+                let main = self.main.filter(|_| bulk);
                 candidates.sort_unstable_by_key(|candidate| {
                     (main.is_some_and(|main| main != candidate.path), candidate.arrival_us)
                 });
@@ -193,9 +195,9 @@ impl<P: Clone> Tunnel<P> {
     /// must wait here that the first path does not run empty until the sender
     /// goes on, a round trip later; and later still if it is lost and sent again.
     fn later_us(&self, first: PathId, path: PathId, flow: u8, bytes: u32) -> i64 {
-        let round_trip = self.at(first).and_then(|path| path.out.round_trip.base()).unwrap_or_default();
+        let rtt = self.at(first).and_then(|path| path.out.rtt.base()).unwrap_or_default();
         let is_lossy = self.at(path).is_some_and(|path| path.out.loss() > LOSSY);
-        let spare = if is_lossy { round_trip * 2 + GAP_SHOWS } else { round_trip };
+        let spare = if is_lossy { rtt * 2 + GAP_SHOWS } else { rtt };
         (self.wait_us(first, flow, bytes) - spare.as_micros() as i64).max(NO_MATTER_US)
     }
 
@@ -219,22 +221,22 @@ impl<P: Clone> Tunnel<P> {
     /// Shortest round trip of those of the paths in use; if none is, of any.
     pub(super) fn nearest(&self) -> Duration {
         let outs = || self.paths.iter().flatten().map(|path| &path.out);
-        let shortest = outs().filter(|out| out.is_used()).filter_map(|out| out.round_trip.base()).min();
-        shortest.or_else(|| outs().filter_map(|out| out.round_trip.base()).min()).unwrap_or_default()
+        let shortest = outs().filter(|out| out.is_used()).filter_map(|out| out.rtt.base()).min();
+        shortest.or_else(|| outs().filter_map(|out| out.rtt.base()).min()).unwrap_or_default()
     }
 
     /// How much the paths in use differ in delay: so much longer packets may wait
     /// for the quick one.
-    pub(super) fn spread(&self) -> Duration {
-        self.spread_of(Outgoing::is_used)
+    pub(super) fn delay_difference(&self) -> Duration {
+        self.spread_of(SendPath::is_used)
     }
 
     /// How much all paths that may be used differ in delay.
     pub(super) fn spread_of_all(&self) -> Duration {
-        self.spread_of(|out| out.wish != PathState::Closed)
+        self.spread_of(|out| out.wanted_state != PathState::Closed)
     }
 
-    fn spread_of(&self, counts: impl Fn(&Outgoing<P>) -> bool) -> Duration {
+    fn spread_of(&self, counts: impl Fn(&SendPath<P>) -> bool) -> Duration {
         let delays = self.paths.iter().flatten().map(|path| &path.out).filter(|out| counts(out));
         let clock = self.clock();
         let delays = delays.filter_map(|out| Some(out.one_way()?.beyond_us(clock)));

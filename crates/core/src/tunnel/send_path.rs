@@ -23,31 +23,31 @@ mod rtt;
 mod slow_start;
 
 pub(super) use cwnd::WINDOW_MOST_BYTES;
-use cwnd::{Drain, FIRST_BYTES, HOLD, QUEUE, Round, SHORTEST_ROUND};
+use cwnd::{FIRST_BYTES, HOLD, MinRttProbe, QUEUE, Round, SHORTEST_ROUND};
 use delivery_rate::Rate;
 use feedback::Mark;
 pub(super) use feedback::OneWay;
-pub use liveness::Health;
+pub use liveness::Liveness;
+use packet_train::PacketTrain;
 pub(super) use packet_train::TRAIN_PACKETS;
-use packet_train::Train;
 pub(super) use path_mtu::PathMtu;
-use rtt::RoundTrip;
-use slow_start::Search;
+use rtt::Rtt;
+use slow_start::SlowStart;
 
 /// What a path sends at once, as time at its rate.
 const BURST: Duration = Duration::from_millis(1);
 /// Faster than the rate that was found, so that the queue in the path decides.
 const PACE: f64 = 1.25;
-/// The same while the rate is searched: so many windows in a round trip, that a
+/// The same while the rate is slow_started: so many windows in a round trip, that a
 /// burst neither fills the queue of a link nor makes the train of acknowledgements
 /// long, which HyStart takes for the path's length.
-const SEARCH_PACE: f64 = 4.0;
+const SLOW_START_PACE: f64 = 4.0;
 /// Packets under way at most.
-pub(super) const MOST_UNDER_WAY: usize = 65_536;
+pub(super) const MAX_IN_FLIGHT: usize = 65_536;
 
 /// A packet as the tunnel knows it.
 #[derive(Clone, Debug)]
-pub(super) struct Parcel<P> {
+pub(super) struct Retransmittable<P> {
     pub packet: P,
     pub bytes: u32,
     pub flow: u8,
@@ -59,37 +59,37 @@ pub(super) struct Parcel<P> {
 }
 
 #[derive(Debug)]
-struct UnderWay<P> {
+struct InFlight<P> {
     sent: Instant,
     bytes: u32,
     /// It shows whether the path carries packets of its size: its loss says nothing else.
     probes_mtu: bool,
-    parcel: Option<Parcel<P>>,
+    copy: Option<Retransmittable<P>>,
 }
 
 /// The sending side of a path.
 #[derive(Debug)]
-pub(super) struct Outgoing<P> {
-    pub wish: PathState,
-    pub health: Health,
+pub(super) struct SendPath<P> {
+    pub wanted_state: PathState,
+    pub liveness: Liveness,
     /// Why it is so.
-    pub because: String,
+    pub reason: String,
     next: u64,
-    under_way: VecDeque<UnderWay<P>>,
-    bytes_under_way: u64,
-    pub round_trip: RoundTrip,
+    in_flight: VecDeque<InFlight<P>>,
+    bytes_in_flight: u64,
+    pub rtt: Rtt,
     /// None: the path is believed to carry whatever is sent.
     pub mtu: Option<PathMtu>,
     rate: Rate,
-    train: Train,
+    train: PacketTrain,
     /// One-way delay without a queue.
     one_way: Option<OneWay>,
-    boost: f64,
+    window_gain: f64,
     /// None: its rate is found.
-    search: Option<Search>,
+    slow_start: Option<SlowStart>,
     queue: Duration,
     round: Round,
-    drain: Drain,
+    min_rtt_probe: MinRttProbe,
     paced_to: Instant,
     loss: f64,
     usual_loss: f64,
@@ -97,48 +97,48 @@ pub(super) struct Outgoing<P> {
     /// When it was last asked whether the last of what it carried was lost.
     tail_asked: Instant,
     /// How much later a report comes over the slowest path than over the quickest.
-    pub spread: Duration,
+    pub delay_difference: Duration,
     /// Whether the whole tunnel has nothing to carry.
     pub others_idle: bool,
     last_sent: Instant,
     /// When it last carried a packet.
     carried: Instant,
-    trial: (u32, u32),
+    recovery: (u32, u32),
     pub delivered: u64,
     pub acknowledged_bytes: u64,
     pub lost: u64,
     pub sent_bytes: u64,
 }
 
-impl<P: Clone> Outgoing<P> {
-    pub(super) fn new(now: Instant, wish: PathState, next: u64) -> Outgoing<P> {
-        Outgoing {
-            wish,
-            health: Health::New,
-            because: "nothing is known yet".into(),
+impl<P: Clone> SendPath<P> {
+    pub(super) fn new(now: Instant, wanted_state: PathState, next: u64) -> SendPath<P> {
+        SendPath {
+            wanted_state,
+            liveness: Liveness::Unknown,
+            reason: "nothing is known yet".into(),
             next,
-            under_way: VecDeque::new(),
-            bytes_under_way: 0,
-            round_trip: RoundTrip::default(),
+            in_flight: VecDeque::new(),
+            bytes_in_flight: 0,
+            rtt: Rtt::default(),
             mtu: None,
             rate: Rate::default(),
-            train: Train::default(),
+            train: PacketTrain::default(),
             one_way: None,
-            boost: 1.0,
-            search: Some(Search::default()),
+            window_gain: 1.0,
+            slow_start: Some(SlowStart::default()),
             queue: QUEUE,
             round: Round { since: now, ..Round::default() },
-            drain: Drain { until: None, last: now },
+            min_rtt_probe: MinRttProbe { until: None, last: now },
             paced_to: now,
             loss: 0.0,
             usual_loss: 0.0,
             probe_wanted: true,
             tail_asked: now,
-            spread: Duration::ZERO,
+            delay_difference: Duration::ZERO,
             others_idle: false,
             last_sent: now,
             carried: now,
-            trial: (0, 0),
+            recovery: (0, 0),
             delivered: 0,
             acknowledged_bytes: 0,
             lost: 0,
@@ -152,17 +152,17 @@ impl<P: Clone> Outgoing<P> {
         self.next
     }
 
-    /// The number of a packet that leaves now; `parcel` is what can be sent again.
-    pub(super) fn send(&mut self, now: Instant, bytes: u32, parcel: Option<Parcel<P>>) -> u32 {
+    /// The number of a packet that leaves now; `copy` is what can be sent again.
+    pub(super) fn send(&mut self, now: Instant, bytes: u32, copy: Option<Retransmittable<P>>) -> u32 {
         let number = self.next;
         self.next += 1;
-        if self.under_way.len() == MOST_UNDER_WAY
-            && let Some(oldest) = self.under_way.pop_front()
+        if self.in_flight.len() == MAX_IN_FLIGHT
+            && let Some(oldest) = self.in_flight.pop_front()
         {
-            self.bytes_under_way -= u64::from(oldest.bytes);
+            self.bytes_in_flight -= u64::from(oldest.bytes);
         }
-        self.under_way.push_back(UnderWay { sent: now, bytes, probes_mtu: false, parcel });
-        self.bytes_under_way += u64::from(bytes);
+        self.in_flight.push_back(InFlight { sent: now, bytes, probes_mtu: false, copy });
+        self.bytes_in_flight += u64::from(bytes);
         self.sent_bytes += u64::from(bytes);
         self.last_sent = now;
         if let Some(pace) = self.pace() {
@@ -174,18 +174,19 @@ impl<P: Clone> Outgoing<P> {
 
     /// The size of a probe of the path's MTU that is to leave now, as a datagram on the wire.
     pub(super) fn mtu_probe(&mut self, now: Instant) -> Option<u32> {
-        let answers = matches!(self.health, Health::Good | Health::Trial) && self.wish != PathState::Closed;
+        let answers =
+            matches!(self.liveness, Liveness::Up | Liveness::Recovering) && self.wanted_state != PathState::Closed;
         self.mtu.as_mut().filter(|_| answers)?.probe(now)
     }
 
     /// What left last was such a probe.
     pub(super) fn note_mtu_probe(&mut self) {
-        self.under_way.iter_mut().next_back().into_iter().for_each(|packet| packet.probes_mtu = true);
+        self.in_flight.iter_mut().next_back().into_iter().for_each(|packet| packet.probes_mtu = true);
     }
 
     /// It is to be used, and it works.
     pub(super) fn is_used(&self) -> bool {
-        self.wish == PathState::Active && self.health == Health::Good
+        self.wanted_state == PathState::Active && self.liveness == Liveness::Up
     }
 
     /// What left now was traffic that no other path carries too.
@@ -195,30 +196,30 @@ impl<P: Clone> Outgoing<P> {
 
     /// Whether another packet may leave as far as what is under way goes.
     pub(super) fn has_window(&self) -> bool {
-        (self.bytes_under_way as f64) < self.window()
+        (self.bytes_in_flight as f64) < self.window()
     }
 
     /// Whether a packet that goes over other paths too may leave: copies come at
     /// the rate of the traffic, so only a path that is much too slow is spared.
     pub(super) fn has_room_for_copies(&self) -> bool {
-        (self.bytes_under_way as f64) < (self.window() * 3.0).min(WINDOW_MOST_BYTES)
+        (self.bytes_in_flight as f64) < (self.window() * 3.0).min(WINDOW_MOST_BYTES)
     }
 
     #[cfg(test)]
-    pub(super) fn under_way(&self) -> usize {
-        self.under_way.len()
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
     }
 
     /// Bytes that are under way.
-    pub(super) fn bytes_under_way(&self) -> u64 {
-        self.bytes_under_way
+    pub(super) fn bytes_in_flight(&self) -> u64 {
+        self.bytes_in_flight
     }
 
     /// Bytes a second at which packets may leave.
     fn pace(&self) -> Option<f64> {
-        match (&self.search, self.round_trip.base()) {
-            (Some(_), Some(base)) => Some(self.window() / base.max(HOLD).as_secs_f64() * SEARCH_PACE),
-            _ => self.rate.bytes_s().map(|rate| rate * PACE * self.boost),
+        match (&self.slow_start, self.rtt.base()) {
+            (Some(_), Some(base)) => Some(self.window() / base.max(HOLD).as_secs_f64() * SLOW_START_PACE),
+            _ => self.rate.bytes_s().map(|rate| rate * PACE * self.window_gain),
         }
     }
 
@@ -241,8 +242,8 @@ impl<P: Clone> Outgoing<P> {
     /// When a packet of `bytes` that leaves now arrives, in µs, against one that takes `clock`.
     pub(super) fn arrival_us(&self, bytes: u32, clock: OneWay) -> i64 {
         let delay_us = self.one_way.map_or(0, |one_way| one_way.beyond_us(clock));
-        let Some((rate, base)) = self.speed_bytes_s().zip(self.round_trip.base()) else { return delay_us };
-        let ahead_s = (self.bytes_under_way as f64 / rate - (base + HOLD).as_secs_f64()).max(0.0);
+        let Some((rate, base)) = self.speed_bytes_s().zip(self.rtt.base()) else { return delay_us };
+        let ahead_s = (self.bytes_in_flight as f64 / rate - (base + HOLD).as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
     }
 
@@ -254,19 +255,19 @@ impl<P: Clone> Outgoing<P> {
     /// The same as far as it is known; before that what a train said.
     pub(super) fn speed_bytes_s(&self) -> Option<f64> {
         let known = self.rate.bytes_s();
-        if self.search.is_some() {
+        if self.slow_start.is_some() {
             return self.train.bytes_s().map(|guess| known.map_or(guess, |known| known.max(guess)));
         }
         known.or(self.train.bytes_s())
     }
 
     pub(super) fn wants_train(&self) -> bool {
-        self.health == Health::Good && self.train == Train::Unsent && self.search.is_some()
+        self.liveness == Liveness::Up && self.train == PacketTrain::Unsent && self.slow_start.is_some()
     }
 
     pub(super) fn begin_train(&mut self) {
         let last = self.next + u64::from(TRAIN_PACKETS) - 1;
-        self.train = Train::Under { first: self.next, last, began: None };
+        self.train = PacketTrain::Under { first: self.next, last, began: None };
     }
 
     /// One-way delay without a queue.
@@ -280,21 +281,21 @@ impl<P: Clone> Outgoing<P> {
     }
 
     /// What is under way, to be sent elsewhere.
-    pub(super) fn give_back(&mut self) -> VecDeque<Parcel<P>> {
-        self.under_way.iter_mut().filter_map(|packet| packet.parcel.take()).collect()
+    pub(super) fn give_back(&mut self) -> VecDeque<Retransmittable<P>> {
+        self.in_flight.iter_mut().filter_map(|packet| packet.copy.take()).collect()
     }
 
     /// What the list of what is under way took and holds nothing.
     pub(super) fn give_back_memory(&mut self) {
-        if self.under_way.is_empty() {
-            self.under_way.shrink_to_fit();
+        if self.in_flight.is_empty() {
+            self.in_flight.shrink_to_fit();
         }
     }
 
     /// Takes what the other end says of this path; what was lost.
-    pub(super) fn settle(&mut self, now: Instant, report: &PathReport) -> VecDeque<Parcel<P>> {
+    pub(super) fn settle(&mut self, now: Instant, report: &PathReport) -> VecDeque<Retransmittable<P>> {
         let mut lost = VecDeque::new();
-        let first = self.next - self.under_way.len() as u64;
+        let first = self.next - self.in_flight.len() as u64;
         let highest = unwrap(self.next, report.highest, 32);
         if highest >= self.next || highest < first {
             return lost;
@@ -303,12 +304,12 @@ impl<P: Clone> Outgoing<P> {
             let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
             report.missing.iter().any(inside)
         };
-        let used = self.bytes_under_way as f64 * 2.0 >= self.window();
-        self.round.was_busy |= used || self.bytes_under_way as f64 >= FIRST_BYTES;
+        let used = self.bytes_in_flight as f64 * 2.0 >= self.window();
+        self.round.was_busy |= used || self.bytes_in_flight as f64 >= FIRST_BYTES;
         let mut newest = None;
         for number in first..=highest {
-            let Some(packet) = self.under_way.pop_front() else { break };
-            self.bytes_under_way -= u64::from(packet.bytes);
+            let Some(packet) = self.in_flight.pop_front() else { break };
+            self.bytes_in_flight -= u64::from(packet.bytes);
             let is_lost = !report.missing.is_empty() && gone(number);
             if let Some(mtu) = &mut self.mtu {
                 match packet.probes_mtu {
@@ -321,10 +322,10 @@ impl<P: Clone> Outgoing<P> {
             }
             self.count(is_lost);
             match is_lost {
-                true => lost.extend(packet.parcel),
+                true => lost.extend(packet.copy),
                 false => {
                     self.acknowledged_bytes += u64::from(packet.bytes);
-                    self.search.iter_mut().filter(|_| used).for_each(|search| search.grow(packet.bytes));
+                    self.slow_start.iter_mut().filter(|_| used).for_each(|slow_start| slow_start.grow(packet.bytes));
                     newest = Some(packet.sent);
                 }
             }
@@ -339,23 +340,23 @@ impl<P: Clone> Outgoing<P> {
     fn count(&mut self, is_lost: bool) {
         self.round.packets = self.round.packets.saturating_add(1);
         self.round.lost = self.round.lost.saturating_add(u32::from(is_lost));
-        self.trial.0 = self.trial.0.saturating_add(u32::from(!is_lost));
-        self.trial.1 = self.trial.1.saturating_add(u32::from(is_lost));
+        self.recovery.0 = self.recovery.0.saturating_add(u32::from(!is_lost));
+        self.recovery.1 = self.recovery.1.saturating_add(u32::from(is_lost));
         self.delivered += u64::from(!is_lost);
         self.lost += u64::from(is_lost);
         self.loss += (f64::from(u8::from(is_lost)) - self.loss) / 100.0;
     }
 
     fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport) {
-        let took = feedback::round_trip(now, sent, report);
-        let drains = self.drain.until.is_some();
-        self.round_trip.note(now, took);
+        let took = feedback::rtt(now, sent, report);
+        let drains = self.min_rtt_probe.until.is_some();
+        self.rtt.note(now, took);
         self.round.shortest = Some(self.round.shortest.map_or(took, |shortest| shortest.min(took)));
         // What of the round trip is queue is taken to be on the way there.
-        let queued = took.saturating_sub(self.round_trip.base().unwrap_or(took));
+        let queued = took.saturating_sub(self.rtt.base().unwrap_or(took));
         let clear = OneWay::of(report, sent, queued);
         self.one_way = Some(self.one_way.map_or(clear, |old| old.toward(clear)));
-        let window = self.round_trip.smoothed().max(SHORTEST_ROUND);
+        let window = self.rtt.smoothed().max(SHORTEST_ROUND);
         self.rate.note(now, sent, Mark::of(report), window, drains);
         self.answer(took);
         self.end_round(now);

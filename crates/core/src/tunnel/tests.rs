@@ -35,12 +35,12 @@ struct Bed {
     now: Instant,
     ends: [Tunnel<Numbered>; 2],
     links: Vec<Link>,
-    under_way: Vec<(Sent, u32)>,
+    in_flight: Vec<(Sent, u32)>,
     /// What came out at the second end, and when.
     came: Vec<(Instant, Numbered)>,
     offered: [u64; 256],
     /// Whether what is offered takes what it can get.
-    elastic: bool,
+    bulk: bool,
     /// What becomes of the first end's messages on their way.
     lie: fn(&mut Message),
     /// The clock of each end.
@@ -82,8 +82,14 @@ fn params(mbit_s: f64, delay_ms: f64, loss: f64) -> DirectionParams {
 impl Bed {
     /// Links as [`params`] takes them.
     fn new(mode: Mode, links: &[(f64, f64, f64)]) -> Bed {
-        let end = |leads| {
-            Tunnel::new(Setup { mode, leads, ranks: vec![], epoch: 7 + u32::from(leads), around_bytes: AROUND })
+        let end = |is_initiator| {
+            Tunnel::new(Setup {
+                mode,
+                is_initiator,
+                ranks: vec![],
+                epoch: 7 + u32::from(is_initiator),
+                overhead_bytes: AROUND,
+            })
         };
         let link = |(place, &(rate, delay, loss)): (usize, &(f64, f64, f64))| {
             let direction = params(rate, delay, loss);
@@ -93,10 +99,10 @@ impl Bed {
             now: Instant::ZERO,
             ends: [end(true), end(false)],
             links: links.iter().enumerate().map(link).collect(),
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             came: Vec::new(),
             offered: [0; 256],
-            elastic: false,
+            bulk: false,
             lie: |_| {},
             clocks: [Clock::default(); 2],
         };
@@ -135,7 +141,7 @@ impl Bed {
         self.offered[usize::from(flow)] += 1;
         let packet = Numbered { flow, number, offered: self.now };
         let now = self.clock(end);
-        self.ends[end].handle(now, Input::Packet { flow, bytes: BYTES, elastic: self.elastic, packet });
+        self.ends[end].handle(now, Input::Packet { flow, bytes: BYTES, bulk: self.bulk, packet });
     }
 
     /// Offers packets of a flow at a rate (of packets' own bytes) until a moment.
@@ -168,7 +174,7 @@ impl Bed {
         for path in 0..self.links.len() {
             while let Some(exit) = self.links[path].poll(self.now) {
                 let Exit { packet, direction, dropped: None, .. } = exit else { continue };
-                let (sent, bytes) = self.under_way[packet.0 as usize].clone();
+                let (sent, bytes) = self.in_flight[packet.0 as usize].clone();
                 let end = usize::from(direction == Direction::Up);
                 let input = match sent {
                     Output::Send { label, number, packet } => {
@@ -203,8 +209,8 @@ impl Bed {
                     }
                     Output::Changed { .. } => continue,
                 };
-                let id = PacketId(self.under_way.len() as u64);
-                self.under_way.push((output, bytes));
+                let id = PacketId(self.in_flight.len() as u64);
+                self.in_flight.push((output, bytes));
                 // What finds the queue full is gone.
                 let _ = self.links[usize::from(path.0)].send(self.now, direction, id, bytes);
             }
@@ -212,25 +218,25 @@ impl Bed {
     }
 
     /// Offers a packet of a flow that has not been used, and lets it leave: the path it went over.
-    fn way_of(&mut self, flow: u8, elastic: bool) -> Option<PathId> {
-        self.elastic = elastic;
+    fn way_of(&mut self, flow: u8, bulk: bool) -> Option<PathId> {
+        self.bulk = bulk;
         self.offer(flow);
-        self.elastic = false;
+        self.bulk = false;
         self.run_until(self.now + Duration::from_millis(1));
-        self.ways(flow).first().copied()
+        self.active_paths(flow).first().copied()
     }
 
     /// The paths over which a flow's packets left, in their order.
-    fn ways(&self, flow: u8) -> Vec<PathId> {
+    fn active_paths(&self, flow: u8) -> Vec<PathId> {
         let way = |output: &Sent| match output {
             Output::Send { label, .. } if label.flow == flow => Some(label.path),
             _ => None,
         };
-        self.under_way.iter().filter_map(|(output, _)| way(output)).collect()
+        self.in_flight.iter().filter_map(|(output, _)| way(output)).collect()
     }
 
     /// What the first end knows of a path.
-    fn out(&self, path: u8) -> &Outgoing<Numbered> {
+    fn out(&self, path: u8) -> &SendPath<Numbered> {
         &self.ends[0].at(PathId(path)).expect("the path is there").out
     }
 

@@ -76,12 +76,12 @@ impl Played {
             }
             6 => {
                 let packet = self.packet(0);
-                let label = Label::of_key(script.word());
+                let label = GreKey::of_key(script.word());
                 self.tell(Input::Arrived { label, number: numbered(script), bytes: script.word() & 0xffff, packet });
             }
             _ => {
                 let packet = self.packet(0);
-                self.vehicle.handle(self.now, Input::Packet { flow: 1, bytes: BYTES, elastic: true, packet });
+                self.vehicle.handle(self.now, Input::Packet { flow: 1, bytes: BYTES, bulk: true, packet });
             }
         }
     }
@@ -93,7 +93,7 @@ impl Played {
     fn offer(&mut self, flow: u8) {
         let packet = self.packet(flow);
         self.offered += 1;
-        self.gateway.handle(self.now, Input::Packet { flow, bytes: BYTES, elastic: flow % 2 == 1, packet });
+        self.gateway.handle(self.now, Input::Packet { flow, bytes: BYTES, bulk: flow % 2 == 1, packet });
     }
 
     /// What the gateway is told; what may follow is bounded.
@@ -113,7 +113,7 @@ impl Played {
                 }
                 Output::Tell { path, number, message } => {
                     told += 1;
-                    self.trains += usize::from(message.body == Body::Train);
+                    self.trains += usize::from(message.body == Body::PacketTrain);
                     (*path, *number)
                 }
                 Output::Deliver(_) => {
@@ -210,7 +210,7 @@ impl Played {
         match script.byte() % 16 {
             0 => message.epoch = u32::from(script.byte()),
             1 => message.mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()],
-            2 => message.repairs ^= true,
+            2 => message.retransmits ^= true,
             _ => {}
         }
         if let Body::Report { heard, paths } = &mut message.body {
@@ -235,7 +235,7 @@ impl Played {
             7 => report.missing = (0..MAX_RUNS).map(|_| (script.word(), script.word() as u16)).collect(),
             8 => (report.bytes, report.arrival_us) = (script.word(), script.word()),
             9 => (report.bytes, report.highest) = (0, newest),
-            10 => report.wish = STATES[usize::from(script.byte()) % 3],
+            10 => report.wanted_state = STATES[usize::from(script.byte()) % 3],
             11 => report.rank = script.byte(),
             12 => report.path = PathId(script.byte() % 16),
             _ => {}

@@ -12,7 +12,7 @@ use crosslane_core::engine::Engine;
 use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::Message;
-use crosslane_core::tunnel::wire::gre_key::Label;
+use crosslane_core::tunnel::wire::gre_key::GreKey;
 use crosslane_core::tunnel::{Input, Mode, Output, Setup, Tunnel};
 
 mod liar;
@@ -64,8 +64,8 @@ impl Script<'_> {
     }
 }
 
-fn engine(leads: bool, mode: Mode, epoch: u32) -> End {
-    let mut end = Tunnel::new(Setup { mode, leads, ranks: vec![1, 0, 3, 2], epoch, around_bytes: 56 });
+fn engine(is_initiator: bool, mode: Mode, epoch: u32) -> End {
+    let mut end = Tunnel::new(Setup { mode, is_initiator, ranks: vec![1, 0, 3, 2], epoch, overhead_bytes: 56 });
     end.probe_mtu_up_to(MTU);
     end
 }
@@ -152,8 +152,8 @@ impl Pair {
             let number = &mut self.offered[side][usize::from(flow)];
             let packet = Packet { flow, number: *number, _token: self.token.clone() };
             *number += 1;
-            let elastic = flow % 2 == 1;
-            self.ends[side].handle(self.now, Input::Packet { flow, bytes: BYTES, elastic, packet });
+            let bulk = flow % 2 == 1;
+            self.ends[side].handle(self.now, Input::Packet { flow, bytes: BYTES, bulk, packet });
         }
     }
 
@@ -250,7 +250,7 @@ pub fn stranger(script: &[u8]) {
         number += 1;
         match script.byte() % 8 {
             0 | 1 => {
-                let label = Label::of_key(script.word());
+                let label = GreKey::of_key(script.word());
                 let has_number = script.byte() & 1 == 0;
                 let numbered = has_number.then(|| script.word());
                 end.handle(now, Input::Arrived { label, number: numbered, bytes: script.word() & 0xffff, packet });
@@ -269,7 +269,7 @@ pub fn stranger(script: &[u8]) {
             }
             4 => {
                 let (flow, bytes) = (script.byte(), script.word() & 0xffff);
-                end.handle(now, Input::Packet { flow, bytes, elastic: flow % 2 == 1, packet });
+                end.handle(now, Input::Packet { flow, bytes, bulk: flow % 2 == 1, packet });
             }
             5 => end.handle(now, Input::Unlabelled(packet)),
             6 => end.handle(now, Input::Present(PathId(script.byte()), script.byte() & 1 == 0)),
@@ -301,7 +301,7 @@ fn message(script: &mut Script<'_>) -> Message {
     let flags = script.byte();
     let paths = (0..script.byte() % 4).map(|_| PathReport {
         path: PathId(script.byte() % 16),
-        wish: STATES[usize::from(script.byte()) % 3],
+        wanted_state: STATES[usize::from(script.byte()) % 3],
         rank: script.byte(),
         highest: script.word(),
         arrival_us: script.word(),
@@ -316,8 +316,8 @@ fn message(script: &mut Script<'_>) -> Message {
     let body = match flags & 12 {
         4 if flags & 16 == 0 => Body::Probe,
         4 => Body::MtuProbe(script.word() as u16),
-        12 => Body::Train,
+        12 => Body::PacketTrain,
         _ => Body::Report { heard: 7, paths },
     };
-    Message { epoch: u32::from(flags >> 6), mode, repairs: flags & 1 != 0, leads: flags & 2 != 0, body }
+    Message { epoch: u32::from(flags >> 6), mode, retransmits: flags & 1 != 0, is_initiator: flags & 2 != 0, body }
 }

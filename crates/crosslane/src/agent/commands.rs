@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use crosslane_core::mptcp::{Command, Event, Seen};
+use crosslane_core::mptcp::{Command, ConnectionSnapshot, Event};
 
 use super::config::Config;
 use crate::error::{Error, Result};
@@ -65,11 +65,11 @@ pub async fn event(mptcp: Option<&mut Mptcp>) -> std::result::Result<Event, Even
 }
 
 /// A connection as the engine is told of it.
-pub fn seen(connection: &Connection) -> Seen {
+pub fn seen(connection: &Connection) -> ConnectionSnapshot {
     let is_opening = |info: &&SubflowInfo| info.tcp.state == TcpState::SynSent;
     let (opening, open): (Vec<_>, Vec<_>) = connection.subflows.iter().partition(is_opening);
     let subflows = |of: Vec<&SubflowInfo>| of.into_iter().map(|info| info.subflow).collect();
-    Seen {
+    ConnectionSnapshot {
         token: connection.token,
         local: connection.local,
         remote: connection.remote,

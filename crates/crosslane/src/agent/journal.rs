@@ -23,7 +23,7 @@ use limit::Limit;
 /// Outputs noted before they are written, at most.
 const NOTED: usize = 256;
 /// The event that says how many lines of a rule were left out.
-const LEFT_OUT: &str = "left_out";
+const LEFT_OUT: &str = "suppressed";
 
 /// Writes the events. Whatever happens, it writes less than a megabyte a minute
 /// and says what it leaves out.
@@ -86,8 +86,11 @@ impl Journal {
     /// Writes how a path of the tunnel fares.
     pub fn tunnel(&mut self, change: &Change) {
         let path = path_name(&self.names, change.path);
-        let health = change.health.name();
-        self.tell("tunnel", json!({ "peer": change.peer, "path": path, "health": health, "because": change.because }));
+        let liveness = change.liveness.name();
+        self.tell(
+            "tunnel",
+            json!({ "peer": change.peer, "path": path, "liveness": liveness, "reason": change.reason }),
+        );
     }
 
     /// Writes that the tunnel uses its paths otherwise from now on.
@@ -98,19 +101,19 @@ impl Journal {
     /// Notes what did not work.
     pub fn fault(&mut self, cause: &dyn std::fmt::Display) {
         self.faults += 1;
-        self.tell("fault", json!({ "because": cause.to_string() }));
+        self.tell("fault", json!({ "reason": cause.to_string() }));
     }
 
     /// Notes what came in and could not be used: a rule of its own, so that a
     /// flood of it hides no fault.
     pub fn rejected(&mut self, cause: &dyn std::fmt::Display) {
         self.faults += 1;
-        self.tell("fault", json!({ "because": cause.to_string(), "rule": "rejected" }));
+        self.tell("fault", json!({ "reason": cause.to_string(), "rule": "rejected" }));
     }
 
     /// Writes what the user should know.
-    pub fn note(&mut self, because: &str) {
-        self.tell("note", json!({ "because": because }));
+    pub fn note(&mut self, reason: &str) {
+        self.tell("note", json!({ "reason": reason }));
     }
 
     /// To be called now and then: says what was left out.
@@ -135,10 +138,10 @@ impl Journal {
         }
         let count = |count: &AtomicU64| count.load(Relaxed);
         let fields = json!({
-            "refused": count(&counts.refused),
-            "astray": count(&counts.astray),
+            "rejected": count(&counts.rejected),
+            "misrouted": count(&counts.misrouted),
             "too_big": count(&counts.too_big),
-            "unsent": count(&counts.unsent),
+            "send_errors": count(&counts.send_errors),
         });
         self.tell("tunnel_counts", fields);
     }
@@ -193,7 +196,7 @@ fn rule(line: &Value) -> String {
     if event == LEFT_OUT {
         return event.to_owned();
     }
-    match ["rule", "command", "kind", "health"].into_iter().find_map(text) {
+    match ["rule", "command", "kind", "liveness"].into_iter().find_map(text) {
         Some(detail) => format!("{event} {detail}"),
         None => event.to_owned(),
     }

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, monotonic_ns};
 use crate::control::demand::server::{self, Heard, Server};
-use crate::control::tunnel::server::{self as steer, Ask};
+use crate::control::tunnel::server::{self as steer, ControlRequest};
 use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
@@ -116,7 +116,7 @@ enum News {
     Glance,
     Again,
     Demands(Heard),
-    Ask(Ask),
+    ControlRequest(ControlRequest),
     Transport,
     Counters,
     Wakeup,
@@ -205,7 +205,7 @@ impl Driver {
                 _ = glances.tick() => News::Glance,
                 // Last, so that a sender without end keeps nothing else from being heard.
                 heard = server::news(self.demands.as_mut()) => News::Demands(heard),
-                ask = steer::next(self.steer.as_mut()) => News::Ask(ask),
+                ask = steer::next(self.steer.as_mut()) => News::ControlRequest(ask),
             };
             match news {
                 News::End => break,
@@ -217,7 +217,7 @@ impl Driver {
                 News::Again => self.try_again(),
                 News::Glance => self.glance(),
                 News::Demands(heard) => self.demands(&heard),
-                News::Ask(ask) => self.answer(ask),
+                News::ControlRequest(ask) => self.answer(ask),
                 News::Transport => {
                     self.observe_transport();
                     self.meet();
@@ -301,7 +301,7 @@ impl Driver {
         }
     }
 
-    fn answer(&mut self, ask: Ask) {
+    fn answer(&mut self, ask: ControlRequest) {
         let Some(tunnel) = &self.tunnel else { return };
         let used = ask.mode().map(|mode| Ok((mode, tunnel.use_mode(mode)?))).transpose();
         if let Ok(Some((mode, was))) = used

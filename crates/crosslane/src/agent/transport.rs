@@ -45,7 +45,7 @@ const LONGEST_PERIOD: Duration = Duration::from_millis(150);
 const COUNT_PERIOD: Duration = Duration::from_millis(4);
 
 /// A subflow, by its two ends.
-type Ends = (SocketAddr, SocketAddr);
+type Addresses = (SocketAddr, SocketAddr);
 
 /// Decides who is asked after, and when.
 pub(super) struct Lookout {
@@ -54,9 +54,9 @@ pub(super) struct Lookout {
     counters: Option<File>,
     segments: Option<[u64; 2]>,
     moved: Instant,
-    known: BTreeMap<Ends, Known>,
+    known: BTreeMap<Addresses, SubflowEntry>,
     /// When each path was last told of, and a subflow of it.
-    told: BTreeMap<PathId, (Instant, Ends)>,
+    told: BTreeMap<PathId, (Instant, Addresses)>,
     /// When all idle subflows are told of again, though nothing moves.
     repeat_at: Instant,
     /// Subflows that carry.
@@ -72,7 +72,7 @@ pub(super) struct Lookout {
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct SubflowEntry {
     path: PathId,
     transport: Transport,
     moved: Instant,
@@ -92,7 +92,7 @@ struct Costs {
 pub(super) struct Wanted {
     token: Token,
     path: PathId,
-    ends: Ends,
+    ends: Addresses,
     accepted: bool,
 }
 
@@ -162,7 +162,7 @@ impl Lookout {
     /// What is to be told of the subflows now.
     fn look(&mut self, now: Instant, wanted: &[Wanted], diag: &mut Diag) -> Vec<Sample> {
         self.repeat_at = now + TELL_SUBFLOW;
-        let busy = |known: &Known| known.transport.unacked > 0 || now.since(known.moved) < IDLE;
+        let busy = |known: &SubflowEntry| known.transport.unacked > 0 || now.since(known.moved) < IDLE;
         let (mut ask, mut rest) = (Vec::new(), Vec::new());
         for subflow in wanted {
             let idle = self.known.get(&subflow.ends).is_some_and(|known| !busy(known));
@@ -181,7 +181,7 @@ impl Lookout {
         }
         self.repeat(now, &rest, &mut samples);
         if self.known.len() > wanted.len() {
-            let current: std::collections::BTreeSet<Ends> = wanted.iter().map(|subflow| subflow.ends).collect();
+            let current: std::collections::BTreeSet<Addresses> = wanted.iter().map(|subflow| subflow.ends).collect();
             self.known.retain(|ends, _| current.contains(ends));
         }
         samples
@@ -214,7 +214,7 @@ impl Lookout {
             return;
         }
         let mut found = BTreeMap::new();
-        let collect = |found: &mut BTreeMap<Ends, SocketInfo>, sockets: Vec<SocketInfo>| {
+        let collect = |found: &mut BTreeMap<Addresses, SocketInfo>, sockets: Vec<SocketInfo>| {
             found.extend(sockets.into_iter().map(|socket| ((socket.local, socket.remote), socket)));
         };
         collect(&mut found, diag.list(true).unwrap_or_default());
@@ -253,7 +253,7 @@ impl Lookout {
             Some(known) if known.transport == transport => known.moved,
             _ => now,
         };
-        self.known.insert(subflow.ends, Known { path: subflow.path, transport, moved, told: now });
+        self.known.insert(subflow.ends, SubflowEntry { path: subflow.path, transport, moved, told: now });
         self.told.insert(subflow.path, (now, subflow.ends));
         Some(Sample { path: subflow.path, kind: SampleKind::Transport(transport) })
     }

@@ -16,12 +16,12 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
 use crosslane_core::path::PathId;
-use crosslane_core::tunnel::{Mode, PathView};
+use crosslane_core::tunnel::{Mode, PathStats};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::tunnel::endpoint::{EndView, PeerView};
+use crate::tunnel::endpoint::{EndpointStatus, PeerStatusView};
 
 pub mod command;
 pub mod server;
@@ -56,7 +56,7 @@ pub struct Status {
     /// Its interface.
     pub interface: String,
     /// `vehicle` or `gateway`.
-    pub end: String,
+    pub role: String,
     /// Whether what it sends is encrypted.
     pub encrypted: bool,
     /// Longest packet inside that every path carries, as far as is known, in bytes.
@@ -77,7 +77,7 @@ pub struct PeerStatus {
     /// Longest packet inside that every path there carries, as far as is known, in bytes.
     pub mtu_bytes: u32,
     /// How long ago it was heard; none: never since the agent started.
-    pub heard_s: Option<f64>,
+    pub last_seen_s: Option<f64>,
     /// The paths; none are known with `standard`.
     pub paths: Vec<PathStatus>,
 }
@@ -88,15 +88,15 @@ pub struct PathStatus {
     /// Its name; on a gateway its number.
     pub path: String,
     /// What is wanted of it: `active`, `backup` or `closed`.
-    pub wish: String,
-    /// Whether it carries: `new`, `good`, `asked`, `lost` or `trial`.
-    pub health: String,
-    /// Why it has that health, in a sentence.
-    pub because: String,
+    pub wanted_state: String,
+    /// Whether it carries: `unknown`, `up`, `probing`, `down` or `recovering`.
+    pub liveness: String,
+    /// Why it has that liveness, in a sentence.
+    pub reason: String,
     /// Rate at which it delivers; none while it is unknown.
     pub rate_mbit_s: Option<f64>,
-    /// Shortest round trip lately; none while it is unknown.
-    pub round_trip_ms: Option<f64>,
+    /// Shortest recent RTT; none while it is unknown.
+    pub min_rtt_ms: Option<f64>,
     /// Share of packets lost lately, 0 to 1.
     pub loss: f64,
     /// Bytes sent, as datagrams on the wire.
@@ -109,31 +109,31 @@ pub struct PathStatus {
 
 impl Status {
     /// The status of an end with this interface; a vehicle's paths have these names.
-    pub fn new(interface: &str, names: &[impl AsRef<str>], end: EndView) -> Status {
-        let names = if end.leads { names } else { &[] };
-        let path = |(path, view): (PathId, PathView)| PathStatus {
+    pub fn new(interface: &str, names: &[impl AsRef<str>], end: EndpointStatus) -> Status {
+        let names = if end.is_initiator { names } else { &[] };
+        let path = |(path, view): (PathId, PathStats)| PathStatus {
             path: path_name(names, path),
-            wish: view.wish.name().into(),
-            health: view.health.name().into(),
-            because: view.because,
+            wanted_state: view.wanted_state.name().into(),
+            liveness: view.liveness.name().into(),
+            reason: view.reason,
             rate_mbit_s: view.rate_bit_s.map(|rate| rate / 1e6),
-            round_trip_ms: view.round_trip.map(|took| took.as_secs_f64() * 1e3),
+            min_rtt_ms: view.rtt.map(|took| took.as_secs_f64() * 1e3),
             loss: view.loss,
             sent_bytes: view.sent_bytes,
             delivered: view.delivered,
             lost: view.lost,
         };
-        let peer = |peer: PeerView| PeerStatus {
+        let peer = |peer: PeerStatusView| PeerStatus {
             name: peer.name,
             address: peer.at.map(|at| at.to_string()),
             mode: peer.mode,
             mtu_bytes: peer.mtu_bytes,
-            heard_s: peer.heard_ago.map(|ago| ago.as_secs_f64()),
+            last_seen_s: peer.last_seen_ago.map(|ago| ago.as_secs_f64()),
             paths: peer.paths.into_iter().map(path).collect(),
         };
         Status {
             interface: interface.into(),
-            end: if end.leads { "vehicle" } else { "gateway" }.into(),
+            role: if end.is_initiator { "vehicle" } else { "gateway" }.into(),
             encrypted: end.is_encrypted,
             mtu_bytes: end.mtu_bytes,
             peers: end.peers.into_iter().map(peer).collect(),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use toml::{Table, Value as Toml};
 
 use super::agent_process::AgentProcess;
-use super::peer_tunnels::Others;
+use super::peer_tunnels::PeerTunnels;
 use super::tunnel::{self, Keys};
 use crate::error::{Error, Result};
 use crate::observe::vanetza::PORT;
@@ -23,7 +23,7 @@ pub const DEMANDS: &str = "@crosslane-demands";
 pub struct Agents {
     vehicle: Option<AgentProcess>,
     gateway: Option<AgentProcess>,
-    others: Option<Others>,
+    others: Option<PeerTunnels>,
     /// They stay as long as their owners run.
     _keys: Option<Keys>,
 }
@@ -56,7 +56,7 @@ impl Agents {
         }
         let start = || AgentProcess::start("agent", configuration(scenario, strategy), folder);
         let vehicle = Agents::has_any(strategy).then(|| testbed.vehicle.enter(start)?).transpose()?;
-        let start = || Others::start(scenario, strategy, folder, testbed);
+        let start = || PeerTunnels::start(scenario, strategy, folder, testbed);
         let others = strategy.is_others_tunnel().then(start).transpose()?;
         Ok(Agents { vehicle, gateway: None, others, _keys: None })
     }
@@ -79,7 +79,7 @@ impl Agents {
     /// True until one of them has ended.
     pub fn are_running(&mut self) -> bool {
         self.vehicle.iter_mut().chain(&mut self.gateway).all(AgentProcess::is_running)
-            && self.others.iter_mut().all(Others::are_running)
+            && self.others.iter_mut().all(PeerTunnels::are_running)
     }
 
     /// Ends them, with `t_s` of their events counted from the moment
@@ -89,7 +89,7 @@ impl Agents {
     /// If one had ended before, its own sentence.
     pub fn finish(self, origin_ns: u64) -> Result<Finished> {
         let Some(vehicle) = self.vehicle else {
-            let tunnel_took = self.others.map(Others::finish).transpose()?.flatten();
+            let tunnel_took = self.others.map(PeerTunnels::finish).transpose()?.flatten();
             return Ok(Finished { tunnel_took, ..Finished::default() });
         };
         let (said, took) = vehicle.finish(origin_ns)?;

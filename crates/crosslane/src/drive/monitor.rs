@@ -121,7 +121,7 @@ impl Monitor {
     }
 
     fn fault(&self, fault: &EventError) -> Value {
-        let fields = json!({ "because": fault.to_string(), "side": events::name_of(self.side) });
+        let fields = json!({ "reason": fault.to_string(), "side": events::name_of(self.side) });
         events::line(self.clock.now(), "kernel", "fault", fields)
     }
 }

@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const NAP: Duration = Duration::from_millis(20);
 
 /// A tunnel that stands.
-pub struct Others {
+pub struct PeerTunnels {
     processes: Vec<Process>,
 }
 
@@ -82,12 +82,12 @@ pub fn version() -> Result<String> {
     Ok(String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().to_string())
 }
 
-impl Others {
+impl PeerTunnels {
     /// Makes both ends; what their programs say goes into `folder`.
     ///
     /// # Errors
     /// What the kernel refused or the program said.
-    pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Others> {
+    pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<PeerTunnels> {
         let path = vehicle_address(usize::from(scenario.single_path(strategy).0));
         let vehicle = End { namespace: &testbed.vehicle, name: "vehicle", outside: path, inside: VEHICLE };
         let server = End { namespace: &testbed.server, name: "server", outside: testbed::SERVER, inside: SERVER };
@@ -97,7 +97,7 @@ impl Others {
             for (here, there) in [(vehicle, server), (server, vehicle)] {
                 here.namespace.enter(|| join_by_vxlan(here, there, mtu - VXLAN_BYTES))??;
             }
-            return Ok(Others { processes });
+            return Ok(PeerTunnels { processes });
         }
         let (program, keys) = (program()?, [PrivateKey::generate()?, PrivateKey::generate()?]);
         for (here, there, own, other) in [(vehicle, server, &keys[0], &keys[1]), (server, vehicle, &keys[1], &keys[0])]
@@ -107,7 +107,7 @@ impl Others {
             let start = || start_process(&program, log, &told, here, mtu - WIREGUARD_BYTES);
             processes.push(here.namespace.enter(start)??);
         }
-        Ok(Others { processes })
+        Ok(PeerTunnels { processes })
     }
 
     /// True until one of its programs has ended.

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::run_folder::{self, Carried, Records, events};
 use crate::summary::Outcome;
 use crate::testbed::emulator::{EmulatorReport, PacketRecord};
-use crate::testbed::packet::Follower;
+use crate::testbed::packet::FlowTracker;
 
 /// What a run left.
 pub struct Raw {
@@ -67,22 +67,22 @@ pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) 
         metrics.insert("tunnel.cpu_s_per_gb".into(), took.as_secs_f64() / delivered_gb);
     }
     let others: Vec<Value> = raw.kernel.events.into_iter().chain(raw.agents.gateway).collect();
-    let because = report.and_then(EmulatorReport::invalid_because);
+    let reason = report.and_then(EmulatorReport::invalid_because);
     let mut events: Vec<Value> = said.into_iter().chain(others.into_iter().filter(within)).collect();
-    if let Some(because) = &because {
+    if let Some(reason) = &reason {
         let end = Instant::from_secs_f64(scenario.duration_s);
-        events.push(events::line(end, "run", "invalid", json!({ "because": because })));
+        events.push(events::line(end, "run", "invalid", json!({ "reason": reason })));
     }
     number_subflows(&mut raw.kernel.subflows, &packets);
     let (links, tcp_info) = (raw.staged.links, raw.kernel.subflows);
     run_folder::write(&plan.folder, names, Records { packets, samples, messages, links, tcp_info, events })?;
-    Ok(Outcome { valid: because.is_none(), because, metrics })
+    Ok(Outcome { valid: reason.is_none(), reason, metrics })
 }
 
 /// The rows of the packets, in the order in which they entered the links.
 fn follow(mut records: Vec<PacketRecord>) -> Vec<PacketRow> {
     records.sort_by_key(|record| record.entered);
-    let mut follower = Follower::default();
+    let mut follower = FlowTracker::default();
     let row = |record: &PacketRecord| PacketRow {
         delivered_ns: record.delivered.map(|at| at.as_nanos()),
         drop: record.dropped,

@@ -16,9 +16,9 @@ use super::kernel_path_manager::{prepare_server, prepare_vehicle};
 use super::monitor::{Heard, Monitor};
 use super::peer_tunnels;
 use super::results::{self, Raw};
-use super::traffic::{Ends, Way};
+use super::traffic::{TrafficEndpoints, Way};
 use super::tunnel;
-use super::world::Stage;
+use super::world::EmulatedWorld;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink;
@@ -103,7 +103,7 @@ impl Run {
         self.testbed.vehicle.enter(prepare)??;
         self.testbed.server.enter(prepare_server)??;
         let mut agents = Agents::start(&self.scenario, &self.strategy, &self.plan.folder, &self.testbed)?;
-        let stage = Stage::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
+        let stage = EmulatedWorld::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
         let clock = stage.clock();
         let played = self.play(clock, stage, || agents.are_running());
         // If one of them has ended early, whatever else went wrong came of it.
@@ -113,9 +113,9 @@ impl Run {
     }
 
     /// Lets the world, the traffic and the monitors run for the scenario's time.
-    fn play(&self, clock: Clock, mut stage: Stage, goes_on: impl FnMut() -> bool) -> Result<Raw> {
+    fn play(&self, clock: Clock, mut stage: EmulatedWorld, goes_on: impl FnMut() -> bool) -> Result<Raw> {
         let stop = AtomicBool::new(false);
-        let ends = Ends::new(&self.scenario, self.plan.entry.seed, self.way());
+        let ends = TrafficEndpoints::new(&self.scenario, self.plan.entry.seed, self.way());
         let door = self.testbed.server.enter(|| ends.listen())??;
         std::thread::scope(|scope| {
             let vehicle = scope.spawn(|| self.monitor(Side::Vehicle, clock, &stop));

@@ -47,7 +47,7 @@ pub struct Way {
 }
 
 /// The traffic of a run.
-pub struct Ends<'a> {
+pub struct TrafficEndpoints<'a> {
     scenario: &'a Scenario,
     seed: u64,
     way: Way,
@@ -55,7 +55,7 @@ pub struct Ends<'a> {
 }
 
 /// Where the server awaits the traffic.
-pub enum Door {
+pub enum Listener {
     /// A connection.
     Connection(Socket),
     /// Datagrams.
@@ -85,20 +85,20 @@ pub struct Delivered {
     pub duplicates: Option<u64>,
 }
 
-impl<'a> Ends<'a> {
+impl<'a> TrafficEndpoints<'a> {
     /// The traffic of a scenario.
-    pub fn new(scenario: &'a Scenario, seed: u64, way: Way) -> Ends<'a> {
-        Ends { scenario, seed, way, plan: plan(scenario, way.mptcp) }
+    pub fn new(scenario: &'a Scenario, seed: u64, way: Way) -> TrafficEndpoints<'a> {
+        TrafficEndpoints { scenario, seed, way, plan: plan(scenario, way.mptcp) }
     }
 
     /// Opens the server's door, from a thread in its namespace.
     ///
     /// # Errors
     /// What the system refused.
-    pub fn listen(&self) -> Result<Door> {
+    pub fn listen(&self) -> Result<Listener> {
         match self.scenario.traffic.protocol {
-            Protocol::Tcp => traffic::listen(PORT, &self.plan).map(Door::Connection).map_err(told),
-            Protocol::Udp => datagrams::listen(PORT, &self.plan).map(Door::Datagrams).map_err(told),
+            Protocol::Tcp => traffic::listen(PORT, &self.plan).map(Listener::Connection).map_err(told),
+            Protocol::Udp => datagrams::listen(PORT, &self.plan).map(Listener::Datagrams).map_err(told),
         }
     }
 
@@ -106,18 +106,18 @@ impl<'a> Ends<'a> {
     ///
     /// # Errors
     /// Why the traffic failed.
-    pub fn far(&self, door: &Door, clock: Clock, stop: &AtomicBool) -> Result<End> {
+    pub fn far(&self, door: &Listener, clock: Clock, stop: &AtomicBool) -> Result<End> {
         become_realtime(PRIORITY);
         let now = || clock.now().as_nanos();
         match (door, self.scenario.traffic.kind) {
-            (Door::Datagrams(socket), _) => {
+            (Listener::Datagrams(socket), _) => {
                 datagrams::serve(socket, &self.plan, &now, stop).map(End::Datagrams).map_err(told)
             }
-            (Door::Connection(listener), TrafficKind::Deadline(_)) => {
+            (Listener::Connection(listener), TrafficKind::Deadline(_)) => {
                 let socket = traffic::accept(listener, &self.plan, &now, stop).map_err(told)?;
                 Ok(End::Received(objects::receive(&socket, clock, stop)?))
             }
-            (Door::Connection(listener), _) => {
+            (Listener::Connection(listener), _) => {
                 traffic::serve(listener, &self.plan, &now, stop).map(End::Connection).map_err(told)
             }
         }

@@ -27,7 +27,7 @@ pub const PRIORITY: i32 = 5;
 const TELL: Duration = Duration::from_millis(500);
 
 /// World, emulator and on-board unit.
-pub struct Stage {
+pub struct EmulatedWorld {
     clock: Clock,
     world: World,
     /// None if every path is a wire.
@@ -61,12 +61,12 @@ pub struct Staged {
     pub report: Option<EmulatorReport>,
 }
 
-impl Stage {
+impl EmulatedWorld {
     /// Sets the stage and starts the emulator.
     ///
     /// # Errors
     /// What is wrong with the scenario, or what the system refused.
-    pub fn new(scenario: &Scenario, seed: u64, testbed: &mut Testbed) -> Result<Stage> {
+    pub fn new(scenario: &Scenario, seed: u64, testbed: &mut Testbed) -> Result<EmulatedWorld> {
         let mut world = World::new(scenario, seed)?;
         let mut first: BTreeMap<(PathId, Direction), DirectionParams> = BTreeMap::new();
         while let Some(event) = world.poll(Instant::ZERO) {
@@ -91,7 +91,7 @@ impl Stage {
         let clock = Clock::start();
         let emulation = if links.is_empty() { None } else { Some(Emulation::start(clock, links)?) };
         let (samples, links) = (Vec::new(), Vec::new());
-        Ok(Stage { clock, world, emulation, places, unit, names, samples, links })
+        Ok(EmulatedWorld { clock, world, emulation, places, unit, names, samples, links })
     }
 
     /// The clock of the run, which began when the stage was set.

@@ -45,7 +45,7 @@ pub struct Place<'a> {
 }
 
 /// A sender is being turned away until this is dropped.
-pub struct TurnedAway<'a>(&'a Places);
+pub struct Rejected<'a>(&'a Places);
 
 impl Places {
     /// As many places as this process may have descriptors for, of which it
@@ -80,7 +80,7 @@ impl Places {
 
     /// A sender is to be turned away: room to tell it so, unless too many are
     /// being told; and whether it is time to tell the user.
-    pub fn turn_away(&self, now: Instant) -> (Option<TurnedAway<'_>>, bool) {
+    pub fn turn_away(&self, now: Instant) -> (Option<Rejected<'_>>, bool) {
         let mut taken = self.lock();
         let is_time = now >= taken.quiet_until;
         if is_time {
@@ -88,7 +88,7 @@ impl Places {
         }
         let has_room = taken.turned_away < MAX_TURNED_AWAY;
         taken.turned_away += usize::from(has_room);
-        (has_room.then(|| TurnedAway(self)), is_time)
+        (has_room.then(|| Rejected(self)), is_time)
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -109,7 +109,7 @@ impl Drop for Place<'_> {
     }
 }
 
-impl Drop for TurnedAway<'_> {
+impl Drop for Rejected<'_> {
     fn drop(&mut self) {
         self.0.lock().turned_away -= 1;
     }

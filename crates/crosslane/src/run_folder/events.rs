@@ -35,14 +35,14 @@ pub fn said(at: Instant, output: &Output, error: Option<&dyn Display>, names: &[
             let fields = json!({
                 "object": admission.number,
                 "deadline_s": admission.deadline.as_secs_f64(),
-                "best_s": admission.best.map(|best| best.as_secs_f64()),
+                "predicted_s": admission.best.map(|best| best.as_secs_f64()),
                 "can_be_met": admission.can_be_met()
             });
             ("admission", fields)
         }
-        Output::Notice(notice) => ("notice", json!({ "rule": notice.name(), "because": notice.to_string() })),
+        Output::Notice(notice) => ("notice", json!({ "rule": notice.name(), "reason": notice.to_string() })),
         Output::Alarm { path, alarm } => {
-            ("alarm", json!({ "path": name(path), "kind": alarm.kind.name(), "false": alarm.wrong }))
+            ("alarm", json!({ "path": name(path), "kind": alarm.kind.name(), "false_positive": alarm.false_positive }))
         }
         Output::Command { path, command } => {
             let mut fields = of_command(command);
@@ -108,7 +108,7 @@ fn with_reason(mut fields: Value, reason: &Reason) -> Value {
     let inputs: Map<String, Value> =
         reason.inputs.iter().map(|(name, value)| (name.to_string(), json!(value))).collect();
     fields["rule"] = json!(reason.rule);
-    fields["because"] = json!(reason.because);
+    fields["reason"] = json!(reason.text);
     fields["inputs"] = Value::Object(inputs);
     fields
 }

@@ -121,7 +121,7 @@ fn alarms(said: &[Value], names: &[String]) -> Vec<AlarmRow> {
     let mut rows: Vec<AlarmRow> = Vec::new();
     for event in said.iter().filter(|event| event["event"] == "alarm") {
         let Some((t_ns, path)) = place(event, names) else { continue };
-        let was_false = event["false"].as_bool();
+        let was_false = event["false_positive"].as_bool();
         match rows.iter_mut().rfind(|row| row.path == path && row.was_false.is_none()) {
             Some(row) if was_false.is_some() => row.was_false = was_false,
             _ => rows.push(AlarmRow { t_ns, path, was_false }),

@@ -126,7 +126,7 @@ fn an_event_is_one_line() {
     let file = folder.path().join("events.jsonl");
     let mut events = Events::create(&file).unwrap();
     let event = serde_json::json!({
-        "t_s": 1.5, "source": "agent", "event": "decision", "path": "lte", "because": "line\nbreak"
+        "t_s": 1.5, "source": "agent", "event": "decision", "path": "lte", "reason": "line\nbreak"
     });
     events.write(&event).unwrap();
     events.finish().unwrap();

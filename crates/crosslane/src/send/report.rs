@@ -11,7 +11,7 @@ use socket2::Socket;
 
 use super::Options;
 use crate::clock::Clock;
-use crate::control::demand::{Judged, Reply};
+use crate::control::demand::{AdmissionReport, Reply};
 use crate::error::Result;
 use crate::output;
 use crate::transfer::connection::is_multipath;
@@ -130,7 +130,7 @@ impl<'a> Report<'a> {
 }
 
 /// What the agent thinks of a deadline.
-fn admission(judged: Judged, sent: &Sent, clock: Clock) -> String {
+fn admission(judged: AdmissionReport, sent: &Sent, clock: Clock) -> String {
     let name = shown(sent);
     match (judged.can_be_met, best_s(judged, sent, clock)) {
         (Some(true), Some(best_s)) => format!("{name} will be there in {best_s:.1} s at the latest"),
@@ -142,8 +142,8 @@ fn admission(judged: Judged, sent: &Sent, clock: Clock) -> String {
 }
 
 /// Seconds from its coming up.
-fn best_s(judged: Judged, sent: &Sent, clock: Clock) -> Option<f64> {
-    let best = Instant::from_nanos(judged.best_ns?.saturating_sub(clock.origin_ns()));
+fn best_s(judged: AdmissionReport, sent: &Sent, clock: Clock) -> Option<f64> {
+    let best = Instant::from_nanos(judged.predicted_ns?.saturating_sub(clock.origin_ns()));
     Some(best.since(sent.upload.start).as_secs_f64())
 }
 
@@ -175,9 +175,10 @@ fn stored(sent: &Sent) -> String {
 
 fn in_json(sent: &Sent, clock: Clock) -> Value {
     let deadline = sent.upload.deadline.map(|deadline| deadline.since(sent.upload.start).as_secs_f64());
-    let admission =
-        sent.admission.map(|judged| json!({ "can_be_met": judged.can_be_met, "best_s": best_s(judged, sent, clock) }));
-    let because = match sent.ending {
+    let admission = sent
+        .admission
+        .map(|judged| json!({ "can_be_met": judged.can_be_met, "predicted_s": best_s(judged, sent, clock) }));
+    let reason = match sent.ending {
         Some(Ending::Abandoned(why)) => Some(why.words()),
         _ => Some(sent.text.as_str()).filter(|text| !text.is_empty()),
     };
@@ -185,7 +186,7 @@ fn in_json(sent: &Sent, clock: Clock) -> Value {
         "name": sent.upload.name,
         "bytes": sent.size_bytes,
         "outcome": outcome(sent.ending),
-        "because": because,
+        "reason": reason,
         "acknowledged_bytes": sent.acked_bytes,
         "completion_s": sent.completion().map(|time| time.as_secs_f64()),
         "deadline_s": deadline,

@@ -45,7 +45,7 @@ pub fn carry_out(
         std::fs::create_dir_all(folder).map_err(failure)?;
         std::fs::write(folder.join("vehicles.csv"), totals.table(&names)).map_err(failure)?;
     }
-    Ok(Some(Outcome { valid: true, because: None, metrics: totals.metrics(&names) }))
+    Ok(Some(Outcome { valid: true, reason: None, metrics: totals.metrics(&names) }))
 }
 
 /// Lets all vehicles go on to a moment. They do not see each other, so it does

@@ -46,7 +46,7 @@ pub fn carry_out(
     if let Some(folder) = folder {
         write(folder, &names, recording, said)?;
     }
-    Ok(Some(Outcome { valid: true, because: None, metrics }))
+    Ok(Some(Outcome { valid: true, reason: None, metrics }))
 }
 
 /// A folder that cannot be completed is taken away.

@@ -29,7 +29,7 @@ const MAPPINGS_MAX: usize = 16;
 /// Follows the connections of a run through its packets, which it must see in
 /// the order of their time.
 #[derive(Debug, Default)]
-pub struct Follower {
+pub struct FlowTracker {
     subflows: Vec<Subflow>,
     by_ends: BTreeMap<(SocketAddr, SocketAddr), u16>,
     connections: Vec<Connection>,
@@ -50,7 +50,7 @@ struct Subflow {
     mappings: [VecDeque<Mapping>; 2],
 }
 
-impl Follower {
+impl FlowTracker {
     /// The row of a packet that enters a link at `t_ns`, from its first
     /// [`HEAD_BYTES`]. What becomes of the packet (`delivered_ns`, `drop`,
     /// `tries`) is left for the link to say.

@@ -12,7 +12,7 @@ use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::Outcome;
 
 use super::sending::{Content, News, Object, Source};
-use crate::control::demand::{Judged, Reply};
+use crate::control::demand::{AdmissionReport, Reply};
 
 /// A file to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Sent {
     /// What the receiver says about it.
     pub text: String,
     /// What the agent said of its deadline.
-    pub admission: Option<Judged>,
+    pub admission: Option<AdmissionReport>,
 }
 
 impl Sent {

@@ -12,7 +12,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::config::TunnelConfig;
 use super::device::Device;
 use super::endpoint::egress::Sent;
-use super::endpoint::{Change, Counts, End, EndView, PeerPlan, Plan, lock};
+use super::endpoint::{Change, Counts, End, EndpointStatus, PeerPlan, Plan, lock};
 use super::gro::Coalescer;
 use super::path_errors::Faults;
 use super::socket::PathSocket;
@@ -148,7 +148,7 @@ impl Carrier {
     }
 
     /// What is known of the end.
-    pub fn view(&self) -> EndView {
+    pub fn view(&self) -> EndpointStatus {
         self.shared.end.view(self.shared.clock.now())
     }
 
@@ -204,7 +204,7 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
     Ok(Plan {
         peers,
         keys: config.keys()?,
-        leads: at.is_some(),
+        is_initiator: at.is_some(),
         mode: config.mode,
         ranks,
         overhead_bytes: config.overhead_bytes(),
@@ -224,14 +224,14 @@ impl Shared {
             true => socket.send_in_fragments((from, to), sent.tos, sent.segment, sent.bytes),
             false => socket.send((from, to), sent.tos, sent.segment, sent.bytes),
         };
-        let unsent = match done {
+        let send_errors = match done {
             Ok(count) => all - count,
             Err(cause) => {
                 self.faults.note(sent.way.via, &socket, sent.way.to, &cause);
                 all
             }
         };
-        self.end.counts.unsent.fetch_add(unsent as u64, Relaxed);
+        self.end.counts.send_errors.fetch_add(send_errors as u64, Relaxed);
     }
 }
 

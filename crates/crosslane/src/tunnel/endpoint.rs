@@ -21,7 +21,7 @@ use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
 use crosslane_core::tunnel::wire::gre::NUMBERED_BYTES;
-use crosslane_core::tunnel::wire::gre_key::Label;
+use crosslane_core::tunnel::wire::gre_key::GreKey;
 use crosslane_core::tunnel::{Input, Output, Setup, Tunnel};
 
 use super::config::Prefix;
@@ -36,7 +36,7 @@ mod status;
 mod types;
 
 pub use inbound::Intake;
-pub use status::{EndView, PeerView};
+pub use status::{EndpointStatus, PeerStatusView};
 pub use types::{Carried, Change, Counts, PeerPlan, Plan, Way};
 
 /// After so long without an answer the other end may have begun anew and know
@@ -75,7 +75,7 @@ struct Peer {
 pub struct End {
     peers: Vec<Peer>,
     security: Option<Mutex<Security>>,
-    leads: bool,
+    is_initiator: bool,
     standard: bool,
     /// Paths, the most preferred first.
     preference: Vec<u8>,
@@ -96,14 +96,14 @@ pub struct End {
 impl End {
     /// An end that has heard of nobody. `unix_ns` is the time since 1970.
     pub fn new(plan: Plan, unix_ns: u64) -> End {
-        let around_bytes = plan.overhead_bytes - NUMBERED_BYTES;
+        let overhead_bytes = plan.overhead_bytes - NUMBERED_BYTES;
         let setup = |place: usize| Setup {
             mode: plan.mode,
-            leads: plan.leads,
+            is_initiator: plan.is_initiator,
             ranks: plan.ranks.clone(),
             // Milliseconds: no two starts are nearer.
             epoch: ((unix_ns / 1_000_000) as u32).wrapping_add(place as u32) | 1,
-            around_bytes,
+            overhead_bytes,
         };
         let engine = |place: usize| {
             let mut tunnel = Tunnel::new(setup(place));
@@ -128,7 +128,7 @@ impl End {
         End {
             peers,
             security: plan.keys.map(|(private, peers)| Mutex::new(Security::new(private, peers))),
-            leads: plan.leads,
+            is_initiator: plan.is_initiator,
             standard: plan.standard,
             preference,
             mtu: plan.mtu,
@@ -184,7 +184,7 @@ impl End {
     /// `answer` gets what goes back inside.
     pub fn take_in(&self, now: Instant, packet: &mut [u8], mut answer: impl FnMut(&[u8])) -> Option<usize> {
         let Some(peer) = self.route(packet) else {
-            self.counts.astray.fetch_add(1, Relaxed);
+            self.counts.misrouted.fetch_add(1, Relaxed);
             return None;
         };
         let mtu = self.peers[peer].mtu.load(Relaxed) as u16;
@@ -218,8 +218,8 @@ impl End {
             return;
         }
         let flow = inner.map_or(0, |inner| inner.flow_slot());
-        let elastic = inner.is_some_and(|inner| inner.is_elastic());
-        let input = Input::Packet { flow, bytes: packet.len() as u32, elastic, packet: carried };
+        let bulk = inner.is_some_and(|inner| inner.is_bulk());
+        let input = Input::Packet { flow, bytes: packet.len() as u32, bulk, packet: carried };
         let peer = &self.peers[peer];
         {
             let mut tunnel = lock(&peer.tunnel);
@@ -252,7 +252,7 @@ impl End {
             Some(security) => match lock(security).session_for(now, peer) {
                 Some(session) => Some(session),
                 // What brings a gateway new keys wakes it.
-                None => return self.leads.then_some(now + NO_KEYS_YET),
+                None => return self.is_initiator.then_some(now + NO_KEYS_YET),
             },
             None => None,
         };
@@ -292,7 +292,7 @@ impl End {
     ) -> Option<Instant> {
         let ways = *lock(&peer.ways);
         let (path, way) = self.preference.iter().find_map(|path| Some((*path, (*ways.get(usize::from(*path))?)?)))?;
-        let label = Label { path: PathId(path), flow: 0, order: 0 };
+        let label = GreKey { path: PathId(path), flow: 0, order: 0 };
         let mut bare = lock(&peer.bare);
         while !outbox.is_full()
             && let Some(packet) = bare.pop_front()
@@ -309,7 +309,7 @@ impl End {
     pub fn changes(&self, peer: usize, outbox: &mut Outbox) -> Vec<Change> {
         let Some(peer) = self.peers.get(peer) else { return Vec::new() };
         let told = outbox.changes.drain(..);
-        told.map(|(path, health, because)| Change { peer: peer.name.clone(), path, health, because }).collect()
+        told.map(|(path, liveness, reason)| Change { peer: peer.name.clone(), path, liveness, reason }).collect()
     }
 
     /// What keeps the keys fresh: an initiation for every path, if one is due. Forgets what is too old to be of use.
@@ -327,7 +327,7 @@ impl End {
         let Some(security) = &self.security else { return };
         let mut initiated = lock(&self.initiated);
         let is_due = initiated.is_none_or(|last| now.since(last) >= INITIATE_EACH);
-        let Some(peer) = self.peers.first().filter(|_| self.leads && is_due) else { return };
+        let Some(peer) = self.peers.first().filter(|_| self.is_initiator && is_due) else { return };
         let mut security = lock(security);
         if !security.wants_rekey(now, 0) && !peer.is_silent(now) {
             return;
@@ -343,14 +343,14 @@ impl End {
     /// For how long a vehicle's gateway has answered nothing, since something was
     /// sent to it; `None` if nothing is awaited, or none needs to answer.
     pub fn unanswered(&self, now: Instant) -> Option<Duration> {
-        let peer = self.peers.first().filter(|_| self.leads && !self.standard)?;
+        let peer = self.peers.first().filter(|_| self.is_initiator && !self.standard)?;
         let asked_ns = peer.asked_ns.load(Relaxed);
         (asked_ns > 0).then(|| now.since(Instant::from_nanos(asked_ns)))
     }
 
     /// When [`upkeep`](Self::upkeep) is to be called again at the latest.
     pub fn upkeep_due(&self, now: Instant) -> Instant {
-        now + if self.leads { INITIATE_EACH } else { EXPIRE_EACH }
+        now + if self.is_initiator { INITIATE_EACH } else { EXPIRE_EACH }
     }
 }
 

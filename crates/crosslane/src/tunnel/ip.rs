@@ -171,7 +171,7 @@ impl<'a> Inner<'a> {
     /// Whether it is of a flow that takes what it can get: data and SYN of TCP, and
     /// QUIC by its port, unless marked for another service than best effort (RFC
     /// 2474), as OpenSSH marks what is typed. A bare acknowledgement is not.
-    pub fn is_elastic(&self) -> bool {
+    pub fn is_bulk(&self) -> bool {
         if self.tos() >> 2 != 0 || self.fragment != Fragment::Whole {
             return false;
         }

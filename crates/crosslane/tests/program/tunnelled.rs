@@ -97,5 +97,5 @@ impl World {
 pub fn faults(events: &str) -> Vec<String> {
     let events = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let faults = events.filter(|event| event["event"] == "fault");
-    faults.map(|event| event["because"].as_str().unwrap().to_owned()).collect()
+    faults.map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
 }

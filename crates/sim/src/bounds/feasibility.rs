@@ -2,7 +2,7 @@
 //! the thresholds named in `[[expect]]`, and what else looks wrong.
 
 use crate::input::mobility::Track;
-use crate::radio::access_link::Air;
+use crate::radio::access_link::Channel;
 use crate::scenario::{Crossing, CrossingDirection, Expectation, Scenario, ScenarioError};
 use crate::world::coverage::Coverage;
 
@@ -100,7 +100,7 @@ fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -
     let start_m = track.at(0.0).position_m;
     let mut coverage = radio.map(|radio| Coverage::new(scenario, radio, seed, start_m));
     let model = link.and_then(|link| link.model.as_ref());
-    let mut air = model.map(|model| Air::new(model, path, seed, start_m));
+    let mut air = model.map(|model| Channel::new(model, path, seed, start_m));
     let mut mean_dbm = |t_s: f64| {
         if let Some(coverage) = &mut coverage {
             let position_m = track.at(t_s - scenario.vehicle.start_s).position_m;

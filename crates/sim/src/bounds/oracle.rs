@@ -5,11 +5,11 @@
 //! path carries. Allocator and path manager are those of every other agent;
 //! only the assessors are others.
 
-use crosslane_core::path::{PathSpec, Sample, Weak};
+use crosslane_core::path::{OnFade, PathSpec, Sample};
 use std::sync::Arc;
 
 use crosslane_core::agent::Agent;
-use crosslane_core::allocate::{Allocator, aggregate::EveryGood, backup::Standby};
+use crosslane_core::allocate::{Allocator, aggregate::Aggregate, backup::Backup};
 use crosslane_core::assess::{Assessor, Belief, Reason};
 use crosslane_core::time::{Duration, Instant};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ pub struct Params {
     /// An interruption so short, in ms, is ridden out.
     pub ride_out_ms: f64,
     /// What becomes of the subflow on a path that will carry no more.
-    pub weak_subflow: Weak,
+    pub on_fade: OnFade,
     /// Least rate at which a path counts as carrying, in Mbit/s.
     pub floor_mbit_s: f64,
     /// Greatest loss at which it does, 0 to 1.
@@ -35,7 +35,7 @@ pub struct Params {
 
 impl Default for Params {
     fn default() -> Params {
-        Params { lookahead_ms: 100.0, ride_out_ms: 200.0, weak_subflow: Weak::Remove, floor_mbit_s: 0.5, loss: 0.05 }
+        Params { lookahead_ms: 100.0, ride_out_ms: 200.0, on_fade: OnFade::Close, floor_mbit_s: 0.5, loss: 0.05 }
     }
 }
 
@@ -109,10 +109,10 @@ impl Foresight {
         let assessors = self.paths.iter().map(|future| -> Vec<Box<dyn Assessor + Send>> {
             vec![Box::new(Oracle::new(future.clone(), self.params))]
         });
-        let weak = self.params.weak_subflow;
+        let on_fade = self.params.on_fade;
         let allocator: Box<dyn Allocator + Send> = match mode {
-            Mode::Aggregate => Box::new(EveryGood { weak }),
-            Mode::Backup => Box::new(Standby { weak }),
+            Mode::Aggregate => Box::new(Aggregate { on_fade }),
+            Mode::Backup => Box::new(Backup { on_fade }),
         };
         Agent::of(paths, ranks, overlap, assessors.collect(), allocator)
     }
@@ -158,12 +158,12 @@ impl Oracle {
         }
         self.belief = belief;
         let left_s = until.map_or(f64::INFINITY, |until| until.since(now).as_secs_f64());
-        let (rule, because) = match belief {
+        let (rule, text) = match belief {
             Belief::Good => ("oracle.carries", format!("it will carry for another {left_s:.1} s and more")),
             Belief::Fading => ("oracle.ends", format!("it will carry for {left_s:.2} s only")),
             _ => ("oracle.silent", format!("it carries nothing for {left_s:.1} s")),
         };
-        self.reason = Reason { rule, because, inputs: vec![("left_s", left_s)] };
+        self.reason = Reason { rule, text, inputs: vec![("left_s", left_s)] };
     }
 }
 

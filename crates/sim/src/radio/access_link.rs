@@ -36,7 +36,7 @@ impl AccessModel {
 
 /// What the vehicle hears of a link and what that carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct ReceivedSignal {
     /// RSSI of Wi-Fi, RSRP of cellular, in dBm, with shadowing; none if nothing
     /// is heard.
     pub dbm: Option<f64>,
@@ -65,7 +65,7 @@ pub struct Quality {
 
 /// The air between the vehicle and a modelled link.
 #[derive(Clone, Debug)]
-pub struct Air {
+pub struct Channel {
     model: AccessModel,
     /// SINR and share of the rate; none on the means.
     wanders: Option<[Wander; 2]>,
@@ -83,10 +83,10 @@ struct Place {
     interrupted_until_s: f64,
 }
 
-impl Air {
+impl Channel {
     /// The air of the link `name` around a vehicle that begins at `position_m`;
     /// without `seed` there is neither shadowing nor wandering.
-    pub fn new(model: &AccessModel, name: &str, seed: Option<u64>, position_m: [f64; 2]) -> Air {
+    pub fn new(model: &AccessModel, name: &str, seed: Option<u64>, position_m: [f64; 2]) -> Channel {
         let (stations, decorrelation_m, memories_s) = match model {
             AccessModel::Wifi(_, point) => {
                 let curve = &point.curve;
@@ -117,11 +117,11 @@ impl Air {
             cell: None,
             interrupted_until_s: 0.0,
         };
-        Air { model: model.clone(), wanders, place }
+        Channel { model: model.clone(), wanders, place }
     }
 
     /// What the vehicle hears at a time and place; times do not run backwards.
-    pub fn hear(&mut self, t_s: f64, position_m: [f64; 2]) -> Heard {
+    pub fn hear(&mut self, t_s: f64, position_m: [f64; 2]) -> ReceivedSignal {
         let [sinr, share] = match &mut self.wanders {
             Some([sinr, share]) => [sinr.at(t_s), share.at(t_s)],
             None => [0.0, 0.0],
@@ -134,19 +134,25 @@ impl Air {
 }
 
 impl Place {
-    fn hear_wifi(&mut self, band: Band, point: &AccessPoint, position_m: [f64; 2], share: f64) -> Heard {
+    fn hear_wifi(&mut self, band: Band, point: &AccessPoint, position_m: [f64; 2], share: f64) -> ReceivedSignal {
         let distance_m = distance_m(point.position_m, position_m);
         let shadow_db = self.shadow_db(0, position_m, point.curve.shadowing_db);
         let rssi_dbm = point.eirp_dbm - point.curve.loss_db(distance_m) - shadow_db;
         if rssi_dbm < NOTHING_HEARD_DBM {
-            return Heard { distance_m, ..Heard::default() };
+            return ReceivedSignal { distance_m, ..ReceivedSignal::default() };
         }
         let mbit_s = point.curve.mbit_s(rssi_dbm, share);
         let quality = Quality { sinr_db: Some(rssi_dbm - band.noise_dbm()), ..Quality::default() };
-        Heard { dbm: Some(rssi_dbm), distance_m, up_mbit_s: mbit_s, down_mbit_s: mbit_s, quality }
+        ReceivedSignal { dbm: Some(rssi_dbm), distance_m, up_mbit_s: mbit_s, down_mbit_s: mbit_s, quality }
     }
 
-    fn hear_cells(&mut self, cells: &Cells, t_s: f64, position_m: [f64; 2], [wander, share]: [f64; 2]) -> Heard {
+    fn hear_cells(
+        &mut self,
+        cells: &Cells,
+        t_s: f64,
+        position_m: [f64; 2],
+        [wander, share]: [f64; 2],
+    ) -> ReceivedSignal {
         let mut rsrp_dbm = Vec::new();
         for (cell, &at_m) in cells.cells_m.iter().enumerate() {
             let shadow_db = self.shadow_db(cell, position_m, cells.shadowing_db);
@@ -156,7 +162,7 @@ impl Place {
         let own_dbm = rsrp_dbm[cell];
         let distance_m = distance_m(cells.cells_m[cell], position_m);
         if own_dbm < LEAST_RSRP_DBM {
-            return Heard { distance_m, ..Heard::default() };
+            return ReceivedSignal { distance_m, ..ReceivedSignal::default() };
         }
         let all_mw: f64 = rsrp_dbm.iter().map(|&dbm| decibels(dbm)).sum();
         let others_mw = (all_mw - decibels(own_dbm)).max(0.0);
@@ -169,7 +175,7 @@ impl Place {
             carrier_rssi_dbm: Some(cells.carrier_rssi_dbm(own_dbm, sinr_db)),
             cell: u8::try_from(cell).ok(),
         };
-        Heard { dbm: Some(own_dbm), distance_m, up_mbit_s: down_mbit_s * cells.up_ratio, down_mbit_s, quality }
+        ReceivedSignal { dbm: Some(own_dbm), distance_m, up_mbit_s: down_mbit_s * cells.up_ratio, down_mbit_s, quality }
     }
 
     /// The cell that serves from now on: the strongest at first, then another

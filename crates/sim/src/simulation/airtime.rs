@@ -1,7 +1,7 @@
 //! What a run takes of the air of the unit that serves it, and what others
 //! leave: how a [`Fleet`](crate::fleet::Fleet) joins its vehicles.
 
-use crosslane_core::link::{Air, Bottleneck, Direction, DirectionParams};
+use crosslane_core::link::{Bottleneck, Channel, Direction, DirectionParams};
 use crosslane_core::path::PathId;
 use crosslane_core::time::Duration;
 
@@ -43,7 +43,7 @@ impl Simulation {
     pub fn set_air_share(&mut self, path: PathId, share: f64) {
         let place = usize::from(path.0);
         let (Some(account), Some(link)) = (self.air.get_mut(place), self.wires.links.get(place)) else { return };
-        let share = share.max(Air::LEAST_SHARE);
+        let share = share.max(Channel::LEAST_SHARE);
         let before = std::mem::replace(&mut account.share, share);
         let params = Direction::BOTH.map(|way| link.params(way).clone());
         for (way, mut params) in Direction::BOTH.into_iter().zip(params) {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crosslane_core::time::{Duration, Instant};
 
 use super::packet::Datagram;
-use super::traffic::Tally;
+use super::traffic::Results;
 use crate::record::rows::MessageRow;
 use crate::scenario::{self, TrafficKind};
 
@@ -19,7 +19,7 @@ pub(super) struct Datagrams {
     ready: VecDeque<Datagram>,
     /// Every message: what it adds up to is known when its datagram came.
     rows: Vec<MessageRow>,
-    tally: Tally,
+    tally: Results,
     duplicates: u64,
     keep: bool,
 }
@@ -38,7 +38,7 @@ impl Datagrams {
             due: Some(Instant::from_secs_f64(wanted.start_s)),
             ready: VecDeque::new(),
             rows: Vec::new(),
-            tally: Tally::default(),
+            tally: Results::default(),
             duplicates: 0,
             keep,
         }
@@ -89,7 +89,7 @@ impl Datagrams {
     }
 
     /// Messages, what they add up to, and how many came more than once.
-    pub(super) fn finish(self) -> (Vec<MessageRow>, Tally, u64) {
+    pub(super) fn finish(self) -> (Vec<MessageRow>, Results, u64) {
         (if self.keep { self.rows } else { Vec::new() }, self.tally, self.duplicates)
     }
 }

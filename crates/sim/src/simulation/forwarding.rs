@@ -45,7 +45,7 @@ impl Simulation {
 
     /// Tells the tunnel what the agent wants of the paths.
     pub(super) fn steer(&mut self) {
-        if let (Some(tunnel), Some(wanted)) = (&mut self.tunnel, self.brain.wanted()) {
+        if let (Some(tunnel), Some(wanted)) = (&mut self.tunnel, self.path_control.wanted()) {
             tunnel.want(self.now, wanted);
         }
     }
@@ -69,8 +69,8 @@ impl Simulation {
                         let way = (parcel.path, direction);
                         self.wires.send(self.now, way, Cargo::Tunnelled(parcel), &mut self.recording.sums);
                     }
-                    Left::Changed(path, health, because) => {
-                        self.recording.health.push((self.now, side(direction), path, health, because));
+                    Left::Changed(path, liveness, reason) => {
+                        self.recording.liveness.push((self.now, side(direction), path, liveness, reason));
                     }
                     Left::Out(packet) => {
                         // It came from the other side.

@@ -5,7 +5,7 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 
 use super::packet::{Packet, UDP_HEADER_BYTES};
-use super::tunnel::Parcel;
+use super::tunnel::TunnelPacket;
 use crate::record::metrics::PacketSums;
 use crate::record::rows::{LinkRow, PacketRow};
 use crate::scenario::Scenario;
@@ -18,12 +18,12 @@ pub(super) enum Cargo {
     /// A packet of the traffic as it is.
     Bare(Packet),
     /// A datagram of the tunnel.
-    Tunnelled(Parcel),
+    Tunnelled(TunnelPacket),
 }
 
 /// A packet on a link.
 #[derive(Clone, Debug)]
-struct UnderWay {
+struct InFlight {
     cargo: Cargo,
     path: PathId,
     sent: Instant,
@@ -37,7 +37,7 @@ pub(super) struct Wires {
     pub(super) links: Vec<Link>,
     due: Vec<Option<Instant>>,
     /// By number of packet; what has arrived leaves its place to another.
-    under_way: Vec<Option<UnderWay>>,
+    under_way: Vec<Option<InFlight>>,
     free: Vec<usize>,
     rows: Vec<PacketRow>,
     keep: bool,
@@ -122,7 +122,7 @@ impl Wires {
         }
         let ip_bytes = u32::from(cargo.ip_bytes());
         let row = self.rows.len();
-        let under_way = UnderWay { cargo, path, sent: now, direction, row };
+        let under_way = InFlight { cargo, path, sent: now, direction, row };
         if self.keep {
             self.rows.push(packet_row(&under_way));
         }
@@ -149,7 +149,7 @@ impl Wires {
         (self.rows, events + self.events)
     }
 
-    fn leave(&mut self, exit: Exit, sums: &mut PacketSums) -> Option<UnderWay> {
+    fn leave(&mut self, exit: Exit, sums: &mut PacketSums) -> Option<InFlight> {
         let slot = exit.packet.0 as usize;
         let under_way = self.under_way.get_mut(slot)?.take()?;
         self.free.push(slot);
@@ -176,7 +176,7 @@ impl Cargo {
     }
 }
 
-fn packet_row(under_way: &UnderWay) -> PacketRow {
+fn packet_row(under_way: &InFlight) -> PacketRow {
     let ip_bytes = under_way.cargo.ip_bytes();
     let row = PacketRow {
         t_ns: under_way.sent.as_nanos(),

@@ -20,7 +20,7 @@ use crosslane_core::agent::Output;
 use crosslane_core::mptcp::{Event, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind};
 use crosslane_core::time::{Duration, Instant};
-use crosslane_core::tunnel::Health;
+use crosslane_core::tunnel::Liveness;
 
 use crate::addresses::vehicle_address;
 use crate::record::metrics::{PacketSums, Recovery};
@@ -42,9 +42,9 @@ mod traffic;
 mod tunnel;
 
 use links::Wires;
-use path_control::Brain;
+use path_control::PathControl;
 use source::Source;
-pub use traffic::Tally;
+pub use traffic::Results;
 
 /// How often the agent asks after each subflow, as by default on a vehicle.
 const TRANSPORT_PERIOD: Duration = Duration::from_millis(10);
@@ -94,7 +94,7 @@ pub struct Recording {
     /// Messages.
     pub messages: Vec<MessageRow>,
     /// What the messages add up to, kept or not.
-    pub tally: Tally,
+    pub tally: Results,
     /// Links.
     pub links: Vec<LinkRow>,
     /// Subflows.
@@ -104,7 +104,7 @@ pub struct Recording {
     /// What the agent said.
     pub said: Vec<(Instant, Output)>,
     /// Health of paths as the ends of the tunnel found it, and why.
-    pub health: Vec<(Instant, Side, PathId, Health, String)>,
+    pub liveness: Vec<(Instant, Side, PathId, Liveness, String)>,
     /// Datagrams that came more than once; none where the traffic has none.
     pub duplicates: Option<u64>,
     /// What each kernel told.
@@ -123,8 +123,8 @@ pub struct Simulation {
     wires: Wires,
     vehicle: Endpoint,
     server: Endpoint,
-    tunnel: Option<tunnel::Ends>,
-    brain: Brain,
+    tunnel: Option<tunnel::TunnelEndpoints>,
+    path_control: PathControl,
     traffic: Source,
     detail: Detail,
     /// Path over which the connection begins.
@@ -158,12 +158,12 @@ impl Simulation {
             packets: Vec::new(),
             samples: Vec::new(),
             messages: Vec::new(),
-            tally: Tally::default(),
+            tally: Results::default(),
             links: Vec::new(),
             tcp_info: Vec::new(),
             skipped: 0,
             said: Vec::new(),
-            health: Vec::new(),
+            liveness: Vec::new(),
             duplicates: None,
             heard: Vec::new(),
             sums: PacketSums::new(scenario.paths().len(), Recovery::of(scenario)),
@@ -183,7 +183,7 @@ impl Simulation {
             vehicle: Endpoint::client(settings("vehicle")),
             server: Endpoint::server(settings("server")),
             tunnel,
-            brain: setup::brain(scenario, strategy, seed)?,
+            path_control: setup::path_control(scenario, strategy, seed)?,
             traffic: Source::new(scenario, seed, detail.messages),
             detail,
             first: setup::first_path(scenario, strategy),
@@ -214,15 +214,15 @@ impl Simulation {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let observe = self.brain.watches().then_some(self.observe_at);
+        let observe = self.path_control.watches().then_some(self.observe_at);
         let record = self.records_subflows().then_some(self.record_at);
         let times = [
             self.world.next_wakeup(),
             self.wires.next_wakeup(),
             self.vehicle.next_wakeup(),
             self.server.next_wakeup(),
-            self.tunnel.as_ref().and_then(tunnel::Ends::next_wakeup),
-            self.brain.next_wakeup(),
+            self.tunnel.as_ref().and_then(tunnel::TunnelEndpoints::next_wakeup),
+            self.path_control.next_wakeup(),
             self.traffic.next_wakeup(),
             self.connect_at,
             observe,
@@ -262,7 +262,7 @@ impl Simulation {
     }
 
     fn play(&mut self, looks: bool) {
-        self.traffic.play(self.now, looks, (&mut self.vehicle, &mut self.server), &mut self.brain);
+        self.traffic.play(self.now, looks, (&mut self.vehicle, &mut self.server), &mut self.path_control);
     }
 
     fn stage(&mut self) {
@@ -301,12 +301,12 @@ impl Simulation {
             self.recording.samples.push(row);
         }
         let kind = SampleKind::Signal { rssi_dbm: rssi_dbm as f32, station };
-        self.brain.observe(self.now, Sample { path, kind });
+        self.path_control.observe(self.now, Sample { path, kind });
     }
 
     fn observe_transport(&mut self) {
-        if self.brain.watches() {
-            self.brain.observe_transport(self.now, &self.vehicle);
+        if self.path_control.watches() {
+            self.path_control.observe_transport(self.now, &self.vehicle);
         }
     }
 
@@ -316,14 +316,14 @@ impl Simulation {
         loop {
             let mut quiet = true;
             while let Some(event) = self.vehicle.poll_event() {
-                self.brain.hear(now, &event, &mut self.vehicle);
+                self.path_control.hear(now, &event, &mut self.vehicle);
                 self.recording.heard.push((now, Side::Vehicle, event));
                 quiet = false;
             }
             while let Some(event) = self.server.poll_event() {
                 self.recording.heard.push((now, Side::Server, event));
             }
-            while let Some(output) = self.brain.act(now, &mut self.vehicle) {
+            while let Some(output) = self.path_control.act(now, &mut self.vehicle) {
                 self.recording.said.push((now, output));
                 self.recording.events += 1;
                 quiet = false;
@@ -340,7 +340,7 @@ impl Simulation {
     }
 
     fn record_subflows(&mut self) {
-        let (token, t_ns) = (self.brain.token(), self.now.as_nanos());
+        let (token, t_ns) = (self.path_control.token(), self.now.as_nanos());
         let micros = |duration: Duration| duration.as_micros() as u32;
         let remote = SERVER_ADDRESS.to_string();
         let rows = self.vehicle.subflows().map(|info| TcpInfoRow {

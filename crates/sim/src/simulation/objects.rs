@@ -8,7 +8,7 @@ use crosslane_core::time::Instant;
 use crosslane_core::transfer::frame::{END_BYTES, PREFACE};
 use crosslane_core::transfer::sender::{Sender, Write};
 
-use super::traffic::Tally;
+use super::traffic::Results;
 use crate::record::rows::MessageRow;
 use crate::scenario::{DeadlineTraffic, Starts, Traffic};
 use crate::transport::Endpoint;
@@ -95,8 +95,8 @@ impl Objects {
         Demand { objects: self.sender.demand(), unit_costs: self.unit_costs.clone() }
     }
 
-    pub(super) fn finish(self) -> (Vec<MessageRow>, Tally, u64) {
-        (self.rows, Tally::default(), self.skipped)
+    pub(super) fn finish(self) -> (Vec<MessageRow>, Results, u64) {
+        (self.rows, Results::default(), self.skipped)
     }
 
     fn begin(&mut self, due: Instant) {

@@ -27,7 +27,7 @@ pub(super) struct Datagram {
 
 impl Packet {
     /// Of a flow that takes what it can get; bare acknowledgements are not.
-    pub(super) fn is_elastic(&self) -> bool {
+    pub(super) fn is_bulk(&self) -> bool {
         matches!(self, Packet::Segment(segment, _) if segment.payload > 0 || segment.flags & SYN != 0)
     }
 

@@ -10,21 +10,21 @@ use crosslane_core::time::Instant;
 
 use crate::transport::{Endpoint, KernelPathManager, SERVER_ADDRESS};
 
-pub(super) enum Brain {
+pub(super) enum PathControl {
     /// Plain TCP has no paths to manage.
     None,
     Kernel(KernelPathManager),
-    Agent(Fed),
+    Agent(AgentDriver),
 }
 
 /// An agent, and what it said when it was last asked.
-pub(super) struct Fed {
+pub(super) struct AgentDriver {
     agent: Box<Agent>,
     due: Option<Instant>,
     watches: bool,
 }
 
-impl Fed {
+impl AgentDriver {
     /// It has to be asked again at once.
     fn handle(&mut self, now: Instant, input: Input) {
         self.agent.handle(now, input);
@@ -44,44 +44,44 @@ impl Fed {
     }
 }
 
-impl Brain {
+impl PathControl {
     /// An agent that finds the interfaces of all paths up.
-    pub(super) fn with_agent(agent: Agent, paths: usize) -> Brain {
-        let mut fed = Fed { agent: Box::new(agent), due: None, watches: false };
+    pub(super) fn with_agent(agent: Agent, paths: usize) -> PathControl {
+        let mut fed = AgentDriver { agent: Box::new(agent), due: None, watches: false };
         for path in (0..paths).map(|place| PathId(place as u8)) {
             fed.handle(Instant::ZERO, Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
         }
-        Brain::Agent(fed)
+        PathControl::Agent(fed)
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         match self {
-            Brain::Agent(fed) => fed.due,
-            Brain::None | Brain::Kernel(_) => None,
+            PathControl::Agent(fed) => fed.due,
+            PathControl::None | PathControl::Kernel(_) => None,
         }
     }
 
     /// True if it wants to know how subflows fare.
     pub(super) fn watches(&self) -> bool {
         match self {
-            Brain::Agent(fed) => fed.watches,
-            Brain::None | Brain::Kernel(_) => false,
+            PathControl::Agent(fed) => fed.watches,
+            PathControl::None | PathControl::Kernel(_) => false,
         }
     }
 
     /// Token of the connection, where it is MPTCP.
     pub(super) fn token(&self) -> Option<Token> {
-        (!matches!(self, Brain::None)).then_some(Token(1))
+        (!matches!(self, PathControl::None)).then_some(Token(1))
     }
 
     pub(super) fn observe(&mut self, now: Instant, sample: Sample) {
-        if let Brain::Agent(fed) = self {
+        if let PathControl::Agent(fed) = self {
             fed.handle(now, Input::Sample(sample));
         }
     }
 
     pub(super) fn observe_transport(&mut self, now: Instant, vehicle: &Endpoint) {
-        let Brain::Agent(fed) = self else { return };
+        let PathControl::Agent(fed) = self else { return };
         for info in vehicle.subflows() {
             let transport = Transport {
                 token: 1,
@@ -103,13 +103,13 @@ impl Brain {
     /// What the agent wants of each path; none without an agent.
     pub(super) fn wanted(&self) -> Option<Vec<PathState>> {
         match self {
-            Brain::Agent(fed) => Some(fed.agent.paths().map(|(_, _, state)| state).collect()),
-            Brain::None | Brain::Kernel(_) => None,
+            PathControl::Agent(fed) => Some(fed.agent.paths().map(|(_, _, state)| state).collect()),
+            PathControl::None | PathControl::Kernel(_) => None,
         }
     }
 
     pub(super) fn demand(&mut self, now: Instant, demand: Demand) {
-        if let Brain::Agent(fed) = self {
+        if let PathControl::Agent(fed) = self {
             fed.handle(now, Input::Demand(demand));
         }
     }
@@ -117,26 +117,26 @@ impl Brain {
     /// Most bytes that the sender should have under way, if that is limited.
     pub(super) fn backlog_bytes(&self) -> Option<u64> {
         match self {
-            Brain::Agent(fed) => fed.agent.backlog_bytes(),
-            Brain::None | Brain::Kernel(_) => None,
+            PathControl::Agent(fed) => fed.agent.backlog_bytes(),
+            PathControl::None | PathControl::Kernel(_) => None,
         }
     }
 
     pub(super) fn hear(&mut self, now: Instant, event: &Event, vehicle: &mut Endpoint) {
         match self {
-            Brain::None => {}
-            Brain::Kernel(manager) => {
+            PathControl::None => {}
+            PathControl::Kernel(manager) => {
                 for command in manager.on_event(event) {
                     vehicle.command(now, &command);
                 }
             }
-            Brain::Agent(fed) => fed.handle(now, Input::Mptcp(*event)),
+            PathControl::Agent(fed) => fed.handle(now, Input::Mptcp(*event)),
         }
     }
 
     /// Carries out the next thing that the agent says, and tells it.
     pub(super) fn act(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
-        let Brain::Agent(fed) = self else { return None };
+        let PathControl::Agent(fed) = self else { return None };
         let output = fed.poll(now)?;
         if let Output::Command { command, .. } = &output
             && !vehicle.command(now, command)

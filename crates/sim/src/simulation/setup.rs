@@ -7,8 +7,8 @@ use crosslane_core::strategy;
 use crosslane_core::time::Duration;
 
 use super::packet::UDP_HEADER_BYTES;
-use super::path_control::Brain;
-use super::tunnel::{self, Ends};
+use super::path_control::PathControl;
+use super::tunnel::{self, TunnelEndpoints};
 use crate::addresses::vehicle_address;
 use crate::bounds::oracle::{Foresight, Params};
 use crate::scenario::{Congestion, Mode, Scenario, ScenarioError, Strategy, TrafficKind, TunnelParams};
@@ -47,25 +47,25 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
 ///
 /// # Errors
 /// Parameters that the strategy does not take, a world that cannot be made.
-pub(super) fn brain(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<Brain, ScenarioError> {
+pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<PathControl, ScenarioError> {
     match strategy.base.as_str() {
-        "single" => Ok(Brain::None),
+        "single" => Ok(PathControl::None),
         "kernel" | "kernel-tuned" => {
             let preferred = scenario.preferred_path();
             let in_reserve = |path: PathId| scenario.service.mode == Mode::Backup && path != preferred;
             let paths = scenario.paths().into_iter().map(|path| (path.id, in_reserve(path.id)));
-            Ok(Brain::Kernel(KernelPathManager::new(paths.collect())))
+            Ok(PathControl::Kernel(KernelPathManager::new(paths.collect())))
         }
         "oracle" => {
             let params = Params::read(&strategy.parameters).map_err(|fault| refused(scenario, strategy, &fault))?;
             let foresight = Foresight::new(World::new(scenario, seed)?, scenario, params);
             let agent = foresight.agent(specs(scenario), &scenario.ranks(), scenario.service.mode, OVERLAP);
-            Ok(Brain::with_agent(agent, scenario.paths().len()))
+            Ok(PathControl::with_agent(agent, scenario.paths().len()))
         }
         "tunnel" => {
             let steer = tunnel_params(scenario, strategy)?.steer;
             let steering = Strategy { name: steer.clone(), base: steer, parameters: toml::Table::new() };
-            brain(scenario, &steering, seed)
+            path_control(scenario, &steering, seed)
         }
         name => {
             let read = strategy::Strategy::read(name, toml::Value::Table(strategy.parameters.clone()));
@@ -78,7 +78,7 @@ pub(super) fn brain(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Resu
                 overlap: OVERLAP,
                 strategy,
             };
-            Ok(Brain::with_agent(Agent::new(setup), scenario.paths().len()))
+            Ok(PathControl::with_agent(Agent::new(setup), scenario.paths().len()))
         }
     }
 }
@@ -88,7 +88,10 @@ pub(super) fn brain(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Resu
 ///
 /// # Errors
 /// Parameters that the tunnel does not take, datagrams that do not fit.
-pub(super) fn tunnel(scenario: &Scenario, strategy: &Strategy) -> Result<Option<(Ends, u16)>, ScenarioError> {
+pub(super) fn tunnel(
+    scenario: &Scenario,
+    strategy: &Strategy,
+) -> Result<Option<(TunnelEndpoints, u16)>, ScenarioError> {
     if !strategy.is_tunnel() {
         return Ok(None);
     }
@@ -102,7 +105,7 @@ pub(super) fn tunnel(scenario: &Scenario, strategy: &Strategy) -> Result<Option<
         let fault = format!("the simulator does not fragment datagrams, and more than {most} bytes do not fit");
         return Err(refused(scenario, strategy, &fault));
     }
-    Ok(Some((Ends::new(scenario, &params), mtu_bytes)))
+    Ok(Some((TunnelEndpoints::new(scenario, &params), mtu_bytes)))
 }
 
 fn tunnel_params(scenario: &Scenario, strategy: &Strategy) -> Result<TunnelParams, ScenarioError> {

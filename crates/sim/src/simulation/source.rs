@@ -7,8 +7,8 @@ use crosslane_core::time::Instant;
 use super::datagrams::Datagrams;
 use super::objects::Objects;
 use super::packet::Datagram;
-use super::path_control::Brain;
-use super::traffic::{Tally, Traffic};
+use super::path_control::PathControl;
+use super::traffic::{Results, Traffic};
 use crate::record::rows::MessageRow;
 use crate::scenario::{Protocol, Scenario, TrafficKind};
 use crate::transport::Endpoint;
@@ -47,16 +47,16 @@ impl Source {
         now: Instant,
         looks: bool,
         (vehicle, server): (&mut Endpoint, &mut Endpoint),
-        brain: &mut Brain,
+        path_control: &mut PathControl,
     ) {
         match self {
             Source::Stream(traffic) => traffic.play(now, vehicle, server),
             Source::Datagrams(datagrams) => datagrams.play(now),
             Source::Objects(objects) => {
-                objects.set_backlog(brain.backlog_bytes());
+                objects.set_backlog(path_control.backlog_bytes());
                 objects.play(now, vehicle, server);
                 if let Some(demand) = objects.news().or_else(|| looks.then(|| objects.demand())) {
-                    brain.demand(now, demand);
+                    path_control.demand(now, demand);
                 }
             }
         }
@@ -79,7 +79,7 @@ impl Source {
 
     /// Messages, what they add up to, how many were skipped, and how many came
     /// more than once; none where that cannot be.
-    pub(super) fn finish(self) -> (Vec<MessageRow>, Tally, u64, Option<u64>) {
+    pub(super) fn finish(self) -> (Vec<MessageRow>, Results, u64, Option<u64>) {
         let (rows, tally, skipped) = match self {
             Source::Stream(traffic) => traffic.finish(),
             Source::Objects(objects) => objects.finish(),

@@ -21,7 +21,7 @@ const BACKLOG: Duration = Duration::from_secs(1);
 
 /// What the messages of a run add up to.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct Results {
     /// Messages written.
     pub written: u64,
     /// Bytes of those that were read.
@@ -61,7 +61,7 @@ pub(super) struct Traffic {
     /// Messages written and not read; their number is bounded by the send buffer.
     open: VecDeque<Open>,
     handed_over: u64,
-    tally: Tally,
+    tally: Results,
     /// Every message, if they are kept.
     rows: Vec<MessageRow>,
     keep: bool,
@@ -86,7 +86,7 @@ impl Traffic {
             uploading: false,
             open: VecDeque::new(),
             handed_over: 0,
-            tally: Tally::default(),
+            tally: Results::default(),
             rows: Vec::new(),
             keep,
             skipped: 0,
@@ -127,7 +127,7 @@ impl Traffic {
     }
 
     /// Messages, what they add up to, and how many were skipped.
-    pub(super) fn finish(self) -> (Vec<MessageRow>, Tally, u64) {
+    pub(super) fn finish(self) -> (Vec<MessageRow>, Results, u64) {
         (self.rows, self.tally, self.skipped)
     }
 

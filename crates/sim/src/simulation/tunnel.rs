@@ -6,7 +6,7 @@ use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
 use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::{Duration, Instant};
-use crosslane_core::tunnel::{Health, Input, Output, Setup, Tunnel};
+use crosslane_core::tunnel::{Input, Liveness, Output, Setup, Tunnel};
 
 use super::packet::{Packet, UDP_HEADER_BYTES};
 use crate::scenario::{Scenario, TunnelParams};
@@ -23,10 +23,10 @@ const FLOW: u8 = 1;
 const SOONEST: Duration = Duration::from_micros(50);
 
 /// Vehicle and gateway, by the direction in which they send.
-pub(super) struct Ends {
+pub(super) struct TunnelEndpoints {
     ends: [Tunnel<Packet>; 2],
     due: [Option<Instant>; 2],
-    around_bytes: u16,
+    overhead_bytes: u16,
     wanted: Vec<PathState>,
 }
 
@@ -35,14 +35,14 @@ pub(super) enum Left {
     /// A packet of the traffic, at its destination.
     Out(Packet),
     /// A datagram for the other end.
-    Over(Parcel),
+    Over(TunnelPacket),
     /// The health of a path has changed.
-    Changed(PathId, Health, String),
+    Changed(PathId, Liveness, String),
 }
 
 /// A datagram between the ends.
 #[derive(Clone, Debug)]
-pub(super) struct Parcel {
+pub(super) struct TunnelPacket {
     /// Over which path it goes.
     pub path: PathId,
     /// Length with IP header, in bytes.
@@ -50,20 +50,21 @@ pub(super) struct Parcel {
     output: Output<Packet>,
 }
 
-impl Ends {
+impl TunnelEndpoints {
     /// Two ends that find all paths there.
-    pub(super) fn new(scenario: &Scenario, params: &TunnelParams) -> Ends {
-        let around_bytes = around_bytes(params);
-        let end = |leads| {
+    pub(super) fn new(scenario: &Scenario, params: &TunnelParams) -> TunnelEndpoints {
+        let overhead_bytes = overhead_bytes(params);
+        let end = |is_initiator| {
             Tunnel::new(Setup {
                 mode: params.mode,
-                leads,
+                is_initiator,
                 ranks: scenario.ranks(),
-                epoch: if leads { 1 } else { 2 },
-                around_bytes: u32::from(around_bytes),
+                epoch: if is_initiator { 1 } else { 2 },
+                overhead_bytes: u32::from(overhead_bytes),
             })
         };
-        let mut ends = Ends { ends: [end(true), end(false)], due: [None; 2], around_bytes, wanted: Vec::new() };
+        let mut ends =
+            TunnelEndpoints { ends: [end(true), end(false)], due: [None; 2], overhead_bytes, wanted: Vec::new() };
         for path in scenario.paths() {
             ends.handle(Instant::ZERO, Direction::Up, Input::Present(path.id, true));
         }
@@ -79,12 +80,12 @@ impl Ends {
         self.handle(
             now,
             way,
-            Input::Packet { flow: FLOW, bytes: packet.ip_bytes().into(), elastic: packet.is_elastic(), packet },
+            Input::Packet { flow: FLOW, bytes: packet.ip_bytes().into(), bulk: packet.is_bulk(), packet },
         );
     }
 
     /// A datagram has come this way.
-    pub(super) fn arrive(&mut self, now: Instant, way: Direction, parcel: Parcel) {
+    pub(super) fn arrive(&mut self, now: Instant, way: Direction, parcel: TunnelPacket) {
         let input = match parcel.output {
             Output::Send { label, number, packet } => {
                 Input::Arrived { label, number: Some(number), bytes: packet.ip_bytes().into(), packet }
@@ -122,10 +123,10 @@ impl Ends {
                 (*path, wire.len() as u16 + if number.is_some() { SEQUENCE_BYTES } else { 0 })
             }
             Output::Deliver(packet) => return Some(Left::Out(*packet)),
-            Output::Changed { path, health, because } => return Some(Left::Changed(*path, *health, because.clone())),
+            Output::Changed { path, liveness, reason } => return Some(Left::Changed(*path, *liveness, reason.clone())),
         };
-        let ip_bytes = inside + GRE_BYTES + self.around_bytes;
-        Some(Left::Over(Parcel { path, ip_bytes, output }))
+        let ip_bytes = inside + GRE_BYTES + self.overhead_bytes;
+        Some(Left::Over(TunnelPacket { path, ip_bytes, output }))
     }
 
     fn handle(&mut self, now: Instant, way: Direction, input: Input<Packet>) {
@@ -138,9 +139,9 @@ impl Ends {
 /// Bytes of IP that a packet inside may have.
 pub(super) fn mtu_bytes(scenario: &Scenario, params: &TunnelParams) -> u16 {
     let outside = scenario.tunnel.mtu as u16;
-    outside.saturating_sub(around_bytes(params) + GRE_BYTES + SEQUENCE_BYTES)
+    outside.saturating_sub(overhead_bytes(params) + GRE_BYTES + SEQUENCE_BYTES)
 }
 
-fn around_bytes(params: &TunnelParams) -> u16 {
+fn overhead_bytes(params: &TunnelParams) -> u16 {
     UDP_HEADER_BYTES + if params.encrypt { SEAL_BYTES } else { 0 }
 }

@@ -21,7 +21,7 @@ const QUICK: u32 = 16;
 
 /// A piece of the connection's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct Mapping {
     /// Data sequence number of its first byte.
     pub dsn: u64,
     /// Length, in bytes.
@@ -35,7 +35,7 @@ pub struct Receiver {
     /// Next byte expected.
     next: u64,
     /// What came too early, by sequence number; at most a window of it.
-    early: BTreeMap<u64, Piece>,
+    early: BTreeMap<u64, Mapping>,
     /// Acknowledged so far.
     told: u64,
     full: u64,
@@ -73,7 +73,7 @@ impl Receiver {
 
     /// Takes the payload of a segment and appends to `ordered` what is now in
     /// order; `pushed` if the sender marked it with PSH.
-    pub fn take(&mut self, now: Instant, seq: u64, piece: Piece, pushed: bool, ordered: &mut Vec<Piece>) {
+    pub fn take(&mut self, now: Instant, seq: u64, piece: Mapping, pushed: bool, ordered: &mut Vec<Mapping>) {
         self.pushed |= pushed;
         self.full = self.full.max(piece.len);
         if seq + piece.len <= self.next || self.early.contains_key(&seq) {
@@ -144,7 +144,7 @@ impl Receiver {
         self.due
     }
 
-    fn advance(&mut self, piece: Piece, ordered: &mut Vec<Piece>) {
+    fn advance(&mut self, piece: Mapping, ordered: &mut Vec<Mapping>) {
         self.next += piece.len;
         self.bytes_received += piece.len;
         ordered.push(piece);
@@ -173,9 +173,9 @@ impl Receiver {
 mod tests {
     use super::*;
 
-    fn take(receiver: &mut Receiver, ms: u64, seq: u64, len: u64) -> Vec<Piece> {
+    fn take(receiver: &mut Receiver, ms: u64, seq: u64, len: u64) -> Vec<Mapping> {
         let mut ordered = Vec::new();
-        receiver.take(Instant::from_millis(ms), seq, Piece { dsn: seq - 1, len }, false, &mut ordered);
+        receiver.take(Instant::from_millis(ms), seq, Mapping { dsn: seq - 1, len }, false, &mut ordered);
         ordered
     }
 
@@ -208,7 +208,7 @@ mod tests {
         receiver.read();
         assert!(!receiver.wants_ack(Instant::from_millis(100)));
         receiver.acknowledge();
-        receiver.take(Instant::from_millis(120), 17_001, Piece { dsn: 17_000, len: 1000 }, true, &mut Vec::new());
+        receiver.take(Instant::from_millis(120), 17_001, Mapping { dsn: 17_000, len: 1000 }, true, &mut Vec::new());
         receiver.read();
         assert!(receiver.wants_ack(Instant::from_millis(120)));
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crosslane_core::time::{Duration, Instant};
 
-use super::receiver::Piece;
+use super::receiver::Mapping;
 
 /// First window: half of `net.ipv4.tcp_rmem[1]`.
 const FIRST_BYTES: u64 = 65_536;
@@ -57,7 +57,7 @@ impl Inbox {
 
     /// Takes a piece that a subflow has in order; true if the application gets
     /// data by it. What lies beyond the window is dropped: no peer sends it.
-    pub fn take(&mut self, piece: Piece) -> bool {
+    pub fn take(&mut self, piece: Mapping) -> bool {
         let (begin, end) = (piece.dsn.max(self.next), piece.dsn + piece.len);
         if end <= begin || end > self.edge {
             return false;
@@ -117,12 +117,12 @@ mod tests {
     #[test]
     fn data_comes_out_once_and_in_order() {
         let mut inbox = Inbox::new();
-        assert!(!inbox.take(Piece { dsn: 1000, len: 1000 }));
-        assert!(!inbox.take(Piece { dsn: 1000, len: 1000 }));
+        assert!(!inbox.take(Mapping { dsn: 1000, len: 1000 }));
+        assert!(!inbox.take(Mapping { dsn: 1000, len: 1000 }));
         assert_eq!(inbox.waiting(), 1000);
-        assert!(inbox.take(Piece { dsn: 0, len: 1500 }));
+        assert!(inbox.take(Mapping { dsn: 0, len: 1500 }));
         assert_eq!((inbox.delivered(), inbox.waiting()), (2000, 0));
-        assert!(!inbox.take(Piece { dsn: 0, len: 1500 }));
+        assert!(!inbox.take(Mapping { dsn: 0, len: 1500 }));
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
             let (data_ack, window) = inbox.tell();
             assert!(data_ack + window >= edge);
             edge = data_ack + window;
-            inbox.take(Piece { dsn: data_ack, len: window });
+            inbox.take(Mapping { dsn: data_ack, len: window });
             inbox.measure(Instant::from_millis(round * 50), rtt);
         }
         assert_eq!(inbox.tell().1, GREATEST_BYTES);
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn what_lies_beyond_the_window_is_not_kept() {
         let mut inbox = Inbox::new();
-        assert!(!inbox.take(Piece { dsn: FIRST_BYTES, len: 1000 }));
+        assert!(!inbox.take(Mapping { dsn: FIRST_BYTES, len: 1000 }));
         assert_eq!(inbox.waiting(), 0);
     }
 }

@@ -8,7 +8,7 @@ use crosslane_core::time::Instant;
 use super::{Truth, WorldEvent, millis};
 use crate::input::link_trace::{Trace, TraceRow};
 use crate::input::mobility::State;
-use crate::radio::access_link::{Air, Heard, Quality};
+use crate::radio::access_link::{Channel, Quality, ReceivedSignal};
 use crate::scenario::{AccessLink, Queue, Scenario, ScenarioError};
 use crate::world::coverage::is_within;
 
@@ -19,9 +19,9 @@ pub(super) struct ModemLink {
     up: Way,
     down: Way,
     /// Of a modelled link.
-    air: Option<Air>,
+    air: Option<Channel>,
     /// What was last heard through it.
-    heard: Heard,
+    heard: ReceivedSignal,
     pub(super) next_sample: Instant,
     rng: Rng,
     pub(super) last: Option<[DirectionParams; 2]>,
@@ -63,8 +63,8 @@ impl ModemLink {
             link: link.clone(),
             up,
             down,
-            air: link.model.as_ref().map(|model| Air::new(model, &link.name, Some(seed), position_m)),
-            heard: Heard::default(),
+            air: link.model.as_ref().map(|model| Channel::new(model, &link.name, Some(seed), position_m)),
+            heard: ReceivedSignal::default(),
             next_sample: Instant::from_secs_f64(phase_s),
             rng,
             last: None,

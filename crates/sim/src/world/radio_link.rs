@@ -1,6 +1,6 @@
 //! A radio of the vehicle, with the units that serve it.
 
-use crosslane_core::link::{Air, Bottleneck, DirectionParams, Loss, QueueLimit, ieee80211p};
+use crosslane_core::link::{Bottleneck, Channel, DirectionParams, Loss, QueueLimit, ieee80211p};
 use crosslane_core::path::PathId;
 use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
@@ -110,7 +110,7 @@ impl RadioLink {
         let radio = self.coverage.radio();
         let serving = signal.and_then(|signal| self.coverage.unit(signal.unit));
         let params = DirectionParams {
-            bottleneck: Bottleneck::Ieee80211p(Air {
+            bottleneck: Bottleneck::Ieee80211p(Channel {
                 rate: radio.rate,
                 mean_snr_db: signal.map_or(SILENT_SNR_DB, |s| s.mean_dbm - radio.noise_dbm),
                 nakagami_m: signal.map_or(f64::INFINITY, |s| radio.fading.m(s.distance_m)),

@@ -25,7 +25,7 @@ const CLOSED: Duration = Duration::from_millis(1000);
 
 /// How each path stands.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rests {
+pub(super) struct Suspensions {
     paths: Vec<Rest>,
 }
 
@@ -38,7 +38,7 @@ struct Rest {
     carries_since: Instant,
 }
 
-impl Rests {
+impl Suspensions {
     /// True while the path rests.
     pub(super) fn is_resting(&self, now: Instant, place: usize) -> bool {
         self.paths.get(place).is_some_and(|rest| now < rest.until)

@@ -6,8 +6,8 @@ use crate::path::PathState;
 /// Steps of a transfer, as often as an agent hears of acknowledgements.
 const STEP_S: f64 = 0.01;
 
-fn view(rank: u8, was: PathState) -> View {
-    View { belief: Belief::Good, was, rank }
+fn view(rank: u8, was: PathState) -> PathInput {
+    PathInput { belief: Belief::Good, was, rank }
 }
 
 fn demand(size_bytes: u64, acked_bytes: u64, deadline_ms: u64, unit_costs: &[f64]) -> Demand {
@@ -31,8 +31,8 @@ fn carry(rates: &[f64], unit_costs: &[f64], size: f64, deadline_s: f64) -> (Vec<
         if acked >= size {
             return (bytes, now_s);
         }
-        let views: Vec<View> = states.iter().zip(0..).map(|(&was, rank)| view(rank, was)).collect();
-        let supply = views.iter().zip(&histories).map(|(&view, history)| Supply { view, history: Some(history) });
+        let views: Vec<PathInput> = states.iter().zip(0..).map(|(&was, rank)| view(rank, was)).collect();
+        let supply = views.iter().zip(&histories).map(|(&view, history)| PathSupply { view, history: Some(history) });
         let demand = demand(size as u64, acked as u64, (deadline_s * 1e3) as u64, unit_costs);
         deadline.meet(Instant::from_secs_f64(now_s), &demand, &supply.collect::<Vec<_>>());
         let wanted = deadline.allocate(&views);
@@ -113,7 +113,7 @@ fn first_admission(rates: [f64; 2], size: u64) -> Option<Admission> {
     let histories = rates.map(|rate| history(&[rate], 100));
     let mut deadline = Deadline::new(Params::default());
     let supply =
-        [0, 1].map(|place| Supply { view: view(place as u8, PathState::Active), history: histories.get(place) });
+        [0, 1].map(|place| PathSupply { view: view(place as u8, PathState::Active), history: histories.get(place) });
     deadline.meet(Instant::ZERO, &demand(size, 0, 10_000, &[1.0, 5.0]), &supply);
     deadline.poll_admission()
 }
@@ -131,7 +131,7 @@ fn before_an_object_begins_it_is_said_whether_its_deadline_can_be_met() {
 #[test]
 fn of_unknown_paths_nothing_is_promised_and_the_cheapest_shows_itself_first() {
     let mut deadline = Deadline::new(Params::default());
-    let supply = [0, 1].map(|rank| Supply { view: view(rank, PathState::Backup), history: None });
+    let supply = [0, 1].map(|rank| PathSupply { view: view(rank, PathState::Backup), history: None });
     deadline.meet(Instant::ZERO, &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
     assert_eq!(deadline.poll_admission().and_then(|a| a.can_be_met()), None);
     let views = supply.map(|supply| supply.view);
@@ -144,7 +144,7 @@ fn of_unknown_paths_nothing_is_promised_and_the_cheapest_shows_itself_first() {
 fn objects_due_earlier_come_first_in_what_is_missing() {
     let fast = history(&[1e6], 100);
     let mut deadline = Deadline::new(Params::default());
-    let supply = [0, 1].map(|rank| Supply { view: view(rank, PathState::Backup), history: Some(&fast) });
+    let supply = [0, 1].map(|rank| PathSupply { view: view(rank, PathState::Backup), history: Some(&fast) });
     let object = |number, size_bytes, due_ms| Object {
         number,
         size_bytes,
@@ -171,7 +171,7 @@ fn a_path_on_which_others_wait_for_much_is_closed_and_then_opened_again() {
         let histories =
             [looked_at(step, |_| 500, |_| 100), looked_at(step, |_| 20_000, |step| u32::from(step % 60 < 30) * 200)];
         let views = [0, 1].map(|place| view(place as u8, states[place]));
-        let supply = [0, 1].map(|place| Supply { view: views[place], history: histories.get(place) });
+        let supply = [0, 1].map(|place| PathSupply { view: views[place], history: histories.get(place) });
         deadline.meet(Instant::from_millis(step * 10), &demand(100_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
         states = deadline.allocate(&views);
         assert_eq!(states[1], PathState::Active);
@@ -189,7 +189,8 @@ fn of_an_object_that_came_before_any_path_was_known_it_is_said_later() {
     let mut said = Vec::new();
     for step in 0..5 {
         let known = |place: usize| rates.get(place).filter(|_| step >= 2);
-        let supply = [0, 1].map(|place| Supply { view: view(place as u8, PathState::Active), history: known(place) });
+        let supply =
+            [0, 1].map(|place| PathSupply { view: view(place as u8, PathState::Active), history: known(place) });
         deadline.meet(Instant::from_millis(step * 10), &object, &supply);
         said.extend(deadline.poll_admission().map(|admission| (step, admission.can_be_met())));
     }

@@ -51,7 +51,7 @@ fn messages_that_stop_mean_loss_after_the_set_periods() {
     silence.advance(at(1400));
     assert_eq!(silence.belief().0, Belief::Lost);
     silence.advance(at(2400));
-    let kinds: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.wrong).collect();
+    let kinds: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.false_positive).collect();
     assert_eq!(kinds, [None, Some(false)]);
     silence.observe(at(9000), &cam());
     silence.advance(at(9000));
@@ -90,7 +90,7 @@ fn what_stays_unacknowledged_means_loss() {
     }
     assert_eq!(silence.belief().0, Belief::Unknown, "10 + 4·2 + 20 = 38 ms are allowed");
     silence.observe(at(1040), &transport(3, 50));
-    assert_eq!(silence.belief().0, Belief::Stuck);
+    assert_eq!(silence.belief().0, Belief::Stalled);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_lone_segment_may_be_acknowledged_late() {
     silence.observe(at(1078), &transport(1, 50));
     assert_eq!(silence.belief().0, Belief::Unknown, "10 + 4·2 + 20 + 40 = 78 ms are allowed");
     silence.observe(at(1080), &transport(1, 50));
-    assert_eq!(silence.belief().0, Belief::Stuck);
+    assert_eq!(silence.belief().0, Belief::Stalled);
 }
 
 #[test]
@@ -121,12 +121,12 @@ fn a_message_soon_after_an_alarm_proves_it_wrong() {
     silence.observe(at(1000), &transport(3, 50));
     silence.observe(at(1050), &transport(3, 50));
     silence.observe(at(1100), &cam());
-    assert_eq!(silence.belief().0, Belief::Stuck, "not trusted at once");
+    assert_eq!(silence.belief().0, Belief::Stalled, "not trusted at once");
     assert_eq!(silence.next_wakeup(), Some(at(1550)));
     silence.advance(at(1550));
     assert_eq!(silence.belief().0, Belief::Unknown);
-    let wrong: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.wrong).collect();
-    assert_eq!(wrong, [None, Some(true)]);
+    let false_positive: Vec<_> = drain(&mut silence).iter().map(|alarm| alarm.false_positive).collect();
+    assert_eq!(false_positive, [None, Some(true)]);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn one_dead_server_does_not_keep_the_path_bad() {
     for ms in (60_000..60_300).step_by(10) {
         silence.observe(at(ms), &of(2, 2, 3, 59));
     }
-    assert_eq!(silence.belief().0, Belief::Stuck);
+    assert_eq!(silence.belief().0, Belief::Stalled);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn what_came_regularly_and_stopped_means_loss_unless_something_came_through_sinc
     silence.observe(at(1000), &told(910));
     assert_eq!(silence.belief().0, Belief::Unknown, "what was sent at 980 ms was acknowledged");
     silence.observe(at(1100), &told(1010));
-    assert_eq!(silence.belief().0, Belief::Stuck);
+    assert_eq!(silence.belief().0, Belief::Stalled);
 }
 
 /// What `subflows` that wait and an interface over which nothing comes back from
@@ -247,12 +247,12 @@ fn unanswered(subflows: u32) -> (Belief, bool) {
     (0..subflows).for_each(|token| silence.observe(at(1700), &of(token, 1, 2, 3)));
     look(&mut silence, 1700, 3500, &|ms| ms);
     look(&mut silence, 3500, 3521, &|_| 0);
-    (belief, silence.belief().0 == Belief::Stuck)
+    (belief, silence.belief().0 == Belief::Stalled)
 }
 
 #[test]
 fn an_interface_that_brings_nothing_back_is_lost_if_many_wait_for_it() {
-    assert_eq!(unanswered(CROWD as u32), (Belief::Stuck, false));
+    assert_eq!(unanswered(CROWD as u32), (Belief::Stalled, false));
     assert_eq!(unanswered(CROWD as u32 - 1), (Belief::Unknown, false));
 }
 
@@ -268,7 +268,7 @@ fn trusted_after(late: u64) -> u64 {
         silence.observe(at(ms), &Sample { path: PathId(0), kind });
         silence.advance(at(ms));
         match (alarm, silence.belief().0) {
-            (None, Belief::Stuck) => alarm = Some(ms),
+            (None, Belief::Stalled) => alarm = Some(ms),
             (Some(alarm), Belief::Unknown) => return ms - alarm,
             _ => {}
         }

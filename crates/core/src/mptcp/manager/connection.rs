@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::super::{AddressId, Command, Refusal, Seen, Subflow, Token};
+use super::super::{AddressId, Command, ConnectionSnapshot, Refusal, Subflow, Token};
 use super::backoff::Backoff;
 use super::entry::Entry;
 use super::ids::Ids;
@@ -206,7 +206,7 @@ impl Connection {
     }
 
     /// Takes the list of all its subflows that there are.
-    pub fn resync(&mut self, now: Instant, plan: &Plan, seen: &Seen) {
+    pub fn resync(&mut self, now: Instant, plan: &Plan, seen: &ConnectionSnapshot) {
         let before = core::mem::take(&mut self.subflows);
         seen.opening.iter().for_each(|subflow| self.found_opening(now, plan, subflow));
         for &subflow in &seen.subflows {

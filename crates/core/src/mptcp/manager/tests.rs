@@ -85,9 +85,9 @@ fn opened(path: u8) -> Event {
     Event::SubflowEstablished { token: TOKEN, subflow: subflow(path, 2, false) }
 }
 
-fn seen(token: Token, subflows: &[Subflow]) -> Seen {
+fn seen(token: Token, subflows: &[Subflow]) -> ConnectionSnapshot {
     let (local, remote) = (local(0, 1000), server());
-    Seen { token, local, remote, server_side: false, subflows: subflows.to_vec(), opening: Vec::new() }
+    ConnectionSnapshot { token, local, remote, server_side: false, subflows: subflows.to_vec(), opening: Vec::new() }
 }
 
 /// Commands of `ms` milliseconds from now on, each answered by `answer`.
@@ -414,7 +414,7 @@ fn a_connection_found_without_any_subflow_gets_them_anew() {
 fn a_subflow_that_the_peer_has_not_answered_is_neither_opened_twice_nor_relied_on() {
     let mut manager = with_two_subflows([Active, Active]);
     let opening = Vec::from([subflow(1, 2, false)]);
-    manager.resync(at(1000), &[Seen { opening, ..seen(TOKEN, &[subflow(0, 0, false)]) }]);
+    manager.resync(at(1000), &[ConnectionSnapshot { opening, ..seen(TOKEN, &[subflow(0, 0, false)]) }]);
     assert_eq!(drain(&mut manager, at(1000)), []);
     manager.set_address(at(2000), PathId(0), None, 0);
     assert_eq!(drain(&mut manager, at(3000)), [], "nothing else could bear a withdrawal");

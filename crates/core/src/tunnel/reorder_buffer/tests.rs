@@ -9,19 +9,19 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-fn label(path: u8, order: u32) -> Label {
-    Label { path: PathId(path), flow: 3, order }
+fn label(path: u8, order: u32) -> GreKey {
+    GreKey { path: PathId(path), flow: 3, order }
 }
 
-const BOTH: Ways = Ways { paths: 0b11, repairs: false };
+const BOTH: ActivePaths = ActivePaths { paths: 0b11, retransmits: false };
 
-fn drained<P>(resequencer: &mut Resequencer<P>) -> Vec<P> {
-    core::iter::from_fn(|| resequencer.poll()).collect()
+fn drained<P>(reorder: &mut ReorderBuffer<P>) -> Vec<P> {
+    core::iter::from_fn(|| reorder.poll()).collect()
 }
 
 #[test]
 fn a_gap_is_let_go_as_soon_as_every_path_has_passed_it() {
-    let mut flows = Resequencer::new();
+    let mut flows = ReorderBuffer::new();
     for (path, order) in [(0, 0), (0, 2), (0, 3)] {
         assert!(flows.take(at(1), label(path, order), order, BOTH));
     }
@@ -36,33 +36,33 @@ fn a_gap_is_let_go_as_soon_as_every_path_has_passed_it() {
 
 #[test]
 fn what_is_sent_again_is_waited_for() {
-    let ways = Ways { repairs: true, ..BOTH };
-    let mut flows = Resequencer::new();
+    let active_paths = ActivePaths { retransmits: true, ..BOTH };
+    let mut flows = ReorderBuffer::new();
     for (path, order) in [(0, 0), (0, 2), (1, 3)] {
-        flows.take(at(1), label(path, order), order, ways);
+        flows.take(at(1), label(path, order), order, active_paths);
     }
     assert_eq!(drained(&mut flows), [0]);
-    flows.take(at(30), label(1, 1), 1, ways);
+    flows.take(at(30), label(1, 1), 1, active_paths);
     assert_eq!(drained(&mut flows), [1, 2, 3]);
-    flows.take(at(100), label(0, 5), 5, ways);
+    flows.take(at(100), label(0, 5), 5, active_paths);
     assert_eq!(flows.next_wakeup(), Some(at(250)));
     // 110 ms late: half as much again and 5 ms are waited from now on.
-    flows.take(at(210), label(1, 4), 4, ways);
-    flows.take(at(300), label(0, 7), 7, ways);
+    flows.take(at(210), label(1, 4), 4, active_paths);
+    flows.take(at(300), label(0, 7), 7, active_paths);
     assert_eq!(flows.next_wakeup(), Some(at(470)));
 }
 
 #[test]
 fn another_flow_does_not_wait() {
-    let mut flows = Resequencer::new();
+    let mut flows = ReorderBuffer::new();
     flows.take(at(1), label(0, 1), 1, BOTH);
-    flows.take(at(1), Label { flow: 4, ..label(0, 0) }, 10, BOTH);
+    flows.take(at(1), GreKey { flow: 4, ..label(0, 0) }, 10, BOTH);
     assert_eq!(drained(&mut flows), [10]);
 }
 
 #[test]
 fn after_a_restart_of_the_receiver_the_first_is_what_comes_first() {
-    let mut flows = Resequencer::new();
+    let mut flows = ReorderBuffer::new();
     flows.take(at(1), label(0, 70_000), 70_000, BOTH);
     flows.take(at(1), label(0, 400_000), 400_000, BOTH);
     assert_eq!(drained(&mut flows), [70_000, 400_000]);
@@ -72,11 +72,11 @@ fn after_a_restart_of_the_receiver_the_first_is_what_comes_first() {
 #[test]
 fn no_more_is_held_than_so_many_over_all_flows() {
     for count in [1, 40] {
-        let mut flows = Resequencer::new();
+        let mut flows = ReorderBuffer::new();
         let most = MOST_HELD as u32 + 5000;
         for number in 0..most {
-            let label = Label { path: PathId(0), flow: (number % count) as u8, order: 1 + number / count };
-            flows.take(at(1), label, number, Ways { repairs: true, ..BOTH });
+            let label = GreKey { path: PathId(0), flow: (number % count) as u8, order: 1 + number / count };
+            flows.take(at(1), label, number, ActivePaths { retransmits: true, ..BOTH });
             assert!(flows.held <= MOST_HELD, "{}", flows.held);
         }
         let held = flows.flows.iter().map(|flow| flow.held.len()).sum::<usize>();
@@ -88,7 +88,7 @@ fn no_more_is_held_than_so_many_over_all_flows() {
 /// Each of them cuts what was given up in two.
 #[test]
 fn of_what_was_given_up_so_many_pieces_are_remembered_whatever_comes_late() {
-    let mut flows = Resequencer::new();
+    let mut flows = ReorderBuffer::new();
     flows.take(at(1), label(0, 0), 0, BOTH);
     flows.take(at(1), label(0, 200_000), 200_000, BOTH);
     flows.advance(at(1000), BOTH);
@@ -106,17 +106,17 @@ proptest! {
     #[test]
     fn each_once_in_order_and_in_time(
         steps in prop::collection::vec((0u64..400, 0u8..2, 0u64..30_000, any::<bool>()), 1..300),
-        repairs in any::<bool>(),
+        retransmits in any::<bool>(),
     ) {
-        let ways = Ways { paths: 0b11, repairs };
-        let mut flows = Resequencer::new();
+        let active_paths = ActivePaths { paths: 0b11, retransmits };
+        let mut flows = ReorderBuffer::new();
         let (mut seen, mut came): (Vec<u64>, BTreeMap<u64, Instant>) = (Vec::new(), BTreeMap::new());
         let mut now = at(1);
         for (order, path, wait_us, twice) in steps {
             let until = now + Duration::from_micros(wait_us);
             while let Some(due) = flows.next_wakeup().filter(|due| *due <= until) {
                 now = now.max(due);
-                flows.advance(now, ways);
+                flows.advance(now, active_paths);
                 for gone in drained(&mut flows) {
                     prop_assert!(now.since(came[&gone]) <= LONGEST);
                     seen.push(gone);
@@ -125,7 +125,7 @@ proptest! {
             now = until;
             for _ in 0..=u8::from(twice) {
                 let first = !came.contains_key(&order);
-                let taken = flows.take(now, label(path, order as u32), order, ways);
+                let taken = flows.take(now, label(path, order as u32), order, active_paths);
                 prop_assert!(first || !taken, "{order} was taken twice");
                 came.entry(order).or_insert(now);
             }

@@ -1,6 +1,6 @@
 //! How much may be under way on a path.
 
-use super::Outgoing;
+use super::SendPath;
 use crate::time::{Duration, Instant};
 
 /// Queue that is meant to stand in a path that is full.
@@ -40,25 +40,25 @@ pub(super) struct Round {
 
 /// The round trip is measured without a queue from time to time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Drain {
+pub(super) struct MinRttProbe {
     pub(super) until: Option<Instant>,
     pub(super) last: Instant,
 }
 
-impl<P: Clone> Outgoing<P> {
+impl<P: Clone> SendPath<P> {
     /// Bytes that may be under way.
     pub(super) fn window(&self) -> f64 {
-        let searched = self.search.as_ref().map_or(0.0, |search| FIRST_BYTES + search.more_bytes());
+        let searched = self.slow_start.as_ref().map_or(0.0, |search| FIRST_BYTES + search.more_bytes());
         self.known_window().unwrap_or(FIRST_BYTES).max(searched).min(WINDOW_MOST_BYTES)
     }
 
     fn known_window(&self) -> Option<f64> {
-        let (rate, base) = self.rate.bytes_s().zip(self.round_trip.base())?;
+        let (rate, base) = self.rate.bytes_s().zip(self.rtt.base())?;
         let least = QUEUE_PACKETS * PACKET_BYTES;
-        if self.drain.until.is_some() {
+        if self.min_rtt_probe.until.is_some() {
             return Some((rate * (base + HOLD).as_secs_f64() * 0.8).max(least));
         }
-        Some((rate * (base + HOLD).as_secs_f64() * self.boost + self.queue_bytes(rate)).max(least))
+        Some((rate * (base + HOLD).as_secs_f64() * self.window_gain + self.queue_bytes(rate)).max(least))
     }
 
     pub(super) fn queue_bytes(&self, rate: f64) -> f64 {
@@ -66,20 +66,20 @@ impl<P: Clone> Outgoing<P> {
     }
 
     pub(super) fn end_round(&mut self, now: Instant) {
-        let length = self.round_trip.smoothed().max(SHORTEST_ROUND);
+        let length = self.rtt.smoothed().max(SHORTEST_ROUND);
         if now.since(self.round.since) < length {
             return;
         }
-        if self.train.is_under_way() {
+        if self.train.is_in_flight() {
             self.round = Round { since: now, ..Round::default() };
             return;
         }
         let round = core::mem::replace(&mut self.round, Round { since: now, ..Round::default() });
-        let (Some(shortest), Some(base)) = (round.shortest, self.round_trip.base()) else { return };
-        if let Some(until) = self.drain.until {
+        let (Some(shortest), Some(base)) = (round.shortest, self.rtt.base()) else { return };
+        if let Some(until) = self.min_rtt_probe.until {
             if now >= until {
-                self.drain = Drain { until: None, last: now };
-                self.round_trip.rebase(now, shortest);
+                self.min_rtt_probe = MinRttProbe { until: None, last: now };
+                self.rtt.rebase(now, shortest);
             }
             return;
         }
@@ -94,25 +94,25 @@ impl<P: Clone> Outgoing<P> {
             self.usual_loss += (share - self.usual_loss) / USUAL_ROUNDS;
         }
         if round.was_busy
-            && self.search.as_mut().is_some_and(|search| search.ends(self.rate.last(), share, queue > meant))
+            && self.slow_start.as_mut().is_some_and(|search| search.ends(self.rate.last(), share, queue > meant))
         {
-            self.search = None;
+            self.slow_start = None;
             self.rate.adopt();
         }
-        if lossy && self.boost > 1.0 {
-            self.boost = 1.0;
+        if lossy && self.window_gain > 1.0 {
+            self.window_gain = 1.0;
         } else if round.was_full && queue < meant / 3 && !lossy {
             let most = 1.0 + BOOST_TIME.as_secs_f64() / base.as_secs_f64();
-            self.boost = (self.boost * 1.5).min(most).min(MOST_BOOST);
+            self.window_gain = (self.window_gain * 1.5).min(most).min(MOST_BOOST);
         } else if queue > meant {
-            self.boost = (self.boost * 0.8).max(1.0);
+            self.window_gain = (self.window_gain * 0.8).max(1.0);
         }
         let (shorter, longer) = (self.queue * 4 / 5, self.queue * 21 / 20);
         self.queue = if lossy { shorter.max(QUEUE / 4) } else { longer.min(QUEUE) };
-        if queue > meant * 2 || self.round_trip.is_old(now) && round.was_full {
-            let takes = (self.round_trip.smoothed() + HOLD) * 2;
-            if now.since(self.drain.last) > takes * 8 {
-                self.drain.until = Some(now + takes);
+        if queue > meant * 2 || self.rtt.is_old(now) && round.was_full {
+            let takes = (self.rtt.smoothed() + HOLD) * 2;
+            if now.since(self.min_rtt_probe.last) > takes * 8 {
+                self.min_rtt_probe.until = Some(now + takes);
             }
         }
     }

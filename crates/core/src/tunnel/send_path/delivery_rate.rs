@@ -52,25 +52,25 @@ impl Rate {
         self.limited = now;
     }
 
-    /// A report that speaks of a packet sent at `sent`. In a `drain` the rate is not judged.
-    pub(super) fn note(&mut self, now: Instant, sent: Instant, at: Mark, round_trip: Duration, drain: bool) {
+    /// A report that speaks of a packet sent at `sent`. In a `min_rtt_probe` the rate is not judged.
+    pub(super) fn note(&mut self, now: Instant, sent: Instant, at: Mark, rtt: Duration, min_rtt_probe: bool) {
         let Some((begin, begin_sent)) = self.begin else {
             self.begin = Some((at, sent));
             return;
         };
-        if at.since(begin) < LEAST.max(round_trip / 2) {
+        if at.since(begin) < LEAST.max(rtt / 2) {
             return;
         }
         self.begin = Some((at, sent));
         let rate = at.bytes_s_since(begin);
         self.last = Some(rate);
-        let full = self.idle < begin_sent && self.limited >= begin_sent && !drain;
+        let full = self.idle < begin_sent && self.limited >= begin_sent && !min_rtt_probe;
         // What was offered says how much can be carried at least, once that is known.
         if full || self.bytes_s().is_some_and(|known| rate > known) {
             self.now = larger(self.now, self.last);
         }
         self.full |= full;
-        if now.since(self.span_since) > round_trip * SPAN_ROUND_TRIPS {
+        if now.since(self.span_since) > rtt * SPAN_ROUND_TRIPS {
             self.span_since = now;
             if self.full {
                 self.before = self.now.take().or(self.before);

@@ -11,7 +11,7 @@ pub(super) const LEAST_BYTES_S: f64 = 1500.0;
 /// Greatest, the same: 100 Gbit/s, as if it arrived at once.
 pub(super) const MOST_BYTES_S: f64 = 12.5e9;
 /// Longest round trip that is believed.
-pub(super) const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(60);
+pub(super) const MAX_RTT: Duration = Duration::from_secs(60);
 
 /// Clock and count of bytes at the other end, both modulo 2³².
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +43,9 @@ impl Mark {
 }
 
 /// The round trip of a packet sent at `sent`, without the time that its report was held back.
-pub(super) fn round_trip(now: Instant, sent: Instant, report: &PathReport) -> Duration {
+pub(super) fn rtt(now: Instant, sent: Instant, report: &PathReport) -> Duration {
     let held = Duration::from_micros(u64::from(report.held_us));
-    now.since(sent).saturating_sub(held).min(LONGEST_ROUND_TRIP)
+    now.since(sent).saturating_sub(held).min(MAX_RTT)
 }
 
 /// A one-way delay by the clocks of both ends, in µs modulo 2³²: the clocks need not

@@ -6,8 +6,8 @@ use alloc::string::String;
 
 use super::cwnd::HOLD;
 use super::delivery_rate::Rate;
-use super::slow_start::Search;
-use super::{Outgoing, Parcel};
+use super::slow_start::SlowStart;
+use super::{Retransmittable, SendPath};
 use crate::path::PathState;
 use crate::time::{Duration, Instant};
 
@@ -29,9 +29,9 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 /// long is forgotten.
 const UNUSED: Duration = Duration::from_secs(10);
 /// Copies that must arrive before a path that was given up is trusted again.
-const TRIAL_PACKETS: u32 = 10;
+const RECOVERY_PACKETS: u32 = 10;
 /// Share of copies that may be lost meanwhile, and of packets of a path that is trusted.
-const TRIAL_LOSS: f64 = 0.2;
+const RECOVERY_LOSS: f64 = 0.2;
 /// A path that loses more gets copies only.
 const UNTRUSTED_LOSS: f64 = 0.35;
 /// The answer to a question that came later than so many times the shortest round trip, and
@@ -41,105 +41,105 @@ const LATE: Duration = Duration::from_millis(80);
 
 /// Whether a path carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Health {
+pub enum Liveness {
     /// It does.
-    Good,
+    Up,
     /// Nothing is known yet.
-    New,
+    Unknown,
     /// It was given up and has answered; copies are sent over it.
-    Trial,
+    Recovering,
     /// What it should have delivered is late; it has been asked.
-    Asked,
+    Probing,
     /// It is given up.
-    Lost,
+    Down,
 }
 
-impl Health {
+impl Liveness {
     /// The name in records and logs.
     pub fn name(self) -> &'static str {
         match self {
-            Health::Good => "good",
-            Health::New => "new",
-            Health::Trial => "trial",
-            Health::Asked => "asked",
-            Health::Lost => "lost",
+            Liveness::Up => "up",
+            Liveness::Unknown => "unknown",
+            Liveness::Recovering => "recovering",
+            Liveness::Probing => "probing",
+            Liveness::Down => "down",
         }
     }
 }
 
-impl<P: Clone> Outgoing<P> {
+impl<P: Clone> SendPath<P> {
     /// It delivered: what that says of its health.
     pub(super) fn answer(&mut self, took: Duration) {
-        let base = self.round_trip.base().unwrap_or(took);
+        let base = self.rtt.base().unwrap_or(took);
         let in_time = took < base * LATE_TIMES + LATE;
-        match self.health {
-            Health::Asked | Health::New if in_time => self.become_(Health::Good, "it delivers".into()),
-            Health::Lost if in_time => {
-                self.trial = (0, 0);
+        match self.liveness {
+            Liveness::Probing | Liveness::Unknown if in_time => self.become_(Liveness::Up, "it delivers".into()),
+            Liveness::Down if in_time => {
+                self.recovery = (0, 0);
                 self.rate = Rate::default();
-                self.search = Some(Search::default());
-                self.become_(Health::Trial, format!("it answers within {} ms", took.as_millis()));
+                self.slow_start = Some(SlowStart::default());
+                self.become_(Liveness::Recovering, format!("it answers within {} ms", took.as_millis()));
             }
-            Health::Trial => self.judge_trial(),
-            Health::Good if self.loss > UNTRUSTED_LOSS => {
-                self.trial = (0, 0);
-                self.become_(Health::Trial, format!("it loses {:.0} % of packets", self.loss * 100.0));
+            Liveness::Recovering => self.judge_trial(),
+            Liveness::Up if self.loss > UNTRUSTED_LOSS => {
+                self.recovery = (0, 0);
+                self.become_(Liveness::Recovering, format!("it loses {:.0} % of packets", self.loss * 100.0));
             }
             _ => {}
         }
     }
 
     fn judge_trial(&mut self) {
-        let (came, lost) = self.trial;
-        if came + lost < TRIAL_PACKETS {
+        let (came, lost) = self.recovery;
+        if came + lost < RECOVERY_PACKETS {
             return;
         }
         let share = f64::from(lost) / f64::from(came + lost);
-        if share <= TRIAL_LOSS {
+        if share <= RECOVERY_LOSS {
             self.loss = share;
-            self.become_(Health::Good, format!("{came} of {} copies arrived", came + lost));
+            self.become_(Liveness::Up, format!("{came} of {} copies arrived", came + lost));
         }
-        self.trial = (0, 0);
+        self.recovery = (0, 0);
     }
 
-    fn become_(&mut self, health: Health, because: String) {
-        if self.health != health {
-            self.health = health;
-            self.because = because;
+    fn become_(&mut self, liveness: Liveness, reason: String) {
+        if self.liveness != liveness {
+            self.liveness = liveness;
+            self.reason = reason;
         }
     }
 
     /// Lets time pass; what is to be sent elsewhere.
-    pub(in super::super) fn advance(&mut self, now: Instant, elsewhere: bool) -> VecDeque<Parcel<P>> {
-        let is_unused = now.since(self.carried) > UNUSED && !self.others_idle && self.wish == PathState::Active;
-        if is_unused && self.health == Health::Good {
+    pub(in super::super) fn advance(&mut self, now: Instant, elsewhere: bool) -> VecDeque<Retransmittable<P>> {
+        let is_unused = now.since(self.carried) > UNUSED && !self.others_idle && self.wanted_state == PathState::Active;
+        if is_unused && self.liveness == Liveness::Up {
             // Too slow to be used, as far as is known: that may be long ago.
             self.rate = Rate::default();
-            self.search = Some(Search::default());
+            self.slow_start = Some(SlowStart::default());
             self.carried = now;
         }
         if self.tail_at().is_some_and(|at| now >= at) {
             self.tail_asked = now;
             self.probe_wanted = true;
         }
-        match self.health {
-            Health::Good | Health::Trial | Health::New if self.late_at().is_some_and(|at| now >= at) => {
+        match self.liveness {
+            Liveness::Up | Liveness::Recovering | Liveness::Unknown if self.late_at().is_some_and(|at| now >= at) => {
                 self.probe_wanted = true;
                 let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
-                if self.health == Health::Trial {
-                    self.become_(Health::Lost, format!("copies are unanswered for {} ms", waited.as_millis()));
+                if self.liveness == Liveness::Recovering {
+                    self.become_(Liveness::Down, format!("copies are unanswered for {} ms", waited.as_millis()));
                 } else {
-                    self.become_(Health::Asked, format!("packets are unanswered for {} ms", waited.as_millis()));
+                    self.become_(Liveness::Probing, format!("packets are unanswered for {} ms", waited.as_millis()));
                 }
                 if elsewhere { self.give_back() } else { VecDeque::new() }
             }
-            Health::Asked if self.lost_at().is_some_and(|at| now >= at) => {
+            Liveness::Probing if self.lost_at().is_some_and(|at| now >= at) => {
                 let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
-                self.become_(Health::Lost, format!("no answer for {} ms", waited.as_millis()));
-                self.boost = 1.0;
+                self.become_(Liveness::Down, format!("no answer for {} ms", waited.as_millis()));
+                self.window_gain = 1.0;
                 let back = if elsewhere { self.give_back() } else { VecDeque::new() };
-                self.under_way.clear();
-                self.bytes_under_way = 0;
+                self.in_flight.clear();
+                self.bytes_in_flight = 0;
                 back
             }
             _ => VecDeque::new(),
@@ -147,24 +147,24 @@ impl<P: Clone> Outgoing<P> {
     }
 
     fn oldest(&self) -> Option<Instant> {
-        self.under_way.front().map(|packet| packet.sent)
+        self.in_flight.front().map(|packet| packet.sent)
     }
 
     fn patience(&self) -> Duration {
-        self.round_trip.smoothed() + self.round_trip.variation() * 4 + HOLD * 3 + PATIENCE + self.spread
+        self.rtt.smoothed() + self.rtt.variation() * 4 + HOLD * 3 + PATIENCE + self.delay_difference
     }
 
     fn late_at(&self) -> Option<Instant> {
         let since = self.oldest()?;
-        let known = self.round_trip.base().is_some();
+        let known = self.rtt.base().is_some();
         Some(since + if known { self.patience() } else { PROBE_WAIT })
     }
 
     /// When the other end is asked for what may be lost at the end of a burst: a gap
     /// shows only by what comes after it.
     fn tail_at(&self) -> Option<Instant> {
-        let since = self.oldest().filter(|sent| self.health == Health::Good && *sent >= self.tail_asked)?;
-        Some(since + self.round_trip.smoothed() + self.round_trip.variation() * 4 + HOLD * 4)
+        let since = self.oldest().filter(|sent| self.liveness == Liveness::Up && *sent >= self.tail_asked)?;
+        Some(since + self.rtt.smoothed() + self.rtt.variation() * 4 + HOLD * 4)
     }
 
     fn lost_at(&self) -> Option<Instant> {
@@ -177,21 +177,21 @@ impl<P: Clone> Outgoing<P> {
     }
 
     fn probe_at(&self) -> Option<Instant> {
-        if self.wish == PathState::Closed {
+        if self.wanted_state == PathState::Closed {
             return None;
         }
         if self.probe_wanted {
             return Some(self.last_sent);
         }
-        let idle = self.under_way.is_empty();
-        match self.health {
-            Health::Good => {
+        let idle = self.in_flight.is_empty();
+        match self.liveness {
+            Liveness::Up => {
                 let each = if self.others_idle { KEEPALIVE_IDLE } else { KEEPALIVE };
                 Some(self.last_sent + each).filter(|_| idle)
             }
-            Health::Trial | Health::New | Health::Lost | Health::Asked => {
-                Some(self.last_sent + if idle || self.health == Health::Trial { PROBE_EACH } else { PROBE_WAIT })
-            }
+            Liveness::Recovering | Liveness::Unknown | Liveness::Down | Liveness::Probing => Some(
+                self.last_sent + if idle || self.liveness == Liveness::Recovering { PROBE_EACH } else { PROBE_WAIT },
+            ),
         }
     }
 
@@ -201,10 +201,10 @@ impl<P: Clone> Outgoing<P> {
 
     /// When [`advance`](Self::advance) or a probe is due.
     pub(in super::super) fn next_wakeup(&self) -> Option<Instant> {
-        let judged = match self.health {
-            Health::Good | Health::Trial | Health::New => self.late_at(),
-            Health::Asked => self.lost_at(),
-            Health::Lost => None,
+        let judged = match self.liveness {
+            Liveness::Up | Liveness::Recovering | Liveness::Unknown => self.late_at(),
+            Liveness::Probing => self.lost_at(),
+            Liveness::Down => None,
         };
         judged.into_iter().chain(self.tail_at()).chain(self.probe_at()).min()
     }

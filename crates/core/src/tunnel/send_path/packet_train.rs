@@ -11,7 +11,7 @@ pub(in super::super) const TRAIN_PACKETS: u32 = 24;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Train {
+pub(super) enum PacketTrain {
     /// None was sent.
     #[default]
     Unsent,
@@ -22,30 +22,30 @@ pub(super) enum Train {
     Done(f64),
 }
 
-impl Train {
+impl PacketTrain {
     /// A report of the other end, and its newest number (modulo 2³²).
     pub(super) fn note(&mut self, highest: u32, at: Mark) {
-        let Train::Under { first, last, began } = *self else { return };
+        let PacketTrain::Under { first, last, began } = *self else { return };
         let highest = unwrap(last, highest, 32);
         if highest < first {
             return;
         }
         let begin = began.unwrap_or(at);
         *self = if highest < last {
-            Train::Under { first, last, began: Some(begin) }
+            PacketTrain::Under { first, last, began: Some(begin) }
         } else {
-            Train::Done(at.bytes_s_since(begin))
+            PacketTrain::Done(at.bytes_s_since(begin))
         };
     }
 
     /// Whether it is still coming in: what is measured meanwhile is its own queue.
-    pub(super) fn is_under_way(&self) -> bool {
-        matches!(self, Train::Under { .. })
+    pub(super) fn is_in_flight(&self) -> bool {
+        matches!(self, PacketTrain::Under { .. })
     }
 
     pub(super) fn bytes_s(&self) -> Option<f64> {
         match self {
-            Train::Done(said) => Some(*said),
+            PacketTrain::Done(said) => Some(*said),
             _ => None,
         }
     }
@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn a_train_tells_how_fast_a_path_is_by_how_far_apart_it_arrives() {
-        let mut train = Train::Under { first: 10, last: 33, began: None };
+        let mut train = PacketTrain::Under { first: 10, last: 33, began: None };
         train.note(9, mark(4_294_967_000, 5_000));
-        assert_eq!(train, Train::Under { first: 10, last: 33, began: None }, "that was before it");
+        assert_eq!(train, PacketTrain::Under { first: 10, last: 33, began: None }, "that was before it");
         train.note(13, mark(4_294_967_290, 8_000));
         train.note(20, mark(300, 12_000));
         assert_eq!(train.bytes_s(), None);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_train_told_of_at_once_was_too_fast_to_be_measured() {
-        let mut train = Train::Under { first: 0, last: 23, began: None };
+        let mut train = PacketTrain::Under { first: 0, last: 23, began: None };
         train.note(24, mark(1_000, 20_000));
         assert_eq!(train.bytes_s(), Some(MOST_BYTES_S));
     }

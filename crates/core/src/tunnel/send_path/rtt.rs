@@ -9,14 +9,14 @@ const NEAR: Duration = Duration::from_micros(300);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(in super::super) struct RoundTrip {
+pub(in super::super) struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
     base: Option<Duration>,
     based: Instant,
 }
 
-impl RoundTrip {
+impl Rtt {
     /// RFC 6298, section 2: the smoothed round trip and its variation.
     pub(super) fn note(&mut self, now: Instant, took: Duration) {
         match self.smoothed {

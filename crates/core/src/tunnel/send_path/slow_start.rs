@@ -15,13 +15,13 @@ const STALLED_ROUNDS: u8 = 3;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Search {
+pub(super) struct SlowStart {
     arrived_bytes: u64,
     fastest: f64,
     stalled: u8,
 }
 
-impl Search {
+impl SlowStart {
     /// What was allowed was used, and so much of it arrived.
     pub(super) fn grow(&mut self, bytes: u32) {
         self.arrived_bytes += u64::from(bytes);

@@ -15,7 +15,7 @@ fn goes_far(bed: &mut Bed, flow: u8, lasts_ms: u32) -> bool {
     let packets = lasts_ms * 20_000 / 8 / (BYTES + NUMBERED_BYTES + AROUND);
     (0..packets).for_each(|_| bed.offer(flow));
     bed.run_until(bed.now + Duration::from_millis(800));
-    bed.ways(flow).contains(&PathId(1))
+    bed.active_paths(flow).contains(&PathId(1))
 }
 
 /// What waits must last for the 50 ms that it is farther, and for the near round trip of 40 ms.

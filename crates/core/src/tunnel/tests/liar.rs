@@ -20,7 +20,7 @@ fn told(lie: fn(&mut Message)) -> Bed {
     bed.ends[1].probe_mtu_up_to(1500);
     for ms in 0..2000 {
         for flow in [1, 2] {
-            bed.elastic = flow == 1;
+            bed.bulk = flow == 1;
             bed.offer_at(1, flow);
         }
         bed.run_until(Instant::from_millis(ms));

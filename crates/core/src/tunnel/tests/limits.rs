@@ -1,7 +1,7 @@
 //! What is bounded whatever happens, and whatever the other end says.
 
 use super::*;
-use crate::tunnel::send_path::{MOST_UNDER_WAY, WINDOW_MOST_BYTES};
+use crate::tunnel::send_path::{MAX_IN_FLIGHT, WINDOW_MOST_BYTES};
 use crate::tunnel::wire::control_message::{Body, PathReport};
 
 const PATH: PathId = PathId(0);
@@ -12,22 +12,27 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-fn end(leads: bool) -> Tunnel<u32> {
-    let mut end =
-        Tunnel::new(Setup { mode: Mode::Aggregate, leads, ranks: vec![], epoch: OWN_EPOCH, around_bytes: AROUND });
+fn end(is_initiator: bool) -> Tunnel<u32> {
+    let mut end = Tunnel::new(Setup {
+        mode: Mode::Aggregate,
+        is_initiator,
+        ranks: vec![],
+        epoch: OWN_EPOCH,
+        overhead_bytes: AROUND,
+    });
     end.handle(at(1), Input::Present(PATH, true));
     end
 }
 
 fn message(body: Body) -> Message {
-    Message { epoch: PEER_EPOCH, mode: Mode::Standby, repairs: true, leads: false, body }
+    Message { epoch: PEER_EPOCH, mode: Mode::Standby, retransmits: true, is_initiator: false, body }
 }
 
 /// All up to this number came, but for what is missing, at a time, so many bytes in all.
 fn report(highest: u32, missing: &[(u32, u16)], arrival_us: u32, bytes: u32) -> Body {
     let report = PathReport {
         path: PATH,
-        wish: PathState::Active,
+        wanted_state: PathState::Active,
         rank: 0,
         highest,
         arrival_us,
@@ -44,7 +49,7 @@ fn tell(end: &mut Tunnel<u32>, now: Instant, message: Message) {
 }
 
 fn offer(end: &mut Tunnel<u32>, now: Instant, packet: u32) {
-    end.handle(now, Input::Packet { flow: (packet % 64) as u8, bytes: BYTES, elastic: false, packet });
+    end.handle(now, Input::Packet { flow: (packet % 64) as u8, bytes: BYTES, bulk: false, packet });
 }
 
 /// Packets that leave now with their numbers, and the newest number of all.
@@ -64,11 +69,11 @@ fn leave(end: &mut Tunnel<u32>, now: Instant) -> (Vec<(u32, u32)>, Option<u32>) 
 }
 
 /// An end whose path works, with a round trip of 10 ms.
-fn working(leads: bool) -> Tunnel<u32> {
-    let mut end = end(leads);
+fn working(is_initiator: bool) -> Tunnel<u32> {
+    let mut end = end(is_initiator);
     let (_, probe) = leave(&mut end, at(1));
     tell(&mut end, at(11), message(report(probe.expect("it asks"), &[], 6_000, 100)));
-    assert_eq!(end.at(PATH).map(|path| path.out.health), Some(Health::Good));
+    assert_eq!(end.at(PATH).map(|path| path.out.liveness), Some(Liveness::Up));
     end
 }
 
@@ -93,11 +98,11 @@ fn what_is_under_way_is_bounded_whatever_rate_the_other_end_tells() {
             packet += 1;
         }
         let (left, newest) = leave(&mut end, at(ms));
-        most = most.max(end.at(PATH).map_or(0, |path| path.out.bytes_under_way()));
+        most = most.max(end.at(PATH).map_or(0, |path| path.out.bytes_in_flight()));
         said_us += 10_000;
         said_bytes = said_bytes.wrapping_add(4_000_000_000);
         if let Some(newest) = newest.filter(|_| !left.is_empty()) {
-            let behind = if ms < 60 { 0 } else { end.at(PATH).map_or(0, |path| path.out.under_way()) as u32 - 1 };
+            let behind = if ms < 60 { 0 } else { end.at(PATH).map_or(0, |path| path.out.in_flight()) as u32 - 1 };
             tell(&mut end, at(ms), message(report(newest.wrapping_sub(behind), &[], said_us, said_bytes)));
         }
     }
@@ -107,11 +112,11 @@ fn what_is_under_way_is_bounded_whatever_rate_the_other_end_tells() {
 
 #[test]
 fn no_more_packets_are_under_way_than_are_counted() {
-    let mut out: Outgoing<u32> = Outgoing::new(at(1), PathState::Active, 0);
-    for _ in 0..MOST_UNDER_WAY + 5000 {
+    let mut out: SendPath<u32> = SendPath::new(at(1), PathState::Active, 0);
+    for _ in 0..MAX_IN_FLIGHT + 5000 {
         out.send(at(1), 100, None);
     }
-    assert_eq!((out.under_way(), out.bytes_under_way()), (MOST_UNDER_WAY, MOST_UNDER_WAY as u64 * 100));
+    assert_eq!((out.in_flight(), out.bytes_in_flight()), (MAX_IN_FLIGHT, MAX_IN_FLIGHT as u64 * 100));
 }
 
 #[test]
@@ -119,7 +124,7 @@ fn no_more_is_kept_to_be_sent_again_than_a_quarter_of_a_second_brings() {
     let mut end = working(true);
     assert!(end.keeps());
     let path = end.at_mut(PATH).expect("it is there");
-    for _ in 0..MOST_KEPT_BYTES / 1000 {
+    for _ in 0..MAX_KEPT_BYTES / 1000 {
         path.out.send(at(20), 1000, None);
     }
     assert!(end.keeps());
@@ -149,7 +154,7 @@ fn what_first_left_250_ms_ago_is_not_sent_again() {
         // A probe after it was confirmed.
         let newest = end.at_mut(PATH).expect("it is there").out.send(at(21), 64, None);
         tell(&mut end, now, message(report(newest, &[(number, 1)], 250_000, 200)));
-        assert_eq!(end.repairs.len(), again, "{later_ms} ms");
+        assert_eq!(end.retransmits.len(), again, "{later_ms} ms");
         assert_eq!(leave(&mut end, now).0.len(), again, "{later_ms} ms");
     }
 }
@@ -158,8 +163,15 @@ fn what_first_left_250_ms_ago_is_not_sent_again() {
 fn what_waits_to_be_sent_again_is_dropped_when_it_is_too_old() {
     for (later_ms, again) in [(240, 1), (260, 0)] {
         let mut end = working(true);
-        let parcel = Parcel { packet: 1, bytes: BYTES, flow: 1, order: 0, until: at(20) + WORTH, tries: MOST_TRIES };
-        end.send_again(at(30), [parcel].into());
+        let copy = Retransmittable {
+            packet: 1,
+            bytes: BYTES,
+            flow: 1,
+            order: 0,
+            until: at(20) + WORTH,
+            tries: MAX_RETRANSMISSIONS,
+        };
+        end.retransmit(at(30), [copy].into());
         assert_eq!(leave(&mut end, at(20 + later_ms)).0.len(), again, "{later_ms} ms");
     }
 }
@@ -167,11 +179,18 @@ fn what_waits_to_be_sent_again_is_dropped_when_it_is_too_old() {
 #[test]
 fn no_more_waits_to_be_sent_again_than_so_many() {
     let mut end = working(true);
-    let parcel = Parcel { packet: 1, bytes: BYTES, flow: 1, order: 0, until: at(20) + WORTH, tries: MOST_TRIES };
+    let copy = Retransmittable {
+        packet: 1,
+        bytes: BYTES,
+        flow: 1,
+        order: 0,
+        until: at(20) + WORTH,
+        tries: MAX_RETRANSMISSIONS,
+    };
     for _ in 0..3 {
-        end.send_again(at(20), (0..MOST_REPAIRS / 2 + 100).map(|_| parcel.clone()).collect());
+        end.retransmit(at(20), (0..MAX_RETRANSMIT_QUEUE / 2 + 100).map(|_| copy.clone()).collect());
     }
-    assert_eq!(end.repairs.len(), MOST_REPAIRS);
+    assert_eq!(end.retransmits.len(), MAX_RETRANSMIT_QUEUE);
 }
 
 /// It says each ms that the last one was lost.
@@ -188,26 +207,26 @@ fn a_packet_is_sent_again_so_many_times_at_most() {
             tell(&mut end, at(ms), message(report(newest, &[(*number, 1)], ms as u32 * 1000, 200)));
         }
     }
-    assert_eq!(times, 1 + usize::from(MOST_TRIES));
+    assert_eq!(times, 1 + usize::from(MAX_RETRANSMISSIONS));
 }
 
 /// Nor does an end that leads follow one that says it leads.
 #[test]
 fn mode_and_wishes_are_taken_from_one_that_leads_by_one_that_follows() {
-    for (told_leads, leads, follows) in
+    for (reported_initiator, is_initiator, follows) in
         [(true, false, true), (false, false, false), (true, true, false), (false, true, false)]
     {
-        let mut end = working(leads);
+        let mut end = working(is_initiator);
         let Body::Report { heard, mut paths } = report(0, &[], 0, 0) else { unreachable!() };
-        (paths[0].wish, paths[0].rank) = (PathState::Closed, 9);
-        let message = Message { leads: told_leads, ..message(Body::Report { heard, paths }) };
+        (paths[0].wanted_state, paths[0].rank) = (PathState::Closed, 9);
+        let message = Message { is_initiator: reported_initiator, ..message(Body::Report { heard, paths }) };
         tell(&mut end, at(20), message);
-        let seen = (end.mode, end.path(PATH).map(|path| path.wish), end.ranks[0]);
+        let seen = (end.mode, end.path(PATH).map(|path| path.wanted_state), end.ranks[0]);
         let wanted = match follows {
             true => (Mode::Standby, Some(PathState::Closed), 9),
             false => (Mode::Aggregate, Some(PathState::Active), 0),
         };
-        assert_eq!(seen, wanted, "told by one that leads: {told_leads}; leads itself: {leads}");
+        assert_eq!(seen, wanted, "told by one that leads: {reported_initiator}; leads itself: {is_initiator}");
     }
 }
 
@@ -228,7 +247,7 @@ fn is_distrusted(loss: f64) -> bool {
     (1..60).any(|tick| {
         bed.stream(1, 18.0, tick * 50);
         let out = bed.out(1);
-        out.health == Health::Trial && out.because.starts_with("it loses")
+        out.liveness == Liveness::Recovering && out.reason.starts_with("it loses")
     })
 }
 

@@ -9,8 +9,9 @@ const NEAR_AND_FAR: [(f64, f64, f64); 2] = [(5.0, 5.0, 0.0), (100.0, 55.0, 0.0)]
 /// Packets of trains that left the first end over each of two paths.
 fn trains(bed: &Bed) -> [u32; 2] {
     let mut counts = [0; 2];
-    for (output, _) in &bed.under_way {
-        if let Output::Tell { path, message: Message { body: Body::Train, leads: true, .. }, .. } = output {
+    for (output, _) in &bed.in_flight {
+        if let Output::Tell { path, message: Message { body: Body::PacketTrain, is_initiator: true, .. }, .. } = output
+        {
             counts[usize::from(path.0)] += 1;
         }
     }

@@ -24,8 +24,13 @@ fn a_path_that_comes_back_carries_as_before() {
 fn another_end_that_began_anew_gets_as_much_as_before() {
     let mut bed = running();
     // It hears packets of before first.
-    bed.ends[1] =
-        Tunnel::new(Setup { mode: Mode::Aggregate, leads: false, ranks: vec![], epoch: 99, around_bytes: AROUND });
+    bed.ends[1] = Tunnel::new(Setup {
+        mode: Mode::Aggregate,
+        is_initiator: false,
+        ranks: vec![],
+        epoch: 99,
+        overhead_bytes: AROUND,
+    });
     bed.stream(1, 30.0, 4000);
     assert!(bed.goodput(2500, 4000) > 28.0, "{}", bed.goodput(2500, 4000));
 }
@@ -35,8 +40,13 @@ fn another_end_that_began_anew_gets_as_much_as_before() {
 #[test]
 fn what_began_anew_itself_carries_as_much_as_before() {
     let mut bed = running();
-    bed.ends[0] =
-        Tunnel::new(Setup { mode: Mode::Aggregate, leads: true, ranks: vec![], epoch: 99, around_bytes: AROUND });
+    bed.ends[0] = Tunnel::new(Setup {
+        mode: Mode::Aggregate,
+        is_initiator: true,
+        ranks: vec![],
+        epoch: 99,
+        overhead_bytes: AROUND,
+    });
     for path in 0..2 {
         bed.ends[0].handle(bed.now, Input::Present(PathId(path), true));
     }

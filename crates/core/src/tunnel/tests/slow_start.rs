@@ -5,7 +5,7 @@ use super::*;
 /// Sends as a slow start does, each packet that was delivered letting two more go
 /// as soon as the sender can know of it: when the first `packets` had come out.
 fn doubling(bed: &mut Bed, back: Duration, packets: usize) -> Instant {
-    bed.elastic = true;
+    bed.bulk = true;
     let begun = bed.now;
     loop {
         let told = bed.came.iter().filter(|(at, _)| *at + back <= bed.now);

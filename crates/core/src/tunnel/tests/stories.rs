@@ -44,7 +44,7 @@ fn a_path_that_dies_is_left_within_300_ms_and_taken_again_within_a_second() {
         bed.set(1, rate, 5.0, 0.0);
         bed.stream(1, 80.0, 6000);
         assert!(bed.goodput(3300, 6000) > inside(25.0) * 0.9, "{rate}");
-        assert_ne!(bed.ends[0].path(PathId(1)).map(|path| path.health), Some(Health::Good));
+        assert_ne!(bed.ends[0].path(PathId(1)).map(|path| path.liveness), Some(Liveness::Up));
         bed.set(1, 47.0, 5.0, 0.0);
         bed.stream(1, 80.0, 9000);
         assert!(bed.goodput(7000, 9000) > inside(72.0) * 0.97, "{rate}");
@@ -60,9 +60,9 @@ fn a_path_that_is_back_is_found_by_probes_alone() {
     bed.set(1, 60.0, 5.0, 0.0);
     // Only probes tell that it is back.
     bed.run_until(Instant::from_millis(7000));
-    let path = bed.ends[0].path(PathId(1)).map(|path| (path.health, path.rate_bit_s));
+    let path = bed.ends[0].path(PathId(1)).map(|path| (path.liveness, path.rate_bit_s));
     assert!(
-        path.is_some_and(|(health, rate)| health == Health::Good && rate.is_none_or(|rate| rate > 30e6)),
+        path.is_some_and(|(liveness, rate)| liveness == Liveness::Up && rate.is_none_or(|rate| rate > 30e6)),
         "{path:?}"
     );
 }
@@ -146,11 +146,11 @@ fn each_flow_keeps_to_its_path() {
 fn the_follower_uses_the_paths_as_the_leader_wants() {
     let mut bed = Bed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
     bed.stream(1, 10.0, 500);
-    let wishes = vec![PathState::Backup, PathState::Active];
-    bed.ends[0].handle(bed.now, Input::Want(wishes));
+    let wanted_states = vec![PathState::Backup, PathState::Active];
+    bed.ends[0].handle(bed.now, Input::Want(wanted_states));
     bed.ends[0].handle(bed.now, Input::Use(Mode::Standby));
     bed.stream(1, 10.0, 1000);
-    let seen = [0, 1].map(|path| bed.ends[1].path(PathId(path)).map(|path| path.wish));
+    let seen = [0, 1].map(|path| bed.ends[1].path(PathId(path)).map(|path| path.wanted_state));
     assert_eq!(seen, [Some(PathState::Backup), Some(PathState::Active)]);
     assert_eq!(bed.ends[1].mode, Mode::Standby);
 }
@@ -189,8 +189,13 @@ fn after_a_restart_of_either_end_it_goes_on() {
         let mut bed = Bed::new(Mode::Aggregate, &links);
         bed.stream(1, 30.0, 2000);
         let epoch = 100 + end as u32;
-        bed.ends[end] =
-            Tunnel::new(Setup { mode: Mode::Aggregate, leads: end == 0, ranks: vec![], epoch, around_bytes: AROUND });
+        bed.ends[end] = Tunnel::new(Setup {
+            mode: Mode::Aggregate,
+            is_initiator: end == 0,
+            ranks: vec![],
+            epoch,
+            overhead_bytes: AROUND,
+        });
         for path in 0..2 {
             bed.ends[end].handle(bed.now, Input::Present(PathId(path), true));
         }

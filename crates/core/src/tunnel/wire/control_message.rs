@@ -46,9 +46,9 @@ pub struct Message {
     /// How the sender uses the paths.
     pub mode: Mode,
     /// Whether the sender sends again what was lost.
-    pub repairs: bool,
+    pub retransmits: bool,
     /// Whether the other end is to follow mode and wishes.
-    pub leads: bool,
+    pub is_initiator: bool,
     /// What it says beyond.
     pub body: Body,
 }
@@ -62,7 +62,7 @@ pub enum Body {
     /// the path carries it.
     MtuProbe(u16),
     /// One of several in a row.
-    Train,
+    PacketTrain,
     /// What has arrived.
     Report {
         /// Epoch of the one it is told; 0 if none is known.
@@ -78,7 +78,7 @@ pub struct PathReport {
     /// The path.
     pub path: PathId,
     /// What the reporter wants of it.
-    pub wish: PathState,
+    pub wanted_state: PathState,
     /// Its place in the reporter's preference, 0 first.
     pub rank: u8,
     /// Number of the newest packet, modulo 2³².
@@ -99,7 +99,7 @@ impl Body {
     /// Length on the wire of what is numbered, without GRE header, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
-            Body::Train => TRAIN_BYTES,
+            Body::PacketTrain => TRAIN_BYTES,
             Body::MtuProbe(bytes) => usize::from(*bytes).max(PROBE_BYTES),
             Body::Probe | Body::Report { .. } => PROBE_BYTES,
         }
@@ -109,10 +109,10 @@ impl Body {
 impl Message {
     /// Appends the message.
     pub fn write(&self, into: &mut Vec<u8>) {
-        let flags = (u8::from(self.repairs) * REPAIRS) | (u8::from(self.leads) * LEADS);
+        let flags = (u8::from(self.retransmits) * REPAIRS) | (u8::from(self.is_initiator) * LEADS);
         let kind = match self.body {
             Body::Probe | Body::MtuProbe(_) => PROBE,
-            Body::Train => TRAIN,
+            Body::PacketTrain => TRAIN,
             Body::Report { .. } => REPORT,
         };
         into.extend([VERSION, kind, self.mode.code(), flags]);
@@ -124,7 +124,7 @@ impl Message {
         into.extend(heard.to_be_bytes());
         into.push(paths.len().min(MAX_PATHS) as u8);
         for path in paths.iter().take(MAX_PATHS) {
-            into.extend([path.path.0, path.wish as u8, path.rank]);
+            into.extend([path.path.0, path.wanted_state as u8, path.rank]);
             for word in [path.highest, path.arrival_us, path.held_us, path.packets, path.bytes] {
                 into.extend(word.to_be_bytes());
             }
@@ -144,12 +144,12 @@ impl Message {
         let body = match (version, kind) {
             (VERSION, PROBE) if bytes.len() > PROBE_BYTES => Body::MtuProbe(u16::try_from(bytes.len()).ok()?),
             (VERSION, PROBE) => Body::Probe,
-            (VERSION, TRAIN) => Body::Train,
+            (VERSION, TRAIN) => Body::PacketTrain,
             (VERSION, REPORT) => Body::Report { heard: from.u32()?, paths: from.paths()? },
             _ => return None,
         };
         let mode = Mode::of_code(mode)?;
-        Some(Message { epoch, mode, repairs: flags & REPAIRS != 0, leads: flags & LEADS != 0, body })
+        Some(Message { epoch, mode, retransmits: flags & REPAIRS != 0, is_initiator: flags & LEADS != 0, body })
     }
 }
 
@@ -175,9 +175,10 @@ impl Reader<'_> {
     }
 
     fn path(&mut self) -> Option<PathReport> {
-        let [path, wish, rank] = self.take()?;
-        let wish =
-            [PathState::Closed, PathState::Backup, PathState::Active].into_iter().find(|known| *known as u8 == wish)?;
+        let [path, wanted_state, rank] = self.take()?;
+        let wanted_state = [PathState::Closed, PathState::Backup, PathState::Active]
+            .into_iter()
+            .find(|known| *known as u8 == wanted_state)?;
         let (highest, arrival_us, held_us) = (self.u32()?, self.u32()?, self.u32()?);
         let (packets, bytes) = (self.u32()?, self.u32()?);
         let [runs] = self.take()?;
@@ -186,7 +187,7 @@ impl Reader<'_> {
         let good = path < MAX_PATHS as u8 && missing.len() <= MAX_RUNS;
         good.then_some(PathReport {
             path: PathId(path),
-            wish,
+            wanted_state,
             rank,
             highest,
             arrival_us,
@@ -205,12 +206,12 @@ mod tests {
     use super::*;
 
     fn path_reports() -> impl Strategy<Value = PathReport> {
-        let wish = prop::sample::select(alloc::vec![PathState::Closed, PathState::Backup, PathState::Active]);
+        let wanted_state = prop::sample::select(alloc::vec![PathState::Closed, PathState::Backup, PathState::Active]);
         let missing = prop::collection::vec(any::<(u32, u16)>(), 0..=MAX_RUNS);
-        (0u8..16, wish, any::<u8>(), any::<[u32; 5]>(), missing).prop_map(
-            |(path, wish, rank, [highest, arrival_us, held_us, packets, bytes], missing)| PathReport {
+        (0u8..16, wanted_state, any::<u8>(), any::<[u32; 5]>(), missing).prop_map(
+            |(path, wanted_state, rank, [highest, arrival_us, held_us, packets, bytes], missing)| PathReport {
                 path: PathId(path),
-                wish,
+                wanted_state,
                 rank,
                 highest,
                 arrival_us,
@@ -226,12 +227,13 @@ mod tests {
         let report = (any::<u32>(), prop::collection::vec(path_reports(), 0..=4));
         let body = prop_oneof![
             Just(Body::Probe),
-            Just(Body::Train),
+            Just(Body::PacketTrain),
             (PROBE_BYTES as u16 + 1..9300).prop_map(Body::MtuProbe),
             report.prop_map(|(heard, paths)| Body::Report { heard, paths })
         ];
-        (any::<u32>(), prop::sample::select(Mode::ALL.to_vec()), any::<[bool; 2]>(), body)
-            .prop_map(|(epoch, mode, [repairs, leads], body)| Message { epoch, mode, repairs, leads, body })
+        (any::<u32>(), prop::sample::select(Mode::ALL.to_vec()), any::<[bool; 2]>(), body).prop_map(
+            |(epoch, mode, [retransmits, is_initiator], body)| Message { epoch, mode, retransmits, is_initiator, body },
+        )
     }
 
     proptest! {

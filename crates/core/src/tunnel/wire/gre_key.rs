@@ -19,7 +19,7 @@ pub const ORDERS: u32 = 1 << ORDER_BITS;
 
 /// Path, flow and place of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label {
+pub struct GreKey {
     /// The path it was sent on (0 to 15).
     pub path: PathId,
     /// Slot of its flow.
@@ -28,16 +28,16 @@ pub struct Label {
     pub order: u32,
 }
 
-impl Label {
+impl GreKey {
     /// The GRE key.
     pub fn key(self) -> u32 {
         u32::from(self.path.0 & 0xf) << 28 | u32::from(self.flow) << ORDER_BITS | self.order & (ORDERS - 1)
     }
 
     /// What a GRE key says; every key says something.
-    pub fn of_key(key: u32) -> Label {
+    pub fn of_key(key: u32) -> GreKey {
         let flow = (key >> ORDER_BITS & 0xff) as u8;
-        Label { path: PathId((key >> 28) as u8), flow, order: key & (ORDERS - 1) }
+        GreKey { path: PathId((key >> 28) as u8), flow, order: key & (ORDERS - 1) }
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_key_says_what_the_label_was(key in any::<u32>()) {
-            prop_assert_eq!(Label::of_key(key).key(), key);
+            prop_assert_eq!(GreKey::of_key(key).key(), key);
         }
 
         #[test]

@@ -44,7 +44,7 @@ pub enum Reply {
     /// Whether an object can be had in time; said of each as it comes up and, if
     /// nothing was known then, once something is. Strategies that do not know
     /// never say it.
-    Admission(Judged),
+    Admission(AdmissionReport),
     /// What is wanted of each path: `active`, `backup` or `closed`.
     States(BTreeMap<String, String>),
     /// What was wrong with the sender's last line; the agent has hung up.
@@ -56,12 +56,12 @@ pub enum Reply {
 
 /// What the agent thinks of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct AdmissionReport {
     /// The sender's number of it.
     pub number: u64,
     /// When it is there at the latest if all paths carry, in ns of
     /// CLOCK_MONOTONIC; `None` while too little is known of the paths.
-    pub best_ns: Option<u64>,
+    pub predicted_ns: Option<u64>,
     /// Can the deadline be met? `None` while too little is known.
     pub can_be_met: Option<bool>,
 }
@@ -69,7 +69,7 @@ pub struct Judged {
 /// What a sender tells: all that is open, the earliest deadline first.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct Reported {
     objects: Vec<ToldObject>,
 }
 
@@ -93,7 +93,7 @@ fn write_demand(objects: &[Object], origin_ns: u64) -> Vec<u8> {
         start_ns: origin_ns.saturating_add(object.start.as_nanos()),
         deadline_ns: origin_ns.saturating_add(object.deadline.as_nanos()),
     };
-    line(&Told { objects: objects.iter().take(MAX_OBJECTS).map(told).collect() })
+    line(&Reported { objects: objects.iter().take(MAX_OBJECTS).map(told).collect() })
 }
 
 /// The objects of a line, with times since `origin_ns`.
@@ -104,7 +104,7 @@ fn read_demand(line: &[u8], origin_ns: u64) -> Result<Vec<Object>, String> {
     if line.len() > MAX_LINE_BYTES {
         return Err(format!("a line has more than {MAX_LINE_BYTES} bytes"));
     }
-    let told: Told = serde_json::from_slice(line).map_err(|cause| cause.to_string())?;
+    let told: Reported = serde_json::from_slice(line).map_err(|cause| cause.to_string())?;
     if told.objects.len() > MAX_OBJECTS {
         return Err(format!("{} objects are more than {MAX_OBJECTS}", told.objects.len()));
     }
@@ -126,7 +126,7 @@ fn read_demand(line: &[u8], origin_ns: u64) -> Result<Vec<Object>, String> {
 /// What both ends do with a stream that comes in such parts, for tests that feed it anything.
 #[doc(hidden)]
 pub fn read_anything(stream: &[u8], part: usize) {
-    let (mut inbox, mut book) = (Inbox::default(), table::Book::default());
+    let (mut inbox, mut book) = (Inbox::default(), table::DemandTable::default());
     for (place, bytes) in stream.chunks(part.max(1)).enumerate() {
         for line in inbox.lines(bytes) {
             if let Ok(objects) = read_demand(&line, 1_000_000) {

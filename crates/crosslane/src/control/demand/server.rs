@@ -15,9 +15,11 @@ use crosslane_core::demand::{Admission, Demand};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::table::Book;
-use super::trust::{self, Stranger};
-use super::{Inbox, Judged, MAX_LINE_BYTES, MAX_SENDERS, READ_BYTES, Reply, address, flush, line, read_demand};
+use super::table::DemandTable;
+use super::trust::{self, UnknownUser};
+use super::{
+    AdmissionReport, Inbox, MAX_LINE_BYTES, MAX_SENDERS, READ_BYTES, Reply, address, flush, line, read_demand,
+};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
@@ -34,7 +36,7 @@ pub struct Server {
     group: Option<u32>,
     senders: BTreeMap<u64, Sender>,
     next: u64,
-    book: Book,
+    book: DemandTable,
 }
 
 /// What came in.
@@ -66,7 +68,7 @@ impl Server {
             Error::failure(format!("listening for demands on {name}"), cause)
                 .with_remedy("end who listens there, or set service.demands to a free name in a folder that is there")
         })?;
-        let (senders, book) = (BTreeMap::new(), Book::default());
+        let (senders, book) = (BTreeMap::new(), DemandTable::default());
         Ok(Server { listener, _file: file, clock, unit_costs, group, senders, next: 0, book })
     }
 
@@ -94,8 +96,8 @@ impl Server {
     /// Passes on whether an object can be had in time.
     pub fn admit(&mut self, admission: &Admission) {
         let Some((sender, number)) = self.book.owner(admission.number) else { return };
-        let best_ns = admission.best.map(|best| self.clock.origin_ns().saturating_add(best.as_nanos()));
-        let judged = Judged { number, best_ns, can_be_met: admission.can_be_met() };
+        let predicted_ns = admission.best.map(|best| self.clock.origin_ns().saturating_add(best.as_nanos()));
+        let judged = AdmissionReport { number, predicted_ns, can_be_met: admission.can_be_met() };
         if let Some(sender) = self.senders.get_mut(&sender) {
             sender.say(&Reply::Admission(judged));
         }
@@ -123,7 +125,7 @@ impl Server {
             came = true;
             let trusted = trust::check(&stream, self.group);
             let mut sender = Sender::new(stream);
-            if let Err(Stranger(user)) = trusted {
+            if let Err(UnknownUser(user)) = trusted {
                 let user = user.map_or("this user".into(), |user| format!("user {user}"));
                 let cause = format!("{user} is neither root, nor the agent's, nor of service.demands_group");
                 heard.faults.push(sender.refuse(cause, "run the sender as one of them"));

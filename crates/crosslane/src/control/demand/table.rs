@@ -6,7 +6,7 @@ use crosslane_core::demand::{Demand, MAX_OBJECTS, Object};
 
 /// What each sender has open.
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct DemandTable {
     /// Senders with open objects.
     senders: BTreeMap<u64, Vec<Entry>>,
     next: u64,
@@ -20,7 +20,7 @@ struct Entry {
     number: Option<u64>,
 }
 
-impl Book {
+impl DemandTable {
     /// Notes all that a sender has open; true if an object came or went.
     pub(super) fn tell(&mut self, sender: u64, objects: Vec<Object>) -> bool {
         let was = self.senders.remove(&sender).unwrap_or_default();
@@ -56,7 +56,7 @@ impl Book {
         Demand { objects: open.into_iter().map(numbered).collect(), unit_costs: unit_costs.to_vec() }
     }
 
-    /// Whose object has a number of [`Book::demand`], and under which number.
+    /// Whose object has a number of [`DemandTable::demand`], and under which number.
     pub(super) fn owner(&self, number: u64) -> Option<(u64, u64)> {
         let find = |entries: &Vec<Entry>| {
             entries.iter().find(|entry| entry.number == Some(number)).map(|entry| entry.object.number)

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::client::Agent;
 use super::server::{Heard, Server, news};
-use super::table::Book;
+use super::table::DemandTable;
 use super::*;
 use crate::clock::Clock;
 
@@ -101,7 +101,7 @@ fn states(a: &str, b: &str) -> Reply {
 }
 
 fn judged(number: u64) -> Reply {
-    Reply::Admission(Judged { number, best_ns: None, can_be_met: None })
+    Reply::Admission(AdmissionReport { number, predicted_ns: None, can_be_met: None })
 }
 
 #[test]
@@ -328,8 +328,8 @@ fn a_stale_file_is_replaced_and_what_lives_is_left() {
 
 #[test]
 fn objects_keep_their_numbers_and_new_ones_count_up_by_deadline() {
-    let mut book = Book::default();
-    let numbers = |book: &mut Book| -> Vec<(u64, u64)> {
+    let mut book = DemandTable::default();
+    let numbers = |book: &mut DemandTable| -> Vec<(u64, u64)> {
         let objects = book.demand(&[]).objects;
         objects.iter().map(|object| (object.number, object.deadline.as_nanos() / 1_000_000)).collect()
     };
@@ -348,7 +348,7 @@ fn objects_keep_their_numbers_and_new_ones_count_up_by_deadline() {
 /// Or the engine would take a later one for known.
 #[test]
 fn an_object_beyond_the_last_looked_at_has_no_number_yet() {
-    let mut book = Book::default();
+    let mut book = DemandTable::default();
     book.tell(1, (0..MAX_OBJECTS as u64).map(|number| object(number, 10 + number)).collect());
     book.tell(2, vec![object(0, 1000)]);
     assert_eq!(book.demand(&[]).objects.len(), MAX_OBJECTS);

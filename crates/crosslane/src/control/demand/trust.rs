@@ -12,17 +12,17 @@ const MAX_GROUPS: usize = 1024;
 
 /// The user of a sender that is not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stranger(pub Option<u32>);
+pub struct UnknownUser(pub Option<u32>);
 
 /// Whether the sender may tell demands.
 ///
 /// # Errors
 /// Who it is instead, as far as the kernel says.
-pub fn check(stream: &UnixStream, group: Option<u32>) -> Result<(), Stranger> {
-    let who = stream.peer_cred().map_err(|_| Stranger(None))?;
+pub fn check(stream: &UnixStream, group: Option<u32>) -> Result<(), UnknownUser> {
+    let who = stream.peer_cred().map_err(|_| UnknownUser(None))?;
     let own = [0, geteuid().as_raw()].contains(&who.uid());
     let in_group = |group: u32| who.gid() == group || groups(stream).is_ok_and(|groups| groups.contains(&group));
-    if own || group.is_some_and(in_group) { Ok(()) } else { Err(Stranger(Some(who.uid()))) }
+    if own || group.is_some_and(in_group) { Ok(()) } else { Err(UnknownUser(Some(who.uid()))) }
 }
 
 /// The supplementary groups of the other end when it connected.

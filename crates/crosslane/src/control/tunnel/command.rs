@@ -62,20 +62,20 @@ pub fn run(command: &Command) -> Result<()> {
 }
 
 fn text(status: &Status) -> String {
-    let Status { interface, end, encrypted, mtu_bytes, peers } = status;
+    let Status { interface, role, encrypted, mtu_bytes, peers } = status;
     let protection = if *encrypted { "encrypted" } else { "plain" };
-    let mut text = format!("{interface}: {end}, {protection}, MTU {mtu_bytes}\n");
+    let mut text = format!("{interface}: {role}, {protection}, MTU {mtu_bytes}\n");
     peers.iter().for_each(|peer| text += &peer_text(peer));
     text
 }
 
 fn peer_text(peer: &PeerStatus) -> String {
     let address = peer.address.iter().map(|address| format!(" {address}")).collect::<String>();
-    let heard = match peer.heard_s {
-        Some(ago_s) => format!("heard {ago_s:.1} s ago"),
-        None => "never heard".into(),
+    let last_seen = match peer.last_seen_s {
+        Some(ago_s) => format!("last seen {ago_s:.1} s ago"),
+        None => "never seen".into(),
     };
-    let mut text = format!("\n{}{address}: {}, {heard}\n", peer.name, peer.mode.name());
+    let mut text = format!("\n{}{address}: {}, {last_seen}\n", peer.name, peer.mode.name());
     if !peer.paths.is_empty() {
         let heading = HEADING.map(str::to_owned);
         text += &table(&[heading].into_iter().chain(peer.paths.iter().map(row)).collect::<Vec<_>>());
@@ -86,21 +86,21 @@ fn peer_text(peer: &PeerStatus) -> String {
 const COLUMNS: usize = 9;
 /// Texts stand left, figures right, the sentence last.
 const HEADING: [&str; COLUMNS] =
-    ["path", "wish", "health", "Mbit/s", "round trip ms", "loss %", "sent bytes", "packets lost", "because"];
+    ["path", "wanted", "liveness", "Mbit/s", "min RTT ms", "loss %", "sent bytes", "packets lost", "reason"];
 const FIGURES: std::ops::Range<usize> = 3..8;
 
 fn row(path: &PathStatus) -> [String; COLUMNS] {
     let figure = |known: Option<f64>| known.map_or_else(|| "-".into(), |known| format!("{known:.1}"));
     [
         path.path.clone(),
-        path.wish.clone(),
-        path.health.clone(),
+        path.wanted_state.clone(),
+        path.liveness.clone(),
         figure(path.rate_mbit_s),
-        figure(path.round_trip_ms),
+        figure(path.min_rtt_ms),
         figure(Some(path.loss * 100.0)),
         path.sent_bytes.to_string(),
         path.lost.to_string(),
-        path.because.clone(),
+        path.reason.clone(),
     ]
 }
 
@@ -128,11 +128,11 @@ mod tests {
     fn the_table_is_aligned_and_says_what_is_not_known() {
         let path = |path: &str, rate_mbit_s, lost| PathStatus {
             path: path.into(),
-            wish: "active".into(),
-            health: "good".into(),
-            because: "it answers".into(),
+            wanted_state: "active".into(),
+            liveness: "up".into(),
+            reason: "it answers".into(),
             rate_mbit_s,
-            round_trip_ms: Some(10.25),
+            min_rtt_ms: Some(10.25),
             loss: 0.021,
             sent_bytes: 123_456,
             delivered: 90,
@@ -144,13 +144,13 @@ mod tests {
             address: Some("192.0.2.1:4760".into()),
             mode: Mode::CheapestFirst,
             mtu_bytes: 1432,
-            heard_s: Some(0.04),
+            last_seen_s: Some(0.04),
             paths,
         };
-        let van = PeerStatus { name: "van".into(), address: None, heard_s: None, paths: vec![], ..gateway.clone() };
+        let van = PeerStatus { name: "van".into(), address: None, last_seen_s: None, paths: vec![], ..gateway.clone() };
         let status = Status {
             interface: "crosslane0".into(),
-            end: "vehicle".into(),
+            role: "vehicle".into(),
             encrypted: true,
             mtu_bytes: 1432,
             peers: vec![gateway, van],
@@ -158,12 +158,12 @@ mod tests {
         let expected = "\
 crosslane0: vehicle, encrypted, MTU 1432
 
-gateway 192.0.2.1:4760: cheapest-first, heard 0.0 s ago
-path    wish    health  Mbit/s  round trip ms  loss %  sent bytes  packets lost  because
-lte     active  good      19.8           10.2     2.1      123456             7  it answers
-its-g5  active  good         -           10.2     2.1      123456         12345  it answers
+gateway 192.0.2.1:4760: cheapest-first, last seen 0.0 s ago
+path    wanted  liveness  Mbit/s  min RTT ms  loss %  sent bytes  packets lost  reason
+lte     active  up          19.8        10.2     2.1      123456             7  it answers
+its-g5  active  up             -        10.2     2.1      123456         12345  it answers
 
-van: cheapest-first, never heard
+van: cheapest-first, never seen
 ";
         assert_eq!(text(&status), expected);
     }

@@ -28,16 +28,16 @@ const ATTEMPT: &str = "asking the tunnel";
 
 /// Listens for those who ask, until the runtime ends.
 pub struct Server {
-    asks: mpsc::Receiver<Ask>,
+    asks: mpsc::Receiver<ControlRequest>,
 }
 
 /// A request that waits for its answer.
-pub struct Ask {
+pub struct ControlRequest {
     request: Request,
     reply: oneshot::Sender<Reply>,
 }
 
-impl Ask {
+impl ControlRequest {
     /// How the paths are to be used from now on, if that is to change.
     pub fn mode(&self) -> Option<Mode> {
         self.request.mode
@@ -52,7 +52,7 @@ impl Ask {
 }
 
 /// The next request; never, without a server. Safe to cancel.
-pub async fn next(server: Option<&mut Server>) -> Ask {
+pub async fn next(server: Option<&mut Server>) -> ControlRequest {
     let ask = match server {
         Some(server) => server.asks.recv().await,
         None => None,
@@ -87,7 +87,7 @@ fn listen(interface: &str) -> io::Result<UnixListener> {
     UnixListener::from_std(bound)
 }
 
-async fn serve(listener: UnixListener, tell: mpsc::Sender<Ask>) {
+async fn serve(listener: UnixListener, tell: mpsc::Sender<ControlRequest>) {
     let seats = Arc::new(Semaphore::new(MAX_ASKERS));
     loop {
         match listener.accept().await {
@@ -120,7 +120,7 @@ fn refuse(refusal: &Error) -> Reply {
     Reply::Refused { error: refusal.to_string() }
 }
 
-async fn attend(mut stream: UnixStream, tell: mpsc::Sender<Ask>, _seat: OwnedSemaphorePermit) {
+async fn attend(mut stream: UnixStream, tell: mpsc::Sender<ControlRequest>, _seat: OwnedSemaphorePermit) {
     let talk = async {
         let Some(reply) = reply(&mut stream, &tell).await else { return };
         // Who does not read has no answer.
@@ -130,7 +130,7 @@ async fn attend(mut stream: UnixStream, tell: mpsc::Sender<Ask>, _seat: OwnedSem
 }
 
 /// What to answer; nothing to one who is gone.
-async fn reply(stream: &mut UnixStream, tell: &mpsc::Sender<Ask>) -> Option<Reply> {
+async fn reply(stream: &mut UnixStream, tell: &mpsc::Sender<ControlRequest>) -> Option<Reply> {
     let mut line = Vec::new();
     let limit = MAX_REQUEST_BYTES as u64 + 1;
     BufReader::new(stream.take(limit)).read_until(b'\n', &mut line).await.ok()?;
@@ -142,7 +142,7 @@ async fn reply(stream: &mut UnixStream, tell: &mpsc::Sender<Ask>) -> Option<Repl
         }
     };
     let (reply, answer) = oneshot::channel();
-    tell.send(Ask { request, reply }).await.ok()?;
+    tell.send(ControlRequest { request, reply }).await.ok()?;
     answer.await.ok()
 }
 

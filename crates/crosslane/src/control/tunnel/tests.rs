@@ -19,10 +19,16 @@ fn named(test: &str) -> String {
 /// A status of so many vehicles, more than 1 kB each.
 fn status(peers: usize, mode: Mode) -> Status {
     let name = |number: usize| format!("vehicle {number} {}", "x".repeat(1000));
-    let peer =
-        |number| PeerStatus { name: name(number), address: None, mode, heard_s: None, mtu_bytes: 1432, paths: vec![] };
+    let peer = |number| PeerStatus {
+        name: name(number),
+        address: None,
+        mode,
+        last_seen_s: None,
+        mtu_bytes: 1432,
+        paths: vec![],
+    };
     let peers = (0..peers).map(peer).collect();
-    Status { interface: "crosslane0".into(), end: "gateway".into(), encrypted: true, mtu_bytes: 1432, peers }
+    Status { interface: "crosslane0".into(), role: "gateway".into(), encrypted: true, mtu_bytes: 1432, peers }
 }
 
 /// Does `work` while what is asked is answered in the agent's manner: a status

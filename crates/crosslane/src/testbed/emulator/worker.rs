@@ -53,7 +53,7 @@ pub(super) struct Worker {
     lateness: Histogram,
     stalls: Stalls,
     pace: Pace,
-    reflex: Reflex,
+    reflex: WakeupLatency,
     /// When the timer rings.
     alarm: Instant,
     /// When the loop went to sleep, if it did.
@@ -94,9 +94,9 @@ impl Pace {
 /// timer rings so much earlier (what is left is waited out awake), and a packet
 /// that ended a sleep came so long ago.
 #[derive(Debug)]
-struct Reflex(Duration);
+struct WakeupLatency(Duration);
 
-impl Reflex {
+impl WakeupLatency {
     const STEP: Duration = Duration::from_micros(1);
     /// Beyond this the machine is busy, and waiting awake would make it worse.
     const MAX: Duration = Duration::from_micros(60);
@@ -141,7 +141,7 @@ impl Worker {
             lateness: Histogram::new(),
             stalls: Stalls::default(),
             pace: Pace::default(),
-            reflex: Reflex(Duration::ZERO),
+            reflex: WakeupLatency(Duration::ZERO),
             alarm: Instant::ZERO,
             slept: None,
             realtime: false,

@@ -40,8 +40,8 @@ fn option(subtype: u8, low: u8, fields: &[&[u8]]) -> Vec<u8> {
 }
 
 /// A follower that has seen the handshake of one connection on port 1000.
-fn connected() -> Follower {
-    let mut follower = Follower::default();
+fn connected() -> FlowTracker {
+    let mut follower = FlowTracker::default();
     let mut see = |direction, seq, ack, flags, option: &[u8]| {
         follower.row(0, PathId(0), direction, &packet(direction, 1000, seq, ack, flags, option, 0))
     };
@@ -58,7 +58,7 @@ fn dss(dsn: u64, subflow_seq: u32, bytes: u16) -> Vec<u8> {
     option(2, 4 | 8, &[&dsn.to_be_bytes(), &subflow_seq.to_be_bytes(), &bytes.to_be_bytes(), &[0, 0]])
 }
 
-fn up(follower: &mut Follower, port: u16, seq: u32, option: &[u8], payload: u16) -> PacketRow {
+fn up(follower: &mut FlowTracker, port: u16, seq: u32, option: &[u8], payload: u16) -> PacketRow {
     let bytes = packet(Direction::Up, port, seq, SERVER_ISN + 1, ACK, option, payload);
     follower.row(1, PathId(0), Direction::Up, &bytes)
 }
@@ -126,7 +126,7 @@ fn data_in_the_handshake_is_the_connections_first() {
 
 #[test]
 fn plain_tcp_has_a_subflow_and_no_data_sequence_number() {
-    let mut follower = Follower::default();
+    let mut follower = FlowTracker::default();
     let syn = packet(Direction::Up, 1000, 50, 0, SYN, &[], 0);
     assert_eq!(follower.row(0, PathId(0), Direction::Up, &syn).subflow, Some(0));
     let row = up(&mut follower, 1000, 51, &[], 100);
@@ -168,9 +168,9 @@ proptest! {
 fn the_payload_of_a_datagram_is_counted_and_belongs_to_no_subflow() {
     let mut bytes = packet(Direction::Up, 4000, 0, 0, 0, &[], 100);
     bytes[9] = 17;
-    let row = Follower::default().row(0, PathId(0), Direction::Up, &bytes);
+    let row = FlowTracker::default().row(0, PathId(0), Direction::Up, &bytes);
     assert_eq!((row.ip_bytes, row.payload_bytes, row.subflow), (140, 112, None));
     bytes[9] = 50;
-    let row = Follower::default().row(0, PathId(0), Direction::Up, &bytes);
+    let row = FlowTracker::default().row(0, PathId(0), Direction::Up, &bytes);
     assert_eq!((row.ip_bytes, row.payload_bytes), (140, 0), "neither TCP nor UDP");
 }

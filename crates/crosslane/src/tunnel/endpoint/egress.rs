@@ -3,10 +3,10 @@
 use crosslane_core::path::PathId;
 use crosslane_core::tunnel::wire::control_message::{Body, MAX_PATHS};
 use crosslane_core::tunnel::wire::gre::{Header, Payload};
-use crosslane_core::tunnel::wire::gre_key::Label;
-use crosslane_core::tunnel::{Health, Output};
+use crosslane_core::tunnel::wire::gre_key::GreKey;
+use crosslane_core::tunnel::{Liveness, Output};
 
-use super::types::{Said, Way};
+use super::types::{EngineOutput, Way};
 use crate::tunnel::security::Session;
 use crate::tunnel::socket::{SEGMENTS_MAX, SEND_BYTES_MAX};
 
@@ -55,10 +55,10 @@ impl<'a> Joined<'a> {
 /// Collects what an engine says and hands it out by path.
 #[derive(Default)]
 pub struct Outbox {
-    said: Vec<Said>,
+    said: Vec<EngineOutput>,
     packet: Vec<u8>,
     batches: Vec<Batch>,
-    pub(super) changes: Vec<(PathId, Health, String)>,
+    pub(super) changes: Vec<(PathId, Liveness, String)>,
 }
 
 #[derive(Default)]
@@ -73,9 +73,9 @@ struct Batch {
 }
 
 impl Outbox {
-    pub(super) fn take(&mut self, said: Said) {
+    pub(super) fn take(&mut self, said: EngineOutput) {
         match said {
-            Output::Changed { path, health, because } => self.changes.push((path, health, because)),
+            Output::Changed { path, liveness, reason } => self.changes.push((path, liveness, reason)),
             said => self.said.push(said),
         }
     }
@@ -116,7 +116,7 @@ impl Outbox {
 }
 
 /// The GRE packet of what an engine says, with its path, and DSCP and ECN.
-fn write(said: &Said, bare: bool, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
+fn write(said: &EngineOutput, bare: bool, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
     match said {
         Output::Send { label, number, packet } => {
             let payload = if packet.bytes.first()? >> 4 == 6 { Payload::Ipv6 } else { Payload::Ipv4 };
@@ -126,7 +126,7 @@ fn write(said: &Said, bare: bool, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
             Some((label.path, packet.tos))
         }
         Output::Tell { path, number, message } => {
-            let key = Some(Label { path: *path, flow: 0, order: 0 }.key());
+            let key = Some(GreKey { path: *path, flow: 0, order: 0 }.key());
             Header { payload: Payload::Control, key, sequence: *number, checksum: false }.write(&[], into);
             message.write(into);
             Some((*path, 0))

@@ -9,9 +9,9 @@ use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Input;
 use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre::{self, Payload};
-use crosslane_core::tunnel::wire::gre_key::Label;
+use crosslane_core::tunnel::wire::gre_key::GreKey;
 
-use super::super::security::{Heard, Session, is_data};
+use super::super::security::{HandshakeEvent, Session, is_data};
 use super::{Carried, End, Peer, Way, lock};
 use crate::tunnel::ip::{Inner, Verdict, decapsulate};
 
@@ -36,12 +36,12 @@ impl End {
         };
         if !is_data(datagram) {
             return match lock(security).receive(now, datagram) {
-                Heard::Reply { datagram, .. } => Some(datagram),
-                Heard::Established { peer, .. } => {
+                HandshakeEvent::Reply { datagram, .. } => Some(datagram),
+                HandshakeEvent::Established { peer, .. } => {
                     self.peers.get(peer)?.answered(now);
                     None
                 }
-                Heard::Nothing(_) => self.refuse(),
+                HandshakeEvent::Nothing(_) => self.refuse(),
             };
         }
         let Some(begin) = datagram.first_chunk::<4>() else { return self.refuse() };
@@ -68,7 +68,7 @@ impl End {
         // knows where its gateway is.
         if self.peers.first().is_some_and(|peer| peer.at.is_none_or(|at| at == way.to)) {
             let key = gre::read(datagram).ok().and_then(|(header, _)| header.key);
-            let path = if self.standard { Some(0) } else { key.map(|key| Label::of_key(key).path.0) };
+            let path = if self.standard { Some(0) } else { key.map(|key| GreKey::of_key(key).path.0) };
             self.take_gre(intake, now, 0, path.map(|path| (path, way)), tos, datagram);
         } else {
             self.refuse();
@@ -90,7 +90,7 @@ impl End {
             self.refuse();
             return;
         };
-        let label = header.key.filter(|_| !self.standard).map(Label::of_key);
+        let label = header.key.filter(|_| !self.standard).map(GreKey::of_key);
         if let Some((path, way)) = from
             && label.is_none_or(|label| label.path.0 == path)
         {
@@ -117,7 +117,7 @@ impl End {
 
     /// Nothing is answered.
     fn refuse(&self) -> Option<Vec<u8>> {
-        self.counts.refused.fetch_add(1, Relaxed);
+        self.counts.rejected.fetch_add(1, Relaxed);
         None
     }
 
@@ -155,7 +155,7 @@ impl End {
         let is_of =
             |source: IpAddr| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(source));
         if !Inner::parse(&packet.bytes).is_some_and(|inner| is_of(inner.source())) {
-            self.counts.astray.fetch_add(1, Relaxed);
+            self.counts.misrouted.fetch_add(1, Relaxed);
             return;
         }
         if packet.tos & CONGESTION != 0

@@ -123,7 +123,7 @@ fn a_source_that_is_not_the_vehicles_is_dropped() {
         bed.offer(1, packet(1, GATEWAY, 2, 100));
         bed.run(300);
         assert_eq!(bed.came(GATEWAY), [packet(1, GATEWAY, 2, 100)]);
-        assert_eq!(bed.astray(GATEWAY), 1);
+        assert_eq!(bed.misrouted(GATEWAY), 1);
     }
 }
 
@@ -145,7 +145,7 @@ fn each_vehicle_gets_its_own_packets() {
     let of = |vehicle| (0..50).map(|number| packet(GATEWAY, vehicle, number, 100)).collect::<Vec<_>>();
     assert_eq!((bed.came(1), bed.came(2)), (of(1), of(2)));
     assert_eq!(bed.came(GATEWAY).len(), 100);
-    assert_eq!(bed.astray(GATEWAY), 2);
+    assert_eq!(bed.misrouted(GATEWAY), 2);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_path_leads_where_packets_come_from_that_are_sealed_as_of_it_and_say_so() {
     let elsewhere = Way { via: 0, to: (Ipv4Addr::new(203, 0, 113, 66), 6).into(), from: None };
     for (sealed, said) in [(0, 1), (1, 0), (1, 1)] {
         let before = *lock(&bed.sides[GATEWAY].end.peers[0].ways);
-        let key = Label { path: PathId(said), flow: 9, order: 0 }.key();
+        let key = GreKey { path: PathId(said), flow: 9, order: 0 }.key();
         let header = gre::Header { payload: gre::Payload::Ipv4, key: Some(key), sequence: None, checksum: false };
         let (mut plain, mut datagram) = (Vec::new(), Vec::new());
         header.write(&packet(1, GATEWAY, 5, 100), &mut plain);

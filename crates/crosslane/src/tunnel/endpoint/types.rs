@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crosslane_core::path::PathId;
-use crosslane_core::tunnel::{Health, Mode, Output};
+use crosslane_core::tunnel::{Liveness, Mode, Output};
 
 use super::super::config::Prefix;
 use super::super::security::{PrivateKey, PublicKey};
@@ -20,7 +20,7 @@ pub struct Carried {
 }
 
 /// What the engine says, for the outbox.
-pub(super) type Said = Output<Carried>;
+pub(super) type EngineOutput = Output<Carried>;
 
 /// Another end, as this one is told of it.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct Plan {
     /// Keys, in the order of the peers; none: a plain tunnel.
     pub keys: Option<(PrivateKey, Vec<PublicKey>)>,
     /// Whether this is the vehicle.
-    pub leads: bool,
+    pub is_initiator: bool,
     /// How the paths are used together.
     pub mode: Mode,
     /// Place of each path in the user's preference, 0 first.
@@ -72,13 +72,13 @@ pub struct Way {
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Datagrams that were forged, replayed, of strangers, or none of ours.
-    pub refused: AtomicU64,
+    pub rejected: AtomicU64,
     /// Packets whose inner addresses lead nowhere or are not the sender's.
-    pub astray: AtomicU64,
+    pub misrouted: AtomicU64,
     /// Packets longer than the tunnel takes.
     pub too_big: AtomicU64,
     /// Datagrams that the kernel did not take.
-    pub unsent: AtomicU64,
+    pub send_errors: AtomicU64,
 }
 
 /// A change of a path's health, to be told.
@@ -89,7 +89,7 @@ pub struct Change {
     /// The path.
     pub path: PathId,
     /// Its health.
-    pub health: Health,
+    pub liveness: Liveness,
     /// Why.
-    pub because: String,
+    pub reason: String,
 }

@@ -52,17 +52,16 @@ fn extension_headers_are_followed_to_the_protocol() {
 
 #[test]
 fn data_and_beginnings_of_tcp_and_quic_are_elastic_unless_marked() {
-    let elastic = |packet: &[u8]| Inner::parse(packet).is_some_and(|inner| inner.is_elastic());
+    let bulk = |packet: &[u8]| Inner::parse(packet).is_some_and(|inner| inner.is_bulk());
     for v6 in [false, true] {
-        let tcp =
-            |flags: u8, tos: u8, payload: &[u8]| elastic(&Tcp { v6, flags, tos, ..Tcp::default() }.packet(payload));
+        let tcp = |flags: u8, tos: u8, payload: &[u8]| bulk(&Tcp { v6, flags, tos, ..Tcp::default() }.packet(payload));
         assert!(tcp(SYN, 0, &[]) && tcp(ACK, 0, &[1]) && tcp(ACK, 2, &[1; 1000]), "ECN is no mark");
         assert!(!tcp(ACK, 0, &[]), "a bare acknowledgement");
         assert!(!tcp(ACK, 0x48, &[1; 100]) && !tcp(SYN, 0xb8, &[]), "AF21 and EF");
-        assert!(elastic(&udp(v6, 443, &[1; 1200])) && !elastic(&udp(v6, 443, &[1; 40])));
-        assert!(!elastic(&udp(v6, 5004, &[1; 1200])), "a stream has its own rate");
+        assert!(bulk(&udp(v6, 443, &[1; 1200])) && !bulk(&udp(v6, 443, &[1; 40])));
+        assert!(!bulk(&udp(v6, 5004, &[1; 1200])), "a stream has its own rate");
     }
-    assert!(!elastic(&[]) && !elastic(&extended(&[(44, &[0, 0, 0, 1, 0, 0, 0, 7])])));
+    assert!(!bulk(&[]) && !bulk(&extended(&[(44, &[0, 0, 0, 1, 0, 0, 0, 7])])));
 }
 
 #[test]

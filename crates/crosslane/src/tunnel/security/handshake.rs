@@ -6,7 +6,7 @@ use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use super::keys::{KEY_BYTES, PrivateKey, PublicKey};
 use super::message::{INDEX_BYTES, INITIATION_PAYLOAD_BYTES, Index, NOISE_1_BYTES, NOISE_2_BYTES};
-use super::reject::Refusal;
+use super::reject::RejectReason;
 
 const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
 /// Hashed into every handshake: another version of the tunnel agrees on other keys.
@@ -38,16 +38,16 @@ pub(super) fn initiate(
 }
 
 /// Reads an initiation: who says what.
-pub(super) fn hear(own: &PrivateKey, noise: &[u8]) -> Result<(HandshakeState, PublicKey, Introduction), Refusal> {
-    let forged = |_| Refusal::Forged;
+pub(super) fn hear(own: &PrivateKey, noise: &[u8]) -> Result<(HandshakeState, PublicKey, Introduction), RejectReason> {
+    let forged = |_| RejectReason::Forged;
     let builder = Builder::new(PATTERN.parse().map_err(forged)?).prologue(PROLOGUE).map_err(forged)?;
     let mut state = builder.local_private_key(own.as_bytes()).and_then(Builder::build_responder).map_err(forged)?;
     let mut payload = [0; INITIATION_PAYLOAD_BYTES];
     let bytes = state.read_message(noise, &mut payload).map_err(forged)?;
     let peer: Option<[u8; KEY_BYTES]> = state.get_remote_static().and_then(|key| key.try_into().ok());
-    let peer = PublicKey::from_bytes(peer.ok_or(Refusal::Forged)?);
+    let peer = PublicKey::from_bytes(peer.ok_or(RejectReason::Forged)?);
     if bytes != INITIATION_PAYLOAD_BYTES {
-        return Err(Refusal::Forged);
+        return Err(RejectReason::Forged);
     }
     let [a, b, c, unix_ns @ ..] = payload;
     Ok((state, peer, Introduction { index: Index([a, b, c]), unix_ns: u64::from_be_bytes(unix_ns) }))
@@ -64,10 +64,10 @@ pub(super) fn answer(
 }
 
 /// Reads the answer: the session as the responder names it. A forged answer leaves the handshake open.
-pub(super) fn hear_answer(state: &mut HandshakeState, noise: &[u8]) -> Result<Index, Refusal> {
+pub(super) fn hear_answer(state: &mut HandshakeState, noise: &[u8]) -> Result<Index, RejectReason> {
     let mut index = [0; INDEX_BYTES];
     match state.read_message(noise, &mut index) {
         Ok(INDEX_BYTES) => Ok(Index(index)),
-        _ => Err(Refusal::Forged),
+        _ => Err(RejectReason::Forged),
     }
 }

@@ -10,7 +10,7 @@
 use ring::hmac;
 
 use super::keys::PublicKey;
-use super::reject::Refusal;
+use super::reject::RejectReason;
 
 const INITIATION: u8 = 1;
 const RESPONSE: u8 = 2;
@@ -46,33 +46,33 @@ pub(super) enum Message<'a> {
 
 impl Message<'_> {
     /// Reads a handshake that has the seal of `own`.
-    pub(super) fn read<'a>(datagram: &'a [u8], own: &Seal) -> Result<Message<'a>, Refusal> {
+    pub(super) fn read<'a>(datagram: &'a [u8], own: &Mac1) -> Result<Message<'a>, RejectReason> {
         let (message, body_and_seal) = match (datagram.split_first(), datagram.len()) {
             (Some((&INITIATION, rest)), INITIATION_BYTES) => {
                 (Message::Initiation(&rest[..NOISE_1_BYTES]), datagram.split_at(INITIATION_BYTES - SEAL_BYTES))
             }
             (Some((&RESPONSE, rest)), RESPONSE_BYTES) => {
-                let (index, rest) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
+                let (index, rest) = rest.split_first_chunk().ok_or(RejectReason::Malformed)?;
                 let message = Message::Response(Index(*index), &rest[..NOISE_2_BYTES]);
                 (message, datagram.split_at(RESPONSE_BYTES - SEAL_BYTES))
             }
-            _ => return Err(Refusal::Malformed),
+            _ => return Err(RejectReason::Malformed),
         };
-        let (body, seal) = body_and_seal;
-        hmac::verify(&own.0, body, seal).map_err(|_| Refusal::Uninvited)?;
+        let (body, mac1) = body_and_seal;
+        hmac::verify(&own.0, body, mac1).map_err(|_| RejectReason::Uninvited)?;
         Ok(message)
     }
 }
 
 /// A keyed hash at the end of a handshake message, with a key that whoever knows the receiver's public key can make
 /// (WireGuard's mac1): who does not know even that costs the receiver one hash, and learns nothing.
-pub(super) struct Seal(hmac::Key);
+pub(super) struct Mac1(hmac::Key);
 
-impl Seal {
+impl Mac1 {
     /// The seal for messages to the owner of `receiver`.
-    pub(super) fn of(receiver: &PublicKey) -> Seal {
+    pub(super) fn of(receiver: &PublicKey) -> Mac1 {
         let label = [b"crosslane tunnel 1 seal".as_slice(), receiver.as_bytes()].concat();
-        Seal(hmac::Key::new(hmac::HMAC_SHA256, &label))
+        Mac1(hmac::Key::new(hmac::HMAC_SHA256, &label))
     }
 
     /// An initiation to the seal's owner.
@@ -86,8 +86,8 @@ impl Seal {
     }
 
     fn sealed(&self, mut message: Vec<u8>) -> Vec<u8> {
-        let seal = hmac::sign(&self.0, &message);
-        message.extend(seal.as_ref());
+        let mac1 = hmac::sign(&self.0, &message);
+        message.extend(mac1.as_ref());
         message
     }
 }
@@ -108,11 +108,11 @@ pub fn is_data(datagram: &[u8]) -> bool {
 }
 
 /// Session, counter and ciphertext of a data message.
-pub(super) fn read_data(datagram: &[u8]) -> Result<(Index, u64, &[u8]), Refusal> {
-    let (header, sealed) = datagram.split_first_chunk::<DATA_HEADER_BYTES>().ok_or(Refusal::Malformed)?;
+pub(super) fn read_data(datagram: &[u8]) -> Result<(Index, u64, &[u8]), RejectReason> {
+    let (header, sealed) = datagram.split_first_chunk::<DATA_HEADER_BYTES>().ok_or(RejectReason::Malformed)?;
     let [kind, a, b, c, counter @ ..] = *header;
     if kind != DATA || sealed.len() < TAG_BYTES {
-        return Err(Refusal::Malformed);
+        return Err(RejectReason::Malformed);
     }
     Ok((Index([a, b, c]), u64::from_be_bytes(counter), sealed))
 }

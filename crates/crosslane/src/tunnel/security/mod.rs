@@ -35,13 +35,13 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use handshake::Introduction;
 use known::Known;
-use message::{INDEX_BYTES, Index, Message, Seal};
+use message::{INDEX_BYTES, Index, Mac1, Message};
 use peer::{Peer, Pending};
-use rate_limit::Budget;
+use rate_limit::RateLimit;
 
 pub use keys::{KEY_BYTES, KEY_CHARACTERS, KeyFault, PrivateKey, PublicKey};
 pub use message::is_data;
-pub use reject::Refusal;
+pub use reject::RejectReason;
 pub use session::{
     DATA_OVERHEAD_BYTES, Opened, PATHS, REFUSE_AFTER_MESSAGES, REJECT_AFTER, REKEY_AFTER, REKEY_AFTER_MESSAGES, Session,
 };
@@ -58,9 +58,9 @@ const INDEX_TRIES: usize = 16;
 
 /// What became of a handshake message.
 #[derive(Debug)]
-pub enum Heard {
+pub enum HandshakeEvent {
     /// It is dropped.
-    Nothing(Refusal),
+    Nothing(RejectReason),
     /// A peer began a handshake: `datagram` goes back to where the message came from. The session opens at once;
     /// [`Security::session_for`] gives it for sending when it has opened something.
     Reply {
@@ -84,7 +84,7 @@ pub enum Heard {
 /// This end, its peers and their sessions.
 pub struct Security {
     private: PrivateKey,
-    seal: Seal,
+    mac1: Mac1,
     peers: Vec<Peer>,
     by_key: BTreeMap<PublicKey, usize>,
     by_index: BTreeMap<Index, Owner>,
@@ -92,8 +92,8 @@ pub struct Security {
     answers: BTreeMap<Vec<u8>, Answer>,
     known: Known,
     /// Apart, so that a flood of initiations takes nothing from the responses.
-    initiations: Budget,
-    responses: Budget,
+    initiations: RateLimit,
+    responses: RateLimit,
     random: SystemRandom,
 }
 
@@ -116,15 +116,15 @@ impl Security {
     /// This end with its key, and its peers, each once; a peer is named by its place.
     pub fn new(private: PrivateKey, peers: Vec<PublicKey>) -> Security {
         Security {
-            seal: Seal::of(&private.public()),
+            mac1: Mac1::of(&private.public()),
             private,
             by_key: peers.iter().enumerate().map(|(place, key)| (*key, place)).collect(),
             peers: peers.into_iter().map(Peer::new).collect(),
             by_index: BTreeMap::new(),
             answers: BTreeMap::new(),
             known: Known::default(),
-            initiations: Budget::default(),
-            responses: Budget::default(),
+            initiations: RateLimit::default(),
+            responses: RateLimit::default(),
             random: SystemRandom::new(),
         }
     }
@@ -134,7 +134,7 @@ impl Security {
         self.private.public()
     }
 
-    /// An initiation to send to `peer` over all paths, each second or so until [`Heard::Established`]: the same bytes
+    /// An initiation to send to `peer` over all paths, each second or so until [`HandshakeEvent::Established`]: the same bytes
     /// for [`REPEAT_FOR`], then a new one. `unix_ns` is the time since 1970 in nanoseconds; if it is earlier than before a
     /// restart, the peer may let a second pass before it answers. `None` if there is no such peer or the system
     /// gives no randomness.
@@ -148,7 +148,7 @@ impl Security {
         let to = self.peers.get_mut(peer)?;
         let says = Introduction { index, unix_ns: to.next_unix_ns(unix_ns) };
         let (state, noise) = handshake::initiate(&self.private, &to.key, says).ok()?;
-        let datagram = to.seal.initiation(&noise);
+        let datagram = to.mac1.initiation(&noise);
         if let Some(given_up) = to.pending.replace(Pending { index, state, datagram: datagram.clone(), since: now }) {
             self.by_index.remove(&given_up.index);
         }
@@ -157,12 +157,12 @@ impl Security {
     }
 
     /// Takes in a datagram that is not [data](is_data).
-    pub fn receive(&mut self, now: Instant, datagram: &[u8]) -> Heard {
-        let heard = Message::read(datagram, &self.seal).and_then(|message| match message {
+    pub fn receive(&mut self, now: Instant, datagram: &[u8]) -> HandshakeEvent {
+        let heard = Message::read(datagram, &self.mac1).and_then(|message| match message {
             Message::Initiation(noise) => self.initiation(now, datagram, noise),
             Message::Response(to, noise) => self.response(now, to, noise),
         });
-        heard.unwrap_or_else(Heard::Nothing)
+        heard.unwrap_or_else(HandshakeEvent::Nothing)
     }
 
     /// The session of a data message and the peer at its other end. That it is theirs is known when it
@@ -202,54 +202,54 @@ impl Security {
         self.answers.retain(|_, answer| now.since(answer.since) < ANSWER_FOR);
     }
 
-    fn initiation(&mut self, now: Instant, datagram: &[u8], noise: &[u8]) -> Result<Heard, Refusal> {
+    fn initiation(&mut self, now: Instant, datagram: &[u8], noise: &[u8]) -> Result<HandshakeEvent, RejectReason> {
         if let Some(answer) = self.answers.get_mut(datagram) {
             return answer.again(now);
         }
         if self.known.refuses(now, noise) {
-            return Err(Refusal::Replayed);
+            return Err(RejectReason::Replayed);
         }
         if !self.initiations.take(now) {
-            return Err(Refusal::Flood);
+            return Err(RejectReason::Flood);
         }
         let (state, key, says) = handshake::hear(&self.private, noise)?;
-        let peer = *self.by_key.get(&key).ok_or(Refusal::Stranger)?;
-        let from = self.peers.get_mut(peer).ok_or(Refusal::Stranger)?;
+        let peer = *self.by_key.get(&key).ok_or(RejectReason::Stranger)?;
+        let from = self.peers.get_mut(peer).ok_or(RejectReason::Stranger)?;
         let age = from.admit(now, says.unix_ns).map_err(|due| {
             self.known.remember(peer, noise, Some(due));
-            Refusal::Flood
+            RejectReason::Flood
         })?;
         self.known.remember(peer, noise, None);
-        let own = self.free_index().ok_or(Refusal::Flood)?;
-        let (transport, noise) = handshake::answer(state, own).map_err(|_| Refusal::Forged)?;
+        let own = self.free_index().ok_or(RejectReason::Flood)?;
+        let (transport, noise) = handshake::answer(state, own).map_err(|_| RejectReason::Forged)?;
         let session = Arc::new(Session::new(transport, (own, says.index), now, false));
-        let from = self.peers.get_mut(peer).ok_or(Refusal::Stranger)?;
+        let from = self.peers.get_mut(peer).ok_or(RejectReason::Stranger)?;
         let displaced = from.keep_unconfirmed(session.clone(), age, says.unix_ns);
-        let reply = from.seal.response(says.index, &noise);
+        let reply = from.mac1.response(says.index, &noise);
         if let Some(older) = from.answered[age as usize].replace(datagram.to_vec()) {
             self.answers.remove(&older);
         }
         self.keep(peer, &session, displaced);
         let answer = Answer { peer, datagram: reply.clone(), session: session.clone(), since: now, times: 1 };
         self.answers.insert(datagram.to_vec(), answer);
-        Ok(Heard::Reply { peer, datagram: reply, session })
+        Ok(HandshakeEvent::Reply { peer, datagram: reply, session })
     }
 
-    fn response(&mut self, now: Instant, to: Index, noise: &[u8]) -> Result<Heard, Refusal> {
-        let Some(&Owner::Pending(peer)) = self.by_index.get(&to) else { return Err(Refusal::Unasked) };
-        let from = self.peers.get_mut(peer).ok_or(Refusal::Unasked)?;
-        let pending = from.pending.as_mut().ok_or(Refusal::Unasked)?;
+    fn response(&mut self, now: Instant, to: Index, noise: &[u8]) -> Result<HandshakeEvent, RejectReason> {
+        let Some(&Owner::Pending(peer)) = self.by_index.get(&to) else { return Err(RejectReason::Unasked) };
+        let from = self.peers.get_mut(peer).ok_or(RejectReason::Unasked)?;
+        let pending = from.pending.as_mut().ok_or(RejectReason::Unasked)?;
         if !self.responses.take(now) {
-            return Err(Refusal::Flood);
+            return Err(RejectReason::Flood);
         }
         let remote = handshake::hear_answer(&mut pending.state, noise)?;
-        let pending = from.pending.take().ok_or(Refusal::Unasked)?;
+        let pending = from.pending.take().ok_or(RejectReason::Unasked)?;
         self.by_index.remove(&to);
-        let transport = pending.state.into_stateless_transport_mode().map_err(|_| Refusal::Forged)?;
+        let transport = pending.state.into_stateless_transport_mode().map_err(|_| RejectReason::Forged)?;
         let session = Arc::new(Session::new(transport, (to, remote), now, true));
         let displaced = self.peers.get_mut(peer).map(|peer| peer.keep(session.clone())).unwrap_or_default();
         self.keep(peer, &session, displaced);
-        Ok(Heard::Established { peer, session })
+        Ok(HandshakeEvent::Established { peer, session })
     }
 
     fn keep(&mut self, peer: usize, session: &Arc<Session>, displaced: Vec<Arc<Session>>) {
@@ -274,12 +274,12 @@ impl Security {
 impl Answer {
     /// The same answer to the same initiation, which came over another path or was repeated. When the session is in
     /// use, the answer has arrived, and who sends the initiation now has recorded it.
-    fn again(&mut self, now: Instant) -> Result<Heard, Refusal> {
+    fn again(&mut self, now: Instant) -> Result<HandshakeEvent, RejectReason> {
         if self.session.is_confirmed() || now.since(self.since) >= ANSWER_FOR || self.times >= ANSWERS {
-            return Err(Refusal::Replayed);
+            return Err(RejectReason::Replayed);
         }
         self.times += 1;
-        Ok(Heard::Reply { peer: self.peer, datagram: self.datagram.clone(), session: self.session.clone() })
+        Ok(HandshakeEvent::Reply { peer: self.peer, datagram: self.datagram.clone(), session: self.session.clone() })
     }
 }
 

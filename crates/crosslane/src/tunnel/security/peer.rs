@@ -7,7 +7,7 @@ use crosslane_core::time::Instant;
 use snow::HandshakeState;
 
 use super::keys::PublicKey;
-use super::message::{Index, Seal};
+use super::message::{Index, Mac1};
 use super::session::Session;
 
 /// Least time between two answered initiations of one peer: what a peer gone mad can take is 1 % of a core.
@@ -22,7 +22,7 @@ const CONFIRMED: usize = 2;
 pub(super) struct Peer {
     pub(super) key: PublicKey,
     /// For messages to it.
-    pub(super) seal: Seal,
+    pub(super) mac1: Mac1,
     /// The handshake that this end has begun.
     pub(super) pending: Option<Pending>,
     /// The initiations that were answered last, by [`Age`].
@@ -59,7 +59,7 @@ impl Peer {
     pub(super) fn new(key: PublicKey) -> Peer {
         Peer {
             key,
-            seal: Seal::of(&key),
+            mac1: Mac1::of(&key),
             pending: None,
             answered: [None, None],
             sent_unix_ns: 0,

@@ -13,11 +13,11 @@ pub(super) const BURST: u32 = 100;
 
 /// Tokens, counted as the moment at which all of them will be there again.
 #[derive(Debug, Default)]
-pub(super) struct Budget {
+pub(super) struct RateLimit {
     full_at: Instant,
 }
 
-impl Budget {
+impl RateLimit {
     /// Takes a token if there is one.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.max(now) + EVERY;
@@ -33,11 +33,11 @@ impl Budget {
 mod tests {
     use super::*;
 
-    fn taken(budget: &mut Budget, from: Instant, to: Instant, every: Duration) -> u32 {
+    fn taken(rate_limit_: &mut RateLimit, from: Instant, to: Instant, every: Duration) -> u32 {
         let mut now = from;
         let mut taken = 0;
         while now < to {
-            taken += u32::from(budget.take(now));
+            taken += u32::from(rate_limit_.take(now));
             now = now + every;
         }
         taken
@@ -45,18 +45,18 @@ mod tests {
 
     #[test]
     fn a_flood_gets_the_burst_and_then_the_rate() {
-        let mut budget = Budget::default();
+        let mut rate_limit_ = RateLimit::default();
         let (begin, end) = (Instant::from_millis(7), Instant::from_millis(10_007));
-        let taken = taken(&mut budget, begin, end, Duration::from_micros(100));
+        let taken = taken(&mut rate_limit_, begin, end, Duration::from_micros(100));
         assert_eq!(taken, BURST + (Duration::from_secs(10).as_micros() / EVERY.as_micros()) as u32 - 1);
     }
 
     #[test]
     fn what_was_not_taken_is_there_later_up_to_the_burst() {
-        let mut budget = Budget::default();
+        let mut rate_limit_ = RateLimit::default();
         let (begin, later) = (Instant::ZERO, Instant::from_millis(100_000));
         let tick = Duration::from_nanos(1);
-        assert_eq!(taken(&mut budget, begin, begin + tick * 1000, tick), BURST);
-        assert_eq!(taken(&mut budget, later, later + tick * 1000, tick), BURST);
+        assert_eq!(taken(&mut rate_limit_, begin, begin + tick * 1000, tick), BURST);
+        assert_eq!(taken(&mut rate_limit_, later, later + tick * 1000, tick), BURST);
     }
 }

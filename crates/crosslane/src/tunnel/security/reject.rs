@@ -2,7 +2,7 @@
 
 /// Why a datagram is dropped, in silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Refusal {
+pub enum RejectReason {
     /// Its type or its length is none of ours.
     #[error("it is no message of the tunnel")]
     Malformed,

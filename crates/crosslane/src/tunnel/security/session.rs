@@ -10,7 +10,7 @@ use crosslane_core::tunnel::anti_replay::Replay;
 use snow::StatelessTransportState;
 
 use super::message::{self, DATA_HEADER_BYTES, Index, TAG_BYTES};
-use super::reject::Refusal;
+use super::reject::RejectReason;
 
 /// Paths of a session; the path is in the counter's upper byte.
 pub const PATHS: usize = 16;
@@ -84,14 +84,14 @@ impl Session {
     ///
     /// # Errors
     /// There is no such path, the message is too long for a datagram, or the keys are used up. Nothing is appended.
-    pub fn seal(&self, path: u8, plain: &[u8], into: &mut Vec<u8>) -> Result<(), Refusal> {
-        let counters = self.counters.get(usize::from(path)).ok_or(Refusal::NoSuchPath)?;
+    pub fn seal(&self, path: u8, plain: &[u8], into: &mut Vec<u8>) -> Result<(), RejectReason> {
+        let counters = self.counters.get(usize::from(path)).ok_or(RejectReason::NoSuchPath)?;
         if plain.len() > MAX_DATAGRAM_BYTES - DATA_OVERHEAD_BYTES {
-            return Err(Refusal::TooLong);
+            return Err(RejectReason::TooLong);
         }
         // The number of callers between the two lines is far below what lies between the limit and the shift.
         if self.sealed.fetch_add(1, Ordering::Relaxed) >= REFUSE_AFTER_MESSAGES {
-            return Err(Refusal::Exhausted);
+            return Err(RejectReason::Exhausted);
         }
         let counter = u64::from(path) << PATH_SHIFT | counters.fetch_add(1, Ordering::Relaxed);
         let begin = into.len();
@@ -100,7 +100,7 @@ impl Session {
         into.resize(body + plain.len() + TAG_BYTES, 0);
         self.noise.write_message(counter, plain, &mut into[body..]).map(drop).map_err(|_| {
             into.truncate(begin);
-            Refusal::TooLong
+            RejectReason::TooLong
         })
     }
 
@@ -109,7 +109,7 @@ impl Session {
     ///
     /// # Errors
     /// Why the message is to be dropped; `plain` is then empty.
-    pub fn open(&self, datagram: &[u8], plain: &mut Vec<u8>) -> Result<Opened, Refusal> {
+    pub fn open(&self, datagram: &[u8], plain: &mut Vec<u8>) -> Result<Opened, RejectReason> {
         let opened = self.open_new(datagram, plain);
         if opened.is_err() {
             plain.clear();
@@ -117,24 +117,24 @@ impl Session {
         opened
     }
 
-    fn open_new(&self, datagram: &[u8], plain: &mut Vec<u8>) -> Result<Opened, Refusal> {
+    fn open_new(&self, datagram: &[u8], plain: &mut Vec<u8>) -> Result<Opened, RejectReason> {
         let (to, counter, sealed) = message::read_data(datagram)?;
         if to != self.own {
-            return Err(Refusal::NoSession);
+            return Err(RejectReason::NoSession);
         }
         let path = (counter >> PATH_SHIFT) as u8;
-        let seen = self.seen.get(usize::from(path)).ok_or(Refusal::NoSuchPath)?;
+        let seen = self.seen.get(usize::from(path)).ok_or(RejectReason::NoSuchPath)?;
         // Looked at twice: before, so that a flood of replays costs no deciphering; after, since another thread may
         // have opened the same meanwhile.
         if seen.get().is_some_and(|seen| !is_new(seen, |replay| replay.check(counter))) {
-            return Err(Refusal::Replayed);
+            return Err(RejectReason::Replayed);
         }
         // With room for the tag too, the library needs no buffer of its own.
         plain.resize(sealed.len(), 0);
-        let bytes = self.noise.read_message(counter, sealed, plain).map_err(|_| Refusal::Forged)?;
+        let bytes = self.noise.read_message(counter, sealed, plain).map_err(|_| RejectReason::Forged)?;
         plain.truncate(bytes);
         if !is_new(seen.get_or_init(Default::default), |replay| replay.accept(counter)) {
-            return Err(Refusal::Replayed);
+            return Err(RejectReason::Replayed);
         }
         self.is_confirmed.store(true, Ordering::Relaxed);
         Ok(Opened { path, counter: counter & ((1 << PATH_SHIFT) - 1) })
@@ -174,7 +174,7 @@ fn is_new(seen: &Mutex<Replay>, ask: impl FnOnce(&mut Replay) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tunnel::security::{Heard, PrivateKey, Security};
+    use crate::tunnel::security::{HandshakeEvent, PrivateKey, Security};
 
     #[test]
     fn keys_that_are_used_up_seal_nothing() {
@@ -182,8 +182,10 @@ mod tests {
         let (public_a, public_b) = (a.public(), b.public());
         let (mut a, mut b) = (Security::new(a, vec![public_b]), Security::new(b, vec![public_a]));
         let initiation = a.initiate(Instant::ZERO, 1, 0).unwrap();
-        let Heard::Reply { datagram, .. } = b.receive(Instant::ZERO, &initiation) else { panic!("no reply") };
-        let Heard::Established { session, .. } = a.receive(Instant::ZERO, &datagram) else { panic!("no session") };
+        let HandshakeEvent::Reply { datagram, .. } = b.receive(Instant::ZERO, &initiation) else { panic!("no reply") };
+        let HandshakeEvent::Established { session, .. } = a.receive(Instant::ZERO, &datagram) else {
+            panic!("no session")
+        };
         session.sealed.store(REKEY_AFTER_MESSAGES - 1, Ordering::Relaxed);
         assert!(!a.wants_rekey(Instant::ZERO, 0));
         let mut into = Vec::new();
@@ -191,7 +193,7 @@ mod tests {
         assert!(a.wants_rekey(Instant::ZERO, 0));
         session.sealed.store(REFUSE_AFTER_MESSAGES - 1, Ordering::Relaxed);
         session.seal(0, b"", &mut into).unwrap();
-        assert_eq!(session.seal(0, b"", &mut into), Err(Refusal::Exhausted));
+        assert_eq!(session.seal(0, b"", &mut into), Err(RejectReason::Exhausted));
         assert_eq!(into.len(), 2 * DATA_OVERHEAD_BYTES);
     }
 }

@@ -26,23 +26,23 @@ fn ends() -> (Security, Security) {
     (Security::new(vehicle, vec![gateway.public()]), Security::new(gateway, peers))
 }
 
-fn refused(heard: Heard) -> Refusal {
+fn refused(heard: HandshakeEvent) -> RejectReason {
     match heard {
-        Heard::Nothing(refusal) => refusal,
+        HandshakeEvent::Nothing(refusal) => refusal,
         other => panic!("not refused: {other:?}"),
     }
 }
 
-fn reply(heard: Heard) -> (usize, Vec<u8>, Arc<Session>) {
+fn reply(heard: HandshakeEvent) -> (usize, Vec<u8>, Arc<Session>) {
     match heard {
-        Heard::Reply { peer, datagram, session } => (peer, datagram, session),
+        HandshakeEvent::Reply { peer, datagram, session } => (peer, datagram, session),
         other => panic!("no reply: {other:?}"),
     }
 }
 
-fn established(heard: Heard) -> (usize, Arc<Session>) {
+fn established(heard: HandshakeEvent) -> (usize, Arc<Session>) {
     match heard {
-        Heard::Established { peer, session } => (peer, session),
+        HandshakeEvent::Established { peer, session } => (peer, session),
         other => panic!("not established: {other:?}"),
     }
 }
@@ -56,10 +56,10 @@ fn shake(from: &mut Security, to: &mut Security, now: Instant, peer: usize) -> (
 }
 
 /// Seals, finds the session and opens.
-fn carry(from: &Session, to: &Security, now: Instant, path: u8, plain: &[u8]) -> Result<Opened, Refusal> {
+fn carry(from: &Session, to: &Security, now: Instant, path: u8, plain: &[u8]) -> Result<Opened, RejectReason> {
     let mut datagram = Vec::new();
     from.seal(path, plain, &mut datagram)?;
-    let (_, session) = to.session_of(now, &datagram).ok_or(Refusal::NoSession)?;
+    let (_, session) = to.session_of(now, &datagram).ok_or(RejectReason::NoSession)?;
     let mut opened = Vec::new();
     let from = session.open(&datagram, &mut opened)?;
     assert_eq!(opened, plain);
@@ -106,7 +106,7 @@ fn an_initiation_over_several_paths_makes_one_session() {
         assert!(again == first && Arc::ptr_eq(&same, &session));
     }
     established(vehicle.receive(seconds(3), &first));
-    assert_eq!(refused(vehicle.receive(seconds(3), &first)), Refusal::Unasked);
+    assert_eq!(refused(vehicle.receive(seconds(3), &first)), RejectReason::Unasked);
     assert_eq!(gateway.by_index.len(), 1);
 }
 
@@ -120,7 +120,7 @@ fn an_initiation_is_repeated_for_a_while_and_then_made_anew() {
     assert_ne!(anew, initiation);
     let (_, late, _) = reply(gateway.receive(seconds(5), &initiation));
     let (_, response, _) = reply(gateway.receive(seconds(6), &anew));
-    assert_eq!(refused(vehicle.receive(seconds(6), &late)), Refusal::Unasked);
+    assert_eq!(refused(vehicle.receive(seconds(6), &late)), RejectReason::Unasked);
     established(vehicle.receive(seconds(6), &response));
     assert!(vehicle.initiate(BEGIN, UNIX_NS, 1).is_none());
 }
@@ -131,32 +131,32 @@ fn a_stranger_gets_no_answer() {
     let public = gateway.private.public();
     let mut stranger = Security::new(PrivateKey::generate().unwrap(), vec![public]);
     let initiation = stranger.initiate(BEGIN, UNIX_NS, 0).unwrap();
-    assert_eq!(refused(gateway.receive(BEGIN, &initiation)), Refusal::Stranger);
+    assert_eq!(refused(gateway.receive(BEGIN, &initiation)), RejectReason::Stranger);
     let wrong = PrivateKey::generate().unwrap().public();
     let mut lost = Security::new(PrivateKey::generate().unwrap(), vec![wrong]);
     let initiation = lost.initiate(BEGIN, UNIX_NS, 0).unwrap();
-    assert_eq!(refused(gateway.receive(BEGIN, &initiation)), Refusal::Uninvited);
+    assert_eq!(refused(gateway.receive(BEGIN, &initiation)), RejectReason::Uninvited);
 }
 
 #[test]
 fn who_has_only_the_public_keys_cannot_pretend() {
     let (mut vehicle, mut gateway) = ends();
-    let (public, seal) = (vehicle.private.public(), Seal::of(&gateway.private.public()));
+    let (public, mac1) = (vehicle.private.public(), Mac1::of(&gateway.private.public()));
     let initiation = vehicle.initiate(BEGIN, UNIX_NS, 0).unwrap();
     for at in 0..message::NOISE_1_BYTES {
         let mut noise: [u8; message::NOISE_1_BYTES] = initiation[1..][..message::NOISE_1_BYTES].try_into().unwrap();
         noise[at] ^= 0x10;
-        let refusal = refused(gateway.receive(seconds(at as u64), &seal.initiation(&noise)));
-        assert_eq!(refusal, Refusal::Forged, "byte {at}");
+        let refusal = refused(gateway.receive(seconds(at as u64), &mac1.initiation(&noise)));
+        assert_eq!(refusal, RejectReason::Forged, "byte {at}");
     }
     let (_, response, _) = reply(gateway.receive(seconds(200), &initiation));
-    let seal = Seal::of(&public);
+    let mac1 = Mac1::of(&public);
     let to = Index(response[1..4].try_into().unwrap());
     for at in 0..message::NOISE_2_BYTES {
         let mut noise: [u8; message::NOISE_2_BYTES] = response[4..][..message::NOISE_2_BYTES].try_into().unwrap();
         noise[at] ^= 0x10;
-        let refusal = refused(vehicle.receive(seconds(200 + at as u64), &seal.response(to, &noise)));
-        assert_eq!(refusal, Refusal::Forged, "byte {at}");
+        let refusal = refused(vehicle.receive(seconds(200 + at as u64), &mac1.response(to, &noise)));
+        assert_eq!(refusal, RejectReason::Forged, "byte {at}");
     }
     // All that took nothing from the true answer.
     established(vehicle.receive(seconds(300), &response));
@@ -169,11 +169,11 @@ fn a_replayed_initiation_is_not_answered() {
     let (_, response, theirs) = reply(gateway.receive(BEGIN, &first));
     let (_, ours) = established(vehicle.receive(BEGIN, &response));
     carry(&ours, &gateway, BEGIN, 0, b"").unwrap();
-    assert_eq!(refused(gateway.receive(BEGIN, &first)), Refusal::Replayed);
+    assert_eq!(refused(gateway.receive(BEGIN, &first)), RejectReason::Replayed);
     shake(&mut vehicle, &mut gateway, seconds(1), 0);
-    assert_eq!(refused(gateway.receive(seconds(2), &first)), Refusal::Replayed);
+    assert_eq!(refused(gateway.receive(seconds(2), &first)), RejectReason::Replayed);
     gateway.expire(seconds(100));
-    assert_eq!(refused(gateway.receive(seconds(100), &first)), Refusal::Replayed);
+    assert_eq!(refused(gateway.receive(seconds(100), &first)), RejectReason::Replayed);
     assert!(Arc::ptr_eq(&gateway.session_for(seconds(100), 1).unwrap(), &theirs));
 }
 
@@ -184,10 +184,10 @@ fn an_answer_that_did_not_arrive_is_repeated_for_a_while_only() {
     for _ in 0..ANSWERS {
         reply(gateway.receive(BEGIN, &initiation));
     }
-    assert_eq!(refused(gateway.receive(BEGIN, &initiation)), Refusal::Replayed);
+    assert_eq!(refused(gateway.receive(BEGIN, &initiation)), RejectReason::Replayed);
     let again = vehicle.initiate(seconds(5), UNIX_NS, 0).unwrap();
     reply(gateway.receive(seconds(5), &again));
-    assert_eq!(refused(gateway.receive(seconds(15), &again)), Refusal::Replayed);
+    assert_eq!(refused(gateway.receive(seconds(15), &again)), RejectReason::Replayed);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn the_initiator_rekeys_after_two_minutes_and_nothing_lives_longer_than_three() 
     assert!(!vehicle.wants_rekey(seconds(119), 0));
     assert!(vehicle.wants_rekey(seconds(120), 0) && !gateway.wants_rekey(seconds(179), 1));
     assert!(carry(&ours, &gateway, seconds(179), 0, b"").is_ok());
-    assert_eq!(carry(&ours, &gateway, seconds(180), 0, b""), Err(Refusal::NoSession));
+    assert_eq!(carry(&ours, &gateway, seconds(180), 0, b""), Err(RejectReason::NoSession));
     assert!(vehicle.session_for(seconds(180), 0).is_none());
     gateway.expire(seconds(179));
     assert_eq!(gateway.by_index.len(), 1);
@@ -264,7 +264,7 @@ fn one_peer_is_not_answered_too_often() {
         let now = BEGIN + Duration::from_millis(n);
         vehicle.peers[0].pending = None;
         let initiation = vehicle.initiate(now, UNIX_NS + n, 0).unwrap();
-        if let Heard::Reply { .. } = gateway.receive(now, &initiation) {
+        if let HandshakeEvent::Reply { .. } = gateway.receive(now, &initiation) {
             assert!(last.is_none_or(|last| now.since(last) >= peer::ANSWER_EVERY), "at {now}");
             last = Some(now);
         }
@@ -292,8 +292,8 @@ fn a_flood_of_initiations_gets_the_budget_and_no_response_is_lost_by_it() {
     for n in 0..4000 {
         let now = BEGIN + Duration::from_micros(250) * n;
         let refusal = refused(gateway.receive(now, &initiations[n as usize % initiations.len()]));
-        worked += u32::from(refusal == Refusal::Stranger);
-        assert!(matches!(refusal, Refusal::Stranger | Refusal::Flood), "{refusal}");
+        worked += u32::from(refusal == RejectReason::Stranger);
+        assert!(matches!(refusal, RejectReason::Stranger | RejectReason::Flood), "{refusal}");
     }
     let expected = rate_limit::BURST + (Duration::from_secs(1).as_micros() / rate_limit::EVERY.as_micros()) as u32;
     assert!(worked.abs_diff(expected) <= 1, "{worked} of the flood cost public-key work");
@@ -331,7 +331,7 @@ proptest! {
         let (mut vehicle, mut gateway) = ends();
         let (ours, theirs) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
         for end in [&mut vehicle, &mut gateway] {
-            prop_assert!(matches!(end.receive(BEGIN, &datagram), Heard::Nothing(_)));
+            prop_assert!(matches!(end.receive(BEGIN, &datagram), HandshakeEvent::Nothing(_)));
             prop_assert!(end.session_of(BEGIN, &datagram).is_none_or(|_| is_data(&datagram)));
         }
         let mut plain = Vec::new();

@@ -4,7 +4,7 @@ use crosslane_core::mptcp::{AddressId, Event};
 use crosslane_core::time::Instant;
 
 use super::super::congestion::{Coupled, Member, couple};
-use super::super::receiver::Piece;
+use super::super::receiver::Mapping;
 use super::super::segment::{ACK, FIN, MptcpOptions, PSH, SYN, Segment};
 use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, MAX_SUBFLOWS, Protocol};
@@ -178,7 +178,7 @@ impl Endpoint {
                 self.events.push_back(Event::Established { token: self.token, subflow, server_side: !self.client });
             }
         }
-        let piece = Piece { dsn: segment.dsn.unwrap_or(segment.seq - 1), len: u64::from(segment.payload) };
+        let piece = Mapping { dsn: segment.dsn.unwrap_or(segment.seq - 1), len: u64::from(segment.payload) };
         let mut ordered = Vec::new();
         self.subflows[place].rx.measure(now, segment.echo, piece.len);
         self.subflows[place].rx.take(now, segment.seq, piece, segment.flags & PSH != 0, &mut ordered);

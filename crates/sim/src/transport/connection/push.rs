@@ -4,7 +4,7 @@
 
 use crosslane_core::time::{Duration, Instant};
 
-use super::super::receiver::Piece;
+use super::super::receiver::Mapping;
 use super::super::scheduler::{BURST_BYTES, Candidate, Scheduler};
 use super::super::subflow::Phase;
 use super::{Endpoint, Protocol};
@@ -77,7 +77,7 @@ impl Endpoint {
             if len == 0 {
                 break;
             }
-            self.enqueue(now, place, Piece { dsn: run.dsn, len });
+            self.enqueue(now, place, Mapping { dsn: run.dsn, len });
             self.frags.hand_out(len);
             pushed += len;
             let full = self.settings.protocol == Protocol::Mptcp && !self.subflows[place].tx.has_room();
@@ -88,7 +88,7 @@ impl Endpoint {
         pushed
     }
 
-    fn enqueue(&mut self, now: Instant, place: usize, piece: Piece) {
+    fn enqueue(&mut self, now: Instant, place: usize, piece: Mapping) {
         self.sent = self.sent.max(piece.dsn + piece.len);
         self.subflows[place].tx.enqueue(now, piece);
     }
@@ -113,7 +113,7 @@ impl Endpoint {
         }
         let idle = self.idle_subflow(now);
         if let (Some(place), Some(run)) = (idle, self.frags.head()) {
-            self.enqueue(now, place, Piece { dsn: run.dsn, len: run.len });
+            self.enqueue(now, place, Mapping { dsn: run.dsn, len: run.len });
         }
         self.push(now);
         self.start_timer(now);

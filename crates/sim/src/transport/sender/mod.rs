@@ -7,7 +7,7 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::clock::Ticks;
 use super::congestion::{Algorithm, Control};
-use super::receiver::Piece;
+use super::receiver::Mapping;
 use super::rtt::{RTO_MIN_US, Rtt};
 
 mod acknowledgement;
@@ -25,7 +25,7 @@ const UNPACED: u64 = 10;
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     seq: u64,
-    piece: Piece,
+    piece: Mapping,
     /// When it was last sent.
     at: Instant,
     sacked: bool,
@@ -53,7 +53,7 @@ pub struct Leaving {
     /// Sequence number.
     pub seq: u64,
     /// What it carries.
-    pub piece: Piece,
+    pub piece: Mapping,
     /// True if it ends what was written.
     pub pushed: bool,
 }
@@ -88,7 +88,7 @@ pub struct Sender {
     pub(super) next: u64,
     flight: VecDeque<Sent>,
     flight_bytes: u64,
-    queue: VecDeque<Piece>,
+    queue: VecDeque<Mapping>,
     queue_bytes: u64,
     sacked: u32,
     lost: u32,
@@ -171,7 +171,7 @@ impl Sender {
     }
 
     /// Hands over data to be sent; pieces that follow each other become one.
-    pub fn enqueue(&mut self, now: Instant, piece: Piece) {
+    pub fn enqueue(&mut self, now: Instant, piece: Mapping) {
         if self.flight.is_empty() && self.queue.is_empty() {
             let idle = now.since(self.last_sent);
             let timeout = self.rtt.timeout();
@@ -268,7 +268,7 @@ impl Sender {
 
     fn send_new(&mut self, now: Instant) -> Option<Leaving> {
         let front = self.queue.front_mut()?;
-        let piece = Piece { dsn: front.dsn, len: front.len.min(self.mss) };
+        let piece = Mapping { dsn: front.dsn, len: front.len.min(self.mss) };
         front.dsn += piece.len;
         front.len -= piece.len;
         if front.len == 0 {

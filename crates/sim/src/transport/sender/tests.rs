@@ -16,7 +16,7 @@ fn leave(sender: &mut Sender, now: Instant) -> usize {
 fn sender() -> Sender {
     let mut sender = Sender::new(Algorithm::Bbr, Ticks::default(), MSS as u16, 1_000_000);
     sender.begin(at(900), Duration::from_millis(100));
-    sender.enqueue(at(1000), Piece { dsn: 0, len: 100 * MSS });
+    sender.enqueue(at(1000), Mapping { dsn: 0, len: 100 * MSS });
     sender
 }
 

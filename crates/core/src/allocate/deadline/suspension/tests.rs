@@ -5,18 +5,18 @@ use crate::assess::throughput::tests::looked_at;
 /// and hold so much; says when the first of them was let rest, and whether
 /// it was closed.
 fn first_rest(bytes: [u64; 2], unacked: [fn(u64) -> u32; 2]) -> Option<(usize, u64, bool)> {
-    let mut rests = Rests::default();
+    let mut suspensions = Suspensions::default();
     for step in 1..1000 {
         let now = Instant::from_millis(step * 10);
         let of = |place: usize| looked_at(step, |_| bytes[place], unacked[place]);
         if step % 20 != 0 {
-            rests.note(now, &[true; 2]);
+            suspensions.note(now, &[true; 2]);
             continue;
         }
         let histories = [of(0), of(1)];
-        rests.note(now, &[true; 2]);
-        if let Some(place) = rests.judge(now, &[(0, &histories[0]), (1, &histories[1])]) {
-            return Some((place, step * 10, rests.closed(now)[place]));
+        suspensions.note(now, &[true; 2]);
+        if let Some(place) = suspensions.judge(now, &[(0, &histories[0]), (1, &histories[1])]) {
+            return Some((place, step * 10, suspensions.closed(now)[place]));
         }
     }
     None
@@ -50,15 +50,15 @@ fn a_path_that_carries_more_than_the_others_lose_goes_on() {
 
 #[test]
 fn rests_grow_longer_until_the_path_has_done_well() {
-    let mut rests = Rests::default();
+    let mut suspensions = Suspensions::default();
     let (blocked, slow) = (looked_at(400, |_| 20_000, half), looked_at(400, |_| 500, |_| 5));
     let mut now = Instant::ZERO;
     let mut rest = |other: &History| {
-        rests.note(now, &[false; 2]);
+        suspensions.note(now, &[false; 2]);
         now = now + LONGEST_REST;
-        rests.note(now, &[true; 2]);
-        let rests_now = rests.judge(now, &[(0, other), (1, &slow)]) == Some(1);
-        rests_now.then(|| rests.paths[1].until.since(now))
+        suspensions.note(now, &[true; 2]);
+        let rests_now = suspensions.judge(now, &[(0, other), (1, &slow)]) == Some(1);
+        rests_now.then(|| suspensions.paths[1].until.since(now))
     };
     let first = rest(&blocked);
     assert_eq!(first, Some(FIRST_REST));

@@ -9,7 +9,7 @@ fn begin(manager: &mut Manager, number: u32) {
     manager.handle(at(0), &Event::Established { token, subflow, server_side: false });
 }
 
-fn listed(connections: u32) -> Vec<Seen> {
+fn listed(connections: u32) -> Vec<ConnectionSnapshot> {
     (0..connections).map(|number| seen(Token(number), &[])).collect()
 }
 

@@ -121,7 +121,7 @@ impl Bed {
         let plan = Plan {
             peers,
             keys,
-            leads: side != GATEWAY,
+            is_initiator: side != GATEWAY,
             mode: Mode::Aggregate,
             ranks: vec![0, 1],
             overhead_bytes: 68,
@@ -242,10 +242,10 @@ impl Bed {
     }
 
     pub fn refused(&self, side: usize) -> u64 {
-        self.sides[side].end.counts.refused.load(Relaxed)
+        self.sides[side].end.counts.rejected.load(Relaxed)
     }
 
-    pub fn astray(&self, side: usize) -> u64 {
-        self.sides[side].end.counts.astray.load(Relaxed)
+    pub fn misrouted(&self, side: usize) -> u64 {
+        self.sides[side].end.counts.misrouted.load(Relaxed)
     }
 }

@@ -32,7 +32,7 @@ fn replayed_data_is_dropped() {
         ours.seal(path, b"second", &mut second).unwrap();
         assert!(theirs.open(&second, &mut plain).is_ok() && theirs.open(&first, &mut plain).is_ok());
         for datagram in [&first, &second] {
-            assert_eq!(theirs.open(datagram, &mut plain), Err(Refusal::Replayed));
+            assert_eq!(theirs.open(datagram, &mut plain), Err(RejectReason::Replayed));
             assert!(plain.is_empty());
         }
         // Not what it sent itself, either.
@@ -64,8 +64,8 @@ fn what_is_appended_leaves_what_is_there() {
     let (ours, theirs) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
     let mut buffer = b"before".to_vec();
     ours.seal(0, b"after", &mut buffer).unwrap();
-    assert_eq!(ours.seal(16, b"x", &mut buffer), Err(Refusal::NoSuchPath));
-    assert_eq!(ours.seal(0, &[0; 65_480], &mut buffer), Err(Refusal::TooLong));
+    assert_eq!(ours.seal(16, b"x", &mut buffer), Err(RejectReason::NoSuchPath));
+    assert_eq!(ours.seal(0, &[0; 65_480], &mut buffer), Err(RejectReason::TooLong));
     assert_eq!(buffer.len(), 6 + 5 + DATA_OVERHEAD_BYTES);
     let mut plain = vec![1; 3000];
     assert!(theirs.open(&buffer[6..], &mut plain).is_ok() && plain == b"after");

@@ -40,8 +40,8 @@ fn call(vehicle: &mut Security, gateway: &mut Security, from: Instant, unix_ns: 
             continue;
         }
         let initiation = vehicle.initiate(now, unix_ns + waited.as_nanos() as u64, 0).unwrap();
-        let Heard::Reply { datagram, .. } = gateway.receive(now, &initiation) else { continue };
-        let Heard::Established { session, .. } = vehicle.receive(now, &datagram) else { continue };
+        let HandshakeEvent::Reply { datagram, .. } = gateway.receive(now, &initiation) else { continue };
+        let HandshakeEvent::Established { session, .. } = vehicle.receive(now, &datagram) else { continue };
         if carry(&session, gateway, now, 0, b"").is_ok() && gateway.session_for(now, 1).is_some() {
             return waited;
         }
@@ -57,7 +57,7 @@ fn a_known_replay_takes_no_place_in_the_budget_and_holds_up_nobody() {
     // For a second before the vehicle calls, so that a budget would be used up.
     for n in 0..10_000u32 {
         let replay = &initiations[n as usize % initiations.len()];
-        assert_eq!(refused(gateway.receive(now + REPLAY_EVERY * n, replay)), Refusal::Replayed);
+        assert_eq!(refused(gateway.receive(now + REPLAY_EVERY * n, replay)), RejectReason::Replayed);
     }
     let from = now + Duration::from_secs(1);
     let mut again = restarted(&vehicle, &gateway);
