@@ -23,7 +23,7 @@ def city(tmp_path: Path) -> Path:
 
 def test_the_bytes_of_each_path_are_told_as_a_share_of_the_oracles(city: Path) -> None:
     folder = RunFolder.open(city)
-    assert fig11_bytes.why_not(folder) is None
+    assert fig11_bytes.skip_reason(folder) is None
     assert [row.total for row in fig11_bytes.rows(folder)] == [140e6, 140e6, 160e6]
     caption = fig11_bytes.caption(folder)
     assert "threshold 140\u00a0MB (87.5\u00a0% of the oracle's)" in caption

@@ -65,12 +65,12 @@ def test_late_and_missing_objects_are_counted_out(uploads: RunFolder) -> None:
 
 
 def test_objects_are_drawn_and_their_delays_are_not(uploads: RunFolder) -> None:
-    assert objects.why_not(uploads) is None
+    assert objects.skip_reason(uploads) is None
     assert objects.draw(uploads).axes
     for key in ("fig09", "seeds"):
-        assert "deadline" in (ALL[key].why_not(uploads) or "")
+        assert "deadline" in (ALL[key].skip_reason(uploads) or "")
 
 
 def test_other_traffic_has_no_objects(left: RunFolder) -> None:
-    assert objects.why_not(left) == "the traffic has no deadlines"
+    assert objects.skip_reason(left) == "the traffic has no deadlines"
     assert left.scenario.deadline_s is None

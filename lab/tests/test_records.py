@@ -10,8 +10,8 @@ from synthetic import FAR, NEAR, Drive
 
 from crosslane_lab.coverage import changes, recovery, threshold_dbm, usable
 from crosslane_lab.figures import fig03_underused, fig10_recovered, sequence
-from crosslane_lab.figures.carried import carried
-from crosslane_lab.figures.under import lives
+from crosslane_lab.figures.path_throughput import path_throughput
+from crosslane_lab.figures.context_panels import lives
 from crosslane_lab.run import TABLES, Run, RunFolder
 
 
@@ -78,7 +78,7 @@ def test_windows_are_shared_where_the_events_are_close(left: RunFolder, tmp_path
 
 
 def test_bins_in_which_nothing_arrived_are_zero(passed_by: RunFolder) -> None:
-    over = carried(passed_by, run_of(passed_by, "kernel"))
+    over = path_throughput(passed_by, run_of(passed_by, "kernel"))
     between = (over.t_s >= 16) & (over.t_s < 31)
     assert not over.mbit_s[NEAR][between].any()
     assert over.mbit_s[NEAR][(over.t_s >= 32) & (over.t_s < 38)] == pytest.approx(0.4)

@@ -128,7 +128,7 @@ def test_each_figure_draws_what_the_drive_has(
     backup = RunFolder.open(synthetic.write(tmp_path, Drive(mode="backup", seeds=(1, 2, 3))))
     uploads = RunFolder.open(synthetic.write(tmp_path / "uploads", Drive(traffic="uploads")))
     module = ALL[key]
-    folder = next(f for f in (left, passed_by, backup, uploads) if module.why_not(f) is None)
+    folder = next(f for f in (left, passed_by, backup, uploads) if module.skip_reason(f) is None)
     assert png(module.draw(folder), 40).startswith(b"\x89PNG")
     assert module.caption(folder).endswith(".")
 

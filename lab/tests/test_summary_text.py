@@ -29,7 +29,7 @@ def test_the_worst_delays_are_medians_with_their_ratio_to_ours(left: RunFolder) 
     assert f"With `threshold` the worst message took {number(ours.median, 'ms')}".replace("\u00a0", " ") in plain(
         left
     )
-    assert f"the kernel alone kept the application waiting 903 ms, {as_long(kernel.median / ours.median)}" in plain(
+    assert f"the kernel alone kept the application waiting 903 ms, {duration_ratio(kernel.median / ours.median)}" in plain(
         left
     )
     assert "; the tuned kernel 413 ms, 13 times as long." in plain(left)
