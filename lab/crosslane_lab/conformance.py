@@ -154,7 +154,9 @@ def _evaluated(figure: Figure, simulation: RunFolder) -> Figure:
     runs = [run for run in simulation.valid_runs(strategy) if run.seed in figure.seeds]
     if len(runs) < len(figure.seeds):
         seeds = ",".join(str(seed) for seed in figure.seeds)
-        raise unreadable(simulation.path, f"{strategy} lacks a seed", f"simulate those of the kernel: --seed {seeds}")
+        raise unreadable(
+            simulation.path, f"{strategy} lacks a seed", f"simulate those of the kernel: --seed {seeds}"
+        )
     over = _rounded(spread(runs if metric in BY_SEED else simulation.valid_runs(strategy), metric))
     return replace(figure, simulator=over, verdict=verdict(metric, figure.kernel, over))
 
@@ -256,8 +258,7 @@ def regressions(figures: list[Figure], golden: list[Figure]) -> list[str]:
     before = {figure.key: figure.verdict for figure in golden}
     left = [f for f in figures if f.verdict == OUTSIDE and before.get(f.key) == INSIDE]
     return [
-        f"{f.name} left its tolerance: the kernel has {_median(f.kernel)}, now {_median(f.simulator)}"
-        for f in left
+        f"{f.name} left its tolerance: the kernel has {_median(f.kernel)}, now {_median(f.simulator)}" for f in left
     ]
 
 

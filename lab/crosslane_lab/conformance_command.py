@@ -23,7 +23,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, metavar="FILE", help="write golden file and page, as docs/conformance.md")
     what.add_argument("--check", action="store_true", help="fail if a value left its tolerance; write nothing")
-    parser.set_deerrors(act=_act)
+    parser.set_defaults(act=_act)
 
 
 def _act(options: argparse.Namespace) -> int:

@@ -18,7 +18,11 @@ _HEADS = {
 def page(figures: list[Figure], exemptions: list[Exemption]) -> str:
     """The page as Markdown, a function of the figures only."""
     scenarios = list(dict.fromkeys(figure.key[0] for figure in figures))
-    used = [exemption for exemption in exemptions if any(exemption.covers(f.key) for f in figures if f.verdict == OUTSIDE)]
+    used = [
+        exemption
+        for exemption in exemptions
+        if any(exemption.covers(f.key) for f in figures if f.verdict == OUTSIDE)
+    ]
     lines = ["# Conformance of the simulator", "", *_preface(figures, used)]
     for scenario in scenarios:
         lines += ["", f"## {scenario}", "", *_table([f for f in figures if f.key[0] == scenario], used)]

@@ -20,7 +20,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     eleven = figures.add_parser(
         "hapanchak-fig11", help="total bytes per interface", description=fig11_bytes.__doc__
     )
-    eleven.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per density of roadside units")
+    eleven.add_argument(
+        "runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per density of roadside units"
+    )
     eleven.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="the page (.md), with a picture next to it"
     )
@@ -56,7 +58,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "roads", help="uploads with deadlines over recorded drives", description=roads.__doc__
     )
     drives.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds pam2025")
-    drives.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for scenarios, table and picture")
+    drives.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for scenarios, table and picture"
+    )
     drives.add_argument("--program", default="crosslane", metavar="FILE", help="(default: crosslane)")
     drives.add_argument("--congestion", choices=("cubic", "bbr"), default="cubic", help="(default: cubic)")
     drives.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th drive, for a quick run")
@@ -71,10 +75,10 @@ def _add_szilagyi(figures: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description=szilagyi.__doc__,
     )
     shown = {"metavar": "DIR", "type": Path}
-    tunnel.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page (.md), with pictures next to it")
     tunnel.add_argument(
-        "--runs", default=Path("runs/szilagyi"), help="run folders (default: %(default)s)", **shown
+        "--out", type=Path, required=True, metavar="FILE", help="the page (.md), with pictures next to it"
     )
+    tunnel.add_argument("--runs", default=Path("runs/szilagyi"), help="run folders (default: %(default)s)", **shown)
     tunnel.add_argument("--scenarios", default=Path("scenarios"), help="(default: %(default)s)", **shown)
     program = Path("target/release/crosslane")
     tunnel.add_argument("--program", type=Path, default=program, metavar="FILE", help="(default: %(default)s)")

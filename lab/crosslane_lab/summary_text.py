@@ -76,7 +76,9 @@ def _coverage(folder: RunFolder) -> str:
         return f"During the whole drive ({number(folder.duration_s, 's')}), {paths} stayed in coverage."
     parts = [_change(change, before) for change, before in zip(happened[:4], [None, *happened], strict=False)]
     more = f", and so on ({len(happened)} changes)" if len(happened) > 4 else ""
-    sentence = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 and not more else [", ".join(parts)])
+    sentence = " and ".join(
+        [", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 and not more else [", ".join(parts)]
+    )
     return sentence[0].upper() + sentence[1:] + more + "."
 
 

@@ -6,7 +6,16 @@ from string import Template
 from crosslane_lab.figures import szilagyi as figures
 from crosslane_lab.figures.render import png
 from crosslane_lab.metrics import GAP, Spread, number, spread_text
-from crosslane_lab.szilagyi import BARS, FIRST, REDUNDANCY_STRATEGIES, SECOND, TRAFFIC_START_S, VXLAN_FIRST, VXLAN_SECOND, Case
+from crosslane_lab.szilagyi import (
+    BARS,
+    FIRST,
+    REDUNDANCY_STRATEGIES,
+    SECOND,
+    TRAFFIC_START_S,
+    VXLAN_FIRST,
+    VXLAN_SECOND,
+    Case,
+)
 
 PUBLISHED_SHARE = {"equal": 107 / (60 + 60), "unequal": 247 / (246 + 469)}
 """Goodput of MPT-GRE relative to the sum of both paths."""

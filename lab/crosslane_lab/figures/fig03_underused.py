@@ -5,9 +5,9 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from crosslane_lab.coverage import recovery, usable
-from crosslane_lab.figures.path_throughput import COARSE_S, path_throughput
 from crosslane_lab.figures.panels import Column, compare
-from crosslane_lab.figures.style import OCHRE, path_colour, annotate_empty
+from crosslane_lab.figures.path_throughput import COARSE_S, path_throughput
+from crosslane_lab.figures.style import OCHRE, annotate_empty, path_colour
 from crosslane_lab.metrics import number, representative
 from crosslane_lab.run import Run, RunFolder
 

@@ -3,9 +3,9 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from crosslane_lab.figures.path_throughput import COARSE_S, PathThroughput, path_throughput
 from crosslane_lab.figures.panels import Column, compare
-from crosslane_lab.figures.style import INK, path_colour, annotate_empty
+from crosslane_lab.figures.path_throughput import COARSE_S, PathThroughput, path_throughput
+from crosslane_lab.figures.style import INK, annotate_empty, path_colour
 from crosslane_lab.metrics import number, representative
 from crosslane_lab.run import RunFolder
 

@@ -4,9 +4,9 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from crosslane_lab.coverage import Change, recovery
-from crosslane_lab.figures.path_throughput import FINE_S, path_throughput
 from crosslane_lab.figures.panels import Column, Window, compare
-from crosslane_lab.figures.style import INK, OCHRE, path_colour, annotate_empty
+from crosslane_lab.figures.path_throughput import FINE_S, path_throughput
+from crosslane_lab.figures.style import INK, OCHRE, annotate_empty, path_colour
 from crosslane_lab.metrics import number, representative
 from crosslane_lab.run import Run, RunFolder
 

@@ -140,4 +140,8 @@ def _density(folder: RunFolder) -> str:
 
 
 def _of(row: Row, oracle_total: float | None) -> str:
-    return f" ({number(row.total / oracle_total, '%')} of the oracle's)" if oracle_total and row.strategy != ORACLE else ""
+    return (
+        f" ({number(row.total / oracle_total, '%')} of the oracle's)"
+        if oracle_total and row.strategy != ORACLE
+        else ""
+    )

@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from crosslane_lab.figures.path_throughput import path_throughput
 from crosslane_lab.figures.panels import Column, compare
-from crosslane_lab.figures.style import INK, MUTED, RED, path_colour, annotate_empty
+from crosslane_lab.figures.path_throughput import path_throughput
+from crosslane_lab.figures.style import INK, MUTED, RED, annotate_empty, path_colour
 from crosslane_lab.metrics import number, representative
 from crosslane_lab.run import Run, RunFolder
 

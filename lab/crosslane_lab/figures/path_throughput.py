@@ -43,7 +43,9 @@ def path_throughput(folder: RunFolder, run: Run, step_s: float = COARSE_S) -> Pa
     count = max(1, round(folder.duration_s / step_s))
     index = (pl.col("t_ns") / 1e9 / step_s + 1e-6).floor().cast(pl.Int64).alias("bin")
     payload = run.throughput.filter(pl.col("direction") == folder.scenario.direction)
-    sums = payload.group_by(index, "path").agg(pl.col("payload_bytes").sum()).filter(pl.col("bin") < count).collect()
+    sums = (
+        payload.group_by(index, "path").agg(pl.col("payload_bytes").sum()).filter(pl.col("bin") < count).collect()
+    )
     mbit_s = {path: np.zeros(count) for path in folder.scenario.paths}
     for at, path, size in sums.iter_rows():
         if path in mbit_s:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from crosslane_lab.coverage import changes
 from crosslane_lab.figures.fig09_delay import delays
 from crosslane_lab.figures.panels import Column, Window, compare
-from crosslane_lab.figures.style import INK, MUTED, RED, path_colour, annotate_empty
+from crosslane_lab.figures.style import INK, MUTED, RED, annotate_empty, path_colour
 from crosslane_lab.metrics import representative
 from crosslane_lab.run import Run, RunFolder
 

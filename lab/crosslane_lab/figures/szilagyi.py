@@ -21,7 +21,16 @@ from crosslane_lab.figures.style import (
     house_style,
 )
 from crosslane_lab.metrics import Spread
-from crosslane_lab.szilagyi import BARS, FIRST, REDUNDANCY_STRATEGIES, SECOND, TRAFFIC_START_S, VXLAN_FIRST, VXLAN_SECOND, Case
+from crosslane_lab.szilagyi import (
+    BARS,
+    FIRST,
+    REDUNDANCY_STRATEGIES,
+    SECOND,
+    TRAFFIC_START_S,
+    VXLAN_FIRST,
+    VXLAN_SECOND,
+    Case,
+)
 
 COLOURS = {
     FIRST: MUTED,

@@ -4,7 +4,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from crosslane_lab.figures.panels import Column, compare
-from crosslane_lab.figures.style import path_colour, annotate_empty
+from crosslane_lab.figures.style import annotate_empty, path_colour
 from crosslane_lab.metrics import number, representative
 from crosslane_lab.run import Run, RunFolder
 
