@@ -72,7 +72,7 @@ class Case:
 
     @property
     def best_alpha(self) -> tuple[str, float] | None:
-        """The variant of the thesis's rule with the lowest share on the expensive path that misses as little as ours."""
+        """The MP-DPA variant with the lowest share on the expensive path that misses as little as ours."""
         ours = self.missed(OURS)
         names = {run.strategy for run in self.runs if run.strategy.startswith(THEIRS)}
         found = [
@@ -110,11 +110,11 @@ def page(folders: list[RunFolder]) -> str:
     lines = [
         "# Deadlines, measured",
         "",
-        "Written by `make deadlines`; `docs/deadlines.md` explains it. Shares of the payload on the expensive path,",
-        "in %: medians over the runs (min–max), and after the slash the share of missed deadlines over all runs.",
-        "*Optimum*: the minimum possible with knowledge of the whole run. *Best α*: the variant of `mp-dpa` with the",
-        "lowest share on the expensive path among those that miss at most half a point more than `deadline`.",
-        "Overhead: `deadline` / `kernel`, in % of the payload. Cost: of `deadline`, as a multiple of the minimum.",
+        "Written by `make deadlines`; `docs/deadlines.md` explains it. Shares of the payload on the expensive",
+        "path, in %: medians over the runs (min–max), and after the slash the share of missed deadlines over all",
+        "runs. *Optimum*: the minimum possible with knowledge of the whole run. *Best α*: the variant of `mp-dpa`",
+        "with the lowest such share of those that miss at most half a point more than `deadline`. Overhead:",
+        "`deadline` / `kernel`, in % of the payload. Cost: of `deadline`, as a multiple of the minimum.",
         "",
         f"Targets met: {verdicts.count(True)} of {len(verdicts)}.",
         "",

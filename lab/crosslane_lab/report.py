@@ -83,7 +83,7 @@ def _numbered(key: str, title: str) -> str:
 
 @dataclass(frozen=True)
 class MetricRow:
-    """A metric over all strategies; `cells` are (text, whether it is the best), with an empty text if not measured."""
+    """A metric over all strategies; `cells` are (text, whether it is the best); an empty text: not measured."""
 
     name: str
     label: str

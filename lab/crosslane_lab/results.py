@@ -118,7 +118,7 @@ def _table(folder: RunFolder, name: str) -> Iterator[str]:
     baselines = [s for s in _BASELINES if spread(folder.valid_runs(s), name)]
     yield _title(name)
     yield ""
-    heads = ["strategy", "median (min–max)", "worst", "runs", *(f"relative to `{s}`" for s in baselines)]
+    heads = ["strategy", "median (min–max)", "worst", "runs", *(f"vs. `{s}`" for s in baselines)]
     yield _row(heads)
     yield _row(["---"] + ["---:"] * (len(heads) - 1))
     for strategy in folder.strategies:

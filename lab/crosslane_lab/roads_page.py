@@ -39,7 +39,8 @@ def page(frame: pl.DataFrame) -> str:
 
 
 def _table(frame: pl.DataFrame) -> Iterator[str]:
-    yield "| strategy | missed % | expensive share − optimum, points (p10–p90) | cost / optimum (median) | switches |"
+    head = "| strategy | missed % | expensive share − optimum, points (p10–p90) | cost / optimum (median) |"
+    yield f"{head} switches |"
     yield "|---|---:|---:|---:|---:|"
     for row in pooled(frame).iter_rows(named=True):
         above = f"{row['above'] * 100:.1f} ({row['above_low'] * 100:.1f}–{row['above_high'] * 100:.1f})"
@@ -49,7 +50,7 @@ def _table(frame: pl.DataFrame) -> Iterator[str]:
 
 
 def _targets(frame: pl.DataFrame, which: str) -> list[str]:
-    """Targets: missed relative to the better kernel, the share, and the cost relative to each α that misses as little."""
+    """Targets: misses of the better kernel, the share, and the cost of each α that misses as little."""
     table = {row["strategy"]: row for row in pooled(frame).iter_rows(named=True)}
     ours = table[OURS]
     kernel = min(table[name]["missed"] for name in BASELINES if name in table)

@@ -110,7 +110,7 @@ _FORMER_VALUES = {
 
 
 def current_names(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an event, or of a run in the summary, with the names that the previous version used replaced."""
+    """The fields of an event or of a run in the summary, with the names of the previous version replaced."""
     renamed = {_FORMER_KEYS.get(key, key): value for key, value in fields.items()}
     for key, values in _FORMER_VALUES.items():
         if key in renamed:
@@ -135,7 +135,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Run:
-    """One strategy with one seed; `reason` is why it is invalid. The record accessors read lazily and raise `LabError`."""
+    """One strategy with one seed; `reason` is why it is invalid. Records are read lazily and raise `LabError`."""
 
     strategy: str
     seed: int

@@ -24,7 +24,7 @@ SHOWN = {
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a strategy in a scenario: `limit`, or `limit` times the median of `relative_to` in the same runs."""
+    """The target of a strategy in a scenario: `limit`, or `limit` times the median of `relative_to` there."""
 
     strategy: str
     metric: str

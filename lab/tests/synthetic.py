@@ -23,7 +23,7 @@ NEAR, FAR = "its-g5", "lte"
 
 @dataclass(frozen=True)
 class Plan:
-    """One strategy: it waits `stall_s` from `leave_s`, and uses the path `return_s` after its signal has recovered."""
+    """One strategy: it waits `stall_s` from `leave_s`, and uses the path `return_s` after its signal recovered."""
 
     leave_s: float
     stall_s: float

@@ -14,7 +14,7 @@ _RASTER_DPI = 200
 
 
 def svg(figure: Figure, key: str, alt: str) -> str:
-    """The figure as an `<svg>` element. `key` makes its ids unique in the page; `alt` is the text for screen readers."""
+    """The figure as an `<svg>` element. `key` makes its ids unique; `alt` is the text for screen readers."""
     out = io.StringIO()
     with house_style():
         FigureCanvasSVG(figure)

@@ -1,4 +1,4 @@
-"""Uploads over recorded drives: missed deadlines and cost of each strategy, and its expensive share above the optimum."""
+"""Uploads over recorded drives: misses and cost of each strategy, and its expensive share above the optimum."""
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -11,7 +11,7 @@ _COLOURS = {roads.OURS: GREEN, "kernel": GREY, "kernel-tuned": PURPLE}
 
 
 def draw(frame: pl.DataFrame) -> Figure:
-    """Left: missed deadlines over cost, pooled over drives, a panel per load; right: the share above the optimum."""
+    """Left: misses over cost, pooled over drives, a panel per load; right: the share above the optimum."""
     with house_style():
         figure = Figure(figsize=(WIDTH_IN, 3.6))
         panels = figure.subplots(1, len(roads.LOADS) + 1, width_ratios=[1] * len(roads.LOADS) + [1.4])

@@ -19,7 +19,7 @@ KEY = ("static", "alpha", "roads-bulk-autotuned")
 
 
 def write(results: Results, out: Path) -> list[Path]:
-    """Write the page, its key pictures next to it, and all pictures to the runs; returns the page and key pictures."""
+    """Write the page and its key pictures (returned), and all pictures to the folder of the runs."""
     progress = Progress()
     folder = results.root / "figures"
     folder.mkdir(exist_ok=True)

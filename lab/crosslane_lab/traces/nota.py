@@ -54,8 +54,8 @@ ROADS = (
         seed=49,
         a=PathProfile("O2", ((0, 0.3), (0.25, 4), (0.62, 12.8), (0.62, 14.2), (1, 22.5)), ((360, 420, -3),)),
         b=PathProfile("Telekom", ((0, 0.5), (0.97, 40), (1, 45)), ((360, 420, -3),)),
-        description="O2 suffices 38 % of the time; Telekom about twice as fast, uniform up to 40, peaks of 45 Mbit/s; "
-        "a hole at 360 to 420 s",
+        description="O2 suffices 38 % of the time; Telekom about twice as fast, uniform up to 40, "
+        "peaks of 45 Mbit/s; a hole at 360 to 420 s",
     ),
     Road(
         name="rural",
@@ -76,7 +76,8 @@ ROADS = (
         seed=417,
         a=PathProfile("O2", ((0, 2), (0.22, 12.8), (0.22, 14.2), (0.4, 22), (0.75, 28), (0.97, 42), (1, 50))),
         b=PathProfile("Telekom", ((0, 1), (0.5, 8), (0.6, 22), (0.95, 42), (1, 50))),
-        description="O2 suffices 78 % of the time, mostly about 25; Telekom is slow or fast; both peak at 50 Mbit/s",
+        description="O2 suffices 78 % of the time, mostly about 25; Telekom is slow or fast; "
+        "both peak at 50 Mbit/s",
     ),
 )
 
@@ -94,8 +95,8 @@ def rates(road: Road, profile: PathProfile) -> list[float]:
 def triangle(second: int) -> float:
     """Rate (Mbit/s) of the preferred path of chapter 6.6, lowest at the start and in the middle of a minute.
 
-    The text gives the peak. The lowest rate is the one at which both paths just deliver 1 MB in 0.8 s, and with which
-    MPTCP sends the published 40 % over the other path.
+    The text gives the peak. The lowest rate is the one at which both paths just deliver 1 MB in 0.8 s, and with
+    which MPTCP sends the published 40 % over the other path.
     """
     low, peak, period = 5.0, 14.0, 30
     after = (second - TRIANGLE_FROM_S) % period
