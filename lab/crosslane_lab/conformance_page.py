@@ -38,8 +38,8 @@ def _preface(figures: list[Figure], exemptions: list[Exemption]) -> Iterator[str
     unknown = [figure for figure in outside if reason_for(figure, exemptions) is None]
     versions = ", ".join(sorted({figure.kernel_version for figure in figures}))
     yield (
-        "Each scenario was driven on the kernel and simulated. A cell has the median over the seeds on the kernel and "
-        f"in the simulator. Linux {versions}; {_runs([f.kernel for f in figures])} seeds on the kernel, "
+        "Each scenario was driven on the kernel and simulated. A cell has the median over the seeds on the "
+        f"kernel and in the simulator. Linux {versions}; {_runs([f.kernel for f in figures])} seeds on the kernel, "
         f"{_runs([f.simulator for f in figures if f.key[2] not in BY_SEED])} simulated (handovers, which the "
         "seed determines: the seeds of the kernel). Written by `make conformance`."
     )
