@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from crosslane_lab.conformance import BY_SEED, OUTSIDE, REPORTED, Exemption, Figure, reason_for
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import GAP, GOODPUT, WORST_DELAY, Spread, describe, in_order, number
 
 _MARK = "✗"
@@ -55,21 +56,19 @@ def _preface(figures: list[Figure], exemptions: list[Exemption]) -> Iterator[str
         f"{len(outside) - len(unknown)} are outside for a known reason, {len(unknown)} without one."
     )
     yield ""
-    yield _row(["metric", "within", "of"])
-    yield _row(["---", "---:", "---:"])
-    for kind in dict.fromkeys(_kind(f.key[2]) for f in evaluated):
-        of_kind = [f for f in evaluated if _kind(f.key[2]) == kind]
-        yield _row([kind, f"{sum(f.verdict != OUTSIDE for f in of_kind)}", f"{len(of_kind)}"])
+    kinds: dict[str, list[Figure]] = {}
+    for figure in evaluated:
+        kinds.setdefault(_kind(figure.key[2]), []).append(figure)
+    rows = ([kind, f"{sum(f.verdict != OUTSIDE for f in of)}", f"{len(of)}"] for kind, of in kinds.items())
+    yield from table(["metric", "within", "of"], rows)
 
 
 def _table(figures: list[Figure], exemptions: list[Exemption]) -> Iterator[str]:
     metrics = in_order({figure.key[2] for figure in figures})
-    yield _row(["strategy", *(_head(metric) for metric in metrics)])
-    yield _row(["---"] + ["---:"] * len(metrics))
     at = {figure.key[1:]: figure for figure in figures}
-    for strategy in dict.fromkeys(figure.key[1] for figure in figures):
-        cells = [_cell(at.get((strategy, metric)), exemptions) for metric in metrics]
-        yield _row([f"`{strategy}`", *cells])
+    strategies = dict.fromkeys(figure.key[1] for figure in figures)
+    rows = ([f"`{s}`", *(_cell(at.get((s, metric)), exemptions) for metric in metrics)] for s in strategies)
+    yield from table(["strategy", *map(_head, metrics)], rows)
 
 
 def _head(metric: str) -> str:
@@ -102,7 +101,3 @@ def _kind(metric: str) -> str:
 def _runs(sides: list[Spread | None]) -> str:
     counts = sorted({side.count for side in sides if side is not None})
     return "no" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crosslane_lab.errors import unreadable
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import COST, LEAST_COST, MISSED, Spread, spread
 from crosslane_lab.run import Run, RunFolder
 
@@ -99,8 +100,10 @@ def cases(folders: list[RunFolder]) -> list[Case]:
     return [found[key] for key in sorted(found)]
 
 
-_BEFORE = ("case", "engine", "runs", "optimum", "target", "`deadline`", "missed", "met")
-_AFTER = ("`kernel`", "`kernel-tuned`", "`single`", "`mp-dpa`", "best α", "overhead", "cost")
+_COLUMNS = (
+    *("case", "engine", "runs", "optimum", "target", "`deadline`", "missed", "met"),
+    *("`kernel`", "`kernel-tuned`", "`single`", "`mp-dpa`", "best α", "overhead", "cost"),
+)
 
 
 def page(folders: list[RunFolder]) -> str:
@@ -118,17 +121,15 @@ def page(folders: list[RunFolder]) -> str:
         "",
         f"Targets met: {verdicts.count(True)} of {len(verdicts)}.",
         "",
-        "| " + " | ".join(_BEFORE + _AFTER) + " |",
-        "|---|---|" + "---:|" * 5 + "---|" + "---:|" * len(_AFTER),
-        *(_row(case) for case in rows),
+        *table(_COLUMNS, map(_cells, rows), "llrrrrrl", compact=True),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _row(case: Case) -> str:
+def _cells(case: Case) -> list[str]:
     verdict = {True: "yes", False: "no", None: "–"}[case.met]
     best = case.best_alpha
-    cells = [
+    return [
         f"`{case.name}`",
         case.engine,
         str(len(case.of(OURS))),
@@ -142,7 +143,6 @@ def _row(case: Case) -> str:
         " / ".join(_overheads(case)),
         _cost(case),
     ]
-    return "| " + " | ".join(cells) + " |"
 
 
 def _percent(share: float | None, digits: int = 1) -> str:

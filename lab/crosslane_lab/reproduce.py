@@ -130,7 +130,7 @@ def _figure_11(options: argparse.Namespace) -> None:
             raise unreadable(folder.path, reason, "simulate scenarios/manhattan.toml and its variants")
     picture = options.out.with_suffix(".png")
     picture.write_bytes(png(fig11_bytes.draw_all(folders)))
-    page = f"![{fig11_bytes.TITLE}]({picture.name})\n\n{fig11_bytes.table(folders)}"
+    page = f"![{fig11_bytes.TITLE}]({picture.name})\n\n{fig11_bytes.markdown(folders)}"
     options.out.write_text(page, encoding="utf-8")
     print(options.out)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from crosslane_lab.figures import distribution
 from crosslane_lab.figures.render import png
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import (
     GAP,
     GOODPUT,
@@ -119,10 +120,7 @@ def _table(folder: RunFolder, name: str) -> Iterator[str]:
     yield _title(name)
     yield ""
     heads = ["strategy", "median (min–max)", "worst", "runs", *(f"vs. `{s}`" for s in baselines)]
-    yield _row(heads)
-    yield _row(["---"] + ["---:"] * (len(heads) - 1))
-    for strategy in folder.strategies:
-        yield _row(_cells(folder, strategy, name, baselines))
+    yield from table(heads, (_cells(folder, strategy, name, baselines) for strategy in folder.strategies))
 
 
 def _title(name: str) -> str:
@@ -135,12 +133,12 @@ def _quantiles(folder: RunFolder, name: str) -> Iterator[str]:
     unit = "%" if describe(name).unit == "%" else ""
     yield _title(name)
     yield ""
-    yield _row(["strategy", *(head for head, _ in QUANTILES), "runs"])
-    yield _row(["---"] + ["---:"] * (len(QUANTILES) + 1))
+    rows: list[list[str]] = []
     for strategy in folder.strategies:
         values = [run.metrics[name] for run in folder.valid_runs(strategy) if name in run.metrics]
         shown = [number(quantile(values, share), unit) if values else "–" for _, share in QUANTILES]
-        yield _row([f"`{strategy}`", *shown, f"{len(values)}"])
+        rows.append([f"`{strategy}`", *shown, f"{len(values)}"])
+    yield from table(["strategy", *(head for head, _ in QUANTILES), "runs"], rows)
 
 
 def _cells(folder: RunFolder, strategy: str, name: str, baselines: list[str]) -> list[str]:
@@ -167,12 +165,12 @@ def _ratio(folder: RunFolder, name: str, baseline: str, median: float) -> str:
 
 
 def _targets(folder: RunFolder) -> Iterator[str]:
-    yield _row(["target", "result", "verdict"])
-    yield _row(["---", "---:", "---"])
+    rows: list[list[str]] = []
     for target in folder.expectations:
         result = "–" if target.value is None else number(target.value)
         verdict = target.verdict if target.ok is not False else f"**{target.verdict}**"
-        yield _row([target.text.replace("|", "\\|"), result, verdict])
+        rows.append([target.text.replace("|", "\\|"), result, verdict])
+    yield from table(["target", "result", "verdict"], rows, "lrl")
 
 
 def _versions(folders: list[RunFolder]) -> Iterator[str]:
@@ -182,19 +180,15 @@ def _versions(folders: list[RunFolder]) -> Iterator[str]:
     if not names:
         yield "Not recorded."
         return
-    yield _row(["what", "version"])
-    yield _row(["---", "---"])
+    rows: list[list[str]] = []
     for name in names:
         pairs = zip(folders, each, strict=True)
         values = {_heading(folder): versions[name] for folder, versions in pairs if name in versions}
         same = len(set(values.values())) == 1
         text = next(iter(values.values())) if same else "; ".join(f"{k}: {v}" for k, v in values.items())
-        yield _row([name, text.replace("|", "\\|")])
+        rows.append([name, text.replace("|", "\\|")])
+    yield from table(["what", "version"], rows, "ll")
 
 
 def _count(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -7,7 +7,6 @@ the other operator costs five times as much.
 
 import json
 import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
+from crosslane_lab import program
 from crosslane_lab.errors import unreadable
 from crosslane_lab.progress import Progress
 
@@ -138,24 +138,25 @@ def alpha_name(alpha: float) -> str:
     return f"mp-dpa-{round(alpha * 10):02d}"
 
 
-def drives(program: str, data: Path, scratch: Path) -> list[Drive]:
+def drives(binary: str, data: Path, scratch: Path) -> list[Drive]:
     """All uplink drives of sufficient length, imported by the program as scenarios import them."""
     folder = data / "pam2025" / "uplink"
     files = sorted(folder.glob("UL_*.csv"))
     if not files:
         raise unreadable(folder, "no file UL_*.csv", "docs/real-data.md has its source")
-    found = [_drive(program, file, scratch) for file in files]
+    found = [_drive(binary, file, scratch) for file in files]
     long = [drive for drive in found if drive.duration_s >= MIN_DURATION_S]
     return [
         Drive(drive.file, drive.duration_s, drive.mbit_s, OPERATORS[index % 2]) for index, drive in enumerate(long)
     ]
 
 
-def _drive(program: str, file: Path, scratch: Path) -> Drive:
+def _drive(binary: str, file: Path, scratch: Path) -> Drive:
     durations, rates = [], []
     for operator in OPERATORS:
         trace = scratch / f"{operator}.csv"
-        _run([program, "import", "pam2025", str(file), "--operator", operator, "--out", str(trace)])
+        options = ["--operator", operator, "--out", str(trace)]
+        program.run(binary, ["import", "pam2025", str(file), *options], f"importing {file}")
         rows = pl.read_csv(trace, comment_prefix="#", columns=["t_s", "rate_mbit_s"]).rows()
         durations.append(rows[-1][0])
         rates.append(sum((later[0] - row[0]) * row[1] for row, later in pairwise(rows)) / max(rows[-1][0], 0.1))
@@ -228,7 +229,7 @@ def _simulate(
     file.write_text(text, encoding="utf-8")
     names = ",".join(strategies)
     options = ["--strategy", names, "--data", str(campaign.data), "--jobs", "1", "--records", "none", "--json"]
-    summary = json.loads(_run([campaign.program, "simulate", str(file), *options]))
+    summary = json.loads(program.run(campaign.program, ["simulate", str(file), *options], f"simulating {file}"))
     expensive = next(operator for operator in OPERATORS if operator != drive.prefers)
     return [
         {
@@ -260,14 +261,3 @@ def pooled(frame: pl.DataFrame) -> pl.DataFrame:
         above_high=above.quantile(0.9),
         switches=pl.col("switches").mean(),
     )
-
-
-def _run(command: list[str]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise unreadable(command[0], "no such program", "build it, or name it with --program") from None
-    if done.returncode != 0:
-        message = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise unreadable(" ".join(command), message, "run the command manually")
-    return done.stdout

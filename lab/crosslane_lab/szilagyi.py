@@ -2,14 +2,13 @@
 
 import re
 import shutil
-import subprocess
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from crosslane_lab.errors import LabError
+from crosslane_lab import program
 from crosslane_lab.metrics import GOODPUT, Spread, spread
 from crosslane_lab.progress import Progress
 from crosslane_lab.run import Run, RunFolder
@@ -88,7 +87,7 @@ def per_second(run: Run, seconds: int) -> list[float]:
     return [sums.get(each, 0) * 8 / 1e6 for each in range(seconds)]
 
 
-def drive(program: Path, scenarios: Path, root: Path, cases: list[str], repetitions: Repetitions) -> None:
+def drive(binary: Path, scenarios: Path, root: Path, cases: list[str], repetitions: Repetitions) -> None:
     """Drive the cases into folders below `root`. The timeline of 100 s is driven once."""
     progress = Progress()
     try:
@@ -101,7 +100,7 @@ def drive(program: Path, scenarios: Path, root: Path, cases: list[str], repetiti
             file = root / "scenarios" / f"{case}.toml"
             file.write_text(text, encoding="utf-8")
             progress(f"driving {case}: {len(CASES[case])} strategies")
-            _drive(program, file, root / case, CASES[case], seeds)
+            _drive(binary, file, root / case, CASES[case], seeds)
     finally:
         progress.done()
 
@@ -120,14 +119,7 @@ def _with(run: Run, core: float) -> Run:
     return Run(run.strategy, run.seed, run.folder, run.valid, run.attempts, run.reason, {"core": core})
 
 
-def _drive(program: Path, file: Path, out: Path, strategies: tuple[str, ...], seeds: str) -> None:
+def _drive(binary: Path, file: Path, out: Path, strategies: tuple[str, ...], seeds: str) -> None:
     shutil.rmtree(out, ignore_errors=True)
     options = ["--strategy", ",".join(strategies), "--seed", seeds, "--jobs", "1", "--out", str(out)]
-    try:
-        # Progress and errors go to the user.
-        done = subprocess.run([str(program), "drive", str(file), *options], stdout=subprocess.DEVNULL, check=False)
-    except OSError as error:
-        cause = error.strerror or str(error)
-        raise LabError(f"while starting {program}: {cause}; `make build`, or name it with --program") from error
-    if done.returncode:
-        raise LabError(f"while driving {file}: it failed; see its message above")
+    program.run(binary, ["drive", str(file), *options], f"driving {file}", show_messages=True)

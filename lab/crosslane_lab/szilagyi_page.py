@@ -5,6 +5,7 @@ from string import Template
 
 from crosslane_lab.figures import szilagyi as figures
 from crosslane_lab.figures.render import png
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import GAP, Spread, number, spread_text
 from crosslane_lab.szilagyi import (
     BARS,
@@ -103,7 +104,7 @@ def _pause(case: Case, strategy: str) -> float | None:
 
 
 def _table(case: Case) -> str:
-    lines = ["| strategy | Mbit/s | of the sum | CPU-s/GB | of a core |", "|---|---:|---:|---:|---:|"]
+    rows: list[list[str]] = []
     for strategy in BARS:
         share, core = case.share_of_sum(strategy), case.core(strategy)
         cells = [
@@ -113,8 +114,8 @@ def _table(case: Case) -> str:
             _text(case.cpu_s_per_gb(strategy)),
             DASH if core is None else f"{100 * core.median:.0f} %",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return "\n".join(table(["strategy", "Mbit/s", "of the sum", "CPU-s/GB", "of a core"], rows, compact=True))
 
 
 def _phases(case: Case) -> str:
@@ -122,21 +123,17 @@ def _phases(case: Case) -> str:
     spans = case.folder.scenario.outages.values()
     changes = sorted(round(t_s - TRAFFIC_START_S) for path in spans for span in path for t_s in span)
     edges = list(zip([0, *changes], [*changes, case.seconds], strict=True))
-    times = " | ".join(f"{a}–{b} s" for a, b in edges)
-    lines = [
-        f"| strategy | {times} | lowest second | longest pause | both used after |",
-        "|---|" + "---:|" * (len(edges) + 3),
-    ]
+    head = ["strategy", *(f"{a}–{b} s" for a, b in edges), "lowest second", "longest pause", "both used after"]
+    rows: list[list[str]] = []
     for strategy in REDUNDANCY_STRATEGIES:
         rates, pause = case.per_second(strategy), _pause(case, strategy)
         if not rates:
-            lines.append(f"| `{strategy}` |" + f" {DASH} |" * (len(edges) + 3))
+            rows.append([f"`{strategy}`", *[DASH] * (len(edges) + 3)])
             continue
         means = [f"{sum(rates[a:b]) / (b - a):.0f}" for a, b in edges]
         back = " and ".join(_seconds(recovery_seconds(rates, changes[0], up)) for up in changes[1::2])
-        cells = [*means, f"{min(rates[:-1]):.0f}", number(pause or 0.0, "ms"), back]
-        lines.append(f"| `{strategy}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append([f"`{strategy}`", *means, f"{min(rates[:-1]):.0f}", number(pause or 0.0, "ms"), back])
+    return "\n".join(table(head, rows, compact=True))
 
 
 def recovery_seconds(rates: list[float], undisturbed: int, up: int) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crosslane_lab.errors import unreadable
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import GAP, GOODPUT, WORST_DELAY, Spread, describe, number, spread, spread_text
 from crosslane_lab.run import RunFolder
 
@@ -117,9 +118,12 @@ def page(folders: Sequence[RunFolder]) -> str:
         "",
         f"Targets met: {verdicts.count(True)} of {len(verdicts)}.",
         "",
-        "| scenario | congestion | target | measured | met |",
-        "|---|---|---|---:|---|",
-        *(_verdict(folder, target) for folder in ranked for target in targets(folder)),
+        *table(
+            ["scenario", "congestion", "target", "measured", "met"],
+            (_verdict(folder, target) for folder in ranked for target in targets(folder)),
+            "lllrl",
+            compact=True,
+        ),
     ]
     for folder in ranked:
         lines += ["", f"## `{folder.name}`, {_congestion(folder)}", "", *_table(folder), *_wireguard_note(folder)]
@@ -131,26 +135,27 @@ def targets(folder: RunFolder) -> tuple[Target, ...]:
     return TARGETS.get(folder.name, ())
 
 
-def _verdict(folder: RunFolder, target: Target) -> str:
+def _verdict(folder: RunFolder, target: Target) -> list[str]:
     value = target.value(folder)
     shown = "–" if value is None else number(value, "%" if target.relative_to else describe(target.metric).unit)
     word = {True: "yes", False: "**no**", None: "not measured"}[target.met(folder)]
-    return f"| `{folder.name.removeprefix('tunnel-')}` | {_congestion(folder)} | {target.text} | {shown} | {word} |"
+    return [f"`{folder.name.removeprefix('tunnel-')}`", _congestion(folder), target.text, shown, word]
 
 
 def _table(folder: RunFolder) -> list[str]:
     runs = [run for run in folder.runs if run.valid]
     metrics = [name for name in SHOWN.get(folder.scenario.traffic, (GOODPUT,)) if spread(runs, name)]
     heads = ["strategy", "runs", *(_head(name) for name in metrics), "of kernel"]
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    rows: list[list[str]] = []
     kernel = spread(folder.valid_runs("kernel"), GOODPUT)
     for strategy in folder.measured:
         valid = folder.valid_runs(strategy)
         ours = spread(valid, GOODPUT)
         ratio = f"{100 * ours.median / kernel.median:.1f} %" if ours and kernel and kernel.median else "–"
-        cells = [f"`{strategy}`", str(len(valid)), *(_cell(spread(valid, name), name) for name in metrics), ratio]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        rows.append(
+            [f"`{strategy}`", str(len(valid)), *(_cell(spread(valid, name), name) for name in metrics), ratio]
+        )
+    return list(table(heads, rows, compact=True))
 
 
 def _wireguard_note(folder: RunFolder) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from crosslane_lab.figures.style import INK, MUTED, WIDTH_IN, house_style, path_colour
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import Spread, number, spread
 from crosslane_lab.run import RunFolder
 
@@ -94,7 +95,7 @@ def caption(folder: RunFolder) -> str:
     return f"Payload delivered over each path, medians over the seeds: {'; '.join(parts)}."
 
 
-def table(folders: list[RunFolder]) -> str:
+def markdown(folders: list[RunFolder]) -> str:
     """Bytes, losses, retransmissions and duplicates of all drives, in Markdown."""
     paths = folders[0].scenario.paths
     head = [
@@ -105,12 +106,12 @@ def table(folders: list[RunFolder]) -> str:
         "of the oracle's",
         *COLUMNS.values(),
     ]
-    lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2)]
+    lines: list[list[str]] = []
     for folder in folders:
         found = rows(folder)
         oracle_total = next((row.total for row in found if row.strategy == ORACLE), None)
         lines += [_cells(_density(folder), row, paths, oracle_total) for row in found]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    return "".join(f"{line}\n" for line in table(head, lines, "ll"))
 
 
 def _row(folder: RunFolder, strategy: str) -> Row:

@@ -1,13 +1,12 @@
 """The results: the run folders of all cases, and the metrics that the thesis uses."""
 
 import shutil
-import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
 
-from crosslane_lab.errors import LabError
+from crosslane_lab import program
 from crosslane_lab.metrics import Spread, spread
 from crosslane_lab.nota import utility
 from crosslane_lab.nota.cases import ALPHAS, Case, mp_dpa, plan, scenario
@@ -91,7 +90,7 @@ class Results:
         return list(zip(self._runs(case, strategy), self._runs(case, "kernel"), strict=True))
 
 
-def simulate(program: Path, scenarios: Path, data: Path, root: Path) -> Results:
+def simulate(binary: Path, scenarios: Path, data: Path, root: Path) -> Results:
     """Simulate every case of the plan with the `crosslane` program into folders below `root`."""
     progress = Progress()
     try:
@@ -100,12 +99,12 @@ def simulate(program: Path, scenarios: Path, data: Path, root: Path) -> Results:
         for index, case in enumerate(cases, 1):
             progress(f"simulating {case.name} ({index} of {len(cases)})")
             _simulate(
-                program, _file(case, scenarios, data, root), root / case.name, case.strategies, case.seeds, "none"
+                binary, _file(case, scenarios, data, root), root / case.name, case.strategies, case.seeds, "none"
             )
         for case, strategies in RECORDED.items():
             progress(f"recording {case.name}")
             out = root / "recorded" / case.name
-            _simulate(program, _file(case, scenarios, data, root), out, strategies, "1", "all")
+            _simulate(binary, _file(case, scenarios, data, root), out, strategies, "1", "all")
             for file in out.glob("runs/*/*"):
                 if file.stem not in ("throughput", "messages"):
                     file.unlink()
@@ -126,16 +125,7 @@ def _file(case: Case, scenarios: Path, data: Path, root: Path) -> Path:
     return file
 
 
-def _simulate(program: Path, file: Path, out: Path, strategies: tuple[str, ...], seeds: str, records: str) -> None:
+def _simulate(binary: Path, file: Path, out: Path, strategies: tuple[str, ...], seeds: str, records: str) -> None:
     shutil.rmtree(out, ignore_errors=True)
     options = ["--strategy", ",".join(strategies), "--seed", seeds, "--records", records, "--out", str(out)]
-    try:
-        done = subprocess.run(
-            [str(program), "simulate", str(file), *options], capture_output=True, text=True, check=False
-        )
-    except OSError as error:
-        cause = error.strerror or str(error)
-        raise LabError(f"while starting {program}: {cause}; `make build`, or name it with --program") from error
-    if done.returncode:
-        message = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise LabError(f"while simulating {file}: {message}")
+    program.run(binary, ["simulate", str(file), *options], f"simulating {file}")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import Spread, number
 from crosslane_lab.nota.cases import BULK_S, CONGESTIONS, EXTRA_CASES, IMPAIRMENTS, NAMES, ROADS, STREAM_S, Case
 from crosslane_lab.nota.published import (
@@ -29,12 +30,6 @@ from crosslane_lab.nota.results import (
 from crosslane_lab.nota.utility import MU1, MU2
 
 
-def rows_of(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
-    """A Markdown table with the first `texts` columns aligned left."""
-    rule = ["---"] * texts + ["---:"] * (len(head) - texts)
-    return "".join(f"| {' | '.join(row)} |\n" for row in [list(head), rule, *rows])
-
-
 def shown(over: Spread | None, metric: str, spread: bool = True) -> str:
     """Median and, if the seeds differ visibly, the range."""
     if over is None:
@@ -55,7 +50,7 @@ def score(results: Results, parts: Mapping[str, Sequence[Published]]) -> str:
             same, better = verdicts.count("same"), verdicts.count("better")
             row.append(f"{same} of {len(verdicts)}" + (f", {better} better" if better else "") if verdicts else "–")
         rows.append(row)
-    return rows_of(["same as published", *of], rows)
+    return _table(["same as published", *of], rows)
 
 
 def ours_on_roads(results: Results) -> str:
@@ -93,7 +88,7 @@ def published_comparison(results: Results, entries: Sequence[Published]) -> str:
             other = results.spread(replace(entry.case, congestion="cubic"), entry.strategy, entry.metric)
             row.append(shown(other, entry.metric))
         rows.append([*row, _verdict(results, entry)])
-    return rows_of(head, rows, 4)
+    return _table(head, rows, "llll")
 
 
 def strategy_comparison(results: Results, cases: Sequence[Case]) -> str:
@@ -104,7 +99,7 @@ def strategy_comparison(results: Results, cases: Sequence[Case]) -> str:
     for case in cases:
         row = [_case(case), shown(results.spread(case, "kernel", MINIMUM), MINIMUM, spread=False)]
         rows.append([*row, *(_pair(results, case, strategy) for strategy in strategies)])
-    return rows_of(head, rows)
+    return _table(head, rows)
 
 
 def alphas(results: Results) -> str:
@@ -120,7 +115,7 @@ def alphas(results: Results) -> str:
             row = ["none" if alpha is None else f"up to {alpha:g}" for alpha in safes]
             row += [f"{results.best_alpha(case, weights):g}" for weights in (MU1, MU2)]
             rows.append([_case(case), congestion, *row])
-    return rows_of(head, rows, 2)
+    return _table(head, rows, "ll")
 
 
 def overheads(results: Results) -> str:
@@ -138,7 +133,7 @@ def overheads(results: Results) -> str:
         case = Case("symmetric", 10.0)
         ours = [results.spread(replace(case, congestion=c), strategy, OVERHEAD) for c in CONGESTIONS]
         rows.append([f"`{strategy}`", published, *(shown(over, OVERHEAD) for over in ours)])
-    return rows_of(["strategy", "published", *CONGESTIONS], rows)
+    return _table(["strategy", "published", *CONGESTIONS], rows)
 
 
 def times(results: Results, cases: Sequence[Case]) -> str:
@@ -157,17 +152,20 @@ def times(results: Results, cases: Sequence[Case]) -> str:
             figures = (WRITTEN_S, DELIVERED_S, UNWRITTEN, MISSED)
             row = [shown(results.spread(case, strategy, metric), metric) for metric in figures]
             rows.append([_case(case), f"`{strategy}`", *row])
-    return rows_of(head, rows, 2)
+    return _table(head, rows, "ll")
 
 
 def roads(results: Results, kind: str) -> str:
     """Tables 6.1 and 6.2: expensive path / missed, published and here, with both send buffers."""
-    table, kernel = (TABLE_6_1, BULK_KERNEL) if kind == "bulk" else (TABLE_6_2, STREAM_KERNEL)
+    published_by_road, kernel = (TABLE_6_1, BULK_KERNEL) if kind == "bulk" else (TABLE_6_2, STREAM_KERNEL)
+    deadlines = BULK_S if kind == "bulk" else STREAM_S
     head = ["road, deadline", "MPTCP published", "64 MB", "autotuned", "MP-DPA published", "64 MB", "autotuned"]
     head += ["`single`", "`deadline`", "minimum"]
     rows = []
     for road in ROADS:
-        for deadline_s, (share, missed, _) in zip(BULK_S if kind == "bulk" else STREAM_S, table[road], strict=True):
+        for deadline_s, (share, missed, _) in zip(
+            BULK_S if kind == "bulk" else STREAM_S, published_by_road[road], strict=True
+        ):
             case = Case(f"{road}-{kind}", deadline_s)
             tuned = replace(case, variant="autotuned")
             published = [f"{_figure(s, '%')} / {_figure(missed, '%')}" for s in (kernel[road], share)]
@@ -175,7 +173,7 @@ def roads(results: Results, kind: str) -> str:
             row = [f"{road}, {deadline_s:g} s", published[0], *ours[:2], published[1], *ours[2:]]
             row += [_pair(results, case, "single"), _pair(results, case, "deadline")]
             rows.append([*row, shown(results.spread(case, "kernel", MINIMUM), MINIMUM, spread=False)])
-    return rows_of(head, rows)
+    return _table(head, rows)
 
 
 def unwritten(results: Results) -> str:
@@ -197,16 +195,16 @@ def unwritten(results: Results) -> str:
                 for of in (case, replace(case, variant="autotuned")):
                     row.append(shown(results.spread(of, strategy, UNWRITTEN), UNWRITTEN, spread=False))
             rows.append(row)
-    return rows_of(head, rows)
+    return _table(head, rows)
 
 
 def utilities(results: Results, kind: str) -> str:
     """µ₁ and µ₂ by road and deadline (6.43, 6.44, 6.54, 6.55), and the overhead relative to MPTCP."""
-    table, deadlines = (TABLE_6_1, BULK_S) if kind == "bulk" else (TABLE_6_2, STREAM_S)
+    published_by_road, deadlines = (TABLE_6_1, BULK_S) if kind == "bulk" else (TABLE_6_2, STREAM_S)
     head = ["road, deadline", "excess bytes: published", "here", "`mp-dpa-08` µ₁", "µ₂", "`deadline` µ₁", "µ₂"]
     rows = []
     for road in ROADS:
-        for deadline_s, (_, _, excess) in zip(deadlines, table[road], strict=True):
+        for deadline_s, (_, _, excess) in zip(deadlines, published_by_road[road], strict=True):
             case = Case(f"{road}-{kind}", deadline_s)
             row = [
                 f"{road}, {deadline_s:g} s",
@@ -216,7 +214,7 @@ def utilities(results: Results, kind: str) -> str:
             for strategy in ("mp-dpa-08", "deadline"):
                 row += [f"{results.mu(case, strategy, weights):.2f}" for weights in (MU1, MU2)]
             rows.append(row)
-    return rows_of(head, rows)
+    return _table(head, rows)
 
 
 def extra_cases(results: Results) -> str:
@@ -230,10 +228,14 @@ def extra_cases(results: Results) -> str:
                 case = Case(base, deadline_s, congestion, variant)
                 pairs = [_pair(results, case, strategy) for strategy in strategies]
                 rows.append([_case(case), _IMPAIRMENTS[variant], congestion, *pairs])
-    return rows_of(head, rows, 3)
+    return _table(head, rows, "lll")
 
 
 _IMPAIRMENTS = {"": "none", "loss": "1 % loss", "jitter": "20 ms of jitter"}
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str = "l") -> str:
+    return "".join(f"{line}\n" for line in table(head, rows, align))
 
 
 def _verdict(results: Results, entry: Published) -> str:
