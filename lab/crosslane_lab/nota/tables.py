@@ -163,9 +163,7 @@ def roads(results: Results, kind: str) -> str:
     head += ["`single`", "`deadline`", "minimum"]
     rows = []
     for road in ROADS:
-        for deadline_s, (share, missed, _) in zip(
-            BULK_S if kind == "bulk" else STREAM_S, published_by_road[road], strict=True
-        ):
+        for deadline_s, (share, missed, _) in zip(deadlines, published_by_road[road], strict=True):
             case = Case(f"{road}-{kind}", deadline_s)
             tuned = replace(case, variant="autotuned")
             published = [f"{_figure(s, '%')} / {_figure(missed, '%')}" for s in (kernel[road], share)]
