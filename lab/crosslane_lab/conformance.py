@@ -157,20 +157,20 @@ def _evaluated(figure: Figure, simulation: RunFolder) -> Figure:
         raise unreadable(
             simulation.path, f"{strategy} lacks a seed", f"simulate those of the kernel: --seed {seeds}"
         )
-    over = _rounded(spread(runs if metric in BY_SEED else simulation.valid_runs(strategy), metric))
-    return replace(figure, simulator=over, verdict=verdict(metric, figure.kernel, over))
+    stats = _rounded(spread(runs if metric in BY_SEED else simulation.valid_runs(strategy), metric))
+    return replace(figure, simulator=stats, verdict=verdict(metric, figure.kernel, stats))
 
 
 def _is_share(name: str) -> bool:
     return name.startswith("path.") and name.endswith(".share")
 
 
-def _rounded(over: Spread | None) -> Spread | None:
+def _rounded(stats: Spread | None) -> Spread | None:
     """Rounded as in the golden file, so that the verdict does not depend on writing and reading it."""
-    if over is None:
+    if stats is None:
         return None
-    median, low, high = (float(f"{value:.6g}") for value in (over.median, over.low, over.high))
-    return Spread(median, low, high, over.count)
+    median, low, high = (float(f"{value:.6g}") for value in (stats.median, stats.low, stats.high))
+    return Spread(median, low, high, stats.count)
 
 
 def read_golden(file: Path) -> list[Figure]:
@@ -209,10 +209,10 @@ def golden_text(figures: list[Figure]) -> str:
     return out.getvalue()
 
 
-def _cells(over: Spread | None) -> list[str]:
-    if over is None:
+def _cells(stats: Spread | None) -> list[str]:
+    if stats is None:
         return [""] * 4
-    return [f"{value:.6g}" for value in (over.median, over.low, over.high, over.count)]
+    return [f"{value:.6g}" for value in (stats.median, stats.low, stats.high, stats.count)]
 
 
 def read_exemptions(file: Path) -> list[Exemption]:
@@ -262,5 +262,5 @@ def regressions(figures: list[Figure], golden: list[Figure]) -> list[str]:
     ]
 
 
-def _median(over: Spread | None) -> str:
-    return "none" if over is None else f"{over.median:.6g}"
+def _median(stats: Spread | None) -> str:
+    return "none" if stats is None else f"{stats.median:.6g}"

@@ -87,11 +87,11 @@ def _cell(figure: Figure | None, exemptions: list[Exemption]) -> str:
     return f"**{text}** {_MARK}" + (f" {index}" if index else "")
 
 
-def _shown(over: Spread | None, metric: str) -> str:
-    if over is None:
+def _shown(stats: Spread | None, metric: str) -> str:
+    if stats is None:
         return "–"
     unit = "%" if describe(metric).unit == "%" else ""
-    return number(over.median, unit).removesuffix("\u00a0%")
+    return number(stats.median, unit).removesuffix("\u00a0%")
 
 
 def _kind(metric: str) -> str:

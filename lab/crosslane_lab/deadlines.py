@@ -60,8 +60,8 @@ class Case:
     @property
     def optimum(self) -> float | None:
         """The minimum share, computed with knowledge of the whole run: the median."""
-        over = spread([run for run in self.runs if run.valid], f"path.{self.expensive_path}.share_optimum")
-        return over.median if over else None
+        stats = spread([run for run in self.runs if run.valid], f"path.{self.expensive_path}.share_optimum")
+        return stats.median if stats else None
 
     @property
     def met(self) -> bool | None:
@@ -77,9 +77,9 @@ class Case:
         ours = self.missed(OURS)
         names = {run.strategy for run in self.runs if run.strategy.startswith(THEIRS)}
         found = [
-            (over.median, name)
+            (stats.median, name)
             for name in names
-            if (over := self.share(name)) and (late := self.missed(name)) is not None
+            if (stats := self.share(name)) and (late := self.missed(name)) is not None
             if ours is not None and late <= ours + MAX_MISSED_MORE
         ]
         return (min(found)[1], min(found)[0]) if found else None
@@ -149,21 +149,21 @@ def _percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f}"
 
 
-def _range(over: Spread | None) -> str:
-    if over is None:
+def _range(stats: Spread | None) -> str:
+    if stats is None:
         return "–"
-    return f"{_percent(over.median)} ({_percent(over.low)}–{_percent(over.high)})"
+    return f"{_percent(stats.median)} ({_percent(stats.low)}–{_percent(stats.high)})"
 
 
 def _both(case: Case, strategy: str) -> str:
-    over, missed = case.share(strategy), case.missed(strategy)
-    return "–" if over is None else f"{_percent(over.median)} / {_percent(missed)}"
+    stats, missed = case.share(strategy), case.missed(strategy)
+    return "–" if stats is None else f"{_percent(stats.median)} / {_percent(missed)}"
 
 
 def _overheads(case: Case) -> Iterator[str]:
     for strategy in (OURS, "kernel"):
-        over = spread(case.of(strategy), "overhead_share")
-        yield _percent(over.median if over else None)
+        stats = spread(case.of(strategy), "overhead_share")
+        yield _percent(stats.median if stats else None)
 
 
 def _cost(case: Case) -> str:

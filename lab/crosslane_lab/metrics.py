@@ -60,7 +60,7 @@ _KNOWN = [
     Metric("stall_us.max", "emulator's longest stall", "µs"),
     Metric("agent.rss_mb", "resident memory of the agent", "MB", "low"),
 ]
-_ORDER = {metric.name: place for place, metric in enumerate(_KNOWN)}
+_ORDER = {metric.name: rank for rank, metric in enumerate(_KNOWN)}
 _UNITS = {
     "_ms": "ms",
     "_us": "µs",
@@ -91,11 +91,11 @@ def describe(name: str) -> Metric:
 def in_order(names: set[str]) -> list[str]:
     """Metric names in the order of docs/formats.md; shares after the goodput, unknown names last."""
 
-    def place(name: str) -> tuple[float, str]:
+    def rank(name: str) -> tuple[float, str]:
         share = name.startswith("path.")
         return (_ORDER[GOODPUT] + 0.5 if share else _ORDER.get(name, len(_ORDER)), name)
 
-    return sorted(names, key=place)
+    return sorted(names, key=rank)
 
 
 @dataclass(frozen=True)
@@ -117,18 +117,18 @@ def spread(runs: list[Run], metric: str) -> Spread | None:
 def quantile(values: list[float], share: float) -> float:
     """The quantile of the values at `share` (0 to 1), with linear interpolation."""
     ranked = sorted(values)
-    place = share * (len(ranked) - 1)
-    below = floor(place)
+    position = share * (len(ranked) - 1)
+    below = floor(position)
     above = min(below + 1, len(ranked) - 1)
-    return ranked[below] + (place - below) * (ranked[above] - ranked[below])
+    return ranked[below] + (position - below) * (ranked[above] - ranked[below])
 
 
 def worst(runs: list[Run], metric: str) -> float | None:
     """The value of the worst run; None if no run has the metric."""
-    over = spread(runs, metric)
-    if over is None:
+    stats = spread(runs, metric)
+    if stats is None:
         return None
-    return over.low if describe(metric).better == "high" else over.high
+    return stats.low if describe(metric).better == "high" else stats.high
 
 
 def representative(folder: RunFolder, strategy: str) -> Run:
@@ -155,13 +155,13 @@ def number(value: float, unit: str = "") -> str:
     return f"{text}\u00a0{unit}" if unit else text
 
 
-def spread_text(over: Spread, unit: str = "") -> str:
+def spread_text(stats: Spread, unit: str = "") -> str:
     """The median with its range, as `27 ms (24–31)`; for a single run only the median."""
-    if over.count == 1 or over.low == over.high:
-        return number(over.median, unit)
+    if stats.count == 1 or stats.low == stats.high:
+        return number(stats.median, unit)
     bare = "%" if unit == "%" else ""
-    low, high = (number(v, bare).removesuffix("\u00a0%") for v in (over.low, over.high))
-    return f"{number(over.median, unit)} ({low}–{high})"
+    low, high = (number(v, bare).removesuffix("\u00a0%") for v in (stats.low, stats.high))
+    return f"{number(stats.median, unit)} ({low}–{high})"
 
 
 def were(count: int) -> str:

@@ -65,8 +65,8 @@ def _figures(folder: RunFolder, notify: Notify) -> tuple[list[PageFigure], list[
     """The figures that apply to the drive, and the reason for each omitted one."""
     figures: list[PageFigure] = []
     omitted: list[str] = []
-    for place, (key, module) in enumerate(ALL.items(), 1):
-        notify(f"figure {place} of {len(ALL)}: {module.TITLE}")
+    for index, (key, module) in enumerate(ALL.items(), 1):
+        notify(f"figure {index} of {len(ALL)}: {module.TITLE}")
         reason = module.skip_reason(folder) if folder.measured else "no run was valid"
         if reason:
             omitted.append(f"{module.TITLE}: {reason}")
@@ -99,14 +99,14 @@ def metric_rows(folder: RunFolder) -> list[MetricRow]:
 def _metric_row(folder: RunFolder, name: str) -> MetricRow:
     metric = describe(name)
     spreads = [spread(folder.shown_runs(s), name) for s in folder.strategies]
-    best = _best([over for over in spreads if over], metric.better)
+    best = _best([stats for stats in spreads if stats], metric.better)
     cells = [(spread_text(o, metric.unit), o.median == best) if o else ("", False) for o in spreads]
     return MetricRow(name, metric.label, cells)
 
 
 def _best(spreads: list[Spread], better: str) -> float | None:
     """The best median, if the medians differ and the metric has a direction."""
-    medians = {over.median for over in spreads}
+    medians = {stats.median for stats in spreads}
     if not better or len(medians) < 2:
         return None
     return min(medians) if better == "low" else max(medians)
@@ -144,7 +144,7 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN4
 
 def _with_code(text: str) -> list[tuple[bool, str]]:
     """A sentence split at its backticks: every second part is code."""
-    return [(place % 2 == 1, part) for place, part in enumerate(text.split("`"))]
+    return [(index % 2 == 1, part) for index, part in enumerate(text.split("`"))]
 
 
 def _css() -> str:

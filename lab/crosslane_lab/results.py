@@ -143,14 +143,14 @@ def _quantiles(folder: RunFolder, name: str) -> Iterator[str]:
 
 def _cells(folder: RunFolder, strategy: str, name: str, baselines: list[str]) -> list[str]:
     metric, runs = describe(name), folder.valid_runs(strategy)
-    over, last = spread(runs, name), worst(runs, name)
-    if over is None or last is None:
+    stats, last = spread(runs, name), worst(runs, name)
+    if stats is None or last is None:
         return [f"`{strategy}`", "–", "–", f"{len(runs)}", *("–" for _ in baselines)]
-    ratios = ["" if s == strategy else _ratio(folder, name, s, over.median) for s in baselines]
-    texts = [spread_text(over, metric.unit), number(last, metric.unit)]
+    ratios = ["" if s == strategy else _ratio(folder, name, s, stats.median) for s in baselines]
+    texts = [spread_text(stats, metric.unit), number(last, metric.unit)]
     if metric.unit and metric.unit != "%":
         texts = [text.replace(f"\u00a0{metric.unit}", "") for text in texts]
-    return [f"`{strategy}`", *texts, f"{over.count}", *ratios]
+    return [f"`{strategy}`", *texts, f"{stats.count}", *ratios]
 
 
 def _ratio(folder: RunFolder, name: str, baseline: str, median: float) -> str:

@@ -36,8 +36,8 @@ def subject(folder: RunFolder) -> str | None:
         return designed_for_it
 
     def median_delay(strategy: str) -> float:
-        over = spread(folder.shown_runs(strategy), WORST_DELAY) or spread(folder.shown_runs(strategy), GAP)
-        return over.median if over else float("inf")
+        stats = spread(folder.shown_runs(strategy), WORST_DELAY) or spread(folder.shown_runs(strategy), GAP)
+        return stats.median if stats else float("inf")
 
     return min(ours, key=median_delay, default=None)
 
@@ -96,8 +96,10 @@ def _change(change: Change, before: Change | None) -> str:
 
 
 def _deadlines(folder: RunFolder) -> str:
-    found = [(s, over) for s in _ranked(folder) if (over := spread(folder.shown_runs(s), MISSED))]
-    parts = [f"{number(over.median, '%') if over.median else 'none'} with {display_name(s)}" for s, over in found]
+    found = [(s, stats) for s in _ranked(folder) if (stats := spread(folder.shown_runs(s), MISSED))]
+    parts = [
+        f"{number(stats.median, '%') if stats.median else 'none'} with {display_name(s)}" for s, stats in found
+    ]
     deadline = number(folder.scenario.deadline_s or 0.0, "s")
     return f"Objects that missed their deadline of {deadline}: {'; '.join(parts)}." if parts else ""
 
@@ -107,8 +109,8 @@ def _expensive_share(folder: RunFolder) -> str:
     path = folder.scenario.expensive_path
     if path is None:
         return ""
-    found = [(s, over) for s in _ranked(folder) if (over := spread(folder.shown_runs(s), f"path.{path}.share"))]
-    parts = [f"{number(over.median, '%')} with {display_name(s)}" for s, over in found]
+    found = [(s, stats) for s in _ranked(folder) if (stats := spread(folder.shown_runs(s), f"path.{path}.share"))]
+    parts = [f"{number(stats.median, '%')} with {display_name(s)}" for s, stats in found]
     runs = [run for s in folder.measured for run in folder.shown_runs(s)]
     minimum = spread(runs, f"path.{path}.share_optimum")
     sufficient = f"; {number(minimum.median, '%')} would have sufficed" if minimum else ""
@@ -122,8 +124,8 @@ def _cost(folder: RunFolder) -> str:
         runs = [run for run in folder.shown_runs(strategy) if run.metrics.get(LEAST_COST)]
         return median([run.metrics[COST] / run.metrics[LEAST_COST] for run in runs]) if runs else None
 
-    found = [(s, over) for s in _ranked(folder) if (over := multiple(s)) is not None]
-    parts = [f"{number(over)} with {display_name(s)}" for s, over in found]
+    found = [(s, cost) for s in _ranked(folder) if (cost := multiple(s)) is not None]
+    parts = [f"{number(cost)} with {display_name(s)}" for s, cost in found]
     return f"Cost as a multiple of the minimum: {'; '.join(parts)}." if parts else ""
 
 
@@ -139,7 +141,7 @@ def _handover_delay(folder: RunFolder) -> str:
         (spread(folder.shown_runs(s), HANDOVER_DELAY), spread(folder.shown_runs(s), WORST_DELAY))
         for s in folder.measured
     ]
-    if not any(around and over and around.median < 0.95 * over.median for around, over in pairs):
+    if not any(around and stats and around.median < 0.95 * stats.median for around, stats in pairs):
         return ""
     return _durations(folder, HANDOVER_DELAY, "Worst delivery delay within 1\u00a0s of the handover")
 
@@ -147,14 +149,14 @@ def _handover_delay(folder: RunFolder) -> str:
 def _durations(folder: RunFolder, metric: str, label: str) -> str:
     """A metric in ms: the report's subject first, then the other strategies with their ratio to it."""
     first = subject(folder)
-    found = [(s, over.median) for s in _ranked(folder) if (over := spread(folder.shown_runs(s), metric))]
+    found = [(s, stats.median) for s in _ranked(folder) if (stats := spread(folder.shown_runs(s), metric))]
     if not found:
         return ""
     compared = found[0][0] == first and found[0][1] > 0
     parts = [
         f"{number(value, 'ms')} with {display_name(s)}"
-        + (f" ({duration_ratio(value / found[0][1])})" if compared and place else "")
-        for place, (s, value) in enumerate(found)
+        + (f" ({duration_ratio(value / found[0][1])})" if compared and index else "")
+        for index, (s, value) in enumerate(found)
     ]
     return f"{label}: {'; '.join(parts)}."
 
@@ -162,10 +164,10 @@ def _durations(folder: RunFolder, metric: str, label: str) -> str:
 def _recovery(folder: RunFolder) -> str:
     if not folder.scenario.expects_recovery:
         return ""
-    found = [(s, over) for s in folder.measured if (over := spread(folder.shown_runs(s), RECOVERY))]
+    found = [(s, stats) for s in folder.measured if (stats := spread(folder.shown_runs(s), RECOVERY))]
     if not found:
         return ""
-    parts = [f"{number(over.median, 'ms')} with {display_name(s)}" for s, over in found]
+    parts = [f"{number(stats.median, 'ms')} with {display_name(s)}" for s, stats in found]
     parts += [f"never with {display_name(s)}" for s in folder.measured if s not in dict(found)]
     return f"Time until the recovered path carried data: {'; '.join(parts)}."
 
@@ -173,8 +175,8 @@ def _recovery(folder: RunFolder) -> str:
 def _goodput(folder: RunFolder) -> str:
     if folder.scenario.traffic != "bulk":
         return ""
-    found = [(s, over) for s in folder.measured if (over := spread(folder.shown_runs(s), GOODPUT))]
-    parts = [f"{number(over.median, 'Mbit/s')} with {display_name(s)}" for s, over in found]
+    found = [(s, stats) for s in folder.measured if (stats := spread(folder.shown_runs(s), GOODPUT))]
+    parts = [f"{number(stats.median, 'Mbit/s')} with {display_name(s)}" for s, stats in found]
     return f"Goodput: {'; '.join(parts)}." if parts else ""
 
 

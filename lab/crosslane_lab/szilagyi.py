@@ -70,7 +70,7 @@ class Case:
     def share_of_sum(self, strategy: str) -> float | None:
         """The median goodput relative to the sum of the goodputs of a single connection over each path."""
         parts = [self.goodput(name) for name in (strategy, FIRST, SECOND)]
-        total, *single = [over.median if over else 0.0 for over in parts]
+        total, *single = [stats.median if stats else 0.0 for stats in parts]
         return total / sum(single) if total and all(single) else None
 
     def per_second(self, strategy: str) -> list[float]:

@@ -160,5 +160,5 @@ def _machine(case: Case) -> str:
     return "{} cores, {}, Linux {}".format(*values)
 
 
-def _text(over: Spread | None) -> str:
-    return spread_text(over) if over else DASH
+def _text(stats: Spread | None) -> str:
+    return spread_text(stats) if stats else DASH

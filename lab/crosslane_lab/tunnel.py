@@ -172,10 +172,10 @@ def _head(metric: str) -> str:
     return f"{metric} ({unit})" if unit else metric
 
 
-def _cell(over: Spread | None, metric: str) -> str:
-    if over is None:
+def _cell(stats: Spread | None, metric: str) -> str:
+    if stats is None:
         return "–"
-    text = spread_text(over, describe(metric).unit if describe(metric).unit == "%" else "")
+    text = spread_text(stats, describe(metric).unit if describe(metric).unit == "%" else "")
     return text.replace("\u00a0%", "")
 
 

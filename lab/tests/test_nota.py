@@ -90,9 +90,9 @@ def test_the_thesis_is_in_the_scenarios_as_plain_keys() -> None:
 def test_a_share_within_5_points_is_the_same(ours: float | None, expected: str) -> None:
     entry = replace(STATIC[1], reason="why")
     missed = 0.0 if ours and ours < 0.15 else 1.0
-    over = None if ours is None else Spread(ours, ours, ours, 1)
-    assert verdict(entry, over, missed) == expected
-    assert ours != 0.1 or verdict(entry, over, 0.2) == "less: why"
+    stats = None if ours is None else Spread(ours, ours, ours, 1)
+    assert verdict(entry, stats, missed) == expected
+    assert ours != 0.1 or verdict(entry, stats, 0.2) == "less: why"
 
 
 def test_times_are_the_same_within_a_tenth() -> None:
@@ -125,9 +125,9 @@ def test_the_best_alpha_is_the_highest_without_a_miss_where_reliability_counts(s
     assert synthetic_results.safe_alpha(case) == 1.4
     assert synthetic_results.best_alpha(case, MU1) == 1.4
     assert synthetic_results.best_alpha(case, MU2) == 2.3
-    over = synthetic_results.spread(case, "mp-dpa", EXPENSIVE)
-    assert over is not None
-    assert (over.median, over.low, over.high, over.count) == pytest.approx((0.4015, 0.401, 0.402, 2))
+    stats = synthetic_results.spread(case, "mp-dpa", EXPENSIVE)
+    assert stats is not None
+    assert (stats.median, stats.low, stats.high, stats.count) == pytest.approx((0.4015, 0.401, 0.402, 2))
 
 
 def test_the_page_has_published_numbers_and_ours(synthetic_results: Results) -> None:

@@ -103,10 +103,10 @@ def test_windows_are_shared_where_the_events_are_close(left: RunFolder, tmp_path
 
 
 def test_bins_without_data_are_zero(passed_by: RunFolder) -> None:
-    over = path_throughput(passed_by, run_of(passed_by, "kernel"))
-    between = (over.t_s >= 16) & (over.t_s < 31)
-    assert not over.mbit_s[NEAR][between].any()
-    assert over.mbit_s[NEAR][(over.t_s >= 32) & (over.t_s < 38)] == pytest.approx(0.4)
+    throughput = path_throughput(passed_by, run_of(passed_by, "kernel"))
+    between = (throughput.t_s >= 16) & (throughput.t_s < 31)
+    assert not throughput.mbit_s[NEAR][between].any()
+    assert throughput.mbit_s[NEAR][(throughput.t_s >= 32) & (throughput.t_s < 38)] == pytest.approx(0.4)
 
 
 def test_idle_time_is_counted_from_the_recovery_of_the_signal(passed_by: RunFolder) -> None:

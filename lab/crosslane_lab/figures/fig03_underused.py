@@ -42,13 +42,13 @@ def caption(folder: RunFolder) -> str:
 
 def idle_bins(folder: RunFolder, run: Run, path: str) -> tuple[np.ndarray, np.ndarray]:
     """Per bin of the traffic: whether the path was in coverage throughout, and whether it was idle then."""
-    over = path_throughput(folder, run)
-    index = (pl.col("t_s") / over.step_s).floor().cast(pl.Int64).alias("bin")
+    throughput = path_throughput(folder, run)
+    index = (pl.col("t_s") / throughput.step_s).floor().cast(pl.Int64).alias("bin")
     bins = usable(folder, run, path).group_by(index).agg(pl.col("usable").all()).filter("usable")["bin"].to_numpy()
-    covered = np.zeros(len(over.t_s), dtype=bool)
+    covered = np.zeros(len(throughput.t_s), dtype=bool)
     covered[bins[bins < len(covered)]] = True
-    covered[: over.traffic.start] = covered[over.traffic.stop :] = False
-    return covered, covered & (over.mbit_s[path] == 0)
+    covered[: throughput.traffic.start] = covered[throughput.traffic.stop :] = False
+    return covered, covered & (throughput.mbit_s[path] == 0)
 
 
 def _shown(folder: RunFolder) -> list[str]:
@@ -63,13 +63,13 @@ def _panel(column: Column) -> None:
     if change is None:
         annotate_empty(axes, "no recovery in this run")
         return
-    over = path_throughput(folder, column.run)
-    t_s, mbit_s = over.edges(change.path)
+    throughput = path_throughput(folder, column.run)
+    t_s, mbit_s = throughput.edges(change.path)
     axes.fill_between(t_s, mbit_s, step="post", color=path_colour(folder, change.path), alpha=0.8, linewidth=0)
     _, idle = idle_bins(folder, column.run, change.path)
-    for begin in over.t_s[idle]:
-        axes.axvspan(begin, begin + over.step_s, color=OCHRE, alpha=0.3, linewidth=0)
-    total = float(idle.sum()) * over.step_s
+    for begin in throughput.t_s[idle]:
+        axes.axvspan(begin, begin + throughput.step_s, color=OCHRE, alpha=0.3, linewidth=0)
+    total = float(idle.sum()) * throughput.step_s
     axes.text(
         0.99,
         0.97,

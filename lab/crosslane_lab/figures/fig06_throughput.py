@@ -29,14 +29,15 @@ def caption(folder: RunFolder) -> str:
     return f"Payload delivered in each {COARSE_S:g} s by path, stacked; the line is the total. {'; '.join(parts)}."
 
 
-def _summary(over: PathThroughput) -> str:
+def _summary(throughput: PathThroughput) -> str:
     """The mean rate during the traffic, and the share of each path."""
-    total = float(over.total[over.traffic].sum())
+    total = float(throughput.total[throughput.traffic].sum())
     if total == 0:
         return "no data"
-    mean = total / over.total[over.traffic].size
+    mean = total / throughput.total[throughput.traffic].size
     shares = (
-        f"{number(float(rate[over.traffic].sum()) / total, '%')} {path}" for path, rate in over.mbit_s.items()
+        f"{number(float(rate[throughput.traffic].sum()) / total, '%')} {path}"
+        for path, rate in throughput.mbit_s.items()
     )
     return f"{number(mean, 'Mbit/s')} ({', '.join(shares)})"
 
@@ -45,32 +46,32 @@ def _panel(column: Column) -> None:
     axes, folder = column.axes["rate"], column.folder
     if column.first:
         axes.set_ylabel("throughput (Mbit/s)")
-    over = path_throughput(folder, column.run)
-    if not over.total.any():
+    throughput = path_throughput(folder, column.run)
+    if not throughput.total.any():
         annotate_empty(axes, "no payload delivered")
         return
-    floor = np.zeros(len(over.t_s) + 1)
-    for path in over.mbit_s:
-        t_s, mbit_s = over.edges(path)
+    floor = np.zeros(len(throughput.t_s) + 1)
+    for path in throughput.mbit_s:
+        t_s, mbit_s = throughput.edges(path)
         axes.fill_between(
             t_s, floor, floor + mbit_s, step="post", color=path_colour(folder, path), alpha=0.8, linewidth=0
         )
-        _label(column, path, over, floor[:-1])
+        _label(column, path, throughput, floor[:-1])
         floor = floor + mbit_s
-    outline = np.append(over.t_s, over.t_s[-1] + over.step_s)
+    outline = np.append(throughput.t_s, throughput.t_s[-1] + throughput.step_s)
     axes.step(outline, floor, where="post", color=INK, linewidth=0.9)
     axes.set_ylim(0, float(floor.max()) * 1.12)
 
 
-def _label(column: Column, path: str, over: PathThroughput, floor: np.ndarray) -> None:
+def _label(column: Column, path: str, throughput: PathThroughput, floor: np.ndarray) -> None:
     """The path's name inside its area, in the middle of the longest interval of high throughput."""
-    rate = over.mbit_s[path]
-    begin, end = _longest(rate > 0.12 * float(over.total.max()))
+    rate = throughput.mbit_s[path]
+    begin, end = _longest(rate > 0.12 * float(throughput.total.max()))
     if end - begin < 0.15 * len(rate):
         return
     middle = slice(begin + (end - begin) // 3, end - (end - begin) // 3)
     column.axes["rate"].text(
-        float(over.t_s[begin] + over.t_s[end - 1] + over.step_s) / 2,
+        float(throughput.t_s[begin] + throughput.t_s[end - 1] + throughput.step_s) / 2,
         float(np.median(floor[middle] + rate[middle] / 2)),
         path,
         color="white",

@@ -65,8 +65,8 @@ def _panel(column: Column) -> None:
     if change is None:
         annotate_empty(axes, "no recovery in this run")
         return
-    over = path_throughput(folder, column.run, FINE_S)
-    t_s, mbit_s = over.edges(change.path)
+    throughput = path_throughput(folder, column.run, FINE_S)
+    t_s, mbit_s = throughput.edges(change.path)
     inside = (t_s >= column.window[0]) & (t_s <= column.window[1])
     axes.fill_between(t_s, mbit_s, step="post", color=path_colour(folder, change.path), alpha=0.8, linewidth=0)
     axes.set_ylim(0, max(float(mbit_s[inside].max(initial=0.0)), 0.1) * 1.3)

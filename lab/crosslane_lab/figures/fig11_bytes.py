@@ -119,16 +119,16 @@ def _row(folder: RunFolder, strategy: str) -> Row:
     path_bytes = {path: spread(runs, f"path.{path}.bytes") for path in folder.scenario.paths}
     return Row(
         strategy,
-        {path: over.median for path, over in path_bytes.items() if over},
+        {path: stats.median for path, stats in path_bytes.items() if stats},
         {metric: spread(runs, metric) for metric in COLUMNS},
     )
 
 
 def _cells(drive: str, row: Row, paths: tuple[str, ...], oracle_total: float | None) -> list[str]:
     def shown(metric: str) -> str:
-        over = row.others[metric]
+        stats = row.others[metric]
         scale = 1e6 if metric.endswith("_bytes") else 1
-        return number(over.median / scale) if over else "–"
+        return number(stats.median / scale) if stats else "–"
 
     share = number(row.total / oracle_total, "%") if oracle_total else "–"
     path_bytes = [number(row.bytes.get(path, 0.0) / 1e6) for path in paths]

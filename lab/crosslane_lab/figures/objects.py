@@ -67,13 +67,13 @@ def _panel(column: Column) -> None:
 
 def _bytes(column: Column, start_s: np.ndarray) -> None:
     """Stacked bars: bytes that each path delivered from the start of an object to the next."""
-    over = path_throughput(column.folder, column.run)
+    throughput = path_throughput(column.folder, column.run)
     edges = np.append(start_s, column.folder.duration_s)
     floor = np.zeros(start_s.size)
-    for path, mbit_s in over.mbit_s.items():
-        bins = np.digitize(over.t_s, edges) - 1
+    for path, mbit_s in throughput.mbit_s.items():
+        bins = np.digitize(throughput.t_s, edges) - 1
         inside = (bins >= 0) & (bins < start_s.size)
-        mbit = np.bincount(bins[inside], weights=mbit_s[inside] * over.step_s, minlength=start_s.size)
+        mbit = np.bincount(bins[inside], weights=mbit_s[inside] * throughput.step_s, minlength=start_s.size)
         width = np.minimum(np.diff(edges), np.diff(edges).min()) * 0.85
         colour = path_colour(column.folder, path)
         column.axes["bytes"].bar(start_s, mbit / 8, width, floor, align="edge", color=colour, label=path, alpha=0.8)

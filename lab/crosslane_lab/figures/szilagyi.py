@@ -104,10 +104,10 @@ def _panels() -> tuple[Figure, Sequence[Axes]]:
 
 def _bars(axes: Axes, strategies: Sequence[str], value: Callable[[str], Spread | None]) -> None:
     for index, strategy in enumerate(strategies):
-        over = value(strategy)
-        if over is None:
+        stats = value(strategy)
+        if stats is None:
             continue
-        error = [[over.median - over.low], [over.high - over.median]]
-        axes.bar(index, over.median, 0.7, color=COLOURS[strategy], yerr=error, ecolor=INK, error_kw={"lw": 0.8})
+        error = [[stats.median - stats.low], [stats.high - stats.median]]
+        axes.bar(index, stats.median, 0.7, color=COLOURS[strategy], yerr=error, ecolor=INK, error_kw={"lw": 0.8})
     axes.set_xticks(range(len(strategies)), [NAMES.get(name, name) for name in strategies], color=INK)
     axes.set_ylim(bottom=0)

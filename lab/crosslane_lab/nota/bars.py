@@ -81,11 +81,11 @@ def _panel(
     scale, width = (100 if panel.unit == "%" else 1), 0.84 / len(strategies)
     for index, case in enumerate(cases):
         for position, strategy in enumerate(strategies):
-            over = panel.value(case, strategy) if strategy in case.strategies else None
-            if over is None:
+            stats = panel.value(case, strategy) if strategy in case.strategies else None
+            if stats is None:
                 continue
-            x, height = index - 0.42 + (position + 0.5) * width, over.median * scale
-            error = [[height - over.low * scale], [over.high * scale - height]]
+            x, height = index - 0.42 + (position + 0.5) * width, stats.median * scale
+            error = [[height - stats.low * scale], [stats.high * scale - height]]
             axes.bar(x, height, width * 0.9, color=COLOURS[strategy], yerr=error, ecolor=INK, error_kw={"lw": 0.7})
             for entry in published:
                 if (entry.case, entry.strategy, entry.metric) == (case, strategy, panel.metric):

@@ -50,8 +50,8 @@ class Results:
 
     def median(self, case: Case, strategy: str, metric: str) -> float | None:
         """The median over the seeds."""
-        over = self.spread(case, strategy, metric)
-        return over.median if over else None
+        stats = self.spread(case, strategy, metric)
+        return stats.median if stats else None
 
     def mu(self, case: Case, strategy: str, weights: utility.Weights) -> float:
         """μ: the median over the seeds, each relative to the kernel's MPTCP with the same seed."""
@@ -72,8 +72,8 @@ class Results:
         """The highest α up to which no run misses a deadline."""
         safe = None
         for alpha in ALPHAS:
-            over = self.spread(case, mp_dpa(alpha), metric)
-            if over is None or over.high > 0:
+            stats = self.spread(case, mp_dpa(alpha), metric)
+            if stats is None or stats.high > 0:
                 break
             safe = alpha
         return safe

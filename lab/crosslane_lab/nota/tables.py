@@ -30,12 +30,12 @@ from crosslane_lab.nota.results import (
 from crosslane_lab.nota.utility import MU1, MU2
 
 
-def shown(over: Spread | None, metric: str, spread: bool = True) -> str:
+def shown(stats: Spread | None, metric: str, spread: bool = True) -> str:
     """Median and, if the seeds differ visibly, the range."""
-    if over is None:
+    if stats is None:
         return "–"
     unit = "" if metric.endswith(("_s.p50", "_s.max")) else "%"
-    middle, low, high = (_figure(value, unit) for value in (over.median, over.low, over.high))
+    middle, low, high = (_figure(value, unit) for value in (stats.median, stats.low, stats.high))
     return middle if low == high or not spread else f"{middle} ({low}–{high})"
 
 
@@ -132,7 +132,7 @@ def overheads(results: Results) -> str:
         )
         case = Case("symmetric", 10.0)
         ours = [results.spread(replace(case, congestion=c), strategy, OVERHEAD) for c in CONGESTIONS]
-        rows.append([f"`{strategy}`", published, *(shown(over, OVERHEAD) for over in ours)])
+        rows.append([f"`{strategy}`", published, *(shown(stats, OVERHEAD) for stats in ours)])
     return _table(["strategy", "published", *CONGESTIONS], rows)
 
 
