@@ -1,7 +1,7 @@
 """Reports, figures and results pages from Crosslane run folders (docs/formats.md).
 
-Start at `run` (what a run folder holds), then `figures` (one file per published figure), then
-`report` and `results` (what is made of them).
+Start with `run` (the contents of a run folder), then `figures` (one file per published figure), then
+`report` and `results` (the pages).
 """
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The command `crosslane-lab`: exit code 0 for success, 1 for failure, 2 for input that cannot be used."""
+"""The command `crosslane-lab`: exit code 0 for success, 1 for failure, 2 for unusable input."""
 
 import argparse
 import sys
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
 
     one = commands.add_parser("report", help="make report.html from a run folder", description=report.__doc__)
     one.add_argument("run", type=Path, metavar="RUN", help="a folder that `crosslane drive --out` wrote")
-    one.add_argument("--out", type=Path, metavar="FILE", help="where to write it (default: RUN/report.html)")
+    one.add_argument("--out", type=Path, metavar="FILE", help="output file (default: RUN/report.html)")
     one.add_argument("--open", choices=("yes", "no"), default="no", help="open it in a browser (default: no)")
     one.set_defaults(act=_report)
 
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     fit.add_argument("data_set", choices=sorted(calibrate.DATA_SETS), metavar="SET", help="feup-wifi or uccmisl-5g")
     fit.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds the data sets")
-    fit.add_argument("--out", type=Path, metavar="FILE", help="where to write the JSON (default: standard output)")
+    fit.add_argument("--out", type=Path, metavar="FILE", help="output file, JSON (default: standard output)")
     fit.set_defaults(act=_calibrate)
     mobility.add(commands)
     traces.add(commands)
@@ -69,9 +69,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _report(options: argparse.Namespace) -> None:
     folder = RunFolder.open(options.run)
-    if folder.scenario.many:
-        remedy = "read runs/*/vehicles.csv in it, a row per vehicle"
-        raise unreadable(options.run, "a run of many vehicles keeps no records to draw from", remedy)
+    if folder.scenario.is_fleet:
+        remedy = "see runs/*/vehicles.csv in it, one row per vehicle"
+        raise unreadable(options.run, "a run of a fleet has no records to draw", remedy)
     out = options.out or options.run / "report.html"
     progress = Progress()
     try:

@@ -1,8 +1,9 @@
-"""Holds the simulator against the kernel: the same scenarios and strategies in both, median against median.
+"""Compares the simulator with the kernel: the medians of the same scenarios and strategies in both.
 
-The golden file (CSV) keeps both sides and the verdict on each figure; the kernel's side stays as it is until
-it is measured again, so that a fresh simulation can be held against it where no drive can run. A figure that
-lies outside its tolerance for a known reason is listed in the exceptions (TOML), which must not outlive it.
+The golden file (CSV) has both sides and the verdict on each value. The kernel's side is kept until it is
+re-measured, so that a new simulation can be compared with it on a machine that cannot drive. A value that is
+outside its tolerance for a known reason is listed in the exceptions (TOML); an exception that is no longer
+needed is an error.
 """
 
 import csv
@@ -27,10 +28,10 @@ HANDOVER_SHARE = 0.10
 INSIDE, OUTSIDE, REPORTED = "inside", "outside", "reported"
 
 _HANDOVERS, _REINJECTED = "handover.count", "reinjected_bytes"
-_FIGURES = (GOODPUT, WORST_DELAY, GAP, _HANDOVERS, _REINJECTED)
+_METRICS = (GOODPUT, WORST_DELAY, GAP, _HANDOVERS, _REINJECTED)
 BY_SEED = (_HANDOVERS,)
-"""What the seed decides, by the shadowing that it draws: held against the simulator over the kernel's seeds only.
-For the rest, chance beyond the seed weighs more, and all seeds simulated count."""
+"""Metrics that the seed determines through the shadowing: compared over the seeds of the kernel only.
+The others vary more by chance than by seed, and are compared over all simulated seeds."""
 
 _SIDE = ("", "_low", "_high", "_runs")
 _COLUMNS = (
@@ -38,7 +39,7 @@ _COLUMNS = (
     *(f"{side}{part}" for side in ("kernel", "simulator") for part in _SIDE),
     "verdict",
 )
-_AFRESH = "remove it and run `make conformance`"
+_REGENERATE = "remove it and run `make conformance`"
 
 Key = tuple[str, str, str]
 """Scenario, strategy, metric."""
@@ -46,9 +47,9 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Figure:
-    """One metric of one strategy in one scenario, on both sides; None where a side does not have it.
+    """One metric of one strategy in one scenario, on both sides; None if a side does not have it.
 
-    `seeds` are those of the kernel's valid runs.
+    `seeds` are those of the valid runs on the kernel.
     """
 
     key: Key
@@ -59,15 +60,15 @@ class Figure:
     verdict: str = ""
 
     @property
-    def words(self) -> str:
-        """The figure by name, as `pass-by, threshold: gap_ms.max`."""
+    def name(self) -> str:
+        """As `pass-by, threshold: gap_ms.max`."""
         scenario, strategy, metric = self.key
         return f"{scenario}, {strategy}: {metric}"
 
 
 @dataclass(frozen=True)
-class Excuse:
-    """Figures that lie outside their tolerance, and why; metrics may be patterns as `path.*.share`."""
+class Exemption:
+    """Values that are outside their tolerance, and why; metrics may be patterns, as `path.*.share`."""
 
     scenarios: tuple[str, ...]
     strategies: tuple[str, ...]
@@ -75,11 +76,11 @@ class Excuse:
     reason: str
 
     def covers(self, key: Key) -> bool:
-        """Whether a figure is among them."""
+        """Whether a value is among them."""
         return any(_matches(single, key) for single in self.each())
 
     def each(self) -> Iterator[Key]:
-        """Every single combination."""
+        """Every combination."""
         for scenario in self.scenarios:
             for strategy in self.strategies:
                 for metric in self.metrics:
@@ -87,7 +88,7 @@ class Excuse:
 
 
 def verdict(metric: str, kernel: Spread | None, simulator: Spread | None) -> str:
-    """Whether the simulator's median lies within the tolerance around the kernel's."""
+    """Whether the median of the simulator is within the tolerance around that of the kernel."""
     if metric == _REINJECTED:
         return REPORTED
     if kernel is None or simulator is None:
@@ -96,45 +97,45 @@ def verdict(metric: str, kernel: Spread | None, simulator: Spread | None) -> str
 
 
 def _agree(metric: str, kernel: float, simulator: float) -> bool:
-    apart = abs(simulator - kernel)
+    difference = abs(simulator - kernel)
     slack = 1e-9
     if metric.startswith("path."):
-        return apart <= SHARE_POINTS + slack
+        return difference <= SHARE_POINTS + slack
     if metric == GOODPUT:
-        return apart <= GOODPUT_SHARE * kernel + slack
+        return difference <= GOODPUT_SHARE * kernel + slack
     if metric == _HANDOVERS:
-        return apart <= max(HANDOVERS, HANDOVER_SHARE * kernel) + slack
+        return difference <= max(HANDOVERS, HANDOVER_SHARE * kernel) + slack
     low, high = sorted((kernel, simulator))
-    return apart <= DELAY_MS + slack or high <= DELAY_FACTOR * low + slack
+    return difference <= DELAY_MS + slack or high <= DELAY_FACTOR * low + slack
 
 
 def compare(golden: list[Figure], folders: Iterable[RunFolder]) -> list[Figure]:
-    """The golden figures with what the folders measured in their place, judged anew.
+    """The golden values updated with those of the folders, and evaluated again.
 
-    Kernel folders replace the kernel's side of their scenario; each scenario that is then there on one
-    side must be there on the other. Only scenarios of which a simulation is given are returned.
+    Kernel folders replace the kernel's side of their scenario. A scenario that then has one side must have
+    the other. Only scenarios with a simulation are returned.
     """
     folders = list(folders)
     kernels = {folder.name: folder for folder in folders if folder.engine == "kernel"}
     simulations = {folder.name: folder for folder in folders if folder.engine != "kernel"}
     for name in kernels.keys() - simulations.keys():
         raise unreadable(
-            kernels[name].path, f"no simulation of {name} is given", "give the simulator's folder, too"
+            kernels[name].path, f"no simulation of {name} is given", "give the folder of the simulator, too"
         )
     figures: list[Figure] = []
     for name, simulation in simulations.items():
         sides = _kernel_side(kernels[name]) if name in kernels else [f for f in golden if f.key[0] == name]
         if not sides:
-            cause = f"the golden file has no kernel's side of {name}"
-            raise unreadable(simulation.path, cause, "give the kernel's folder, too")
-        figures += [_judged(figure, simulation) for figure in sides]
+            cause = f"the golden file has no kernel side of {name}"
+            raise unreadable(simulation.path, cause, "give the folder of the kernel, too")
+        figures += [_evaluated(figure, simulation) for figure in sides]
     return figures
 
 
 def _kernel_side(folder: RunFolder) -> list[Figure]:
     version = str(folder.versions.get("kernel", "not known"))
     measured = {name for run in folder.runs for name in run.metrics}
-    names = in_order({name for name in measured if _is_share(name)} | set(_FIGURES) & measured)
+    names = in_order({name for name in measured if _is_share(name)} | set(_METRICS) & measured)
     sides: list[Figure] = []
     for strategy in folder.strategies:
         for name in names:
@@ -144,7 +145,7 @@ def _kernel_side(folder: RunFolder) -> list[Figure]:
     return sides
 
 
-def _judged(figure: Figure, simulation: RunFolder) -> Figure:
+def _evaluated(figure: Figure, simulation: RunFolder) -> Figure:
     _, strategy, metric = figure.key
     if strategy not in simulation.strategies:
         raise unreadable(
@@ -153,32 +154,34 @@ def _judged(figure: Figure, simulation: RunFolder) -> Figure:
     runs = [run for run in simulation.valid_runs(strategy) if run.seed in figure.seeds]
     if len(runs) < len(figure.seeds):
         seeds = ",".join(str(seed) for seed in figure.seeds)
-        raise unreadable(simulation.path, f"{strategy} lacks a seed", f"simulate the kernel's: --seed {seeds}")
-    over = _rounded(spread(runs if metric in BY_SEED else simulation.valid_runs(strategy), metric))
-    return replace(figure, simulator=over, verdict=verdict(metric, figure.kernel, over))
+        raise unreadable(
+            simulation.path, f"{strategy} lacks a seed", f"simulate those of the kernel: --seed {seeds}"
+        )
+    stats = _rounded(spread(runs if metric in BY_SEED else simulation.valid_runs(strategy), metric))
+    return replace(figure, simulator=stats, verdict=verdict(metric, figure.kernel, stats))
 
 
 def _is_share(name: str) -> bool:
     return name.startswith("path.") and name.endswith(".share")
 
 
-def _rounded(over: Spread | None) -> Spread | None:
-    """As the golden file holds it, so that a verdict is the same before and after."""
-    if over is None:
+def _rounded(stats: Spread | None) -> Spread | None:
+    """Rounded as in the golden file, so that the verdict does not depend on writing and reading it."""
+    if stats is None:
         return None
-    median, low, high = (float(f"{value:.6g}") for value in (over.median, over.low, over.high))
-    return Spread(median, low, high, over.count)
+    median, low, high = (float(f"{value:.6g}") for value in (stats.median, stats.low, stats.high))
+    return Spread(median, low, high, stats.count)
 
 
 def read_golden(file: Path) -> list[Figure]:
-    """The golden file; raises `LabError`. None is written yet: no figures."""
+    """The golden file; raises `LabError`. No values if the file does not exist."""
     if not file.exists():
         return []
     try:
         rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
         return [_figure(row) for row in rows]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise unreadable(file, f"not a golden file ({type(error).__name__}: {error})", _AFRESH) from error
+        raise unreadable(file, f"not a golden file ({type(error).__name__}: {error})", _REGENERATE) from error
 
 
 def _figure(row: dict[str, str]) -> Figure:
@@ -206,59 +209,58 @@ def golden_text(figures: list[Figure]) -> str:
     return out.getvalue()
 
 
-def _cells(over: Spread | None) -> list[str]:
-    if over is None:
+def _cells(stats: Spread | None) -> list[str]:
+    if stats is None:
         return [""] * 4
-    return [f"{value:.6g}" for value in (over.median, over.low, over.high, over.count)]
+    return [f"{value:.6g}" for value in (stats.median, stats.low, stats.high, stats.count)]
 
 
-def read_excuses(file: Path) -> list[Excuse]:
-    """The exceptions; raises `LabError`. Where there is no file there is none."""
+def read_exemptions(file: Path) -> list[Exemption]:
+    """The exceptions; raises `LabError`. None if the file does not exist."""
     if not file.exists():
         return []
     try:
         entries = tomllib.loads(file.read_text(encoding="utf-8")).get("exception", [])
-        return [_excuse(entry) for entry in entries]
+        return [_exemption(entry) for entry in entries]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        remedy = "each [[exception]] has scenario, strategy, metric (a text or a list of them) and reason"
+        remedy = "each [[exception]] has scenario, strategy, metric (a string or a list of strings) and reason"
         raise unreadable(file, f"not a list of exceptions ({type(error).__name__}: {error})", remedy) from error
 
 
-def _excuse(entry: dict[str, object]) -> Excuse:
+def _exemption(entry: dict[str, object]) -> Exemption:
     def several(key: str) -> tuple[str, ...]:
         value = entry[key]
         return tuple(str(item) for item in value) if isinstance(value, list) else (str(value),)
 
-    return Excuse(several("scenario"), several("strategy"), several("metric"), str(entry["reason"]).strip())
+    return Exemption(several("scenario"), several("strategy"), several("metric"), str(entry["reason"]).strip())
 
 
 def _matches(single: Key, key: Key) -> bool:
     return single[:2] == key[:2] and fnmatchcase(key[2], single[2])
 
 
-def reason_for(figure: Figure, excuses: list[Excuse]) -> str | None:
-    """Why a figure may lie outside, if that is known."""
-    return next((excuse.reason for excuse in excuses if excuse.covers(figure.key)), None)
+def reason_for(figure: Figure, exemptions: list[Exemption]) -> str | None:
+    """Why a value may be outside its tolerance, if known."""
+    return next((exemption.reason for exemption in exemptions if exemption.covers(figure.key)), None)
 
 
-def outlived(figures: list[Figure], excuses: list[Excuse]) -> list[str]:
-    """Exceptions without a figure that needs them, among the scenarios at hand, one sentence each."""
+def stale_exemptions(figures: list[Figure], exemptions: list[Exemption]) -> list[str]:
+    """Exceptions that no value of the given scenarios needs, one message each."""
     names = {figure.key[0] for figure in figures}
     outside = [figure.key for figure in figures if figure.verdict == OUTSIDE]
-    singles = (single for excuse in excuses for single in excuse.each() if single[0] in names)
-    gone = [single for single in singles if not any(_matches(single, key) for key in outside)]
-    return [f"{s}, {t}: {m} is an exception, but lies within its tolerance; take it out" for s, t, m in gone]
+    singles = (single for exemption in exemptions for single in exemption.each() if single[0] in names)
+    unused = [single for single in singles if not any(_matches(single, key) for key in outside)]
+    return [f"{s}, {t}: {m} is an exception but within its tolerance; remove it" for s, t, m in unused]
 
 
-def left_tolerance(figures: list[Figure], golden: list[Figure]) -> list[str]:
-    """Figures that lay inside and lie outside, one sentence each."""
-    was = {figure.key: figure.verdict for figure in golden}
-    left = [f for f in figures if f.verdict == OUTSIDE and was.get(f.key) == INSIDE]
+def regressions(figures: list[Figure], golden: list[Figure]) -> list[str]:
+    """Values that were inside their tolerance and are outside now, one message each."""
+    before = {figure.key: figure.verdict for figure in golden}
+    left = [f for f in figures if f.verdict == OUTSIDE and before.get(f.key) == INSIDE]
     return [
-        f"{f.words} left its tolerance: the kernel has {_median(f.kernel)}, now {_median(f.simulator)}"
-        for f in left
+        f"{f.name} left its tolerance: the kernel has {_median(f.kernel)}, now {_median(f.simulator)}" for f in left
     ]
 
 
-def _median(over: Spread | None) -> str:
-    return "none" if over is None else f"{over.median:.6g}"
+def _median(stats: Spread | None) -> str:
+    return "none" if stats is None else f"{stats.median:.6g}"

@@ -11,9 +11,9 @@ from crosslane_lab.run import RunFolder
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Enter the command among the others."""
+    """Add the command to the parser."""
     parser = commands.add_parser(
-        "conformance", help="hold the simulator against the kernel", description=conformance.__doc__
+        "conformance", help="compare the simulator with the kernel", description=conformance.__doc__
     )
     parser.add_argument(
         "runs", type=Path, nargs="+", metavar="DIR", help="run folders of drives and of simulations"
@@ -22,24 +22,24 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument("--exceptions", type=Path, metavar="FILE", help="(default: as the golden file, but .toml)")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, metavar="FILE", help="write golden file and page, as docs/conformance.md")
-    what.add_argument("--check", action="store_true", help="fail if a figure left its tolerance; write nothing")
+    what.add_argument("--check", action="store_true", help="fail if a value left its tolerance; write nothing")
     parser.set_defaults(act=_act)
 
 
 def _act(options: argparse.Namespace) -> int:
     golden = conformance.read_golden(options.golden)
-    excuses = conformance.read_excuses(options.exceptions or options.golden.with_suffix(".toml"))
+    exemptions = conformance.read_exemptions(options.exceptions or options.golden.with_suffix(".toml"))
     figures = conformance.compare(golden, (RunFolder.open(path, records=False) for path in options.runs))
-    faults = conformance.outlived(figures, excuses)
+    errors = conformance.stale_exemptions(figures, exemptions)
     if options.check:
-        faults += conformance.left_tolerance(figures, golden)
+        errors += conformance.regressions(figures, golden)
     else:
         options.golden.write_text(conformance.golden_text(figures), encoding="utf-8")
-        options.out.write_text(page(figures, excuses), encoding="utf-8")
+        options.out.write_text(page(figures, exemptions), encoding="utf-8")
         print(options.out)
-    for fault in faults:
-        print(f"crosslane-lab: {fault}", file=sys.stderr)
-    judged = [figure for figure in figures if figure.verdict != REPORTED]
-    inside = sum(figure.verdict == INSIDE for figure in judged)
-    print(f"{inside} of {len(judged)} figures lie within their tolerance")
-    return 1 if faults else 0
+    for error in errors:
+        print(f"crosslane-lab: {error}", file=sys.stderr)
+    evaluated = [figure for figure in figures if figure.verdict != REPORTED]
+    inside = sum(figure.verdict == INSIDE for figure in evaluated)
+    print(f"{inside} of {len(evaluated)} values are within their tolerance")
+    return 1 if errors else 0

@@ -1,8 +1,9 @@
-"""The page on how far the simulator agrees with the kernel: `docs/conformance.md`."""
+"""The page that compares the simulator with the kernel: `docs/conformance.md`."""
 
 from collections.abc import Iterator
 
-from crosslane_lab.conformance import BY_SEED, OUTSIDE, REPORTED, Excuse, Figure, reason_for
+from crosslane_lab.conformance import BY_SEED, OUTSIDE, REPORTED, Exemption, Figure, reason_for
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import GAP, GOODPUT, WORST_DELAY, Spread, describe, in_order, number
 
 _MARK = "✗"
@@ -15,57 +16,59 @@ _HEADS = {
 }
 
 
-def page(figures: list[Figure], excuses: list[Excuse]) -> str:
-    """The page as Markdown. The same figures give the same text."""
+def page(figures: list[Figure], exemptions: list[Exemption]) -> str:
+    """The page as Markdown, a function of the figures only."""
     scenarios = list(dict.fromkeys(figure.key[0] for figure in figures))
-    used = [excuse for excuse in excuses if any(excuse.covers(f.key) for f in figures if f.verdict == OUTSIDE)]
+    used = [
+        exemption
+        for exemption in exemptions
+        if any(exemption.covers(f.key) for f in figures if f.verdict == OUTSIDE)
+    ]
     lines = ["# Conformance of the simulator", "", *_preface(figures, used)]
     for scenario in scenarios:
         lines += ["", f"## {scenario}", "", *_table([f for f in figures if f.key[0] == scenario], used)]
     if used:
         lines += ["", "## Exceptions", ""]
-        lines += [f"{place}. {excuse.reason}" for place, excuse in enumerate(used, 1)]
+        lines += [f"{index}. {exemption.reason}" for index, exemption in enumerate(used, 1)]
     return "\n".join(lines) + "\n"
 
 
-def _preface(figures: list[Figure], excuses: list[Excuse]) -> Iterator[str]:
-    judged = [figure for figure in figures if figure.verdict != REPORTED]
-    outside = [figure for figure in judged if figure.verdict == OUTSIDE]
-    unknown = [figure for figure in outside if reason_for(figure, excuses) is None]
+def _preface(figures: list[Figure], exemptions: list[Exemption]) -> Iterator[str]:
+    evaluated = [figure for figure in figures if figure.verdict != REPORTED]
+    outside = [figure for figure in evaluated if figure.verdict == OUTSIDE]
+    unknown = [figure for figure in outside if reason_for(figure, exemptions) is None]
     versions = ", ".join(sorted({figure.kernel_version for figure in figures}))
     yield (
-        "Each scenario was driven on the kernel and simulated; each cell is the kernel's median over its seeds, "
-        f"then the simulator's. Linux {versions}; {_runs([f.kernel for f in figures])} seeds on the kernel, "
+        "Each scenario was driven on the kernel and simulated. A cell has the median over the seeds on the "
+        f"kernel and in the simulator. Linux {versions}; {_runs([f.kernel for f in figures])} seeds on the kernel, "
         f"{_runs([f.simulator for f in figures if f.key[2] not in BY_SEED])} simulated (handovers, which the "
-        "seed decides: the kernel's seeds). Made by `make conformance`."
+        "seed determines: the seeds of the kernel). Written by `make conformance`."
     )
     yield ""
     yield (
         "Tolerances: a path's share within 5 points, goodput within 10 %, worst delay and pause within a factor "
-        "of 1.5 or 20 ms, handovers within 1 or 10 %. Reinjected bytes are told and not judged. "
-        f"{_MARK} marks what lies outside, with the number of the reason at the end of the page."
+        "of 1.5 or 20 ms, handovers within 1 or 10 %. Reinjected bytes are reported but not evaluated. "
+        f"{_MARK} marks a value outside its tolerance, with the number of the reason at the end of the page."
     )
     yield ""
     yield (
-        f"**{len(judged) - len(outside)} of {len(judged)} figures lie within their tolerance**, "
-        f"{len(outside) - len(unknown)} lie outside for a known reason, {len(unknown)} for none."
+        f"**{len(evaluated) - len(outside)} of {len(evaluated)} values are within their tolerance**, "
+        f"{len(outside) - len(unknown)} are outside for a known reason, {len(unknown)} without one."
     )
     yield ""
-    yield _row(["figure", "within", "of"])
-    yield _row(["---", "---:", "---:"])
-    for kind in dict.fromkeys(_kind(f.key[2]) for f in judged):
-        of_kind = [f for f in judged if _kind(f.key[2]) == kind]
-        yield _row([kind, f"{sum(f.verdict != OUTSIDE for f in of_kind)}", f"{len(of_kind)}"])
+    kinds: dict[str, list[Figure]] = {}
+    for figure in evaluated:
+        kinds.setdefault(_kind(figure.key[2]), []).append(figure)
+    rows = ([kind, f"{sum(f.verdict != OUTSIDE for f in of)}", f"{len(of)}"] for kind, of in kinds.items())
+    yield from table(["metric", "within", "of"], rows)
 
 
-def _table(figures: list[Figure], excuses: list[Excuse]) -> Iterator[str]:
+def _table(figures: list[Figure], exemptions: list[Exemption]) -> Iterator[str]:
     metrics = in_order({figure.key[2] for figure in figures})
-    yield _row(["strategy", *(_head(metric) for metric in metrics)])
-    yield _row(["---"] + ["---:"] * len(metrics))
     at = {figure.key[1:]: figure for figure in figures}
-    for strategy in dict.fromkeys(figure.key[1] for figure in figures):
-        cells = [_cell(at.get((strategy, metric)), excuses) for metric in metrics]
-        yield _row([f"`{strategy}`", *cells])
+    strategies = dict.fromkeys(figure.key[1] for figure in figures)
+    rows = ([f"`{s}`", *(_cell(at.get((s, metric)), exemptions) for metric in metrics)] for s in strategies)
+    yield from table(["strategy", *map(_head, metrics)], rows)
 
 
 def _head(metric: str) -> str:
@@ -74,21 +77,21 @@ def _head(metric: str) -> str:
     return _HEADS.get(metric, metric)
 
 
-def _cell(figure: Figure | None, excuses: list[Excuse]) -> str:
+def _cell(figure: Figure | None, exemptions: list[Exemption]) -> str:
     if figure is None:
         return "–"
     text = f"{_shown(figure.kernel, figure.key[2])} / {_shown(figure.simulator, figure.key[2])}"
     if figure.verdict != OUTSIDE:
         return text
-    place = next((place for place, excuse in enumerate(excuses, 1) if excuse.covers(figure.key)), None)
-    return f"**{text}** {_MARK}" + (f" {place}" if place else "")
+    index = next((index for index, exemption in enumerate(exemptions, 1) if exemption.covers(figure.key)), None)
+    return f"**{text}** {_MARK}" + (f" {index}" if index else "")
 
 
-def _shown(over: Spread | None, metric: str) -> str:
-    if over is None:
+def _shown(stats: Spread | None, metric: str) -> str:
+    if stats is None:
         return "–"
     unit = "%" if describe(metric).unit == "%" else ""
-    return number(over.median, unit).removesuffix("\u00a0%")
+    return number(stats.median, unit).removesuffix("\u00a0%")
 
 
 def _kind(metric: str) -> str:
@@ -98,7 +101,3 @@ def _kind(metric: str) -> str:
 def _runs(sides: list[Spread | None]) -> str:
     counts = sorted({side.count for side in sides if side is not None})
     return "no" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"

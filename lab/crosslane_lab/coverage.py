@@ -1,4 +1,4 @@
-"""When each path was within reach, from the world's truth (`links`) and the scenario's threshold."""
+"""When each path was in coverage, from the ground truth (`links`) and the threshold of the scenario."""
 
 from dataclasses import dataclass
 
@@ -6,26 +6,25 @@ import polars as pl
 
 from crosslane_lab.run import Run, RunFolder
 
-SETTLED_S = 0.5
-"""A change of reach counts when it lasts this long: shadowing alone crosses a threshold back and forth."""
-
+MIN_CHANGE_S = 0.5
+"""A change of coverage counts if it lasts this long: shadowing crosses a threshold repeatedly."""
 
 HYSTERESIS_DB = 3.0
-"""By how much the mean signal must exceed the threshold for a lost path to count as back."""
+"""The mean signal must exceed the threshold by this much for a lost path to count as recovered."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A path that went out of reach (`gone`) or came within reach."""
+    """A path that left coverage (`lost`) or entered it, and why."""
 
     t_s: float
     path: str
-    gone: bool
-    why: str
+    lost: bool
+    cause: str
 
 
 def threshold_dbm(folder: RunFolder, path: str) -> float | None:
-    """The signal below which a path is to be left: the scenario's, or the one the decisions' inputs give."""
+    """The signal below which a path is abandoned: from the scenario, or from the inputs of the decisions."""
     for crossing in folder.scenario.crossings:
         if crossing.path == path:
             return crossing.threshold_dbm
@@ -49,21 +48,21 @@ def _from_inputs(run: Run, path: str) -> float | None:
 
 
 def usable(folder: RunFolder, run: Run, path: str) -> pl.DataFrame:
-    """Per instant (`t_s`) whether rate, loss and mean signal let the path carry data well (`usable`).
+    """Per instant (`t_s`) whether rate, loss and mean signal allow data on the path (`usable`).
 
-    A path lost to its threshold is usable again once the mean signal exceeds it by the hysteresis.
+    A path below its threshold becomes usable again when the mean signal exceeds it by the hysteresis.
     """
     t_s = (pl.col("t_ns") / 1e9).alias("t_s")
     rate = pl.col("up_mbit_s" if folder.scenario.direction == "up" else "down_mbit_s")
-    carries = (rate.fill_null(1.0) > 0) & (pl.col("loss").fill_null(0.0) < 1)
-    for begin, end in folder.scenario.silent.get(path, ()):
-        carries &= ~t_s.is_between(begin, end)
-    strong = _strong(threshold_dbm(folder, path))
+    can_carry = (rate.fill_null(1.0) > 0) & (pl.col("loss").fill_null(0.0) < 1)
+    for begin, end in folder.scenario.outages.get(path, ()):
+        can_carry &= ~t_s.is_between(begin, end)
+    strong = _above_threshold(threshold_dbm(folder, path))
     frame = run.links.filter(pl.col("path") == path).sort("t_ns")
-    return frame.select(t_s, (carries & strong).alias("usable")).collect()
+    return frame.select(t_s, (can_carry & strong).alias("usable")).collect()
 
 
-def _strong(limit: float | None) -> pl.Expr:
+def _above_threshold(limit: float | None) -> pl.Expr:
     if limit is None:
         return pl.lit(True)
     rssi = pl.col("rssi_dbm").fill_null(-200.0)
@@ -72,46 +71,46 @@ def _strong(limit: float | None) -> pl.Expr:
 
 
 def changes(folder: RunFolder, run: Run) -> list[Change]:
-    """All lasting changes of reach in a run, in order of time."""
+    """All lasting changes of coverage in a run, in order of time."""
     paths = run.links.select("path").unique().collect()["path"].to_list()
     found = [change for path in sorted(paths) for change in _changes_of(folder, run, path)]
     return sorted(found, key=lambda change: (change.t_s, change.path))
 
 
 def _changes_of(folder: RunFolder, run: Run, path: str) -> list[Change]:
-    spells = _spells(usable(folder, run, path))
+    intervals = _intervals(usable(folder, run, path))
     result: list[Change] = []
-    state = spells[0][1] if spells else True
-    for (t_s, within), length in zip(spells, _lengths(spells, folder.duration_s), strict=True):
-        if within == state or length < SETTLED_S:
+    state = intervals[0][1] if intervals else True
+    for (t_s, covered), length in zip(intervals, _lengths(intervals, folder.duration_s), strict=True):
+        if covered == state or length < MIN_CHANGE_S:
             continue
-        state = within
-        result.append(Change(t_s, path, not within, _why(folder, path, t_s, within)))
+        state = covered
+        result.append(Change(t_s, path, not covered, _cause(folder, path, t_s, covered)))
     return result
 
 
-def _spells(frame: pl.DataFrame) -> list[tuple[float, bool]]:
-    """Where each stretch of equal reach begins, and which it is."""
+def _intervals(frame: pl.DataFrame) -> list[tuple[float, bool]]:
+    """Start and state of each interval of constant coverage."""
     begins = frame.filter((pl.col("usable") != pl.col("usable").shift(1)).fill_null(True))
-    return [(t_s, within) for t_s, within in begins.iter_rows()]
+    return [(t_s, covered) for t_s, covered in begins.iter_rows()]
 
 
-def _lengths(spells: list[tuple[float, bool]], duration_s: float) -> list[float]:
-    ends = [t_s for t_s, _ in spells[1:]] + [max(duration_s, spells[-1][0])] if spells else []
-    return [end - begin for (begin, _), end in zip(spells, ends, strict=True)]
+def _lengths(intervals: list[tuple[float, bool]], duration_s: float) -> list[float]:
+    ends = [t_s for t_s, _ in intervals[1:]] + [max(duration_s, intervals[-1][0])] if intervals else []
+    return [end - begin for (begin, _), end in zip(intervals, ends, strict=True)]
 
 
-def _why(folder: RunFolder, path: str, t_s: float, within: bool) -> str:
-    silences = folder.scenario.silent.get(path, ())
-    if any(abs(t_s - edge) < SETTLED_S for span in silences for edge in span):
-        return "silence"
+def _cause(folder: RunFolder, path: str, t_s: float, covered: bool) -> str:
+    outages = folder.scenario.outages.get(path, ())
+    if any(abs(t_s - edge) < MIN_CHANGE_S for span in outages for edge in span):
+        return "outage"
     limit = threshold_dbm(folder, path)
     if limit is None:
         return "no rate"
-    edge = limit + HYSTERESIS_DB if within else limit
-    return f"mean signal {'above' if within else 'below'} −{abs(edge):g} dBm"
+    edge = limit + HYSTERESIS_DB if covered else limit
+    return f"mean signal {'above' if covered else 'below'} −{abs(edge):g} dBm"
 
 
 def recovery(folder: RunFolder, run: Run) -> Change | None:
-    """The first path that came back within reach after it had been lost, or that was entered late."""
-    return next((change for change in changes(folder, run) if not change.gone), None)
+    """The first path that entered coverage during the drive, for the first time or again."""
+    return next((change for change in changes(folder, run) if not change.lost), None)

@@ -1,4 +1,4 @@
-"""The metrics of a run: names and units as in docs/formats.md, medians and spreads over the seeds."""
+"""The metrics of a run: names and units as in docs/formats.md, medians and ranges over the seeds."""
 
 from dataclasses import dataclass
 from math import floor, log10
@@ -23,7 +23,7 @@ _MOST_PLACES = 6
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is shown; `better` is "low", "high" or "" where neither is better."""
+    """How a metric is shown; `better` is "low", "high" or "" if neither is better."""
 
     name: str
     label: str
@@ -33,10 +33,10 @@ class Metric:
 
 _KNOWN = [
     Metric(MISSED, "deadlines missed", "%", "low"),
-    Metric("object.completion_s.p50", "object complete after, median", "s"),
-    Metric("object.completion_s.max", "object complete after, longest", "s"),
+    Metric("object.completion_s.p50", "object completion time, median", "s"),
+    Metric("object.completion_s.max", "object completion time, longest", "s"),
     Metric(COST, "cost", "", "low"),
-    Metric(LEAST_COST, "least cost possible", ""),
+    Metric(LEAST_COST, "minimum cost", ""),
     Metric("delivery_delay_ms.p50", "delivery delay, median", "ms", "low"),
     Metric("delivery_delay_ms.p99", "delivery delay, 99th percentile", "ms", "low"),
     Metric(WORST_DELAY, "delivery delay, worst", "ms", "low"),
@@ -45,7 +45,7 @@ _KNOWN = [
     Metric("messages.sent", "messages sent", ""),
     Metric(LOST, "messages never delivered", "", "low"),
     Metric("delivered_bytes", "delivered to the application", "bytes", "high"),
-    Metric("packets.lost", "packets with payload lost on the way", "", "low"),
+    Metric("packets.lost", "data packets lost on a link", "", "low"),
     Metric(GOODPUT, "goodput", "Mbit/s", "high"),
     Metric("handover.count", "changes of the active paths", ""),
     Metric("handover.first_s", "first handover", "s"),
@@ -60,7 +60,7 @@ _KNOWN = [
     Metric("stall_us.max", "emulator's longest stall", "µs"),
     Metric("agent.rss_mb", "resident memory of the agent", "MB", "low"),
 ]
-_ORDER = {metric.name: place for place, metric in enumerate(_KNOWN)}
+_ORDER = {metric.name: rank for rank, metric in enumerate(_KNOWN)}
 _UNITS = {
     "_ms": "ms",
     "_us": "µs",
@@ -74,13 +74,13 @@ _UNITS = {
 
 
 def describe(name: str) -> Metric:
-    """A metric by name; of an unknown one, the unit is read off the name's end."""
+    """A metric by name; the unit of an unknown one is derived from the suffix of its name."""
     if name in _ORDER:
         return _KNOWN[_ORDER[name]]
     if name.startswith("path.") and name.endswith(".share"):
         return Metric(name, f"share carried by {name[5:-6]}", "%")
     if name.startswith("path.") and name.endswith(".share_optimum"):
-        return Metric(name, f"least share possible over {name[5:-14]}", "%")
+        return Metric(name, f"minimum share carried by {name[5:-14]}", "%")
     if name.startswith("path.") and name.endswith(".bytes"):
         return Metric(name, f"payload delivered over {name[5:-6]}", "bytes")
     stem = name.rsplit(".", 1)[0] if name.rsplit(".", 1)[-1] in ("max", "min", "p50", "p99") else name
@@ -89,13 +89,13 @@ def describe(name: str) -> Metric:
 
 
 def in_order(names: set[str]) -> list[str]:
-    """Metric names as docs/formats.md lists them; shares after the goodput, unknown ones last."""
+    """Metric names in the order of docs/formats.md; shares after the goodput, unknown names last."""
 
-    def place(name: str) -> tuple[float, str]:
+    def rank(name: str) -> tuple[float, str]:
         share = name.startswith("path.")
         return (_ORDER[GOODPUT] + 0.5 if share else _ORDER.get(name, len(_ORDER)), name)
 
-    return sorted(names, key=place)
+    return sorted(names, key=rank)
 
 
 @dataclass(frozen=True)
@@ -109,32 +109,32 @@ class Spread:
 
 
 def spread(runs: list[Run], metric: str) -> Spread | None:
-    """The spread of a metric over those runs that have it; None where none has."""
+    """The spread of a metric over the runs that have it; None if no run has it."""
     values = [run.metrics[metric] for run in runs if metric in run.metrics]
     return Spread(median(values), min(values), max(values), len(values)) if values else None
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value that this share (0 to 1) of the values does not exceed, between two of them in proportion."""
+    """The quantile of the values at `share` (0 to 1), with linear interpolation."""
     ranked = sorted(values)
-    place = share * (len(ranked) - 1)
-    below = floor(place)
+    position = share * (len(ranked) - 1)
+    below = floor(position)
     above = min(below + 1, len(ranked) - 1)
-    return ranked[below] + (place - below) * (ranked[above] - ranked[below])
+    return ranked[below] + (position - below) * (ranked[above] - ranked[below])
 
 
 def worst(runs: list[Run], metric: str) -> float | None:
-    """The value of the worst run; None where no run has the metric."""
-    over = spread(runs, metric)
-    if over is None:
+    """The value of the worst run; None if no run has the metric."""
+    stats = spread(runs, metric)
+    if stats is None:
         return None
-    return over.low if describe(metric).better == "high" else over.high
+    return stats.low if describe(metric).better == "high" else stats.high
 
 
 def representative(folder: RunFolder, strategy: str) -> Run:
-    """The median run of a strategy by worst delay (the pause, then the goodput where there is no such metric).
+    """The median run of a strategy by worst delay (without this metric: by pause, then by goodput).
 
-    Of an even number it is the lower middle one. The strategy must have a run.
+    For an even number of runs, the lower of the two middle ones. The strategy must have a run.
     """
     runs = folder.shown_runs(strategy)
     key = next((m for m in (WORST_DELAY, GAP, GOODPUT) if all(m in r.metrics for r in runs)), None)
@@ -143,7 +143,7 @@ def representative(folder: RunFolder, strategy: str) -> Run:
 
 
 def number(value: float, unit: str = "") -> str:
-    """A figure with three significant digits at most, thousands separated by thin spaces, the unit after it."""
+    """A value with at most three significant digits, thin spaces between thousands, and its unit."""
     if unit == "%":
         value *= 100
     places = _DIGITS - 1 - floor(log10(abs(value))) if value else 0
@@ -155,17 +155,22 @@ def number(value: float, unit: str = "") -> str:
     return f"{text}\u00a0{unit}" if unit else text
 
 
-def spread_text(over: Spread, unit: str = "") -> str:
-    """The median with its range, as `27 ms (24–31)`; the median alone for a single run."""
-    if over.count == 1 or over.low == over.high:
-        return number(over.median, unit)
+def spread_text(stats: Spread, unit: str = "") -> str:
+    """The median with its range, as `27 ms (24–31)`; for a single run only the median."""
+    if stats.count == 1 or stats.low == stats.high:
+        return number(stats.median, unit)
     bare = "%" if unit == "%" else ""
-    low, high = (number(v, bare).removesuffix("\u00a0%") for v in (over.low, over.high))
-    return f"{number(over.median, unit)} ({low}–{high})"
+    low, high = (number(v, bare).removesuffix("\u00a0%") for v in (stats.low, stats.high))
+    return f"{number(stats.median, unit)} ({low}–{high})"
 
 
-def as_long(ratio: float) -> str:
-    """A ratio of two durations for a sentence: `33 times as long`, `just as long`."""
+def were(count: int) -> str:
+    """The verb that agrees with a count: `1 run was`, `2 runs were`."""
+    return "was" if count == 1 else "were"
+
+
+def duration_ratio(ratio: float) -> str:
+    """A ratio of two durations in words: `33 times as long`, `just as long`."""
     if 0.95 < ratio < 1.05:
         return "just as long"
     return f"{ratio:.0f} times as long" if ratio >= 9.95 else f"{ratio:.1f} times as long"

@@ -1,4 +1,4 @@
-"""Says on standard error what is being worked on, once it takes longer than two seconds."""
+"""Reports the current step on standard error, from two seconds after the start."""
 
 import sys
 import time
@@ -8,16 +8,16 @@ QUIET_S = 2.0
 
 
 class Progress:
-    """One line per step on a terminal rewritten in place; silent for the first two seconds."""
+    """One line per step, rewritten in place on a terminal; no output in the first two seconds."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = sys.stderr if out is None else out
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self._shown = False
 
     def __call__(self, step: str) -> None:
-        """Note a step."""
-        if time.monotonic() - self._began < QUIET_S:
+        """Report a step."""
+        if time.monotonic() - self._started < QUIET_S:
             return
         start, end = ("\r\x1b[K", "") if self._out.isatty() else ("", "\n")
         self._out.write(f"{start}{step} …{end}")

@@ -1,4 +1,4 @@
-"""`report.html`: one self-contained page on a run folder, readable offline, in light, dark and on paper."""
+"""`report.html`: one self-contained page on a run folder, readable offline, in light and dark mode and in print."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,35 +14,35 @@ from crosslane_lab.figures import ALL
 from crosslane_lab.figures.render import svg
 from crosslane_lab.metrics import Spread, describe, in_order, number, representative, spread, spread_text
 from crosslane_lab.run import Event, RunFolder
-from crosslane_lab.words import in_words
+from crosslane_lab.summary_text import paragraphs
 
-MOST_DECISIONS = 200
-"""Decisions listed per strategy: more is a flapping strategy, whose events.jsonl tells the rest."""
+MAX_DECISIONS = 200
+"""Decisions listed per strategy; events.jsonl has the rest."""
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
-def write(folder: RunFolder, out: Path, tell: Tell) -> None:
-    """Write the report of a run folder; `tell` hears what is being worked on."""
+def write(folder: RunFolder, out: Path, notify: Notify) -> None:
+    """Write the report of a run folder; `notify` receives the current step."""
     if folder.runs and not any(run.folder.is_dir() for run in folder.runs):
-        raise unreadable(folder.path, "its runs left no records", "simulate again with --records all")
-    out.write_text(page(folder, tell), encoding="utf-8")
+        raise unreadable(folder.path, "its runs have no records", "simulate again with --records all")
+    out.write_text(page(folder, notify), encoding="utf-8")
 
 
-def page(folder: RunFolder, tell: Tell = lambda _: None) -> str:
+def page(folder: RunFolder, notify: Notify = lambda _: None) -> str:
     """The report as HTML."""
     loader = jinja2.PackageLoader("crosslane_lab", "")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    tell("reading the records")
-    plates, left_out = _plates(folder, tell)
+    notify("reading the records")
+    figures, omitted = _figures(folder, notify)
     return environment.get_template("report.html.j2").render(
         css=_css(),
         folder=folder,
-        words=[_with_code(paragraph) for paragraph in in_words(folder)],
+        summary=[_with_code(paragraph) for paragraph in paragraphs(folder)],
         metrics=metric_rows(folder),
         counts={s: len(folder.valid_runs(s)) for s in folder.strategies},
-        plates=plates,
-        left_out=left_out,
+        figures=figures,
+        omitted=omitted,
         decisions=[(s, *decisions(folder, s)) for s in folder.measured],
         drops=drop_rows(folder),
         number=number,
@@ -52,7 +52,7 @@ def page(folder: RunFolder, tell: Tell = lambda _: None) -> str:
 
 
 @dataclass(frozen=True)
-class Plate:
+class PageFigure:
     """A figure on the page."""
 
     key: str
@@ -61,20 +61,20 @@ class Plate:
     svg: str
 
 
-def _plates(folder: RunFolder, tell: Tell) -> tuple[list[Plate], list[str]]:
-    """The figures that have something to show, and a sentence for each that has not."""
-    plates: list[Plate] = []
-    left_out: list[str] = []
-    for place, (key, module) in enumerate(ALL.items(), 1):
-        tell(f"figure {place} of {len(ALL)}: {module.TITLE}")
-        why_not = module.why_not(folder) if folder.measured else "no run was valid"
-        if why_not:
-            left_out.append(f"{module.TITLE}: {why_not}")
+def _figures(folder: RunFolder, notify: Notify) -> tuple[list[PageFigure], list[str]]:
+    """The figures that apply to the drive, and the reason for each omitted one."""
+    figures: list[PageFigure] = []
+    omitted: list[str] = []
+    for index, (key, module) in enumerate(ALL.items(), 1):
+        notify(f"figure {index} of {len(ALL)}: {module.TITLE}")
+        reason = module.skip_reason(folder) if folder.measured else "no run was valid"
+        if reason:
+            omitted.append(f"{module.TITLE}: {reason}")
             continue
         caption = module.caption(folder)
         image = svg(module.draw(folder), key, f"{module.TITLE}. {caption}")
-        plates.append(Plate(key, _numbered(key, module.TITLE), caption, image))
-    return plates, left_out
+        figures.append(PageFigure(key, _numbered(key, module.TITLE), caption, image))
+    return figures, omitted
 
 
 def _numbered(key: str, title: str) -> str:
@@ -83,7 +83,7 @@ def _numbered(key: str, title: str) -> str:
 
 @dataclass(frozen=True)
 class MetricRow:
-    """A metric over all strategies; `cells` are (text, whether it is the best), empty text where unmeasured."""
+    """A metric over all strategies; `cells` are (text, whether it is the best); an empty text: not measured."""
 
     name: str
     label: str
@@ -99,23 +99,23 @@ def metric_rows(folder: RunFolder) -> list[MetricRow]:
 def _metric_row(folder: RunFolder, name: str) -> MetricRow:
     metric = describe(name)
     spreads = [spread(folder.shown_runs(s), name) for s in folder.strategies]
-    best = _best([over for over in spreads if over], metric.better)
+    best = _best([stats for stats in spreads if stats], metric.better)
     cells = [(spread_text(o, metric.unit), o.median == best) if o else ("", False) for o in spreads]
     return MetricRow(name, metric.label, cells)
 
 
 def _best(spreads: list[Spread], better: str) -> float | None:
-    """The best median, where one is better than another."""
-    medians = {over.median for over in spreads}
+    """The best median, if the medians differ and the metric has a direction."""
+    medians = {stats.median for stats in spreads}
     if not better or len(medians) < 2:
         return None
     return min(medians) if better == "low" else max(medians)
 
 
 def decisions(folder: RunFolder, strategy: str) -> tuple[list[Event], int]:
-    """The decisions in a strategy's median run, and how many more there were than are listed."""
+    """The decisions in a strategy's median run, and the number of those not listed."""
     every = representative(folder, strategy).events_of("agent", "decision")
-    return every[:MOST_DECISIONS], max(0, len(every) - MOST_DECISIONS)
+    return every[:MAX_DECISIONS], max(0, len(every) - MAX_DECISIONS)
 
 
 def drop_rows(folder: RunFolder) -> list[tuple[str, str, list[float]]]:
@@ -132,7 +132,7 @@ def drop_rows(folder: RunFolder) -> list[tuple[str, str, list[float]]]:
 
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401
-    """A JSON value as (dotted name, text) pairs, in its own order."""
+    """A JSON value as (dotted name, text) pairs, in its order."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from flat(inner, f"{name}.{key}" if name else str(key))
@@ -143,8 +143,8 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN4
 
 
 def _with_code(text: str) -> list[tuple[bool, str]]:
-    """A sentence split at its backticks: every second piece is code."""
-    return [(place % 2 == 1, piece) for place, piece in enumerate(text.split("`"))]
+    """A sentence split at its backticks: every second part is code."""
+    return [(index % 2 == 1, part) for index, part in enumerate(text.split("`"))]
 
 
 def _css() -> str:

@@ -1,4 +1,4 @@
-"""`crosslane-lab reproduce`: published figures, made from runs of ours."""
+"""`crosslane-lab reproduce`: published figures, from our runs."""
 
 import argparse
 from pathlib import Path
@@ -7,34 +7,37 @@ from crosslane_lab import roads, roads_page, szilagyi, szilagyi_page
 from crosslane_lab.errors import unreadable
 from crosslane_lab.figures import fig11_bytes
 from crosslane_lab.figures.render import png
-from crosslane_lab.nota import found, page
+from crosslane_lab.nota import page
+from crosslane_lab.nota import results as nota_results
 from crosslane_lab.progress import Progress
 from crosslane_lab.run import RunFolder
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Enter the command into the parser."""
-    paper = commands.add_parser("reproduce", help="make published figures from runs of ours", description=__doc__)
+    """Add the command to the parser."""
+    paper = commands.add_parser("reproduce", help="make published figures from our runs", description=__doc__)
     figures = paper.add_subparsers(required=True, metavar="FIGURE")
     eleven = figures.add_parser(
         "hapanchak-fig11", help="total bytes per interface", description=fig11_bytes.__doc__
     )
-    eleven.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per density of units")
     eleven.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the page (.md), its picture beside"
+        "runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per density of roadside units"
+    )
+    eleven.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="the page (.md), with a picture next to it"
     )
     eleven.set_defaults(act=_figure_11)
     nota = figures.add_parser(
-        "nota", help="the thesis on MP-DPA: simulates all it measured, some minutes", description=page.__doc__
+        "nota", help="the thesis on MP-DPA: simulates all its measurements, some minutes", description=page.__doc__
     )
     nota.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the page (.md), three pictures beside"
+        "--out", type=Path, required=True, metavar="FILE", help="the page (.md), with three pictures next to it"
     )
     shown = {"metavar": "DIR", "type": Path}
     nota.add_argument(
         "--runs",
         default=Path("runs/nota"),
-        help="what is simulated, and all pictures (default: %(default)s)",
+        help="run folders and all pictures (default: %(default)s)",
         **shown,
     )
     nota.add_argument("--scenarios", default=Path("scenarios"), help="(default: %(default)s)", **shown)
@@ -47,7 +50,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         help="(default: %(default)s)",
     )
     nota.add_argument(
-        "--simulate", choices=("yes", "no"), default="yes", help="or draw anew what is there (default: yes)"
+        "--simulate", choices=("yes", "no"), default="yes", help="no: draw from the existing runs (default: yes)"
     )
     nota.set_defaults(act=_nota)
     _add_szilagyi(figures)
@@ -55,45 +58,47 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "roads", help="uploads with deadlines over recorded drives", description=roads.__doc__
     )
     drives.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds pam2025")
-    drives.add_argument("--out", type=Path, required=True, metavar="DIR", help="for scenarios, table and picture")
+    drives.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for scenarios, table and picture"
+    )
     drives.add_argument("--program", default="crosslane", metavar="FILE", help="(default: crosslane)")
     drives.add_argument("--congestion", choices=("cubic", "bbr"), default="cubic", help="(default: cubic)")
-    drives.add_argument("--every", type=int, default=1, metavar="N", help="each N-th drive only, for a quick look")
-    drives.add_argument("--jobs", type=int, default=0, metavar="N", help="side by side (default: one on each core)")
+    drives.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th drive, for a quick run")
+    drives.add_argument("--jobs", type=int, default=0, metavar="N", help="in parallel (default: one per core)")
     drives.set_defaults(act=_roads)
 
 
 def _add_szilagyi(figures: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     tunnel = figures.add_parser(
         "szilagyi",
-        help="the paper on MPT-GRE: drives all it measured, an hour and a half",
+        help="the paper on MPT-GRE: drives all its measurements, an hour and a half",
         description=szilagyi.__doc__,
     )
     shown = {"metavar": "DIR", "type": Path}
-    tunnel.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page (.md), pictures beside")
     tunnel.add_argument(
-        "--runs", default=Path("runs/szilagyi"), help="what is driven (default: %(default)s)", **shown
+        "--out", type=Path, required=True, metavar="FILE", help="the page (.md), with pictures next to it"
     )
+    tunnel.add_argument("--runs", default=Path("runs/szilagyi"), help="run folders (default: %(default)s)", **shown)
     tunnel.add_argument("--scenarios", default=Path("scenarios"), help="(default: %(default)s)", **shown)
     program = Path("target/release/crosslane")
     tunnel.add_argument("--program", type=Path, default=program, metavar="FILE", help="(default: %(default)s)")
     tunnel.add_argument(
         "--runs-of",
-        type=szilagyi.RunsOf.read,
-        default=szilagyi.RunsOf(),
+        type=szilagyi.Repetitions.read,
+        default=szilagyi.Repetitions(),
         metavar="NxS",
-        help="so many runs of so many seconds, as in the paper (default: 10x30); figure 9 is one of 100 s",
+        help="N runs of S seconds (default: 10x30, as in the paper); figure 9 is one run of 100 s",
     )
     cases = [*szilagyi.CASES]
     tunnel.add_argument(
-        "--drive", nargs="*", choices=cases, default=cases, help="these only; none: draw anew what is there"
+        "--drive", nargs="*", choices=cases, default=cases, help="only these; none: draw from the existing runs"
     )
     tunnel.set_defaults(act=_szilagyi)
 
 
 def _szilagyi(options: argparse.Namespace) -> None:
     szilagyi.drive(options.program, options.scenarios, options.runs, options.drive, options.runs_of)
-    for file in szilagyi_page.write(szilagyi.found(options.runs), options.out):
+    for file in szilagyi_page.write(szilagyi.load(options.runs), options.out):
         print(file)
 
 
@@ -108,9 +113,9 @@ def _roads(options: argparse.Namespace) -> None:
     )
     progress = Progress()
     try:
-        swept = roads.variants()
-        strategies = [*roads.BASELINES, *(each.name for each in swept), roads.OURS]
-        frame = roads.simulate(campaign, strategies, swept, progress)
+        variants = roads.mp_dpa_variants()
+        strategies = [*roads.BASELINES, *(each.name for each in variants), roads.OURS]
+        frame = roads.simulate(campaign, strategies, variants, progress)
     finally:
         progress.done()
     for file in roads_page.write(frame, options.out):
@@ -120,19 +125,19 @@ def _roads(options: argparse.Namespace) -> None:
 def _figure_11(options: argparse.Namespace) -> None:
     folders = [RunFolder.open(path, records=False) for path in options.runs]
     for folder in folders:
-        because = fig11_bytes.why_not(folder)
-        if because:
-            raise unreadable(folder.path, because, "simulate scenarios/manhattan.toml and its variants")
+        reason = fig11_bytes.skip_reason(folder)
+        if reason:
+            raise unreadable(folder.path, reason, "simulate scenarios/manhattan.toml and its variants")
     picture = options.out.with_suffix(".png")
     picture.write_bytes(png(fig11_bytes.draw_all(folders)))
-    page = f"![{fig11_bytes.TITLE}]({picture.name})\n\n{fig11_bytes.table(folders)}"
+    page = f"![{fig11_bytes.TITLE}]({picture.name})\n\n{fig11_bytes.markdown(folders)}"
     options.out.write_text(page, encoding="utf-8")
     print(options.out)
 
 
 def _nota(options: argparse.Namespace) -> None:
-    runs = found.Found(options.runs)
+    runs = nota_results.Results(options.runs)
     if options.simulate == "yes":
-        runs = found.simulate(options.program, options.scenarios, options.data, options.runs)
+        runs = nota_results.simulate(options.program, options.scenarios, options.data, options.runs)
     for file in page.write(runs, options.out):
         print(file)

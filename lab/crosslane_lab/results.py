@@ -1,10 +1,11 @@
-"""The results page: medians and worst cases of several drives, against the baselines and the targets."""
+"""The results page: medians and worst cases of several drives, compared with baselines and targets."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from crosslane_lab.figures import distribution
 from crosslane_lab.figures.render import png
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import (
     GAP,
     GOODPUT,
@@ -17,22 +18,23 @@ from crosslane_lab.metrics import (
     quantile,
     spread,
     spread_text,
+    were,
     worst,
 )
 from crosslane_lab.report import flat
 from crosslane_lab.run import RunFolder
 
-ENOUGH_SEEDS = 50
-"""From so many seeds on quantiles are shown."""
+MIN_SEEDS_FOR_QUANTILES = 50
+"""With at least this number of seeds, quantiles are shown."""
 
 QUANTILES = (("p5", 0.05), ("p25", 0.25), ("median", 0.5), ("p75", 0.75), ("p95", 0.95), ("max", 1.0))
 
 _ALWAYS = (WORST_DELAY, HANDOVER_DELAY, GAP, RECOVERY)
-_AGAINST = ("kernel", "kernel-tuned")
+_BASELINES = ("kernel", "kernel-tuned")
 
 
 def write(folders: list[RunFolder], out: Path) -> list[Path]:
-    """Write the page, and beside it the pictures of distributions; the files written."""
+    """Write the page, and next to it the pictures of distributions; returns the files written."""
     pictures = [(out.parent / picture(folder), folder) for folder in folders if is_distribution(folder)]
     for file, folder in pictures:
         file.write_bytes(png(distribution.draw(folder)))
@@ -41,7 +43,7 @@ def write(folders: list[RunFolder], out: Path) -> list[Path]:
 
 
 def page(folders: list[RunFolder]) -> str:
-    """The page as Markdown. The same folders give the same text."""
+    """The page as Markdown, a function of the folders only."""
     lines = ["# Results", "", *_preface(folders)]
     for folder in folders:
         lines += ["", f"## {_heading(folder)}", "", *_scenario(folder)]
@@ -50,12 +52,12 @@ def page(folders: list[RunFolder]) -> str:
 
 
 def is_distribution(folder: RunFolder) -> bool:
-    """Whether there are seeds enough to speak of quantiles, and not only of a range."""
-    return len(folder.seeds) >= ENOUGH_SEEDS and distribution.why_not(folder) is None
+    """Whether there are enough seeds for quantiles instead of a range."""
+    return len(folder.seeds) >= MIN_SEEDS_FOR_QUANTILES and distribution.skip_reason(folder) is None
 
 
 def picture(folder: RunFolder) -> str:
-    """Name of the picture of a distribution, beside the page."""
+    """File name of the picture of a distribution, next to the page."""
     return f"results-{folder.name}.png"
 
 
@@ -66,18 +68,18 @@ def _heading(folder: RunFolder) -> str:
 def _preface(folders: list[RunFolder]) -> Iterator[str]:
     runs = [run for folder in folders for run in folder.runs]
     bad = sum(not run.valid for run in runs)
-    again = sum(run.attempts > 1 for run in runs)
+    repeated = sum(run.attempts > 1 for run in runs)
     yield (
-        "Each figure is the median over the seeds with the smallest and largest in brackets. "
-        f"Of {_count(len(runs), 'run')}, {bad} came out invalid (left out of all figures) "
-        f"and {again} had to be repeated."
+        "Each value is the median over the seeds, with minimum and maximum in brackets. "
+        f"Of {_count(len(runs), 'run')}, {bad} {were(bad)} invalid (excluded from all values) "
+        f"and {repeated} {were(repeated)} repeated."
     )
     verdicts = [expectation.ok for folder in folders for expectation in folder.expectations]
     if verdicts:
-        untold = verdicts.count(None)
-        beside = f" ({untold} not run)" if untold else ""
+        not_run = verdicts.count(None)
+        remark = f" ({not_run} not run)" if not_run else ""
         yield ""
-        yield f"Targets reached: {verdicts.count(True)} of {len(verdicts)}{beside}."
+        yield f"Targets met: {verdicts.count(True)} of {len(verdicts)}{remark}."
 
 
 def _scenario(folder: RunFolder) -> Iterator[str]:
@@ -103,25 +105,22 @@ def _scenario(folder: RunFolder) -> Iterator[str]:
 
 
 def key_metrics(folder: RunFolder) -> list[str]:
-    """The metrics a scenario is about: those it sets targets for, and delay, pause, recovery where measured."""
+    """The main metrics of a scenario: those with targets, and delay, pause, recovery if measured."""
     measured = {name for run in folder.runs if run.valid for name in run.metrics}
-    wanted = {*folder.scenario.expected_metrics, *_ALWAYS}
+    shown_metrics = {*folder.scenario.expected_metrics, *_ALWAYS}
     if folder.scenario.traffic == "bulk":
-        wanted.add(GOODPUT)
-    if not folder.scenario.comes_back:
-        wanted.discard(RECOVERY)
-    return in_order(wanted & measured)
+        shown_metrics.add(GOODPUT)
+    if not folder.scenario.expects_recovery:
+        shown_metrics.discard(RECOVERY)
+    return in_order(shown_metrics & measured)
 
 
 def _table(folder: RunFolder, name: str) -> Iterator[str]:
-    against = [s for s in _AGAINST if spread(folder.valid_runs(s), name)]
+    baselines = [s for s in _BASELINES if spread(folder.valid_runs(s), name)]
     yield _title(name)
     yield ""
-    heads = ["strategy", "median (min–max)", "worst", "runs", *(f"against `{s}`" for s in against)]
-    yield _row(heads)
-    yield _row(["---"] + ["---:"] * (len(heads) - 1))
-    for strategy in folder.strategies:
-        yield _row(_cells(folder, strategy, name, against))
+    heads = ["strategy", "median (min–max)", "worst", "runs", *(f"vs. `{s}`" for s in baselines)]
+    yield from table(heads, (_cells(folder, strategy, name, baselines) for strategy in folder.strategies))
 
 
 def _title(name: str) -> str:
@@ -134,28 +133,28 @@ def _quantiles(folder: RunFolder, name: str) -> Iterator[str]:
     unit = "%" if describe(name).unit == "%" else ""
     yield _title(name)
     yield ""
-    yield _row(["strategy", *(head for head, _ in QUANTILES), "runs"])
-    yield _row(["---"] + ["---:"] * (len(QUANTILES) + 1))
+    rows: list[list[str]] = []
     for strategy in folder.strategies:
         values = [run.metrics[name] for run in folder.valid_runs(strategy) if name in run.metrics]
         shown = [number(quantile(values, share), unit) if values else "–" for _, share in QUANTILES]
-        yield _row([f"`{strategy}`", *shown, f"{len(values)}"])
+        rows.append([f"`{strategy}`", *shown, f"{len(values)}"])
+    yield from table(["strategy", *(head for head, _ in QUANTILES), "runs"], rows)
 
 
-def _cells(folder: RunFolder, strategy: str, name: str, against: list[str]) -> list[str]:
+def _cells(folder: RunFolder, strategy: str, name: str, baselines: list[str]) -> list[str]:
     metric, runs = describe(name), folder.valid_runs(strategy)
-    over, last = spread(runs, name), worst(runs, name)
-    if over is None or last is None:
-        return [f"`{strategy}`", "–", "–", f"{len(runs)}", *("–" for _ in against)]
-    ratios = ["" if s == strategy else _ratio(folder, name, s, over.median) for s in against]
-    plain = [spread_text(over, metric.unit), number(last, metric.unit)]
+    stats, last = spread(runs, name), worst(runs, name)
+    if stats is None or last is None:
+        return [f"`{strategy}`", "–", "–", f"{len(runs)}", *("–" for _ in baselines)]
+    ratios = ["" if s == strategy else _ratio(folder, name, s, stats.median) for s in baselines]
+    texts = [spread_text(stats, metric.unit), number(last, metric.unit)]
     if metric.unit and metric.unit != "%":
-        plain = [text.replace(f"\u00a0{metric.unit}", "") for text in plain]
-    return [f"`{strategy}`", *plain, f"{over.count}", *ratios]
+        texts = [text.replace(f"\u00a0{metric.unit}", "") for text in texts]
+    return [f"`{strategy}`", *texts, f"{stats.count}", *ratios]
 
 
 def _ratio(folder: RunFolder, name: str, baseline: str, median: float) -> str:
-    """How the median compares with a baseline's, said so that the larger number is the comparison."""
+    """How the median compares with that of a baseline, as a factor above 1."""
     base = spread(folder.valid_runs(baseline), name)
     if base is None or base.median <= 0 or median <= 0:
         return "–"
@@ -166,34 +165,30 @@ def _ratio(folder: RunFolder, name: str, baseline: str, median: float) -> str:
 
 
 def _targets(folder: RunFolder) -> Iterator[str]:
-    yield _row(["target", "found", "verdict"])
-    yield _row(["---", "---:", "---"])
+    rows: list[list[str]] = []
     for target in folder.expectations:
-        found = "–" if target.value is None else number(target.value)
+        result = "–" if target.value is None else number(target.value)
         verdict = target.verdict if target.ok is not False else f"**{target.verdict}**"
-        yield _row([target.text.replace("|", "\\|"), found, verdict])
+        rows.append([target.text.replace("|", "\\|"), result, verdict])
+    yield from table(["target", "result", "verdict"], rows, "lrl")
 
 
 def _versions(folders: list[RunFolder]) -> Iterator[str]:
-    """Once for all folders where they agree; else the names that differ, folder by folder."""
+    """One value per name if all folders agree; else one per folder."""
     each = [dict(flat(folder.versions)) for folder in folders]
     names = list(dict.fromkeys(name for versions in each for name in versions))
     if not names:
         yield "Not recorded."
         return
-    yield _row(["what", "version"])
-    yield _row(["---", "---"])
+    rows: list[list[str]] = []
     for name in names:
         pairs = zip(folders, each, strict=True)
         values = {_heading(folder): versions[name] for folder, versions in pairs if name in versions}
         same = len(set(values.values())) == 1
         text = next(iter(values.values())) if same else "; ".join(f"{k}: {v}" for k, v in values.items())
-        yield _row([name, text.replace("|", "\\|")])
+        rows.append([name, text.replace("|", "\\|")])
+    yield from table(["what", "version"], rows, "ll")
 
 
 def _count(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -1,7 +1,7 @@
 """A run folder as `crosslane drive` and `crosslane simulate` write it (docs/formats.md, "Run folder").
 
-`RunFolder.open` reads the summary and the scenario and checks both; the records of each run are read
-only when asked for, as lazy polars frames whose columns have the documented types.
+`RunFolder.open` reads and checks the summary and the scenario. The records of a run are read on first use,
+as lazy polars frames whose columns have the documented types.
 """
 
 import json
@@ -18,7 +18,7 @@ from crosslane_lab.scenario import Scenario
 
 KNOWN_SCHEMA = 1
 
-_DRIVE_AGAIN = "run the drive again with this version of crosslane"
+_RERUN = "run the drive again with this version of crosslane"
 
 TABLES: dict[str, dict[Any, Any]] = {
     "packets": {
@@ -97,15 +97,30 @@ TABLES: dict[str, dict[Any, Any]] = {
         "cell": pl.UInt8,
     },
 }
-"""The columns of each record file and the types in which the lab hands them out."""
+"""The columns of each record file, and the types in which the lab returns them."""
 
-_LATER = frozenset({"written_ns", "sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"})
-"""Columns that drives of schema 1 did not write at first: null where they are missing."""
+_ADDED_LATER = frozenset({"written_ns", "sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"})
+"""Columns that early drives of schema 1 lack: null where they are missing."""
+
+_FORMER_KEYS = {"because": "reason", "health": "liveness"}
+_FORMER_VALUES = {
+    "belief": {"stuck": "stalled"},
+    "liveness": {"new": "unknown", "good": "up", "asked": "probing", "lost": "down", "trial": "recovering"},
+}
+
+
+def current_names(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an event or of a run in the summary, with the names of the previous version replaced."""
+    renamed = {_FORMER_KEYS.get(key, key): value for key, value in fields.items()}
+    for key, values in _FORMER_VALUES.items():
+        if key in renamed:
+            renamed[key] = values.get(str(renamed[key]), renamed[key])
+    return renamed
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line of `events.jsonl`; `fields` holds what is particular to the event."""
+    """One line of `events.jsonl`; `fields` holds the fields of this kind of event, under their current names."""
 
     t_s: float
     source: str
@@ -120,14 +135,14 @@ class Event:
 
 @dataclass(frozen=True)
 class Run:
-    """One strategy under one seed. The record accessors read lazily and raise `LabError`."""
+    """One strategy with one seed; `reason` is why it is invalid. Records are read lazily and raise `LabError`."""
 
     strategy: str
     seed: int
     folder: Path
     valid: bool
     attempts: int
-    because: str
+    reason: str
     metrics: dict[str, float]
 
     @property
@@ -142,22 +157,22 @@ class Run:
 
     @property
     def samples(self) -> pl.LazyFrame:
-        """Signal samples as the on-board unit was handed them."""
+        """Signal samples as the on-board unit received them."""
         return self.table("samples")
 
     @property
     def tcp_info(self) -> pl.LazyFrame:
-        """State of each subflow, ten times a second or more often."""
+        """State of each subflow, at least ten times a second."""
         return self.table("tcp_info")
 
     @property
     def messages(self) -> pl.LazyFrame:
-        """When each message was sent and received."""
+        """Times at which each message was sent and received."""
         return self.table("messages")
 
     @property
     def links(self) -> pl.LazyFrame:
-        """The world's truth about each link, a hundred times a second."""
+        """Ground truth of each link, 100 times a second."""
         return self.table("links")
 
     @cached_property
@@ -173,18 +188,18 @@ class Run:
         """A record file by name, with exactly the columns and types of `TABLES`."""
         file = self.folder / f"{name}.arrow"
         if not file.is_file():
-            raise unreadable(file, "the file is missing", _DRIVE_AGAIN)
+            raise unreadable(file, "the file is missing", _RERUN)
         try:
             frame = pl.scan_ipc(file)
             found = frame.collect_schema()
         except (pl.exceptions.PolarsError, OSError) as error:
-            raise unreadable(file, f"not an Arrow IPC file ({_first_line(error)})", _DRIVE_AGAIN) from error
+            raise unreadable(file, f"not an Arrow IPC file ({_first_line(error)})", _RERUN) from error
         return frame.select(_typed(file, column, kind, found) for column, kind in TABLES[name].items())
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One `[[expect]]` of the scenario as the drive judged it; `ok` is None where its strategy was not run."""
+    """One `[[expect]]` of the scenario as the drive evaluated it; `ok` is None if its strategy was not run."""
 
     text: str
     ok: bool | None
@@ -192,13 +207,13 @@ class Expectation:
 
     @property
     def verdict(self) -> str:
-        """In words: `ok`, `not ok`, or `not run`."""
+        """`ok`, `not ok`, or `not run`."""
         return "not run" if self.ok is None else "ok" if self.ok else "not ok"
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A whole comparison: several strategies under several seeds."""
+    """A comparison: several strategies with several seeds."""
 
     path: Path
     name: str
@@ -216,7 +231,7 @@ class RunFolder:
     def open(path: Path, records: bool = True) -> "RunFolder":
         """Read and check a run folder's summary, scenario and versions; raises `LabError`.
 
-        Who needs no `records` is content with a folder that holds nothing but the summary.
+        With `records=False` a folder that holds only the summary is accepted.
         """
         if not path.is_dir():
             raise unreadable(path, "no such folder", "give the folder that `crosslane drive --out` wrote")
@@ -238,31 +253,31 @@ class RunFolder:
             runs=tuple(_run(path, _Getter(file, entry)) for entry in get("runs", list)),
             expectations=tuple(_expectation(_Getter(file, e)) for e in get("expect", list, [])),
             scenario=Scenario.read(scenario_file) if records or scenario_file.exists() else Scenario.unknown(),
-            versions=_read_object(versions_file, _DRIVE_AGAIN) if versions_file.exists() else {},
+            versions=_read_object(versions_file, _RERUN) if versions_file.exists() else {},
         )
 
     def valid_runs(self, strategy: str) -> list[Run]:
-        """The runs of a strategy that count, in order of seed."""
+        """The valid runs of a strategy, in order of seed."""
         return sorted((r for r in self.runs if r.strategy == strategy and r.valid), key=lambda r: r.seed)
 
     def shown_runs(self, strategy: str) -> list[Run]:
-        """The runs of a strategy to look at: the valid ones or, if there are none, those there are."""
+        """The runs of a strategy to show: the valid ones or, if there are none, the invalid ones."""
         of_strategy = sorted((r for r in self.runs if r.strategy == strategy), key=lambda r: r.seed)
         return self.valid_runs(strategy) or of_strategy
 
     @property
     def measured(self) -> list[str]:
-        """The strategies with at least one run, in the order they were asked for."""
+        """The strategies with at least one run, in the order of the command line."""
         return [s for s in self.strategies if self.shown_runs(s)]
 
     @property
-    def doubtful(self) -> list[str]:
-        """The strategies none of whose runs was valid; what is shown of them is marked as such."""
+    def only_invalid(self) -> list[str]:
+        """The strategies without a valid run; their figures are marked as such."""
         return [s for s in self.measured if not self.valid_runs(s)]
 
     @property
     def invalid(self) -> list[Run]:
-        """The runs left out of all medians."""
+        """The runs excluded from all medians."""
         return [r for r in self.runs if not r.valid]
 
 
@@ -272,7 +287,7 @@ class _Getter:
     def __init__(self, file: Path, data: object) -> None:
         self.file = file
         if not isinstance(data, dict):
-            raise unreadable(file, "an object was expected where something else stands", _DRIVE_AGAIN)
+            raise unreadable(file, "expected an object", _RERUN)
         self.data: dict[str, Any] = data
 
     def __call__(self, key: str, kind: type | tuple[type, ...], default: object = None) -> Any:  # noqa: ANN401
@@ -281,11 +296,12 @@ class _Getter:
             return default
         if not isinstance(value, kind):
             problem = "is missing" if key not in self.data else "has the wrong type"
-            raise unreadable(self.file, f"`{key}` {problem}", _DRIVE_AGAIN)
+            raise unreadable(self.file, f"`{key}` {problem}", _RERUN)
         return value
 
 
 def _run(root: Path, get: _Getter) -> Run:
+    get.data = current_names(get.data)
     strategy, seed = get("strategy", str), get("seed", int)
     metrics = {k: float(v) for k, v in get("metrics", dict, {}).items() if isinstance(v, int | float)}
     folder = get("folder", str, f"runs/{strategy}-{seed}")
@@ -295,13 +311,13 @@ def _run(root: Path, get: _Getter) -> Run:
         folder=_inside(root, folder),
         valid=get("valid", bool),
         attempts=get("attempts", int, 1),
-        because=get("because", str, ""),
+        reason=get("reason", str, ""),
         metrics=metrics,
     )
 
 
 def _inside(root: Path, folder: str) -> Path:
-    """A run's folder, written relative to the run folder or to where the drive was started."""
+    """A run's folder; its path is relative to the run folder or to the drive's working directory."""
     direct = root / folder
     return direct if direct.is_dir() else root / "runs" / Path(folder).name
 
@@ -315,7 +331,7 @@ def _expectation(get: _Getter) -> Expectation:
 
 def _other_version(schema: object) -> str:
     newer = isinstance(schema, int) and schema > KNOWN_SCHEMA
-    return "install a newer crosslane-lab" if newer else _DRIVE_AGAIN
+    return "install a newer crosslane-lab" if newer else _RERUN
 
 
 def _read_object(file: Path, remedy: str) -> dict[str, Any]:
@@ -334,30 +350,30 @@ def _read_events(file: Path) -> tuple[Event, ...]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(file, _first_line(error), _DRIVE_AGAIN) from error
-    events = [_event(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+        raise unreadable(file, _first_line(error), _RERUN) from error
+    events = [_event(file, line_number, line) for line_number, line in enumerate(lines, 1) if line.strip()]
     return tuple(sorted(events, key=lambda event: event.t_s))
 
 
-def _event(file: Path, number: int, line: str) -> Event:
+def _event(file: Path, line_number: int, line: str) -> Event:
     try:
         fields = json.loads(line)
         t_s = float(fields.pop("t_s"))
-        return Event(t_s, str(fields.pop("source")), str(fields.pop("event")), fields)
+        return Event(t_s, str(fields.pop("source")), str(fields.pop("event")), current_names(fields))
     except (ValueError, KeyError, TypeError, AttributeError):
-        where = f"{file} line {number}"
-        raise unreadable(where, "not an event with `t_s`, `source` and `event`", _DRIVE_AGAIN) from None
+        where = f"{file} line {line_number}"
+        raise unreadable(where, "not an event with `t_s`, `source` and `event`", _RERUN) from None
 
 
 def _typed(file: Path, column: str, kind: Any, found: pl.Schema) -> pl.Expr:  # noqa: ANN401
-    if column not in found and column in _LATER:
+    if column not in found and column in _ADDED_LATER:
         return pl.lit(None, dtype=kind).alias(column)
     if column not in found:
-        raise unreadable(file, f"column `{column}` is missing", _DRIVE_AGAIN)
+        raise unreadable(file, f"column `{column}` is missing", _RERUN)
     have = found[column]
     fits: Callable[[Any], bool] = _FAMILIES[kind]
     if have != pl.Null and not fits(have):
-        raise unreadable(file, f"column `{column}` is {have}, not {kind.__name__}", _DRIVE_AGAIN)
+        raise unreadable(file, f"column `{column}` is {have}, not {kind.__name__}", _RERUN)
     return pl.col(column).cast(kind)
 
 

@@ -1,4 +1,4 @@
-"""What the lab needs to know of a scenario: its paths, its traffic, its strategies, its crossings."""
+"""The parts of a scenario that the lab uses: paths, traffic, strategies, threshold crossings."""
 
 import tomllib
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 from crosslane_lab.errors import unreadable
 
 BASELINES = ("single", "kernel", "kernel-tuned")
-"""The strategies that stand in every comparison; all others are held against them."""
+"""The strategies that every comparison includes; all others are compared with them."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario as it was run. Everything here has a default, so a scenario may leave it out."""
+    """A scenario as it was run. Every key has a default."""
 
     text: str
     paths: tuple[str, ...]
@@ -36,10 +36,10 @@ class Scenario:
     deadline_s: float | None
     prices: dict[str, float]
     bases: dict[str, str]
-    units: int
-    many: bool
+    roadside_units: int
+    is_fleet: bool
     crossings: tuple[Crossing, ...]
-    silent: dict[str, tuple[tuple[float, float], ...]]
+    outages: dict[str, tuple[tuple[float, float], ...]]
     expected_metrics: tuple[str, ...]
     limits: dict[tuple[str, str], float]
 
@@ -57,31 +57,31 @@ class Scenario:
             raise unreadable(file, f"not TOML ({error})", remedy) from error
         except (KeyError, TypeError, AttributeError) as error:
             cause = f"not a scenario ({type(error).__name__}: {error})"
-            raise unreadable(file, cause, "`crosslane check` says what is wrong with it") from error
+            raise unreadable(file, cause, "`crosslane check` reports the error") from error
 
     @staticmethod
     def unknown() -> "Scenario":
-        """A scenario of which nothing is known."""
+        """A scenario with all values at their defaults."""
         return _scenario("", {})
 
     def base(self, strategy: str) -> str:
-        """The base of a strategy: its own name where the scenario does not define it."""
+        """The base of a strategy: its name if the scenario does not define it."""
         return self.bases.get(strategy, strategy)
 
     @property
-    def dearest(self) -> str | None:
-        """The path whose bytes cost most; without prices the one that is preferred least."""
+    def expensive_path(self) -> str | None:
+        """The path with the highest price per byte; without prices the least preferred one."""
         if self.prices:
             return max(self.prices, key=lambda path: self.prices[path])
         return self.prefer[-1] if len(self.prefer) > 1 else None
 
     @property
-    def comes_back(self) -> bool:
-        """Whether the drive is about a path that comes back: some signal is expected to rise above a threshold."""
+    def expects_recovery(self) -> bool:
+        """Whether a path is expected to recover: a mean signal to rise above a threshold."""
         return any(crossing.direction == "above" for crossing in self.crossings)
 
     def is_baseline(self, strategy: str) -> bool:
-        """Whether a strategy is what others are compared with."""
+        """Whether a strategy is one of the baselines."""
         return self.base(strategy) in BASELINES
 
 
@@ -102,10 +102,10 @@ def _scenario(text: str, data: dict[str, Any]) -> Scenario:
         deadline_s=None if deadline is None else float(deadline),
         prices={path: float(price) for path, price in service.get("cost_per_gb", {}).items()},
         bases={s["name"]: s.get("base", s["name"]) for s in data.get("strategy", [])},
-        units=len(data.get("roadside_unit", [])),
-        many="fleet" in data,
+        roadside_units=len(data.get("roadside_unit", [])),
+        is_fleet="fleet" in data,
         crossings=tuple(_crossing(e) for e in expects if "crossing" in e),
-        silent=_silences(data),
+        outages=_outages(data),
         expected_metrics=tuple(dict.fromkeys(e["metric"] for e in expects if "metric" in e)),
         limits={(e["strategy"], e["metric"]): float(e["at_most"]) for e in expects if "at_most" in e},
     )
@@ -117,11 +117,16 @@ def _crossing(expect: dict[str, Any]) -> Crossing:
     return Crossing(expect["crossing"], threshold, expect.get("direction", "below"), (float(begin), float(end)))
 
 
-def _silences(data: dict[str, Any]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Times in which a path is off by the scenario: `silent_s` of its link, or of its only roadside unit."""
-    units = [(u["radio"], u.get("silent_s", ())) for u in data.get("roadside_unit", [])]
-    alone = [(path, spans) for path, spans in units if sum(p == path for p, _ in units) == 1]
-    cells = [
-        (c["name"], c.get("silent_s", ())) for kind in ("cellular", "wifi", "wire") for c in data.get(kind, [])
+def _outages(data: dict[str, Any]) -> dict[str, tuple[tuple[float, float], ...]]:
+    """Intervals in which a path is down by the scenario: `outages_s` of its link, or of its only roadside unit."""
+    units = [(unit["radio"], _outages_of(unit)) for unit in data.get("roadside_unit", [])]
+    only_units = [(path, spans) for path, spans in units if sum(p == path for p, _ in units) == 1]
+    links = [
+        (link["name"], _outages_of(link)) for kind in ("cellular", "wifi", "wire") for link in data.get(kind, [])
     ]
-    return {path: tuple((float(a), float(b)) for a, b in spans) for path, spans in alone + cells if spans}
+    return {path: tuple((float(a), float(b)) for a, b in spans) for path, spans in only_units + links if spans}
+
+
+def _outages_of(table: dict[str, Any]) -> Any:  # noqa: ANN401
+    """`outages_s`, which the previous version called `silent_s`."""
+    return table.get("outages_s", table.get("silent_s", ()))

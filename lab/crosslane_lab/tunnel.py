@@ -1,4 +1,4 @@
-"""The table of traffic through the tunnel: medians beside the kernel's, and what was aimed at."""
+"""The table of traffic through the tunnel: medians, those of the kernel, and the targets."""
 
 import argparse
 import tomllib
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crosslane_lab.errors import unreadable
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import GAP, GOODPUT, WORST_DELAY, Spread, describe, number, spread, spread_text
 from crosslane_lab.run import RunFolder
 
@@ -19,17 +20,17 @@ SHOWN = {
     "stream": (GOODPUT, LOST, REORDERED, CPU),
     "messages": (LOST, GAP, WORST_DELAY),
 }
-"""What is shown, by kind of traffic; left out where no run has it."""
+"""The metrics shown, by kind of traffic; omitted if no run has them."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a strategy is to reach in a scenario: `limit`, or `limit` times what `times_of` has in the same runs."""
+    """The target of a strategy in a scenario: `limit`, or `limit` times the median of `relative_to` there."""
 
     strategy: str
     metric: str
     limit: float
-    times_of: str = ""
+    relative_to: str = ""
 
     @property
     def at_most(self) -> bool:
@@ -37,15 +38,15 @@ class Target:
         return self.metric != GOODPUT
 
     def value(self, folder: RunFolder) -> float | None:
-        """The median, as a ratio where it is to be one; None where it was not measured."""
+        """The median, or its ratio to that of `relative_to`; None if it was not measured."""
         ours = spread(folder.valid_runs(self.strategy), self.metric)
-        if not self.times_of:
+        if not self.relative_to:
             return ours.median if ours else None
-        theirs = spread(folder.valid_runs(self.times_of), self.metric)
+        theirs = spread(folder.valid_runs(self.relative_to), self.metric)
         return ours.median / theirs.median if ours and theirs and theirs.median else None
 
-    def reached(self, folder: RunFolder) -> bool | None:
-        """Whether it was; None where it was not measured."""
+    def met(self, folder: RunFolder) -> bool | None:
+        """Whether the target was met; None if it was not measured."""
         value = self.value(folder)
         if value is None:
             return None
@@ -53,21 +54,21 @@ class Target:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The target in words."""
         unit = describe(self.metric).unit
-        bound = f"{100 * self.limit:g} % of `{self.times_of}`" if self.times_of else number(self.limit, unit)
+        bound = f"{100 * self.limit:g} % of `{self.relative_to}`" if self.relative_to else number(self.limit, unit)
         return f"`{self.strategy}`: {self.metric} {'at most' if self.at_most else 'at least'} {bound}"
 
 
-def _of_kernel(encrypted: float, plain: float) -> tuple[Target, ...]:
-    shares = {"tunnel": encrypted, "tunnel-plain": plain}
+def _share_of_kernel(encrypted: float, unencrypted: float) -> tuple[Target, ...]:
+    shares = {"tunnel": encrypted, "tunnel-plain": unencrypted}
     return tuple(Target(strategy, GOODPUT, share, "kernel") for strategy, share in shares.items())
 
 
 TARGETS: dict[str, tuple[Target, ...]] = {
-    "tunnel-equal-60-60": _of_kernel(0.95, 0.98),
-    "tunnel-narrow-25-47": _of_kernel(0.95, 0.98),
-    "tunnel-wide-246-469": _of_kernel(0.93, 0.96),
+    "tunnel-equal-60-60": _share_of_kernel(0.95, 0.98),
+    "tunnel-narrow-25-47": _share_of_kernel(0.95, 0.98),
+    "tunnel-wide-246-469": _share_of_kernel(0.93, 0.96),
     "tunnel-unequal-20-80": (Target("tunnel", GOODPUT, 80.0),),
     "tunnel-spread-100": (Target("tunnel", GOODPUT, 0.97, "single"),),
     "tunnel-far-20-100": (Target("tunnel", GOODPUT, 0.97, "single-far"),),
@@ -81,11 +82,11 @@ TARGETS: dict[str, tuple[Target, ...]] = {
     "tunnel-udp-sudden-loss": (Target("tunnel", GAP, 150.0),),
     "tunnel-redundant-loss": (Target("tunnel-redundant", LOST, 0.004),),
 }
-"""By name of the scenario: shares of what others carry, what both links carry (80 % of it), or a limit."""
+"""By scenario: shares of the goodput of another strategy, 80 % of the capacity of both links, or limits."""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Enter the command among the others."""
+    """Add the command to the parser."""
     parser = commands.add_parser(
         "tunnel", help="make the table of traffic through the tunnel from several run folders", description=__doc__
     )
@@ -102,64 +103,68 @@ def _act(options: argparse.Namespace) -> None:
 
 
 def page(folders: Sequence[RunFolder]) -> str:
-    """The page as Markdown; the same folders give the same text. Raises `LabError` for runs without a tunnel."""
+    """The page as Markdown, a function of the folders only. Raises `LabError` for runs without a tunnel."""
     for folder in folders:
         if not any(strategy in OURS for strategy in folder.measured):
-            raise unreadable(folder.path, "no run goes through the tunnel", "give runs of scenarios/tunnel")
+            raise unreadable(folder.path, "no run uses the tunnel", "give runs of scenarios/tunnel")
     ranked = sorted(folders, key=lambda folder: (folder.name, _congestion(folder)))
-    judged = [ok for folder in ranked for t in targets(folder) if (ok := t.reached(folder)) is not None]
+    verdicts = [ok for folder in ranked for t in targets(folder) if (ok := t.met(folder)) is not None]
     lines = [
         "# The tunnel, measured",
         "",
-        "Made by `make tunnel`; `docs/tunnel.md` says what it means, `scenarios/tunnel` has the scenarios. Medians",
-        "over the valid runs, least and greatest in brackets; *of kernel*: goodput over that of `kernel`, which",
-        "needs no tunnel.",
+        "Written by `make tunnel`; `docs/tunnel.md` explains it, `scenarios/tunnel` has the scenarios. Medians",
+        "over the valid runs, minimum and maximum in brackets; *of kernel*: goodput relative to that of `kernel`,",
+        "which uses no tunnel.",
         "",
-        f"Reached: {judged.count(True)} of {len(judged)}.",
+        f"Targets met: {verdicts.count(True)} of {len(verdicts)}.",
         "",
-        "| scenario | congestion | aimed at | measured | reached |",
-        "|---|---|---|---:|---|",
-        *(_verdict(folder, target) for folder in ranked for target in targets(folder)),
+        *table(
+            ["scenario", "congestion", "target", "measured", "met"],
+            (_verdict(folder, target) for folder in ranked for target in targets(folder)),
+            "lllrl",
+            compact=True,
+        ),
     ]
     for folder in ranked:
-        lines += ["", f"## `{folder.name}`, {_congestion(folder)}", "", *_table(folder), *_beside(folder)]
+        lines += ["", f"## `{folder.name}`, {_congestion(folder)}", "", *_table(folder), *_wireguard_note(folder)]
     return "\n".join(lines) + "\n"
 
 
 def targets(folder: RunFolder) -> tuple[Target, ...]:
-    """What is aimed at in a folder's scenario."""
+    """The targets of the scenario of a folder."""
     return TARGETS.get(folder.name, ())
 
 
-def _verdict(folder: RunFolder, target: Target) -> str:
+def _verdict(folder: RunFolder, target: Target) -> list[str]:
     value = target.value(folder)
-    shown = "–" if value is None else number(value, "%" if target.times_of else describe(target.metric).unit)
-    word = {True: "yes", False: "**no**", None: "not measured"}[target.reached(folder)]
-    return f"| `{folder.name.removeprefix('tunnel-')}` | {_congestion(folder)} | {target.text} | {shown} | {word} |"
+    shown = "–" if value is None else number(value, "%" if target.relative_to else describe(target.metric).unit)
+    word = {True: "yes", False: "**no**", None: "not measured"}[target.met(folder)]
+    return [f"`{folder.name.removeprefix('tunnel-')}`", _congestion(folder), target.text, shown, word]
 
 
 def _table(folder: RunFolder) -> list[str]:
     runs = [run for run in folder.runs if run.valid]
     metrics = [name for name in SHOWN.get(folder.scenario.traffic, (GOODPUT,)) if spread(runs, name)]
     heads = ["strategy", "runs", *(_head(name) for name in metrics), "of kernel"]
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    rows: list[list[str]] = []
     kernel = spread(folder.valid_runs("kernel"), GOODPUT)
     for strategy in folder.measured:
         valid = folder.valid_runs(strategy)
         ours = spread(valid, GOODPUT)
         ratio = f"{100 * ours.median / kernel.median:.1f} %" if ours and kernel and kernel.median else "–"
-        cells = [f"`{strategy}`", str(len(valid)), *(_cell(spread(valid, name), name) for name in metrics), ratio]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        rows.append(
+            [f"`{strategy}`", str(len(valid)), *(_cell(spread(valid, name), name) for name in metrics), ratio]
+        )
+    return list(table(heads, rows, compact=True))
 
 
-def _beside(folder: RunFolder) -> list[str]:
-    """Which version of WireGuard stands beside the tunnel, where it is to."""
-    if not any(target.times_of == WIREGUARD for target in targets(folder)):
+def _wireguard_note(folder: RunFolder) -> list[str]:
+    """The version of WireGuard, if the tunnel is compared with it."""
+    if not any(target.relative_to == WIREGUARD for target in targets(folder)):
         return []
     if folder.valid_runs(WIREGUARD):
         return ["", f"Over one path: {folder.versions.get(WIREGUARD, f'{WIREGUARD}, of unknown version')}."]
-    return ["", f"`{WIREGUARD}` was not driven: it was not there (`apt-get install {WIREGUARD}`)."]
+    return ["", f"`{WIREGUARD}` was not driven: it is not installed (`apt-get install {WIREGUARD}`)."]
 
 
 def _head(metric: str) -> str:
@@ -167,14 +172,14 @@ def _head(metric: str) -> str:
     return f"{metric} ({unit})" if unit else metric
 
 
-def _cell(over: Spread | None, metric: str) -> str:
-    if over is None:
+def _cell(stats: Spread | None, metric: str) -> str:
+    if stats is None:
         return "–"
-    text = spread_text(over, describe(metric).unit if describe(metric).unit == "%" else "")
+    text = spread_text(stats, describe(metric).unit if describe(metric).unit == "%" else "")
     return text.replace("\u00a0%", "")
 
 
 def _congestion(folder: RunFolder) -> str:
     data = tomllib.loads(folder.scenario.text)
-    of_tcp = data.get("traffic", {}).get("protocol", "tcp") == "tcp" and folder.scenario.traffic != "stream"
-    return str(data.get("congestion", "cubic")) if of_tcp else "UDP"
+    uses_tcp = data.get("traffic", {}).get("protocol", "tcp") == "tcp" and folder.scenario.traffic != "stream"
+    return str(data.get("congestion", "cubic")) if uses_tcp else "UDP"

@@ -1,7 +1,7 @@
-"""Run folders made up for the tests: every record as docs/formats.md has it, with drives that look like real ones.
+"""Synthetic run folders for the tests: all records of docs/formats.md, with realistic drives.
 
-A drive here is a stream of messages over two paths, of which `its-g5` fades. What matters is told by
-a `Plan` per strategy: when the path is left, and for how long the application then waits.
+A drive is a stream of messages over two paths, of which `its-g5` fades. A `Plan` per strategy defines when the
+strategy leaves the path, and how long the application then waits.
 """
 
 import json
@@ -23,7 +23,7 @@ NEAR, FAR = "its-g5", "lte"
 
 @dataclass(frozen=True)
 class Plan:
-    """How one strategy fares: `stall_s` of waiting from `leave_s` on, and `return_s` after the signal is back."""
+    """One strategy: it waits `stall_s` from `leave_s`, and uses the path `return_s` after its signal recovered."""
 
     leave_s: float
     stall_s: float
@@ -33,7 +33,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Drive:
-    """A made-up drive."""
+    """A synthetic drive."""
 
     name: str = "leave-coverage"
     title: str = "A vehicle leaves the coverage of a roadside unit"
@@ -88,7 +88,11 @@ def write(root: Path, drive: Drive | None = None) -> Path:
     }
     (root / "summary.json").write_text(json.dumps(summary))
     (root / "scenario.toml").write_text(scenario(drive))
-    versions: dict[str, Any] = {"crosslane": "0.1.0", "kernel": "6.18.0", "machine": {"cpu": "made up", "cores": 2}}
+    versions: dict[str, Any] = {
+        "crosslane": "0.1.0",
+        "kernel": "6.18.0",
+        "machine": {"cpu": "synthetic", "cores": 2},
+    }
     versions |= {"tcp_rmem": "4096\t131072\t6291456", "processor": None}
     (root / "versions.json").write_text(json.dumps(versions))
     return root
@@ -101,7 +105,7 @@ def change_summary(root: Path, **changes: object) -> None:
 
 
 def rewrite(file: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-    """Change a record file (through another name: polars may still have the old one mapped)."""
+    """Change a record file (via another name: polars may still map the old file)."""
     new = file.with_suffix(".new")
     change(pl.read_ipc(file)).write_ipc(new)
     new.replace(file)
@@ -146,7 +150,7 @@ between_s = [{at_s - 5}, {at_s + 5}]
 
 
 def frame(name: str, columns: dict[str, Any], rows: int) -> pl.DataFrame:
-    """A record with every documented column; those not given are null."""
+    """A record with every documented column; columns that are not given are null."""
     data: dict[str, Any] = {
         column: columns.get(column, pl.repeat(None, rows, eager=True)) for column in TABLES[name]
     }
@@ -259,14 +263,15 @@ def _on_near(drive: Drive, plan: Plan, t_s: np.ndarray) -> np.ndarray:
 
 
 def _packets(drive: Drive, plan: Plan, messages: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:
-    """A packet per message; in a stall the near path loses them, and the far one sends them again."""
+    """A packet per message; in a stall the near path loses them, and the far path retransmits them."""
     sent = messages["sent_ns"].to_numpy() / 1e9
     dsn = np.arange(len(sent)) * SIZE
     stalled = (sent >= plan.leave_s) & (sent < plan.leave_s + min(plan.stall_s, 0.3)) & (plan.stall_s > 0.1)
     near = _on_near(drive, plan, sent) | stalled
     first = _data(sent, dsn, near, stalled)
-    again_s = np.linspace(0, 0.02, int(stalled.sum())) + plan.leave_s + plan.stall_s - 0.03
-    again = _data(again_s, dsn[stalled], np.zeros(len(again_s), bool), np.zeros(len(again_s), bool))
+    retransmitted_s = np.linspace(0, 0.02, int(stalled.sum())) + plan.leave_s + plan.stall_s - 0.03
+    none = np.zeros(len(retransmitted_s), bool)
+    retransmitted = _data(retransmitted_s, dsn[stalled], none, none)
     acks = frame(
         "packets",
         {
@@ -281,7 +286,7 @@ def _packets(drive: Drive, plan: Plan, messages: pl.DataFrame, rng: np.random.Ge
         },
         len(sent),
     )
-    return pl.concat([first, again, acks]).sort("t_ns")
+    return pl.concat([first, retransmitted, acks]).sort("t_ns")
 
 
 def _data(t_s: np.ndarray, dsn: np.ndarray, near: np.ndarray, lost: np.ndarray) -> pl.DataFrame:
@@ -345,7 +350,7 @@ def _events(drive: Drive, plan: Plan) -> list[dict[str, Any]]:
             "backup": backup,
         }
 
-    def decision(t_s: float, path: str, state: str, was: str, rule: str, because: str) -> dict[str, Any]:
+    def decision(t_s: float, path: str, state: str, was: str, rule: str, reason: str) -> dict[str, Any]:
         return {
             "t_s": t_s,
             "source": "agent",
@@ -354,18 +359,18 @@ def _events(drive: Drive, plan: Plan) -> list[dict[str, Any]]:
             "state": state,
             "was": was,
             "rule": rule,
-            "because": because,
+            "reason": reason,
             "inputs": {"rssi_dbm": -82.4, "threshold_dbm": THRESHOLD_DBM},
         }
 
     backup = drive.mode == "backup"
     events = [kernel(1.0, "established", NEAR), kernel(1.06, "subflow_established", FAR, backup)]
     if plan.decides:
-        why = "the smoothed signal was below −82 dBm for 100 ms (−82.4 dBm)"
+        reason = "the smoothed signal was below −82 dBm for 100 ms (−82.4 dBm)"
         if backup:
-            events.append(decision(plan.leave_s - 0.15, FAR, "active", "backup", "threshold.leave", why))
+            events.append(decision(plan.leave_s - 0.15, FAR, "active", "backup", "threshold.leave", reason))
             events.append(kernel(plan.leave_s - 0.15, "subflow_priority", FAR) | {"side": "server"})
-        events.append(decision(plan.leave_s, NEAR, "closed", "active", "threshold.leave", why))
+        events.append(decision(plan.leave_s, NEAR, "closed", "active", "threshold.leave", reason))
         events.append(kernel(plan.leave_s + 0.001, "subflow_closed", NEAR))
         if drive.back_s is not None and plan.return_s is not None:
             back = drive.back_s + plan.return_s

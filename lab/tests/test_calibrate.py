@@ -1,4 +1,4 @@
-"""Fits of the radio models: that they find what was put in, and that the program has what they find."""
+"""Fits of the radio models: they recover known parameters, and the program has the fitted ones."""
 
 import io
 import json
@@ -15,37 +15,40 @@ import pytest
 
 from crosslane_lab import calibrate
 from crosslane_lab.calibrate import feup_wifi, uccmisl_5g
-from crosslane_lab.calibrate.process import distance, memory, sides, standard
+from crosslane_lab.calibrate.process import correlation_length, ks_distance, side_deviations, standardize
 from crosslane_lab.cli import main
 
 SOURCES = Path(__file__).parents[2] / "crates" / "sim" / "src"
 
 
-def wander(rng: np.random.Generator, length: int, memory_s: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+def ar1(rng: np.random.Generator, length: int, memory_s: float) -> np.ndarray[Any, np.dtype[np.float64]]:
     keep = np.exp(-1.0 / memory_s)
     values = [rng.standard_normal()]
-    for news in rng.standard_normal(length - 1):
-        values.append(keep * values[-1] + np.sqrt(1.0 - keep**2) * news)
+    for innovation in rng.standard_normal(length - 1):
+        values.append(keep * values[-1] + np.sqrt(1.0 - keep**2) * innovation)
     return np.array(values)
 
 
-def test_deviations_and_memory_of_a_process_are_found() -> None:
-    values = wander(np.random.default_rng(1), 50_000, 4.0)
+def test_deviations_and_correlation_length_of_a_process_are_estimated() -> None:
+    values = ar1(np.random.default_rng(1), 50_000, 4.0)
     values *= np.where(values < 0.0, 6.0, 3.0)
-    assert sides(values) == pytest.approx((6.0, 3.0), rel=0.05)
-    found = memory(
-        standard(values, sides(values)), np.arange(50_000.0), np.zeros(50_000, dtype=np.int64), (0.5, 1.5)
+    assert side_deviations(values) == pytest.approx((6.0, 3.0), rel=0.05)
+    found = correlation_length(
+        standardize(values, side_deviations(values)),
+        np.arange(50_000.0),
+        np.zeros(50_000, dtype=np.int64),
+        (0.5, 1.5),
     )
     assert found == pytest.approx(4.0, rel=0.1)
 
 
-def test_distance_is_none_between_equals_and_all_between_strangers() -> None:
+def test_the_distance_is_0_for_equal_samples_and_1_for_disjoint_ones() -> None:
     sample = np.arange(100.0)
-    assert distance(sample, sample) == 0.0
-    assert distance(sample, sample + 1000.0) == 1.0
+    assert ks_distance(sample, sample) == 0.0
+    assert ks_distance(sample, sample + 1000.0) == 1.0
 
 
-def test_the_wi_fi_fit_finds_the_curve_that_was_driven(tmp_path: Path) -> None:
+def test_the_wi_fi_fit_recovers_the_given_curve(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     file = tmp_path / "feup-wifi" / "summary" / "final-exp-log.csv"
     file.parent.mkdir(parents=True)
@@ -77,23 +80,23 @@ def test_the_wi_fi_fit_finds_the_curve_that_was_driven(tmp_path: Path) -> None:
     assert fitted["share_low_db"] == pytest.approx(3.0, abs=0.3)
     assert fitted["share_high_db"] == pytest.approx(3.0, abs=0.3)
     fit = fitted["peak_mbit_s"], fitted["knee_dbm"], fitted["floor_dbm"]
-    looked_at = np.array([-80.0, -70.0, -60.0, -50.0])
-    assert feup_wifi._rate(looked_at, fit) == pytest.approx(
-        feup_wifi._rate(looked_at, (30.0, -55.0, -72.0)), rel=0.1
+    samples_dbm = np.array([-80.0, -70.0, -60.0, -50.0])
+    assert feup_wifi._rate(samples_dbm, fit) == pytest.approx(
+        feup_wifi._rate(samples_dbm, (30.0, -55.0, -72.0)), rel=0.1
     )
     assert found["errors"][0]["rssi_rmse_db"] == pytest.approx(2.0, abs=0.2)
 
 
-def test_the_cellular_fit_finds_the_relations_that_were_driven(tmp_path: Path) -> None:
+def test_the_cellular_fit_recovers_the_given_relations(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     (tmp_path / "uccmisl-5g").mkdir()
-    truth = {"sinr_slope": 0.5, "sinr_offset_db": 50.0, "sinr_db": 4.0, "cqi_slope": 0.3, "cqi_offset": 7.0}
-    truth |= {"load": 0.5, "share": 0.1, "share_slope": 0.0, "share_low_db": 3.0, "share_high_db": 1.5}
+    given = {"sinr_slope": 0.5, "sinr_offset_db": 50.0, "sinr_db": 4.0, "cqi_slope": 0.3, "cqi_offset": 7.0}
+    given |= {"load": 0.5, "share": 0.1, "share_slope": 0.0, "share_low_db": 3.0, "share_high_db": 1.5}
     with zipfile.ZipFile(tmp_path / "uccmisl-5g" / "5G-production-dataset.zip", "w") as archive:
         for drive in range(4):
             rsrp = rng.uniform(-110.0, -70.0, 1000)
             rat = "lte" if drive < 2 else "nr"
-            drawn = uccmisl_5g._draw(truth, rsrp, rat, rng)
+            drawn = uccmisl_5g._draw(given, rsrp, rat, rng)
             times = [datetime(2020, 1, 1 + drive) + timedelta(seconds=second) for second in range(1000)]
             content = io.BytesIO()
             pl.DataFrame(
@@ -110,18 +113,18 @@ def test_the_cellular_fit_finds_the_relations_that_were_driven(tmp_path: Path) -
             ).write_csv(content)
             archive.writestr(f"5G-production-dataset/Download/Driving/{drive}.csv", content.getvalue())
     fitted = calibrate.DATA_SETS["uccmisl-5g"](tmp_path)["lte"]["parameters"]
-    for name, value in truth.items():
+    for name, value in given.items():
         assert fitted[name] == pytest.approx(value, rel=0.1, abs=0.02), name
 
 
-def test_absent_or_broken_data_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_or_broken_data_is_reported_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "uccmisl-5g").mkdir()
     (tmp_path / "uccmisl-5g" / "5G-production-dataset.zip").write_text("no archive")
     for data_set in calibrate.DATA_SETS:
         assert main(["calibrate", data_set, "--data", str(tmp_path)]) == 2
-        told = capsys.readouterr().err
-        assert told.count("\n") == 1
-        assert "name the folder of the data sets with --data" in told
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "name the folder of the data sets with --data" in error
 
 
 def constants(file: str, name: str) -> dict[str, float]:
@@ -138,7 +141,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("data_set", sorted(PLACES))
-def test_the_program_has_what_the_fit_finds(data_set: str) -> None:
+def test_the_program_has_the_fitted_parameters(data_set: str) -> None:
     data = Path(os.environ.get("CROSSLANE_DATA", "/nowhere"))
     if not (data / data_set).is_dir():
         pytest.skip(f"CROSSLANE_DATA names no folder with {data_set} (docs/real-data.md)")

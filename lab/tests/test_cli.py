@@ -1,4 +1,4 @@
-"""The command: what it prints, and one sentence with exit code 2 for input it cannot use."""
+"""The command: its output, and one line with exit code 2 for unusable input."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from crosslane_lab.progress import Progress
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine progress would mix with what the tests look at."""
+    """On a busy machine, progress would mix with the output under test."""
     monkeypatch.setattr("crosslane_lab.progress.QUIET_S", float("inf"))
 
 
@@ -31,7 +31,7 @@ def test_results_writes_the_page(drive: Path, tmp_path: Path) -> None:
     assert out.read_text().startswith("# Results\n")
 
 
-def test_results_draws_a_distribution_beside_the_page_from_a_summary_alone(drive: Path, tmp_path: Path) -> None:
+def test_results_draws_a_distribution_next_to_the_page_from_a_summary_only(drive: Path, tmp_path: Path) -> None:
     summary = json.loads((drive / "summary.json").read_text())
     first = summary["runs"][0]
     del first["folder"]
@@ -48,7 +48,7 @@ def test_results_draws_a_distribution_beside_the_page_from_a_summary_alone(drive
 def test_a_report_needs_records(drive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(drive / "runs")
     assert main(["report", str(drive)]) == 2
-    assert "its runs left no records; simulate again with --records all" in capsys.readouterr().err
+    assert "its runs have no records; simulate again with --records all" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["report", "--help"], ["results", "--help"]])
@@ -113,7 +113,7 @@ BAD = {
     "no schema": (summary(schema=None), "schema None is not the known 1", "run the drive again"),
     "runs missing": (summary(runs=None), "summary.json: `runs` has the wrong type", "run the drive again"),
     "run without seed": (summary(runs=[{"strategy": "kernel"}]), "`seed` is missing", "run the drive again"),
-    "run is text": (summary(runs=["kernel-1"]), "an object was expected", "run the drive again"),
+    "run is text": (summary(runs=["kernel-1"]), "expected an object", "run the drive again"),
     "no scenario": (remove("scenario.toml"), "scenario.toml: the file is missing", "give a folder"),
     "broken scenario": (put("scenario.toml", "name = "), "scenario.toml: not TOML", "give a folder"),
     "odd scenario": (
@@ -121,10 +121,10 @@ BAD = {
         "scenario.toml: not a scenario",
         "crosslane check",
     ),
-    "many vehicles": (
+    "fleet": (
         put("scenario.toml", "[fleet]\nvehicles = 9"),
-        "a run of many vehicles keeps no records",
-        "read runs/*/vehicles.csv",
+        "a run of a fleet has no records",
+        "see runs/*/vehicles.csv",
     ),
     "broken versions": (put("versions.json", "{"), "versions.json: not JSON", "run the drive again"),
     "no packets": (remove(PACKETS), "packets.arrow: the file is missing", "run the drive again"),
@@ -150,18 +150,18 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_sentence_and_exit_code_2(
+def test_bad_input_is_reported_in_one_line_with_exit_code_2(
     case: str, drive: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spoil, cause, remedy = BAD[case]
-    spoil(drive)
+    corrupt, cause, remedy = BAD[case]
+    corrupt(drive)
     assert main(["report", str(drive)]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("crosslane-lab: while reading ")
-    assert told.err.count("\n") == 1
-    assert cause in told.err
-    assert remedy in told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("crosslane-lab: while reading ")
+    assert output.err.count("\n") == 1
+    assert cause in output.err
+    assert remedy in output.err
     assert not (drive / "report.html").exists()
 
 
@@ -184,7 +184,7 @@ def test_progress_is_silent_for_two_seconds(
     assert capsys.readouterr().err == "two …\n"
 
 
-def test_numbers_written_with_other_widths_are_taken(drive: Path) -> None:
+def test_numbers_of_other_widths_are_accepted(drive: Path) -> None:
     for file in (drive / "runs").glob("*/packets.arrow"):
         synthetic.rewrite(file, lambda table: table.cast({"tcp_flags": pl.Int64, "path": pl.Categorical}))
     assert main(["report", str(drive)]) == 0

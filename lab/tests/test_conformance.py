@@ -1,4 +1,4 @@
-"""The simulator held against the kernel: tolerances, the golden file, exceptions and the page."""
+"""The comparison of simulator and kernel: tolerances, the golden file, exceptions and the page."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ KERNEL = {
 def comparison(
     root: Path, engine: str, changes: dict[str, dict[str, float]], seeds: tuple[int, ...] = (1, 2, 3)
 ) -> Path:
-    """A run folder that holds nothing but its summary: values a little around those named, seed by seed."""
+    """A run folder with only a summary: the given values, slightly varied by seed."""
     root.mkdir(parents=True)
     runs = [
         {
@@ -51,13 +51,13 @@ def comparison(
     return root
 
 
-class Desk:
-    """A place with a kernel's side, and what the command said."""
+class Workspace:
+    """A folder with the kernel side, and the output of the command."""
 
     def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.root, self.capsys, self.count = root, capsys, 0
         self.golden, self.page = root / "conformance.csv", root / "conformance.md"
-        self.excuses = root / "conformance.toml"
+        self.exemptions = root / "conformance.toml"
         self.kernel = comparison(root / "kernel", "kernel", {"kernel": {}, "threshold": {"gap_ms.max": 5.0}})
 
     def simulation(self, **of_kernel: float) -> Path:
@@ -74,13 +74,13 @@ class Desk:
 
     def _run(self, *arguments: Path | str) -> int:
         code = main(["conformance", *map(str, arguments), "--golden", str(self.golden)])
-        self.said = self.capsys.readouterr()
+        self.output = self.capsys.readouterr()
         return code
 
 
 @pytest.fixture
-def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(tmp_path, capsys)
+def workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Workspace:
+    return Workspace(tmp_path, capsys)
 
 
 @pytest.mark.parametrize(
@@ -98,95 +98,99 @@ def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
     ],
 )
 def test_tolerances_are_those_of_the_page(metric: str, kernel: float, inside: float, outside: float) -> None:
-    def judged(value: float) -> str:
+    def evaluated(value: float) -> str:
         return verdict(metric, Spread(kernel, kernel, kernel, 5), Spread(value, value, value, 20))
 
-    assert judged(kernel) == judged(inside) == INSIDE
-    assert judged(outside) == OUTSIDE
+    assert evaluated(kernel) == evaluated(inside) == INSIDE
+    assert evaluated(outside) == OUTSIDE
 
 
-def test_what_only_one_side_has_is_outside_and_reinjection_is_not_judged() -> None:
+def test_what_only_one_side_has_is_outside_and_reinjection_is_not_evaluated() -> None:
     some = Spread(1.0, 1.0, 1.0, 5)
     assert verdict("gap_ms.max", some, None) == verdict("gap_ms.max", None, some) == OUTSIDE
     assert verdict("reinjected_bytes", some, Spread(1e9, 1e9, 1e9, 5)) == REPORTED
 
 
-def test_golden_file_and_page_tell_both_sides(desk: Desk) -> None:
-    assert desk.write(desk.kernel, desk.simulation(gap_ms__max=70.0)) == 0
-    rows = desk.golden.read_text().splitlines()
+def test_golden_file_and_page_have_both_sides(workspace: Workspace) -> None:
+    assert workspace.write(workspace.kernel, workspace.simulation(gap_ms__max=70.0)) == 0
+    rows = workspace.golden.read_text().splitlines()
     assert rows[1] == "leave,kernel,delivery_delay_ms.max,1 2 3,6.18.0,900,891,909,3,900,891,909,3,inside"
     assert "leave,kernel,gap_ms.max,1 2 3,6.18.0,40,39.6,40.4,3,70,69.3,70.7,3,outside" in rows
     assert not any("lateness" in row for row in rows)
-    page = desk.page.read_text()
-    assert "**11 of 12 figures lie within their tolerance**, 0 lie outside for a known reason, 1 for none." in page
+    page = workspace.page.read_text()
+    assert (
+        "**11 of 12 values are within their tolerance**, 0 are outside for a known reason, 1 without one." in page
+    )
     row = next(line for line in page.splitlines() if line.startswith("| `kernel`"))
     assert row.endswith("| **40 / 70** ✗ | 10 / 10 | 50 / 50 | 50 / 50 | 4 / 4 | 5\u202f000 / 5\u202f000 |")
     assert "| pause | 1 | 2 |" in page
 
 
-def test_a_figure_that_left_its_tolerance_fails_the_check_and_nothing_is_written(desk: Desk) -> None:
-    desk.write(desk.kernel, desk.simulation())
-    before = desk.golden.read_text()
-    assert desk.check(desk.simulation(gap_ms__max=59.0)) == 0
-    assert desk.said.out == "12 of 12 figures lie within their tolerance\n"
-    assert desk.check(desk.simulation(gap_ms__max=61.0)) == 1
-    assert desk.said.err == (
+def test_a_value_that_left_its_tolerance_fails_the_check_and_nothing_is_written(workspace: Workspace) -> None:
+    workspace.write(workspace.kernel, workspace.simulation())
+    before = workspace.golden.read_text()
+    assert workspace.check(workspace.simulation(gap_ms__max=59.0)) == 0
+    assert workspace.output.out == "12 of 12 values are within their tolerance\n"
+    assert workspace.check(workspace.simulation(gap_ms__max=61.0)) == 1
+    assert workspace.output.err == (
         "crosslane-lab: leave, kernel: gap_ms.max left its tolerance: the kernel has 40, now 61\n"
     )
-    assert desk.golden.read_text() == before
+    assert workspace.golden.read_text() == before
 
 
-def test_a_figure_that_lay_outside_before_does_not_fail_the_check(desk: Desk) -> None:
-    desk.write(desk.kernel, desk.simulation(gap_ms__max=70.0))
-    assert desk.check(desk.simulation(gap_ms__max=80.0)) == 0
+def test_a_value_that_was_outside_before_does_not_fail_the_check(workspace: Workspace) -> None:
+    workspace.write(workspace.kernel, workspace.simulation(gap_ms__max=70.0))
+    assert workspace.check(workspace.simulation(gap_ms__max=80.0)) == 0
 
 
-def test_an_exception_gives_its_reason_and_is_an_error_once_it_is_not_needed(desk: Desk) -> None:
-    desk.excuses.write_text(
+def test_an_exception_gives_its_reason_and_is_an_error_once_it_is_not_needed(workspace: Workspace) -> None:
+    workspace.exemptions.write_text(
         '[[exception]]\nscenario = "leave"\nstrategy = ["kernel"]\nmetric = ["gap_ms.max", "path.*.share"]\n'
         'reason = "The model waits longer."\n'
     )
-    assert desk.write(desk.kernel, desk.simulation(gap_ms__max=70.0, path__lte__share=0.7)) == 0
-    page = desk.page.read_text()
-    assert "2 lie outside for a known reason, 0 for none." in page
+    assert workspace.write(workspace.kernel, workspace.simulation(gap_ms__max=70.0, path__lte__share=0.7)) == 0
+    page = workspace.page.read_text()
+    assert "2 are outside for a known reason, 0 without one." in page
     assert "**40 / 70** ✗ 1 |" in page
     assert page.endswith("## Exceptions\n\n1. The model waits longer.\n")
-    assert desk.check(desk.simulation(gap_ms__max=70.0)) == 1
-    assert desk.said.err == (
-        "crosslane-lab: leave, kernel: path.*.share is an exception, but lies within its tolerance; take it out\n"
+    assert workspace.check(workspace.simulation(gap_ms__max=70.0)) == 1
+    assert workspace.output.err == (
+        "crosslane-lab: leave, kernel: path.*.share is an exception but within its tolerance; remove it\n"
     )
 
 
-def test_the_kernel_side_stays_until_it_is_measured_again(desk: Desk) -> None:
-    desk.write(desk.kernel, desk.simulation())
-    assert desk.write(desk.simulation(gap_ms__max=45.0)) == 0
-    gaps = [f for f in read_golden(desk.golden) if f.key == ("leave", "kernel", "gap_ms.max")]
+def test_the_kernel_side_is_kept_until_it_is_re_measured(workspace: Workspace) -> None:
+    workspace.write(workspace.kernel, workspace.simulation())
+    assert workspace.write(workspace.simulation(gap_ms__max=45.0)) == 0
+    gaps = [f for f in read_golden(workspace.golden) if f.key == ("leave", "kernel", "gap_ms.max")]
     assert [(f.kernel and f.kernel.median, f.simulator and f.simulator.median) for f in gaps] == [(40.0, 45.0)]
 
 
-def test_what_the_seed_decides_is_held_against_the_seeds_of_the_kernels_valid_runs(
-    desk: Desk, tmp_path: Path
+def test_metrics_that_the_seed_determines_are_compared_over_the_seeds_of_the_valid_kernel_runs(
+    workspace: Workspace, tmp_path: Path
 ) -> None:
-    summary = json.loads((desk.kernel / "summary.json").read_text())
+    summary = json.loads((workspace.kernel / "summary.json").read_text())
     summary["runs"][2]["valid"] = False
-    (desk.kernel / "summary.json").write_text(json.dumps(summary))
+    (workspace.kernel / "summary.json").write_text(json.dumps(summary))
     strategies = {"kernel": {}, "threshold": {"gap_ms.max": 5.0}}
-    desk.write(desk.kernel, comparison(tmp_path / "many", "simulator", strategies, seeds=tuple(range(1, 40))))
-    rows = desk.golden.read_text().splitlines()
+    workspace.write(
+        workspace.kernel, comparison(tmp_path / "many", "simulator", strategies, seeds=tuple(range(1, 40)))
+    )
+    rows = workspace.golden.read_text().splitlines()
     assert "leave,kernel,handover.count,1 2,6.18.0,3.98,3.96,4,2,3.98,3.96,4,2,inside" in rows
     assert "leave,kernel,gap_ms.max,1 2,6.18.0,39.8,39.6,40,2,47.2,39.6,54.8,39,inside" in rows
-    assert desk.write(desk.kernel, comparison(tmp_path / "few", "simulator", strategies, seeds=(1,))) == 2
-    assert "kernel lacks a seed; simulate the kernel's: --seed 1,2" in desk.said.err
+    assert workspace.write(workspace.kernel, comparison(tmp_path / "few", "simulator", strategies, seeds=(1,))) == 2
+    assert "kernel lacks a seed; simulate those of the kernel: --seed 1,2" in workspace.output.err
 
 
-def test_what_cannot_be_paired_is_told(desk: Desk, tmp_path: Path) -> None:
-    assert desk.check(desk.simulation()) == 2
-    assert "the golden file has no kernel's side of leave; give the kernel's folder, too" in desk.said.err
-    assert desk.write(desk.kernel) == 2
-    assert "no simulation of leave is given; give the simulator's folder, too" in desk.said.err
-    lone = comparison(tmp_path / "lone", "simulator", {"kernel": {}})
-    assert desk.write(desk.kernel, lone) == 2
-    assert "threshold was not simulated; simulate every strategy that was driven" in desk.said.err
+def test_a_missing_side_is_reported(workspace: Workspace, tmp_path: Path) -> None:
+    assert workspace.check(workspace.simulation()) == 2
+    assert "the golden file has no kernel side of leave; give the folder of the kernel, too" in workspace.output.err
+    assert workspace.write(workspace.kernel) == 2
+    assert "no simulation of leave is given; give the folder of the simulator, too" in workspace.output.err
+    incomplete = comparison(tmp_path / "incomplete", "simulator", {"kernel": {}})
+    assert workspace.write(workspace.kernel, incomplete) == 2
+    assert "threshold was not simulated; simulate every strategy that was driven" in workspace.output.err
 
 
 @pytest.mark.parametrize(
@@ -207,8 +211,8 @@ def test_what_cannot_be_paired_is_told(desk: Desk, tmp_path: Path) -> None:
         ("conformance.toml", "= 1", "conformance.toml: not a list of exceptions ("),
     ],
 )
-def test_a_spoilt_file_is_one_sentence(desk: Desk, name: str, text: str, cause: str) -> None:
-    (desk.root / name).write_text(text)
-    assert desk.write(desk.kernel, desk.simulation()) == 2
-    assert cause in desk.said.err
-    assert desk.said.err.count("\n") == 1
+def test_a_corrupt_file_is_reported_in_one_line(workspace: Workspace, name: str, text: str, cause: str) -> None:
+    (workspace.root / name).write_text(text)
+    assert workspace.write(workspace.kernel, workspace.simulation()) == 2
+    assert cause in workspace.output.err
+    assert workspace.output.err.count("\n") == 1

@@ -54,22 +54,22 @@ def folder(root: Path, engine: str, shares: dict[str, tuple[float, float]]) -> R
     return RunFolder.open(root)
 
 
-def test_a_case_is_judged_by_its_scenario_and_the_best_alpha_misses_no_more(tmp_path: Path) -> None:
+def test_a_case_is_evaluated_by_its_scenario_and_the_best_alpha_misses_no_more(tmp_path: Path) -> None:
     (case,) = deadlines.cases([folder(tmp_path, "kernel", SHARES)])
-    assert case.dear == "lte-b"
-    assert case.reached
+    assert case.expensive_path == "lte-b"
+    assert case.met
     assert case.best_alpha == ("mp-dpa", pytest.approx(0.21))
     row = deadlines.page([folder(tmp_path, "kernel", SHARES)]).splitlines()[-1]
     assert row.startswith("| `both` | kernel | 2 | 5.0 | 9.0 | 9.0 (8.0–10.0) | 0.00 | yes | 51.0 / 0.0 |"), row
     assert row.endswith("| 21.0 (`mp-dpa`) | 5.5 / 5.5 | 1.20 |"), row
 
 
-def test_a_deadline_missed_is_not_reached(tmp_path: Path) -> None:
+def test_a_missed_deadline_fails_the_target(tmp_path: Path) -> None:
     (case,) = deadlines.cases([folder(tmp_path, "kernel", SHARES | {"deadline": (0.01, 0.01)})])
-    assert case.reached is False
+    assert case.met is False
 
 
-def test_folders_of_one_case_belong_together_and_engines_apart(tmp_path: Path) -> None:
+def test_folders_of_one_case_are_combined_and_engines_are_separate(tmp_path: Path) -> None:
     ours = {"deadline": SHARES["deadline"]}
     folders = [
         folder(tmp_path / "a", "simulator", ours),
@@ -81,6 +81,6 @@ def test_folders_of_one_case_belong_together_and_engines_apart(tmp_path: Path) -
     assert [len(simulated.of(s)) for s in ("deadline", "kernel")] == [2, 2]
 
 
-def test_other_traffic_is_refused(left: RunFolder) -> None:
+def test_other_traffic_is_rejected(left: RunFolder) -> None:
     with pytest.raises(LabError, match="no deadlines"):
         deadlines.cases([left])

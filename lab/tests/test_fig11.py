@@ -21,16 +21,16 @@ def city(tmp_path: Path) -> Path:
     return synthetic.write(tmp_path / "city", CITY)
 
 
-def test_the_bytes_of_each_path_are_told_as_a_share_of_the_oracles(city: Path) -> None:
+def test_total_bytes_are_also_a_share_of_the_oracles(city: Path) -> None:
     folder = RunFolder.open(city)
-    assert fig11_bytes.why_not(folder) is None
+    assert fig11_bytes.skip_reason(folder) is None
     assert [row.total for row in fig11_bytes.rows(folder)] == [140e6, 140e6, 160e6]
     caption = fig11_bytes.caption(folder)
     assert "threshold 140\u00a0MB (87.5\u00a0% of the oracle's)" in caption
     assert caption.endswith("oracle 160\u00a0MB.")
 
 
-def test_the_page_stands_beside_its_picture(city: Path, tmp_path: Path) -> None:
+def test_the_page_and_its_picture_are_written(city: Path, tmp_path: Path) -> None:
     out = tmp_path / "fig11.md"
     assert main(["reproduce", "hapanchak-fig11", str(city), str(city), "--out", str(out)]) == 0
     assert (tmp_path / "fig11.png").read_bytes().startswith(b"\x89PNG")

@@ -1,5 +1,6 @@
-"""What the figures read out of the records."""
+"""The data that the figures read from the records."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from synthetic import FAR, NEAR, Drive
 
 from crosslane_lab.coverage import changes, recovery, threshold_dbm, usable
 from crosslane_lab.figures import fig03_underused, fig10_recovered, sequence
-from crosslane_lab.figures.carried import carried
-from crosslane_lab.figures.under import lives
+from crosslane_lab.figures.context_panels import subflow_intervals
+from crosslane_lab.figures.path_throughput import path_throughput
 from crosslane_lab.run import TABLES, Run, RunFolder
 
 
@@ -24,7 +25,7 @@ def test_every_table_has_the_documented_columns_and_types(left: RunFolder) -> No
         assert dict(run_of(left, "kernel").table(name).collect_schema()) == columns
 
 
-def test_a_drive_from_before_the_columns_of_quality_can_be_read(drive: Path) -> None:
+def test_a_drive_without_the_later_columns_is_readable(drive: Path) -> None:
     file = drive / "runs" / "threshold-1" / "links.arrow"
     later = ["sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"]
     older = pl.read_ipc(file.read_bytes()).drop(later)
@@ -34,7 +35,7 @@ def test_a_drive_from_before_the_columns_of_quality_can_be_read(drive: Path) -> 
     assert all(links[column].is_null().all() for column in later)
 
 
-def test_events_are_in_order_of_time_whatever_the_file_says(drive: Path) -> None:
+def test_events_are_sorted_by_time(drive: Path) -> None:
     file = drive / "runs" / "threshold-1" / "events.jsonl"
     file.write_text("\n".join(reversed(file.read_text().splitlines())) + "\n\n")
     times = [event.t_s for event in run_of(RunFolder.open(drive), "threshold").events]
@@ -42,11 +43,35 @@ def test_events_are_in_order_of_time_whatever_the_file_says(drive: Path) -> None
     assert len(times) == 4
 
 
+def test_names_of_the_previous_version_are_replaced(drive: Path) -> None:
+    events = [
+        {"event": "decision", "path": "lte", "because": "weak"},
+        {"event": "belief", "path": "lte", "belief": "stuck", "because": "no ACK"},
+        {"event": "belief", "path": "lte", "belief": "good", "because": "ACK"},
+        {"event": "tunnel", "path": "lte", "health": "good", "because": "feedback"},
+        {"event": "tunnel", "path": "lte", "liveness": "down", "reason": "no feedback"},
+    ]
+    lines = [json.dumps({"t_s": 1.0, "source": "agent"} | event) for event in events]
+    (drive / "runs" / "kernel-1" / "events.jsonl").write_text("\n".join(lines))
+    summary = json.loads((drive / "summary.json").read_text())
+    summary["runs"][0] |= {"valid": False, "because": "stalled for 3 ms"}
+    synthetic.change_summary(drive, **summary)
+    run = next(run for run in RunFolder.open(drive).runs if run.folder.name == "kernel-1")
+    assert run.reason == "stalled for 3 ms"
+    assert [event.fields for event in run.events] == [
+        {"path": "lte", "reason": "weak"},
+        {"path": "lte", "belief": "stalled", "reason": "no ACK"},
+        {"path": "lte", "belief": "good", "reason": "ACK"},
+        {"path": "lte", "liveness": "up", "reason": "feedback"},
+        {"path": "lte", "liveness": "down", "reason": "no feedback"},
+    ]
+
+
 def test_lost_data_sent_over_another_subflow_is_reinjected(left: RunFolder) -> None:
     packets = sequence.data_packets(left, run_of(left, "kernel"), (13.0, 17.0))
-    again = packets.filter("reinjected")
-    assert again.height == packets.filter("lost").height == 15
-    assert set(again["path"]) == {FAR}
+    reinjected = packets.filter("reinjected")
+    assert reinjected.height == packets.filter("lost").height == 15
+    assert set(reinjected["path"]) == {FAR}
 
 
 def packets(*rows: tuple[int, int, int]) -> pl.DataFrame:
@@ -77,40 +102,40 @@ def test_windows_are_shared_where_the_events_are_close(left: RunFolder, tmp_path
     assert max(widths) - min(widths) < 1e-9
 
 
-def test_bins_in_which_nothing_arrived_are_zero(passed_by: RunFolder) -> None:
-    over = carried(passed_by, run_of(passed_by, "kernel"))
-    between = (over.t_s >= 16) & (over.t_s < 31)
-    assert not over.mbit_s[NEAR][between].any()
-    assert over.mbit_s[NEAR][(over.t_s >= 32) & (over.t_s < 38)] == pytest.approx(0.4)
+def test_bins_without_data_are_zero(passed_by: RunFolder) -> None:
+    throughput = path_throughput(passed_by, run_of(passed_by, "kernel"))
+    between = (throughput.t_s >= 16) & (throughput.t_s < 31)
+    assert not throughput.mbit_s[NEAR][between].any()
+    assert throughput.mbit_s[NEAR][(throughput.t_s >= 32) & (throughput.t_s < 38)] == pytest.approx(0.4)
 
 
-def test_idle_time_is_counted_from_the_signals_return(passed_by: RunFolder) -> None:
+def test_idle_time_is_counted_from_the_recovery_of_the_signal(passed_by: RunFolder) -> None:
     for strategy, expected in (("kernel", 5.42), ("threshold", 0.1)):
         run = run_of(passed_by, strategy)
         change = recovery(passed_by, run)
         assert change is not None
         assert fig10_recovered.idle_s(passed_by, run, change) == pytest.approx(expected, abs=0.02)
-    within, idle = fig03_underused.idle_bins(passed_by, run_of(passed_by, "kernel"), NEAR)
+    covered, idle = fig03_underused.idle_bins(passed_by, run_of(passed_by, "kernel"), NEAR)
     assert int(idle.sum()) == 10
-    assert int(within.sum()) > 40
+    assert int(covered.sum()) > 40
 
 
-def test_a_signal_within_the_hysteresis_is_not_back(passed_by: RunFolder) -> None:
+def test_a_signal_within_the_hysteresis_is_no_recovery(passed_by: RunFolder) -> None:
     reach = usable(passed_by, run_of(passed_by, "kernel"), NEAR)
     assert not reach.filter(pl.col("t_s").is_between(25.0, 25.9))["usable"].any()
     assert [round(change.t_s, 1) for change in changes(passed_by, run_of(passed_by, "kernel"))] == [13.2, 26.0]
 
 
-def test_the_threshold_comes_from_the_decision_where_the_scenario_has_none(left: RunFolder) -> None:
-    bare = replace(left, scenario=replace(left.scenario, crossings=()))
-    assert threshold_dbm(bare, NEAR) == -82.0
-    assert threshold_dbm(bare, FAR) is None
+def test_the_threshold_is_taken_from_a_decision_if_the_scenario_has_none(left: RunFolder) -> None:
+    without = replace(left, scenario=replace(left.scenario, crossings=()))
+    assert threshold_dbm(without, NEAR) == -82.0
+    assert threshold_dbm(without, FAR) is None
 
 
-def test_a_subflow_lives_in_one_role_after_another(tmp_path: Path) -> None:
+def test_a_subflow_has_one_role_after_another(tmp_path: Path) -> None:
     folder = RunFolder.open(synthetic.write(tmp_path, Drive(mode="backup")))
-    far = [life for life in lives(run_of(folder, "threshold"), 24.0) if life.path == FAR]
-    assert [(round(life.begin_s, 2), round(life.end_s, 2), life.backup) for life in far] == [
+    far = [interval for interval in subflow_intervals(run_of(folder, "threshold"), 24.0) if interval.path == FAR]
+    assert [(round(interval.begin_s, 2), round(interval.end_s, 2), interval.backup) for interval in far] == [
         (1.06, 13.05, True),
         (13.05, 24.0, False),
     ]

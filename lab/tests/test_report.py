@@ -22,7 +22,7 @@ def html(left: RunFolder) -> str:
 
 
 class Page(HTMLParser):
-    """Collects ids, references and figures of a page, and sees that every element is closed."""
+    """Collects ids, references and figures of a page, and checks that every element is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,14 +58,16 @@ def test_the_page_fetches_nothing(html: str) -> None:
     assert "@import" not in html
 
 
-def test_ids_are_unique_and_references_meet_them(html: str) -> None:
+def test_ids_are_unique_and_references_resolve(html: str) -> None:
     page = parsed(html)
     assert len(page.ids) == len(set(page.ids))
-    wanted = {ref[1:] for ref in page.fetched if ref.startswith("#")} | set(re.findall(r"url\(#([^)]+)\)", html))
-    assert wanted <= set(page.ids)
+    referenced = {ref[1:] for ref in page.fetched if ref.startswith("#")} | set(
+        re.findall(r"url\(#([^)]+)\)", html)
+    )
+    assert referenced <= set(page.ids)
 
 
-def test_every_figure_can_be_heard(html: str) -> None:
+def test_every_figure_has_a_text_for_screen_readers(html: str) -> None:
     pictures = parsed(html).pictures
     assert len(pictures) == 4
     assert all(len(alt) > 80 for alt in pictures)
@@ -84,7 +86,7 @@ def test_the_table_gives_median_and_range_with_the_best_marked(left: RunFolder) 
     assert [best for _, best in row.cells] == [False, False, True]
 
 
-def test_metrics_stand_in_the_documented_order(left: RunFolder) -> None:
+def test_metrics_are_in_the_documented_order(left: RunFolder) -> None:
     names = [row.name for row in report.metric_rows(left)]
     assert names[0] == "delivery_delay_ms.p50"
     assert names.index("path.its-g5.share") < names.index("overhead_share") < names.index("lateness_us.p99")
@@ -99,14 +101,14 @@ def test_an_expectation_on_a_strategy_that_was_not_run_is_neither_met_nor_missed
     synthetic.change_summary(drive, expect=[{"text": "hapanchak: gap_ms.max at most 1", "ok": None, "value": None}])
     folder = RunFolder.open(drive)
     assert 'class="note">not run<' in report.page(folder)
-    assert "Targets reached: 0 of 1 (1 not run)." in results.page([folder])
+    assert "Targets met: 0 of 1 (1 not run)." in results.page([folder])
 
 
 def test_decisions_are_listed_with_their_reason(html: str) -> None:
     assert "13.200 s" in html
     assert "active → closed" in html
     assert "the smoothed signal was below −82 dBm for 100 ms" in html
-    assert "None: nobody but the kernel decided." in html
+    assert "None: only the kernel controlled the paths." in html
 
 
 def test_drops_are_counted_by_reason(left: RunFolder) -> None:
@@ -128,14 +130,14 @@ def test_each_figure_draws_what_the_drive_has(
     backup = RunFolder.open(synthetic.write(tmp_path, Drive(mode="backup", seeds=(1, 2, 3))))
     uploads = RunFolder.open(synthetic.write(tmp_path / "uploads", Drive(traffic="uploads")))
     module = ALL[key]
-    folder = next(f for f in (left, passed_by, backup, uploads) if module.why_not(f) is None)
+    folder = next(f for f in (left, passed_by, backup, uploads) if module.skip_reason(f) is None)
     assert png(module.draw(folder), 40).startswith(b"\x89PNG")
     assert module.caption(folder).endswith(".")
 
 
-def test_a_figure_without_data_is_named_and_not_drawn(html: str) -> None:
-    assert "Not drawn: " in html
-    assert "The recovered path: no path came back within reach in this drive" in html
+def test_a_figure_without_data_is_omitted_with_its_reason(html: str) -> None:
+    assert "Omitted: " in html
+    assert "The recovered path: no path recovered in this drive" in html
 
 
 @pytest.mark.parametrize("strategies", [1, 5])
@@ -161,7 +163,7 @@ def test_plain_tcp_without_tokens_and_data_sequence_numbers_is_drawn(drive: Path
 
 
 def test_a_folder_of_invalid_runs_gives_a_page(left: RunFolder) -> None:
-    bad = tuple(replace(run, valid=False, because="stalled for 3 ms") for run in left.runs)
+    bad = tuple(replace(run, valid=False, reason="stalled for 3 ms") for run in left.runs)
     page = report.page(replace(left, runs=bad))
     parsed(page)
     assert page.count("stalled for 3 ms") == 6

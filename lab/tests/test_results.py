@@ -27,24 +27,24 @@ def test_the_key_metrics_are_those_of_the_scenario(left: RunFolder, passed_by: R
     assert "recovery_ms" in key_metrics(passed_by)
 
 
-def test_targets_carry_their_verdict(text: str) -> None:
+def test_targets_have_verdicts(text: str) -> None:
     assert "| threshold: delivery_delay_ms.max at most 60 | 27 | ok |" in text
     assert "| threshold: gap_ms.max at most 1 | 7.5 | **not ok** |" in text
-    assert "Targets reached: 2 of 4." in text
+    assert "Targets met: 2 of 4." in text
 
 
 def test_invalid_and_repeated_runs_are_counted(left: RunFolder) -> None:
     first, second, *rest = left.runs
     runs = (replace(first, valid=False, attempts=3), replace(second, attempts=2), *rest)
     text = page([replace(left, runs=runs)])
-    assert "Of 6 runs, 1 came out invalid (left out of all figures) and 2 had to be repeated." in text
+    assert "Of 6 runs, 1 was invalid (excluded from all values) and 2 were repeated." in text
     assert "1 run invalid, 2 runs repeated." in text
 
 
-def test_versions_are_told_once_where_they_agree(left: RunFolder, passed_by: RunFolder) -> None:
+def test_versions_are_listed_once_if_they_agree(left: RunFolder, passed_by: RunFolder) -> None:
     other = replace(passed_by, versions=json.loads(json.dumps(passed_by.versions)) | {"kernel": "7.3"})
     text = page([left, other])
-    assert "| machine.cpu | made up |" in text
+    assert "| machine.cpu | synthetic |" in text
     assert "| tcp_rmem | 4096 131072 6291456 |" in text
     assert "| processor | not known |" in text
     assert "| kernel | leave-coverage: 6.18.0; pass-by: 7.3 |" in text
@@ -52,7 +52,7 @@ def test_versions_are_told_once_where_they_agree(left: RunFolder, passed_by: Run
 
 @pytest.fixture
 def simulated(left: RunFolder) -> RunFolder:
-    """The drive out of coverage, 60 seeds of it; the worst delays are 1 to 60 ms."""
+    """The drive out of coverage with 60 seeds; the worst delays are 1 to 60 ms."""
     runs = [
         replace(left.valid_runs(strategy)[0], seed=seed, metrics={"delivery_delay_ms.max": float(seed)})
         for strategy in left.strategies
@@ -63,10 +63,10 @@ def simulated(left: RunFolder) -> RunFolder:
 
 def test_many_seeds_are_shown_as_a_distribution(simulated: RunFolder, left: RunFolder) -> None:
     text = page([left, simulated])
-    told = text[text.index("## leave-coverage, simulated") :]
-    assert "![Share of drives whose worst delivery delay was at most so long](results-leave-coverage.png)" in told
-    assert "| strategy | p5 | p25 | median | p75 | p95 | max | runs |" in told
-    assert "| `threshold` | 3.95 | 15.8 | 30.5 | 45.2 | 57 | 60 | 60 |" in told
+    section = text[text.index("## leave-coverage, simulated") :]
+    assert "![Distribution of the worst delivery delay over the drives](results-leave-coverage.png)" in section
+    assert "| strategy | p5 | p25 | median | p75 | p95 | max | runs |" in section
+    assert "| `threshold` | 3.95 | 15.8 | 30.5 | 45.2 | 57 | 60 | 60 |" in section
     assert "results-leave-coverage.png" not in page([left]), "two seeds are no distribution"
 
 

@@ -13,7 +13,7 @@ DRIVE = roads.Drive("UL_atnt_verizon_4_run_25.csv", 111.5, (10.0, 30.0), "verizo
 def rows(strategy: str, missed: float, share: float, cost: float) -> list[dict[str, object]]:
     return [
         {
-            "drive": f"{place}",
+            "drive": f"{index}",
             "load": load,
             "objects": 4,
             "strategy": strategy,
@@ -24,13 +24,13 @@ def rows(strategy: str, missed: float, share: float, cost: float) -> list[dict[s
             "cost_optimum": 1.0,
             "switches": 3.0,
         }
-        for place in range(6)
+        for index in range(6)
         for load in roads.LOADS
     ]
 
 
-def test_a_drive_becomes_a_scenario_of_objects_that_end_within_it() -> None:
-    text = roads.scenario(DRIVE, 70, "cubic", roads.variants())
+def test_the_objects_of_a_scenario_are_due_within_its_drive() -> None:
+    text = roads.scenario(DRIVE, 70, "cubic", roads.mp_dpa_variants())
     found = tomllib.loads(text)
     assert found["service"]["prefer"] == ["verizon", "att"]
     assert found["service"]["cost_per_gb"] == {"verizon": 0.1, "att": 0.5}
@@ -40,7 +40,7 @@ def test_a_drive_becomes_a_scenario_of_objects_that_end_within_it() -> None:
     assert {strategy["alpha"] for strategy in found["strategy"]} == set(roads.ALPHAS)
 
 
-def test_the_verdicts_hold_us_against_the_better_kernel_and_every_alpha_that_misses_as_little() -> None:
+def test_the_targets_compare_us_with_the_better_kernel_and_every_alpha_that_misses_as_little() -> None:
     frame = pl.DataFrame(
         rows("kernel", 0.3, 0.5, 2.0)
         + rows("kernel-tuned", 0.25, 0.5, 2.0)
@@ -50,13 +50,13 @@ def test_the_verdicts_hold_us_against_the_better_kernel_and_every_alpha_that_mis
     )
     page = roads_page.page(frame)
     assert "| all drives (6) | missed ≤ 25.5 % (kernel + 0.5) | 25.0 % | yes |" in page
-    assert "| all drives | dear share ≤ optimum + 8 points, median | 7.0 | yes |" in page
+    assert "| all drives | expensive share ≤ optimum + 8 points, median | 7.0 | yes |" in page
     assert "`mp-dpa-05` 1.10 | 1.20 | **no** |" in page
     assert "| held out (4) |" in page
 
 
-def test_a_folder_without_recordings_is_told_in_one_sentence(
+def test_a_folder_without_recordings_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["reproduce", "roads", "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "no file UL_*.csv; docs/real-data.md says where to get it" in capsys.readouterr().err
+    assert "no file UL_*.csv; docs/real-data.md has its source" in capsys.readouterr().err

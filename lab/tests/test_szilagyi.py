@@ -1,4 +1,4 @@
-"""The paper on MPT-GRE, driven anew: figures, verdicts and the page."""
+"""The paper on MPT-GRE, re-measured: figures, verdicts and the page."""
 
 import argparse
 import json
@@ -15,10 +15,10 @@ SCENARIO = """name = "szilagyi-{case}"
 duration_s = 102
 [[wire]]
 name = "one"
-silent_s = [[21, 41]]
+outages_s = [[21, 41]]
 [[wire]]
 name = "two"
-silent_s = [[61, 81]]
+outages_s = [[61, 81]]
 [traffic]
 kind = "bulk"
 """
@@ -41,7 +41,7 @@ def driven(root: Path, case: str, mbit_s: dict[str, float]) -> RunFolder:
         for seed in (1, 2):
             of_run = folder / "runs" / f"{strategy}-{seed}"
             of_run.mkdir(parents=True)
-            # A second of 1 Mbit each from 1 s on, the third of them with nothing.
+            # A second of 1 Mbit each from 1 s on, the third of them without data.
             received = [(1 + second) * SECOND for second in range(100) if second != 2]
             columns = {"received_ns": received, "size_bytes": [125_000] * len(received)}
             synthetic.frame("messages", columns, len(received)).write_ipc(of_run / "messages.arrow")
@@ -59,37 +59,37 @@ def driven(root: Path, case: str, mbit_s: dict[str, float]) -> RunFolder:
 def root(tmp_path: Path) -> Path:
     driven(tmp_path, "equal", MBIT_S)
     driven(tmp_path, "unequal", MBIT_S | {"tunnel": 30.0})
-    driven(tmp_path, "redundancy", dict.fromkeys(szilagyi.IN_TURN, 100.0))
+    driven(tmp_path, "redundancy", dict.fromkeys(szilagyi.REDUNDANCY_STRATEGIES, 100.0))
     return tmp_path
 
 
-def test_a_goodput_is_held_against_the_sum_of_what_both_paths_carry_alone(root: Path) -> None:
-    case = szilagyi.found(root)["equal"]
-    assert case.of_sum("tunnel") == pytest.approx(110 / 114)
-    assert case.of_sum("kernel-tuned") is None
+def test_a_goodput_is_compared_with_the_sum_of_both_single_paths(root: Path) -> None:
+    case = szilagyi.load(root)["equal"]
+    assert case.share_of_sum("tunnel") == pytest.approx(110 / 114)
+    assert case.share_of_sum("kernel-tuned") is None
 
 
 def test_the_share_of_a_core_is_time_per_gb_times_gb_per_second(root: Path) -> None:
-    core = szilagyi.found(root)["equal"].core("tunnel")
+    core = szilagyi.load(root)["equal"].core("tunnel")
     assert core is not None
     assert core.median == pytest.approx(20 * 110 / 8000)
-    assert szilagyi.found(root)["equal"].core("kernel") is None
+    assert szilagyi.load(root)["equal"].core("kernel") is None
 
 
 def test_goodput_is_counted_in_each_second_of_the_traffic(root: Path) -> None:
-    rates = szilagyi.found(root)["redundancy"].per_second("tunnel")
+    rates = szilagyi.load(root)["redundancy"].per_second("tunnel")
     assert len(rates) == 100
     assert (rates[0], rates[2], rates[99]) == (1.0, 0.0, 1.0)
 
 
-def test_a_path_is_back_when_nearly_as_much_is_carried_as_before() -> None:
+def test_a_path_is_used_again_when_the_goodput_is_nearly_as_before() -> None:
     rates = [110.0] * 20 + [55.0] * 20 + [55.0, 60.0, 105.0, 110.0]
-    assert szilagyi_page.returned(rates, 20, 40) == 2
-    assert szilagyi_page.returned(rates[:42], 20, 40) is None
+    assert szilagyi_page.recovery_seconds(rates, 20, 40) == 2
+    assert szilagyi_page.recovery_seconds(rates[:42], 20, 40) is None
 
 
-def test_the_page_says_what_was_reached_and_what_was_not(root: Path, tmp_path: Path) -> None:
-    files = szilagyi_page.write(szilagyi.found(root), tmp_path / "page.md")
+def test_the_page_has_a_verdict_on_each_figure(root: Path, tmp_path: Path) -> None:
+    files = szilagyi_page.write(szilagyi.load(root), tmp_path / "page.md")
     assert [file.name for file in files][-1] == "page.md"
     assert all(file.stat().st_size > 1000 for file in files)
     page = files[-1].read_text(encoding="utf-8")
@@ -97,17 +97,17 @@ def test_the_page_says_what_was_reached_and_what_was_not(root: Path, tmp_path: P
     (seven,) = [line for line in page.splitlines() if line.startswith("| 7:")]
     (nine,) = [line for line in page.splitlines() if line.startswith("| 9:")]
     assert "96 %" in five
-    assert five.endswith("| reached |")
-    assert seven.endswith("| not reached |")
+    assert five.endswith("| met |")
+    assert seven.endswith("| not met |")
     assert "longest pause 64" in nine
-    assert nine.endswith("| reached |")
+    assert nine.endswith("| met |")
     assert "0–20 s | 20–40 s | 40–60 s | 60–80 s | 80–100 s" in page
     assert "`equal` 2 × 100 s" in page
     assert "$" not in page
 
 
-def test_vxlan_stands_in_the_tables_without_processor_time(root: Path) -> None:
-    lines = szilagyi_page.page(szilagyi.found(root)).splitlines()
+def test_vxlan_is_in_the_tables_without_cpu_time(root: Path) -> None:
+    lines = szilagyi_page.page(szilagyi.load(root)).splitlines()
     over_first, of_unequal = [line for line in lines if line.startswith("| VXLAN over path 1 |")]
     assert over_first == "| VXLAN over path 1 | 55 (54.5–55.5) | – | – | – |"
     assert of_unequal == over_first
@@ -123,9 +123,9 @@ def test_every_strategy_of_a_case_is_one_of_its_scenario() -> None:
         assert all(name in built_in or f'name = "{name}"' in text for name in strategies)
 
 
-def test_a_strategy_without_a_valid_run_is_told_as_not_measured(root: Path) -> None:
+def test_a_strategy_without_a_valid_run_is_reported_as_not_measured(root: Path) -> None:
     synthetic.change_summary(root / "equal", runs=[])
-    page = szilagyi_page.page(szilagyi.found(root))
+    page = szilagyi_page.page(szilagyi.load(root))
     (five,) = [line for line in page.splitlines() if line.startswith("| 5:")]
     assert "not measured" in five
 
@@ -135,16 +135,16 @@ def test_the_duration_is_set_and_nothing_else() -> None:
     assert szilagyi.with_seconds(scenario, 10) == "# duration_s = 5\nduration_s = 12\nname = 1\n"
 
 
-def test_runs_of_are_read_as_count_and_seconds() -> None:
-    assert szilagyi.RunsOf.read("5x10") == szilagyi.RunsOf(5, 10)
+def test_repetitions_are_read_as_count_and_seconds() -> None:
+    assert szilagyi.Repetitions.read("5x10") == szilagyi.Repetitions(5, 10)
     for wrong in ("5", "0x10", "5x", "axb"):
         with pytest.raises(argparse.ArgumentTypeError):
-            szilagyi.RunsOf.read(wrong)
+            szilagyi.Repetitions.read(wrong)
 
 
-def test_a_program_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported(tmp_path: Path) -> None:
     scenarios = Path(__file__).parents[2] / "scenarios"
     with pytest.raises(LabError, match="make build"):
-        szilagyi.drive(tmp_path / "none", scenarios, tmp_path / "runs", ["equal"], szilagyi.RunsOf(1, 1))
+        szilagyi.drive(tmp_path / "none", scenarios, tmp_path / "runs", ["equal"], szilagyi.Repetitions(1, 1))
     kept = (tmp_path / "runs" / "scenarios" / "equal.toml").read_text()
     assert "duration_s = 3\n" in kept

@@ -16,14 +16,14 @@ def both(road: nota.Road) -> tuple[list[float], list[float]]:
     return nota.rates(road, road.a), nota.rates(road, road.b)
 
 
-def objects_out_of_reach(road: nota.Road, deadline_s: int) -> int:
-    """Objects of 100 MB, one a minute, that even both paths together do not carry in time."""
+def infeasible_objects(road: nota.Road, deadline_s: int) -> int:
+    """The number of objects of 100 MB, one per minute, that both paths together cannot deliver in time."""
     totals_mb = [PAYLOAD * (a + b) / 8 for a, b in zip(*both(road), strict=True)]
     return sum(sum(totals_mb[t : t + deadline_s]) < 100 for t in range(0, road.duration_s, 60))
 
 
 @pytest.mark.parametrize(("name", "share"), [("highway", 0.38), ("rural", 0.22), ("city", 0.78)])
-def test_the_preferred_path_alone_suffices_for_the_described_share_of_time(name: str, share: float) -> None:
+def test_the_preferred_path_suffices_for_the_described_share_of_time(name: str, share: float) -> None:
     rates, _ = both(ROADS[name])
     assert sum(rate >= nota.NEEDED_MBIT_S for rate in rates) / len(rates) == pytest.approx(share, abs=0.003)
     with_headers = nota.NEEDED_MBIT_S / PAYLOAD
@@ -40,16 +40,18 @@ def test_drives_last_and_peak_as_described(name: str, duration_s: int, peak_a: f
     assert (max(a), max(b)) == (peak_a, peak_b)
 
 
-def test_the_highway_has_a_hole_in_which_both_paths_do_not_carry_an_object() -> None:
+def test_the_highway_has_a_hole_in_which_both_paths_cannot_deliver_an_object() -> None:
     road = ROADS["highway"]
     hole = [sum(pair) for pair in zip(*both(road), strict=True)][360:420]
     assert PAYLOAD * sum(hole) / 8 < 90
-    assert objects_out_of_reach(road, 60) == 1
+    assert infeasible_objects(road, 60) == 1
 
 
 @pytest.mark.parametrize(("name", "missed"), [("highway", (1, 1, 2)), ("rural", (4, 7, 9)), ("city", (0, 0, 0))])
-def test_as_many_objects_are_out_of_reach_as_mptcp_missed_in_the_thesis(name: str, missed: tuple[int, ...]) -> None:
-    assert tuple(objects_out_of_reach(ROADS[name], deadline_s) for deadline_s in (60, 50, 40)) == missed
+def test_the_number_of_infeasible_objects_is_that_of_mptcps_misses_in_the_thesis(
+    name: str, missed: tuple[int, ...]
+) -> None:
+    assert tuple(infeasible_objects(ROADS[name], deadline_s) for deadline_s in (60, 50, 40)) == missed
 
 
 def test_the_country_has_dead_zones_of_the_preferred_operator() -> None:
@@ -67,7 +69,7 @@ def test_the_operators_of_the_city_are_each_ahead_at_times() -> None:
 def test_the_triangle_is_lowest_at_the_start_and_in_the_middle_of_the_minute() -> None:
     rates = [nota.triangle(second) for second in range(1, 62)]
     assert max(rates) == 14
-    assert [place for place, rate in enumerate(rates) if rate == min(rates)] == [0, 30, 60]
+    assert [second for second, rate in enumerate(rates) if rate == min(rates)] == [0, 30, 60]
 
 
 def test_the_jitter_is_20_ms_about_50() -> None:

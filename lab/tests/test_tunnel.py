@@ -28,35 +28,35 @@ def goodput(kernel: float, encrypted: float) -> dict[str, dict[str, float]]:
     return {"kernel": {"goodput_mbit_s": kernel}, "tunnel": {"goodput_mbit_s": encrypted}}
 
 
-def test_a_share_of_the_kernels_goodput_is_held_against_its_target(tmp_path: Path) -> None:
+def test_a_share_of_the_kernels_goodput_is_compared_with_its_target(tmp_path: Path) -> None:
     near = folder(tmp_path / "a", "tunnel-equal-60-60", goodput(100, 96))
     far = folder(tmp_path / "b", "tunnel-equal-60-60", goodput(100, 94))
-    encrypted, plain = tunnel.targets(near)
-    assert (encrypted.value(near), encrypted.reached(near)) == (pytest.approx(0.96), True)
-    assert encrypted.reached(far) is False
-    assert plain.reached(near) is None, "tunnel-plain was not run"
+    encrypted, unencrypted = tunnel.targets(near)
+    assert (encrypted.value(near), encrypted.met(near)) == (pytest.approx(0.96), True)
+    assert encrypted.met(far) is False
+    assert unencrypted.met(near) is None, "tunnel-plain was not run"
 
 
-def test_less_is_better_of_losses_pauses_and_processor_time(tmp_path: Path) -> None:
+def test_losses_pauses_and_cpu_time_have_upper_limits(tmp_path: Path) -> None:
     udp = '[traffic]\nkind = "stream"\n'
     stream = {"tunnel": {"lost_share": 0.0004, "reordered_share": 0.01, "goodput_mbit_s": 60.0}}
     run = folder(tmp_path / "a", "tunnel-udp-stream", stream, udp)
-    assert [target.reached(run) for target in tunnel.targets(run)] == [True, False]
+    assert [target.met(run) for target in tunnel.targets(run)] == [True, False]
 
 
-def test_wireguard_stands_beside_the_tunnel_with_its_version_or_is_told_as_not_driven(tmp_path: Path) -> None:
+def test_wireguard_is_listed_with_its_version_or_reported_as_not_driven(tmp_path: Path) -> None:
     metrics = {"tunnel": {"goodput_mbit_s": 3000.0}, "wireguard-go": {"goodput_mbit_s": 2000.0}}
-    beside = folder(tmp_path / "a", "tunnel-unshaped", metrics)
-    assert [target.reached(beside) for target in tunnel.targets(beside)] == [True, True, None]
+    compared = folder(tmp_path / "a", "tunnel-unshaped", metrics)
+    assert [target.met(compared) for target in tunnel.targets(compared)] == [True, True, None]
     (tmp_path / "a" / "versions.json").write_text('{"wireguard-go": "wireguard-go v0.0.20250522"}')
     page = tunnel.page([RunFolder.open(tmp_path / "a")])
     assert "`tunnel`: goodput_mbit_s at least 100 % of `wireguard-go` | 150\u00a0% | yes |" in page
     assert "Over one path: wireguard-go v0.0.20250522." in page
     slower = folder(tmp_path / "b", "tunnel-unshaped", metrics | {"wireguard-go": {"goodput_mbit_s": 3100.0}})
-    assert tunnel.targets(slower)[1].reached(slower) is False
-    alone = folder(tmp_path / "c", "tunnel-unshaped", {"tunnel": {"goodput_mbit_s": 3000.0}})
-    page = tunnel.page([alone])
-    assert "`wireguard-go` was not driven: it was not there (`apt-get install wireguard-go`)." in page
+    assert tunnel.targets(slower)[1].met(slower) is False
+    without = folder(tmp_path / "c", "tunnel-unshaped", {"tunnel": {"goodput_mbit_s": 3000.0}})
+    page = tunnel.page([without])
+    assert "`wireguard-go` was not driven: it is not installed (`apt-get install wireguard-go`)." in page
 
 
 def test_the_page_has_a_line_for_each_target_and_a_table_for_each_folder(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_the_page_has_a_line_for_each_target_and_a_table_for_each_folder(tmp_pat
         ),
     ]
     page = tunnel.page(runs)
-    assert "Reached: 2 of 3." in page
+    assert "Targets met: 2 of 3." in page
     assert (
         "| `equal-60-60` | cubic | `tunnel`: goodput_mbit_s at least 95 % of `kernel` | 96\u00a0% | yes |" in page
     )
@@ -78,16 +78,16 @@ def test_the_page_has_a_line_for_each_target_and_a_table_for_each_folder(tmp_pat
     )
     assert "| not measured |" in page
     assert "## `tunnel-udp-stream`, UDP" in page
-    assert "| `tunnel` | 2 | 144 (96–192) | 96.0 % |" in page, "an invalid run counts nowhere"
+    assert "| `tunnel` | 2 | 144 (96–192) | 96.0 % |" in page, "an invalid run does not count"
     assert tunnel.page(runs[::-1]) == page
 
 
-def test_every_target_is_of_a_scenario_that_is_there() -> None:
+def test_every_target_has_its_scenario() -> None:
     scenarios = Path(__file__).parents[2] / "scenarios" / "tunnel"
     names = {f"tunnel-{file.stem}" for file in scenarios.glob("*.toml")}
     assert set(tunnel.TARGETS) <= names
 
 
-def test_runs_without_a_tunnel_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="no run goes through the tunnel"):
+def test_runs_without_a_tunnel_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no run uses the tunnel"):
         tunnel.page([folder(tmp_path / "a", "aggregate", {"kernel": {"goodput_mbit_s": 1.0}})])

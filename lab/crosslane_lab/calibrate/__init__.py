@@ -1,4 +1,4 @@
-"""Fit the radio models of access links to public recordings, and say how far they are off."""
+"""Fits the radio models of access links to public recordings, with their errors."""
 
 import json
 from pathlib import Path
@@ -9,5 +9,5 @@ DATA_SETS = {"feup-wifi": feup_wifi.calibrate, "uccmisl-5g": uccmisl_5g.calibrat
 
 
 def text(data_set: str, data: Path) -> str:
-    """Parameters and errors as JSON, which is the same whenever the data is."""
+    """Parameters and errors as JSON, a function of the data only."""
     return json.dumps(DATA_SETS[data_set](data), indent=2, ensure_ascii=False) + "\n"

@@ -1,7 +1,7 @@
 """Wi-Fi from `feup-wifi`: RSSI by distance, and goodput by RSSI (docs/radio.md, "Wi-Fi").
 
-The access points of one band are fitted together; the error stated is that of a fit on one of them,
-tried on the other, which had another place, another client and another channel.
+The access points of one band are fitted together. The stated error is that of a fit on one of them, tested on
+the other, which had another location, client and channel.
 """
 
 from pathlib import Path
@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from crosslane_lab.calibrate.process import Floats, memory, sides, standard
+from crosslane_lab.calibrate.process import Floats, correlation_length, side_deviations, standardize
 from crosslane_lab.errors import unreadable
 
 BANDS = {"2.4": ("ap1", "ap3"), "5": ("ap2", "ap4")}
 
 EIRP_DBM = 20.0
-"""Assumed: the recording does not name it. Only EIRP minus loss can be fitted."""
+"""Assumed: the recording does not have it. Only EIRP minus loss can be fitted."""
 
-NOTHING_HEARD_DBM = -100.0
+NO_SIGNAL_DBM = -100.0
 
 
 def calibrate(data: Path) -> dict[str, Any]:
@@ -30,27 +30,27 @@ def calibrate(data: Path) -> dict[str, Any]:
         raise unreadable(
             file, str(error).splitlines()[0], "name the folder of the data sets with --data"
         ) from error
-    heard = log.filter((pl.col("isInLap") == 1) & (pl.col("rssiMean") > NOTHING_HEARD_DBM)).sort(
+    received = log.filter((pl.col("isInLap") == 1) & (pl.col("rssiMean") > NO_SIGNAL_DBM)).sort(
         "senderId", "systime"
     )
-    return {band: _band(heard, points) for band, points in BANDS.items()}
+    return {band: _band(received, points) for band, points in BANDS.items()}
 
 
-def _band(heard: pl.DataFrame, points: tuple[str, ...]) -> dict[str, Any]:
-    rows = heard.filter(pl.col("senderId").is_in(points))
+def _band(received: pl.DataFrame, points: tuple[str, ...]) -> dict[str, Any]:
+    rows = received.filter(pl.col("senderId").is_in(points))
     near_m, loss_1m_db, exponent = _fit_loss(rows)
     shadow_db = _rssi(rows) - _mean_dbm(rows, (near_m, loss_1m_db, exponent))
     flow = _flow(rows)
     peak, knee_dbm, floor_dbm = _fit_rate(flow)
     rate_db = 10.0 * np.log10(_mbit_s(flow) / _rate(_rssi(flow), (peak, knee_dbm, floor_dbm)))
-    off_db = sides(rate_db)
+    off_db = side_deviations(rate_db)
     return {
         "parameters": {
             "loss_1m_db": loss_1m_db,
             "exponent": exponent,
             "near_m": near_m,
             "shadowing_db": round(float(shadow_db.std()), 1),
-            "shadowing_distance_m": round(_shadow_memory(rows, shadow_db), 0),
+            "shadowing_distance_m": round(_shadowing_distance(rows, shadow_db), 0),
             "peak_mbit_s": peak,
             "most_mbit_s": round(float(np.quantile(_mbit_s(flow), 0.99)), 1),
             "knee_dbm": knee_dbm,
@@ -58,14 +58,16 @@ def _band(heard: pl.DataFrame, points: tuple[str, ...]) -> dict[str, Any]:
             "sensitivity_dbm": round(float(np.quantile(_rssi(rows), 0.01)), 0),
             "share_low_db": round(off_db[0], 1),
             "share_high_db": round(off_db[1], 1),
-            "share_memory_s": round(memory(standard(rate_db, off_db), _times(flow), _groups(flow), (0.5, 1.5)), 1),
+            "share_memory_s": round(
+                correlation_length(standardize(rate_db, off_db), _times(flow), _groups(flow), (0.5, 1.5)), 1
+            ),
         },
         "errors": [_across(rows, train, test) for train, test in (points, points[::-1])],
     }
 
 
 def _across(rows: pl.DataFrame, train: str, test: str) -> dict[str, Any]:
-    """Errors on one access point of what was fitted on the other."""
+    """Errors on one access point of the fit on the other."""
     known, unknown = (rows.filter(pl.col("senderId") == point) for point in (train, test))
     off_db = _rssi(unknown) - _mean_dbm(unknown, _fit_loss(known))
     known, unknown = _flow(known), _flow(unknown)
@@ -86,7 +88,7 @@ def _across(rows: pl.DataFrame, train: str, test: str) -> dict[str, Any]:
 
 
 def _fit_loss(rows: pl.DataFrame) -> tuple[float, float, float]:
-    """Distance up to which nothing falls, loss at 1 m in dB (extrapolated), exponent: least squares."""
+    """Distance with constant loss, loss at 1 m in dB (extrapolated), exponent: least squares."""
     best: tuple[float, tuple[float, float, float]] | None = None
     for near_m in range(1, 41):
         decades = np.log10(np.maximum(_distance(rows), float(near_m)))
@@ -119,17 +121,17 @@ def _fit_rate(flow: pl.DataFrame) -> tuple[float, float, float]:
 
 
 def _rate(rssi_dbm: Floats, curve: tuple[float, float, float]) -> Floats:
-    """Attenuated Shannon: log2(1 + 10^((RSSI − floor)/10)), as a part of what it is at the knee."""
+    """Attenuated Shannon: log2(1 + 10^((RSSI − floor)/10)), relative to its value at the knee."""
     peak, knee_dbm, floor_dbm = curve
     bits = np.log2(1.0 + 10.0 ** ((np.minimum(rssi_dbm, knee_dbm) - floor_dbm) / 10.0))
     return peak * bits / np.log2(1.0 + 10.0 ** ((knee_dbm - floor_dbm) / 10.0))
 
 
-def _shadow_memory(rows: pl.DataFrame, shadow_db: Floats) -> float:
+def _shadowing_distance(rows: pl.DataFrame, shadow_db: Floats) -> float:
     moving = rows["receiverSpeed"].to_numpy() > 1.0
-    way_m = np.cumsum(rows["receiverSpeed"].to_numpy())
+    travelled_m = np.cumsum(rows["receiverSpeed"].to_numpy())
     groups = np.where(moving, _groups(rows), -np.arange(1, rows.height + 1))
-    return memory(shadow_db, way_m, groups, (1.0, 6.5))
+    return correlation_length(shadow_db, travelled_m, groups, (1.0, 6.5))
 
 
 def _flow(rows: pl.DataFrame) -> pl.DataFrame:
@@ -153,5 +155,5 @@ def _times(rows: pl.DataFrame) -> Floats:
 
 
 def _groups(rows: pl.DataFrame) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A number for each access point."""
+    """The number of the access point of each row."""
     return rows["senderId"].str.slice(2).cast(pl.Int64).to_numpy()

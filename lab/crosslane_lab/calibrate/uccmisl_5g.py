@@ -1,7 +1,7 @@
 """LTE and NR from `uccmisl-5g`: SINR, RSRQ, CQI by RSRP, and the rate by CQI (docs/radio.md, "Cellular").
 
-The driving downloads; what is stated as error is that of a fit on every second drive, tried on the others.
-Where base stations stood was not recorded: path loss cannot be fitted.
+The driving downloads. The stated error is that of a fit on every second drive, tested on the others.
+The positions of base stations were not recorded, so path loss cannot be fitted.
 """
 
 import io
@@ -12,13 +12,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from crosslane_lab.calibrate.process import Floats, distance, memory, quantiles, sides, standard
+from crosslane_lab.calibrate.process import (
+    Floats,
+    correlation_length,
+    ks_distance,
+    quantiles,
+    side_deviations,
+    standardize,
+)
 from crosslane_lab.errors import unreadable
 
 MODES = {"lte": "LTE", "nr": "5G"}
 
 BANDWIDTH_MHZ = {"lte": 20.0, "nr": 100.0}
-"""Assumed, as the two layers are: only their product with the share of the cell can be fitted."""
+"""Assumed, like the two layers: only their product with the share of the cell can be fitted."""
 
 LAYERS = 2.0
 
@@ -33,8 +40,8 @@ EFFICIENCY = np.ravel(
 PIVOT_DBM = -90.0
 """RSRP for which the median share is stated."""
 
-LEAST_KBIT_S = 10.0
-"""Less than this in a second counts as this, so that it has a logarithm."""
+MIN_KBIT_S = 10.0
+"""Lower rates count as this, so that they have a logarithm."""
 
 _NUMBERS = ("RSRP", "RSRQ", "SNR", "CQI", "DL_bitrate")
 
@@ -53,27 +60,27 @@ def _read(file: Path) -> pl.DataFrame:
         archive = zipfile.ZipFile(file)
         names = sorted(name for name in archive.namelist() if "production-dataset/Download/Driving/" in name)
         names = [name for name in names if name.endswith(".csv") and not name.startswith("__MACOSX")]
-        drives = [_drive(archive.read(name), number) for number, name in enumerate(names)]
+        drives = [_drive(archive.read(name), index) for index, name in enumerate(names)]
     except (OSError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
         raise unreadable(file, str(error).splitlines()[0], remedy) from error
     if not drives:
-        raise unreadable(file, "no driving download is in it", remedy)
+        raise unreadable(file, "it has no driving downloads", remedy)
     rows = pl.concat(drives)
     known = pl.col("NetworkMode").is_in(list(MODES.values()))
     return rows.filter(known & (pl.col("State") == "D") & (pl.col("RSRP") > -150))
 
 
-def _drive(content: bytes, number: int) -> pl.DataFrame:
+def _drive(content: bytes, index: int) -> pl.DataFrame:
     rows = pl.read_csv(io.BytesIO(content), infer_schema_length=0, null_values=["-"])
     time = pl.col("Timestamp").str.to_datetime("%Y.%m.%d_%H.%M.%S").dt.epoch("s")
     columns = [pl.col(name).cast(pl.Float64, strict=False) for name in _NUMBERS]
-    picked = rows.select(pl.lit(number).alias("drive"), time.alias("t_s"), "NetworkMode", "State", *columns)
+    picked = rows.select(pl.lit(index).alias("drive"), time.alias("t_s"), "NetworkMode", "State", *columns)
     return picked.unique("t_s", keep="last", maintain_order=True)
 
 
 def _technology(both: pl.DataFrame, rat: str) -> dict[str, Any]:
     rows = both.filter(pl.col("NetworkMode") == MODES[rat]).drop_nulls(["RSRQ", "SNR", "CQI"])
-    train, test = (rows.filter(pl.col("drive") % 2 == place) for place in (0, 1))
+    train, test = (rows.filter(pl.col("drive") % 2 == parity) for parity in (0, 1))
     return {"parameters": _fit(rows, rat), "errors": _errors(_fit(train, rat), test, rat)}
 
 
@@ -101,13 +108,13 @@ def _fit(rows: pl.DataFrame, rat: str) -> dict[str, float]:
     share_slope = round(float(np.polyfit(rsrp, share_db, 1)[0]), 3)
     share_db = share_db - share_slope * (rsrp - PIVOT_DBM)
     median_db = float(np.median(share_db))
-    off_db = sides(share_db - median_db)
+    off_db = side_deviations(share_db - median_db)
     drive, t_s = rows["drive"].to_numpy().astype(np.int64), _column(rows, "t_s")
     return {
         "sinr_slope": slope,
         "sinr_offset_db": round(offset, 1),
         "sinr_db": round(float(sinr_db.std()), 1),
-        "sinr_memory_s": round(memory(sinr_db, t_s, drive, (0.5, 1.5)), 1),
+        "sinr_memory_s": round(correlation_length(sinr_db, t_s, drive, (0.5, 1.5)), 1),
         "cqi_slope": cqi_slope,
         "cqi_offset": cqi_offset,
         "load": round(load, 2),
@@ -115,12 +122,14 @@ def _fit(rows: pl.DataFrame, rat: str) -> dict[str, float]:
         "share_slope": share_slope,
         "share_low_db": round(off_db[0], 1),
         "share_high_db": round(off_db[1], 1),
-        "share_memory_s": round(memory(standard(share_db - median_db, off_db), t_s, drive, (0.5, 1.5)), 1),
+        "share_memory_s": round(
+            correlation_length(standardize(share_db - median_db, off_db), t_s, drive, (0.5, 1.5)), 1
+        ),
     }
 
 
 def _errors(fit: dict[str, float], rows: pl.DataFrame, rat: str) -> dict[str, Any]:
-    """What the model draws where RSRP was as measured, beside what was measured."""
+    """Values drawn from the model for the measured RSRP, and the measured values."""
     rng = np.random.default_rng(1)
     rsrp, snr = _column(rows, "RSRP"), _column(rows, "SNR")
     curve = fit["cqi_slope"], fit["cqi_offset"]
@@ -133,7 +142,7 @@ def _errors(fit: dict[str, float], rows: pl.DataFrame, rat: str) -> dict[str, An
     return {
         "seconds": rows.height,
         "quantiles": {name: [quantiles(measured[name]), quantiles(model[name])] for name in model},
-        "distance": {name: round(distance(measured[name], model[name]), 2) for name in model},
+        "distance": {name: round(ks_distance(measured[name], model[name]), 2) for name in model},
         "rsrq_rmse_db_given_snr": round(float(np.sqrt(np.mean(off_rsrq**2))), 1),
         "cqi_rmse_given_snr": round(float(np.sqrt(np.mean(off_cqi**2))), 1),
         "rate_median_factor_given_snr": round(10.0 ** (float(np.median(factor_db)) / 10.0), 1),
@@ -148,8 +157,8 @@ def _errors(fit: dict[str, float], rows: pl.DataFrame, rat: str) -> dict[str, An
 
 def _draw(fit: dict[str, float], rsrp: Floats, rat: str, rng: np.random.Generator) -> dict[str, Floats]:
     sinr = fit["sinr_slope"] * rsrp + fit["sinr_offset_db"] + fit["sinr_db"] * rng.standard_normal(len(rsrp))
-    wander = rng.standard_normal(len(rsrp))
-    off_db = wander * np.where(wander < 0.0, fit["share_low_db"], fit["share_high_db"])
+    deviation = rng.standard_normal(len(rsrp))
+    off_db = deviation * np.where(deviation < 0.0, fit["share_low_db"], fit["share_high_db"])
     share = _share(fit, rsrp) * 10.0 ** (off_db / 10.0)
     curve = fit["cqi_slope"], fit["cqi_offset"]
     return {
@@ -178,7 +187,7 @@ def _cell_mbit_s(sinr_db: Floats, curve: tuple[float, float], rat: str) -> Float
 
 
 def _rate_db(rows: pl.DataFrame) -> Floats:
-    return 10.0 * np.log10(np.maximum(_column(rows, "DL_bitrate"), LEAST_KBIT_S) / 1000.0)
+    return 10.0 * np.log10(np.maximum(_column(rows, "DL_bitrate"), MIN_KBIT_S) / 1000.0)
 
 
 def _column(rows: pl.DataFrame, name: str) -> Floats:

@@ -1,8 +1,8 @@
 """One file per figure; each is a function from a run folder to a matplotlib figure.
 
-A figure module has `TITLE`, `why_not(folder)` (a sentence where the drive has nothing to show for it,
-else None), `draw(folder)` and `caption(folder)` (a sentence with numbers computed from the data).
-The numbers in the file names are those of the figures in Hapanchak and Costa 2023.
+A figure module has `TITLE`, `skip_reason(folder)` (why the figure does not apply to the drive, else None),
+`draw(folder)` and `caption(folder)` (a sentence with numbers computed from the data).
+The file names have the figure numbers of Hapanchak and Costa 2023.
 """
 
 from typing import Protocol, cast
@@ -25,12 +25,12 @@ from crosslane_lab.run import RunFolder
 
 
 class FigureModule(Protocol):
-    """What every module in this package that draws a figure offers."""
+    """Interface of the modules in this package that draw a figure."""
 
     TITLE: str
 
-    def why_not(self, folder: RunFolder) -> str | None:
-        """Why the drive has nothing to show here; None where the figure can be drawn."""
+    def skip_reason(self, folder: RunFolder) -> str | None:
+        """Why the figure does not apply to the drive; None if it does."""
         ...
 
     def draw(self, folder: RunFolder) -> Figure:
@@ -38,7 +38,7 @@ class FigureModule(Protocol):
         ...
 
     def caption(self, folder: RunFolder) -> str:
-        """What it shows, in one sentence."""
+        """The content of the figure in one sentence."""
         ...
 
 
@@ -58,4 +58,4 @@ ALL: dict[str, FigureModule] = {
     "fig11": _module(fig11_bytes),
     "transport": _module(transport),
 }
-"""Every figure of the report, in its order."""
+"""The figures of the report, in order."""

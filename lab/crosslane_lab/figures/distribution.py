@@ -1,4 +1,4 @@
-"""Worst delay over many seeds: in which share of drives it was at most so long. Not in the paper."""
+"""Cumulative distribution of the worst delay over many seeds. Not in the paper."""
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
@@ -7,28 +7,28 @@ from crosslane_lab.figures.style import INK, WIDTH_IN, house_style, strategy_col
 from crosslane_lab.metrics import WORST_DELAY, describe, number, quantile
 from crosslane_lab.run import RunFolder
 
-TITLE = "Share of drives whose worst delivery delay was at most so long"
+TITLE = "Distribution of the worst delivery delay over the drives"
 
-_LEAST_MS = 0.1
+_MIN_MS = 0.1
 _DASHES = ("-", (0, (2, 2)))
-"""Every second line is dashed, so that equal ones do not hide each other."""
+"""Every second line is dashed, so that equal lines stay visible."""
 
 
-def why_not(folder: RunFolder) -> str | None:
-    """There must be a delay."""
+def skip_reason(folder: RunFolder) -> str | None:
+    """The figure needs a delay."""
     return None if _values(folder) else "no valid run with a worst delay"
 
 
 def draw(folder: RunFolder) -> Figure:
-    """One step line per strategy, delays on a logarithmic axis."""
+    """One step line per strategy, on a logarithmic axis of delays."""
     values = _values(folder)
     with house_style():
         figure = Figure(figsize=(WIDTH_IN, 4.2))
         axes = figure.add_axes((0.07, 0.13, 0.9, 0.76))
         axes.set_xscale("log")
-        for place, (strategy, ranked) in enumerate(values.items()):
+        for index, (strategy, ranked) in enumerate(values.items()):
             shares = [(drive + 1) / len(ranked) for drive in range(len(ranked))]
-            colour, dashes = strategy_colour(folder, strategy), _DASHES[place % 2]
+            colour, dashes = strategy_colour(folder, strategy), _DASHES[index % 2]
             x, y = [ranked[0], *ranked], [0.0, *shares]
             axes.step(x, y, where="post", color=colour, linewidth=2, linestyle=dashes, label=strategy)
         axes.grid(True, axis="both")
@@ -45,18 +45,18 @@ def draw(folder: RunFolder) -> Figure:
 
 def caption(folder: RunFolder) -> str:
     """Median and 95th percentile per strategy."""
-    told = [
+    parts = [
         f"{strategy} {number(quantile(v, 0.5), 'ms')} and {number(quantile(v, 0.95), 'ms')} ({len(v)} drives)"
         for strategy, v in _values(folder).items()
     ]
-    return f"Worst delivery delay of a drive, median and 95th percentile: {'; '.join(told)}."
+    return f"Worst delivery delay of a drive, median and 95th percentile: {'; '.join(parts)}."
 
 
 def _values(folder: RunFolder) -> dict[str, list[float]]:
-    """Rising, per strategy."""
+    """Sorted values per strategy."""
     found = {
         s: sorted(
-            max(run.metrics[WORST_DELAY], _LEAST_MS) for run in folder.valid_runs(s) if WORST_DELAY in run.metrics
+            max(run.metrics[WORST_DELAY], _MIN_MS) for run in folder.valid_runs(s) if WORST_DELAY in run.metrics
         )
         for s in folder.measured
     }

@@ -3,74 +3,75 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from crosslane_lab.figures.carried import COARSE_S, Carried, carried
 from crosslane_lab.figures.panels import Column, compare
-from crosslane_lab.figures.style import INK, path_colour, say_nothing_here
+from crosslane_lab.figures.path_throughput import COARSE_S, PathThroughput, path_throughput
+from crosslane_lab.figures.style import INK, annotate_empty, path_colour
 from crosslane_lab.metrics import number, representative
 from crosslane_lab.run import RunFolder
 
 TITLE = "Throughput per path and in total"
 
 
-def why_not(folder: RunFolder) -> str | None:
-    """Nothing to show where no link delivered anything."""
-    some = any(carried(folder, representative(folder, s)).total.any() for s in folder.measured)
+def skip_reason(folder: RunFolder) -> str | None:
+    """The figure needs delivered payload."""
+    some = any(path_throughput(folder, representative(folder, s)).total.any() for s in folder.measured)
     return None if some else "no link delivered any payload"
 
 
 def draw(folder: RunFolder) -> Figure:
-    """One panel per strategy: the paths' throughput stacked, the upper edge is the total."""
+    """One panel per strategy: the throughput of the paths stacked; the upper edge is the total."""
     return compare(folder, {"rate": 2.3}, _panel)
 
 
 def caption(folder: RunFolder) -> str:
-    """What was carried in all, and by which path."""
-    told = [f"{s} {_told(carried(folder, representative(folder, s)))}" for s in folder.measured]
-    return f"Payload delivered in each {COARSE_S:g} s by path, stacked; the line is the total. {'; '.join(told)}."
+    """Mean throughput and the share of each path."""
+    parts = [f"{s} {_summary(path_throughput(folder, representative(folder, s)))}" for s in folder.measured]
+    return f"Payload delivered in each {COARSE_S:g} s by path, stacked; the line is the total. {'; '.join(parts)}."
 
 
-def _told(over: Carried) -> str:
-    """The mean rate while there was traffic, and the paths' shares of it."""
-    total = float(over.total[over.traffic].sum())
+def _summary(throughput: PathThroughput) -> str:
+    """The mean rate during the traffic, and the share of each path."""
+    total = float(throughput.total[throughput.traffic].sum())
     if total == 0:
-        return "carried nothing"
-    mean = total / over.total[over.traffic].size
+        return "no data"
+    mean = total / throughput.total[throughput.traffic].size
     shares = (
-        f"{number(float(rate[over.traffic].sum()) / total, '%')} {path}" for path, rate in over.mbit_s.items()
+        f"{number(float(rate[throughput.traffic].sum()) / total, '%')} {path}"
+        for path, rate in throughput.mbit_s.items()
     )
-    return f"carried {number(mean, 'Mbit/s')} ({', '.join(shares)})"
+    return f"{number(mean, 'Mbit/s')} ({', '.join(shares)})"
 
 
 def _panel(column: Column) -> None:
     axes, folder = column.axes["rate"], column.folder
     if column.first:
         axes.set_ylabel("throughput (Mbit/s)")
-    over = carried(folder, column.run)
-    if not over.total.any():
-        say_nothing_here(axes, "no payload delivered")
+    throughput = path_throughput(folder, column.run)
+    if not throughput.total.any():
+        annotate_empty(axes, "no payload delivered")
         return
-    floor = np.zeros(len(over.t_s) + 1)
-    for path in over.mbit_s:
-        t_s, mbit_s = over.edges(path)
+    floor = np.zeros(len(throughput.t_s) + 1)
+    for path in throughput.mbit_s:
+        t_s, mbit_s = throughput.edges(path)
         axes.fill_between(
             t_s, floor, floor + mbit_s, step="post", color=path_colour(folder, path), alpha=0.8, linewidth=0
         )
-        _name(column, path, over, floor[:-1])
+        _label(column, path, throughput, floor[:-1])
         floor = floor + mbit_s
-    outline = np.append(over.t_s, over.t_s[-1] + over.step_s)
+    outline = np.append(throughput.t_s, throughput.t_s[-1] + throughput.step_s)
     axes.step(outline, floor, where="post", color=INK, linewidth=0.9)
     axes.set_ylim(0, float(floor.max()) * 1.12)
 
 
-def _name(column: Column, path: str, over: Carried, floor: np.ndarray) -> None:
-    """The path's name inside its area, in the middle of the longest stretch in which it carried much."""
-    rate = over.mbit_s[path]
-    begin, end = _longest(rate > 0.12 * float(over.total.max()))
+def _label(column: Column, path: str, throughput: PathThroughput, floor: np.ndarray) -> None:
+    """The path's name inside its area, in the middle of the longest interval of high throughput."""
+    rate = throughput.mbit_s[path]
+    begin, end = _longest(rate > 0.12 * float(throughput.total.max()))
     if end - begin < 0.15 * len(rate):
         return
     middle = slice(begin + (end - begin) // 3, end - (end - begin) // 3)
     column.axes["rate"].text(
-        float(over.t_s[begin] + over.t_s[end - 1] + over.step_s) / 2,
+        float(throughput.t_s[begin] + throughput.t_s[end - 1] + throughput.step_s) / 2,
         float(np.median(floor[middle] + rate[middle] / 2)),
         path,
         color="white",
@@ -82,7 +83,7 @@ def _name(column: Column, path: str, over: Carried, floor: np.ndarray) -> None:
 
 
 def _longest(mask: np.ndarray) -> tuple[int, int]:
-    """The longest stretch of true bins, as begin and end; (0, 0) where there is none."""
+    """The longest interval of true bins, as begin and end; (0, 0) if there is none."""
     steps = np.diff(np.concatenate(([0], mask.astype(int), [0])))
     begins, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
     if not begins.size:

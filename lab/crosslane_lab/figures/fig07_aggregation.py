@@ -8,7 +8,7 @@ from crosslane_lab.run import RunFolder
 TITLE = "The handover in detail (aggregation mode)"
 
 
-def why_not(folder: RunFolder) -> str | None:
+def skip_reason(folder: RunFolder) -> str | None:
     """Figure 8 shows the same in backup mode."""
     return None if folder.scenario.mode != "backup" else "this drive is in backup mode, see figure 8"
 

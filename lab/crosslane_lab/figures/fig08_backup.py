@@ -8,7 +8,7 @@ from crosslane_lab.run import RunFolder
 TITLE = "The handover in detail (backup mode)"
 
 
-def why_not(folder: RunFolder) -> str | None:
+def skip_reason(folder: RunFolder) -> str | None:
     """Figure 7 shows the same in aggregation mode."""
     return None if folder.scenario.mode == "backup" else "this drive is in aggregation mode, see figure 7"
 

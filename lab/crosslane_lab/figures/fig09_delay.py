@@ -1,41 +1,41 @@
-"""Figure 9: end-to-end delay of each message (logarithmic), the baselines beside ours."""
+"""Figure 9: end-to-end delay of each message (logarithmic), for the baselines and our strategies."""
 
 import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from crosslane_lab.figures.panels import Column, compare
-from crosslane_lab.figures.style import INK, RED, say_nothing_here, strategy_colour
+from crosslane_lab.figures.style import INK, RED, annotate_empty, strategy_colour
 from crosslane_lab.metrics import number, representative
 from crosslane_lab.run import Run, RunFolder
 
 TITLE = "End-to-end delay of every message"
 
 
-def why_not(folder: RunFolder) -> str | None:
-    """Nothing to show where no run delivered a message (bulk traffic)."""
+def skip_reason(folder: RunFolder) -> str | None:
+    """The figure needs delivered messages, which bulk traffic does not have."""
     if folder.scenario.deadline_s is not None:
-        return "an object's delay says nothing without its deadline"
+        return "the delay of an object is meaningful only with its deadline"
     some = any(delays(representative(folder, s)).height for s in folder.measured)
     return None if some else "the traffic has no messages"
 
 
 def draw(folder: RunFolder) -> Figure:
-    """One panel per strategy: a dot per message at the time it was sent, the worst one named."""
+    """One panel per strategy: a dot per message at its send time, the worst one labelled."""
     return compare(folder, {"delay": 2.7}, _panel)
 
 
 def caption(folder: RunFolder) -> str:
-    """The worst message of each strategy, and when it was sent."""
-    told: list[str] = []
+    """The worst message of each strategy and its send time."""
+    parts: list[str] = []
     for strategy in folder.measured:
-        got = delays(representative(folder, strategy)).drop_nulls()
-        if got.height:
-            worst = got.sort("delay_ms", "number").row(-1, named=True)
-            told.append(f"{number(worst['delay_ms'], 'ms')} with {strategy} (sent after {worst['sent_s']:.1f} s)")
+        delivered_messages = delays(representative(folder, strategy)).drop_nulls()
+        if delivered_messages.height:
+            worst = delivered_messages.sort("delay_ms", "number").row(-1, named=True)
+            parts.append(f"{number(worst['delay_ms'], 'ms')} with {strategy} (sent at {worst['sent_s']:.1f} s)")
     return (
-        f"In the median run the worst message took {', '.join(told)}. "
-        "Each dot is a message at the time its write began; the scale is logarithmic."
+        f"Worst message in the median run: {', '.join(parts)}. "
+        "Each dot is a message at the start of its write; the scale is logarithmic."
     )
 
 
@@ -49,27 +49,27 @@ def delays(run: Run) -> pl.DataFrame:
 def _panel(column: Column) -> None:
     axes = column.axes["delay"]
     frame = delays(column.run)
-    got = frame.drop_nulls()
+    delivered_messages = frame.drop_nulls()
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     if column.first:
         axes.set_ylabel("delivery delay (ms)")
-    if not got.height:
-        say_nothing_here(axes, "no message was delivered")
+    if not delivered_messages.height:
+        annotate_empty(axes, "no message was delivered")
         return
     colour = strategy_colour(column.folder, column.strategy)
     axes.plot(
-        got["sent_s"],
-        got["delay_ms"].clip(0.01, None),
+        delivered_messages["sent_s"],
+        delivered_messages["delay_ms"].clip(0.01, None),
         ".",
         color=colour,
         markersize=3.2,
         mew=0,
         alpha=0.8,
-        rasterized=got.height > 1500,
+        rasterized=delivered_messages.height > 1500,
     )
-    _name_the_worst(column, got)
+    _label_worst(column, delivered_messages)
     lost = frame.filter(pl.col("delay_ms").is_null())
     if lost.height:
         axes.plot(
@@ -90,13 +90,13 @@ def _panel(column: Column) -> None:
             va="top",
             transform=axes.transAxes,
         )
-    _number_messages(column, frame)
+    _label_message_numbers(column, frame)
     low, high = axes.get_ylim()
     axes.set_ylim(low / 1.3, high * 2.2)
 
 
-def _name_the_worst(column: Column, got: pl.DataFrame) -> None:
-    worst = got.sort("delay_ms", "number").row(-1, named=True)
+def _label_worst(column: Column, delivered_messages: pl.DataFrame) -> None:
+    worst = delivered_messages.sort("delay_ms", "number").row(-1, named=True)
     right = worst["sent_s"] < sum(column.window) * 0.62
     axes = column.axes["delay"]
     axes.plot(worst["sent_s"], worst["delay_ms"], "o", markersize=6, mfc="none", mec=INK, mew=0.9)
@@ -112,8 +112,8 @@ def _name_the_worst(column: Column, got: pl.DataFrame) -> None:
     )
 
 
-def _number_messages(column: Column, frame: pl.DataFrame) -> None:
-    """Message numbers (the paper's axis) along the panel's foot, at four places."""
+def _label_message_numbers(column: Column, frame: pl.DataFrame) -> None:
+    """Message numbers (the axis of the paper) along the lower edge of the panel."""
     axes = column.axes["delay"]
     top = axes.secondary_xaxis(0.0)
     marks = [frame.row(frame.height * i // 4, named=True) for i in (1, 2, 3)]

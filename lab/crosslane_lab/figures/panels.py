@@ -1,4 +1,4 @@
-"""Strategies side by side: one column each, the same axes across, signal and decisions beneath."""
+"""Comparison of strategies: one column each, common axes, signal and decisions in the lower panels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from crosslane_lab.figures import under
+from crosslane_lab.figures import context_panels
 from crosslane_lab.figures.style import INK, WIDTH_IN, house_style
 from crosslane_lab.metrics import representative
 from crosslane_lab.run import Run, RunFolder
@@ -14,14 +14,14 @@ from crosslane_lab.run import Run, RunFolder
 Draw = Callable[["Column"], None]
 Window = tuple[float, float]
 
-_ABREAST = 4
-"""More strategies than this do not fit side by side; they go on in further rows."""
-_LEFT_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN, _BETWEEN_IN = 0.95, 0.2, 0.42, 0.48, 0.22
+_MAX_COLUMNS = 4
+"""More strategies continue in further rows."""
+_LEFT_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN, _COLUMN_GAP_IN = 0.95, 0.2, 0.42, 0.48, 0.22
 
 
 @dataclass(frozen=True)
 class Column:
-    """One strategy's panels, drawn from its median run; `first` is the column that carries the labels."""
+    """The panels of one strategy, drawn from its median run; `first` is the column with the labels."""
 
     folder: RunFolder
     strategy: str
@@ -38,13 +38,13 @@ def compare(
     windows: dict[str, Window] | None = None,
     strategies: list[str] | None = None,
 ) -> Figure:
-    """Draw panels of the given heights for each strategy, over the whole drive or a window (s) each.
+    """Draw panels of the given heights for each strategy, over the whole drive or over its window (s).
 
-    `draw` fills them; y axes are then made equal across strategies, and signal and events drawn beneath.
+    `draw` fills them; signal and events follow below, and the strategies get common y axes.
     """
     shown = folder.measured if strategies is None else strategies
     with house_style():
-        all_heights = heights_in | under.heights_in(folder)
+        all_heights = heights_in | context_panels.heights_in(folder)
         figure, places = _grid(all_heights, len(shown))
         columns = [
             Column(
@@ -59,7 +59,7 @@ def compare(
         ]
         for column in columns:
             draw(column)
-            under.draw(folder, column.run, column.axes, column.window, column.first)
+            context_panels.draw(folder, column.run, column.axes, column.window, column.first)
             _finish(column)
         for row in heights_in.keys() | {"signal"}:
             _same_y([column.axes[row] for column in columns])
@@ -76,19 +76,19 @@ class _Place:
 
 
 def _grid(heights_in: dict[str, float], count: int) -> tuple[Figure, list[_Place]]:
-    abreast = count if count <= _ABREAST else 3
-    bands = -(-count // abreast)
+    columns_per_row = count if count <= _MAX_COLUMNS else 3
+    rows = -(-count // columns_per_row)
     gaps = 0.13 * (len(heights_in) - 1)
-    band_in = _TOP_IN + sum(heights_in.values()) + gaps + _BOTTOM_IN
-    width_in = (WIDTH_IN - _LEFT_IN - _RIGHT_IN - _BETWEEN_IN * (abreast - 1)) / abreast
-    figure = Figure(figsize=(WIDTH_IN, band_in * bands))
+    row_in = _TOP_IN + sum(heights_in.values()) + gaps + _BOTTOM_IN
+    width_in = (WIDTH_IN - _LEFT_IN - _RIGHT_IN - _COLUMN_GAP_IN * (columns_per_row - 1)) / columns_per_row
+    figure = Figure(figsize=(WIDTH_IN, row_in * rows))
     places = [
         _Place(
-            left_in=_LEFT_IN + (i % abreast) * (width_in + _BETWEEN_IN),
-            top_in=band_in * (i // abreast) + _TOP_IN,
+            left_in=_LEFT_IN + (i % columns_per_row) * (width_in + _COLUMN_GAP_IN),
+            top_in=row_in * (i // columns_per_row) + _TOP_IN,
             width_in=width_in,
-            height_in=band_in * bands,
-            first=i % abreast == 0,
+            height_in=row_in * rows,
+            first=i % columns_per_row == 0,
         )
         for i in range(count)
     ]
@@ -121,12 +121,12 @@ def _finish(column: Column) -> None:
             axes.tick_params(labelleft=False)
     rows[0].set_title(column.strategy, color=INK, pad=9)
     rows[0].set_title(f"seed {column.run.seed}", loc="right", fontsize=8, fontweight="normal", pad=9)
-    rows[-1].set_xlabel("time since the run began (s)")
+    rows[-1].set_xlabel("time since the start of the run (s)")
 
 
 def _same_y(axes: list[Axes]) -> None:
-    limits = [one.get_ylim() for one in axes if one.has_data()]
+    limits = [axis.get_ylim() for axis in axes if axis.has_data()]
     if limits:
         low, high = min(lo for lo, _ in limits), max(hi for _, hi in limits)
-        for one in axes:
-            one.set_ylim(low, high)
+        for axis in axes:
+            axis.set_ylim(low, high)

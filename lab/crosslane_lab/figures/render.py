@@ -1,4 +1,4 @@
-"""A matplotlib figure as inline SVG that follows the page's theme, or as PNG."""
+"""A matplotlib figure as inline SVG that follows the theme of the page, or as PNG."""
 
 import io
 import re
@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from crosslane_lab.figures.style import PAPER, THEMED, house_style
 
 _RASTER_DPI = 200
-"""Clouds of points are embedded as pictures of this density; all else stays lines and text."""
+"""Dense scatter plots are embedded as pictures of this resolution; all else is lines and text."""
 
 
 def svg(figure: Figure, key: str, alt: str) -> str:
-    """The figure as an `<svg>` element. `key` makes its ids unique in the page; `alt` is read aloud."""
+    """The figure as an `<svg>` element. `key` makes its ids unique; `alt` is the text for screen readers."""
     out = io.StringIO()
     with house_style():
         FigureCanvasSVG(figure)

@@ -1,4 +1,4 @@
-"""Uploads over recorded roads: what each strategy misses and costs, and its dear share above the least."""
+"""Uploads over recorded drives: misses and cost of each strategy, and its expensive share above the optimum."""
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -11,7 +11,7 @@ _COLOURS = {roads.OURS: GREEN, "kernel": GREY, "kernel-tuned": PURPLE}
 
 
 def draw(frame: pl.DataFrame) -> Figure:
-    """Left, missed against cost, pooled over drives, a panel per load; right, the share above the optimum."""
+    """Left: misses over cost, pooled over drives, a panel per load; right: the share above the optimum."""
     with house_style():
         figure = Figure(figsize=(WIDTH_IN, 3.6))
         panels = figure.subplots(1, len(roads.LOADS) + 1, width_ratios=[1] * len(roads.LOADS) + [1.4])
@@ -24,8 +24,8 @@ def draw(frame: pl.DataFrame) -> Figure:
             for strategy, colour in _COLOURS.items():
                 row = table.filter(pl.col("strategy") == strategy)
                 axes.plot(row["cost"], row["missed"] * 100, "o", color=colour, label=strategy)
-            axes.set_title(f"{load} % of what both carry")
-            axes.set_xlabel("cost, in optima")
+            axes.set_title(f"{load} % of the capacity of both")
+            axes.set_xlabel("cost / optimum")
         panels[0].set_ylabel("deadlines missed (%)")
         panels[0].legend(loc="upper right", frameon=False, fontsize=7, labelcolor=MUTED)
         _distribution(panels[-1], frame)
@@ -37,10 +37,10 @@ def _distribution(axes: Axes, frame: pl.DataFrame) -> None:
     for strategy, colour in {roads.OURS: GREEN, "kernel": GREY, roads.alpha_name(1.0): BLUE}.items():
         of = frame.filter(pl.col("strategy") == strategy)
         above = sorted(((of["share"] - of["share_optimum"]) * 100).to_list())
-        heights = [100 * (place + 1) / len(above) for place in range(len(above))]
+        heights = [100 * (index + 1) / len(above) for index in range(len(above))]
         axes.plot(above, heights, color=colour, label=strategy)
     axes.axvline(8, color=MUTED, linewidth=0.8, linestyle=":")
-    axes.set_title("Dear share above the optimum")
+    axes.set_title("Expensive share above the optimum")
     axes.set_xlabel("points (the dotted line: 8)")
     axes.set_ylabel("drives and loads (%)")
     axes.legend(loc="lower right", frameon=False, fontsize=7, labelcolor=MUTED)

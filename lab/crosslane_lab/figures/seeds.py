@@ -1,4 +1,4 @@
-"""Worst delay over the seeds: a dot per run, the median named. Not in the paper, which shows one run each."""
+"""Worst delay over the seeds: a dot per run, the median labelled. Not in the paper, which shows single runs."""
 
 from statistics import median
 
@@ -11,19 +11,19 @@ from crosslane_lab.run import RunFolder
 
 TITLE = "Over all seeds"
 
-_FEWEST = 3
+_MIN_SEEDS = 3
 
 
-def why_not(folder: RunFolder) -> str | None:
-    """Two runs are no distribution."""
+def skip_reason(folder: RunFolder) -> str | None:
+    """The figure needs enough seeds for a distribution."""
     if folder.scenario.deadline_s is not None:
-        return "an object's delay says nothing without its deadline"
+        return "the delay of an object is meaningful only with its deadline"
     most = max((len(values) for values in _values(folder).values()), default=0)
-    return None if most >= _FEWEST else f"fewer than {_FEWEST} valid seeds with a worst delay"
+    return None if most >= _MIN_SEEDS else f"fewer than {_MIN_SEEDS} valid seeds with a worst delay"
 
 
 def draw(folder: RunFolder) -> Figure:
-    """One row per strategy, logarithmic; a tick and a figure at the median."""
+    """One row per strategy, logarithmic; the median marked and labelled."""
     values = _values(folder)
     with house_style():
         height = 0.75 + 0.42 * len(values)
@@ -32,7 +32,7 @@ def draw(folder: RunFolder) -> Figure:
         axes.set_xscale("log")
         for row, (strategy, runs) in enumerate(values.items()):
             colour = strategy_colour(folder, strategy)
-            y = [-row + _offset(place) for place in range(len(runs))]
+            y = [-row + _offset(index) for index in range(len(runs))]
             axes.plot(runs, y, "o", color=colour, markersize=6, alpha=0.75, mew=0)
             middle = median(runs)
             axes.plot([middle, middle], [-row - 0.3, -row + 0.3], color=INK, linewidth=1.6)
@@ -61,11 +61,11 @@ def draw(folder: RunFolder) -> Figure:
 
 def caption(folder: RunFolder) -> str:
     """Median and range per strategy."""
-    told = [
+    parts = [
         f"{s} {number(median(v), 'ms')} ({number(min(v))}–{number(max(v))}, {len(v)} runs)"
         for s, v in _values(folder).items()
     ]
-    return f"Each dot is a run; the tick is the median: {'; '.join(told)}."
+    return f"Each dot is a run; the tick is the median: {'; '.join(parts)}."
 
 
 def _metric(folder: RunFolder) -> str:
@@ -79,6 +79,6 @@ def _values(folder: RunFolder) -> dict[str, list[float]]:
     return {strategy: [max(v, 0.1) for v in values] for strategy, values in found.items() if values}
 
 
-def _offset(place: int) -> float:
-    """A small fixed displacement, so that equal runs do not hide each other."""
-    return (0.0, 0.13, -0.13, 0.07, -0.07)[place % 5]
+def _offset(index: int) -> float:
+    """A small fixed displacement, so that equal runs stay visible."""
+    return (0.0, 0.13, -0.13, 0.07, -0.07)[index % 5]

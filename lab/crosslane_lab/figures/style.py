@@ -1,8 +1,8 @@
-"""How every figure looks: size, type, and colours that stay with a path or a strategy.
+"""Style of the figures: size, fonts, and fixed colours per path and strategy.
 
-The hues are Okabe and Ito's where two things must be told apart (safe for colour-blind readers) and
-of middling lightness. Neutral colours and the darker hues are exact hexadecimal values that `render`
-swaps for CSS variables, so that a figure follows the reader's light or dark theme.
+The hues are those of Okabe and Ito (distinguishable for colour-blind readers), of medium lightness.
+`render` replaces the exact hexadecimal values of the neutral colours and the darker hues by CSS variables,
+so that a figure follows the light or dark theme of the reader.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ THEMED = {
     GREEN: "--green",
     RED: "--red",
 }
-"""The colours that follow the theme, and the CSS variables that carry them."""
+"""The colours that follow the theme, and their CSS variables."""
 
 _STRATEGIES = {
     "single": MUTED,
@@ -89,7 +89,7 @@ _RC: dict[Any, Any] = {
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Within this, matplotlib draws and saves in the house style."""
+    """A context in which matplotlib draws and saves in this style."""
     with mpl.rc_context(_RC):
         yield
 
@@ -104,7 +104,7 @@ def path_colour(folder: RunFolder, path: str) -> str:
 
 
 def strategy_colour(folder: RunFolder, strategy: str) -> str:
-    """The colour of a strategy: its own where it has a fixed one, else a spare one by place."""
+    """The colour of a strategy: its fixed colour, else a spare one by position."""
     if strategy in _STRATEGIES:
         return _STRATEGIES[strategy]
     others = [s for s in folder.strategies if s not in _STRATEGIES]
@@ -113,6 +113,6 @@ def strategy_colour(folder: RunFolder, strategy: str) -> str:
     return spare[others.index(strategy) % len(spare)] if strategy in others else GREY
 
 
-def say_nothing_here(axes: Axes, text: str) -> None:
-    """A muted remark in an empty panel, so that it does not look like a fault."""
+def annotate_empty(axes: Axes, text: str) -> None:
+    """Write a muted remark into an empty panel, so that it does not look like an error."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED, fontsize=8)

@@ -1,4 +1,4 @@
-"""The figures of Szilágyi & Kovács 2022 from drives of ours: goodput, processor time, goodput over time."""
+"""The figures of Szilágyi & Kovács 2022 from our drives: goodput, CPU time, goodput over time."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,16 @@ from crosslane_lab.figures.style import (
     house_style,
 )
 from crosslane_lab.metrics import Spread
-from crosslane_lab.szilagyi import BARS, FIRST, IN_TURN, SECOND, STARTS_S, VXLAN_FIRST, VXLAN_SECOND, Case
+from crosslane_lab.szilagyi import (
+    BARS,
+    FIRST,
+    REDUNDANCY_STRATEGIES,
+    SECOND,
+    TRAFFIC_START_S,
+    VXLAN_FIRST,
+    VXLAN_SECOND,
+    Case,
+)
 
 COLOURS = {
     FIRST: MUTED,
@@ -39,12 +48,12 @@ GOODPUT_MBIT_S = {
     "equal": {FIRST: 60.0, SECOND: 60.0, "tunnel": 107.0},
     "unequal": {FIRST: 246.0, SECOND: 469.0, "tunnel": 247.0},
 }
-"""Published in figures 5 and 7; what MPT-GRE did stands beside our tunnel."""
+"""Published in figures 5 and 7; the values of MPT-GRE are shown at `tunnel`."""
 TITLES = {"equal": "60 + 60 Mbit/s (figure {})", "unequal": "246 + 469 Mbit/s (figure {})"}
 
 
 def goodput(cases: dict[str, Case]) -> Figure:
-    """Figures 5 and 7: a bar per strategy, its range over the runs, and what was published."""
+    """Figures 5 and 7: a bar per strategy, its range over the runs, and the published value."""
     with house_style():
         figure, panels = _panels()
         for axes, case, number in zip(panels, TITLES, (5, 7), strict=True):
@@ -58,7 +67,7 @@ def goodput(cases: dict[str, Case]) -> Figure:
 
 
 def cpu(cases: dict[str, Case]) -> Figure:
-    """Figures 6 and 8: processor time of both ends of our tunnel; the paper's is of another kind."""
+    """Figures 6 and 8: CPU time of both endpoints of our tunnel; the paper measures another quantity."""
     with house_style():
         figure, panels = _panels()
         for axes, case, number in zip(panels, TITLES, (6, 8), strict=True):
@@ -71,11 +80,11 @@ def timeline(case: Case) -> Figure:
     """Figure 9: goodput in each second while an interface is down, a panel per strategy."""
     with house_style():
         figure = Figure(figsize=(WIDTH_IN, 5.0))
-        panels: Sequence[Axes] = figure.subplots(len(IN_TURN), 1, sharex=True, sharey=True)
-        for axes, strategy in zip(panels, IN_TURN, strict=True):
-            for spans in case.folder.scenario.silent.values():
+        panels: Sequence[Axes] = figure.subplots(len(REDUNDANCY_STRATEGIES), 1, sharex=True, sharey=True)
+        for axes, strategy in zip(panels, REDUNDANCY_STRATEGIES, strict=True):
+            for spans in case.folder.scenario.outages.values():
                 for begin, end in spans:
-                    axes.axvspan(begin - STARTS_S, end - STARTS_S, color=FAINT, alpha=0.5, lw=0)
+                    axes.axvspan(begin - TRAFFIC_START_S, end - TRAFFIC_START_S, color=FAINT, alpha=0.5, lw=0)
             rates = case.per_second(strategy)
             axes.step(range(len(rates)), rates, where="post", color=COLOURS[strategy], lw=1.6)
             axes.set_ylim(bottom=0)
@@ -94,11 +103,11 @@ def _panels() -> tuple[Figure, Sequence[Axes]]:
 
 
 def _bars(axes: Axes, strategies: Sequence[str], value: Callable[[str], Spread | None]) -> None:
-    for place, strategy in enumerate(strategies):
-        over = value(strategy)
-        if over is None:
+    for index, strategy in enumerate(strategies):
+        stats = value(strategy)
+        if stats is None:
             continue
-        reach = [[over.median - over.low], [over.high - over.median]]
-        axes.bar(place, over.median, 0.7, color=COLOURS[strategy], yerr=reach, ecolor=INK, error_kw={"lw": 0.8})
+        error = [[stats.median - stats.low], [stats.high - stats.median]]
+        axes.bar(index, stats.median, 0.7, color=COLOURS[strategy], yerr=error, ecolor=INK, error_kw={"lw": 0.8})
     axes.set_xticks(range(len(strategies)), [NAMES.get(name, name) for name in strategies], color=INK)
     axes.set_ylim(bottom=0)

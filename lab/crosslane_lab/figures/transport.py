@@ -1,35 +1,35 @@
-"""Round-trip time and congestion window of each subflow, from tcp_info."""
+"""RTT and congestion window of each subflow, from tcp_info."""
 
 import polars as pl
 from matplotlib.figure import Figure
 
 from crosslane_lab.figures.panels import Column, compare
-from crosslane_lab.figures.style import path_colour, say_nothing_here
+from crosslane_lab.figures.style import annotate_empty, path_colour
 from crosslane_lab.metrics import number, representative
 from crosslane_lab.run import Run, RunFolder
 
-TITLE = "Round-trip time and congestion window per subflow"
+TITLE = "RTT and congestion window per subflow"
 
 
-def why_not(folder: RunFolder) -> str | None:
-    """Nothing to show where no tcp_info was recorded."""
+def skip_reason(folder: RunFolder) -> str | None:
+    """The figure needs records of tcp_info."""
     some = any(_info(representative(folder, s)).height for s in folder.measured)
     return None if some else "no tcp_info was recorded"
 
 
 def draw(folder: RunFolder) -> Figure:
-    """Two panels per strategy, a line per subflow in its path's colour."""
+    """Two panels per strategy, a line per subflow in the colour of its path."""
     return compare(folder, {"rtt": 1.5, "cwnd": 1.3}, _panel)
 
 
 def caption(folder: RunFolder) -> str:
-    """The highest smoothed round-trip time of each strategy."""
-    told: list[str] = []
+    """The highest smoothed RTT of each strategy."""
+    parts: list[str] = []
     for strategy in folder.measured:
         highest = _info(representative(folder, strategy))["rtt_us"].max()
         if isinstance(highest, int):
-            told.append(f"{strategy} {number(highest / 1e3, 'ms')}")
-    return f"As the kernel saw them, in the paths' colours. Highest smoothed round-trip time: {', '.join(told)}."
+            parts.append(f"{strategy} {number(highest / 1e3, 'ms')}")
+    return f"Values of the kernel, in the colours of the paths. Highest smoothed RTT: {', '.join(parts)}."
 
 
 def _info(run: Run) -> pl.DataFrame:
@@ -40,10 +40,10 @@ def _panel(column: Column) -> None:
     rtt, cwnd = column.axes["rtt"], column.axes["cwnd"]
     if column.first:
         rtt.set_ylabel("RTT (ms)")
-        cwnd.set_ylabel("window (segments)")
+        cwnd.set_ylabel("cwnd (segments)")
     info = _info(column.run)
     if not info.height:
-        say_nothing_here(rtt, "no tcp_info recorded")
+        annotate_empty(rtt, "no tcp_info recorded")
         return
     for (path, *_), frame in info.group_by("path", "local", "remote", maintain_order=True):
         colour = path_colour(column.folder, str(path))

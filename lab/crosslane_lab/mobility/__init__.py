@@ -1,1 +1,1 @@
-"""Ways of vehicles through a city, made by an engine of our own or by SUMO, as the mobility file of a scenario."""
+"""Trajectories of vehicles in a city, from a built-in model or from SUMO, as the mobility file of a scenario."""

@@ -1,8 +1,8 @@
-"""Vehicles in a grid city by a small model of our own, for where SUMO is not at hand.
+"""Vehicles in a grid city by a small built-in model, for machines without SUMO.
 
-Car following is that of Krauß (1998): as fast as allowed, but never so fast that a stop of the vehicle ahead
-could not be met. At each crossing a light lets either axis go in turn; who turns slows down; nobody enters a
-street that is full. The same city and seed give the same ways.
+Car following is that of Krauß (1998): the highest allowed speed from which the vehicle can still stop behind the
+one ahead. Traffic lights serve both axes in turn, turning vehicles slow down, and no vehicle enters a full street.
+The trajectories are a function of the city and the seed.
 """
 
 import math
@@ -18,44 +18,44 @@ ACCELERATION_M_S2 = 2.0
 BRAKING_M_S2 = 3.0
 REACTION_S = 1.0
 SPACE_M = 7.5
-"""A standing vehicle, with the gap before it."""
+"""Length of a standing vehicle and its distance to the next."""
 LANE_M = 1.75
-"""From the middle of the street to that of the lane, to the right."""
+"""From the centre of the street to that of the lane, to the right."""
 STOP_M = 8.0
-"""From the stop line to the middle of the crossing."""
+"""From the stop line to the centre of the crossing."""
 GREEN_S, CLEARING_S = 26.0, 4.0
 
 
 @dataclass
 class _Car:
     number: int
-    way: list[Crossing]
-    place: int = 0
-    """Index of the crossing it comes from."""
+    route: list[Crossing]
+    index: int = 0
+    """Index of the last crossing."""
     s_m: float = STOP_M
     v_m_s: float = 0.0
 
     @property
     def street(self) -> tuple[Crossing, Crossing]:
-        return self.way[self.place], self.way[self.place + 1]
+        return self.route[self.index], self.route[self.index + 1]
 
     @property
     def next_street(self) -> tuple[Crossing, Crossing]:
-        return self.way[self.place + 1], self.way[self.place + 2]
+        return self.route[self.index + 1], self.route[self.index + 2]
 
     @property
     def turns(self) -> bool:
         (x0, y0), (x1, y1) = self.street
-        return self.way[self.place + 2] != (2 * x1 - x0, 2 * y1 - y0)
+        return self.route[self.index + 2] != (2 * x1 - x0, 2 * y1 - y0)
 
 
 def drive(city: City) -> dict[int, list[Point]]:
-    """The ways of all vehicles."""
+    """The trajectories of all vehicles."""
     crossings = 3 + int(city.duration_s * SPEED_M_S / city.block_m)
-    waiting = [_Car(number, city.way(number, crossings)) for number in range(city.vehicles)]
+    waiting = [_Car(number, city.route(number, crossings)) for number in range(city.vehicles)]
     departures = city.departures_s
     lanes: dict[tuple[Crossing, Crossing], list[_Car]] = {}
-    ways: dict[int, list[Point]] = {}
+    trajectories: dict[int, list[Point]] = {}
     for step in range(int(city.duration_s / STEP_S) + 1):
         t_s = step * STEP_S
         waiting = [car for car in waiting if departures[car.number] > t_s or not _enter(lanes, car)]
@@ -64,8 +64,8 @@ def drive(city: City) -> dict[int, list[Point]]:
         if t_s == int(t_s):
             for cars in lanes.values():
                 for car in cars:
-                    ways.setdefault(car.number, []).append((t_s, *_position(city, car)))
-    return ways
+                    trajectories.setdefault(car.number, []).append((t_s, *_position(city, car)))
+    return trajectories
 
 
 def _enter(lanes: dict[tuple[Crossing, Crossing], list[_Car]], car: _Car) -> bool:
@@ -79,7 +79,7 @@ def _enter(lanes: dict[tuple[Crossing, Crossing], list[_Car]], car: _Car) -> boo
 def _advance(
     city: City, lanes: dict[tuple[Crossing, Crossing], list[_Car]], street: tuple[Crossing, Crossing], t_s: float
 ) -> None:
-    """Move the cars of one lane, the first one first."""
+    """Move the cars of one lane, from the first to the last."""
     ahead: _Car | None = None
     for car in list(lanes[street]):
         limit = _safe(ahead.s_m - SPACE_M - car.s_m, ahead.v_m_s) if ahead else _at_crossing(city, lanes, car, t_s)
@@ -88,7 +88,7 @@ def _advance(
         if ahead is None and car.s_m >= city.block_m:
             lanes[street].remove(car)
             car.s_m -= city.block_m
-            car.place += 1
+            car.index += 1
             lanes.setdefault(car.street, []).append(car)
         else:
             ahead = car
@@ -106,16 +106,16 @@ def _at_crossing(city: City, lanes: dict[tuple[Crossing, Crossing], list[_Car]],
 
 
 def _green(car: _Car, t_s: float) -> bool:
-    """Neighbouring lights are not in step: each column and row a little later."""
+    """Neighbouring lights are offset: each column and row is a little later."""
     (x0, _), (x, y) = car.street
     phase = (t_s + 7 * x + 11 * y) % (2 * (GREEN_S + CLEARING_S))
     along_x = x0 != x
     return phase < GREEN_S if along_x else GREEN_S + CLEARING_S <= phase < 2 * GREEN_S + CLEARING_S
 
 
-def _safe(gap_m: float, ahead_m_s: float) -> float:
+def _safe(distance_m: float, ahead_m_s: float) -> float:
     reach = BRAKING_M_S2 * REACTION_S
-    under = reach**2 + ahead_m_s**2 + 2 * BRAKING_M_S2 * gap_m
+    under = reach**2 + ahead_m_s**2 + 2 * BRAKING_M_S2 * distance_m
     return math.sqrt(under) - reach if under > 0 else 0.0
 
 

@@ -13,15 +13,15 @@ from crosslane_lab.errors import LabError
 from crosslane_lab.mobility.city import City, Crossing
 from crosslane_lab.mobility.trace import Point
 
-MOST_BLOCKS = len(ascii_uppercase) - 1
-"""SUMO names the columns of a grid by letters."""
+MAX_BLOCKS = len(ascii_uppercase) - 1
+"""SUMO uses letters as the names of the columns of a grid."""
 
 
 def drive(city: City) -> dict[int, list[Point]]:
-    """The ways of all vehicles: a grid with lights at its crossings, random ways, a position a second."""
+    """The trajectories of all vehicles: a grid with traffic lights, random routes, one position per second."""
     programs = _programs()
     with tempfile.TemporaryDirectory() as folder:
-        net, routes, seen = (Path(folder) / name for name in ("net.xml", "routes.xml", "seen.xml"))
+        net, routes, positions = (Path(folder) / name for name in ("net.xml", "routes.xml", "positions.xml"))
         _call(
             programs / "netgenerate",
             "--grid",
@@ -40,16 +40,16 @@ def drive(city: City) -> dict[int, list[Point]]:
             f"--route-files={routes}",
             f"--end={city.duration_s}",
             f"--seed={city.seed}",
-            f"--fcd-output={seen}",
+            f"--fcd-output={positions}",
             "--time-to-teleport=-1",
             "--no-step-log=true",
             "--no-warnings=true",
         )
-        return _ways(seen)
+        return _trajectories(positions)
 
 
 def version() -> str:
-    """What SUMO calls itself, as `1.28.0`."""
+    """The version of SUMO, as `1.28.0`."""
     return _call(_programs() / "sumo", "--version").split("\n")[0].split()[-1]
 
 
@@ -75,24 +75,24 @@ def _routes(city: City) -> str:
     crossings = 3 + int(city.duration_s * 14 / city.block_m)
     vehicles = (
         f'<vehicle id="{number}" depart="{depart_s:.1f}" departSpeed="max">'
-        f'<route edges="{" ".join(_streets(city.way(number, crossings)))}"/></vehicle>'
+        f'<route edges="{" ".join(_streets(city.route(number, crossings)))}"/></vehicle>'
         for number, depart_s in enumerate(city.departures_s)
     )
     return "<routes>\n" + "\n".join(vehicles) + "\n</routes>\n"
 
 
-def _streets(way: list[Crossing]) -> Iterable[str]:
-    names = [f"{ascii_uppercase[x]}{y}" for x, y in way]
+def _streets(route: list[Crossing]) -> Iterable[str]:
+    names = [f"{ascii_uppercase[x]}{y}" for x, y in route]
     return (begin + end for begin, end in pairwise(names))
 
 
-def _ways(seen: Path) -> dict[int, list[Point]]:
-    ways: dict[int, list[Point]] = {}
-    for _, step in ElementTree.iterparse(seen):
+def _trajectories(positions: Path) -> dict[int, list[Point]]:
+    trajectories: dict[int, list[Point]] = {}
+    for _, step in ElementTree.iterparse(positions):
         if step.tag == "timestep":
             t_s = float(step.attrib["time"])
             for car in step.iter("vehicle"):
                 point = (t_s, float(car.attrib["x"]), float(car.attrib["y"]))
-                ways.setdefault(int(car.attrib["id"]), []).append(point)
+                trajectories.setdefault(int(car.attrib["id"]), []).append(point)
             step.clear()
-    return ways
+    return trajectories

@@ -1,1 +1,1 @@
-"""The figures and tables of Nota 2020 (MP-DPA), simulated anew and held against what its text tells."""
+"""The figures and tables of Nota 2020 (MP-DPA), re-simulated and compared with the published values."""

@@ -1,4 +1,4 @@
-"""Figures of bars: a group per case, a bar per strategy, its range over the seeds, and what was published."""
+"""Bar charts: a group per case, a bar per strategy with its range over the seeds, and the published value."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 from crosslane_lab.figures.style import GREEN, GREY, INK, MUTED, OCHRE, PURPLE, RED, SKY, WIDTH_IN, house_style
 from crosslane_lab.metrics import Spread
 from crosslane_lab.nota.cases import Case
-from crosslane_lab.nota.found import DEAR, DELIVERED_S, LEAST, MISSED, OVERHEAD, WRITTEN_S, Found
-from crosslane_lab.nota.published import Told
+from crosslane_lab.nota.published import Published
+from crosslane_lab.nota.results import DELIVERED_S, EXPENSIVE, MINIMUM, MISSED, OVERHEAD, WRITTEN_S, Results
 
 COLOURS = {
     "single": MUTED,
@@ -26,7 +26,7 @@ Value = Callable[[Case, str], Spread | None]
 
 @dataclass(frozen=True)
 class Panel:
-    """What one panel shows: its title, the unit (`%` or `s`), and the value of a bar."""
+    """One panel: its title, the unit (`%` or `s`), and the value of a bar."""
 
     title: str
     unit: str
@@ -34,62 +34,68 @@ class Panel:
     metric: str = ""
 
 
-def panels(found: Found, *metrics: str) -> list[Panel]:
+def panels(results: Results, *metrics: str) -> list[Panel]:
     """Panels of metrics of the run folders."""
     titles = {
-        DEAR: ("sent over the path not preferred", "%"),
+        EXPENSIVE: ("share on the expensive path", "%"),
         MISSED: ("deadlines missed", "%"),
-        OVERHEAD: ("IP bytes sent beyond the payload", "%"),
+        OVERHEAD: ("IP bytes in excess of the payload", "%"),
         DELIVERED_S: ("time until read by the peer, median", "s"),
-        WRITTEN_S: ("time until handed over, median", "s"),
+        WRITTEN_S: ("time until written, median", "s"),
     }
-    return [Panel(*titles[metric], _of(found, metric), metric) for metric in metrics]
+    return [Panel(*titles[metric], _of(results, metric), metric) for metric in metrics]
 
 
 def draw(
-    found: Found, cases: Sequence[Case], labels: Sequence[str], shown: Sequence[Panel], told: Sequence[Told] = ()
+    results: Results,
+    cases: Sequence[Case],
+    labels: Sequence[str],
+    shown: Sequence[Panel],
+    published: Sequence[Published] = (),
 ) -> Figure:
     """Panels side by side."""
     strategies = [s for s in COLOURS if any(s in case.strategies for case in cases)]
     with house_style():
         figure = Figure(figsize=(WIDTH_IN, 3.3))
         for axes, panel in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-            _panel(axes, cases, strategies, panel, told)
-            if panel.metric == DEAR:
-                _least(axes, found, cases)
+            _panel(axes, cases, strategies, panel, published)
+            if panel.metric == EXPENSIVE:
+                _minimum(axes, results, cases)
             axes.set_xticks(range(len(cases)), labels, color=INK)
             axes.set_title(f"{panel.title} ({panel.unit})", fontsize=9)
         marks = [Line2D([], [], color=COLOURS[s], lw=6, label=s) for s in strategies]
         marks.append(Line2D([], [], color=RED, marker="D", ls="", ms=4, label="published"))
-        marks.append(Line2D([], [], color=INK, lw=1.2, ls=(0, (2, 1)), label="least possible"))
+        marks.append(Line2D([], [], color=INK, lw=1.2, ls=(0, (2, 1)), label="minimum"))
         figure.legend(handles=marks, loc="lower center", ncols=len(marks), frameon=False, labelcolor=MUTED)
         figure.subplots_adjust(left=0.04, right=0.99, top=0.9, bottom=0.2, wspace=0.14)
     return figure
 
 
-def _of(found: Found, metric: str) -> Value:
-    return lambda case, strategy: found.spread(case, strategy, metric)
+def _of(results: Results, metric: str) -> Value:
+    return lambda case, strategy: results.spread(case, strategy, metric)
 
 
-def _panel(axes: Axes, cases: Sequence[Case], strategies: list[str], panel: Panel, told: Sequence[Told]) -> None:
+def _panel(
+    axes: Axes, cases: Sequence[Case], strategies: list[str], panel: Panel, published: Sequence[Published]
+) -> None:
     scale, width = (100 if panel.unit == "%" else 1), 0.84 / len(strategies)
-    for place, case in enumerate(cases):
-        for nth, strategy in enumerate(strategies):
-            over = panel.value(case, strategy) if strategy in case.strategies else None
-            if over is None:
+    for index, case in enumerate(cases):
+        for position, strategy in enumerate(strategies):
+            stats = panel.value(case, strategy) if strategy in case.strategies else None
+            if stats is None:
                 continue
-            x, height = place - 0.42 + (nth + 0.5) * width, over.median * scale
-            reach = [[height - over.low * scale], [over.high * scale - height]]
-            axes.bar(x, height, width * 0.9, color=COLOURS[strategy], yerr=reach, ecolor=INK, error_kw={"lw": 0.7})
-            for entry in told:
+            x, height = index - 0.42 + (position + 0.5) * width, stats.median * scale
+            error = [[height - stats.low * scale], [stats.high * scale - height]]
+            axes.bar(x, height, width * 0.9, color=COLOURS[strategy], yerr=error, ecolor=INK, error_kw={"lw": 0.7})
+            for entry in published:
                 if (entry.case, entry.strategy, entry.metric) == (case, strategy, panel.metric):
-                    low, high = entry.published
+                    low, high = entry.range
                     axes.plot([x, x], [low * scale, high * scale], color=RED, marker="D", ms=4, lw=1.2)
     axes.set_ylim(bottom=0)
 
 
-def _least(axes: Axes, found: Found, cases: Sequence[Case]) -> None:
-    for place, case in enumerate(cases):
-        least = found.median(case, "kernel", LEAST)
-        if least is not None:
-            axes.plot([place - 0.42, place + 0.42], [least * 100] * 2, color=INK, lw=1.2, ls=(0, (2, 1)))
+def _minimum(axes: Axes, results: Results, cases: Sequence[Case]) -> None:
+    for index, case in enumerate(cases):
+        minimum = results.median(case, "kernel", MINIMUM)
+        if minimum is not None:
+            axes.plot([index - 0.42, index + 0.42], [minimum * 100] * 2, color=INK, lw=1.2, ls=(0, (2, 1)))

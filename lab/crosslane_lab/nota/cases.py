@@ -1,4 +1,4 @@
-"""What is simulated: the files of scenarios/nota with other deadlines, congestion control, loss or jitter."""
+"""The simulated cases: the files of scenarios/nota with other deadlines, congestion control, loss or jitter."""
 
 import re
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from crosslane_lab.errors import unreadable
 ROADS = ("highway", "rural", "city")
 BULK_S, STREAM_S = (60.0, 50.0, 40.0), (1.0, 0.9, 0.8)
 LIMITS_S = (10.0, 9.0, 8.0, 7.5, 7.0, 6.5, 6.0, 5.5, 5.0)
-"""Deadlines of the symmetric and the asymmetric case: the thesis's 10, 9, 7.5, 6 and 5 s, and some between."""
+"""Deadlines of the symmetric and the asymmetric case: the thesis's 10, 9, 7.5, 6 and 5 s, and some in between."""
 SWEPT_S = (10.0, 7.5)
 """Deadlines at which the deadline sensitivity α is swept."""
 ALPHAS = tuple(tenths / 10 for tenths in range(5, 24))
 COMPARED = ("kernel", "kernel-tuned", "single", "mp-dpa", "mp-dpa-08", "deadline")
 CONGESTIONS = ("bbr", "cubic")
 NAMES = {"narrow": "3.8 + 3.0", "symmetric": "8 + 8", "asymmetric": "4 + 12", "triangular": "stream"}
-"""How the page calls them: by their rates in Mbit/s."""
+"""Their names in the page: the rates in Mbit/s."""
 STATIC_S = {"narrow": (10.0, 9.0, 8.0), "symmetric": (10.0, 9.0, 7.5), "asymmetric": (10.0, 9.0, 7.5)}
-"""Deadlines of the static cases that the thesis compares."""
-BEYOND = (("symmetric", 10.0), ("asymmetric", 9.0), ("narrow", 9.0))
-"""Cases repeated with what the thesis leaves out."""
-OUTSIDE = ("loss", "jitter")
+"""Deadlines of the static cases in the thesis."""
+EXTRA_CASES = (("symmetric", 10.0), ("asymmetric", 9.0), ("narrow", 9.0))
+"""Cases repeated with impairments that the thesis omits."""
+IMPAIRMENTS = ("loss", "jitter")
 
 _EDITS = {
     "loss": {"loss": "0.01"},
@@ -34,53 +34,53 @@ _EDITS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One file of scenarios/nota, changed. `twist`: `loss` (1 %), `jitter` (20 ms), `autotuned` (the kernel's own
-    choice of the send buffer), `upstream` (upstream's packet scheduler), or nothing."""
+    """One file of scenarios/nota, changed. `variant`: `loss` (1 %), `jitter` (20 ms), `autotuned` (the send buffer
+    is the kernel's choice), `upstream` (the packet scheduler of upstream Linux), or empty."""
 
     base: str
     deadline_s: float
     congestion: str = "bbr"
-    twist: str = ""
+    variant: str = ""
 
     @property
     def name(self) -> str:
-        """Also that of its run folder."""
+        """Name of the case and of its run folder."""
         deadline = f"{self.deadline_s:g}s".replace(".", "-")
-        return "-".join(filter(None, (self.base, deadline, self.congestion, self.twist)))
+        return "-".join(filter(None, (self.base, deadline, self.congestion, self.variant)))
 
     @property
-    def of_road(self) -> bool:
-        """Whether it is driven by the traces of chapter 6.7."""
+    def is_road(self) -> bool:
+        """Whether it uses the traces of chapter 6.7."""
         return self.base.split("-")[0] in ROADS
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """Those compared; α is fixed on the roads, and swept where the thesis does."""
-        if self.twist == "autotuned":
+        """The strategies compared; α is fixed on the roads, and swept as in the thesis."""
+        if self.variant == "autotuned":
             return "kernel", "mp-dpa-08"
-        if self.of_road:
-            left_out = ("mp-dpa", "kernel-tuned") if self.base.endswith("-stream") else ("mp-dpa",)
-            return tuple(strategy for strategy in COMPARED if strategy not in left_out)
+        if self.is_road:
+            excluded = ("mp-dpa", "kernel-tuned") if self.base.endswith("-stream") else ("mp-dpa",)
+            return tuple(strategy for strategy in COMPARED if strategy not in excluded)
         return COMPARED + tuple(mp_dpa(alpha) for alpha in ALPHAS if self.swept and alpha not in (0.8, 1.0))
 
     @property
     def swept(self) -> bool:
         """Whether every α is simulated."""
-        return self.base in ("symmetric", "asymmetric") and self.deadline_s in SWEPT_S and not self.twist
+        return self.base in ("symmetric", "asymmetric") and self.deadline_s in SWEPT_S and not self.variant
 
     @property
     def seeds(self) -> str:
-        """More where there is chance; without it the seed only moves when the first object comes up."""
-        return "1..10" if self.twist in OUTSIDE else "1..3" if self.of_road else "1..5"
+        """More seeds for random cases; otherwise the seed only shifts the start of the first object."""
+        return "1..10" if self.variant in IMPAIRMENTS else "1..3" if self.is_road else "1..5"
 
 
 def mp_dpa(alpha: float) -> str:
-    """The strategy that is the thesis's rule with this α."""
+    """The strategy name of MP-DPA with this α."""
     return "mp-dpa" if alpha == 1 else f"mp-dpa-{round(alpha * 10):02}"
 
 
 def plan() -> list[Case]:
-    """Every case, each once."""
+    """All cases, without repetition."""
     static = [("narrow", d) for d in STATIC_S["narrow"]]
     static += [(base, d) for base in ("symmetric", "asymmetric") for d in LIMITS_S]
     static += [("triangular", d) for d in STREAM_S]
@@ -88,23 +88,23 @@ def plan() -> list[Case]:
     cases += [Case(base, d, "bbr", "upstream") for base, deadlines in STATIC_S.items() for d in deadlines]
     for road in ROADS:
         for kind, deadlines in (("bulk", BULK_S), ("stream", STREAM_S)):
-            cases += [Case(f"{road}-{kind}", d, "bbr", twist) for d in deadlines for twist in ("", "autotuned")]
-    cases += [Case(base, d, c, twist) for twist in OUTSIDE for base, d in BEYOND for c in CONGESTIONS]
+            cases += [Case(f"{road}-{kind}", d, "bbr", variant) for d in deadlines for variant in ("", "autotuned")]
+    cases += [Case(base, d, c, variant) for variant in IMPAIRMENTS for base, d in EXTRA_CASES for c in CONGESTIONS]
     return cases
 
 
 def scenario(case: Case, scenarios: Path, data: Path) -> str:
-    """The scenario of a case; raises `LabError` where its file cannot be changed so."""
+    """The scenario of a case; raises `LabError` if a key to change is missing in its file."""
     file = scenarios / "nota" / f"{case.base}.toml"
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         cause = error.strerror or str(error)
-        raise unreadable(file, cause, "name the project's folder of scenarios with --scenarios") from error
-    keys = {"deadline_s": f"{case.deadline_s:g}", "congestion": f'"{case.congestion}"', **_EDITS[case.twist]}
+        raise unreadable(file, cause, "name the folder of scenarios of the project with --scenarios") from error
+    keys = {"deadline_s": f"{case.deadline_s:g}", "congestion": f'"{case.congestion}"', **_EDITS[case.variant]}
     for key, value in {**keys, "name": f'"{case.name}"'}.items():
         text = _with(file, text, key, value)
-    if case.twist == "jitter":
+    if case.variant == "jitter":
         text = re.sub(r"^delay_ms = .*$", r"\g<0>" + '\ntrace = "../../data/nota-jitter-?.csv"', text, flags=re.M)
         text = text.replace("-?.csv", "-a.csv", 1).replace("-?.csv", "-b.csv", 1)
     blocks = (_strategy(alpha) for alpha in ALPHAS if mp_dpa(alpha) in case.strategies and alpha not in (0.8, 1.0))
@@ -112,10 +112,10 @@ def scenario(case: Case, scenarios: Path, data: Path) -> str:
 
 
 def _with(file: Path, text: str, key: str, value: str) -> str:
-    """The text with another value of a key; of `name`, the scenario's, which is the first."""
+    """The text with another value of a key; for `name`, only that of the scenario, which is the first."""
     changed, count = re.subn(rf"^{key} = [^#\n]*", f"{key} = {value} ", text, count=int(key == "name"), flags=re.M)
     if not count:
-        raise unreadable(file, f"`{key}` is missing", "restore the file as it is shipped")
+        raise unreadable(file, f"`{key}` is missing", "restore the shipped file")
     return re.sub(r" +$", "", changed, flags=re.M)
 
 

@@ -9,23 +9,23 @@ from matplotlib.figure import Figure
 
 from crosslane_lab.figures.render import png
 from crosslane_lab.nota import bars, curves, published, tables
-from crosslane_lab.nota.cases import BEYOND, BULK_S, NAMES, OUTSIDE, ROADS, STATIC_S, STREAM_S, Case
-from crosslane_lab.nota.found import DEAR, DELIVERED_S, MISSED, OVERHEAD, WRITTEN_S, Found
-from crosslane_lab.nota.published import Told
+from crosslane_lab.nota.cases import BULK_S, EXTRA_CASES, IMPAIRMENTS, NAMES, ROADS, STATIC_S, STREAM_S, Case
+from crosslane_lab.nota.published import Published
+from crosslane_lab.nota.results import DELIVERED_S, EXPENSIVE, MISSED, OVERHEAD, WRITTEN_S, Results
 from crosslane_lab.progress import Progress
 
 KEY = ("static", "alpha", "roads-bulk-autotuned")
-"""The pictures that stand beside the page."""
+"""The pictures next to the page."""
 
 
-def write(found: Found, out: Path) -> list[Path]:
-    """Write the page, its key pictures beside it, and all pictures to the runs; the files beside the page."""
+def write(results: Results, out: Path) -> list[Path]:
+    """Write the page and its key pictures (returned), and all pictures to the folder of the runs."""
     progress = Progress()
-    folder = found.root / "figures"
+    folder = results.root / "figures"
     folder.mkdir(exist_ok=True)
     files = []
     try:
-        for name, draw in _figures(found).items():
+        for name, draw in _figures(results).items():
             progress(f"drawing {name}")
             picture = png(draw(), 72 if name in KEY else 100)
             (folder / f"{name}.png").write_bytes(picture)
@@ -33,14 +33,14 @@ def write(found: Found, out: Path) -> list[Path]:
                 files.append(out.parent / f"nota-{name}.png")
                 files[-1].write_bytes(picture)
         progress("writing the page")
-        out.write_text(page(found), encoding="utf-8")
+        out.write_text(page(results), encoding="utf-8")
     finally:
         progress.done()
     return [*files, out]
 
 
-def page(found: Found) -> str:
-    """The page as Markdown. The same runs give the same text."""
+def page(results: Results) -> str:
+    """The page as Markdown, a function of the runs only."""
     template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     parts = {
         "static rates (6.1 to 6.16)": published.STATIC,
@@ -50,44 +50,44 @@ def page(found: Found) -> str:
     }
     static = [Case(base, deadline) for base, deadlines in STATIC_S.items() for deadline in deadlines]
     return template.substitute(
-        score=tables.score(found, parts),
-        static=tables.compared(found, published.STATIC),
-        ours=tables.against_ours(found, static),
-        upstream=tables.against_ours(found, [replace(case, twist="upstream") for case in static]),
-        alphas=tables.alphas(found),
-        overheads=tables.overheads(found),
-        streaming=tables.compared(found, published.STREAMING),
-        times=tables.times(found, [Case("symmetric", 10), Case("triangular", 1)]),
-        bulk=tables.roads(found, "bulk"),
-        stream=tables.roads(found, "stream"),
-        handed_over=tables.handed_over(found),
-        utilities=tables.utilities(found, "bulk"),
-        ours_on_roads=tables.ours_on_roads(found),
-        beyond=tables.beyond(found),
+        score=tables.score(results, parts),
+        static=tables.published_comparison(results, published.STATIC),
+        ours=tables.strategy_comparison(results, static),
+        upstream=tables.strategy_comparison(results, [replace(case, variant="upstream") for case in static]),
+        alphas=tables.alphas(results),
+        overheads=tables.overheads(results),
+        streaming=tables.published_comparison(results, published.STREAMING),
+        times=tables.times(results, [Case("symmetric", 10), Case("triangular", 1)]),
+        bulk=tables.roads(results, "bulk"),
+        stream=tables.roads(results, "stream"),
+        unwritten=tables.unwritten(results),
+        utilities=tables.utilities(results, "bulk"),
+        ours_on_roads=tables.ours_on_roads(results),
+        extra_cases=tables.extra_cases(results),
     )
 
 
-def _figures(found: Found) -> dict[str, Callable[[], Figure]]:
-    """Each picture by name; the published figures that it stands for are told in the page."""
+def _figures(results: Results) -> dict[str, Callable[[], Figure]]:
+    """Each picture by name; the page gives the corresponding published figures."""
     figures: dict[str, Callable[[], Figure]] = {
-        "static": lambda: _static(found),
-        "limits": lambda: curves.limits(found),
-        "alpha": lambda: curves.alphas(found),
+        "static": lambda: _static(results),
+        "limits": lambda: curves.limits(results),
+        "alpha": lambda: curves.alphas(results),
         "traces": curves.roads,
-        "beyond": lambda: _beyond(found),
+        "beyond": lambda: _beyond(results),
     }
     for base, deadlines in STATIC_S.items():
         cases = [Case(base, d) for d in deadlines]
         figures[base] = lambda cases=cases: _bars(
-            found, cases, (DEAR, MISSED, DELIVERED_S, OVERHEAD), published.STATIC
+            results, cases, (EXPENSIVE, MISSED, DELIVERED_S, OVERHEAD), published.STATIC
         )
     streams = [Case("triangular", d) for d in STREAM_S]
     figures["triangular"] = lambda: _bars(
-        found, streams, (DEAR, MISSED, WRITTEN_S, DELIVERED_S), published.STREAMING
+        results, streams, (EXPENSIVE, MISSED, WRITTEN_S, DELIVERED_S), published.STREAMING
     )
     for kind in ("bulk", "stream"):
-        figures[f"roads-{kind}"] = lambda kind=kind: _roads(found, kind, "")
-        figures[f"roads-{kind}-autotuned"] = lambda kind=kind: _roads(found, kind, "autotuned")
+        figures[f"roads-{kind}"] = lambda kind=kind: _roads(results, kind, "")
+        figures[f"roads-{kind}-autotuned"] = lambda kind=kind: _roads(results, kind, "autotuned")
     pairs = [(Case("symmetric", 10), s) for s in ("single", "kernel", "mp-dpa", "deadline")]
     pairs += [(Case("symmetric", 7.5), s) for s in ("mp-dpa", "deadline")]
     over_time = {"symmetric": pairs, "asymmetric": [(Case("asymmetric", 10), s) for _, s in pairs[:4]]}
@@ -98,35 +98,39 @@ def _figures(found: Found) -> dict[str, Callable[[], Figure]]:
             case = Case(f"{road}-{kind}", deadline_s)
             over_time[case.base] = [(case, s) for s in ("kernel", "mp-dpa-08", "deadline")]
     for name, shown in over_time.items():
-        figures[f"throughput-{name}"] = lambda shown=shown: curves.throughput(found, shown)
+        figures[f"throughput-{name}"] = lambda shown=shown: curves.throughput(results, shown)
     spread = [*pairs[1:3], pairs[4], *over_time["asymmetric"][1:3]]
-    figures["densities"] = lambda: curves.densities(found, spread)
+    figures["densities"] = lambda: curves.densities(results, spread)
     return figures
 
 
-def _bars(found: Found, cases: Sequence[Case], metrics: Sequence[str], told: Sequence[Told]) -> Figure:
+def _bars(results: Results, cases: Sequence[Case], metrics: Sequence[str], shown: Sequence[Published]) -> Figure:
     labels = [f"{case.deadline_s:g} s" for case in cases]
-    return bars.draw(found, cases, labels, bars.panels(found, *metrics), told)
+    return bars.draw(results, cases, labels, bars.panels(results, *metrics), shown)
 
 
-def _static(found: Found) -> Figure:
+def _static(results: Results) -> Figure:
     cases = [Case(base, d) for base, deadlines in STATIC_S.items() for d in deadlines]
     labels = [f"{NAMES[case.base].replace(' ', '')}\n{case.deadline_s:g} s" for case in cases]
-    return bars.draw(found, cases, labels, bars.panels(found, DEAR, MISSED), published.STATIC)
+    return bars.draw(results, cases, labels, bars.panels(results, EXPENSIVE, MISSED), published.STATIC)
 
 
-def _roads(found: Found, kind: str, twist: str) -> Figure:
+def _roads(results: Results, kind: str, variant: str) -> Figure:
     cases = [
-        Case(f"{road}-{kind}", d, "bbr", twist) for road in ROADS for d in (BULK_S if kind == "bulk" else STREAM_S)
+        Case(f"{road}-{kind}", d, "bbr", variant)
+        for road in ROADS
+        for d in (BULK_S if kind == "bulk" else STREAM_S)
     ]
     labels = [f"{case.base.split('-')[0]}\n{case.deadline_s:g} s" for case in cases]
-    return bars.draw(found, cases, labels, bars.panels(found, DEAR, MISSED), published.on_roads(kind, twist))
+    return bars.draw(
+        results, cases, labels, bars.panels(results, EXPENSIVE, MISSED), published.on_roads(kind, variant)
+    )
 
 
-def _beyond(found: Found) -> Figure:
-    cases = [Case(base, d, "bbr", twist) for base, d in BEYOND for twist in ("", *OUTSIDE)]
-    labels = [f"{NAMES[case.base].replace(' ', '')}\n{case.twist or 'as is'}" for case in cases]
-    return bars.draw(found, cases, labels, bars.panels(found, DEAR, MISSED))
+def _beyond(results: Results) -> Figure:
+    cases = [Case(base, d, "bbr", variant) for base, d in EXTRA_CASES for variant in ("", *IMPAIRMENTS)]
+    labels = [f"{NAMES[case.base].replace(' ', '')}\n{case.variant or 'as is'}" for case in cases]
+    return bars.draw(results, cases, labels, bars.panels(results, EXPENSIVE, MISSED))
 
 
 def _rates(case: Case) -> str:

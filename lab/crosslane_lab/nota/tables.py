@@ -1,169 +1,181 @@
-"""The tables of the page: what was published, what came out here, and whether that is the same."""
+"""The tables of the page: published values, ours, and whether they are the same."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from crosslane_lab.markdown import table
 from crosslane_lab.metrics import Spread, number
-from crosslane_lab.nota.cases import BEYOND, BULK_S, CONGESTIONS, NAMES, OUTSIDE, ROADS, STREAM_S, Case
-from crosslane_lab.nota.found import DEAR, DELIVERED_S, LEAST, MISSED, OVERHEAD, UNWRITTEN, WRITTEN_S, Found
+from crosslane_lab.nota.cases import BULK_S, CONGESTIONS, EXTRA_CASES, IMPAIRMENTS, NAMES, ROADS, STREAM_S, Case
 from crosslane_lab.nota.published import (
     BULK_KERNEL,
     SAFE_ALPHA,
-    SPARING_ALPHA,
+    SAVING_ALPHA,
     STREAM_KERNEL,
     TABLE_6_1,
     TABLE_6_2,
-    Told,
+    Published,
     verdict,
 )
-from crosslane_lab.nota.published import OVERHEAD as TOLD_OVERHEAD
+from crosslane_lab.nota.published import OVERHEAD as PUBLISHED_OVERHEAD
+from crosslane_lab.nota.results import (
+    DELIVERED_S,
+    EXPENSIVE,
+    MINIMUM,
+    MISSED,
+    OVERHEAD,
+    UNWRITTEN,
+    WRITTEN_S,
+    Results,
+)
 from crosslane_lab.nota.utility import MU1, MU2
 
 
-def rows_of(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
-    """A Markdown table whose first `texts` columns stand left."""
-    rule = ["---"] * texts + ["---:"] * (len(head) - texts)
-    return "".join(f"| {' | '.join(row)} |\n" for row in [list(head), rule, *rows])
-
-
-def shown(over: Spread | None, metric: str, spread: bool = True) -> str:
-    """Median and, where the seeds differ visibly, the range."""
-    if over is None:
+def shown(stats: Spread | None, metric: str, spread: bool = True) -> str:
+    """Median and, if the seeds differ visibly, the range."""
+    if stats is None:
         return "–"
     unit = "" if metric.endswith(("_s.p50", "_s.max")) else "%"
-    middle, low, high = (_figure(value, unit) for value in (over.median, over.low, over.high))
+    middle, low, high = (_figure(value, unit) for value in (stats.median, stats.low, stats.high))
     return middle if low == high or not spread else f"{middle} ({low}–{high})"
 
 
-def score(found: Found, parts: Mapping[str, Sequence[Told]]) -> str:
-    """How many of the published numbers came out the same or better, by part and by whom they are of."""
+def score(results: Results, parts: Mapping[str, Sequence[Published]]) -> str:
+    """The number of published values that are the same or better, by part and by strategy."""
     of = {"plain TCP": ("single",), "MPTCP": ("kernel",), "MP-DPA": ("mp-dpa", "mp-dpa-08")}
     rows = []
-    for part, told in parts.items():
+    for part, published in parts.items():
         row = [part]
         for strategies in of.values():
-            verdicts = [_verdict(found, entry) for entry in told if entry.strategy in strategies]
+            verdicts = [_verdict(results, entry) for entry in published if entry.strategy in strategies]
             same, better = verdicts.count("same"), verdicts.count("better")
             row.append(f"{same} of {len(verdicts)}" + (f", {better} better" if better else "") if verdicts else "–")
         rows.append(row)
-    return rows_of(["same as published", *of], rows)
+    return _table(["same as published", *of], rows)
 
 
-def ours_on_roads(found: Found) -> str:
-    """How often `deadline` misses more than the kernel's MPTCP on the roads."""
-    words = []
+def ours_on_roads(results: Results) -> str:
+    """The number of cases in which `deadline` misses more than the kernel's MPTCP on the roads."""
+    parts = []
     for kind, deadlines in (("bulk", BULK_S), ("stream", STREAM_S)):
         cases = [Case(f"{road}-{kind}", deadline_s) for road in ROADS for deadline_s in deadlines]
-        more = sum((_missed(found, case, "deadline") > _missed(found, case, "kernel")) for case in cases)
-        words.append(f"{more} of {len(cases)} cases of {kind}")
-    return " and ".join(words)
+        more = sum((_missed(results, case, "deadline") > _missed(results, case, "kernel")) for case in cases)
+        parts.append(f"{more} of {len(cases)} cases of {kind}")
+    return " and ".join(parts)
 
 
-def compared(found: Found, told: Sequence[Told]) -> str:
-    """A row per published number, with both kinds of congestion control where both were simulated."""
-    both = any(not entry.case.of_road for entry in told)
-    head = ["figure", "case", "strategy", "what", "published", "BBR", *(["cubic"] if both else []), "verdict (BBR)"]
-    words = {DEAR: "dear path", MISSED: "missed", DELIVERED_S: "s per object"}
+def published_comparison(results: Results, entries: Sequence[Published]) -> str:
+    """A row per published value, with both congestion controls if both were simulated."""
+    both = any(not entry.case.is_road for entry in entries)
+    head = [
+        "figure",
+        "case",
+        "strategy",
+        "metric",
+        "published",
+        "BBR",
+        *(["cubic"] if both else []),
+        "verdict (BBR)",
+    ]
+    names = {EXPENSIVE: "expensive path", MISSED: "missed", DELIVERED_S: "s per object"}
     rows = []
-    for entry in told:
-        ours = found.spread(entry.case, entry.strategy, entry.metric)
-        low, high = entry.published
+    for entry in entries:
+        ours = results.spread(entry.case, entry.strategy, entry.metric)
+        low, high = entry.range
         published = shown(Spread(low, low, high, 2), entry.metric) if low == high else _range(low, high)
-        row = [entry.figure, _case(entry.case), f"`{entry.strategy}`", words[entry.metric], published]
+        row = [entry.figure, _case(entry.case), f"`{entry.strategy}`", names[entry.metric], published]
         row.append(shown(ours, entry.metric))
         if both:
-            other = found.spread(replace(entry.case, congestion="cubic"), entry.strategy, entry.metric)
+            other = results.spread(replace(entry.case, congestion="cubic"), entry.strategy, entry.metric)
             row.append(shown(other, entry.metric))
-        rows.append([*row, _verdict(found, entry)])
-    return rows_of(head, rows, 4)
+        rows.append([*row, _verdict(results, entry)])
+    return _table(head, rows, "llll")
 
 
-def against_ours(found: Found, cases: Sequence[Case]) -> str:
-    """The thesis's rule, the kernel's MPTCP and ours, beside the least possible."""
+def strategy_comparison(results: Results, cases: Sequence[Case]) -> str:
+    """The kernel's MPTCP, MP-DPA and our strategy, and the minimum."""
     strategies = ("kernel", "mp-dpa", "mp-dpa-08", "deadline")
-    head = ["case", "least possible", *(f"`{s}`" for s in strategies)]
+    head = ["case", "minimum", *(f"`{s}`" for s in strategies)]
     rows = []
     for case in cases:
-        row = [_case(case), shown(found.spread(case, "kernel", LEAST), LEAST, spread=False)]
-        rows.append([*row, *(_pair(found, case, strategy) for strategy in strategies)])
-    return rows_of(head, rows)
+        row = [_case(case), shown(results.spread(case, "kernel", MINIMUM), MINIMUM, spread=False)]
+        rows.append([*row, *(_pair(results, case, strategy) for strategy in strategies)])
+    return _table(head, rows)
 
 
-def alphas(found: Found) -> str:
-    """The greatest α without a miss and the best by both utility factors, published and here."""
-    head = ["case", "congestion", "all read in time", "all handed over in time", "best by µ₁", "best by µ₂"]
+def alphas(results: Results) -> str:
+    """The highest α without a miss and the best by both utility factors, published and here."""
+    head = ["case", "congestion", "all read in time", "all written in time", "best by µ₁", "best by µ₂"]
     rows = []
     for (base, deadline_s), safe in SAFE_ALPHA.items():
-        told = [f"{safe:g}", "–", f"{safe:g}", f"{SPARING_ALPHA[base, deadline_s]:g}"]
-        rows.append([_case(Case(base, deadline_s)), "published (BBR)", *told])
+        published = [f"{safe:g}", "–", f"{safe:g}", f"{SAVING_ALPHA[base, deadline_s]:g}"]
+        rows.append([_case(Case(base, deadline_s)), "published (BBR)", *published])
         for congestion in CONGESTIONS:
             case = Case(base, deadline_s, congestion)
-            safes = (found.safe_alpha(case, metric) for metric in (MISSED, UNWRITTEN))
+            safes = (results.safe_alpha(case, metric) for metric in (MISSED, UNWRITTEN))
             row = ["none" if alpha is None else f"up to {alpha:g}" for alpha in safes]
-            row += [f"{found.best_alpha(case, weights):g}" for weights in (MU1, MU2)]
+            row += [f"{results.best_alpha(case, weights):g}" for weights in (MU1, MU2)]
             rows.append([_case(case), congestion, *row])
-    return rows_of(head, rows, 2)
+    return _table(head, rows, "ll")
 
 
-def overheads(found: Found) -> str:
-    """Figure 6.21: bytes sent beyond the payload, where everything was delivered."""
+def overheads(results: Results) -> str:
+    """Figure 6.21: bytes sent in excess of the payload, with all data delivered."""
     rows = []
     for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline"):
-        told = TOLD_OVERHEAD.get(strategy)
+        values = PUBLISHED_OVERHEAD.get(strategy)
         published = (
             "–"
-            if told is None
-            else shown(Spread(*told, told[1], 1), OVERHEAD)
-            if told[0] == told[1]
-            else _range(*told)
+            if values is None
+            else shown(Spread(*values, values[1], 1), OVERHEAD)
+            if values[0] == values[1]
+            else _range(*values)
         )
         case = Case("symmetric", 10.0)
-        ours = [found.spread(replace(case, congestion=c), strategy, OVERHEAD) for c in CONGESTIONS]
-        rows.append([f"`{strategy}`", published, *(shown(over, OVERHEAD) for over in ours)])
-    return rows_of(["strategy", "published", *CONGESTIONS], rows)
+        ours = [results.spread(replace(case, congestion=c), strategy, OVERHEAD) for c in CONGESTIONS]
+        rows.append([f"`{strategy}`", published, *(shown(stats, OVERHEAD) for stats in ours)])
+    return _table(["strategy", "published", *CONGESTIONS], rows)
 
 
-def times(found: Found, cases: Sequence[Case]) -> str:
-    """Figure 6.29: hand-over and delivery apart."""
+def times(results: Results, cases: Sequence[Case]) -> str:
+    """Figure 6.29: write and delivery times."""
     head = [
         "case",
         "strategy",
-        "handed over after (s)",
+        "written after (s)",
         "read by the peer after (s)",
-        "not handed over in time",
+        "not written in time",
         "not read in time",
     ]
     rows = []
     for case in cases:
         for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline"):
             figures = (WRITTEN_S, DELIVERED_S, UNWRITTEN, MISSED)
-            row = [shown(found.spread(case, strategy, metric), metric) for metric in figures]
+            row = [shown(results.spread(case, strategy, metric), metric) for metric in figures]
             rows.append([_case(case), f"`{strategy}`", *row])
-    return rows_of(head, rows, 2)
+    return _table(head, rows, "ll")
 
 
-def roads(found: Found, kind: str) -> str:
-    """Tables 6.1 and 6.2: dear path / missed, published and here, with both send buffers."""
-    table, kernel = (TABLE_6_1, BULK_KERNEL) if kind == "bulk" else (TABLE_6_2, STREAM_KERNEL)
+def roads(results: Results, kind: str) -> str:
+    """Tables 6.1 and 6.2: expensive path / missed, published and here, with both send buffers."""
+    published_by_road, kernel = (TABLE_6_1, BULK_KERNEL) if kind == "bulk" else (TABLE_6_2, STREAM_KERNEL)
+    deadlines = BULK_S if kind == "bulk" else STREAM_S
     head = ["road, deadline", "MPTCP published", "64 MB", "autotuned", "MP-DPA published", "64 MB", "autotuned"]
-    head += ["`single`", "`deadline`", "least possible"]
+    head += ["`single`", "`deadline`", "minimum"]
     rows = []
     for road in ROADS:
-        for deadline_s, (dear, missed, _) in zip(BULK_S if kind == "bulk" else STREAM_S, table[road], strict=True):
+        for deadline_s, (share, missed, _) in zip(deadlines, published_by_road[road], strict=True):
             case = Case(f"{road}-{kind}", deadline_s)
-            tuned = replace(case, twist="autotuned")
-            told = [f"{_figure(share, '%')} / {_figure(missed, '%')}" for share in (kernel[road], dear)]
-            found_here = [
-                _pair(found, of, strategy) for strategy in ("kernel", "mp-dpa-08") for of in (case, tuned)
-            ]
-            row = [f"{road}, {deadline_s:g} s", told[0], *found_here[:2], told[1], *found_here[2:]]
-            row += [_pair(found, case, "single"), _pair(found, case, "deadline")]
-            rows.append([*row, shown(found.spread(case, "kernel", LEAST), LEAST, spread=False)])
-    return rows_of(head, rows)
+            tuned = replace(case, variant="autotuned")
+            published = [f"{_figure(s, '%')} / {_figure(missed, '%')}" for s in (kernel[road], share)]
+            ours = [_pair(results, of, strategy) for strategy in ("kernel", "mp-dpa-08") for of in (case, tuned)]
+            row = [f"{road}, {deadline_s:g} s", published[0], *ours[:2], published[1], *ours[2:]]
+            row += [_pair(results, case, "single"), _pair(results, case, "deadline")]
+            rows.append([*row, shown(results.spread(case, "kernel", MINIMUM), MINIMUM, spread=False)])
+    return _table(head, rows)
 
 
-def handed_over(found: Found) -> str:
-    """What a sender that sees its send buffer only takes for missed, in the streams of the roads."""
+def unwritten(results: Results) -> str:
+    """Misses as counted by a sender that knows only its send buffer, in the streams on the roads."""
     head = [
         "road, deadline",
         "missed, published",
@@ -178,62 +190,66 @@ def handed_over(found: Found) -> str:
             case = Case(f"{road}-stream", deadline_s)
             row = [f"{road}, {deadline_s:g} s", _figure(missed, "%")]
             for strategy in ("kernel", "mp-dpa-08"):
-                for of in (case, replace(case, twist="autotuned")):
-                    row.append(shown(found.spread(of, strategy, UNWRITTEN), UNWRITTEN, spread=False))
+                for of in (case, replace(case, variant="autotuned")):
+                    row.append(shown(results.spread(of, strategy, UNWRITTEN), UNWRITTEN, spread=False))
             rows.append(row)
-    return rows_of(head, rows)
+    return _table(head, rows)
 
 
-def utilities(found: Found, kind: str) -> str:
-    """µ₁ and µ₂ by road and deadline (6.43, 6.44, 6.54, 6.55), and the overhead against MPTCP."""
-    table, deadlines = (TABLE_6_1, BULK_S) if kind == "bulk" else (TABLE_6_2, STREAM_S)
-    head = ["road, deadline", "sent beyond MPTCP: published", "here", "`mp-dpa-08` µ₁", "µ₂", "`deadline` µ₁", "µ₂"]
+def utilities(results: Results, kind: str) -> str:
+    """µ₁ and µ₂ by road and deadline (6.43, 6.44, 6.54, 6.55), and the overhead relative to MPTCP."""
+    published_by_road, deadlines = (TABLE_6_1, BULK_S) if kind == "bulk" else (TABLE_6_2, STREAM_S)
+    head = ["road, deadline", "excess bytes: published", "here", "`mp-dpa-08` µ₁", "µ₂", "`deadline` µ₁", "µ₂"]
     rows = []
     for road in ROADS:
-        for deadline_s, (_, _, surplus) in zip(deadlines, table[road], strict=True):
+        for deadline_s, (_, _, excess) in zip(deadlines, published_by_road[road], strict=True):
             case = Case(f"{road}-{kind}", deadline_s)
             row = [
                 f"{road}, {deadline_s:g} s",
-                _figure(surplus, "%"),
-                _figure(found.surplus(case, "mp-dpa-08"), "%"),
+                _figure(excess, "%"),
+                _figure(results.excess(case, "mp-dpa-08"), "%"),
             ]
             for strategy in ("mp-dpa-08", "deadline"):
-                row += [f"{found.mu(case, strategy, weights):.2f}" for weights in (MU1, MU2)]
+                row += [f"{results.mu(case, strategy, weights):.2f}" for weights in (MU1, MU2)]
             rows.append(row)
-    return rows_of(head, rows)
+    return _table(head, rows)
 
 
-def beyond(found: Found) -> str:
-    """What the thesis leaves out: share over the dear path / deadlines missed."""
+def extra_cases(results: Results) -> str:
+    """Cases that the thesis omits: share on the expensive path / missed deadlines."""
     strategies = ("kernel", "kernel-tuned", "single", "mp-dpa", "mp-dpa-08", "deadline")
-    head = ["case", "with", "congestion", *(f"`{s}`" for s in strategies)]
+    head = ["case", "impairment", "congestion", *(f"`{s}`" for s in strategies)]
     rows = []
-    for base, deadline_s in BEYOND:
-        for twist in ("", *OUTSIDE):
+    for base, deadline_s in EXTRA_CASES:
+        for variant in ("", *IMPAIRMENTS):
             for congestion in CONGESTIONS:
-                case = Case(base, deadline_s, congestion, twist)
-                pairs = [_pair(found, case, strategy) for strategy in strategies]
-                rows.append([_case(case), _WITH[twist], congestion, *pairs])
-    return rows_of(head, rows, 3)
+                case = Case(base, deadline_s, congestion, variant)
+                pairs = [_pair(results, case, strategy) for strategy in strategies]
+                rows.append([_case(case), _IMPAIRMENTS[variant], congestion, *pairs])
+    return _table(head, rows, "lll")
 
 
-_WITH = {"": "nothing more", "loss": "1 % loss", "jitter": "20 ms of jitter"}
+_IMPAIRMENTS = {"": "none", "loss": "1 % loss", "jitter": "20 ms of jitter"}
 
 
-def _verdict(found: Found, told: Told) -> str:
-    ours = found.spread(told.case, told.strategy, told.metric)
-    return verdict(told, ours, found.median(told.case, told.strategy, MISSED))
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str = "l") -> str:
+    return "".join(f"{line}\n" for line in table(head, rows, align))
 
 
-def _missed(found: Found, case: Case, strategy: str) -> float:
-    """Against `deadline`, whose buffer is its own affair, MPTCP has the autotuned one."""
-    of = replace(case, twist="autotuned") if strategy == "kernel" else case
-    return found.median(of, strategy, MISSED) or 0.0
+def _verdict(results: Results, entry: Published) -> str:
+    ours = results.spread(entry.case, entry.strategy, entry.metric)
+    return verdict(entry, ours, results.median(entry.case, entry.strategy, MISSED))
 
 
-def _pair(found: Found, case: Case, strategy: str) -> str:
+def _missed(results: Results, case: Case, strategy: str) -> float:
+    """The comparison with `deadline`, which limits the buffer itself, uses MPTCP with the autotuned buffer."""
+    of = replace(case, variant="autotuned") if strategy == "kernel" else case
+    return results.median(of, strategy, MISSED) or 0.0
+
+
+def _pair(results: Results, case: Case, strategy: str) -> str:
     return " / ".join(
-        shown(found.spread(case, strategy, metric), metric, spread=False) for metric in (DEAR, MISSED)
+        shown(results.spread(case, strategy, metric), metric, spread=False) for metric in (EXPENSIVE, MISSED)
     )
 
 

@@ -1,1 +1,1 @@
-"""Rates of links over time, made up where the recordings are not public."""
+"""Synthetic rates of links over time, where the recordings are not public."""

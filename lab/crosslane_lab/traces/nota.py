@@ -1,8 +1,8 @@
-"""The roads of Nota 2020, made up: its recordings were never published, only described (chapters 5.5 and 6.7).
+"""Synthetic roads of Nota 2020: its recordings are not published, only described (chapters 5.5 and 6.7).
 
-A rate wanders (an AR(1) process), is pushed up or down in the times that the text names, and is then brought by
-rank onto the described distribution, so that the shares of time hold exactly whatever the seed. What the text
-tells of whole objects (how many of 100 MB even both paths together do not carry in time) chose the seeds.
+A rate is an AR(1) process with offsets in the intervals that the text names. It is then mapped by rank to the
+described distribution, so that the shares of time are exact for every seed. The seeds were chosen so that the
+number of objects of 100 MB that both paths together cannot deliver in time is that of the text.
 """
 
 import random
@@ -14,24 +14,24 @@ STEP_S = 1
 """The thesis changed the rates of its links once a second."""
 
 NEEDED_MBIT_S = 100 * 8 / 60
-"""What carries 100 MB in 60 s: the rate from which on a path "alone suffices"."""
+"""The rate that delivers 100 MB in 60 s: from this rate a path "alone suffices"."""
 
 TRIANGLE_FROM_S = 1
-"""When the objects begin to come up."""
+"""Start of the first object."""
 
 Knot = tuple[float, float]
-"""Share of the time, and the rate (Mbit/s) that it does not exceed."""
-Push = tuple[int, int, float]
-"""From, until (s), and by how many standard deviations the wandering is pushed."""
+"""Share of the time, and the rate (Mbit/s) not exceeded in it."""
+Offset = tuple[int, int, float]
+"""Start and end (s), and the offset of the AR(1) process in standard deviations."""
 
 
 @dataclass(frozen=True)
-class Way:
+class PathProfile:
     """One path along a road."""
 
     operator: str
     knots: tuple[Knot, ...]
-    pushes: tuple[Push, ...] = ()
+    offsets: tuple[Offset, ...] = ()
     memory_s: float = 15
 
 
@@ -42,9 +42,9 @@ class Road:
     name: str
     duration_s: int
     seed: int
-    a: Way
-    b: Way
-    told: str
+    a: PathProfile
+    b: PathProfile
+    description: str
 
 
 ROADS = (
@@ -52,50 +52,51 @@ ROADS = (
         name="highway",
         duration_s=480,
         seed=49,
-        a=Way("O2", ((0, 0.3), (0.25, 4), (0.62, 12.8), (0.62, 14.2), (1, 22.5)), ((360, 420, -3),)),
-        b=Way("Telekom", ((0, 0.5), (0.97, 40), (1, 45)), ((360, 420, -3),)),
-        told="O2 suffices 38 % of the time; Telekom about twice as fast, uniform up to 40, peaks of 45 Mbit/s; "
-        "a hole at 360 to 420 s",
+        a=PathProfile("O2", ((0, 0.3), (0.25, 4), (0.62, 12.8), (0.62, 14.2), (1, 22.5)), ((360, 420, -3),)),
+        b=PathProfile("Telekom", ((0, 0.5), (0.97, 40), (1, 45)), ((360, 420, -3),)),
+        description="O2 suffices 38 % of the time; Telekom about twice as fast, uniform up to 40, "
+        "peaks of 45 Mbit/s; a hole at 360 to 420 s",
     ),
     Road(
         name="rural",
         duration_s=780,
         seed=116,
-        a=Way(
+        a=PathProfile(
             "O2",
             ((0, 0), (0.08, 0), (0.08, 0.1), (0.58, 2.5), (0.78, 12.8), (0.78, 14.2), (1, 24)),
             ((140, 155, -4), (340, 360, -4), (618, 633, -4)),
         ),
-        b=Way("Telekom", ((0, 0.02), (0.22, 2), (0.42, 9), (0.85, 22), (1, 45))),
-        told="O2 suffices 22 % of the time, is mostly very slow and not there at all in dead zones; "
+        b=PathProfile("Telekom", ((0, 0.02), (0.22, 2), (0.42, 9), (0.85, 22), (1, 45))),
+        description="O2 suffices 22 % of the time, is mostly very slow and not there at all in dead zones; "
         "Telekom mostly about 20 Mbit/s, at times only dozens of kbit/s",
     ),
     Road(
         name="city",
         duration_s=600,
         seed=417,
-        a=Way("O2", ((0, 2), (0.22, 12.8), (0.22, 14.2), (0.4, 22), (0.75, 28), (0.97, 42), (1, 50))),
-        b=Way("Telekom", ((0, 1), (0.5, 8), (0.6, 22), (0.95, 42), (1, 50))),
-        told="O2 suffices 78 % of the time, mostly about 25; Telekom is slow or fast; both peak at 50 Mbit/s",
+        a=PathProfile("O2", ((0, 2), (0.22, 12.8), (0.22, 14.2), (0.4, 22), (0.75, 28), (0.97, 42), (1, 50))),
+        b=PathProfile("Telekom", ((0, 1), (0.5, 8), (0.6, 22), (0.95, 42), (1, 50))),
+        description="O2 suffices 78 % of the time, mostly about 25; Telekom is slow or fast; "
+        "both peak at 50 Mbit/s",
     ),
 )
 
 
-def rates(road: Road, way: Way) -> list[float]:
+def rates(road: Road, profile: PathProfile) -> list[float]:
     """The rate of each second, in Mbit/s."""
-    wandering = _wander(random.Random(f"{road.name} {way.operator} {road.seed}"), road.duration_s, way)
-    order = sorted(range(len(wandering)), key=wandering.__getitem__)
-    found = [0.0] * len(wandering)
+    process = _ar1(random.Random(f"{road.name} {profile.operator} {road.seed}"), road.duration_s, profile)
+    order = sorted(range(len(process)), key=process.__getitem__)
+    found = [0.0] * len(process)
     for rank, second in enumerate(order):
-        found[second] = round(_at(way.knots, rank / (len(order) - 1)), 2)
+        found[second] = round(_at(profile.knots, rank / (len(order) - 1)), 2)
     return found
 
 
 def triangle(second: int) -> float:
     """Rate (Mbit/s) of the preferred path of chapter 6.6, lowest at the start and in the middle of a minute.
 
-    The text gives the peak. The lowest rate is the one at which both paths just carry 1 MB in 0.8 s, and with which
-    MPTCP sends the published 40 % over the other.
+    The text gives the peak. The lowest rate is the one at which both paths just deliver 1 MB in 0.8 s, and with
+    which MPTCP sends the published 40 % over the other path.
     """
     low, peak, period = 5.0, 14.0, 30
     after = (second - TRIANGLE_FROM_S) % period
@@ -104,29 +105,29 @@ def triangle(second: int) -> float:
 
 
 def delays(path: str) -> list[float]:
-    """One-way delays of 50 ms with 20 ms of jitter, drawn anew each 100 ms; no packet overtakes another."""
+    """One-way delays of 50 ms with 20 ms of jitter, with a new value every 100 ms, without reordering."""
     chance = random.Random(f"jitter {path}")
     return [round(50 + 20 * (2 * chance.random() - 1), 1) for _ in range(640)]
 
 
-def _wander(chance: random.Random, steps: int, way: Way) -> list[float]:
-    """AR(1) of unit variance, pushed."""
-    keep = 1 - STEP_S / way.memory_s
+def _ar1(chance: random.Random, steps: int, profile: PathProfile) -> list[float]:
+    """An AR(1) process of unit variance, with offsets."""
+    keep = 1 - STEP_S / profile.memory_s
     fresh = (1 - keep**2) ** 0.5
     level, levels = _normal(chance), []
     for second in range(steps):
         level = keep * level + fresh * _normal(chance)
-        levels.append(level + sum(by for begin, end, by in way.pushes if begin <= second < end))
+        levels.append(level + sum(by for begin, end, by in profile.offsets if begin <= second < end))
     return levels
 
 
 def _normal(chance: random.Random) -> float:
-    """Nearly normal, and the same on every machine."""
+    """Approximately normal, and identical on every machine."""
     return sum(chance.random() for _ in range(12)) - 6
 
 
 def _at(knots: Sequence[Knot], share: float) -> float:
-    """The rate that is not exceeded in this share of the time; at a step, the rate above it."""
+    """The rate not exceeded in this share of the time; at a step, the rate above it."""
     for (s0, r0), (s1, r1) in reversed(list(pairwise(knots))):
         if s0 <= share and s1 > s0:
             return r0 + (r1 - r0) * (share - s0) / (s1 - s0)

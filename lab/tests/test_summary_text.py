@@ -1,4 +1,4 @@
-"""What the report says on top."""
+"""The opening of the report."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,59 +7,56 @@ import pytest
 import synthetic
 from synthetic import Drive, Plan
 
-from crosslane_lab.metrics import WORST_DELAY, as_long, number, representative, spread
+from crosslane_lab.metrics import WORST_DELAY, duration_ratio, number, representative, spread
 from crosslane_lab.run import RunFolder
-from crosslane_lab.words import in_words, subject
+from crosslane_lab.summary_text import paragraphs, subject
 
 
 def plain(folder: RunFolder) -> str:
-    return " ".join(in_words(folder)).replace("\u00a0", " ")
+    return " ".join(paragraphs(folder)).replace("\u00a0", " ")
 
 
-def test_the_drive_is_told_first(left: RunFolder) -> None:
-    assert plain(left).startswith(
-        "The vehicle left the coverage of its-g5 after 13.2 s (mean signal below −82 dBm)."
-    )
+def test_the_drive_is_described_first(left: RunFolder) -> None:
+    assert plain(left).startswith("The vehicle left the coverage of its-g5 at 13.2 s (mean signal below −82 dBm).")
 
 
 def test_the_worst_delays_are_medians_with_their_ratio_to_ours(left: RunFolder) -> None:
     ours, kernel = (spread(left.valid_runs(s), WORST_DELAY) for s in ("threshold", "kernel"))
     assert ours is not None
     assert kernel is not None
-    assert f"With `threshold` the worst message took {number(ours.median, 'ms')}".replace("\u00a0", " ") in plain(
+    assert f"Worst delivery delay: {number(ours.median, 'ms')} with `threshold`".replace("\u00a0", " ") in plain(
         left
     )
-    assert f"the kernel alone kept the application waiting 903 ms, {as_long(kernel.median / ours.median)}" in plain(
-        left
-    )
-    assert "; the tuned kernel 413 ms, 13 times as long." in plain(left)
+    assert f"; 903 ms with the default kernel ({duration_ratio(kernel.median / ours.median)})" in plain(left)
+    assert "; 413 ms with the tuned kernel (13 times as long)." in plain(left)
 
 
-def test_a_path_that_comes_back_is_told_with_its_recovery(passed_by: RunFolder) -> None:
-    assert "after 13.2 s (mean signal below −82 dBm) and came back into it after 26.0 s." in plain(passed_by)
+def test_the_recovery_of_a_path_is_reported(passed_by: RunFolder) -> None:
+    assert "at 13.2 s (mean signal below −82 dBm) and re-entered it at 26.0 s." in plain(passed_by)
     assert "97 ms with `threshold`" in plain(passed_by)
 
 
-def test_a_silence_in_the_scenario_is_no_loss_of_coverage(drive: Path) -> None:
+@pytest.mark.parametrize("key", ["outages_s", "silent_s"], ids=["now", "previous version"])
+def test_an_outage_in_the_scenario_is_no_loss_of_coverage(key: str, drive: Path) -> None:
     file = drive / "scenario.toml"
-    file.write_text(file.read_text().replace('radio = "its-g5"', 'radio = "its-g5"\nsilent_s = [[10, 12]]'))
+    file.write_text(file.read_text().replace('radio = "its-g5"', f'radio = "its-g5"\n{key} = [[10, 12]]'))
     assert plain(RunFolder.open(drive)).startswith(
-        "The link its-g5 fell silent after 10.0 s, was heard again after 12.0 s and"
+        "The link its-g5 went down at 10.0 s, came up again at 12.0 s and"
     )
 
 
-def test_the_handover_is_told_apart_where_the_worst_message_was_elsewhere(left: RunFolder) -> None:
-    assert "Within a second of the handover" not in plain(left)
+def test_the_delay_around_the_handover_is_reported_if_the_worst_message_was_elsewhere(left: RunFolder) -> None:
+    assert "of the handover" not in plain(left)
     calm = tuple(replace(r, metrics=r.metrics | {"handover_delay_ms.max": 30.0}) for r in left.runs)
-    assert "the worst message took 30 ms with `threshold`; 30 ms with the kernel alone (just as long)" in plain(
+    assert "of the handover: 30 ms with `threshold`; 30 ms with the default kernel (just as long)" in plain(
         replace(left, runs=calm)
     )
 
 
-def test_a_strategy_that_loses_is_told_to_lose(tmp_path: Path) -> None:
+def test_a_strategy_that_is_worse_is_reported_as_worse(tmp_path: Path) -> None:
     plans = {"kernel": Plan(14.0, 0.2), "threshold": Plan(13.2, 0.8, decides=True)}
     folder = RunFolder.open(synthetic.write(tmp_path, Drive(plans=plans)))
-    assert "kept the application waiting 201 ms, 0.3 times as long" in plain(folder)
+    assert "; 201 ms with the default kernel (0.3 times as long)" in plain(folder)
 
 
 def test_without_a_strategy_of_ours_nothing_is_compared(tmp_path: Path) -> None:
@@ -69,19 +66,19 @@ def test_without_a_strategy_of_ours_nothing_is_compared(tmp_path: Path) -> None:
     assert "times as long" not in plain(folder)
 
 
-def test_invalid_runs_are_counted_and_left_out(left: RunFolder) -> None:
-    bad = replace(left.runs[0], valid=False, because="stalled", metrics={WORST_DELAY: 1e6})
+def test_invalid_runs_are_counted_and_excluded(left: RunFolder) -> None:
+    bad = replace(left.runs[0], valid=False, reason="stalled", metrics={WORST_DELAY: 1e6})
     folder = replace(left, runs=(bad, *left.runs[1:]))
-    assert "1 of 6 runs was invalid and left out of all medians." in plain(folder)
+    assert "1 of 6 runs was invalid and excluded from all medians." in plain(folder)
     kept = spread(folder.valid_runs("kernel"), WORST_DELAY)
     assert kept is not None
     assert kept.count == 1
     assert kept.high < 1e6
 
 
-def test_a_drive_without_a_valid_run_says_so(left: RunFolder) -> None:
+def test_a_drive_without_a_valid_run_starts_with_a_warning(left: RunFolder) -> None:
     folder = replace(left, runs=tuple(replace(run, valid=False) for run in left.runs))
-    assert plain(folder).startswith("Beware: the machine was too busy")
+    assert plain(folder).startswith("Warning: the machine was too busy")
 
 
 def test_the_representative_run_is_the_lower_median_one(left: RunFolder) -> None:

@@ -1,22 +1,21 @@
-"""What came out: the run folders of all cases, and the figures that the thesis speaks of."""
+"""The results: the run folders of all cases, and the metrics that the thesis uses."""
 
 import shutil
-import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
 
-from crosslane_lab.errors import LabError
-from crosslane_lab.metrics import Spread
+from crosslane_lab import program
+from crosslane_lab.metrics import Spread, spread
 from crosslane_lab.nota import utility
 from crosslane_lab.nota.cases import ALPHAS, Case, mp_dpa, plan, scenario
 from crosslane_lab.progress import Progress
 from crosslane_lab.run import Run, RunFolder
 
-DEAR = "path.lte-b.share"
-"""Share of the payload that went over the path not preferred."""
-LEAST = "path.lte-b.share_optimum"
+EXPENSIVE = "path.lte-b.share"
+"""Share of the payload on the expensive path."""
+MINIMUM = "path.lte-b.share_optimum"
 MISSED, UNWRITTEN = "deadline.missed_share", "deadline.unwritten_share"
 DELIVERED_S, WRITTEN_S = "object.completion_s.p50", "object.written_s.p50"
 OVERHEAD = "overhead_share"
@@ -36,52 +35,51 @@ RECORDED = {
 
 
 @dataclass(frozen=True)
-class Found:
+class Results:
     """The run folders below `root`, one per case."""
 
     root: Path
 
     def folder(self, case: Case) -> RunFolder:
-        """The run folder of a case; raises `LabError` where there is none."""
+        """The run folder of a case; raises `LabError` if there is none."""
         return _opened(self.root / case.name)
 
     def spread(self, case: Case, strategy: str, metric: str) -> Spread | None:
-        """Median and range over the seeds; None where no run has the metric."""
-        values = [value for run in self._runs(case, strategy) if (value := run.metrics.get(metric)) is not None]
-        return Spread(median(values), min(values), max(values), len(values)) if values else None
+        """Median and range over the seeds; None if no run has the metric."""
+        return spread(self._runs(case, strategy), metric)
 
     def median(self, case: Case, strategy: str, metric: str) -> float | None:
         """The median over the seeds."""
-        over = self.spread(case, strategy, metric)
-        return over.median if over else None
+        stats = self.spread(case, strategy, metric)
+        return stats.median if stats else None
 
     def mu(self, case: Case, strategy: str, weights: utility.Weights) -> float:
-        """μ: the median over the seeds, each against the kernel's MPTCP under the same seed."""
+        """μ: the median over the seeds, each relative to the kernel's MPTCP with the same seed."""
         return median(
             utility.utility(run.metrics, other.metrics, weights) for run, other in self._pairs(case, strategy)
         )
 
-    def surplus(self, case: Case, strategy: str) -> float:
-        """Bytes sent beyond those of the kernel's MPTCP, as a share of these: the thesis's overhead."""
+    def excess(self, case: Case, strategy: str) -> float:
+        """Bytes sent in excess of the kernel's MPTCP, as a share of its bytes: the overhead of the thesis."""
         pairs = self._pairs(case, strategy)
-        return median(utility.surplus(run.metrics, other.metrics) for run, other in pairs)
+        return median(utility.excess(run.metrics, other.metrics) for run, other in pairs)
 
     def best_alpha(self, case: Case, weights: utility.Weights) -> float:
-        """The α of the greatest μ, the least one of several."""
+        """The α with the highest μ; the lowest α if several have it."""
         return max(ALPHAS, key=lambda alpha: (self.mu(case, mp_dpa(alpha), weights), -alpha))
 
     def safe_alpha(self, case: Case, metric: str = MISSED) -> float | None:
-        """The greatest α up to which no run misses a deadline."""
+        """The highest α up to which no run misses a deadline."""
         safe = None
         for alpha in ALPHAS:
-            over = self.spread(case, mp_dpa(alpha), metric)
-            if over is None or over.high > 0:
+            stats = self.spread(case, mp_dpa(alpha), metric)
+            if stats is None or stats.high > 0:
                 break
             safe = alpha
         return safe
 
     def recorded(self, case: Case, strategy: str) -> Run:
-        """The run that kept its throughput."""
+        """The run with records of throughput."""
         folder = RunFolder.open(self.root / "recorded" / case.name)
         return folder.shown_runs(strategy)[0]
 
@@ -92,27 +90,27 @@ class Found:
         return list(zip(self._runs(case, strategy), self._runs(case, "kernel"), strict=True))
 
 
-def simulate(program: Path, scenarios: Path, data: Path, root: Path) -> Found:
+def simulate(binary: Path, scenarios: Path, data: Path, root: Path) -> Results:
     """Simulate every case of the plan with the `crosslane` program into folders below `root`."""
     progress = Progress()
     try:
         root.mkdir(parents=True, exist_ok=True)
         cases = plan()
-        for place, case in enumerate(cases, 1):
-            progress(f"simulating {case.name} ({place} of {len(cases)})")
+        for index, case in enumerate(cases, 1):
+            progress(f"simulating {case.name} ({index} of {len(cases)})")
             _simulate(
-                program, _file(case, scenarios, data, root), root / case.name, case.strategies, case.seeds, "none"
+                binary, _file(case, scenarios, data, root), root / case.name, case.strategies, case.seeds, "none"
             )
         for case, strategies in RECORDED.items():
             progress(f"recording {case.name}")
             out = root / "recorded" / case.name
-            _simulate(program, _file(case, scenarios, data, root), out, strategies, "1", "all")
+            _simulate(binary, _file(case, scenarios, data, root), out, strategies, "1", "all")
             for file in out.glob("runs/*/*"):
                 if file.stem not in ("throughput", "messages"):
                     file.unlink()
     finally:
         progress.done()
-    return Found(root)
+    return Results(root)
 
 
 @cache
@@ -127,16 +125,7 @@ def _file(case: Case, scenarios: Path, data: Path, root: Path) -> Path:
     return file
 
 
-def _simulate(program: Path, file: Path, out: Path, strategies: tuple[str, ...], seeds: str, records: str) -> None:
+def _simulate(binary: Path, file: Path, out: Path, strategies: tuple[str, ...], seeds: str, records: str) -> None:
     shutil.rmtree(out, ignore_errors=True)
     options = ["--strategy", ",".join(strategies), "--seed", seeds, "--records", records, "--out", str(out)]
-    try:
-        done = subprocess.run(
-            [str(program), "simulate", str(file), *options], capture_output=True, text=True, check=False
-        )
-    except OSError as error:
-        cause = error.strerror or str(error)
-        raise LabError(f"while starting {program}: {cause}; `make build`, or name it with --program") from error
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise LabError(f"while simulating {file}: {said}")
+    program.run(binary, ["simulate", str(file), *options], f"simulating {file}")
