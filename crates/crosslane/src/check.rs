@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::{fs, io};
 
 use crosslane_sim::bounds::feasibility::{prove, warnings};
 use crosslane_sim::bounds::oracle::{Foresight, Params};
+use crosslane_sim::input::renamed_keys::renew;
 use crosslane_sim::scenario::{Engine, Scenario, TrafficKind};
 use crosslane_sim::world::World;
 use serde_json::json;
@@ -22,7 +24,10 @@ const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
 ///
 /// # Errors
 /// What is wrong with the file, in one sentence.
-pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
+pub fn run(file: &Path, data: Option<&Path>, fix: bool, json: bool) -> Result<ExitCode> {
+    if fix {
+        rewrite(file)?;
+    }
     if is_configuration(file) {
         return check_configuration(file, json);
     }
@@ -37,7 +42,8 @@ pub fn run(file: &Path, data: Option<&Path>, json: bool) -> Result<ExitCode> {
         });
     let told = proofs.iter().map(|proof| proof.text.clone());
     let texts: Vec<String> = told.chain(bounds(&scenario)?).chain(cannot).collect();
-    print(file, json, "scenario", ok, &texts, &warnings(&scenario, &proofs))?;
+    let notes = former_names(&scenario.renamed).chain(warnings(&scenario, &proofs)).collect::<Vec<_>>();
+    print(file, json, "scenario", ok, &texts, &notes)?;
     if ok {
         return Ok(ExitCode::SUCCESS);
     }
@@ -52,7 +58,8 @@ fn check_configuration(file: &Path, json: bool) -> Result<ExitCode> {
     let config = config::read(file)?;
     let mut refusals = machine::refusals(&config);
     let Some(last) = refusals.pop() else {
-        let missing = [machine::lacks(&config), machine::waits(&config)].concat();
+        let missing =
+            [former_names(&config.renamed).collect(), machine::lacks(&config), machine::waits(&config)].concat();
         print(file, json, "configuration", true, &[what_it_is(&config)], &missing)?;
         return Ok(ExitCode::SUCCESS);
     };
@@ -92,17 +99,38 @@ fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
     Ok(paths.map(|(path, bytes)| text(path.name, bytes)).collect())
 }
 
-/// A file with a `[[path]]`, or a gateway's `listen`, is an agent's configuration. What cannot be read
-/// is left to the reader of scenarios, which says why.
+/// A file with a `path`, or a gateway's `listen`, is an agent's configuration. What is no
+/// TOML is left to the reader of scenarios, which says why.
 fn is_configuration(file: &Path) -> bool {
     let text = text_file::read(file).unwrap_or_default();
-    let is_of_agents = |line: &str| {
-        line.starts_with("[[path]]")
-            || line.starts_with("listen ")
-            || line.starts_with("listen=")
-            || line.starts_with("[[tunnel.vehicle]]")
-    };
-    text.lines().any(|line| is_of_agents(line.trim_start()))
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let tunnel = table.get("tunnel").and_then(toml::Value::as_table);
+    let is_gateway = tunnel.is_some_and(|keys| keys.contains_key("listen") || keys.contains_key("vehicle"));
+    table.contains_key("path") || is_gateway
+}
+
+/// Replaces former names of keys in the file.
+fn rewrite(file: &Path) -> Result<()> {
+    let attempt = format!("rewriting {}", file.display());
+    let fault = |cause: io::Error| Error::usage(&attempt, cause, "name a file that can be read and written");
+    let text = text_file::read(file).map_err(fault)?;
+    let (renewed, replaced) = renew(&text);
+    if replaced.is_empty() {
+        return Ok(());
+    }
+    // The file is there whole, before and after, whatever happens in between.
+    let mut replacement = file.as_os_str().to_owned();
+    replacement.push(".new");
+    let written = fs::write(&replacement, renewed.as_bytes())
+        .and_then(|()| fs::set_permissions(&replacement, fs::metadata(file)?.permissions()))
+        .and_then(|()| fs::rename(&replacement, file));
+    written.inspect_err(|_| drop(fs::remove_file(&replacement))).map_err(fault)?;
+    replaced.iter().for_each(|sentence| eprintln!("crosslane: {}, {sentence}", file.display()));
+    Ok(())
+}
+
+fn former_names(renamed: &[String]) -> impl Iterator<Item = String> {
+    renamed.iter().map(|sentence| format!("{sentence}; `crosslane check --fix` rewrites it"))
 }
 
 fn print(file: &Path, json: bool, kind: &str, ok: bool, findings: &[String], warnings: &[String]) -> Result<()> {

@@ -41,6 +41,9 @@ enum Command {
         /// Folder of the data that the scenario names as `data:…`.
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
+        /// Replace former names of keys in the file by the present ones first.
+        #[arg(long)]
+        fix: bool,
         /// Print the result as JSON.
         #[arg(long)]
         json: bool,
@@ -111,7 +114,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Receive(options) => receive::run(&options),
         Command::Drive(options) => drive::run(&options),
         Command::Simulate(options) => simulate::run(&options),
-        Command::Check { file, data, json } => check::run(&file, data.as_deref(), json),
+        Command::Check { file, data, fix, json } => check::run(&file, data.as_deref(), fix, json),
         Command::Import(options) => import::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Keygen(options) => keygen::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Tunnel(command) => tunnel::command::run(&command).map(|()| ExitCode::SUCCESS),

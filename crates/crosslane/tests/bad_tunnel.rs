@@ -64,7 +64,7 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
     (
         VEHICLE,
         "key = \"own.key\"",
-        "key = \"own.key\"\nstandard = true",
+        "key = \"own.key\"\nrfc8086_only = true",
         "line 6: `standard` is GRE-in-UDP without protection",
     ),
     (VEHICLE, "[tunnel]\n", "[tunnel]\nmode = \"fast\"\n", "line 7: unknown variant `fast`"),

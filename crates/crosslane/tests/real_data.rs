@@ -102,7 +102,7 @@ fn the_real_scenarios_read_with_the_data_and_say_what_they_need_without() {
         let told = scenario_file::read(&file, None).expect_err("no data").to_string();
         assert!(told.contains("--data DIR"), "{told}");
         let Some(data) = data() else { continue };
-        crosslane::check::run(&file, Some(&data), false).unwrap_or_else(|error| panic!("{error}"));
+        crosslane::check::run(&file, Some(&data), false, false).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

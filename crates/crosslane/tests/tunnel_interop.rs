@@ -74,7 +74,7 @@ impl World {
         let configuration = format!(
             "[[path]]\nname = \"lte\"\nrat = \"lte\"\n[[path]]\nname = \"its-g5\"\nrat = \"80211p\"\n\
              [strategy]\nname = \"threshold\"\n[log]\nevents = \"EVENTS\"\n[tunnel]\n\
-             address = [\"{}/24\", \"{}/64\"]\ngateway = \"{SERVER}:4754\"\nplain = true\n{more}",
+             address = [\"{}/24\", \"{}/64\"]\ngateway = \"{SERVER}:4754\"\nencryption = \"none\"\n{more}",
             VEHICLE[0], VEHICLE[1]
         );
         Agent::start(&self.testbed.vehicle, &configuration)
@@ -83,7 +83,7 @@ impl World {
     fn gateway(&self, more: &str) -> Agent {
         let configuration = format!(
             "[log]\nevents = \"EVENTS\"\n[tunnel]\naddress = [\"{}/24\", \"{}/64\"]\nlisten = \"{SERVER}:4754\"\n\
-             plain = true\n{more}[[tunnel.vehicle]]\nname = \"car\"\naddress = [\"{}/32\", \"{}/128\"]\n",
+             encryption = \"none\"\n{more}[[tunnel.vehicle]]\nname = \"car\"\naddress = [\"{}/32\", \"{}/128\"]\n",
             GATEWAY[0], GATEWAY[1], VEHICLE[0], VEHICLE[1]
         );
         Agent::start(&self.testbed.server, &configuration)
@@ -245,7 +245,7 @@ fn scapy_at_the_other_end_of_a_standard_vehicle_answers() {
     let Some(python) = scapy().filter(|_| can_drive()) else { return };
     let world = World::new();
     let (_peer, mut said) = peer(&world.testbed.server, &python, &[&SERVER.to_string(), "4754"]);
-    let vehicle = world.vehicle("standard = true\n");
+    let vehicle = world.vehicle("rfc8086_only = true\n");
     for (own, other) in VEHICLE.into_iter().zip(GATEWAY) {
         let socket = udp(&world.testbed.vehicle, own, 9000);
         socket.send_to(b"hello", SocketAddr::new(other.parse().unwrap(), 9)).unwrap();
@@ -263,7 +263,7 @@ fn scapy_at_the_other_end_of_a_standard_vehicle_answers() {
 #[test]
 fn what_scapy_sends_comes_out_of_a_gateway_and_a_standard_one_answers() {
     let Some(python) = scapy().filter(|_| can_drive()) else { return };
-    for more in ["", "standard = true\n"] {
+    for more in ["", "rfc8086_only = true\n"] {
         let world = World::new();
         let gateway = world.gateway(more);
         let program = udp(&world.testbed.server, GATEWAY[0], 9000);

@@ -96,7 +96,7 @@ const TABLE: [(&str, &str, &str); 93] = [
         "delay_ms = 25\nqueue_packets = -3",
         "line 22: `queue_packets`: invalid value: integer `-3`; give a whole number",
     ),
-    ("delay_ms = 25", "delay_ms = 25\nsilent_s = [[5, 4]]", "line 22: `silent_s`: [5, 4] does not begin"),
+    ("delay_ms = 25", "delay_ms = 25\noutages_s = [[5, 4]]", "line 22: `outages_s`: [5, 4] does not begin"),
     ("delay_ms = 25", "delay_ms = 25\ntrace_down = \"a.down\"", "line 17: `lte` has `trace_down` without `trace`"),
     (
         "delay_ms = 25",
@@ -330,7 +330,7 @@ fn a_crossing_that_does_not_come_is_told_with_what_comes_instead() -> Result<(),
         ("threshold_dbm = -82", "threshold_dbm = -120", "never falls below -120 dBm: lowest -95"),
         ("between_s = [8, 30]", "between_s = [1, 3]", "falls below -82 dBm at 17.0 s, not between 1 and 3 s"),
         ("\"below\"", "\"above\"", "its-g5"),
-        ("position_m = [0, 0]", "position_m = [0, 0]\nsilent_s = [[0, 99]]", "its-g5 has no signal at all"),
+        ("position_m = [0, 0]", "position_m = [0, 0]\noutages_s = [[0, 99]]", "its-g5 has no signal at all"),
     ];
     for (from, to, expected) in table {
         let scenario = Scenario::parse(&GOOD.replacen(from, to, 1), "drive.toml")?;

@@ -122,7 +122,7 @@ fn the_figures_of_a_cell_obey_their_definitions() -> Result<(), Box<dyn Error>> 
 
 #[test]
 fn a_link_that_is_off_says_nothing_and_carries_nothing() -> Result<(), Box<dyn Error>> {
-    let text = CELLS.replacen("delay_ms = 10 ", "delay_ms = 10\nsilent_s = [[10, 20]]", 1);
+    let text = CELLS.replacen("delay_ms = 10 ", "delay_ms = 10\noutages_s = [[10, 20]]", 1);
     let off = truths(&drive(&text, 1)?, 0);
     let (within, without): (Vec<Truth>, Vec<Truth>) =
         off.into_iter().partition(|truth| (10.0..20.0).contains(&truth.at.as_secs_f64()));

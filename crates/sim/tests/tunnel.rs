@@ -229,7 +229,7 @@ fn datagrams_at_nine_tenths_of_the_sum_arrive_in_order() -> Outcome {
 #[test]
 fn a_path_that_dies_is_left_in_300_ms_and_taken_again_in_a_second() -> Outcome {
     let bulk = with(THROTTLED, "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20", "kind = \"bulk\"");
-    let silent = with(&bulk, "trace = \"throttled.csv\"", "rate_mbit_s = 20\nsilent_s = [[8, 14]]");
+    let silent = with(&bulk, "trace = \"throttled.csv\"", "rate_mbit_s = 20\noutages_s = [[8, 14]]");
     for (what, text) in [("throttled", bulk), ("silent", silent)] {
         let messages = messages(&text, "tunnel", 1)?;
         let other = 20.0 * 1380.0 / 1500.0;

@@ -28,6 +28,17 @@ pub enum Mode {
     PerFlow,
 }
 
+/// How the driver protects what the tunnel carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encryption {
+    /// Noise IK, as WireGuard has it (decision 26).
+    #[default]
+    Noise,
+    /// GRE-in-UDP in the clear (RFC 8086).
+    None,
+}
+
 impl Mode {
     /// All of them.
     pub const ALL: [Mode; 5] = [Mode::Aggregate, Mode::Redundant, Mode::Standby, Mode::CheapestFirst, Mode::PerFlow];

@@ -32,7 +32,7 @@ mod reorder_buffer;
 mod scheduler;
 mod send_path;
 
-pub use api::{Input, Mode, Output, PathStats, Setup};
+pub use api::{Encryption, Input, Mode, Output, PathStats, Setup};
 use fq_codel::{Queue, Waiting};
 use recv_path::RecvPath;
 use reorder_buffer::{ActivePaths, ReorderBuffer};

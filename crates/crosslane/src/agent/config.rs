@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crosslane_core::allocate::Mode;
 use crosslane_core::path::{PathId, PathSpec, Rat};
 use crosslane_core::strategy::{NAMES, Strategy};
+use crosslane_sim::input::renamed_keys::renew;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -40,6 +41,9 @@ pub struct Config {
     /// The strategy, read from its table; a gateway has none.
     #[serde(skip)]
     pub strategy: Option<Strategy>,
+    /// A sentence for each key that the file has under a former name.
+    #[serde(skip)]
+    pub renamed: Vec<String>,
 }
 
 /// One path.
@@ -176,10 +180,11 @@ struct Fault {
 }
 
 fn parse(text: &str) -> Result<Config, Fault> {
+    let (text, renamed) = renew(text);
     let line_at = |place: usize| text.bytes().take(place).filter(|byte| *byte == b'\n').count() + 1;
     let fault =
         |place: usize, cause: String, remedy: &str| Fault { line: line_at(place), cause, remedy: remedy.into() };
-    let mut config: Config = toml::from_str(text).map_err(|error| {
+    let mut config: Config = toml::from_str(&text).map_err(|error| {
         let place = error.span().map_or(0, |span| span.start);
         fault(place, error.message().replace('\n', " "), "see docs/formats.md for the keys")
     })?;
@@ -231,6 +236,7 @@ fn parse(text: &str) -> Result<Config, Fault> {
         .and_then(|()| checks::demands(&config))
         .and_then(|()| checks::costs(&config))
         .map_err(|(place, cause, remedy)| fault(place, cause, remedy))?;
+    config.renamed = renamed;
     Ok(config)
 }
 

@@ -173,6 +173,7 @@ impl Driver {
 
     /// Says what stands in the way at the start.
     pub(super) fn note_lacks(&mut self) {
+        self.config.renamed.iter().for_each(|sentence| self.journal.note(sentence));
         let lacks = machine::lacks(&self.config).into_iter();
         // The glance says that one.
         lacks.filter(|lack| lack != machine::KERNEL_MANAGES).for_each(|lack| self.journal.note(&lack));

@@ -9,8 +9,8 @@ use crosslane_sim::scenario::{Engine, Scenario};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::output;
 use crate::summary::Summary;
+use crate::{output, scenario_file};
 
 pub mod seeds;
 
@@ -56,6 +56,19 @@ impl Entry {
 }
 
 impl Options {
+    /// Reads the scenario; former names of keys are reported on standard error.
+    ///
+    /// # Errors
+    /// One sentence with file, line and remedy.
+    pub fn read_scenario(&self) -> Result<Scenario> {
+        let scenario = scenario_file::read(&self.scenario, self.data.as_deref())?;
+        let file = self.scenario.display();
+        for renamed in &scenario.renamed {
+            eprintln!("crosslane: {file}, {renamed}; `crosslane check --fix {file}` rewrites it");
+        }
+        Ok(scenario)
+    }
+
     /// All runs: seed by seed, the strategies in the order given.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The agents of a drive: none, the vehicle's, or the vehicle's and the
 //! gateway's, which hold the two ends of a tunnel; or a tunnel of others.
 
+use crosslane_core::tunnel::Encryption;
 use std::path::Path;
 use std::time::Duration;
 
@@ -64,7 +65,8 @@ impl Agents {
     fn start_tunnel(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Agents> {
         let params = TunnelParams::read(&strategy.parameters)
             .map_err(|cause| Error::usage("planning the tunnel", cause, "see docs/strategies.md"))?;
-        let keys = params.encrypt.then(|| Keys::make(folder)).transpose()?;
+        let is_encrypted = params.encryption == Encryption::Noise;
+        let keys = is_encrypted.then(|| Keys::make(folder)).transpose()?;
         let of_gateway = Table::from_iter([("tunnel".to_string(), tunnel::of_gateway(scenario, keys.as_ref()).into())]);
         let start = || AgentProcess::start("gateway", of_gateway, folder);
         let gateway = testbed.server.enter(start)??;

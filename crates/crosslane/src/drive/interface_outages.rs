@@ -45,7 +45,7 @@ fn turns(scenario: &Scenario) -> Vec<Turn> {
     let mut turns = Vec::new();
     for (place, path) in scenario.paths().iter().enumerate() {
         let wire = scenario.access.iter().find(|link| link.name == path.name && link.wire.is_some());
-        for &[from_s, to_s] in wire.iter().flat_map(|link| &link.silent_s) {
+        for &[from_s, to_s] in wire.iter().flat_map(|link| &link.outages_s) {
             let turn = |at_s, up| Turn { at: Instant::from_secs_f64(at_s), place, up };
             turns.extend([turn(from_s, false), turn(to_s, true)]);
         }

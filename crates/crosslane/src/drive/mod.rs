@@ -67,7 +67,7 @@ struct Plan {
 /// What is wrong with the scenario or the machine, in one sentence.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let comparison = &options.comparison;
-    let scenario = scenario_file::read(&comparison.scenario, comparison.data.as_deref())?;
+    let scenario = comparison.read_scenario()?;
     scenario.check_engine(Engine::Kernel)?;
     let plans = plan(options, &scenario)?;
     let folder = comparison.folder(&scenario);

@@ -84,7 +84,7 @@ pub fn of_vehicle(scenario: &Scenario, params: &TunnelParams, keys: Option<&Keys
     let mut table = common(scenario, VEHICLE);
     table.insert("gateway".into(), format!("{}:{PORT}", testbed::SERVER).into());
     table.insert("mode".into(), mode);
-    table.insert("plain".into(), keys.is_none().into());
+    table.insert("encryption".into(), if keys.is_some() { "noise" } else { "none" }.into());
     if let Some(keys) = keys {
         table.insert("key".into(), keys.file("vehicle").display().to_string().into());
         table.insert("gateway_key".into(), keys.gateway.as_str().into());
@@ -105,7 +105,7 @@ pub fn of_gateway(scenario: &Scenario, keys: Option<&Keys>) -> Table {
             table.insert("key".into(), keys.file("gateway").display().to_string().into());
             vehicle.insert("key".into(), keys.vehicle.as_str().into());
         }
-        None => drop(table.insert("plain".into(), true.into())),
+        None => drop(table.insert("encryption".into(), "none".into())),
     }
     table.insert("vehicle".into(), Value::Array(vec![vehicle.into()]));
     table
@@ -126,6 +126,8 @@ fn common(scenario: &Scenario, address: Ipv4Addr) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use crosslane_core::tunnel::Encryption;
+
     use super::*;
     use crate::scenario_file;
 
@@ -146,7 +148,7 @@ mod tests {
         assert_eq!(vehicle["gateway_key"].as_str(), Some("GATEWAY"));
         assert_eq!(vehicle["gateway"].as_str(), Some("10.255.0.1:4760"));
         assert_eq!(vehicle["address"][0].as_str(), Some("10.77.0.2/24"));
-        assert_eq!((vehicle["mode"].as_str(), vehicle["plain"].as_bool()), (Some("aggregate"), Some(false)));
+        assert_eq!((vehicle["mode"].as_str(), vehicle["encryption"].as_str()), (Some("aggregate"), Some("noise")));
         let gateway = of_gateway(&scenario(), Some(&keys));
         assert_eq!(gateway["key"].as_str(), Some("/nowhere/keys/gateway.key"));
         assert_eq!(gateway["vehicle"][0]["key"].as_str(), Some("VEHICLE"));
@@ -155,9 +157,9 @@ mod tests {
 
     #[test]
     fn a_tunnel_in_the_clear_has_no_keys() {
-        let params = TunnelParams { encrypt: false, ..TunnelParams::default() };
+        let params = TunnelParams { encryption: Encryption::None, ..TunnelParams::default() };
         for table in [of_vehicle(&scenario(), &params, None), of_gateway(&scenario(), None)] {
-            assert_eq!(table["plain"].as_bool(), Some(true));
+            assert_eq!(table["encryption"].as_str(), Some("none"));
             assert!(!table.contains_key("key") && !table.to_string().contains("key"));
         }
     }

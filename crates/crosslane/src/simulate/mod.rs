@@ -56,7 +56,7 @@ pub enum Kept {
 /// What is wrong with the scenario or the folder, in one sentence.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let comparison = &options.comparison;
-    let scenario = scenario_file::read(&comparison.scenario, comparison.data.as_deref())?;
+    let scenario = comparison.read_scenario()?;
     scenario.check_engine(Engine::Simulator)?;
     let entries = comparison.entries(&scenario, Engine::Simulator)?;
     try_strategies(&scenario, &entries)?;

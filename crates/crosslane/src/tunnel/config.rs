@@ -1,11 +1,11 @@
 //! The section `[tunnel]` of an agent's configuration.
 
+use crosslane_core::tunnel::{Encryption, Mode};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use crosslane_core::tunnel::Mode;
 use crosslane_core::tunnel::wire::gre::NUMBERED_BYTES;
 use serde::Deserialize;
 use toml::Spanned;
@@ -48,14 +48,14 @@ pub struct TunnelConfig {
     /// How the paths are used together; the vehicle's choice holds for both ends.
     #[serde(default)]
     pub mode: Mode,
-    /// GRE-in-UDP without any protection (RFC 8086).
+    /// How what it carries is protected.
     #[serde(default)]
-    pub plain: bool,
+    pub encryption: Encryption,
     /// The other end speaks GRE-in-UDP and nothing beyond, as a router does: no
     /// key, no numbers, one path at a time, and no sign of whether it is there. A
     /// gateway answers to the address and port that the newest packet came from.
     #[serde(default)]
-    pub standard: bool,
+    pub rfc8086_only: bool,
     /// Longest IP packet that every path carries, in bytes.
     #[serde(default = "mtu")]
     pub mtu: Spanned<u32>,
@@ -155,16 +155,21 @@ impl TunnelConfig {
             (0, format!("the tunnel's interface {:?} cannot be: {cause}", self.interface), "choose another `interface`")
         })?;
         self.check_ports()?;
-        if self.plain == self.key.is_some() {
-            let cause = if self.plain { "a plain tunnel needs no `key`" } else { "the tunnel has no `key`" };
-            let remedy = "give `key` (made by `crosslane keygen --out FILE`), or plain = true for no protection at all";
+        if self.is_plain() == self.key.is_some() {
+            let cause = if self.is_plain() { "a plain tunnel needs no `key`" } else { "the tunnel has no `key`" };
+            let remedy =
+                "give `key` (made by `crosslane keygen --out FILE`), or encryption = \"none\" for no protection at all";
             return Err((self.key.as_ref().map_or(0, |key| key.span().start), cause.into(), remedy));
         }
-        if self.standard && !self.plain {
-            return Err((0, "`standard` is GRE-in-UDP without protection".into(), "add plain = true, or leave it out"));
+        if self.rfc8086_only && !self.is_plain() {
+            return Err((
+                0,
+                "`rfc8086_only` is GRE-in-UDP without protection".into(),
+                "add encryption = \"none\", or leave it out",
+            ));
         }
-        if self.gateway.is_some() && self.plain == self.gateway_key.is_some() {
-            return Err((0, "`gateway_key` does not go with `plain`".into(), "give one or the other"));
+        if self.gateway.is_some() && self.is_plain() == self.gateway_key.is_some() {
+            return Err((0, "`gateway_key` does not go with `encryption = \"none\"`".into(), "give one or the other"));
         }
         if !MTUS.contains(self.mtu.get_ref()) {
             return Err((self.mtu.span().start, format!("an MTU of {}", self.mtu.get_ref()), "give 576 to 9216"));
@@ -175,6 +180,11 @@ impl TunnelConfig {
     }
 
     /// Where the gateway is and listens, as far as its text tells.
+    /// Whether it carries everything in the clear.
+    pub fn is_plain(&self) -> bool {
+        self.encryption == Encryption::None
+    }
+
     fn check_ports(&self) -> Result<(), Complaint> {
         if let Some(gateway) = &self.gateway {
             let (place, name) = (gateway.span().start, gateway.get_ref());
@@ -239,16 +249,16 @@ impl TunnelConfig {
         if self.listen.is_none() && count > 0 {
             return Err((self.vehicles[0].span().start, "a vehicle has no vehicles".into(), "leave them out"));
         }
-        if self.plain && count > 1 {
+        if self.is_plain() && count > 1 {
             let remedy = "give one vehicle, or keys: without, vehicles cannot be told apart";
             return Err((self.vehicles[1].span().start, "a plain gateway has several vehicles".into(), remedy));
         }
         let mut taken: Vec<(&str, Prefix)> = Vec::new();
         for vehicle in self.vehicles.iter().map(Spanned::get_ref) {
-            if self.plain == vehicle.key.is_some() {
+            if self.is_plain() == vehicle.key.is_some() {
                 let cause =
                     format!("vehicle {:?} has a key in a plain tunnel, or none in one that is not", vehicle.name);
-                return Err((0, cause, "give each vehicle `key`, or plain = true"));
+                return Err((0, cause, "give each vehicle `key`, or encryption = \"none\""));
             }
             if vehicle.address.is_empty() {
                 let cause = format!("vehicle {:?} has no address, so it could take any", vehicle.name);
@@ -278,7 +288,7 @@ impl TunnelConfig {
             (None, false) => OUTER_V4_BYTES,
             _ => OUTER_V6_BYTES,
         };
-        outer + NUMBERED_BYTES + if self.plain { 0 } else { DATA_OVERHEAD_BYTES as u32 }
+        outer + NUMBERED_BYTES + if self.is_plain() { 0 } else { DATA_OVERHEAD_BYTES as u32 }
     }
 
     /// No name is looked up for this; one not yet found counts as IPv4's.

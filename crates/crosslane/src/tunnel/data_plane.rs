@@ -64,7 +64,8 @@ impl Carrier {
     /// One sentence with the remedy.
     pub fn start(config: &TunnelConfig, ranks: Vec<u8>, clock: Clock) -> Result<Carrier> {
         let plan = plan(config, ranks)?;
-        let listen = config.listen.as_ref().map(|listen| bind(*listen.get_ref(), None, config.standard)).transpose()?;
+        let listen =
+            config.listen.as_ref().map(|listen| bind(*listen.get_ref(), None, config.rfc8086_only)).transpose()?;
         let device = Device::open(&config.device())?;
         let event = || EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC);
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the tunnel", cause);
@@ -73,7 +74,7 @@ impl Carrier {
             end: End::new(plan, clock::unix_ns()),
             device,
             sockets: Mutex::new(vec![listen]),
-            standard: config.standard,
+            standard: config.rfc8086_only,
             clock,
             stop: AtomicBool::new(false),
             wakes_ns: AtomicU64::new(AWAKE),
@@ -210,7 +211,7 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
         overhead_bytes: config.overhead_bytes(),
         mtu: config.inner_mtu(),
         addresses: config.address.iter().map(|prefix| prefix.get_ref().address).collect(),
-        standard: config.standard,
+        standard: config.rfc8086_only,
     })
 }
 

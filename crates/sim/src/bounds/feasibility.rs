@@ -109,7 +109,7 @@ fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -
         let link = link?;
         let trace = link.trace.as_ref().and_then(|name| scenario.data.traces.get(name));
         let recorded = trace.and_then(|trace| trace.at(t_s).rssi_dbm);
-        let on = !crate::world::coverage::is_within(t_s, &link.silent_s);
+        let on = !crate::world::coverage::is_within(t_s, &link.outages_s);
         if let Some(air) = &mut air {
             let heard = air.hear(t_s, track.at(t_s - scenario.vehicle.start_s).position_m);
             return heard.dbm.filter(|_| on);

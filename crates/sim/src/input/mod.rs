@@ -3,3 +3,4 @@
 pub mod link_trace;
 pub mod mobility;
 pub(crate) mod numeric_csv;
+pub mod renamed_keys;

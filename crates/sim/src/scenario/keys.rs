@@ -97,7 +97,7 @@ struct CellularKeys {
     trace_down: Option<String>,
     model: Option<CellularModelKeys>,
     #[serde(default, deserialize_with = "spans")]
-    silent_s: Vec<[f64; 2]>,
+    outages_s: Vec<[f64; 2]>,
 }
 
 #[derive(Deserialize)]
@@ -121,7 +121,7 @@ struct WifiKeys {
     #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
     sample_period_ms: f64,
     #[serde(default, deserialize_with = "spans")]
-    silent_s: Vec<[f64; 2]>,
+    outages_s: Vec<[f64; 2]>,
 }
 
 #[derive(Deserialize)]
@@ -186,6 +186,7 @@ impl Keys {
         });
         let expectations = self.expect.into_iter().zip(0..);
         Ok(Scenario {
+            renamed: Vec::new(),
             name: self.name,
             title: self.title,
             duration_s: self.duration_s,
@@ -264,7 +265,7 @@ impl CellularKeys {
             trace: self.trace,
             trace_down: self.trace_down,
             model,
-            silent_s: self.silent_s,
+            outages_s: self.outages_s,
             wire: None,
             name: self.name,
             key,
@@ -294,7 +295,7 @@ impl WifiKeys {
             trace: self.trace,
             trace_down: None,
             model,
-            silent_s: self.silent_s,
+            outages_s: self.outages_s,
             wire: None,
             name: self.name,
             key,

@@ -81,6 +81,8 @@ pub struct Scenario {
     pub expectations: Vec<Expectation>,
     /// What the files named in the scenario contain, once [resolved](Self::resolve).
     pub data: Data,
+    /// A sentence for each key that the file has under a former name.
+    pub renamed: Vec<String>,
     lines: Lines,
 }
 

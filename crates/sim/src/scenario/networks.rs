@@ -104,7 +104,7 @@ pub struct RoadsideUnit {
     pub delay_ms: f64,
     /// Times, in s, in which it is off.
     #[serde(default, deserialize_with = "spans")]
-    pub silent_s: Vec<[f64; 2]>,
+    pub outages_s: Vec<[f64; 2]>,
 }
 
 /// A cellular or Wi-Fi link, from constants, a trace or a model; or a wire.
@@ -141,7 +141,7 @@ pub struct AccessLink {
     /// What its signal and rates come from, where that is a model.
     pub model: Option<AccessModel>,
     /// Times, in s, in which nothing passes.
-    pub silent_s: Vec<[f64; 2]>,
+    pub outages_s: Vec<[f64; 2]>,
     /// Of a wire: what shapes it in a drive.
     pub wire: Option<Wire>,
     /// Where it stands in the file, as `cellular.0`.

@@ -3,6 +3,7 @@
 use super::keys::Keys;
 use super::source_map::Lines;
 use super::{Scenario, ScenarioError};
+use crate::input::renamed_keys::renew;
 
 impl Scenario {
     /// Reads a scenario; `file_name` stands in errors. Everything is checked
@@ -10,9 +11,10 @@ impl Scenario {
     /// parameters](Scenario::check_strategies) and its
     /// [crossings](crate::bounds::feasibility::prove).
     pub fn parse(text: &str, file_name: &str) -> Result<Scenario, ScenarioError> {
-        let lines = Lines::new(text, file_name)?;
-        let keys: Keys = toml::from_str(text).map_err(|error| lines.explain(text, &error))?;
-        let scenario = keys.build(lines)?;
+        let (text, renamed) = renew(text);
+        let lines = Lines::new(&text, file_name)?;
+        let keys: Keys = toml::from_str(&text).map_err(|error| lines.explain(&text, &error))?;
+        let scenario = Scenario { renamed, ..keys.build(lines)? };
         scenario.validate()?;
         Ok(scenario)
     }

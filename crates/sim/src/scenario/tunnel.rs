@@ -2,7 +2,7 @@
 
 use crosslane_core::strategy;
 use crosslane_core::time::Instant;
-use crosslane_core::tunnel::Mode;
+use crosslane_core::tunnel::{Encryption, Mode};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -40,8 +40,8 @@ fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 pub struct TunnelParams {
     /// How packets are spread.
     pub mode: Mode,
-    /// False: GRE in UDP in the clear.
-    pub encrypt: bool,
+    /// How what the tunnel carries is protected.
+    pub encryption: Encryption,
     /// The agent's strategy that says which paths are to be used, with its own
     /// parameters left at their defaults.
     pub steer: String,
@@ -49,7 +49,7 @@ pub struct TunnelParams {
 
 impl Default for TunnelParams {
     fn default() -> TunnelParams {
-        TunnelParams { mode: Mode::Aggregate, encrypt: true, steer: "threshold".into() }
+        TunnelParams { mode: Mode::Aggregate, encryption: Encryption::Noise, steer: "threshold".into() }
     }
 }
 
@@ -106,16 +106,8 @@ impl Scenario {
 const TUNNEL_STANDS: Instant = Instant::from_millis(500);
 
 /// Variants of a base that need no `[[strategy]]` entry.
-const VARIANTS: [(&str, &str, &str, Value); 2] = [
-    ("tunnel-redundant", "tunnel", "mode", Value::Word("redundant")),
-    ("tunnel-plain", "tunnel", "encrypt", Value::Switch(false)),
-];
-
-#[derive(Clone, Copy)]
-enum Value {
-    Word(&'static str),
-    Switch(bool),
-}
+const VARIANTS: [(&str, &str, &str, &str); 2] =
+    [("tunnel-redundant", "tunnel", "mode", "redundant"), ("tunnel-plain", "tunnel", "encryption", "none")];
 
 /// Names of the strategies that need no `[[strategy]]` entry.
 pub(super) fn built_in_names() -> impl Iterator<Item = &'static str> {
@@ -124,13 +116,10 @@ pub(super) fn built_in_names() -> impl Iterator<Item = &'static str> {
 
 /// The built-in strategy with this name.
 pub(super) fn built_in(name: &str) -> Option<Strategy> {
-    let variant = VARIANTS.into_iter().find(|(variant, ..)| *variant == name).map(|(_, base, key, value)| {
-        let value = match value {
-            Value::Word(word) => toml::Value::from(word),
-            Value::Switch(on) => toml::Value::from(on),
-        };
-        (base, toml::Table::from_iter([(key.to_string(), value)]))
-    });
+    let variant = VARIANTS
+        .into_iter()
+        .find(|(variant, ..)| *variant == name)
+        .map(|(_, base, key, value)| (base, toml::Table::from_iter([(key.to_string(), value.into())])));
     let base = super::BASES.into_iter().find(|base| *base == name).map(|base| (base, toml::Table::new()));
     let (base, parameters) = variant.or(base)?;
     Some(Strategy { name: name.into(), base: base.into(), parameters })
@@ -159,7 +148,7 @@ mod tests {
         let of = |name: &str| params(&built_in(name).unwrap());
         assert_eq!(of("tunnel"), TunnelParams::default());
         assert_eq!(of("tunnel-redundant"), TunnelParams { mode: Mode::Redundant, ..TunnelParams::default() });
-        assert_eq!(of("tunnel-plain"), TunnelParams { encrypt: false, ..TunnelParams::default() });
+        assert_eq!(of("tunnel-plain"), TunnelParams { encryption: Encryption::None, ..TunnelParams::default() });
         assert!(built_in_names().all(|name| built_in(name).is_some()));
         assert!(built_in("tunnel-secret").is_none());
     }

@@ -28,7 +28,7 @@ pub(super) struct WireKeys {
     #[serde(default = "whole::<50>", deserialize_with = "period::<_, 60_000>")]
     queue_ms: f64,
     #[serde(default, deserialize_with = "spans")]
-    silent_s: Vec<[f64; 2]>,
+    outages_s: Vec<[f64; 2]>,
 }
 
 /// Rate at which the simulator plays a wire without one, in Mbit/s.
@@ -59,7 +59,7 @@ impl WireKeys {
             trace: None,
             trace_down: None,
             model: None,
-            silent_s: self.silent_s,
+            outages_s: self.outages_s,
             wire: Some(Wire { rate_mbit_s: self.rate_mbit_s, queue_ms: self.queue_ms }),
             key,
         }

@@ -6,7 +6,7 @@ use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
 use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::{Duration, Instant};
-use crosslane_core::tunnel::{Input, Liveness, Output, Setup, Tunnel};
+use crosslane_core::tunnel::{Encryption, Input, Liveness, Output, Setup, Tunnel};
 
 use super::packet::{Packet, UDP_HEADER_BYTES};
 use crate::scenario::{Scenario, TunnelParams};
@@ -143,5 +143,9 @@ pub(super) fn mtu_bytes(scenario: &Scenario, params: &TunnelParams) -> u16 {
 }
 
 fn overhead_bytes(params: &TunnelParams) -> u16 {
-    UDP_HEADER_BYTES + if params.encrypt { SEAL_BYTES } else { 0 }
+    UDP_HEADER_BYTES
+        + match params.encryption {
+            Encryption::Noise => SEAL_BYTES,
+            Encryption::None => 0,
+        }
 }

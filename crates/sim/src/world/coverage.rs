@@ -131,7 +131,7 @@ impl Coverage {
         for place in 0..self.near.len() {
             let unit = self.near[place];
             let signal = self.signal(unit, position_m);
-            let on = !is_within(t_s, &self.channels[unit].unit.silent_s);
+            let on = !is_within(t_s, &self.channels[unit].unit.outages_s);
             if on && best.is_none_or(|best| signal.mean_dbm > best.mean_dbm) {
                 best = Some(signal);
             }

@@ -130,7 +130,7 @@ impl ModemLink {
     }
 
     fn is_on(&self, t_s: f64) -> bool {
-        !is_within(t_s, &self.link.silent_s)
+        !is_within(t_s, &self.link.outages_s)
     }
 
     fn row(&self, t_s: f64) -> TraceRow {

@@ -162,7 +162,7 @@ impl RadioLink {
         let radio = self.coverage.radio();
         let station = self.coverage.unit(unit)?;
         let sender = self.senders.get_mut(unit)?;
-        if is_within(at.as_secs_f64(), &station.silent_s) {
+        if is_within(at.as_secs_f64(), &station.outages_s) {
             return None;
         }
         let gain_db = fading::gain_db(&mut sender.rng, radio.fading.m(signal.distance_m));

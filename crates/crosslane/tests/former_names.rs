@@ -1,0 +1,68 @@
+//! Files of the last version: read with a warning for each key that has a new name,
+//! and rewritten by `check --fix`.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const CONFIGURATION: &str = r#"path = [{ name = "lte", rat = "lte" }]
+[strategy]
+name = "hapanchak"
+weak_subflow = "remove"
+[tunnel]
+gateway = "192.0.2.1:4760"
+address = ["10.77.0.2/24"]
+plain = true     # in the clear
+"#;
+
+fn run(arguments: &[&str], file: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_crosslane")).args(arguments).arg(file).output().unwrap()
+}
+
+fn scenario() -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/sudden-loss.toml");
+    fs::read_to_string(file).unwrap().replace("outages_s", "silent_s")
+}
+
+#[test]
+fn a_configuration_of_the_last_version_is_read_with_a_warning_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.toml");
+    fs::write(&file, CONFIGURATION).unwrap();
+    let checked = run(&["check", "--json"], &file);
+    let found: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!((found["kind"].as_str(), found["ok"].as_bool()), (Some("configuration"), Some(true)), "{found}");
+    let warnings: Vec<&str> = found["warnings"].as_array().unwrap().iter().filter_map(|one| one.as_str()).collect();
+    assert!(warnings[0].starts_with("line 4: `weak_subflow` is now `on_fade`"), "{warnings:?}");
+    assert!(warnings[1].starts_with("line 8: `plain` is now `encryption`"), "{warnings:?}");
+}
+
+#[test]
+fn check_rewrites_them_and_leaves_the_rest_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.toml");
+    fs::write(&file, CONFIGURATION).unwrap();
+    assert!(run(&["check", "--fix"], &file).status.success());
+    let expected = CONFIGURATION
+        .replace("weak_subflow = \"remove\"", "on_fade = \"close\"")
+        .replace("plain = true ", "encryption = \"none\" ");
+    assert_eq!(fs::read_to_string(&file).unwrap(), expected);
+    let again = run(&["check", "--fix"], &file);
+    assert!(again.stderr.is_empty(), "{}", String::from_utf8_lossy(&again.stderr));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no other file is left");
+}
+
+#[test]
+fn a_scenario_of_the_last_version_runs_as_the_present_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("old.toml");
+    fs::write(&file, scenario()).unwrap();
+    let out = folder.path().join("out");
+    let arguments = ["simulate", "--strategy", "kernel", "--records", "none", "--out", out.to_str().unwrap()];
+    let run = run(&arguments, &file);
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{stderr}");
+    assert_eq!(stderr.matches("`silent_s` is now `outages_s`").count(), 1, "{stderr}");
+}

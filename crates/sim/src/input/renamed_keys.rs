@@ -1,0 +1,93 @@
+//! Keys of scenarios and configurations that have a new name: read for one
+//! version under the former one.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+/// A key, by the table at the file's top in which it is, with its new name, and its
+/// new values in place of former ones.
+struct Renamed {
+    table: &'static str,
+    old: &'static str,
+    new: &'static str,
+    values: &'static [(&'static str, &'static str)],
+}
+
+const OUTAGES: Renamed = Renamed { table: "", old: "silent_s", new: "outages_s", values: &[] };
+const ENCRYPTED: &[(&str, &str)] = &[("true", "\"noise\""), ("false", "\"none\"")];
+const PLAIN: &[(&str, &str)] = &[("true", "\"none\""), ("false", "\"noise\"")];
+const ON_FADE: &[(&str, &str)] = &[("\"demote\"", "\"backup\""), ("\"remove\"", "\"close\"")];
+
+/// Renamed in version 0.2.
+const RENAMED: [Renamed; 8] = [
+    Renamed { table: "roadside_unit", ..OUTAGES },
+    Renamed { table: "cellular", ..OUTAGES },
+    Renamed { table: "wifi", ..OUTAGES },
+    Renamed { table: "wire", ..OUTAGES },
+    Renamed { table: "strategy", old: "weak_subflow", new: "on_fade", values: ON_FADE },
+    Renamed { table: "strategy", old: "encrypt", new: "encryption", values: ENCRYPTED },
+    Renamed { table: "tunnel", old: "plain", new: "encryption", values: PLAIN },
+    Renamed { table: "tunnel", old: "standard", new: "rfc8086_only", values: &[] },
+];
+
+/// The text with new names, each on the line of the former one, and a sentence for each
+/// that was replaced. Text that is not TOML is returned as it is.
+pub fn renew(text: &str) -> (Cow<'_, str>, Vec<String>) {
+    let Ok(document) = DeTable::parse(text) else { return (text.into(), Vec::new()) };
+    let mut edits: Vec<(Range<usize>, String)> = Vec::new();
+    let mut warnings: Vec<(usize, String)> = Vec::new();
+    for renamed in &RENAMED {
+        for (key, value) in tables(document.get_ref(), renamed.table).into_iter().flat_map(DeTable::iter) {
+            if key.get_ref() != renamed.old {
+                continue;
+            }
+            let line = 1 + text[..key.span().start].matches('\n').count();
+            edits.push((key.span(), renamed.new.into()));
+            let former = text[value.span()].replace('\'', "\"");
+            if let Some((_, new)) = renamed.values.iter().find(|(old, _)| *old == former) {
+                edits.push((value.span(), (*new).into()));
+            }
+            warnings.push((line, format!("line {line}: `{}` is now `{}`", renamed.old, renamed.new)));
+        }
+    }
+    edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
+    let mut renewed = Cow::from(text);
+    edits.into_iter().for_each(|(place, new)| renewed.to_mut().replace_range(place, &new));
+    warnings.sort();
+    (renewed, warnings.into_iter().map(|(_, warning)| warning).collect())
+}
+
+/// The tables of this name at the file's top: one, or each of an array.
+fn tables<'a, 'i>(document: &'a DeTable<'i>, name: &str) -> Vec<&'a DeTable<'i>> {
+    match document.get(name).map(|value| value.get_ref()) {
+        Some(DeValue::Table(table)) => vec![table],
+        Some(DeValue::Array(items)) => items.iter().filter_map(|item| item.get_ref().as_table()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn former_names_and_values_are_replaced_in_place() {
+        let old = "[tunnel]\nplain = true # clear\n[[strategy]]\nname = \"a\"\nweak_subflow = 'remove'\n\
+                   [[wire]]\nsilent_s = [[1, 2]]\n[other]\nsilent_s = 1\n";
+        let (new, warnings) = renew(old);
+        let expected = "[tunnel]\nencryption = \"none\" # clear\n[[strategy]]\nname = \"a\"\non_fade = \"close\"\n\
+                        [[wire]]\noutages_s = [[1, 2]]\n[other]\nsilent_s = 1\n";
+        assert_eq!(new, expected);
+        assert_eq!(warnings.len(), 3);
+        assert_eq!(warnings[0], "line 2: `plain` is now `encryption`");
+        assert_eq!(renew(&new), (expected.into(), vec![]), "new names are left");
+    }
+
+    #[test]
+    fn what_is_no_toml_and_values_that_never_were_are_left_to_the_reader() {
+        assert_eq!(renew("[tunnel\nplain = true").0, "[tunnel\nplain = true");
+        assert_eq!(renew("[tunnel]\nplain = 3").0, "[tunnel]\nencryption = 3");
+    }
+}
