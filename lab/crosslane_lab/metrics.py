@@ -1,6 +1,9 @@
 """The metrics of a run: names and units as in docs/formats.md, medians and ranges over the seeds."""
 
-from dataclasses import dataclass
+import json
+import re
+from dataclasses import dataclass, replace
+from importlib.resources import files
 from math import floor, log10
 from statistics import median
 
@@ -31,61 +34,33 @@ class Metric:
     better: str = ""
 
 
-_KNOWN = [
-    Metric(MISSED, "deadlines missed", "%", "low"),
-    Metric("object.completion_s.p50", "object completion time, median", "s"),
-    Metric("object.completion_s.max", "object completion time, longest", "s"),
-    Metric(COST, "cost", "", "low"),
-    Metric(LEAST_COST, "minimum cost", ""),
-    Metric("delivery_delay_ms.p50", "delivery delay, median", "ms", "low"),
-    Metric("delivery_delay_ms.p99", "delivery delay, 99th percentile", "ms", "low"),
-    Metric(WORST_DELAY, "delivery delay, worst", "ms", "low"),
-    Metric(HANDOVER_DELAY, "delivery delay around the handover, worst", "ms", "low"),
-    Metric(GAP, "longest pause in delivery, beyond the period", "ms", "low"),
-    Metric("messages.sent", "messages sent", ""),
-    Metric(LOST, "messages never delivered", "", "low"),
-    Metric("delivered_bytes", "delivered to the application", "bytes", "high"),
-    Metric("packets.lost", "data packets lost on a link", "", "low"),
-    Metric(GOODPUT, "goodput", "Mbit/s", "high"),
-    Metric("handover.count", "changes of the active paths", ""),
-    Metric("handover.first_s", "first handover", "s"),
-    Metric(RECOVERY, "first data on the recovered path", "ms", "low"),
-    Metric("reinjected_bytes", "reinjected payload", "bytes", "low"),
-    Metric("retransmitted_bytes", "retransmitted payload", "bytes", "low"),
-    Metric("overhead_share", "overhead (IP over payload)", "%", "low"),
-    Metric("alarms", "sudden-loss alarms", ""),
-    Metric("alarms.false", "false alarms", "", "low"),
-    Metric("join_latency_ms", "third ACK to MP_JOIN", "ms", "low"),
-    Metric("lateness_us.p99", "emulator lateness, 99th percentile", "µs"),
-    Metric("stall_us.max", "emulator's longest stall", "µs"),
-    Metric("agent.rss_mb", "resident memory of the agent", "MB", "low"),
-]
+def _known() -> list[Metric]:
+    """The metrics of `crosslane catalog --json`, in the order in which tables have them."""
+    entries = json.loads(files("crosslane_lab").joinpath("catalog.json").read_text(encoding="utf-8"))["metrics"]
+    units = {"0–1": "%", "count": "", "currency": ""}
+    return [
+        Metric(e["name"], e["label"], units.get(e["unit"], e["unit"]), e["better"].replace("neither", ""))
+        for e in entries
+    ]
+
+
+_KNOWN = _known()
 _ORDER = {metric.name: rank for rank, metric in enumerate(_KNOWN)}
-_UNITS = {
-    "_ms": "ms",
-    "_us": "µs",
-    "_s": "s",
-    "_mb": "MB",
-    "_bytes": "bytes",
-    "_mbit_s": "Mbit/s",
-    "share": "%",
-    "share_optimum": "%",
-}
 
 
 def describe(name: str) -> Metric:
-    """A metric by name; the unit of an unknown one is derived from the suffix of its name."""
+    """A metric by name; one that the catalogue lacks has no unit."""
     if name in _ORDER:
         return _KNOWN[_ORDER[name]]
-    if name.startswith("path.") and name.endswith(".share"):
-        return Metric(name, f"share carried by {name[5:-6]}", "%")
-    if name.startswith("path.") and name.endswith(".share_optimum"):
-        return Metric(name, f"minimum share carried by {name[5:-14]}", "%")
-    if name.startswith("path.") and name.endswith(".bytes"):
-        return Metric(name, f"payload delivered over {name[5:-6]}", "bytes")
-    stem = name.rsplit(".", 1)[0] if name.rsplit(".", 1)[-1] in ("max", "min", "p50", "p99") else name
-    ending = max((e for e in _UNITS if stem.endswith(e)), key=len, default="")
-    return Metric(name, name, _UNITS.get(ending, ""))
+    for quantile_of_vehicles in (".vehicles_p10", ".vehicles_p90"):
+        if name.endswith(quantile_of_vehicles):
+            return replace(describe(name.removesuffix(quantile_of_vehicles)), name=name, label=name)
+    of_path = re.fullmatch(r"path\.(?P<path>.+)\.(?P<what>\w+)", name)
+    rank = _ORDER.get(f"path.NAME.{of_path['what']}") if of_path else None
+    if of_path is None or rank is None:
+        return Metric(name, name, "")
+    known = _KNOWN[rank]
+    return replace(known, name=name, label=known.label.replace("NAME", str(of_path["path"])))
 
 
 def in_order(names: set[str]) -> list[str]:

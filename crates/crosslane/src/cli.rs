@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::control::tunnel;
 use crate::error::{Error, Result};
-use crate::{agent, check, drive, import, keygen, output, receive, send, simulate};
+use crate::{agent, catalog, check, drive, import, keygen, output, receive, send, simulate};
 
 /// Keeps a vehicle's connections alive over every network it can reach.
 #[derive(Parser)]
@@ -45,6 +45,12 @@ enum Command {
         #[arg(long)]
         fix: bool,
         /// Print the result as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the strategies and metrics, with units and meanings.
+    Catalog {
+        /// Print the catalogue as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -115,6 +121,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Drive(options) => drive::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Check { file, data, fix, json } => check::run(&file, data.as_deref(), fix, json),
+        Command::Catalog { json } => catalog::run(json).map(|()| ExitCode::SUCCESS),
         Command::Import(options) => import::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Keygen(options) => keygen::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Tunnel(command) => tunnel::command::run(&command).map(|()| ExitCode::SUCCESS),

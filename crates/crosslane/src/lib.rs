@@ -2,6 +2,7 @@
 //! files.
 
 pub mod agent;
+pub mod catalog;
 pub mod check;
 pub mod cli;
 pub mod clock;

@@ -1,10 +1,10 @@
 //! Scenario files and the files that they name.
 
+use crosslane_sim::scenario::{Base, FileRef, ParameterError, Scenario, ScenarioError, TunnelParams};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crosslane_sim::bounds::oracle;
-use crosslane_sim::scenario::{FileRef, ParameterError, Scenario, ScenarioError, TunnelParams};
 
 use crate::agent::config;
 use crate::error::{Error, Result};
@@ -72,20 +72,20 @@ fn read_text(file: &Path, attempt: String, remedy: &str) -> Result<String> {
     text_file::read(file).map_err(|cause| Error::usage(attempt, cause, remedy))
 }
 
-fn check_parameters(base: &str, parameters: &toml::Table) -> Result<(), ParameterError> {
+fn check_parameters(base: Base, parameters: &toml::Table) -> Result<(), ParameterError> {
     let fault = |key: &str, what: String| ParameterError {
         key: key.into(),
         what,
         remedy: "see docs/strategies.md for the parameters".into(),
     };
     let known = match base {
-        "single" | "vxlan" | "wireguard-go" => parameters.keys().find(|key| *key != "path"),
-        "kernel" | "kernel-tuned" => parameters.keys().next(),
+        Base::Single | Base::Vxlan | Base::WireguardGo => parameters.keys().find(|key| *key != "path"),
+        Base::Kernel | Base::KernelTuned => parameters.keys().next(),
         _ => {
             let read = match base {
-                "oracle" => oracle::Params::read(parameters).map(drop),
-                "tunnel" => TunnelParams::read(parameters).map(drop),
-                _ => config::strategy(base, parameters.clone()).map(drop),
+                Base::Oracle => oracle::Params::read(parameters).map(drop),
+                Base::Tunnel => TunnelParams::read(parameters).map(drop),
+                _ => config::strategy(base.name(), parameters.clone()).map(drop),
             };
             let key = |what: &str| named_first(what, parameters).map_or(String::new(), |(_, key)| key);
             return read.map_err(|what| fault(&key(&what), what));

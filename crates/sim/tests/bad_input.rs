@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crosslane_sim::bounds::feasibility;
-use crosslane_sim::scenario::{ParameterError, Scenario};
+use crosslane_sim::scenario::{Base, ParameterError, Scenario};
 
 const GOOD: &str = r#"name = "drive"
 duration_s = 40
@@ -314,8 +314,8 @@ fn the_good_scenario_is_good() -> Result<(), Box<dyn std::error::Error>> {
 #[test]
 fn a_parameter_that_the_base_does_not_take_is_found_with_its_line() -> Result<(), Box<dyn std::error::Error>> {
     let scenario = Scenario::parse(GOOD, "drive.toml")?;
-    let refuse = |base: &str, parameters: &toml::Table| {
-        assert_eq!((base, parameters.len()), ("threshold", 1));
+    let refuse = |base: Base, parameters: &toml::Table| {
+        assert_eq!((base, parameters.len()), (Base::Threshold, 1));
         Err(ParameterError { key: "leave_dbm".into(), what: "-84 is too low".into(), remedy: "raise it".into() })
     };
     let sentence = scenario.check_strategies(refuse).map_err(|error| error.to_string());

@@ -2,6 +2,7 @@
 //! gateway's, which hold the two ends of a tunnel; or a tunnel of others.
 
 use crosslane_core::tunnel::Encryption;
+use crosslane_sim::scenario::base::Kind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ pub struct Finished {
 impl Agents {
     /// True if the strategy has an agent.
     pub fn has_any(strategy: &Strategy) -> bool {
-        !matches!(strategy.base.as_str(), "single" | "kernel" | "kernel-tuned") && !strategy.is_others_tunnel()
+        strategy.base.entry().kind != Kind::Baseline
     }
 
     /// Starts what the strategy needs and returns when all are ready; their
@@ -70,7 +71,7 @@ impl Agents {
         let of_gateway = Table::from_iter([("tunnel".to_string(), tunnel::of_gateway(scenario, keys.as_ref()).into())]);
         let start = || AgentProcess::start("gateway", of_gateway, folder);
         let gateway = testbed.server.enter(start)??;
-        let steer = Strategy { name: strategy.name.clone(), base: params.steer.clone(), parameters: Table::new() };
+        let steer = Strategy { name: strategy.name.clone(), base: params.steer, parameters: Table::new() };
         let mut of_vehicle = configuration(scenario, &steer);
         of_vehicle.insert("tunnel".into(), tunnel::of_vehicle(scenario, &params, keys.as_ref()).into());
         let start = || AgentProcess::start("agent", of_vehicle, folder);
@@ -122,7 +123,7 @@ fn configuration(scenario: &Scenario, strategy: &Strategy) -> Table {
     };
     let prefer = scenario.service.prefer.iter().map(|name| Toml::from(name.as_str())).collect();
     let mut of_strategy = strategy.parameters.clone();
-    of_strategy.insert("name".into(), strategy.base.as_str().into());
+    of_strategy.insert("name".into(), strategy.base.name().into());
     let section = |entries: Vec<(&str, Toml)>| {
         Toml::Table(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
     };

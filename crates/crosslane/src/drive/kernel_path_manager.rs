@@ -1,8 +1,7 @@
 //! How the kernel of each namespace is set up for a strategy.
 
+use crosslane_sim::scenario::{Base, Mode, Scenario, Strategy};
 use std::net::IpAddr;
-
-use crosslane_sim::scenario::{Mode, Scenario, Strategy};
 
 use crate::error::{Error, Result};
 use crate::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
@@ -19,11 +18,11 @@ const LIMITS: Limits = Limits { subflows: 8, add_addr_accepted: 8 };
 /// What the kernel refused.
 pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[IpAddr]) -> Result<()> {
     let told = |cause: &dyn std::fmt::Display| Error::told(cause.to_string(), 1);
-    match strategy.base.as_str() {
-        "single" | "vxlan" | "wireguard-go" => Ok(()),
-        "kernel" | "kernel-tuned" => {
+    match strategy.base {
+        Base::Single | Base::Vxlan | Base::WireguardGo => Ok(()),
+        Base::Kernel | Base::KernelTuned => {
             select_path_manager(PathManager::Kernel).map_err(|cause| told(&cause))?;
-            if strategy.base == "kernel-tuned" {
+            if strategy.base == Base::KernelTuned {
                 write_setting("net/mptcp/stale_loss_cnt", "1")?;
             }
             let mut socket = EndpointSocket::open().map_err(|cause| told(&cause))?;

@@ -89,7 +89,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 /// What the strategies of the runs are based on.
 fn bases(scenario: &Scenario, plans: &[Plan]) -> BTreeSet<String> {
-    plans.iter().filter_map(|plan| Some(scenario.strategy(&plan.entry.strategy)?.base)).collect()
+    plans.iter().filter_map(|plan| Some(scenario.strategy(&plan.entry.strategy)?.base.to_string())).collect()
 }
 
 fn plan(options: &Options, scenario: &Scenario) -> Result<Vec<Plan>> {

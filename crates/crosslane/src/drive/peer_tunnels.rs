@@ -1,6 +1,7 @@
 //! Other people's tunnels in the place of ours, over one path: the kernel's
 //! VXLAN, and WireGuard in Go (the program `wireguard-go`).
 
+use crosslane_sim::scenario::{Base, Scenario, Strategy};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write as _};
@@ -11,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crosslane_sim::scenario::{Scenario, Strategy};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
@@ -93,7 +93,7 @@ impl PeerTunnels {
         let server = End { namespace: &testbed.server, name: "server", outside: testbed::SERVER, inside: SERVER };
         let mtu = scenario.tunnel.mtu;
         let mut processes = Vec::new();
-        if strategy.base == "vxlan" {
+        if strategy.base == Base::Vxlan {
             for (here, there) in [(vehicle, server), (server, vehicle)] {
                 here.namespace.enter(|| join_by_vxlan(here, there, mtu - VXLAN_BYTES))??;
             }

@@ -1,11 +1,11 @@
 //! One run: namespaces, emulated links, agent, traffic, and what is recorded.
 
+use crosslane_sim::scenario::{Base, Protocol, Scenario, Strategy, Wire};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crosslane_sim::scenario::{Protocol, Scenario, Strategy, Wire};
 use crosslane_sim::simulation::Side;
 
 use super::Plan;
@@ -96,7 +96,7 @@ impl Run {
     }
 
     fn carry_out(mut self) -> Result<Outcome> {
-        if self.strategy.base != "single" {
+        if self.strategy.base != Base::Single {
             self.testbed.vehicle.enter(netlink::probe)?.map_err(|cause| Error::told(cause.to_string(), 2))?;
         }
         let prepare = || prepare_vehicle(&self.scenario, &self.strategy, &self.addresses);
@@ -148,7 +148,7 @@ impl Run {
 
     /// How the traffic goes with this strategy.
     fn way(&self) -> Way {
-        let single = self.strategy.base == "single";
+        let single = self.strategy.base == Base::Single;
         let tunnel = self.strategy.is_tunnel() || self.strategy.is_others_tunnel();
         Way {
             server: if tunnel { tunnel::SERVER.into() } else { SERVER.into() },

@@ -1,7 +1,8 @@
 //! What only one of the two engines can run.
 
-use super::tunnel::{is_others_tunnel, takes_deadlines};
-use super::{BASES, Congestion, Scenario, ScenarioError, Scheduler, Strategy, TrafficKind};
+use super::base::{Base, CATALOG};
+use super::metric::Engines;
+use super::{Congestion, Scenario, ScenarioError, Scheduler, Strategy, TrafficKind};
 
 /// What carries out a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +41,14 @@ impl Scenario {
     /// Names the strategy.
     pub fn check_strategy(&self, engine: Engine, strategy: &Strategy) -> Result<(), ScenarioError> {
         let deadlines = matches!(self.traffic.kind, TrafficKind::Deadline(_));
-        if takes_deadlines(&strategy.base) && !deadlines {
+        if strategy.base.entry().needs_deadlines && !deadlines {
             let what = format!("strategy `{}` prefers paths by deadlines, and the traffic has none", strategy.name);
             return Err(self.lines.error("traffic", what, "make it of kind `deadline`, or choose another strategy"));
         }
-        let Some((command, other, why)) = why_not(engine, &strategy.base) else { return Ok(()) };
+        let Some((command, other, why)) = why_not(engine, strategy.base) else { return Ok(()) };
         let what = format!("only `crosslane {other}` can run strategy `{}`: {why}", strategy.name);
-        let known = BASES.into_iter().filter(|base| why_not(engine, base).is_none()).collect::<Vec<_>>().join(", ");
+        let known = CATALOG.iter().filter(|entry| why_not(engine, entry.base).is_none());
+        let known = known.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
         let remedy = format!("use that, or with `crosslane {command}` choose from {known}");
         Err(self.lines.error("strategy", what, remedy))
     }
@@ -74,10 +76,10 @@ impl Scenario {
 
 /// This engine's command, the one that knows the strategy, and why this one
 /// does not; none if it does.
-fn why_not(engine: Engine, base: &str) -> Option<(&'static str, &'static str, &'static str)> {
-    match engine {
-        Engine::Kernel if base == "oracle" => Some(("drive", "simulate", "no kernel knows the future")),
-        Engine::Simulator if is_others_tunnel(base) => {
+fn why_not(engine: Engine, base: Base) -> Option<(&'static str, &'static str, &'static str)> {
+    match (engine, base.entry().engines) {
+        (Engine::Kernel, Engines::Simulate) => Some(("drive", "simulate", "no kernel knows the future")),
+        (Engine::Simulator, Engines::Drive) => {
             Some(("simulate", "drive", "it is a tunnel of others, and there is no such thing in the simulator"))
         }
         _ => None,

@@ -1,6 +1,8 @@
 //! The tables of the scenario file whose keys depend on one another, and how
 //! they become the types of a [`Scenario`].
 
+use super::base::{self, Base};
+use super::source_map::{Lines, did_you_mean};
 use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
 use serde::Deserialize;
@@ -9,7 +11,6 @@ use super::impairments::{codel, loss};
 use super::models::{CellularModelKeys, WifiModelKeys};
 use super::route::RouteKeys;
 use super::schema::{number, optional_number, optional_period, period, spans, whole};
-use super::source_map::Lines;
 use super::traffic::TrafficKeys;
 use super::wires::WireKeys;
 use super::{
@@ -179,11 +180,15 @@ impl Keys {
                 unit.station_id = 1000 + place;
             }
         }
-        let strategies = self.strategy.into_iter().map(|keys| Strategy {
-            name: keys.name,
-            base: keys.base,
-            parameters: keys.parameters,
-        });
+        let mut strategies = Vec::new();
+        for (place, keys) in self.strategy.into_iter().enumerate() {
+            let base = Base::find(&keys.base).ok_or_else(|| {
+                let what = format!("there is no strategy `{}` to base on", keys.base);
+                let remedy = did_you_mean(&keys.base, base::CATALOG.iter().map(|entry| entry.name));
+                lines.error(&format!("strategy.{place}.base"), what, remedy)
+            })?;
+            strategies.push(Strategy { name: keys.name, base, parameters: keys.parameters });
+        }
         let expectations = self.expect.into_iter().zip(0..);
         Ok(Scenario {
             renamed: Vec::new(),
@@ -202,7 +207,7 @@ impl Keys {
             service: self.service,
             tunnel: self.tunnel,
             traffic: self.traffic.build(&lines, self.duration_s)?,
-            strategies: strategies.collect(),
+            strategies,
             expectations: expectations
                 .map(|(keys, place)| keys.build(&lines, &format!("expect.{place}")))
                 .collect::<Result<_, _>>()?,

@@ -12,12 +12,14 @@ use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
 pub use crate::transport::scheduler::Scheduler;
 
+pub mod base;
 mod deadlines;
 mod engine;
 mod expectation;
 mod fleet;
 mod impairments;
 mod keys;
+pub mod metric;
 mod models;
 mod networks;
 mod parse;
@@ -31,6 +33,7 @@ mod validate;
 mod wires;
 
 pub use crate::error::ScenarioError;
+pub use base::Base;
 pub use deadlines::{DeadlineTraffic, Starts};
 pub use engine::Engine;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
@@ -75,7 +78,7 @@ pub struct Scenario {
     pub tunnel: Tunnel,
     /// What is carried.
     pub traffic: Traffic,
-    /// Strategies that the file defines beside the [built-in ones](BASES).
+    /// Strategies that the file defines beside the [built-in ones](base::CATALOG).
     pub strategies: Vec<Strategy>,
     /// What must come out.
     pub expectations: Vec<Expectation>,
@@ -96,57 +99,6 @@ pub struct Data {
     /// The way of each vehicle of a fleet, by its number.
     pub fleet: BTreeMap<u32, Track>,
 }
-
-/// Strategies to base others on; each needs no `[[strategy]]` entry.
-pub const BASES: [&str; 11] = [
-    "single",
-    "kernel",
-    "kernel-tuned",
-    "hapanchak",
-    "threshold",
-    "oracle",
-    "mp-dpa",
-    "deadline",
-    "tunnel",
-    "vxlan",
-    "wireguard-go",
-];
-
-/// Metrics that an `[[expect]]` may name, beside `path.NAME.share` and
-/// `path.NAME.share_optimum`, `path.NAME.bytes`.
-pub const METRICS: [&str; 31] = [
-    "delivery_delay_ms.p50",
-    "delivery_delay_ms.p99",
-    "delivery_delay_ms.max",
-    "gap_ms.max",
-    "messages.sent",
-    "messages.lost",
-    "delivered_bytes",
-    "lost_share",
-    "reordered_share",
-    "duplicated_share",
-    "packets.lost",
-    "goodput_mbit_s",
-    "handover.count",
-    "handover.first_s",
-    "handover_delay_ms.max",
-    "recovery_ms",
-    "reinjected_bytes",
-    "retransmitted_bytes",
-    "overhead_share",
-    "alarms",
-    "alarms.false",
-    "deadline.missed_share",
-    "object.completion_s.p50",
-    "object.completion_s.max",
-    "cost",
-    "cost_optimum",
-    "join_latency_ms",
-    "lateness_us.p99",
-    "stall_us.max",
-    "agent.rss_mb",
-    "tunnel.cpu_s_per_gb",
-];
 
 /// Most paths in a scenario: a [`PathId`] goes from 0 to 15.
 pub const MAX_PATHS: usize = 16;
@@ -223,8 +175,8 @@ pub struct Service {
 pub struct Strategy {
     /// Its name.
     pub name: String,
-    /// The built-in strategy that it varies, one of [`BASES`].
-    pub base: String,
+    /// The built-in strategy that it varies.
+    pub base: Base,
     /// Parameters of the base, to be checked by [`Scenario::check_strategies`].
     pub parameters: toml::Table,
 }
@@ -292,10 +244,10 @@ impl Scenario {
     /// gets the name of the base and the parameters.
     pub fn check_strategies(
         &self,
-        check: impl Fn(&str, &toml::Table) -> Result<(), ParameterError>,
+        check: impl Fn(Base, &toml::Table) -> Result<(), ParameterError>,
     ) -> Result<(), ScenarioError> {
         for (place, strategy) in self.strategies.iter().enumerate() {
-            check(&strategy.base, &strategy.parameters).map_err(|error| {
+            check(strategy.base, &strategy.parameters).map_err(|error| {
                 let key = format!("strategy.{place}.{}", error.key);
                 self.lines.error(&key, error.what, error.remedy)
             })?;

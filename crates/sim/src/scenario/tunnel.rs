@@ -1,11 +1,11 @@
 //! Strategies that send the traffic through the multipath tunnel.
 
-use crosslane_core::strategy;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::{Encryption, Mode};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+use super::base::{Base, CATALOG, Entry, Kind};
 use super::{Scenario, Strategy};
 
 /// What the tunnels of a scenario's strategies have in common.
@@ -44,12 +44,13 @@ pub struct TunnelParams {
     pub encryption: Encryption,
     /// The agent's strategy that says which paths are to be used, with its own
     /// parameters left at their defaults.
-    pub steer: String,
+    #[serde(deserialize_with = "steering")]
+    pub steer: Base,
 }
 
 impl Default for TunnelParams {
     fn default() -> TunnelParams {
-        TunnelParams { mode: Mode::Aggregate, encryption: Encryption::Noise, steer: "threshold".into() }
+        TunnelParams { mode: Mode::Aggregate, encryption: Encryption::Noise, steer: Base::Threshold }
     }
 }
 
@@ -60,29 +61,34 @@ impl TunnelParams {
     /// What is wrong, with the key in backticks.
     pub fn read(parameters: &toml::Table) -> Result<TunnelParams, String> {
         let in_a_line = |fault: toml::de::Error| fault.to_string().trim().replace('\n', " ");
-        let params = TunnelParams::deserialize(parameters.clone()).map_err(in_a_line)?;
-        let known: Vec<&str> = strategy::NAMES.into_iter().filter(|name| !takes_deadlines(name)).collect();
-        match known.contains(&params.steer.as_str()) {
-            true => Ok(params),
-            false => Err(format!("`steer`: {} is none of {}", params.steer, known.join(", "))),
-        }
+        TunnelParams::deserialize(parameters.clone()).map_err(in_a_line)
     }
+}
+
+/// A strategy of the agent that a tunnel can follow.
+fn steering<'de, D: Deserializer<'de>>(from: D) -> Result<Base, D::Error> {
+    let name = String::deserialize(from)?;
+    let fits = |entry: &&Entry| entry.kind == Kind::Agent && !entry.needs_deadlines;
+    CATALOG.iter().filter(fits).find(|entry| entry.name == name).map(|entry| entry.base).ok_or_else(|| {
+        let known: Vec<&str> = CATALOG.iter().filter(fits).map(|entry| entry.name).collect();
+        D::Error::custom(format!("`steer`: {name} is none of {}", known.join(", ")))
+    })
 }
 
 impl Strategy {
     /// True if it sends the traffic through the tunnel.
     pub fn is_tunnel(&self) -> bool {
-        self.base == "tunnel"
+        self.base == Base::Tunnel
     }
 
     /// True if it takes one path only ([`Scenario::single_path`]).
     pub fn keeps_to_one_path(&self) -> bool {
-        self.base == "single" || self.is_others_tunnel()
+        self.base == Base::Single || self.is_others_tunnel()
     }
 
     /// True if it sends the traffic through a tunnel that is not ours.
     pub fn is_others_tunnel(&self) -> bool {
-        is_others_tunnel(&self.base)
+        self.base.is_peer_tunnel()
     }
 }
 
@@ -106,12 +112,12 @@ impl Scenario {
 const TUNNEL_STANDS: Instant = Instant::from_millis(500);
 
 /// Variants of a base that need no `[[strategy]]` entry.
-const VARIANTS: [(&str, &str, &str, &str); 2] =
-    [("tunnel-redundant", "tunnel", "mode", "redundant"), ("tunnel-plain", "tunnel", "encryption", "none")];
+const VARIANTS: [(&str, Base, &str, &str); 2] =
+    [("tunnel-redundant", Base::Tunnel, "mode", "redundant"), ("tunnel-plain", Base::Tunnel, "encryption", "none")];
 
 /// Names of the strategies that need no `[[strategy]]` entry.
 pub(super) fn built_in_names() -> impl Iterator<Item = &'static str> {
-    super::BASES.into_iter().chain(VARIANTS.into_iter().map(|(name, ..)| name))
+    CATALOG.iter().map(|entry| entry.name).chain(VARIANTS.into_iter().map(|(name, ..)| name))
 }
 
 /// The built-in strategy with this name.
@@ -120,19 +126,9 @@ pub(super) fn built_in(name: &str) -> Option<Strategy> {
         .into_iter()
         .find(|(variant, ..)| *variant == name)
         .map(|(_, base, key, value)| (base, toml::Table::from_iter([(key.to_string(), value.into())])));
-    let base = super::BASES.into_iter().find(|base| *base == name).map(|base| (base, toml::Table::new()));
+    let base = Base::find(name).map(|base| (base, toml::Table::new()));
     let (base, parameters) = variant.or(base)?;
-    Some(Strategy { name: name.into(), base: base.into(), parameters })
-}
-
-/// True of the bases that are other people's tunnels.
-pub(super) fn is_others_tunnel(base: &str) -> bool {
-    matches!(base, "vxlan" | "wireguard-go")
-}
-
-/// True of a strategy that prefers paths by deadlines, which no tunnel knows.
-pub(super) fn takes_deadlines(base: &str) -> bool {
-    matches!(base, "mp-dpa" | "deadline")
+    Some(Strategy { name: name.into(), base, parameters })
 }
 
 #[cfg(test)]

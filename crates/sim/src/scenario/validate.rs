@@ -5,10 +5,11 @@ use std::ops::RangeInclusive;
 
 use crosslane_core::path::Rat;
 
+use super::metric::{METRICS, Metric};
 use super::source_map::did_you_mean;
 use super::{
-    BASES, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, METRICS, Motion, Protocol, Scenario,
-    ScenarioError, TrafficKind, tunnel,
+    Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, Motion, Protocol, Scenario, ScenarioError,
+    TrafficKind, tunnel,
 };
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
@@ -301,11 +302,6 @@ impl Scenario {
                 let what = format!("the strategy name `{}` is taken", strategy.name);
                 return Err(self.lines.error(&format!("{key}.name"), what, "choose another"));
             }
-            if !BASES.contains(&strategy.base.as_str()) {
-                let what = format!("there is no strategy `{}` to base on", strategy.base);
-                let remedy = did_you_mean(&strategy.base, BASES.into_iter());
-                return Err(self.lines.error(&format!("{key}.base"), what, remedy));
-            }
             if let Some(path) = strategy.parameters.get("path").filter(|_| strategy.keeps_to_one_path()) {
                 self.known_path(path.as_str().unwrap_or_default(), &format!("{key}.path"))?;
             }
@@ -328,13 +324,14 @@ impl Scenario {
     fn check_bound(&self, place: usize, bound: &Bound) -> Result<(), ScenarioError> {
         self.known_strategy(&bound.strategy, &format!("expect.{place}.strategy"))?;
         let key = format!("expect.{place}.metric");
-        let of_path = bound.metric.strip_prefix("path.").and_then(|rest| rest.rsplit_once('.'));
-        if let Some((path, _)) = of_path.filter(|(_, what)| ["share", "share_optimum", "bytes"].contains(what)) {
-            self.known_path(path, &key)?;
-        } else if !METRICS.contains(&bound.metric.as_str()) {
-            let what = format!("there is no metric `{}`", bound.metric);
-            let remedy = did_you_mean(&bound.metric, METRICS.into_iter());
-            return Err(self.lines.error(&key, what, remedy));
+        match Metric::find(&bound.metric) {
+            Some((_, Some(path))) => self.known_path(path, &key)?,
+            Some((_, None)) => {}
+            None => {
+                let what = format!("there is no metric `{}`", bound.metric);
+                let remedy = did_you_mean(&bound.metric, METRICS.iter().map(|metric| metric.name));
+                return Err(self.lines.error(&key, what, remedy));
+            }
         }
         let number = match &bound.limit {
             Limit::Number(number) => *number,

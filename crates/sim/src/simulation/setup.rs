@@ -1,5 +1,6 @@
 //! From a scenario and a strategy to the parts of a run.
 
+use crate::scenario::{Base, Congestion, Mode, Scenario, ScenarioError, Strategy, TrafficKind, TunnelParams};
 use crosslane_core::agent::{Agent, Setup};
 use crosslane_core::path::{PathId, PathSpec};
 use crosslane_core::rng::Rng;
@@ -11,7 +12,6 @@ use super::path_control::PathControl;
 use super::tunnel::{self, TunnelEndpoints};
 use crate::addresses::vehicle_address;
 use crate::bounds::oracle::{Foresight, Params};
-use crate::scenario::{Congestion, Mode, Scenario, ScenarioError, Strategy, TrafficKind, TunnelParams};
 use crate::transport::congestion::Algorithm;
 use crate::transport::segment::MTU_BYTES;
 use crate::transport::{KernelPathManager, Protocol, Settings, Ticks};
@@ -26,7 +26,7 @@ const TUNED_STALE_LOSS_COUNT: u32 = 1;
 /// How both kernels are set up.
 pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side: &str) -> Settings {
     Settings {
-        protocol: if strategy.base == "single" || strategy.is_tunnel() { Protocol::Tcp } else { Protocol::Mptcp },
+        protocol: if strategy.base == Base::Single || strategy.is_tunnel() { Protocol::Tcp } else { Protocol::Mptcp },
         algorithm: match scenario.congestion {
             Congestion::Cubic => Algorithm::Cubic,
             Congestion::Reno => Algorithm::Reno,
@@ -36,7 +36,7 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
         },
         scheduler: scenario.scheduler,
         send_buffer_bytes: scenario.traffic.send_buffer_bytes,
-        stale_loss_count: if strategy.base == "kernel-tuned" { TUNED_STALE_LOSS_COUNT } else { STALE_LOSS_COUNT },
+        stale_loss_count: if strategy.base == Base::KernelTuned { TUNED_STALE_LOSS_COUNT } else { STALE_LOSS_COUNT },
         ranks: scenario.ranks(),
         mtu_bytes: MTU_BYTES,
         ticks: Ticks::new(Rng::new(seed, &format!("ticks {side}")).uniform()),
@@ -48,27 +48,27 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
 /// # Errors
 /// Parameters that the strategy does not take, a world that cannot be made.
 pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<PathControl, ScenarioError> {
-    match strategy.base.as_str() {
-        "single" => Ok(PathControl::None),
-        "kernel" | "kernel-tuned" => {
+    match strategy.base {
+        Base::Single => Ok(PathControl::None),
+        Base::Kernel | Base::KernelTuned => {
             let preferred = scenario.preferred_path();
             let in_reserve = |path: PathId| scenario.service.mode == Mode::Backup && path != preferred;
             let paths = scenario.paths().into_iter().map(|path| (path.id, in_reserve(path.id)));
             Ok(PathControl::Kernel(KernelPathManager::new(paths.collect())))
         }
-        "oracle" => {
+        Base::Oracle => {
             let params = Params::read(&strategy.parameters).map_err(|fault| refused(scenario, strategy, &fault))?;
             let foresight = Foresight::new(World::new(scenario, seed)?, scenario, params);
             let agent = foresight.agent(specs(scenario), &scenario.ranks(), scenario.service.mode, OVERLAP);
             Ok(PathControl::with_agent(agent, scenario.paths().len()))
         }
-        "tunnel" => {
+        Base::Tunnel => {
             let steer = tunnel_params(scenario, strategy)?.steer;
-            let steering = Strategy { name: steer.clone(), base: steer, parameters: toml::Table::new() };
+            let steering = Strategy { name: steer.to_string(), base: steer, parameters: toml::Table::new() };
             path_control(scenario, &steering, seed)
         }
-        name => {
-            let read = strategy::Strategy::read(name, toml::Value::Table(strategy.parameters.clone()));
+        base => {
+            let read = strategy::Strategy::read(base.name(), toml::Value::Table(strategy.parameters.clone()));
             let known = read.ok_or_else(|| refused(scenario, strategy, "the simulator knows no such strategy"))?;
             let strategy = known.map_err(|fault| refused(scenario, strategy, &fault.to_string()))?;
             let setup = Setup {
@@ -114,8 +114,8 @@ fn tunnel_params(scenario: &Scenario, strategy: &Strategy) -> Result<TunnelParam
 
 /// The path over which the connection begins.
 pub(super) fn first_path(scenario: &Scenario, strategy: &Strategy) -> PathId {
-    match strategy.base.as_str() {
-        "single" => scenario.single_path(strategy),
+    match strategy.base {
+        Base::Single => scenario.single_path(strategy),
         _ => scenario.first_path(),
     }
 }

@@ -1,0 +1,30 @@
+//! What the pages and the lab say of strategies and metrics is what the program says.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn printed(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_crosslane")).arg("catalog").args(arguments).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn file(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)).unwrap()
+}
+
+#[test]
+fn the_lab_has_the_catalogue_of_the_program() {
+    let name = "lab/crosslane_lab/catalog.json";
+    assert_eq!(file(name), printed(&["--json"]), "run `crosslane catalog --json > {name}`");
+}
+
+#[test]
+fn the_pages_have_the_tables_of_the_program() {
+    let tables = printed(&[]);
+    let (strategies, metrics) = tables.split_once("\n\n").unwrap();
+    assert!(file("docs/strategies.md").contains(strategies), "docs/strategies.md lacks the table:\n{strategies}");
+    assert!(file("docs/formats.md").contains(metrics), "docs/formats.md lacks the table:\n{metrics}");
+}
