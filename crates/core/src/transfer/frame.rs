@@ -234,8 +234,8 @@ pub(super) fn why_abandoned(code: u8) -> Option<Abandoned> {
     ABANDONED.get(usize::from(code)).copied()
 }
 
-fn code<T: PartialEq>(all: &[T], one: T) -> u8 {
-    all.iter().position(|other| *other == one).unwrap_or(0) as u8
+fn code<T: PartialEq>(all: &[T], value: T) -> u8 {
+    all.iter().position(|other| *other == value).unwrap_or(0) as u8
 }
 
 /// A length and a text, cut at a character's end.

@@ -56,7 +56,7 @@ pub struct Receiver {
     /// Bytes missing of each object begun.
     begun: BTreeMap<u32, u64>,
     /// The piece that is coming, and what is missing of it.
-    piece: Option<(u32, u32)>,
+    chunk: Option<(u32, u32)>,
 }
 
 impl Receiver {
@@ -67,7 +67,7 @@ impl Receiver {
     /// What no sender says; nothing after it can be read.
     pub fn take<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
         loop {
-            if let Some((number, missing)) = self.piece {
+            if let Some((number, missing)) = self.chunk {
                 return Ok(self.take_data(number, missing, bytes));
             }
             if !self.greeted {
@@ -80,7 +80,7 @@ impl Receiver {
                 frame::OFFER => self.offer(bytes)?,
                 frame::DATA if !self.partial.fill(bytes, DATA_BYTES) => return Ok(None),
                 frame::DATA => {
-                    self.begin_piece()?;
+                    self.begin_chunk()?;
                     continue;
                 }
                 frame::END => self.end(bytes)?,
@@ -101,7 +101,7 @@ impl Receiver {
 
     /// True at the end of a frame, where a stream may end.
     pub fn is_between_objects(&self) -> bool {
-        self.begun.is_empty() && self.partial.tail(0).is_empty() && self.piece.is_none()
+        self.begun.is_empty() && self.partial.tail(0).is_empty() && self.chunk.is_none()
     }
 
     fn take_data<'a>(&mut self, number: u32, missing: u32, bytes: &mut &'a [u8]) -> Option<Event<'a>> {
@@ -113,7 +113,7 @@ impl Receiver {
         *bytes = later;
         self.partial.offset += part as u64;
         let left = missing - part as u32;
-        self.piece = (left > 0).then_some((number, left));
+        self.chunk = (left > 0).then_some((number, left));
         Some(Event::Data { number, bytes: now })
     }
 
@@ -138,7 +138,7 @@ impl Receiver {
         Ok(Some(Event::Offer { number, size_bytes, deadline_ms: self.partial.u32(13), name }))
     }
 
-    fn begin_piece(&mut self) -> Result<(), Fault> {
+    fn begin_chunk(&mut self) -> Result<(), Fault> {
         let (number, length) = (self.partial.u32(1), self.partial.u32(5));
         match self.begun.get_mut(&number) {
             None => Err(self.partial.fault(format!("data of object {number}, which is not begun"))),
@@ -147,7 +147,7 @@ impl Receiver {
             }
             Some(missing) => {
                 *missing -= u64::from(length);
-                self.piece = (length > 0).then_some((number, length));
+                self.chunk = (length > 0).then_some((number, length));
                 self.partial.clear();
                 Ok(())
             }

@@ -11,7 +11,7 @@ use crate::time::Instant;
 
 /// Longest piece. MPTCP ends a mapping with each write, and smaller writes end
 /// it with a small packet.
-pub const PIECE_BYTES: u64 = 65_536;
+pub const CHUNK_BYTES: u64 = 65_536;
 /// Objects that may be open.
 pub const MAX_OPEN: usize = 10_000;
 
@@ -20,7 +20,7 @@ pub const MAX_OPEN: usize = 10_000;
 pub enum Write {
     /// A piece: the offer if it is the first, then the data, then the end if it
     /// is the last.
-    Piece {
+    Chunk {
         /// The object.
         number: u32,
         /// Where its bytes begin in the object.
@@ -47,7 +47,7 @@ pub struct Sender {
     open: Vec<Open>,
     next_number: u32,
     /// What was written and not acknowledged, in order.
-    pieces: VecDeque<Piece>,
+    chunks: VecDeque<Chunk>,
     written: u64,
     acked: u64,
     backlog: Option<u64>,
@@ -78,7 +78,7 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct Chunk {
     number: u32,
     /// Where it begins in the stream, and where its data does.
     before: u64,
@@ -97,7 +97,7 @@ impl Sender {
             late,
             open: Vec::new(),
             next_number: 0,
-            pieces: VecDeque::new(),
+            chunks: VecDeque::new(),
             written: 0,
             acked: 0,
             backlog: None,
@@ -145,11 +145,11 @@ impl Sender {
     /// So many of the bytes written are not acknowledged yet.
     pub fn set_outstanding(&mut self, bytes: u64) {
         self.acked = self.acked.max(self.written.saturating_sub(bytes));
-        while let Some(piece) = self.pieces.front().copied().filter(|piece| piece.end <= self.acked) {
-            self.pieces.pop_front();
-            let Some(place) = self.open.iter().position(|open| open.number == piece.number) else { continue };
-            self.open[place].acked += piece.length;
-            if piece.last {
+        while let Some(chunk) = self.chunks.front().copied().filter(|chunk| chunk.end <= self.acked) {
+            self.chunks.pop_front();
+            let Some(place) = self.open.iter().position(|open| open.number == chunk.number) else { continue };
+            self.open[place].acked += chunk.length;
+            if chunk.last {
                 self.open.remove(place);
                 self.changed = true;
             }
@@ -176,7 +176,7 @@ impl Sender {
 
     /// When an object will be past its deadline.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        self.going().filter_map(|open| open.deadline).min().filter(|_| self.late == Late::GiveUp)
+        self.active().filter_map(|open| open.deadline).min().filter(|_| self.late == Late::GiveUp)
     }
 
     /// What to write now, and how many bytes that is with its frames; `None`
@@ -194,8 +194,8 @@ impl Sender {
         let begun = self.open.iter().filter(|open| open.state == State::Offered).count();
         let goes = |state| state == State::Offered || state == State::Waiting && begun < MAX_BEGUN;
         let open = self.open.iter_mut().find(|open| goes(open.state))?;
-        let length = (open.size - open.written).min(PIECE_BYTES);
-        if self.backlog.is_some_and(|most| outstanding + length > most.max(PIECE_BYTES)) {
+        let length = (open.size - open.written).min(CHUNK_BYTES);
+        if self.backlog.is_some_and(|most| outstanding + length > most.max(CHUNK_BYTES)) {
             return None;
         }
         let offers = open.state == State::Waiting;
@@ -207,20 +207,20 @@ impl Sender {
         let begin = self.written + offer + DATA_BYTES as u64;
         let end = begin + length + if last { END_BYTES as u64 } else { 0 };
         let before = self.written;
-        self.pieces.push_back(Piece { number, before, begin, length, end, offers, last });
+        self.chunks.push_back(Chunk { number, before, begin, length, end, offers, last });
         self.written = end;
-        Some((Write::Piece { number, offset, length: length as u32, last }, end - before))
+        Some((Write::Chunk { number, offset, length: length as u32, last }, end - before))
     }
 
     /// Takes the piece back that was polled last, since its bytes cannot be had,
     /// and abandons its object.
     pub fn take_back(&mut self, why: Abandoned) {
-        let Some(piece) = self.pieces.pop_back() else { return };
-        self.written = piece.before;
-        let Some(open) = self.open.iter_mut().find(|open| open.number == piece.number) else { return };
-        open.written -= piece.length;
-        open.state = if piece.offers { State::Waiting } else { State::Offered };
-        self.close(piece.number, why);
+        let Some(chunk) = self.chunks.pop_back() else { return };
+        self.written = chunk.before;
+        let Some(open) = self.open.iter_mut().find(|open| open.number == chunk.number) else { return };
+        open.written -= chunk.length;
+        open.state = if chunk.offers { State::Waiting } else { State::Offered };
+        self.close(chunk.number, why);
     }
 
     /// True if an object came or went since the last call.
@@ -230,7 +230,7 @@ impl Sender {
 
     /// True while nothing is open and all that was written is acknowledged.
     pub fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.pieces.is_empty()
+        self.open.is_empty() && self.chunks.is_empty()
     }
 
     /// Objects open, with deadlines, the earliest first.
@@ -244,23 +244,23 @@ impl Sender {
                 deadline: open.deadline?,
             })
         };
-        self.going().filter_map(object).take(demand::MAX_OBJECTS).collect()
+        self.active().filter_map(object).take(demand::MAX_OBJECTS).collect()
     }
 
     /// Number and acknowledged bytes of each object of which some are, as many
     /// as a demand has.
     pub fn progress(&self) -> impl Iterator<Item = (u32, u64)> {
-        let acked = self.going().map(|open| (open.number, self.acked_bytes(open)));
+        let acked = self.active().map(|open| (open.number, self.acked_bytes(open)));
         acked.filter(|(_, bytes)| *bytes > 0).take(demand::MAX_OBJECTS)
     }
 
-    fn going(&self) -> impl Iterator<Item = &Open> {
+    fn active(&self) -> impl Iterator<Item = &Open> {
         self.open.iter().filter(|open| !matches!(open.state, State::Abandoned(_)))
     }
 
     fn acked_bytes(&self, open: &Open) -> u64 {
-        let in_part = self.pieces.front().filter(|piece| piece.number == open.number);
-        let more = |piece: &Piece| self.acked.saturating_sub(piece.begin).min(piece.length);
+        let in_part = self.chunks.front().filter(|chunk| chunk.number == open.number);
+        let more = |chunk: &Chunk| self.acked.saturating_sub(chunk.begin).min(chunk.length);
         open.acked + in_part.map_or(0, more)
     }
 

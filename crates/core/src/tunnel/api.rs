@@ -86,7 +86,7 @@ pub enum Input<P> {
     /// A packet came over a path.
     Arrived {
         /// From its key.
-        label: GreKey,
+        key: GreKey,
         /// Its number on the path, if it has one.
         number: Option<u32>,
         /// Its length, in bytes.
@@ -95,9 +95,9 @@ pub enum Input<P> {
         packet: P,
     },
     /// A packet came that says nothing of path and order: its sender is not of our kind.
-    Unlabelled(P),
+    Keyless(P),
     /// A message of the other end came over a path.
-    Told {
+    Message {
         /// The path.
         path: PathId,
         /// Its number on the path.
@@ -108,9 +108,9 @@ pub enum Input<P> {
     /// A path can be used, or cannot.
     Present(PathId, bool),
     /// What is wanted of each path.
-    Want(Vec<PathState>),
+    SetWantedStates(Vec<PathState>),
     /// How the paths are to be used together from now on.
-    Use(Mode),
+    SetMode(Mode),
 }
 
 /// What a tunnel says.
@@ -119,14 +119,14 @@ pub enum Output<P> {
     /// A packet leaves over a path.
     Send {
         /// For its key.
-        label: GreKey,
+        key: GreKey,
         /// Its number on the path.
         number: u32,
         /// The packet.
         packet: P,
     },
     /// A message leaves over a path.
-    Tell {
+    Message {
         /// The path.
         path: PathId,
         /// Its number on the path, if it has one.

@@ -10,11 +10,11 @@ use crate::link::codel::{State, Taken};
 use crate::time::{Duration, Instant};
 
 /// Packets that wait at most, over all flows: 100 ms at 1 Gbit/s.
-const MOST_PACKETS: usize = 8192;
+const MAX_PACKETS: usize = 8192;
 /// Their bytes at most.
-const MOST_BYTES: u64 = MOST_PACKETS as u64 * 1500;
+const MAX_BYTES: u64 = MAX_PACKETS as u64 * 1500;
 /// A packet that waited for so long is of no use to anybody: whom it is for is gone.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
 /// What a flow may send in its turn, in bytes.
 const QUANTUM: i64 = 1514;
 /// How long a flow's packets may wait for long, if the round trip is not longer,
@@ -24,14 +24,14 @@ const INTERVAL: Duration = Duration::from_millis(120);
 
 /// How long the way is.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
+pub(super) struct PathDelays {
     /// Shortest round trip of the nearest path in use.
     pub rtt: Duration,
     /// How much later a packet arrives over the farthest.
     pub delay_difference: Duration,
 }
 
-impl Times {
+impl PathDelays {
     /// BBR keeps up to two round trips under way, and CUBIC takes back a third (RFC
     /// 9438, section 4.6): with much less than a round trip the paths run empty.
     fn codel(self) -> CoDel {
@@ -45,8 +45,8 @@ impl Times {
 pub(super) struct Queue<P> {
     slots: Vec<Slot<P>>,
     /// Flows whose turn it is; those that have just begun go before the others.
-    fresh: VecDeque<u8>,
-    turns: VecDeque<u8>,
+    new_flows: VecDeque<u8>,
+    old_flows: VecDeque<u8>,
     packets: usize,
     bytes: u64,
     dropped: u64,
@@ -54,16 +54,16 @@ pub(super) struct Queue<P> {
 
 #[derive(Debug)]
 struct Slot<P> {
-    waiting: VecDeque<Waiting<P>>,
+    waiting: VecDeque<Queued<P>>,
     bytes: u64,
     codel: State,
     deficit: i64,
-    listed: bool,
+    scheduled: bool,
 }
 
 /// A packet that waits.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting<P> {
+pub(super) struct Queued<P> {
     pub flow: u8,
     pub bytes: u32,
     pub bulk: bool,
@@ -73,25 +73,26 @@ pub(super) struct Waiting<P> {
 
 impl<P> Queue<P> {
     pub(super) fn new() -> Queue<P> {
-        let slot = |_| Slot { waiting: VecDeque::new(), bytes: 0, codel: State::default(), deficit: 0, listed: false };
+        let slot =
+            |_| Slot { waiting: VecDeque::new(), bytes: 0, codel: State::default(), deficit: 0, scheduled: false };
         let slots = (0..=u8::MAX).map(slot).collect();
-        Queue { slots, fresh: VecDeque::new(), turns: VecDeque::new(), packets: 0, bytes: 0, dropped: 0 }
+        Queue { slots, new_flows: VecDeque::new(), old_flows: VecDeque::new(), packets: 0, bytes: 0, dropped: 0 }
     }
 
     /// Takes a packet in; when there are too many, the longest flow loses its oldest.
-    pub(super) fn push(&mut self, waiting: Waiting<P>) {
+    pub(super) fn push(&mut self, waiting: Queued<P>) {
         let flow = waiting.flow;
         let slot = &mut self.slots[usize::from(flow)];
         slot.bytes += u64::from(waiting.bytes);
         self.bytes += u64::from(waiting.bytes);
         slot.waiting.push_back(waiting);
-        if !slot.listed {
-            slot.listed = true;
+        if !slot.scheduled {
+            slot.scheduled = true;
             slot.deficit = QUANTUM;
-            self.fresh.push_back(flow);
+            self.new_flows.push_back(flow);
         }
         self.packets += 1;
-        while self.packets > MOST_PACKETS || self.bytes > MOST_BYTES {
+        while self.packets > MAX_PACKETS || self.bytes > MAX_BYTES {
             self.shed();
         }
     }
@@ -115,7 +116,7 @@ impl<P> Queue<P> {
     /// Drops what waited for too long, and gives back what the queue took for more than it holds.
     pub(super) fn expire(&mut self, now: Instant) {
         for slot in &mut self.slots {
-            while slot.waiting.front().is_some_and(|oldest| now.since(oldest.arrived) > LONGEST_WAIT) {
+            while slot.waiting.front().is_some_and(|oldest| now.since(oldest.arrived) > MAX_WAIT) {
                 let gone = slot.pop().map_or(0, |gone| u64::from(gone.bytes));
                 self.packets -= 1;
                 self.bytes -= gone;
@@ -143,11 +144,11 @@ impl<P> Queue<P> {
     }
 
     /// What goes next. `allowed` is what packets may wait beside [`TARGET`].
-    pub(super) fn take(&mut self, now: Instant, times: Times) -> Option<Waiting<P>> {
-        let codel = times.codel();
+    pub(super) fn take(&mut self, now: Instant, delays: PathDelays) -> Option<Queued<P>> {
+        let codel = delays.codel();
         loop {
-            let from_fresh = !self.fresh.is_empty();
-            let flow = *self.fresh.front().or(self.turns.front())?;
+            let from_new = !self.new_flows.is_empty();
+            let flow = *self.new_flows.front().or(self.old_flows.front())?;
             let slot = &mut self.slots[usize::from(flow)];
             if slot.deficit > 0 {
                 let (before, bytes) = (slot.waiting.len(), slot.bytes);
@@ -160,29 +161,29 @@ impl<P> Queue<P> {
                     return taken;
                 }
             }
-            let list = if from_fresh { &mut self.fresh } else { &mut self.turns };
+            let list = if from_new { &mut self.new_flows } else { &mut self.old_flows };
             list.pop_front();
-            if slot.waiting.is_empty() && !from_fresh {
-                slot.listed = false;
+            if slot.waiting.is_empty() && !from_new {
+                slot.scheduled = false;
             } else {
                 slot.deficit += if slot.deficit <= 0 { QUANTUM } else { 0 };
-                self.turns.push_back(flow);
+                self.old_flows.push_back(flow);
             }
         }
     }
 }
 
 impl<P> Slot<P> {
-    fn pop(&mut self) -> Option<Waiting<P>> {
+    fn pop(&mut self) -> Option<Queued<P>> {
         let popped = self.waiting.pop_front()?;
         self.bytes -= u64::from(popped.bytes);
         Some(popped)
     }
 
-    fn take(&mut self, codel: CoDel, now: Instant) -> Option<Waiting<P>> {
+    fn take(&mut self, codel: CoDel, now: Instant) -> Option<Queued<P>> {
         let Slot { waiting, bytes, codel: state, .. } = self;
         let pop = || {
-            let packet: Waiting<P> = waiting.pop_front()?;
+            let packet: Queued<P> = waiting.pop_front()?;
             *bytes -= u64::from(packet.bytes);
             let arrived = packet.arrived;
             Some(Taken { packet, arrived, backlog_bytes: *bytes })
@@ -197,10 +198,10 @@ impl<P> Slot<P> {
 mod tests {
     use super::*;
 
-    const ALLOWED: Times = Times { rtt: Duration::ZERO, delay_difference: Duration::ZERO };
+    const ALLOWED: PathDelays = PathDelays { rtt: Duration::ZERO, delay_difference: Duration::ZERO };
 
     fn push(queue: &mut Queue<u32>, at_ms: u64, flow: u8, bytes: u32, packet: u32) {
-        queue.push(Waiting { flow, bytes, bulk: false, arrived: Instant::from_millis(at_ms), packet });
+        queue.push(Queued { flow, bytes, bulk: false, arrived: Instant::from_millis(at_ms), packet });
     }
 
     #[test]
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(taken, 3000);
         assert!((20..2000).contains(&queue.dropped()), "{}", queue.dropped());
         (0..20_000).for_each(|_| push(&mut queue, 3000, 7, 100, 0));
-        assert!(queue.packets <= MOST_PACKETS);
+        assert!(queue.packets <= MAX_PACKETS);
         while queue.take(Instant::from_millis(3001), ALLOWED).is_some() {}
         assert!(queue.is_empty() && queue.backlog_bytes(7) == 0);
     }
@@ -252,13 +253,13 @@ mod tests {
     fn what_waits_is_bounded_in_bytes_and_goes_when_nobody_takes_it() {
         let mut queue = Queue::new();
         (0..8000).for_each(|number| push(&mut queue, number, number as u8, 9000, 0));
-        assert!(queue.bytes() <= MOST_BYTES && queue.bytes() + 9000 > MOST_BYTES, "{}", queue.bytes());
+        assert!(queue.bytes() <= MAX_BYTES && queue.bytes() + 9000 > MAX_BYTES, "{}", queue.bytes());
         let waits = queue.bytes();
         queue.shed();
         assert_eq!(queue.bytes(), waits - 9000);
-        queue.expire(Instant::from_millis(7990) + LONGEST_WAIT);
+        queue.expire(Instant::from_millis(7990) + MAX_WAIT);
         assert_eq!((queue.bytes(), queue.packets), (9 * 9000 + 9000, 10));
-        queue.expire(Instant::from_millis(8000) + LONGEST_WAIT);
+        queue.expire(Instant::from_millis(8000) + MAX_WAIT);
         assert!(queue.is_empty() && queue.bytes() == 0);
         assert!(queue.slots.iter().all(|slot| slot.waiting.capacity() == 0 && slot.bytes == 0));
         assert!(queue.take(Instant::from_millis(20_000), ALLOWED).is_none());
@@ -269,9 +270,9 @@ mod tests {
 
     #[test]
     fn what_may_wait_grows_with_the_way() {
-        let codel = |round_trip_ms, spread_ms| {
-            let [rtt, delay_difference] = [round_trip_ms, spread_ms].map(Duration::from_millis);
-            let CoDel { target, interval } = Times { rtt, delay_difference }.codel();
+        let codel = |rtt_ms, difference_ms| {
+            let [rtt, delay_difference] = [rtt_ms, difference_ms].map(Duration::from_millis);
+            let CoDel { target, interval } = PathDelays { rtt, delay_difference }.codel();
             [target, interval].map(|allowed| allowed.as_micros() / 1000)
         };
         assert_eq!(codel(0, 0), [20, 120]);

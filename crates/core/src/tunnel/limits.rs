@@ -1,6 +1,6 @@
 //! How long the packets may be, and how many may wait.
 
-use super::fq_codel::LONGEST_WAIT;
+use super::fq_codel::MAX_WAIT;
 use super::send_path::{Liveness, PathMtu};
 use super::{Path, Tunnel};
 use crate::path::{PathId, PathState};
@@ -9,8 +9,8 @@ use crate::time::Instant;
 impl<P: Clone> Tunnel<P> {
     /// Finds by probes which datagrams of up to `most_bytes` (outer IP header included) each path carries; called before
     /// there is a path.
-    pub fn probe_mtu_up_to(&mut self, most_bytes: u32) {
-        self.most_bytes = Some(most_bytes);
+    pub fn probe_mtu_up_to(&mut self, max_datagram_bytes: u32) {
+        self.max_datagram_bytes = Some(max_datagram_bytes);
     }
 
     /// The longest datagram that is known to pass a path, outer IP header included, in bytes: what is longer may have
@@ -40,11 +40,11 @@ impl<P: Clone> Tunnel<P> {
     /// few seconds.
     pub fn expire(&mut self, now: Instant) {
         self.queue.expire(now);
-        self.next.take_if(|next| now.since(next.arrived) > LONGEST_WAIT);
-        self.retransmits.retain(|repair| repair.until > now);
+        self.next.take_if(|next| now.since(next.arrived) > MAX_WAIT);
+        self.retransmits.retain(|copy| copy.until > now);
         if self.retransmits.is_empty() {
             self.retransmits.shrink_to_fit();
         }
-        self.known().for_each(|(_, path)| path.out.give_back_memory());
+        self.paths_mut().for_each(|(_, path)| path.out.release_memory());
     }
 }

@@ -24,7 +24,6 @@ pub mod wire;
 mod api;
 mod feedback;
 mod fq_codel;
-mod hearing;
 mod limits;
 mod primary_path;
 mod recv_path;
@@ -33,7 +32,7 @@ mod scheduler;
 mod send_path;
 
 pub use api::{Input, Mode, Output, PathStats, Setup};
-use fq_codel::{Queue, Waiting};
+use fq_codel::{Queue, Queued};
 use recv_path::RecvPath;
 use reorder_buffer::{ActivePaths, ReorderBuffer};
 pub use send_path::Liveness;
@@ -43,7 +42,7 @@ use wire::gre::NUMBERED_BYTES;
 use wire::gre_key::GreKey;
 
 /// How long after it first left a packet is worth being sent again: TCP does so itself by then.
-const WORTH: Duration = Duration::from_millis(250);
+const RETRANSMIT_WITHIN: Duration = Duration::from_millis(250);
 /// A report and what is sent again take a round trip of the nearest path, beyond
 /// what the packet itself took. If that is longer the other end does not wait for it.
 const MAX_RETRANSMIT_DELAY: Duration = Duration::from_millis(120);
@@ -56,9 +55,9 @@ const MAX_RETRANSMISSIONS: u8 = 8;
 /// again: 250 ms at 1 Gbit/s.
 const MAX_KEPT_BYTES: u64 = 32 << 20;
 /// The other end does not start more often: what says so meanwhile is of the start before, or a lie.
-const START_EACH: Duration = Duration::from_millis(250);
+const MIN_RESTART_INTERVAL: Duration = Duration::from_millis(250);
 /// The tunnel has nothing to carry when nothing came for so long.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE_AFTER: Duration = Duration::from_secs(5);
 
 /// The engine of one tunnel between two ends.
 #[derive(Debug)]
@@ -70,38 +69,38 @@ pub struct Tunnel<P> {
     overhead_bytes: u32,
     peer_epoch: Option<u32>,
     /// When it began anew.
-    peer_began: Option<Instant>,
+    peer_restarted_at: Option<Instant>,
     peer_retransmits: bool,
     /// Longest datagram on the wire; none: the paths' MTU is not probed.
-    most_bytes: Option<u32>,
+    max_datagram_bytes: Option<u32>,
     paths: Vec<Option<Path<P>>>,
     /// Where the numbers of paths go on that are not there.
-    numbers: [u64; MAX_PATHS],
+    next_numbers: [u64; MAX_PATHS],
     queue: Queue<P>,
     /// What is taken from the queue and waits for room on a path.
-    next: Option<Waiting<P>>,
+    next: Option<Queued<P>>,
     retransmits: VecDeque<Retransmittable<P>>,
-    orders: Vec<u32>,
-    pins: Vec<Option<PathId>>,
+    next_sequences: Vec<u32>,
+    flow_paths: Vec<Option<PathId>>,
     /// Where elastic flows begin, if not on the nearest path.
-    main: Option<PathId>,
+    primary: Option<PathId>,
     reorder: ReorderBuffer<P>,
     outputs: VecDeque<Output<P>>,
     wanted_states: Vec<PathState>,
-    busy: Instant,
+    last_busy: Instant,
     report_turn: u8,
-    reported_twice: Instant,
+    last_second_report: Instant,
     /// Until when time has passed on all paths; none: something came since.
     advanced: Option<Instant>,
     /// When to try again what found no room.
-    retry: Option<Instant>,
+    retry_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Path<P> {
     out: SendPath<P>,
     receiver: RecvPath,
-    told: Option<Liveness>,
+    reported: Option<Liveness>,
 }
 
 impl<P: Clone> Tunnel<P> {
@@ -114,25 +113,25 @@ impl<P: Clone> Tunnel<P> {
             epoch: setup.epoch,
             overhead_bytes: setup.overhead_bytes,
             peer_epoch: None,
-            peer_began: None,
+            peer_restarted_at: None,
             peer_retransmits: false,
-            most_bytes: None,
+            max_datagram_bytes: None,
             paths: (0..MAX_PATHS).map(|_| None).collect(),
-            numbers: [0; MAX_PATHS],
+            next_numbers: [0; MAX_PATHS],
             queue: Queue::new(),
             next: None,
             retransmits: VecDeque::new(),
-            orders: alloc::vec![0; 256],
-            pins: alloc::vec![None; 256],
-            main: None,
+            next_sequences: alloc::vec![0; 256],
+            flow_paths: alloc::vec![None; 256],
+            primary: None,
             reorder: ReorderBuffer::new(),
             outputs: VecDeque::new(),
             wanted_states: alloc::vec![PathState::Active; MAX_PATHS],
-            busy: Instant::ZERO,
+            last_busy: Instant::ZERO,
             report_turn: 0,
-            reported_twice: Instant::ZERO,
+            last_second_report: Instant::ZERO,
             advanced: None,
-            retry: None,
+            retry_at: None,
         }
     }
 
@@ -149,7 +148,7 @@ impl<P: Clone> Tunnel<P> {
             liveness: out.liveness,
             reason: out.reason.clone(),
             rate_bit_s: out.rate_bytes_s().map(|rate| rate * 8.0),
-            rtt: out.rtt.base(),
+            rtt: out.rtt.min(),
             loss: out.loss(),
             sent_bytes: out.sent_bytes,
             delivered: out.delivered,
@@ -162,7 +161,7 @@ impl<P: Clone> Tunnel<P> {
     /// a path delivers nothing the tunnel sees and acts upon itself.
     pub fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
         let out = &self.at(path)?.out;
-        out.rtt.base()?;
+        out.rtt.min()?;
         let transport = Transport {
             token,
             peer: Transport::NO_PEER,
@@ -196,7 +195,7 @@ impl<P: Clone> Tunnel<P> {
     }
 
     /// The next thing to send or tell, the other half of [`poll`](Engine::poll).
-    pub fn poll_departure(&mut self, now: Instant) -> Option<Output<P>> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Output<P>> {
         if self.advanced.is_none_or(|until| now > until) {
             self.advanced = Some(now);
             self.advance(now);
@@ -207,8 +206,8 @@ impl<P: Clone> Tunnel<P> {
             }
         }
         if self.outputs.is_empty() {
-            self.retry = None;
-            self.depart(now);
+            self.retry_at = None;
+            self.transmit(now);
         }
         self.outputs.pop_front()
     }
@@ -227,63 +226,64 @@ impl<P: Clone> Tunnel<P> {
         self.paths.get_mut(usize::from(path.0))?.as_mut()
     }
 
-    fn known(&mut self) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
+    fn paths_mut(&mut self) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
         let paths = self.paths.iter_mut().enumerate();
         paths.filter_map(|(place, path)| Some((PathId(place as u8), path.as_mut()?)))
     }
 
     /// A path is there from now on, if it was not.
-    fn appear(&mut self, now: Instant, path: PathId) {
+    fn add_path(&mut self, now: Instant, path: PathId) {
         if let Some(slot @ None) = self.paths.get_mut(usize::from(path.0)) {
             let wanted_state = self.wanted_states[usize::from(path.0)];
-            let mut out = SendPath::new(now, wanted_state, self.numbers[usize::from(path.0)]);
-            out.mtu = self.most_bytes.map(PathMtu::new);
-            *slot = Some(Path { out, receiver: RecvPath::default(), told: None });
+            let mut out = SendPath::new(now, wanted_state, self.next_numbers[usize::from(path.0)]);
+            out.mtu = self.max_datagram_bytes.map(PathMtu::new);
+            *slot = Some(Path { out, receiver: RecvPath::default(), reported: None });
         }
     }
 
-    fn vanish(&mut self, now: Instant, path: PathId) {
+    fn remove_path(&mut self, now: Instant, path: PathId) {
         let Some(gone) = self.paths.get_mut(usize::from(path.0)).and_then(Option::take) else { return };
         let mut out = gone.out;
-        self.numbers[usize::from(path.0)] = out.next_number();
-        self.retransmit(now, out.give_back());
+        self.next_numbers[usize::from(path.0)] = out.next_number();
+        self.retransmit(now, out.take_in_flight());
     }
 
-    fn arrive(&mut self, now: Instant, label: GreKey, number: Option<u32>, bytes: u32, packet: P) {
-        self.appear(now, label.path);
-        self.busy = now;
+    fn on_packet(&mut self, now: Instant, key: GreKey, number: Option<u32>, bytes: u32, packet: P) {
+        self.add_path(now, key.path);
+        self.last_busy = now;
         let overhead = self.overhead_bytes + NUMBERED_BYTES;
-        if let (Some(number), Some(path)) = (number, self.at_mut(label.path)) {
+        if let (Some(number), Some(path)) = (number, self.at_mut(key.path)) {
             path.receiver.take(now, number, bytes + overhead);
         }
         let active_paths = self.active_paths();
-        self.reorder.take(now, label, packet, active_paths);
+        self.reorder.take(now, key, packet, active_paths);
     }
 
     fn active_paths(&self) -> ActivePaths {
-        let of = |least: Liveness| {
-            let used = |path: &Path<P>| path.out.wanted_state == PathState::Active && path.out.liveness <= least;
+        let up_to = |worst: Liveness| {
+            let used = |path: &Path<P>| path.out.wanted_state == PathState::Active && path.out.liveness <= worst;
             let bit = |(place, path): (usize, &Option<Path<P>>)| u16::from(path.as_ref().is_some_and(used)) << place;
             self.paths.iter().enumerate().map(bit).sum::<u16>()
         };
         // Our own question that is unanswered says nothing of what the other end sends.
-        let paths = Some(of(Liveness::Unknown)).filter(|paths| *paths != 0).unwrap_or_else(|| of(Liveness::Probing));
+        let paths =
+            Some(up_to(Liveness::Unknown)).filter(|paths| *paths != 0).unwrap_or_else(|| up_to(Liveness::Probing));
         ActivePaths { paths, retransmits: self.peer_retransmits }
     }
 
     /// Whether what leaves now is sent again if it is lost: where each packet goes twice, it is not.
     fn retransmits(&self) -> bool {
-        self.mode != Mode::Redundant && self.nearest() <= MAX_RETRANSMIT_DELAY
+        self.mode != Mode::Redundant && self.min_rtt() <= MAX_RETRANSMIT_DELAY
     }
 
     /// Whether what leaves now is kept until it is reported.
-    fn keeps(&self) -> bool {
+    fn keeps_copies(&self) -> bool {
         let in_flight = self.paths.iter().flatten().map(|path| path.out.bytes_in_flight()).sum::<u64>();
         self.retransmits() && in_flight < MAX_KEPT_BYTES
     }
 
-    fn retransmit(&mut self, now: Instant, parcels: VecDeque<Retransmittable<P>>) {
-        for copy in parcels {
+    fn retransmit(&mut self, now: Instant, copies: VecDeque<Retransmittable<P>>) {
+        for copy in copies {
             if copy.until > now && copy.tries > 0 && self.retransmits.len() < MAX_RETRANSMIT_QUEUE {
                 self.retransmits.push_back(Retransmittable { tries: copy.tries - 1, ..copy });
             }
@@ -294,35 +294,36 @@ impl<P: Clone> Tunnel<P> {
     fn advance(&mut self, now: Instant) {
         let active_paths = self.active_paths();
         self.reorder.advance(now, active_paths);
-        let usable = self.known().filter(|(_, path)| path.out.liveness == Liveness::Up).count();
-        let idle = now.since(self.busy) > IDLE;
-        let delay_difference = self.spread_of_all();
+        let usable = self.paths_mut().filter(|(_, path)| path.out.liveness == Liveness::Up).count();
+        let idle = now.since(self.last_busy) > IDLE_AFTER;
+        let delay_difference = self.possible_delay_difference();
         let trains = self.wants_trains();
-        let (mut back, mut probes, mut trained, mut sized) = (VecDeque::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut back, mut probes, mut train_paths, mut mtu_probes) =
+            (VecDeque::new(), Vec::new(), Vec::new(), Vec::new());
         let mut outputs = core::mem::take(&mut self.outputs);
-        for (id, path) in self.known() {
-            path.out.others_idle = idle;
+        for (id, path) in self.paths_mut() {
+            path.out.tunnel_idle = idle;
             path.out.delay_difference = delay_difference;
-            let elsewhere = usable > usize::from(path.out.liveness == Liveness::Up);
-            back.extend(path.out.advance(now, elsewhere));
+            let has_other_path = usable > usize::from(path.out.liveness == Liveness::Up);
+            back.extend(path.out.advance(now, has_other_path));
             if path.out.wants_probe(now) {
                 probes.push(id);
             }
-            sized.extend(path.out.mtu_probe(now).map(|size| (id, size)));
+            mtu_probes.extend(path.out.mtu_probe(now).map(|size| (id, size)));
             if trains && path.out.wants_train() {
-                trained.push(id);
+                train_paths.push(id);
             }
             let liveness = path.out.liveness;
-            if path.told.replace(liveness) != Some(liveness) {
+            if path.reported.replace(liveness) != Some(liveness) {
                 outputs.push_back(Output::Changed { path: id, liveness, reason: path.out.reason.clone() });
             }
         }
         self.outputs = outputs;
         self.retransmit(now, back);
         probes.into_iter().for_each(|path| self.probe(now, path));
-        sized.into_iter().for_each(|(path, size)| self.probe_mtu(now, path, size));
-        trained.into_iter().for_each(|path| self.send_train(now, path));
-        self.main = self.main_path();
+        mtu_probes.into_iter().for_each(|(path, size)| self.probe_mtu(now, path, size));
+        train_paths.into_iter().for_each(|path| self.send_train(now, path));
+        self.primary = self.primary_path();
         if self.report_due().is_some_and(|at| now >= at) {
             self.report(now);
         }
@@ -337,20 +338,20 @@ impl<P: Clone> Engine for Tunnel<P> {
         self.advanced = None;
         match input {
             Input::Packet { flow, bytes, bulk, packet } => {
-                self.busy = now;
-                self.queue.push(Waiting { flow, bytes, bulk, arrived: now, packet });
+                self.last_busy = now;
+                self.queue.push(Queued { flow, bytes, bulk, arrived: now, packet });
             }
-            Input::Arrived { label, number, bytes, packet } => self.arrive(now, label, number, bytes, packet),
-            Input::Unlabelled(packet) => self.reorder.pass(packet),
-            Input::Told { path, number, message } => self.on_message(now, path, number, message),
-            Input::Present(path, true) => self.appear(now, path),
-            Input::Present(path, false) => self.vanish(now, path),
-            Input::Use(mode) => {
+            Input::Arrived { key, number, bytes, packet } => self.on_packet(now, key, number, bytes, packet),
+            Input::Keyless(packet) => self.reorder.deliver_unordered(packet),
+            Input::Message { path, number, message } => self.on_message(now, path, number, message),
+            Input::Present(path, true) => self.add_path(now, path),
+            Input::Present(path, false) => self.remove_path(now, path),
+            Input::SetMode(mode) => {
                 self.mode = mode;
                 // Whoever follows is to be told at once.
-                self.known().for_each(|(_, path)| path.receiver.request_immediate_feedback(now));
+                self.paths_mut().for_each(|(_, path)| path.receiver.request_immediate_feedback(now));
             }
-            Input::Want(states) => {
+            Input::SetWantedStates(states) => {
                 for (place, state) in states.into_iter().enumerate().take(MAX_PATHS) {
                     self.wanted_states[place] = state;
                     if let Some(path) = self.at_mut(PathId(place as u8)) {
@@ -366,12 +367,12 @@ impl<P: Clone> Engine for Tunnel<P> {
         if let Some(packet) = self.poll_delivery() {
             return Some(Output::Deliver(packet));
         }
-        let departure = self.poll_departure(now);
+        let departure = self.poll_transmit(now);
         departure.or_else(|| self.poll_delivery().map(Output::Deliver))
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.due().into_iter().chain(self.retry).min()
+        self.due().into_iter().chain(self.retry_at).min()
     }
 }
 

@@ -22,11 +22,11 @@ mod path_mtu;
 mod rtt;
 mod slow_start;
 
-pub(super) use cwnd::WINDOW_MOST_BYTES;
-use cwnd::{FIRST_BYTES, HOLD, MinRttProbe, QUEUE, Round, SHORTEST_ROUND};
+pub(super) use cwnd::MAX_CWND_BYTES;
+use cwnd::{FEEDBACK_DELAY, INITIAL_CWND_BYTES, MIN_ROUND, MinRttProbe, QUEUE, Round};
 use delivery_rate::Rate;
 use feedback::Mark;
-pub(super) use feedback::OneWay;
+pub(super) use feedback::OneWayDelay;
 pub use liveness::Liveness;
 use packet_train::PacketTrain;
 pub(super) use packet_train::TRAIN_PACKETS;
@@ -37,11 +37,11 @@ use slow_start::SlowStart;
 /// What a path sends at once, as time at its rate.
 const BURST: Duration = Duration::from_millis(1);
 /// Faster than the rate that was found, so that the queue in the path decides.
-const PACE: f64 = 1.25;
+const PACING_GAIN: f64 = 1.25;
 /// The same while the rate is slow_started: so many windows in a round trip, that a
 /// burst neither fills the queue of a link nor makes the train of acknowledgements
 /// long, which HyStart takes for the path's length.
-const SLOW_START_PACE: f64 = 4.0;
+const SLOW_START_PACING_GAIN: f64 = 4.0;
 /// Packets under way at most.
 pub(super) const MAX_IN_FLIGHT: usize = 65_536;
 
@@ -51,7 +51,7 @@ pub(super) struct Retransmittable<P> {
     pub packet: P,
     pub bytes: u32,
     pub flow: u8,
-    pub order: u32,
+    pub sequence: u32,
     /// Until when it is worth being sent again.
     pub until: Instant,
     /// How often it may still be.
@@ -63,7 +63,7 @@ struct InFlight<P> {
     sent: Instant,
     bytes: u32,
     /// It shows whether the path carries packets of its size: its loss says nothing else.
-    probes_mtu: bool,
+    is_mtu_probe: bool,
     copy: Option<Retransmittable<P>>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct SendPath<P> {
     rate: Rate,
     train: PacketTrain,
     /// One-way delay without a queue.
-    one_way: Option<OneWay>,
+    one_way_delay: Option<OneWayDelay>,
     window_gain: f64,
     /// None: its rate is found.
     slow_start: Option<SlowStart>,
@@ -92,17 +92,17 @@ pub(super) struct SendPath<P> {
     min_rtt_probe: MinRttProbe,
     paced_to: Instant,
     loss: f64,
-    usual_loss: f64,
+    baseline_loss: f64,
     probe_wanted: bool,
     /// When it was last asked whether the last of what it carried was lost.
-    tail_asked: Instant,
+    tail_probed: Instant,
     /// How much later a report comes over the slowest path than over the quickest.
     pub delay_difference: Duration,
     /// Whether the whole tunnel has nothing to carry.
-    pub others_idle: bool,
+    pub tunnel_idle: bool,
     last_sent: Instant,
     /// When it last carried a packet.
-    carried: Instant,
+    last_carried: Instant,
     recovery: (u32, u32),
     pub delivered: u64,
     pub acknowledged_bytes: u64,
@@ -115,7 +115,7 @@ impl<P: Clone> SendPath<P> {
         SendPath {
             wanted_state,
             liveness: Liveness::Unknown,
-            reason: "nothing is known yet".into(),
+            reason: "no feedback yet".into(),
             next,
             in_flight: VecDeque::new(),
             bytes_in_flight: 0,
@@ -123,7 +123,7 @@ impl<P: Clone> SendPath<P> {
             mtu: None,
             rate: Rate::default(),
             train: PacketTrain::default(),
-            one_way: None,
+            one_way_delay: None,
             window_gain: 1.0,
             slow_start: Some(SlowStart::default()),
             queue: QUEUE,
@@ -131,13 +131,13 @@ impl<P: Clone> SendPath<P> {
             min_rtt_probe: MinRttProbe { until: None, last: now },
             paced_to: now,
             loss: 0.0,
-            usual_loss: 0.0,
+            baseline_loss: 0.0,
             probe_wanted: true,
-            tail_asked: now,
+            tail_probed: now,
             delay_difference: Duration::ZERO,
-            others_idle: false,
+            tunnel_idle: false,
             last_sent: now,
-            carried: now,
+            last_carried: now,
             recovery: (0, 0),
             delivered: 0,
             acknowledged_bytes: 0,
@@ -161,12 +161,12 @@ impl<P: Clone> SendPath<P> {
         {
             self.bytes_in_flight -= u64::from(oldest.bytes);
         }
-        self.in_flight.push_back(InFlight { sent: now, bytes, probes_mtu: false, copy });
+        self.in_flight.push_back(InFlight { sent: now, bytes, is_mtu_probe: false, copy });
         self.bytes_in_flight += u64::from(bytes);
         self.sent_bytes += u64::from(bytes);
         self.last_sent = now;
-        if let Some(pace) = self.pace() {
-            let takes = Duration::from_secs_f64(f64::from(bytes) / pace);
+        if let Some(pacing_bytes_s) = self.pacing_bytes_s() {
+            let takes = Duration::from_secs_f64(f64::from(bytes) / pacing_bytes_s);
             self.paced_to = self.paced_to.max(now - BURST) + takes;
         }
         number as u32
@@ -174,14 +174,14 @@ impl<P: Clone> SendPath<P> {
 
     /// The size of a probe of the path's MTU that is to leave now, as a datagram on the wire.
     pub(super) fn mtu_probe(&mut self, now: Instant) -> Option<u32> {
-        let answers =
+        let can_probe =
             matches!(self.liveness, Liveness::Up | Liveness::Recovering) && self.wanted_state != PathState::Closed;
-        self.mtu.as_mut().filter(|_| answers)?.probe(now)
+        self.mtu.as_mut().filter(|_| can_probe)?.probe(now)
     }
 
     /// What left last was such a probe.
     pub(super) fn note_mtu_probe(&mut self) {
-        self.in_flight.iter_mut().next_back().into_iter().for_each(|packet| packet.probes_mtu = true);
+        self.in_flight.iter_mut().next_back().into_iter().for_each(|packet| packet.is_mtu_probe = true);
     }
 
     /// It is to be used, and it works.
@@ -191,18 +191,18 @@ impl<P: Clone> SendPath<P> {
 
     /// What left now was traffic that no other path carries too.
     pub(super) fn note_carried(&mut self, now: Instant) {
-        self.carried = now;
+        self.last_carried = now;
     }
 
     /// Whether another packet may leave as far as what is under way goes.
-    pub(super) fn has_window(&self) -> bool {
-        (self.bytes_in_flight as f64) < self.window()
+    pub(super) fn has_cwnd_room(&self) -> bool {
+        (self.bytes_in_flight as f64) < self.cwnd_bytes()
     }
 
     /// Whether a packet that goes over other paths too may leave: copies come at
     /// the rate of the traffic, so only a path that is much too slow is spared.
     pub(super) fn has_room_for_copies(&self) -> bool {
-        (self.bytes_in_flight as f64) < (self.window() * 3.0).min(WINDOW_MOST_BYTES)
+        (self.bytes_in_flight as f64) < (self.cwnd_bytes() * 3.0).min(MAX_CWND_BYTES)
     }
 
     #[cfg(test)]
@@ -216,10 +216,12 @@ impl<P: Clone> SendPath<P> {
     }
 
     /// Bytes a second at which packets may leave.
-    fn pace(&self) -> Option<f64> {
-        match (&self.slow_start, self.rtt.base()) {
-            (Some(_), Some(base)) => Some(self.window() / base.max(HOLD).as_secs_f64() * SLOW_START_PACE),
-            _ => self.rate.bytes_s().map(|rate| rate * PACE * self.window_gain),
+    fn pacing_bytes_s(&self) -> Option<f64> {
+        match (&self.slow_start, self.rtt.min()) {
+            (Some(_), Some(min_rtt)) => {
+                Some(self.cwnd_bytes() / min_rtt.max(FEEDBACK_DELAY).as_secs_f64() * SLOW_START_PACING_GAIN)
+            }
+            _ => self.rate.bytes_s().map(|rate| rate * PACING_GAIN * self.window_gain),
         }
     }
 
@@ -240,10 +242,10 @@ impl<P: Clone> SendPath<P> {
     }
 
     /// When a packet of `bytes` that leaves now arrives, in µs, against one that takes `clock`.
-    pub(super) fn arrival_us(&self, bytes: u32, clock: OneWay) -> i64 {
-        let delay_us = self.one_way.map_or(0, |one_way| one_way.beyond_us(clock));
-        let Some((rate, base)) = self.speed_bytes_s().zip(self.rtt.base()) else { return delay_us };
-        let ahead_s = (self.bytes_in_flight as f64 / rate - (base + HOLD).as_secs_f64()).max(0.0);
+    pub(super) fn expected_arrival_us(&self, bytes: u32, reference: OneWayDelay) -> i64 {
+        let delay_us = self.one_way_delay.map_or(0, |one_way_delay| one_way_delay.minus_us(reference));
+        let Some((rate, min_rtt)) = self.estimated_bytes_s().zip(self.rtt.min()) else { return delay_us };
+        let ahead_s = (self.bytes_in_flight as f64 / rate - (min_rtt + FEEDBACK_DELAY).as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
     }
 
@@ -253,7 +255,7 @@ impl<P: Clone> SendPath<P> {
     }
 
     /// The same as far as it is known; before that what a train said.
-    pub(super) fn speed_bytes_s(&self) -> Option<f64> {
+    pub(super) fn estimated_bytes_s(&self) -> Option<f64> {
         let known = self.rate.bytes_s();
         if self.slow_start.is_some() {
             return self.train.bytes_s().map(|guess| known.map_or(guess, |known| known.max(guess)));
@@ -267,12 +269,12 @@ impl<P: Clone> SendPath<P> {
 
     pub(super) fn begin_train(&mut self) {
         let last = self.next + u64::from(TRAIN_PACKETS) - 1;
-        self.train = PacketTrain::Under { first: self.next, last, began: None };
+        self.train = PacketTrain::InFlight { first: self.next, last, first_mark: None };
     }
 
     /// One-way delay without a queue.
-    pub(super) fn one_way(&self) -> Option<OneWay> {
-        self.one_way
+    pub(super) fn one_way_delay(&self) -> Option<OneWayDelay> {
+        self.one_way_delay
     }
 
     /// Share of packets lost, lately.
@@ -281,19 +283,19 @@ impl<P: Clone> SendPath<P> {
     }
 
     /// What is under way, to be sent elsewhere.
-    pub(super) fn give_back(&mut self) -> VecDeque<Retransmittable<P>> {
+    pub(super) fn take_in_flight(&mut self) -> VecDeque<Retransmittable<P>> {
         self.in_flight.iter_mut().filter_map(|packet| packet.copy.take()).collect()
     }
 
     /// What the list of what is under way took and holds nothing.
-    pub(super) fn give_back_memory(&mut self) {
+    pub(super) fn release_memory(&mut self) {
         if self.in_flight.is_empty() {
             self.in_flight.shrink_to_fit();
         }
     }
 
     /// Takes what the other end says of this path; what was lost.
-    pub(super) fn settle(&mut self, now: Instant, report: &PathReport) -> VecDeque<Retransmittable<P>> {
+    pub(super) fn on_report(&mut self, now: Instant, report: &PathReport) -> VecDeque<Retransmittable<P>> {
         let mut lost = VecDeque::new();
         let first = self.next - self.in_flight.len() as u64;
         let highest = unwrap(self.next, report.highest, 32);
@@ -304,20 +306,20 @@ impl<P: Clone> SendPath<P> {
             let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
             report.missing.iter().any(inside)
         };
-        let used = self.bytes_in_flight as f64 * 2.0 >= self.window();
-        self.round.was_busy |= used || self.bytes_in_flight as f64 >= FIRST_BYTES;
+        let used = self.bytes_in_flight as f64 * 2.0 >= self.cwnd_bytes();
+        self.round.was_busy |= used || self.bytes_in_flight as f64 >= INITIAL_CWND_BYTES;
         let mut newest = None;
         for number in first..=highest {
             let Some(packet) = self.in_flight.pop_front() else { break };
             self.bytes_in_flight -= u64::from(packet.bytes);
             let is_lost = !report.missing.is_empty() && gone(number);
             if let Some(mtu) = &mut self.mtu {
-                match packet.probes_mtu {
+                match packet.is_mtu_probe {
                     true => mtu.on_probe(now, packet.bytes, is_lost),
                     false => mtu.on_packet(packet.bytes, is_lost),
                 }
             }
-            if packet.probes_mtu && is_lost {
+            if packet.is_mtu_probe && is_lost {
                 continue;
             }
             self.count(is_lost);
@@ -349,16 +351,16 @@ impl<P: Clone> SendPath<P> {
 
     fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport) {
         let took = feedback::rtt(now, sent, report);
-        let drains = self.min_rtt_probe.until.is_some();
+        let in_min_rtt_probe = self.min_rtt_probe.until.is_some();
         self.rtt.note(now, took);
-        self.round.shortest = Some(self.round.shortest.map_or(took, |shortest| shortest.min(took)));
+        self.round.min_rtt = Some(self.round.min_rtt.map_or(took, |min_rtt| min_rtt.min(took)));
         // What of the round trip is queue is taken to be on the way there.
-        let queued = took.saturating_sub(self.rtt.base().unwrap_or(took));
-        let clear = OneWay::of(report, sent, queued);
-        self.one_way = Some(self.one_way.map_or(clear, |old| old.toward(clear)));
-        let window = self.rtt.smoothed().max(SHORTEST_ROUND);
-        self.rate.note(now, sent, Mark::of(report), window, drains);
-        self.answer(took);
+        let queued = took.saturating_sub(self.rtt.min().unwrap_or(took));
+        let unqueued = OneWayDelay::of(report, sent, queued);
+        self.one_way_delay = Some(self.one_way_delay.map_or(unqueued, |old| old.toward(unqueued)));
+        let window = self.rtt.smoothed().max(MIN_ROUND);
+        self.rate.note(now, sent, Mark::of(report), window, in_min_rtt_probe);
+        self.on_delivery(took);
         self.end_round(now);
     }
 }

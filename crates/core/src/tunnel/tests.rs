@@ -26,23 +26,23 @@ struct Numbered {
 
 /// Bytes of each packet.
 const BYTES: u32 = 1400;
-const AROUND: u32 = 28;
+const OVERHEAD: u32 = 28;
 
 type Sent = Output<Numbered>;
 
 /// Two ends joined by links.
-struct Bed {
+struct Testbed {
     now: Instant,
-    ends: [Tunnel<Numbered>; 2],
+    endpoints: [Tunnel<Numbered>; 2],
     links: Vec<Link>,
     in_flight: Vec<(Sent, u32)>,
     /// What came out at the second end, and when.
-    came: Vec<(Instant, Numbered)>,
+    delivered: Vec<(Instant, Numbered)>,
     offered: [u64; 256],
     /// Whether what is offered takes what it can get.
     bulk: bool,
     /// What becomes of the first end's messages on their way.
-    lie: fn(&mut Message),
+    tamper: fn(&mut Message),
     /// The clock of each end.
     clocks: [Clock; 2],
 }
@@ -79,35 +79,35 @@ fn params(mbit_s: f64, delay_ms: f64, loss: f64) -> DirectionParams {
     }
 }
 
-impl Bed {
+impl Testbed {
     /// Links as [`params`] takes them.
-    fn new(mode: Mode, links: &[(f64, f64, f64)]) -> Bed {
+    fn new(mode: Mode, links: &[(f64, f64, f64)]) -> Testbed {
         let end = |is_initiator| {
             Tunnel::new(Setup {
                 mode,
                 is_initiator,
                 ranks: vec![],
                 epoch: 7 + u32::from(is_initiator),
-                overhead_bytes: AROUND,
+                overhead_bytes: OVERHEAD,
             })
         };
         let link = |(place, &(rate, delay, loss)): (usize, &(f64, f64, f64))| {
             let direction = params(rate, delay, loss);
             Link::new(5 + place as u64, "link", direction.clone(), direction)
         };
-        let mut bed = Bed {
+        let mut testbed = Testbed {
             now: Instant::ZERO,
-            ends: [end(true), end(false)],
+            endpoints: [end(true), end(false)],
             links: links.iter().enumerate().map(link).collect(),
             in_flight: Vec::new(),
-            came: Vec::new(),
+            delivered: Vec::new(),
             offered: [0; 256],
             bulk: false,
-            lie: |_| {},
+            tamper: |_| {},
             clocks: [Clock::default(); 2],
         };
-        bed.set_clocks([Clock::default(); 2]);
-        bed
+        testbed.set_clocks([Clock::default(); 2]);
+        testbed
     }
 
     /// Before anything was done: what clocks the ends have.
@@ -116,8 +116,8 @@ impl Bed {
         for path in 0..self.links.len() {
             let path = PathId(path as u8);
             let now = self.clock(0);
-            self.ends[0].handle(now, Input::Present(path, false));
-            self.ends[0].handle(now, Input::Present(path, true));
+            self.endpoints[0].handle(now, Input::Present(path, false));
+            self.endpoints[0].handle(now, Input::Present(path, true));
         }
     }
 
@@ -141,7 +141,7 @@ impl Bed {
         self.offered[usize::from(flow)] += 1;
         let packet = Numbered { flow, number, offered: self.now };
         let now = self.clock(end);
-        self.ends[end].handle(now, Input::Packet { flow, bytes: BYTES, bulk: self.bulk, packet });
+        self.endpoints[end].handle(now, Input::Packet { flow, bytes: BYTES, bulk: self.bulk, packet });
     }
 
     /// Offers packets of a flow at a rate (of packets' own bytes) until a moment.
@@ -158,10 +158,10 @@ impl Bed {
 
     fn run_until(&mut self, until: Instant) {
         loop {
-            self.settle();
+            self.exchange();
             let links = self.links.iter().filter_map(Link::next_wakeup);
-            let ends = self.ends.iter().zip(self.clocks);
-            let due = ends.filter_map(|(end, clock)| Some(clock.when(end.next_wakeup()?)));
+            let endpoints = self.endpoints.iter().zip(self.clocks);
+            let due = endpoints.filter_map(|(end, clock)| Some(clock.when(end.next_wakeup()?)));
             let next = links.chain(due).min();
             let Some(at) = next.filter(|at| *at <= until) else { break };
             // A driver needs a while to come again.
@@ -170,42 +170,42 @@ impl Bed {
         self.now = until;
     }
 
-    fn settle(&mut self) {
+    fn exchange(&mut self) {
         for path in 0..self.links.len() {
             while let Some(exit) = self.links[path].poll(self.now) {
                 let Exit { packet, direction, dropped: None, .. } = exit else { continue };
                 let (sent, bytes) = self.in_flight[packet.0 as usize].clone();
                 let end = usize::from(direction == Direction::Up);
                 let input = match sent {
-                    Output::Send { label, number, packet } => {
-                        let bytes = bytes - AROUND - NUMBERED_BYTES;
-                        Input::Arrived { label, number: Some(number), bytes, packet }
+                    Output::Send { key, number, packet } => {
+                        let bytes = bytes - OVERHEAD - NUMBERED_BYTES;
+                        Input::Arrived { key, number: Some(number), bytes, packet }
                     }
-                    Output::Tell { path, number, mut message } => {
+                    Output::Message { path, number, mut message } => {
                         if end == 1 {
-                            (self.lie)(&mut message);
+                            (self.tamper)(&mut message);
                         }
-                        Input::Told { path, number, message }
+                        Input::Message { path, number, message }
                     }
                     _ => continue,
                 };
                 let now = self.clock(end);
-                self.ends[end].handle(now, input);
+                self.endpoints[end].handle(now, input);
             }
         }
         for (end, direction) in [(0, Direction::Up), (1, Direction::Down)] {
             let now = self.clock(end);
-            while let Some(output) = self.ends[end].poll(now) {
+            while let Some(output) = self.endpoints[end].poll(now) {
                 let (path, bytes) = match &output {
                     Output::Deliver(packet) => {
-                        self.came.push((self.now, *packet));
+                        self.delivered.push((self.now, *packet));
                         continue;
                     }
-                    Output::Send { label, .. } => (label.path, BYTES + NUMBERED_BYTES + AROUND),
-                    Output::Tell { path, message, .. } => {
+                    Output::Send { key, .. } => (key.path, BYTES + NUMBERED_BYTES + OVERHEAD),
+                    Output::Message { path, message, .. } => {
                         let mut wire = Vec::new();
                         message.write(&mut wire);
-                        (*path, wire.len() as u32 + NUMBERED_BYTES + AROUND)
+                        (*path, wire.len() as u32 + NUMBERED_BYTES + OVERHEAD)
                     }
                     Output::Changed { .. } => continue,
                 };
@@ -218,32 +218,32 @@ impl Bed {
     }
 
     /// Offers a packet of a flow that has not been used, and lets it leave: the path it went over.
-    fn way_of(&mut self, flow: u8, bulk: bool) -> Option<PathId> {
+    fn path_of(&mut self, flow: u8, bulk: bool) -> Option<PathId> {
         self.bulk = bulk;
         self.offer(flow);
         self.bulk = false;
         self.run_until(self.now + Duration::from_millis(1));
-        self.active_paths(flow).first().copied()
+        self.paths_of(flow).first().copied()
     }
 
     /// The paths over which a flow's packets left, in their order.
-    fn active_paths(&self, flow: u8) -> Vec<PathId> {
-        let way = |output: &Sent| match output {
-            Output::Send { label, .. } if label.flow == flow => Some(label.path),
+    fn paths_of(&self, flow: u8) -> Vec<PathId> {
+        let path = |output: &Sent| match output {
+            Output::Send { key, .. } if key.flow == flow => Some(key.path),
             _ => None,
         };
-        self.in_flight.iter().filter_map(|(output, _)| way(output)).collect()
+        self.in_flight.iter().filter_map(|(output, _)| path(output)).collect()
     }
 
     /// What the first end knows of a path.
     fn out(&self, path: u8) -> &SendPath<Numbered> {
-        &self.ends[0].at(PathId(path)).expect("the path is there").out
+        &self.endpoints[0].at(PathId(path)).expect("the path is there").out
     }
 
     /// Mbit/s of packets' own bytes that came out between two moments.
     fn goodput(&self, from_ms: u64, to_ms: u64) -> f64 {
         let (from, to) = (Instant::from_millis(from_ms), Instant::from_millis(to_ms));
-        let count = self.came.iter().filter(|(at, _)| (from..to).contains(at)).count();
+        let count = self.delivered.iter().filter(|(at, _)| (from..to).contains(at)).count();
         count as f64 * f64::from(BYTES) * 8.0 / ((to_ms - from_ms) as f64 * 1e3)
     }
 
@@ -251,14 +251,14 @@ impl Bed {
     fn delays(&self, flow: u8, from_ms: u64, to_ms: u64) -> (Vec<f64>, usize) {
         let (from, to) = (Instant::from_millis(from_ms), Instant::from_millis(to_ms));
         let mut delays: Vec<f64> = self
-            .came
+            .delivered
             .iter()
             .filter(|(_, packet)| packet.flow == flow && (from..to).contains(&packet.offered))
             .map(|(at, packet)| at.since(packet.offered).as_secs_f64() * 1e3)
             .collect();
         delays.sort_unstable_by(f64::total_cmp);
         let mut numbers: Vec<u64> =
-            self.came.iter().filter(|(_, packet)| packet.flow == flow).map(|(_, packet)| packet.number).collect();
+            self.delivered.iter().filter(|(_, packet)| packet.flow == flow).map(|(_, packet)| packet.number).collect();
         numbers.sort_unstable();
         let once = numbers.len();
         numbers.dedup();

@@ -29,7 +29,7 @@ fn stream(objects: &[Vec<u8>], acknowledged_each: u64) -> Vec<u8> {
             continue;
         };
         let before = wire.len();
-        let Write::Piece { number, offset, length: data, last } = write else { unreachable!() };
+        let Write::Chunk { number, offset, length: data, last } = write else { unreachable!() };
         let object = &objects[number as usize];
         if offset == 0 {
             frame::offer(&mut wire, number, object.len() as u64, 7, &number.to_string());

@@ -11,7 +11,7 @@ fn written(sender: &mut Sender) -> Vec<(u32, u64, u32)> {
     let mut all = Vec::new();
     while let Some((write, _)) = sender.poll() {
         match write {
-            Write::Piece { number, offset, length, .. } => all.push((number, offset, length)),
+            Write::Chunk { number, offset, length, .. } => all.push((number, offset, length)),
             Write::Abandon { number, .. } => all.push((number, u64::MAX, 0)),
         }
     }
@@ -28,7 +28,7 @@ fn the_object_that_is_due_earliest_goes_first() {
     sender.submit("whenever", 1000, at(1), None);
     sender.set_outstanding(0);
     sender.set_backlog(None);
-    let order: Vec<u32> = written(&mut sender).iter().map(|piece| piece.0).collect();
+    let order: Vec<u32> = written(&mut sender).iter().map(|chunk| chunk.0).collect();
     assert_eq!(order, [1, 0, 0, 0, 2]);
 }
 

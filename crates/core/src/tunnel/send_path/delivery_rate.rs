@@ -5,9 +5,9 @@ use crate::time::{Duration, Instant};
 
 /// The greatest rate seen over the last and the present span counts; a span is
 /// so many round trips long.
-const SPAN_ROUND_TRIPS: u32 = 3;
+const SPAN_RTTS: u32 = 3;
 /// Least time over which a rate is measured: reports come in lumps.
-const LEAST: Duration = Duration::from_millis(8);
+const MIN_INTERVAL: Duration = Duration::from_millis(8);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Rate {
             self.begin = Some((at, sent));
             return;
         };
-        if at.since(begin) < LEAST.max(rtt / 2) {
+        if at.since(begin) < MIN_INTERVAL.max(rtt / 2) {
             return;
         }
         self.begin = Some((at, sent));
@@ -70,7 +70,7 @@ impl Rate {
             self.now = larger(self.now, self.last);
         }
         self.full |= full;
-        if now.since(self.span_since) > rtt * SPAN_ROUND_TRIPS {
+        if now.since(self.span_since) > rtt * SPAN_RTTS {
             self.span_since = now;
             if self.full {
                 self.before = self.now.take().or(self.before);
@@ -80,6 +80,6 @@ impl Rate {
     }
 }
 
-fn larger(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    one.into_iter().chain(other).reduce(f64::max)
+fn larger(left: Option<f64>, right: Option<f64>) -> Option<f64> {
+    left.into_iter().chain(right).reduce(f64::max)
 }

@@ -19,16 +19,16 @@ const MAX_PROBES: u8 = 3;
 const STEP_BYTES: u32 = 8;
 /// When to look whether the path carries more (PMTU_RAISE_TIMER, 600 s there): a vehicle's way to its gateway changes
 /// more often than a server's, and a probe a minute costs nothing.
-const RAISE_EACH: Duration = Duration::from_secs(60);
+const RAISE_INTERVAL: Duration = Duration::from_secs(60);
 /// Long packets that are lost, and none as long delivered, before the size is confirmed again.
-const SUSPICIOUS: u32 = 3;
+const BLACK_HOLE_LOSSES: u32 = 3;
 /// What became of a probe is known by then, or will not be (PROBE_TIMER): the path was given up meanwhile.
 const PROBE_TIMER: Duration = Duration::from_secs(2);
 
 /// The path MTU of one path. All sizes are of datagrams on the wire, outer IP header included, in bytes.
 #[derive(Clone, Debug)]
 pub(in super::super) struct PathMtu {
-    most: u32,
+    max: u32,
     passes: u32,
     settled: u32,
     search: Option<Search>,
@@ -66,12 +66,12 @@ impl Search {
 
 impl PathMtu {
     /// Of a path that is believed to carry `most` until the first probe tells.
-    pub(in super::super) fn new(most: u32) -> PathMtu {
+    pub(in super::super) fn new(max: u32) -> PathMtu {
         PathMtu {
-            most,
-            passes: most,
-            settled: most,
-            search: Some(Search::of(MIN_BYTES.min(most), most + 1, most)),
+            max,
+            passes: max,
+            settled: max,
+            search: Some(Search::of(MIN_BYTES.min(max), max + 1, max)),
             probed: None,
             raise_at: Instant::ZERO,
             lost: None,
@@ -94,8 +94,8 @@ impl PathMtu {
         if self.probed.is_some_and(|at| now.since(at) < PROBE_TIMER) {
             return None;
         }
-        if self.search.is_none() && self.settled < self.most && now >= self.raise_at {
-            self.search = Some(Search::of(self.passes, self.most + 1, self.most));
+        if self.search.is_none() && self.settled < self.max && now >= self.raise_at {
+            self.search = Some(Search::of(self.passes, self.max + 1, self.max));
         }
         let size = self.search?.size;
         self.probed = Some(now);
@@ -122,7 +122,7 @@ impl PathMtu {
         self.search = search.next();
         if self.search.is_none() {
             self.settled = self.passes;
-            self.raise_at = now + RAISE_EACH;
+            self.raise_at = now + RAISE_INTERVAL;
         }
     }
 
@@ -135,7 +135,7 @@ impl PathMtu {
             (true, lost) => {
                 let (shortest, count) = lost.unwrap_or((bytes, 0));
                 self.lost = Some((shortest.min(bytes), count.saturating_add(1)));
-                if count + 1 >= SUSPICIOUS && self.search.is_none() {
+                if count + 1 >= BLACK_HOLE_LOSSES && self.search.is_none() {
                     self.search = Some(Search::of(MIN_BYTES.min(self.passes), self.passes + 1, self.passes));
                 }
             }
@@ -171,12 +171,12 @@ mod tests {
 
     #[test]
     fn a_path_that_carries_less_is_found_out_within_a_step_and_never_overrated() {
-        for most in [576, 600, 1280, 1500, 9216] {
-            for carries in (MIN_BYTES..=most).step_by(7).chain([most]) {
-                let (mut mtu, mut now) = (PathMtu::new(most), at(0));
+        for max in [576, 600, 1280, 1500, 9216] {
+            for carries in (MIN_BYTES..=max).step_by(7).chain([max]) {
+                let (mut mtu, mut now) = (PathMtu::new(max), at(0));
                 let probes = run(&mut mtu, &mut now, carries);
-                assert!(mtu.settled() <= carries && mtu.settled() + STEP_BYTES >= carries, "{most} {carries}: {mtu:?}");
-                assert!(probes <= 45 && mtu.settled() == mtu.passes(), "{most} {carries}: {probes} probes");
+                assert!(mtu.settled() <= carries && mtu.settled() + STEP_BYTES >= carries, "{max} {carries}: {mtu:?}");
+                assert!(probes <= 45 && mtu.settled() == mtu.passes(), "{max} {carries}: {probes} probes");
             }
         }
     }
@@ -240,15 +240,15 @@ mod tests {
         let (mut mtu, mut now) = (PathMtu::new(1500), at(0));
         run(&mut mtu, &mut now, 1300);
         let settled = mtu.settled();
-        now = now + RAISE_EACH - Duration::from_millis(1);
+        now = now + RAISE_INTERVAL - Duration::from_millis(1);
         assert_eq!(mtu.probe(now), None);
         now = now + Duration::from_millis(1);
         assert_eq!(run(&mut mtu, &mut now, 1400) > 3, mtu.settled() > 1390);
         assert!((1392..=1400).contains(&mtu.settled()), "from {settled}: {mtu:?}");
-        now = now + RAISE_EACH;
+        now = now + RAISE_INTERVAL;
         assert_eq!(run(&mut mtu, &mut now, 1500), 1);
         assert_eq!(mtu.settled(), 1500);
-        now = now + RAISE_EACH * 100;
+        now = now + RAISE_INTERVAL * 100;
         assert_eq!(mtu.probe(now), None, "there is nothing to gain");
     }
 

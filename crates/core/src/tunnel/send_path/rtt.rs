@@ -3,17 +3,17 @@
 use crate::time::{Duration, Instant};
 
 /// After so long the shortest round trip is measured anew, without a queue.
-const OLD: Duration = Duration::from_secs(8);
+const MIN_LIFETIME: Duration = Duration::from_secs(8);
 /// So near to the shortest says again that it is the shortest.
-const NEAR: Duration = Duration::from_micros(300);
+const MIN_TOLERANCE: Duration = Duration::from_micros(300);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(in super::super) struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
-    base: Option<Duration>,
-    based: Instant,
+    min: Option<Duration>,
+    min_at: Instant,
 }
 
 impl Rtt {
@@ -29,9 +29,9 @@ impl Rtt {
                 self.smoothed = Some((smoothed * 7 + took) / 8);
             }
         }
-        if self.base.is_none_or(|base| took <= base + NEAR) {
-            self.base = Some(self.base.map_or(took, |base| base.min(took)));
-            self.based = now;
+        if self.min.is_none_or(|min| took <= min + MIN_TOLERANCE) {
+            self.min = Some(self.min.map_or(took, |min| min.min(took)));
+            self.min_at = now;
         }
     }
 
@@ -44,18 +44,18 @@ impl Rtt {
     }
 
     /// The shortest.
-    pub(in super::super) fn base(&self) -> Option<Duration> {
-        self.base
+    pub(in super::super) fn min(&self) -> Option<Duration> {
+        self.min
     }
 
     /// Whether the shortest was seen long ago.
-    pub(super) fn is_old(&self, now: Instant) -> bool {
-        now.since(self.based) > OLD
+    pub(super) fn min_is_old(&self, now: Instant) -> bool {
+        now.since(self.min_at) > MIN_LIFETIME
     }
 
     /// This was measured without a queue.
-    pub(super) fn rebase(&mut self, now: Instant, shortest: Duration) {
-        self.base = Some(shortest);
-        self.based = now;
+    pub(super) fn set_min(&mut self, now: Instant, shortest: Duration) {
+        self.min = Some(shortest);
+        self.min_at = now;
     }
 }

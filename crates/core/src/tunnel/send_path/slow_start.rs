@@ -9,7 +9,7 @@
 /// links less is lost at random.
 const HEAVY_LOSS: f64 = 0.15;
 /// A rate that grows at all grows so many times in a round.
-const GROWS: f64 = 1.25;
+const MIN_GROWTH: f64 = 1.25;
 /// Rounds without growth that end the search.
 const STALLED_ROUNDS: u8 = 3;
 
@@ -17,8 +17,8 @@ const STALLED_ROUNDS: u8 = 3;
 #[derive(Debug, Default)]
 pub(super) struct SlowStart {
     arrived_bytes: u64,
-    fastest: f64,
-    stalled: u8,
+    max_bytes_s: f64,
+    stalled_rounds: u8,
 }
 
 impl SlowStart {
@@ -28,17 +28,17 @@ impl SlowStart {
     }
 
     /// Bytes that may be under way beyond the first.
-    pub(super) fn more_bytes(&self) -> f64 {
+    pub(super) fn extra_bytes(&self) -> f64 {
         self.arrived_bytes as f64
     }
 
     /// A round is over in which what was allowed was used: whether the search is.
-    pub(super) fn ends(&mut self, bytes_s: Option<f64>, loss: f64, has_queue: bool) -> bool {
+    pub(super) fn is_over(&mut self, bytes_s: Option<f64>, loss: f64, has_queue: bool) -> bool {
         if let Some(rate) = bytes_s {
-            let grows = rate > self.fastest * GROWS;
-            self.stalled = if grows { 0 } else { self.stalled.saturating_add(1) };
-            self.fastest = self.fastest.max(rate);
+            let is_growing = rate > self.max_bytes_s * MIN_GROWTH;
+            self.stalled_rounds = if is_growing { 0 } else { self.stalled_rounds.saturating_add(1) };
+            self.max_bytes_s = self.max_bytes_s.max(rate);
         }
-        has_queue || loss > HEAVY_LOSS || self.stalled >= STALLED_ROUNDS
+        has_queue || loss > HEAVY_LOSS || self.stalled_rounds >= STALLED_ROUNDS
     }
 }

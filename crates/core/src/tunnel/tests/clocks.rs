@@ -13,11 +13,11 @@ fn ahead(us: i64) -> Clock {
 
 /// What arrives over both links in the second and third second, as a share of what they carry.
 fn filled(clocks: [Clock; 2]) -> f64 {
-    let mut bed = Bed::new(Mode::Aggregate, &LINKS);
-    bed.set_clocks(clocks);
-    bed.stream(1, 44.0, 3000);
-    let carried = 40.0 * f64::from(BYTES) / f64::from(BYTES + AROUND + NUMBERED_BYTES);
-    bed.goodput(1000, 3000) / carried
+    let mut testbed = Testbed::new(Mode::Aggregate, &LINKS);
+    testbed.set_clocks(clocks);
+    testbed.stream(1, 44.0, 3000);
+    let carried = 40.0 * f64::from(BYTES) / f64::from(BYTES + OVERHEAD + NUMBERED_BYTES);
+    testbed.goodput(1000, 3000) / carried
 }
 
 #[test]

@@ -3,19 +3,19 @@
 use super::*;
 
 /// One path of 100 Mbit/s, with loss there and back.
-fn lossy(delay_ms: f64, there: f64, back: f64) -> Bed {
-    let mut bed = Bed::new(Mode::Aggregate, &[(100.0, delay_ms, there)]);
-    bed.links[0].set(bed.now, Direction::Down, params(100.0, delay_ms, back));
-    bed
+fn lossy(delay_ms: f64, there: f64, back: f64) -> Testbed {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(100.0, delay_ms, there)]);
+    testbed.links[0].set(testbed.now, Direction::Down, params(100.0, delay_ms, back));
+    testbed
 }
 
 /// Longest time that a packet of a light flow takes, in ms, and packets lost, up to
 /// this moment, once the flow has found its rate.
-fn light_flow(mut bed: Bed, until_ms: u64) -> (f64, usize) {
-    bed.stream(1, 10.0, 4000);
-    bed.stream(2, 10.0, until_ms);
-    bed.run_until(Instant::from_millis(until_ms + 1000));
-    let (delays, lost) = bed.delays(2, 4000, until_ms);
+fn light_flow(mut testbed: Testbed, until_ms: u64) -> (f64, usize) {
+    testbed.stream(1, 10.0, 4000);
+    testbed.stream(2, 10.0, until_ms);
+    testbed.run_until(Instant::from_millis(until_ms + 1000));
+    let (delays, lost) = testbed.delays(2, 4000, until_ms);
     (delays.last().copied().unwrap_or(f64::INFINITY), lost)
 }
 
@@ -48,10 +48,10 @@ fn a_question_that_the_receiver_loses_holds_no_flow_up() {
 
 #[test]
 fn no_repair_is_promised_while_the_only_path_is_far_and_late() {
-    let mut bed = lossy(105.0, 0.0, 0.0);
-    bed.stream(1, 10.0, 2000);
-    bed.set(0, 0.0, 105.0, 0.0);
-    bed.stream(1, 10.0, 2400);
-    assert_ne!(bed.out(0).liveness, Liveness::Up);
-    assert!(!bed.ends[0].retransmits());
+    let mut testbed = lossy(105.0, 0.0, 0.0);
+    testbed.stream(1, 10.0, 2000);
+    testbed.set(0, 0.0, 105.0, 0.0);
+    testbed.stream(1, 10.0, 2400);
+    assert_ne!(testbed.out(0).liveness, Liveness::Up);
+    assert!(!testbed.endpoints[0].retransmits());
 }

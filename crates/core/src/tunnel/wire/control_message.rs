@@ -31,7 +31,7 @@ const LEADS: u8 = 2;
 /// Paths that a report may speak of.
 pub const MAX_PATHS: usize = 16;
 /// Runs of missing packets told of a path at most.
-pub const MAX_RUNS: usize = 12;
+pub const MAX_MISSING_RANGES: usize = 12;
 /// Length of a probe on the wire, without GRE header, in bytes.
 pub const PROBE_BYTES: usize = 24;
 /// The same of a packet of a train: with all headers it passes any path of 576
@@ -66,7 +66,7 @@ pub enum Body {
     /// What has arrived.
     Report {
         /// Epoch of the one it is told; 0 if none is known.
-        heard: u32,
+        peer_epoch: u32,
         /// By path.
         paths: Vec<PathReport>,
     },
@@ -117,19 +117,19 @@ impl Message {
         };
         into.extend([VERSION, kind, self.mode.code(), flags]);
         into.extend(self.epoch.to_be_bytes());
-        let Body::Report { heard, paths } = &self.body else {
+        let Body::Report { peer_epoch, paths } = &self.body else {
             into.resize(into.len() + self.body.bytes() - 8, 0);
             return;
         };
-        into.extend(heard.to_be_bytes());
+        into.extend(peer_epoch.to_be_bytes());
         into.push(paths.len().min(MAX_PATHS) as u8);
         for path in paths.iter().take(MAX_PATHS) {
             into.extend([path.path.0, path.wanted_state as u8, path.rank]);
             for word in [path.highest, path.arrival_us, path.held_us, path.packets, path.bytes] {
                 into.extend(word.to_be_bytes());
             }
-            into.push(path.missing.len().min(MAX_RUNS) as u8);
-            for (first, length) in path.missing.iter().take(MAX_RUNS) {
+            into.push(path.missing.len().min(MAX_MISSING_RANGES) as u8);
+            for (first, length) in path.missing.iter().take(MAX_MISSING_RANGES) {
                 into.extend(first.to_be_bytes());
                 into.extend(length.to_be_bytes());
             }
@@ -145,7 +145,7 @@ impl Message {
             (VERSION, PROBE) if bytes.len() > PROBE_BYTES => Body::MtuProbe(u16::try_from(bytes.len()).ok()?),
             (VERSION, PROBE) => Body::Probe,
             (VERSION, TRAIN) => Body::PacketTrain,
-            (VERSION, REPORT) => Body::Report { heard: from.u32()?, paths: from.paths()? },
+            (VERSION, REPORT) => Body::Report { peer_epoch: from.u32()?, paths: from.paths()? },
             _ => return None,
         };
         let mode = Mode::of_code(mode)?;
@@ -184,7 +184,7 @@ impl Reader<'_> {
         let [runs] = self.take()?;
         let run = |_| Some((self.u32()?, self.take().map(u16::from_be_bytes)?));
         let missing = (0..usize::from(runs)).map(run).collect::<Option<Vec<_>>>()?;
-        let good = path < MAX_PATHS as u8 && missing.len() <= MAX_RUNS;
+        let good = path < MAX_PATHS as u8 && missing.len() <= MAX_MISSING_RANGES;
         good.then_some(PathReport {
             path: PathId(path),
             wanted_state,
@@ -207,7 +207,7 @@ mod tests {
 
     fn path_reports() -> impl Strategy<Value = PathReport> {
         let wanted_state = prop::sample::select(alloc::vec![PathState::Closed, PathState::Backup, PathState::Active]);
-        let missing = prop::collection::vec(any::<(u32, u16)>(), 0..=MAX_RUNS);
+        let missing = prop::collection::vec(any::<(u32, u16)>(), 0..=MAX_MISSING_RANGES);
         (0u8..16, wanted_state, any::<u8>(), any::<[u32; 5]>(), missing).prop_map(
             |(path, wanted_state, rank, [highest, arrival_us, held_us, packets, bytes], missing)| PathReport {
                 path: PathId(path),
@@ -229,7 +229,7 @@ mod tests {
             Just(Body::Probe),
             Just(Body::PacketTrain),
             (PROBE_BYTES as u16 + 1..9300).prop_map(Body::MtuProbe),
-            report.prop_map(|(heard, paths)| Body::Report { heard, paths })
+            report.prop_map(|(peer_epoch, paths)| Body::Report { peer_epoch, paths })
         ];
         (any::<u32>(), prop::sample::select(Mode::ALL.to_vec()), any::<[bool; 2]>(), body).prop_map(
             |(epoch, mode, [retransmits, is_initiator], body)| Message { epoch, mode, retransmits, is_initiator, body },

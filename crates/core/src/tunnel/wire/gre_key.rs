@@ -13,9 +13,9 @@
 use crate::path::PathId;
 
 /// Orders count in serial arithmetic over so many bits.
-pub const ORDER_BITS: u32 = 20;
+pub const SEQUENCE_BITS: u32 = 20;
 /// One more than the greatest order.
-pub const ORDERS: u32 = 1 << ORDER_BITS;
+pub const SEQUENCES: u32 = 1 << SEQUENCE_BITS;
 
 /// Path, flow and place of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,19 +25,19 @@ pub struct GreKey {
     /// Slot of its flow.
     pub flow: u8,
     /// Its place among the packets of that slot, modulo [`ORDERS`].
-    pub order: u32,
+    pub sequence: u32,
 }
 
 impl GreKey {
     /// The GRE key.
     pub fn key(self) -> u32 {
-        u32::from(self.path.0 & 0xf) << 28 | u32::from(self.flow) << ORDER_BITS | self.order & (ORDERS - 1)
+        u32::from(self.path.0 & 0xf) << 28 | u32::from(self.flow) << SEQUENCE_BITS | self.sequence & (SEQUENCES - 1)
     }
 
     /// What a GRE key says; every key says something.
     pub fn of_key(key: u32) -> GreKey {
-        let flow = (key >> ORDER_BITS & 0xff) as u8;
-        GreKey { path: PathId((key >> 28) as u8), flow, order: key & (ORDERS - 1) }
+        let flow = (key >> SEQUENCE_BITS & 0xff) as u8;
+        GreKey { path: PathId((key >> 28) as u8), flow, sequence: key & (SEQUENCES - 1) }
     }
 }
 
@@ -65,15 +65,15 @@ mod tests {
         #[test]
         fn the_nearest_number_is_found(near in (1u64 << 32)..(1 << 40), off in -500_000i64..500_000) {
             let wanted = near.wrapping_add_signed(off);
-            prop_assert_eq!(unwrap(near, (wanted & u64::from(ORDERS - 1)) as u32, ORDER_BITS), wanted);
+            prop_assert_eq!(unwrap(near, (wanted & u64::from(SEQUENCES - 1)) as u32, SEQUENCE_BITS), wanted);
             prop_assert_eq!(unwrap(near, wanted as u32, 32), wanted);
         }
     }
 
     #[test]
     fn nothing_is_before_the_first() {
-        assert_eq!(unwrap(0, 0xf_ffff, ORDER_BITS), 0xf_ffff);
-        assert_eq!(unwrap(5, 3, ORDER_BITS), 3);
+        assert_eq!(unwrap(0, 0xf_ffff, SEQUENCE_BITS), 0xf_ffff);
+        assert_eq!(unwrap(5, 3, SEQUENCE_BITS), 3);
     }
 
     #[test]
@@ -81,7 +81,7 @@ mod tests {
         for near in [u64::MAX, u64::MAX - 1, u64::MAX - (1 << 31)] {
             for low in [0, 1, 1 << 19, 1 << 31, u32::MAX - 1, u32::MAX] {
                 assert!(unwrap(near, low, 32) > u64::MAX - (1 << 33));
-                assert!(unwrap(near, low, ORDER_BITS) > u64::MAX - (1 << 33));
+                assert!(unwrap(near, low, SEQUENCE_BITS) > u64::MAX - (1 << 33));
             }
         }
     }
