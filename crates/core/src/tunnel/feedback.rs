@@ -1,4 +1,4 @@
-//! What the other end is told, and over which path.
+//! Feedback between the endpoints: what is sent, on which path, and what is received.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use super::{MIN_RESTART_INTERVAL, Output, Tunnel};
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
-/// Least time between two reports that leave over two paths.
+/// Minimum time between two reports that are sent on two paths.
 const MIN_SECOND_REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
 impl<P: Clone> Tunnel<P> {
@@ -47,8 +47,8 @@ impl<P: Clone> Tunnel<P> {
         self.outputs.push_back(Output::Message { path, number, message });
     }
 
-    /// A probe that is as long as the path is asked to carry. The one behind it, which passes anywhere, makes the other
-    /// end report at once, and so say whether the long one came.
+    /// Sends a probe of the size in question. The short probe after it, which any path carries, makes the
+    /// peer report at once whether the long one arrived.
     pub(super) fn probe_mtu(&mut self, now: Instant, path: PathId, size: u32) {
         let overhead = NUMBERED_BYTES + self.overhead_bytes;
         let length = u16::try_from(size.saturating_sub(overhead)).unwrap_or(u16::MAX);
@@ -76,8 +76,8 @@ impl<P: Clone> Tunnel<P> {
         }
     }
 
-    /// The paths for a report: the quickest that works, of those in use; and now
-    /// and then another too, each in its turn, so that none depends on one path for long.
+    /// The paths of a report: the active path with the lowest RTT that is up, and at intervals a second
+    /// path in rotation, so that feedback never depends on one path for long.
     fn report_paths(&mut self, now: Instant) -> Vec<PathId> {
         self.report_turn = self.report_turn.wrapping_add(1);
         let turn = self.report_turn;
@@ -132,8 +132,8 @@ impl<P: Clone> Tunnel<P> {
         }
     }
 
-    /// The other end has started: it knows nothing of before. Orders and numbers go
-    /// on: it may have seen some already.
+    /// The peer restarted and lost its state. Sequence numbers of flows and paths continue, because the
+    /// peer may have received some already.
     fn on_peer_restart(&mut self, now: Instant, epoch: u32) {
         if self.peer_epoch.replace(epoch).is_none() {
             return;

@@ -1,6 +1,5 @@
-//! Packets that wait for a path: a queue for each flow, served in turn by bytes
-//! (deficit round robin), new flows first, each kept short by CoDel. After
-//! RFC 8290, with a slot for each of 256 flows.
+//! Packets that wait for a path: one queue per flow, served in turn by bytes (deficit round robin), new
+//! flows first, each controlled by CoDel (after RFC 8290, with 256 flow slots).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,31 +8,31 @@ use crate::link::CoDel;
 use crate::link::codel::{State, Taken};
 use crate::time::{Duration, Instant};
 
-/// Packets that wait at most, over all flows: 100 ms at 1 Gbit/s.
+/// Maximum number of queued packets over all flows: 100 ms at 1 Gbit/s.
 const MAX_PACKETS: usize = 8192;
-/// Their bytes at most.
+/// Maximum number of queued bytes.
 const MAX_BYTES: u64 = MAX_PACKETS as u64 * 1500;
-/// A packet that waited for so long is of no use to anybody: whom it is for is gone.
+/// Maximum queueing time of a packet: its receiver is no longer reachable.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
-/// What a flow may send in its turn, in bytes.
+/// Bytes that a flow may send per turn.
 const QUANTUM: i64 = 1514;
-/// How long a flow's packets may wait for long, if the round trip is not longer,
-/// beside what the paths differ in delay: a CUBIC flow over 40 ms fills the paths.
+/// CoDel's target queueing time, if the RTT is not longer; the paths' delay difference is added. With this
+/// target a CUBIC flow over 40 ms fills the paths.
 const TARGET: Duration = Duration::from_millis(20);
 const INTERVAL: Duration = Duration::from_millis(120);
 
-/// How long the way is.
+/// Delays of the paths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PathDelays {
-    /// Shortest round trip of the nearest path in use.
+    /// Minimum RTT of the lowest-delay path in use.
     pub rtt: Duration,
-    /// How much later a packet arrives over the farthest.
+    /// How much later a packet arrives on the highest-delay path in use.
     pub delay_difference: Duration,
 }
 
 impl PathDelays {
-    /// BBR keeps up to two round trips under way, and CUBIC takes back a third (RFC
-    /// 9438, section 4.6): with much less than a round trip the paths run empty.
+    /// BBR keeps up to two RTTs in flight, and CUBIC reduces its window by 30 % (RFC 9438, section 4.6):
+    /// with a target far below one RTT the paths would run empty.
     fn codel(self) -> CoDel {
         let target = TARGET.max(self.rtt) + self.delay_difference;
         CoDel { target, interval: INTERVAL.max(self.rtt * 2) + self.delay_difference }
@@ -44,7 +43,7 @@ impl PathDelays {
 #[derive(Debug)]
 pub(super) struct Queue<P> {
     slots: Vec<Slot<P>>,
-    /// Flows whose turn it is; those that have just begun go before the others.
+    /// Flows to serve next; new flows before old ones.
     new_flows: VecDeque<u8>,
     old_flows: VecDeque<u8>,
     packets: usize,
@@ -61,7 +60,7 @@ struct Slot<P> {
     scheduled: bool,
 }
 
-/// A packet that waits.
+/// A queued packet.
 #[derive(Clone, Debug)]
 pub(super) struct Queued<P> {
     pub flow: u8,
@@ -79,7 +78,7 @@ impl<P> Queue<P> {
         Queue { slots, new_flows: VecDeque::new(), old_flows: VecDeque::new(), packets: 0, bytes: 0, dropped: 0 }
     }
 
-    /// Takes a packet in; when there are too many, the longest flow loses its oldest.
+    /// Queues a packet; beyond the limits, the flow with the most bytes loses its oldest packet.
     pub(super) fn push(&mut self, waiting: Queued<P>) {
         let flow = waiting.flow;
         let slot = &mut self.slots[usize::from(flow)];
@@ -97,7 +96,7 @@ impl<P> Queue<P> {
         }
     }
 
-    /// The longest flow loses its oldest.
+    /// Drops the oldest packet of the flow with the most bytes.
     pub(super) fn shed(&mut self) {
         if let Some(longest) = self.slots.iter_mut().max_by_key(|slot| slot.bytes)
             && let Some(shed) = longest.pop()
@@ -108,12 +107,12 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Bytes that wait.
+    /// Queued bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Drops what waited for too long, and gives back what the queue took for more than it holds.
+    /// Drops packets queued for too long, and frees the unused memory of empty queues.
     pub(super) fn expire(&mut self, now: Instant) {
         for slot in &mut self.slots {
             while slot.waiting.front().is_some_and(|oldest| now.since(oldest.arrived) > MAX_WAIT) {
@@ -128,7 +127,7 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Packets that were dropped.
+    /// Number of dropped packets.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -138,12 +137,12 @@ impl<P> Queue<P> {
         self.packets == 0
     }
 
-    /// Bytes that wait in a flow.
+    /// Queued bytes of a flow.
     pub(super) fn backlog_bytes(&self, flow: u8) -> u64 {
         self.slots[usize::from(flow)].bytes
     }
 
-    /// What goes next. `allowed` is what packets may wait beside [`TARGET`].
+    /// The next packet to send.
     pub(super) fn take(&mut self, now: Instant, delays: PathDelays) -> Option<Queued<P>> {
         let codel = delays.codel();
         loop {
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thin_flow_does_not_wait_behind_a_thick_one() {
+    fn a_sparse_flow_does_not_wait_behind_a_bulk_flow() {
         let mut queue = Queue::new();
         (0..100).for_each(|number| push(&mut queue, 0, 1, 1400, number));
         let take = |queue: &mut Queue<u32>| queue.take(Instant::from_millis(1), ALLOWED).map(|taken| taken.flow);
@@ -224,7 +223,7 @@ mod tests {
         }
         let (mut bytes, mut next) = ([0; 2], [0; 2]);
         for _ in 0..150 {
-            let taken = queue.take(Instant::from_millis(1), ALLOWED).expect("there is more");
+            let taken = queue.take(Instant::from_millis(1), ALLOWED).expect("the queue is not empty");
             let place = usize::from(taken.flow) - 1;
             assert_eq!(taken.packet, next[place]);
             next[place] += 1;
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_long_is_thinned_out_and_a_flood_has_a_limit() {
+    fn a_standing_queue_is_reduced_and_a_flood_is_limited() {
         let mut queue = Queue::new();
         let mut taken = 0;
         for t in 0..3000 {
@@ -250,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_in_bytes_and_goes_when_nobody_takes_it() {
+    fn the_queue_is_limited_in_bytes_and_expires() {
         let mut queue = Queue::new();
         (0..8000).for_each(|number| push(&mut queue, number, number as u8, 9000, 0));
         assert!(queue.bytes() <= MAX_BYTES && queue.bytes() + 9000 > MAX_BYTES, "{}", queue.bytes());
-        let waits = queue.bytes();
+        let before = queue.bytes();
         queue.shed();
-        assert_eq!(queue.bytes(), waits - 9000);
+        assert_eq!(queue.bytes(), before - 9000);
         queue.expire(Instant::from_millis(7990) + MAX_WAIT);
         assert_eq!((queue.bytes(), queue.packets), (9 * 9000 + 9000, 10));
         queue.expire(Instant::from_millis(8000) + MAX_WAIT);
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_wait_grows_with_the_way() {
+    fn target_and_interval_grow_with_rtt_and_delay_difference() {
         let codel = |rtt_ms, difference_ms| {
             let [rtt, delay_difference] = [rtt_ms, difference_ms].map(Duration::from_millis);
             let CoDel { target, interval } = PathDelays { rtt, delay_difference }.codel();
@@ -277,8 +276,8 @@ mod tests {
         };
         assert_eq!(codel(0, 0), [20, 120]);
         assert_eq!(codel(20, 0), [20, 120]);
-        assert_eq!(codel(40, 0), [40, 120], "the round trip");
+        assert_eq!(codel(40, 0), [40, 120], "the RTT");
         assert_eq!(codel(210, 0), [210, 420]);
-        assert_eq!(codel(210, 50), [260, 470], "and with how much later packets come over the farthest");
+        assert_eq!(codel(210, 50), [260, 470], "RTT and delay difference");
     }
 }

@@ -1,15 +1,14 @@
-//! A tunnel that spreads any IP traffic over several paths.
+//! A tunnel that distributes IP traffic over several paths.
 //!
-//! Packets wait in a queue for each flow ([`fq_codel`]) until a path has room. Each
-//! path ([`send_path`]) finds the rate at which it delivers from what the other
-//! end reports ([`wire::control_message`]) and holds a short queue only, so the packet goes
-//! where it arrives first ([`scheduler`]). What is lost, or was given to a path
-//! that went bad, is sent again over another. The other end notes what comes over
-//! each path ([`recv_path`]) and puts each flow in order ([`reorder_buffer`]).
+//! Packets are queued per flow ([`fq_codel`]) until a path has room. Each path ([`send_path`]) estimates
+//! its delivery rate from the peer's feedback ([`wire::control_message`]) and keeps its own queue short, so
+//! the scheduler sends a packet on the path with the earliest expected arrival ([`scheduler`]). Lost
+//! packets, and packets in flight on a path declared down, are retransmitted on another path. The receiver
+//! records what arrives on each path ([`recv_path`]) and restores the order of each flow
+//! ([`reorder_buffer`]).
 //!
-//! The engine knows packets by length and flow only; what goes over the wire is
-//! in [`wire`]. What keeps strangers out is the
-//! driver's, with [`anti_replay`].
+//! The engine knows only the length and flow of a packet; [`wire`] defines the wire format. Encryption and
+//! authentication are the driver's task, with [`anti_replay`].
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -41,25 +40,27 @@ use wire::control_message::MAX_PATHS;
 use wire::gre::NUMBERED_BYTES;
 use wire::gre_key::GreKey;
 
-/// How long after it first left a packet is worth being sent again: TCP does so itself by then.
+/// Retransmission of a packet ends this long after its first transmission; the inner TCP has retransmitted
+/// by then.
 const RETRANSMIT_WITHIN: Duration = Duration::from_millis(250);
-/// A report and what is sent again take a round trip of the nearest path, beyond
-/// what the packet itself took. If that is longer the other end does not wait for it.
+/// Feedback and retransmission take one RTT of the lowest-delay path in addition to the packet's own delay.
+/// If that RTT is longer than this, nothing is retransmitted and the peer does not wait.
 const MAX_RETRANSMIT_DELAY: Duration = Duration::from_millis(120);
-/// Packets that wait to be sent again at most.
+/// Maximum number of packets queued for retransmission.
 const MAX_RETRANSMIT_QUEUE: usize = 8192;
-/// How often a packet is sent again at most. That often it goes in [`WORTH`] if it is
-/// lost each time, so only who says so of what came comes to the end of it.
+/// Maximum number of retransmissions of a packet. A packet lost each time reaches about this number within
+/// [`RETRANSMIT_WITHIN`]; only a peer with false reports exceeds it.
 const MAX_RETRANSMISSIONS: u8 = 8;
-/// Beyond so many bytes under way, over all paths, what leaves is not kept to be sent
-/// again: 250 ms at 1 Gbit/s.
+/// While more bytes than this are in flight over all paths, packets are not kept for retransmission: 250 ms
+/// at 1 Gbit/s.
 const MAX_KEPT_BYTES: u64 = 32 << 20;
-/// The other end does not start more often: what says so meanwhile is of the start before, or a lie.
+/// Minimum time between two restarts of the peer. An earlier change of epoch is a delayed message or a
+/// false report.
 const MIN_RESTART_INTERVAL: Duration = Duration::from_millis(250);
-/// The tunnel has nothing to carry when nothing came for so long.
+/// The tunnel is idle after this time without a packet.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
 
-/// The engine of one tunnel between two ends.
+/// The engine of one endpoint of a tunnel.
 #[derive(Debug)]
 pub struct Tunnel<P> {
     mode: Mode,
@@ -68,21 +69,21 @@ pub struct Tunnel<P> {
     epoch: u32,
     overhead_bytes: u32,
     peer_epoch: Option<u32>,
-    /// When it began anew.
+    /// Time of the peer's last restart.
     peer_restarted_at: Option<Instant>,
     peer_retransmits: bool,
-    /// Longest datagram on the wire; none: the paths' MTU is not probed.
+    /// Longest datagram on the wire, in bytes. `None`: no path MTU discovery.
     max_datagram_bytes: Option<u32>,
     paths: Vec<Option<Path<P>>>,
-    /// Where the numbers of paths go on that are not there.
+    /// Next path sequence number of each path that is not present.
     next_numbers: [u64; MAX_PATHS],
     queue: Queue<P>,
-    /// What is taken from the queue and waits for room on a path.
+    /// The packet taken from the queue that waits for room on a path.
     next: Option<Queued<P>>,
     retransmits: VecDeque<Retransmittable<P>>,
     next_sequences: Vec<u32>,
     flow_paths: Vec<Option<PathId>>,
-    /// Where elastic flows begin, if not on the nearest path.
+    /// The primary path of bulk flows, if it is not the lowest-delay path.
     primary: Option<PathId>,
     reorder: ReorderBuffer<P>,
     outputs: VecDeque<Output<P>>,
@@ -90,9 +91,9 @@ pub struct Tunnel<P> {
     last_busy: Instant,
     report_turn: u8,
     last_second_report: Instant,
-    /// Until when time has passed on all paths; none: something came since.
+    /// The time up to which all paths have been advanced; `None` after an input.
     advanced: Option<Instant>,
-    /// When to try again what found no room.
+    /// When to try again to send a packet that found no room.
     retry_at: Option<Instant>,
 }
 
@@ -104,7 +105,7 @@ struct Path<P> {
 }
 
 impl<P: Clone> Tunnel<P> {
-    /// A tunnel that knows of no path yet.
+    /// A tunnel without paths.
     pub fn new(setup: Setup) -> Tunnel<P> {
         Tunnel {
             mode: setup.mode,
@@ -135,12 +136,12 @@ impl<P: Clone> Tunnel<P> {
         }
     }
 
-    /// How the paths are used together now.
+    /// The present mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What is known of a path; `None` if it is not there.
+    /// Status of a path; `None` if it is not present.
     pub fn path(&self, path: PathId) -> Option<PathStats> {
         let out = &self.at(path)?.out;
         Some(PathStats {
@@ -156,9 +157,9 @@ impl<P: Clone> Tunnel<P> {
         })
     }
 
-    /// What the tunnel saw of a path, as an assessor takes it; `token` stands
-    /// for the tunnel among connections. Nothing counts as unacknowledged: that
-    /// a path delivers nothing the tunnel sees and acts upon itself.
+    /// The tunnel's measurements of a path as a sample for an assessor; `token` identifies the tunnel among
+    /// connections. The unacknowledged count is always 0, because the tunnel itself detects stalls of a
+    /// path and reacts to them.
     pub fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
         let out = &self.at(path)?.out;
         out.rtt.min()?;
@@ -178,29 +179,28 @@ impl<P: Clone> Tunnel<P> {
         Some(Sample { path, kind: SampleKind::Transport(transport) })
     }
 
-    /// Packets that were dropped because they waited too long.
+    /// Number of packets dropped after queueing for too long.
     pub fn dropped(&self) -> u64 {
         self.queue.dropped()
     }
 
-    /// Packets that came out after later ones of their flow.
+    /// Number of packets delivered after later packets of their flow.
     pub fn late(&self) -> u64 {
         self.reorder.late()
     }
 
-    /// The next packet that came out of the tunnel. Like
-    /// [`poll`](Engine::poll), for drivers that deliver and send in two threads.
+    /// The next packet to deliver. Like [`poll`](Engine::poll), for drivers that deliver and send in two
+    /// threads.
     pub fn poll_delivery(&mut self) -> Option<P> {
         self.reorder.poll()
     }
 
-    /// The next thing to send or tell, the other half of [`poll`](Engine::poll).
+    /// The next packet or message to send, or event: the other half of [`poll`](Engine::poll).
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Output<P>> {
         if self.advanced.is_none_or(|until| now > until) {
             self.advanced = Some(now);
             self.advance(now);
-            // What became of it may be due at once as well, such as a path that was
-            // asked so long ago that it is lost.
+            // The result may itself be due at once, such as a path whose probe timed out long ago.
             if self.due().is_some_and(|at| at <= now) {
                 self.advance(now);
             }
@@ -212,7 +212,7 @@ impl<P: Clone> Tunnel<P> {
         self.outputs.pop_front()
     }
 
-    /// When time has something to do.
+    /// When [`advance`](Self::advance) is due.
     fn due(&self) -> Option<Instant> {
         let paths = self.paths.iter().flatten().filter_map(|path| path.out.next_wakeup());
         paths.chain(self.report_due()).chain(self.reorder.next_wakeup()).min()
@@ -231,7 +231,7 @@ impl<P: Clone> Tunnel<P> {
         paths.filter_map(|(place, path)| Some((PathId(place as u8), path.as_mut()?)))
     }
 
-    /// A path is there from now on, if it was not.
+    /// Adds a path unless it is present.
     fn add_path(&mut self, now: Instant, path: PathId) {
         if let Some(slot @ None) = self.paths.get_mut(usize::from(path.0)) {
             let wanted_state = self.wanted_states[usize::from(path.0)];
@@ -265,18 +265,18 @@ impl<P: Clone> Tunnel<P> {
             let bit = |(place, path): (usize, &Option<Path<P>>)| u16::from(path.as_ref().is_some_and(used)) << place;
             self.paths.iter().enumerate().map(bit).sum::<u16>()
         };
-        // Our own question that is unanswered says nothing of what the other end sends.
+        // Our own unanswered probe gives no information about what the peer sends.
         let paths =
             Some(up_to(Liveness::Unknown)).filter(|paths| *paths != 0).unwrap_or_else(|| up_to(Liveness::Probing));
         ActivePaths { paths, retransmits: self.peer_retransmits }
     }
 
-    /// Whether what leaves now is sent again if it is lost: where each packet goes twice, it is not.
+    /// Whether packets sent now are retransmitted on loss; in mode redundant they are not.
     fn retransmits(&self) -> bool {
         self.mode != Mode::Redundant && self.min_rtt() <= MAX_RETRANSMIT_DELAY
     }
 
-    /// Whether what leaves now is kept until it is reported.
+    /// Whether packets sent now are kept until they are acknowledged.
     fn keeps_copies(&self) -> bool {
         let in_flight = self.paths.iter().flatten().map(|path| path.out.bytes_in_flight()).sum::<u64>();
         self.retransmits() && in_flight < MAX_KEPT_BYTES
@@ -290,7 +290,7 @@ impl<P: Clone> Tunnel<P> {
         }
     }
 
-    /// Lets time pass on all paths, and tells what is to be told.
+    /// Advances all paths to `now`, and sends the reports and events that are due.
     fn advance(&mut self, now: Instant) {
         let active_paths = self.active_paths();
         self.reorder.advance(now, active_paths);
@@ -348,7 +348,7 @@ impl<P: Clone> Engine for Tunnel<P> {
             Input::Present(path, false) => self.remove_path(now, path),
             Input::SetMode(mode) => {
                 self.mode = mode;
-                // Whoever follows is to be told at once.
+                // The peer follows this mode, so it is reported at once.
                 self.paths_mut().for_each(|(_, path)| path.receiver.request_immediate_feedback(now));
             }
             Input::SetWantedStates(states) => {

@@ -1,23 +1,22 @@
-//! The main path: the one that elastic flows begin on.
+//! The primary path: the path on which bulk flows begin.
 //!
-//! A flow's congestion control takes the round trip of its first packets for the
-//! path's. If those go over a near path, a faster one that is farther seems
-//! congested as soon as it is used: BBR keeps as little under way as the near one
-//! needs, CUBIC leaves its slow start (HyStart). So where a path is clearly faster
-//! than the nearest, flows that take what they can get are sent over it from
-//! their first packet on, and nearer paths carry what it has no room for: that
-//! arrives early, and waits for its turn. The other way round there is nothing
-//! to do: a flow that begins near does not mind it if the far path has little.
+//! A flow's congestion control takes the RTT of its first packets for the RTT of the path. If these use a
+//! low-delay path, a faster path with a higher delay appears congested as soon as it is used: BBR keeps
+//! only as much in flight as the low-delay path needs, and CUBIC leaves slow start (HyStart). So if a path
+//! is clearly faster than the lowest-delay path, bulk flows use it from their first packet on, and
+//! lower-delay paths carry what exceeds its window; these packets arrive early and wait in the reorder
+//! buffer. In the opposite case no primary path is needed: a flow that begins on a fast low-delay path is
+//! not harmed by a slow path with a higher delay.
 
 use super::scheduler::NEGLIGIBLE_DELAY_US;
 use super::{Mode, Tunnel};
 use crate::path::PathId;
 
-/// So many times as fast as the nearest path is worth a path's delay; once it is the
-/// main one it need not be slower.
+/// Minimum ratio of a path's rate to that of the lowest-delay path to become primary. To stay primary it
+/// need only not be slower.
 const PRIMARY_RATE_RATIO: f64 = 1.25;
 
-/// What speaks for a path.
+/// A path with its relative one-way delay, in µs, and its estimated rate, in bytes/s.
 #[derive(Clone, Copy)]
 struct RatedPath {
     path: PathId,
@@ -26,7 +25,7 @@ struct RatedPath {
 }
 
 impl<P: Clone> Tunnel<P> {
-    /// Which path is the main one, if the nearest is not.
+    /// The primary path, if it is not the lowest-delay path.
     pub(super) fn primary_path(&self) -> Option<PathId> {
         if self.mode != Mode::Aggregate {
             return None;
@@ -48,7 +47,7 @@ impl<P: Clone> Tunnel<P> {
         lowest.rate.map_or(is_primary, |lowest_rate| rate > lowest_rate * ratio).then_some(fastest)
     }
 
-    /// Whether it is to be found out how fast the paths are.
+    /// Whether the rates of the paths are to be estimated by packet trains.
     pub(super) fn wants_trains(&self) -> bool {
         self.mode == Mode::Aggregate && self.delay_difference().as_micros() as i64 > NEGLIGIBLE_DELAY_US
     }

@@ -1,4 +1,4 @@
-//! What arrives over one path: which numbers, and what to report of them.
+//! The receiving side of one path: path sequence numbers received, and the report about them.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -8,19 +8,19 @@ use super::wire::gre_key::unwrap;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
-/// Least time between two reports that are due only because packets came.
+/// Minimum time between two reports that are due only to arrived packets.
 const MIN_REPORT_INTERVAL: Duration = Duration::from_millis(2);
-/// Packets that make a report due after [`REPORT_EACH`].
+/// Number of packets that make a report due after [`MIN_REPORT_INTERVAL`].
 const REPORT_PACKETS: u32 = 4;
-/// Longest time a packet waits to be reported.
+/// Maximum time from the arrival of a packet to its report.
 const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
-/// In how many reports a run of missing numbers is told: reports get lost too.
+/// Number of reports that repeat a range of missing packets, since reports may be lost.
 const MAX_RANGE_REPORTS: u8 = 4;
-/// For so long after a sender began anew packets of the one before it may come.
+/// After a restart of the sender, packets of its previous instance may arrive for this time.
 pub(super) const RESTART_GRACE: Duration = Duration::from_secs(2);
-/// So many in a row that are older than the newest are of the sender that is there.
+/// This number of consecutive packets older than the newest come from the restarted sender.
 pub(super) const OLDER_IN_A_ROW: u8 = 8;
-/// A number so far ahead of the last is a beginning, not a gap.
+/// A jump ahead by more than this is a restart of numbering, not a loss.
 const FAR_AHEAD: u64 = 1 << 16;
 
 /// The receiving side of a path.
@@ -35,8 +35,8 @@ pub(super) struct RecvPath {
     pending_since: Option<Instant>,
     request_immediate_feedback: bool,
     reported: Option<Instant>,
-    /// Until when old numbers may be of a sender that is gone, and how many
-    /// have come in a row that are older still.
+    /// Until when old sequence numbers may come from a previous instance of the sender, and the number of
+    /// consecutive older packets.
     restart_grace_until: Instant,
     older_in_a_row: u8,
 }
@@ -49,12 +49,12 @@ struct MissingRange {
 }
 
 impl RecvPath {
-    /// The sender began anew; what the one before it sent may still come.
+    /// State after a restart of the sender; packets of its previous instance may still arrive.
     pub(super) fn after_sender_restart(now: Instant) -> RecvPath {
         RecvPath { restart_grace_until: now + RESTART_GRACE, ..RecvPath::default() }
     }
 
-    /// A packet with this number came; false if it came before.
+    /// Records an arrived packet; false for a duplicate.
     pub(super) fn take(&mut self, now: Instant, number: u32, bytes: u32) -> bool {
         let (number, next) = match self.highest {
             Some(highest) => (unwrap(highest, number, 32), highest.saturating_add(1)),
@@ -79,7 +79,7 @@ impl RecvPath {
         true
     }
 
-    /// The next report is due at once.
+    /// Makes the next report due at once.
     pub(super) fn request_immediate_feedback(&mut self, now: Instant) {
         self.request_immediate_feedback = true;
         self.pending_since.get_or_insert(now);
@@ -97,7 +97,7 @@ impl RecvPath {
         self.request_immediate_feedback = true;
     }
 
-    /// A number that was missing came late; false if it was not missing.
+    /// Removes a late packet from the missing ranges; false if it was not missing.
     fn fill(&mut self, number: u64) -> bool {
         let contains =
             |range: &MissingRange| number.checked_sub(range.first).is_some_and(|place| place < u64::from(range.length));
@@ -116,7 +116,7 @@ impl RecvPath {
         true
     }
 
-    /// When a report should leave.
+    /// When the next report is due.
     pub(super) fn due(&self) -> Option<Instant> {
         let since = self.pending_since?;
         if self.request_immediate_feedback {
@@ -126,7 +126,7 @@ impl RecvPath {
         Some(if self.unreported >= REPORT_PACKETS { soon } else { since + MAX_REPORT_DELAY })
     }
 
-    /// What to report now; `None` if nothing ever came.
+    /// The report to send now; `None` before the first packet.
     pub(super) fn report(&mut self, now: Instant, path: PathId, wanted_state: PathState) -> Option<PathReport> {
         (self.unreported, self.pending_since, self.request_immediate_feedback) = (0, None, false);
         let highest = self.highest?;
@@ -159,13 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_reported_at_once_and_no_longer_when_it_is_filled() {
+    fn a_loss_is_reported_at_once_and_no_longer_after_late_arrival() {
         let mut receiver = RecvPath::default();
         for number in [5, 6, 9] {
             assert!(receiver.take(at(1), number, 1000));
         }
         assert_eq!(receiver.due(), Some(at(1)));
-        let report = |receiver: &mut RecvPath| receiver.report(at(2), PathId(0), PathState::Active).expect("came");
+        let report =
+            |receiver: &mut RecvPath| receiver.report(at(2), PathId(0), PathState::Active).expect("packets arrived");
         assert_eq!(report(&mut receiver).missing, [(7, 2)]);
         assert!(receiver.take(at(3), 7, 1000) && !receiver.take(at(3), 7, 1000) && !receiver.take(at(3), 9, 1000));
         let after_fill = report(&mut receiver);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_nothing_is_due_once() {
+    fn a_requested_report_before_any_packet_is_due_once() {
         let mut receiver = RecvPath::default();
         receiver.request_immediate_feedback(at(1));
         assert_eq!(receiver.due(), Some(at(1)));
@@ -206,7 +207,7 @@ mod tests {
     fn numbers_go_on_beyond_32_bits() {
         let mut receiver = RecvPath::default();
         assert!(receiver.take(at(1), u32::MAX, 100) && receiver.take(at(1), 1, 100));
-        let report = receiver.report(at(1), PathId(0), PathState::Active).expect("came");
+        let report = receiver.report(at(1), PathId(0), PathState::Active).expect("packets arrived");
         assert_eq!((report.highest, report.missing), (1, vec![(0, 1)]));
     }
 }

@@ -1,10 +1,8 @@
-//! Puts packets of a flow back in their order, each flow by itself, so that
-//! one's loss stalls no other.
+//! Restores the order of packets in each flow. Flows are independent: a loss in one stalls no other.
 //!
-//! A packet that is ahead waits until what is before it has come, or cannot
-//! come any more: every path in use has delivered something newer of this flow
-//! and nothing is sent again; or it has waited longer than late packets have
-//! lately been late.
+//! An out-of-order packet waits until all its predecessors have arrived, or cannot arrive any more (every
+//! active path has delivered a newer packet of this flow, and nothing is retransmitted), or the reorder
+//! timeout, which follows the recent lateness of late packets, has passed.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -14,32 +12,32 @@ use super::wire::control_message::MAX_PATHS;
 use super::wire::gre_key::{GreKey, SEQUENCE_BITS, unwrap};
 use crate::time::{Duration, Instant};
 
-/// Longest wait: TCP takes a packet for lost 200 ms after a round trip at the
-/// earliest (the least retransmission timeout on Linux).
+/// Maximum wait: TCP detects a loss at the earliest 200 ms after an RTT (the minimum retransmission timeout
+/// on Linux).
 const MAX_WAIT: Duration = Duration::from_millis(200);
-/// Shortest wait, since the next may be late by more than the last; and where what
-/// is lost is sent again, which takes its sender a while to notice.
+/// Minimum wait, since the next packet may be later than the last; longer with retransmission, which
+/// includes the time to detect the loss.
 const MIN_WAIT: Duration = Duration::from_millis(25);
 const MIN_WAIT_WITH_RETRANSMISSION: Duration = Duration::from_millis(150);
-/// Wait before anything was late.
+/// Wait before any packet was late.
 const INITIAL_WAIT: Duration = Duration::from_millis(100);
-/// For how long, once or twice, a late packet counts.
+/// A late packet affects the timeout for one to two times this time.
 const MEMORY: Duration = Duration::from_secs(4);
-/// Packets held at most, over all flows.
+/// Maximum number of packets held over all flows.
 const MAX_HELD: usize = 32_768;
-/// So far ahead is another beginning.
+/// A jump ahead by more than this is a restart of numbering.
 const FAR_AHEAD: u64 = 1 << 18;
-/// The first packet seen of a flow is its first, or is the next when it is beyond this.
+/// The first sequence number of a flow is 0, or that of the first packet received if it is not below this.
 const BEGINNING: u64 = 256;
-/// Gaps given up that a late packet may still be found to belong to.
+/// Maximum number of abandoned gaps remembered, so that a late packet can be assigned to one.
 const MAX_ABANDONED: usize = 32;
 
-/// How packets may come.
+/// The paths on which packets may arrive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ActivePaths {
-    /// The paths in use, by bit.
+    /// The active paths, as a bit mask.
     pub paths: u16,
-    /// Whether what is lost is sent again.
+    /// Whether the peer retransmits lost packets.
     pub retransmits: bool,
 }
 
@@ -47,15 +45,15 @@ pub(super) struct ActivePaths {
 #[derive(Debug)]
 pub(super) struct ReorderBuffer<P> {
     flows: Vec<Flow<P>>,
-    /// Flows in which something waits.
+    /// Flows with held packets.
     waiting: Vec<u8>,
     ready: VecDeque<P>,
     held: usize,
     timeout: ReorderTimeout,
-    /// Whether what is lost is sent again.
+    /// Whether the peer retransmits lost packets.
     retransmits: bool,
     late: u64,
-    /// Until when old orders may be of a sender that is gone.
+    /// Until when old sequence numbers may come from a previous instance of the sender.
     restart_grace_until: Instant,
 }
 
@@ -63,13 +61,13 @@ pub(super) struct ReorderBuffer<P> {
 struct Flow<P> {
     begun: bool,
     next: u64,
-    /// By order: since when it or one after it has waited.
+    /// Held packets by sequence number, with the start of the wait: their own or an earlier one of a successor.
     held: BTreeMap<u64, (Instant, P)>,
-    /// One more than the newest order that each path delivered.
+    /// For each path, one more than the newest sequence number delivered.
     passed: [u64; MAX_PATHS],
-    /// What was given up: first order, and one beyond the last.
+    /// Abandoned gaps: first sequence number, and one beyond the last.
     abandoned: VecDeque<(u64, u64)>,
-    /// Packets in a row that came before, or seem so.
+    /// Number of consecutive packets that were duplicates or appear so.
     older_in_a_row: u8,
 }
 
@@ -95,27 +93,27 @@ impl<P> ReorderBuffer<P> {
         }
     }
 
-    /// The sender began anew; what the one before it sent may still come.
+    /// State after a restart of the sender; packets of its previous instance may still arrive.
     pub(super) fn after_sender_restart(now: Instant) -> ReorderBuffer<P> {
         ReorderBuffer { restart_grace_until: now + RESTART_GRACE, ..ReorderBuffer::new() }
     }
 
-    /// The next packet that may go on.
+    /// The next packet to deliver.
     pub(super) fn poll(&mut self) -> Option<P> {
         self.ready.pop_front()
     }
 
-    /// Packets that went on after later ones of their flow.
+    /// Number of packets delivered after later ones of their flow.
     pub(super) fn late(&self) -> u64 {
         self.late
     }
 
-    /// A packet of no known order goes on.
+    /// Delivers a packet without sequence number.
     pub(super) fn deliver_unordered(&mut self, packet: P) {
         self.ready.push_back(packet);
     }
 
-    /// A packet came; false if it came before.
+    /// Accepts a packet; false for a duplicate.
     pub(super) fn take(&mut self, now: Instant, key: GreKey, packet: P, active_paths: ActivePaths) -> bool {
         let flow = &mut self.flows[usize::from(key.flow)];
         let sequence = unwrap(flow.next, key.sequence, SEQUENCE_BITS);
@@ -154,7 +152,7 @@ impl<P> ReorderBuffer<P> {
         } else if flow.held.contains_key(&sequence) {
             return false;
         } else {
-            // It holds up those after it, so it waits no longer than they do.
+            // It blocks its held successors, so it waits no longer than they do.
             let since = flow.held.range(sequence..).next().map_or(now, |(_, (since, _))| *since);
             flow.held.insert(sequence, (since, packet));
             self.held += 1;
@@ -168,7 +166,7 @@ impl<P> ReorderBuffer<P> {
         true
     }
 
-    /// Lets go what has waited long enough.
+    /// Releases packets whose timeout has passed.
     pub(super) fn advance(&mut self, now: Instant, active_paths: ActivePaths) {
         for place in (0..self.waiting.len()).rev() {
             let flow = self.waiting[place];
@@ -179,7 +177,7 @@ impl<P> ReorderBuffer<P> {
         }
     }
 
-    /// When [`advance`](Self::advance) has something to let go.
+    /// When [`advance`](Self::advance) is due.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let first = |flow: &u8| self.flows[usize::from(*flow)].held.first_key_value().map(|(_, (arrived, _))| *arrived);
         self.waiting.iter().filter_map(first).min().map(|arrived| arrived + self.reorder_timeout())
@@ -222,7 +220,7 @@ impl<P> Flow<P> {
         self.older_in_a_row = 0;
     }
 
-    /// Every path in use has delivered what is older than this.
+    /// The sequence number below which every active path has delivered newer packets.
     fn passed_by_all(&self, paths: u16) -> u64 {
         let used = self.passed.iter().enumerate().filter(|(path, _)| paths & 1 << path != 0);
         used.map(|(_, passed)| passed.saturating_sub(1)).min().unwrap_or(self.next)
@@ -240,7 +238,7 @@ impl<P> Flow<P> {
         self.abandoned.push_back(range);
     }
 
-    /// Whether this order was given up; it is not from now on.
+    /// Whether this sequence number was in an abandoned gap; it is removed from it.
     fn take_abandoned(&mut self, sequence: u64) -> bool {
         let Some(place) = self.abandoned.iter().position(|&(first, end)| (first..end).contains(&sequence)) else {
             return false;
@@ -256,7 +254,7 @@ impl<P> Flow<P> {
     }
 }
 
-/// How late packets have lately been, at most.
+/// Reorder timeout: the maximum lateness of recent late packets, with a margin.
 #[derive(Debug, Default)]
 struct ReorderTimeout {
     now: Option<Duration>,
