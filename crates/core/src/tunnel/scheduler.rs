@@ -1,4 +1,4 @@
-//! Over which path a packet goes.
+//! The scheduler: on which path a packet is sent.
 
 use alloc::vec::Vec;
 
@@ -10,21 +10,21 @@ use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 use crate::tunnel::wire::gre_key::{GreKey, SEQUENCES};
 
-/// How long a packet waits for the cheapest path before it overflows onto the next.
+/// How long a packet waits for the most preferred path before it may use the next.
 const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
-/// Most that paths in use may differ in delay for the queue to wait for it.
+/// Maximum delay difference of the paths that counts, in µs.
 const MAX_DELAY_DIFFERENCE_US: i64 = 150_000;
 
-/// So much later does not keep a packet from a path that has room: a congestion
-/// control that fills no queue would leave the path unused.
+/// A path whose arrival is later by no more than this, in µs, is always used if it has room: a congestion
+/// control that builds no queue would otherwise never use it.
 pub(super) const NEGLIGIBLE_DELAY_US: i64 = 15_000;
 
-/// Share of lost packets from which on losses of a path are to be reckoned with.
+/// Share of lost packets above which the scheduler allows for losses on a path.
 const LOSSY_PATH: f64 = 0.005;
-/// Beyond a round trip, until a gap is reported.
+/// Time beyond one RTT until a loss is reported.
 const LOSS_DETECTION: Duration = Duration::from_millis(25);
 
-/// A path that may carry.
+/// A path that may carry a packet.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     path: PathId,
@@ -42,7 +42,7 @@ impl Candidate {
 }
 
 impl<P: Clone> Tunnel<P> {
-    /// Sends as long as a path has room: one packet, with its copies.
+    /// Sends the next packet, with its copies, if a path has room.
     pub(super) fn transmit(&mut self, now: Instant) {
         while let Some(copy) = self.retransmits.front() {
             if copy.until <= now {
@@ -91,7 +91,7 @@ impl<P: Clone> Tunnel<P> {
         self.outputs.push_back(Output::Send { key, number, packet });
     }
 
-    /// A path that was given up carries copies until it is trusted again.
+    /// Sends copies on recovering paths, which must show that they deliver.
     fn send_recovery_copies(&mut self, now: Instant, copy: &Retransmittable<P>) {
         let is_recovering = |path: &super::Path<P>| {
             path.out.liveness == Liveness::Recovering && path.out.wanted_state != PathState::Closed
@@ -107,8 +107,7 @@ impl<P: Clone> Tunnel<P> {
         }
     }
 
-    /// Paths that carry: those in use that are good; if there is none, the next
-    /// best that can be had.
+    /// The paths that may carry: the active paths that are up; without any, the next best class of paths.
     fn candidates(&self, bytes: u32) -> Vec<Candidate> {
         let class = |wanted_state: PathState, liveness: Liveness| match (wanted_state, liveness) {
             (PathState::Closed, _) => None,
@@ -140,7 +139,7 @@ impl<P: Clone> Tunnel<P> {
         candidates
     }
 
-    /// The paths over which a packet goes now; none if it is to wait.
+    /// The paths on which to send a packet now; none if it has to wait.
     fn choose(&mut self, now: Instant, bytes: u32, flow: u8, arrived: Instant, bulk: bool) -> Vec<PathId> {
         let mut candidates = self.candidates(bytes);
         for full in candidates.iter().filter(|candidate| !candidate.has_cwnd_room) {
@@ -187,9 +186,10 @@ impl<P: Clone> Tunnel<P> {
         free.into_iter().collect()
     }
 
-    /// When a path that has room by then may send, or a packet has waited enough.
+    /// Sets the time of the next attempt: pacing allows a path to send, or the packet has waited long
+    /// enough to overflow.
     fn retry_after(&mut self, now: Instant, candidates: &[Candidate], overflow: Option<Instant>) {
-        // What was not given to a path says nothing of its rate.
+        // A path that was offered too little shows nothing about its rate.
         for free in candidates.iter().filter(|candidate| candidate.is_free(now)) {
             if let Some(at) = self.at_mut(free.path) {
                 at.out.note_idle(now);
@@ -199,10 +199,10 @@ impl<P: Clone> Tunnel<P> {
         self.retry_at = paced.chain(overflow).filter(|at| *at > now).min();
     }
 
-    /// How much later than over the first path a packet may arrive, in µs. What comes
-    /// after it waits for it at the other end, and its sender hears nothing: so much
-    /// must wait here that the first path does not run empty until the sender
-    /// goes on, a round trip later; and later still if it is lost and sent again.
+    /// How much later a packet may arrive on `path` than on the first path, in µs. Its successors wait for
+    /// it in the reorder buffer, and the sender gets no acknowledgement meanwhile. So the backlog must keep
+    /// the first path busy for the difference plus one RTT, or plus two if `path` is lossy, for a
+    /// retransmission.
     fn later_us(&self, first: PathId, path: PathId, flow: u8, bytes: u32) -> i64 {
         let rtt = self.at(first).and_then(|path| path.out.rtt.min()).unwrap_or_default();
         let is_lossy = self.at(path).is_some_and(|path| path.out.loss() > LOSSY_PATH);
@@ -210,14 +210,14 @@ impl<P: Clone> Tunnel<P> {
         (self.wait_us(first, flow, bytes) - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
     }
 
-    /// How long a packet of this flow would wait for this path, in µs.
+    /// How long a packet of this flow would queue for this path, in µs.
     fn wait_us(&self, path: PathId, flow: u8, bytes: u32) -> i64 {
         let rate = self.at(path).and_then(|path| path.out.rate_bytes_s());
         let ahead = (self.queue.backlog_bytes(flow) + u64::from(bytes)) as f64;
         rate.map_or(0, |rate| (ahead / rate * 1e6) as i64)
     }
 
-    /// The path of a flow: the one it has, or the one on which it would arrive first.
+    /// The path of a flow: the assigned one, or that with the earliest expected arrival.
     fn path_of_flow(&mut self, flow: u8, candidates: &[Candidate]) -> Option<PathId> {
         let slot = self.flow_paths.get_mut(usize::from(flow))?;
         if slot.is_none_or(|pinned| !candidates.iter().any(|candidate| candidate.path == pinned)) {
@@ -227,20 +227,19 @@ impl<P: Clone> Tunnel<P> {
         *slot
     }
 
-    /// Shortest round trip of those of the paths in use; if none is, of any.
+    /// Minimum RTT of the lowest-delay active path; without one, of any path.
     pub(super) fn min_rtt(&self) -> Duration {
         let outs = || self.paths.iter().flatten().map(|path| &path.out);
         let shortest = outs().filter(|out| out.is_used()).filter_map(|out| out.rtt.min()).min();
         shortest.or_else(|| outs().filter_map(|out| out.rtt.min()).min()).unwrap_or_default()
     }
 
-    /// How much the paths in use differ in delay: so much longer packets may wait
-    /// for the quick one.
+    /// Delay difference of the active paths: the queueing time allowed in addition.
     pub(super) fn delay_difference(&self) -> Duration {
         self.delay_difference_of(SendPath::is_used)
     }
 
-    /// How much all paths that may be used differ in delay.
+    /// Delay difference of all paths that are not closed.
     pub(super) fn possible_delay_difference(&self) -> Duration {
         self.delay_difference_of(|out| out.wanted_state != PathState::Closed)
     }
@@ -253,7 +252,7 @@ impl<P: Clone> Tunnel<P> {
         Duration::from_micros(most.saturating_sub(least).clamp(0, MAX_DELAY_DIFFERENCE_US) as u64)
     }
 
-    /// What the delays of all paths are reckoned against: that of any of them.
+    /// Reference for one-way delays: that of any path.
     pub(super) fn reference_delay(&self) -> OneWayDelay {
         self.paths.iter().flatten().find_map(|path| path.out.one_way_delay()).unwrap_or_default()
     }

@@ -1,33 +1,32 @@
-//! How much may be under way on a path.
+//! The congestion window of a path.
 
 use super::SendPath;
 use crate::time::{Duration, Instant};
 
-/// Queue that is meant to stand in a path that is full.
+/// Target queueing delay of a full path.
 pub(super) const QUEUE: Duration = Duration::from_millis(6);
 /// The same in packets, for slow paths.
 const QUEUE_PACKETS: f64 = 4.0;
-/// A packet's usual size, in bytes.
+/// Typical packet size, in bytes.
 const PACKET_BYTES: f64 = 1500.0;
-/// What is under way at most before anything is known.
+/// Initial congestion window.
 pub(super) const INITIAL_CWND_BYTES: f64 = 16.0 * PACKET_BYTES;
-/// What is under way at most, whatever the other end says of rate and round trip: 250 ms at 2 Gbit/s.
+/// Maximum congestion window, whatever rate and RTT the peer reports: 250 ms at 2 Gbit/s.
 pub(in super::super) const MAX_CWND_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
-/// How long the other end holds a report back, about.
+/// Mean delay of a report at the peer.
 pub(super) const FEEDBACK_DELAY: Duration = Duration::from_millis(3);
-/// Rounds are at least so long.
+/// Minimum length of a round.
 pub(super) const MIN_ROUND: Duration = Duration::from_millis(10);
-/// More than the rate times the round trip says: so much time of it, and at most so
-/// many times. Most links hold 50 ms and more.
+/// Maximum window in excess of rate × RTT, as time at the rate and as a factor. Most links buffer 50 ms or
+/// more.
 const MAX_GAIN_TIME: Duration = Duration::from_millis(20);
 const MAX_GAIN: f64 = 2.0;
-/// Share of a round's packets whose loss ends a path's growth, beyond twice what
-/// is usual there.
+/// Share of lost packets in a round that stops the window's growth, in addition to twice the baseline loss.
 const LOSSY_ROUND: f64 = 0.01;
-/// Rounds over which the usual loss is taken.
+/// Number of rounds over which the baseline loss is averaged.
 const BASELINE_ROUNDS: f64 = 16.0;
 
-/// What was seen since a moment, about one round trip long.
+/// Observations of one round, about one RTT long.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Round {
     pub(super) since: Instant,
@@ -38,7 +37,7 @@ pub(super) struct Round {
     pub(super) min_rtt: Option<Duration>,
 }
 
-/// The round trip is measured without a queue from time to time.
+/// Min-RTT probe: the queue is emptied from time to time to measure the RTT without it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MinRttProbe {
     pub(super) until: Option<Instant>,
@@ -46,7 +45,7 @@ pub(super) struct MinRttProbe {
 }
 
 impl<P: Clone> SendPath<P> {
-    /// Bytes that may be under way.
+    /// The congestion window, in bytes.
     pub(super) fn cwnd_bytes(&self) -> f64 {
         let slow_start_bytes =
             self.slow_start.as_ref().map_or(0.0, |slow_start| INITIAL_CWND_BYTES + slow_start.extra_bytes());

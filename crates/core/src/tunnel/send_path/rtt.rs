@@ -1,13 +1,13 @@
-//! The round trip of a path, without the time a report was held back.
+//! The RTT of a path, without the delay of reports at the peer.
 
 use crate::time::{Duration, Instant};
 
-/// After so long the shortest round trip is measured anew, without a queue.
+/// After this time the min RTT is re-measured, without a queue.
 const MIN_LIFETIME: Duration = Duration::from_secs(8);
-/// So near to the shortest says again that it is the shortest.
+/// An RTT this close to the minimum confirms it.
 const MIN_TOLERANCE: Duration = Duration::from_micros(300);
 
-/// See the module.
+/// RTT estimator.
 #[derive(Debug, Default)]
 pub(in super::super) struct Rtt {
     smoothed: Option<Duration>,
@@ -17,7 +17,7 @@ pub(in super::super) struct Rtt {
 }
 
 impl Rtt {
-    /// RFC 6298, section 2: the smoothed round trip and its variation.
+    /// Smoothed RTT and its variation after RFC 6298, section 2; and the minimum.
     pub(super) fn note(&mut self, now: Instant, took: Duration) {
         match self.smoothed {
             None => {
@@ -43,17 +43,17 @@ impl Rtt {
         self.variation
     }
 
-    /// The shortest.
+    /// The minimum RTT.
     pub(in super::super) fn min(&self) -> Option<Duration> {
         self.min
     }
 
-    /// Whether the shortest was seen long ago.
+    /// Whether the minimum was confirmed too long ago.
     pub(super) fn min_is_old(&self, now: Instant) -> bool {
         now.since(self.min_at) > MIN_LIFETIME
     }
 
-    /// This was measured without a queue.
+    /// Sets the minimum, measured without a queue.
     pub(super) fn set_min(&mut self, now: Instant, shortest: Duration) {
         self.min = Some(shortest);
         self.min_at = now;

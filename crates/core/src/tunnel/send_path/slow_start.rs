@@ -1,19 +1,18 @@
-//! How a path that nothing is known of finds its rate: as a slow start does (RFC
-//! 5681, section 3.1), so that a sender's own slow start inside is never held up.
+//! Slow start: how a path of unknown rate finds it (after RFC 5681, section 3.1), so that the slow start of
+//! an inner sender is never delayed.
 //!
-//! What may be under way grows by what arrives, as long as it is used. The search
-//! is over when a queue shows, much is lost, or the rate has stopped growing though
-//! more was allowed (as BBR ends its startup: draft-ietf-ccwg-bbr, section 5.3.1.2).
+//! The congestion window grows by the bytes acknowledged while it is used. Slow start ends when a queue
+//! appears, a round loses many packets, or the rate has stopped growing although the window allowed more
+//! (as BBR ends its Startup: draft-ietf-ccwg-bbr, section 5.3.1.2).
 
-/// Share of a round's packets whose loss says that the path is full; on radio
-/// links less is lost at random.
+/// Share of a round's packets whose loss shows that the path is full; random loss on radio links is lower.
 const HEAVY_LOSS: f64 = 0.15;
-/// A rate that grows at all grows so many times in a round.
+/// Minimum growth of the rate per round.
 const MIN_GROWTH: f64 = 1.25;
-/// Rounds without growth that end the search.
+/// Rounds without growth that end slow start.
 const STALLED_ROUNDS: u8 = 3;
 
-/// See the module.
+/// State of slow start.
 #[derive(Debug, Default)]
 pub(super) struct SlowStart {
     arrived_bytes: u64,
@@ -22,17 +21,17 @@ pub(super) struct SlowStart {
 }
 
 impl SlowStart {
-    /// What was allowed was used, and so much of it arrived.
+    /// Adds acknowledged bytes while the window is used.
     pub(super) fn grow(&mut self, bytes: u32) {
         self.arrived_bytes += u64::from(bytes);
     }
 
-    /// Bytes that may be under way beyond the first.
+    /// Window beyond the initial one, in bytes.
     pub(super) fn extra_bytes(&self) -> f64 {
         self.arrived_bytes as f64
     }
 
-    /// A round is over in which what was allowed was used: whether the search is.
+    /// Evaluates a round in which the window was used; whether slow start is over.
     pub(super) fn is_over(&mut self, bytes_s: Option<f64>, loss: f64, has_queue: bool) -> bool {
         if let Some(rate) = bytes_s {
             let is_growing = rate > self.max_bytes_s * MIN_GROWTH;
