@@ -16,7 +16,7 @@ mod retransmissions;
 mod slow_start;
 mod stories;
 
-/// A packet: its flow, its number in it, and when it was offered.
+/// A packet: its flow, its number in the flow, and when it was offered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Numbered {
     flow: u8,
@@ -30,24 +30,24 @@ const OVERHEAD: u32 = 28;
 
 type Sent = Output<Numbered>;
 
-/// Two ends joined by links.
+/// Two endpoints connected by links.
 struct Testbed {
     now: Instant,
     endpoints: [Tunnel<Numbered>; 2],
     links: Vec<Link>,
     in_flight: Vec<(Sent, u32)>,
-    /// What came out at the second end, and when.
+    /// Packets delivered at the second endpoint, with their times.
     delivered: Vec<(Instant, Numbered)>,
     offered: [u64; 256],
-    /// Whether what is offered takes what it can get.
+    /// Whether offered packets belong to bulk flows.
     bulk: bool,
-    /// What becomes of the first end's messages on their way.
+    /// Alters the first endpoint's messages in transit.
     tamper: fn(&mut Message),
-    /// The clock of each end.
+    /// The clock of each endpoint.
     clocks: [Clock; 2],
 }
 
-/// A clock: by how much it is ahead, and how much more each second, in parts per million.
+/// A clock: its offset, and its drift in parts per million.
 #[derive(Clone, Copy, Default)]
 struct Clock {
     ahead: Duration,
@@ -60,7 +60,7 @@ impl Clock {
         now + self.ahead + Duration::from_nanos(drift)
     }
 
-    /// When it shows this, at the earliest.
+    /// The earliest time at which the clock shows `shown`.
     fn when(self, shown: Instant) -> Instant {
         let since = shown.since(Instant::ZERO + self.ahead);
         let drift = since.as_secs_f64() * f64::from(self.drift_ppm) / (1e6 + f64::from(self.drift_ppm));
@@ -80,7 +80,7 @@ fn params(mbit_s: f64, delay_ms: f64, loss: f64) -> DirectionParams {
 }
 
 impl Testbed {
-    /// Links as [`params`] takes them.
+    /// A testbed with links as in [`params`].
     fn new(mode: Mode, links: &[(f64, f64, f64)]) -> Testbed {
         let end = |is_initiator| {
             Tunnel::new(Setup {
@@ -110,7 +110,7 @@ impl Testbed {
         testbed
     }
 
-    /// Before anything was done: what clocks the ends have.
+    /// Sets the clocks of the endpoints; to be called first.
     fn set_clocks(&mut self, clocks: [Clock; 2]) {
         self.clocks = clocks;
         for path in 0..self.links.len() {
@@ -121,7 +121,7 @@ impl Testbed {
         }
     }
 
-    /// What the clock of an end shows.
+    /// The present time by an endpoint's clock.
     fn clock(&self, end: usize) -> Instant {
         self.clocks[end].at(self.now)
     }
@@ -144,7 +144,7 @@ impl Testbed {
         self.endpoints[end].handle(now, Input::Packet { flow, bytes: BYTES, bulk: self.bulk, packet });
     }
 
-    /// Offers packets of a flow at a rate (of packets' own bytes) until a moment.
+    /// Offers packets of a flow at a rate (of the packets' own bytes) until `until_ms`.
     fn stream(&mut self, flow: u8, mbit_s: f64, until_ms: u64) {
         let each = Duration::from_secs_f64(f64::from(BYTES) * 8.0 / (mbit_s * 1e6));
         let mut next = self.now;
@@ -164,7 +164,7 @@ impl Testbed {
             let due = endpoints.filter_map(|(end, clock)| Some(clock.when(end.next_wakeup()?)));
             let next = links.chain(due).min();
             let Some(at) = next.filter(|at| *at <= until) else { break };
-            // A driver needs a while to come again.
+            // A driver needs time between two calls.
             self.now = at.max(self.now + Duration::from_nanos(u64::from(at <= self.now)));
         }
         self.now = until;
@@ -211,13 +211,13 @@ impl Testbed {
                 };
                 let id = PacketId(self.in_flight.len() as u64);
                 self.in_flight.push((output, bytes));
-                // What finds the queue full is gone.
+                // A packet that finds the queue full is dropped.
                 let _ = self.links[usize::from(path.0)].send(self.now, direction, id, bytes);
             }
         }
     }
 
-    /// Offers a packet of a flow that has not been used, and lets it leave: the path it went over.
+    /// Offers a packet of an unused flow and sends it; returns its path.
     fn path_of(&mut self, flow: u8, bulk: bool) -> Option<PathId> {
         self.bulk = bulk;
         self.offer(flow);
@@ -226,7 +226,7 @@ impl Testbed {
         self.paths_of(flow).first().copied()
     }
 
-    /// The paths over which a flow's packets left, in their order.
+    /// The paths of a flow's packets, in order of transmission.
     fn paths_of(&self, flow: u8) -> Vec<PathId> {
         let path = |output: &Sent| match output {
             Output::Send { key, .. } if key.flow == flow => Some(key.path),
@@ -235,19 +235,19 @@ impl Testbed {
         self.in_flight.iter().filter_map(|(output, _)| path(output)).collect()
     }
 
-    /// What the first end knows of a path.
+    /// The sending state of a path at the first endpoint.
     fn out(&self, path: u8) -> &SendPath<Numbered> {
-        &self.endpoints[0].at(PathId(path)).expect("the path is there").out
+        &self.endpoints[0].at(PathId(path)).expect("the path is present").out
     }
 
-    /// Mbit/s of packets' own bytes that came out between two moments.
+    /// Goodput of delivered packets between two times, in Mbit/s of their own bytes.
     fn goodput(&self, from_ms: u64, to_ms: u64) -> f64 {
         let (from, to) = (Instant::from_millis(from_ms), Instant::from_millis(to_ms));
         let count = self.delivered.iter().filter(|(at, _)| (from..to).contains(at)).count();
         count as f64 * f64::from(BYTES) * 8.0 / ((to_ms - from_ms) as f64 * 1e3)
     }
 
-    /// Delays of a flow's packets offered between two moments, in ms, sorted; and how many were lost.
+    /// Delays of a flow's packets offered between two times, in ms, sorted; and the number of lost packets.
     fn delays(&self, flow: u8, from_ms: u64, to_ms: u64) -> (Vec<f64>, usize) {
         let (from, to) = (Instant::from_millis(from_ms), Instant::from_millis(to_ms));
         let mut delays: Vec<f64> = self
@@ -262,7 +262,7 @@ impl Testbed {
         numbers.sort_unstable();
         let once = numbers.len();
         numbers.dedup();
-        assert_eq!(once, numbers.len(), "a packet came twice");
+        assert_eq!(once, numbers.len(), "a packet was delivered twice");
         (delays, (self.offered[usize::from(flow)] as usize).saturating_sub(once))
     }
 }

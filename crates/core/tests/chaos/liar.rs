@@ -1,29 +1,28 @@
-//! An authenticated vehicle that lies: an honest engine whose messages a script
-//! alters on their way, and says things of its own in between, to a gateway that
-//! has packets for it.
+//! An authenticated vehicle with false reports: an honest engine whose messages a script alters in transit,
+//! and between which it sends forged messages, to a gateway that sends traffic to it.
 
 use super::*;
 use crosslane_core::tunnel::wire::control_message::{Body, MAX_MISSING_RANGES, MAX_PATHS, PathReport};
 
 /// Packets of a train, as many as the engine sends.
 const TRAIN_PACKETS: usize = 24;
-/// Messages that may follow one input: a probe and a train for each path, and two
-/// reports over two paths each.
+/// Maximum number of messages after one input: a probe and a train for each path, and two reports on two
+/// paths each.
 const MAX_MESSAGES: usize = MAX_PATHS * (1 + TRAIN_PACKETS) + 4;
-/// Changes of health that may follow one input.
+/// Maximum number of liveness changes after one input.
 const MAX_CHANGES: usize = 2 * MAX_PATHS;
-/// How often a packet leaves at most: once and eight times again, over all paths.
+/// Maximum number of transmissions of a packet: the first and eight retransmissions, on all paths.
 const MAX_TRANSMISSIONS: usize = 9 * MAX_PATHS;
-/// The other end begins anew so often at most, and may ask for trains again.
+/// Minimum time between two accepted restarts of the peer, each of which may cause new trains.
 const MIN_RESTART_INTERVAL: Duration = Duration::from_millis(250);
 
 struct Scenario {
     now: Instant,
     gateway: Endpoint,
     vehicle: Endpoint,
-    /// When it arrives, at which end (0: the gateway), and what.
+    /// Time of arrival, endpoint (0: the gateway), and output.
     wire: Vec<(Instant, usize, Output<Packet>)>,
-    /// The newest number that the gateway used of each path.
+    /// The newest path sequence number of the gateway on each path.
     numbers: [u32; MAX_PATHS],
     offered: usize,
     arrived: usize,
@@ -33,7 +32,7 @@ struct Scenario {
     token: Rc<()>,
 }
 
-/// Plays a script.
+/// Runs a script.
 pub fn liar(script: &[u8]) {
     let mut script = Script(script);
     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
@@ -96,7 +95,7 @@ impl Scenario {
         self.gateway.handle(self.now, Input::Packet { flow, bytes: BYTES, bulk: flow % 2 == 1, packet });
     }
 
-    /// What the gateway is told; what may follow is bounded.
+    /// Passes an input to the gateway; its outputs are limited.
     fn inject(&mut self, input: Input<Packet>) {
         self.arrived += usize::from(matches!(input, Input::Arrived { .. }));
         self.gateway.handle(self.now, input);
@@ -132,19 +131,24 @@ impl Scenario {
         }
         assert!(
             messages <= MAX_MESSAGES && changes <= MAX_CHANGES,
-            "{messages} messages and {changes} changes at once"
+            "{messages} messages and {changes} changes after one input"
         );
-        assert!(self.transmitted <= self.offered * MAX_TRANSMISSIONS, "{} of {} left", self.transmitted, self.offered);
-        assert!(self.delivered <= self.arrived, "{} of {} came out", self.delivered, self.arrived);
+        assert!(
+            self.transmitted <= self.offered * MAX_TRANSMISSIONS,
+            "{} transmissions of {} packets",
+            self.transmitted,
+            self.offered
+        );
+        assert!(self.delivered <= self.arrived, "{} of {} packets delivered", self.delivered, self.arrived);
         let mut passes = (0..MAX_PATHS as u8).filter_map(|path| self.gateway.passes_bytes(PathId(path)));
-        assert!(passes.all(|bytes| (576..=MTU).contains(&bytes)), "a path of another MTU than can be");
+        assert!(passes.all(|bytes| (576..=MTU).contains(&bytes)), "a path MTU out of range");
         let starts = 2 + self.now.as_nanos() / MIN_RESTART_INTERVAL.as_nanos() as u64;
-        assert!(self.trains as u64 <= starts * (MAX_PATHS * TRAIN_PACKETS) as u64, "{} of trains", self.trains);
+        assert!(self.trains as u64 <= starts * (MAX_PATHS * TRAIN_PACKETS) as u64, "{} packets of trains", self.trains);
         let held = Rc::strong_count(&self.token);
         assert!(held <= 2 * MAX_HELD + MAX_ON_WIRE, "{held} packets are held");
     }
 
-    /// Each path takes 20 ms longer than the one before.
+    /// Each path has 20 ms more delay than the one before.
     fn send(&mut self, to: usize, path: PathId, output: Output<Packet>) {
         let takes = Duration::from_millis(2 + 20 * u64::from(path.0 % 4));
         if self.wire.len() < MAX_ON_WIRE {
@@ -183,7 +187,7 @@ impl Scenario {
         }
     }
 
-    /// No engine wants to be woken at once over and over.
+    /// No engine may ask for an immediate wake-up again and again.
     fn run_due(&mut self) {
         for _ in 0..MAX_IN_A_ROW {
             self.drain_gateway();
@@ -200,10 +204,10 @@ impl Scenario {
             }
             self.now = self.now + TICK;
         }
-        panic!("the gateway is due at {:?}, and it is {:?}", self.gateway.next_wakeup(), self.now);
+        panic!("the gateway is due at {:?}, and the time is {:?}", self.gateway.next_wakeup(), self.now);
     }
 
-    /// A message of the vehicle, as the script alters it.
+    /// A message of the vehicle, altered by the script.
     fn altered(&self, mut message: Message, script: &mut Script<'_>) -> Message {
         if script.byte().is_multiple_of(4) {
             return message;
@@ -243,7 +247,7 @@ impl Scenario {
         }
     }
 
-    /// A report of the vehicle's own making: of packets that are under way, mostly.
+    /// A forged report of the vehicle, mostly about packets in flight.
     fn forged(&self, script: &mut Script<'_>) -> Message {
         let mut forged_message = message(script);
         if !script.byte().is_multiple_of(4) {
@@ -265,7 +269,7 @@ fn numbered(script: &mut Script<'_>) -> Option<u32> {
     (script.byte() & 1 == 0).then(|| script.word())
 }
 
-/// The ends of the range, and what is near.
+/// Extreme values, and values close to `of`.
 fn extreme(of: u32, script: &mut Script<'_>) -> u32 {
     match script.byte() % 8 {
         0 => 0,

@@ -1,6 +1,5 @@
-//! Two engines of the tunnel and a wire between them that does whatever a script
-//! of bytes says; and one engine that is told anything at all. The fuzz targets
-//! use this too.
+//! Two engines of the tunnel on a wire controlled by a script of bytes; and one engine with arbitrary
+//! inputs. The fuzz targets use this module too.
 
 #![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
@@ -19,23 +18,22 @@ mod liar;
 
 pub use liar::liar;
 
-/// Packets that one engine may hold: those that wait, that are under way, that
-/// are to be sent again, and that wait for others.
+/// Maximum number of packets that one engine may hold: queued, in flight, to be retransmitted, and held for
+/// reordering.
 const MAX_HELD: usize = 100_000;
-/// Wake-ups of an engine in a second in which nothing happens.
+/// Maximum number of wake-ups of an idle engine per second.
 const MAX_WAKEUPS: usize = 2_000;
-/// Wake-ups of which each follows the other at once.
+/// Maximum number of immediate wake-ups in a row.
 const MAX_IN_A_ROW: usize = 8;
-/// What a driver needs to come again.
+/// Time between two calls of a driver.
 const TICK: Duration = Duration::from_micros(1);
-/// Datagrams on the wire.
+/// Maximum number of datagrams on the wire.
 const MAX_ON_WIRE: usize = 4_096;
 const BYTES: u32 = 1200;
 const MTU: u32 = 1500;
 const STATES: [PathState; 3] = [PathState::Active, PathState::Backup, PathState::Closed];
 
-/// A packet: who offered it, its flow, its number among those, and a token that
-/// tells how many of it there are.
+/// A packet: its flow, its number in the flow, and a token that counts its copies.
 #[derive(Clone, Debug)]
 struct Packet {
     flow: u8,
@@ -45,7 +43,7 @@ struct Packet {
 
 type Endpoint = Tunnel<Packet>;
 
-/// What the script says next; zeros behind its end.
+/// The rest of the script; zeros after its end.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -73,19 +71,18 @@ fn engine(is_initiator: bool, mode: Mode, epoch: u32) -> Endpoint {
 struct Pair {
     now: Instant,
     endpoints: [Endpoint; 2],
-    /// To which end, and what.
+    /// Receiving endpoint, and output.
     wire: Vec<(usize, Output<Packet>)>,
     offered: [[u32; 256]; 2],
-    /// What came out at each end.
+    /// Packets delivered at each endpoint.
     delivered: [BTreeSet<(u8, u32)>; 2],
     newest: [[Option<u32>; 256]; 2],
     disordered: [u64; 2],
     token: Rc<()>,
 }
 
-/// Plays a script. Each packet comes out once at most, in the order of its flow
-/// but for those that count as late; memory is bounded; no engine wants to be
-/// woken at once for ever.
+/// Runs a script. Each packet is delivered at most once, in the order of its flow unless counted as late;
+/// memory is bounded; no engine asks for immediate wake-ups for ever.
 pub fn pair(script: &[u8]) {
     let mut script = Script(script);
     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
@@ -122,7 +119,7 @@ impl Pair {
                 let due = self.endpoints.iter().filter_map(Engine::next_wakeup).min();
                 self.now = due.unwrap_or(self.now).max(self.now);
             }
-            // In order, out of order, twice, never.
+            // In order, out of order, duplicated, lost.
             9 | 10 => (0..script.below(64)).for_each(|_| self.deliver(0, false)),
             11 => self.deliver(script.below(self.wire.len()), false),
             12 => self.deliver(script.below(self.wire.len()), true),
@@ -167,7 +164,7 @@ impl Pair {
             Output::Message { path, number, message } => {
                 let mut wire = Vec::new();
                 message.write(&mut wire);
-                let message = Message::read(&wire).expect("what is written is read");
+                let message = Message::read(&wire).expect("a written message can be read");
                 Input::Message { path, number, message }
             }
             Output::Deliver(_) | Output::Changed { .. } => return,
@@ -175,7 +172,7 @@ impl Pair {
         self.endpoints[to].handle(self.now, input);
     }
 
-    /// An engine may want to be woken at once, but not over and over.
+    /// An engine may ask for an immediate wake-up, but not again and again.
     fn run_due(&mut self) {
         self.exchange();
         for _ in 0..MAX_IN_A_ROW {
@@ -186,7 +183,7 @@ impl Pair {
             self.exchange();
         }
         let due = self.endpoints.each_ref().map(Engine::next_wakeup);
-        panic!("the ends are due at {due:?}, and it is {:?}", self.now);
+        panic!("the endpoints are due at {due:?}, and the time is {:?}", self.now);
     }
 
     fn exchange(&mut self) {
@@ -200,15 +197,15 @@ impl Pair {
             }
             assert!(self.disordered[side] <= self.endpoints[side].late(), "packets out of order do not count as late");
         }
-        // The oldest are lost.
+        // The oldest datagrams are lost.
         self.wire.drain(..self.wire.len().saturating_sub(MAX_ON_WIRE));
         assert!(Rc::strong_count(&self.token) <= 2 * MAX_HELD + MAX_ON_WIRE, "too much is held");
     }
 
     fn take(&mut self, side: usize, packet: &Packet) {
         let Packet { flow, number, .. } = *packet;
-        assert!(self.delivered[side].insert((flow, number)), "packet {number} of flow {flow} came twice");
-        assert!(number < self.offered[1 - side][usize::from(flow)], "nobody offered it");
+        assert!(self.delivered[side].insert((flow, number)), "packet {number} of flow {flow} was delivered twice");
+        assert!(number < self.offered[1 - side][usize::from(flow)], "packet {number} of flow {flow} was never offered");
         let newest = &mut self.newest[side][usize::from(flow)];
         if newest.is_some_and(|newest| number < newest) {
             self.disordered[side] += 1;
@@ -217,7 +214,7 @@ impl Pair {
         }
     }
 
-    /// Nothing comes any more.
+    /// No datagram arrives any more.
     fn run_idle(&mut self) {
         self.wire.clear();
         let until = self.now + Duration::from_secs(3);
@@ -227,7 +224,7 @@ impl Pair {
             self.run_due();
             self.wire.clear();
             wakeups += 1;
-            assert!(wakeups < 2 * 3 * MAX_WAKEUPS, "woken {wakeups} times in vain");
+            assert!(wakeups < 2 * 3 * MAX_WAKEUPS, "{wakeups} wake-ups of idle engines");
         }
         self.now = until;
         self.run_due();
@@ -235,8 +232,8 @@ impl Pair {
     }
 }
 
-/// Tells one engine anything, as the other end of a plain tunnel can: no panic,
-/// bounded memory, no engine that never rests.
+/// Passes arbitrary inputs to one engine, as any peer of an unencrypted tunnel can: no panic, bounded
+/// memory, no endless wake-ups.
 pub fn stranger(script: &[u8]) {
     let mut script = Script(script);
     let token = Rc::new(());
@@ -279,7 +276,7 @@ pub fn stranger(script: &[u8]) {
             now = now + TICK;
             while endpoint.poll(now).is_some() {}
             in_a_row += 1;
-            assert!(in_a_row < MAX_IN_A_ROW, "due at {:?}, and it is {now:?}", endpoint.next_wakeup());
+            assert!(in_a_row < MAX_IN_A_ROW, "due at {:?}, and the time is {now:?}", endpoint.next_wakeup());
         }
         assert!(Rc::strong_count(&token) <= MAX_HELD, "too much is held");
     }
@@ -292,7 +289,7 @@ fn messages(endpoint: &mut Endpoint, now: Instant, script: &mut Script<'_>, mess
     endpoint.handle(now, Input::Message { path, number, message });
 }
 
-/// A message that can be, so that not all luck goes into its form.
+/// A well-formed message, so that not all random bytes are spent on the form.
 fn message(script: &mut Script<'_>) -> Message {
     use crosslane_core::tunnel::wire::control_message::{Body, MAX_MISSING_RANGES, PathReport};
     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];

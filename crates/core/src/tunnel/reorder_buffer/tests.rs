@@ -20,7 +20,7 @@ fn drained<P>(reorder: &mut ReorderBuffer<P>) -> Vec<P> {
 }
 
 #[test]
-fn a_gap_is_let_go_as_soon_as_every_path_has_passed_it() {
+fn a_gap_is_abandoned_when_every_path_has_delivered_a_newer_packet() {
     let mut flows = ReorderBuffer::new();
     for (path, sequence) in [(0, 0), (0, 2), (0, 3)] {
         assert!(flows.take(at(1), key(path, sequence), sequence, BOTH));
@@ -28,14 +28,14 @@ fn a_gap_is_let_go_as_soon_as_every_path_has_passed_it() {
     assert_eq!(drained(&mut flows), [0]);
     assert!(flows.take(at(2), key(1, 4), 4, BOTH));
     assert_eq!(drained(&mut flows), [2, 3, 4]);
-    // It comes after all, and then again.
+    // It arrives late, and then again.
     assert!(flows.take(at(3), key(1, 1), 1, BOTH));
     assert!(!flows.take(at(3), key(0, 1), 1, BOTH) && !flows.take(at(3), key(0, 3), 3, BOTH));
     assert_eq!((drained(&mut flows), flows.late()), (vec![1], 1));
 }
 
 #[test]
-fn what_is_sent_again_is_waited_for() {
+fn a_retransmission_is_waited_for() {
     let active_paths = ActivePaths { retransmits: true, ..BOTH };
     let mut flows = ReorderBuffer::new();
     for (path, sequence) in [(0, 0), (0, 2), (1, 3)] {
@@ -46,7 +46,7 @@ fn what_is_sent_again_is_waited_for() {
     assert_eq!(drained(&mut flows), [1, 2, 3]);
     flows.take(at(100), key(0, 5), 5, active_paths);
     assert_eq!(flows.next_wakeup(), Some(at(250)));
-    // 110 ms late: half as much again and 5 ms are waited from now on.
+    // 110 ms late: the timeout is one and a half times that, plus 5 ms.
     flows.take(at(210), key(1, 4), 4, active_paths);
     flows.take(at(300), key(0, 7), 7, active_paths);
     assert_eq!(flows.next_wakeup(), Some(at(470)));
@@ -61,16 +61,16 @@ fn another_flow_does_not_wait() {
 }
 
 #[test]
-fn after_a_restart_of_the_receiver_the_first_is_what_comes_first() {
+fn after_a_restart_of_the_receiver_a_flow_begins_with_the_first_arrival() {
     let mut flows = ReorderBuffer::new();
     flows.take(at(1), key(0, 70_000), 70_000, BOTH);
     flows.take(at(1), key(0, 400_000), 400_000, BOTH);
     assert_eq!(drained(&mut flows), [70_000, 400_000]);
 }
 
-/// The first packet of each flow never comes.
+/// The first packet of each flow never arrives.
 #[test]
-fn no_more_is_held_than_so_many_over_all_flows() {
+fn held_packets_are_limited_over_all_flows() {
     for count in [1, 40] {
         let mut flows = ReorderBuffer::new();
         let count_all = MAX_HELD as u32 + 5000;
@@ -85,9 +85,9 @@ fn no_more_is_held_than_so_many_over_all_flows() {
     }
 }
 
-/// Each of them cuts what was given up in two.
+/// Each of them splits an abandoned gap in two.
 #[test]
-fn of_what_was_given_up_so_many_pieces_are_remembered_whatever_comes_late() {
+fn remembered_gaps_are_limited_for_any_late_packets() {
     let mut flows = ReorderBuffer::new();
     flows.take(at(1), key(0, 0), 0, BOTH);
     flows.take(at(1), key(0, 200_000), 200_000, BOTH);
@@ -101,10 +101,10 @@ fn of_what_was_given_up_so_many_pieces_are_remembered_whatever_comes_late() {
 }
 
 proptest! {
-    /// Each packet at most once, none held longer than the limit, and in
-    /// order as far as it was not given up.
+    /// Each packet is delivered at most once, held no longer than the limit, and in order unless its gap
+    /// was abandoned.
     #[test]
-    fn each_once_in_order_and_in_time(
+    fn packets_are_delivered_once_in_order_and_in_time(
         steps in prop::collection::vec((0u64..400, 0u8..2, 0u64..30_000, any::<bool>()), 1..300),
         retransmits in any::<bool>(),
     ) {
@@ -126,7 +126,7 @@ proptest! {
             for _ in 0..=u8::from(twice) {
                 let first = !arrived.contains_key(&sequence);
                 let taken = flows.take(now, key(path, sequence as u32), sequence, active_paths);
-                prop_assert!(first || !taken, "{sequence} was taken twice");
+                prop_assert!(first || !taken, "{sequence} was accepted twice");
                 arrived.entry(sequence).or_insert(now);
             }
             delivered.extend(drained(&mut flows));

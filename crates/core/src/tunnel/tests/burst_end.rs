@@ -1,13 +1,13 @@
-//! What is lost at the end of a burst.
+//! Losses at the end of a burst.
 
 use super::*;
 
 const LOW_DELAY: (f64, f64) = (100.0, 10.0);
 
-/// A gap shows by what comes after it only, and reports are waited for as long as they may
-/// take over the farthest path.
+/// A loss shows only by a later packet, and feedback is overdue only after the delay of the highest-delay
+/// path.
 #[test]
-fn the_last_of_a_burst_is_repaired_soon_though_a_path_is_far() {
+fn the_end_of_a_burst_is_retransmitted_soon_despite_a_high_delay_path() {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(LOW_DELAY.0, LOW_DELAY.1, 0.0), (100.0, 110.0, 0.0)]);
     testbed.stream(1, 150.0, 2000);
     testbed.run_until(Instant::from_millis(2500));

@@ -1,9 +1,9 @@
-//! A vehicle that is what it says it is, and lies about what it sees.
+//! An authenticated vehicle with false reports.
 
 use super::*;
 use crate::tunnel::wire::control_message::{Body, PathReport};
 
-/// Two paths 60 ms apart, so that trains go over both.
+/// Two paths with a delay difference of 60 ms, so that trains are sent on both.
 const PATHS: [(f64, f64, f64); 2] = [(20.0, 5.0, 0.0), (20.0, 65.0, 0.0)];
 
 fn reports(message: &mut Message) -> impl Iterator<Item = &mut PathReport> {
@@ -13,7 +13,7 @@ fn reports(message: &mut Message) -> impl Iterator<Item = &mut PathReport> {
     }
 }
 
-/// The gateway sends to a vehicle that lies so, for two seconds.
+/// The gateway sends to a vehicle with these false reports for two seconds.
 fn run_with(tamper: fn(&mut Message)) -> Testbed {
     let mut testbed = Testbed::new(Mode::Aggregate, &PATHS);
     testbed.tamper = tamper;
@@ -33,7 +33,7 @@ fn run_with(tamper: fn(&mut Message)) -> Testbed {
 }
 
 #[test]
-fn a_lie_about_what_arrived_stops_nobody() {
+fn false_reports_stop_no_flow() {
     run_with(|message| reports(message).for_each(|report| report.bytes = 0));
     run_with(|message| reports(message).for_each(|report| report.arrival_us = 0));
     run_with(|message| reports(message).for_each(|report| report.bytes = report.bytes.wrapping_mul(1 << 24)));

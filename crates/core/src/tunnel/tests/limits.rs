@@ -1,4 +1,4 @@
-//! What is bounded whatever happens, and whatever the other end says.
+//! Limits that hold for any input, and for any report of the peer.
 
 use super::*;
 use crate::tunnel::send_path::{MAX_CWND_BYTES, MAX_IN_FLIGHT};
@@ -28,7 +28,7 @@ fn message(body: Body) -> Message {
     Message { epoch: PEER_EPOCH, mode: Mode::Standby, retransmits: true, is_initiator: false, body }
 }
 
-/// All up to this number came, but for what is missing, at a time, so many bytes in all.
+/// A report that all packets up to `highest` arrived except the missing ones.
 fn report(highest: u32, missing: &[(u32, u16)], arrival_us: u32, bytes: u32) -> Body {
     let report = PathReport {
         path: PATH,
@@ -52,7 +52,7 @@ fn offer(end: &mut Tunnel<u32>, now: Instant, packet: u32) {
     end.handle(now, Input::Packet { flow: (packet % 64) as u8, bytes: BYTES, bulk: false, packet });
 }
 
-/// Packets that leave now with their numbers, and the newest number of all.
+/// The packets sent now with their path sequence numbers, and the newest sequence number of all.
 fn transmitted(end: &mut Tunnel<u32>, now: Instant) -> (Vec<(u32, u32)>, Option<u32>) {
     let (mut packets, mut newest) = (Vec::new(), None);
     while let Some(output) = end.poll(now) {
@@ -68,17 +68,17 @@ fn transmitted(end: &mut Tunnel<u32>, now: Instant) -> (Vec<(u32, u32)>, Option<
     (packets, newest)
 }
 
-/// An end whose path works, with a round trip of 10 ms.
+/// An endpoint whose path is up, with an RTT of 10 ms.
 fn working(is_initiator: bool) -> Tunnel<u32> {
     let mut end = end(is_initiator);
     let (_, probe) = transmitted(&mut end, at(1));
-    receive(&mut end, at(11), message(report(probe.expect("it asks"), &[], 6_000, 100)));
+    receive(&mut end, at(11), message(report(probe.expect("a probe was sent"), &[], 6_000, 100)));
     assert_eq!(end.at(PATH).map(|path| path.out.liveness), Some(Liveness::Up));
     end
 }
 
 #[test]
-fn before_anything_is_known_a_few_packets_are_under_way() {
+fn before_any_feedback_a_few_packets_are_in_flight() {
     let mut end = end(true);
     (0..1000).for_each(|packet| offer(&mut end, at(1), packet));
     let bytes = (0..20)
@@ -87,9 +87,9 @@ fn before_anything_is_known_a_few_packets_are_under_way() {
     assert!((20_000..27_000).contains(&bytes), "{bytes}");
 }
 
-/// It says that its path carries 100 Gbit/s and confirms nothing any more but a little of it.
+/// The peer reports 100 Gbit/s and then acknowledges only a few packets.
 #[test]
-fn what_is_under_way_is_bounded_whatever_rate_the_other_end_tells() {
+fn bytes_in_flight_are_limited_for_any_reported_rate() {
     let mut end = working(true);
     let (mut packet, mut max_in_flight) = (0, 0);
     let (mut claimed_us, mut claimed_bytes) = (0u32, 0u32);
@@ -107,12 +107,12 @@ fn what_is_under_way_is_bounded_whatever_rate_the_other_end_tells() {
             receive(&mut end, at(ms), message(report(newest.wrapping_sub(behind), &[], claimed_us, claimed_bytes)));
         }
     }
-    assert!(max_in_flight > 32 << 20, "only {max_in_flight} bytes: it was not tried");
+    assert!(max_in_flight > 32 << 20, "only {max_in_flight} bytes: the limit was not reached");
     assert!(max_in_flight <= MAX_CWND_BYTES as u64 + 1500, "{max_in_flight} bytes");
 }
 
 #[test]
-fn no_more_packets_are_under_way_than_are_counted() {
+fn packets_in_flight_are_limited() {
     let mut out: SendPath<u32> = SendPath::new(at(1), PathState::Active, 0);
     for _ in 0..MAX_IN_FLIGHT + 5000 {
         out.send(at(1), 100, None);
@@ -121,39 +121,41 @@ fn no_more_packets_are_under_way_than_are_counted() {
 }
 
 #[test]
-fn no_more_is_kept_to_be_sent_again_than_a_quarter_of_a_second_brings() {
+fn packets_kept_for_retransmission_are_limited() {
     let mut end = working(true);
     assert!(end.keeps_copies());
-    let path = end.at_mut(PATH).expect("it is there");
+    let path = end.at_mut(PATH).expect("the path is present");
     for _ in 0..MAX_KEPT_BYTES / 1000 {
         path.out.send(at(20), 1000, None);
     }
     assert!(end.keeps_copies());
-    end.at_mut(PATH).expect("it is there").out.send(at(20), 1000, None);
+    end.at_mut(PATH).expect("the path is present").out.send(at(20), 1000, None);
     assert!(!end.keeps_copies());
 }
 
 #[test]
-fn a_report_of_what_an_end_sent_before_it_began_anew_is_not_believed() {
+fn a_report_for_an_earlier_epoch_is_ignored() {
     for (peer_epoch, delivered) in [(OWN_EPOCH, 1), (OWN_EPOCH - 1, 0), (0, 0)] {
         let mut end = end(true);
         let (_, probe) = transmitted(&mut end, at(1));
-        let Body::Report { paths, .. } = report(probe.expect("it asks"), &[], 6_000, 100) else { unreachable!() };
+        let Body::Report { paths, .. } = report(probe.expect("a probe was sent"), &[], 6_000, 100) else {
+            unreachable!()
+        };
         receive(&mut end, at(11), message(Body::Report { peer_epoch, paths }));
         assert_eq!(end.path(PATH).map(|path| path.delivered), Some(delivered), "epoch {peer_epoch}");
     }
 }
 
 #[test]
-fn what_first_left_250_ms_ago_is_not_sent_again() {
+fn a_packet_first_sent_250_ms_ago_is_not_retransmitted() {
     for (later_ms, retransmitted) in [(240, 1), (260, 0)] {
         let mut end = working(true);
         offer(&mut end, at(20), 1);
         let (sent, _) = transmitted(&mut end, at(20));
         let number = sent[0].0;
         let now = at(20 + later_ms);
-        // A probe after it was confirmed.
-        let newest = end.at_mut(PATH).expect("it is there").out.send(at(21), 64, None);
+        // A probe sent after it was acknowledged.
+        let newest = end.at_mut(PATH).expect("the path is present").out.send(at(21), 64, None);
         receive(&mut end, now, message(report(newest, &[(number, 1)], 250_000, 200)));
         assert_eq!(end.retransmits.len(), retransmitted, "{later_ms} ms");
         assert_eq!(transmitted(&mut end, now).0.len(), retransmitted, "{later_ms} ms");
@@ -161,7 +163,7 @@ fn what_first_left_250_ms_ago_is_not_sent_again() {
 }
 
 #[test]
-fn what_waits_to_be_sent_again_is_dropped_when_it_is_too_old() {
+fn a_queued_retransmission_is_dropped_when_it_is_too_old() {
     for (later_ms, retransmitted) in [(240, 1), (260, 0)] {
         let mut end = working(true);
         let copy = Retransmittable {
@@ -178,7 +180,7 @@ fn what_waits_to_be_sent_again_is_dropped_when_it_is_too_old() {
 }
 
 #[test]
-fn no_more_waits_to_be_sent_again_than_so_many() {
+fn queued_retransmissions_are_limited() {
     let mut end = working(true);
     let copy = Retransmittable {
         packet: 1,
@@ -194,9 +196,9 @@ fn no_more_waits_to_be_sent_again_than_so_many() {
     assert_eq!(end.retransmits.len(), MAX_RETRANSMIT_QUEUE);
 }
 
-/// It says each ms that the last one was lost.
+/// The peer reports each ms that the last transmission was lost.
 #[test]
-fn a_packet_is_sent_again_so_many_times_at_most() {
+fn retransmissions_of_a_packet_are_limited() {
     let mut end = working(true);
     offer(&mut end, at(20), 1);
     let mut times = 0;
@@ -204,16 +206,16 @@ fn a_packet_is_sent_again_so_many_times_at_most() {
         let (sent, _) = transmitted(&mut end, at(ms));
         times += sent.len();
         if let Some((number, _)) = sent.first() {
-            let newest = end.at_mut(PATH).expect("it is there").out.send(at(ms), 64, None);
+            let newest = end.at_mut(PATH).expect("the path is present").out.send(at(ms), 64, None);
             receive(&mut end, at(ms), message(report(newest, &[(*number, 1)], ms as u32 * 1000, 200)));
         }
     }
     assert_eq!(times, 1 + usize::from(MAX_RETRANSMISSIONS));
 }
 
-/// Nor does an end that leads follow one that says it leads.
+/// An initiator does not follow a peer that claims to be the initiator.
 #[test]
-fn mode_and_wishes_are_taken_from_one_that_leads_by_one_that_follows() {
+fn only_a_follower_takes_mode_and_wanted_states_from_an_initiator() {
     for (reported_initiator, is_initiator, follows) in
         [(true, false, true), (false, false, false), (true, true, false), (false, true, false)]
     {
@@ -232,7 +234,7 @@ fn mode_and_wishes_are_taken_from_one_that_leads_by_one_that_follows() {
 }
 
 #[test]
-fn another_end_begins_anew_so_often_at_most() {
+fn restarts_of_the_peer_are_limited() {
     let mut end = working(false);
     let epoch_of = |end: &Tunnel<u32>| end.peer_epoch;
     let other = |epoch| Message { epoch, ..message(Body::Probe) };
@@ -242,7 +244,7 @@ fn another_end_begins_anew_so_often_at_most() {
     }
 }
 
-/// Whether the second of two paths was ever distrusted that loses so much.
+/// Whether the second of two paths, with this loss, was ever declared too lossy.
 fn is_ever_distrusted(loss: f64) -> bool {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(10.0, 10.0, 0.0), (10.0, 10.0, loss)]);
     (1..60).any(|tick| {
@@ -253,7 +255,7 @@ fn is_ever_distrusted(loss: f64) -> bool {
 }
 
 #[test]
-fn a_path_that_loses_more_than_a_third_is_not_trusted() {
+fn a_path_that_loses_more_than_a_third_is_not_up() {
     assert!(is_ever_distrusted(0.6));
     assert!(!is_ever_distrusted(0.15));
 }

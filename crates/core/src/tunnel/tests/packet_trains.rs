@@ -1,4 +1,4 @@
-//! Trains of packets, by which it shows how fast a path is.
+//! Packet trains, which estimate a path's rate.
 
 use super::*;
 use crate::tunnel::send_path::TRAIN_PACKETS;
@@ -6,7 +6,7 @@ use crate::tunnel::wire::control_message::{Body, Message};
 
 const LOW_AND_HIGH_DELAY: [(f64, f64, f64); 2] = [(5.0, 5.0, 0.0), (100.0, 55.0, 0.0)];
 
-/// Packets of trains that left the first end over each of two paths.
+/// Packets of trains that the first endpoint sent on each of two paths.
 fn trains(testbed: &Testbed) -> [u32; 2] {
     let mut counts = [0; 2];
     for (output, _) in &testbed.in_flight {
@@ -20,7 +20,7 @@ fn trains(testbed: &Testbed) -> [u32; 2] {
 }
 
 #[test]
-fn one_train_goes_over_each_of_paths_that_differ_in_delay() {
+fn one_train_is_sent_on_each_path_if_delays_differ() {
     let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
     testbed.run_until(Instant::from_millis(3000));
     testbed.stream(1, 80.0, 6000);
@@ -28,7 +28,7 @@ fn one_train_goes_over_each_of_paths_that_differ_in_delay() {
 }
 
 #[test]
-fn no_train_goes_where_no_path_is_farther_or_the_mode_is_another() {
+fn no_train_is_sent_for_equal_delays_or_in_another_mode() {
     let alike = [(5.0, 5.0, 0.0), (100.0, 15.0, 0.0)];
     let modes = [Mode::Standby, Mode::CheapestFirst, Mode::PerFlow, Mode::Redundant];
     let others = modes.map(|mode| (mode, LOW_AND_HIGH_DELAY));
@@ -40,7 +40,7 @@ fn no_train_goes_where_no_path_is_farther_or_the_mode_is_another() {
 }
 
 #[test]
-fn a_train_tells_the_rate_within_a_tenth() {
+fn a_train_estimates_the_rate_within_a_tenth() {
     let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
     testbed.run_until(Instant::from_millis(1000));
     for (path, (rate, ..)) in LOW_AND_HIGH_DELAY.into_iter().enumerate() {
@@ -49,9 +49,9 @@ fn a_train_tells_the_rate_within_a_tenth() {
     }
 }
 
-/// It is 20 ms long on the slow path.
+/// The train takes 20 ms on the slow path.
 #[test]
-fn the_queue_of_a_train_does_not_end_the_search_for_the_rate() {
+fn the_queue_of_a_train_does_not_end_slow_start() {
     let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
     testbed.run_until(Instant::from_millis(1000));
     assert_eq!([0, 1].map(|path| testbed.out(path).rate_bytes_s()), [None, None]);

@@ -1,27 +1,27 @@
-//! The path that elastic flows begin on.
+//! The path on which bulk flows begin.
 
 use super::*;
 
 const LOW_DELAY: Option<PathId> = Some(PathId(0));
 const HIGH_DELAY: Option<PathId> = Some(PathId(1));
 
-/// A path of 5 ms and one of 55 ms, of these rates in Mbit/s, that have carried nothing yet.
-fn rested(mode: Mode, low_mbit_s: f64, high_mbit_s: f64) -> Testbed {
+/// Idle paths of 5 ms and 55 ms with these rates in Mbit/s.
+fn idle(mode: Mode, low_mbit_s: f64, high_mbit_s: f64) -> Testbed {
     let mut testbed = Testbed::new(mode, &[(low_mbit_s, 5.0, 0.0), (high_mbit_s, 55.0, 0.0)]);
     testbed.run_until(Instant::from_millis(1000));
     testbed
 }
 
 #[test]
-fn an_elastic_flow_begins_on_a_far_path_that_is_faster_and_another_on_the_near_one() {
-    let mut testbed = rested(Mode::Aggregate, 5.0, 100.0);
+fn a_bulk_flow_begins_on_a_faster_high_delay_path_and_others_on_the_low_delay_path() {
+    let mut testbed = idle(Mode::Aggregate, 5.0, 100.0);
     assert_eq!([testbed.path_of(1, true), testbed.path_of(2, false)], [HIGH_DELAY, LOW_DELAY]);
 }
 
 #[test]
-fn every_flow_begins_on_the_near_path_if_the_far_one_is_not_faster() {
+fn every_flow_begins_on_the_low_delay_path_if_the_other_is_not_faster() {
     for (low_mbit_s, high_mbit_s) in [(50.0, 50.0), (100.0, 5.0), (90.0, 100.0)] {
-        let mut testbed = rested(Mode::Aggregate, low_mbit_s, high_mbit_s);
+        let mut testbed = idle(Mode::Aggregate, low_mbit_s, high_mbit_s);
         assert_eq!(
             [testbed.path_of(1, true), testbed.path_of(2, false)],
             [LOW_DELAY, LOW_DELAY],
@@ -32,17 +32,17 @@ fn every_flow_begins_on_the_near_path_if_the_far_one_is_not_faster() {
 
 #[test]
 fn there_is_no_primary_path_in_standby() {
-    let mut testbed = rested(Mode::Standby, 5.0, 100.0);
+    let mut testbed = idle(Mode::Standby, 5.0, 100.0);
     assert_eq!((testbed.path_of(1, true), testbed.endpoints[0].primary), (LOW_DELAY, None));
-    let mut testbed = rested(Mode::Aggregate, 5.0, 100.0);
+    let mut testbed = idle(Mode::Aggregate, 5.0, 100.0);
     assert_eq!(testbed.endpoints[0].primary, HIGH_DELAY);
     testbed.endpoints[0].handle(testbed.now, Input::SetMode(Mode::Standby));
     assert_eq!((testbed.path_of(1, true), testbed.endpoints[0].primary), (LOW_DELAY, None));
 }
 
 #[test]
-fn the_primary_path_is_kept_until_the_near_one_is_as_fast() {
-    let mut testbed = rested(Mode::Aggregate, 5.0, 100.0);
+fn the_primary_path_is_kept_until_the_low_delay_path_is_as_fast() {
+    let mut testbed = idle(Mode::Aggregate, 5.0, 100.0);
     testbed.stream(1, 110.0, 3000);
     testbed.set(0, 90.0, 5.0, 0.0);
     testbed.stream(1, 210.0, 9000);
@@ -53,19 +53,19 @@ fn the_primary_path_is_kept_until_the_near_one_is_as_fast() {
 }
 
 #[test]
-fn elastic_flows_go_near_as_soon_as_the_primary_path_is_lost() {
-    let mut testbed = rested(Mode::Aggregate, 5.0, 100.0);
+fn bulk_flows_use_the_low_delay_path_when_the_primary_path_is_removed() {
+    let mut testbed = idle(Mode::Aggregate, 5.0, 100.0);
     assert_eq!(testbed.path_of(1, true), HIGH_DELAY);
     testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(1), false));
     assert_eq!((testbed.path_of(2, true), testbed.endpoints[0].primary), (LOW_DELAY, None));
 }
 
 #[test]
-fn elastic_flows_go_near_as_soon_as_the_primary_path_delivers_nothing() {
-    let mut testbed = rested(Mode::Aggregate, 5.0, 100.0);
+fn bulk_flows_use_the_low_delay_path_when_the_primary_path_stalls() {
+    let mut testbed = idle(Mode::Aggregate, 5.0, 100.0);
     testbed.set(1, 0.0, 55.0, 0.0);
     assert_eq!(testbed.path_of(1, true), HIGH_DELAY);
-    // A round trip, its variation, and what a report is waited for.
+    // RTT, its variation, and the feedback timeout.
     testbed.run_until(testbed.now + Duration::from_millis(300));
     assert_eq!((testbed.path_of(2, true), testbed.endpoints[0].primary), (LOW_DELAY, None));
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Two links of 25 Mbit/s that have carried for two seconds.
+/// Two links of 25 Mbit/s that have carried traffic for two seconds.
 fn running() -> Testbed {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(25.0, 5.0, 0.0), (25.0, 5.0, 0.0)]);
     testbed.stream(1, 30.0, 2000);
@@ -9,11 +9,11 @@ fn running() -> Testbed {
 }
 
 #[test]
-fn a_path_that_comes_back_carries_as_before() {
+fn a_path_added_again_carries_as_before() {
     let mut testbed = running();
-    for there in [false, true] {
+    for present in [false, true] {
         for path in 0..2 {
-            testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(path), there));
+            testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(path), present));
         }
     }
     testbed.stream(1, 30.0, 4000);
@@ -21,9 +21,9 @@ fn a_path_that_comes_back_carries_as_before() {
 }
 
 #[test]
-fn another_end_that_began_anew_gets_as_much_as_before() {
+fn a_restarted_receiver_gets_the_same_rate() {
     let mut testbed = running();
-    // It hears packets of before first.
+    // It receives packets for its previous instance first.
     testbed.endpoints[1] = Tunnel::new(Setup {
         mode: Mode::Aggregate,
         is_initiator: false,
@@ -35,10 +35,9 @@ fn another_end_that_began_anew_gets_as_much_as_before() {
     assert!(testbed.goodput(2500, 4000) > 28.0, "{}", testbed.goodput(2500, 4000));
 }
 
-/// Packets of before that are still under way come after the first message of the
-/// new epoch.
+/// Packets of the previous instance in flight arrive after the first message of the new epoch.
 #[test]
-fn what_began_anew_itself_carries_as_much_as_before() {
+fn a_restarted_sender_carries_the_same_rate() {
     let mut testbed = running();
     testbed.endpoints[0] = Tunnel::new(Setup {
         mode: Mode::Aggregate,

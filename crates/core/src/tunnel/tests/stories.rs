@@ -1,6 +1,6 @@
 use super::*;
 
-/// Rate of packets' own bytes that fits into so many Mbit/s of datagrams.
+/// Rate of the packets' own bytes that fits into `mbit_s` of datagrams.
 fn inside(mbit_s: f64) -> f64 {
     mbit_s * f64::from(BYTES) / f64::from(BYTES + OVERHEAD + NUMBERED_BYTES)
 }
@@ -10,7 +10,7 @@ fn sum(links: &[(f64, f64, f64)]) -> f64 {
 }
 
 #[test]
-fn the_sum_of_unequal_paths_is_found_and_filled() {
+fn the_sum_of_unequal_paths_is_filled() {
     for (links, share) in [
         ([(60.0, 0.1, 0.0), (60.0, 0.1, 0.0)], 0.999),
         ([(25.0, 0.1, 0.0), (47.0, 0.1, 0.0)], 0.999),
@@ -28,7 +28,7 @@ fn the_sum_of_unequal_paths_is_found_and_filled() {
 }
 
 #[test]
-fn a_path_that_begins_idle_is_not_taken_for_a_slow_one() {
+fn an_idle_path_is_not_taken_for_a_slow_one() {
     let links = [(60.0, 10.0, 0.0), (60.0, 10.0, 0.0)];
     let mut testbed = Testbed::new(Mode::Aggregate, &links);
     testbed.run_until(Instant::from_millis(3000));
@@ -37,7 +37,7 @@ fn a_path_that_begins_idle_is_not_taken_for_a_slow_one() {
 }
 
 #[test]
-fn a_path_that_dies_is_left_within_300_ms_and_taken_again_within_a_second() {
+fn a_failed_path_is_abandoned_within_300_ms_and_used_again_within_a_second() {
     for rate in [0.002, 0.0] {
         let mut testbed = Testbed::new(Mode::Aggregate, &[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)]);
         testbed.stream(1, 80.0, 3000);
@@ -52,13 +52,13 @@ fn a_path_that_dies_is_left_within_300_ms_and_taken_again_within_a_second() {
 }
 
 #[test]
-fn a_path_that_is_back_is_found_by_probes_alone() {
+fn probes_alone_detect_that_a_path_delivers_again() {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
     testbed.stream(1, 150.0, 2000);
     testbed.set(1, 0.0, 5.0, 0.0);
     testbed.stream(1, 150.0, 4000);
     testbed.set(1, 60.0, 5.0, 0.0);
-    // Only probes tell that it is back.
+    // Only probes show that it delivers again.
     testbed.run_until(Instant::from_millis(7000));
     let path = testbed.endpoints[0].path(PathId(1)).map(|path| (path.liveness, path.rate_bit_s));
     assert!(
@@ -68,7 +68,7 @@ fn a_path_that_is_back_is_found_by_probes_alone() {
 }
 
 #[test]
-fn a_path_that_comes_back_with_another_address_is_used_again() {
+fn a_path_added_again_with_another_address_is_used() {
     let links = [(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)];
     let mut testbed = Testbed::new(Mode::Aggregate, &links);
     testbed.stream(1, 80.0, 3000);
@@ -80,7 +80,7 @@ fn a_path_that_comes_back_with_another_address_is_used_again() {
 }
 
 #[test]
-fn a_thin_flow_beside_a_bulk_one_is_quick() {
+fn a_sparse_flow_next_to_a_bulk_flow_has_a_low_delay() {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)]);
     testbed.stream(1, 50.0, 1000);
     for step in 0..200u64 {
@@ -94,7 +94,7 @@ fn a_thin_flow_beside_a_bulk_one_is_quick() {
 }
 
 #[test]
-fn datagrams_below_the_sum_are_neither_lost_nor_disordered() {
+fn datagrams_below_the_sum_are_neither_lost_nor_reordered() {
     for links in [[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)], [(20.0, 10.0, 0.0), (80.0, 30.0, 0.0)]] {
         let mut testbed = Testbed::new(Mode::Aggregate, &links);
         testbed.stream(1, sum(&links) * 0.9, 5000);
@@ -102,7 +102,7 @@ fn datagrams_below_the_sum_are_neither_lost_nor_disordered() {
         testbed.stream(1, sum(&links) * 0.9, 15_000);
         testbed.run_until(Instant::from_millis(16_000));
         assert_eq!(testbed.endpoints[1].late(), late);
-        // What was under way at 5 s had not come yet.
+        // Packets in flight at 5 s had not arrived yet.
         assert!(testbed.delays(1, 5000, 15_000).1 <= lost, "{links:?}");
     }
 }
@@ -118,7 +118,7 @@ fn copies_over_two_paths_lose_only_what_both_lose() {
 }
 
 #[test]
-fn the_preferred_path_carries_alone_until_it_is_full() {
+fn only_the_preferred_path_carries_until_it_is_full() {
     let links = [(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)];
     for (mode, offered, second) in [
         (Mode::CheapestFirst, 15.0, false),
@@ -143,7 +143,7 @@ fn each_flow_keeps_to_its_path() {
 }
 
 #[test]
-fn the_follower_uses_the_paths_as_the_leader_wants() {
+fn the_follower_takes_mode_and_wanted_states_from_the_initiator() {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
     testbed.stream(1, 10.0, 500);
     let wanted_states = vec![PathState::Backup, PathState::Active];
@@ -156,7 +156,7 @@ fn the_follower_uses_the_paths_as_the_leader_wants() {
 }
 
 #[test]
-fn a_change_of_mode_reaches_the_follower_at_once_though_nothing_flows() {
+fn a_change_of_mode_reaches_the_follower_at_once_without_traffic() {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
     testbed.run_until(Instant::from_millis(1800));
     testbed.endpoints[0].handle(testbed.now, Input::SetMode(Mode::PerFlow));
@@ -164,9 +164,9 @@ fn a_change_of_mode_reaches_the_follower_at_once_though_nothing_flows() {
     assert_eq!(testbed.endpoints.each_ref().map(Tunnel::mode), [Mode::PerFlow, Mode::PerFlow]);
 }
 
-/// Each time for 100 ms: what was under way before each packet goes twice is still repaired.
+/// Each time for 100 ms: packets sent before redundant mode are still retransmitted.
 #[test]
-fn a_change_of_mode_loses_nothing_that_is_under_way() {
+fn a_change_of_mode_loses_no_packet_in_flight() {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(60.0, 5.0, 0.02), (60.0, 5.0, 0.02)]);
     testbed.stream(1, 50.0, 1000);
     let mut lost = 0;
@@ -183,7 +183,7 @@ fn a_change_of_mode_loses_nothing_that_is_under_way() {
 }
 
 #[test]
-fn after_a_restart_of_either_end_it_goes_on() {
+fn traffic_continues_after_a_restart_of_either_endpoint() {
     for end in [0, 1] {
         let links = [(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)];
         let mut testbed = Testbed::new(Mode::Aggregate, &links);
@@ -205,7 +205,7 @@ fn after_a_restart_of_either_end_it_goes_on() {
 }
 
 #[test]
-fn nothing_wakes_it_for_nothing() {
+fn no_wakeup_is_repeated_without_progress() {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(25.0, 5.0, 0.02), (47.0, 50.0, 0.0)]);
     testbed.stream(1, 100.0, 1000);
     for _ in 0..2000 {
