@@ -319,7 +319,10 @@ fn who_is_no_receiver_is_told_in_one_sentence() {
         let said = sender.join().unwrap();
         assert_eq!(said.code, Some(1));
         assert!(said.stdout.starts_with("a  3000000 bytes  not finished: "), "{said:?}");
-        assert!(said.stderr.contains("not a Crosslane transfer of version 1 at byte 0 of the stream; look"), "{said:?}");
+        assert!(
+            said.stderr.contains("not a Crosslane transfer of version 1 at byte 0 of the stream; look"),
+            "{said:?}"
+        );
     });
 }
 

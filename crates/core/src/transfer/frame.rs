@@ -121,13 +121,13 @@ pub fn receipt(into: &mut Vec<u8>, receipt: &Receipt) {
 #[derive(Debug, Default)]
 pub struct Receipts {
     partial: Partial,
-    greeted: bool,
+    has_preface: bool,
 }
 
 impl Receipts {
     /// Whether the receiver's preface has arrived.
     pub fn is_greeted(&self) -> bool {
-        self.greeted
+        self.has_preface
     }
 
     /// Consumes `bytes` until a receipt is complete or no bytes are left.
@@ -135,10 +135,10 @@ impl Receipts {
     /// # Errors
     /// The stream is malformed; nothing after the fault can be read.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Receipt>, Fault> {
-        if !self.greeted {
-            self.greeted = self.partial.greet(bytes)?;
+        if !self.has_preface {
+            self.has_preface = self.partial.read_preface(bytes)?;
         }
-        if !self.greeted || !self.partial.fill(bytes, 1) {
+        if !self.has_preface || !self.partial.fill(bytes, 1) {
             return Ok(None);
         }
         if self.partial.u8(0) != RECEIPT {
@@ -185,7 +185,7 @@ impl Partial {
     }
 
     /// True once the preface is complete. A wrong byte is detected at once.
-    pub(super) fn greet(&mut self, bytes: &mut &[u8]) -> Result<bool, Fault> {
+    pub(super) fn read_preface(&mut self, bytes: &mut &[u8]) -> Result<bool, Fault> {
         let whole = self.fill(bytes, PREFACE.len());
         if !PREFACE.starts_with(&self.bytes) {
             return Err(self.fault("not a Crosslane transfer of version 1"));
@@ -212,7 +212,7 @@ impl Partial {
     }
 
     pub(super) fn u32(&self, at: usize) -> u32 {
-        (0..4).fold(0, |value, place| value << 8 | u32::from(self.u8(at + place)))
+        (0..4).fold(0, |value, index| value << 8 | u32::from(self.u8(at + index)))
     }
 
     pub(super) fn u64(&self, at: usize) -> u64 {

@@ -51,7 +51,7 @@ pub enum Event<'a> {
 #[derive(Debug, Default)]
 pub struct Receiver {
     partial: Partial,
-    greeted: bool,
+    has_preface: bool,
     /// Missing bytes of each object begun.
     begun: BTreeMap<u32, u64>,
     /// The current chunk: its object, and its missing bytes.
@@ -68,10 +68,10 @@ impl Receiver {
             if let Some((number, missing)) = self.chunk {
                 return Ok(self.take_data(number, missing, bytes));
             }
-            if !self.greeted {
-                self.greeted = self.partial.greet(bytes)?;
+            if !self.has_preface {
+                self.has_preface = self.partial.read_preface(bytes)?;
             }
-            if !self.greeted || !self.partial.fill(bytes, 1) {
+            if !self.has_preface || !self.partial.fill(bytes, 1) {
                 return Ok(None);
             }
             let event = match self.partial.u8(0) {
@@ -94,7 +94,7 @@ impl Receiver {
 
     /// Whether the sender's preface has arrived.
     pub fn is_greeted(&self) -> bool {
-        self.greeted
+        self.has_preface
     }
 
     /// Whether no object is open and no frame is incomplete: a stream may end here.
@@ -110,8 +110,8 @@ impl Receiver {
         let (now, later) = bytes.split_at(part);
         *bytes = later;
         self.partial.offset += part as u64;
-        let left = missing - part as u32;
-        self.chunk = (left > 0).then_some((number, left));
+        let remaining = missing - part as u32;
+        self.chunk = (remaining > 0).then_some((number, remaining));
         Some(Event::Data { number, bytes: now })
     }
 

@@ -113,8 +113,8 @@ impl Sender {
         self.next_number += 1;
         let name_bytes = name.len().min(MAX_NAME_BYTES) as u64;
         let state = State::Waiting;
-        let place = self.open.partition_point(|other| due(other.deadline) <= due(deadline));
-        self.open.insert(place, Open { number, size, name_bytes, start, deadline, written: 0, acked: 0, state });
+        let index = self.open.partition_point(|other| due(other.deadline) <= due(deadline));
+        self.open.insert(index, Open { number, size, name_bytes, start, deadline, written: 0, acked: 0, state });
         self.changed = true;
         Some(number)
     }
@@ -144,10 +144,10 @@ impl Sender {
         self.acked = self.acked.max(self.written.saturating_sub(bytes));
         while let Some(chunk) = self.chunks.front().copied().filter(|chunk| chunk.end <= self.acked) {
             self.chunks.pop_front();
-            let Some(place) = self.open.iter().position(|open| open.number == chunk.number) else { continue };
-            self.open[place].acked += chunk.length;
+            let Some(index) = self.open.iter().position(|open| open.number == chunk.number) else { continue };
+            self.open[index].acked += chunk.length;
             if chunk.last {
-                self.open.remove(place);
+                self.open.remove(index);
                 self.changed = true;
             }
         }
@@ -178,8 +178,8 @@ impl Sender {
 
     /// What to write now, and its length with all frames in bytes; `None` if nothing may be written.
     pub fn poll(&mut self) -> Option<(Write, u64)> {
-        if let Some(place) = self.open.iter().position(|open| matches!(open.state, State::Abandoned(_))) {
-            let Open { number, state, .. } = self.open.remove(place);
+        if let Some(index) = self.open.iter().position(|open| matches!(open.state, State::Abandoned(_))) {
+            let Open { number, state, .. } = self.open.remove(index);
             if let State::Abandoned(why) = state {
                 self.written += ABANDON_BYTES as u64;
                 return Some((Write::Abandon { number, why }, ABANDON_BYTES as u64));
@@ -188,8 +188,8 @@ impl Sender {
         let outstanding = self.written - self.acked;
         // A receiver accepts a limited number of objects that are begun and not ended.
         let begun = self.open.iter().filter(|open| open.state == State::Offered).count();
-        let goes = |state| state == State::Offered || state == State::Waiting && begun < MAX_BEGUN;
-        let open = self.open.iter_mut().find(|open| goes(open.state))?;
+        let may_write = |state| state == State::Offered || state == State::Waiting && begun < MAX_BEGUN;
+        let open = self.open.iter_mut().find(|open| may_write(open.state))?;
         let length = (open.size - open.written).min(CHUNK_BYTES);
         if self.backlog.is_some_and(|most| outstanding + length > most.max(CHUNK_BYTES)) {
             return None;
@@ -261,11 +261,11 @@ impl Sender {
 
     fn close(&mut self, number: u32, why: Abandoned) {
         self.changed = true;
-        let Some(place) = self.open.iter().position(|open| open.number == number) else { return };
-        match self.open[place].state {
+        let Some(index) = self.open.iter().position(|open| open.number == number) else { return };
+        match self.open[index].state {
             // It was never offered to the receiver.
-            State::Waiting => drop(self.open.remove(place)),
-            _ => self.open[place].state = State::Abandoned(why),
+            State::Waiting => drop(self.open.remove(index)),
+            _ => self.open[index].state = State::Abandoned(why),
         }
     }
 }

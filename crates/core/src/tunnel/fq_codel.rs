@@ -98,8 +98,8 @@ impl<P> Queue<P> {
 
     /// Drops the oldest packet of the flow with the most bytes.
     pub(super) fn shed(&mut self) {
-        if let Some(longest) = self.slots.iter_mut().max_by_key(|slot| slot.bytes)
-            && let Some(shed) = longest.pop()
+        if let Some(largest) = self.slots.iter_mut().max_by_key(|slot| slot.bytes)
+            && let Some(shed) = largest.pop()
         {
             self.packets -= 1;
             self.bytes -= u64::from(shed.bytes);
@@ -116,9 +116,9 @@ impl<P> Queue<P> {
     pub(super) fn expire(&mut self, now: Instant) {
         for slot in &mut self.slots {
             while slot.waiting.front().is_some_and(|oldest| now.since(oldest.arrived) > MAX_WAIT) {
-                let gone = slot.pop().map_or(0, |gone| u64::from(gone.bytes));
+                let removed = slot.pop().map_or(0, |removed| u64::from(removed.bytes));
                 self.packets -= 1;
-                self.bytes -= gone;
+                self.bytes -= removed;
                 self.dropped += 1;
             }
             if slot.waiting.is_empty() {
@@ -152,10 +152,10 @@ impl<P> Queue<P> {
             if slot.deficit > 0 {
                 let (before, bytes) = (slot.waiting.len(), slot.bytes);
                 let taken = slot.take(codel, now);
-                let gone = before - slot.waiting.len();
-                self.packets -= gone;
+                let removed = before - slot.waiting.len();
+                self.packets -= removed;
                 self.bytes -= bytes - slot.bytes;
-                self.dropped += (gone - usize::from(taken.is_some())) as u64;
+                self.dropped += (removed - usize::from(taken.is_some())) as u64;
                 if taken.is_some() {
                     return taken;
                 }
@@ -224,10 +224,10 @@ mod tests {
         let (mut bytes, mut next) = ([0; 2], [0; 2]);
         for _ in 0..150 {
             let taken = queue.take(Instant::from_millis(1), ALLOWED).expect("the queue is not empty");
-            let place = usize::from(taken.flow) - 1;
-            assert_eq!(taken.packet, next[place]);
-            next[place] += 1;
-            bytes[place] += taken.bytes;
+            let index = usize::from(taken.flow) - 1;
+            assert_eq!(taken.packet, next[index]);
+            next[index] += 1;
+            bytes[index] += taken.bytes;
         }
         assert!(bytes[0].abs_diff(bytes[1]) <= 2 * 1514, "{bytes:?}");
     }

@@ -110,7 +110,7 @@ impl<P: Clone> Tunnel<P> {
         Tunnel {
             mode: setup.mode,
             is_initiator: setup.is_initiator,
-            ranks: (0..MAX_PATHS).map(|place| setup.ranks.get(place).copied().unwrap_or(place as u8)).collect(),
+            ranks: (0..MAX_PATHS).map(|index| setup.ranks.get(index).copied().unwrap_or(index as u8)).collect(),
             epoch: setup.epoch,
             overhead_bytes: setup.overhead_bytes,
             peer_epoch: None,
@@ -228,7 +228,7 @@ impl<P: Clone> Tunnel<P> {
 
     fn paths_mut(&mut self) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
         let paths = self.paths.iter_mut().enumerate();
-        paths.filter_map(|(place, path)| Some((PathId(place as u8), path.as_mut()?)))
+        paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_mut()?)))
     }
 
     /// Adds a path unless it is present.
@@ -242,8 +242,8 @@ impl<P: Clone> Tunnel<P> {
     }
 
     fn remove_path(&mut self, now: Instant, path: PathId) {
-        let Some(gone) = self.paths.get_mut(usize::from(path.0)).and_then(Option::take) else { return };
-        let mut out = gone.out;
+        let Some(removed) = self.paths.get_mut(usize::from(path.0)).and_then(Option::take) else { return };
+        let mut out = removed.out;
         self.next_numbers[usize::from(path.0)] = out.next_number();
         self.retransmit(now, out.take_in_flight());
     }
@@ -262,7 +262,7 @@ impl<P: Clone> Tunnel<P> {
     fn active_paths(&self) -> ActivePaths {
         let up_to = |worst: Liveness| {
             let used = |path: &Path<P>| path.out.wanted_state == PathState::Active && path.out.liveness <= worst;
-            let bit = |(place, path): (usize, &Option<Path<P>>)| u16::from(path.as_ref().is_some_and(used)) << place;
+            let bit = |(index, path): (usize, &Option<Path<P>>)| u16::from(path.as_ref().is_some_and(used)) << index;
             self.paths.iter().enumerate().map(bit).sum::<u16>()
         };
         // Our own unanswered probe gives no information about what the peer sends.
@@ -298,14 +298,14 @@ impl<P: Clone> Tunnel<P> {
         let idle = now.since(self.last_busy) > IDLE_AFTER;
         let delay_difference = self.possible_delay_difference();
         let trains = self.wants_trains();
-        let (mut back, mut probes, mut train_paths, mut mtu_probes) =
+        let (mut to_retransmit, mut probes, mut train_paths, mut mtu_probes) =
             (VecDeque::new(), Vec::new(), Vec::new(), Vec::new());
         let mut outputs = core::mem::take(&mut self.outputs);
         for (id, path) in self.paths_mut() {
             path.out.tunnel_idle = idle;
             path.out.delay_difference = delay_difference;
             let has_other_path = usable > usize::from(path.out.liveness == Liveness::Up);
-            back.extend(path.out.advance(now, has_other_path));
+            to_retransmit.extend(path.out.advance(now, has_other_path));
             if path.out.wants_probe(now) {
                 probes.push(id);
             }
@@ -319,7 +319,7 @@ impl<P: Clone> Tunnel<P> {
             }
         }
         self.outputs = outputs;
-        self.retransmit(now, back);
+        self.retransmit(now, to_retransmit);
         probes.into_iter().for_each(|path| self.probe(now, path));
         mtu_probes.into_iter().for_each(|(path, size)| self.probe_mtu(now, path, size));
         train_paths.into_iter().for_each(|path| self.send_train(now, path));
@@ -352,9 +352,9 @@ impl<P: Clone> Engine for Tunnel<P> {
                 self.paths_mut().for_each(|(_, path)| path.receiver.request_immediate_feedback(now));
             }
             Input::SetWantedStates(states) => {
-                for (place, state) in states.into_iter().enumerate().take(MAX_PATHS) {
-                    self.wanted_states[place] = state;
-                    if let Some(path) = self.at_mut(PathId(place as u8)) {
+                for (index, state) in states.into_iter().enumerate().take(MAX_PATHS) {
+                    self.wanted_states[index] = state;
+                    if let Some(path) = self.at_mut(PathId(index as u8)) {
                         path.out.wanted_state = state;
                         path.receiver.request_immediate_feedback(now);
                     }

@@ -100,17 +100,17 @@ impl RecvPath {
     /// Removes a late packet from the missing ranges; false if it was not missing.
     fn fill(&mut self, number: u64) -> bool {
         let contains =
-            |range: &MissingRange| number.checked_sub(range.first).is_some_and(|place| place < u64::from(range.length));
-        let Some(place) = self.missing.iter().position(contains) else { return false };
-        let range = self.missing[place];
+            |range: &MissingRange| number.checked_sub(range.first).is_some_and(|index| index < u64::from(range.length));
+        let Some(index) = self.missing.iter().position(contains) else { return false };
+        let range = self.missing[index];
         let before = (number - range.first) as u16;
         let after = range.length - before - 1;
-        self.missing.remove(place);
+        self.missing.remove(index);
         if after > 0 {
-            self.missing.insert(place, MissingRange { first: number + 1, length: after, ..range });
+            self.missing.insert(index, MissingRange { first: number + 1, length: after, ..range });
         }
         if before > 0 {
-            self.missing.insert(place, MissingRange { length: before, ..range });
+            self.missing.insert(index, MissingRange { length: before, ..range });
         }
         self.missing.truncate(MAX_MISSING_RANGES);
         true

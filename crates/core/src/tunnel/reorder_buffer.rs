@@ -59,7 +59,7 @@ pub(super) struct ReorderBuffer<P> {
 
 #[derive(Debug)]
 struct Flow<P> {
-    begun: bool,
+    started: bool,
     next: u64,
     /// Held packets by sequence number, with the start of the wait: their own or an earlier one of a successor.
     held: BTreeMap<u64, (Instant, P)>,
@@ -74,7 +74,7 @@ struct Flow<P> {
 impl<P> ReorderBuffer<P> {
     pub(super) fn new() -> ReorderBuffer<P> {
         let flow = |_| Flow {
-            begun: false,
+            started: false,
             next: 0,
             held: BTreeMap::new(),
             passed: [0; MAX_PATHS],
@@ -117,8 +117,8 @@ impl<P> ReorderBuffer<P> {
     pub(super) fn take(&mut self, now: Instant, key: GreKey, packet: P, active_paths: ActivePaths) -> bool {
         let flow = &mut self.flows[usize::from(key.flow)];
         let sequence = unwrap(flow.next, key.sequence, SEQUENCE_BITS);
-        if !flow.begun {
-            flow.begun = true;
+        if !flow.started {
+            flow.started = true;
             flow.next = if sequence < BEGINNING { 0 } else { sequence };
         }
         if sequence < flow.next && now < self.restart_grace_until && flow.older_in_a_row >= OLDER_IN_A_ROW {
@@ -168,11 +168,11 @@ impl<P> ReorderBuffer<P> {
 
     /// Releases packets whose timeout has passed.
     pub(super) fn advance(&mut self, now: Instant, active_paths: ActivePaths) {
-        for place in (0..self.waiting.len()).rev() {
-            let flow = self.waiting[place];
+        for index in (0..self.waiting.len()).rev() {
+            let flow = self.waiting[index];
             self.release(now, flow, active_paths);
             if self.flows[usize::from(flow)].held.is_empty() {
-                self.waiting.swap_remove(place);
+                self.waiting.swap_remove(index);
             }
         }
     }
@@ -240,11 +240,11 @@ impl<P> Flow<P> {
 
     /// Whether this sequence number was in an abandoned gap; it is removed from it.
     fn take_abandoned(&mut self, sequence: u64) -> bool {
-        let Some(place) = self.abandoned.iter().position(|&(first, end)| (first..end).contains(&sequence)) else {
+        let Some(index) = self.abandoned.iter().position(|&(first, end)| (first..end).contains(&sequence)) else {
             return false;
         };
-        let (first, end) = self.abandoned[place];
-        self.abandoned.remove(place);
+        let (first, end) = self.abandoned[index];
+        self.abandoned.remove(index);
         for rest in [(first, sequence), (sequence + 1, end)] {
             if rest.0 < rest.1 {
                 self.note_abandoned(rest);
@@ -272,8 +272,8 @@ impl ReorderTimeout {
     }
 
     fn current(&self) -> Duration {
-        let longest = self.now.max(self.before);
-        longest.map_or(INITIAL_WAIT, |late| (late * 3 / 2 + Duration::from_millis(5)).min(MAX_WAIT))
+        let max_lateness = self.now.max(self.before);
+        max_lateness.map_or(INITIAL_WAIT, |late| (late * 3 / 2 + Duration::from_millis(5)).min(MAX_WAIT))
     }
 }
 

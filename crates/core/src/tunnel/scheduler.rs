@@ -120,7 +120,7 @@ impl<P: Clone> Tunnel<P> {
         let reference = self.reference_delay();
         let mut best = u8::MAX;
         let mut candidates = Vec::with_capacity(MAX_PATHS);
-        for (place, path) in self.paths.iter().enumerate() {
+        for (index, path) in self.paths.iter().enumerate() {
             let Some(out) = path.as_ref().map(|path| &path.out) else { continue };
             let Some(class) = class(out.wanted_state, out.liveness).filter(|class| *class <= best) else { continue };
             if class < best {
@@ -128,8 +128,8 @@ impl<P: Clone> Tunnel<P> {
                 candidates.clear();
             }
             candidates.push(Candidate {
-                path: PathId(place as u8),
-                rank: self.ranks.get(place).copied().unwrap_or(place as u8),
+                path: PathId(index as u8),
+                rank: self.ranks.get(index).copied().unwrap_or(index as u8),
                 expected_arrival_us: out.expected_arrival_us(bytes, reference),
                 has_cwnd_room: out.has_cwnd_room(),
                 has_room_for_copies: out.has_room_for_copies(),
@@ -230,8 +230,8 @@ impl<P: Clone> Tunnel<P> {
     /// Minimum RTT of the lowest-delay active path; without one, of any path.
     pub(super) fn min_rtt(&self) -> Duration {
         let outs = || self.paths.iter().flatten().map(|path| &path.out);
-        let shortest = outs().filter(|out| out.is_used()).filter_map(|out| out.rtt.min()).min();
-        shortest.or_else(|| outs().filter_map(|out| out.rtt.min()).min()).unwrap_or_default()
+        let min = outs().filter(|out| out.is_used()).filter_map(|out| out.rtt.min()).min();
+        min.or_else(|| outs().filter_map(|out| out.rtt.min()).min()).unwrap_or_default()
     }
 
     /// Delay difference of the active paths: the queueing time allowed in addition.
@@ -248,8 +248,8 @@ impl<P: Clone> Tunnel<P> {
         let delays = self.paths.iter().flatten().map(|path| &path.out).filter(|out| counts(out));
         let reference = self.reference_delay();
         let delays = delays.filter_map(|out| Some(out.one_way_delay()?.minus_us(reference)));
-        let (least, most) = delays.fold((i64::MAX, i64::MIN), |(least, most), us| (least.min(us), most.max(us)));
-        Duration::from_micros(most.saturating_sub(least).clamp(0, MAX_DELAY_DIFFERENCE_US) as u64)
+        let (low, high) = delays.fold((i64::MAX, i64::MIN), |(low, high), us| (low.min(us), high.max(us)));
+        Duration::from_micros(high.saturating_sub(low).clamp(0, MAX_DELAY_DIFFERENCE_US) as u64)
     }
 
     /// Reference for one-way delays: that of any path.

@@ -301,7 +301,7 @@ impl<P: Clone> SendPath<P> {
         if highest >= self.next || highest < first {
             return lost;
         }
-        let gone = |number: u64| {
+        let is_missing = |number: u64| {
             let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
             report.missing.iter().any(inside)
         };
@@ -311,7 +311,7 @@ impl<P: Clone> SendPath<P> {
         for number in first..=highest {
             let Some(packet) = self.in_flight.pop_front() else { break };
             self.bytes_in_flight -= u64::from(packet.bytes);
-            let is_lost = !report.missing.is_empty() && gone(number);
+            let is_lost = !report.missing.is_empty() && is_missing(number);
             if let Some(mtu) = &mut self.mtu {
                 match packet.is_mtu_probe {
                     true => mtu.on_probe(now, packet.bytes, is_lost),

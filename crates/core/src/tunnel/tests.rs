@@ -82,7 +82,7 @@ fn params(mbit_s: f64, delay_ms: f64, loss: f64) -> DirectionParams {
 impl Testbed {
     /// A testbed with links as in [`params`].
     fn new(mode: Mode, links: &[(f64, f64, f64)]) -> Testbed {
-        let end = |is_initiator| {
+        let endpoint = |is_initiator| {
             Tunnel::new(Setup {
                 mode,
                 is_initiator,
@@ -91,13 +91,13 @@ impl Testbed {
                 overhead_bytes: OVERHEAD,
             })
         };
-        let link = |(place, &(rate, delay, loss)): (usize, &(f64, f64, f64))| {
+        let link = |(index, &(rate, delay, loss)): (usize, &(f64, f64, f64))| {
             let direction = params(rate, delay, loss);
-            Link::new(5 + place as u64, "link", direction.clone(), direction)
+            Link::new(5 + index as u64, "link", direction.clone(), direction)
         };
         let mut testbed = Testbed {
             now: Instant::ZERO,
-            endpoints: [end(true), end(false)],
+            endpoints: [endpoint(true), endpoint(false)],
             links: links.iter().enumerate().map(link).collect(),
             in_flight: Vec::new(),
             delivered: Vec::new(),
@@ -122,8 +122,8 @@ impl Testbed {
     }
 
     /// The present time by an endpoint's clock.
-    fn clock(&self, end: usize) -> Instant {
-        self.clocks[end].at(self.now)
+    fn clock(&self, endpoint: usize) -> Instant {
+        self.clocks[endpoint].at(self.now)
     }
 
     fn set(&mut self, path: usize, mbit_s: f64, delay_ms: f64, loss: f64) {
@@ -136,12 +136,12 @@ impl Testbed {
         self.offer_at(0, flow);
     }
 
-    fn offer_at(&mut self, end: usize, flow: u8) {
+    fn offer_at(&mut self, endpoint: usize, flow: u8) {
         let number = self.offered[usize::from(flow)];
         self.offered[usize::from(flow)] += 1;
         let packet = Numbered { flow, number, offered: self.now };
-        let now = self.clock(end);
-        self.endpoints[end].handle(now, Input::Packet { flow, bytes: BYTES, bulk: self.bulk, packet });
+        let now = self.clock(endpoint);
+        self.endpoints[endpoint].handle(now, Input::Packet { flow, bytes: BYTES, bulk: self.bulk, packet });
     }
 
     /// Offers packets of a flow at a rate (of the packets' own bytes) until `until_ms`.
@@ -161,7 +161,7 @@ impl Testbed {
             self.exchange();
             let links = self.links.iter().filter_map(Link::next_wakeup);
             let endpoints = self.endpoints.iter().zip(self.clocks);
-            let due = endpoints.filter_map(|(end, clock)| Some(clock.when(end.next_wakeup()?)));
+            let due = endpoints.filter_map(|(endpoint, clock)| Some(clock.when(endpoint.next_wakeup()?)));
             let next = links.chain(due).min();
             let Some(at) = next.filter(|at| *at <= until) else { break };
             // A driver needs time between two calls.
@@ -175,27 +175,27 @@ impl Testbed {
             while let Some(exit) = self.links[path].poll(self.now) {
                 let Exit { packet, direction, dropped: None, .. } = exit else { continue };
                 let (sent, bytes) = self.in_flight[packet.0 as usize].clone();
-                let end = usize::from(direction == Direction::Up);
+                let endpoint = usize::from(direction == Direction::Up);
                 let input = match sent {
                     Output::Send { key, number, packet } => {
                         let bytes = bytes - OVERHEAD - NUMBERED_BYTES;
                         Input::Arrived { key, number: Some(number), bytes, packet }
                     }
                     Output::Message { path, number, mut message } => {
-                        if end == 1 {
+                        if endpoint == 1 {
                             (self.tamper)(&mut message);
                         }
                         Input::Message { path, number, message }
                     }
                     _ => continue,
                 };
-                let now = self.clock(end);
-                self.endpoints[end].handle(now, input);
+                let now = self.clock(endpoint);
+                self.endpoints[endpoint].handle(now, input);
             }
         }
-        for (end, direction) in [(0, Direction::Up), (1, Direction::Down)] {
-            let now = self.clock(end);
-            while let Some(output) = self.endpoints[end].poll(now) {
+        for (endpoint, direction) in [(0, Direction::Up), (1, Direction::Down)] {
+            let now = self.clock(endpoint);
+            while let Some(output) = self.endpoints[endpoint].poll(now) {
                 let (path, bytes) = match &output {
                     Output::Deliver(packet) => {
                         self.delivered.push((self.now, *packet));

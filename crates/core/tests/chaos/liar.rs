@@ -163,10 +163,11 @@ impl Scenario {
             let endpoints = [&self.gateway, &self.vehicle].into_iter().filter_map(Engine::next_wakeup);
             let Some(due) = wire.chain(endpoints).min().filter(|due| *due <= until) else { break };
             self.now = due.max(self.now + TICK);
-            let (come, still) = std::mem::take(&mut self.wire).into_iter().partition(|(at, ..)| *at <= self.now);
-            self.wire = still;
-            let come: Vec<(Instant, usize, Output<Packet>)> = come;
-            come.into_iter().for_each(|(_, to, output)| self.deliver(to, output, script));
+            let (arrived, in_transit) =
+                std::mem::take(&mut self.wire).into_iter().partition(|(at, ..)| *at <= self.now);
+            self.wire = in_transit;
+            let arrived: Vec<(Instant, usize, Output<Packet>)> = arrived;
+            arrived.into_iter().for_each(|(_, to, output)| self.deliver(to, output, script));
             self.run_due();
         }
         self.now = until.max(self.now);

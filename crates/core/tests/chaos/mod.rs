@@ -154,11 +154,11 @@ impl Pair {
         }
     }
 
-    fn deliver(&mut self, place: usize, duplicate: bool) {
-        if place >= self.wire.len() {
+    fn deliver(&mut self, index: usize, duplicate: bool) {
+        if index >= self.wire.len() {
             return;
         }
-        let (to, output) = if duplicate { self.wire[place].clone() } else { self.wire.remove(place) };
+        let (to, output) = if duplicate { self.wire[index].clone() } else { self.wire.remove(index) };
         let input = match output {
             Output::Send { key, number, packet } => Input::Arrived { key, number: Some(number), bytes: BYTES, packet },
             Output::Message { path, number, message } => {

@@ -13,10 +13,10 @@ use crate::transfer::sender::{Sender, Write};
 /// The stream of these objects, for any limit of unacknowledged bytes.
 fn stream(objects: &[Vec<u8>], acknowledged_each: u64) -> Vec<u8> {
     let mut sender = Sender::new(Late::Continue);
-    for (place, bytes) in objects.iter().enumerate() {
+    for (index, bytes) in objects.iter().enumerate() {
         // Later objects are due earlier, so that they are interleaved.
-        let deadline = Instant::from_millis(1000 - place as u64);
-        sender.submit(&place.to_string(), bytes.len() as u64, Instant::ZERO, Some(deadline));
+        let deadline = Instant::from_millis(1000 - index as u64);
+        sender.submit(&index.to_string(), bytes.len() as u64, Instant::ZERO, Some(deadline));
     }
     sender.set_backlog(Some(acknowledged_each));
     let mut wire = frame::PREFACE.to_vec();
@@ -73,13 +73,13 @@ proptest! {
         sizes in prop::collection::vec(0usize..200_000, 1..6), part in 1usize..100_000, window in 1u64..300_000
     ) {
         let objects: Vec<Vec<u8>> =
-            sizes.iter().enumerate().map(|(place, &size)| (0..size).map(|at| (at * 7 + place) as u8).collect()).collect();
+            sizes.iter().enumerate().map(|(index, &size)| (0..size).map(|at| (at * 7 + index) as u8).collect()).collect();
         prop_assert_eq!(received(&stream(&objects, window), part), Ok(objects));
     }
 
     #[test]
-    fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000), greeted: bool, part in 1usize..50) {
-        let mut wire = if greeted { frame::PREFACE.to_vec() } else { Vec::new() };
+    fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000), has_preface: bool, part in 1usize..50) {
+        let mut wire = if has_preface { frame::PREFACE.to_vec() } else { Vec::new() };
         wire.extend(bytes);
         let (mut receiver, mut receipts) = (Receiver::default(), Receipts::default());
         for chunk in wire.chunks(part) {
@@ -97,13 +97,13 @@ proptest! {
         let mut wire = frame::PREFACE.to_vec();
         frame::receipt(&mut wire, &receipt);
         frame::receipt(&mut wire, &receipt);
-        let (mut receipts, mut came) = (Receipts::default(), Vec::new());
+        let (mut receipts, mut received) = (Receipts::default(), Vec::new());
         for mut bytes in wire.chunks(part) {
             while let Some(receipt) = receipts.take(&mut bytes).unwrap() {
-                came.push(receipt);
+                received.push(receipt);
             }
         }
-        prop_assert_eq!(came, vec![receipt.clone(), receipt]);
+        prop_assert_eq!(received, vec![receipt.clone(), receipt]);
     }
 }
 

@@ -62,19 +62,19 @@ fn acknowledgements_count_for_the_object_of_their_bytes() {
 
 #[test]
 fn an_object_past_its_deadline_is_given_up_or_continued() {
-    for (late, wanted) in [(Late::GiveUp, Some(0)), (Late::Continue, None)] {
+    for (late, expected) in [(Late::GiveUp, Some(0)), (Late::Continue, None)] {
         let mut sender = Sender::new(late);
         sender.set_backlog(Some(65_536));
         sender.submit("a", 200_000, at(0), Some(at(2)));
         sender.submit("b", 10, at(0), Some(at(9)));
         written(&mut sender);
-        assert_eq!(sender.next_wakeup().is_some(), wanted.is_some());
+        assert_eq!(sender.next_wakeup().is_some(), expected.is_some());
         assert_eq!(sender.poll_late(at(1)), None);
-        assert_eq!(sender.poll_late(at(2)), wanted);
+        assert_eq!(sender.poll_late(at(2)), expected);
         sender.set_outstanding(0);
         let next = sender.poll().map(|(write, _)| write);
         let abandoned = Some(Write::Abandon { number: 0, why: Abandoned::Late });
-        assert_eq!(next == abandoned, wanted.is_some());
+        assert_eq!(next == abandoned, expected.is_some());
     }
 }
 
@@ -110,8 +110,8 @@ fn objects_begun_are_limited_to_those_of_a_receiver() {
     sender.set_backlog(Some(65_536));
     let mut begun = Vec::new();
     // Each is due before the last, and its first chunk fills the backlog.
-    for place in 0..=MAX_BEGUN as u64 {
-        sender.submit("a", 100_000, at(0), Some(at(10_000 - place)));
+    for index in 0..=MAX_BEGUN as u64 {
+        sender.submit("a", 100_000, at(0), Some(at(10_000 - index)));
         begun.extend(written(&mut sender).into_iter().map(|(number, ..)| number));
         sender.set_outstanding(0);
     }

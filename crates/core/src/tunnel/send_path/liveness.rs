@@ -141,10 +141,10 @@ impl<P: Clone> SendPath<P> {
                 let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
                 self.set_liveness(Liveness::Down, format!("no answer for {} ms", waited.as_millis()));
                 self.window_gain = 1.0;
-                let back = if has_other_path { self.take_in_flight() } else { VecDeque::new() };
+                let to_retransmit = if has_other_path { self.take_in_flight() } else { VecDeque::new() };
                 self.in_flight.clear();
                 self.bytes_in_flight = 0;
-                back
+                to_retransmit
             }
             _ => VecDeque::new(),
         }

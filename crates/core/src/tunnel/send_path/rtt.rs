@@ -18,19 +18,19 @@ pub(in super::super) struct Rtt {
 
 impl Rtt {
     /// Smoothed RTT and its variation after RFC 6298, section 2; and the minimum.
-    pub(super) fn note(&mut self, now: Instant, took: Duration) {
+    pub(super) fn note(&mut self, now: Instant, rtt: Duration) {
         match self.smoothed {
             None => {
-                self.smoothed = Some(took);
-                self.variation = took / 2;
+                self.smoothed = Some(rtt);
+                self.variation = rtt / 2;
             }
             Some(smoothed) => {
-                self.variation = (self.variation * 3 + smoothed.abs_diff(took)) / 4;
-                self.smoothed = Some((smoothed * 7 + took) / 8);
+                self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
+                self.smoothed = Some((smoothed * 7 + rtt) / 8);
             }
         }
-        if self.min.is_none_or(|min| took <= min + MIN_TOLERANCE) {
-            self.min = Some(self.min.map_or(took, |min| min.min(took)));
+        if self.min.is_none_or(|min| rtt <= min + MIN_TOLERANCE) {
+            self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
             self.min_at = now;
         }
     }
@@ -54,8 +54,8 @@ impl Rtt {
     }
 
     /// Sets the minimum, measured without a queue.
-    pub(super) fn set_min(&mut self, now: Instant, shortest: Duration) {
-        self.min = Some(shortest);
+    pub(super) fn set_min(&mut self, now: Instant, min: Duration) {
+        self.min = Some(min);
         self.min_at = now;
     }
 }

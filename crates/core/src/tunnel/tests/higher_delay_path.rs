@@ -11,8 +11,8 @@ fn with_known_rates(high_delay_loss: f64) -> Testbed {
 }
 
 /// Whether the higher-delay path is used for a burst that the low-delay path carries in `lasts_ms`.
-fn uses_high_delay_path(testbed: &mut Testbed, flow: u8, lasts_ms: u32) -> bool {
-    let packets = lasts_ms * 20_000 / 8 / (BYTES + NUMBERED_BYTES + OVERHEAD);
+fn uses_high_delay_path(testbed: &mut Testbed, flow: u8, duration_ms: u32) -> bool {
+    let packets = duration_ms * 20_000 / 8 / (BYTES + NUMBERED_BYTES + OVERHEAD);
     (0..packets).for_each(|_| testbed.offer(flow));
     testbed.run_until(testbed.now + Duration::from_millis(800));
     testbed.paths_of(flow).contains(&PathId(1))
@@ -21,15 +21,15 @@ fn uses_high_delay_path(testbed: &mut Testbed, flow: u8, lasts_ms: u32) -> bool 
 /// The backlog must last for the delay difference of 50 ms and the RTT of 40 ms.
 #[test]
 fn a_higher_delay_path_carries_only_a_backlog_of_one_more_rtt() {
-    for (lasts_ms, used) in [(40, false), (85, false), (105, true)] {
-        assert_eq!(uses_high_delay_path(&mut with_known_rates(0.0), 2, lasts_ms), used, "{lasts_ms} ms");
+    for (duration_ms, used) in [(40, false), (85, false), (105, true)] {
+        assert_eq!(uses_high_delay_path(&mut with_known_rates(0.0), 2, duration_ms), used, "{duration_ms} ms");
     }
 }
 
 /// One more RTT and 25 ms, for a retransmission.
 #[test]
 fn a_lossy_higher_delay_path_carries_only_a_still_longer_backlog() {
-    for (lasts_ms, used) in [(105, false), (145, false), (175, true)] {
-        assert_eq!(uses_high_delay_path(&mut with_known_rates(0.05), 2, lasts_ms), used, "{lasts_ms} ms");
+    for (duration_ms, used) in [(105, false), (145, false), (175, true)] {
+        assert_eq!(uses_high_delay_path(&mut with_known_rates(0.05), 2, duration_ms), used, "{duration_ms} ms");
     }
 }

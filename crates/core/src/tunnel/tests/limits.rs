@@ -12,16 +12,16 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-fn end(is_initiator: bool) -> Tunnel<u32> {
-    let mut end = Tunnel::new(Setup {
+fn endpoint(is_initiator: bool) -> Tunnel<u32> {
+    let mut endpoint = Tunnel::new(Setup {
         mode: Mode::Aggregate,
         is_initiator,
         ranks: vec![],
         epoch: OWN_EPOCH,
         overhead_bytes: OVERHEAD,
     });
-    end.handle(at(1), Input::Present(PATH, true));
-    end
+    endpoint.handle(at(1), Input::Present(PATH, true));
+    endpoint
 }
 
 fn message(body: Body) -> Message {
@@ -44,18 +44,18 @@ fn report(highest: u32, missing: &[(u32, u16)], arrival_us: u32, bytes: u32) -> 
     Body::Report { peer_epoch: OWN_EPOCH, paths: vec![report] }
 }
 
-fn receive(end: &mut Tunnel<u32>, now: Instant, message: Message) {
-    end.handle(now, Input::Message { path: PATH, number: None, message });
+fn receive(endpoint: &mut Tunnel<u32>, now: Instant, message: Message) {
+    endpoint.handle(now, Input::Message { path: PATH, number: None, message });
 }
 
-fn offer(end: &mut Tunnel<u32>, now: Instant, packet: u32) {
-    end.handle(now, Input::Packet { flow: (packet % 64) as u8, bytes: BYTES, bulk: false, packet });
+fn offer(endpoint: &mut Tunnel<u32>, now: Instant, packet: u32) {
+    endpoint.handle(now, Input::Packet { flow: (packet % 64) as u8, bytes: BYTES, bulk: false, packet });
 }
 
 /// The packets sent now with their path sequence numbers, and the newest sequence number of all.
-fn transmitted(end: &mut Tunnel<u32>, now: Instant) -> (Vec<(u32, u32)>, Option<u32>) {
+fn transmitted(endpoint: &mut Tunnel<u32>, now: Instant) -> (Vec<(u32, u32)>, Option<u32>) {
     let (mut packets, mut newest) = (Vec::new(), None);
-    while let Some(output) = end.poll(now) {
+    while let Some(output) = endpoint.poll(now) {
         match output {
             Output::Send { number, packet, .. } => {
                 packets.push((number, packet));
@@ -70,19 +70,19 @@ fn transmitted(end: &mut Tunnel<u32>, now: Instant) -> (Vec<(u32, u32)>, Option<
 
 /// An endpoint whose path is up, with an RTT of 10 ms.
 fn working(is_initiator: bool) -> Tunnel<u32> {
-    let mut end = end(is_initiator);
-    let (_, probe) = transmitted(&mut end, at(1));
-    receive(&mut end, at(11), message(report(probe.expect("a probe was sent"), &[], 6_000, 100)));
-    assert_eq!(end.at(PATH).map(|path| path.out.liveness), Some(Liveness::Up));
-    end
+    let mut endpoint = endpoint(is_initiator);
+    let (_, probe) = transmitted(&mut endpoint, at(1));
+    receive(&mut endpoint, at(11), message(report(probe.expect("a probe was sent"), &[], 6_000, 100)));
+    assert_eq!(endpoint.at(PATH).map(|path| path.out.liveness), Some(Liveness::Up));
+    endpoint
 }
 
 #[test]
 fn before_any_feedback_a_few_packets_are_in_flight() {
-    let mut end = end(true);
-    (0..1000).for_each(|packet| offer(&mut end, at(1), packet));
+    let mut endpoint = endpoint(true);
+    (0..1000).for_each(|packet| offer(&mut endpoint, at(1), packet));
     let bytes = (0..20)
-        .map(|ms| transmitted(&mut end, at(1 + ms)).0.len() as u32 * (BYTES + NUMBERED_BYTES + OVERHEAD))
+        .map(|ms| transmitted(&mut endpoint, at(1 + ms)).0.len() as u32 * (BYTES + NUMBERED_BYTES + OVERHEAD))
         .sum::<u32>();
     assert!((20_000..27_000).contains(&bytes), "{bytes}");
 }
@@ -90,21 +90,25 @@ fn before_any_feedback_a_few_packets_are_in_flight() {
 /// The peer reports 100 Gbit/s and then acknowledges only a few packets.
 #[test]
 fn bytes_in_flight_are_limited_for_any_reported_rate() {
-    let mut end = working(true);
+    let mut endpoint = working(true);
     let (mut packet, mut max_in_flight) = (0, 0);
     let (mut claimed_us, mut claimed_bytes) = (0u32, 0u32);
     for ms in 20..300 {
         for _ in 0..1000 {
-            offer(&mut end, at(ms), packet);
+            offer(&mut endpoint, at(ms), packet);
             packet += 1;
         }
-        let (sent, newest) = transmitted(&mut end, at(ms));
-        max_in_flight = max_in_flight.max(end.at(PATH).map_or(0, |path| path.out.bytes_in_flight()));
+        let (sent, newest) = transmitted(&mut endpoint, at(ms));
+        max_in_flight = max_in_flight.max(endpoint.at(PATH).map_or(0, |path| path.out.bytes_in_flight()));
         claimed_us += 10_000;
         claimed_bytes = claimed_bytes.wrapping_add(4_000_000_000);
         if let Some(newest) = newest.filter(|_| !sent.is_empty()) {
-            let behind = if ms < 60 { 0 } else { end.at(PATH).map_or(0, |path| path.out.in_flight()) as u32 - 1 };
-            receive(&mut end, at(ms), message(report(newest.wrapping_sub(behind), &[], claimed_us, claimed_bytes)));
+            let behind = if ms < 60 { 0 } else { endpoint.at(PATH).map_or(0, |path| path.out.in_flight()) as u32 - 1 };
+            receive(
+                &mut endpoint,
+                at(ms),
+                message(report(newest.wrapping_sub(behind), &[], claimed_us, claimed_bytes)),
+            );
         }
     }
     assert!(max_in_flight > 32 << 20, "only {max_in_flight} bytes: the limit was not reached");
@@ -122,50 +126,50 @@ fn packets_in_flight_are_limited() {
 
 #[test]
 fn packets_kept_for_retransmission_are_limited() {
-    let mut end = working(true);
-    assert!(end.keeps_copies());
-    let path = end.at_mut(PATH).expect("the path is present");
+    let mut endpoint = working(true);
+    assert!(endpoint.keeps_copies());
+    let path = endpoint.at_mut(PATH).expect("the path is present");
     for _ in 0..MAX_KEPT_BYTES / 1000 {
         path.out.send(at(20), 1000, None);
     }
-    assert!(end.keeps_copies());
-    end.at_mut(PATH).expect("the path is present").out.send(at(20), 1000, None);
-    assert!(!end.keeps_copies());
+    assert!(endpoint.keeps_copies());
+    endpoint.at_mut(PATH).expect("the path is present").out.send(at(20), 1000, None);
+    assert!(!endpoint.keeps_copies());
 }
 
 #[test]
 fn a_report_for_an_earlier_epoch_is_ignored() {
     for (peer_epoch, delivered) in [(OWN_EPOCH, 1), (OWN_EPOCH - 1, 0), (0, 0)] {
-        let mut end = end(true);
-        let (_, probe) = transmitted(&mut end, at(1));
+        let mut endpoint = endpoint(true);
+        let (_, probe) = transmitted(&mut endpoint, at(1));
         let Body::Report { paths, .. } = report(probe.expect("a probe was sent"), &[], 6_000, 100) else {
             unreachable!()
         };
-        receive(&mut end, at(11), message(Body::Report { peer_epoch, paths }));
-        assert_eq!(end.path(PATH).map(|path| path.delivered), Some(delivered), "epoch {peer_epoch}");
+        receive(&mut endpoint, at(11), message(Body::Report { peer_epoch, paths }));
+        assert_eq!(endpoint.path(PATH).map(|path| path.delivered), Some(delivered), "epoch {peer_epoch}");
     }
 }
 
 #[test]
 fn a_packet_first_sent_250_ms_ago_is_not_retransmitted() {
     for (later_ms, retransmitted) in [(240, 1), (260, 0)] {
-        let mut end = working(true);
-        offer(&mut end, at(20), 1);
-        let (sent, _) = transmitted(&mut end, at(20));
+        let mut endpoint = working(true);
+        offer(&mut endpoint, at(20), 1);
+        let (sent, _) = transmitted(&mut endpoint, at(20));
         let number = sent[0].0;
         let now = at(20 + later_ms);
         // A probe sent after it was acknowledged.
-        let newest = end.at_mut(PATH).expect("the path is present").out.send(at(21), 64, None);
-        receive(&mut end, now, message(report(newest, &[(number, 1)], 250_000, 200)));
-        assert_eq!(end.retransmits.len(), retransmitted, "{later_ms} ms");
-        assert_eq!(transmitted(&mut end, now).0.len(), retransmitted, "{later_ms} ms");
+        let newest = endpoint.at_mut(PATH).expect("the path is present").out.send(at(21), 64, None);
+        receive(&mut endpoint, now, message(report(newest, &[(number, 1)], 250_000, 200)));
+        assert_eq!(endpoint.retransmits.len(), retransmitted, "{later_ms} ms");
+        assert_eq!(transmitted(&mut endpoint, now).0.len(), retransmitted, "{later_ms} ms");
     }
 }
 
 #[test]
 fn a_queued_retransmission_is_dropped_when_it_is_too_old() {
     for (later_ms, retransmitted) in [(240, 1), (260, 0)] {
-        let mut end = working(true);
+        let mut endpoint = working(true);
         let copy = Retransmittable {
             packet: 1,
             bytes: BYTES,
@@ -174,14 +178,14 @@ fn a_queued_retransmission_is_dropped_when_it_is_too_old() {
             until: at(20) + RETRANSMIT_WITHIN,
             tries: MAX_RETRANSMISSIONS,
         };
-        end.retransmit(at(30), [copy].into());
-        assert_eq!(transmitted(&mut end, at(20 + later_ms)).0.len(), retransmitted, "{later_ms} ms");
+        endpoint.retransmit(at(30), [copy].into());
+        assert_eq!(transmitted(&mut endpoint, at(20 + later_ms)).0.len(), retransmitted, "{later_ms} ms");
     }
 }
 
 #[test]
 fn queued_retransmissions_are_limited() {
-    let mut end = working(true);
+    let mut endpoint = working(true);
     let copy = Retransmittable {
         packet: 1,
         bytes: BYTES,
@@ -191,23 +195,23 @@ fn queued_retransmissions_are_limited() {
         tries: MAX_RETRANSMISSIONS,
     };
     for _ in 0..3 {
-        end.retransmit(at(20), (0..MAX_RETRANSMIT_QUEUE / 2 + 100).map(|_| copy.clone()).collect());
+        endpoint.retransmit(at(20), (0..MAX_RETRANSMIT_QUEUE / 2 + 100).map(|_| copy.clone()).collect());
     }
-    assert_eq!(end.retransmits.len(), MAX_RETRANSMIT_QUEUE);
+    assert_eq!(endpoint.retransmits.len(), MAX_RETRANSMIT_QUEUE);
 }
 
 /// The peer reports each ms that the last transmission was lost.
 #[test]
 fn retransmissions_of_a_packet_are_limited() {
-    let mut end = working(true);
-    offer(&mut end, at(20), 1);
+    let mut endpoint = working(true);
+    offer(&mut endpoint, at(20), 1);
     let mut times = 0;
     for ms in 20..260 {
-        let (sent, _) = transmitted(&mut end, at(ms));
+        let (sent, _) = transmitted(&mut endpoint, at(ms));
         times += sent.len();
         if let Some((number, _)) = sent.first() {
-            let newest = end.at_mut(PATH).expect("the path is present").out.send(at(ms), 64, None);
-            receive(&mut end, at(ms), message(report(newest, &[(*number, 1)], ms as u32 * 1000, 200)));
+            let newest = endpoint.at_mut(PATH).expect("the path is present").out.send(at(ms), 64, None);
+            receive(&mut endpoint, at(ms), message(report(newest, &[(*number, 1)], ms as u32 * 1000, 200)));
         }
     }
     assert_eq!(times, 1 + usize::from(MAX_RETRANSMISSIONS));
@@ -219,12 +223,12 @@ fn only_a_follower_takes_mode_and_wanted_states_from_an_initiator() {
     for (reported_initiator, is_initiator, follows) in
         [(true, false, true), (false, false, false), (true, true, false), (false, true, false)]
     {
-        let mut end = working(is_initiator);
+        let mut endpoint = working(is_initiator);
         let Body::Report { peer_epoch, mut paths } = report(0, &[], 0, 0) else { unreachable!() };
         (paths[0].wanted_state, paths[0].rank) = (PathState::Closed, 9);
         let message = Message { is_initiator: reported_initiator, ..message(Body::Report { peer_epoch, paths }) };
-        receive(&mut end, at(20), message);
-        let state = (end.mode, end.path(PATH).map(|path| path.wanted_state), end.ranks[0]);
+        receive(&mut endpoint, at(20), message);
+        let state = (endpoint.mode, endpoint.path(PATH).map(|path| path.wanted_state), endpoint.ranks[0]);
         let wanted = match follows {
             true => (Mode::Standby, Some(PathState::Closed), 9),
             false => (Mode::Aggregate, Some(PathState::Active), 0),
@@ -235,12 +239,12 @@ fn only_a_follower_takes_mode_and_wanted_states_from_an_initiator() {
 
 #[test]
 fn restarts_of_the_peer_are_limited() {
-    let mut end = working(false);
-    let epoch_of = |end: &Tunnel<u32>| end.peer_epoch;
+    let mut endpoint = working(false);
+    let epoch_of = |endpoint: &Tunnel<u32>| endpoint.peer_epoch;
     let other = |epoch| Message { epoch, ..message(Body::Probe) };
     for (ms, epoch, believed) in [(20, 71, 71), (21, 70, 71), (269, 72, 71), (270, 73, 73), (300, 71, 73)] {
-        receive(&mut end, at(ms), other(epoch));
-        assert_eq!(epoch_of(&end), Some(believed), "{ms} ms");
+        receive(&mut endpoint, at(ms), other(epoch));
+        assert_eq!(epoch_of(&endpoint), Some(believed), "{ms} ms");
     }
 }
 

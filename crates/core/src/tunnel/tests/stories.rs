@@ -184,23 +184,23 @@ fn a_change_of_mode_loses_no_packet_in_flight() {
 
 #[test]
 fn traffic_continues_after_a_restart_of_either_endpoint() {
-    for end in [0, 1] {
+    for endpoint in [0, 1] {
         let links = [(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)];
         let mut testbed = Testbed::new(Mode::Aggregate, &links);
         testbed.stream(1, 30.0, 2000);
-        let epoch = 100 + end as u32;
-        testbed.endpoints[end] = Tunnel::new(Setup {
+        let epoch = 100 + endpoint as u32;
+        testbed.endpoints[endpoint] = Tunnel::new(Setup {
             mode: Mode::Aggregate,
-            is_initiator: end == 0,
+            is_initiator: endpoint == 0,
             ranks: vec![],
             epoch,
             overhead_bytes: OVERHEAD,
         });
         for path in 0..2 {
-            testbed.endpoints[end].handle(testbed.now, Input::Present(PathId(path), true));
+            testbed.endpoints[endpoint].handle(testbed.now, Input::Present(PathId(path), true));
         }
         testbed.stream(1, 30.0, 5000);
-        assert!(testbed.goodput(3000, 5000) > 29.5, "end {end}: {}", testbed.goodput(3000, 5000));
+        assert!(testbed.goodput(3000, 5000) > 29.5, "end {endpoint}: {}", testbed.goodput(3000, 5000));
     }
 }
 

@@ -130,13 +130,16 @@ pub fn read(packet: &[u8]) -> Result<(Header, &[u8]), Discard> {
 impl Header {
     /// Length on the wire, in bytes (4 to [`MAX_HEADER_BYTES`]).
     pub fn bytes(&self) -> usize {
-        4 + 4 * [self.checksum, self.key.is_some(), self.sequence.is_some()].into_iter().filter(|there| *there).count()
+        4 + 4 * [self.checksum, self.key.is_some(), self.sequence.is_some()]
+            .into_iter()
+            .filter(|is_present| *is_present)
+            .count()
     }
 
     /// Appends the header and the payload.
     pub fn write(&self, payload: &[u8], into: &mut Vec<u8>) {
         let begin = into.len();
-        let flag = |there: bool, flag: u16| if there { flag } else { 0 };
+        let flag = |is_present: bool, flag: u16| if is_present { flag } else { 0 };
         let flags =
             flag(self.checksum, CHECKSUM) | flag(self.key.is_some(), KEY) | flag(self.sequence.is_some(), SEQUENCE);
         into.extend(flags.to_be_bytes());

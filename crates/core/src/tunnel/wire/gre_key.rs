@@ -64,9 +64,9 @@ mod tests {
 
         #[test]
         fn the_closest_number_is_found(near in (1u64 << 32)..(1 << 40), off in -500_000i64..500_000) {
-            let wanted = near.wrapping_add_signed(off);
-            prop_assert_eq!(unwrap(near, (wanted & u64::from(SEQUENCES - 1)) as u32, SEQUENCE_BITS), wanted);
-            prop_assert_eq!(unwrap(near, wanted as u32, 32), wanted);
+            let expected = near.wrapping_add_signed(off);
+            prop_assert_eq!(unwrap(near, (expected & u64::from(SEQUENCES - 1)) as u32, SEQUENCE_BITS), expected);
+            prop_assert_eq!(unwrap(near, expected as u32, 32), expected);
         }
     }
 
