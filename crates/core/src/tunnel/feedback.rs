@@ -27,14 +27,14 @@ impl<P: Clone> Tunnel<P> {
 
     pub(super) fn probe(&mut self, now: Instant, path: PathId) {
         if let Some(at) = self.at_mut(path) {
-            at.out.probed();
+            at.sender.probed();
             self.send_numbered(now, path, Body::Probe);
         }
     }
 
     pub(super) fn send_train(&mut self, now: Instant, path: PathId) {
         if let Some(at) = self.at_mut(path) {
-            at.out.begin_train();
+            at.sender.begin_train();
             (0..TRAIN_PACKETS).for_each(|_| self.send_numbered(now, path, Body::PacketTrain));
         }
     }
@@ -43,7 +43,7 @@ impl<P: Clone> Tunnel<P> {
         let bytes = body.bytes() as u32 + NUMBERED_BYTES + self.overhead_bytes;
         let message = self.message(body);
         let Some(at) = self.at_mut(path) else { return };
-        let number = Some(at.out.send(now, bytes, None));
+        let number = Some(at.sender.send(now, bytes, None));
         self.outputs.push_back(Output::Message { path, number, message });
     }
 
@@ -54,7 +54,7 @@ impl<P: Clone> Tunnel<P> {
         let length = u16::try_from(size.saturating_sub(overhead)).unwrap_or(u16::MAX);
         self.send_numbered(now, path, Body::MtuProbe(length.max(PROBE_BYTES as u16 + 1)));
         if let Some(at) = self.at_mut(path) {
-            at.out.note_mtu_probe();
+            at.sender.note_mtu_probe();
         }
         self.probe(now, path);
     }
@@ -66,7 +66,7 @@ impl<P: Clone> Tunnel<P> {
     pub(super) fn report(&mut self, now: Instant) {
         let mut paths = Vec::new();
         for (id, path) in self.paths_mut() {
-            paths.extend(path.receiver.report(now, id, path.out.wanted_state));
+            paths.extend(path.receiver.report(now, id, path.sender.wanted_state));
         }
         paths.iter_mut().for_each(|report| report.rank = self.ranks[usize::from(report.path.0)]);
         let active_paths = self.report_paths(now);
@@ -83,10 +83,16 @@ impl<P: Clone> Tunnel<P> {
         let turn = self.report_turn;
         let mut paths: Vec<_> = self
             .paths_mut()
-            .filter(|(_, path)| path.out.wanted_state != PathState::Closed)
+            .filter(|(_, path)| path.sender.wanted_state != PathState::Closed)
             .map(|(id, path)| {
-                let works = path.out.liveness == Liveness::Up;
-                (!works, path.out.wanted_state != PathState::Active, path.out.liveness, path.out.rtt.smoothed(), id)
+                let works = path.sender.liveness == Liveness::Up;
+                (
+                    !works,
+                    path.sender.wanted_state != PathState::Active,
+                    path.sender.liveness,
+                    path.sender.rtt.smoothed(),
+                    id,
+                )
             })
             .collect();
         paths.sort_unstable();
@@ -122,7 +128,7 @@ impl<P: Clone> Tunnel<P> {
             let follows = message.is_initiator && !self.is_initiator;
             for report in &paths {
                 if let Some(path) = self.at_mut(report.path).filter(|_| follows) {
-                    path.out.wanted_state = report.wanted_state;
+                    path.sender.wanted_state = report.wanted_state;
                     self.ranks[usize::from(report.path.0)] = report.rank;
                 }
                 if peer_epoch == self.epoch {
@@ -142,16 +148,16 @@ impl<P: Clone> Tunnel<P> {
         self.reorder = ReorderBuffer::after_sender_restart(now);
         for (_, path) in self.paths_mut() {
             path.receiver = RecvPath::after_sender_restart(now);
-            let mtu = path.out.mtu.take();
-            path.out = SendPath::new(now, path.out.wanted_state, path.out.next_number());
-            path.out.mtu = mtu;
+            let mtu = path.sender.mtu.take();
+            path.sender = SendPath::new(now, path.sender.wanted_state, path.sender.next_number());
+            path.sender.mtu = mtu;
         }
         self.retransmits.clear();
     }
 
     fn on_path_report(&mut self, now: Instant, report: &PathReport) {
         let Some(path) = self.at_mut(report.path) else { return };
-        let lost = path.out.on_report(now, report);
+        let lost = path.sender.on_report(now, report);
         self.retransmit(now, lost);
     }
 }

@@ -16,15 +16,16 @@ impl<P: Clone> Tunnel<P> {
     /// The longest datagram confirmed on a path, in bytes, outer IP header included; a longer one may be
     /// fragmented. `None` without path MTU discovery, or if the path is not present.
     pub fn passes_bytes(&self, path: PathId) -> Option<u32> {
-        Some(self.at(path)?.out.mtu.as_ref()?.passes())
+        Some(self.at(path)?.sender.mtu.as_ref()?.passes())
     }
 
     /// The longest datagram that every usable path carries; `None` without path MTU discovery, or without a
     /// path.
     pub fn passes_all_bytes(&self) -> Option<u32> {
-        let used = |path: &&Path<P>| path.out.wanted_state != PathState::Closed && path.out.liveness != Liveness::Down;
+        let used =
+            |path: &&Path<P>| path.sender.wanted_state != PathState::Closed && path.sender.liveness != Liveness::Down;
         let paths = self.paths.iter().flatten().filter(used);
-        paths.filter_map(|path| path.out.mtu.as_ref()).map(PathMtu::settled).min()
+        paths.filter_map(|path| path.sender.mtu.as_ref()).map(PathMtu::settled).min()
     }
 
     /// Bytes queued for a path.
@@ -46,6 +47,6 @@ impl<P: Clone> Tunnel<P> {
         if self.retransmits.is_empty() {
             self.retransmits.shrink_to_fit();
         }
-        self.paths_mut().for_each(|(_, path)| path.out.release_memory());
+        self.paths_mut().for_each(|(_, path)| path.sender.release_memory());
     }
 }

@@ -99,7 +99,7 @@ pub struct Tunnel<P> {
 
 #[derive(Debug)]
 struct Path<P> {
-    out: SendPath<P>,
+    sender: SendPath<P>,
     receiver: RecvPath,
     reported: Option<Liveness>,
 }
@@ -143,17 +143,17 @@ impl<P: Clone> Tunnel<P> {
 
     /// Status of a path; `None` if it is not present.
     pub fn path(&self, path: PathId) -> Option<PathStats> {
-        let out = &self.at(path)?.out;
+        let sender = &self.at(path)?.sender;
         Some(PathStats {
-            wanted_state: out.wanted_state,
-            liveness: out.liveness,
-            reason: out.reason.clone(),
-            rate_bit_s: out.rate_bytes_s().map(|rate| rate * 8.0),
-            rtt: out.rtt.min(),
-            loss: out.loss(),
-            sent_bytes: out.sent_bytes,
-            delivered: out.delivered,
-            lost: out.lost,
+            wanted_state: sender.wanted_state,
+            liveness: sender.liveness,
+            reason: sender.reason.clone(),
+            rate_bit_s: sender.rate_bytes_s().map(|rate| rate * 8.0),
+            rtt: sender.rtt.min(),
+            loss: sender.loss(),
+            sent_bytes: sender.sent_bytes,
+            delivered: sender.delivered,
+            lost: sender.lost,
         })
     }
 
@@ -161,18 +161,18 @@ impl<P: Clone> Tunnel<P> {
     /// connections. The unacknowledged count is always 0, because the tunnel itself detects stalls of a
     /// path and reacts to them.
     pub fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
-        let out = &self.at(path)?.out;
-        out.rtt.min()?;
+        let sender = &self.at(path)?.sender;
+        sender.rtt.min()?;
         let transport = Transport {
             token,
             peer: Transport::NO_PEER,
             accepted: false,
             backup: false,
-            rtt: out.rtt.smoothed(),
-            rttvar: out.rtt.variation(),
+            rtt: sender.rtt.smoothed(),
+            rttvar: sender.rtt.variation(),
             unacked: 0,
-            delivered: out.delivered as u32,
-            bytes_acked: out.acknowledged_bytes,
+            delivered: sender.delivered as u32,
+            bytes_acked: sender.acknowledged_bytes,
             notsent_bytes: 0,
             bytes_received: 0,
         };
@@ -214,7 +214,7 @@ impl<P: Clone> Tunnel<P> {
 
     /// When [`advance`](Self::advance) is due.
     fn due(&self) -> Option<Instant> {
-        let paths = self.paths.iter().flatten().filter_map(|path| path.out.next_wakeup());
+        let paths = self.paths.iter().flatten().filter_map(|path| path.sender.next_wakeup());
         paths.chain(self.report_due()).chain(self.reorder.next_wakeup()).min()
     }
 
@@ -235,17 +235,17 @@ impl<P: Clone> Tunnel<P> {
     fn add_path(&mut self, now: Instant, path: PathId) {
         if let Some(slot @ None) = self.paths.get_mut(usize::from(path.0)) {
             let wanted_state = self.wanted_states[usize::from(path.0)];
-            let mut out = SendPath::new(now, wanted_state, self.next_numbers[usize::from(path.0)]);
-            out.mtu = self.max_datagram_bytes.map(PathMtu::new);
-            *slot = Some(Path { out, receiver: RecvPath::default(), reported: None });
+            let mut sender = SendPath::new(now, wanted_state, self.next_numbers[usize::from(path.0)]);
+            sender.mtu = self.max_datagram_bytes.map(PathMtu::new);
+            *slot = Some(Path { sender, receiver: RecvPath::default(), reported: None });
         }
     }
 
     fn remove_path(&mut self, now: Instant, path: PathId) {
         let Some(removed) = self.paths.get_mut(usize::from(path.0)).and_then(Option::take) else { return };
-        let mut out = removed.out;
-        self.next_numbers[usize::from(path.0)] = out.next_number();
-        self.retransmit(now, out.take_in_flight());
+        let mut sender = removed.sender;
+        self.next_numbers[usize::from(path.0)] = sender.next_number();
+        self.retransmit(now, sender.take_in_flight());
     }
 
     fn on_packet(&mut self, now: Instant, key: GreKey, number: Option<u32>, bytes: u32, packet: P) {
@@ -261,7 +261,7 @@ impl<P: Clone> Tunnel<P> {
 
     fn active_paths(&self) -> ActivePaths {
         let up_to = |worst: Liveness| {
-            let used = |path: &Path<P>| path.out.wanted_state == PathState::Active && path.out.liveness <= worst;
+            let used = |path: &Path<P>| path.sender.wanted_state == PathState::Active && path.sender.liveness <= worst;
             let bit = |(index, path): (usize, &Option<Path<P>>)| u16::from(path.as_ref().is_some_and(used)) << index;
             self.paths.iter().enumerate().map(bit).sum::<u16>()
         };
@@ -278,7 +278,7 @@ impl<P: Clone> Tunnel<P> {
 
     /// Whether packets sent now are kept until they are acknowledged.
     fn keeps_copies(&self) -> bool {
-        let in_flight = self.paths.iter().flatten().map(|path| path.out.bytes_in_flight()).sum::<u64>();
+        let in_flight = self.paths.iter().flatten().map(|path| path.sender.bytes_in_flight()).sum::<u64>();
         self.retransmits() && in_flight < MAX_KEPT_BYTES
     }
 
@@ -294,7 +294,7 @@ impl<P: Clone> Tunnel<P> {
     fn advance(&mut self, now: Instant) {
         let active_paths = self.active_paths();
         self.reorder.advance(now, active_paths);
-        let usable = self.paths_mut().filter(|(_, path)| path.out.liveness == Liveness::Up).count();
+        let usable = self.paths_mut().filter(|(_, path)| path.sender.liveness == Liveness::Up).count();
         let idle = now.since(self.last_busy) > IDLE_AFTER;
         let delay_difference = self.possible_delay_difference();
         let trains = self.wants_trains();
@@ -302,20 +302,20 @@ impl<P: Clone> Tunnel<P> {
             (VecDeque::new(), Vec::new(), Vec::new(), Vec::new());
         let mut outputs = core::mem::take(&mut self.outputs);
         for (id, path) in self.paths_mut() {
-            path.out.tunnel_idle = idle;
-            path.out.delay_difference = delay_difference;
-            let has_other_path = usable > usize::from(path.out.liveness == Liveness::Up);
-            to_retransmit.extend(path.out.advance(now, has_other_path));
-            if path.out.wants_probe(now) {
+            path.sender.tunnel_idle = idle;
+            path.sender.delay_difference = delay_difference;
+            let has_other_path = usable > usize::from(path.sender.liveness == Liveness::Up);
+            to_retransmit.extend(path.sender.advance(now, has_other_path));
+            if path.sender.wants_probe(now) {
                 probes.push(id);
             }
-            mtu_probes.extend(path.out.mtu_probe(now).map(|size| (id, size)));
-            if trains && path.out.wants_train() {
+            mtu_probes.extend(path.sender.mtu_probe(now).map(|size| (id, size)));
+            if trains && path.sender.wants_train() {
                 train_paths.push(id);
             }
-            let liveness = path.out.liveness;
+            let liveness = path.sender.liveness;
             if path.reported.replace(liveness) != Some(liveness) {
-                outputs.push_back(Output::Changed { path: id, liveness, reason: path.out.reason.clone() });
+                outputs.push_back(Output::Changed { path: id, liveness, reason: path.sender.reason.clone() });
             }
         }
         self.outputs = outputs;
@@ -355,7 +355,7 @@ impl<P: Clone> Engine for Tunnel<P> {
                 for (index, state) in states.into_iter().enumerate().take(MAX_PATHS) {
                     self.wanted_states[index] = state;
                     if let Some(path) = self.at_mut(PathId(index as u8)) {
-                        path.out.wanted_state = state;
+                        path.sender.wanted_state = state;
                         path.receiver.request_immediate_feedback(now);
                     }
                 }
@@ -367,8 +367,8 @@ impl<P: Clone> Engine for Tunnel<P> {
         if let Some(packet) = self.poll_delivery() {
             return Some(Output::Deliver(packet));
         }
-        let departure = self.poll_transmit(now);
-        departure.or_else(|| self.poll_delivery().map(Output::Deliver))
+        let output = self.poll_transmit(now);
+        output.or_else(|| self.poll_delivery().map(Output::Deliver))
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -33,7 +33,7 @@ impl<P: Clone> Tunnel<P> {
         let reference = self.reference_delay();
         let rated = || {
             self.paths.iter().enumerate().filter_map(|(index, path)| {
-                let out = &path.as_ref()?.out;
+                let out = &path.as_ref()?.sender;
                 let delay_us = out.one_way_delay().filter(|_| out.is_used())?.minus_us(reference);
                 Some(RatedPath { path: PathId(index as u8), delay_us, rate: out.estimated_bytes_s() })
             })

@@ -86,22 +86,22 @@ impl<P: Clone> Tunnel<P> {
         let packet = copy.packet.clone();
         let kept = self.keeps_copies().then_some(copy);
         let Some(at) = self.at_mut(path) else { return };
-        let number = at.out.send(now, bytes, kept);
-        at.out.note_carried(now);
+        let number = at.sender.send(now, bytes, kept);
+        at.sender.note_carried(now);
         self.outputs.push_back(Output::Send { key, number, packet });
     }
 
     /// Sends copies on recovering paths, which must show that they deliver.
     fn send_recovery_copies(&mut self, now: Instant, copy: &Retransmittable<P>) {
         let is_recovering = |path: &super::Path<P>| {
-            path.out.liveness == Liveness::Recovering && path.out.wanted_state != PathState::Closed
+            path.sender.liveness == Liveness::Recovering && path.sender.wanted_state != PathState::Closed
         };
         let recovering: Vec<PathId> =
             self.paths_mut().filter(|(_, path)| is_recovering(path)).map(|(id, _)| id).collect();
         for path in recovering {
             let bytes = copy.bytes + NUMBERED_BYTES + self.overhead_bytes;
-            let Some(at) = self.at_mut(path).filter(|at| at.out.has_cwnd_room()) else { continue };
-            let number = at.out.send(now, bytes, None);
+            let Some(at) = self.at_mut(path).filter(|at| at.sender.has_cwnd_room()) else { continue };
+            let number = at.sender.send(now, bytes, None);
             let key = GreKey { path, flow: copy.flow, sequence: copy.sequence };
             self.outputs.push_back(Output::Send { key, number, packet: copy.packet.clone() });
         }
@@ -121,7 +121,7 @@ impl<P: Clone> Tunnel<P> {
         let mut best = u8::MAX;
         let mut candidates = Vec::with_capacity(MAX_PATHS);
         for (index, path) in self.paths.iter().enumerate() {
-            let Some(out) = path.as_ref().map(|path| &path.out) else { continue };
+            let Some(out) = path.as_ref().map(|path| &path.sender) else { continue };
             let Some(class) = class(out.wanted_state, out.liveness).filter(|class| *class <= best) else { continue };
             if class < best {
                 best = class;
@@ -144,7 +144,7 @@ impl<P: Clone> Tunnel<P> {
         let mut candidates = self.candidates(bytes);
         for full in candidates.iter().filter(|candidate| !candidate.has_cwnd_room) {
             if let Some(at) = self.paths[usize::from(full.path.0)].as_mut() {
-                at.out.note_full(now);
+                at.sender.note_full(now);
             }
         }
         match self.mode {
@@ -192,7 +192,7 @@ impl<P: Clone> Tunnel<P> {
         // A path that was offered too little shows nothing about its rate.
         for free in candidates.iter().filter(|candidate| candidate.is_free(now)) {
             if let Some(at) = self.at_mut(free.path) {
-                at.out.note_idle(now);
+                at.sender.note_idle(now);
             }
         }
         let paced = candidates.iter().filter(|candidate| candidate.has_cwnd_room).map(|candidate| candidate.paced_to);
@@ -204,15 +204,15 @@ impl<P: Clone> Tunnel<P> {
     /// the first path busy for the difference plus one RTT, or plus two if `path` is lossy, for a
     /// retransmission.
     fn later_us(&self, first: PathId, path: PathId, flow: u8, bytes: u32) -> i64 {
-        let rtt = self.at(first).and_then(|path| path.out.rtt.min()).unwrap_or_default();
-        let is_lossy = self.at(path).is_some_and(|path| path.out.loss() > LOSSY_PATH);
+        let rtt = self.at(first).and_then(|path| path.sender.rtt.min()).unwrap_or_default();
+        let is_lossy = self.at(path).is_some_and(|path| path.sender.loss() > LOSSY_PATH);
         let spare = if is_lossy { rtt * 2 + LOSS_DETECTION } else { rtt };
         (self.wait_us(first, flow, bytes) - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
     }
 
     /// How long a packet of this flow would queue for this path, in µs.
     fn wait_us(&self, path: PathId, flow: u8, bytes: u32) -> i64 {
-        let rate = self.at(path).and_then(|path| path.out.rate_bytes_s());
+        let rate = self.at(path).and_then(|path| path.sender.rate_bytes_s());
         let ahead = (self.queue.backlog_bytes(flow) + u64::from(bytes)) as f64;
         rate.map_or(0, |rate| (ahead / rate * 1e6) as i64)
     }
@@ -229,7 +229,7 @@ impl<P: Clone> Tunnel<P> {
 
     /// Minimum RTT of the lowest-delay active path; without one, of any path.
     pub(super) fn min_rtt(&self) -> Duration {
-        let outs = || self.paths.iter().flatten().map(|path| &path.out);
+        let outs = || self.paths.iter().flatten().map(|path| &path.sender);
         let min = outs().filter(|out| out.is_used()).filter_map(|out| out.rtt.min()).min();
         min.or_else(|| outs().filter_map(|out| out.rtt.min()).min()).unwrap_or_default()
     }
@@ -245,7 +245,7 @@ impl<P: Clone> Tunnel<P> {
     }
 
     fn delay_difference_of(&self, counts: impl Fn(&SendPath<P>) -> bool) -> Duration {
-        let delays = self.paths.iter().flatten().map(|path| &path.out).filter(|out| counts(out));
+        let delays = self.paths.iter().flatten().map(|path| &path.sender).filter(|out| counts(out));
         let reference = self.reference_delay();
         let delays = delays.filter_map(|out| Some(out.one_way_delay()?.minus_us(reference)));
         let (low, high) = delays.fold((i64::MAX, i64::MIN), |(low, high), us| (low.min(us), high.max(us)));
@@ -254,13 +254,13 @@ impl<P: Clone> Tunnel<P> {
 
     /// Reference for one-way delays: that of any path.
     pub(super) fn reference_delay(&self) -> OneWayDelay {
-        self.paths.iter().flatten().find_map(|path| path.out.one_way_delay()).unwrap_or_default()
+        self.paths.iter().flatten().find_map(|path| path.sender.one_way_delay()).unwrap_or_default()
     }
 
     fn note_idle(&mut self, now: Instant) {
         for (_, path) in self.paths_mut() {
-            if path.out.has_cwnd_room() {
-                path.out.note_idle(now);
+            if path.sender.has_cwnd_room() {
+                path.sender.note_idle(now);
             }
         }
     }

@@ -236,8 +236,8 @@ impl Testbed {
     }
 
     /// The sending state of a path at the first endpoint.
-    fn out(&self, path: u8) -> &SendPath<Numbered> {
-        &self.endpoints[0].at(PathId(path)).expect("the path is present").out
+    fn sender(&self, path: u8) -> &SendPath<Numbered> {
+        &self.endpoints[0].at(PathId(path)).expect("the path is present").sender
     }
 
     /// Goodput of delivered packets between two times, in Mbit/s of their own bytes.

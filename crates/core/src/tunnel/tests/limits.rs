@@ -73,7 +73,7 @@ fn working(is_initiator: bool) -> Tunnel<u32> {
     let mut endpoint = endpoint(is_initiator);
     let (_, probe) = transmitted(&mut endpoint, at(1));
     receive(&mut endpoint, at(11), message(report(probe.expect("a probe was sent"), &[], 6_000, 100)));
-    assert_eq!(endpoint.at(PATH).map(|path| path.out.liveness), Some(Liveness::Up));
+    assert_eq!(endpoint.at(PATH).map(|path| path.sender.liveness), Some(Liveness::Up));
     endpoint
 }
 
@@ -99,11 +99,12 @@ fn bytes_in_flight_are_limited_for_any_reported_rate() {
             packet += 1;
         }
         let (sent, newest) = transmitted(&mut endpoint, at(ms));
-        max_in_flight = max_in_flight.max(endpoint.at(PATH).map_or(0, |path| path.out.bytes_in_flight()));
+        max_in_flight = max_in_flight.max(endpoint.at(PATH).map_or(0, |path| path.sender.bytes_in_flight()));
         claimed_us += 10_000;
         claimed_bytes = claimed_bytes.wrapping_add(4_000_000_000);
         if let Some(newest) = newest.filter(|_| !sent.is_empty()) {
-            let behind = if ms < 60 { 0 } else { endpoint.at(PATH).map_or(0, |path| path.out.in_flight()) as u32 - 1 };
+            let behind =
+                if ms < 60 { 0 } else { endpoint.at(PATH).map_or(0, |path| path.sender.in_flight()) as u32 - 1 };
             receive(
                 &mut endpoint,
                 at(ms),
@@ -130,10 +131,10 @@ fn packets_kept_for_retransmission_are_limited() {
     assert!(endpoint.keeps_copies());
     let path = endpoint.at_mut(PATH).expect("the path is present");
     for _ in 0..MAX_KEPT_BYTES / 1000 {
-        path.out.send(at(20), 1000, None);
+        path.sender.send(at(20), 1000, None);
     }
     assert!(endpoint.keeps_copies());
-    endpoint.at_mut(PATH).expect("the path is present").out.send(at(20), 1000, None);
+    endpoint.at_mut(PATH).expect("the path is present").sender.send(at(20), 1000, None);
     assert!(!endpoint.keeps_copies());
 }
 
@@ -159,7 +160,7 @@ fn a_packet_first_sent_250_ms_ago_is_not_retransmitted() {
         let number = sent[0].0;
         let now = at(20 + later_ms);
         // A probe sent after it was acknowledged.
-        let newest = endpoint.at_mut(PATH).expect("the path is present").out.send(at(21), 64, None);
+        let newest = endpoint.at_mut(PATH).expect("the path is present").sender.send(at(21), 64, None);
         receive(&mut endpoint, now, message(report(newest, &[(number, 1)], 250_000, 200)));
         assert_eq!(endpoint.retransmits.len(), retransmitted, "{later_ms} ms");
         assert_eq!(transmitted(&mut endpoint, now).0.len(), retransmitted, "{later_ms} ms");
@@ -210,7 +211,7 @@ fn retransmissions_of_a_packet_are_limited() {
         let (sent, _) = transmitted(&mut endpoint, at(ms));
         times += sent.len();
         if let Some((number, _)) = sent.first() {
-            let newest = endpoint.at_mut(PATH).expect("the path is present").out.send(at(ms), 64, None);
+            let newest = endpoint.at_mut(PATH).expect("the path is present").sender.send(at(ms), 64, None);
             receive(&mut endpoint, at(ms), message(report(newest, &[(*number, 1)], ms as u32 * 1000, 200)));
         }
     }
@@ -253,7 +254,7 @@ fn is_ever_distrusted(loss: f64) -> bool {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(10.0, 10.0, 0.0), (10.0, 10.0, loss)]);
     (1..60).any(|tick| {
         testbed.stream(1, 18.0, tick * 50);
-        let out = testbed.out(1);
+        let out = testbed.sender(1);
         out.liveness == Liveness::Recovering && out.reason.starts_with("it loses")
     })
 }

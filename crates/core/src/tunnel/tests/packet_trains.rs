@@ -44,7 +44,7 @@ fn a_train_estimates_the_rate_within_a_tenth() {
     let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
     testbed.run_until(Instant::from_millis(1000));
     for (path, (rate, ..)) in LOW_AND_HIGH_DELAY.into_iter().enumerate() {
-        let speed = testbed.out(path as u8).estimated_bytes_s().map_or(0.0, |bytes_s| bytes_s * 8.0 / 1e6);
+        let speed = testbed.sender(path as u8).estimated_bytes_s().map_or(0.0, |bytes_s| bytes_s * 8.0 / 1e6);
         assert!((speed / rate - 1.0).abs() < 0.1, "{speed} of {rate} Mbit/s");
     }
 }
@@ -54,5 +54,5 @@ fn a_train_estimates_the_rate_within_a_tenth() {
 fn the_queue_of_a_train_does_not_end_slow_start() {
     let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
     testbed.run_until(Instant::from_millis(1000));
-    assert_eq!([0, 1].map(|path| testbed.out(path).rate_bytes_s()), [None, None]);
+    assert_eq!([0, 1].map(|path| testbed.sender(path).rate_bytes_s()), [None, None]);
 }
