@@ -33,9 +33,9 @@ impl<P: Clone> Tunnel<P> {
         let reference = self.reference_delay();
         let rated = || {
             self.paths.iter().enumerate().filter_map(|(index, path)| {
-                let out = &path.as_ref()?.sender;
-                let delay_us = out.one_way_delay().filter(|_| out.is_used())?.minus_us(reference);
-                Some(RatedPath { path: PathId(index as u8), delay_us, rate: out.estimated_bytes_s() })
+                let sender = &path.as_ref()?.sender;
+                let delay_us = sender.one_way_delay().filter(|_| sender.is_used())?.minus_us(reference);
+                Some(RatedPath { path: PathId(index as u8), delay_us, rate: sender.estimated_bytes_s() })
             })
         };
         let lowest = rated().min_by_key(|path| path.delay_us)?;

@@ -121,8 +121,10 @@ impl<P: Clone> Tunnel<P> {
         let mut best = u8::MAX;
         let mut candidates = Vec::with_capacity(MAX_PATHS);
         for (index, path) in self.paths.iter().enumerate() {
-            let Some(out) = path.as_ref().map(|path| &path.sender) else { continue };
-            let Some(class) = class(out.wanted_state, out.liveness).filter(|class| *class <= best) else { continue };
+            let Some(sender) = path.as_ref().map(|path| &path.sender) else { continue };
+            let Some(class) = class(sender.wanted_state, sender.liveness).filter(|class| *class <= best) else {
+                continue;
+            };
             if class < best {
                 best = class;
                 candidates.clear();
@@ -130,10 +132,10 @@ impl<P: Clone> Tunnel<P> {
             candidates.push(Candidate {
                 path: PathId(index as u8),
                 rank: self.ranks.get(index).copied().unwrap_or(index as u8),
-                expected_arrival_us: out.expected_arrival_us(bytes, reference),
-                has_cwnd_room: out.has_cwnd_room(),
-                has_room_for_copies: out.has_room_for_copies(),
-                paced_to: out.paced_to(),
+                expected_arrival_us: sender.expected_arrival_us(bytes, reference),
+                has_cwnd_room: sender.has_cwnd_room(),
+                has_room_for_copies: sender.has_room_for_copies(),
+                paced_to: sender.paced_to(),
             });
         }
         candidates
@@ -229,9 +231,9 @@ impl<P: Clone> Tunnel<P> {
 
     /// Minimum RTT of the lowest-delay active path; without one, of any path.
     pub(super) fn min_rtt(&self) -> Duration {
-        let outs = || self.paths.iter().flatten().map(|path| &path.sender);
-        let min = outs().filter(|out| out.is_used()).filter_map(|out| out.rtt.min()).min();
-        min.or_else(|| outs().filter_map(|out| out.rtt.min()).min()).unwrap_or_default()
+        let senders = || self.paths.iter().flatten().map(|path| &path.sender);
+        let min = senders().filter(|sender| sender.is_used()).filter_map(|sender| sender.rtt.min()).min();
+        min.or_else(|| senders().filter_map(|sender| sender.rtt.min()).min()).unwrap_or_default()
     }
 
     /// Delay difference of the active paths: the queueing time allowed in addition.
@@ -241,13 +243,13 @@ impl<P: Clone> Tunnel<P> {
 
     /// Delay difference of all paths that are not closed.
     pub(super) fn possible_delay_difference(&self) -> Duration {
-        self.delay_difference_of(|out| out.wanted_state != PathState::Closed)
+        self.delay_difference_of(|sender| sender.wanted_state != PathState::Closed)
     }
 
     fn delay_difference_of(&self, counts: impl Fn(&SendPath<P>) -> bool) -> Duration {
-        let delays = self.paths.iter().flatten().map(|path| &path.sender).filter(|out| counts(out));
+        let delays = self.paths.iter().flatten().map(|path| &path.sender).filter(|sender| counts(sender));
         let reference = self.reference_delay();
-        let delays = delays.filter_map(|out| Some(out.one_way_delay()?.minus_us(reference)));
+        let delays = delays.filter_map(|sender| Some(sender.one_way_delay()?.minus_us(reference)));
         let (low, high) = delays.fold((i64::MAX, i64::MIN), |(low, high), us| (low.min(us), high.max(us)));
         Duration::from_micros(high.saturating_sub(low).clamp(0, MAX_DELAY_DIFFERENCE_US) as u64)
     }

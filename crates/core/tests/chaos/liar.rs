@@ -16,7 +16,7 @@ const MAX_TRANSMISSIONS: usize = 9 * MAX_PATHS;
 /// Minimum time between two accepted restarts of the peer, each of which may cause new trains.
 const MIN_RESTART_INTERVAL: Duration = Duration::from_millis(250);
 
-struct Scenario {
+struct LiarRun {
     now: Instant,
     gateway: Endpoint,
     vehicle: Endpoint,
@@ -36,7 +36,7 @@ struct Scenario {
 pub fn liar(script: &[u8]) {
     let mut script = Script(script);
     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
-    let mut scenario = Scenario {
+    let mut run = LiarRun {
         now: Instant::from_millis(1),
         gateway: engine(false, Mode::default(), 7),
         vehicle: engine(true, mode, 8),
@@ -50,16 +50,16 @@ pub fn liar(script: &[u8]) {
         token: Rc::new(()),
     };
     for path in 0..1 + script.byte() % 4 {
-        scenario.vehicle.handle(scenario.now, Input::Present(PathId(path), true));
+        run.vehicle.handle(run.now, Input::Present(PathId(path), true));
     }
-    scenario.run_due();
+    run.run_due();
     while !script.0.is_empty() {
-        scenario.step(&mut script);
-        scenario.run_due();
+        run.step(&mut script);
+        run.run_due();
     }
 }
 
-impl Scenario {
+impl LiarRun {
     fn step(&mut self, script: &mut Script<'_>) {
         match script.byte() % 8 {
             0 | 1 => {

@@ -118,11 +118,11 @@ fn bytes_in_flight_are_limited_for_any_reported_rate() {
 
 #[test]
 fn packets_in_flight_are_limited() {
-    let mut out: SendPath<u32> = SendPath::new(at(1), PathState::Active, 0);
+    let mut sender: SendPath<u32> = SendPath::new(at(1), PathState::Active, 0);
     for _ in 0..MAX_IN_FLIGHT + 5000 {
-        out.send(at(1), 100, None);
+        sender.send(at(1), 100, None);
     }
-    assert_eq!((out.in_flight(), out.bytes_in_flight()), (MAX_IN_FLIGHT, MAX_IN_FLIGHT as u64 * 100));
+    assert_eq!((sender.in_flight(), sender.bytes_in_flight()), (MAX_IN_FLIGHT, MAX_IN_FLIGHT as u64 * 100));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_packet_first_sent_250_ms_ago_is_not_retransmitted() {
         let (sent, _) = transmitted(&mut endpoint, at(20));
         let number = sent[0].0;
         let now = at(20 + later_ms);
-        // A probe sent after it was acknowledged.
+        // A probe sent after the packet arrives; the packet does not.
         let newest = endpoint.at_mut(PATH).expect("the path is present").sender.send(at(21), 64, None);
         receive(&mut endpoint, now, message(report(newest, &[(number, 1)], 250_000, 200)));
         assert_eq!(endpoint.retransmits.len(), retransmitted, "{later_ms} ms");
@@ -254,8 +254,8 @@ fn is_ever_distrusted(loss: f64) -> bool {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(10.0, 10.0, 0.0), (10.0, 10.0, loss)]);
     (1..60).any(|tick| {
         testbed.stream(1, 18.0, tick * 50);
-        let out = testbed.sender(1);
-        out.liveness == Liveness::Recovering && out.reason.starts_with("it loses")
+        let sender = testbed.sender(1);
+        sender.liveness == Liveness::Recovering && sender.reason.starts_with("it loses")
     })
 }
 
