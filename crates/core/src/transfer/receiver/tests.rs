@@ -73,12 +73,14 @@ proptest! {
         sizes in prop::collection::vec(0usize..200_000, 1..6), part in 1usize..100_000, window in 1u64..300_000
     ) {
         let objects: Vec<Vec<u8>> =
-            sizes.iter().enumerate().map(|(index, &size)| (0..size).map(|at| (at * 7 + index) as u8).collect()).collect();
+            sizes.iter().enumerate().map(|(nth, &size)| (0..size).map(|at| (at * 7 + nth) as u8).collect()).collect();
         prop_assert_eq!(received(&stream(&objects, window), part), Ok(objects));
     }
 
     #[test]
-    fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000), has_preface: bool, part in 1usize..50) {
+    fn no_bytes_cause_a_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..2000), has_preface: bool, part in 1usize..50
+    ) {
         let mut wire = if has_preface { frame::PREFACE.to_vec() } else { Vec::new() };
         wire.extend(bytes);
         let (mut receiver, mut receipts) = (Receiver::default(), Receipts::default());
