@@ -12,7 +12,7 @@ use crosslane::tunnel::security::{HandshakeEvent, Security, Session};
 use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
-use crosslane_core::tunnel::wire::control_message::{Body, MAX_PATHS, MAX_RUNS, Message, PathReport};
+use crosslane_core::tunnel::wire::control_message::{Body, MAX_MISSING_RANGES, MAX_PATHS, Message, PathReport};
 use crosslane_core::tunnel::wire::gre::{self, Header, Payload};
 use crosslane_core::tunnel::wire::gre_key::GreKey;
 
@@ -268,7 +268,7 @@ impl World {
                 let length = usize::from(script.byte()).min(script.0.len());
                 let (bytes, rest) = script.0.split_at(length);
                 script.0 = rest;
-                let key = GreKey { path: PathId(script.byte() % 16), flow: 0, order: 0 }.key();
+                let key = GreKey { path: PathId(script.byte() % 16), flow: 0, sequence: 0 }.key();
                 self.say(
                     script.byte(),
                     Header { payload: Payload::Control, key: Some(key), sequence: None, checksum: false },
@@ -278,7 +278,7 @@ impl World {
             _ => {
                 let (message, path) = (self.liar.message(script), script.byte() % 16);
                 let sequence = (script.byte().is_multiple_of(4)).then(|| script.word());
-                let key = GreKey { path: PathId(path), flow: 0, order: 0 }.key();
+                let key = GreKey { path: PathId(path), flow: 0, sequence: 0 }.key();
                 let mut bytes = Vec::new();
                 message.write(&mut bytes);
                 self.say(path, Header { payload: Payload::Control, key: Some(key), sequence, checksum: false }, &bytes);
@@ -348,7 +348,10 @@ impl Liar {
             0 if flags & 8 == 0 => Body::Probe,
             0 => Body::MtuProbe((script.word() as u16).min(MOST_PROBE_BYTES)),
             1 => Body::PacketTrain,
-            _ => Body::Report { heard, paths: (0..1 + script.byte() % 4).map(|_| self.report(script)).collect() },
+            _ => Body::Report {
+                peer_epoch: heard,
+                paths: (0..1 + script.byte() % 4).map(|_| self.report(script)).collect(),
+            },
         };
         let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
         Message { epoch: self.epoch, mode, retransmits: flags & 8 != 0, is_initiator: flags & 16 != 0, body }
@@ -359,7 +362,7 @@ impl Liar {
         let newest = self.numbers[usize::from(path)];
         let missing = script.byte().is_multiple_of(4);
         let highest = if script.byte().is_multiple_of(8) { script.figure(newest) } else { newest };
-        let runs = if missing { usize::from(script.byte()) % (MAX_RUNS + 1) } else { 0 };
+        let runs = if missing { usize::from(script.byte()) % (MAX_MISSING_RANGES + 1) } else { 0 };
         let run = |script: &mut Script<'_>| (highest.wrapping_sub(u32::from(script.byte())), script.word() as u16);
         PathReport {
             path: PathId(path),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::transfer::frame::{self, Receipts};
 use crosslane_core::transfer::receiver::{Event, MAX_BEGUN, Receiver};
-use crosslane_core::transfer::sender::{MAX_OPEN, PIECE_BYTES, Sender, Write};
+use crosslane_core::transfer::sender::{CHUNK_BYTES, MAX_OPEN, Sender, Write};
 use crosslane_core::transfer::{Abandoned, Late};
 
 /// Plays one input; its first byte says at which end.
@@ -78,7 +78,7 @@ fn send(script: &[u8], late: Late) {
             0 | 1 => {
                 let deadline = (what & 8 == 0).then(|| now + Duration::from_millis(figure));
                 // What is sent here is made of zeros, up to a few pieces.
-                let size = figure % (3 * PIECE_BYTES);
+                let size = figure % (3 * CHUNK_BYTES);
                 if let Some(number) = sender.submit("name", size, now, deadline) {
                     sizes.insert(number, size);
                     submitted += 1;
@@ -104,8 +104,8 @@ fn write(sender: &mut Sender, receiver: &mut Receiver, sizes: &BTreeMap<u32, u64
     let mut wire = Vec::new();
     match write {
         Write::Abandon { number, why } => frame::abandon(&mut wire, number, why),
-        Write::Piece { .. } if is_unreadable => return sender.take_back(Abandoned::Unreadable),
-        Write::Piece { number, offset, length, last } => {
+        Write::Chunk { .. } if is_unreadable => return sender.take_back(Abandoned::Unreadable),
+        Write::Chunk { number, offset, length, last } => {
             assert!(offset + u64::from(length) <= sizes[&number]);
             if offset == 0 {
                 frame::offer(&mut wire, number, sizes[&number], 0, "name");

@@ -37,9 +37,9 @@ class Metric:
 def _known() -> list[Metric]:
     """The metrics of `crosslane catalog --json`, in the order in which tables have them."""
     entries = json.loads(files("crosslane_lab").joinpath("catalog.json").read_text(encoding="utf-8"))["metrics"]
-    units = {"0–1": "%", "count": "", "currency": ""}
+    units: dict[str, str] = {"0–1": "%", "count": "", "currency": ""}
     return [
-        Metric(e["name"], e["label"], units.get(e["unit"], e["unit"]), e["better"].replace("neither", ""))
+        Metric(e["name"], e["label"], units.get(str(e["unit"]), str(e["unit"])), e["better"].replace("neither", ""))
         for e in entries
     ]
 

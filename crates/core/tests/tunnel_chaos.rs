@@ -1,5 +1,5 @@
-//! The tunnel's engine under arbitrary loss, duplication, reordering, and lies.
-//! `PROPTEST_CASES` says how often; `fuzz/` looks for longer.
+//! The tunnel's engine under arbitrary loss, duplication, reordering and false reports. `PROPTEST_CASES`
+//! sets the number of cases; `fuzz/` runs longer.
 
 mod chaos;
 
@@ -13,17 +13,17 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_the_wire_does_each_packet_comes_once_at_most_and_in_order(script in script()) {
+    fn each_packet_is_delivered_at_most_once_and_in_order_on_any_wire(script in script()) {
         chaos::pair(&script);
     }
 
     #[test]
-    fn whatever_the_other_end_says_the_engine_stays_well(script in script()) {
+    fn the_engine_stays_within_its_limits_for_any_input(script in script()) {
         chaos::stranger(&script);
     }
 
     #[test]
-    fn whatever_an_authenticated_liar_reports_the_engine_stays_well(script in script()) {
+    fn the_engine_stays_within_its_limits_for_any_false_report(script in script()) {
         chaos::liar(&script);
     }
 }

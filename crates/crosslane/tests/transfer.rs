@@ -290,7 +290,7 @@ fn a_sender_that_is_killed_leaves_its_part_and_disturbs_nobody() {
     drop((stream, killed));
     let told = receiver.await_words("what came lies in in/torn.part");
     assert!(told.contains("while receiving torn from") && told.contains("the connection ended before it was whole"));
-    receiver.await_words("no Crosslane transfer of version 1 at byte 0 of the stream; look whether both ends are");
+    receiver.await_words("not a Crosslane transfer of version 1 at byte 0 of the stream; look whether both ends are");
     assert_eq!(fs::read(desk.path().join("in/torn.part")).unwrap(), [7; 400]);
     assert_eq!(send(desk.path(), &receiver.address, &["a"], &[]).code, Some(0), "it goes on serving");
 }
@@ -319,7 +319,10 @@ fn who_is_no_receiver_is_told_in_one_sentence() {
         let said = sender.join().unwrap();
         assert_eq!(said.code, Some(1));
         assert!(said.stdout.starts_with("a  3000000 bytes  not finished: "), "{said:?}");
-        assert!(said.stderr.contains("no Crosslane transfer of version 1 at byte 0 of the stream; look"), "{said:?}");
+        assert!(
+            said.stderr.contains("not a Crosslane transfer of version 1 at byte 0 of the stream; look"),
+            "{said:?}"
+        );
     });
 }
 

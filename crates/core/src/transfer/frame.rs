@@ -1,8 +1,7 @@
-//! What goes over the wire; numbers in network byte order.
+//! The wire format; numbers are in network byte order.
 //!
-//! Both streams begin with [`PREFACE`]. Then the sender's is frames: an offer,
-//! pieces of data, an end or an abandonment for each object. The receiver's is
-//! receipts.
+//! Both streams begin with [`PREFACE`]. The sender's stream continues with frames: an offer, chunks of
+//! data, and an end or an abandonment for each object. The receiver's stream continues with receipts.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -11,27 +10,27 @@ use thiserror::Error;
 use super::Abandoned;
 use crate::time::Duration;
 
-/// What both ends begin with: name and version.
+/// Start of both streams: name and version.
 pub const PREFACE: [u8; 8] = *b"XLANE\0\0\x01";
-/// Number of a receipt that is about the connection, not about an object: with
-/// [`Outcome::Refused`], the receiver takes nothing over it.
+/// Object number of a receipt about the connection: with [`Outcome::Refused`], the receiver accepts no
+/// object.
 pub const CONNECTION: u32 = u32::MAX;
-/// Longest name of an object, in bytes.
+/// Maximum length of an object's name, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
-/// Longest text of a receipt, in bytes.
+/// Maximum length of a receipt's text, in bytes.
 pub const MAX_TEXT_BYTES: usize = 255;
-/// Bytes of a SHA-256 digest (FIPS 180-4).
+/// Length of a SHA-256 digest (FIPS 180-4), in bytes.
 pub const DIGEST_BYTES: usize = 32;
 
-/// Bytes of an offer before the name.
+/// Length of an offer without the name, in bytes.
 pub const OFFER_BYTES: usize = 18;
-/// Bytes of a piece before its data.
+/// Length of a chunk's header, in bytes.
 pub const DATA_BYTES: usize = 9;
-/// Bytes of an end.
+/// Length of an end, in bytes.
 pub const END_BYTES: usize = 5 + DIGEST_BYTES;
-/// Bytes of an abandonment.
+/// Length of an abandonment, in bytes.
 pub const ABANDON_BYTES: usize = 6;
-/// Bytes of a receipt before the text.
+/// Length of a receipt without the text, in bytes.
 pub const RECEIPT_BYTES: usize = 11;
 
 pub(super) const OFFER: u8 = 1;
@@ -40,46 +39,46 @@ pub(super) const END: u8 = 3;
 pub(super) const ABANDON: u8 = 4;
 const RECEIPT: u8 = 5;
 
-/// What is wrong with a stream, and where.
+/// A malformed stream.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what} at byte {offset} of the stream")]
 pub struct Fault {
     /// Offset of the frame.
     pub offset: u64,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
 }
 
-/// What the receiver says of an object.
+/// The receiver's answer for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Its number.
+    /// The object's number.
     pub number: u32,
-    /// How it went.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Time between its last byte and this receipt (up to 71 minutes).
+    /// Time between the object's last byte and this receipt (up to 71 minutes).
     pub waited: Duration,
-    /// More about it, for people.
+    /// A reason for the user.
     pub text: String,
 }
 
-/// How it went with an object.
+/// The outcome of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is complete, its digest right, and where it belongs.
+    /// It is complete, its digest is correct, and it is stored.
     Stored,
     /// Its digest differs.
     Differs,
-    /// It cannot be kept: a disk full, a name not allowed.
+    /// It cannot be stored, such as for a full disk or an invalid name.
     Refused,
-    /// It was abandoned; what came is kept in part.
+    /// It was abandoned; its data so far is kept.
     Partial,
 }
 
 const OUTCOMES: [Outcome; 4] = [Outcome::Stored, Outcome::Differs, Outcome::Refused, Outcome::Partial];
 const ABANDONED: [Abandoned; 4] = [Abandoned::Late, Abandoned::Changed, Abandoned::Unreadable, Abandoned::Refused];
 
-/// Appends an offer; names are cut to [`MAX_NAME_BYTES`] by the sender's engine.
+/// Appends an offer; the sender's engine cuts names to [`MAX_NAME_BYTES`].
 pub fn offer(into: &mut Vec<u8>, number: u32, size_bytes: u64, deadline_ms: u32, name: &str) {
     into.push(OFFER);
     into.extend(number.to_be_bytes());
@@ -88,7 +87,7 @@ pub fn offer(into: &mut Vec<u8>, number: u32, size_bytes: u64, deadline_ms: u32,
     put_text(into, name);
 }
 
-/// Appends the head of a piece; its bytes follow.
+/// Appends the header of a chunk; its bytes follow.
 pub fn data(into: &mut Vec<u8>, number: u32, length: u32) {
     into.push(DATA);
     into.extend(number.to_be_bytes());
@@ -118,33 +117,32 @@ pub fn receipt(into: &mut Vec<u8>, receipt: &Receipt) {
     put_text(into, &receipt.text);
 }
 
-/// The receiver's stream, cut into receipts. Holds at most one.
+/// Decoder of the receiver's stream; holds at most one receipt.
 #[derive(Debug, Default)]
 pub struct Receipts {
     partial: Partial,
-    greeted: bool,
+    has_preface: bool,
 }
 
 impl Receipts {
-    /// True once the other end has shown that it is a receiver.
+    /// Whether the receiver's preface has arrived.
     pub fn is_greeted(&self) -> bool {
-        self.greeted
+        self.has_preface
     }
 
-    /// Takes bytes off the front of `bytes` until a receipt is complete or none
-    /// are left.
+    /// Consumes `bytes` until a receipt is complete or no bytes are left.
     ///
     /// # Errors
-    /// What is no receipt; nothing after it can be read.
+    /// The stream is malformed; nothing after the fault can be read.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Receipt>, Fault> {
-        if !self.greeted {
-            self.greeted = self.partial.greet(bytes)?;
+        if !self.has_preface {
+            self.has_preface = self.partial.read_preface(bytes)?;
         }
-        if !self.greeted || !self.partial.fill(bytes, 1) {
+        if !self.has_preface || !self.partial.fill(bytes, 1) {
             return Ok(None);
         }
         if self.partial.u8(0) != RECEIPT {
-            return Err(self.partial.fault("no receipt"));
+            return Err(self.partial.fault("not a receipt"));
         }
         if !self.partial.fill(bytes, RECEIPT_BYTES) {
             return Ok(None);
@@ -155,29 +153,29 @@ impl Receipts {
         }
         let partial = &self.partial;
         let Some(outcome) = OUTCOMES.get(usize::from(partial.u8(5))).copied() else {
-            return Err(partial.fault("a receipt of unknown outcome"));
+            return Err(partial.fault("a receipt with an unknown outcome"));
         };
         let receipt = Receipt {
             number: partial.u32(1),
             outcome,
             waited: Duration::from_micros(partial.u32(6).into()),
-            text: partial.text(RECEIPT_BYTES).ok_or_else(|| partial.fault("a receipt that is no UTF-8"))?,
+            text: partial.text(RECEIPT_BYTES).ok_or_else(|| partial.fault("a receipt whose text is not UTF-8"))?,
         };
         self.partial.clear();
         Ok(Some(receipt))
     }
 }
 
-/// A frame's beginning, as far as it has come.
+/// The received part of a frame.
 #[derive(Debug, Default)]
 pub(super) struct Partial {
     bytes: Vec<u8>,
-    /// Where it begins in the stream.
+    /// Offset of the frame in the stream.
     pub(super) offset: u64,
 }
 
 impl Partial {
-    /// True once there are `wanted` bytes.
+    /// Reads up to `wanted` bytes; true once they are complete.
     pub(super) fn fill(&mut self, bytes: &mut &[u8], wanted: usize) -> bool {
         let part = bytes.len().min(wanted.saturating_sub(self.bytes.len()));
         let (now, later) = bytes.split_at(part);
@@ -186,11 +184,11 @@ impl Partial {
         self.bytes.len() >= wanted
     }
 
-    /// True once the preface has come. A stranger shows at his first byte.
-    pub(super) fn greet(&mut self, bytes: &mut &[u8]) -> Result<bool, Fault> {
+    /// True once the preface is complete. A wrong byte is detected at once.
+    pub(super) fn read_preface(&mut self, bytes: &mut &[u8]) -> Result<bool, Fault> {
         let whole = self.fill(bytes, PREFACE.len());
         if !PREFACE.starts_with(&self.bytes) {
-            return Err(self.fault("no Crosslane transfer of version 1"));
+            return Err(self.fault("not a Crosslane transfer of version 1"));
         }
         if whole {
             self.clear();
@@ -198,7 +196,7 @@ impl Partial {
         Ok(whole)
     }
 
-    /// What was read is done with.
+    /// Discards the frame, which has been read.
     pub(super) fn clear(&mut self) {
         self.offset += self.bytes.len() as u64;
         self.bytes.clear();
@@ -208,13 +206,13 @@ impl Partial {
         Fault { offset: self.offset, what: what.into() }
     }
 
-    /// A number that [`fill`](Self::fill) has brought; 0 beyond.
+    /// A byte read by [`fill`](Self::fill); 0 beyond.
     pub(super) fn u8(&self, at: usize) -> u8 {
         self.bytes.get(at).copied().unwrap_or(0)
     }
 
     pub(super) fn u32(&self, at: usize) -> u32 {
-        (0..4).fold(0, |value, place| value << 8 | u32::from(self.u8(at + place)))
+        (0..4).fold(0, |value, index| value << 8 | u32::from(self.u8(at + index)))
     }
 
     pub(super) fn u64(&self, at: usize) -> u64 {
@@ -234,11 +232,11 @@ pub(super) fn why_abandoned(code: u8) -> Option<Abandoned> {
     ABANDONED.get(usize::from(code)).copied()
 }
 
-fn code<T: PartialEq>(all: &[T], one: T) -> u8 {
-    all.iter().position(|other| *other == one).unwrap_or(0) as u8
+fn code<T: PartialEq>(all: &[T], value: T) -> u8 {
+    all.iter().position(|other| *other == value).unwrap_or(0) as u8
 }
 
-/// A length and a text, cut at a character's end.
+/// Appends a length and a text, cut at a character boundary.
 fn put_text(into: &mut Vec<u8>, text: &str) {
     let end = (0..=text.len().min(MAX_TEXT_BYTES)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     into.push(end as u8);

@@ -1,10 +1,9 @@
-//! Objects over one connection, each with its deadline.
+//! Transfer of objects with deadlines over one connection.
 //!
-//! A [sender](sender::Sender) says what to write next: pieces of the object that
-//! is due earliest, no more than may be under way. A
-//! [receiver](receiver::Receiver) cuts the stream into objects again. Both know
-//! lengths only; whoever feeds them has the bytes, reads files and takes
-//! digests. [`frame`] is what goes over the wire, `docs/transfer.md` its picture.
+//! A [sender](sender::Sender) selects what to write next: chunks of the object due earliest, within the
+//! limit of unacknowledged bytes. A [receiver](receiver::Receiver) splits the stream into objects. Both
+//! know only lengths; the driver has the bytes, reads files and computes digests. [`frame`] is the wire
+//! format, shown in `docs/transfer.md`.
 
 use serde::Deserialize;
 
@@ -12,18 +11,18 @@ pub mod frame;
 pub mod receiver;
 pub mod sender;
 
-/// What becomes of an object past its deadline.
+/// Handling of an object past its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Late {
-    /// What is not written yet is not sent.
+    /// Unwritten data is not sent.
     #[default]
     GiveUp,
-    /// It is sent to its end.
+    /// The object is sent to its end.
     Continue,
 }
 
-/// Why an object ends before its end.
+/// Why an object is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abandoned {
     /// Its deadline is past.
@@ -32,18 +31,18 @@ pub enum Abandoned {
     Changed,
     /// It cannot be read any more.
     Unreadable,
-    /// The receiver does not take it.
+    /// The receiver rejected it.
     Refused,
 }
 
 impl Abandoned {
-    /// In words, as in "given up: …".
+    /// The reason in words, as in "given up: …".
     pub fn words(self) -> &'static str {
         match self {
             Abandoned::Late => "its deadline is past",
             Abandoned::Changed => "it changed while it was sent",
             Abandoned::Unreadable => "it cannot be read any more",
-            Abandoned::Refused => "the receiver does not take it",
+            Abandoned::Refused => "the receiver rejected it",
         }
     }
 }

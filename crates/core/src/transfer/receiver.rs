@@ -1,4 +1,4 @@
-//! A stream cut into objects again.
+//! The receiver: splits the stream into objects.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -7,10 +7,10 @@ use alloc::string::String;
 use super::Abandoned;
 use super::frame::{self, ABANDON_BYTES, DATA_BYTES, DIGEST_BYTES, END_BYTES, Fault, OFFER_BYTES, Partial};
 
-/// Objects that a sender may have begun and not ended.
+/// Maximum number of objects that are begun and neither ended nor abandoned.
 pub const MAX_BEGUN: usize = 1024;
 
-/// What came.
+/// An event of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// An object begins.
@@ -19,13 +19,12 @@ pub enum Event<'a> {
         number: u32,
         /// Its size in bytes.
         size_bytes: u64,
-        /// When the sender wants it to be there, in ms from its coming up; 0:
-        /// any time.
+        /// Its deadline, in ms since it was generated; 0: none.
         deadline_ms: u32,
-        /// Its name, fit for a file of a folder: no separator, not `.`, not `..`.
+        /// Its name, valid as a file name: no separator, not `.`, not `..`.
         name: String,
     },
-    /// More of an object, next to what came before.
+    /// The next bytes of an object.
     Data {
         /// Its number.
         number: u32,
@@ -36,14 +35,14 @@ pub enum Event<'a> {
     End {
         /// Its number.
         number: u32,
-        /// SHA-256 of what was sent.
+        /// SHA-256 of the bytes sent.
         digest: [u8; DIGEST_BYTES],
     },
-    /// No more comes of an object.
+    /// An object was abandoned.
     Abandon {
         /// Its number.
         number: u32,
-        /// Why.
+        /// The reason.
         why: Abandoned,
     },
 }
@@ -52,40 +51,39 @@ pub enum Event<'a> {
 #[derive(Debug, Default)]
 pub struct Receiver {
     partial: Partial,
-    greeted: bool,
-    /// Bytes missing of each object begun.
+    has_preface: bool,
+    /// Missing bytes of each object begun.
     begun: BTreeMap<u32, u64>,
-    /// The piece that is coming, and what is missing of it.
-    piece: Option<(u32, u32)>,
+    /// The current chunk: its object, and its missing bytes.
+    chunk: Option<(u32, u32)>,
 }
 
 impl Receiver {
-    /// Takes bytes off the front of `bytes` until something has come or none are
-    /// left.
+    /// Consumes `bytes` until an event is complete or no bytes are left.
     ///
     /// # Errors
-    /// What no sender says; nothing after it can be read.
+    /// The stream is malformed; nothing after the fault can be read.
     pub fn take<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
         loop {
-            if let Some((number, missing)) = self.piece {
+            if let Some((number, missing)) = self.chunk {
                 return Ok(self.take_data(number, missing, bytes));
             }
-            if !self.greeted {
-                self.greeted = self.partial.greet(bytes)?;
+            if !self.has_preface {
+                self.has_preface = self.partial.read_preface(bytes)?;
             }
-            if !self.greeted || !self.partial.fill(bytes, 1) {
+            if !self.has_preface || !self.partial.fill(bytes, 1) {
                 return Ok(None);
             }
             let event = match self.partial.u8(0) {
                 frame::OFFER => self.offer(bytes)?,
                 frame::DATA if !self.partial.fill(bytes, DATA_BYTES) => return Ok(None),
                 frame::DATA => {
-                    self.begin_piece()?;
+                    self.begin_chunk()?;
                     continue;
                 }
                 frame::END => self.end(bytes)?,
                 frame::ABANDON => self.abandon(bytes)?,
-                other => return Err(self.partial.fault(format!("a frame of unknown kind {other}"))),
+                other => return Err(self.partial.fault(format!("a frame of unknown type {other}"))),
             };
             if event.is_some() {
                 self.partial.clear();
@@ -94,14 +92,14 @@ impl Receiver {
         }
     }
 
-    /// True once the other end has shown that it is a sender.
+    /// Whether the sender's preface has arrived.
     pub fn is_greeted(&self) -> bool {
-        self.greeted
+        self.has_preface
     }
 
-    /// True at the end of a frame, where a stream may end.
+    /// Whether no object is open and no frame is incomplete: a stream may end here.
     pub fn is_between_objects(&self) -> bool {
-        self.begun.is_empty() && self.partial.tail(0).is_empty() && self.piece.is_none()
+        self.begun.is_empty() && self.partial.tail(0).is_empty() && self.chunk.is_none()
     }
 
     fn take_data<'a>(&mut self, number: u32, missing: u32, bytes: &mut &'a [u8]) -> Option<Event<'a>> {
@@ -112,8 +110,8 @@ impl Receiver {
         let (now, later) = bytes.split_at(part);
         *bytes = later;
         self.partial.offset += part as u64;
-        let left = missing - part as u32;
-        self.piece = (left > 0).then_some((number, left));
+        let remaining = missing - part as u32;
+        self.chunk = (remaining > 0).then_some((number, remaining));
         Some(Event::Data { number, bytes: now })
     }
 
@@ -127,7 +125,7 @@ impl Receiver {
         }
         let (number, size_bytes) = (self.partial.u32(1), self.partial.u64(5));
         let name = self.partial.text(OFFER_BYTES).filter(|name| is_file_name(name));
-        let Some(name) = name else { return Err(self.partial.fault("an object whose name is no file name")) };
+        let Some(name) = name else { return Err(self.partial.fault("an object whose name is not a file name")) };
         if self.begun.contains_key(&number) {
             return Err(self.partial.fault(format!("object {number} offered twice")));
         }
@@ -138,16 +136,16 @@ impl Receiver {
         Ok(Some(Event::Offer { number, size_bytes, deadline_ms: self.partial.u32(13), name }))
     }
 
-    fn begin_piece(&mut self) -> Result<(), Fault> {
+    fn begin_chunk(&mut self) -> Result<(), Fault> {
         let (number, length) = (self.partial.u32(1), self.partial.u32(5));
         match self.begun.get_mut(&number) {
-            None => Err(self.partial.fault(format!("data of object {number}, which is not begun"))),
+            None => Err(self.partial.fault(format!("data of object {number}, which is not open"))),
             Some(missing) if *missing < u64::from(length) => {
-                Err(self.partial.fault(format!("more data of object {number} than was offered")))
+                Err(self.partial.fault(format!("more data of object {number} than offered")))
             }
             Some(missing) => {
                 *missing -= u64::from(length);
-                self.piece = (length > 0).then_some((number, length));
+                self.chunk = (length > 0).then_some((number, length));
                 self.partial.clear();
                 Ok(())
             }
@@ -160,7 +158,7 @@ impl Receiver {
         }
         let number = self.partial.u32(1);
         if self.begun.remove(&number) != Some(0) {
-            return Err(self.partial.fault(format!("the end of object {number}, of which not all has come")));
+            return Err(self.partial.fault(format!("the end of object {number} before all of its data")));
         }
         let mut digest = [0; DIGEST_BYTES];
         digest.copy_from_slice(self.partial.tail(5));
@@ -175,7 +173,7 @@ impl Receiver {
         let why = frame::why_abandoned(self.partial.u8(5));
         match why.filter(|_| self.begun.remove(&number).is_some()) {
             Some(why) => Ok(Some(Event::Abandon { number, why })),
-            None => Err(self.partial.fault(format!("object {number}, which is not begun, abandoned"))),
+            None => Err(self.partial.fault(format!("an abandonment of object {number}, which is not open"))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What to write next.
+//! The sender: selects what to write next.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,32 +9,31 @@ use super::{Abandoned, Late};
 use crate::demand;
 use crate::time::Instant;
 
-/// Longest piece. MPTCP ends a mapping with each write, and smaller writes end
-/// it with a small packet.
-pub const PIECE_BYTES: u64 = 65_536;
-/// Objects that may be open.
+/// Maximum length of a chunk. MPTCP ends a mapping with each write, and smaller writes end it with a small
+/// packet.
+pub const CHUNK_BYTES: u64 = 65_536;
+/// Maximum number of open objects.
 pub const MAX_OPEN: usize = 10_000;
 
 /// What to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// A piece: the offer if it is the first, then the data, then the end if it
-    /// is the last.
-    Piece {
+    /// A chunk: the offer before the first one, then the data, then the end after the last one.
+    Chunk {
         /// The object.
         number: u32,
-        /// Where its bytes begin in the object.
+        /// Offset of the bytes in the object.
         offset: u64,
-        /// How many, up to [`PIECE_BYTES`].
+        /// Number of bytes, up to [`CHUNK_BYTES`].
         length: u32,
-        /// The object's last.
+        /// Whether it is the object's last chunk.
         last: bool,
     },
     /// The object's abandonment.
     Abandon {
         /// The object.
         number: u32,
-        /// Why.
+        /// The reason.
         why: Abandoned,
     },
 }
@@ -43,11 +42,11 @@ pub enum Write {
 #[derive(Debug)]
 pub struct Sender {
     late: Late,
-    /// The earliest deadline first.
+    /// Open objects, the earliest deadline first.
     open: Vec<Open>,
     next_number: u32,
-    /// What was written and not acknowledged, in order.
-    pieces: VecDeque<Piece>,
+    /// Written chunks that are not acknowledged, in order.
+    chunks: VecDeque<Chunk>,
     written: u64,
     acked: u64,
     backlog: Option<u64>,
@@ -61,9 +60,9 @@ struct Open {
     name_bytes: u64,
     start: Instant,
     deadline: Option<Instant>,
-    /// Bytes of it written.
+    /// Bytes written.
     written: u64,
-    /// Bytes of it acknowledged, but for the piece that is in part.
+    /// Bytes acknowledged, except those of a chunk acknowledged in part.
     acked: u64,
     state: State,
 }
@@ -72,32 +71,32 @@ struct Open {
 enum State {
     Waiting,
     Offered,
-    /// Its last piece is written.
+    /// Its last chunk is written.
     Written,
     Abandoned(Abandoned),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct Chunk {
     number: u32,
-    /// Where it begins in the stream, and where its data does.
+    /// Offset of the chunk and of its data in the stream.
     before: u64,
     begin: u64,
     length: u64,
-    /// Where it ends in the stream, with all its frames.
+    /// Offset of its end in the stream, with all its frames.
     end: u64,
     offers: bool,
     last: bool,
 }
 
 impl Sender {
-    /// A sender of a stream that has not begun.
+    /// A sender at the start of the stream.
     pub fn new(late: Late) -> Sender {
         Sender {
             late,
             open: Vec::new(),
             next_number: 0,
-            pieces: VecDeque::new(),
+            chunks: VecDeque::new(),
             written: 0,
             acked: 0,
             backlog: None,
@@ -105,8 +104,7 @@ impl Sender {
         }
     }
 
-    /// Takes an object that comes up at `start` and returns its number; `None`
-    /// while [`MAX_OPEN`] are open.
+    /// Adds an object generated at `start` and returns its number; `None` while [`MAX_OPEN`] are open.
     pub fn submit(&mut self, name: &str, size: u64, start: Instant, deadline: Option<Instant>) -> Option<u32> {
         if self.is_full() {
             return None;
@@ -115,8 +113,8 @@ impl Sender {
         self.next_number += 1;
         let name_bytes = name.len().min(MAX_NAME_BYTES) as u64;
         let state = State::Waiting;
-        let place = self.open.partition_point(|other| due(other.deadline) <= due(deadline));
-        self.open.insert(place, Open { number, size, name_bytes, start, deadline, written: 0, acked: 0, state });
+        let index = self.open.partition_point(|other| due(other.deadline) <= due(deadline));
+        self.open.insert(index, Open { number, size, name_bytes, start, deadline, written: 0, acked: 0, state });
         self.changed = true;
         Some(number)
     }
@@ -126,7 +124,7 @@ impl Sender {
         self.open.len() >= MAX_OPEN
     }
 
-    /// Stops sending an object; false if it is not open, or written whole.
+    /// Abandons an object; false if it is not open, or completely written.
     pub fn abandon(&mut self, number: u32, why: Abandoned) -> bool {
         let Some(open) = self.open.iter_mut().find(|open| open.number == number) else { return false };
         match open.state {
@@ -136,28 +134,27 @@ impl Sender {
         true
     }
 
-    /// Most bytes that may be written and not acknowledged; `None`: as many as
-    /// are taken.
+    /// Sets the maximum number of bytes written and not acknowledged; `None`: no limit.
     pub fn set_backlog(&mut self, bytes: Option<u64>) {
         self.backlog = bytes;
     }
 
-    /// So many of the bytes written are not acknowledged yet.
+    /// Sets the number of bytes written and not acknowledged.
     pub fn set_outstanding(&mut self, bytes: u64) {
         self.acked = self.acked.max(self.written.saturating_sub(bytes));
-        while let Some(piece) = self.pieces.front().copied().filter(|piece| piece.end <= self.acked) {
-            self.pieces.pop_front();
-            let Some(place) = self.open.iter().position(|open| open.number == piece.number) else { continue };
-            self.open[place].acked += piece.length;
-            if piece.last {
-                self.open.remove(place);
+        while let Some(chunk) = self.chunks.front().copied().filter(|chunk| chunk.end <= self.acked) {
+            self.chunks.pop_front();
+            let Some(index) = self.open.iter().position(|open| open.number == chunk.number) else { continue };
+            self.open[index].acked += chunk.length;
+            if chunk.last {
+                self.open.remove(index);
                 self.changed = true;
             }
         }
     }
 
-    /// The next object whose deadline is past, if those are given up: it is
-    /// abandoned now. One that is written whole is only forgotten.
+    /// The next object whose deadline is past, if such objects are given up. It is abandoned, or only
+    /// removed if it is completely written.
     pub fn poll_late(&mut self, now: Instant) -> Option<u32> {
         if self.late == Late::Continue {
             return None;
@@ -174,28 +171,27 @@ impl Sender {
         Some(number)
     }
 
-    /// When an object will be past its deadline.
+    /// When the next deadline passes.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        self.going().filter_map(|open| open.deadline).min().filter(|_| self.late == Late::GiveUp)
+        self.active().filter_map(|open| open.deadline).min().filter(|_| self.late == Late::GiveUp)
     }
 
-    /// What to write now, and how many bytes that is with its frames; `None`
-    /// while nothing may be.
+    /// What to write now, and its length with all frames in bytes; `None` if nothing may be written.
     pub fn poll(&mut self) -> Option<(Write, u64)> {
-        if let Some(place) = self.open.iter().position(|open| matches!(open.state, State::Abandoned(_))) {
-            let Open { number, state, .. } = self.open.remove(place);
+        if let Some(index) = self.open.iter().position(|open| matches!(open.state, State::Abandoned(_))) {
+            let Open { number, state, .. } = self.open.remove(index);
             if let State::Abandoned(why) = state {
                 self.written += ABANDON_BYTES as u64;
                 return Some((Write::Abandon { number, why }, ABANDON_BYTES as u64));
             }
         }
         let outstanding = self.written - self.acked;
-        // A receiver takes only so many objects begun and not ended.
+        // A receiver accepts a limited number of objects that are begun and not ended.
         let begun = self.open.iter().filter(|open| open.state == State::Offered).count();
-        let goes = |state| state == State::Offered || state == State::Waiting && begun < MAX_BEGUN;
-        let open = self.open.iter_mut().find(|open| goes(open.state))?;
-        let length = (open.size - open.written).min(PIECE_BYTES);
-        if self.backlog.is_some_and(|most| outstanding + length > most.max(PIECE_BYTES)) {
+        let may_write = |state| state == State::Offered || state == State::Waiting && begun < MAX_BEGUN;
+        let open = self.open.iter_mut().find(|open| may_write(open.state))?;
+        let length = (open.size - open.written).min(CHUNK_BYTES);
+        if self.backlog.is_some_and(|most| outstanding + length > most.max(CHUNK_BYTES)) {
             return None;
         }
         let offers = open.state == State::Waiting;
@@ -207,33 +203,32 @@ impl Sender {
         let begin = self.written + offer + DATA_BYTES as u64;
         let end = begin + length + if last { END_BYTES as u64 } else { 0 };
         let before = self.written;
-        self.pieces.push_back(Piece { number, before, begin, length, end, offers, last });
+        self.chunks.push_back(Chunk { number, before, begin, length, end, offers, last });
         self.written = end;
-        Some((Write::Piece { number, offset, length: length as u32, last }, end - before))
+        Some((Write::Chunk { number, offset, length: length as u32, last }, end - before))
     }
 
-    /// Takes the piece back that was polled last, since its bytes cannot be had,
-    /// and abandons its object.
+    /// Takes back the chunk that was polled last, since its bytes cannot be read, and abandons its object.
     pub fn take_back(&mut self, why: Abandoned) {
-        let Some(piece) = self.pieces.pop_back() else { return };
-        self.written = piece.before;
-        let Some(open) = self.open.iter_mut().find(|open| open.number == piece.number) else { return };
-        open.written -= piece.length;
-        open.state = if piece.offers { State::Waiting } else { State::Offered };
-        self.close(piece.number, why);
+        let Some(chunk) = self.chunks.pop_back() else { return };
+        self.written = chunk.before;
+        let Some(open) = self.open.iter_mut().find(|open| open.number == chunk.number) else { return };
+        open.written -= chunk.length;
+        open.state = if chunk.offers { State::Waiting } else { State::Offered };
+        self.close(chunk.number, why);
     }
 
-    /// True if an object came or went since the last call.
+    /// Whether an object was added or removed since the last call.
     pub fn take_changed(&mut self) -> bool {
         core::mem::take(&mut self.changed)
     }
 
-    /// True while nothing is open and all that was written is acknowledged.
+    /// Whether no object is open and all bytes written are acknowledged.
     pub fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.pieces.is_empty()
+        self.open.is_empty() && self.chunks.is_empty()
     }
 
-    /// Objects open, with deadlines, the earliest first.
+    /// Open objects with deadlines, the earliest first.
     pub fn demand(&self) -> Vec<demand::Object> {
         let object = |open: &Open| {
             Some(demand::Object {
@@ -244,33 +239,33 @@ impl Sender {
                 deadline: open.deadline?,
             })
         };
-        self.going().filter_map(object).take(demand::MAX_OBJECTS).collect()
+        self.active().filter_map(object).take(demand::MAX_OBJECTS).collect()
     }
 
-    /// Number and acknowledged bytes of each object of which some are, as many
-    /// as a demand has.
+    /// Number and acknowledged bytes of each object with acknowledged bytes, at most as many as a demand
+    /// has.
     pub fn progress(&self) -> impl Iterator<Item = (u32, u64)> {
-        let acked = self.going().map(|open| (open.number, self.acked_bytes(open)));
+        let acked = self.active().map(|open| (open.number, self.acked_bytes(open)));
         acked.filter(|(_, bytes)| *bytes > 0).take(demand::MAX_OBJECTS)
     }
 
-    fn going(&self) -> impl Iterator<Item = &Open> {
+    fn active(&self) -> impl Iterator<Item = &Open> {
         self.open.iter().filter(|open| !matches!(open.state, State::Abandoned(_)))
     }
 
     fn acked_bytes(&self, open: &Open) -> u64 {
-        let in_part = self.pieces.front().filter(|piece| piece.number == open.number);
-        let more = |piece: &Piece| self.acked.saturating_sub(piece.begin).min(piece.length);
+        let in_part = self.chunks.front().filter(|chunk| chunk.number == open.number);
+        let more = |chunk: &Chunk| self.acked.saturating_sub(chunk.begin).min(chunk.length);
         open.acked + in_part.map_or(0, more)
     }
 
     fn close(&mut self, number: u32, why: Abandoned) {
         self.changed = true;
-        let Some(place) = self.open.iter().position(|open| open.number == number) else { return };
-        match self.open[place].state {
-            // The peer never heard of it.
-            State::Waiting => drop(self.open.remove(place)),
-            _ => self.open[place].state = State::Abandoned(why),
+        let Some(index) = self.open.iter().position(|open| open.number == number) else { return };
+        match self.open[index].state {
+            // It was never offered to the receiver.
+            State::Waiting => drop(self.open.remove(index)),
+            _ => self.open[index].state = State::Abandoned(why),
         }
     }
 }

@@ -1,17 +1,15 @@
-//! Which counters have been seen: the window of RFC 6479, with which a receiver
-//! accepts every packet once, in whatever order packets come.
+//! The anti-replay window of RFC 6479: a receiver accepts every counter once, in any order of arrival.
 //!
-//! The bitmap is a ring of blocks. When the newest counter enters a new block,
-//! that block is cleared whole, so nothing is ever shifted; the price is that the
-//! window is one block shorter than the bitmap.
+//! The bitmap is a ring of blocks. When the newest counter enters a new block, the whole block is cleared,
+//! so no bits are shifted; the window is therefore one block shorter than the bitmap.
 
 /// Bits of a block.
 const BLOCK_BITS: u64 = 64;
 /// Blocks of the bitmap, 1 KiB.
 const BLOCKS: usize = 128;
 
-/// How far behind the newest a counter may come and still be accepted: 8128
-/// packets, which a path of 1 Gbit/s carries in 90 ms. Links reorder less.
+/// Length of the window behind the newest counter: 8128 packets, which a path of 1 Gbit/s carries in 90 ms.
+/// Links reorder less.
 pub const WINDOW: u64 = (BLOCKS as u64 - 1) * BLOCK_BITS;
 
 /// The counters accepted so far.
@@ -28,8 +26,7 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// May `counter` be new? False for one that was accepted, and for one that
-    /// fell out of the window, of which nothing is known any more.
+    /// Whether `counter` may be new. False if it was accepted, or is older than the window.
     pub fn check(&self, counter: u64) -> bool {
         match self.newest {
             Some(newest) if counter <= newest => {
@@ -39,9 +36,8 @@ impl Replay {
         }
     }
 
-    /// Marks `counter` as seen, and says what [`check`](Replay::check) would
-    /// have said. To be called for authentic packets only: a forged counter
-    /// would move the window.
+    /// Marks `counter` as accepted and returns the result of [`check`](Replay::check). To be called for
+    /// authentic packets only: a forged counter would move the window.
     pub fn accept(&mut self, counter: u64) -> bool {
         if !self.check(counter) {
             return false;
@@ -84,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_exactly_as_long_as_it_says() {
+    fn the_window_has_exactly_its_nominal_length() {
         let mut replay = Replay::default();
         assert!(replay.accept(WINDOW));
         assert!(replay.check(1) && !replay.check(0));
@@ -92,20 +88,19 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_forgets_what_lay_in_the_same_blocks() {
+    fn a_jump_ahead_clears_the_blocks_it_passes() {
         let mut replay = Replay::default();
         for counter in 0..2 * WINDOW {
             assert!(replay.accept(counter));
         }
-        let leapt = 7 * WINDOW;
-        assert!(replay.accept(leapt));
-        for counter in leapt - WINDOW + 1..leapt {
-            assert!(replay.accept(counter), "{counter} was never seen");
+        let ahead = 7 * WINDOW;
+        assert!(replay.accept(ahead));
+        for counter in ahead - WINDOW + 1..ahead {
+            assert!(replay.accept(counter), "{counter} was not accepted before");
         }
     }
 
-    /// Counters that mostly go forward, with steps back of up to two windows and
-    /// leaps.
+    /// Counters that mostly increase, with steps back of up to two windows and jumps ahead.
     fn counters() -> impl Strategy<Value = Vec<u64>> {
         let step = prop_oneof![
             8 => 0..4i64,
@@ -126,17 +121,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bitmap_answers_as_a_set_of_all_counters_would(counters in counters()) {
+        fn the_bitmap_agrees_with_a_set_of_all_counters(counters in counters()) {
             let mut replay = Replay::default();
-            let mut seen = BTreeSet::new();
+            let mut accepted = BTreeSet::new();
             for counter in counters {
-                let in_window = seen.last().is_none_or(|newest: &u64| newest.saturating_sub(counter) < WINDOW);
-                let new = in_window && !seen.contains(&counter);
+                let in_window = accepted.last().is_none_or(|newest: &u64| newest.saturating_sub(counter) < WINDOW);
+                let new = in_window && !accepted.contains(&counter);
                 prop_assert_eq!(replay.check(counter), new);
                 prop_assert_eq!(replay.accept(counter), new);
                 prop_assert!(!replay.check(counter));
                 if new {
-                    seen.insert(counter);
+                    accepted.insert(counter);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What a tunnel is told, and what it says.
+//! Inputs, outputs, setup and status of a tunnel.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,20 +11,20 @@ use super::wire::gre_key::GreKey;
 use crate::path::{PathId, PathState};
 use crate::time::Duration;
 
-/// How the paths in use are used together.
+/// How the active paths are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Each packet over the path on which it arrives first.
+    /// Each packet on the path with the earliest expected arrival.
     #[default]
     Aggregate,
-    /// Each packet over two paths or more; the first to arrive counts.
+    /// Each packet on two or more paths; the first copy counts.
     Redundant,
-    /// All over the most preferred path that works.
+    /// All packets on the most preferred path that is up.
     Standby,
-    /// Over the most preferred path that works, and the next as far as it is full.
+    /// On the most preferred path that is up, and on the next when it is full.
     CheapestFirst,
-    /// Each flow over one path.
+    /// Each flow on one path.
     PerFlow,
 }
 
@@ -40,7 +40,7 @@ pub enum Encryption {
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Mode; 5] = [Mode::Aggregate, Mode::Redundant, Mode::Standby, Mode::CheapestFirst, Mode::PerFlow];
 
     /// The name in configurations, records and commands.
@@ -63,115 +63,115 @@ impl Mode {
     }
 }
 
-/// How a tunnel is to work.
+/// Configuration of a tunnel.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// How it uses its paths until told otherwise.
+    /// The mode until it is changed.
     pub mode: Mode,
-    /// Whether the other end follows this one: the vehicle leads, the gateway follows.
+    /// Whether the peer follows this endpoint's mode and wanted states: true for the vehicle, false for the
+    /// gateway.
     pub is_initiator: bool,
-    /// Place of each path in the user's preference, 0 first.
+    /// Preference of each path by the user, 0 first.
     pub ranks: Vec<u8>,
-    /// A number that differs from that of the last start.
+    /// A number that differs from that of the previous start.
     pub epoch: u32,
-    /// Bytes that a datagram adds to the GRE packet on the wire, headers of
-    /// UDP and IP included.
+    /// Header overhead of the GRE packet on the wire, in bytes, including UDP and IP.
     pub overhead_bytes: u32,
 }
 
-/// What a tunnel is told.
+/// An input of a tunnel.
 #[derive(Clone, Debug)]
 pub enum Input<P> {
-    /// A packet to be carried.
+    /// A packet to carry.
     Packet {
         /// Slot of its flow.
         flow: u8,
         /// Its length, in bytes.
         bytes: u32,
-        /// Whether its flow takes what it can get (RFC 1633, section 3.1), as
-        /// TCP does, and no delay matters but the time until all is there.
+        /// Whether its flow is bulk (elastic, RFC 1633, section 3.1), as TCP is: only the completion time
+        /// of the whole transfer matters.
         bulk: bool,
         /// The packet.
         packet: P,
     },
-    /// A packet came over a path.
+    /// A packet arrived on a path.
     Arrived {
-        /// From its key.
-        label: GreKey,
-        /// Its number on the path, if it has one.
+        /// Its GRE key.
+        key: GreKey,
+        /// Its path sequence number, if it has one.
         number: Option<u32>,
         /// Its length, in bytes.
         bytes: u32,
         /// The packet.
         packet: P,
     },
-    /// A packet came that says nothing of path and order: its sender is not of our kind.
-    Unlabelled(P),
-    /// A message of the other end came over a path.
-    Told {
+    /// A packet without GRE key arrived: its sender is another implementation.
+    Keyless(P),
+    /// A message of the peer arrived on a path.
+    Message {
         /// The path.
         path: PathId,
-        /// Its number on the path.
+        /// Its path sequence number, if it has one.
         number: Option<u32>,
         /// The message.
         message: Message,
     },
-    /// A path can be used, or cannot.
+    /// A path is present (true) or not (false).
     Present(PathId, bool),
-    /// What is wanted of each path.
-    Want(Vec<PathState>),
-    /// How the paths are to be used together from now on.
-    Use(Mode),
+    /// The wanted state of each path.
+    SetWantedStates(Vec<PathState>),
+    /// The mode from now on.
+    SetMode(Mode),
 }
 
-/// What a tunnel says.
+/// An output of a tunnel.
 #[derive(Clone, Debug)]
 pub enum Output<P> {
-    /// A packet leaves over a path.
+    /// A packet to send on a path.
     Send {
-        /// For its key.
-        label: GreKey,
-        /// Its number on the path.
+        /// Its GRE key.
+        key: GreKey,
+        /// Its path sequence number.
         number: u32,
         /// The packet.
         packet: P,
     },
-    /// A message leaves over a path.
-    Tell {
+    /// A message to send on a path.
+    Message {
         /// The path.
         path: PathId,
-        /// Its number on the path, if it has one.
+        /// Its path sequence number, if it has one.
         number: Option<u32>,
         /// The message.
         message: Message,
     },
-    /// A packet came out of the tunnel.
+    /// A packet to deliver.
     Deliver(P),
-    /// The health of a path has changed.
+    /// The liveness of a path changed.
     Changed {
         /// The path.
         path: PathId,
-        /// Its health.
+        /// Its liveness.
         liveness: Liveness,
-        /// Why, in a sentence.
+        /// The reason, one sentence.
         reason: String,
     },
 }
 
-/// What is known of a path.
+/// Status of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathStats {
-    /// What is wanted of it.
+    /// Its wanted state.
     pub wanted_state: PathState,
-    /// Whether it carries.
+    /// Its liveness.
     pub liveness: Liveness,
-    /// Why it has that health, in a sentence.
+    /// The reason for its liveness, one sentence.
     pub reason: String,
-    /// Rate at which it delivers, in bits a second of GRE packets.
+    /// Delivery rate of GRE packets, in bit/s.
     pub rate_bit_s: Option<f64>,
-    /// Shortest round trip.
+    /// Minimum RTT.
     pub rtt: Option<Duration>,
-    /// Share of packets lost, lately.
+    /// Recent share of lost packets (0 to 1).
     pub loss: f64,
     /// Bytes sent, as datagrams on the wire.
     pub sent_bytes: u64,

@@ -1,6 +1,5 @@
-//! Packets that wait for a path: a queue for each flow, served in turn by bytes
-//! (deficit round robin), new flows first, each kept short by CoDel. After
-//! RFC 8290, with a slot for each of 256 flows.
+//! Packets that wait for a path: one queue per flow, served in turn by bytes (deficit round robin), new
+//! flows first, each controlled by CoDel (after RFC 8290, with 256 flow slots).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,31 +8,31 @@ use crate::link::CoDel;
 use crate::link::codel::{State, Taken};
 use crate::time::{Duration, Instant};
 
-/// Packets that wait at most, over all flows: 100 ms at 1 Gbit/s.
-const MOST_PACKETS: usize = 8192;
-/// Their bytes at most.
-const MOST_BYTES: u64 = MOST_PACKETS as u64 * 1500;
-/// A packet that waited for so long is of no use to anybody: whom it is for is gone.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// What a flow may send in its turn, in bytes.
+/// Maximum number of queued packets over all flows: 100 ms at 1 Gbit/s.
+const MAX_PACKETS: usize = 8192;
+/// Maximum number of queued bytes.
+const MAX_BYTES: u64 = MAX_PACKETS as u64 * 1500;
+/// Maximum queueing time of a packet: its receiver is no longer reachable.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
+/// Bytes that a flow may send per turn.
 const QUANTUM: i64 = 1514;
-/// How long a flow's packets may wait for long, if the round trip is not longer,
-/// beside what the paths differ in delay: a CUBIC flow over 40 ms fills the paths.
+/// CoDel's target queueing time, if the RTT is not longer; the paths' delay difference is added. With this
+/// target a CUBIC flow over 40 ms fills the paths.
 const TARGET: Duration = Duration::from_millis(20);
 const INTERVAL: Duration = Duration::from_millis(120);
 
-/// How long the way is.
+/// Delays of the paths.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    /// Shortest round trip of the nearest path in use.
+pub(super) struct PathDelays {
+    /// Minimum RTT of the lowest-delay path in use.
     pub rtt: Duration,
-    /// How much later a packet arrives over the farthest.
+    /// How much later a packet arrives on the highest-delay path in use.
     pub delay_difference: Duration,
 }
 
-impl Times {
-    /// BBR keeps up to two round trips under way, and CUBIC takes back a third (RFC
-    /// 9438, section 4.6): with much less than a round trip the paths run empty.
+impl PathDelays {
+    /// BBR keeps up to two RTTs in flight, and CUBIC reduces its window by 30 % (RFC 9438, section 4.6):
+    /// with a target far below one RTT the paths would run empty.
     fn codel(self) -> CoDel {
         let target = TARGET.max(self.rtt) + self.delay_difference;
         CoDel { target, interval: INTERVAL.max(self.rtt * 2) + self.delay_difference }
@@ -44,9 +43,9 @@ impl Times {
 #[derive(Debug)]
 pub(super) struct Queue<P> {
     slots: Vec<Slot<P>>,
-    /// Flows whose turn it is; those that have just begun go before the others.
-    fresh: VecDeque<u8>,
-    turns: VecDeque<u8>,
+    /// Flows to serve next; new flows before old ones.
+    new_flows: VecDeque<u8>,
+    old_flows: VecDeque<u8>,
     packets: usize,
     bytes: u64,
     dropped: u64,
@@ -54,16 +53,16 @@ pub(super) struct Queue<P> {
 
 #[derive(Debug)]
 struct Slot<P> {
-    waiting: VecDeque<Waiting<P>>,
+    waiting: VecDeque<Queued<P>>,
     bytes: u64,
     codel: State,
     deficit: i64,
-    listed: bool,
+    scheduled: bool,
 }
 
-/// A packet that waits.
+/// A queued packet.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting<P> {
+pub(super) struct Queued<P> {
     pub flow: u8,
     pub bytes: u32,
     pub bulk: bool,
@@ -73,33 +72,34 @@ pub(super) struct Waiting<P> {
 
 impl<P> Queue<P> {
     pub(super) fn new() -> Queue<P> {
-        let slot = |_| Slot { waiting: VecDeque::new(), bytes: 0, codel: State::default(), deficit: 0, listed: false };
+        let slot =
+            |_| Slot { waiting: VecDeque::new(), bytes: 0, codel: State::default(), deficit: 0, scheduled: false };
         let slots = (0..=u8::MAX).map(slot).collect();
-        Queue { slots, fresh: VecDeque::new(), turns: VecDeque::new(), packets: 0, bytes: 0, dropped: 0 }
+        Queue { slots, new_flows: VecDeque::new(), old_flows: VecDeque::new(), packets: 0, bytes: 0, dropped: 0 }
     }
 
-    /// Takes a packet in; when there are too many, the longest flow loses its oldest.
-    pub(super) fn push(&mut self, waiting: Waiting<P>) {
+    /// Queues a packet; beyond the limits, the flow with the most bytes loses its oldest packet.
+    pub(super) fn push(&mut self, waiting: Queued<P>) {
         let flow = waiting.flow;
         let slot = &mut self.slots[usize::from(flow)];
         slot.bytes += u64::from(waiting.bytes);
         self.bytes += u64::from(waiting.bytes);
         slot.waiting.push_back(waiting);
-        if !slot.listed {
-            slot.listed = true;
+        if !slot.scheduled {
+            slot.scheduled = true;
             slot.deficit = QUANTUM;
-            self.fresh.push_back(flow);
+            self.new_flows.push_back(flow);
         }
         self.packets += 1;
-        while self.packets > MOST_PACKETS || self.bytes > MOST_BYTES {
+        while self.packets > MAX_PACKETS || self.bytes > MAX_BYTES {
             self.shed();
         }
     }
 
-    /// The longest flow loses its oldest.
+    /// Drops the oldest packet of the flow with the most bytes.
     pub(super) fn shed(&mut self) {
-        if let Some(longest) = self.slots.iter_mut().max_by_key(|slot| slot.bytes)
-            && let Some(shed) = longest.pop()
+        if let Some(largest) = self.slots.iter_mut().max_by_key(|slot| slot.bytes)
+            && let Some(shed) = largest.pop()
         {
             self.packets -= 1;
             self.bytes -= u64::from(shed.bytes);
@@ -107,18 +107,18 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Bytes that wait.
+    /// Queued bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Drops what waited for too long, and gives back what the queue took for more than it holds.
+    /// Drops packets queued for too long, and frees the unused memory of empty queues.
     pub(super) fn expire(&mut self, now: Instant) {
         for slot in &mut self.slots {
-            while slot.waiting.front().is_some_and(|oldest| now.since(oldest.arrived) > LONGEST_WAIT) {
-                let gone = slot.pop().map_or(0, |gone| u64::from(gone.bytes));
+            while slot.waiting.front().is_some_and(|oldest| now.since(oldest.arrived) > MAX_WAIT) {
+                let removed = slot.pop().map_or(0, |removed| u64::from(removed.bytes));
                 self.packets -= 1;
-                self.bytes -= gone;
+                self.bytes -= removed;
                 self.dropped += 1;
             }
             if slot.waiting.is_empty() {
@@ -127,7 +127,7 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Packets that were dropped.
+    /// Number of dropped packets.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -137,52 +137,52 @@ impl<P> Queue<P> {
         self.packets == 0
     }
 
-    /// Bytes that wait in a flow.
+    /// Queued bytes of a flow.
     pub(super) fn backlog_bytes(&self, flow: u8) -> u64 {
         self.slots[usize::from(flow)].bytes
     }
 
-    /// What goes next. `allowed` is what packets may wait beside [`TARGET`].
-    pub(super) fn take(&mut self, now: Instant, times: Times) -> Option<Waiting<P>> {
-        let codel = times.codel();
+    /// The next packet to send.
+    pub(super) fn take(&mut self, now: Instant, delays: PathDelays) -> Option<Queued<P>> {
+        let codel = delays.codel();
         loop {
-            let from_fresh = !self.fresh.is_empty();
-            let flow = *self.fresh.front().or(self.turns.front())?;
+            let from_new = !self.new_flows.is_empty();
+            let flow = *self.new_flows.front().or(self.old_flows.front())?;
             let slot = &mut self.slots[usize::from(flow)];
             if slot.deficit > 0 {
                 let (before, bytes) = (slot.waiting.len(), slot.bytes);
                 let taken = slot.take(codel, now);
-                let gone = before - slot.waiting.len();
-                self.packets -= gone;
+                let removed = before - slot.waiting.len();
+                self.packets -= removed;
                 self.bytes -= bytes - slot.bytes;
-                self.dropped += (gone - usize::from(taken.is_some())) as u64;
+                self.dropped += (removed - usize::from(taken.is_some())) as u64;
                 if taken.is_some() {
                     return taken;
                 }
             }
-            let list = if from_fresh { &mut self.fresh } else { &mut self.turns };
+            let list = if from_new { &mut self.new_flows } else { &mut self.old_flows };
             list.pop_front();
-            if slot.waiting.is_empty() && !from_fresh {
-                slot.listed = false;
+            if slot.waiting.is_empty() && !from_new {
+                slot.scheduled = false;
             } else {
                 slot.deficit += if slot.deficit <= 0 { QUANTUM } else { 0 };
-                self.turns.push_back(flow);
+                self.old_flows.push_back(flow);
             }
         }
     }
 }
 
 impl<P> Slot<P> {
-    fn pop(&mut self) -> Option<Waiting<P>> {
+    fn pop(&mut self) -> Option<Queued<P>> {
         let popped = self.waiting.pop_front()?;
         self.bytes -= u64::from(popped.bytes);
         Some(popped)
     }
 
-    fn take(&mut self, codel: CoDel, now: Instant) -> Option<Waiting<P>> {
+    fn take(&mut self, codel: CoDel, now: Instant) -> Option<Queued<P>> {
         let Slot { waiting, bytes, codel: state, .. } = self;
         let pop = || {
-            let packet: Waiting<P> = waiting.pop_front()?;
+            let packet: Queued<P> = waiting.pop_front()?;
             *bytes -= u64::from(packet.bytes);
             let arrived = packet.arrived;
             Some(Taken { packet, arrived, backlog_bytes: *bytes })
@@ -197,14 +197,14 @@ impl<P> Slot<P> {
 mod tests {
     use super::*;
 
-    const ALLOWED: Times = Times { rtt: Duration::ZERO, delay_difference: Duration::ZERO };
+    const ALLOWED: PathDelays = PathDelays { rtt: Duration::ZERO, delay_difference: Duration::ZERO };
 
     fn push(queue: &mut Queue<u32>, at_ms: u64, flow: u8, bytes: u32, packet: u32) {
-        queue.push(Waiting { flow, bytes, bulk: false, arrived: Instant::from_millis(at_ms), packet });
+        queue.push(Queued { flow, bytes, bulk: false, arrived: Instant::from_millis(at_ms), packet });
     }
 
     #[test]
-    fn a_thin_flow_does_not_wait_behind_a_thick_one() {
+    fn a_sparse_flow_does_not_wait_behind_a_bulk_flow() {
         let mut queue = Queue::new();
         (0..100).for_each(|number| push(&mut queue, 0, 1, 1400, number));
         let take = |queue: &mut Queue<u32>| queue.take(Instant::from_millis(1), ALLOWED).map(|taken| taken.flow);
@@ -223,17 +223,17 @@ mod tests {
         }
         let (mut bytes, mut next) = ([0; 2], [0; 2]);
         for _ in 0..150 {
-            let taken = queue.take(Instant::from_millis(1), ALLOWED).expect("there is more");
-            let place = usize::from(taken.flow) - 1;
-            assert_eq!(taken.packet, next[place]);
-            next[place] += 1;
-            bytes[place] += taken.bytes;
+            let taken = queue.take(Instant::from_millis(1), ALLOWED).expect("the queue is not empty");
+            let index = usize::from(taken.flow) - 1;
+            assert_eq!(taken.packet, next[index]);
+            next[index] += 1;
+            bytes[index] += taken.bytes;
         }
         assert!(bytes[0].abs_diff(bytes[1]) <= 2 * 1514, "{bytes:?}");
     }
 
     #[test]
-    fn what_waits_for_long_is_thinned_out_and_a_flood_has_a_limit() {
+    fn a_standing_queue_is_reduced_and_a_flood_is_limited() {
         let mut queue = Queue::new();
         let mut taken = 0;
         for t in 0..3000 {
@@ -243,22 +243,22 @@ mod tests {
         assert_eq!(taken, 3000);
         assert!((20..2000).contains(&queue.dropped()), "{}", queue.dropped());
         (0..20_000).for_each(|_| push(&mut queue, 3000, 7, 100, 0));
-        assert!(queue.packets <= MOST_PACKETS);
+        assert!(queue.packets <= MAX_PACKETS);
         while queue.take(Instant::from_millis(3001), ALLOWED).is_some() {}
         assert!(queue.is_empty() && queue.backlog_bytes(7) == 0);
     }
 
     #[test]
-    fn what_waits_is_bounded_in_bytes_and_goes_when_nobody_takes_it() {
+    fn the_queue_is_limited_in_bytes_and_expires() {
         let mut queue = Queue::new();
         (0..8000).for_each(|number| push(&mut queue, number, number as u8, 9000, 0));
-        assert!(queue.bytes() <= MOST_BYTES && queue.bytes() + 9000 > MOST_BYTES, "{}", queue.bytes());
-        let waits = queue.bytes();
+        assert!(queue.bytes() <= MAX_BYTES && queue.bytes() + 9000 > MAX_BYTES, "{}", queue.bytes());
+        let before = queue.bytes();
         queue.shed();
-        assert_eq!(queue.bytes(), waits - 9000);
-        queue.expire(Instant::from_millis(7990) + LONGEST_WAIT);
+        assert_eq!(queue.bytes(), before - 9000);
+        queue.expire(Instant::from_millis(7990) + MAX_WAIT);
         assert_eq!((queue.bytes(), queue.packets), (9 * 9000 + 9000, 10));
-        queue.expire(Instant::from_millis(8000) + LONGEST_WAIT);
+        queue.expire(Instant::from_millis(8000) + MAX_WAIT);
         assert!(queue.is_empty() && queue.bytes() == 0);
         assert!(queue.slots.iter().all(|slot| slot.waiting.capacity() == 0 && slot.bytes == 0));
         assert!(queue.take(Instant::from_millis(20_000), ALLOWED).is_none());
@@ -268,16 +268,16 @@ mod tests {
     }
 
     #[test]
-    fn what_may_wait_grows_with_the_way() {
-        let codel = |round_trip_ms, spread_ms| {
-            let [rtt, delay_difference] = [round_trip_ms, spread_ms].map(Duration::from_millis);
-            let CoDel { target, interval } = Times { rtt, delay_difference }.codel();
+    fn target_and_interval_grow_with_rtt_and_delay_difference() {
+        let codel = |rtt_ms, difference_ms| {
+            let [rtt, delay_difference] = [rtt_ms, difference_ms].map(Duration::from_millis);
+            let CoDel { target, interval } = PathDelays { rtt, delay_difference }.codel();
             [target, interval].map(|allowed| allowed.as_micros() / 1000)
         };
         assert_eq!(codel(0, 0), [20, 120]);
         assert_eq!(codel(20, 0), [20, 120]);
-        assert_eq!(codel(40, 0), [40, 120], "the round trip");
+        assert_eq!(codel(40, 0), [40, 120], "the RTT");
         assert_eq!(codel(210, 0), [210, 420]);
-        assert_eq!(codel(210, 50), [260, 470], "and with how much later packets come over the farthest");
+        assert_eq!(codel(210, 50), [260, 470], "RTT and delay difference");
     }
 }

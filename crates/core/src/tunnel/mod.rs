@@ -1,15 +1,14 @@
-//! A tunnel that spreads any IP traffic over several paths.
+//! A tunnel that distributes IP traffic over several paths.
 //!
-//! Packets wait in a queue for each flow ([`fq_codel`]) until a path has room. Each
-//! path ([`send_path`]) finds the rate at which it delivers from what the other
-//! end reports ([`wire::control_message`]) and holds a short queue only, so the packet goes
-//! where it arrives first ([`scheduler`]). What is lost, or was given to a path
-//! that went bad, is sent again over another. The other end notes what comes over
-//! each path ([`recv_path`]) and puts each flow in order ([`reorder_buffer`]).
+//! Packets are queued per flow ([`fq_codel`]) until a path has room. Each path ([`send_path`]) estimates
+//! its delivery rate from the peer's feedback ([`wire::control_message`]) and keeps its own queue short, so
+//! the scheduler sends a packet on the path with the earliest expected arrival ([`scheduler`]). Lost
+//! packets, and packets in flight on a path declared down, are retransmitted on another path. The receiver
+//! records what arrives on each path ([`recv_path`]) and restores the order of each flow
+//! ([`reorder_buffer`]).
 //!
-//! The engine knows packets by length and flow only; what goes over the wire is
-//! in [`wire`]. What keeps strangers out is the
-//! driver's, with [`anti_replay`].
+//! The engine knows only the length and flow of a packet; [`wire`] defines the wire format. Encryption and
+//! authentication are the driver's task, with [`anti_replay`].
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -24,7 +23,6 @@ pub mod wire;
 mod api;
 mod feedback;
 mod fq_codel;
-mod hearing;
 mod limits;
 mod primary_path;
 mod recv_path;
@@ -33,7 +31,7 @@ mod scheduler;
 mod send_path;
 
 pub use api::{Encryption, Input, Mode, Output, PathStats, Setup};
-use fq_codel::{Queue, Waiting};
+use fq_codel::{Queue, Queued};
 use recv_path::RecvPath;
 use reorder_buffer::{ActivePaths, ReorderBuffer};
 pub use send_path::Liveness;
@@ -42,25 +40,27 @@ use wire::control_message::MAX_PATHS;
 use wire::gre::NUMBERED_BYTES;
 use wire::gre_key::GreKey;
 
-/// How long after it first left a packet is worth being sent again: TCP does so itself by then.
-const WORTH: Duration = Duration::from_millis(250);
-/// A report and what is sent again take a round trip of the nearest path, beyond
-/// what the packet itself took. If that is longer the other end does not wait for it.
+/// Retransmission of a packet ends this long after its first transmission; the inner TCP has retransmitted
+/// by then.
+const RETRANSMIT_WITHIN: Duration = Duration::from_millis(250);
+/// Feedback and retransmission take one RTT of the lowest-delay path in addition to the packet's own delay.
+/// If that RTT is longer than this, nothing is retransmitted and the peer does not wait.
 const MAX_RETRANSMIT_DELAY: Duration = Duration::from_millis(120);
-/// Packets that wait to be sent again at most.
+/// Maximum number of packets queued for retransmission.
 const MAX_RETRANSMIT_QUEUE: usize = 8192;
-/// How often a packet is sent again at most. That often it goes in [`WORTH`] if it is
-/// lost each time, so only who says so of what came comes to the end of it.
+/// Maximum number of retransmissions of a packet. A packet lost each time reaches about this number within
+/// [`RETRANSMIT_WITHIN`]; only a peer with false reports exceeds it.
 const MAX_RETRANSMISSIONS: u8 = 8;
-/// Beyond so many bytes under way, over all paths, what leaves is not kept to be sent
-/// again: 250 ms at 1 Gbit/s.
+/// While more bytes than this are in flight over all paths, packets are not kept for retransmission: 250 ms
+/// at 1 Gbit/s.
 const MAX_KEPT_BYTES: u64 = 32 << 20;
-/// The other end does not start more often: what says so meanwhile is of the start before, or a lie.
-const START_EACH: Duration = Duration::from_millis(250);
-/// The tunnel has nothing to carry when nothing came for so long.
-const IDLE: Duration = Duration::from_secs(5);
+/// Minimum time between two restarts of the peer. An earlier change of epoch is a delayed message or a
+/// false report.
+const MIN_RESTART_INTERVAL: Duration = Duration::from_millis(250);
+/// The tunnel is idle after this time without a packet.
+const IDLE_AFTER: Duration = Duration::from_secs(5);
 
-/// The engine of one tunnel between two ends.
+/// The engine of one endpoint of a tunnel.
 #[derive(Debug)]
 pub struct Tunnel<P> {
     mode: Mode,
@@ -69,153 +69,152 @@ pub struct Tunnel<P> {
     epoch: u32,
     overhead_bytes: u32,
     peer_epoch: Option<u32>,
-    /// When it began anew.
-    peer_began: Option<Instant>,
+    /// Time of the peer's last restart.
+    peer_restarted_at: Option<Instant>,
     peer_retransmits: bool,
-    /// Longest datagram on the wire; none: the paths' MTU is not probed.
-    most_bytes: Option<u32>,
+    /// Longest datagram on the wire, in bytes. `None`: no path MTU discovery.
+    max_datagram_bytes: Option<u32>,
     paths: Vec<Option<Path<P>>>,
-    /// Where the numbers of paths go on that are not there.
-    numbers: [u64; MAX_PATHS],
+    /// Next path sequence number of each path that is not present.
+    next_numbers: [u64; MAX_PATHS],
     queue: Queue<P>,
-    /// What is taken from the queue and waits for room on a path.
-    next: Option<Waiting<P>>,
+    /// The packet taken from the queue that waits for room on a path.
+    next: Option<Queued<P>>,
     retransmits: VecDeque<Retransmittable<P>>,
-    orders: Vec<u32>,
-    pins: Vec<Option<PathId>>,
-    /// Where elastic flows begin, if not on the nearest path.
-    main: Option<PathId>,
+    next_sequences: Vec<u32>,
+    flow_paths: Vec<Option<PathId>>,
+    /// The primary path of bulk flows, if it is not the lowest-delay path.
+    primary: Option<PathId>,
     reorder: ReorderBuffer<P>,
     outputs: VecDeque<Output<P>>,
     wanted_states: Vec<PathState>,
-    busy: Instant,
+    last_busy: Instant,
     report_turn: u8,
-    reported_twice: Instant,
-    /// Until when time has passed on all paths; none: something came since.
+    last_second_report: Instant,
+    /// The time up to which all paths have been advanced; `None` after an input.
     advanced: Option<Instant>,
-    /// When to try again what found no room.
-    retry: Option<Instant>,
+    /// When to try again to send a packet that found no room.
+    retry_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Path<P> {
-    out: SendPath<P>,
+    sender: SendPath<P>,
     receiver: RecvPath,
-    told: Option<Liveness>,
+    reported: Option<Liveness>,
 }
 
 impl<P: Clone> Tunnel<P> {
-    /// A tunnel that knows of no path yet.
+    /// A tunnel without paths.
     pub fn new(setup: Setup) -> Tunnel<P> {
         Tunnel {
             mode: setup.mode,
             is_initiator: setup.is_initiator,
-            ranks: (0..MAX_PATHS).map(|place| setup.ranks.get(place).copied().unwrap_or(place as u8)).collect(),
+            ranks: (0..MAX_PATHS).map(|index| setup.ranks.get(index).copied().unwrap_or(index as u8)).collect(),
             epoch: setup.epoch,
             overhead_bytes: setup.overhead_bytes,
             peer_epoch: None,
-            peer_began: None,
+            peer_restarted_at: None,
             peer_retransmits: false,
-            most_bytes: None,
+            max_datagram_bytes: None,
             paths: (0..MAX_PATHS).map(|_| None).collect(),
-            numbers: [0; MAX_PATHS],
+            next_numbers: [0; MAX_PATHS],
             queue: Queue::new(),
             next: None,
             retransmits: VecDeque::new(),
-            orders: alloc::vec![0; 256],
-            pins: alloc::vec![None; 256],
-            main: None,
+            next_sequences: alloc::vec![0; 256],
+            flow_paths: alloc::vec![None; 256],
+            primary: None,
             reorder: ReorderBuffer::new(),
             outputs: VecDeque::new(),
             wanted_states: alloc::vec![PathState::Active; MAX_PATHS],
-            busy: Instant::ZERO,
+            last_busy: Instant::ZERO,
             report_turn: 0,
-            reported_twice: Instant::ZERO,
+            last_second_report: Instant::ZERO,
             advanced: None,
-            retry: None,
+            retry_at: None,
         }
     }
 
-    /// How the paths are used together now.
+    /// The present mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What is known of a path; `None` if it is not there.
+    /// Status of a path; `None` if it is not present.
     pub fn path(&self, path: PathId) -> Option<PathStats> {
-        let out = &self.at(path)?.out;
+        let sender = &self.at(path)?.sender;
         Some(PathStats {
-            wanted_state: out.wanted_state,
-            liveness: out.liveness,
-            reason: out.reason.clone(),
-            rate_bit_s: out.rate_bytes_s().map(|rate| rate * 8.0),
-            rtt: out.rtt.base(),
-            loss: out.loss(),
-            sent_bytes: out.sent_bytes,
-            delivered: out.delivered,
-            lost: out.lost,
+            wanted_state: sender.wanted_state,
+            liveness: sender.liveness,
+            reason: sender.reason.clone(),
+            rate_bit_s: sender.rate_bytes_s().map(|rate| rate * 8.0),
+            rtt: sender.rtt.min(),
+            loss: sender.loss(),
+            sent_bytes: sender.sent_bytes,
+            delivered: sender.delivered,
+            lost: sender.lost,
         })
     }
 
-    /// What the tunnel saw of a path, as an assessor takes it; `token` stands
-    /// for the tunnel among connections. Nothing counts as unacknowledged: that
-    /// a path delivers nothing the tunnel sees and acts upon itself.
+    /// The tunnel's measurements of a path as a sample for an assessor; `token` identifies the tunnel among
+    /// connections. The unacknowledged count is always 0, because the tunnel itself detects stalls of a
+    /// path and reacts to them.
     pub fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
-        let out = &self.at(path)?.out;
-        out.rtt.base()?;
+        let sender = &self.at(path)?.sender;
+        sender.rtt.min()?;
         let transport = Transport {
             token,
             peer: Transport::NO_PEER,
             accepted: false,
             backup: false,
-            rtt: out.rtt.smoothed(),
-            rttvar: out.rtt.variation(),
+            rtt: sender.rtt.smoothed(),
+            rttvar: sender.rtt.variation(),
             unacked: 0,
-            delivered: out.delivered as u32,
-            bytes_acked: out.acknowledged_bytes,
+            delivered: sender.delivered as u32,
+            bytes_acked: sender.acknowledged_bytes,
             notsent_bytes: 0,
             bytes_received: 0,
         };
         Some(Sample { path, kind: SampleKind::Transport(transport) })
     }
 
-    /// Packets that were dropped because they waited too long.
+    /// Number of packets dropped after queueing for too long.
     pub fn dropped(&self) -> u64 {
         self.queue.dropped()
     }
 
-    /// Packets that came out after later ones of their flow.
+    /// Number of packets delivered after later packets of their flow.
     pub fn late(&self) -> u64 {
         self.reorder.late()
     }
 
-    /// The next packet that came out of the tunnel. Like
-    /// [`poll`](Engine::poll), for drivers that deliver and send in two threads.
+    /// The next packet to deliver. Like [`poll`](Engine::poll), for drivers that deliver and send in two
+    /// threads.
     pub fn poll_delivery(&mut self) -> Option<P> {
         self.reorder.poll()
     }
 
-    /// The next thing to send or tell, the other half of [`poll`](Engine::poll).
-    pub fn poll_departure(&mut self, now: Instant) -> Option<Output<P>> {
+    /// The next packet or message to send, or event: the other half of [`poll`](Engine::poll).
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Output<P>> {
         if self.advanced.is_none_or(|until| now > until) {
             self.advanced = Some(now);
             self.advance(now);
-            // What became of it may be due at once as well, such as a path that was
-            // asked so long ago that it is lost.
+            // The result may itself be due at once, such as a path whose probe timed out long ago.
             if self.due().is_some_and(|at| at <= now) {
                 self.advance(now);
             }
         }
         if self.outputs.is_empty() {
-            self.retry = None;
-            self.depart(now);
+            self.retry_at = None;
+            self.transmit(now);
         }
         self.outputs.pop_front()
     }
 
-    /// When time has something to do.
+    /// When [`advance`](Self::advance) is due.
     fn due(&self) -> Option<Instant> {
-        let paths = self.paths.iter().flatten().filter_map(|path| path.out.next_wakeup());
+        let paths = self.paths.iter().flatten().filter_map(|path| path.sender.next_wakeup());
         paths.chain(self.report_due()).chain(self.reorder.next_wakeup()).min()
     }
 
@@ -227,102 +226,104 @@ impl<P: Clone> Tunnel<P> {
         self.paths.get_mut(usize::from(path.0))?.as_mut()
     }
 
-    fn known(&mut self) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
+    fn paths_mut(&mut self) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
         let paths = self.paths.iter_mut().enumerate();
-        paths.filter_map(|(place, path)| Some((PathId(place as u8), path.as_mut()?)))
+        paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_mut()?)))
     }
 
-    /// A path is there from now on, if it was not.
-    fn appear(&mut self, now: Instant, path: PathId) {
+    /// Adds a path unless it is present.
+    fn add_path(&mut self, now: Instant, path: PathId) {
         if let Some(slot @ None) = self.paths.get_mut(usize::from(path.0)) {
             let wanted_state = self.wanted_states[usize::from(path.0)];
-            let mut out = SendPath::new(now, wanted_state, self.numbers[usize::from(path.0)]);
-            out.mtu = self.most_bytes.map(PathMtu::new);
-            *slot = Some(Path { out, receiver: RecvPath::default(), told: None });
+            let mut sender = SendPath::new(now, wanted_state, self.next_numbers[usize::from(path.0)]);
+            sender.mtu = self.max_datagram_bytes.map(PathMtu::new);
+            *slot = Some(Path { sender, receiver: RecvPath::default(), reported: None });
         }
     }
 
-    fn vanish(&mut self, now: Instant, path: PathId) {
-        let Some(gone) = self.paths.get_mut(usize::from(path.0)).and_then(Option::take) else { return };
-        let mut out = gone.out;
-        self.numbers[usize::from(path.0)] = out.next_number();
-        self.retransmit(now, out.give_back());
+    fn remove_path(&mut self, now: Instant, path: PathId) {
+        let Some(removed) = self.paths.get_mut(usize::from(path.0)).and_then(Option::take) else { return };
+        let mut sender = removed.sender;
+        self.next_numbers[usize::from(path.0)] = sender.next_number();
+        self.retransmit(now, sender.take_in_flight());
     }
 
-    fn arrive(&mut self, now: Instant, label: GreKey, number: Option<u32>, bytes: u32, packet: P) {
-        self.appear(now, label.path);
-        self.busy = now;
+    fn on_packet(&mut self, now: Instant, key: GreKey, number: Option<u32>, bytes: u32, packet: P) {
+        self.add_path(now, key.path);
+        self.last_busy = now;
         let overhead = self.overhead_bytes + NUMBERED_BYTES;
-        if let (Some(number), Some(path)) = (number, self.at_mut(label.path)) {
+        if let (Some(number), Some(path)) = (number, self.at_mut(key.path)) {
             path.receiver.take(now, number, bytes + overhead);
         }
         let active_paths = self.active_paths();
-        self.reorder.take(now, label, packet, active_paths);
+        self.reorder.take(now, key, packet, active_paths);
     }
 
     fn active_paths(&self) -> ActivePaths {
-        let of = |least: Liveness| {
-            let used = |path: &Path<P>| path.out.wanted_state == PathState::Active && path.out.liveness <= least;
-            let bit = |(place, path): (usize, &Option<Path<P>>)| u16::from(path.as_ref().is_some_and(used)) << place;
+        let up_to = |worst: Liveness| {
+            let used = |path: &Path<P>| path.sender.wanted_state == PathState::Active && path.sender.liveness <= worst;
+            let bit = |(index, path): (usize, &Option<Path<P>>)| u16::from(path.as_ref().is_some_and(used)) << index;
             self.paths.iter().enumerate().map(bit).sum::<u16>()
         };
-        // Our own question that is unanswered says nothing of what the other end sends.
-        let paths = Some(of(Liveness::Unknown)).filter(|paths| *paths != 0).unwrap_or_else(|| of(Liveness::Probing));
+        // Our own unanswered probe gives no information about what the peer sends.
+        let paths =
+            Some(up_to(Liveness::Unknown)).filter(|paths| *paths != 0).unwrap_or_else(|| up_to(Liveness::Probing));
         ActivePaths { paths, retransmits: self.peer_retransmits }
     }
 
-    /// Whether what leaves now is sent again if it is lost: where each packet goes twice, it is not.
+    /// Whether packets sent now are retransmitted on loss; in mode redundant they are not.
     fn retransmits(&self) -> bool {
-        self.mode != Mode::Redundant && self.nearest() <= MAX_RETRANSMIT_DELAY
+        self.mode != Mode::Redundant && self.min_rtt() <= MAX_RETRANSMIT_DELAY
     }
 
-    /// Whether what leaves now is kept until it is reported.
-    fn keeps(&self) -> bool {
-        let in_flight = self.paths.iter().flatten().map(|path| path.out.bytes_in_flight()).sum::<u64>();
+    /// Whether packets sent now are kept until they are acknowledged.
+    fn keeps_copies(&self) -> bool {
+        let in_flight = self.paths.iter().flatten().map(|path| path.sender.bytes_in_flight()).sum::<u64>();
         self.retransmits() && in_flight < MAX_KEPT_BYTES
     }
 
-    fn retransmit(&mut self, now: Instant, parcels: VecDeque<Retransmittable<P>>) {
-        for copy in parcels {
+    fn retransmit(&mut self, now: Instant, copies: VecDeque<Retransmittable<P>>) {
+        for copy in copies {
             if copy.until > now && copy.tries > 0 && self.retransmits.len() < MAX_RETRANSMIT_QUEUE {
                 self.retransmits.push_back(Retransmittable { tries: copy.tries - 1, ..copy });
             }
         }
     }
 
-    /// Lets time pass on all paths, and tells what is to be told.
+    /// Advances all paths to `now`, and sends the reports and events that are due.
     fn advance(&mut self, now: Instant) {
         let active_paths = self.active_paths();
         self.reorder.advance(now, active_paths);
-        let usable = self.known().filter(|(_, path)| path.out.liveness == Liveness::Up).count();
-        let idle = now.since(self.busy) > IDLE;
-        let delay_difference = self.spread_of_all();
+        let usable = self.paths_mut().filter(|(_, path)| path.sender.liveness == Liveness::Up).count();
+        let idle = now.since(self.last_busy) > IDLE_AFTER;
+        let delay_difference = self.possible_delay_difference();
         let trains = self.wants_trains();
-        let (mut back, mut probes, mut trained, mut sized) = (VecDeque::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut to_retransmit, mut probes, mut train_paths, mut mtu_probes) =
+            (VecDeque::new(), Vec::new(), Vec::new(), Vec::new());
         let mut outputs = core::mem::take(&mut self.outputs);
-        for (id, path) in self.known() {
-            path.out.others_idle = idle;
-            path.out.delay_difference = delay_difference;
-            let elsewhere = usable > usize::from(path.out.liveness == Liveness::Up);
-            back.extend(path.out.advance(now, elsewhere));
-            if path.out.wants_probe(now) {
+        for (id, path) in self.paths_mut() {
+            path.sender.tunnel_idle = idle;
+            path.sender.delay_difference = delay_difference;
+            let has_other_path = usable > usize::from(path.sender.liveness == Liveness::Up);
+            to_retransmit.extend(path.sender.advance(now, has_other_path));
+            if path.sender.wants_probe(now) {
                 probes.push(id);
             }
-            sized.extend(path.out.mtu_probe(now).map(|size| (id, size)));
-            if trains && path.out.wants_train() {
-                trained.push(id);
+            mtu_probes.extend(path.sender.mtu_probe(now).map(|size| (id, size)));
+            if trains && path.sender.wants_train() {
+                train_paths.push(id);
             }
-            let liveness = path.out.liveness;
-            if path.told.replace(liveness) != Some(liveness) {
-                outputs.push_back(Output::Changed { path: id, liveness, reason: path.out.reason.clone() });
+            let liveness = path.sender.liveness;
+            if path.reported.replace(liveness) != Some(liveness) {
+                outputs.push_back(Output::Changed { path: id, liveness, reason: path.sender.reason.clone() });
             }
         }
         self.outputs = outputs;
-        self.retransmit(now, back);
+        self.retransmit(now, to_retransmit);
         probes.into_iter().for_each(|path| self.probe(now, path));
-        sized.into_iter().for_each(|(path, size)| self.probe_mtu(now, path, size));
-        trained.into_iter().for_each(|path| self.send_train(now, path));
-        self.main = self.main_path();
+        mtu_probes.into_iter().for_each(|(path, size)| self.probe_mtu(now, path, size));
+        train_paths.into_iter().for_each(|path| self.send_train(now, path));
+        self.primary = self.primary_path();
         if self.report_due().is_some_and(|at| now >= at) {
             self.report(now);
         }
@@ -337,24 +338,24 @@ impl<P: Clone> Engine for Tunnel<P> {
         self.advanced = None;
         match input {
             Input::Packet { flow, bytes, bulk, packet } => {
-                self.busy = now;
-                self.queue.push(Waiting { flow, bytes, bulk, arrived: now, packet });
+                self.last_busy = now;
+                self.queue.push(Queued { flow, bytes, bulk, arrived: now, packet });
             }
-            Input::Arrived { label, number, bytes, packet } => self.arrive(now, label, number, bytes, packet),
-            Input::Unlabelled(packet) => self.reorder.pass(packet),
-            Input::Told { path, number, message } => self.on_message(now, path, number, message),
-            Input::Present(path, true) => self.appear(now, path),
-            Input::Present(path, false) => self.vanish(now, path),
-            Input::Use(mode) => {
+            Input::Arrived { key, number, bytes, packet } => self.on_packet(now, key, number, bytes, packet),
+            Input::Keyless(packet) => self.reorder.deliver_unordered(packet),
+            Input::Message { path, number, message } => self.on_message(now, path, number, message),
+            Input::Present(path, true) => self.add_path(now, path),
+            Input::Present(path, false) => self.remove_path(now, path),
+            Input::SetMode(mode) => {
                 self.mode = mode;
-                // Whoever follows is to be told at once.
-                self.known().for_each(|(_, path)| path.receiver.request_immediate_feedback(now));
+                // The peer follows this mode, so it is reported at once.
+                self.paths_mut().for_each(|(_, path)| path.receiver.request_immediate_feedback(now));
             }
-            Input::Want(states) => {
-                for (place, state) in states.into_iter().enumerate().take(MAX_PATHS) {
-                    self.wanted_states[place] = state;
-                    if let Some(path) = self.at_mut(PathId(place as u8)) {
-                        path.out.wanted_state = state;
+            Input::SetWantedStates(states) => {
+                for (index, state) in states.into_iter().enumerate().take(MAX_PATHS) {
+                    self.wanted_states[index] = state;
+                    if let Some(path) = self.at_mut(PathId(index as u8)) {
+                        path.sender.wanted_state = state;
                         path.receiver.request_immediate_feedback(now);
                     }
                 }
@@ -366,12 +367,12 @@ impl<P: Clone> Engine for Tunnel<P> {
         if let Some(packet) = self.poll_delivery() {
             return Some(Output::Deliver(packet));
         }
-        let departure = self.poll_departure(now);
-        departure.or_else(|| self.poll_delivery().map(Output::Deliver))
+        let output = self.poll_transmit(now);
+        output.or_else(|| self.poll_delivery().map(Output::Deliver))
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.due().into_iter().chain(self.retry).min()
+        self.due().into_iter().chain(self.retry_at).min()
     }
 }
 

@@ -1,55 +1,54 @@
-//! The main path: the one that elastic flows begin on.
+//! The primary path: the path on which bulk flows begin.
 //!
-//! A flow's congestion control takes the round trip of its first packets for the
-//! path's. If those go over a near path, a faster one that is farther seems
-//! congested as soon as it is used: BBR keeps as little under way as the near one
-//! needs, CUBIC leaves its slow start (HyStart). So where a path is clearly faster
-//! than the nearest, flows that take what they can get are sent over it from
-//! their first packet on, and nearer paths carry what it has no room for: that
-//! arrives early, and waits for its turn. The other way round there is nothing
-//! to do: a flow that begins near does not mind it if the far path has little.
+//! A flow's congestion control takes the RTT of its first packets for the RTT of the path. If these use a
+//! low-delay path, a faster path with a higher delay appears congested as soon as it is used: BBR keeps
+//! only as much in flight as the low-delay path needs, and CUBIC leaves slow start (HyStart). So if a path
+//! is clearly faster than the lowest-delay path, bulk flows use it from their first packet on, and
+//! lower-delay paths carry what exceeds its window; these packets arrive early and wait in the reorder
+//! buffer. In the opposite case no primary path is needed: a flow that begins on a fast low-delay path is
+//! not harmed by a slow path with a higher delay.
 
-use super::scheduler::NO_MATTER_US;
+use super::scheduler::NEGLIGIBLE_DELAY_US;
 use super::{Mode, Tunnel};
 use crate::path::PathId;
 
-/// So many times as fast as the nearest path is worth a path's delay; once it is the
-/// main one it need not be slower.
-const FASTER: f64 = 1.25;
+/// Minimum ratio of a path's rate to that of the lowest-delay path to become primary. To stay primary it
+/// need only not be slower.
+const PRIMARY_RATE_RATIO: f64 = 1.25;
 
-/// What speaks for a path.
+/// A path with its relative one-way delay, in µs, and its estimated rate, in bytes/s.
 #[derive(Clone, Copy)]
-struct Claim {
+struct RatedPath {
     path: PathId,
     delay_us: i64,
-    speed: Option<f64>,
+    rate: Option<f64>,
 }
 
 impl<P: Clone> Tunnel<P> {
-    /// Which path is the main one, if the nearest is not.
-    pub(super) fn main_path(&self) -> Option<PathId> {
+    /// The primary path, if it is not the lowest-delay path.
+    pub(super) fn primary_path(&self) -> Option<PathId> {
         if self.mode != Mode::Aggregate {
             return None;
         }
-        let clock = self.clock();
-        let claims = || {
-            self.paths.iter().enumerate().filter_map(|(place, path)| {
-                let out = &path.as_ref()?.out;
-                let delay_us = out.one_way().filter(|_| out.is_used())?.beyond_us(clock);
-                Some(Claim { path: PathId(place as u8), delay_us, speed: out.speed_bytes_s() })
+        let reference = self.reference_delay();
+        let rated = || {
+            self.paths.iter().enumerate().filter_map(|(index, path)| {
+                let sender = &path.as_ref()?.sender;
+                let delay_us = sender.one_way_delay().filter(|_| sender.is_used())?.minus_us(reference);
+                Some(RatedPath { path: PathId(index as u8), delay_us, rate: sender.estimated_bytes_s() })
             })
         };
-        let nearest = claims().min_by_key(|claim| claim.delay_us)?;
-        let far = claims().filter(|claim| claim.delay_us > nearest.delay_us + NO_MATTER_US);
-        let (speed, fastest) =
-            far.filter_map(|claim| Some((claim.speed?, claim.path))).max_by(|one, other| one.0.total_cmp(&other.0))?;
-        let is_it = self.main == Some(fastest);
-        let times = if is_it { 1.0 } else { FASTER };
-        nearest.speed.map_or(is_it, |near| speed > near * times).then_some(fastest)
+        let lowest = rated().min_by_key(|path| path.delay_us)?;
+        let higher = rated().filter(|path| path.delay_us > lowest.delay_us + NEGLIGIBLE_DELAY_US);
+        let (rate, fastest) =
+            higher.filter_map(|path| Some((path.rate?, path.path))).max_by(|left, right| left.0.total_cmp(&right.0))?;
+        let is_primary = self.primary == Some(fastest);
+        let ratio = if is_primary { 1.0 } else { PRIMARY_RATE_RATIO };
+        lowest.rate.map_or(is_primary, |lowest_rate| rate > lowest_rate * ratio).then_some(fastest)
     }
 
-    /// Whether it is to be found out how fast the paths are.
+    /// Whether the rates of the paths are to be estimated by packet trains.
     pub(super) fn wants_trains(&self) -> bool {
-        self.mode == Mode::Aggregate && self.delay_difference().as_micros() as i64 > NO_MATTER_US
+        self.mode == Mode::Aggregate && self.delay_difference().as_micros() as i64 > NEGLIGIBLE_DELAY_US
     }
 }

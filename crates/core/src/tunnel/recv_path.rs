@@ -1,26 +1,26 @@
-//! What arrives over one path: which numbers, and what to report of them.
+//! The receiving side of one path: path sequence numbers received, and the report about them.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::wire::control_message::{MAX_RUNS, PathReport};
+use super::wire::control_message::{MAX_MISSING_RANGES, PathReport};
 use super::wire::gre_key::unwrap;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
-/// Least time between two reports that are due only because packets came.
-const REPORT_EACH: Duration = Duration::from_millis(2);
-/// Packets that make a report due after [`REPORT_EACH`].
+/// Minimum time between two reports that are due only to arrived packets.
+const MIN_REPORT_INTERVAL: Duration = Duration::from_millis(2);
+/// Number of packets that make a report due after [`MIN_REPORT_INTERVAL`].
 const REPORT_PACKETS: u32 = 4;
-/// Longest time a packet waits to be reported.
-const REPORT_WITHIN: Duration = Duration::from_millis(8);
-/// In how many reports a run of missing numbers is told: reports get lost too.
-const TELLINGS: u8 = 4;
-/// For so long after a sender began anew packets of the one before it may come.
-pub(super) const YOUNG: Duration = Duration::from_secs(2);
-/// So many in a row that are older than the newest are of the sender that is there.
+/// Maximum time from the arrival of a packet to its report.
+const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
+/// Number of reports that repeat a range of missing packets, since reports may be lost.
+const MAX_RANGE_REPORTS: u8 = 4;
+/// After a restart of the sender, packets of its previous instance may arrive for this time.
+pub(super) const RESTART_GRACE: Duration = Duration::from_secs(2);
+/// This number of consecutive packets older than the newest come from the restarted sender.
 pub(super) const OLDER_IN_A_ROW: u8 = 8;
-/// A number so far ahead of the last is a beginning, not a gap.
+/// A jump ahead by more than this is a restart of numbering, not a loss.
 const FAR_AHEAD: u64 = 1 << 16;
 
 /// The receiving side of a path.
@@ -30,31 +30,31 @@ pub(super) struct RecvPath {
     arrived: Instant,
     packets: u32,
     bytes: u32,
-    missing: VecDeque<Run>,
+    missing: VecDeque<MissingRange>,
     unreported: u32,
-    waits_since: Option<Instant>,
+    pending_since: Option<Instant>,
     request_immediate_feedback: bool,
     reported: Option<Instant>,
-    /// Until when old numbers may be of a sender that is gone, and how many
-    /// have come in a row that are older still.
-    young_until: Instant,
-    older: u8,
+    /// Until when old sequence numbers may come from a previous instance of the sender, and the number of
+    /// consecutive older packets.
+    restart_grace_until: Instant,
+    older_in_a_row: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct MissingRange {
     first: u64,
     length: u16,
-    told: u8,
+    reports: u8,
 }
 
 impl RecvPath {
-    /// The sender began anew; what the one before it sent may still come.
-    pub(super) fn of_another_sender(now: Instant) -> RecvPath {
-        RecvPath { young_until: now + YOUNG, ..RecvPath::default() }
+    /// State after a restart of the sender; packets of its previous instance may still arrive.
+    pub(super) fn after_sender_restart(now: Instant) -> RecvPath {
+        RecvPath { restart_grace_until: now + RESTART_GRACE, ..RecvPath::default() }
     }
 
-    /// A packet with this number came; false if it came before.
+    /// Records an arrived packet; false for a duplicate.
     pub(super) fn take(&mut self, now: Instant, number: u32, bytes: u32) -> bool {
         let (number, next) = match self.highest {
             Some(highest) => (unwrap(highest, number, 32), highest.saturating_add(1)),
@@ -64,74 +64,75 @@ impl RecvPath {
             self.note_gap(next, number - next);
             self.highest = Some(number);
             self.arrived = now;
-            self.older = 0;
-        } else if now < self.young_until && self.older >= OLDER_IN_A_ROW {
+            self.older_in_a_row = 0;
+        } else if now < self.restart_grace_until && self.older_in_a_row >= OLDER_IN_A_ROW {
             self.missing.clear();
-            (self.highest, self.arrived, self.older) = (Some(number), now, 0);
+            (self.highest, self.arrived, self.older_in_a_row) = (Some(number), now, 0);
         } else if !self.fill(number) {
-            self.older = self.older.saturating_add(1);
+            self.older_in_a_row = self.older_in_a_row.saturating_add(1);
             return false;
         }
         self.packets = self.packets.wrapping_add(1);
         self.bytes = self.bytes.wrapping_add(bytes);
         self.unreported = self.unreported.saturating_add(1);
-        self.waits_since.get_or_insert(now);
+        self.pending_since.get_or_insert(now);
         true
     }
 
-    /// The next report is due at once.
+    /// Makes the next report due at once.
     pub(super) fn request_immediate_feedback(&mut self, now: Instant) {
         self.request_immediate_feedback = true;
-        self.waits_since.get_or_insert(now);
+        self.pending_since.get_or_insert(now);
     }
 
     fn note_gap(&mut self, first: u64, length: u64) {
         if length == 0 || length > FAR_AHEAD {
             return;
         }
-        if self.missing.len() == MAX_RUNS {
+        if self.missing.len() == MAX_MISSING_RANGES {
             self.missing.pop_front();
         }
         let length = u16::try_from(length).unwrap_or(u16::MAX);
-        self.missing.push_back(Run { first, length, told: 0 });
+        self.missing.push_back(MissingRange { first, length, reports: 0 });
         self.request_immediate_feedback = true;
     }
 
-    /// A number that was missing came late; false if it was not missing.
+    /// Removes a late packet from the missing ranges; false if it was not missing.
     fn fill(&mut self, number: u64) -> bool {
-        let holds = |run: &Run| number.checked_sub(run.first).is_some_and(|place| place < u64::from(run.length));
-        let Some(place) = self.missing.iter().position(holds) else { return false };
-        let run = self.missing[place];
-        let before = (number - run.first) as u16;
-        let after = run.length - before - 1;
-        self.missing.remove(place);
+        let contains =
+            |range: &MissingRange| number.checked_sub(range.first).is_some_and(|index| index < u64::from(range.length));
+        let Some(index) = self.missing.iter().position(contains) else { return false };
+        let range = self.missing[index];
+        let before = (number - range.first) as u16;
+        let after = range.length - before - 1;
+        self.missing.remove(index);
         if after > 0 {
-            self.missing.insert(place, Run { first: number + 1, length: after, ..run });
+            self.missing.insert(index, MissingRange { first: number + 1, length: after, ..range });
         }
         if before > 0 {
-            self.missing.insert(place, Run { length: before, ..run });
+            self.missing.insert(index, MissingRange { length: before, ..range });
         }
-        self.missing.truncate(MAX_RUNS);
+        self.missing.truncate(MAX_MISSING_RANGES);
         true
     }
 
-    /// When a report should leave.
+    /// When the next report is due.
     pub(super) fn due(&self) -> Option<Instant> {
-        let since = self.waits_since?;
+        let since = self.pending_since?;
         if self.request_immediate_feedback {
             return Some(since);
         }
-        let soon = self.reported.map_or(since, |last| (last + REPORT_EACH).max(since));
-        Some(if self.unreported >= REPORT_PACKETS { soon } else { since + REPORT_WITHIN })
+        let soon = self.reported.map_or(since, |last| (last + MIN_REPORT_INTERVAL).max(since));
+        Some(if self.unreported >= REPORT_PACKETS { soon } else { since + MAX_REPORT_DELAY })
     }
 
-    /// What to report now; `None` if nothing ever came.
+    /// The report to send now; `None` before the first packet.
     pub(super) fn report(&mut self, now: Instant, path: PathId, wanted_state: PathState) -> Option<PathReport> {
-        (self.unreported, self.waits_since, self.request_immediate_feedback) = (0, None, false);
+        (self.unreported, self.pending_since, self.request_immediate_feedback) = (0, None, false);
         let highest = self.highest?;
-        let missing: Vec<(u32, u16)> = self.missing.iter().map(|run| (run.first as u32, run.length)).collect();
-        self.missing.iter_mut().for_each(|run| run.told += 1);
-        self.missing.retain(|run| run.told < TELLINGS);
+        let missing: Vec<(u32, u16)> = self.missing.iter().map(|range| (range.first as u32, range.length)).collect();
+        self.missing.iter_mut().for_each(|range| range.reports += 1);
+        self.missing.retain(|range| range.reports < MAX_RANGE_REPORTS);
         self.reported = Some(now);
         Some(PathReport {
             path,
@@ -158,51 +159,55 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_reported_at_once_and_no_longer_when_it_is_filled() {
-        let mut incoming = RecvPath::default();
+    fn a_loss_is_reported_at_once_and_no_longer_after_late_arrival() {
+        let mut receiver = RecvPath::default();
         for number in [5, 6, 9] {
-            assert!(incoming.take(at(1), number, 1000));
+            assert!(receiver.take(at(1), number, 1000));
         }
-        assert_eq!(incoming.due(), Some(at(1)));
-        let report = |incoming: &mut RecvPath| incoming.report(at(2), PathId(0), PathState::Active).expect("came");
-        assert_eq!(report(&mut incoming).missing, [(7, 2)]);
-        assert!(incoming.take(at(3), 7, 1000) && !incoming.take(at(3), 7, 1000) && !incoming.take(at(3), 9, 1000));
-        let told = report(&mut incoming);
-        assert_eq!((told.missing, told.packets, told.bytes, told.highest), (vec![(8, 1)], 4, 4000, 9));
-        assert_eq!(incoming.due(), None);
+        assert_eq!(receiver.due(), Some(at(1)));
+        let report =
+            |receiver: &mut RecvPath| receiver.report(at(2), PathId(0), PathState::Active).expect("packets arrived");
+        assert_eq!(report(&mut receiver).missing, [(7, 2)]);
+        assert!(receiver.take(at(3), 7, 1000) && !receiver.take(at(3), 7, 1000) && !receiver.take(at(3), 9, 1000));
+        let after_fill = report(&mut receiver);
+        assert_eq!(
+            (after_fill.missing, after_fill.packets, after_fill.bytes, after_fill.highest),
+            (vec![(8, 1)], 4, 4000, 9)
+        );
+        assert_eq!(receiver.due(), None);
         for _ in 0..2 {
-            assert_eq!(report(&mut incoming).missing, [(8, 1)]);
+            assert_eq!(report(&mut receiver).missing, [(8, 1)]);
         }
-        assert!(report(&mut incoming).missing.is_empty());
+        assert!(report(&mut receiver).missing.is_empty());
     }
 
     #[test]
-    fn a_report_of_nothing_is_due_once() {
-        let mut incoming = RecvPath::default();
-        incoming.request_immediate_feedback(at(1));
-        assert_eq!(incoming.due(), Some(at(1)));
-        assert_eq!(incoming.report(at(1), PathId(0), PathState::Active), None);
-        assert_eq!(incoming.due(), None);
+    fn a_requested_report_before_any_packet_is_due_once() {
+        let mut receiver = RecvPath::default();
+        receiver.request_immediate_feedback(at(1));
+        assert_eq!(receiver.due(), Some(at(1)));
+        assert_eq!(receiver.report(at(1), PathId(0), PathState::Active), None);
+        assert_eq!(receiver.due(), None);
     }
 
     #[test]
     fn a_report_waits_for_a_few_packets_or_a_few_milliseconds() {
-        let mut incoming = RecvPath::default();
-        assert_eq!(incoming.due(), None);
-        incoming.take(at(10), 0, 100);
-        assert_eq!(incoming.due(), Some(at(18)));
-        (1..4).for_each(|number| assert!(incoming.take(at(11), number, 100)));
-        assert_eq!(incoming.due(), Some(at(10)));
-        assert!(incoming.report(at(11), PathId(0), PathState::Active).is_some());
-        (4..8).for_each(|number| assert!(incoming.take(at(11), number, 100)));
-        assert_eq!(incoming.due(), Some(at(13)));
+        let mut receiver = RecvPath::default();
+        assert_eq!(receiver.due(), None);
+        receiver.take(at(10), 0, 100);
+        assert_eq!(receiver.due(), Some(at(18)));
+        (1..4).for_each(|number| assert!(receiver.take(at(11), number, 100)));
+        assert_eq!(receiver.due(), Some(at(10)));
+        assert!(receiver.report(at(11), PathId(0), PathState::Active).is_some());
+        (4..8).for_each(|number| assert!(receiver.take(at(11), number, 100)));
+        assert_eq!(receiver.due(), Some(at(13)));
     }
 
     #[test]
     fn numbers_go_on_beyond_32_bits() {
-        let mut incoming = RecvPath::default();
-        assert!(incoming.take(at(1), u32::MAX, 100) && incoming.take(at(1), 1, 100));
-        let report = incoming.report(at(1), PathId(0), PathState::Active).expect("came");
+        let mut receiver = RecvPath::default();
+        assert!(receiver.take(at(1), u32::MAX, 100) && receiver.take(at(1), 1, 100));
+        let report = receiver.report(at(1), PathId(0), PathState::Active).expect("packets arrived");
         assert_eq!((report.highest, report.missing), (1, vec![(0, 1)]));
     }
 }

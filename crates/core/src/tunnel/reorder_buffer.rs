@@ -1,45 +1,43 @@
-//! Puts packets of a flow back in their order, each flow by itself, so that
-//! one's loss stalls no other.
+//! Restores the order of packets in each flow. Flows are independent: a loss in one stalls no other.
 //!
-//! A packet that is ahead waits until what is before it has come, or cannot
-//! come any more: every path in use has delivered something newer of this flow
-//! and nothing is sent again; or it has waited longer than late packets have
-//! lately been late.
+//! An out-of-order packet waits until all its predecessors have arrived, or cannot arrive any more (every
+//! active path has delivered a newer packet of this flow, and nothing is retransmitted), or the reorder
+//! timeout, which follows the recent lateness of late packets, has passed.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use super::recv_path::{OLDER_IN_A_ROW, YOUNG};
+use super::recv_path::{OLDER_IN_A_ROW, RESTART_GRACE};
 use super::wire::control_message::MAX_PATHS;
-use super::wire::gre_key::{GreKey, ORDER_BITS, unwrap};
+use super::wire::gre_key::{GreKey, SEQUENCE_BITS, unwrap};
 use crate::time::{Duration, Instant};
 
-/// Longest wait: TCP takes a packet for lost 200 ms after a round trip at the
-/// earliest (the least retransmission timeout on Linux).
-const LONGEST: Duration = Duration::from_millis(200);
-/// Shortest wait, since the next may be late by more than the last; and where what
-/// is lost is sent again, which takes its sender a while to notice.
-const SHORTEST: Duration = Duration::from_millis(25);
-const SHORTEST_WITH_REPAIRS: Duration = Duration::from_millis(150);
-/// Wait before anything was late.
-const FIRST: Duration = Duration::from_millis(100);
-/// For how long, once or twice, a late packet counts.
+/// Maximum wait: TCP detects a loss at the earliest 200 ms after an RTT (the minimum retransmission timeout
+/// on Linux).
+const MAX_WAIT: Duration = Duration::from_millis(200);
+/// Minimum wait, since the next packet may be later than the last; longer with retransmission, which
+/// includes the time to detect the loss.
+const MIN_WAIT: Duration = Duration::from_millis(25);
+const MIN_WAIT_WITH_RETRANSMISSION: Duration = Duration::from_millis(150);
+/// Wait before any packet was late.
+const INITIAL_WAIT: Duration = Duration::from_millis(100);
+/// A late packet affects the timeout for one to two times this time.
 const MEMORY: Duration = Duration::from_secs(4);
-/// Packets held at most, over all flows.
-const MOST_HELD: usize = 32_768;
-/// So far ahead is another beginning.
+/// Maximum number of packets held over all flows.
+const MAX_HELD: usize = 32_768;
+/// A jump ahead by more than this is a restart of numbering.
 const FAR_AHEAD: u64 = 1 << 18;
-/// The first packet seen of a flow is its first, or is the next when it is beyond this.
+/// The first sequence number of a flow is 0, or that of the first packet received if it is not below this.
 const BEGINNING: u64 = 256;
-/// Gaps given up that a late packet may still be found to belong to.
-const SKIPS: usize = 32;
+/// Maximum number of abandoned gaps remembered, so that a late packet can be assigned to one.
+const MAX_ABANDONED: usize = 32;
 
-/// How packets may come.
+/// The paths on which packets may arrive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ActivePaths {
-    /// The paths in use, by bit.
+    /// The active paths, as a bit mask.
     pub paths: u16,
-    /// Whether what is lost is sent again.
+    /// Whether the peer retransmits lost packets.
     pub retransmits: bool,
 }
 
@@ -47,151 +45,151 @@ pub(super) struct ActivePaths {
 #[derive(Debug)]
 pub(super) struct ReorderBuffer<P> {
     flows: Vec<Flow<P>>,
-    /// Flows in which something waits.
+    /// Flows with held packets.
     waiting: Vec<u8>,
     ready: VecDeque<P>,
     held: usize,
-    lateness: ReorderTimeout,
-    /// Whether what is lost is sent again.
+    timeout: ReorderTimeout,
+    /// Whether the peer retransmits lost packets.
     retransmits: bool,
     late: u64,
-    /// Until when old orders may be of a sender that is gone.
-    young_until: Instant,
+    /// Until when old sequence numbers may come from a previous instance of the sender.
+    restart_grace_until: Instant,
 }
 
 #[derive(Debug)]
 struct Flow<P> {
-    begun: bool,
+    started: bool,
     next: u64,
-    /// By order: since when it or one after it has waited.
+    /// Held packets by sequence number, with the start of the wait: their own or an earlier one of a successor.
     held: BTreeMap<u64, (Instant, P)>,
-    /// One more than the newest order that each path delivered.
+    /// For each path, one more than the newest sequence number delivered.
     passed: [u64; MAX_PATHS],
-    /// What was given up: first order, and one beyond the last.
-    skipped: VecDeque<(u64, u64)>,
-    /// Packets in a row that came before, or seem so.
-    older: u8,
+    /// Abandoned gaps: first sequence number, and one beyond the last.
+    abandoned: VecDeque<(u64, u64)>,
+    /// Number of consecutive packets that were duplicates or appear so.
+    older_in_a_row: u8,
 }
 
 impl<P> ReorderBuffer<P> {
     pub(super) fn new() -> ReorderBuffer<P> {
         let flow = |_| Flow {
-            begun: false,
+            started: false,
             next: 0,
             held: BTreeMap::new(),
             passed: [0; MAX_PATHS],
-            skipped: VecDeque::new(),
-            older: 0,
+            abandoned: VecDeque::new(),
+            older_in_a_row: 0,
         };
         ReorderBuffer {
             flows: (0..=u8::MAX).map(flow).collect(),
             waiting: Vec::new(),
             ready: VecDeque::new(),
             held: 0,
-            lateness: ReorderTimeout::default(),
+            timeout: ReorderTimeout::default(),
             retransmits: false,
             late: 0,
-            young_until: Instant::ZERO,
+            restart_grace_until: Instant::ZERO,
         }
     }
 
-    /// The sender began anew; what the one before it sent may still come.
-    pub(super) fn of_another_sender(now: Instant) -> ReorderBuffer<P> {
-        ReorderBuffer { young_until: now + YOUNG, ..ReorderBuffer::new() }
+    /// State after a restart of the sender; packets of its previous instance may still arrive.
+    pub(super) fn after_sender_restart(now: Instant) -> ReorderBuffer<P> {
+        ReorderBuffer { restart_grace_until: now + RESTART_GRACE, ..ReorderBuffer::new() }
     }
 
-    /// The next packet that may go on.
+    /// The next packet to deliver.
     pub(super) fn poll(&mut self) -> Option<P> {
         self.ready.pop_front()
     }
 
-    /// Packets that went on after later ones of their flow.
+    /// Number of packets delivered after later ones of their flow.
     pub(super) fn late(&self) -> u64 {
         self.late
     }
 
-    /// A packet of no known order goes on.
-    pub(super) fn pass(&mut self, packet: P) {
+    /// Delivers a packet without sequence number.
+    pub(super) fn deliver_unordered(&mut self, packet: P) {
         self.ready.push_back(packet);
     }
 
-    /// A packet came; false if it came before.
-    pub(super) fn take(&mut self, now: Instant, label: GreKey, packet: P, active_paths: ActivePaths) -> bool {
-        let flow = &mut self.flows[usize::from(label.flow)];
-        let order = unwrap(flow.next, label.order, ORDER_BITS);
-        if !flow.begun {
-            flow.begun = true;
-            flow.next = if order < BEGINNING { 0 } else { order };
+    /// Accepts a packet; false for a duplicate.
+    pub(super) fn take(&mut self, now: Instant, key: GreKey, packet: P, active_paths: ActivePaths) -> bool {
+        let flow = &mut self.flows[usize::from(key.flow)];
+        let sequence = unwrap(flow.next, key.sequence, SEQUENCE_BITS);
+        if !flow.started {
+            flow.started = true;
+            flow.next = if sequence < BEGINNING { 0 } else { sequence };
         }
-        if order < flow.next && now < self.young_until && flow.older >= OLDER_IN_A_ROW {
+        if sequence < flow.next && now < self.restart_grace_until && flow.older_in_a_row >= OLDER_IN_A_ROW {
             self.held -= flow.held.len();
-            flow.begin_at(order);
+            flow.begin_at(sequence);
         }
-        if order < flow.next {
-            if !flow.unskip(order) {
-                flow.older = flow.older.saturating_add(1);
+        if sequence < flow.next {
+            if !flow.take_abandoned(sequence) {
+                flow.older_in_a_row = flow.older_in_a_row.saturating_add(1);
                 return false;
             }
-            self.lateness.note(now, self.patience() * 3 / 2);
+            self.timeout.note(now, self.reorder_timeout() * 3 / 2);
             self.late += 1;
             self.ready.push_back(packet);
             return true;
         }
-        flow.older = 0;
-        let passed = &mut flow.passed[usize::from(label.path.0) % MAX_PATHS];
-        *passed = (*passed).max(order.saturating_add(1));
-        if order == flow.next {
+        flow.older_in_a_row = 0;
+        let passed = &mut flow.passed[usize::from(key.path.0) % MAX_PATHS];
+        *passed = (*passed).max(sequence.saturating_add(1));
+        if sequence == flow.next {
             if let Some((_, (arrived, _))) = flow.held.first_key_value() {
-                self.lateness.note(now, now.since(*arrived));
+                self.timeout.note(now, now.since(*arrived));
             }
-            flow.next = order.saturating_add(1);
+            flow.next = sequence.saturating_add(1);
             self.ready.push_back(packet);
-        } else if order - flow.next > FAR_AHEAD {
+        } else if sequence - flow.next > FAR_AHEAD {
             self.held -= flow.held.len();
             self.ready.extend(core::mem::take(&mut flow.held).into_values().map(|(_, packet)| packet));
-            flow.next = order.saturating_add(1);
+            flow.next = sequence.saturating_add(1);
             self.ready.push_back(packet);
-        } else if flow.held.contains_key(&order) {
+        } else if flow.held.contains_key(&sequence) {
             return false;
         } else {
-            // It holds up those after it, so it waits no longer than they do.
-            let since = flow.held.range(order..).next().map_or(now, |(_, (since, _))| *since);
-            flow.held.insert(order, (since, packet));
+            // It blocks its held successors, so it waits no longer than they do.
+            let since = flow.held.range(sequence..).next().map_or(now, |(_, (since, _))| *since);
+            flow.held.insert(sequence, (since, packet));
             self.held += 1;
-            if !self.waiting.contains(&label.flow) {
-                self.waiting.push(label.flow);
+            if !self.waiting.contains(&key.flow) {
+                self.waiting.push(key.flow);
             }
         }
-        if !self.flows[usize::from(label.flow)].held.is_empty() {
-            self.release(now, label.flow, active_paths);
+        if !self.flows[usize::from(key.flow)].held.is_empty() {
+            self.release(now, key.flow, active_paths);
         }
         true
     }
 
-    /// Lets go what has waited long enough.
+    /// Releases packets whose timeout has passed.
     pub(super) fn advance(&mut self, now: Instant, active_paths: ActivePaths) {
-        for place in (0..self.waiting.len()).rev() {
-            let flow = self.waiting[place];
+        for index in (0..self.waiting.len()).rev() {
+            let flow = self.waiting[index];
             self.release(now, flow, active_paths);
             if self.flows[usize::from(flow)].held.is_empty() {
-                self.waiting.swap_remove(place);
+                self.waiting.swap_remove(index);
             }
         }
     }
 
-    /// When [`advance`](Self::advance) has something to let go.
+    /// When [`advance`](Self::advance) is due.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let first = |flow: &u8| self.flows[usize::from(*flow)].held.first_key_value().map(|(_, (arrived, _))| *arrived);
-        self.waiting.iter().filter_map(first).min().map(|arrived| arrived + self.patience())
+        self.waiting.iter().filter_map(first).min().map(|arrived| arrived + self.reorder_timeout())
     }
 
-    fn patience(&self) -> Duration {
-        self.lateness.patience().max(if self.retransmits { SHORTEST_WITH_REPAIRS } else { SHORTEST })
+    fn reorder_timeout(&self) -> Duration {
+        self.timeout.current().max(if self.retransmits { MIN_WAIT_WITH_RETRANSMISSION } else { MIN_WAIT })
     }
 
     fn release(&mut self, now: Instant, flow: u8, active_paths: ActivePaths) {
         self.retransmits = active_paths.retransmits;
-        let patience = self.patience();
+        let timeout = self.reorder_timeout();
         let flow = &mut self.flows[usize::from(flow)];
         loop {
             while let Some((_, packet)) = flow.held.remove(&flow.next) {
@@ -200,63 +198,63 @@ impl<P> ReorderBuffer<P> {
                 self.ready.push_back(packet);
             }
             let Some((&first, (arrived, _))) = flow.held.first_key_value() else { return };
-            let gone = match now >= *arrived + patience || self.held > MOST_HELD {
+            let up_to = match now >= *arrived + timeout || self.held > MAX_HELD {
                 true => first,
                 false if active_paths.retransmits => flow.next,
                 false => flow.passed_by_all(active_paths.paths).min(first),
             };
-            if gone <= flow.next {
+            if up_to <= flow.next {
                 return;
             }
-            flow.skip(gone);
+            flow.abandon_until(up_to);
         }
     }
 }
 
 impl<P> Flow<P> {
-    fn begin_at(&mut self, order: u64) {
-        self.next = order;
+    fn begin_at(&mut self, sequence: u64) {
+        self.next = sequence;
         self.held.clear();
-        self.skipped.clear();
+        self.abandoned.clear();
         self.passed = [0; MAX_PATHS];
-        self.older = 0;
+        self.older_in_a_row = 0;
     }
 
-    /// Every path in use has delivered what is older than this.
+    /// The sequence number below which every active path has delivered newer packets.
     fn passed_by_all(&self, paths: u16) -> u64 {
         let used = self.passed.iter().enumerate().filter(|(path, _)| paths & 1 << path != 0);
         used.map(|(_, passed)| passed.saturating_sub(1)).min().unwrap_or(self.next)
     }
 
-    fn skip(&mut self, until: u64) {
-        self.note_skipped((self.next, until));
+    fn abandon_until(&mut self, until: u64) {
+        self.note_abandoned((self.next, until));
         self.next = until;
     }
 
-    fn note_skipped(&mut self, orders: (u64, u64)) {
-        if self.skipped.len() >= SKIPS {
-            self.skipped.pop_front();
+    fn note_abandoned(&mut self, range: (u64, u64)) {
+        if self.abandoned.len() >= MAX_ABANDONED {
+            self.abandoned.pop_front();
         }
-        self.skipped.push_back(orders);
+        self.abandoned.push_back(range);
     }
 
-    /// Whether this order was given up; it is not from now on.
-    fn unskip(&mut self, order: u64) -> bool {
-        let Some(place) = self.skipped.iter().position(|&(first, end)| (first..end).contains(&order)) else {
+    /// Whether this sequence number was in an abandoned gap; it is removed from it.
+    fn take_abandoned(&mut self, sequence: u64) -> bool {
+        let Some(index) = self.abandoned.iter().position(|&(first, end)| (first..end).contains(&sequence)) else {
             return false;
         };
-        let (first, end) = self.skipped[place];
-        self.skipped.remove(place);
-        for rest in [(first, order), (order + 1, end)] {
+        let (first, end) = self.abandoned[index];
+        self.abandoned.remove(index);
+        for rest in [(first, sequence), (sequence + 1, end)] {
             if rest.0 < rest.1 {
-                self.note_skipped(rest);
+                self.note_abandoned(rest);
             }
         }
         true
     }
 }
 
-/// How late packets have lately been, at most.
+/// Reorder timeout: the maximum lateness of recent late packets, with a margin.
 #[derive(Debug, Default)]
 struct ReorderTimeout {
     now: Option<Duration>,
@@ -273,9 +271,9 @@ impl ReorderTimeout {
         self.now = self.now.max(Some(late));
     }
 
-    fn patience(&self) -> Duration {
-        let longest = self.now.max(self.before);
-        longest.map_or(FIRST, |late| (late * 3 / 2 + Duration::from_millis(5)).min(LONGEST))
+    fn current(&self) -> Duration {
+        let max_lateness = self.now.max(self.before);
+        max_lateness.map_or(INITIAL_WAIT, |late| (late * 3 / 2 + Duration::from_millis(5)).min(MAX_WAIT))
     }
 }
 

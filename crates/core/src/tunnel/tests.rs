@@ -16,7 +16,7 @@ mod retransmissions;
 mod slow_start;
 mod stories;
 
-/// A packet: its flow, its number in it, and when it was offered.
+/// A packet: its flow, its number in the flow, and when it was offered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Numbered {
     flow: u8,
@@ -26,28 +26,28 @@ struct Numbered {
 
 /// Bytes of each packet.
 const BYTES: u32 = 1400;
-const AROUND: u32 = 28;
+const OVERHEAD: u32 = 28;
 
 type Sent = Output<Numbered>;
 
-/// Two ends joined by links.
-struct Bed {
+/// Two endpoints connected by links.
+struct Testbed {
     now: Instant,
-    ends: [Tunnel<Numbered>; 2],
+    endpoints: [Tunnel<Numbered>; 2],
     links: Vec<Link>,
     in_flight: Vec<(Sent, u32)>,
-    /// What came out at the second end, and when.
-    came: Vec<(Instant, Numbered)>,
+    /// Packets delivered at the second endpoint, with their times.
+    delivered: Vec<(Instant, Numbered)>,
     offered: [u64; 256],
-    /// Whether what is offered takes what it can get.
+    /// Whether offered packets belong to bulk flows.
     bulk: bool,
-    /// What becomes of the first end's messages on their way.
-    lie: fn(&mut Message),
-    /// The clock of each end.
+    /// Alters the first endpoint's messages in transit.
+    tamper: fn(&mut Message),
+    /// The clock of each endpoint.
     clocks: [Clock; 2],
 }
 
-/// A clock: by how much it is ahead, and how much more each second, in parts per million.
+/// A clock: its offset, and its drift in parts per million.
 #[derive(Clone, Copy, Default)]
 struct Clock {
     ahead: Duration,
@@ -60,7 +60,7 @@ impl Clock {
         now + self.ahead + Duration::from_nanos(drift)
     }
 
-    /// When it shows this, at the earliest.
+    /// The earliest time at which the clock shows `shown`.
     fn when(self, shown: Instant) -> Instant {
         let since = shown.since(Instant::ZERO + self.ahead);
         let drift = since.as_secs_f64() * f64::from(self.drift_ppm) / (1e6 + f64::from(self.drift_ppm));
@@ -79,51 +79,51 @@ fn params(mbit_s: f64, delay_ms: f64, loss: f64) -> DirectionParams {
     }
 }
 
-impl Bed {
-    /// Links as [`params`] takes them.
-    fn new(mode: Mode, links: &[(f64, f64, f64)]) -> Bed {
-        let end = |is_initiator| {
+impl Testbed {
+    /// A testbed with links as in [`params`].
+    fn new(mode: Mode, links: &[(f64, f64, f64)]) -> Testbed {
+        let endpoint = |is_initiator| {
             Tunnel::new(Setup {
                 mode,
                 is_initiator,
                 ranks: vec![],
                 epoch: 7 + u32::from(is_initiator),
-                overhead_bytes: AROUND,
+                overhead_bytes: OVERHEAD,
             })
         };
-        let link = |(place, &(rate, delay, loss)): (usize, &(f64, f64, f64))| {
+        let link = |(index, &(rate, delay, loss)): (usize, &(f64, f64, f64))| {
             let direction = params(rate, delay, loss);
-            Link::new(5 + place as u64, "link", direction.clone(), direction)
+            Link::new(5 + index as u64, "link", direction.clone(), direction)
         };
-        let mut bed = Bed {
+        let mut testbed = Testbed {
             now: Instant::ZERO,
-            ends: [end(true), end(false)],
+            endpoints: [endpoint(true), endpoint(false)],
             links: links.iter().enumerate().map(link).collect(),
             in_flight: Vec::new(),
-            came: Vec::new(),
+            delivered: Vec::new(),
             offered: [0; 256],
             bulk: false,
-            lie: |_| {},
+            tamper: |_| {},
             clocks: [Clock::default(); 2],
         };
-        bed.set_clocks([Clock::default(); 2]);
-        bed
+        testbed.set_clocks([Clock::default(); 2]);
+        testbed
     }
 
-    /// Before anything was done: what clocks the ends have.
+    /// Sets the clocks of the endpoints; to be called first.
     fn set_clocks(&mut self, clocks: [Clock; 2]) {
         self.clocks = clocks;
         for path in 0..self.links.len() {
             let path = PathId(path as u8);
             let now = self.clock(0);
-            self.ends[0].handle(now, Input::Present(path, false));
-            self.ends[0].handle(now, Input::Present(path, true));
+            self.endpoints[0].handle(now, Input::Present(path, false));
+            self.endpoints[0].handle(now, Input::Present(path, true));
         }
     }
 
-    /// What the clock of an end shows.
-    fn clock(&self, end: usize) -> Instant {
-        self.clocks[end].at(self.now)
+    /// The present time by an endpoint's clock.
+    fn clock(&self, endpoint: usize) -> Instant {
+        self.clocks[endpoint].at(self.now)
     }
 
     fn set(&mut self, path: usize, mbit_s: f64, delay_ms: f64, loss: f64) {
@@ -136,15 +136,15 @@ impl Bed {
         self.offer_at(0, flow);
     }
 
-    fn offer_at(&mut self, end: usize, flow: u8) {
+    fn offer_at(&mut self, endpoint: usize, flow: u8) {
         let number = self.offered[usize::from(flow)];
         self.offered[usize::from(flow)] += 1;
         let packet = Numbered { flow, number, offered: self.now };
-        let now = self.clock(end);
-        self.ends[end].handle(now, Input::Packet { flow, bytes: BYTES, bulk: self.bulk, packet });
+        let now = self.clock(endpoint);
+        self.endpoints[endpoint].handle(now, Input::Packet { flow, bytes: BYTES, bulk: self.bulk, packet });
     }
 
-    /// Offers packets of a flow at a rate (of packets' own bytes) until a moment.
+    /// Offers packets of a flow at a rate (of the packets' own bytes) until `until_ms`.
     fn stream(&mut self, flow: u8, mbit_s: f64, until_ms: u64) {
         let each = Duration::from_secs_f64(f64::from(BYTES) * 8.0 / (mbit_s * 1e6));
         let mut next = self.now;
@@ -158,111 +158,111 @@ impl Bed {
 
     fn run_until(&mut self, until: Instant) {
         loop {
-            self.settle();
+            self.exchange();
             let links = self.links.iter().filter_map(Link::next_wakeup);
-            let ends = self.ends.iter().zip(self.clocks);
-            let due = ends.filter_map(|(end, clock)| Some(clock.when(end.next_wakeup()?)));
+            let endpoints = self.endpoints.iter().zip(self.clocks);
+            let due = endpoints.filter_map(|(endpoint, clock)| Some(clock.when(endpoint.next_wakeup()?)));
             let next = links.chain(due).min();
             let Some(at) = next.filter(|at| *at <= until) else { break };
-            // A driver needs a while to come again.
+            // A driver needs time between two calls.
             self.now = at.max(self.now + Duration::from_nanos(u64::from(at <= self.now)));
         }
         self.now = until;
     }
 
-    fn settle(&mut self) {
+    fn exchange(&mut self) {
         for path in 0..self.links.len() {
             while let Some(exit) = self.links[path].poll(self.now) {
                 let Exit { packet, direction, dropped: None, .. } = exit else { continue };
                 let (sent, bytes) = self.in_flight[packet.0 as usize].clone();
-                let end = usize::from(direction == Direction::Up);
+                let endpoint = usize::from(direction == Direction::Up);
                 let input = match sent {
-                    Output::Send { label, number, packet } => {
-                        let bytes = bytes - AROUND - NUMBERED_BYTES;
-                        Input::Arrived { label, number: Some(number), bytes, packet }
+                    Output::Send { key, number, packet } => {
+                        let bytes = bytes - OVERHEAD - NUMBERED_BYTES;
+                        Input::Arrived { key, number: Some(number), bytes, packet }
                     }
-                    Output::Tell { path, number, mut message } => {
-                        if end == 1 {
-                            (self.lie)(&mut message);
+                    Output::Message { path, number, mut message } => {
+                        if endpoint == 1 {
+                            (self.tamper)(&mut message);
                         }
-                        Input::Told { path, number, message }
+                        Input::Message { path, number, message }
                     }
                     _ => continue,
                 };
-                let now = self.clock(end);
-                self.ends[end].handle(now, input);
+                let now = self.clock(endpoint);
+                self.endpoints[endpoint].handle(now, input);
             }
         }
-        for (end, direction) in [(0, Direction::Up), (1, Direction::Down)] {
-            let now = self.clock(end);
-            while let Some(output) = self.ends[end].poll(now) {
+        for (endpoint, direction) in [(0, Direction::Up), (1, Direction::Down)] {
+            let now = self.clock(endpoint);
+            while let Some(output) = self.endpoints[endpoint].poll(now) {
                 let (path, bytes) = match &output {
                     Output::Deliver(packet) => {
-                        self.came.push((self.now, *packet));
+                        self.delivered.push((self.now, *packet));
                         continue;
                     }
-                    Output::Send { label, .. } => (label.path, BYTES + NUMBERED_BYTES + AROUND),
-                    Output::Tell { path, message, .. } => {
+                    Output::Send { key, .. } => (key.path, BYTES + NUMBERED_BYTES + OVERHEAD),
+                    Output::Message { path, message, .. } => {
                         let mut wire = Vec::new();
                         message.write(&mut wire);
-                        (*path, wire.len() as u32 + NUMBERED_BYTES + AROUND)
+                        (*path, wire.len() as u32 + NUMBERED_BYTES + OVERHEAD)
                     }
                     Output::Changed { .. } => continue,
                 };
                 let id = PacketId(self.in_flight.len() as u64);
                 self.in_flight.push((output, bytes));
-                // What finds the queue full is gone.
+                // A packet that finds the queue full is dropped.
                 let _ = self.links[usize::from(path.0)].send(self.now, direction, id, bytes);
             }
         }
     }
 
-    /// Offers a packet of a flow that has not been used, and lets it leave: the path it went over.
-    fn way_of(&mut self, flow: u8, bulk: bool) -> Option<PathId> {
+    /// Offers a packet of an unused flow and sends it; returns its path.
+    fn path_of(&mut self, flow: u8, bulk: bool) -> Option<PathId> {
         self.bulk = bulk;
         self.offer(flow);
         self.bulk = false;
         self.run_until(self.now + Duration::from_millis(1));
-        self.active_paths(flow).first().copied()
+        self.paths_of(flow).first().copied()
     }
 
-    /// The paths over which a flow's packets left, in their order.
-    fn active_paths(&self, flow: u8) -> Vec<PathId> {
-        let way = |output: &Sent| match output {
-            Output::Send { label, .. } if label.flow == flow => Some(label.path),
+    /// The paths of a flow's packets, in order of transmission.
+    fn paths_of(&self, flow: u8) -> Vec<PathId> {
+        let path = |output: &Sent| match output {
+            Output::Send { key, .. } if key.flow == flow => Some(key.path),
             _ => None,
         };
-        self.in_flight.iter().filter_map(|(output, _)| way(output)).collect()
+        self.in_flight.iter().filter_map(|(output, _)| path(output)).collect()
     }
 
-    /// What the first end knows of a path.
-    fn out(&self, path: u8) -> &SendPath<Numbered> {
-        &self.ends[0].at(PathId(path)).expect("the path is there").out
+    /// The sending state of a path at the first endpoint.
+    fn sender(&self, path: u8) -> &SendPath<Numbered> {
+        &self.endpoints[0].at(PathId(path)).expect("the path is present").sender
     }
 
-    /// Mbit/s of packets' own bytes that came out between two moments.
+    /// Goodput of delivered packets between two times, in Mbit/s of their own bytes.
     fn goodput(&self, from_ms: u64, to_ms: u64) -> f64 {
         let (from, to) = (Instant::from_millis(from_ms), Instant::from_millis(to_ms));
-        let count = self.came.iter().filter(|(at, _)| (from..to).contains(at)).count();
+        let count = self.delivered.iter().filter(|(at, _)| (from..to).contains(at)).count();
         count as f64 * f64::from(BYTES) * 8.0 / ((to_ms - from_ms) as f64 * 1e3)
     }
 
-    /// Delays of a flow's packets offered between two moments, in ms, sorted; and how many were lost.
+    /// Delays of a flow's packets offered between two times, in ms, sorted; and the number of lost packets.
     fn delays(&self, flow: u8, from_ms: u64, to_ms: u64) -> (Vec<f64>, usize) {
         let (from, to) = (Instant::from_millis(from_ms), Instant::from_millis(to_ms));
         let mut delays: Vec<f64> = self
-            .came
+            .delivered
             .iter()
             .filter(|(_, packet)| packet.flow == flow && (from..to).contains(&packet.offered))
             .map(|(at, packet)| at.since(packet.offered).as_secs_f64() * 1e3)
             .collect();
         delays.sort_unstable_by(f64::total_cmp);
         let mut numbers: Vec<u64> =
-            self.came.iter().filter(|(_, packet)| packet.flow == flow).map(|(_, packet)| packet.number).collect();
+            self.delivered.iter().filter(|(_, packet)| packet.flow == flow).map(|(_, packet)| packet.number).collect();
         numbers.sort_unstable();
         let once = numbers.len();
         numbers.dedup();
-        assert_eq!(once, numbers.len(), "a packet came twice");
+        assert_eq!(once, numbers.len(), "a packet was delivered twice");
         (delays, (self.offered[usize::from(flow)] as usize).saturating_sub(once))
     }
 }

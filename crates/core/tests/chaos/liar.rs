@@ -1,43 +1,42 @@
-//! An authenticated vehicle that lies: an honest engine whose messages a script
-//! alters on their way, and says things of its own in between, to a gateway that
-//! has packets for it.
+//! An authenticated vehicle with false reports: an honest engine whose messages a script alters in transit,
+//! and between which it sends forged messages, to a gateway that sends traffic to it.
 
 use super::*;
-use crosslane_core::tunnel::wire::control_message::{Body, MAX_PATHS, MAX_RUNS, PathReport};
+use crosslane_core::tunnel::wire::control_message::{Body, MAX_MISSING_RANGES, MAX_PATHS, PathReport};
 
 /// Packets of a train, as many as the engine sends.
 const TRAIN_PACKETS: usize = 24;
-/// Messages that may follow one input: a probe and a train for each path, and two
-/// reports over two paths each.
-const MOST_TOLD: usize = MAX_PATHS * (1 + TRAIN_PACKETS) + 4;
-/// Changes of health that may follow one input.
-const MOST_CHANGES: usize = 2 * MAX_PATHS;
-/// How often a packet leaves at most: once and eight times again, over all paths.
-const MOST_LEAVINGS: usize = 9 * MAX_PATHS;
-/// The other end begins anew so often at most, and may ask for trains again.
-const START_EACH: Duration = Duration::from_millis(250);
+/// Maximum number of messages after one input: a probe and a train for each path, and two reports on two
+/// paths each.
+const MAX_MESSAGES: usize = MAX_PATHS * (1 + TRAIN_PACKETS) + 4;
+/// Maximum number of liveness changes after one input.
+const MAX_CHANGES: usize = 2 * MAX_PATHS;
+/// Maximum number of transmissions of a packet: the first and eight retransmissions, on all paths.
+const MAX_TRANSMISSIONS: usize = 9 * MAX_PATHS;
+/// Minimum time between two accepted restarts of the peer, each of which may cause new trains.
+const MIN_RESTART_INTERVAL: Duration = Duration::from_millis(250);
 
-struct Played {
+struct LiarRun {
     now: Instant,
-    gateway: End,
-    vehicle: End,
-    /// When it arrives, at which end (0: the gateway), and what.
+    gateway: Endpoint,
+    vehicle: Endpoint,
+    /// Time of arrival, endpoint (0: the gateway), and output.
     wire: Vec<(Instant, usize, Output<Packet>)>,
-    /// The newest number that the gateway used of each path.
+    /// The newest path sequence number of the gateway on each path.
     numbers: [u32; MAX_PATHS],
     offered: usize,
     arrived: usize,
-    left: usize,
+    transmitted: usize,
     delivered: usize,
     trains: usize,
     token: Rc<()>,
 }
 
-/// Plays a script.
+/// Runs a script.
 pub fn liar(script: &[u8]) {
     let mut script = Script(script);
     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
-    let mut played = Played {
+    let mut run = LiarRun {
         now: Instant::from_millis(1),
         gateway: engine(false, Mode::default(), 7),
         vehicle: engine(true, mode, 8),
@@ -45,39 +44,39 @@ pub fn liar(script: &[u8]) {
         numbers: [0; MAX_PATHS],
         offered: 0,
         arrived: 0,
-        left: 0,
+        transmitted: 0,
         delivered: 0,
         trains: 0,
         token: Rc::new(()),
     };
     for path in 0..1 + script.byte() % 4 {
-        played.vehicle.handle(played.now, Input::Present(PathId(path), true));
+        run.vehicle.handle(run.now, Input::Present(PathId(path), true));
     }
-    played.settle();
+    run.run_due();
     while !script.0.is_empty() {
-        played.act(&mut script);
-        played.settle();
+        run.step(&mut script);
+        run.run_due();
     }
 }
 
-impl Played {
-    fn act(&mut self, script: &mut Script<'_>) {
+impl LiarRun {
+    fn step(&mut self, script: &mut Script<'_>) {
         match script.byte() % 8 {
             0 | 1 => {
                 let flow = script.byte() % 8;
                 (0..1 + script.below(64)).for_each(|_| self.offer(flow));
             }
-            2 | 3 => self.pass(Duration::from_millis(script.below(64) as u64), script),
-            4 => self.pass(Duration::from_micros(script.below(4000) as u64), script),
+            2 | 3 => self.advance_time(Duration::from_millis(script.below(64) as u64), script),
+            4 => self.advance_time(Duration::from_micros(script.below(4000) as u64), script),
             5 => {
-                let message = self.made_up(script);
+                let message = self.forged(script);
                 let (path, number) = (PathId(script.byte() % 16), numbered(script));
-                self.tell(Input::Told { path, number, message });
+                self.inject(Input::Message { path, number, message });
             }
             6 => {
                 let packet = self.packet(0);
-                let label = GreKey::of_key(script.word());
-                self.tell(Input::Arrived { label, number: numbered(script), bytes: script.word() & 0xffff, packet });
+                let key = GreKey::of_key(script.word());
+                self.inject(Input::Arrived { key, number: numbered(script), bytes: script.word() & 0xffff, packet });
             }
             _ => {
                 let packet = self.packet(0);
@@ -96,23 +95,23 @@ impl Played {
         self.gateway.handle(self.now, Input::Packet { flow, bytes: BYTES, bulk: flow % 2 == 1, packet });
     }
 
-    /// What the gateway is told; what may follow is bounded.
-    fn tell(&mut self, input: Input<Packet>) {
+    /// Passes an input to the gateway; its outputs are limited.
+    fn inject(&mut self, input: Input<Packet>) {
         self.arrived += usize::from(matches!(input, Input::Arrived { .. }));
         self.gateway.handle(self.now, input);
-        self.hear_gateway();
+        self.drain_gateway();
     }
 
-    fn hear_gateway(&mut self) {
-        let (mut told, mut changes) = (0, 0);
+    fn drain_gateway(&mut self) {
+        let (mut messages, mut changes) = (0, 0);
         while let Some(output) = self.gateway.poll(self.now) {
             let (path, number) = match &output {
-                Output::Send { label, number, .. } => {
-                    self.left += 1;
-                    (label.path, Some(*number))
+                Output::Send { key, number, .. } => {
+                    self.transmitted += 1;
+                    (key.path, Some(*number))
                 }
-                Output::Tell { path, number, message } => {
-                    told += 1;
+                Output::Message { path, number, message } => {
+                    messages += 1;
                     self.trains += usize::from(message.body == Body::PacketTrain);
                     (*path, *number)
                 }
@@ -130,66 +129,73 @@ impl Played {
             }
             self.send(1, path, output);
         }
-        assert!(told <= MOST_TOLD && changes <= MOST_CHANGES, "{told} messages and {changes} changes at once");
-        assert!(self.left <= self.offered * MOST_LEAVINGS, "{} of {} left", self.left, self.offered);
-        assert!(self.delivered <= self.arrived, "{} of {} came out", self.delivered, self.arrived);
+        assert!(
+            messages <= MAX_MESSAGES && changes <= MAX_CHANGES,
+            "{messages} messages and {changes} changes after one input"
+        );
+        assert!(
+            self.transmitted <= self.offered * MAX_TRANSMISSIONS,
+            "{} transmissions of {} packets",
+            self.transmitted,
+            self.offered
+        );
+        assert!(self.delivered <= self.arrived, "{} of {} packets delivered", self.delivered, self.arrived);
         let mut passes = (0..MAX_PATHS as u8).filter_map(|path| self.gateway.passes_bytes(PathId(path)));
-        assert!(passes.all(|bytes| (576..=MTU).contains(&bytes)), "a path of another MTU than can be");
-        let starts = 2 + self.now.as_nanos() / START_EACH.as_nanos() as u64;
-        assert!(self.trains as u64 <= starts * (MAX_PATHS * TRAIN_PACKETS) as u64, "{} of trains", self.trains);
+        assert!(passes.all(|bytes| (576..=MTU).contains(&bytes)), "a path MTU out of range");
+        let starts = 2 + self.now.as_nanos() / MIN_RESTART_INTERVAL.as_nanos() as u64;
+        assert!(self.trains as u64 <= starts * (MAX_PATHS * TRAIN_PACKETS) as u64, "{} packets of trains", self.trains);
         let held = Rc::strong_count(&self.token);
-        assert!(held <= 2 * MOST_HELD + MOST_ON_WIRE, "{held} packets are held");
+        assert!(held <= 2 * MAX_HELD + MAX_ON_WIRE, "{held} packets are held");
     }
 
-    /// Each path takes 20 ms longer than the one before.
+    /// Each path has 20 ms more delay than the one before.
     fn send(&mut self, to: usize, path: PathId, output: Output<Packet>) {
         let takes = Duration::from_millis(2 + 20 * u64::from(path.0 % 4));
-        if self.wire.len() < MOST_ON_WIRE {
+        if self.wire.len() < MAX_ON_WIRE {
             self.wire.push((self.now + takes, to, output));
         }
     }
 
-    fn pass(&mut self, time: Duration, script: &mut Script<'_>) {
+    fn advance_time(&mut self, time: Duration, script: &mut Script<'_>) {
         let until = self.now + time;
         loop {
             let wire = self.wire.iter().map(|(at, ..)| *at);
-            let ends = [&self.gateway, &self.vehicle].into_iter().filter_map(Engine::next_wakeup);
-            let Some(due) = wire.chain(ends).min().filter(|due| *due <= until) else { break };
+            let endpoints = [&self.gateway, &self.vehicle].into_iter().filter_map(Engine::next_wakeup);
+            let Some(due) = wire.chain(endpoints).min().filter(|due| *due <= until) else { break };
             self.now = due.max(self.now + TICK);
-            let (come, still) = std::mem::take(&mut self.wire).into_iter().partition(|(at, ..)| *at <= self.now);
-            self.wire = still;
-            let come: Vec<(Instant, usize, Output<Packet>)> = come;
-            come.into_iter().for_each(|(_, to, output)| self.arrive(to, output, script));
-            self.settle();
+            let (arrived, in_transit) =
+                std::mem::take(&mut self.wire).into_iter().partition(|(at, ..)| *at <= self.now);
+            self.wire = in_transit;
+            let arrived: Vec<(Instant, usize, Output<Packet>)> = arrived;
+            arrived.into_iter().for_each(|(_, to, output)| self.deliver(to, output, script));
+            self.run_due();
         }
         self.now = until.max(self.now);
     }
 
-    fn arrive(&mut self, to: usize, output: Output<Packet>, script: &mut Script<'_>) {
+    fn deliver(&mut self, to: usize, output: Output<Packet>, script: &mut Script<'_>) {
         let input = match output {
-            Output::Send { label, number, packet } => {
-                Input::Arrived { label, number: Some(number), bytes: BYTES, packet }
-            }
-            Output::Tell { path, number, message } => {
-                let message = if to == 0 { self.twisted(message, script) } else { message };
-                Input::Told { path, number, message }
+            Output::Send { key, number, packet } => Input::Arrived { key, number: Some(number), bytes: BYTES, packet },
+            Output::Message { path, number, message } => {
+                let message = if to == 0 { self.altered(message, script) } else { message };
+                Input::Message { path, number, message }
             }
             Output::Deliver(_) | Output::Changed { .. } => return,
         };
         match to {
-            0 => self.tell(input),
+            0 => self.inject(input),
             _ => self.vehicle.handle(self.now, input),
         }
     }
 
-    /// No engine wants to be woken at once over and over.
-    fn settle(&mut self) {
-        for _ in 0..MOST_IN_A_ROW {
-            self.hear_gateway();
+    /// No engine may ask for an immediate wake-up again and again.
+    fn run_due(&mut self) {
+        for _ in 0..MAX_IN_A_ROW {
+            self.drain_gateway();
             while let Some(output) = self.vehicle.poll(self.now) {
                 let path = match &output {
-                    Output::Send { label, .. } => label.path,
-                    Output::Tell { path, .. } => *path,
+                    Output::Send { key, .. } => key.path,
+                    Output::Message { path, .. } => *path,
                     _ => continue,
                 };
                 self.send(0, path, output);
@@ -199,11 +205,11 @@ impl Played {
             }
             self.now = self.now + TICK;
         }
-        panic!("the gateway is due at {:?}, and it is {:?}", self.gateway.next_wakeup(), self.now);
+        panic!("the gateway is due at {:?}, and the time is {:?}", self.gateway.next_wakeup(), self.now);
     }
 
-    /// A message of the vehicle, as the script alters it.
-    fn twisted(&self, mut message: Message, script: &mut Script<'_>) -> Message {
+    /// A message of the vehicle, altered by the script.
+    fn altered(&self, mut message: Message, script: &mut Script<'_>) -> Message {
         if script.byte().is_multiple_of(4) {
             return message;
         }
@@ -213,16 +219,16 @@ impl Played {
             2 => message.retransmits ^= true,
             _ => {}
         }
-        if let Body::Report { heard, paths } = &mut message.body {
+        if let Body::Report { peer_epoch, paths } = &mut message.body {
             if script.byte() == 1 {
-                *heard = u32::from(script.byte());
+                *peer_epoch = u32::from(script.byte());
             }
-            paths.iter_mut().for_each(|report| self.twist(report, script));
+            paths.iter_mut().for_each(|report| self.alter(report, script));
         }
         message
     }
 
-    fn twist(&self, report: &mut PathReport, script: &mut Script<'_>) {
+    fn alter(&self, report: &mut PathReport, script: &mut Script<'_>) {
         let newest = self.numbers[usize::from(report.path.0) % MAX_PATHS];
         match script.byte() % 16 {
             0 => report.bytes = extreme(report.bytes, script),
@@ -232,7 +238,7 @@ impl Played {
             4 => report.highest = newest,
             5 => report.highest = extreme(report.highest, script),
             6 => report.missing = vec![(report.highest.wrapping_sub(u32::from(script.byte())), u16::MAX)],
-            7 => report.missing = (0..MAX_RUNS).map(|_| (script.word(), script.word() as u16)).collect(),
+            7 => report.missing = (0..MAX_MISSING_RANGES).map(|_| (script.word(), script.word() as u16)).collect(),
             8 => (report.bytes, report.arrival_us) = (script.word(), script.word()),
             9 => (report.bytes, report.highest) = (0, newest),
             10 => report.wanted_state = STATES[usize::from(script.byte()) % 3],
@@ -242,13 +248,13 @@ impl Played {
         }
     }
 
-    /// A report of the vehicle's own making: of packets that are under way, mostly.
-    fn made_up(&self, script: &mut Script<'_>) -> Message {
-        let mut made = message(script);
+    /// A forged report of the vehicle, mostly about packets in flight.
+    fn forged(&self, script: &mut Script<'_>) -> Message {
+        let mut forged_message = message(script);
         if !script.byte().is_multiple_of(4) {
-            made.epoch = 8;
+            forged_message.epoch = 8;
         }
-        if let Body::Report { paths, .. } = &mut made.body {
+        if let Body::Report { paths, .. } = &mut forged_message.body {
             for report in paths {
                 let newest = self.numbers[usize::from(report.path.0)];
                 if !script.byte().is_multiple_of(4) {
@@ -256,7 +262,7 @@ impl Played {
                 }
             }
         }
-        made
+        forged_message
     }
 }
 
@@ -264,7 +270,7 @@ fn numbered(script: &mut Script<'_>) -> Option<u32> {
     (script.byte() & 1 == 0).then(|| script.word())
 }
 
-/// The ends of the range, and what is near.
+/// Extreme values, and values close to `of`.
 fn extreme(of: u32, script: &mut Script<'_>) -> u32 {
     match script.byte() % 8 {
         0 => 0,

@@ -1,6 +1,5 @@
-//! Two engines of the tunnel and a wire between them that does whatever a script
-//! of bytes says; and one engine that is told anything at all. The fuzz targets
-//! use this too.
+//! Two engines of the tunnel on a wire controlled by a script of bytes; and one engine with arbitrary
+//! inputs. The fuzz targets use this module too.
 
 #![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
@@ -19,23 +18,22 @@ mod liar;
 
 pub use liar::liar;
 
-/// Packets that one engine may hold: those that wait, that are under way, that
-/// are to be sent again, and that wait for others.
-const MOST_HELD: usize = 100_000;
-/// Wake-ups of an engine in a second in which nothing happens.
-const MOST_WAKEUPS: usize = 2_000;
-/// Wake-ups of which each follows the other at once.
-const MOST_IN_A_ROW: usize = 8;
-/// What a driver needs to come again.
+/// Maximum number of packets that one engine may hold: queued, in flight, to be retransmitted, and held for
+/// reordering.
+const MAX_HELD: usize = 100_000;
+/// Maximum number of wake-ups of an idle engine per second.
+const MAX_WAKEUPS: usize = 2_000;
+/// Maximum number of immediate wake-ups in a row.
+const MAX_IN_A_ROW: usize = 8;
+/// Time between two calls of a driver.
 const TICK: Duration = Duration::from_micros(1);
-/// Datagrams on the wire.
-const MOST_ON_WIRE: usize = 4_096;
+/// Maximum number of datagrams on the wire.
+const MAX_ON_WIRE: usize = 4_096;
 const BYTES: u32 = 1200;
 const MTU: u32 = 1500;
 const STATES: [PathState; 3] = [PathState::Active, PathState::Backup, PathState::Closed];
 
-/// A packet: who offered it, its flow, its number among those, and a token that
-/// tells how many of it there are.
+/// A packet: its flow, its number in the flow, and a token that counts its copies.
 #[derive(Clone, Debug)]
 struct Packet {
     flow: u8,
@@ -43,15 +41,15 @@ struct Packet {
     _token: Rc<()>,
 }
 
-type End = Tunnel<Packet>;
+type Endpoint = Tunnel<Packet>;
 
-/// What the script says next; zeros behind its end.
+/// The rest of the script; zeros after its end.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
     fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
+        let Some((first, run_idle)) = self.0.split_first() else { return 0 };
+        self.0 = run_idle;
         *first
     }
 
@@ -64,54 +62,53 @@ impl Script<'_> {
     }
 }
 
-fn engine(is_initiator: bool, mode: Mode, epoch: u32) -> End {
-    let mut end = Tunnel::new(Setup { mode, is_initiator, ranks: vec![1, 0, 3, 2], epoch, overhead_bytes: 56 });
-    end.probe_mtu_up_to(MTU);
-    end
+fn engine(is_initiator: bool, mode: Mode, epoch: u32) -> Endpoint {
+    let mut endpoint = Tunnel::new(Setup { mode, is_initiator, ranks: vec![1, 0, 3, 2], epoch, overhead_bytes: 56 });
+    endpoint.probe_mtu_up_to(MTU);
+    endpoint
 }
 
 struct Pair {
     now: Instant,
-    ends: [End; 2],
-    /// To which end, and what.
+    endpoints: [Endpoint; 2],
+    /// Receiving endpoint, and output.
     wire: Vec<(usize, Output<Packet>)>,
     offered: [[u32; 256]; 2],
-    /// What came out at each end.
-    came: [BTreeSet<(u8, u32)>; 2],
+    /// Packets delivered at each endpoint.
+    delivered: [BTreeSet<(u8, u32)>; 2],
     newest: [[Option<u32>; 256]; 2],
     disordered: [u64; 2],
     token: Rc<()>,
 }
 
-/// Plays a script. Each packet comes out once at most, in the order of its flow
-/// but for those that count as late; memory is bounded; no engine wants to be
-/// woken at once for ever.
+/// Runs a script. Each packet is delivered at most once, in the order of its flow unless counted as late;
+/// memory is bounded; no engine asks for immediate wake-ups for ever.
 pub fn pair(script: &[u8]) {
     let mut script = Script(script);
     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
     let paths = 1 + script.byte() % 4;
     let mut pair = Pair {
         now: Instant::from_millis(1),
-        ends: [engine(true, mode, 7), engine(false, Mode::default(), 8)],
+        endpoints: [engine(true, mode, 7), engine(false, Mode::default(), 8)],
         wire: Vec::new(),
         offered: [[0; 256]; 2],
-        came: Default::default(),
+        delivered: Default::default(),
         newest: [[None; 256]; 2],
         disordered: [0; 2],
         token: Rc::new(()),
     };
     for path in 0..paths {
-        pair.ends[0].handle(pair.now, Input::Present(PathId(path), true));
+        pair.endpoints[0].handle(pair.now, Input::Present(PathId(path), true));
     }
     while !script.0.is_empty() {
-        pair.act(&mut script);
-        pair.settle();
+        pair.step(&mut script);
+        pair.run_due();
     }
-    pair.rest();
+    pair.run_idle();
 }
 
 impl Pair {
-    fn act(&mut self, script: &mut Script<'_>) {
+    fn step(&mut self, script: &mut Script<'_>) {
         let side = usize::from(script.byte() & 1);
         match script.byte() % 16 {
             0..=3 => self.offer(side, script.byte() % 4, 1 + script.below(64)),
@@ -119,10 +116,10 @@ impl Pair {
             5 | 6 => self.now = self.now + Duration::from_micros(script.below(2_000) as u64),
             7 => self.now = self.now + Duration::from_millis(script.below(400) as u64),
             8 => {
-                let due = self.ends.iter().filter_map(Engine::next_wakeup).min();
+                let due = self.endpoints.iter().filter_map(Engine::next_wakeup).min();
                 self.now = due.unwrap_or(self.now).max(self.now);
             }
-            // In order, out of order, twice, never.
+            // In order, out of order, duplicated, lost.
             9 | 10 => (0..script.below(64)).for_each(|_| self.deliver(0, false)),
             11 => self.deliver(script.below(self.wire.len()), false),
             12 => self.deliver(script.below(self.wire.len()), true),
@@ -131,17 +128,17 @@ impl Pair {
                 self.wire.drain(..lost.min(self.wire.len()));
             }
             14 => {
-                let (path, there) = (PathId(script.byte() % 4), script.byte() & 1 == 0);
-                self.ends[0].handle(self.now, Input::Present(path, there));
+                let (path, is_present) = (PathId(script.byte() % 4), script.byte() & 1 == 0);
+                self.endpoints[0].handle(self.now, Input::Present(path, is_present));
             }
             _ => match script.byte() & 1 {
                 0 => {
                     let states = (0..4).map(|_| STATES[usize::from(script.byte()) % 3]).collect();
-                    self.ends[0].handle(self.now, Input::Want(states));
+                    self.endpoints[0].handle(self.now, Input::SetWantedStates(states));
                 }
                 _ => {
                     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
-                    self.ends[0].handle(self.now, Input::Use(mode));
+                    self.endpoints[0].handle(self.now, Input::SetMode(mode));
                 }
             },
         }
@@ -153,64 +150,62 @@ impl Pair {
             let packet = Packet { flow, number: *number, _token: self.token.clone() };
             *number += 1;
             let bulk = flow % 2 == 1;
-            self.ends[side].handle(self.now, Input::Packet { flow, bytes: BYTES, bulk, packet });
+            self.endpoints[side].handle(self.now, Input::Packet { flow, bytes: BYTES, bulk, packet });
         }
     }
 
-    fn deliver(&mut self, place: usize, again: bool) {
-        if place >= self.wire.len() {
+    fn deliver(&mut self, index: usize, duplicate: bool) {
+        if index >= self.wire.len() {
             return;
         }
-        let (to, output) = if again { self.wire[place].clone() } else { self.wire.remove(place) };
+        let (to, output) = if duplicate { self.wire[index].clone() } else { self.wire.remove(index) };
         let input = match output {
-            Output::Send { label, number, packet } => {
-                Input::Arrived { label, number: Some(number), bytes: BYTES, packet }
-            }
-            Output::Tell { path, number, message } => {
+            Output::Send { key, number, packet } => Input::Arrived { key, number: Some(number), bytes: BYTES, packet },
+            Output::Message { path, number, message } => {
                 let mut wire = Vec::new();
                 message.write(&mut wire);
-                let message = Message::read(&wire).expect("what is written is read");
-                Input::Told { path, number, message }
+                let message = Message::read(&wire).expect("a written message can be read");
+                Input::Message { path, number, message }
             }
             Output::Deliver(_) | Output::Changed { .. } => return,
         };
-        self.ends[to].handle(self.now, input);
+        self.endpoints[to].handle(self.now, input);
     }
 
-    /// An engine may want to be woken at once, but not over and over.
-    fn settle(&mut self) {
+    /// An engine may ask for an immediate wake-up, but not again and again.
+    fn run_due(&mut self) {
         self.exchange();
-        for _ in 0..MOST_IN_A_ROW {
-            if self.ends.iter().filter_map(Engine::next_wakeup).all(|due| due > self.now) {
+        for _ in 0..MAX_IN_A_ROW {
+            if self.endpoints.iter().filter_map(Engine::next_wakeup).all(|due| due > self.now) {
                 return;
             }
             self.now = self.now + TICK;
             self.exchange();
         }
-        let due = self.ends.each_ref().map(Engine::next_wakeup);
-        panic!("the ends are due at {due:?}, and it is {:?}", self.now);
+        let due = self.endpoints.each_ref().map(Engine::next_wakeup);
+        panic!("the endpoints are due at {due:?}, and the time is {:?}", self.now);
     }
 
     fn exchange(&mut self) {
         for side in 0..2 {
-            while let Some(output) = self.ends[side].poll(self.now) {
+            while let Some(output) = self.endpoints[side].poll(self.now) {
                 match output {
                     Output::Deliver(packet) => self.take(side, &packet),
                     Output::Changed { .. } => {}
                     sent => self.wire.push((1 - side, sent)),
                 }
             }
-            assert!(self.disordered[side] <= self.ends[side].late(), "packets out of order do not count as late");
+            assert!(self.disordered[side] <= self.endpoints[side].late(), "packets out of order do not count as late");
         }
-        // The oldest are lost.
-        self.wire.drain(..self.wire.len().saturating_sub(MOST_ON_WIRE));
-        assert!(Rc::strong_count(&self.token) <= 2 * MOST_HELD + MOST_ON_WIRE, "too much is held");
+        // The oldest datagrams are lost.
+        self.wire.drain(..self.wire.len().saturating_sub(MAX_ON_WIRE));
+        assert!(Rc::strong_count(&self.token) <= 2 * MAX_HELD + MAX_ON_WIRE, "too much is held");
     }
 
     fn take(&mut self, side: usize, packet: &Packet) {
         let Packet { flow, number, .. } = *packet;
-        assert!(self.came[side].insert((flow, number)), "packet {number} of flow {flow} came twice");
-        assert!(number < self.offered[1 - side][usize::from(flow)], "nobody offered it");
+        assert!(self.delivered[side].insert((flow, number)), "packet {number} of flow {flow} was delivered twice");
+        assert!(number < self.offered[1 - side][usize::from(flow)], "packet {number} of flow {flow} was never offered");
         let newest = &mut self.newest[side][usize::from(flow)];
         if newest.is_some_and(|newest| number < newest) {
             self.disordered[side] += 1;
@@ -219,84 +214,84 @@ impl Pair {
         }
     }
 
-    /// Nothing comes any more.
-    fn rest(&mut self) {
+    /// No datagram arrives any more.
+    fn run_idle(&mut self) {
         self.wire.clear();
         let until = self.now + Duration::from_secs(3);
         let mut wakeups = 0;
-        while let Some(due) = self.ends.iter().filter_map(Engine::next_wakeup).min().filter(|due| *due < until) {
+        while let Some(due) = self.endpoints.iter().filter_map(Engine::next_wakeup).min().filter(|due| *due < until) {
             self.now = due.max(self.now);
-            self.settle();
+            self.run_due();
             self.wire.clear();
             wakeups += 1;
-            assert!(wakeups < 2 * 3 * MOST_WAKEUPS, "woken {wakeups} times in vain");
+            assert!(wakeups < 2 * 3 * MAX_WAKEUPS, "{wakeups} wake-ups of idle engines");
         }
         self.now = until;
-        self.settle();
+        self.run_due();
         self.wire.clear();
     }
 }
 
-/// Tells one engine anything, as the other end of a plain tunnel can: no panic,
-/// bounded memory, no engine that never rests.
+/// Passes arbitrary inputs to one engine, as any peer of an unencrypted tunnel can: no panic, bounded
+/// memory, no endless wake-ups.
 pub fn stranger(script: &[u8]) {
     let mut script = Script(script);
     let token = Rc::new(());
     let mut now = Instant::from_millis(1);
-    let mut end = engine(script.byte() & 1 == 0, Mode::default(), 7);
+    let mut endpoint = engine(script.byte() & 1 == 0, Mode::default(), 7);
     let mut number = 0;
     while !script.0.is_empty() {
         let packet = Packet { flow: 0, number, _token: token.clone() };
         number += 1;
         match script.byte() % 8 {
             0 | 1 => {
-                let label = GreKey::of_key(script.word());
+                let key = GreKey::of_key(script.word());
                 let has_number = script.byte() & 1 == 0;
                 let numbered = has_number.then(|| script.word());
-                end.handle(now, Input::Arrived { label, number: numbered, bytes: script.word() & 0xffff, packet });
+                endpoint.handle(now, Input::Arrived { key, number: numbered, bytes: script.word() & 0xffff, packet });
             }
             2 => {
                 let length = script.below(200).min(script.0.len());
-                let (message, rest) = script.0.split_at(length);
-                script.0 = rest;
+                let (message, run_idle) = script.0.split_at(length);
+                script.0 = run_idle;
                 if let Some(message) = Message::read(message) {
-                    told(&mut end, now, &mut script, message);
+                    messages(&mut endpoint, now, &mut script, message);
                 }
             }
             3 => {
                 let message = message(&mut script);
-                told(&mut end, now, &mut script, message);
+                messages(&mut endpoint, now, &mut script, message);
             }
             4 => {
                 let (flow, bytes) = (script.byte(), script.word() & 0xffff);
-                end.handle(now, Input::Packet { flow, bytes, bulk: flow % 2 == 1, packet });
+                endpoint.handle(now, Input::Packet { flow, bytes, bulk: flow % 2 == 1, packet });
             }
-            5 => end.handle(now, Input::Unlabelled(packet)),
-            6 => end.handle(now, Input::Present(PathId(script.byte()), script.byte() & 1 == 0)),
+            5 => endpoint.handle(now, Input::Keyless(packet)),
+            6 => endpoint.handle(now, Input::Present(PathId(script.byte()), script.byte() & 1 == 0)),
             _ => now = now + Duration::from_micros(script.below(65_536) as u64 * 10),
         }
         let mut in_a_row = 0;
-        while end.poll(now).is_some() {}
-        while end.next_wakeup().is_some_and(|due| due <= now) {
+        while endpoint.poll(now).is_some() {}
+        while endpoint.next_wakeup().is_some_and(|due| due <= now) {
             now = now + TICK;
-            while end.poll(now).is_some() {}
+            while endpoint.poll(now).is_some() {}
             in_a_row += 1;
-            assert!(in_a_row < MOST_IN_A_ROW, "due at {:?}, and it is {now:?}", end.next_wakeup());
+            assert!(in_a_row < MAX_IN_A_ROW, "due at {:?}, and the time is {now:?}", endpoint.next_wakeup());
         }
-        assert!(Rc::strong_count(&token) <= MOST_HELD, "too much is held");
+        assert!(Rc::strong_count(&token) <= MAX_HELD, "too much is held");
     }
 }
 
-fn told(end: &mut End, now: Instant, script: &mut Script<'_>, message: Message) {
+fn messages(endpoint: &mut Endpoint, now: Instant, script: &mut Script<'_>, message: Message) {
     let path = PathId(script.byte() % 16);
     let has_number = script.byte() & 1 == 0;
     let number = has_number.then(|| script.word());
-    end.handle(now, Input::Told { path, number, message });
+    endpoint.handle(now, Input::Message { path, number, message });
 }
 
-/// A message that can be, so that not all luck goes into its form.
+/// A well-formed message, so that not all random bytes are spent on the form.
 fn message(script: &mut Script<'_>) -> Message {
-    use crosslane_core::tunnel::wire::control_message::{Body, MAX_RUNS, PathReport};
+    use crosslane_core::tunnel::wire::control_message::{Body, MAX_MISSING_RANGES, PathReport};
     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
     let flags = script.byte();
     let paths = (0..script.byte() % 4).map(|_| PathReport {
@@ -308,7 +303,7 @@ fn message(script: &mut Script<'_>) -> Message {
         held_us: script.word(),
         packets: script.word(),
         bytes: script.word(),
-        missing: (0..usize::from(script.byte()) % (MAX_RUNS + 1))
+        missing: (0..usize::from(script.byte()) % (MAX_MISSING_RANGES + 1))
             .map(|_| (script.word(), script.word() as u16))
             .collect(),
     });
@@ -317,7 +312,7 @@ fn message(script: &mut Script<'_>) -> Message {
         4 if flags & 16 == 0 => Body::Probe,
         4 => Body::MtuProbe(script.word() as u16),
         12 => Body::PacketTrain,
-        _ => Body::Report { heard: 7, paths },
+        _ => Body::Report { peer_epoch: 7, paths },
     };
     Message { epoch: u32::from(flags >> 6), mode, retransmits: flags & 1 != 0, is_initiator: flags & 2 != 0, body }
 }

@@ -279,7 +279,7 @@ impl Sending<'_> {
     fn encode(&mut self, now: Instant, write: Write) {
         match write {
             Write::Abandon { number, why } => frame::abandon(&mut self.buffer, number, why),
-            Write::Piece { number, offset, length, last } => {
+            Write::Chunk { number, offset, length, last } => {
                 if let Err(why) = self.encode_piece(number, offset, length, last) {
                     self.buffer.clear();
                     self.engine.take_back(why);

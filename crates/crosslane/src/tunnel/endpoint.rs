@@ -169,7 +169,7 @@ impl End {
     /// What is wanted of each path.
     pub fn want(&self, now: Instant, states: &[PathState]) {
         for peer in &self.peers {
-            lock(&peer.tunnel).handle(now, Input::Want(states.to_vec()));
+            lock(&peer.tunnel).handle(now, Input::SetWantedStates(states.to_vec()));
         }
     }
 
@@ -258,7 +258,7 @@ impl End {
         };
         let (wakeup, passes) = {
             let mut tunnel = lock(&at.tunnel);
-            while let Some(output) = tunnel.poll_departure(now) {
+            while let Some(output) = tunnel.poll_transmit(now) {
                 outbox.take(output);
                 if outbox.is_full() {
                     break;
@@ -292,12 +292,12 @@ impl End {
     ) -> Option<Instant> {
         let ways = *lock(&peer.ways);
         let (path, way) = self.preference.iter().find_map(|path| Some((*path, (*ways.get(usize::from(*path))?)?)))?;
-        let label = GreKey { path: PathId(path), flow: 0, order: 0 };
+        let label = GreKey { path: PathId(path), flow: 0, sequence: 0 };
         let mut bare = lock(&peer.bare);
         while !outbox.is_full()
             && let Some(packet) = bare.pop_front()
         {
-            outbox.take(Output::Send { label, number: 0, packet });
+            outbox.take(Output::Send { key: label, number: 0, packet });
         }
         let wakeup = (!bare.is_empty()).then_some(now);
         drop(bare);

@@ -128,7 +128,7 @@ impl Objects {
             let Some((write, bytes)) = self.sender.poll() else { return };
             self.written += bytes;
             self.rest = bytes;
-            if let Write::Piece { number, last: true, .. } = write {
+            if let Write::Chunk { number, last: true, .. } = write {
                 self.unread.push_back((number as usize, self.written - END_BYTES as u64));
                 self.ending = Some(number as usize);
             }

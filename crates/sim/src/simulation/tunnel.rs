@@ -87,10 +87,10 @@ impl TunnelEndpoints {
     /// A datagram has come this way.
     pub(super) fn arrive(&mut self, now: Instant, way: Direction, parcel: TunnelPacket) {
         let input = match parcel.output {
-            Output::Send { label, number, packet } => {
-                Input::Arrived { label, number: Some(number), bytes: packet.ip_bytes().into(), packet }
+            Output::Send { key: label, number, packet } => {
+                Input::Arrived { key: label, number: Some(number), bytes: packet.ip_bytes().into(), packet }
             }
-            Output::Tell { path, number, message } => Input::Told { path, number, message },
+            Output::Message { path, number, message } => Input::Message { path, number, message },
             Output::Deliver(_) | Output::Changed { .. } => return,
         };
         let other = if way == Direction::Up { Direction::Down } else { Direction::Up };
@@ -101,7 +101,7 @@ impl TunnelEndpoints {
     pub(super) fn want(&mut self, now: Instant, states: Vec<PathState>) {
         if self.wanted != states {
             self.wanted = states.clone();
-            self.handle(now, Direction::Up, Input::Want(states));
+            self.handle(now, Direction::Up, Input::SetWantedStates(states));
         }
     }
 
@@ -116,8 +116,8 @@ impl TunnelEndpoints {
             return None;
         };
         let (path, inside) = match &output {
-            Output::Send { label, packet, .. } => (label.path, packet.ip_bytes() + SEQUENCE_BYTES),
-            Output::Tell { path, number, message } => {
+            Output::Send { key: label, packet, .. } => (label.path, packet.ip_bytes() + SEQUENCE_BYTES),
+            Output::Message { path, number, message } => {
                 let mut wire = Vec::new();
                 message.write(&mut wire);
                 (*path, wire.len() as u16 + if number.is_some() { SEQUENCE_BYTES } else { 0 })

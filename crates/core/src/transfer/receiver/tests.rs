@@ -10,13 +10,13 @@ use crate::transfer::Late;
 use crate::transfer::frame::{Outcome, Receipt, Receipts};
 use crate::transfer::sender::{Sender, Write};
 
-/// What a sender writes of these objects, however much at a time it may.
+/// The stream of these objects, for any limit of unacknowledged bytes.
 fn stream(objects: &[Vec<u8>], acknowledged_each: u64) -> Vec<u8> {
     let mut sender = Sender::new(Late::Continue);
-    for (place, bytes) in objects.iter().enumerate() {
-        // Later objects are due earlier, so that they come in between.
-        let deadline = Instant::from_millis(1000 - place as u64);
-        sender.submit(&place.to_string(), bytes.len() as u64, Instant::ZERO, Some(deadline));
+    for (index, bytes) in objects.iter().enumerate() {
+        // Later objects are due earlier, so that they are interleaved.
+        let deadline = Instant::from_millis(1000 - index as u64);
+        sender.submit(&index.to_string(), bytes.len() as u64, Instant::ZERO, Some(deadline));
     }
     sender.set_backlog(Some(acknowledged_each));
     let mut wire = frame::PREFACE.to_vec();
@@ -29,7 +29,7 @@ fn stream(objects: &[Vec<u8>], acknowledged_each: u64) -> Vec<u8> {
             continue;
         };
         let before = wire.len();
-        let Write::Piece { number, offset, length: data, last } = write else { unreachable!() };
+        let Write::Chunk { number, offset, length: data, last } = write else { unreachable!() };
         let object = &objects[number as usize];
         if offset == 0 {
             frame::offer(&mut wire, number, object.len() as u64, 7, &number.to_string());
@@ -43,7 +43,7 @@ fn stream(objects: &[Vec<u8>], acknowledged_each: u64) -> Vec<u8> {
     }
 }
 
-/// The objects that come out of a stream cut into such parts.
+/// The objects of a stream received in parts of this size.
 fn received(wire: &[u8], part: usize) -> Result<Vec<Vec<u8>>, Fault> {
     let (mut receiver, mut objects) = (Receiver::default(), BTreeMap::<u32, Vec<u8>>::new());
     let mut ended = 0;
@@ -69,17 +69,19 @@ fn received(wire: &[u8], part: usize) -> Result<Vec<Vec<u8>>, Fault> {
 
 proptest! {
     #[test]
-    fn objects_come_out_as_they_went_in(
+    fn objects_are_received_as_sent(
         sizes in prop::collection::vec(0usize..200_000, 1..6), part in 1usize..100_000, window in 1u64..300_000
     ) {
         let objects: Vec<Vec<u8>> =
-            sizes.iter().enumerate().map(|(place, &size)| (0..size).map(|at| (at * 7 + place) as u8).collect()).collect();
+            sizes.iter().enumerate().map(|(nth, &size)| (0..size).map(|at| (at * 7 + nth) as u8).collect()).collect();
         prop_assert_eq!(received(&stream(&objects, window), part), Ok(objects));
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000), greeted: bool, part in 1usize..50) {
-        let mut wire = if greeted { frame::PREFACE.to_vec() } else { Vec::new() };
+    fn no_bytes_cause_a_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..2000), has_preface: bool, part in 1usize..50
+    ) {
+        let mut wire = if has_preface { frame::PREFACE.to_vec() } else { Vec::new() };
         wire.extend(bytes);
         let (mut receiver, mut receipts) = (Receiver::default(), Receipts::default());
         for chunk in wire.chunks(part) {
@@ -91,24 +93,24 @@ proptest! {
     }
 
     #[test]
-    fn receipts_come_out_as_they_went_in(text in "\\PC{0,80}", number: u32, micros: u32, part in 1usize..40) {
+    fn receipts_are_received_as_sent(text in "\\PC{0,80}", number: u32, micros: u32, part in 1usize..40) {
         let waited = Duration::from_micros(micros.into());
         let receipt = Receipt { number, outcome: Outcome::Partial, waited, text };
         let mut wire = frame::PREFACE.to_vec();
         frame::receipt(&mut wire, &receipt);
         frame::receipt(&mut wire, &receipt);
-        let (mut receipts, mut came) = (Receipts::default(), Vec::new());
+        let (mut receipts, mut received) = (Receipts::default(), Vec::new());
         for mut bytes in wire.chunks(part) {
             while let Some(receipt) = receipts.take(&mut bytes).unwrap() {
-                came.push(receipt);
+                received.push(receipt);
             }
         }
-        prop_assert_eq!(came, vec![receipt.clone(), receipt]);
+        prop_assert_eq!(received, vec![receipt.clone(), receipt]);
     }
 }
 
 #[test]
-fn what_no_sender_says_is_refused_with_its_place() {
+fn a_malformed_stream_is_rejected_with_the_offset() {
     let offered = |name: &str, size| {
         let mut wire = frame::PREFACE.to_vec();
         frame::offer(&mut wire, 3, size, 0, name);
@@ -119,13 +121,13 @@ fn what_no_sender_says_is_refused_with_its_place() {
         wire
     };
     let cases = [
-        (b"GET / HTTP/1.1\r\n".to_vec(), "no Crosslane transfer"),
-        (offered("../passwd", 1), "no file name"),
-        (offered("..", 1), "no file name"),
-        (with(offered("a", 1), &|wire| wire.push(77)), "unknown kind 77"),
+        (b"GET / HTTP/1.1\r\n".to_vec(), "not a Crosslane transfer"),
+        (offered("../passwd", 1), "not a file name"),
+        (offered("..", 1), "not a file name"),
+        (with(offered("a", 1), &|wire| wire.push(77)), "unknown type 77"),
         (with(offered("a", 1), &|wire| frame::data(wire, 3, 2)), "more data of object 3"),
-        (with(offered("a", 1), &|wire| frame::data(wire, 4, 1)), "object 4, which is not begun"),
-        (with(offered("a", 1), &|wire| frame::end(wire, 3, &[0; DIGEST_BYTES])), "of which not all"),
+        (with(offered("a", 1), &|wire| frame::data(wire, 4, 1)), "object 4, which is not open"),
+        (with(offered("a", 1), &|wire| frame::end(wire, 3, &[0; DIGEST_BYTES])), "before all of its data"),
         (with(offered("a", 1), &|wire| frame::abandon(wire, 9, Abandoned::Late)), "object 9"),
         (with(offered("a", 1), &|wire| frame::offer(wire, 3, 1, 0, "b")), "offered twice"),
     ];
@@ -136,14 +138,14 @@ fn what_no_sender_says_is_refused_with_its_place() {
 }
 
 #[test]
-fn no_more_objects_are_begun_than_so_many() {
+fn objects_begun_are_limited() {
     let mut wire = frame::PREFACE.to_vec();
     (0..=MAX_BEGUN as u32).for_each(|number| frame::offer(&mut wire, number, 1, 0, "a"));
     let (mut receiver, mut begun, mut bytes) = (Receiver::default(), 0, wire.as_slice());
     let fault = loop {
         match receiver.take(&mut bytes) {
             Ok(Some(_)) => begun += 1,
-            Ok(None) => panic!("{begun} were begun"),
+            Ok(None) => panic!("{begun} objects were begun"),
             Err(fault) => break fault,
         }
     };
@@ -152,13 +154,13 @@ fn no_more_objects_are_begun_than_so_many() {
 }
 
 #[test]
-fn a_stranger_shows_at_his_first_byte_and_silence_is_no_greeting() {
+fn a_wrong_preface_is_detected_at_its_first_byte_and_silence_is_no_preface() {
     let mut receipts = Receipts::default();
     assert_eq!(receipts.take(&mut b"XLA".as_slice()), Ok(None));
     assert!(!receipts.is_greeted());
     assert_eq!(receipts.take(&mut b"NE\0\0\x01".as_slice()), Ok(None));
     assert!(receipts.is_greeted());
-    assert!(receipts.take(&mut b"H".as_slice()).unwrap_err().to_string().contains("no receipt at byte 8"));
+    assert!(receipts.take(&mut b"H".as_slice()).unwrap_err().to_string().contains("not a receipt at byte 8"));
     assert!(Receipts::default().take(&mut b"H".as_slice()).is_err());
     assert!(Receiver::default().take(&mut b"G".as_slice()).is_err());
 }

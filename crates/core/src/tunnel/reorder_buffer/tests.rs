@@ -9,8 +9,8 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-fn label(path: u8, order: u32) -> GreKey {
-    GreKey { path: PathId(path), flow: 3, order }
+fn key(path: u8, sequence: u32) -> GreKey {
+    GreKey { path: PathId(path), flow: 3, sequence }
 }
 
 const BOTH: ActivePaths = ActivePaths { paths: 0b11, retransmits: false };
@@ -20,122 +20,122 @@ fn drained<P>(reorder: &mut ReorderBuffer<P>) -> Vec<P> {
 }
 
 #[test]
-fn a_gap_is_let_go_as_soon_as_every_path_has_passed_it() {
+fn a_gap_is_abandoned_when_every_path_has_delivered_a_newer_packet() {
     let mut flows = ReorderBuffer::new();
-    for (path, order) in [(0, 0), (0, 2), (0, 3)] {
-        assert!(flows.take(at(1), label(path, order), order, BOTH));
+    for (path, sequence) in [(0, 0), (0, 2), (0, 3)] {
+        assert!(flows.take(at(1), key(path, sequence), sequence, BOTH));
     }
     assert_eq!(drained(&mut flows), [0]);
-    assert!(flows.take(at(2), label(1, 4), 4, BOTH));
+    assert!(flows.take(at(2), key(1, 4), 4, BOTH));
     assert_eq!(drained(&mut flows), [2, 3, 4]);
-    // It comes after all, and then again.
-    assert!(flows.take(at(3), label(1, 1), 1, BOTH));
-    assert!(!flows.take(at(3), label(0, 1), 1, BOTH) && !flows.take(at(3), label(0, 3), 3, BOTH));
+    // It arrives late, and then again.
+    assert!(flows.take(at(3), key(1, 1), 1, BOTH));
+    assert!(!flows.take(at(3), key(0, 1), 1, BOTH) && !flows.take(at(3), key(0, 3), 3, BOTH));
     assert_eq!((drained(&mut flows), flows.late()), (vec![1], 1));
 }
 
 #[test]
-fn what_is_sent_again_is_waited_for() {
+fn a_retransmission_is_waited_for() {
     let active_paths = ActivePaths { retransmits: true, ..BOTH };
     let mut flows = ReorderBuffer::new();
-    for (path, order) in [(0, 0), (0, 2), (1, 3)] {
-        flows.take(at(1), label(path, order), order, active_paths);
+    for (path, sequence) in [(0, 0), (0, 2), (1, 3)] {
+        flows.take(at(1), key(path, sequence), sequence, active_paths);
     }
     assert_eq!(drained(&mut flows), [0]);
-    flows.take(at(30), label(1, 1), 1, active_paths);
+    flows.take(at(30), key(1, 1), 1, active_paths);
     assert_eq!(drained(&mut flows), [1, 2, 3]);
-    flows.take(at(100), label(0, 5), 5, active_paths);
+    flows.take(at(100), key(0, 5), 5, active_paths);
     assert_eq!(flows.next_wakeup(), Some(at(250)));
-    // 110 ms late: half as much again and 5 ms are waited from now on.
-    flows.take(at(210), label(1, 4), 4, active_paths);
-    flows.take(at(300), label(0, 7), 7, active_paths);
+    // 110 ms late: the timeout is one and a half times that, plus 5 ms.
+    flows.take(at(210), key(1, 4), 4, active_paths);
+    flows.take(at(300), key(0, 7), 7, active_paths);
     assert_eq!(flows.next_wakeup(), Some(at(470)));
 }
 
 #[test]
 fn another_flow_does_not_wait() {
     let mut flows = ReorderBuffer::new();
-    flows.take(at(1), label(0, 1), 1, BOTH);
-    flows.take(at(1), GreKey { flow: 4, ..label(0, 0) }, 10, BOTH);
+    flows.take(at(1), key(0, 1), 1, BOTH);
+    flows.take(at(1), GreKey { flow: 4, ..key(0, 0) }, 10, BOTH);
     assert_eq!(drained(&mut flows), [10]);
 }
 
 #[test]
-fn after_a_restart_of_the_receiver_the_first_is_what_comes_first() {
+fn after_a_restart_of_the_receiver_a_flow_begins_with_the_first_arrival() {
     let mut flows = ReorderBuffer::new();
-    flows.take(at(1), label(0, 70_000), 70_000, BOTH);
-    flows.take(at(1), label(0, 400_000), 400_000, BOTH);
+    flows.take(at(1), key(0, 70_000), 70_000, BOTH);
+    flows.take(at(1), key(0, 400_000), 400_000, BOTH);
     assert_eq!(drained(&mut flows), [70_000, 400_000]);
 }
 
-/// The first packet of each flow never comes.
+/// The first packet of each flow never arrives.
 #[test]
-fn no_more_is_held_than_so_many_over_all_flows() {
+fn held_packets_are_limited_over_all_flows() {
     for count in [1, 40] {
         let mut flows = ReorderBuffer::new();
-        let most = MOST_HELD as u32 + 5000;
-        for number in 0..most {
-            let label = GreKey { path: PathId(0), flow: (number % count) as u8, order: 1 + number / count };
-            flows.take(at(1), label, number, ActivePaths { retransmits: true, ..BOTH });
-            assert!(flows.held <= MOST_HELD, "{}", flows.held);
+        let count_all = MAX_HELD as u32 + 5000;
+        for number in 0..count_all {
+            let key = GreKey { path: PathId(0), flow: (number % count) as u8, sequence: 1 + number / count };
+            flows.take(at(1), key, number, ActivePaths { retransmits: true, ..BOTH });
+            assert!(flows.held <= MAX_HELD, "{}", flows.held);
         }
         let held = flows.flows.iter().map(|flow| flow.held.len()).sum::<usize>();
         assert_eq!(held, flows.held);
-        assert_eq!(held + drained(&mut flows).len(), most as usize);
+        assert_eq!(held + drained(&mut flows).len(), count_all as usize);
     }
 }
 
-/// Each of them cuts what was given up in two.
+/// Each of them splits an abandoned gap in two.
 #[test]
-fn of_what_was_given_up_so_many_pieces_are_remembered_whatever_comes_late() {
+fn remembered_gaps_are_limited_for_any_late_packets() {
     let mut flows = ReorderBuffer::new();
-    flows.take(at(1), label(0, 0), 0, BOTH);
-    flows.take(at(1), label(0, 200_000), 200_000, BOTH);
+    flows.take(at(1), key(0, 0), 0, BOTH);
+    flows.take(at(1), key(0, 200_000), 200_000, BOTH);
     flows.advance(at(1000), BOTH);
     assert_eq!(drained(&mut flows), [0, 200_000]);
-    for order in (1..10_000).step_by(2) {
-        flows.take(at(1001), label(1, order), order, BOTH);
-        assert!(flows.flows[3].skipped.len() <= SKIPS, "{} after {order}", flows.flows[3].skipped.len());
+    for sequence in (1..10_000).step_by(2) {
+        flows.take(at(1001), key(1, sequence), sequence, BOTH);
+        assert!(flows.flows[3].abandoned.len() <= MAX_ABANDONED, "{} after {sequence}", flows.flows[3].abandoned.len());
     }
     assert!(flows.late() > 30);
 }
 
 proptest! {
-    /// Each packet at most once, none held longer than the limit, and in
-    /// order as far as it was not given up.
+    /// Each packet is delivered at most once, held no longer than the limit, and in order unless its gap
+    /// was abandoned.
     #[test]
-    fn each_once_in_order_and_in_time(
+    fn packets_are_delivered_once_in_order_and_in_time(
         steps in prop::collection::vec((0u64..400, 0u8..2, 0u64..30_000, any::<bool>()), 1..300),
         retransmits in any::<bool>(),
     ) {
         let active_paths = ActivePaths { paths: 0b11, retransmits };
         let mut flows = ReorderBuffer::new();
-        let (mut seen, mut came): (Vec<u64>, BTreeMap<u64, Instant>) = (Vec::new(), BTreeMap::new());
+        let (mut delivered, mut arrived): (Vec<u64>, BTreeMap<u64, Instant>) = (Vec::new(), BTreeMap::new());
         let mut now = at(1);
-        for (order, path, wait_us, twice) in steps {
+        for (sequence, path, wait_us, twice) in steps {
             let until = now + Duration::from_micros(wait_us);
             while let Some(due) = flows.next_wakeup().filter(|due| *due <= until) {
                 now = now.max(due);
                 flows.advance(now, active_paths);
-                for gone in drained(&mut flows) {
-                    prop_assert!(now.since(came[&gone]) <= LONGEST);
-                    seen.push(gone);
+                for released in drained(&mut flows) {
+                    prop_assert!(now.since(arrived[&released]) <= MAX_WAIT);
+                    delivered.push(released);
                 }
             }
             now = until;
             for _ in 0..=u8::from(twice) {
-                let first = !came.contains_key(&order);
-                let taken = flows.take(now, label(path, order as u32), order, active_paths);
-                prop_assert!(first || !taken, "{order} was taken twice");
-                came.entry(order).or_insert(now);
+                let first = !arrived.contains_key(&sequence);
+                let taken = flows.take(now, key(path, sequence as u32), sequence, active_paths);
+                prop_assert!(first || !taken, "{sequence} was accepted twice");
+                arrived.entry(sequence).or_insert(now);
             }
-            seen.extend(drained(&mut flows));
+            delivered.extend(drained(&mut flows));
         }
-        let mut sorted = seen.clone();
+        let mut sorted = delivered.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        prop_assert_eq!(sorted.len(), seen.len());
-        let backwards = seen.windows(2).filter(|pair| pair[0] > pair[1]).count() as u64;
+        prop_assert_eq!(sorted.len(), delivered.len());
+        let backwards = delivered.windows(2).filter(|pair| pair[0] > pair[1]).count() as u64;
         prop_assert!(backwards <= flows.late());
     }
 }

@@ -1,33 +1,32 @@
-//! How much may be under way on a path.
+//! The congestion window of a path.
 
 use super::SendPath;
 use crate::time::{Duration, Instant};
 
-/// Queue that is meant to stand in a path that is full.
+/// Target queueing delay of a full path.
 pub(super) const QUEUE: Duration = Duration::from_millis(6);
 /// The same in packets, for slow paths.
 const QUEUE_PACKETS: f64 = 4.0;
-/// A packet's usual size, in bytes.
+/// Typical packet size, in bytes.
 const PACKET_BYTES: f64 = 1500.0;
-/// What is under way at most before anything is known.
-pub(super) const FIRST_BYTES: f64 = 16.0 * PACKET_BYTES;
-/// What is under way at most, whatever the other end says of rate and round trip: 250 ms at 2 Gbit/s.
-pub(in super::super) const WINDOW_MOST_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
-/// How long the other end holds a report back, about.
-pub(super) const HOLD: Duration = Duration::from_millis(3);
-/// Rounds are at least so long.
-pub(super) const SHORTEST_ROUND: Duration = Duration::from_millis(10);
-/// More than the rate times the round trip says: so much time of it, and at most so
-/// many times. Most links hold 50 ms and more.
-const BOOST_TIME: Duration = Duration::from_millis(20);
-const MOST_BOOST: f64 = 2.0;
-/// Share of a round's packets whose loss ends a path's growth, beyond twice what
-/// is usual there.
+/// Initial congestion window.
+pub(super) const INITIAL_CWND_BYTES: f64 = 16.0 * PACKET_BYTES;
+/// Maximum congestion window, whatever rate and RTT the peer reports: 250 ms at 2 Gbit/s.
+pub(in super::super) const MAX_CWND_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
+/// Mean delay of a report at the peer.
+pub(super) const FEEDBACK_DELAY: Duration = Duration::from_millis(3);
+/// Minimum length of a round.
+pub(super) const MIN_ROUND: Duration = Duration::from_millis(10);
+/// Maximum window in excess of rate × RTT, as time at the rate and as a factor. Most links buffer 50 ms or
+/// more.
+const MAX_GAIN_TIME: Duration = Duration::from_millis(20);
+const MAX_GAIN: f64 = 2.0;
+/// Share of lost packets in a round that stops the window's growth, in addition to twice the baseline loss.
 const LOSSY_ROUND: f64 = 0.01;
-/// Rounds over which the usual loss is taken.
-const USUAL_ROUNDS: f64 = 16.0;
+/// Number of rounds over which the baseline loss is averaged.
+const BASELINE_ROUNDS: f64 = 16.0;
 
-/// What was seen since a moment, about one round trip long.
+/// Observations of one round, about one RTT long.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Round {
     pub(super) since: Instant,
@@ -35,10 +34,10 @@ pub(super) struct Round {
     pub(super) lost: u32,
     pub(super) was_full: bool,
     pub(super) was_busy: bool,
-    pub(super) shortest: Option<Duration>,
+    pub(super) min_rtt: Option<Duration>,
 }
 
-/// The round trip is measured without a queue from time to time.
+/// Min-RTT probe: the queue is emptied from time to time to measure the RTT without it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MinRttProbe {
     pub(super) until: Option<Instant>,
@@ -46,19 +45,23 @@ pub(super) struct MinRttProbe {
 }
 
 impl<P: Clone> SendPath<P> {
-    /// Bytes that may be under way.
-    pub(super) fn window(&self) -> f64 {
-        let searched = self.slow_start.as_ref().map_or(0.0, |search| FIRST_BYTES + search.more_bytes());
-        self.known_window().unwrap_or(FIRST_BYTES).max(searched).min(WINDOW_MOST_BYTES)
+    /// The congestion window, in bytes.
+    pub(super) fn cwnd_bytes(&self) -> f64 {
+        let slow_start_bytes =
+            self.slow_start.as_ref().map_or(0.0, |slow_start| INITIAL_CWND_BYTES + slow_start.extra_bytes());
+        self.measured_cwnd_bytes().unwrap_or(INITIAL_CWND_BYTES).max(slow_start_bytes).min(MAX_CWND_BYTES)
     }
 
-    fn known_window(&self) -> Option<f64> {
-        let (rate, base) = self.rate.bytes_s().zip(self.rtt.base())?;
-        let least = QUEUE_PACKETS * PACKET_BYTES;
+    fn measured_cwnd_bytes(&self) -> Option<f64> {
+        let (rate, min_rtt) = self.rate.bytes_s().zip(self.rtt.min())?;
+        let min_bytes = QUEUE_PACKETS * PACKET_BYTES;
         if self.min_rtt_probe.until.is_some() {
-            return Some((rate * (base + HOLD).as_secs_f64() * 0.8).max(least));
+            return Some((rate * (min_rtt + FEEDBACK_DELAY).as_secs_f64() * 0.8).max(min_bytes));
         }
-        Some((rate * (base + HOLD).as_secs_f64() * self.window_gain + self.queue_bytes(rate)).max(least))
+        Some(
+            (rate * (min_rtt + FEEDBACK_DELAY).as_secs_f64() * self.window_gain + self.queue_bytes(rate))
+                .max(min_bytes),
+        )
     }
 
     pub(super) fn queue_bytes(&self, rate: f64) -> f64 {
@@ -66,7 +69,7 @@ impl<P: Clone> SendPath<P> {
     }
 
     pub(super) fn end_round(&mut self, now: Instant) {
-        let length = self.rtt.smoothed().max(SHORTEST_ROUND);
+        let length = self.rtt.smoothed().max(MIN_ROUND);
         if now.since(self.round.since) < length {
             return;
         }
@@ -75,44 +78,47 @@ impl<P: Clone> SendPath<P> {
             return;
         }
         let round = core::mem::replace(&mut self.round, Round { since: now, ..Round::default() });
-        let (Some(shortest), Some(base)) = (round.shortest, self.rtt.base()) else { return };
+        let (Some(round_min), Some(min_rtt)) = (round.min_rtt, self.rtt.min()) else { return };
         if let Some(until) = self.min_rtt_probe.until {
             if now >= until {
                 self.min_rtt_probe = MinRttProbe { until: None, last: now };
-                self.rtt.rebase(now, shortest);
+                self.rtt.set_min(now, round_min);
             }
             return;
         }
-        let queue = shortest.saturating_sub(base);
-        let meant = match self.rate.bytes_s() {
+        let queue = round_min.saturating_sub(min_rtt);
+        let target = match self.rate.bytes_s() {
             Some(rate) => Duration::from_secs_f64(self.queue_bytes(rate) / rate),
             None => self.queue,
         };
         let share = f64::from(round.lost) / f64::from(round.packets.max(1));
-        let lossy = round.lost > 1 && share > LOSSY_ROUND + self.usual_loss * 2.0;
-        if !lossy {
-            self.usual_loss += (share - self.usual_loss) / USUAL_ROUNDS;
+        let is_lossy = round.lost > 1 && share > LOSSY_ROUND + self.baseline_loss * 2.0;
+        if !is_lossy {
+            self.baseline_loss += (share - self.baseline_loss) / BASELINE_ROUNDS;
         }
         if round.was_busy
-            && self.slow_start.as_mut().is_some_and(|search| search.ends(self.rate.last(), share, queue > meant))
+            && self
+                .slow_start
+                .as_mut()
+                .is_some_and(|slow_start| slow_start.is_over(self.rate.last(), share, queue > target))
         {
             self.slow_start = None;
             self.rate.adopt();
         }
-        if lossy && self.window_gain > 1.0 {
+        if is_lossy && self.window_gain > 1.0 {
             self.window_gain = 1.0;
-        } else if round.was_full && queue < meant / 3 && !lossy {
-            let most = 1.0 + BOOST_TIME.as_secs_f64() / base.as_secs_f64();
-            self.window_gain = (self.window_gain * 1.5).min(most).min(MOST_BOOST);
-        } else if queue > meant {
+        } else if round.was_full && queue < target / 3 && !is_lossy {
+            let max_gain = 1.0 + MAX_GAIN_TIME.as_secs_f64() / min_rtt.as_secs_f64();
+            self.window_gain = (self.window_gain * 1.5).min(max_gain).min(MAX_GAIN);
+        } else if queue > target {
             self.window_gain = (self.window_gain * 0.8).max(1.0);
         }
         let (shorter, longer) = (self.queue * 4 / 5, self.queue * 21 / 20);
-        self.queue = if lossy { shorter.max(QUEUE / 4) } else { longer.min(QUEUE) };
-        if queue > meant * 2 || self.rtt.is_old(now) && round.was_full {
-            let takes = (self.rtt.smoothed() + HOLD) * 2;
-            if now.since(self.min_rtt_probe.last) > takes * 8 {
-                self.min_rtt_probe.until = Some(now + takes);
+        self.queue = if is_lossy { shorter.max(QUEUE / 4) } else { longer.min(QUEUE) };
+        if queue > target * 2 || self.rtt.min_is_old(now) && round.was_full {
+            let duration = (self.rtt.smoothed() + FEEDBACK_DELAY) * 2;
+            if now.since(self.min_rtt_probe.last) > duration * 8 {
+                self.min_rtt_probe.until = Some(now + duration);
             }
         }
     }

@@ -1,76 +1,76 @@
-//! The rate at which a path delivers, as the other end's clock and count tell.
+//! The delivery rate of a path, by the peer's clock and byte count.
 
 use super::feedback::Mark;
 use crate::time::{Duration, Instant};
 
-/// The greatest rate seen over the last and the present span counts; a span is
-/// so many round trips long.
-const SPAN_ROUND_TRIPS: u32 = 3;
-/// Least time over which a rate is measured: reports come in lumps.
-const LEAST: Duration = Duration::from_millis(8);
+/// The rate is the maximum over the present and the previous span, each this number of RTTs long.
+const SPAN_RTTS: u32 = 3;
+/// Minimum interval of a measurement: reports arrive in batches.
+const MIN_INTERVAL: Duration = Duration::from_millis(8);
 
-/// See the module.
+/// Estimator of the delivery rate.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
-    /// Beginning of the present measurement: clock and count of the other end, and
-    /// when the packet was sent that the report spoke of.
+    /// Start of the present measurement: the peer's clock and count, and the send time of the packet that
+    /// the report covered.
     begin: Option<(Mark, Instant)>,
     span_since: Instant,
     before: Option<f64>,
     now: Option<f64>,
-    /// Whether the present span measured what the path can do, not what was offered.
+    /// Whether the present span measured the path's capacity, not the offered load.
     full: bool,
-    /// The newest measurement, full or not.
+    /// The latest measurement, at full load or not.
     last: Option<f64>,
     idle: Instant,
     limited: Instant,
 }
 
 impl Rate {
-    /// In bytes a second.
+    /// The rate, in bytes/s.
     pub(super) fn bytes_s(&self) -> Option<f64> {
         larger(self.before, self.now)
     }
 
-    /// What was measured last, full or not.
+    /// The latest measurement, at full load or not, in bytes/s.
     pub(super) fn last(&self) -> Option<f64> {
         self.last
     }
 
-    /// The path was full.
+    /// Takes the latest measurement for the rate: the path was full.
     pub(super) fn adopt(&mut self) {
         self.now = larger(self.now, self.last);
     }
 
-    /// More could have been sent.
+    /// Records that more could have been sent.
     pub(super) fn note_idle(&mut self, now: Instant) {
         self.idle = now;
     }
 
-    /// More was there to be sent than was allowed.
+    /// Records that the window or pacing limited sending.
     pub(super) fn note_limited(&mut self, now: Instant) {
         self.limited = now;
     }
 
-    /// A report that speaks of a packet sent at `sent`. In a `min_rtt_probe` the rate is not judged.
+    /// Applies a report about a packet sent at `sent`. During a `min_rtt_probe` the path is not at full
+    /// load.
     pub(super) fn note(&mut self, now: Instant, sent: Instant, at: Mark, rtt: Duration, min_rtt_probe: bool) {
         let Some((begin, begin_sent)) = self.begin else {
             self.begin = Some((at, sent));
             return;
         };
-        if at.since(begin) < LEAST.max(rtt / 2) {
+        if at.since(begin) < MIN_INTERVAL.max(rtt / 2) {
             return;
         }
         self.begin = Some((at, sent));
         let rate = at.bytes_s_since(begin);
         self.last = Some(rate);
         let full = self.idle < begin_sent && self.limited >= begin_sent && !min_rtt_probe;
-        // What was offered says how much can be carried at least, once that is known.
+        // The offered load is a lower bound of the rate.
         if full || self.bytes_s().is_some_and(|known| rate > known) {
             self.now = larger(self.now, self.last);
         }
         self.full |= full;
-        if now.since(self.span_since) > rtt * SPAN_ROUND_TRIPS {
+        if now.since(self.span_since) > rtt * SPAN_RTTS {
             self.span_since = now;
             if self.full {
                 self.before = self.now.take().or(self.before);
@@ -80,6 +80,6 @@ impl Rate {
     }
 }
 
-fn larger(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    one.into_iter().chain(other).reduce(f64::max)
+fn larger(left: Option<f64>, right: Option<f64>) -> Option<f64> {
+    left.into_iter().chain(right).reduce(f64::max)
 }

@@ -1,56 +1,54 @@
-//! Whether a path lives, by what it delivers.
+//! The liveness of a path, judged by its feedback.
 
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 
-use super::cwnd::HOLD;
+use super::cwnd::FEEDBACK_DELAY;
 use super::delivery_rate::Rate;
 use super::slow_start::SlowStart;
 use super::{Retransmittable, SendPath};
 use crate::path::PathState;
 use crate::time::{Duration, Instant};
 
-/// Beyond round trip and its variation a report may take so long.
-const PATIENCE: Duration = Duration::from_millis(25);
-/// After that the path is asked, and so much later given up.
-const GRACE: Duration = Duration::from_millis(25);
-/// Between two questions to a path that does not answer.
-const PROBE_EACH: Duration = Duration::from_millis(100);
-/// Longest time between two questions while another is unanswered.
-const PROBE_WAIT: Duration = Duration::from_millis(250);
-/// A path that carries nothing is asked so often, to be known when it is needed,
-/// while others carry.
+/// Feedback is overdue by this time beyond RTT and its variation.
+const FEEDBACK_MARGIN: Duration = Duration::from_millis(25);
+/// A path is declared down this time after an unanswered probe.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(25);
+/// Interval of probes on a path with nothing in flight, or recovering.
+const PROBE_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval of probes while a packet is unacknowledged.
+const PROBE_INTERVAL_UNANSWERED: Duration = Duration::from_millis(250);
+/// Keepalive interval of an idle path while other paths carry traffic, so that its state is known when it
+/// is needed.
 const KEEPALIVE: Duration = Duration::from_millis(500);
-/// The same while none carries: in time for translators of addresses, which
-/// forget after 30 s (RFC 4787, section 4.3, has 2 minutes at least).
+/// Keepalive interval while the whole tunnel is idle: below the 30 s after which some NATs drop a mapping
+/// (RFC 4787, section 4.3, requires 2 minutes).
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-/// What is known of the rate of a path that others have been preferred to for so
-/// long is forgotten.
-const UNUSED: Duration = Duration::from_secs(10);
-/// Copies that must arrive before a path that was given up is trusted again.
+/// The rate of a path that carried no packet for this time while other paths did is discarded.
+const UNUSED_AFTER: Duration = Duration::from_secs(10);
+/// Number of copies that decide whether a recovering path is up.
 const RECOVERY_PACKETS: u32 = 10;
-/// Share of copies that may be lost meanwhile, and of packets of a path that is trusted.
+/// Maximum share of lost copies for a recovering path to be up.
 const RECOVERY_LOSS: f64 = 0.2;
-/// A path that loses more gets copies only.
+/// A path with a greater share of lost packets carries copies only.
 const UNTRUSTED_LOSS: f64 = 0.35;
-/// The answer to a question that came later than so many times the shortest round trip, and
-/// [`LATE`] more, speaks against the path.
-const LATE_TIMES: u32 = 2;
-const LATE: Duration = Duration::from_millis(80);
+/// An acknowledgement is in time within this number of min RTTs plus [`LATE_MARGIN`].
+const LATE_RTTS: u32 = 2;
+const LATE_MARGIN: Duration = Duration::from_millis(80);
 
-/// Whether a path carries.
+/// Liveness of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Liveness {
-    /// It does.
+    /// It delivers.
     Up,
-    /// Nothing is known yet.
+    /// No feedback yet.
     Unknown,
-    /// It was given up and has answered; copies are sent over it.
+    /// It was down or too lossy, and answers; it carries copies.
     Recovering,
-    /// What it should have delivered is late; it has been asked.
+    /// Its feedback is overdue, and it is probed.
     Probing,
-    /// It is given up.
+    /// It does not answer.
     Down,
 }
 
@@ -68,79 +66,85 @@ impl Liveness {
 }
 
 impl<P: Clone> SendPath<P> {
-    /// It delivered: what that says of its health.
-    pub(super) fn answer(&mut self, took: Duration) {
-        let base = self.rtt.base().unwrap_or(took);
-        let in_time = took < base * LATE_TIMES + LATE;
+    /// Updates the liveness after a delivery with this RTT.
+    pub(super) fn on_delivery(&mut self, rtt: Duration) {
+        let min_rtt = self.rtt.min().unwrap_or(rtt);
+        let in_time = rtt < min_rtt * LATE_RTTS + LATE_MARGIN;
         match self.liveness {
-            Liveness::Probing | Liveness::Unknown if in_time => self.become_(Liveness::Up, "it delivers".into()),
+            Liveness::Probing | Liveness::Unknown if in_time => self.set_liveness(Liveness::Up, "it delivers".into()),
             Liveness::Down if in_time => {
                 self.recovery = (0, 0);
                 self.rate = Rate::default();
                 self.slow_start = Some(SlowStart::default());
-                self.become_(Liveness::Recovering, format!("it answers within {} ms", took.as_millis()));
+                self.set_liveness(Liveness::Recovering, format!("it answers within {} ms", rtt.as_millis()));
             }
-            Liveness::Recovering => self.judge_trial(),
+            Liveness::Recovering => self.judge_recovery(),
             Liveness::Up if self.loss > UNTRUSTED_LOSS => {
                 self.recovery = (0, 0);
-                self.become_(Liveness::Recovering, format!("it loses {:.0} % of packets", self.loss * 100.0));
+                self.set_liveness(Liveness::Recovering, format!("it loses {:.0} % of packets", self.loss * 100.0));
             }
             _ => {}
         }
     }
 
-    fn judge_trial(&mut self) {
-        let (came, lost) = self.recovery;
-        if came + lost < RECOVERY_PACKETS {
+    fn judge_recovery(&mut self) {
+        let (arrived, lost) = self.recovery;
+        if arrived + lost < RECOVERY_PACKETS {
             return;
         }
-        let share = f64::from(lost) / f64::from(came + lost);
+        let share = f64::from(lost) / f64::from(arrived + lost);
         if share <= RECOVERY_LOSS {
             self.loss = share;
-            self.become_(Liveness::Up, format!("{came} of {} copies arrived", came + lost));
+            self.set_liveness(Liveness::Up, format!("{arrived} of {} copies arrived", arrived + lost));
         }
         self.recovery = (0, 0);
     }
 
-    fn become_(&mut self, liveness: Liveness, reason: String) {
+    fn set_liveness(&mut self, liveness: Liveness, reason: String) {
         if self.liveness != liveness {
             self.liveness = liveness;
             self.reason = reason;
         }
     }
 
-    /// Lets time pass; what is to be sent elsewhere.
-    pub(in super::super) fn advance(&mut self, now: Instant, elsewhere: bool) -> VecDeque<Retransmittable<P>> {
-        let is_unused = now.since(self.carried) > UNUSED && !self.others_idle && self.wanted_state == PathState::Active;
+    /// Updates the liveness at `now`; returns packets to retransmit on another path.
+    pub(in super::super) fn advance(&mut self, now: Instant, has_other_path: bool) -> VecDeque<Retransmittable<P>> {
+        let is_unused =
+            now.since(self.last_carried) > UNUSED_AFTER && !self.tunnel_idle && self.wanted_state == PathState::Active;
         if is_unused && self.liveness == Liveness::Up {
-            // Too slow to be used, as far as is known: that may be long ago.
+            // Its last measured rate was too low to use it, but that may have changed.
             self.rate = Rate::default();
             self.slow_start = Some(SlowStart::default());
-            self.carried = now;
+            self.last_carried = now;
         }
-        if self.tail_at().is_some_and(|at| now >= at) {
-            self.tail_asked = now;
+        if self.tail_probe_at().is_some_and(|at| now >= at) {
+            self.tail_probed = now;
             self.probe_wanted = true;
         }
         match self.liveness {
-            Liveness::Up | Liveness::Recovering | Liveness::Unknown if self.late_at().is_some_and(|at| now >= at) => {
+            Liveness::Up | Liveness::Recovering | Liveness::Unknown
+                if self.overdue_at().is_some_and(|at| now >= at) =>
+            {
                 self.probe_wanted = true;
                 let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
                 if self.liveness == Liveness::Recovering {
-                    self.become_(Liveness::Down, format!("copies are unanswered for {} ms", waited.as_millis()));
+                    self.set_liveness(Liveness::Down, format!("copies unacknowledged for {} ms", waited.as_millis()));
                 } else {
-                    self.become_(Liveness::Probing, format!("packets are unanswered for {} ms", waited.as_millis()));
+                    self.set_liveness(
+                        Liveness::Probing,
+                        format!("packets unacknowledged for {} ms", waited.as_millis()),
+                    );
                 }
-                if elsewhere { self.give_back() } else { VecDeque::new() }
+                if has_other_path { self.take_in_flight() } else { VecDeque::new() }
             }
-            Liveness::Probing if self.lost_at().is_some_and(|at| now >= at) => {
+            Liveness::Probing if self.down_at().is_some_and(|at| now >= at) => {
                 let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
-                self.become_(Liveness::Down, format!("no answer for {} ms", waited.as_millis()));
+                self.set_liveness(Liveness::Down, format!("no answer for {} ms", waited.as_millis()));
                 self.window_gain = 1.0;
-                let back = if elsewhere { self.give_back() } else { VecDeque::new() };
+                let to_retransmit = if has_other_path { self.take_in_flight() } else { VecDeque::new() };
                 self.in_flight.clear();
                 self.bytes_in_flight = 0;
-                back
+                to_retransmit
             }
             _ => VecDeque::new(),
         }
@@ -150,28 +154,27 @@ impl<P: Clone> SendPath<P> {
         self.in_flight.front().map(|packet| packet.sent)
     }
 
-    fn patience(&self) -> Duration {
-        self.rtt.smoothed() + self.rtt.variation() * 4 + HOLD * 3 + PATIENCE + self.delay_difference
+    fn feedback_timeout(&self) -> Duration {
+        self.rtt.smoothed() + self.rtt.variation() * 4 + FEEDBACK_DELAY * 3 + FEEDBACK_MARGIN + self.delay_difference
     }
 
-    fn late_at(&self) -> Option<Instant> {
+    fn overdue_at(&self) -> Option<Instant> {
         let since = self.oldest()?;
-        let known = self.rtt.base().is_some();
-        Some(since + if known { self.patience() } else { PROBE_WAIT })
+        let known = self.rtt.min().is_some();
+        Some(since + if known { self.feedback_timeout() } else { PROBE_INTERVAL_UNANSWERED })
     }
 
-    /// When the other end is asked for what may be lost at the end of a burst: a gap
-    /// shows only by what comes after it.
-    fn tail_at(&self) -> Option<Instant> {
-        let since = self.oldest().filter(|sent| self.liveness == Liveness::Up && *sent >= self.tail_asked)?;
-        Some(since + self.rtt.smoothed() + self.rtt.variation() * 4 + HOLD * 4)
+    /// When to send a tail-loss probe: a loss at the end of a burst shows only by a later packet.
+    fn tail_probe_at(&self) -> Option<Instant> {
+        let since = self.oldest().filter(|sent| self.liveness == Liveness::Up && *sent >= self.tail_probed)?;
+        Some(since + self.rtt.smoothed() + self.rtt.variation() * 4 + FEEDBACK_DELAY * 4)
     }
 
-    fn lost_at(&self) -> Option<Instant> {
-        self.oldest().map(|sent| sent + self.patience() * 2 + GRACE)
+    fn down_at(&self) -> Option<Instant> {
+        self.oldest().map(|sent| sent + self.feedback_timeout() * 2 + PROBE_TIMEOUT)
     }
 
-    /// Whether a probe should leave now.
+    /// Whether a probe is due.
     pub(in super::super) fn wants_probe(&self, now: Instant) -> bool {
         self.probe_at().is_some_and(|at| now >= at)
     }
@@ -186,11 +189,16 @@ impl<P: Clone> SendPath<P> {
         let idle = self.in_flight.is_empty();
         match self.liveness {
             Liveness::Up => {
-                let each = if self.others_idle { KEEPALIVE_IDLE } else { KEEPALIVE };
-                Some(self.last_sent + each).filter(|_| idle)
+                let interval = if self.tunnel_idle { KEEPALIVE_IDLE } else { KEEPALIVE };
+                Some(self.last_sent + interval).filter(|_| idle)
             }
             Liveness::Recovering | Liveness::Unknown | Liveness::Down | Liveness::Probing => Some(
-                self.last_sent + if idle || self.liveness == Liveness::Recovering { PROBE_EACH } else { PROBE_WAIT },
+                self.last_sent
+                    + if idle || self.liveness == Liveness::Recovering {
+                        PROBE_INTERVAL
+                    } else {
+                        PROBE_INTERVAL_UNANSWERED
+                    },
             ),
         }
     }
@@ -201,11 +209,11 @@ impl<P: Clone> SendPath<P> {
 
     /// When [`advance`](Self::advance) or a probe is due.
     pub(in super::super) fn next_wakeup(&self) -> Option<Instant> {
-        let judged = match self.liveness {
-            Liveness::Up | Liveness::Recovering | Liveness::Unknown => self.late_at(),
-            Liveness::Probing => self.lost_at(),
+        let liveness_due = match self.liveness {
+            Liveness::Up | Liveness::Recovering | Liveness::Unknown => self.overdue_at(),
+            Liveness::Probing => self.down_at(),
             Liveness::Down => None,
         };
-        judged.into_iter().chain(self.tail_at()).chain(self.probe_at()).min()
+        liveness_due.into_iter().chain(self.tail_probe_at()).chain(self.probe_at()).min()
     }
 }

@@ -1,41 +1,40 @@
-//! The path MTU of one path, found by probes that the other end reports like any
-//! packet (RFC 8899): what routers say of it by ICMP, which anybody can forge,
-//! counts for nothing.
+//! The path MTU of one path, found by probes that the peer reports like any packet (RFC 8899). ICMP
+//! messages of routers are ignored, since they can be forged.
 //!
-//! The largest size that is configured is believed at first and confirmed by one
-//! probe. A size of which [`MAX_PROBES`] in a row are lost does not pass; what
-//! does is then searched by halves. Packets that get lost by their size begin the
-//! search again (a black hole), and a timer looks whether the path takes more.
+//! The configured maximum is assumed at first and confirmed by one probe. A size does not pass if
+//! [`MAX_PROBES`] consecutive probes of it are lost; bisection then finds the size that does. Losses of
+//! long packets start the search again (black-hole detection), and a timer checks whether the path carries
+//! more.
 
 use crate::time::{Duration, Instant};
 
-/// What every path carries, outer IP header included, in bytes (RFC 791; IPv6 has more).
+/// Every path carries this size, outer IP header included, in bytes (RFC 791; IPv6 has more).
 const MIN_BYTES: u32 = 576;
-/// Where a search begins: most paths carry it (RFC 8200, section 5).
+/// First size of a search: most paths carry it (RFC 8200, section 5).
 const BASE_BYTES: u32 = 1280;
-/// Probes of one size that are lost before it is given up (RFC 8899, section 5.1.2: MAX_PROBES).
+/// Lost probes after which a size does not pass (RFC 8899, section 5.1.2: MAX_PROBES).
 const MAX_PROBES: u8 = 3;
-/// A search ends when it is known so nearly, in bytes.
+/// Resolution of a search, in bytes.
 const STEP_BYTES: u32 = 8;
-/// When to look whether the path carries more (PMTU_RAISE_TIMER, 600 s there): a vehicle's way to its gateway changes
-/// more often than a server's, and a probe a minute costs nothing.
-const RAISE_EACH: Duration = Duration::from_secs(60);
-/// Long packets that are lost, and none as long delivered, before the size is confirmed again.
-const SUSPICIOUS: u32 = 3;
-/// What became of a probe is known by then, or will not be (PROBE_TIMER): the path was given up meanwhile.
+/// Interval of probes for a larger size (PMTU_RAISE_TIMER, there 600 s): a vehicle's path to its gateway
+/// changes more often than a server's, and a probe per minute costs nothing.
+const RAISE_INTERVAL: Duration = Duration::from_secs(60);
+/// Long packets lost, with none as long delivered, after which the size is confirmed again.
+const BLACK_HOLE_LOSSES: u32 = 3;
+/// Timeout of a probe whose fate is not reported (PROBE_TIMER): the path was declared down meanwhile.
 const PROBE_TIMER: Duration = Duration::from_secs(2);
 
 /// The path MTU of one path. All sizes are of datagrams on the wire, outer IP header included, in bytes.
 #[derive(Clone, Debug)]
 pub(in super::super) struct PathMtu {
-    most: u32,
+    max: u32,
     passes: u32,
     settled: u32,
     search: Option<Search>,
-    /// When the probe left of which nothing is known yet.
+    /// When the probe was sent whose result is not known yet.
     probed: Option<Instant>,
     raise_at: Instant,
-    /// The shortest packet that was lost since one as long was delivered, and how many were.
+    /// The shortest packet lost since one as long was delivered, and the number of losses.
     lost: Option<(u32, u32)>,
 }
 
@@ -53,7 +52,7 @@ impl Search {
         Search { low, high, size, tries: 0 }
     }
 
-    /// The next size to probe; none if it is known nearly enough.
+    /// The next size to probe; `None` if the resolution is reached.
     fn next(self) -> Option<Search> {
         let Search { low, high, .. } = self;
         if high.saturating_sub(low) <= STEP_BYTES {
@@ -65,44 +64,44 @@ impl Search {
 }
 
 impl PathMtu {
-    /// Of a path that is believed to carry `most` until the first probe tells.
-    pub(in super::super) fn new(most: u32) -> PathMtu {
+    /// The state of a path that is assumed to carry `max` until the first probe.
+    pub(in super::super) fn new(max: u32) -> PathMtu {
         PathMtu {
-            most,
-            passes: most,
-            settled: most,
-            search: Some(Search::of(MIN_BYTES.min(most), most + 1, most)),
+            max,
+            passes: max,
+            settled: max,
+            search: Some(Search::of(MIN_BYTES.min(max), max + 1, max)),
             probed: None,
             raise_at: Instant::ZERO,
             lost: None,
         }
     }
 
-    /// What is known to pass: longer packets may have to be cut.
+    /// The size confirmed to pass; longer packets may be fragmented.
     pub(in super::super) fn passes(&self) -> u32 {
         self.passes
     }
 
-    /// The same as the last search left it: what packets inside are to go by, so that
-    /// they do not follow a search.
+    /// The result of the last search. Inner packets follow it, so that their size does not change during a
+    /// search.
     pub(in super::super) fn settled(&self) -> u32 {
         self.settled
     }
 
-    /// The size of a probe that is to leave now; it is taken to do so.
+    /// The size of a probe to send now; the caller sends it.
     pub(in super::super) fn probe(&mut self, now: Instant) -> Option<u32> {
         if self.probed.is_some_and(|at| now.since(at) < PROBE_TIMER) {
             return None;
         }
-        if self.search.is_none() && self.settled < self.most && now >= self.raise_at {
-            self.search = Some(Search::of(self.passes, self.most + 1, self.most));
+        if self.search.is_none() && self.settled < self.max && now >= self.raise_at {
+            self.search = Some(Search::of(self.passes, self.max + 1, self.max));
         }
         let size = self.search?.size;
         self.probed = Some(now);
         Some(size)
     }
 
-    /// A probe of this size was reported: it came or was lost.
+    /// Applies the report of a probe of this size.
     pub(in super::super) fn on_probe(&mut self, now: Instant, size: u32, is_lost: bool) {
         self.probed = None;
         let Some(mut search) = self.search.filter(|search| search.size == size) else { return };
@@ -122,11 +121,11 @@ impl PathMtu {
         self.search = search.next();
         if self.search.is_none() {
             self.settled = self.passes;
-            self.raise_at = now + RAISE_EACH;
+            self.raise_at = now + RAISE_INTERVAL;
         }
     }
 
-    /// A packet of this size was reported: it came or was lost.
+    /// Applies the report of a packet of this size.
     pub(in super::super) fn on_packet(&mut self, bytes: u32, is_lost: bool) {
         match (is_lost, self.lost) {
             (false, Some((shortest, _))) if bytes >= shortest => self.lost = None,
@@ -135,7 +134,7 @@ impl PathMtu {
             (true, lost) => {
                 let (shortest, count) = lost.unwrap_or((bytes, 0));
                 self.lost = Some((shortest.min(bytes), count.saturating_add(1)));
-                if count + 1 >= SUSPICIOUS && self.search.is_none() {
+                if count + 1 >= BLACK_HOLE_LOSSES && self.search.is_none() {
                     self.search = Some(Search::of(MIN_BYTES.min(self.passes), self.passes + 1, self.passes));
                 }
             }
@@ -151,18 +150,18 @@ mod tests {
         Instant::from_millis(ms)
     }
 
-    /// Probes over a path that carries `carries` bytes, one each 10 ms; how many probes left until it asked no more.
+    /// Runs probes over a path that carries `carries` bytes, one each 10 ms; returns the number of probes.
     fn run(mtu: &mut PathMtu, now: &mut Instant, carries: u32) -> u32 {
         for count in 0..200 {
             let Some(size) = mtu.probe(*now) else { return count };
             *now = *now + Duration::from_millis(10);
             mtu.on_probe(*now, size, size > carries);
         }
-        panic!("it probes for ever: {mtu:?}");
+        panic!("it never stops probing: {mtu:?}");
     }
 
     #[test]
-    fn what_is_configured_is_confirmed_by_one_probe() {
+    fn the_configured_size_is_confirmed_by_one_probe() {
         let (mut mtu, mut now) = (PathMtu::new(1500), at(0));
         assert_eq!((mtu.passes(), mtu.settled()), (1500, 1500));
         assert_eq!(run(&mut mtu, &mut now, 1500), 1);
@@ -170,19 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_carries_less_is_found_out_within_a_step_and_never_overrated() {
-        for most in [576, 600, 1280, 1500, 9216] {
-            for carries in (MIN_BYTES..=most).step_by(7).chain([most]) {
-                let (mut mtu, mut now) = (PathMtu::new(most), at(0));
+    fn a_smaller_path_mtu_is_found_within_the_resolution_and_never_exceeded() {
+        for max in [576, 600, 1280, 1500, 9216] {
+            for carries in (MIN_BYTES..=max).step_by(7).chain([max]) {
+                let (mut mtu, mut now) = (PathMtu::new(max), at(0));
                 let probes = run(&mut mtu, &mut now, carries);
-                assert!(mtu.settled() <= carries && mtu.settled() + STEP_BYTES >= carries, "{most} {carries}: {mtu:?}");
-                assert!(probes <= 45 && mtu.settled() == mtu.passes(), "{most} {carries}: {probes} probes");
+                assert!(mtu.settled() <= carries && mtu.settled() + STEP_BYTES >= carries, "{max} {carries}: {mtu:?}");
+                assert!(probes <= 45 && mtu.settled() == mtu.passes(), "{max} {carries}: {probes} probes");
             }
         }
     }
 
     #[test]
-    fn two_lost_probes_are_chance() {
+    fn two_lost_probes_change_nothing() {
         let mut mtu = PathMtu::new(1500);
         for n in 0..2 {
             assert_eq!(mtu.probe(at(n)), Some(1500));
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_inside_do_not_follow_a_search() {
+    fn the_inner_packet_size_does_not_follow_a_search() {
         let (mut mtu, mut now) = (PathMtu::new(1500), at(0));
         run(&mut mtu, &mut now, 1500);
         (0..3).for_each(|_| mtu.on_packet(1400, true));
@@ -209,21 +208,21 @@ mod tests {
     }
 
     #[test]
-    fn long_packets_that_are_lost_while_short_ones_come_are_a_black_hole() {
+    fn lost_long_packets_with_short_ones_delivered_are_a_black_hole() {
         let (mut mtu, mut now) = (PathMtu::new(1500), at(0));
         run(&mut mtu, &mut now, 1500);
         for _ in 0..2 {
             mtu.on_packet(1400, true);
             mtu.on_packet(1200, false);
         }
-        assert_eq!(mtu.probe(now), None, "it may be chance");
+        assert_eq!(mtu.probe(now), None, "two losses may be random");
         mtu.on_packet(1400, true);
         run(&mut mtu, &mut now, 1300);
         assert!(mtu.settled() <= 1300);
     }
 
     #[test]
-    fn loss_that_spares_none_by_size_starts_nothing() {
+    fn loss_independent_of_size_starts_no_search() {
         let (mut mtu, mut now) = (PathMtu::new(1500), at(0));
         run(&mut mtu, &mut now, 1500);
         for _ in 0..100 {
@@ -236,24 +235,24 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_carries_more_again_is_found_out_within_a_minute() {
+    fn a_larger_path_mtu_is_found_within_a_minute() {
         let (mut mtu, mut now) = (PathMtu::new(1500), at(0));
         run(&mut mtu, &mut now, 1300);
         let settled = mtu.settled();
-        now = now + RAISE_EACH - Duration::from_millis(1);
+        now = now + RAISE_INTERVAL - Duration::from_millis(1);
         assert_eq!(mtu.probe(now), None);
         now = now + Duration::from_millis(1);
         assert_eq!(run(&mut mtu, &mut now, 1400) > 3, mtu.settled() > 1390);
         assert!((1392..=1400).contains(&mtu.settled()), "from {settled}: {mtu:?}");
-        now = now + RAISE_EACH;
+        now = now + RAISE_INTERVAL;
         assert_eq!(run(&mut mtu, &mut now, 1500), 1);
         assert_eq!(mtu.settled(), 1500);
-        now = now + RAISE_EACH * 100;
+        now = now + RAISE_INTERVAL * 100;
         assert_eq!(mtu.probe(now), None, "there is nothing to gain");
     }
 
     #[test]
-    fn a_probe_of_which_nothing_is_heard_is_repeated_and_does_not_count() {
+    fn an_unreported_probe_is_repeated_and_does_not_count() {
         let mut mtu = PathMtu::new(1500);
         for n in 0..10 {
             assert_eq!(mtu.probe(at(2000 * n)), Some(1500));
@@ -261,6 +260,6 @@ mod tests {
         }
         assert_eq!(mtu.passes(), 1500);
         mtu.on_probe(at(20_000), 999, true);
-        assert_eq!(mtu.probe(at(20_000)), Some(1500), "a report of something else changes nothing");
+        assert_eq!(mtu.probe(at(20_000)), Some(1500), "a report of another size changes nothing");
     }
 }

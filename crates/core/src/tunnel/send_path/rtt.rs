@@ -1,37 +1,37 @@
-//! The round trip of a path, without the time a report was held back.
+//! The RTT of a path, without the delay of reports at the peer.
 
 use crate::time::{Duration, Instant};
 
-/// After so long the shortest round trip is measured anew, without a queue.
-const OLD: Duration = Duration::from_secs(8);
-/// So near to the shortest says again that it is the shortest.
-const NEAR: Duration = Duration::from_micros(300);
+/// After this time the min RTT is re-measured, without a queue.
+const MIN_LIFETIME: Duration = Duration::from_secs(8);
+/// An RTT this close to the minimum confirms it.
+const MIN_TOLERANCE: Duration = Duration::from_micros(300);
 
-/// See the module.
+/// RTT estimator.
 #[derive(Debug, Default)]
 pub(in super::super) struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
-    base: Option<Duration>,
-    based: Instant,
+    min: Option<Duration>,
+    min_at: Instant,
 }
 
 impl Rtt {
-    /// RFC 6298, section 2: the smoothed round trip and its variation.
-    pub(super) fn note(&mut self, now: Instant, took: Duration) {
+    /// Smoothed RTT and its variation after RFC 6298, section 2; and the minimum.
+    pub(super) fn note(&mut self, now: Instant, rtt: Duration) {
         match self.smoothed {
             None => {
-                self.smoothed = Some(took);
-                self.variation = took / 2;
+                self.smoothed = Some(rtt);
+                self.variation = rtt / 2;
             }
             Some(smoothed) => {
-                self.variation = (self.variation * 3 + smoothed.abs_diff(took)) / 4;
-                self.smoothed = Some((smoothed * 7 + took) / 8);
+                self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
+                self.smoothed = Some((smoothed * 7 + rtt) / 8);
             }
         }
-        if self.base.is_none_or(|base| took <= base + NEAR) {
-            self.base = Some(self.base.map_or(took, |base| base.min(took)));
-            self.based = now;
+        if self.min.is_none_or(|min| rtt <= min + MIN_TOLERANCE) {
+            self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
+            self.min_at = now;
         }
     }
 
@@ -43,19 +43,19 @@ impl Rtt {
         self.variation
     }
 
-    /// The shortest.
-    pub(in super::super) fn base(&self) -> Option<Duration> {
-        self.base
+    /// The minimum RTT.
+    pub(in super::super) fn min(&self) -> Option<Duration> {
+        self.min
     }
 
-    /// Whether the shortest was seen long ago.
-    pub(super) fn is_old(&self, now: Instant) -> bool {
-        now.since(self.based) > OLD
+    /// Whether the minimum was confirmed too long ago.
+    pub(super) fn min_is_old(&self, now: Instant) -> bool {
+        now.since(self.min_at) > MIN_LIFETIME
     }
 
-    /// This was measured without a queue.
-    pub(super) fn rebase(&mut self, now: Instant, shortest: Duration) {
-        self.base = Some(shortest);
-        self.based = now;
+    /// Sets the minimum, measured without a queue.
+    pub(super) fn set_min(&mut self, now: Instant, min: Duration) {
+        self.min = Some(min);
+        self.min_at = now;
     }
 }

@@ -1,10 +1,10 @@
-//! A vehicle that is what it says it is, and lies about what it sees.
+//! An authenticated vehicle with false reports.
 
 use super::*;
 use crate::tunnel::wire::control_message::{Body, PathReport};
 
-/// Two paths 60 ms apart, so that trains go over both.
-const APART: [(f64, f64, f64); 2] = [(20.0, 5.0, 0.0), (20.0, 65.0, 0.0)];
+/// Two paths with a delay difference of 60 ms, so that trains are sent on both.
+const PATHS: [(f64, f64, f64); 2] = [(20.0, 5.0, 0.0), (20.0, 65.0, 0.0)];
 
 fn reports(message: &mut Message) -> impl Iterator<Item = &mut PathReport> {
     match &mut message.body {
@@ -13,30 +13,30 @@ fn reports(message: &mut Message) -> impl Iterator<Item = &mut PathReport> {
     }
 }
 
-/// The gateway sends to a vehicle that lies so, for two seconds.
-fn told(lie: fn(&mut Message)) -> Bed {
-    let mut bed = Bed::new(Mode::Aggregate, &APART);
-    bed.lie = lie;
-    bed.ends[1].probe_mtu_up_to(1500);
+/// The gateway sends to a vehicle with these false reports for two seconds.
+fn run_with(tamper: fn(&mut Message)) -> Testbed {
+    let mut testbed = Testbed::new(Mode::Aggregate, &PATHS);
+    testbed.tamper = tamper;
+    testbed.endpoints[1].probe_mtu_up_to(1500);
     for ms in 0..2000 {
         for flow in [1, 2] {
-            bed.bulk = flow == 1;
-            bed.offer_at(1, flow);
+            testbed.bulk = flow == 1;
+            testbed.offer_at(1, flow);
         }
-        bed.run_until(Instant::from_millis(ms));
+        testbed.run_until(Instant::from_millis(ms));
     }
     for path in [PathId(0), PathId(1)] {
-        let passes = bed.ends[1].passes_bytes(path);
+        let passes = testbed.endpoints[1].passes_bytes(path);
         assert!(passes.is_some_and(|bytes| (576..=1500).contains(&bytes)), "{path:?} passes {passes:?} bytes");
     }
-    bed
+    testbed
 }
 
 #[test]
-fn a_lie_about_what_arrived_stops_nobody() {
-    told(|message| reports(message).for_each(|report| report.bytes = 0));
-    told(|message| reports(message).for_each(|report| report.arrival_us = 0));
-    told(|message| reports(message).for_each(|report| report.bytes = report.bytes.wrapping_mul(1 << 24)));
-    told(|message| reports(message).for_each(|report| report.arrival_us = report.arrival_us.wrapping_mul(1 << 24)));
-    told(|message| reports(message).for_each(|report| report.missing = vec![(report.highest.wrapping_sub(7), 8)]));
+fn false_reports_stop_no_flow() {
+    run_with(|message| reports(message).for_each(|report| report.bytes = 0));
+    run_with(|message| reports(message).for_each(|report| report.arrival_us = 0));
+    run_with(|message| reports(message).for_each(|report| report.bytes = report.bytes.wrapping_mul(1 << 24)));
+    run_with(|message| reports(message).for_each(|report| report.arrival_us = report.arrival_us.wrapping_mul(1 << 24)));
+    run_with(|message| reports(message).for_each(|report| report.missing = vec![(report.highest.wrapping_sub(7), 8)]));
 }

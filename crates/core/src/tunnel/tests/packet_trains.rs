@@ -1,16 +1,17 @@
-//! Trains of packets, by which it shows how fast a path is.
+//! Packet trains, which estimate a path's rate.
 
 use super::*;
 use crate::tunnel::send_path::TRAIN_PACKETS;
 use crate::tunnel::wire::control_message::{Body, Message};
 
-const NEAR_AND_FAR: [(f64, f64, f64); 2] = [(5.0, 5.0, 0.0), (100.0, 55.0, 0.0)];
+const LOW_AND_HIGH_DELAY: [(f64, f64, f64); 2] = [(5.0, 5.0, 0.0), (100.0, 55.0, 0.0)];
 
-/// Packets of trains that left the first end over each of two paths.
-fn trains(bed: &Bed) -> [u32; 2] {
+/// Packets of trains that the first endpoint sent on each of two paths.
+fn trains(testbed: &Testbed) -> [u32; 2] {
     let mut counts = [0; 2];
-    for (output, _) in &bed.in_flight {
-        if let Output::Tell { path, message: Message { body: Body::PacketTrain, is_initiator: true, .. }, .. } = output
+    for (output, _) in &testbed.in_flight {
+        if let Output::Message { path, message: Message { body: Body::PacketTrain, is_initiator: true, .. }, .. } =
+            output
         {
             counts[usize::from(path.0)] += 1;
         }
@@ -19,39 +20,39 @@ fn trains(bed: &Bed) -> [u32; 2] {
 }
 
 #[test]
-fn one_train_goes_over_each_of_paths_that_differ_in_delay() {
-    let mut bed = Bed::new(Mode::Aggregate, &NEAR_AND_FAR);
-    bed.run_until(Instant::from_millis(3000));
-    bed.stream(1, 80.0, 6000);
-    assert_eq!(trains(&bed), [TRAIN_PACKETS; 2]);
+fn one_train_is_sent_on_each_path_if_delays_differ() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
+    testbed.run_until(Instant::from_millis(3000));
+    testbed.stream(1, 80.0, 6000);
+    assert_eq!(trains(&testbed), [TRAIN_PACKETS; 2]);
 }
 
 #[test]
-fn no_train_goes_where_no_path_is_farther_or_the_mode_is_another() {
+fn no_train_is_sent_for_equal_delays_or_in_another_mode() {
     let alike = [(5.0, 5.0, 0.0), (100.0, 15.0, 0.0)];
     let modes = [Mode::Standby, Mode::CheapestFirst, Mode::PerFlow, Mode::Redundant];
-    let others = modes.map(|mode| (mode, NEAR_AND_FAR));
+    let others = modes.map(|mode| (mode, LOW_AND_HIGH_DELAY));
     for (mode, links) in [(Mode::Aggregate, alike)].into_iter().chain(others) {
-        let mut bed = Bed::new(mode, &links);
-        bed.stream(1, 2.0, 3000);
-        assert_eq!(trains(&bed), [0, 0], "{mode:?}");
+        let mut testbed = Testbed::new(mode, &links);
+        testbed.stream(1, 2.0, 3000);
+        assert_eq!(trains(&testbed), [0, 0], "{mode:?}");
     }
 }
 
 #[test]
-fn a_train_tells_the_rate_within_a_tenth() {
-    let mut bed = Bed::new(Mode::Aggregate, &NEAR_AND_FAR);
-    bed.run_until(Instant::from_millis(1000));
-    for (path, (rate, ..)) in NEAR_AND_FAR.into_iter().enumerate() {
-        let speed = bed.out(path as u8).speed_bytes_s().map_or(0.0, |bytes_s| bytes_s * 8.0 / 1e6);
+fn a_train_estimates_the_rate_within_a_tenth() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
+    testbed.run_until(Instant::from_millis(1000));
+    for (path, (rate, ..)) in LOW_AND_HIGH_DELAY.into_iter().enumerate() {
+        let speed = testbed.sender(path as u8).estimated_bytes_s().map_or(0.0, |bytes_s| bytes_s * 8.0 / 1e6);
         assert!((speed / rate - 1.0).abs() < 0.1, "{speed} of {rate} Mbit/s");
     }
 }
 
-/// It is 20 ms long on the slow path.
+/// The train takes 20 ms on the slow path.
 #[test]
-fn the_queue_of_a_train_does_not_end_the_search_for_the_rate() {
-    let mut bed = Bed::new(Mode::Aggregate, &NEAR_AND_FAR);
-    bed.run_until(Instant::from_millis(1000));
-    assert_eq!([0, 1].map(|path| bed.out(path).rate_bytes_s()), [None, None]);
+fn the_queue_of_a_train_does_not_end_slow_start() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
+    testbed.run_until(Instant::from_millis(1000));
+    assert_eq!([0, 1].map(|path| testbed.sender(path).rate_bytes_s()), [None, None]);
 }

@@ -1,55 +1,54 @@
 use super::*;
 
-/// Two links of 25 Mbit/s that have carried for two seconds.
-fn running() -> Bed {
-    let mut bed = Bed::new(Mode::Aggregate, &[(25.0, 5.0, 0.0), (25.0, 5.0, 0.0)]);
-    bed.stream(1, 30.0, 2000);
-    assert!(bed.goodput(1000, 2000) > 28.0, "{}", bed.goodput(1000, 2000));
-    bed
+/// Two links of 25 Mbit/s that have carried traffic for two seconds.
+fn running() -> Testbed {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(25.0, 5.0, 0.0), (25.0, 5.0, 0.0)]);
+    testbed.stream(1, 30.0, 2000);
+    assert!(testbed.goodput(1000, 2000) > 28.0, "{}", testbed.goodput(1000, 2000));
+    testbed
 }
 
 #[test]
-fn a_path_that_comes_back_carries_as_before() {
-    let mut bed = running();
-    for there in [false, true] {
+fn a_path_added_again_carries_as_before() {
+    let mut testbed = running();
+    for present in [false, true] {
         for path in 0..2 {
-            bed.ends[0].handle(bed.now, Input::Present(PathId(path), there));
+            testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(path), present));
         }
     }
-    bed.stream(1, 30.0, 4000);
-    assert!(bed.goodput(2500, 4000) > 28.0, "{}", bed.goodput(2500, 4000));
+    testbed.stream(1, 30.0, 4000);
+    assert!(testbed.goodput(2500, 4000) > 28.0, "{}", testbed.goodput(2500, 4000));
 }
 
 #[test]
-fn another_end_that_began_anew_gets_as_much_as_before() {
-    let mut bed = running();
-    // It hears packets of before first.
-    bed.ends[1] = Tunnel::new(Setup {
+fn a_restarted_receiver_gets_the_same_rate() {
+    let mut testbed = running();
+    // It receives packets for its previous instance first.
+    testbed.endpoints[1] = Tunnel::new(Setup {
         mode: Mode::Aggregate,
         is_initiator: false,
         ranks: vec![],
         epoch: 99,
-        overhead_bytes: AROUND,
+        overhead_bytes: OVERHEAD,
     });
-    bed.stream(1, 30.0, 4000);
-    assert!(bed.goodput(2500, 4000) > 28.0, "{}", bed.goodput(2500, 4000));
+    testbed.stream(1, 30.0, 4000);
+    assert!(testbed.goodput(2500, 4000) > 28.0, "{}", testbed.goodput(2500, 4000));
 }
 
-/// Packets of before that are still under way come after the first message of the
-/// new epoch.
+/// Packets of the previous instance in flight arrive after the first message of the new epoch.
 #[test]
-fn what_began_anew_itself_carries_as_much_as_before() {
-    let mut bed = running();
-    bed.ends[0] = Tunnel::new(Setup {
+fn a_restarted_sender_carries_the_same_rate() {
+    let mut testbed = running();
+    testbed.endpoints[0] = Tunnel::new(Setup {
         mode: Mode::Aggregate,
         is_initiator: true,
         ranks: vec![],
         epoch: 99,
-        overhead_bytes: AROUND,
+        overhead_bytes: OVERHEAD,
     });
     for path in 0..2 {
-        bed.ends[0].handle(bed.now, Input::Present(PathId(path), true));
+        testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(path), true));
     }
-    bed.stream(1, 30.0, 4000);
-    assert!(bed.goodput(2500, 4000) > 28.0, "{}", bed.goodput(2500, 4000));
+    testbed.stream(1, 30.0, 4000);
+    assert!(testbed.goodput(2500, 4000) > 28.0, "{}", testbed.goodput(2500, 4000));
 }

@@ -1,57 +1,57 @@
-//! When what is lost is sent again, and waited for.
+//! When lost packets are retransmitted, and how long the receiver waits for them.
 
 use super::*;
 
-/// One path of 100 Mbit/s, with loss there and back.
-fn lossy(delay_ms: f64, there: f64, back: f64) -> Bed {
-    let mut bed = Bed::new(Mode::Aggregate, &[(100.0, delay_ms, there)]);
-    bed.links[0].set(bed.now, Direction::Down, params(100.0, delay_ms, back));
-    bed
+/// One path of 100 Mbit/s, with loss in each direction.
+fn lossy(delay_ms: f64, forward: f64, backward: f64) -> Testbed {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(100.0, delay_ms, forward)]);
+    testbed.links[0].set(testbed.now, Direction::Down, params(100.0, delay_ms, backward));
+    testbed
 }
 
-/// Longest time that a packet of a light flow takes, in ms, and packets lost, up to
-/// this moment, once the flow has found its rate.
-fn light_flow(mut bed: Bed, until_ms: u64) -> (f64, usize) {
-    bed.stream(1, 10.0, 4000);
-    bed.stream(2, 10.0, until_ms);
-    bed.run_until(Instant::from_millis(until_ms + 1000));
-    let (delays, lost) = bed.delays(2, 4000, until_ms);
+/// Maximum delay of a light flow's packets, in ms, and its lost packets, until `until_ms`, after slow
+/// start.
+fn light_flow(mut testbed: Testbed, until_ms: u64) -> (f64, usize) {
+    testbed.stream(1, 10.0, 4000);
+    testbed.stream(2, 10.0, until_ms);
+    testbed.run_until(Instant::from_millis(until_ms + 1000));
+    let (delays, lost) = testbed.delays(2, 4000, until_ms);
     (delays.last().copied().unwrap_or(f64::INFINITY), lost)
 }
 
 #[test]
-fn what_comes_after_a_loss_far_away_is_not_held_up() {
-    let (longest, lost) = light_flow(lossy(105.0, 0.02, 0.0), 9500);
-    assert!(longest < 125.0, "{longest} ms");
+fn a_loss_on_a_long_path_delays_no_later_packet() {
+    let (max_delay_ms, lost) = light_flow(lossy(105.0, 0.02, 0.0), 9500);
+    assert!(max_delay_ms < 125.0, "{max_delay_ms} ms");
     assert!(lost > 50, "{lost}");
 }
 
 #[test]
-fn what_comes_after_a_loss_near_by_waits_for_it_to_be_repaired() {
-    let (longest, lost) = light_flow(lossy(10.0, 0.02, 0.02), 9500);
-    assert!((20.0..100.0).contains(&longest), "{longest} ms");
+fn packets_after_a_loss_on_a_short_path_wait_for_the_retransmission() {
+    let (max_delay_ms, lost) = light_flow(lossy(10.0, 0.02, 0.02), 9500);
+    assert!((20.0..100.0).contains(&max_delay_ms), "{max_delay_ms} ms");
     assert_eq!(lost, 0);
 }
 
 #[test]
-fn a_path_that_carries_keeps_its_rate_where_nothing_is_sent_again() {
-    let (longest, lost) = light_flow(lossy(105.0, 0.0, 0.0), 25_000);
-    assert!(longest < 125.0, "{longest} ms");
+fn a_path_keeps_its_rate_without_retransmission() {
+    let (max_delay_ms, lost) = light_flow(lossy(105.0, 0.0, 0.0), 25_000);
+    assert!(max_delay_ms < 125.0, "{max_delay_ms} ms");
     assert_eq!(lost, 0);
 }
 
 #[test]
-fn a_question_that_the_receiver_loses_holds_no_flow_up() {
-    let (longest, _) = light_flow(lossy(105.0, 0.02, 0.1), 9500);
-    assert!(longest < 125.0, "{longest} ms");
+fn a_lost_probe_of_the_receiver_stalls_no_flow() {
+    let (max_delay_ms, _) = light_flow(lossy(105.0, 0.02, 0.1), 9500);
+    assert!(max_delay_ms < 125.0, "{max_delay_ms} ms");
 }
 
 #[test]
-fn no_repair_is_promised_while_the_only_path_is_far_and_late() {
-    let mut bed = lossy(105.0, 0.0, 0.0);
-    bed.stream(1, 10.0, 2000);
-    bed.set(0, 0.0, 105.0, 0.0);
-    bed.stream(1, 10.0, 2400);
-    assert_ne!(bed.out(0).liveness, Liveness::Up);
-    assert!(!bed.ends[0].retransmits());
+fn no_retransmission_is_announced_while_the_only_path_is_long_and_stalled() {
+    let mut testbed = lossy(105.0, 0.0, 0.0);
+    testbed.stream(1, 10.0, 2000);
+    testbed.set(0, 0.0, 105.0, 0.0);
+    testbed.stream(1, 10.0, 2400);
+    assert_ne!(testbed.sender(0).liveness, Liveness::Up);
+    assert!(!testbed.endpoints[0].retransmits());
 }

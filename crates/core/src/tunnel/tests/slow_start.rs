@@ -1,41 +1,41 @@
-//! How a path looks for its rate.
+//! Slow start of a path.
 
 use super::*;
 
-/// Sends as a slow start does, each packet that was delivered letting two more go
-/// as soon as the sender can know of it: when the first `packets` had come out.
-fn doubling(bed: &mut Bed, back: Duration, packets: usize) -> Instant {
-    bed.bulk = true;
-    let begun = bed.now;
+/// Sends as a TCP slow start does: each acknowledged packet allows two more. Returns when the first
+/// `packets` had been delivered.
+fn doubling(testbed: &mut Testbed, return_delay: Duration, packets: usize) -> Instant {
+    testbed.bulk = true;
+    let start = testbed.now;
     loop {
-        let told = bed.came.iter().filter(|(at, _)| *at + back <= bed.now);
-        // What comes after a loss tells of what was before it as well.
-        let known = told.map(|(_, packet)| packet.number + 1).max().unwrap_or(0);
-        while bed.offered[1] < 10 + 2 * known {
-            bed.offer(1);
+        let known_deliveries = testbed.delivered.iter().filter(|(at, _)| *at + return_delay <= testbed.now);
+        // A later packet also acknowledges those before it.
+        let acknowledged = known_deliveries.map(|(_, packet)| packet.number + 1).max().unwrap_or(0);
+        while testbed.offered[1] < 10 + 2 * acknowledged {
+            testbed.offer(1);
         }
-        if let Some((at, _)) = bed.came.get(packets - 1) {
+        if let Some((at, _)) = testbed.delivered.get(packets - 1) {
             return *at;
         }
-        assert!(bed.now < begun + Duration::from_secs(60), "{} came", bed.came.len());
-        bed.run_until(bed.now + Duration::from_millis(1));
+        assert!(testbed.now < start + Duration::from_secs(60), "{} packets were delivered", testbed.delivered.len());
+        testbed.run_until(testbed.now + Duration::from_millis(1));
     }
 }
 
-/// How long that takes if nothing holds it up: rounds of a round trip, each twice the last.
-fn unhindered(round_trip_ms: u64, packets: u64) -> Duration {
+/// The same without the tunnel: rounds of one RTT, each twice the last.
+fn without_tunnel(rtt_ms: u64, packets: u64) -> Duration {
     let rounds = (packets / 10 + 1).ilog2();
-    Duration::from_millis(u64::from(rounds) * round_trip_ms + round_trip_ms / 2)
+    Duration::from_millis(u64::from(rounds) * rtt_ms + rtt_ms / 2)
 }
 
 #[test]
-fn who_doubles_each_round_trip_is_not_held_up_before_the_path_is_full() {
+fn a_sender_that_doubles_each_rtt_is_not_delayed_before_the_path_is_full() {
     for loss in [0.0, 0.02] {
-        let mut bed = Bed::new(Mode::Aggregate, &[(100.0, 105.0, loss)]);
-        bed.run_until(Instant::from_millis(500));
-        let begun = bed.now;
-        let took = doubling(&mut bed, Duration::from_millis(105), 1000).since(begun);
-        let least = unhindered(210, 1000);
-        assert!(took < least + Duration::from_millis(105), "{took:?} of {least:?} at a loss of {loss}");
+        let mut testbed = Testbed::new(Mode::Aggregate, &[(100.0, 105.0, loss)]);
+        testbed.run_until(Instant::from_millis(500));
+        let start = testbed.now;
+        let took = doubling(&mut testbed, Duration::from_millis(105), 1000).since(start);
+        let expected = without_tunnel(210, 1000);
+        assert!(took < expected + Duration::from_millis(105), "{took:?} of {expected:?} at a loss of {loss}");
     }
 }

@@ -1,8 +1,8 @@
 use super::*;
 
-/// Rate of packets' own bytes that fits into so many Mbit/s of datagrams.
+/// Rate of the packets' own bytes that fits into `mbit_s` of datagrams.
 fn inside(mbit_s: f64) -> f64 {
-    mbit_s * f64::from(BYTES) / f64::from(BYTES + AROUND + NUMBERED_BYTES)
+    mbit_s * f64::from(BYTES) / f64::from(BYTES + OVERHEAD + NUMBERED_BYTES)
 }
 
 fn sum(links: &[(f64, f64, f64)]) -> f64 {
@@ -10,7 +10,7 @@ fn sum(links: &[(f64, f64, f64)]) -> f64 {
 }
 
 #[test]
-fn the_sum_of_unequal_paths_is_found_and_filled() {
+fn the_sum_of_unequal_paths_is_filled() {
     for (links, share) in [
         ([(60.0, 0.1, 0.0), (60.0, 0.1, 0.0)], 0.999),
         ([(25.0, 0.1, 0.0), (47.0, 0.1, 0.0)], 0.999),
@@ -20,47 +20,47 @@ fn the_sum_of_unequal_paths_is_found_and_filled() {
         ([(5.0, 5.0, 0.0), (100.0, 105.0, 0.0)], 0.99),
         ([(50.0, 20.0, 0.02), (50.0, 20.0, 0.0)], 0.97),
     ] {
-        let mut bed = Bed::new(Mode::Aggregate, &links);
-        bed.stream(1, sum(&links) * 1.1, 6000);
-        let filled = bed.goodput(2000, 6000) / sum(&links);
+        let mut testbed = Testbed::new(Mode::Aggregate, &links);
+        testbed.stream(1, sum(&links) * 1.1, 6000);
+        let filled = testbed.goodput(2000, 6000) / sum(&links);
         assert!(filled > share, "{links:?}: {filled}");
     }
 }
 
 #[test]
-fn a_path_that_begins_idle_is_not_taken_for_a_slow_one() {
+fn an_idle_path_is_not_taken_for_a_slow_one() {
     let links = [(60.0, 10.0, 0.0), (60.0, 10.0, 0.0)];
-    let mut bed = Bed::new(Mode::Aggregate, &links);
-    bed.run_until(Instant::from_millis(3000));
-    bed.stream(1, sum(&links) * 1.1, 6000);
-    assert!(bed.goodput(4000, 6000) > sum(&links) * 0.99);
+    let mut testbed = Testbed::new(Mode::Aggregate, &links);
+    testbed.run_until(Instant::from_millis(3000));
+    testbed.stream(1, sum(&links) * 1.1, 6000);
+    assert!(testbed.goodput(4000, 6000) > sum(&links) * 0.99);
 }
 
 #[test]
-fn a_path_that_dies_is_left_within_300_ms_and_taken_again_within_a_second() {
+fn a_failed_path_is_abandoned_within_300_ms_and_used_again_within_a_second() {
     for rate in [0.002, 0.0] {
-        let mut bed = Bed::new(Mode::Aggregate, &[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)]);
-        bed.stream(1, 80.0, 3000);
-        bed.set(1, rate, 5.0, 0.0);
-        bed.stream(1, 80.0, 6000);
-        assert!(bed.goodput(3300, 6000) > inside(25.0) * 0.9, "{rate}");
-        assert_ne!(bed.ends[0].path(PathId(1)).map(|path| path.liveness), Some(Liveness::Up));
-        bed.set(1, 47.0, 5.0, 0.0);
-        bed.stream(1, 80.0, 9000);
-        assert!(bed.goodput(7000, 9000) > inside(72.0) * 0.97, "{rate}");
+        let mut testbed = Testbed::new(Mode::Aggregate, &[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)]);
+        testbed.stream(1, 80.0, 3000);
+        testbed.set(1, rate, 5.0, 0.0);
+        testbed.stream(1, 80.0, 6000);
+        assert!(testbed.goodput(3300, 6000) > inside(25.0) * 0.9, "{rate}");
+        assert_ne!(testbed.endpoints[0].path(PathId(1)).map(|path| path.liveness), Some(Liveness::Up));
+        testbed.set(1, 47.0, 5.0, 0.0);
+        testbed.stream(1, 80.0, 9000);
+        assert!(testbed.goodput(7000, 9000) > inside(72.0) * 0.97, "{rate}");
     }
 }
 
 #[test]
-fn a_path_that_is_back_is_found_by_probes_alone() {
-    let mut bed = Bed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
-    bed.stream(1, 150.0, 2000);
-    bed.set(1, 0.0, 5.0, 0.0);
-    bed.stream(1, 150.0, 4000);
-    bed.set(1, 60.0, 5.0, 0.0);
-    // Only probes tell that it is back.
-    bed.run_until(Instant::from_millis(7000));
-    let path = bed.ends[0].path(PathId(1)).map(|path| (path.liveness, path.rate_bit_s));
+fn probes_alone_detect_that_a_path_delivers_again() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
+    testbed.stream(1, 150.0, 2000);
+    testbed.set(1, 0.0, 5.0, 0.0);
+    testbed.stream(1, 150.0, 4000);
+    testbed.set(1, 60.0, 5.0, 0.0);
+    // Only probes show that it delivers again.
+    testbed.run_until(Instant::from_millis(7000));
+    let path = testbed.endpoints[0].path(PathId(1)).map(|path| (path.liveness, path.rate_bit_s));
     assert!(
         path.is_some_and(|(liveness, rate)| liveness == Liveness::Up && rate.is_none_or(|rate| rate > 30e6)),
         "{path:?}"
@@ -68,57 +68,57 @@ fn a_path_that_is_back_is_found_by_probes_alone() {
 }
 
 #[test]
-fn a_path_that_comes_back_with_another_address_is_used_again() {
+fn a_path_added_again_with_another_address_is_used() {
     let links = [(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)];
-    let mut bed = Bed::new(Mode::Aggregate, &links);
-    bed.stream(1, 80.0, 3000);
-    bed.ends[0].handle(bed.now, Input::Present(PathId(1), false));
-    bed.stream(1, 80.0, 3500);
-    bed.ends[0].handle(bed.now, Input::Present(PathId(1), true));
-    bed.stream(1, 80.0, 7000);
-    assert!(bed.goodput(5000, 7000) > sum(&links) * 0.97, "{}", bed.goodput(5000, 7000));
+    let mut testbed = Testbed::new(Mode::Aggregate, &links);
+    testbed.stream(1, 80.0, 3000);
+    testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(1), false));
+    testbed.stream(1, 80.0, 3500);
+    testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(1), true));
+    testbed.stream(1, 80.0, 7000);
+    assert!(testbed.goodput(5000, 7000) > sum(&links) * 0.97, "{}", testbed.goodput(5000, 7000));
 }
 
 #[test]
-fn a_thin_flow_beside_a_bulk_one_is_quick() {
-    let mut bed = Bed::new(Mode::Aggregate, &[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)]);
-    bed.stream(1, 50.0, 1000);
+fn a_sparse_flow_next_to_a_bulk_flow_has_a_low_delay() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)]);
+    testbed.stream(1, 50.0, 1000);
     for step in 0..200u64 {
-        bed.offer(2);
-        bed.stream(1, 110.0, 1000 + step * 20 + 20);
+        testbed.offer(2);
+        testbed.stream(1, 110.0, 1000 + step * 20 + 20);
     }
-    bed.run_until(Instant::from_millis(6000));
-    let (delays, lost) = bed.delays(2, 1000, 6000);
+    testbed.run_until(Instant::from_millis(6000));
+    let (delays, lost) = testbed.delays(2, 1000, 6000);
     assert_eq!(lost, 0);
     assert!(delays[delays.len() / 2] < 25.0 && delays[delays.len() * 99 / 100] < 60.0, "{delays:?}");
 }
 
 #[test]
-fn datagrams_below_the_sum_are_neither_lost_nor_disordered() {
+fn datagrams_below_the_sum_are_neither_lost_nor_reordered() {
     for links in [[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)], [(20.0, 10.0, 0.0), (80.0, 30.0, 0.0)]] {
-        let mut bed = Bed::new(Mode::Aggregate, &links);
-        bed.stream(1, sum(&links) * 0.9, 5000);
-        let (late, lost) = (bed.ends[1].late(), bed.delays(1, 0, 5000).1);
-        bed.stream(1, sum(&links) * 0.9, 15_000);
-        bed.run_until(Instant::from_millis(16_000));
-        assert_eq!(bed.ends[1].late(), late);
-        // What was under way at 5 s had not come yet.
-        assert!(bed.delays(1, 5000, 15_000).1 <= lost, "{links:?}");
+        let mut testbed = Testbed::new(Mode::Aggregate, &links);
+        testbed.stream(1, sum(&links) * 0.9, 5000);
+        let (late, lost) = (testbed.endpoints[1].late(), testbed.delays(1, 0, 5000).1);
+        testbed.stream(1, sum(&links) * 0.9, 15_000);
+        testbed.run_until(Instant::from_millis(16_000));
+        assert_eq!(testbed.endpoints[1].late(), late);
+        // Packets in flight at 5 s had not arrived yet.
+        assert!(testbed.delays(1, 5000, 15_000).1 <= lost, "{links:?}");
     }
 }
 
 #[test]
 fn copies_over_two_paths_lose_only_what_both_lose() {
-    let mut bed = Bed::new(Mode::Redundant, &[(25.0, 10.0, 0.05), (25.0, 10.0, 0.05)]);
-    bed.stream(1, 11.2, 20_000);
-    bed.run_until(Instant::from_millis(21_000));
-    let (delays, lost) = bed.delays(1, 0, 20_000);
-    assert!((20..80).contains(&lost), "{lost} of {}", bed.offered[1]);
+    let mut testbed = Testbed::new(Mode::Redundant, &[(25.0, 10.0, 0.05), (25.0, 10.0, 0.05)]);
+    testbed.stream(1, 11.2, 20_000);
+    testbed.run_until(Instant::from_millis(21_000));
+    let (delays, lost) = testbed.delays(1, 0, 20_000);
+    assert!((20..80).contains(&lost), "{lost} of {}", testbed.offered[1]);
     assert!(delays[delays.len() * 99 / 100] < delays[0] + 0.5);
 }
 
 #[test]
-fn the_preferred_path_carries_alone_until_it_is_full() {
+fn only_the_preferred_path_carries_until_it_is_full() {
     let links = [(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)];
     for (mode, offered, second) in [
         (Mode::CheapestFirst, 15.0, false),
@@ -126,91 +126,91 @@ fn the_preferred_path_carries_alone_until_it_is_full() {
         (Mode::Standby, 15.0, false),
         (Mode::Standby, 60.0, false),
     ] {
-        let mut bed = Bed::new(mode, &links);
-        bed.stream(1, offered, 4000);
-        let sent = |path| bed.ends[0].path(PathId(path)).map_or(0, |path| path.sent_bytes);
+        let mut testbed = Testbed::new(mode, &links);
+        testbed.stream(1, offered, 4000);
+        let sent = |path| testbed.endpoints[0].path(PathId(path)).map_or(0, |path| path.sent_bytes);
         assert_eq!(sent(1) > 1_000_000, second, "{mode:?} {offered}: {} and {}", sent(0), sent(1));
     }
 }
 
 #[test]
 fn each_flow_keeps_to_its_path() {
-    let mut bed = Bed::new(Mode::PerFlow, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
-    bed.stream(1, 40.0, 2000);
-    let shares = [0, 1].map(|path| bed.ends[0].path(PathId(path)).map_or(0, |path| path.sent_bytes) > 100_000);
+    let mut testbed = Testbed::new(Mode::PerFlow, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
+    testbed.stream(1, 40.0, 2000);
+    let shares = [0, 1].map(|path| testbed.endpoints[0].path(PathId(path)).map_or(0, |path| path.sent_bytes) > 100_000);
     assert_eq!(shares.iter().filter(|used| **used).count(), 1);
-    assert_eq!(bed.ends[1].late(), 0);
+    assert_eq!(testbed.endpoints[1].late(), 0);
 }
 
 #[test]
-fn the_follower_uses_the_paths_as_the_leader_wants() {
-    let mut bed = Bed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
-    bed.stream(1, 10.0, 500);
+fn the_follower_takes_mode_and_wanted_states_from_the_initiator() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
+    testbed.stream(1, 10.0, 500);
     let wanted_states = vec![PathState::Backup, PathState::Active];
-    bed.ends[0].handle(bed.now, Input::Want(wanted_states));
-    bed.ends[0].handle(bed.now, Input::Use(Mode::Standby));
-    bed.stream(1, 10.0, 1000);
-    let seen = [0, 1].map(|path| bed.ends[1].path(PathId(path)).map(|path| path.wanted_state));
-    assert_eq!(seen, [Some(PathState::Backup), Some(PathState::Active)]);
-    assert_eq!(bed.ends[1].mode, Mode::Standby);
+    testbed.endpoints[0].handle(testbed.now, Input::SetWantedStates(wanted_states));
+    testbed.endpoints[0].handle(testbed.now, Input::SetMode(Mode::Standby));
+    testbed.stream(1, 10.0, 1000);
+    let states = [0, 1].map(|path| testbed.endpoints[1].path(PathId(path)).map(|path| path.wanted_state));
+    assert_eq!(states, [Some(PathState::Backup), Some(PathState::Active)]);
+    assert_eq!(testbed.endpoints[1].mode, Mode::Standby);
 }
 
 #[test]
-fn a_change_of_mode_reaches_the_follower_at_once_though_nothing_flows() {
-    let mut bed = Bed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
-    bed.run_until(Instant::from_millis(1800));
-    bed.ends[0].handle(bed.now, Input::Use(Mode::PerFlow));
-    bed.run_until(bed.now + Duration::from_millis(15));
-    assert_eq!(bed.ends.each_ref().map(Tunnel::mode), [Mode::PerFlow, Mode::PerFlow]);
+fn a_change_of_mode_reaches_the_follower_at_once_without_traffic() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
+    testbed.run_until(Instant::from_millis(1800));
+    testbed.endpoints[0].handle(testbed.now, Input::SetMode(Mode::PerFlow));
+    testbed.run_until(testbed.now + Duration::from_millis(15));
+    assert_eq!(testbed.endpoints.each_ref().map(Tunnel::mode), [Mode::PerFlow, Mode::PerFlow]);
 }
 
-/// Each time for 100 ms: what was under way before each packet goes twice is still repaired.
+/// Each time for 100 ms: packets sent before redundant mode are still retransmitted.
 #[test]
-fn a_change_of_mode_loses_nothing_that_is_under_way() {
-    let mut bed = Bed::new(Mode::Aggregate, &[(60.0, 5.0, 0.02), (60.0, 5.0, 0.02)]);
-    bed.stream(1, 50.0, 1000);
+fn a_change_of_mode_loses_no_packet_in_flight() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(60.0, 5.0, 0.02), (60.0, 5.0, 0.02)]);
+    testbed.stream(1, 50.0, 1000);
     let mut lost = 0;
     for round in 0..10 {
         let at_ms = 1000 + round * 200;
         let flow = 2 + round as u8;
-        bed.stream(flow, 50.0, at_ms + 100);
-        bed.ends[0].handle(bed.now, Input::Use(Mode::Redundant));
-        bed.run_until(Instant::from_millis(at_ms + 200));
-        bed.ends[0].handle(bed.now, Input::Use(Mode::Aggregate));
-        lost += bed.delays(flow, at_ms, at_ms + 100).1;
+        testbed.stream(flow, 50.0, at_ms + 100);
+        testbed.endpoints[0].handle(testbed.now, Input::SetMode(Mode::Redundant));
+        testbed.run_until(Instant::from_millis(at_ms + 200));
+        testbed.endpoints[0].handle(testbed.now, Input::SetMode(Mode::Aggregate));
+        lost += testbed.delays(flow, at_ms, at_ms + 100).1;
     }
     assert_eq!(lost, 0);
 }
 
 #[test]
-fn after_a_restart_of_either_end_it_goes_on() {
-    for end in [0, 1] {
+fn traffic_continues_after_a_restart_of_either_endpoint() {
+    for endpoint in [0, 1] {
         let links = [(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)];
-        let mut bed = Bed::new(Mode::Aggregate, &links);
-        bed.stream(1, 30.0, 2000);
-        let epoch = 100 + end as u32;
-        bed.ends[end] = Tunnel::new(Setup {
+        let mut testbed = Testbed::new(Mode::Aggregate, &links);
+        testbed.stream(1, 30.0, 2000);
+        let epoch = 100 + endpoint as u32;
+        testbed.endpoints[endpoint] = Tunnel::new(Setup {
             mode: Mode::Aggregate,
-            is_initiator: end == 0,
+            is_initiator: endpoint == 0,
             ranks: vec![],
             epoch,
-            overhead_bytes: AROUND,
+            overhead_bytes: OVERHEAD,
         });
         for path in 0..2 {
-            bed.ends[end].handle(bed.now, Input::Present(PathId(path), true));
+            testbed.endpoints[endpoint].handle(testbed.now, Input::Present(PathId(path), true));
         }
-        bed.stream(1, 30.0, 5000);
-        assert!(bed.goodput(3000, 5000) > 29.5, "end {end}: {}", bed.goodput(3000, 5000));
+        testbed.stream(1, 30.0, 5000);
+        assert!(testbed.goodput(3000, 5000) > 29.5, "end {endpoint}: {}", testbed.goodput(3000, 5000));
     }
 }
 
 #[test]
-fn nothing_wakes_it_for_nothing() {
-    let mut bed = Bed::new(Mode::Aggregate, &[(25.0, 5.0, 0.02), (47.0, 50.0, 0.0)]);
-    bed.stream(1, 100.0, 1000);
+fn no_wakeup_is_repeated_without_progress() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(25.0, 5.0, 0.02), (47.0, 50.0, 0.0)]);
+    testbed.stream(1, 100.0, 1000);
     for _ in 0..2000 {
-        let Some(at) = bed.ends[0].next_wakeup() else { return };
-        assert!(at > bed.now, "due at {at}, and it is {}", bed.now);
-        bed.run_until(at);
+        let Some(at) = testbed.endpoints[0].next_wakeup() else { return };
+        assert!(at > testbed.now, "due at {at}, and it is {}", testbed.now);
+        testbed.run_until(at);
     }
 }

@@ -1,5 +1,5 @@
-//! Generic Routing Encapsulation: RFC 2784 with the key and the sequence number
-//! of RFC 2890, as it stands in a UDP datagram after RFC 8086.
+//! Generic Routing Encapsulation: RFC 2784 with the key and sequence number of RFC 2890, in a UDP datagram
+//! as in RFC 8086.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -17,27 +17,27 @@ use core::fmt;
 
 /// UDP port of GRE-in-UDP (RFC 8086, section 6).
 pub const UDP_PORT: u16 = 4754;
-/// Header with key and sequence number, in bytes.
+/// Length of a header with key and sequence number, in bytes.
 pub const NUMBERED_BYTES: u32 = 12;
-/// Longest header, in bytes.
+/// Length of the longest header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 16;
 
 const CHECKSUM: u16 = 0x8000;
 const KEY: u16 = 0x2000;
 const SEQUENCE: u16 = 0x1000;
-/// Bit 1 and bits 4 and 5: a receiver discards what has one set, unless it knows
-/// RFC 1701 (RFC 2784, section 2.3).
+/// Bits 1, 4 and 5: a receiver without RFC 1701 discards packets with one of them set (RFC 2784, section
+/// 2.3).
 const MUST_BE_ZERO: u16 = 0x4c00;
 const VERSION: u16 = 0x0007;
 
-/// What a packet carries: an EtherType (RFC 7042).
+/// The payload of a packet, by EtherType (RFC 7042).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// An IPv4 packet.
     Ipv4,
     /// An IPv6 packet.
     Ipv6,
-    /// What the ends of a tunnel tell each other (IEEE 802 local experimental 1).
+    /// A control message between the endpoints (IEEE 802 local experimental 1).
     Control,
 }
 
@@ -51,33 +51,33 @@ impl Payload {
         }
     }
 
-    /// `None` for a type that the tunnel does not carry.
+    /// `None` for an EtherType that the tunnel does not carry.
     pub fn of_ether_type(ether_type: u16) -> Option<Payload> {
         [Payload::Ipv4, Payload::Ipv6, Payload::Control].into_iter().find(|known| known.ether_type() == ether_type)
     }
 }
 
-/// A header; what is `None` or false is not on the wire.
+/// A header; a field that is `None` or false is not on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What follows.
+    /// The payload's type.
     pub payload: Payload,
-    /// Names a flow inside the tunnel; it is no secret.
+    /// Identifies a flow inside the tunnel; it is not secret.
     pub key: Option<u32>,
-    /// Of this packet among those of its key, in serial arithmetic.
+    /// Sequence number, in serial arithmetic.
     pub sequence: Option<u32>,
-    /// Whether a checksum over header and payload is there.
+    /// Whether a checksum over header and payload is present.
     pub checksum: bool,
 }
 
 /// Why a packet is discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
-    /// It ends before its header does.
+    /// It is shorter than its header.
     Truncated,
     /// Its version is not 0, as with PPTP.
     Version(u8),
-    /// Bits are set that must be zero.
+    /// Reserved bits are set.
     Reserved,
     /// Its EtherType is not carried.
     Protocol(u16),
@@ -88,8 +88,8 @@ pub enum Discard {
 impl fmt::Display for Discard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Discard::Truncated => f.write_str("the packet ends within its GRE header"),
-            Discard::Version(version) => write!(f, "GRE of version {version}, and only 0 is spoken"),
+            Discard::Truncated => f.write_str("the packet is shorter than its GRE header"),
+            Discard::Version(version) => write!(f, "GRE version {version} is not supported, only 0 is"),
             Discard::Reserved => f.write_str("reserved bits of the GRE header are set"),
             Discard::Protocol(ether_type) => write!(f, "EtherType {ether_type:#06x} is not carried"),
             Discard::Checksum => f.write_str("the GRE checksum is wrong"),
@@ -97,10 +97,10 @@ impl fmt::Display for Discard {
     }
 }
 
-/// A header and what follows it.
+/// Splits a packet into header and payload.
 ///
 /// # Errors
-/// Why the packet is to be discarded, in silence.
+/// The reason for which the packet is to be discarded silently.
 pub fn read(packet: &[u8]) -> Result<(Header, &[u8]), Discard> {
     let (flags, rest) = take_u16(packet)?;
     let (ether_type, mut rest) = take_u16(rest)?;
@@ -130,13 +130,16 @@ pub fn read(packet: &[u8]) -> Result<(Header, &[u8]), Discard> {
 impl Header {
     /// Length on the wire, in bytes (4 to [`MAX_HEADER_BYTES`]).
     pub fn bytes(&self) -> usize {
-        4 + 4 * [self.checksum, self.key.is_some(), self.sequence.is_some()].into_iter().filter(|there| *there).count()
+        4 + 4 * [self.checksum, self.key.is_some(), self.sequence.is_some()]
+            .into_iter()
+            .filter(|is_present| *is_present)
+            .count()
     }
 
     /// Appends the header and the payload.
     pub fn write(&self, payload: &[u8], into: &mut Vec<u8>) {
         let begin = into.len();
-        let flag = |there: bool, flag: u16| if there { flag } else { 0 };
+        let flag = |is_present: bool, flag: u16| if is_present { flag } else { 0 };
         let flags =
             flag(self.checksum, CHECKSUM) | flag(self.key.is_some(), KEY) | flag(self.sequence.is_some(), SEQUENCE);
         into.extend(flags.to_be_bytes());
@@ -157,7 +160,7 @@ fn take_u16(bytes: &[u8]) -> Result<(u16, &[u8]), Discard> {
     Ok((u16::from_be_bytes(*word), rest))
 }
 
-/// The Internet checksum (RFC 1071); 0 over bytes that hold their own.
+/// The Internet checksum (RFC 1071); 0 over bytes that contain their own checksum.
 fn sum(bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
     let folded = |sum: u32| (sum & 0xffff) + (sum >> 16);
@@ -190,7 +193,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_within_the_header_is_found(header in headers(), cut in 0usize..MAX_HEADER_BYTES) {
+        fn a_truncated_header_is_detected(header in headers(), cut in 0usize..MAX_HEADER_BYTES) {
             let mut packet = Vec::new();
             header.write(&[], &mut packet);
             prop_assert_eq!(read(&packet[..cut.min(packet.len() - 1)]), Err(Discard::Truncated));
@@ -208,7 +211,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             if let Err(discard) = read(&bytes) {
                 prop_assert!(!discard.to_string().is_empty());
             }
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_zero_is_and_what_is_unknown_is_named() {
+    fn reserved_bits_versions_and_protocols_are_checked() {
         for (packet, discard) in [
             ([0x00, 0x01, 0x08, 0x00], Discard::Version(1)),
             ([0x40, 0x00, 0x08, 0x00], Discard::Reserved),

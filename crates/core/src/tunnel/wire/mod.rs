@@ -1,4 +1,4 @@
-//! The tunnel's packets: GRE in UDP, what its key holds, and control messages.
+//! The wire format: GRE in UDP, the fields of its key, and control messages.
 
 pub mod control_message;
 pub mod gre;

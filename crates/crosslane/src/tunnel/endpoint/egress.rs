@@ -86,7 +86,7 @@ impl Outbox {
 
     /// Whether something in it is to be answered: a report is not.
     pub(super) fn asks(&self) -> bool {
-        self.said.iter().any(|said| matches!(said, Output::Send { .. } | Output::Tell { number: Some(_), .. }))
+        self.said.iter().any(|said| matches!(said, Output::Send { .. } | Output::Message { number: Some(_), .. }))
     }
 
     /// Hands out the datagrams by path.
@@ -106,7 +106,7 @@ impl Outbox {
             let Some((path, tos)) = write(&said, bare, &mut self.packet) else { continue };
             let Some(batch) = self.batches.get_mut(usize::from(path.0)) else { continue };
             let stays_whole =
-                matches!(&said, Output::Tell { message, .. } if matches!(message.body, Body::MtuProbe(_)));
+                matches!(&said, Output::Message { message, .. } if matches!(message.body, Body::MtuProbe(_)));
             batch.add(session, path, (tos, stays_whole), &self.packet, &mut send);
         }
         for (place, batch) in self.batches.iter_mut().enumerate() {
@@ -118,15 +118,15 @@ impl Outbox {
 /// The GRE packet of what an engine says, with its path, and DSCP and ECN.
 fn write(said: &EngineOutput, bare: bool, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
     match said {
-        Output::Send { label, number, packet } => {
+        Output::Send { key: label, number, packet } => {
             let payload = if packet.bytes.first()? >> 4 == 6 { Payload::Ipv6 } else { Payload::Ipv4 };
             let (key, sequence) = if bare { (None, None) } else { (Some(label.key()), Some(*number)) };
             let header = Header { payload, key, sequence, checksum: false };
             header.write(&packet.bytes, into);
             Some((label.path, packet.tos))
         }
-        Output::Tell { path, number, message } => {
-            let key = Some(GreKey { path: *path, flow: 0, order: 0 }.key());
+        Output::Message { path, number, message } => {
+            let key = Some(GreKey { path: *path, flow: 0, sequence: 0 }.key());
             Header { payload: Payload::Control, key, sequence: *number, checksum: false }.write(&[], into);
             message.write(into);
             Some((*path, 0))

@@ -100,7 +100,7 @@ impl End {
             let told = label.zip(Message::read(payload));
             match told {
                 Some((label, message)) => {
-                    intake.inputs.push((place, Input::Told { path: label.path, number: header.sequence, message }));
+                    intake.inputs.push((place, Input::Message { path: label.path, number: header.sequence, message }));
                 }
                 None => drop(self.refuse()),
             }
@@ -109,8 +109,8 @@ impl End {
         let (length, bytes) = (payload.len() as u32, payload.into());
         let packet = Carried { bytes, tos };
         let input = match label {
-            Some(label) => Input::Arrived { label, number: header.sequence, bytes: length, packet },
-            None => Input::Unlabelled(packet),
+            Some(label) => Input::Arrived { key: label, number: header.sequence, bytes: length, packet },
+            None => Input::Keyless(packet),
         };
         intake.inputs.push((place, input));
     }

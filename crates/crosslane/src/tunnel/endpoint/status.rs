@@ -85,7 +85,7 @@ impl End {
         }
         let mut tunnel = lock(&gateway.tunnel);
         let was = tunnel.mode();
-        tunnel.handle(now, Input::Use(mode));
+        tunnel.handle(now, Input::SetMode(mode));
         Ok(was)
     }
 }

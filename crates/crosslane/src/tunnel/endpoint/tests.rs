@@ -208,7 +208,7 @@ fn a_path_leads_where_packets_come_from_that_are_sealed_as_of_it_and_say_so() {
     let elsewhere = Way { via: 0, to: (Ipv4Addr::new(203, 0, 113, 66), 6).into(), from: None };
     for (sealed, said) in [(0, 1), (1, 0), (1, 1)] {
         let before = *lock(&bed.sides[GATEWAY].end.peers[0].ways);
-        let key = GreKey { path: PathId(said), flow: 9, order: 0 }.key();
+        let key = GreKey { path: PathId(said), flow: 9, sequence: 0 }.key();
         let header = gre::Header { payload: gre::Payload::Ipv4, key: Some(key), sequence: None, checksum: false };
         let (mut plain, mut datagram) = (Vec::new(), Vec::new());
         header.write(&packet(1, GATEWAY, 5, 100), &mut plain);
