@@ -140,6 +140,31 @@ fn every_scenario_is_spoken_of() {
 }
 
 #[test]
+fn the_words_are_the_field_s() {
+    const WORDS: &str = "dear dearer dearest told telling heard hearing wish wishes fares anew astray wander wanders \
+                         lent lend brain nobody somebody";
+    const PHRASES: [&str; 7] = ["under way", "in vain", "by lot", "by hand", "for sure", "so and so", "of its own"];
+    const PLACES: [&str; 9] =
+        ["crates/", "docs/", "fuzz/", "lab/", "packaging/", "scenarios/", "CONTRIBUTING", "Makefile", "README"];
+    // This list, and the inputs that fuzzing has found.
+    const EXCUSED: [&str; 2] = ["crates/crosslane/tests/tidy.rs", "fuzz/seeds/"];
+    let read = |file: &File| {
+        let named = |places: &[&str]| places.iter().any(|place| file.name.starts_with(place));
+        named(&PLACES) && !named(&EXCUSED)
+    };
+    let banned = |file: &File| {
+        let lines = file.text.lines().map(str::to_lowercase).enumerate();
+        let of_line = |(number, line): (usize, String)| {
+            let word = line.split(|c: char| !c.is_alphabetic()).find(|word| WORDS.split(' ').any(|one| one == *word));
+            let found = word.or_else(|| PHRASES.into_iter().find(|phrase| line.contains(phrase)))?;
+            Some(file.at(number + 1, format!("{found}: use the field's word (docs/glossary.md)")))
+        };
+        lines.filter_map(of_line).collect::<Vec<_>>()
+    };
+    assert_none(files().filter(read).flat_map(|file| banned(&file)));
+}
+
+#[test]
 fn links_in_documents_lead_somewhere() {
     let mut broken = Vec::new();
     for file in files().filter(|file| file.is("md")) {
