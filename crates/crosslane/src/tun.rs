@@ -85,7 +85,7 @@ pub fn open_device() -> Result<File> {
 /// Creates the interface `name` and returns its descriptor, which
 /// does not block; `flags` are added to IFF_TUN and IFF_NO_PI.
 pub(crate) fn make_interface(name: &str, flags: libc::c_int) -> Result<File> {
-    let attempt = || format!("creating the TUN device {name:?}");
+    let attempt = || format!("making the TUN device {name:?}");
     let file = open_device()?;
     let request =
         interface_request(name, flags).map_err(|cause| Error::usage(attempt(), cause, "choose another name"))?;

@@ -209,7 +209,7 @@ fn a_plan_that_cannot_be_wired_is_told_in_one_sentence_and_leaves_nothing() {
         (vec![path("a"), path("a")], "while planning the testbed's paths: two paths are named \"a\"; rename one"),
         (
             vec![path("sixteen-letters-")],
-            "while creating the TUN device \"sixteen-letters-\": an interface's name has 1 to 15 letters, digits, - or \
+            "while making the TUN device \"sixteen-letters-\": an interface's name has 1 to 15 letters, digits, - or \
              _; choose another name",
         ),
     ] {

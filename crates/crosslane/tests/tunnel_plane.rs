@@ -196,7 +196,7 @@ fn datagrams_arrive_intact_cut_by_the_device_or_not() {
         }
         let said = sender.send((None, to), 0, 1401, &[0; 4000]).unwrap_err();
         assert!(is_too_big(&said), "{said}");
-        assert!(sender.has_gso(), "what is too big is not held against the kernel");
+        assert!(sender.cuts(), "what is too big is not held against the kernel");
     }
     assert_eq!(world.counts.refused.load(Ordering::Relaxed), 0);
     eprintln!("udp: {:?}", world.counts);
@@ -215,7 +215,7 @@ fn a_path_without_offload_carries_what_is_sent_in_one_call() {
     let vehicle = world.vehicle.enter(|| PathSocket::bind(at, Some("lte"))).unwrap().unwrap();
     let server = world.server.enter(|| PathSocket::bind(to, None)).unwrap().unwrap();
     assert_eq!(vehicle.send((None, to), 0xb9, 1200, &content(1)[..40 * 1200]).unwrap(), 40);
-    eprintln!("the kernel cuts for a plain TUN device: {}", vehicle.has_gso());
+    eprintln!("the kernel cuts for a plain TUN device: {}", vehicle.cuts());
     let mut packet = [0; 2000];
     for _ in 0..40 {
         let len = devices.vehicle.receive(&mut packet).unwrap();
@@ -288,7 +288,7 @@ fn what_may_be_cut_is_cut_by_the_kernel_over_ipv6_and_left_to_routers_over_ipv4(
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(v6.send_in_fragments((None, to_v6), 0, 1400, &[5; 2800]).unwrap(), 2);
-    assert!(v4.has_gso() && v6.has_gso(), "that is not held against the kernel");
+    assert!(v4.cuts() && v6.cuts(), "that is not held against the kernel");
     let first = outgoing(&device, |packet| (packet[0] >> 4 == 6 && packet[6] == 44).then(|| packet.to_vec()));
     assert!((1232..=1280).contains(&first.len()), "{}", first.len());
     // What comes next stays whole again.
@@ -322,7 +322,7 @@ fn a_name_that_is_taken_is_told_in_a_sentence() {
     let device = end.enter(|| Device::open(&plan)).unwrap().unwrap();
     let said = end.enter(|| Device::open(&plan)).unwrap().unwrap_err();
     let expected =
-        "while creating the TUN device \"crosslane0\": an interface has this name already; choose another name";
+        "while making the TUN device \"crosslane0\": an interface has this name already; choose another name";
     assert_eq!((said.to_string().as_str(), said.exit_code()), (expected, 2));
     drop(device);
     let table = end.enter(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();

@@ -175,8 +175,8 @@ fn a_gateway_is_not_steered() {
     let world = World::new();
     let gateway = world.start_gateway();
     let said = crosslane(&world.testbed.server, &["tunnel", "mode", "redundant"]);
-    let sentence = "crosslane: while changing the tunnel's mode: this is the gateway, where each vehicle sets its \
-                    own mode; run `crosslane tunnel mode` on the vehicle";
+    let sentence = "crosslane: while changing the tunnel's mode: this is the gateway, which uses the paths of each \
+                    vehicle as that vehicle does; run `crosslane tunnel mode` on the vehicle";
     assert_eq!((said.sentence(), said.code), (sentence, Some(2)));
     assert_eq!(status(&world.testbed.server, &["status"]).peers[0].mode, Mode::Aggregate);
     drop(gateway);

@@ -106,7 +106,7 @@ impl PathSocket {
     }
 
     /// Whether the kernel still segments for us.
-    pub fn has_gso(&self) -> bool {
+    pub fn cuts(&self) -> bool {
         self.has_gso.load(Ordering::Relaxed)
     }
 
@@ -136,7 +136,7 @@ impl PathSocket {
         if count == 1 {
             return self.send_message(&address, &Control::of(v4, tos, None, from), buffer).map(|()| 1);
         }
-        if self.has_gso() {
+        if self.cuts() {
             match self.send_message(&address, &Control::of(v4, tos, Some(segment_bytes as u16), from), buffer) {
                 Ok(()) => return Ok(count),
                 // Older kernels return EINVAL if the segments are too big for the

@@ -76,7 +76,7 @@ impl Endpoint {
     pub fn use_mode(&self, now: Instant, mode: Mode) -> Result<Mode> {
         let rejected = |cause, remedy| Err(Error::usage("changing the tunnel's mode", cause, remedy));
         let Some(gateway) = self.peers.first().filter(|_| self.is_initiator) else {
-            let cause = "this is the gateway, where each vehicle sets its own mode";
+            let cause = "this is the gateway, which uses the paths of each vehicle as that vehicle does";
             return rejected(cause, "run `crosslane tunnel mode` on the vehicle");
         };
         if self.rfc8086_only {
