@@ -78,7 +78,7 @@ pub struct PeerStatus {
     pub mtu_bytes: u32,
     /// Time since its last packet; `None`: none since the agent started.
     pub last_seen_s: Option<f64>,
-    /// The paths; none are known with `standard`.
+    /// The paths; none are known with `rfc8086_only`.
     pub paths: Vec<PathStatus>,
 }
 

@@ -160,7 +160,8 @@ impl TunnelConfig {
         })?;
         self.check_ports()?;
         if self.is_plain() == self.key.is_some() {
-            let cause = if self.is_plain() { "a plain tunnel needs no `key`" } else { "the tunnel has no `key`" };
+            let cause =
+                if self.is_plain() { "an unencrypted tunnel needs no `key`" } else { "the tunnel has no `key`" };
             let remedy =
                 "give `key` (made by `crosslane keygen --out FILE`), or encryption = \"none\" for no protection at all";
             return Err((self.key.as_ref().map_or(0, |key| key.span().start), cause.into(), remedy));
@@ -255,13 +256,15 @@ impl TunnelConfig {
         }
         if self.is_plain() && count > 1 {
             let remedy = "give one vehicle, or keys: without keys, vehicles cannot be distinguished";
-            return Err((self.vehicles[1].span().start, "a plain gateway has several vehicles".into(), remedy));
+            return Err((self.vehicles[1].span().start, "an unencrypted gateway has several vehicles".into(), remedy));
         }
         let mut taken: Vec<(&str, Prefix)> = Vec::new();
         for vehicle in self.vehicles.iter().map(Spanned::get_ref) {
             if self.is_plain() == vehicle.key.is_some() {
-                let cause =
-                    format!("vehicle {:?} has a key in a plain tunnel, or none in one that is not", vehicle.name);
+                let cause = format!(
+                    "vehicle {:?} has a key in an unencrypted tunnel, or none in an encrypted one",
+                    vehicle.name
+                );
                 return Err((0, cause, "give each vehicle `key`, or encryption = \"none\""));
             }
             if vehicle.address.is_empty() {

@@ -46,7 +46,7 @@ struct Shared {
     endpoint: Endpoint,
     device: Device,
     sockets: Mutex<Vec<Option<Arc<PathSocket>>>>,
-    standard: bool,
+    rfc8086_only: bool,
     clock: Clock,
     stop: AtomicBool,
     /// When the sending thread wakes up without a signal, in ns.
@@ -74,7 +74,7 @@ impl DataPlane {
             endpoint: Endpoint::new(plan, clock::unix_ns()),
             device,
             sockets: Mutex::new(vec![listen]),
-            standard: config.rfc8086_only,
+            rfc8086_only: config.rfc8086_only,
             clock,
             stop: AtomicBool::new(false),
             wakes_ns: AtomicU64::new(AWAKE),
@@ -116,7 +116,7 @@ impl DataPlane {
     /// The address is not local.
     pub fn set_path(&self, path: PathId, address: Option<IpAddr>, interface: &str) -> Result<()> {
         let place = usize::from(path.0);
-        let bound = |address| bind(SocketAddr::new(address, 0), Some(interface), self.shared.standard);
+        let bound = |address| bind(SocketAddr::new(address, 0), Some(interface), self.shared.rfc8086_only);
         let socket = address.map(bound).transpose()?;
         let is_there = socket.is_some();
         {
@@ -184,9 +184,9 @@ impl Drop for DataPlane {
 }
 
 /// A socket of the tunnel. An RFC 8086 peer answers no probes, so ICMP is trusted for the path MTU.
-fn bind(address: SocketAddr, interface: Option<&str>, standard: bool) -> Result<Arc<PathSocket>> {
+fn bind(address: SocketAddr, interface: Option<&str>, rfc8086_only: bool) -> Result<Arc<PathSocket>> {
     let socket = PathSocket::bind(address, interface)?;
-    if standard {
+    if rfc8086_only {
         let starting = |cause| Error::failure(format!("preparing the UDP socket at {address}"), cause);
         socket.trust_icmp_mtu().map_err(starting)?;
     }

@@ -80,8 +80,8 @@ impl Endpoint {
             return rejected(cause, "run `crosslane tunnel mode` on the vehicle");
         };
         if self.rfc8086_only {
-            let cause = "with `standard` the tunnel uses one path at a time";
-            return rejected(cause, "remove `standard` if the peer is Crosslane too");
+            let cause = "with `rfc8086_only` the tunnel uses one path at a time";
+            return rejected(cause, "remove `rfc8086_only` if the peer is Crosslane too");
         }
         let mut tunnel = lock(&gateway.tunnel);
         let previous = tunnel.mode();
