@@ -222,9 +222,9 @@ fn parse(text: &str) -> Result<Config, Fault> {
             return Err(fault(place, cause, "give `interface` a name of 1 to 15 bytes"));
         }
     }
-    if let Some(stranger) = config.service.prefer.iter().find(|name| !names.contains_key(name.get_ref())) {
-        let cause = format!("`prefer` names {:?}, which is no path", stranger.get_ref());
-        return Err(fault(stranger.span().start, cause, "name paths of this file"));
+    if let Some(unknown) = config.service.prefer.iter().find(|name| !names.contains_key(name.get_ref())) {
+        let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
+        return Err(fault(unknown.span().start, cause, "name paths of this file"));
     }
     let (overlap_ms, period_ms) = (&config.service.overlap_ms, &config.observe.transport_period_ms);
     if *overlap_ms.get_ref() > 1000 {

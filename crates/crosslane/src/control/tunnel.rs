@@ -150,7 +150,7 @@ pub fn path_name(names: &[impl AsRef<str>], path: PathId) -> String {
 ///
 /// # Errors
 /// There is no such agent, it is another user's, or it rejects the request: one error message with the remedy.
-pub fn ask(interface: &str, request: Request) -> Result<Status> {
+pub fn query(interface: &str, request: Request) -> Result<Status> {
     let attempt = format!("querying the agent with the tunnel {interface:?}");
     let stream = address(interface).and_then(|address| UnixStream::connect_addr(&address)).map_err(|cause| {
         let remedy = "start `crosslane agent` with a [tunnel], or name its interface with --interface";

@@ -129,15 +129,15 @@ mod tests {
     #[test]
     fn only_configured_addresses_and_users_are_accepted() {
         let mut admission = Admission::new(["192.0.2.7".parse().unwrap()], [0, 1000]);
-        let mut ask =
+        let mut admit =
             |from: &str, owners: &[u32]| admission.admit(Instant::ZERO, from.parse().unwrap(), |_| Ok(owners.to_vec()));
-        assert_eq!(ask("192.0.2.7:9", &[]), Ok(()));
-        assert_eq!(ask("192.0.2.8:9", &[0]), Err(RejectReason::Address("192.0.2.8".parse().unwrap())));
-        assert_eq!(ask("[::ffff:192.0.2.7]:9", &[]), Ok(()), "IPv4 at a dual-stack socket");
-        assert_eq!(ask("127.0.0.1:1", &[1000]), Ok(()));
-        assert_eq!(ask("127.0.0.1:2", &[65534]), Err(RejectReason::User(65534)));
-        assert_eq!(ask("127.0.0.1:3", &[0, 65534]), Err(RejectReason::User(65534)), "the port is shared");
-        assert_eq!(ask("[::1]:4", &[]), Err(RejectReason::Gone(4)));
+        assert_eq!(admit("192.0.2.7:9", &[]), Ok(()));
+        assert_eq!(admit("192.0.2.8:9", &[0]), Err(RejectReason::Address("192.0.2.8".parse().unwrap())));
+        assert_eq!(admit("[::ffff:192.0.2.7]:9", &[]), Ok(()), "IPv4 at a dual-stack socket");
+        assert_eq!(admit("127.0.0.1:1", &[1000]), Ok(()));
+        assert_eq!(admit("127.0.0.1:2", &[65534]), Err(RejectReason::User(65534)));
+        assert_eq!(admit("127.0.0.1:3", &[0, 65534]), Err(RejectReason::User(65534)), "the port is shared");
+        assert_eq!(admit("[::1]:4", &[]), Err(RejectReason::Gone(4)));
     }
 
     #[test]

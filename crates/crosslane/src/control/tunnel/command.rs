@@ -53,7 +53,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Mode { mode, options } => (Some(*mode), options),
     };
     let attempt = "printing the tunnel's status";
-    let status = tunnel::ask(&options.interface, Request { mode })?;
+    let status = tunnel::query(&options.interface, Request { mode })?;
     let shown = match options.json {
         true => serde_json::to_string(&status).map_err(|cause| Error::failure(attempt, cause))? + "\n",
         false => text(&status),

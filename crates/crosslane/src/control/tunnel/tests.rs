@@ -86,10 +86,10 @@ fn as_other_user<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
 
 #[test]
 fn a_status_is_returned_and_a_mode_is_changed_or_rejected() {
-    let name = named("asked");
+    let name = named("query");
     let of = name.clone();
-    let ask = move |mode| ask(&of, Request { mode });
-    let answers = answered(&name, 1000, move || [None, Some(Mode::PerFlow), Some(Mode::Standby)].map(ask));
+    let query = move |mode| query(&of, Request { mode });
+    let answers = answered(&name, 1000, move || [None, Some(Mode::PerFlow), Some(Mode::Standby)].map(query));
     let [plain, changed, rejected] = answers;
     assert_eq!(plain.unwrap(), status(1000, Mode::Aggregate));
     assert_eq!(changed.unwrap(), status(1000, Mode::PerFlow));
@@ -128,7 +128,7 @@ fn an_invalid_request_is_answered_with_an_error_and_the_connection_is_closed() {
             );
             assert!(sentence.contains("; ") && !sentence.contains('\n'), "{sentence}");
         }
-        assert!(ask(&of, Request::default()).is_ok());
+        assert!(query(&of, Request::default()).is_ok());
     });
 }
 
@@ -138,12 +138,12 @@ fn the_ninth_client_is_rejected_and_silent_clients_are_disconnected() {
     let of = name.clone();
     answered(&name, 1, move || {
         let silent: Vec<UnixStream> = (0..MAX_CLIENTS).map(|_| connect(&of)).collect();
-        let error = ask(&of, Request::default()).unwrap_err().to_string();
+        let error = query(&of, Request::default()).unwrap_err().to_string();
         assert_eq!(error, "while querying the tunnel: 8 other clients are connected; retry in a moment");
         for mut stream in silent {
             assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0, "it is closed");
         }
-        assert!(ask(&of, Request::default()).is_ok());
+        assert!(query(&of, Request::default()).is_ok());
     });
 }
 
@@ -159,7 +159,7 @@ fn a_client_that_never_reads_blocks_no_other() {
                 stream
             })
             .collect();
-        assert_eq!(ask(&of, Request::default()).unwrap().peers.len(), 2000);
+        assert_eq!(query(&of, Request::default()).unwrap().peers.len(), 2000);
         drop(unread);
     });
 }
@@ -168,7 +168,7 @@ fn a_client_that_never_reads_blocks_no_other() {
 fn another_user_is_rejected() {
     let name = named("unknown");
     let of = name.clone();
-    let result = answered(&name, 1, move || as_other_user(move || ask(&of, Request { mode: Some(Mode::PerFlow) })));
+    let result = answered(&name, 1, move || as_other_user(move || query(&of, Request { mode: Some(Mode::PerFlow) })));
     if let Some(result) = result {
         let sentence = "while querying the tunnel: only root and the agent's own user may; \
                         run this command as one of them, as with `sudo`";
@@ -182,7 +182,7 @@ fn a_process_of_another_user_at_the_agents_address_is_not_trusted() {
     let of = name.clone();
     let imposter = as_other_user(move || UnixListener::bind_addr(&address(&of).unwrap()).unwrap());
     if imposter.is_some() {
-        let error = ask(&name, Request::default()).unwrap_err().to_string();
+        let error = query(&name, Request::default()).unwrap_err().to_string();
         assert!(
             error.ends_with("user 65534 runs it, or another program at its address; run this command as that user")
         );
@@ -193,7 +193,7 @@ fn a_process_of_another_user_at_the_agents_address_is_not_trusted() {
 fn an_agent_that_does_not_answer_is_reported() {
     let name = named("hangs");
     let hangs = UnixListener::bind_addr(&address(&name).unwrap()).unwrap();
-    let error = ask(&name, Request::default()).unwrap_err();
+    let error = query(&name, Request::default()).unwrap_err();
     assert!(error.to_string().contains(": no answer for 5 s; check whether it hangs"), "{error}");
     assert_eq!(error.exit_code(), 1);
     drop(hangs);

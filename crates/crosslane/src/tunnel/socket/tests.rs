@@ -71,8 +71,8 @@ fn a_socket_bound_to_no_address_replies_from_the_address_that_received() {
     for listen in ["0.0.0.0:0", "[::]:0"] {
         let gateway = PathSocket::bind(listen.parse().unwrap(), None).unwrap();
         let vehicle = PathSocket::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
-        let asked = SocketAddr::new("127.0.0.7".parse().unwrap(), gateway.local().port());
-        vehicle.send((None, asked), 0, 100, &[1; 100]).unwrap();
+        let queried = SocketAddr::new("127.0.0.7".parse().unwrap(), gateway.local().port());
+        vehicle.send((None, queried), 0, 100, &[1; 100]).unwrap();
         let mut buffers = ReceiveBuffers::default();
         for _ in 0..200 {
             if gateway.receive(&mut buffers).is_ok() {
@@ -81,9 +81,9 @@ fn a_socket_bound_to_no_address_replies_from_the_address_that_received() {
             sleep(Duration::from_millis(5));
         }
         let (from, at) = buffers.datagrams().map(|d| (d.from, d.at)).next().unwrap();
-        assert_eq!((from, at), (vehicle.local(), Some(asked.ip())));
+        assert_eq!((from, at), (vehicle.local(), Some(queried.ip())));
         gateway.send((at, from), 0, 100, &[2; 100]).unwrap();
-        assert_eq!(received(&vehicle, 1)[0].0, asked, "{listen}");
+        assert_eq!(received(&vehicle, 1)[0].0, queried, "{listen}");
     }
 }
 
