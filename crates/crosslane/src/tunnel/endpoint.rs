@@ -293,12 +293,12 @@ impl Endpoint {
         let path_addresses = *lock(&peer.path_addresses);
         let (path, to) =
             self.preference.iter().find_map(|path| Some((*path, (*path_addresses.get(usize::from(*path))?)?)))?;
-        let label = GreKey { path: PathId(path), flow: 0, sequence: 0 };
+        let key = GreKey { path: PathId(path), flow: 0, sequence: 0 };
         let mut keyless_queue = lock(&peer.keyless_queue);
         while !outbox.is_full()
             && let Some(packet) = keyless_queue.pop_front()
         {
-            outbox.push(Output::Send { key: label, number: 0, packet });
+            outbox.push(Output::Send { key, number: 0, packet });
         }
         let wakeup = (!keyless_queue.is_empty()).then_some(now);
         drop(keyless_queue);

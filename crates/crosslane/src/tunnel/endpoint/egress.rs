@@ -86,7 +86,9 @@ impl Outbox {
 
     /// Whether it contains a packet that must be answered: feedback is not.
     pub(super) fn expects_answer(&self) -> bool {
-        self.outputs.iter().any(|output| matches!(output, Output::Send { .. } | Output::Message { number: Some(_), .. }))
+        self.outputs
+            .iter()
+            .any(|output| matches!(output, Output::Send { .. } | Output::Message { number: Some(_), .. }))
     }
 
     /// Sends the datagrams by path.
@@ -118,12 +120,12 @@ impl Outbox {
 /// Writes the GRE packet of an engine's output; returns its path, and DSCP and ECN.
 fn write(output: &EngineOutput, keyless: bool, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
     match output {
-        Output::Send { key: label, number, packet } => {
+        Output::Send { key: gre_key, number, packet } => {
             let payload = if packet.bytes.first()? >> 4 == 6 { Payload::Ipv6 } else { Payload::Ipv4 };
-            let (key, sequence) = if keyless { (None, None) } else { (Some(label.key()), Some(*number)) };
+            let (key, sequence) = if keyless { (None, None) } else { (Some(gre_key.key()), Some(*number)) };
             let header = Header { payload, key, sequence, checksum: false };
             header.write(&packet.bytes, into);
-            Some((label.path, packet.tos))
+            Some((gre_key.path, packet.tos))
         }
         Output::Message { path, number, message } => {
             let key = Some(GreKey { path: *path, flow: 0, sequence: 0 }.key());

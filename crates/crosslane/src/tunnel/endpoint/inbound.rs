@@ -104,17 +104,17 @@ impl Endpoint {
             self.reject();
             return;
         };
-        let label = header.key.filter(|_| !self.rfc8086_only).map(GreKey::of_key);
+        let key = header.key.filter(|_| !self.rfc8086_only).map(GreKey::of_key);
         if let Some((path, address)) = from
-            && label.is_none_or(|label| label.path.0 == path)
+            && key.is_none_or(|key| key.path.0 == path)
         {
             peer.learn(path, address);
         }
         if header.payload == Payload::Control {
-            let control = label.zip(Message::read(payload));
+            let control = key.zip(Message::read(payload));
             match control {
-                Some((label, message)) => {
-                    state.inputs.push((place, Input::Message { path: label.path, number: header.sequence, message }));
+                Some((key, message)) => {
+                    state.inputs.push((place, Input::Message { path: key.path, number: header.sequence, message }));
                 }
                 None => drop(self.reject()),
             }
@@ -122,8 +122,8 @@ impl Endpoint {
         }
         let (length, bytes) = (payload.len() as u32, payload.into());
         let packet = TunnelPacket { bytes, tos };
-        let input = match label {
-            Some(label) => Input::Arrived { key: label, number: header.sequence, bytes: length, packet },
+        let input = match key {
+            Some(key) => Input::Arrived { key, number: header.sequence, bytes: length, packet },
             None => Input::Keyless(packet),
         };
         state.inputs.push((place, input));
