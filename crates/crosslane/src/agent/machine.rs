@@ -17,9 +17,10 @@ use crate::netlink::{self, PathManager, selected_path_manager};
 use crate::tun;
 
 /// Note of an agent where the kernel manages the paths.
-pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connections that begin now remain managed by the kernel, \
-                                  and this agent opens no path for them; run `sysctl -w net.mptcp.path_manager=userspace` \
-                                  (before Linux 6.15: net.mptcp.pm_type=1) and restart them";
+pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connections that begin now remain managed by the \
+                                  kernel, and this agent opens no path for them; run \
+                                  `sysctl -w net.mptcp.path_manager=userspace` (before Linux 6.15: \
+                                  net.mptcp.pm_type=1) and restart them";
 
 /// Faults of the file that show only together with other files: the agent does
 /// not start with them.

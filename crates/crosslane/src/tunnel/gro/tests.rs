@@ -203,7 +203,7 @@ fn packets_beyond_the_limit_are_rejected_until_a_flush() {
 
 proptest! {
     #[test]
-    fn no_packets_cause_a_panic(sent in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 0..9)) {
+    fn no_packets_panic(sent in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 0..9)) {
         assert_eq!(frames(&sent).len(), sent.len());
     }
 

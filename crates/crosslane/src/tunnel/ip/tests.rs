@@ -249,7 +249,7 @@ fn outer_ecn_is_decapsulated_as_in_figure_4_of_rfc_6040() {
 
 proptest! {
     #[test]
-    fn no_bytes_cause_a_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), mtu: u16, outer: u8) {
+    fn no_bytes_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), mtu: u16, outer: u8) {
     call_all(&mut bytes, mtu, outer);
     }
 
@@ -267,7 +267,7 @@ proptest! {
     }
 
     #[test]
-    fn reassembly_reverses_fragmentation(payload in proptest::collection::vec(any::<u8>(), 0..4000), mtu in 28_u16..1500) {
+    fn reassembly_inverts_fragmenting(payload in proptest::collection::vec(any::<u8>(), 0..4000), mtu in 28_u16..1500) {
         let mut packet = udp(false, 53, &payload);
         set_ip(&mut packet, 0, 5, false);
         let mut parts = Vec::new();

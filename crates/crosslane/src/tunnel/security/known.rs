@@ -12,8 +12,8 @@ const EPHEMERAL_BYTES: usize = 32;
 
 type Ephemeral = [u8; EPHEMERAL_BYTES];
 
-/// Initiations by ephemeral key. Only initiations of peers are stored, so unknown senders cannot fill the table, nor can
-/// a peer use the share of another.
+/// Initiations by ephemeral key. Only initiations of peers are stored, so unknown senders cannot fill the table, nor
+/// can a peer use the share of another.
 #[derive(Default)]
 pub(super) struct Known {
     /// Until when each is rejected; none: forever.

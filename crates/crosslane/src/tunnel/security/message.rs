@@ -101,8 +101,8 @@ pub(super) fn data_header(to: Index, counter: u64) -> [u8; DATA_HEADER_BYTES] {
     header
 }
 
-/// Whether a datagram is for a session rather than for [`Security::receive`](super::Security::receive); its contents are
-/// not verified.
+/// Whether a datagram is for a session rather than for [`Security::receive`](super::Security::receive); its contents
+/// are not verified.
 pub fn is_data(datagram: &[u8]) -> bool {
     datagram.first() == Some(&DATA)
 }

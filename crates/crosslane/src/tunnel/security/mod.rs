@@ -61,8 +61,8 @@ const MAX_INDEX_ATTEMPTS: usize = 16;
 pub enum HandshakeEvent {
     /// It is dropped.
     Nothing(RejectReason),
-    /// A peer began a handshake: `datagram` must be sent to the source of the message. The session opens datagrams at once;
-    /// [`Security::session_for`] returns it for sending after it has opened one.
+    /// A peer began a handshake: `datagram` must be sent to the source of the message. The session opens datagrams at
+    /// once; [`Security::session_for`] returns it for sending after it has opened one.
     Reply {
         /// Index of the peer among those given to [`Security::new`].
         peer: usize,
@@ -71,8 +71,8 @@ pub enum HandshakeEvent {
         /// The new session; the same for repetitions of the same initiation.
         session: Arc<Session>,
     },
-    /// A peer responded: there is a new session for sending. It should carry something at once, even an empty message, since
-    /// the peer does not send with it before.
+    /// A peer responded: there is a new session for sending. It should carry something at once, even an empty message,
+    /// since the peer does not send with it before.
     Established {
         /// Index of the peer among those given to [`Security::new`].
         peer: usize,
@@ -134,10 +134,10 @@ impl Security {
         self.private.public()
     }
 
-    /// An initiation to send to `peer` over all paths, about once a second until [`HandshakeEvent::Established`]: the same bytes
-    /// for [`REPEAT_FOR`], then a new one. `unix_ns` is the time since 1970 in nanoseconds; if it is earlier than before a
-    /// restart, the peer may wait for a second before it responds. `None` if there is no such peer or the system
-    /// provides no random bytes.
+    /// An initiation to send to `peer` over all paths, about once a second until [`HandshakeEvent::Established`]: the
+    /// same bytes for [`REPEAT_FOR`], then a new one. `unix_ns` is the time since 1970 in nanoseconds; if it is earlier
+    /// than before a restart, the peer may wait for a second before it responds. `None` if there is no such peer or the
+    /// system provides no random bytes.
     pub fn initiate(&mut self, now: Instant, unix_ns: u64, peer: usize) -> Option<Vec<u8>> {
         if let Some(pending) = &self.peers.get(peer)?.pending
             && now.since(pending.since) < REPEAT_FOR
@@ -272,8 +272,8 @@ impl Security {
 }
 
 impl CachedResponse {
-    /// Repeats the response to the same initiation, which was received over another path or repeated. If the session is in
-    /// use, the response has arrived, and the initiation is a replay.
+    /// Repeats the response to the same initiation, which was received over another path or repeated. If the session is
+    /// in use, the response has arrived, and the initiation is a replay.
     fn repeat(&mut self, now: Instant) -> Result<HandshakeEvent, RejectReason> {
         if self.session.is_confirmed() || now.since(self.since) >= RESPONSE_TIMEOUT || self.count >= MAX_RESPONSES {
             return Err(RejectReason::Replayed);

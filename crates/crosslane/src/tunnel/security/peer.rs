@@ -15,7 +15,8 @@ pub(super) const MIN_RESPONSE_INTERVAL: Duration = Duration::from_millis(20);
 /// Minimum time between a response and one to an initiation with an earlier time: it may be a recorded one, and
 /// each of those is answered once.
 pub(super) const MIN_DOUBTED_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of confirmed sessions: the one in use, and the one before it, whose packets still arrive over slow paths.
+/// Maximum number of confirmed sessions: the one in use, and the one before it, whose packets still arrive over slow
+/// paths.
 const MAX_CONFIRMED: usize = 2;
 
 /// One peer.
@@ -78,9 +79,9 @@ impl Peer {
 
     /// Records an initiation of the peer, if it may be answered now.
     ///
-    /// The time in it only affects the waiting time: a clock that was once ahead must not lock its owner out. Only data in
-    /// the resulting session proves that an initiation is no replay; until then that session replaces
-    /// neither one in use nor one that is in less doubt.
+    /// The time in it only affects the waiting time: a clock that was once ahead must not lock its owner out. Only data
+    /// in the resulting session proves that an initiation is no replay; until then that session replaces neither one in
+    /// use nor one that is in less doubt.
     ///
     /// # Errors
     /// When it would be answered.

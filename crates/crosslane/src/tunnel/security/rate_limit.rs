@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crosslane_core::time::Instant;
 
-/// Mean time between two handshakes. An unknown sender's initiation costs 0.1 ms, so that a flood of them takes 1 % of a
-/// core; a gateway needs a twelfth of it for a thousand vehicles, each with a handshake every two minutes.
+/// Mean time between two handshakes. An unknown sender's initiation costs 0.1 ms, so that a flood of them takes 1 % of
+/// a core; a gateway needs a twelfth of it for a thousand vehicles, each with a handshake every two minutes.
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum burst: initiations to a restarted gateway by its vehicles.
 pub(super) const BURST: u32 = 100;

@@ -79,8 +79,8 @@ impl Session {
         }
     }
 
-    /// Appends a whole data message with the payload `plain`, which may be empty, for `path`. Every message gets a counter
-    /// that was never used with these keys.
+    /// Appends a whole data message with the payload `plain`, which may be empty, for `path`. Every message gets a
+    /// counter that was never used with these keys.
     ///
     /// # Errors
     /// There is no such path, the message is too long for a datagram, or the keys are exhausted. Nothing is appended.
