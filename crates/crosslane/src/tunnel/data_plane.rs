@@ -143,7 +143,7 @@ impl DataPlane {
         self.shared.endpoint.samples()
     }
 
-    /// Time since the gateway's last answer: see [`Endpoint::unanswered`].
+    /// Time since the first packet that the gateway has not answered: see [`Endpoint::unanswered`].
     pub fn unanswered(&self) -> Option<Duration> {
         self.shared.endpoint.unanswered(self.shared.clock.now())
     }
