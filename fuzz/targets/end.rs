@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crosslane::tunnel::endpoint::egress::Outbox;
-use crosslane::tunnel::endpoint::{Intake, Way};
+use crosslane::tunnel::endpoint::{PathAddress, ReceiveState};
 
 #[path = "gateway.rs"]
 #[allow(dead_code)]
@@ -14,20 +14,20 @@ mod gateway;
 pub fn run(bytes: &[u8]) {
     let Some((kind, mut rest)) = bytes.split_first() else { return };
     let end = gateway::end(0, &[1], None, kind & 1 == 1, kind & 2 == 2);
-    let (mut intake, mut outbox) = (Intake::default(), Outbox::default());
+    let (mut intake, mut outbox) = (ReceiveState::default(), Outbox::default());
     let mut now = gateway::BEGIN;
     let to: SocketAddr = ([192, 0, 2, 1], 4754).into();
     while let Some((&[length, tos, wait], after)) = rest.split_first_chunk::<3>() {
         let (datagram, after) = after.split_at(after.len().min(usize::from(length)));
         rest = after;
-        let reply = end.take_out(&mut intake, now, Way { via: 0, to, from: None }, tos, datagram);
+        let reply = end.on_datagram(&mut intake, now, PathAddress { via: 0, to, from: None }, tos, datagram);
         assert!(reply.is_none_or(|reply| reply.len() <= 200));
-        end.settle(&mut intake, now, |packet| {
+        end.flush(&mut intake, now, |packet| {
             assert_eq!(packet.get(12..16).filter(|_| packet[0] >> 4 == 4), Some(&gateway::inside(1)[..]));
         });
-        end.take_in(now, &mut datagram.to_vec(), |told| assert!(told.len() <= 1280));
-        end.depart(now, 0, &mut outbox, |sent| assert!(!sent.bytes.is_empty()));
-        end.deliveries(0, |_| {});
+        end.ingress(now, &mut datagram.to_vec(), |told| assert!(told.len() <= 1280));
+        end.transmit(now, 0, &mut outbox, |sent| assert!(!sent.bytes.is_empty()));
+        end.deliver(0, |_| {});
         now = now + Duration::from_millis(u64::from(wait));
     }
 }

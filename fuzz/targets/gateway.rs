@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crosslane::tunnel::config::Prefix;
-use crosslane::tunnel::endpoint::{End, PeerPlan, Plan};
+use crosslane::tunnel::endpoint::{Endpoint, PeerPlan, Plan};
 use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
@@ -27,7 +27,7 @@ pub fn inside(vehicle: usize) -> [u8; 4] {
 }
 
 /// An end of the tunnel; `peers` by number (0: the gateway) with where they are.
-pub fn end(number: usize, peers: &[usize], at: Option<([u8; 4], u16)>, is_encrypted: bool, standard: bool) -> End {
+pub fn end(number: usize, peers: &[usize], at: Option<([u8; 4], u16)>, is_encrypted: bool, standard: bool) -> Endpoint {
     let planned = |peer: &usize| PeerPlan {
         name: format!("peer{peer}"),
         prefixes: if *peer == 0 { vec![] } else { vec![Prefix { address: inside(*peer).into(), bits: 32 }] },
@@ -42,9 +42,9 @@ pub fn end(number: usize, peers: &[usize], at: Option<([u8; 4], u16)>, is_encryp
         overhead_bytes: 68,
         mtu: 1432,
         addresses: vec![IpAddr::from(inside(number))],
-        standard,
+        rfc8086_only: standard,
     };
-    End::new(plan, UNIX_NS)
+    Endpoint::new(plan, UNIX_NS)
 }
 
 /// After so long.

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crosslane::tunnel::endpoint::egress::{Outbox, Sent};
-use crosslane::tunnel::endpoint::{End, Intake, Way};
+use crosslane::tunnel::endpoint::egress::{Outbox, Transmit};
+use crosslane::tunnel::endpoint::{Endpoint, PathAddress, ReceiveState};
 use crosslane::tunnel::security::{HandshakeEvent, Security, Session};
 use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::Instant;
@@ -80,31 +80,31 @@ impl Script<'_> {
 
 /// A side of the tunnel as its program drives it.
 struct Side {
-    end: End,
+    end: Endpoint,
     outbox: Outbox,
-    intake: Intake,
+    intake: ReceiveState,
     came: Vec<Vec<u8>>,
 }
 
 impl Side {
-    fn new(end: End) -> Side {
-        Side { end, outbox: Outbox::default(), intake: Intake::default(), came: Vec::new() }
+    fn new(end: Endpoint) -> Side {
+        Side { end, outbox: Outbox::default(), intake: ReceiveState::default(), came: Vec::new() }
     }
 
-    fn send(&mut self, now: Instant, mut send: impl FnMut(Sent<'_>)) {
+    fn send(&mut self, now: Instant, mut send: impl FnMut(Transmit<'_>)) {
         let since = now.since(gateway::BEGIN);
-        self.end.upkeep(now, gateway::unix_ns(since), &mut send);
+        self.end.maintain(now, gateway::unix_ns(since), &mut send);
         for peer in 0..self.end.peers() {
             // A full outbox is to be emptied again.
-            while self.end.depart(now, peer, &mut self.outbox, &mut send) == Some(now) {}
+            while self.end.transmit(now, peer, &mut self.outbox, &mut send) == Some(now) {}
             self.end.changes(peer, &mut self.outbox);
-            self.end.deliveries(peer, |packet| self.came.push(packet.into()));
+            self.end.deliver(peer, |packet| self.came.push(packet.into()));
         }
     }
 
-    fn take(&mut self, now: Instant, way: Way, tos: u8, datagram: &[u8]) -> Option<Vec<u8>> {
-        let reply = self.end.take_out(&mut self.intake, now, way, tos, datagram);
-        self.end.settle(&mut self.intake, now, |packet| self.came.push(packet.into()));
+    fn take(&mut self, now: Instant, way: PathAddress, tos: u8, datagram: &[u8]) -> Option<Vec<u8>> {
+        let reply = self.end.on_datagram(&mut self.intake, now, way, tos, datagram);
+        self.end.flush(&mut self.intake, now, |packet| self.came.push(packet.into()));
         reply
     }
 }
@@ -192,14 +192,14 @@ impl World {
     fn step(&mut self) {
         let (up, down) = (std::mem::take(&mut self.up), std::mem::take(&mut self.down));
         for (from, tos, datagram) in up {
-            let reply = self.gateway.take(self.now, Way { via: 0, to: from, from: None }, tos, &datagram);
+            let reply = self.gateway.take(self.now, PathAddress { via: 0, to: from, from: None }, tos, &datagram);
             self.down.extend(reply.map(|reply| (from, 0, reply)));
         }
         for (to, tos, datagram) in down {
             match owner(to) {
                 Some((LIAR, _)) => self.liar.hear(self.now, &datagram),
                 Some((vehicle, path)) => {
-                    let way = Way { via: path, to: GATEWAY.into(), from: None };
+                    let way = PathAddress { via: path, to: GATEWAY.into(), from: None };
                     let reply = self.vehicles[vehicle - 1].take(self.now, way, tos, &datagram);
                     self.up.extend(reply.map(|reply| (home(vehicle, path), 0, reply)));
                 }
@@ -212,15 +212,15 @@ impl World {
         let (mut to_liar, down) = (0, &mut self.down);
         self.gateway.send(self.now, |sent| {
             for datagram in sent.bytes.chunks(sent.segment) {
-                to_liar += usize::from(owner(sent.way.to).is_some_and(|(vehicle, _)| vehicle == LIAR));
-                down.push((sent.way.to, sent.tos, datagram.into()));
+                to_liar += usize::from(owner(sent.address.to).is_some_and(|(vehicle, _)| vehicle == LIAR));
+                down.push((sent.address.to, sent.tos, datagram.into()));
             }
         });
         assert!(to_liar <= MOST_TO_LIAR, "{to_liar} datagrams at once");
         for (place, side) in self.vehicles.iter_mut().enumerate() {
             let up = &mut self.up;
             side.send(self.now, |sent| {
-                let from = home(place + 1, sent.way.via);
+                let from = home(place + 1, sent.address.via);
                 up.extend(sent.bytes.chunks(sent.segment).map(|datagram| (from, sent.tos, datagram.to_vec())));
             });
         }
@@ -235,7 +235,7 @@ impl World {
             let (from, to) = if is_up { (vehicle, 0) } else { (0, vehicle) };
             let made = packet(gateway::inside(from), gateway::inside(to), self.number);
             let side = if is_up { &mut self.vehicles[vehicle - 1] } else { &mut self.gateway };
-            side.end.take_in(self.now, &mut made.clone(), |_| {});
+            side.end.ingress(self.now, &mut made.clone(), |_| {});
             self.offered.entry((vehicle, is_up)).or_default().push(made);
         }
     }
@@ -250,7 +250,7 @@ impl World {
                     self.number += 1;
                     let from = [10, 77, 0, 3 + (self.number % 4) as u8];
                     let mut made = packet(from, gateway::inside(LIAR), self.number);
-                    self.gateway.end.take_in(self.now, &mut made, |_| {});
+                    self.gateway.end.ingress(self.now, &mut made, |_| {});
                 }
                 self.step();
             }

@@ -1,9 +1,9 @@
-//! The only reader of a clock.
+//! The only code that reads a clock.
 
 use crosslane_core::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
-/// Counts from the beginning of a run.
+/// Time since the start of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin_ns: u64,
@@ -46,7 +46,7 @@ pub fn unix_s() -> f64 {
     nanos(ClockId::CLOCK_REALTIME) as f64 / 1e9
 }
 
-/// What this thread has had of the processor.
+/// Processor time of this thread.
 pub fn processor_time() -> Duration {
     Duration::from_nanos(nanos(ClockId::CLOCK_THREAD_CPUTIME_ID))
 }

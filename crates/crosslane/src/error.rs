@@ -1,9 +1,9 @@
-//! Failure as the user meets it: one sentence that names the attempt, the
-//! cause and the remedy.
+//! A failure as reported to the user: one sentence with the attempt, the cause
+//! and the remedy.
 
 use std::fmt;
 
-/// A failure to be told once, at the edge.
+/// A failure that the program prints once, when it exits.
 #[derive(Debug)]
 pub struct Error {
     attempt: String,
@@ -12,38 +12,38 @@ pub struct Error {
     exit_code: u8,
 }
 
-/// The result of what may fail in front of the user.
+/// The result of an operation whose failure is reported to the user.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// What the user gave cannot be used (exit code 2).
+    /// The user's input cannot be used (exit code 2).
     pub fn usage(attempt: impl Into<String>, cause: impl ToString, remedy: impl Into<String>) -> Error {
         Error { attempt: attempt.into(), cause: cause.to_string(), remedy: Some(remedy.into()), exit_code: 2 }
     }
 
-    /// Something did not work (exit code 1).
+    /// An operation failed (exit code 1).
     pub fn failure(attempt: impl Into<String>, cause: impl ToString) -> Error {
         Error { attempt: attempt.into(), cause: cause.to_string(), remedy: None, exit_code: 1 }
     }
 
-    /// The same, with what the user can do about it.
+    /// Adds a remedy for the user.
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Error {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// The same, with another exit code.
+    /// Sets another exit code.
     pub fn with_exit_code(mut self, exit_code: u8) -> Error {
         self.exit_code = exit_code;
         self
     }
 
-    /// A sentence that another process of ours has already formed.
-    pub fn told(sentence: impl Into<String>, exit_code: u8) -> Error {
+    /// A complete error message, as from another process or crate.
+    pub fn message(sentence: impl Into<String>, exit_code: u8) -> Error {
         Error { attempt: String::new(), cause: sentence.into(), remedy: None, exit_code }
     }
 
-    /// The exit code: 2 for what the user can mend in the call or a file, 128 plus
+    /// The exit code: 2 for what the user can correct in the call or a file, 128 plus
     /// the signal's number after an interrupt, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         self.exit_code

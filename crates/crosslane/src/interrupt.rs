@@ -1,4 +1,4 @@
-//! Ctrl-C: what is complete is kept.
+//! Ctrl-C: completed results are kept.
 
 use std::io;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::error::{Error, Result};
 
-/// Whether this program was asked to end; dereferences to the flag.
+/// Whether this program received a signal to end; dereferences to the flag.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     flag: Arc<AtomicBool>,
@@ -19,13 +19,13 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// True once a signal came.
+    /// True once a signal was received.
     pub fn came(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// The failure of what was interrupted, if it was: exit code 128 plus the
-    /// signal's number, as shells have it.
+    /// The failure of the interrupted attempt, if a signal was received: exit code
+    /// 128 plus the signal's number, as in shells.
     pub fn failure(&self, attempt: &str) -> Option<Error> {
         let code = 128 + self.signal.load(Ordering::Relaxed);
         self.came().then(|| Error::failure(attempt, "it was interrupted").with_exit_code(code))
@@ -47,7 +47,7 @@ impl Deref for Interrupt {
 
 /// Turns SIGINT, SIGTERM and SIGHUP into a flag; a second one ends the process
 /// at once. A signal that this process was started to ignore (`nohup`) stays
-/// ignored. Call it before the threads that are not to be disturbed exist.
+/// ignored. Must be called before any thread exists that should not receive the signals.
 ///
 /// # Errors
 /// The system's.
@@ -70,8 +70,8 @@ pub fn listen() -> Result<Interrupt> {
     Ok(interrupt)
 }
 
-/// Has the program that `command` starts take signals as if nothing had been
-/// set up here: it would inherit that they are blocked.
+/// Unblocks all signals in the program that `command` starts, which would
+/// otherwise inherit the blocked ones.
 pub fn let_through(command: &mut Command) -> &mut Command {
     let unblock = || SigSet::empty().thread_set_mask().map_err(io::Error::from);
     // SAFETY: between fork and exec there is one system call.
@@ -79,7 +79,7 @@ pub fn let_through(command: &mut Command) -> &mut Command {
 }
 
 fn is_ignored(signal: Signal) -> bool {
-    // SAFETY: all bytes 0 are a `sigaction`, into which the kernel writes the present one.
+    // SAFETY: all bytes 0 are a `sigaction`, into which the kernel writes the present action.
     unsafe {
         let mut present: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal as i32, std::ptr::null(), &raw mut present) == 0 && present.sa_sigaction == libc::SIG_IGN

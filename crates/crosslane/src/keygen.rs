@@ -1,4 +1,4 @@
-//! `crosslane keygen`: makes the keys of the tunnel's ends.
+//! `crosslane keygen`: creates the keys of the tunnel's endpoints.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::output;
 use crate::tunnel::security::PrivateKey;
 
-/// What the command takes.
+/// Options of the command.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Write the private key into this new file, which only its owner may read, and print the public key. Without
@@ -24,7 +24,7 @@ pub struct Options {
     json: bool,
 }
 
-/// Makes a key, or shows the public part of one.
+/// Creates a key, or prints the public key of an existing one.
 ///
 /// # Errors
 /// A file cannot be read or written, or holds no key.

@@ -53,14 +53,14 @@ pub struct Options {
 /// The folder cannot be written into, or the address not be listened on.
 pub fn run(options: &Options) -> Result<ExitCode> {
     check_folder(&options.into)?;
-    let told = |cause: TransferError| Error::told(cause.to_string(), 1);
+    let told = |cause: TransferError| Error::message(cause.to_string(), 1);
     let listener = connection::listen(options.listen).map_err(told)?;
     let failed = |cause| Error::failure(format!("listening on {}", options.listen), cause);
     listener.set_nonblocking(true).map_err(failed)?;
     let at = listener.local_addr().map_err(failed)?.as_socket().unwrap_or(options.listen);
     let stop = interrupt::listen()?;
     eprintln!("crosslane: listening on {at}");
-    ready::tell();
+    ready::notify_ready();
     let hall =
         Inbox { options, clock: Clock::start(), stop: &stop, places: Places::new(), lacking: AtomicUsize::new(0) };
     std::thread::scope(|scope| hall.serve(scope, &listener)).map_err(failed)?;

@@ -13,7 +13,7 @@ use crate::text_file;
 
 impl From<ScenarioError> for Error {
     fn from(fault: ScenarioError) -> Error {
-        Error::told(fault.to_string(), 2)
+        Error::message(fault.to_string(), 2)
     }
 }
 

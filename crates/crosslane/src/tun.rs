@@ -1,4 +1,4 @@
-//! TUN devices: interfaces whose packets a program carries.
+//! TUN devices: interfaces whose packets a program reads and writes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// One TUN device, held by its descriptor: it goes when this is dropped.
+/// One TUN device, held by its descriptor: it is removed when this is dropped.
 /// Packets are whole IP packets, one a call, without any header in front, and
-/// never segments for someone else to cut (no IFF_VNET_HDR).
+/// never GSO packets (no IFF_VNET_HDR).
 #[derive(Debug)]
 pub struct Tun {
     file: File,
@@ -21,18 +21,18 @@ pub struct Tun {
 }
 
 nix::ioctl_write_ptr_bad!(
-    /// Makes the interface that the request names.
+    /// Creates the interface that the request names.
     set_interface,
     libc::TUNSETIFF,
     libc::ifreq
 );
 
 impl Tun {
-    /// Makes the device `name` (1 to 15 bytes) in the network namespace of this
+    /// Creates the device `name` (1 to 15 bytes) in the network namespace of this
     /// thread; it stays down.
     ///
     /// # Errors
-    /// The name cannot be an interface's, is taken, or the kernel forbids it.
+    /// The name is no valid interface name, is taken, or the kernel forbids it.
     pub fn open(name: &str) -> Result<Tun> {
         Ok(Tun { file: make_interface(name, 0)?, name: name.to_owned() })
     }
@@ -42,18 +42,18 @@ impl Tun {
         &self.name
     }
 
-    /// Takes one packet that the kernel sends by this interface. Does not block.
+    /// Reads one packet that the kernel sends over this interface. Does not block.
     ///
     /// # Errors
-    /// `WouldBlock` if there is none; what the kernel says otherwise.
+    /// `WouldBlock` if there is none; the kernel's otherwise.
     pub fn receive(&self, packet: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(packet)
     }
 
-    /// Hands the kernel one packet as if received by this interface.
+    /// Passes one packet to the kernel as if received on this interface.
     ///
     /// # Errors
-    /// What the kernel says, such as EIO while the interface is down.
+    /// The kernel's, such as EIO while the interface is down.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
         (&self.file).write(packet).map(|_| ())
     }
@@ -65,10 +65,10 @@ impl AsFd for Tun {
     }
 }
 
-/// Opens the device from which interfaces are made, to see that it can be.
+/// Opens the device from which interfaces are created, as a check that it is usable.
 ///
 /// # Errors
-/// One sentence with the remedy.
+/// One error message with the remedy.
 pub fn open_device() -> Result<File> {
     let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE);
     opened.map_err(|cause| {
@@ -82,7 +82,7 @@ pub fn open_device() -> Result<File> {
     })
 }
 
-/// Makes the interface `name` and returns the descriptor that carries it, which
+/// Creates the interface `name` and returns its descriptor, which
 /// does not block; `flags` are added to IFF_TUN and IFF_NO_PI.
 pub(crate) fn make_interface(name: &str, flags: libc::c_int) -> Result<File> {
     let attempt = || format!("making the TUN device {name:?}");
@@ -92,7 +92,7 @@ pub(crate) fn make_interface(name: &str, flags: libc::c_int) -> Result<File> {
     // SAFETY: `request` is a whole ifreq whose name ends with a zero.
     let make = || unsafe { set_interface(file.as_raw_fd(), &request) };
     make().map_err(|cause| match cause {
-        // Of another program, or of another kind.
+        // The name belongs to another program, or to an interface of another kind.
         Errno::EBUSY | Errno::EINVAL => {
             Error::usage(attempt(), "an interface has this name already", "choose another name")
         }
@@ -102,10 +102,10 @@ pub(crate) fn make_interface(name: &str, flags: libc::c_int) -> Result<File> {
     Ok(file)
 }
 
-/// Whether an interface can have this name.
+/// Checks that an interface can have this name.
 ///
 /// # Errors
-/// What a name has.
+/// The rule that the name violates.
 pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
     let printable = name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'));
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || !printable || matches!(name, "." | ".." | "lo") {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_no_interface_can_have_is_refused() {
+    fn a_name_that_no_interface_can_have_is_rejected() {
         for name in ["", "sixteen-letters-", "a/b", "a b", "lo", ".."] {
             assert!(interface_request(name, 0).is_err(), "{name:?}");
         }

@@ -217,11 +217,11 @@ fn a_dear_path_carries_while_a_sender_needs_it() {
         let deadline = Instant::ZERO + Duration::from_secs(seconds);
         Object { number, size_bytes: 2_000_000, acked_bytes: 0, start: clock.now(), deadline }
     };
-    patient.tell(&[object(0, 3600)], clock);
+    patient.send_demand(&[object(0, 3600)], clock);
     await_reply(&mut patient, |reply| matches!(reply, Reply::Admission(judged) if judged.number == 0));
     await_reply(&mut patient, |reply| matches!(reply, Reply::BacklogBytes(Some(_))));
     // Nobody tells anything more: time alone makes it urgent.
-    urgent.tell(&[object(5, 3)], clock);
+    urgent.send_demand(&[object(5, 3)], clock);
     await_reply(&mut urgent, |reply| matches!(reply, Reply::Admission(judged) if judged.number == 5));
     await_reply(&mut urgent, state("active"));
     world.hear(STRONG_DBM, active);
@@ -359,7 +359,7 @@ fn a_port_that_is_taken_is_waited_for_while_the_rest_works() {
     world.hear(STRONG_DBM, active);
     exchange(&near, &far);
     let expected = "crosslane: while listening for CAMs on 127.0.0.1:5051: Address already in use (os error 98); set \
-                    observe.vanetza to a free local address and port; the agent does the rest and tries again until it \
+                    observe.vanetza to a free local address and port; the agent continues without it and retries until it \
                     works\ncrosslane: listening for CAMs works now\n";
     assert_eq!(agent.end().1, expected);
 }
@@ -384,7 +384,7 @@ fn an_agent_beside_the_kernels_path_manager_says_so_and_what_to_do() {
     let select = |choice| world.testbed.vehicle.enter(move || select_path_manager(choice).unwrap()).unwrap();
     select(PathManager::Kernel);
     let agent = start(&world);
-    await_words(&agent, "net.mptcp.path_manager is `kernel`: connections that begin so stay the kernel's");
+    await_words(&agent, "net.mptcp.path_manager is `kernel`: connections that begin now remain managed by the kernel");
     assert!(agent.read("stderr").contains("run `sysctl -w net.mptcp.path_manager=userspace`"));
     select(PathManager::UserSpace);
     await_words(&agent, "net.mptcp.path_manager is `userspace` now");
@@ -432,7 +432,7 @@ fn samples_of_a_user_whom_nobody_named_move_no_connection() {
     exchange(&near, &far);
     let (events, stderr) = agent.end();
     assert_eq!(stderr, "");
-    assert!(events.contains("a datagram of user 65534, whom observe.vanetza_users does not name"), "{events}");
+    assert!(events.contains("a datagram of user 65534, which observe.vanetza_users does not name"), "{events}");
 }
 
 #[test]

@@ -42,13 +42,8 @@ address = ["10.77.0.3/32"]
 "#;
 /// In either: what is replaced, by what, and what must be said.
 const TUNNELS: &[(&str, &str, &str, &str)] = &[
-    (
-        VEHICLE,
-        "gateway =",
-        "listen = \"127.0.0.1:4760\"\ngateway =",
-        "line 6: [tunnel] does not say which end it is; a",
-    ),
-    (GATEWAY, "listen = \"127.0.0.1:4760\"\n", "", "line 1: [tunnel] does not say which end it is; a vehicle has"),
+    (VEHICLE, "gateway =", "listen = \"127.0.0.1:4760\"\ngateway =", "line 6: [tunnel] does not define its role; a"),
+    (GATEWAY, "listen = \"127.0.0.1:4760\"\n", "", "line 1: [tunnel] does not define its role; a vehicle has"),
     (VEHICLE, "gateway =", "mtu = 500\ngateway =", "line 8: an MTU of 500; give 576 to 9216"),
     (
         GATEWAY,
@@ -58,14 +53,14 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
     ),
     (GATEWAY, "10.77.0.3/32", "10.77.0.2/31", "line 12: addresses of vehicles \"van\" and \"car\" overlap; give each"),
     (GATEWAY, "10.77.0.3/32", "10.77.0.3/33", "line 12: \"10.77.0.3/33\" is no address with a prefix; write one as"),
-    (GATEWAY, "key = \"OTHER\"\n", "", "line 1: vehicle \"van\" has a key in a plain tunnel, or none in one that is"),
+    (GATEWAY, "key = \"OTHER\"\n", "", "line 1: vehicle \"van\" has a key in an unencrypted tunnel, or none in an"),
     (VEHICLE, "key = \"own.key\"\n", "", "line 6: the tunnel has no `key`; give `key`"),
-    (VEHICLE, "gateway_key = \"KEY\"\n", "", "line 6: `gateway_key` does not go with `plain`"),
+    (VEHICLE, "gateway_key = \"KEY\"\n", "", "line 6: `gateway_key` does not go with `encryption = \"none\"`"),
     (
         VEHICLE,
         "key = \"own.key\"",
         "key = \"own.key\"\nrfc8086_only = true",
-        "line 6: `standard` is GRE-in-UDP without protection",
+        "line 6: `rfc8086_only` is GRE-in-UDP without protection",
     ),
     (VEHICLE, "[tunnel]\n", "[tunnel]\nmode = \"fast\"\n", "line 7: unknown variant `fast`"),
     (VEHICLE, "\"KEY\"", "\"PUBLIC KEY OF THE GATEWAY\"", "line 10: \"PUBLIC KEY OF THE GATEWAY\" is no public key: a"),
@@ -88,12 +83,12 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
         "line 12: vehicle \"van\" is given 10.77.0.1, the gateway's own address; give each",
     ),
     (GATEWAY, "10.77.0.3/32", "0.0.0.0/0", "line 12: vehicle \"van\" is given 10.77.0.1, the gateway's own"),
-    (VEHICLE, "[tunnel]", "[tunnel]\ninterface = \"lo\"", "line 6: the tunnel's interface \"lo\" cannot be: an"),
+    (VEHICLE, "[tunnel]", "[tunnel]\ninterface = \"lo\"", "line 6: the tunnel's interface \"lo\" is invalid: an"),
     (
         VEHICLE,
         "[tunnel]",
         "[tunnel]\ninterface = \"sixteen-letters-\"",
-        "line 6: the tunnel's interface \"sixteen-letters-\" cannot be: an interface's name has",
+        "line 6: the tunnel's interface \"sixteen-letters-\" is invalid: an interface's name has",
     ),
 ];
 /// What shows only beside other files, to `agent` and `check` alike.
@@ -116,9 +111,9 @@ const BESIDE_OTHER_FILES: &[(&str, &str, &str, &str)] = &[
         VEHICLE,
         "\"KEY\"",
         "\"OWN\"",
-        "while comparing the keys of the tunnel with own.key: the other end has the key of this one; give what",
+        "while comparing the keys of the tunnel with own.key: the peer has the key of this endpoint; give what",
     ),
-    (GATEWAY, "\"OTHER\"", "\"OWN\"", "while comparing the keys of the tunnel with own.key: the other end has"),
+    (GATEWAY, "\"OTHER\"", "\"OWN\"", "while comparing the keys of the tunnel with own.key: the peer has"),
 ];
 /// A folder with keys, and a text with them.
 fn keys(desk: &TempDir, text: &str) -> String {
@@ -177,7 +172,7 @@ fn a_tunnel_that_cannot_be_asked_is_told() {
     let cases: [(&[&str], &str); 5] = [
         (
             &["status", "--interface", "none-here"],
-            "while asking the agent with the tunnel \"none-here\": none runs in this network namespace; start",
+            "while querying the agent with the tunnel \"none-here\": none runs in this network namespace; start",
         ),
         (&["mode", "standby", "--interface", "none-here"], "\"none-here\": none runs in this network namespace; start"),
         (&["status", "--interface", &long], "none runs in this network namespace; start"),
@@ -221,8 +216,8 @@ fn what_is_not_there_yet_is_waited_for_and_the_agent_is_ready_meanwhile() {
     sleep(Duration::from_millis(500));
     // It is obeyed while the name is looked up and while nothing is.
     let (_, stderr) = agent.end();
-    assert_eq!(stderr.matches("while looking for the gateway").count(), 1, "{stderr}");
-    assert!(stderr.contains("the agent does the rest and tries again until it works"), "{stderr}");
+    assert_eq!(stderr.matches("while looking up the gateway").count(), 1, "{stderr}");
+    assert!(stderr.contains("the agent continues without it and retries until it works"), "{stderr}");
 
     let gateway = own(&GATEWAY.replace("127.0.0.1:4760", "192.0.2.77:4760"));
     // Without any local address the kernel lets everything be bound.

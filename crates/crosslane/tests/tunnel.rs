@@ -256,7 +256,7 @@ fn a_gateway_that_does_not_answer_is_told_once() {
         let faults = faults(&events);
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert!(faults[0].contains("no answer from the gateway 10.255.0.1:476"), "{faults:?}");
-        assert!(faults[0].ends_with("for 3 s; check its address, its key and whether it knows ours"), "{faults:?}");
+        assert!(faults[0].ends_with("for 3 s; check its address, its key and whether it has our key"), "{faults:?}");
     }
     drop(gateway);
 }

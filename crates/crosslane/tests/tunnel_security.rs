@@ -252,9 +252,9 @@ fn keygen_says_in_one_sentence_what_is_wrong() {
     assert_eq!(crosslane(folder.path(), &["keygen", "--out", "key"]).code, Some(0));
     fs::set_permissions(folder.path().join("key"), fs::Permissions::from_mode(0o644)).unwrap();
     let cases: [(&[&str], i32, &str); 5] = [
-        (&["--out", "key"], 2, "the file is there already, and a key is never written over"),
+        (&["--out", "key"], 2, "the file exists already, and a key is never overwritten"),
         (&["--out", "none/key"], 1, "No such file or directory"),
-        (&["--public", "key"], 2, "(mode 0644); `chmod 600 key` takes it from them"),
+        (&["--public", "key"], 2, "(mode 0644); run `chmod 600 key`"),
         (&["--public", "none"], 2, "there is no such file; `crosslane keygen --out none` makes one"),
         (&["--public", "key", "--out", "other"], 2, "cannot be used with"),
     ];

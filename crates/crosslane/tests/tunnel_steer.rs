@@ -217,7 +217,10 @@ fn a_tunnel_carries_though_its_socket_is_taken() {
     let (events, _) = vehicle.end();
     let faults = faults(&events);
     assert_eq!(faults.len(), 1, "{faults:?}");
-    let begin = "while letting people ask for the tunnel \"crosslane1\": Address already in use";
-    assert!(faults[0].starts_with(begin) && faults[0].contains("; end who listens at this name;"), "{faults:?}");
+    let begin = "while listening for requests to the tunnel \"crosslane1\": Address already in use";
+    assert!(
+        faults[0].starts_with(begin) && faults[0].contains("; end the process that listens at this name;"),
+        "{faults:?}"
+    );
     drop((gateway, taken));
 }

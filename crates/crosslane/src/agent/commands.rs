@@ -1,4 +1,4 @@
-//! The kernel's MPTCP: what the engine asks of it, and what it says to that.
+//! The kernel's MPTCP: commands of the engine, and events of the kernel.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,22 +11,22 @@ use crate::netlink::diag::{Connection, Diag, SubflowInfo};
 use crate::netlink::path_manager::{self, CommandSocket};
 use crate::netlink::{self, CommandError, EventError, Stream, TcpState};
 
-/// Its sockets.
+/// Sockets of the kernel's MPTCP.
 pub struct Mptcp {
     commands: CommandSocket,
     pub diag: Diag,
     events: Stream<Event>,
-    /// The ends of subflows that were destroyed and are still to be reset.
+    /// Local and remote address of subflows that were destroyed and are still to be reset.
     destroyed: VecDeque<(SocketAddr, SocketAddr)>,
 }
 
 impl Mptcp {
-    /// `None` on a kernel without, where a tunnel is there all the same.
+    /// `None` on a kernel without MPTCP if there is a tunnel, which works without it.
     pub fn open(config: &Config) -> Result<Option<Mptcp>> {
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
         match netlink::probe() {
             Err(_) if config.tunnel.is_some() => return Ok(None),
-            probed => probed.map_err(|cause| Error::told(cause.to_string(), 1))?,
+            probed => probed.map_err(|cause| Error::message(cause.to_string(), 1))?,
         }
         let events = path_manager::events().map_err(|cause| starting(&cause))?;
         Ok(Some(Mptcp {
@@ -46,17 +46,17 @@ impl Mptcp {
         Ok(())
     }
 
-    /// Resets what is left of one subflow that was destroyed, which is not urgent as
-    /// commands are; false if there is none.
+    /// Resets the socket of one destroyed subflow, which is less urgent than
+    /// commands; false if there is none.
     pub fn reset_destroyed(&mut self) -> bool {
         let Some((local, remote)) = self.destroyed.pop_front() else { return false };
-        // Best effort: a kernel that cannot has destroyed it all the same.
+        // Best effort: the subflow is destroyed even if the kernel cannot reset its socket.
         drop(self.diag.reset_destroyed(local, remote));
         true
     }
 }
 
-/// The kernel's next event; never, without MPTCP.
+/// The kernel's next event; pends forever without MPTCP.
 pub async fn event(mptcp: Option<&mut Mptcp>) -> std::result::Result<Event, EventError> {
     match mptcp {
         Some(mptcp) => mptcp.events.next().await,
@@ -64,8 +64,8 @@ pub async fn event(mptcp: Option<&mut Mptcp>) -> std::result::Result<Event, Even
     }
 }
 
-/// A connection as the engine is told of it.
-pub fn seen(connection: &Connection) -> ConnectionSnapshot {
+/// Snapshot of a connection for the engine.
+pub fn connection_snapshot(connection: &Connection) -> ConnectionSnapshot {
     let is_opening = |info: &&SubflowInfo| info.tcp.state == TcpState::SynSent;
     let (opening, open): (Vec<_>, Vec<_>) = connection.subflows.iter().partition(is_opening);
     let subflows = |of: Vec<&SubflowInfo>| of.into_iter().map(|info| info.subflow).collect();
@@ -73,8 +73,8 @@ pub fn seen(connection: &Connection) -> ConnectionSnapshot {
         token: connection.token,
         local: connection.local,
         remote: connection.remote,
-        // Only the first subflow tells who opened the connection; without it, a
-        // vehicle is taken for the client.
+        // Only the first subflow shows which endpoint opened the connection; without
+        // it, a vehicle counts as the client.
         server_side: connection.server_side.unwrap_or(false),
         subflows: subflows(open),
         opening: subflows(opening),

@@ -18,14 +18,14 @@ use crate::tunnel::config::TunnelConfig;
 
 mod checks;
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// The paths, each over one interface; a gateway has none.
     #[serde(default, rename = "path")]
     pub paths: Vec<Spanned<PathConfig>>,
-    /// How they are to be used.
+    /// How the paths are used.
     #[serde(default)]
     pub service: Service,
     #[serde(rename = "strategy")]
@@ -35,7 +35,7 @@ pub struct Config {
     pub observe: Observe,
     /// The tunnel, if there is one.
     pub tunnel: Option<Spanned<TunnelConfig>>,
-    /// Where the agent writes what it sees and does.
+    /// Where the agent writes what it observes and does.
     #[serde(default)]
     pub log: Log,
     /// The strategy, read from its table; a gateway has none.
@@ -46,7 +46,7 @@ pub struct Config {
     pub renamed: Vec<String>,
 }
 
-/// One path.
+/// A path.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathConfig {
@@ -64,7 +64,7 @@ pub struct PathConfig {
 }
 
 impl PathConfig {
-    /// The path as the engine knows it, without an address yet.
+    /// The path for the engine, without an address yet.
     pub fn spec(&self) -> PathSpec {
         PathSpec { name: self.name.clone(), rat: self.rat, local: None, if_index: 0 }
     }
@@ -75,21 +75,21 @@ impl PathConfig {
     }
 }
 
-/// How the paths are to be used.
+/// How the paths are used.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Service {
-    /// Together, or one with the others as backup.
+    /// All paths together, or one with the others as backup.
     pub mode: Mode,
     /// Paths by preference; those not named come last, in the order of the file.
     pub prefer: Vec<Spanned<String>>,
-    /// How long two subflows carry together at a handover, in ms (0 to 1000).
+    /// How long two subflows carry data together in a switch of paths, in ms (0 to 1000).
     pub overlap_ms: Spanned<u32>,
-    /// Socket on which senders tell what is due by when: a file, or after `@` a
-    /// name in the network namespace; unset, none does.
+    /// Socket for the demand of senders (objects and deadlines): a file, or after
+    /// `@` a name in the network namespace; unset, there is none.
     pub demands: Option<Spanned<String>>,
-    /// Group whose users may tell demands, beside root and the agent's own user;
-    /// a name or a number.
+    /// Group whose users may also send demand, besides root and the agent's own
+    /// user; a name or a number.
     pub demands_group: Option<Spanned<String>>,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
     pub cost_per_gb: BTreeMap<String, Spanned<f64>>,
@@ -114,12 +114,12 @@ impl Default for Service {
 pub struct Observe {
     /// Where vanetza-nap's datagrams arrive; unset, none are expected.
     pub vanetza: Option<Spanned<SocketAddr>>,
-    /// Addresses whose datagrams are believed, whatever user sends them.
+    /// Addresses whose datagrams are accepted, whatever user sends them.
     pub vanetza_from: Vec<IpAddr>,
-    /// Users of this machine whose datagrams are believed, beside root and the
+    /// Users of this machine whose datagrams are accepted, besides root and the
     /// agent's own user; names or numbers.
     pub vanetza_users: Vec<Spanned<String>>,
-    /// Period in which the kernel is asked how its subflows fare, in ms (1 to 1000).
+    /// Period in which the kernel is queried for its subflows' status, in ms (1 to 1000).
     pub transport_period_ms: Spanned<u32>,
 }
 
@@ -140,7 +140,7 @@ impl Default for Observe {
 pub struct Log {
     /// File for events, one JSON object a line; standard output if unset.
     pub events: Option<PathBuf>,
-    /// Size of the file beyond which it is renamed to `NAME.1` and begun again,
+    /// Size of the file beyond which it is renamed to `NAME.1` and a new one begun,
     /// in MB (1 to 10,000).
     pub events_max_mb: Spanned<u32>,
 }
@@ -151,13 +151,13 @@ impl Default for Log {
     }
 }
 
-/// Paths that an agent can manage.
+/// Maximum number of paths of an agent.
 const MAX_PATHS: usize = 16;
 
 /// Reads and checks a configuration.
 ///
 /// # Errors
-/// One sentence with file, line, and what to do.
+/// One error message with file, line, and remedy.
 pub fn read(file: &Path) -> Result<Config> {
     let attempt = format!("reading configuration {}", file.display());
     let text = text_file::read(file)
@@ -165,10 +165,10 @@ pub fn read(file: &Path) -> Result<Config> {
     parse(&text).map_err(|fault| Error::usage(format!("{attempt} line {}", fault.line), fault.cause, fault.remedy))
 }
 
-/// The same from a table that a program made.
+/// The same from a table built by a program.
 ///
 /// # Errors
-/// One sentence with what to do.
+/// One error message with the remedy.
 pub fn from_table(attempt: &str, table: &toml::Table) -> Result<Config> {
     parse(&table.to_string()).map_err(|fault| Error::usage(attempt, fault.cause, fault.remedy))
 }
@@ -211,16 +211,20 @@ fn parse(text: &str) -> Result<Config, Fault> {
     for path in &config.paths {
         let (place, path) = (path.span().start, path.get_ref());
         if names.insert(path.name.clone(), ()).is_some() {
-            return Err(fault(place, format!("path {:?} stands twice", path.name), "give each path a name of its own"));
+            return Err(fault(
+                place,
+                format!("path {:?} is defined twice", path.name),
+                "give each path a different name",
+            ));
         }
         if path.interface().len() > 15 || path.interface().is_empty() {
             let cause = format!("{:?} is no interface name", path.interface());
             return Err(fault(place, cause, "give `interface` a name of 1 to 15 bytes"));
         }
     }
-    if let Some(stranger) = config.service.prefer.iter().find(|name| !names.contains_key(name.get_ref())) {
-        let cause = format!("`prefer` names {:?}, which is no path", stranger.get_ref());
-        return Err(fault(stranger.span().start, cause, "name paths of this file"));
+    if let Some(unknown) = config.service.prefer.iter().find(|name| !names.contains_key(name.get_ref())) {
+        let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
+        return Err(fault(unknown.span().start, cause, "name paths of this file"));
     }
     let (overlap_ms, period_ms) = (&config.service.overlap_ms, &config.observe.transport_period_ms);
     if *overlap_ms.get_ref() > 1000 {
@@ -243,7 +247,7 @@ fn parse(text: &str) -> Result<Config, Fault> {
 /// Reads a strategy from its table: `name` and the parameters of that name.
 ///
 /// # Errors
-/// What is wrong, without the place.
+/// The cause, without the place.
 pub fn read_strategy(table: &toml::Table) -> Result<Strategy, String> {
     let mut parameters = table.clone();
     let name = match parameters.remove("name") {
@@ -256,7 +260,7 @@ pub fn read_strategy(table: &toml::Table) -> Result<Strategy, String> {
 /// Reads the parameters of the strategy `name`.
 ///
 /// # Errors
-/// What is wrong, without the place.
+/// The cause, without the place.
 pub fn strategy(name: &str, parameters: toml::Table) -> Result<Strategy, String> {
     match Strategy::read(name, toml::Value::Table(parameters)) {
         Some(read) => read.map_err(|error| error.to_string().trim().replace('\n', " ")),
@@ -265,7 +269,7 @@ pub fn strategy(name: &str, parameters: toml::Table) -> Result<Strategy, String>
 }
 
 impl Config {
-    /// Which path a received message belongs to.
+    /// The path of each sender of messages.
     pub fn senders(&self) -> Senders {
         let mut senders = Senders::default();
         for (place, path) in self.paths.iter().enumerate() {
@@ -276,7 +280,7 @@ impl Config {
         senders
     }
 
-    /// Place of each path in the user's preference, 0 first.
+    /// Rank of each path in the user's preference, 0 first.
     pub fn ranks(&self) -> Vec<u8> {
         let preferred = |name: &str| self.service.prefer.iter().position(|other| other.get_ref() == name);
         let place = |(i, path): (usize, &Spanned<PathConfig>)| {
@@ -285,8 +289,8 @@ impl Config {
         self.paths.iter().enumerate().map(place).map(|rank| rank as u8).collect()
     }
 
-    /// Price of a byte over each path, or else its place in the user's
-    /// preference, as `Scenario::unit_costs` has it.
+    /// Price of a byte over each path, or else its rank in the user's preference,
+    /// as in `Scenario::unit_costs`.
     pub fn unit_costs(&self) -> Vec<f64> {
         let costs = &self.service.cost_per_gb;
         if costs.is_empty() {
@@ -322,7 +326,7 @@ signal = { hysteresis_db = 4 }
 "#;
 
     #[test]
-    fn a_configuration_says_paths_service_and_strategy() {
+    fn a_configuration_has_paths_service_and_strategy() {
         let config = parse(GOOD).ok().expect("readable");
         assert_eq!(config.ranks(), [1, 0]);
         assert_eq!(config.paths[1].get_ref().interface(), "wwan0");
@@ -331,15 +335,15 @@ signal = { hysteresis_db = 4 }
     }
 
     #[test]
-    fn prices_stand_in_the_order_of_the_paths_and_else_the_preference() {
+    fn prices_are_in_the_order_of_the_paths_and_default_to_the_preference() {
         let deadline = GOOD.replacen("\"threshold\"\nsignal = { hysteresis_db = 4 }", "\"deadline\"", 1);
         assert!(parse(&deadline).err().is_some_and(|fault| fault.remedy.contains("service.demands")));
-        let told = |keys: &str| {
+        let unit_costs = |keys: &str| {
             let text = deadline.replacen("prefer", &format!("demands = \"@x\"\n{keys}\nprefer"), 1);
             parse(&text).unwrap_or_else(|fault| panic!("line {}: {}", fault.line, fault.cause)).unit_costs()
         };
-        assert_eq!(told("cost_per_gb = { lte = 1, its-g5 = 2.5 }"), [2.5e-9, 1e-9]);
-        assert_eq!(told(""), [1.0, 0.0]);
+        assert_eq!(unit_costs("cost_per_gb = { lte = 1, its-g5 = 2.5 }"), [2.5e-9, 1e-9]);
+        assert_eq!(unit_costs(""), [1.0, 0.0]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the interfaces of the paths have carried: one read of the kernel's
-//! counters, which costs the same however many connections there are.
+//! Packet counters of the paths' interfaces: one read of a kernel table,
+//! whose cost does not depend on the number of connections.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use crosslane_core::path::{Counters, PathId, Sample, SampleKind};
 
 use super::config::Config;
 
-/// Longest table that is read; interfaces beyond it have no counters.
+/// Maximum number of bytes read from the table; interfaces beyond it have no counters.
 const TABLE_BYTES: usize = 16 * 1024;
 
 /// The table of interfaces of this thread's network namespace.
@@ -16,7 +16,7 @@ pub struct InterfaceCounters {
     table: Option<File>,
     names: Vec<String>,
     text: Vec<u8>,
-    /// What they said of each path before.
+    /// The previous counters of each path.
     last: Vec<Counters>,
 }
 
@@ -31,18 +31,18 @@ impl InterfaceCounters {
         }
     }
 
-    /// What they say now of each path whose interface is there; true if over one of them
-    /// something went since the last time, and nothing came.
-    pub fn watch(&mut self) -> (Vec<Sample>, bool) {
+    /// The present counters of each path whose interface exists; true if over one of them
+    /// packets were sent since the last call, and none received.
+    pub fn sample(&mut self) -> (Vec<Sample>, bool) {
         let samples = self.read();
-        let mut waits = false;
+        let mut is_waiting = false;
         for sample in &samples {
             if let SampleKind::Counters(now) = sample.kind {
                 let last = std::mem::replace(&mut self.last[usize::from(sample.path.0)], now);
-                waits |= now.sent != last.sent && now.received == last.received;
+                is_waiting |= now.sent != last.sent && now.received == last.received;
             }
         }
-        (samples, waits)
+        (samples, is_waiting)
     }
 
     fn read(&mut self) -> Vec<Sample> {
@@ -56,7 +56,7 @@ impl InterfaceCounters {
     }
 }
 
-/// Reads as much as there is and fits; the kernel gives a page at a time.
+/// Reads until the end of the table or of the buffer; the kernel returns a page at a time.
 fn read_whole(table: &File, text: &mut [u8]) -> usize {
     let mut length = 0;
     while let Ok(more @ 1..) = table.read_at(&mut text[length..], length as u64) {
@@ -66,7 +66,7 @@ fn read_whole(table: &File, text: &mut [u8]) -> usize {
 }
 
 /// One interface's line (Linux `net/core/net-procfs.c`): bytes and packets received,
-/// six more numbers, bytes and packets sent.
+/// six other counters, bytes and packets sent.
 fn counters(line: &str) -> Option<(&str, Counters)> {
     let (name, numbers) = line.rsplit_once(':')?;
     let mut numbers = numbers.split_ascii_whitespace().skip(1);
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_of_an_interface_are_found_in_its_line() {
+    fn packet_counters_of_an_interface_are_parsed() {
         let line = "its-g5: 1000 10    0    0    0     0          0         0  2000      20    0    0    0     0       0          0";
         assert_eq!(counters(line), Some(("its-g5", Counters { received: 10, sent: 20 })));
         for other in
@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_several_pages_is_read_whole() {
+    fn a_table_of_several_pages_is_read_completely() {
         let (long, mut text) = (File::open("/proc/self/smaps").unwrap(), vec![0; TABLE_BYTES]);
         assert_eq!(read_whole(&long, &mut text), TABLE_BYTES);
     }
 
     #[test]
-    fn this_kernel_tells_them() {
+    fn this_kernel_has_interface_counters() {
         let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
         assert!(table.lines().filter_map(counters).any(|(name, _)| name == "lo"));
     }

@@ -1,4 +1,4 @@
-//! An agent in a thread of a program that needs one for itself.
+//! An agent in a thread of another program.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -10,32 +10,32 @@ use super::{Driver, runtime};
 use crate::error::{Error, Result};
 
 /// A running agent, in the network namespace of the thread that started it;
-/// it ends when this is dropped.
+/// it stops when this is dropped.
 pub struct Embedded {
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Embedded {
-    /// Starts an agent and returns once it listens.
+    /// Starts an agent and returns once it is ready.
     ///
     /// # Errors
     /// What is missing on this machine.
     pub fn start(config: Config) -> Result<Embedded> {
         let (end, ended) = oneshot::channel();
-        let (tell, told) = mpsc::channel();
+        let (report_ready, ready) = mpsc::channel();
         let drive = move || {
             runtime()?.block_on(async {
                 let driver = Driver::new(config, false)?;
-                let _ = tell.send(());
-                // The channel says nothing; it closes.
+                let _ = report_ready.send(());
+                // The channel carries no value; its closing ends the agent.
                 driver.run(async { drop(ended.await) }).await
             })
         };
         let starting = |cause| Error::failure("starting the agent", cause);
         let thread = std::thread::Builder::new().spawn(drive).map_err(starting)?;
         let mut embedded = Embedded { end: Some(end), thread: Some(thread) };
-        match told.recv() {
+        match ready.recv() {
             Ok(()) => Ok(embedded),
             Err(_) => Err(embedded.join().err().unwrap_or_else(|| Error::failure("starting the agent", "it ended"))),
         }
@@ -49,7 +49,7 @@ impl Embedded {
 }
 
 impl Drop for Embedded {
-    /// Why it ended earlier, the sender has been told: the agent was gone.
+    /// The cause of an earlier failure is dropped: the sender has already noticed that the agent is gone.
     fn drop(&mut self) {
         drop(self.join());
     }

@@ -1,4 +1,4 @@
-//! From interfaces and addresses to paths.
+//! Maps interfaces and addresses to paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,10 +9,10 @@ use crosslane_core::path::{PathId, Sample, SampleKind};
 use super::config::Config;
 use crate::netlink::links::Notice;
 
-/// Addresses remembered per interface.
+/// Maximum number of addresses stored per interface.
 const MAX_ADDRESSES: usize = 32;
 
-/// What is known of the interfaces that the configuration names.
+/// State of the interfaces that the configuration names.
 pub struct Interfaces {
     wanted: Vec<Wanted>,
     present: BTreeMap<u32, Interface>,
@@ -31,16 +31,16 @@ struct Interface {
 }
 
 impl Interfaces {
-    /// The interfaces of a configuration, none of them there yet.
+    /// The interfaces of a configuration, none of them present yet.
     pub fn new(config: &Config) -> Interfaces {
         let wanted = |path: &super::config::PathConfig| Wanted { name: path.interface().into(), address: path.address };
         let wanted = config.paths.iter().map(|path| wanted(path.get_ref())).collect();
         Interfaces { wanted, present: BTreeMap::new() }
     }
 
-    /// What the engine is to be told of a notice.
+    /// The engine's inputs for a notice.
     pub fn notice(&mut self, notice: &Notice) -> Vec<Input> {
-        let path = self.take(notice);
+        let path = self.update(notice);
         let Some(path) = path else { return Vec::new() };
         match notice {
             Notice::Link(_) => Vec::from([self.address(path), self.link(path)]),
@@ -48,22 +48,21 @@ impl Interfaces {
         }
     }
 
-    /// What the engine is to be told after news was lost: what `present` lacks is
-    /// gone.
+    /// The engine's inputs after notices were lost: what `present` lacks is gone.
     pub fn resync(&mut self, present: &[Notice]) -> Vec<Input> {
         self.present.clear();
         for notice in present {
-            self.take(notice);
+            self.update(notice);
         }
         let paths = (0..self.wanted.len()).map(|place| PathId(place as u8));
         paths.flat_map(|path| [self.address(path), self.link(path)]).collect()
     }
 
-    /// The addresses of paths among those of subflows, each with the index of the
-    /// interface that it is bound to, that are not usable now. Where the interface
-    /// is down it is its path's. One that no interface has any more is of the path
-    /// whose interface it is bound to. A first subflow is bound to none, and nobody
-    /// can tell which path it took: the first one stands for it.
+    /// The paths' addresses among `subflows` (local address, index of the interface
+    /// that it is bound to) that are not usable now. If the interface is down, the
+    /// address belongs to its path. An address that no interface has any more belongs
+    /// to the path whose interface the subflow is bound to. A first subflow is bound to
+    /// none, and its path is unknown: it counts for the first path.
     pub fn former(&self, present: &[Notice], subflows: impl Iterator<Item = (IpAddr, u32)>) -> Vec<Input> {
         let of = |notice: &Notice| match notice {
             Notice::Address(event) => Some(event.address),
@@ -76,12 +75,12 @@ impl Interfaces {
             false => self.present.get(&if_index).and_then(|interface| interface.path).or(paths().next()),
         };
         let is_unusable = |(local, _): &(IpAddr, u32)| !paths().any(|path| self.usable(path).1 == Some(*local));
-        let left: BTreeSet<(IpAddr, u32)> = subflows.filter(is_unusable).collect();
-        let former = left.into_iter().filter_map(|(local, if_index)| Some((path_of(local, if_index)?, local)));
+        let unusable: BTreeSet<(IpAddr, u32)> = subflows.filter(is_unusable).collect();
+        let former = unusable.into_iter().filter_map(|(local, if_index)| Some((path_of(local, if_index)?, local)));
         former.map(|(path, local)| Input::FormerAddress { path, local }).collect()
     }
 
-    /// The address of a path, even while its interface is down.
+    /// The address of a path, also while its interface is down.
     pub fn configured(&self, path: PathId) -> Option<IpAddr> {
         let (_, interface) = self.of(path)?;
         let wanted = self.wanted.get(usize::from(path.0))?;
@@ -91,8 +90,8 @@ impl Interfaces {
         first_v4.or_else(|| candidates.next()).copied()
     }
 
-    /// Takes a notice; returns the path that it is about.
-    fn take(&mut self, notice: &Notice) -> Option<PathId> {
+    /// Applies a notice; returns the path of its interface.
+    fn update(&mut self, notice: &Notice) -> Option<PathId> {
         match notice {
             Notice::Link(link) => {
                 let place = self.wanted.iter().position(|wanted| wanted.name == link.name)?;
@@ -130,9 +129,9 @@ impl Interfaces {
         Input::Address { path, local, if_index }
     }
 
-    /// The address to use, and its interface: the configured one if it is there,
-    /// else the first IPv4 one, else the first that is not of the link alone. Of an
-    /// interface that is down there is none: nothing leaves from it.
+    /// The address to use, and its interface: the configured one if it is present,
+    /// else the first IPv4 address, else the first that is not link-local. An
+    /// interface that is down has none: it sends nothing.
     fn usable(&self, path: PathId) -> (u32, Option<IpAddr>) {
         let (if_index, up) = self.of(path).map_or((0, false), |(if_index, interface)| (if_index, interface.up));
         (if_index, if up { self.configured(path) } else { None })
@@ -170,8 +169,8 @@ mod tests {
         Notice::Address(AddressEvent { if_index, address, prefix_len: 24, usable: true })
     }
 
-    /// The address of the path as last told.
-    fn told(inputs: &[Input], of: u8) -> Option<Option<IpAddr>> {
+    /// The last address of the path in these inputs.
+    fn last_address(inputs: &[Input], of: u8) -> Option<Option<IpAddr>> {
         inputs.iter().rev().find_map(|input| match input {
             Input::Address { path, local, .. } if path.0 == of => Some(*local),
             _ => None,
@@ -179,20 +178,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_snapshot_lacks_is_gone() {
+    fn interfaces_and_addresses_missing_in_a_snapshot_are_removed() {
         let mut interfaces = interfaces();
         for notice in [link(1, "lte", true), link(2, "wlan", true), address(1, 1), address(1, 2), address(2, 3)] {
             interfaces.notice(&notice);
         }
         let inputs = interfaces.resync(&[link(1, "lte", true), address(1, 2)]);
-        assert_eq!(told(&inputs, 0), Some(Some(IpAddr::from([10, 0, 0, 2]))), "another address of the interface");
-        assert_eq!(told(&inputs, 1), Some(None), "the interface is gone");
+        assert_eq!(
+            last_address(&inputs, 0),
+            Some(Some(IpAddr::from([10, 0, 0, 2]))),
+            "another address of the interface"
+        );
+        assert_eq!(last_address(&inputs, 1), Some(None), "the interface is gone");
         let down = Input::Sample(Sample { path: PathId(1), kind: SampleKind::Link { up: false } });
         assert!(inputs.contains(&down));
     }
 
     #[test]
-    fn an_address_that_went_before_the_start_is_of_the_interface_that_its_subflow_is_bound_to() {
+    fn an_address_removed_before_the_start_belongs_to_the_interface_of_its_subflow() {
         let mut interfaces = interfaces();
         let tunnel =
             Notice::Address(AddressEvent { if_index: 9, address: [10, 77, 0, 2].into(), prefix_len: 24, usable: true });
@@ -210,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_down_has_no_address() {
+    fn an_interface_that_is_down_has_no_usable_address() {
         let mut interfaces = interfaces();
         interfaces.notice(&link(1, "lte", true));
         let here = Some(IpAddr::from([10, 0, 0, 1]));
-        assert_eq!(told(&interfaces.notice(&address(1, 1)), 0), Some(here));
-        assert_eq!(told(&interfaces.notice(&link(1, "lte", false)), 0), Some(None));
+        assert_eq!(last_address(&interfaces.notice(&address(1, 1)), 0), Some(here));
+        assert_eq!(last_address(&interfaces.notice(&link(1, "lte", false)), 0), Some(None));
         assert_eq!(interfaces.configured(PathId(0)), here);
-        assert_eq!(told(&interfaces.notice(&link(1, "lte", true)), 0), Some(here));
+        assert_eq!(last_address(&interfaces.notice(&link(1, "lte", true)), 0), Some(here));
     }
 }

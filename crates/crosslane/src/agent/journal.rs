@@ -1,4 +1,4 @@
-//! What the agent saw and did, one JSON object a line (`docs/formats.md`).
+//! What the agent observed and did, one JSON object a line (`docs/formats.md`).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,26 +20,26 @@ mod limit;
 use file::Sink;
 use limit::Limit;
 
-/// Outputs noted before they are written, at most.
-const NOTED: usize = 256;
-/// The event that says how many lines of a rule were left out.
-const LEFT_OUT: &str = "suppressed";
+/// Maximum number of outputs buffered before they are written.
+const MAX_BUFFERED: usize = 256;
+/// The event that reports how many lines of a rule were suppressed.
+const SUPPRESSED: &str = "suppressed";
 
-/// Writes the events. Whatever happens, it writes less than a megabyte a minute
-/// and says what it leaves out.
+/// Writes the events: always less than a megabyte a minute. It reports what it
+/// suppresses.
 pub struct Journal {
     clock: Clock,
     names: Vec<String>,
     to: Sink,
     name: String,
-    noted: Vec<Noted>,
+    buffered: Vec<BufferedOutput>,
     limit: Limit,
     faults: u64,
     broken: bool,
 }
 
-/// What the agent said, when, and why the kernel refused it.
-struct Noted {
+/// An output of the agent, its time, and the kernel's error if the kernel refused it.
+struct BufferedOutput {
     at: Instant,
     output: Output,
     error: Option<String>,
@@ -58,82 +58,82 @@ impl Journal {
         };
         let names = config.paths.iter().map(|path| path.get_ref().name.clone()).collect();
         let limit = Limit::new(clock.now());
-        let mut journal = Journal { clock, names, to, name, noted: Vec::new(), limit, faults: 0, broken: false };
+        let mut journal = Journal { clock, names, to, name, buffered: Vec::new(), limit, faults: 0, broken: false };
         let start = json!({ "monotonic_ns": clock.origin_ns(), "version": env!("CARGO_PKG_VERSION") });
-        journal.tell("start", start);
+        journal.write_event("start", start);
         journal
     }
 
-    /// Notes what the agent said, and how a command went. [`Journal::settle`] writes it, when
-    /// no command waits; so does the next line of another kind.
+    /// Buffers an output of the agent and the result of a command. [`Journal::flush`] writes it
+    /// when no command waits; so does the next line of another kind.
     pub fn output(&mut self, output: Output, error: Option<&CommandError>) {
         let at = self.clock.now();
-        self.noted.push(Noted { at, output, error: error.map(ToString::to_string) });
-        if self.noted.len() >= NOTED {
-            self.settle();
+        self.buffered.push(BufferedOutput { at, output, error: error.map(ToString::to_string) });
+        if self.buffered.len() >= MAX_BUFFERED {
+            self.flush();
         }
     }
 
-    /// Writes what was noted.
-    pub fn settle(&mut self) {
-        for Noted { at, output, error } in std::mem::take(&mut self.noted) {
+    /// Writes the buffered outputs.
+    pub fn flush(&mut self) {
+        for BufferedOutput { at, output, error } in std::mem::take(&mut self.buffered) {
             let error = error.as_ref().map(|error| error as &dyn std::fmt::Display);
             let line = events::said(at, &output, error, &self.names);
             self.write_limited(&line);
         }
     }
 
-    /// Writes how a path of the tunnel fares.
+    /// Writes a change of a tunnel path's liveness.
     pub fn tunnel(&mut self, change: &Change) {
         let path = path_name(&self.names, change.path);
         let liveness = change.liveness.name();
-        self.tell(
+        self.write_event(
             "tunnel",
             json!({ "peer": change.peer, "path": path, "liveness": liveness, "reason": change.reason }),
         );
     }
 
-    /// Writes that the tunnel uses its paths otherwise from now on.
-    pub fn tunnel_mode(&mut self, mode: Mode, was: Mode) {
-        self.tell("tunnel_mode", json!({ "mode": mode, "was": was }));
+    /// Writes that the tunnel's mode changed.
+    pub fn tunnel_mode(&mut self, mode: Mode, previous: Mode) {
+        self.write_event("tunnel_mode", json!({ "mode": mode, "was": previous }));
     }
 
-    /// Notes what did not work.
+    /// Writes a failure.
     pub fn fault(&mut self, cause: &dyn std::fmt::Display) {
         self.faults += 1;
-        self.tell("fault", json!({ "reason": cause.to_string() }));
+        self.write_event("fault", json!({ "reason": cause.to_string() }));
     }
 
-    /// Notes what came in and could not be used: a rule of its own, so that a
-    /// flood of it hides no fault.
+    /// Writes an input that was rejected: a separate rule, so that a flood of them
+    /// hides no fault.
     pub fn rejected(&mut self, cause: &dyn std::fmt::Display) {
         self.faults += 1;
-        self.tell("fault", json!({ "reason": cause.to_string(), "rule": "rejected" }));
+        self.write_event("fault", json!({ "reason": cause.to_string(), "rule": "rejected" }));
     }
 
-    /// Writes what the user should know.
+    /// Writes a note to the user.
     pub fn note(&mut self, reason: &str) {
-        self.tell("note", json!({ "reason": reason }));
+        self.write_event("note", json!({ "reason": reason }));
     }
 
-    /// To be called now and then: says what was left out.
+    /// Must be called periodically: reports suppressed lines.
     pub fn tick(&mut self) {
-        self.tell_left_out(false);
+        self.write_suppressed(false);
     }
 
-    fn tell_left_out(&mut self, at_end: bool) {
-        for (rule, lines) in self.limit.take_left_out(self.clock.now(), at_end) {
-            self.tell(LEFT_OUT, json!({ "rule": rule, "lines": lines }));
+    fn write_suppressed(&mut self, at_end: bool) {
+        for (rule, lines) in self.limit.take_suppressed(self.clock.now(), at_end) {
+            self.write_event(SUPPRESSED, json!({ "rule": rule, "lines": lines }));
         }
     }
 
-    /// Writes what the tunnel carried, by path, and what did not go through.
-    pub fn tunnel_sums(&mut self, status: &Status, counts: &Counts) {
+    /// Writes the totals of the tunnel's paths, and the counts of packets that were not carried.
+    pub fn tunnel_totals(&mut self, status: &Status, counts: &Counts) {
         for peer in &status.peers {
             for path in &peer.paths {
                 let mut fields = json!(path);
                 fields["peer"] = json!(peer.name);
-                self.tell("tunnel_path", fields);
+                self.write_event("tunnel_path", fields);
             }
         }
         let count = |count: &AtomicU64| count.load(Relaxed);
@@ -143,18 +143,18 @@ impl Journal {
             "too_big": count(&counts.too_big),
             "send_errors": count(&counts.send_errors),
         });
-        self.tell("tunnel_counts", fields);
+        self.write_event("tunnel_counts", fields);
     }
 
-    /// Writes the last lines; `unmanaged` connections had no room in the path manager.
+    /// Writes the last lines; `unmanaged` connections exceeded the path manager's table.
     pub fn finish(&mut self, unmanaged: u64) {
-        self.tell_left_out(true);
+        self.write_suppressed(true);
         let fields = json!({ "faults": self.faults, "resident_mb": resident_mb(), "unmanaged_connections": unmanaged });
-        self.tell("end", fields);
+        self.write_event("end", fields);
     }
 
-    fn tell(&mut self, event: &str, fields: Value) {
-        self.settle();
+    fn write_event(&mut self, event: &str, fields: Value) {
+        self.flush();
         let line = events::line(self.clock.now(), "agent", event, fields);
         self.write_limited(&line);
     }
@@ -167,8 +167,8 @@ impl Journal {
         }
     }
 
-    /// A full disk costs the events, not the connections: it is told once until
-    /// there is room again. False if the line is lost.
+    /// A full disk costs the events, not the connections: the failure is reported
+    /// once until writing works again. False if the line is lost.
     fn write(&mut self, text: &str) -> bool {
         match self.to.write(self.clock.now(), text) {
             Some(Ok(())) => {
@@ -180,7 +180,7 @@ impl Journal {
             Some(Err(cause)) => {
                 if !std::mem::replace(&mut self.broken, true) {
                     let name = &self.name;
-                    eprintln!("crosslane: while writing events to {name}: {cause}; the agent goes on without them");
+                    eprintln!("crosslane: while writing events to {name}: {cause}; the agent continues without them");
                 }
                 false
             }
@@ -189,11 +189,11 @@ impl Journal {
     }
 }
 
-/// What a line is limited with: the event and its rule, command or kind.
+/// The key by which a line is limited: the event and its rule, command or kind.
 fn rule(line: &Value) -> String {
     let text = |key: &str| line[key].as_str().filter(|text| !text.is_empty());
     let event = text("event").unwrap_or_default();
-    if event == LEFT_OUT {
+    if event == SUPPRESSED {
         return event.to_owned();
     }
     match ["rule", "command", "kind", "liveness"].into_iter().find_map(text) {

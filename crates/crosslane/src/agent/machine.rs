@@ -1,5 +1,5 @@
-//! What a configuration asks for and this machine does not have: `check` says
-//! all of it, `agent` ends with what is at fault in the file and notes the rest.
+//! What a configuration asks for and this machine lacks: `check` reports all
+//! of it; `agent` exits for faults of the file and notes the rest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,38 +16,38 @@ use crate::netlink::links::{self, Notice};
 use crate::netlink::{self, PathManager, selected_path_manager};
 use crate::tun;
 
-/// What an agent says where the kernel manages the paths.
-pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connections that begin so stay the kernel's, and \
-                                  this agent opens no path for them; run `sysctl -w net.mptcp.path_manager=userspace` \
-                                  (before Linux 6.15: net.mptcp.pm_type=1) and begin them again";
+/// Note of an agent where the kernel manages the paths.
+pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connections that begin now remain managed by the \
+                                  kernel, and this agent opens no path for them; run \
+                                  `sysctl -w net.mptcp.path_manager=userspace` (before Linux 6.15: \
+                                  net.mptcp.pm_type=1) and restart them";
 
-/// Faults of the file that show only beside other files: the agent does not
-/// start with them.
+/// Faults of the file that show only together with other files: the agent does
+/// not start with them.
 pub fn refusals(config: &Config) -> Vec<Error> {
     let Some(tunnel) = config.tunnel.as_ref().map(Spanned::get_ref) else { return Vec::new() };
     tunnel.keys().err().into_iter().collect()
 }
 
-/// What is missing at present, a sentence each. The agent works without, and
-/// takes it up as it comes.
+/// What is missing at present, a sentence each. The agent works without it, and
+/// uses it when it becomes available.
 pub fn lacks(config: &Config) -> Vec<String> {
     let mut lacks = missing_interfaces(config);
     if !config.paths.is_empty() && matches!(selected_path_manager(), Ok(PathManager::Kernel)) {
         lacks.push(KERNEL_MANAGES.into());
     }
     let (_, unknown) = trusted(&config.observe.vanetza_users);
-    lacks
-        .extend(unknown.into_iter().map(|user| format!("there is no user {user:?}, whom observe.vanetza_users names")));
+    lacks.extend(unknown.into_iter().map(|user| format!("observe.vanetza_users names {user:?}, which is no user")));
     let group = config.service.demands_group.as_ref().map(|group| group.get_ref().as_str());
     if let Some(group) = group.filter(|name| self::group(name).is_none()) {
-        lacks.push(format!("there is no group {group:?}, which service.demands_group names"));
+        lacks.push(format!("service.demands_group names {group:?}, which is no group"));
     }
     lacks.extend(config.log.events.as_deref().and_then(unwritable));
     lacks
 }
 
-/// What an agent started now would have to wait for, a sentence each; it is
-/// tried and undone.
+/// What an agent started now would have to wait for, a sentence each; every
+/// attempt is undone.
 pub fn waits(config: &Config) -> Vec<String> {
     let mut tries: Vec<Result<(), String>> = Vec::new();
     if config.tunnel.is_none() || !config.paths.is_empty() {
@@ -59,7 +59,8 @@ pub fn waits(config: &Config) -> Vec<String> {
     }
     if let Some(name) = config.service.demands.as_ref().map(Spanned::get_ref) {
         tries.push(
-            demand::server::try_name(name).map_err(|cause| format!("demands cannot be told on {name} now: {cause}")),
+            demand::server::try_name(name)
+                .map_err(|cause| format!("demands cannot be received on {name} now: {cause}")),
         );
     }
     if let Some(tunnel) = config.tunnel.as_ref().map(Spanned::get_ref) {
@@ -73,7 +74,7 @@ pub fn waits(config: &Config) -> Vec<String> {
     tries.into_iter().filter_map(Result::err).collect()
 }
 
-/// Root, this process's own user and those named; and the names of no user.
+/// User ids of root, of this process and of `names`; and the names that are no user.
 pub fn trusted(names: &[Spanned<String>]) -> (Vec<u32>, Vec<&str>) {
     let (mut users, mut unknown) = (vec![0, geteuid().as_raw()], Vec::new());
     for name in names.iter().map(Spanned::get_ref) {
@@ -89,7 +90,7 @@ fn user(name: &str) -> Option<u32> {
     name.parse().ok().or_else(|| Some(User::from_name(name).ok()??.uid.as_raw()))
 }
 
-/// The id of a group that is named or numbered.
+/// The id of a group given by name or number.
 pub fn group(name: &str) -> Option<u32> {
     name.parse().ok().or_else(|| Some(Group::from_name(name).ok()??.gid.as_raw()))
 }
@@ -128,10 +129,10 @@ fn missing_interfaces(config: &Config) -> Vec<String> {
     config.paths.iter().filter_map(|path| lack(path.get_ref())).collect()
 }
 
-/// Why events could not be written there, by this user.
+/// Why this user could not write events there.
 fn unwritable(file: &Path) -> Option<String> {
     let (place, needed) = match fs::metadata(file) {
-        Ok(found) if found.is_dir() => return Some(format!("log.events: {} is a folder", file.display())),
+        Ok(metadata) if metadata.is_dir() => return Some(format!("log.events: {} is a folder", file.display())),
         Ok(_) => (file, AccessFlags::W_OK),
         Err(_) => {
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -139,5 +140,5 @@ fn unwritable(file: &Path) -> Option<String> {
         }
     };
     let cause = access(place, needed).err()?;
-    Some(format!("log.events: {} cannot be written into: {}", place.display(), cause.desc()))
+    Some(format!("log.events: {} is not writable: {}", place.display(), cause.desc()))
 }

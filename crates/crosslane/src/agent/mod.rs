@@ -1,5 +1,5 @@
-//! `crosslane agent`: feeds the engine with what the kernel and the radios
-//! tell, and carries out what it says.
+//! `crosslane agent`: passes observations of the kernel and the radios to the
+//! engine, and carries out the engine's outputs.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -15,8 +15,8 @@ use crosslane_core::strategy::{Strategy, ThresholdParams};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, monotonic_ns};
-use crate::control::demand::server::{self, Heard, Server};
-use crate::control::tunnel::server::{self as steer, ControlRequest};
+use crate::control::demand::server::{self, DemandUpdate, Server};
+use crate::control::tunnel::server::{self as tunnel_control, ControlRequest};
 use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
@@ -36,26 +36,26 @@ pub mod ready;
 mod transport;
 mod tunnel_actuator;
 
-use commands::{Mptcp, event, seen};
+use commands::{Mptcp, connection_snapshot, event};
 use config::Config;
 use counters::InterfaceCounters;
 use interfaces::Interfaces;
 use journal::Journal;
 use later::Missing;
-use parts::{Datagrams, GLANCE, receive};
-use transport::Lookout;
-use tunnel_actuator::{Carried, Resolving};
+use parts::{CHECK_PERIOD, Datagrams, receive};
+use transport::SubflowPoller;
+use tunnel_actuator::{ActiveTunnel, Resolving};
 
-/// Outputs of the engine carried out in a row before other news is heard.
+/// Outputs of the engine carried out in a row before other triggers are served.
 const OUTPUTS_IN_A_ROW: usize = 32;
-/// News in a row before the runtime is asked for signals.
-const NEWS_IN_A_ROW: u32 = 16;
+/// Triggers in a row before the runtime checks for signals.
+const TRIGGERS_IN_A_ROW: u32 = 16;
 
-/// Runs the agent until it is told to end (SIGINT, SIGTERM).
+/// Runs the agent until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// What is wrong with the configuration (exit code 2), or the kernel cannot do
-/// what every agent needs. All else that is missing is waited for.
+/// The configuration is wrong (exit code 2), or the kernel lacks what every
+/// agent needs. The agent waits for everything else that is missing.
 pub fn run(file: &Path) -> Result<()> {
     let config = config::read(file)?;
     if let Some(fault) = machine::refusals(&config).into_iter().next() {
@@ -66,7 +66,7 @@ pub fn run(file: &Path) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate()).map_err(waiting)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(waiting)?;
         let driver = Driver::new(config, true)?;
-        ready::tell();
+        ready::notify_ready();
         driver
             .run(async {
                 tokio::select! {
@@ -89,43 +89,43 @@ struct Driver {
     engine: Agent,
     journal: Journal,
     mptcp: Option<Mptcp>,
-    tunnel: Option<Carried>,
-    steer: Option<steer::Server>,
+    tunnel: Option<ActiveTunnel>,
+    tunnel_control: Option<tunnel_control::Server>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
     datagrams: Option<Datagrams>,
     senders: Senders,
     demands: Option<Server>,
-    /// What is tried again.
+    /// Parts that are retried.
     missing: Missing,
     resolving: Option<Resolving>,
-    /// Who managed new connections when it was looked at last.
+    /// Path manager of new connections at the last check.
     path_manager: Option<PathManager>,
-    /// Whether the user hears of it on standard error.
-    talks: bool,
-    lookout: Lookout,
+    /// Whether notes also go to standard error.
+    notes_to_stderr: bool,
+    poller: SubflowPoller,
     counters: InterfaceCounters,
 }
 
 /// What woke the driver.
-enum News {
+enum Trigger {
     Event(Result<Event, EventError>),
     Notice(Result<Notice, EventError>),
     Datagram(usize, SocketAddr),
     Resolved(Result<SocketAddr>),
-    Glance,
-    Again,
-    Demands(Heard),
+    PeriodicCheck,
+    Retry,
+    Demands(DemandUpdate),
     ControlRequest(ControlRequest),
     Transport,
     Counters,
     Wakeup,
     Watchdog,
-    End,
+    Shutdown,
 }
 
 impl Driver {
-    fn new(config: Config, talks: bool) -> Result<Driver> {
+    fn new(config: Config, notes_to_stderr: bool) -> Result<Driver> {
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
         let clock = Clock::since(monotonic_ns());
         let journal = Journal::open(&config, clock);
@@ -135,7 +135,7 @@ impl Driver {
             ranks: config.ranks(),
             mode: config.service.mode,
             overlap: Duration::from_millis(u64::from(*config.service.overlap_ms.get_ref())),
-            // Only a gateway has none, and no path to use one on.
+            // Only a gateway has no strategy, and it has no path to use one on.
             strategy: config.strategy.unwrap_or(Strategy::Threshold(ThresholdParams::default())),
         });
         let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
@@ -147,7 +147,7 @@ impl Driver {
             journal,
             mptcp: Mptcp::open(&config)?,
             tunnel: None,
-            steer: None,
+            tunnel_control: None,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
             datagrams: None,
@@ -156,9 +156,9 @@ impl Driver {
             missing: Missing::default(),
             resolving: None,
             path_manager: None,
-            talks,
+            notes_to_stderr,
             counters: InterfaceCounters::open(&config),
-            lookout: Lookout::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
+            poller: SubflowPoller::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
             config: Arc::new(config),
         };
         driver.set_up_all();
@@ -170,72 +170,72 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Runs until `end`.
-    async fn run(mut self, end: impl Future<Output = ()>) -> Result<()> {
-        let mut end = std::pin::pin!(end);
+    /// Runs until `shutdown`.
+    async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        let mut shutdown = std::pin::pin!(shutdown);
         let mut buffer = vec![0; MAX_DATAGRAM];
         let mut watchdog = ready::watchdog();
-        let mut glances = tokio::time::interval(GLANCE);
-        glances.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut checks = tokio::time::interval(CHECK_PERIOD);
+        checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut is_busy = self.act();
         for turn in 0_u32.. {
-            // Signals come by the runtime, which gets no turn while there is always news.
-            if is_busy || turn % NEWS_IN_A_ROW == 0 {
+            // Signals arrive by the runtime, which gets no turn while triggers arrive continuously.
+            if is_busy || turn % TRIGGERS_IN_A_ROW == 0 {
                 tokio::task::yield_now().await;
             }
             let now = self.clock.now();
-            let again = self.missing.next_wakeup().map(|at| at.since(now));
+            let retry = self.missing.next_wakeup().map(|at| at.since(now));
             let wait = self.engine.next_wakeup().map(|at| at.since(now));
-            let look = self.lookout.next().since(now);
-            let count = self.lookout.count_at().map(|at| at.since(now));
+            let poll = self.poller.next().since(now);
+            let count = self.poller.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.manager().subflows().next().is_some();
-            let news = tokio::select! {
+            let trigger = tokio::select! {
                 biased;
-                () = &mut end => News::End,
-                () = ready::due(watchdog.as_mut()) => News::Watchdog,
-                event = event(self.mptcp.as_mut()) => News::Event(event),
-                notice = self.notices.next() => News::Notice(notice),
-                (length, from) = receive(self.datagrams.as_ref(), &mut buffer) => News::Datagram(length, from),
-                () = std::future::ready(()), if is_busy => News::Wakeup,
-                () = tokio::time::sleep(look), if observed => News::Transport,
-                () = tokio::time::sleep(count.unwrap_or(Duration::MAX)), if count.is_some() => News::Counters,
-                _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => News::Wakeup,
-                answer = tunnel_actuator::resolved(self.resolving.as_mut()) => News::Resolved(answer),
-                _ = tokio::time::sleep(again.unwrap_or(Duration::MAX)), if again.is_some() => News::Again,
-                _ = glances.tick() => News::Glance,
-                // Last, so that a sender without end keeps nothing else from being heard.
-                heard = server::news(self.demands.as_mut()) => News::Demands(heard),
-                ask = steer::next(self.steer.as_mut()) => News::ControlRequest(ask),
+                () = &mut shutdown => Trigger::Shutdown,
+                () = ready::due(watchdog.as_mut()) => Trigger::Watchdog,
+                event = event(self.mptcp.as_mut()) => Trigger::Event(event),
+                notice = self.notices.next() => Trigger::Notice(notice),
+                (length, from) = receive(self.datagrams.as_ref(), &mut buffer) => Trigger::Datagram(length, from),
+                () = std::future::ready(()), if is_busy => Trigger::Wakeup,
+                () = tokio::time::sleep(poll), if observed => Trigger::Transport,
+                () = tokio::time::sleep(count.unwrap_or(Duration::MAX)), if count.is_some() => Trigger::Counters,
+                _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => Trigger::Wakeup,
+                answer = tunnel_actuator::resolved(self.resolving.as_mut()) => Trigger::Resolved(answer),
+                _ = tokio::time::sleep(retry.unwrap_or(Duration::MAX)), if retry.is_some() => Trigger::Retry,
+                _ = checks.tick() => Trigger::PeriodicCheck,
+                // Last, so that a sender that writes continuously starves nothing else.
+                update = server::next_update(self.demands.as_mut()) => Trigger::Demands(update),
+                request = tunnel_control::next(self.tunnel_control.as_mut()) => Trigger::ControlRequest(request),
             };
-            match news {
-                News::End => break,
-                News::Event(event) => self.event(event)?,
-                News::Notice(Ok(notice)) => self.notice(&notice),
-                News::Notice(Err(error)) => self.missed_notices(error)?,
-                News::Datagram(length, from) => self.datagram(&buffer[..length], from),
-                News::Resolved(answer) => self.resolved(answer),
-                News::Again => self.try_again(),
-                News::Glance => self.glance(),
-                News::Demands(heard) => self.demands(&heard),
-                News::ControlRequest(ask) => self.answer(ask),
-                News::Transport => {
+            match trigger {
+                Trigger::Shutdown => break,
+                Trigger::Event(event) => self.event(event)?,
+                Trigger::Notice(Ok(notice)) => self.notice(&notice),
+                Trigger::Notice(Err(error)) => self.notice_error(error)?,
+                Trigger::Datagram(length, from) => self.datagram(&buffer[..length], from),
+                Trigger::Resolved(answer) => self.resolved(answer),
+                Trigger::Retry => self.retry(),
+                Trigger::PeriodicCheck => self.periodic_check(),
+                Trigger::Demands(update) => self.demands(&update),
+                Trigger::ControlRequest(request) => self.answer(request),
+                Trigger::Transport => {
                     self.observe_transport();
-                    self.meet();
+                    self.pass_demand();
                 }
-                News::Counters => self.observe_counters(),
-                News::Watchdog if self.tunnel.as_ref().is_none_or(Carried::is_alive) => ready::tell_alive(),
-                News::Watchdog | News::Wakeup => {}
+                Trigger::Counters => self.observe_counters(),
+                Trigger::Watchdog if self.tunnel.as_ref().is_none_or(ActiveTunnel::is_alive) => ready::notify_alive(),
+                Trigger::Watchdog | Trigger::Wakeup => {}
             }
-            if let Some(fault) = self.tunnel.as_mut().and_then(Carried::fault) {
+            if let Some(fault) = self.tunnel.as_mut().and_then(ActiveTunnel::fault) {
                 self.journal.fault(&fault);
                 return Err(fault);
             }
             is_busy = self.act();
         }
         if let Some(tunnel) = &self.tunnel {
-            self.journal.tunnel_sums(&tunnel.status(), tunnel.counts());
+            self.journal.tunnel_totals(&tunnel.status(), tunnel.counts());
         }
-        self.tunnel.take().into_iter().for_each(Carried::finish);
+        self.tunnel.take().into_iter().for_each(ActiveTunnel::finish);
         self.journal.finish(self.engine.manager().left_out());
         Ok(())
     }
@@ -243,7 +243,7 @@ impl Driver {
     fn event(&mut self, event: Result<Event, EventError>) -> Result<()> {
         match event {
             Ok(event) => {
-                self.lookout.stir(self.clock.now());
+                self.poller.poll_soon(self.clock.now());
                 self.handle(Input::Mptcp(event));
             }
             Err(EventError::Overrun) => self.resync(),
@@ -253,13 +253,13 @@ impl Driver {
         Ok(())
     }
 
-    fn missed_notices(&mut self, error: EventError) -> Result<()> {
+    fn notice_error(&mut self, error: EventError) -> Result<()> {
         self.journal.fault(&error);
         match error {
             EventError::Io(cause) => Err(Error::failure("listening to the kernel's links", cause)),
             EventError::Malformed(_) => Ok(()),
             EventError::Overrun => {
-                let present = links::snapshot().map_err(|cause| Error::failure("reading the links anew", cause))?;
+                let present = links::snapshot().map_err(|cause| Error::failure("re-reading the links", cause))?;
                 let inputs = self.interfaces.resync(&present);
                 self.links(inputs);
                 Ok(())
@@ -284,7 +284,7 @@ impl Driver {
     }
 
     fn datagram(&mut self, bytes: &[u8], from: SocketAddr) {
-        if !self.believes(from) {
+        if !self.is_admitted(from) {
             return;
         }
         match vanetza::read(bytes, &self.senders) {
@@ -293,51 +293,51 @@ impl Driver {
         }
     }
 
-    /// What is acknowledged waits for the next look at the transport.
-    fn demands(&mut self, heard: &Heard) {
-        heard.faults.iter().for_each(|fault| self.journal.fault(fault));
-        if heard.changed {
-            self.meet();
+    /// Acknowledged bytes are considered at the next poll of the transport.
+    fn demands(&mut self, update: &DemandUpdate) {
+        update.faults.iter().for_each(|fault| self.journal.fault(fault));
+        if update.changed {
+            self.pass_demand();
         }
     }
 
-    fn answer(&mut self, ask: ControlRequest) {
+    fn answer(&mut self, request: ControlRequest) {
         let Some(tunnel) = &self.tunnel else { return };
-        let used = ask.mode().map(|mode| Ok((mode, tunnel.use_mode(mode)?))).transpose();
-        if let Ok(Some((mode, was))) = used
-            && mode != was
+        let used = request.mode().map(|mode| Ok((mode, tunnel.use_mode(mode)?))).transpose();
+        if let Ok(Some((mode, previous))) = used
+            && mode != previous
         {
-            self.journal.tunnel_mode(mode, was);
+            self.journal.tunnel_mode(mode, previous);
         }
-        ask.answer(used.map(|_| tunnel.status()));
+        request.answer(used.map(|_| tunnel.status()));
     }
 
-    fn meet(&mut self) {
+    fn pass_demand(&mut self) {
         if let Some(demand) = self.demands.as_mut().map(Server::demand) {
             self.handle(Input::Demand(demand));
         }
     }
 
-    /// Tells the engine which connections there are: after a start, and when
-    /// the kernel had more to tell than we could take.
+    /// Passes the present connections to the engine: after a start, and after an
+    /// overrun of the kernel's events.
     fn resync(&mut self) {
         match self.mptcp.as_mut().map_or(Ok(Vec::new()), |mptcp| mptcp.diag.connections()) {
             Ok(connections) => {
                 self.former_addresses(&connections);
-                self.handle(Input::Resync(connections.iter().map(seen).collect()));
+                self.handle(Input::Resync(connections.iter().map(connection_snapshot).collect()));
             }
             Err(fault) => self.journal.fault(&fault),
         }
     }
 
-    /// Tells the engine which addresses subflows are left from that went before
-    /// this agent began: nobody else would close them.
+    /// Passes the addresses of subflows whose address vanished before this agent
+    /// started: no event of the kernel would close these subflows.
     fn former_addresses(&mut self, connections: &[Connection]) {
         match links::snapshot() {
             Ok(present) => {
-                let left = connections.iter().flat_map(|connection| &connection.subflows);
-                let left = left.map(|info| (info.subflow.local.ip(), info.if_index));
-                self.interfaces.former(&present, left).into_iter().for_each(|input| self.handle(input));
+                let local = connections.iter().flat_map(|connection| &connection.subflows);
+                let local = local.map(|info| (info.subflow.local.ip(), info.if_index));
+                self.interfaces.former(&present, local).into_iter().for_each(|input| self.handle(input));
             }
             Err(fault) => self.journal.fault(&fault),
         }
@@ -348,16 +348,16 @@ impl Driver {
         self.engine.handle(now, input);
     }
 
-    /// Carries out what the engine says; true if it may have more to say.
+    /// Carries out the engine's outputs; true if it may have more.
     fn act(&mut self) -> bool {
         for _ in 0..OUTPUTS_IN_A_ROW {
             let Some(output) = self.engine.poll(self.clock.now()) else {
                 if self.mptcp.as_mut().is_some_and(Mptcp::reset_destroyed) {
                     continue;
                 }
-                self.journal.settle();
+                self.journal.flush();
                 if let Some(server) = &mut self.demands {
-                    server.tell(&self.engine);
+                    server.report(&self.engine);
                 }
                 return false;
             };
@@ -369,7 +369,7 @@ impl Driver {
     fn carry_out(&mut self, output: Output) {
         let Output::Command { command, .. } = output else {
             if let (Output::Decision { .. }, Some(tunnel)) = (&output, &self.tunnel) {
-                tunnel.want(&self.engine);
+                tunnel.set_wanted(&self.engine);
             }
             if let (Output::Admission(admission), Some(server)) = (&output, &mut self.demands) {
                 server.admit(admission);
@@ -378,9 +378,9 @@ impl Driver {
             return;
         };
         let Some(mptcp) = &mut self.mptcp else { return };
-        let done = mptcp.carry_out(&command);
-        self.journal.output(output, done.as_ref().err());
-        if let Err(error) = &done {
+        let result = mptcp.carry_out(&command);
+        self.journal.output(output, result.as_ref().err());
+        if let Err(error) = &result {
             self.handle(Input::Refused(command, path_manager::refusal(error)));
         }
     }

@@ -1,4 +1,4 @@
-//! The agent's parts that can come later, and what the user is told of them.
+//! Parts of the agent that may become available later, and notes about them to the user.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use tokio::net::UdpSocket;
 use super::Driver;
 use super::later::Part;
 use super::machine::{self, trusted};
-use super::tunnel_actuator::{Carried, Gateway};
+use super::tunnel_actuator::{ActiveTunnel, Gateway};
 use crate::control::demand::server::Server;
-use crate::control::tunnel::server as steer;
+use crate::control::tunnel::server as tunnel_control;
 use crate::error::{Error, Result};
 use crate::netlink::udp::UdpOwners;
 use crate::netlink::{PathManager, selected_path_manager};
 use crate::observe::admission::Admission;
 
-/// How often the agent looks whether another path manager was selected, and says
-/// what its journal left out.
-pub const GLANCE: Duration = Duration::from_secs(1);
-/// So long a start waits for the address of a gateway that has a name.
-const RESOLVED_WITHIN: Duration = Duration::from_millis(500);
+/// Period in which the agent checks the selected path manager and reports
+/// suppressed lines of its journal.
+pub const CHECK_PERIOD: Duration = Duration::from_secs(1);
+/// Longest wait at the start for the address of a gateway that has a name.
+const RESOLVE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Where received CAMs come in.
+/// The socket that receives CAMs.
 pub struct Datagrams {
     /// The socket.
     pub socket: UdpSocket,
@@ -32,8 +32,8 @@ pub struct Datagrams {
 }
 
 impl Driver {
-    /// Sets up every part that the configuration asks for; what this machine
-    /// cannot have yet is tried again later.
+    /// Sets up every part that the configuration asks for; a part that is not
+    /// available yet is retried later.
     pub(super) fn set_up_all(&mut self) {
         if self.config.observe.vanetza.is_some() {
             self.set_up(Part::Datagrams);
@@ -44,15 +44,15 @@ impl Driver {
         if self.config.tunnel.is_some() {
             self.set_up(Part::Tunnel);
             if let Some(resolving) = &mut self.resolving {
-                // With a name server at hand, the tunnel is there before anybody is told that we are ready.
-                let answer = resolving.wait(RESOLVED_WITHIN);
+                // If the name server answers quickly, the tunnel exists before the agent reports that it is ready.
+                let answer = resolving.wait(RESOLVE_TIMEOUT);
                 answer.into_iter().for_each(|answer| self.resolved(answer));
             }
         }
     }
 
-    /// Tries the parts again whose time has come.
-    pub(super) fn try_again(&mut self) {
+    /// Retries the parts that are due.
+    pub(super) fn retry(&mut self) {
         let due = self.missing.take_due(self.clock.now());
         due.into_iter().for_each(|part| self.set_up(part));
     }
@@ -64,15 +64,15 @@ impl Driver {
             Part::Tunnel => self.start_tunnel(),
         };
         match done {
-            Ok(Some(())) => self.came(part),
+            Ok(Some(())) => self.set_available(part),
             Ok(None) => {}
-            Err(fault) => self.is_missing(part, &fault),
+            Err(fault) => self.set_missing(part, &fault),
         }
     }
 
-    fn came(&mut self, part: Part) {
-        if self.missing.came(part) {
-            self.say(match part {
+    fn set_available(&mut self, part: Part) {
+        if self.missing.resolve(part) {
+            self.note_to_user(match part {
                 Part::Datagrams => "listening for CAMs works now",
                 Part::Demands => "listening for demands works now",
                 Part::Tunnel => "the tunnel works now",
@@ -80,9 +80,9 @@ impl Driver {
         }
     }
 
-    fn is_missing(&mut self, part: Part, fault: &Error) {
+    fn set_missing(&mut self, part: Part, fault: &Error) {
         if self.missing.failed(self.clock.now(), part) {
-            self.say(&format!("{fault}; the agent does the rest and tries again until it works"));
+            self.note_to_user(&format!("{fault}; the agent continues without it and retries until it works"));
         }
     }
 
@@ -104,22 +104,22 @@ impl Driver {
         Ok(())
     }
 
-    /// Nothing yet, if the gateway's address has to be found first.
+    /// `None` if the gateway's name must be resolved first.
     fn start_tunnel(&mut self) -> Result<Option<()>> {
-        match Carried::start(&self.config, self.clock)? {
-            Gateway::Found(carried) => {
-                self.tunnel = carried.map(|carried| *carried);
+        match ActiveTunnel::start(&self.config, self.clock)? {
+            Gateway::Resolved(tunnel) => {
+                self.tunnel = tunnel.map(|tunnel| *tunnel);
                 self.join_tunnel();
                 Ok(Some(()))
             }
-            Gateway::Sought(resolving) => {
+            Gateway::Resolving(resolving) => {
                 self.resolving = Some(resolving);
                 Ok(None)
             }
         }
     }
 
-    /// The gateway's name has an address, or has none.
+    /// The name server has answered for the gateway's name.
     pub(super) fn resolved(&mut self, answer: Result<SocketAddr>) {
         self.resolving = None;
         let config = self.config.clone();
@@ -129,11 +129,11 @@ impl Driver {
                 self.set_up(Part::Tunnel);
             }
             (Ok(_), None) => {}
-            (Err(fault), _) => self.is_missing(Part::Tunnel, &fault),
+            (Err(fault), _) => self.set_missing(Part::Tunnel, &fault),
         }
     }
 
-    /// A tunnel that came late learns what has happened.
+    /// Passes the present addresses and wanted states to a tunnel that started late.
     fn join_tunnel(&mut self) {
         for path in (0..self.config.paths.len()).map(|place| PathId(place as u8)) {
             let address = self.interfaces.configured(path);
@@ -142,73 +142,73 @@ impl Driver {
             }
         }
         if let Some(tunnel) = &self.tunnel {
-            tunnel.want(&self.engine);
+            tunnel.set_wanted(&self.engine);
         }
-        self.let_steer();
+        self.open_tunnel_control();
     }
 
-    /// Lets people look at the tunnel and steer it; without that, it carries all the same.
-    fn let_steer(&mut self) {
+    /// Opens the control socket of the tunnel; the tunnel works without it.
+    fn open_tunnel_control(&mut self) {
         let Some(tunnel) = &self.config.tunnel else { return };
-        match steer::Server::open(&tunnel.get_ref().interface) {
-            Ok(server) => self.steer = Some(server),
+        match tunnel_control::Server::open(&tunnel.get_ref().interface) {
+            Ok(server) => self.tunnel_control = Some(server),
             Err(fault) => self.journal.fault(&fault),
         }
     }
 
-    /// Whether a datagram of this sender is believed; if not, that is noted.
-    pub(super) fn believes(&mut self, from: SocketAddr) -> bool {
+    /// Whether datagrams of this sender are accepted; a rejection is noted.
+    pub(super) fn is_admitted(&mut self, from: SocketAddr) -> bool {
         let Some(datagrams) = &mut self.datagrams else { return false };
         let owners = &mut datagrams.owners;
-        let ask = |port| match owners {
+        let find_owner = |port| match owners {
             Some(owners) => owners.of(port).map_err(|cause| cause.to_string()),
             None => Err("the kernel has no sock_diag; name the address in observe.vanetza_from".into()),
         };
-        let admitted = datagrams.admission.admit(self.clock.now(), from, ask);
-        if let Err(refusal) = &admitted {
-            self.journal.rejected(refusal);
+        let admitted = datagrams.admission.admit(self.clock.now(), from, find_owner);
+        if let Err(rejected) = &admitted {
+            self.journal.rejected(rejected);
         }
         admitted.is_ok()
     }
 
-    /// Says what stands in the way at the start.
+    /// Notes what is missing at the start.
     pub(super) fn note_lacks(&mut self) {
         self.config.renamed.iter().for_each(|sentence| self.journal.note(sentence));
         let lacks = machine::lacks(&self.config).into_iter();
-        // The glance says that one.
+        // The periodic check reports that the kernel manages the paths.
         lacks.filter(|lack| lack != machine::KERNEL_MANAGES).for_each(|lack| self.journal.note(&lack));
-        self.glance();
+        self.periodic_check();
     }
 
-    /// What changes without notice.
-    pub(super) fn glance(&mut self) {
+    /// Checks what changes without an event.
+    pub(super) fn periodic_check(&mut self) {
         self.journal.tick();
-        if !self.talks || self.mptcp.is_none() || self.config.paths.is_empty() {
+        if !self.notes_to_stderr || self.mptcp.is_none() || self.config.paths.is_empty() {
             return;
         }
         let Ok(selected) = selected_path_manager() else { return };
-        let was = self.path_manager.replace(selected);
-        match (selected, was) {
-            (PathManager::Kernel, None | Some(PathManager::UserSpace)) => self.say(machine::KERNEL_MANAGES),
-            (PathManager::UserSpace, Some(PathManager::Kernel)) => self.say(
-                "net.mptcp.path_manager is `userspace` now: connections that begin from now on are managed by this agent",
+        let previous = self.path_manager.replace(selected);
+        match (selected, previous) {
+            (PathManager::Kernel, None | Some(PathManager::UserSpace)) => self.note_to_user(machine::KERNEL_MANAGES),
+            (PathManager::UserSpace, Some(PathManager::Kernel)) => self.note_to_user(
+                "net.mptcp.path_manager is `userspace` now: this agent manages connections that begin from now on",
             ),
             _ => {}
         }
     }
 
-    fn say(&mut self, sentence: &str) {
+    fn note_to_user(&mut self, sentence: &str) {
         self.journal.note(sentence);
-        if self.talks {
+        if self.notes_to_stderr {
             eprintln!("crosslane: {sentence}");
         }
     }
 }
 
-/// The socket that the configuration asks for; within a runtime.
+/// The CAM socket of the configuration; must be called within a runtime.
 ///
 /// # Errors
-/// The port is taken, or the address not ours.
+/// The port is taken, or the address is not local.
 pub(super) fn listen_for_cams(address: SocketAddr) -> Result<UdpSocket> {
     let bind = || {
         let socket = std::net::UdpSocket::bind(address)?;
@@ -221,7 +221,7 @@ pub(super) fn listen_for_cams(address: SocketAddr) -> Result<UdpSocket> {
     })
 }
 
-/// The length of the next datagram and its sender; never, without a socket.
+/// The length of the next datagram and its sender; pends forever without a socket.
 pub(super) async fn receive(datagrams: Option<&Datagrams>, buffer: &mut [u8]) -> (usize, SocketAddr) {
     match datagrams {
         Some(Datagrams { socket, .. }) => loop {

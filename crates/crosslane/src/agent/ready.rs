@@ -1,5 +1,5 @@
-//! Tells whoever started the agent that it is ready, and lives, as systemd asks of
-//! a service of `Type=notify` (sd_notify(3), sd_watchdog_enabled(3)).
+//! Notifies the service manager that the agent is ready and alive, as systemd requires
+//! for a service of `Type=notify` (sd_notify(3), sd_watchdog_enabled(3)).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior};
 
-/// Name of the variable that says where to tell it.
+/// Name of the variable with the socket to notify.
 pub const VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// Name of the variable that says within how many µs it must be told again that
-/// the agent lives.
+/// Name of the variable with the watchdog timeout, in µs.
 const WATCHDOG_VARIABLE: &str = "WATCHDOG_USEC";
-/// Name of the variable that says of which process.
+/// Name of the variable with the process that the timeout is for.
 const WATCHDOG_PROCESS: &str = "WATCHDOG_PID";
 
 /// The agent is ready.
@@ -21,7 +20,7 @@ pub const READY: &[u8] = b"READY=1";
 /// The agent lives, with all its threads.
 pub const ALIVE: &[u8] = b"WATCHDOG=1";
 
-/// Ticks at which [`ALIVE`] is to be told; none if nobody asked.
+/// Ticks at which [`ALIVE`] is to be sent; none if no watchdog is configured.
 pub fn watchdog() -> Option<Interval> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let own = number(WATCHDOG_PROCESS).is_none_or(|process| process == u64::from(std::process::id()));
@@ -31,7 +30,7 @@ pub fn watchdog() -> Option<Interval> {
     Some(ticks)
 }
 
-/// The next tick; never, without.
+/// The next tick; pends forever without a watchdog.
 pub async fn due(watchdog: Option<&mut Interval>) {
     match watchdog {
         Some(ticks) => drop(ticks.tick().await),
@@ -39,13 +38,13 @@ pub async fn due(watchdog: Option<&mut Interval>) {
     }
 }
 
-/// Tells that it is ready, if anybody asked. A failure is the asker's to notice.
-pub fn tell() {
+/// Notifies that the agent is ready, if a socket is set. A failure is ignored.
+pub fn notify_ready() {
     send(READY);
 }
 
-/// Tells that it lives.
-pub fn tell_alive() {
+/// Notifies that the agent is alive.
+pub fn notify_alive() {
     send(ALIVE);
 }
 
@@ -56,6 +55,6 @@ fn send(message: &[u8]) {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(std::path::Path::new(&*String::from_utf8_lossy(name))),
     };
-    let told = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(message, &address));
-    drop(told);
+    let sent = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(message, &address));
+    drop(sent);
 }

@@ -1,12 +1,12 @@
-//! How subflows fare: asked often where bytes move, seldom where none do.
+//! Samples of the subflows' status: frequent where bytes move, rare where none do.
 //!
-//! One read of the kernel's counters of TCP segments tells whether anything moved
-//! at all. While they stand still, what was seen last still holds, and nobody is
-//! asked. Where bytes are under way or moved a moment ago a subflow is asked after
-//! at every look; the others when segments moved that might have been theirs, as
-//! often as that costs little. What is cheaper serves: a question for each, or a
-//! list of all sockets; both are timed as they are used. Where many carry, looks at
-//! all of them are farther apart, and the interfaces' counters are read between.
+//! One read of the kernel's TCP segment counters shows whether anything moved at
+//! all. While they do not change, the last samples still hold and no socket is
+//! queried. A subflow with bytes in flight, or whose bytes moved recently, is
+//! queried at every poll; the others when segments moved that may be theirs, as
+//! often as that is cheap. The cheaper query is used: one per socket, or a list of
+//! all sockets; the cost of both is measured in use. With many active subflows the
+//! polls of all of them are less frequent, and interface counters are read between.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,49 +24,50 @@ use super::commands::Mptcp;
 use crate::clock::processor_time;
 use crate::netlink::diag::{Diag, SocketInfo};
 
-/// A subflow on which nothing moved for so long is idle.
+/// A subflow whose bytes have not moved for this time is idle.
 const IDLE: Duration = Duration::from_secs(1);
-/// Periods of looks while no segment moves in all the namespace, and when none has
-/// for long.
+/// Poll periods while no segment moves in the whole network namespace, and after
+/// `QUIET_AFTER` without one.
 const IDLE_PERIOD: Duration = Duration::from_millis(40);
-const SLEEPY_PERIOD: Duration = Duration::from_millis(100);
-const SLEEPY: Duration = Duration::from_secs(3);
-/// How often each idle subflow is told of, and each path of which there is no other news.
-const TELL_SUBFLOW: Duration = Duration::from_secs(1);
-const TELL_PATH: Duration = Duration::from_millis(100);
-/// Looks at the subflows that carry, and those at the rest, may each take a
-/// fiftieth of a core, a hundredth where the interfaces' counters are read as well;
-/// but the former are never farther apart than this.
+const QUIET_PERIOD: Duration = Duration::from_millis(100);
+const QUIET_AFTER: Duration = Duration::from_secs(3);
+/// Period in which each idle subflow's last sample is repeated, and each path's
+/// without other samples.
+const REPEAT_SUBFLOW: Duration = Duration::from_secs(1);
+const REPEAT_PATH: Duration = Duration::from_millis(100);
+/// Polls of active subflows, and those of idle ones, may each take a fiftieth of a
+/// core, a hundredth where the interfaces' counters are read as well; but the
+/// period of the former never exceeds `MAX_PERIOD`.
 const SHARE: u32 = 50;
 const SHARE_OF_MANY: u32 = 100;
-const LONGEST_PERIOD: Duration = Duration::from_millis(150);
-/// Between two looks, where many carry, the interfaces' counters are read this often;
-/// twice as often while something goes and nothing comes.
+const MAX_PERIOD: Duration = Duration::from_millis(150);
+/// With many active subflows, the interfaces' counters are read in this period between
+/// two polls; twice as often while packets are sent and none received.
 const COUNT_PERIOD: Duration = Duration::from_millis(4);
 
-/// A subflow, by its two ends.
+/// A subflow, by its local and remote address.
 type Addresses = (SocketAddr, SocketAddr);
 
-/// Decides who is asked after, and when.
-pub(super) struct Lookout {
+/// Decides which subflows are queried, and when.
+pub(super) struct SubflowPoller {
     period: Duration,
     next: Instant,
     counters: Option<File>,
     segments: Option<[u64; 2]>,
     moved: Instant,
     known: BTreeMap<Addresses, SubflowEntry>,
-    /// When each path was last told of, and a subflow of it.
-    told: BTreeMap<PathId, (Instant, Addresses)>,
-    /// When all idle subflows are told of again, though nothing moves.
+    /// When each path's last sample was passed on, and its subflow.
+    reported: BTreeMap<PathId, (Instant, Addresses)>,
+    /// When the samples of all idle subflows are repeated, though nothing moves.
     repeat_at: Instant,
-    /// Subflows that carry.
+    /// Number of active subflows.
     busy: usize,
-    /// When they are asked after.
+    /// When the active subflows are polled next.
     busy_next: Instant,
     idle_next: Instant,
-    /// When the interfaces' counters are read.
+    /// When the interfaces' counters are read next.
     count_at: Instant,
-    /// Segments moved since the idle ones were last asked after.
+    /// Segments moved since the last poll of idle subflows.
     stale: bool,
     costs: Costs,
 }
@@ -76,29 +77,29 @@ struct SubflowEntry {
     path: PathId,
     transport: Transport,
     moved: Instant,
-    told: Instant,
+    reported: Instant,
 }
 
-/// What asking takes of the processor.
+/// Processor time of the queries.
 struct Costs {
-    question: Duration,
+    query: Duration,
     list: Duration,
-    /// IPv6 sockets, IPv4 through them among these, are listed apart.
+    /// IPv6 sockets, among them IPv4-mapped ones, are listed separately.
     list_ipv6: bool,
 }
 
-/// A subflow to be asked after.
+/// A subflow to be queried.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct PolledSubflow {
     token: Token,
     path: PathId,
-    ends: Addresses,
+    addresses: Addresses,
     accepted: bool,
 }
 
-impl Lookout {
-    pub(super) fn new(period: Duration) -> Lookout {
-        Lookout {
+impl SubflowPoller {
+    pub(super) fn new(period: Duration) -> SubflowPoller {
+        SubflowPoller {
             period,
             next: Instant::ZERO,
             // Of the network namespace of this thread.
@@ -106,93 +107,96 @@ impl Lookout {
             segments: None,
             moved: Instant::ZERO,
             known: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             repeat_at: Instant::ZERO,
             busy: 0,
             busy_next: Instant::ZERO,
             count_at: Instant::ZERO,
             idle_next: Instant::ZERO,
             stale: true,
-            costs: Costs { question: Duration::from_micros(20), list: Duration::from_micros(400), list_ipv6: false },
+            costs: Costs { query: Duration::from_micros(20), list: Duration::from_micros(400), list_ipv6: false },
         }
     }
 
-    /// When to look next.
+    /// When to poll next.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// When to read the interfaces' counters; `None` where few carry.
+    /// When to read the interfaces' counters; `None` with few active subflows.
     pub(super) fn count_at(&self) -> Option<Instant> {
         (self.busy >= CROWD).then_some(self.count_at)
     }
 
-    /// Looks within a period.
-    pub(super) fn stir(&mut self, now: Instant) {
+    /// Advances the next poll to within one period.
+    pub(super) fn poll_soon(&mut self, now: Instant) {
         self.next = self.next.min(now + self.period);
     }
 
-    /// What is to be told where nothing moved: a word of each path. `None` if it has
-    /// to be looked closer.
-    fn glance(&mut self, now: Instant) -> Option<Vec<Sample>> {
+    /// The repeated sample of each path if nothing moved; `None` if the subflows
+    /// must be queried.
+    fn samples_if_quiet(&mut self, now: Instant) -> Option<Vec<Sample>> {
         if self.segments_moved() {
             (self.moved, self.stale) = (now, true);
         }
         if self.stale || self.busy > 0 || now >= self.repeat_at {
             return None;
         }
-        let period = if now.since(self.moved) < SLEEPY { IDLE_PERIOD } else { SLEEPY_PERIOD };
+        let period = if now.since(self.moved) < QUIET_AFTER { IDLE_PERIOD } else { QUIET_PERIOD };
         self.next = now + self.period.max(period);
         let mut samples = Vec::new();
-        for (told, ends) in self.told.values_mut().filter(|(told, _)| now.since(*told) >= TELL_PATH) {
-            if let Some(known) = self.known.get(ends) {
-                *told = now;
+        for (reported, addresses) in
+            self.reported.values_mut().filter(|(reported, _)| now.since(*reported) >= REPEAT_PATH)
+        {
+            if let Some(known) = self.known.get(addresses) {
+                *reported = now;
                 samples.push(Sample { path: known.path, kind: SampleKind::Transport(known.transport) });
             }
         }
         Some(samples)
     }
 
-    /// True, and again at the right time, if it is too soon to look.
-    fn waits(&mut self, now: Instant) -> bool {
+    /// True, with the next poll set to the right time, if it is too soon to poll.
+    fn is_too_soon(&mut self, now: Instant) -> bool {
         self.next = self.next.max(self.busy_next);
         now < self.busy_next
     }
 
-    /// What is to be told of the subflows now.
-    fn look(&mut self, now: Instant, wanted: &[Wanted], diag: &mut Diag) -> Vec<Sample> {
-        self.repeat_at = now + TELL_SUBFLOW;
+    /// The samples of the subflows now.
+    fn poll(&mut self, now: Instant, wanted: &[PolledSubflow], diag: &mut Diag) -> Vec<Sample> {
+        self.repeat_at = now + REPEAT_SUBFLOW;
         let busy = |known: &SubflowEntry| known.transport.unacked > 0 || now.since(known.moved) < IDLE;
-        let (mut ask, mut rest) = (Vec::new(), Vec::new());
+        let (mut queried, mut rest) = (Vec::new(), Vec::new());
         for subflow in wanted {
-            let idle = self.known.get(&subflow.ends).is_some_and(|known| !busy(known));
-            if idle { rest.push(*subflow) } else { ask.push(*subflow) }
+            let idle = self.known.get(&subflow.addresses).is_some_and(|known| !busy(known));
+            if idle { rest.push(*subflow) } else { queried.push(*subflow) }
         }
-        self.busy = ask.len();
+        self.busy = queried.len();
         if self.stale && !rest.is_empty() && now >= self.idle_next {
             let cost = self.costs.of(rest.len());
-            self.idle_next = now + (cost * self.share()).clamp(self.period, TELL_SUBFLOW);
+            self.idle_next = now + (cost * self.share()).clamp(self.period, REPEAT_SUBFLOW);
             self.stale = false;
-            ask.append(&mut rest);
+            queried.append(&mut rest);
         }
         let mut samples = Vec::new();
-        if !ask.is_empty() {
-            self.ask(now, &ask, diag, &mut samples);
+        if !queried.is_empty() {
+            self.query(now, &queried, diag, &mut samples);
         }
         self.repeat(now, &rest, &mut samples);
         if self.known.len() > wanted.len() {
-            let current: std::collections::BTreeSet<Addresses> = wanted.iter().map(|subflow| subflow.ends).collect();
-            self.known.retain(|ends, _| current.contains(ends));
+            let current: std::collections::BTreeSet<Addresses> =
+                wanted.iter().map(|subflow| subflow.addresses).collect();
+            self.known.retain(|addresses, _| current.contains(addresses));
         }
         samples
     }
 
-    /// Sets the time of the next look by what this one took of the processor, with all
-    /// that came of it.
-    fn rest(&mut self, now: Instant, cost: Duration) {
+    /// Sets the time of the next poll by the processor time of this one, including the
+    /// processing of its samples.
+    fn schedule_next(&mut self, now: Instant, cost: Duration) {
         let active = self.busy > 0 || now.since(self.moved) < IDLE;
         let period = if active { self.period } else { self.period.max(IDLE_PERIOD) };
-        self.busy_next = now + period.max((cost * self.share()).min(LONGEST_PERIOD));
+        self.busy_next = now + period.max((cost * self.share()).min(MAX_PERIOD));
         self.next = self.busy_next;
     }
 
@@ -200,17 +204,17 @@ impl Lookout {
         if self.busy >= CROWD { SHARE_OF_MANY } else { SHARE }
     }
 
-    fn ask(&mut self, now: Instant, ask: &[Wanted], diag: &mut Diag, samples: &mut Vec<Sample>) {
+    fn query(&mut self, now: Instant, queried: &[PolledSubflow], diag: &mut Diag, samples: &mut Vec<Sample>) {
         let began = processor_time();
-        if self.costs.question * ask.len() as u32 <= self.costs.list_all() {
-            for subflow in ask {
-                let found = diag.socket(subflow.ends.0, subflow.ends.1);
+        if self.costs.query * queried.len() as u32 <= self.costs.list_all() {
+            for subflow in queried {
+                let found = diag.socket(subflow.addresses.0, subflow.addresses.1);
                 if let Some(known) = self.take(now, subflow, found.ok().flatten()) {
                     samples.push(known);
                 }
             }
-            let took = processor_time().saturating_sub(began) / ask.len() as u32;
-            self.costs.question = (self.costs.question * 7 + took) / 8;
+            let elapsed = processor_time().saturating_sub(began) / queried.len() as u32;
+            self.costs.query = (self.costs.query * 7 + elapsed) / 8;
             return;
         }
         let mut found = BTreeMap::new();
@@ -218,27 +222,27 @@ impl Lookout {
             found.extend(sockets.into_iter().map(|socket| ((socket.local, socket.remote), socket)));
         };
         collect(&mut found, diag.list(true).unwrap_or_default());
-        let took = processor_time().saturating_sub(began);
-        self.costs.list = (self.costs.list * 7 + took) / 8;
-        self.costs.list_ipv6 = ask.iter().any(|subflow| !found.contains_key(&subflow.ends));
+        let elapsed = processor_time().saturating_sub(began);
+        self.costs.list = (self.costs.list * 7 + elapsed) / 8;
+        self.costs.list_ipv6 = queried.iter().any(|subflow| !found.contains_key(&subflow.addresses));
         if self.costs.list_ipv6 {
             collect(&mut found, diag.list(false).unwrap_or_default());
         }
-        for subflow in ask {
-            let socket = found.get(&subflow.ends).copied();
+        for subflow in queried {
+            let socket = found.get(&subflow.addresses).copied();
             samples.extend(self.take(now, subflow, socket));
         }
     }
 
-    fn take(&mut self, now: Instant, subflow: &Wanted, found: Option<SocketInfo>) -> Option<Sample> {
-        // Of a socket in TIME_WAIT the kernel remembers no figures; zeros would pass for its path's.
+    fn take(&mut self, now: Instant, subflow: &PolledSubflow, found: Option<SocketInfo>) -> Option<Sample> {
+        // The kernel keeps no statistics of a socket in TIME_WAIT; zeros would count as the path's.
         let Some(socket) = found.filter(|socket| !socket.tcp.rtt.is_zero()) else {
-            self.known.remove(&subflow.ends);
+            self.known.remove(&subflow.addresses);
             return None;
         };
         let transport = Transport {
             token: subflow.token.0,
-            peer: subflow.ends.1,
+            peer: subflow.addresses.1,
             accepted: subflow.accepted,
             backup: socket.mptcp.is_some_and(|mptcp| mptcp.backup_local() || mptcp.backup_remote()),
             rtt: socket.tcp.rtt,
@@ -249,29 +253,30 @@ impl Lookout {
             notsent_bytes: socket.tcp.notsent_bytes,
             bytes_received: socket.tcp.bytes_received,
         };
-        let moved = match self.known.get(&subflow.ends) {
+        let moved = match self.known.get(&subflow.addresses) {
             Some(known) if known.transport == transport => known.moved,
             _ => now,
         };
-        self.known.insert(subflow.ends, SubflowEntry { path: subflow.path, transport, moved, told: now });
-        self.told.insert(subflow.path, (now, subflow.ends));
+        self.known.insert(subflow.addresses, SubflowEntry { path: subflow.path, transport, moved, reported: now });
+        self.reported.insert(subflow.path, (now, subflow.addresses));
         Some(Sample { path: subflow.path, kind: SampleKind::Transport(transport) })
     }
 
-    /// Tells again what still holds of those that nobody was asked after.
-    fn repeat(&mut self, now: Instant, rest: &[Wanted], samples: &mut Vec<Sample>) {
+    /// Repeats the last samples of the subflows that were not queried.
+    fn repeat(&mut self, now: Instant, rest: &[PolledSubflow], samples: &mut Vec<Sample>) {
         for subflow in rest {
-            let Some(known) = self.known.get_mut(&subflow.ends) else { continue };
-            let of_path = self.told.get(&known.path).is_none_or(|(told, _)| now.since(*told) >= TELL_PATH);
-            if of_path || now.since(known.told) >= TELL_SUBFLOW {
-                known.told = now;
-                self.told.insert(known.path, (now, subflow.ends));
+            let Some(known) = self.known.get_mut(&subflow.addresses) else { continue };
+            let of_path =
+                self.reported.get(&known.path).is_none_or(|(reported, _)| now.since(*reported) >= REPEAT_PATH);
+            if of_path || now.since(known.reported) >= REPEAT_SUBFLOW {
+                known.reported = now;
+                self.reported.insert(known.path, (now, subflow.addresses));
                 samples.push(Sample { path: known.path, kind: SampleKind::Transport(known.transport) });
             }
         }
     }
 
-    /// True if TCP segments came or went since the last time, or nobody knows.
+    /// True if TCP segments were sent or received since the last call, or the counters are unreadable.
     fn segments_moved(&mut self) -> bool {
         let mut text = [0; 2048];
         let read = self.counters.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
@@ -288,11 +293,11 @@ impl Costs {
     }
 
     fn of(&self, subflows: usize) -> Duration {
-        (self.question * subflows as u32).min(self.list_all())
+        (self.query * subflows as u32).min(self.list_all())
     }
 }
 
-/// Segments in and out of the table `Tcp` (Linux `net/ipv4/proc.c`).
+/// Segments received and sent, from the table `Tcp` (Linux `net/ipv4/proc.c`).
 fn segments(snmp: &str) -> Option<[u64; 2]> {
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -305,8 +310,8 @@ fn segments(snmp: &str) -> Option<[u64; 2]> {
 
 impl Driver {
     pub(super) fn observe_counters(&mut self) {
-        let (samples, waits) = self.counters.watch();
-        self.lookout.count_at = self.clock.now() + if waits { COUNT_PERIOD / 2 } else { COUNT_PERIOD };
+        let (samples, is_waiting) = self.counters.sample();
+        self.poller.count_at = self.clock.now() + if is_waiting { COUNT_PERIOD / 2 } else { COUNT_PERIOD };
         samples.into_iter().for_each(|sample| self.handle(sample.into()));
     }
 
@@ -319,32 +324,32 @@ impl Driver {
         }
         self.observe_subflows();
         if self.tunnel.is_some() {
-            self.lookout.stir(self.clock.now());
+            self.poller.poll_soon(self.clock.now());
         }
     }
 
     fn observe_subflows(&mut self) {
         let now = self.clock.now();
-        if let Some(samples) = self.lookout.glance(now) {
+        if let Some(samples) = self.poller.samples_if_quiet(now) {
             samples.into_iter().for_each(|sample| self.handle(sample.into()));
             return;
         }
-        if self.lookout.waits(now) {
+        if self.poller.is_too_soon(now) {
             return;
         }
         let began = processor_time();
         let manager = self.engine.manager();
         let wanted = |(token, path, subflow): (Token, PathId, &Subflow)| {
-            let ends = (subflow.local, subflow.remote);
-            Wanted { token, path, ends, accepted: manager.is_accepted(token) }
+            let addresses = (subflow.local, subflow.remote);
+            PolledSubflow { token, path, addresses, accepted: manager.is_accepted(token) }
         };
-        let wanted: Vec<Wanted> = manager.subflows().map(wanted).collect();
+        let wanted: Vec<PolledSubflow> = manager.subflows().map(wanted).collect();
         let samples = match &mut self.mptcp {
-            Some(Mptcp { diag, .. }) => self.lookout.look(now, &wanted, diag),
+            Some(Mptcp { diag, .. }) => self.poller.poll(now, &wanted, diag),
             None => Vec::new(),
         };
         samples.into_iter().for_each(|sample| self.handle(sample.into()));
-        self.lookout.rest(now, processor_time().saturating_sub(began));
+        self.poller.schedule_next(now, processor_time().saturating_sub(began));
     }
 }
 
@@ -353,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_counters_of_segments_are_found_by_name() {
+    fn segment_counters_are_found_by_name() {
         let text =
             "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm InSegs OutSegs RetransSegs\nTcp: 1 20 30 4\nUdp: A\nUdp: 1\n";
         assert_eq!(segments(text), Some([20, 30]));
@@ -362,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_tells_them() {
+    fn this_kernel_has_segment_counters() {
         assert!(segments(&std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap()).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! The tunnel of an agent: it carries what the engine wants carried.
+//! The tunnel of an agent: it applies the engine's wanted states.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,60 +13,60 @@ use crate::clock::Clock;
 use crate::control::tunnel::Status;
 use crate::error::{Error, Result};
 use crate::tunnel::config::find_gateway;
-use crate::tunnel::data_plane::Carrier;
+use crate::tunnel::data_plane::DataPlane;
 use crate::tunnel::endpoint::{Change, Counts};
 
-/// So long a gateway may be silent before that is told.
-const SILENCE: Duration = Duration::from_secs(3);
+/// Time without an answer of the gateway before the user is notified.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A running tunnel and the paths it has.
-pub struct Carried {
-    carrier: Carrier,
+/// A running tunnel and its paths.
+pub struct ActiveTunnel {
+    data_plane: DataPlane,
     interface: String,
-    /// The gateway, as the user names it.
+    /// The gateway, as the configuration names it.
     gateway: String,
-    /// Whether its silence was told.
-    told: bool,
+    /// Whether the user was notified of the gateway's silence.
+    silence_reported: bool,
     is_vehicle: bool,
     paths: Vec<Path>,
 }
 
-/// What starting a tunnel has come to.
+/// Result of starting a tunnel.
 pub enum Gateway {
-    /// It runs, unless the configuration has none.
-    Found(Option<Box<Carried>>),
-    /// The gateway's address must be found first.
-    Sought(Resolving),
+    /// The tunnel runs; `None` if the configuration has none.
+    Resolved(Option<Box<ActiveTunnel>>),
+    /// The gateway's name is being resolved.
+    Resolving(Resolving),
 }
 
-/// A name that is being looked up, by a thread that nobody waits for: name
-/// servers may take long, and the agent has other things to do.
+/// A name that a separate thread resolves: name servers may take long, and the
+/// agent must not block.
 pub struct Resolving(oneshot::Receiver<Result<SocketAddr>>);
 
 impl Resolving {
     fn start(name: &str) -> Result<Resolving> {
-        let (tell, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let name = name.to_owned();
-        let look = move || drop(tell.send(find_gateway(&name)));
-        let thread = std::thread::Builder::new().name("gateway-name".into()).spawn(look);
+        let look_up = move || drop(sender.send(find_gateway(&name)));
+        let thread = std::thread::Builder::new().name("gateway-name".into()).spawn(look_up);
         thread.map_err(|cause| Error::failure("looking up the gateway's name", cause))?;
         Ok(Resolving(answer))
     }
 
-    /// The answer, if it comes within that time; this blocks.
+    /// The answer, if it arrives within that time; this blocks.
     pub fn wait(&mut self, within: Duration) -> Option<Result<SocketAddr>> {
-        const NAP: Duration = Duration::from_millis(5);
-        for _ in 0..within.as_millis() / NAP.as_millis() {
+        const POLL_PERIOD: Duration = Duration::from_millis(5);
+        for _ in 0..within.as_millis() / POLL_PERIOD.as_millis() {
             match self.0.try_recv() {
                 Ok(answer) => return Some(answer),
-                Err(_) => std::thread::sleep(NAP),
+                Err(_) => std::thread::sleep(POLL_PERIOD),
             }
         }
         None
     }
 }
 
-/// The answer; never, without a question. Safe to cancel.
+/// The answer; pends forever without a request. Safe to cancel.
 pub async fn resolved(resolving: Option<&mut Resolving>) -> Result<SocketAddr> {
     match resolving {
         Some(resolving) => {
@@ -83,19 +83,19 @@ struct Path {
     address: Option<IpAddr>,
 }
 
-impl Carried {
-    /// Starts the tunnel that the configuration asks for, if it does; or looks up
-    /// the gateway's name, if it has one whose address is not known yet.
+impl ActiveTunnel {
+    /// Starts the tunnel of the configuration, if it has one; or begins to resolve
+    /// the gateway's name, if its address is not known yet.
     ///
     /// # Errors
     /// One sentence with the remedy.
     pub fn start(config: &Config, clock: Clock) -> Result<Gateway> {
-        let Some(tunnel) = &config.tunnel else { return Ok(Gateway::Found(None)) };
+        let Some(tunnel) = &config.tunnel else { return Ok(Gateway::Resolved(None)) };
         let name = tunnel.get_ref().gateway.as_ref().filter(|_| tunnel.get_ref().known_gateway_address().is_none());
         if let Some(name) = name {
-            return Resolving::start(name.get_ref()).map(Gateway::Sought);
+            return Resolving::start(name.get_ref()).map(Gateway::Resolving);
         }
-        let carrier = Carrier::start(tunnel.get_ref(), config.ranks(), clock)?;
+        let data_plane = DataPlane::start(tunnel.get_ref(), config.ranks(), clock)?;
         let paths = config.paths.iter().map(|path| {
             let path = path.get_ref();
             Path { name: path.name.clone(), interface: path.interface().into(), address: None }
@@ -104,84 +104,91 @@ impl Carried {
         let gateway = tunnel.get_ref().gateway.as_ref().map(|name| name.get_ref().clone());
         let is_vehicle = gateway.is_some();
         let gateway = gateway.unwrap_or_default();
-        let carried = Carried { carrier, interface, gateway, told: false, is_vehicle, paths: paths.collect() };
-        Ok(Gateway::Found(Some(Box::new(carried))))
+        let tunnel = ActiveTunnel {
+            data_plane,
+            interface,
+            gateway,
+            silence_reported: false,
+            is_vehicle,
+            paths: paths.collect(),
+        };
+        Ok(Gateway::Resolved(Some(Box::new(tunnel))))
     }
 
-    /// A path has this address now, or none.
+    /// Sets the present address of a path, or none.
     ///
     /// # Errors
-    /// The path cannot be used; the others go on.
+    /// The path cannot be used; the others continue.
     pub fn set_path(&mut self, path: PathId, address: Option<IpAddr>) -> Result<()> {
         let Some(known) = self.paths.get_mut(usize::from(path.0)).filter(|_| self.is_vehicle) else { return Ok(()) };
         if known.address == address {
             return Ok(());
         }
         known.address = address;
-        self.carrier.set_path(path, address, &known.interface)
+        self.data_plane.set_path(path, address, &known.interface)
     }
 
-    /// Tells the tunnel what is wanted of each path.
-    pub fn want(&self, engine: &Agent) {
+    /// Passes the wanted state of each path to the tunnel.
+    pub fn set_wanted(&self, engine: &Agent) {
         let states: Vec<PathState> = engine.paths().map(|(_, _, state)| state).collect();
-        self.carrier.want(&states);
+        self.data_plane.set_wanted(&states);
     }
 
-    /// What was seen of each path; a gateway's is its vehicles' affair.
+    /// A sample of each path; none on a gateway, whose vehicles decide.
     pub fn samples(&self) -> Vec<Sample> {
-        if self.is_vehicle { self.carrier.samples() } else { Vec::new() }
+        if self.is_vehicle { self.data_plane.samples() } else { Vec::new() }
     }
 
-    /// What the user must know: paths that nothing can be sent over, and a gateway
-    /// that does not answer, once until it does.
+    /// Faults for the user: paths without a working socket, and a gateway that does
+    /// not answer, reported once until it answers.
     pub fn faults(&mut self) -> Vec<Error> {
-        let mut faults: Vec<Error> = self.carrier.faults.try_iter().collect();
-        let is_silent = self.carrier.unanswered().is_some_and(|wait| wait > SILENCE);
-        if is_silent && !self.told {
-            let cause = format!("no answer from the gateway {} for {} s", self.gateway, SILENCE.as_secs());
-            let remedy = "check its address, its key and whether it knows ours";
+        let mut faults: Vec<Error> = self.data_plane.faults.try_iter().collect();
+        let is_silent = self.data_plane.unanswered().is_some_and(|wait| wait > SILENCE_TIMEOUT);
+        if is_silent && !self.silence_reported {
+            let cause = format!("no answer from the gateway {} for {} s", self.gateway, SILENCE_TIMEOUT.as_secs());
+            let remedy = "check its address, its key and whether it has our key";
             faults.push(Error::failure("carrying packets through the tunnel", cause).with_remedy(remedy));
         }
-        self.told = is_silent;
+        self.silence_reported = is_silent;
         faults
     }
 
-    /// Why it carries nothing any more, and the agent is to end.
+    /// The failure that stopped the tunnel and must end the agent.
     pub fn fault(&mut self) -> Option<Error> {
-        self.carrier.fault()
+        self.data_plane.fault()
     }
 
     /// Whether its threads run.
     pub fn is_alive(&self) -> bool {
-        self.carrier.is_alive()
+        self.data_plane.is_alive()
     }
 
-    /// Ends it, and takes its interface away.
+    /// Stops the tunnel and removes its interface.
     pub fn finish(self) {
-        self.carrier.finish();
+        self.data_plane.finish();
     }
 
-    /// How it fares.
+    /// The tunnel's status.
     pub fn status(&self) -> Status {
         let names: Vec<&str> = self.paths.iter().map(|path| path.name.as_str()).collect();
-        Status::new(&self.interface, &names, self.carrier.view())
+        Status::new(&self.interface, &names, self.data_plane.status())
     }
 
-    /// What did not go through.
+    /// Counts of packets that were not carried.
     pub fn counts(&self) -> &Counts {
-        self.carrier.counts()
+        self.data_plane.counts()
     }
 
-    /// Uses the paths so from now on; how they were used before.
+    /// Sets the mode; returns the previous one.
     ///
     /// # Errors
-    /// That is not for this end to say.
+    /// This endpoint does not control the mode.
     pub fn use_mode(&self, mode: Mode) -> Result<Mode> {
-        self.carrier.use_mode(mode)
+        self.data_plane.use_mode(mode)
     }
 
-    /// What changed since the last time.
+    /// Changes since the last call.
     pub fn changes(&self) -> Vec<Change> {
-        self.carrier.changes.try_iter().collect()
+        self.data_plane.changes.try_iter().collect()
     }
 }

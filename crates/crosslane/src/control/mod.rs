@@ -1,5 +1,5 @@
-//! What other programs of this machine ask of a running agent: senders report
-//! their demand, and `crosslane tunnel` asks for a tunnel's status.
+//! Sockets on which other programs of this machine use a running agent: senders
+//! report their demand, and `crosslane tunnel` queries and controls a tunnel.
 
 pub mod demand;
 pub mod tunnel;

@@ -1,14 +1,14 @@
-//! A running tunnel, looked at and steered by people on the same machine
+//! Status and control of a running tunnel for users of the same machine
 //! (`docs/tunnel.md`).
 //!
 //! ```text
-//! asker ── {} or {"mode": "redundant"} ──▶ agent
-//!       ◀── its status, or {"error": …} ──
+//! client ── {} or {"mode": "redundant"} ──▶ agent
+//!        ◀── its status, or {"error": …} ──
 //! ```
 //!
-//! One JSON object a line each way over a stream socket without a file, named
-//! after the tunnel's interface: like that, it is of the network namespace and
-//! has a name of its own. Each side checks that the other is root or its own user.
+//! One JSON object a line in each direction over a stream socket without a file, named
+//! after the tunnel's interface: like the interface, it belongs to the network
+//! namespace. Each side checks that the other is root or its own user.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -28,21 +28,21 @@ pub mod server;
 
 /// Longest request, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 1024;
-/// Longest answer, in bytes: 1000 vehicles with 16 paths each take less than a third of it.
+/// Longest reply, in bytes: 1000 vehicles with 16 paths each take less than a third of it.
 const MAX_REPLY_BYTES: u64 = 16 << 20;
-/// So long an agent may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest time for an agent's reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is asked: the status, after a change if there is one.
+/// A request for the status, after a change of mode if there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// How the paths are to be used from now on.
+    /// The mode to set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
 }
 
-/// What an agent answers.
+/// An agent's reply.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Reply {
@@ -50,7 +50,7 @@ enum Reply {
     Status(Status),
 }
 
-/// How a tunnel fares.
+/// Status of a tunnel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Its interface.
@@ -59,13 +59,13 @@ pub struct Status {
     pub role: String,
     /// Whether what it sends is encrypted.
     pub encrypted: bool,
-    /// Longest packet inside that every path carries, as far as is known, in bytes.
+    /// Longest inner packet that every known path carries, in bytes.
     pub mtu_bytes: u32,
     /// A vehicle's gateway, a gateway's vehicles.
     pub peers: Vec<PeerStatus>,
 }
 
-/// How the way to another end fares.
+/// Status of a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerStatus {
     /// Its name: of a vehicle as in the gateway's configuration, else `gateway`.
@@ -74,30 +74,30 @@ pub struct PeerStatus {
     pub address: Option<String>,
     /// How the paths are used together.
     pub mode: Mode,
-    /// Longest packet inside that every path there carries, as far as is known, in bytes.
+    /// Longest inner packet that every known path of this peer carries, in bytes.
     pub mtu_bytes: u32,
-    /// How long ago it was heard; none: never since the agent started.
+    /// Time since its last packet; `None`: none since the agent started.
     pub last_seen_s: Option<f64>,
-    /// The paths; none are known with `standard`.
+    /// The paths; none are known with `rfc8086_only`.
     pub paths: Vec<PathStatus>,
 }
 
-/// How a path fares; the figures are of what this end sends.
+/// Status of a path; the figures are of the sending direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathStatus {
-    /// Its name; on a gateway its number.
+    /// Its name; on a gateway its path number.
     pub path: String,
-    /// What is wanted of it: `active`, `backup` or `closed`.
+    /// Its wanted state: `active`, `backup` or `closed`.
     pub wanted_state: String,
-    /// Whether it carries: `unknown`, `up`, `probing`, `down` or `recovering`.
+    /// Its liveness: `unknown`, `up`, `probing`, `down` or `recovering`.
     pub liveness: String,
-    /// Why it has that liveness, in a sentence.
+    /// The reason of that liveness, in a sentence.
     pub reason: String,
-    /// Rate at which it delivers; none while it is unknown.
+    /// Its delivery rate; `None` while unknown.
     pub rate_mbit_s: Option<f64>,
-    /// Shortest recent RTT; none while it is unknown.
+    /// Minimum of its recent RTTs; `None` while unknown.
     pub min_rtt_ms: Option<f64>,
-    /// Share of packets lost lately, 0 to 1.
+    /// Share of packets lost recently, 0 to 1.
     pub loss: f64,
     /// Bytes sent, as datagrams on the wire.
     pub sent_bytes: u64,
@@ -108,16 +108,16 @@ pub struct PathStatus {
 }
 
 impl Status {
-    /// The status of an end with this interface; a vehicle's paths have these names.
-    pub fn new(interface: &str, names: &[impl AsRef<str>], end: EndpointStatus) -> Status {
-        let names = if end.is_initiator { names } else { &[] };
+    /// The status of an endpoint with this interface; `names` are a vehicle's paths.
+    pub fn new(interface: &str, names: &[impl AsRef<str>], endpoint: EndpointStatus) -> Status {
+        let names = if endpoint.is_initiator { names } else { &[] };
         let path = |(path, view): (PathId, PathStats)| PathStatus {
             path: path_name(names, path),
             wanted_state: view.wanted_state.name().into(),
             liveness: view.liveness.name().into(),
             reason: view.reason,
             rate_mbit_s: view.rate_bit_s.map(|rate| rate / 1e6),
-            min_rtt_ms: view.rtt.map(|took| took.as_secs_f64() * 1e3),
+            min_rtt_ms: view.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
             loss: view.loss,
             sent_bytes: view.sent_bytes,
             delivered: view.delivered,
@@ -133,25 +133,25 @@ impl Status {
         };
         Status {
             interface: interface.into(),
-            role: if end.is_initiator { "vehicle" } else { "gateway" }.into(),
-            encrypted: end.is_encrypted,
-            mtu_bytes: end.mtu_bytes,
-            peers: end.peers.into_iter().map(peer).collect(),
+            role: if endpoint.is_initiator { "vehicle" } else { "gateway" }.into(),
+            encrypted: endpoint.is_encrypted,
+            mtu_bytes: endpoint.mtu_bytes,
+            peers: endpoint.peers.into_iter().map(peer).collect(),
         }
     }
 }
 
-/// A path's name; of one that is not ours its number.
+/// A path's name; its number if the peer names the paths.
 pub fn path_name(names: &[impl AsRef<str>], path: PathId) -> String {
     names.get(usize::from(path.0)).map_or_else(|| path.0.to_string(), |name| name.as_ref().to_owned())
 }
 
-/// Asks the agent whose tunnel has this interface, in this network namespace.
+/// Sends a request to the agent whose tunnel has this interface, in this network namespace.
 ///
 /// # Errors
-/// There is none, it is another user's, or it refuses: one sentence with the remedy.
-pub fn ask(interface: &str, request: Request) -> Result<Status> {
-    let attempt = format!("asking the agent with the tunnel {interface:?}");
+/// There is no such agent, it is another user's, or it rejects the request: one error message with the remedy.
+pub fn query(interface: &str, request: Request) -> Result<Status> {
+    let attempt = format!("querying the agent with the tunnel {interface:?}");
     let stream = address(interface).and_then(|address| UnixStream::connect_addr(&address)).map_err(|cause| {
         let remedy = "start `crosslane agent` with a [tunnel], or name its interface with --interface";
         match cause.kind() {
@@ -165,23 +165,24 @@ pub fn ask(interface: &str, request: Request) -> Result<Status> {
     let user = getsockopt(&stream, sockopt::PeerCredentials).map(|credentials| credentials.uid());
     let user = user.map_err(|cause| Error::failure(&attempt, cause))?;
     if !is_trusted(user) {
-        let cause = format!("user {user} runs it, or something that passes for it");
+        let cause = format!("user {user} runs it, or another program at its address");
         return Err(Error::usage(&attempt, cause, "run this command as that user"));
     }
-    match talk(&stream, request) {
+    match exchange(&stream, request) {
         Ok(Reply::Status(status)) => Ok(status),
-        Ok(Reply::Refused { error }) => Err(Error::told(error, 2)),
+        Ok(Reply::Refused { error }) => Err(Error::message(error, 2)),
         Err(cause) => {
-            let silent = cause.kind() == io::ErrorKind::WouldBlock;
-            let cause = if silent { format!("no answer for {} s", PATIENCE.as_secs()) } else { cause.to_string() };
-            Err(Error::failure(attempt, cause).with_remedy("see whether it hangs or is of another version"))
+            let timed_out = cause.kind() == io::ErrorKind::WouldBlock;
+            let cause =
+                if timed_out { format!("no answer for {} s", REPLY_TIMEOUT.as_secs()) } else { cause.to_string() };
+            Err(Error::failure(attempt, cause).with_remedy("check whether it hangs or has another version"))
         }
     }
 }
 
-fn talk(mut stream: &UnixStream, request: Request) -> io::Result<Reply> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    // An agent that refuses us may have said so and hung up.
+fn exchange(mut stream: &UnixStream, request: Request) -> io::Result<Reply> {
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    // An agent that rejects us may have replied and closed the connection already.
     drop(stream.write_all(&line(&request)));
     let mut reply = Vec::new();
     BufReader::new(stream.take(MAX_REPLY_BYTES)).read_until(b'\n', &mut reply)?;
@@ -192,13 +193,13 @@ fn address(interface: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("crosslane/{interface}"))
 }
 
-/// Root may do as it likes, and a user with what is his.
+/// Root may use any agent, other users their own.
 fn is_trusted(user: u32) -> bool {
     user == 0 || user == nix::unistd::geteuid().as_raw()
 }
 
-fn line(of: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(of).unwrap_or_default();
+fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line
 }

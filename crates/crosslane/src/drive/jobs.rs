@@ -184,7 +184,7 @@ fn told(attempt: &str, complaint: &str, code: Option<i32>) -> Error {
     match (sentence, code) {
         ("", Some(code)) => Error::failure(attempt, format!("the run ended with code {code}")),
         ("", None) => Error::failure(attempt, "the run was killed"),
-        (sentence, Some(2)) => Error::told(sentence, 2),
-        (sentence, _) => Error::told(sentence, 1),
+        (sentence, Some(2)) => Error::message(sentence, 2),
+        (sentence, _) => Error::message(sentence, 1),
     }
 }

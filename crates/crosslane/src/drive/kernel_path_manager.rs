@@ -17,7 +17,7 @@ const LIMITS: Limits = Limits { subflows: 8, add_addr_accepted: 8 };
 /// # Errors
 /// What the kernel refused.
 pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[IpAddr]) -> Result<()> {
-    let told = |cause: &dyn std::fmt::Display| Error::told(cause.to_string(), 1);
+    let told = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
     match strategy.base {
         Base::Single | Base::Vxlan | Base::WireguardGo => Ok(()),
         Base::Kernel | Base::KernelTuned => {
@@ -44,7 +44,7 @@ pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[Ip
 /// # Errors
 /// What the kernel refused.
 pub fn prepare_server() -> Result<()> {
-    let told = |cause: &dyn std::fmt::Display| Error::told(cause.to_string(), 1);
+    let told = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
     select_path_manager(PathManager::Kernel).map_err(|cause| told(&cause))?;
     let mut socket = EndpointSocket::open().map_err(|cause| told(&cause))?;
     socket.set_limits(LIMITS).map_err(|cause| told(&cause))

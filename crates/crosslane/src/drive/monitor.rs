@@ -47,7 +47,7 @@ impl Monitor {
     /// # Errors
     /// What the kernel refused.
     pub fn new(side: Side, clock: Clock, names: &[String], addresses: &[IpAddr]) -> Result<Monitor> {
-        let told = |cause: &dyn std::fmt::Display| Error::told(cause.to_string(), 1);
+        let told = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
         Ok(Monitor {
             side,
             clock,

@@ -28,7 +28,7 @@ pub fn send(
     let mut starts = rules.starts(traffic, seed);
     let mut periodic = Periodic { rules, due: starts.next(), starts, rows: Vec::new() };
     sending::send(socket, agent, &mut periodic, rules.late, clock, stop)
-        .map_err(|cause| Error::told(cause.to_string(), 1))?;
+        .map_err(|cause| Error::message(cause.to_string(), 1))?;
     Ok(periodic.rows)
 }
 
@@ -38,7 +38,7 @@ pub fn send(
 /// The connection broke, or bytes differ from those sent.
 pub fn receive(socket: &Socket, clock: Clock, stop: &AtomicBool) -> Result<Vec<Option<u64>>> {
     let mut seen = Seen::default();
-    receiving::receive(socket, &mut seen, clock, stop).map_err(|cause| Error::told(cause.to_string(), 1))?;
+    receiving::receive(socket, &mut seen, clock, stop).map_err(|cause| Error::message(cause.to_string(), 1))?;
     match seen.differs {
         Some(number) => {
             let cause = format!("object {number} differs from the one sent; report this, for TCP must never do it");

@@ -35,7 +35,7 @@ use crate::testbed::{Namespace, PathPlan, SERVER, Testbed, contain, end_with, pr
 pub fn probe(bases: &[String]) -> Result<()> {
     prepare_privileges()?;
     contain()?;
-    Namespace::new()?.enter(netlink::probe)?.map_err(|cause| Error::told(cause.to_string(), 2))?;
+    Namespace::new()?.enter(netlink::probe)?.map_err(|cause| Error::message(cause.to_string(), 2))?;
     bases.iter().try_for_each(|base| peer_tunnels::probe(base))
 }
 
@@ -97,7 +97,7 @@ impl Run {
 
     fn carry_out(mut self) -> Result<Outcome> {
         if self.strategy.base != Base::Single {
-            self.testbed.vehicle.enter(netlink::probe)?.map_err(|cause| Error::told(cause.to_string(), 2))?;
+            self.testbed.vehicle.enter(netlink::probe)?.map_err(|cause| Error::message(cause.to_string(), 2))?;
         }
         let prepare = || prepare_vehicle(&self.scenario, &self.strategy, &self.addresses);
         self.testbed.vehicle.enter(prepare)??;

@@ -230,5 +230,5 @@ fn plan(scenario: &Scenario, mptcp: bool) -> traffic::Plan {
 }
 
 fn told(cause: traffic::TrafficError) -> Error {
-    Error::told(cause.to_string(), 1)
+    Error::message(cause.to_string(), 1)
 }

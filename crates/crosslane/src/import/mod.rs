@@ -112,7 +112,7 @@ pub fn import_named(name: &Path) -> Option<Result<String>> {
     let parsed = from_s.and_then(|from_s| Ok((Source::parse(source)?, Cut { from_s, to_s: None })));
     Some(match parsed {
         Ok((source, cut)) => import_file(&source, &cut, Path::new(file)),
-        Err(unknown) => Err(Error::told(format!("while reading the trace {text}: {unknown}"), 2)),
+        Err(unknown) => Err(Error::message(format!("while reading the trace {text}: {unknown}"), 2)),
     })
 }
 

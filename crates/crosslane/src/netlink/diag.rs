@@ -1,5 +1,5 @@
-//! What the kernel knows of TCP sockets and MPTCP subflows, without owning
-//! them: `sock_diag` with `tcp_info` and the MPTCP part of `INET_DIAG_ULP_INFO`.
+//! The kernel's information about TCP sockets and MPTCP subflows, also of other
+//! programs: `sock_diag` with `tcp_info` and the MPTCP part of `INET_DIAG_ULP_INFO`.
 //!
 //! Source: Linux `include/uapi/linux/inet_diag.h`, `net/mptcp/diag.c`.
 
@@ -22,46 +22,46 @@ use super::mptcp_info::{live_token, upper_layer};
 use super::socket::{CallError, Channel, CommandError, OpenError};
 use super::tcp_info::TcpInfo;
 
-/// Sockets that one list holds at most; further ones are left out.
+/// Maximum number of sockets in one list; further ones are dropped.
 pub const MAX_SOCKETS: usize = 65_536;
-/// Local addresses of which the interface is remembered.
+/// Maximum number of local addresses whose interface is cached.
 const MAX_INTERFACES: usize = 64;
 /// Length of `struct inet_diag_msg` in bytes.
 const RESPONSE_LEN: usize = 72;
-/// What messages are called in errors.
+/// Name of the messages in errors.
 const SOCKET: &str = "a socket's description";
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_ULP_INFO: u16 = 19;
-/// A socket is asked for by its addresses, not by its cookie.
+/// A socket is identified by its addresses, not by its cookie.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
 /// One TCP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketInfo {
-    /// Our end.
+    /// Local address.
     pub local: SocketAddr,
-    /// The peer's end.
+    /// Remote address.
     pub remote: SocketAddr,
-    /// Index of the interface that it is bound to; 0: of none.
+    /// Index of the interface that it is bound to; 0 if none.
     pub if_index: u32,
-    /// How it fares.
+    /// Its TCP statistics.
     pub tcp: TcpInfo,
-    /// What makes it a subflow; `None` for plain TCP, for MPTCP fallen back to
-    /// it, and without CAP_NET_ADMIN.
+    /// Its MPTCP part; `None` for plain TCP, for MPTCP fallen back to TCP,
+    /// and without CAP_NET_ADMIN.
     pub mptcp: Option<MptcpInfo>,
 }
 
 /// One MPTCP subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubflowInfo {
-    /// The subflow; a backup if either end wants it to be.
+    /// The subflow; a backup if either endpoint requests it.
     pub subflow: Subflow,
     /// Our token of the connection, as in events.
     pub token_local: Token,
-    /// The peer's token; 0 unless this end opened the subflow by MP_JOIN.
+    /// The peer's token; 0 unless this endpoint opened the subflow by MP_JOIN.
     pub token_remote: Token,
-    /// Index of the interface that it is bound to, as those are that a path
-    /// manager opened; 0: of none.
+    /// Index of the interface that it is bound to, as subflows of a path manager
+    /// are; 0 if none.
     pub if_index: u32,
     /// MPTCP's part.
     pub mptcp: MptcpInfo,
@@ -74,19 +74,19 @@ pub struct SubflowInfo {
 pub struct Connection {
     /// The connection.
     pub token: Token,
-    /// Our end as the connection began.
+    /// Local address at the start of the connection.
     pub local: SocketAddr,
-    /// The peer's end as the connection began: where to open subflows to.
+    /// Remote address at the start of the connection: the destination of further subflows.
     pub remote: SocketAddr,
-    /// True if this end accepted it; `None` if its first subflow is gone, for
-    /// only that one tells. On a vehicle one may take `None` for false.
+    /// True if this endpoint accepted it; `None` if its first subflow is gone, as
+    /// only that one shows it. On a vehicle, `None` may count as false.
     pub server_side: Option<bool>,
-    /// Its subflows, in the kernel's order, without those that this end has
+    /// Its subflows, in the kernel's order, without those that this endpoint has
     /// closed; there may be none.
     pub subflows: Vec<SubflowInfo>,
 }
 
-/// A socket for questions about sockets.
+/// A netlink socket for queries about sockets.
 pub struct Diag {
     channel: Channel,
     addresses: Channel,
@@ -107,32 +107,32 @@ impl Diag {
         Ok(found)
     }
 
-    /// The same, only sockets of IPv4 or only those of IPv6, which may carry IPv4
-    /// as well. It takes as long as many questions about one socket each, however
-    /// few sockets there are: the kernel goes through the table of all namespaces.
+    /// As [`Diag::sockets`], for IPv4 sockets only or IPv6 sockets only (which may carry
+    /// IPv4 too). It costs as much as many queries of single sockets, even with
+    /// few sockets: the kernel scans the table of all namespaces.
     pub fn list(&mut self, ipv4: bool) -> Result<Vec<SocketInfo>, CommandError> {
         let mut found = Vec::new();
         let any = if ipv4 { SocketId::new_v4() } else { SocketId::new_v6() };
-        self.ask(any, NLM_F_DUMP, &mut found).map_err(CommandError::while_asked_to("list its TCP sockets"))?;
+        self.query(any, NLM_F_DUMP, &mut found).map_err(CommandError::while_asked_to("list its TCP sockets"))?;
         Ok(found)
     }
 
     /// The TCP socket between `local` and `remote`; `None` if there is none.
     ///
-    /// A socket bound to an interface is found only by the index of it, any
-    /// other by any index: the one that has `local` serves for both.
+    /// A socket bound to an interface is found only by that interface's index, any
+    /// other by any index: the index of the interface with `local` works for both.
     pub fn socket(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<SocketInfo>, CommandError> {
         let known = self.interfaces.get(&local.ip()).copied().unwrap_or(0);
         let mut found = self.exact(local, remote, known);
         if matches!(found, Ok(None))
-            && let Some(now) = self.learn_interface(local.ip()).filter(|now| *now != known)
+            && let Some(now) = self.look_up_interface(local.ip()).filter(|now| *now != known)
         {
             found = self.exact(local, remote, now);
         }
         found.map_err(CommandError::while_asked_to("describe a TCP socket"))
     }
 
-    /// All MPTCP subflows. Needs CAP_NET_ADMIN: without, there are none.
+    /// All MPTCP subflows. Needs CAP_NET_ADMIN; without it the list is empty.
     pub fn subflows(&mut self) -> Result<Vec<SubflowInfo>, CommandError> {
         Ok(self.sockets()?.into_iter().filter_map(SocketInfo::subflow).collect())
     }
@@ -142,42 +142,42 @@ impl Diag {
         Ok(self.socket(local, remote)?.and_then(SocketInfo::subflow))
     }
 
-    /// All MPTCP connections with their subflows, by token: what an agent
-    /// begins with, and returns to when events were lost. One that has lost
-    /// its last subflow is among them, one that fell back to TCP is not.
+    /// All MPTCP connections with their subflows, by token: for the start of an
+    /// agent and after lost events. A connection that has lost its last subflow
+    /// is included, one that fell back to TCP is not.
     pub fn connections(&mut self) -> Result<Vec<Connection>, CommandError> {
         let mut found = BTreeMap::new();
         for any in [SocketId::new_v4(), SocketId::new_v6()] {
-            self.ask_connections(any, &mut found)
+            self.query_connections(any, &mut found)
                 .map_err(CommandError::while_asked_to("list its MPTCP connections"))?;
         }
         for subflow in self.subflows()? {
             if let Some(connection) = found.get_mut(&subflow.token_local) {
-                connection.take(subflow);
+                connection.add(subflow);
             }
         }
         Ok(found.into_values().collect())
     }
 
-    /// Resets what is left of a subflow that this end has destroyed. Of the first
-    /// subflow of a connection the kernel keeps the socket: it acknowledges what
-    /// the peer sends and never reads it, so the peer may wait for ever (measured
-    /// on Linux 6.18). Whatever else was destroyed belongs to nobody any more and
-    /// resets by itself. Needs CAP_NET_ADMIN, and a kernel with
+    /// Resets the remains of a subflow that this endpoint has destroyed. The kernel keeps
+    /// the socket of a connection's first subflow: it acknowledges the peer's data and
+    /// never reads it, so the peer may wait forever (measured on Linux 6.18). Any other
+    /// destroyed subflow has no owner and is reset by itself. Needs CAP_NET_ADMIN,
+    /// and a kernel with
     /// CONFIG_INET_DIAG_DESTROY.
     pub fn reset_destroyed(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), CommandError> {
         let id = exact(local, remote, 0);
         let mut is_owned = false;
-        let asked = self.channel.call(
-            |sequence| request(SockDiagMessage::InetRequest(question(id.clone())), NLM_F_ACK, sequence),
+        let result = self.channel.call(
+            |sequence| request(SockDiagMessage::InetRequest(inet_request(id.clone())), NLM_F_ACK, sequence),
             |message| {
                 is_owned = header(message.payload())?.0.inode != 0;
                 Ok(())
             },
         );
-        let outcome = match asked {
+        let outcome = match result {
             Ok(()) if is_owned => {
-                self.channel.call(|sequence| request(Reset(question(id)), NLM_F_ACK, sequence), |_| Ok(()))
+                self.channel.call(|sequence| request(Reset(inet_request(id)), NLM_F_ACK, sequence), |_| Ok(()))
             }
             other => other,
         };
@@ -187,9 +187,9 @@ impl Diag {
         }
     }
 
-    fn ask_connections(&mut self, id: SocketId, found: &mut BTreeMap<Token, Connection>) -> Result<(), CallError> {
+    fn query_connections(&mut self, id: SocketId, found: &mut BTreeMap<Token, Connection>) -> Result<(), CallError> {
         self.channel.call(
-            |sequence| request(MptcpQuestion(question(id)), NLM_F_DUMP, sequence),
+            |sequence| request(MptcpQuery(inet_request(id)), NLM_F_DUMP, sequence),
             |message| {
                 if found.len() < MAX_SOCKETS {
                     found.extend(Connection::decode(message)?.map(|connection| (connection.token, connection)));
@@ -201,15 +201,15 @@ impl Diag {
 
     fn exact(&mut self, local: SocketAddr, remote: SocketAddr, if_index: u32) -> Result<Option<SocketInfo>, CallError> {
         let mut found = Vec::new();
-        match self.ask(exact(local, remote, if_index), NLM_F_ACK, &mut found) {
+        match self.query(exact(local, remote, if_index), NLM_F_ACK, &mut found) {
             Err(cause) if cause.errno() == Some(Errno::ENOENT) => Ok(None),
             Err(cause) => Err(cause),
             Ok(()) => Ok(found.pop()),
         }
     }
 
-    /// Which interface has `address` now.
-    fn learn_interface(&mut self, address: IpAddr) -> Option<u32> {
+    /// The interface that has `address` now.
+    fn look_up_interface(&mut self, address: IpAddr) -> Option<u32> {
         let if_index = links::interface_of(&mut self.addresses, address).ok().flatten()?;
         if self.interfaces.len() >= MAX_INTERFACES {
             self.interfaces.clear();
@@ -218,10 +218,10 @@ impl Diag {
         Some(if_index)
     }
 
-    fn ask(&mut self, id: SocketId, flags: u16, found: &mut Vec<SocketInfo>) -> Result<(), CallError> {
-        let question = question(id);
+    fn query(&mut self, id: SocketId, flags: u16, found: &mut Vec<SocketInfo>) -> Result<(), CallError> {
+        let query = inet_request(id);
         self.channel.call(
-            |sequence| request(SockDiagMessage::InetRequest(question), flags, sequence),
+            |sequence| request(SockDiagMessage::InetRequest(query), flags, sequence),
             |message| {
                 if found.len() < MAX_SOCKETS {
                     found.push(SocketInfo::decode(message)?);
@@ -233,7 +233,7 @@ impl Diag {
 }
 
 /// The socket and the connection that one netlink message describes, for tests
-/// that feed it anything.
+/// with arbitrary bytes.
 #[doc(hidden)]
 pub fn decode(bytes: &[u8]) -> Result<(SocketInfo, Option<Connection>), DecodeError> {
     let message = Message::parse(bytes)?;
@@ -241,7 +241,7 @@ pub fn decode(bytes: &[u8]) -> Result<(SocketInfo, Option<Connection>), DecodeEr
 }
 
 impl Connection {
-    fn take(&mut self, subflow: SubflowInfo) {
+    fn add(&mut self, subflow: SubflowInfo) {
         if !subflow.mptcp.joined() {
             self.server_side = Some(!subflow.mptcp.opened_here());
         }
@@ -250,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// `None` for one that fell back to TCP.
+    /// `None` for a connection that fell back to TCP.
     fn decode(message: Message<'_>) -> Result<Option<Connection>, DecodeError> {
         let (header, rest) = header(message.payload())?;
         let mut found = None;
@@ -261,7 +261,7 @@ impl Connection {
             }
         }
         Ok(found.map(|token| {
-            let (local, remote) = ends(&header);
+            let (local, remote) = addresses(&header);
             Connection { token, local, remote, server_side: None, subflows: Vec::new() }
         }))
     }
@@ -289,7 +289,7 @@ impl SocketInfo {
 
     fn decode(message: Message<'_>) -> Result<SocketInfo, DecodeError> {
         let (header, rest) = header(message.payload())?;
-        let (local, remote) = ends(&header);
+        let (local, remote) = addresses(&header);
         let (if_index, tcp) = (header.socket_id.interface_id, TcpInfo::parse(&[header.state]));
         let mut socket = SocketInfo { local, remote, if_index, tcp, mptcp: None };
         for attribute in attributes(SOCKET, rest) {
@@ -315,7 +315,7 @@ pub(super) fn header(payload: &[u8]) -> Result<(InetResponseHeader, &[u8]), Deco
     }
 }
 
-fn ends(header: &InetResponseHeader) -> (SocketAddr, SocketAddr) {
+fn addresses(header: &InetResponseHeader) -> (SocketAddr, SocketAddr) {
     let id = &header.socket_id;
     (
         SocketAddr::new(id.source_address.to_canonical(), id.source_port),
@@ -334,8 +334,8 @@ fn exact(local: SocketAddr, remote: SocketAddr, if_index: u32) -> SocketId {
     }
 }
 
-/// Sockets that have or seek a peer.
-fn question(id: SocketId) -> InetRequest {
+/// A request for connected or connecting sockets.
+fn inet_request(id: SocketId) -> InetRequest {
     let family = if id.source_address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     InetRequest {
         family: family as u8,
@@ -346,39 +346,39 @@ fn question(id: SocketId) -> InetRequest {
     }
 }
 
-/// The same question about MPTCP's own sockets, whose protocol number does not
+/// The same request for MPTCP's own sockets, whose protocol number does not
 /// fit into the request and follows it as `INET_DIAG_REQ_PROTOCOL`.
-struct MptcpQuestion(InetRequest);
+struct MptcpQuery(InetRequest);
 
-impl MptcpQuestion {
+impl MptcpQuery {
     fn protocol() -> DefaultNla {
         DefaultNla::new(3, (libc::IPPROTO_MPTCP as u32).to_ne_bytes().to_vec())
     }
 }
 
-impl NetlinkSerializable for MptcpQuestion {
+impl NetlinkSerializable for MptcpQuery {
     fn message_type(&self) -> u16 {
         SOCK_DIAG_BY_FAMILY
     }
 
     fn buffer_len(&self) -> usize {
-        self.0.buffer_len() + MptcpQuestion::protocol().buffer_len()
+        self.0.buffer_len() + MptcpQuery::protocol().buffer_len()
     }
 
     fn serialize(&self, buffer: &mut [u8]) {
         let (request, protocol) = buffer.split_at_mut(self.0.buffer_len());
         self.0.emit(request);
-        MptcpQuestion::protocol().emit(protocol);
+        MptcpQuery::protocol().emit(protocol);
     }
 }
 
-impl From<MptcpQuestion> for NetlinkPayload<MptcpQuestion> {
-    fn from(question: MptcpQuestion) -> Self {
-        NetlinkPayload::InnerMessage(question)
+impl From<MptcpQuery> for NetlinkPayload<MptcpQuery> {
+    fn from(query: MptcpQuery) -> Self {
+        NetlinkPayload::InnerMessage(query)
     }
 }
 
-/// `SOCK_DESTROY`: the socket is to end with a reset.
+/// `SOCK_DESTROY`: the socket is closed with a reset.
 struct Reset(InetRequest);
 
 impl NetlinkSerializable for Reset {

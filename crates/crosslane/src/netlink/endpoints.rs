@@ -1,5 +1,5 @@
 //! The in-kernel path manager: its limits and its endpoints, per network
-//! namespace. For the strategies `kernel` and `kernel-tuned`, and the far end.
+//! namespace. For the strategies `kernel` and `kernel-tuned`, and the server.
 //!
 //! Source: Linux `Documentation/netlink/specs/mptcp_pm.yaml`,
 //! `net/mptcp/pm_kernel.c`.
@@ -13,19 +13,19 @@ use super::family::{Address, Family, Request, address, attribute, flag, u32_attr
 use super::message::{Attribute, DecodeError, attributes};
 use super::socket::{CallError, CommandError, OpenError};
 
-/// Endpoints that the kernel's list holds at most (ids are 8 bits wide).
+/// Maximum number of endpoints in the kernel's list (ids are 8 bits wide).
 pub const MAX_ENDPOINTS: usize = 255;
 
-/// What the in-kernel path manager may do to one connection.
+/// Limits of the in-kernel path manager for each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Further subflows beside the first one, 0 to 8.
+    /// Further subflows in addition to the first one, 0 to 8.
     pub subflows: u32,
-    /// Addresses of the peer's that it opens subflows to, 0 to 8.
+    /// Number of the peer's addresses that it opens subflows to, 0 to 8.
     pub add_addr_accepted: u32,
 }
 
-/// A local address that the in-kernel path manager makes use of.
+/// A local address that the in-kernel path manager uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Its id; `None` lets the kernel choose.
@@ -71,8 +71,8 @@ impl Endpoint {
         address.nested(attribute::ADDR)
     }
 
-    /// `None` for what the kernel put there by itself, for a subflow that a
-    /// program opened from no endpoint.
+    /// `None` for an entry that the kernel added itself, for a subflow that a
+    /// program opened without endpoint.
     fn decode(bytes: &[u8]) -> Result<Option<Endpoint>, DecodeError> {
         let (mut id, mut ip, mut flags, mut if_index) = (None, None, 0, 0);
         for attribute in attributes("MPTCP_PM_ATTR_ADDR", bytes) {
@@ -113,19 +113,19 @@ impl EndpointSocket {
         Ok(EndpointSocket { family: Family::open()? })
     }
 
-    /// Sets the limits, for connections to come and present ones.
+    /// Sets the limits, for future and present connections.
     pub fn set_limits(&mut self, limits: Limits) -> Result<(), CommandError> {
         let attributes = vec![
             u32_attribute(attribute::RCV_ADD_ADDRS, limits.add_addr_accepted),
             u32_attribute(attribute::SUBFLOWS, limits.subflows),
         ];
-        self.tell(5, attributes).map_err(CommandError::while_asked_to("set the limits of its path manager"))
+        self.request(5, attributes).map_err(CommandError::while_asked_to("set the limits of its path manager"))
     }
 
-    /// The limits as they are.
+    /// The present limits.
     pub fn limits(&mut self) -> Result<Limits, CommandError> {
         let mut limits = Limits { subflows: 0, add_addr_accepted: 0 };
-        let asked = self.ask(6, NLM_F_ACK, |attribute| {
+        let result = self.query(6, NLM_F_ACK, |attribute| {
             match attribute.kind {
                 attribute::RCV_ADD_ADDRS => {
                     limits.add_addr_accepted = attribute.u32("MPTCP_PM_ATTR_RCV_ADD_ADDRS")?;
@@ -135,20 +135,21 @@ impl EndpointSocket {
             }
             Ok(())
         });
-        asked.map_err(CommandError::while_asked_to("tell the limits of its path manager"))?;
+        result.map_err(CommandError::while_asked_to("report the limits of its path manager"))?;
         Ok(limits)
     }
 
-    /// Adds an endpoint; the kernel opens its subflows on present connections
-    /// too. `EEXIST` if the address is already one.
+    /// Adds an endpoint; the kernel also opens its subflows on present
+    /// connections. `EEXIST` if the address has an endpoint already.
     pub fn add(&mut self, endpoint: &Endpoint) -> Result<(), CommandError> {
-        self.tell(1, vec![endpoint.nested()]).map_err(CommandError::while_asked_to("add an endpoint"))
+        self.request(1, vec![endpoint.nested()]).map_err(CommandError::while_asked_to("add an endpoint"))
     }
 
     /// Removes an endpoint by its id; the kernel closes its subflows.
     pub fn remove(&mut self, id: AddressId) -> Result<(), CommandError> {
         let address = Address { id: Some(id.0), ..Address::default() };
-        self.tell(2, vec![address.nested(attribute::ADDR)]).map_err(CommandError::while_asked_to("remove an endpoint"))
+        self.request(2, vec![address.nested(attribute::ADDR)])
+            .map_err(CommandError::while_asked_to("remove an endpoint"))
     }
 
     /// Sets or clears the backup flag of an endpoint. It reaches every
@@ -156,33 +157,33 @@ impl EndpointSocket {
     pub fn set_backup(&mut self, address: IpAddr, backup: bool) -> Result<(), CommandError> {
         let flags = Some(if backup { flag::BACKUP } else { 0 });
         let address = Address { ip: Some(address), flags, ..Address::default() };
-        self.tell(7, vec![address.nested(attribute::ADDR)])
+        self.request(7, vec![address.nested(attribute::ADDR)])
             .map_err(CommandError::while_asked_to("change an endpoint's priority"))
     }
 
     /// Removes all endpoints.
     pub fn flush(&mut self) -> Result<(), CommandError> {
-        self.tell(4, Vec::new()).map_err(CommandError::while_asked_to("remove all endpoints"))
+        self.request(4, Vec::new()).map_err(CommandError::while_asked_to("remove all endpoints"))
     }
 
-    /// All endpoints that somebody added, [`MAX_ENDPOINTS`] at most.
+    /// All endpoints that a program or user added, [`MAX_ENDPOINTS`] at most.
     pub fn list(&mut self) -> Result<Vec<Endpoint>, CommandError> {
         let mut found = Vec::new();
-        let asked = self.ask(3, NLM_F_DUMP, |attribute| {
+        let result = self.query(3, NLM_F_DUMP, |attribute| {
             if attribute.kind == attribute::ADDR && found.len() < MAX_ENDPOINTS {
                 found.extend(Endpoint::decode(attribute.value)?);
             }
             Ok(())
         });
-        asked.map_err(CommandError::while_asked_to("list its endpoints"))?;
+        result.map_err(CommandError::while_asked_to("list its endpoints"))?;
         Ok(found)
     }
 
-    fn tell(&mut self, command: u8, attributes: Vec<DefaultNla>) -> Result<(), CallError> {
+    fn request(&mut self, command: u8, attributes: Vec<DefaultNla>) -> Result<(), CallError> {
         self.family.call(Request { command, attributes }, NLM_F_ACK, |_| Ok(()))
     }
 
-    fn ask(
+    fn query(
         &mut self,
         command: u8,
         flags: u16,

@@ -1,4 +1,4 @@
-//! The generic netlink family `mptcp_pm`: its ids here, its messages.
+//! The generic netlink family `mptcp_pm`: its ids on this kernel, and its messages.
 //!
 //! Source: Linux `Documentation/netlink/specs/mptcp_pm.yaml` and
 //! `include/uapi/linux/mptcp_pm.h`.
@@ -17,12 +17,12 @@ use super::socket::{CallError, Channel, OpenError};
 
 /// Name of the family.
 const NAME: &str = "mptcp_pm";
-/// Name of the multicast group that tells events.
+/// Name of the multicast group for events.
 const EVENTS: &str = "mptcp_pm_events";
 /// Length of the generic netlink header in bytes.
 pub(super) const GENERIC_HEADER_LEN: usize = 4;
 
-/// Attributes of requests and of answers.
+/// Attributes of requests and of replies.
 pub(super) mod attribute {
     pub const ADDR: u16 = 1;
     pub const RCV_ADD_ADDRS: u16 = 2;
@@ -55,7 +55,7 @@ pub(super) mod flag {
 /// A request of the family: a command and its attributes.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// Number of the command.
+    /// The command's number.
     pub command: u8,
     /// Its attributes.
     pub attributes: Vec<DefaultNla>,
@@ -86,7 +86,7 @@ impl Emitable for Request {
 }
 
 impl Request {
-    /// The request in bytes, to the family known here as `family`.
+    /// The request in bytes, for the family with the id `family` on this kernel.
     pub fn encode(self, family: u16, flags: u16, sequence: u32) -> Vec<u8> {
         let mut message = GenlMessage::from_payload(self);
         message.set_resolved_family_id(family);
@@ -94,8 +94,8 @@ impl Request {
     }
 }
 
-/// An address within a request. Ports are in host order here, other than in
-/// events.
+/// An address within a request. Unlike in events, ports are in host order
+/// here.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Address {
     pub id: Option<u8>,
@@ -108,24 +108,24 @@ pub(super) struct Address {
 impl Address {
     /// The address as the nested attribute `kind`.
     pub fn nested(self, kind: u16) -> DefaultNla {
-        let mut inside = Vec::new();
+        let mut nested = Vec::new();
         match self.ip {
             Some(IpAddr::V4(ip)) => {
-                inside.push(u16_attribute(address::FAMILY, libc::AF_INET as u16));
-                inside.push(DefaultNla::new(address::ADDR4, ip.octets().to_vec()));
+                nested.push(u16_attribute(address::FAMILY, libc::AF_INET as u16));
+                nested.push(DefaultNla::new(address::ADDR4, ip.octets().to_vec()));
             }
             Some(IpAddr::V6(ip)) => {
-                inside.push(u16_attribute(address::FAMILY, libc::AF_INET6 as u16));
-                inside.push(DefaultNla::new(address::ADDR6, ip.octets().to_vec()));
+                nested.push(u16_attribute(address::FAMILY, libc::AF_INET6 as u16));
+                nested.push(DefaultNla::new(address::ADDR6, ip.octets().to_vec()));
             }
             None => {}
         }
-        inside.extend(self.id.map(|id| DefaultNla::new(address::ID, vec![id])));
-        inside.extend((self.port != 0).then(|| u16_attribute(address::PORT, self.port)));
-        inside.extend(self.flags.map(|flags| u32_attribute(address::FLAGS, flags)));
-        inside.extend((self.if_index != 0).then(|| u32_attribute(address::IF_IDX, self.if_index)));
-        let mut value = vec![0; inside.as_slice().buffer_len()];
-        inside.as_slice().emit(&mut value);
+        nested.extend(self.id.map(|id| DefaultNla::new(address::ID, vec![id])));
+        nested.extend((self.port != 0).then(|| u16_attribute(address::PORT, self.port)));
+        nested.extend(self.flags.map(|flags| u32_attribute(address::FLAGS, flags)));
+        nested.extend((self.if_index != 0).then(|| u32_attribute(address::IF_IDX, self.if_index)));
+        let mut value = vec![0; nested.as_slice().buffer_len()];
+        nested.as_slice().emit(&mut value);
         DefaultNla::new(kind | NLA_F_NESTED, value)
     }
 }
@@ -148,35 +148,35 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// Opens a socket and asks for the ids of the family and of its group.
+    /// Opens a socket and looks up the ids of the family and of its group.
     pub fn open() -> Result<Family, OpenError> {
         let mut family = Family { channel: Channel::open(NETLINK_GENERIC)?, id: 0, events: None };
-        let question = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(NAME.to_owned())] };
+        let query = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(NAME.to_owned())] };
         let mut found = Vec::new();
-        let asked = family.channel.call(
-            |sequence| request(GenlMessage::from_payload(question), NLM_F_ACK, sequence),
+        let result = family.channel.call(
+            |sequence| request(GenlMessage::from_payload(query), NLM_F_ACK, sequence),
             |message| {
                 found.extend(control_attributes(message)?);
                 Ok(())
             },
         );
-        match asked {
+        match result {
             Err(cause) if cause.errno() == Some(Errno::ENOENT) => {
                 return Err(OpenError::Absent("the generic netlink family mptcp_pm"));
             }
             other => other?,
         }
-        found.into_iter().for_each(|attribute| family.learn(attribute));
+        found.into_iter().for_each(|attribute| family.apply(attribute));
         Ok(family)
     }
 
-    /// Number of the multicast group that tells events.
+    /// Id of the multicast group for events.
     pub fn events(&self) -> Result<u32, OpenError> {
         self.events.ok_or(OpenError::Absent("the multicast group mptcp_pm_events"))
     }
 
     /// Sends a request; `flags` are `NLM_F_ACK` or `NLM_F_DUMP`. `on_reply`
-    /// gets the attributes of each answer.
+    /// receives the attributes of each reply.
     pub fn call(
         &mut self,
         request: Request,
@@ -190,7 +190,7 @@ impl Family {
         )
     }
 
-    fn learn(&mut self, attribute: GenlCtrlAttrs) {
+    fn apply(&mut self, attribute: GenlCtrlAttrs) {
         match attribute {
             GenlCtrlAttrs::FamilyId(id) => self.id = id,
             GenlCtrlAttrs::McastGroups(groups) => {

@@ -1,7 +1,7 @@
-//! Interfaces and addresses that come and go, by rtnetlink.
+//! Changes of interfaces and addresses, by rtnetlink.
 //!
-//! Only what is needed is read of a message, so an attribute newer than any
-//! library costs no event. Source: Linux `include/uapi/linux/rtnetlink.h`.
+//! Only the needed parts of a message are decoded, so an attribute newer than any
+//! library loses no event. Source: Linux `include/uapi/linux/rtnetlink.h`.
 
 use std::net::IpAddr;
 
@@ -15,15 +15,15 @@ use super::message::{DecodeError, Message, attributes, frame, request};
 use super::socket::{CallError, Channel, OpenError};
 use super::subscription::{Stream, Subscription};
 
-/// Messages that one snapshot holds at most; further ones are left out.
+/// Maximum number of messages in one snapshot; further ones are dropped.
 pub const MAX_NOTICES: usize = 4096;
 
-/// News of interfaces and addresses, for a thread that waits for them.
+/// Events of interfaces and addresses, for a thread that waits for them.
 pub type LinkSocket = Subscription<Notice>;
-/// News of interfaces and addresses, in tokio.
+/// Events of interfaces and addresses, in tokio.
 pub type LinkStream = Stream<Notice>;
 
-/// What is now so; said again, it is still so.
+/// A present state; a repeated notice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Of an interface.
@@ -54,13 +54,13 @@ pub struct AddressEvent {
     pub address: IpAddr,
     /// Length of its network's prefix in bits.
     pub prefix_len: u8,
-    /// True if it is there and may be used (an IPv6 address still under
-    /// duplicate detection may not).
+    /// True if it exists and is usable (an IPv6 address under duplicate
+    /// detection is not).
     pub usable: bool,
 }
 
-/// Subscribes to the news of this thread's network namespace and tells the
-/// present state: links, then addresses. What changes meanwhile is told twice.
+/// Subscribes to the events of this thread's network namespace and returns the
+/// present state: links, then addresses. Changes meanwhile appear in both.
 pub fn monitor() -> Result<(Vec<Notice>, LinkSocket), OpenError> {
     let groups = [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR];
     let socket = Subscription::open(NETLINK_ROUTE, &groups, decode)?;
@@ -69,13 +69,13 @@ pub fn monitor() -> Result<(Vec<Notice>, LinkSocket), OpenError> {
 }
 
 /// The present state of this thread's network namespace: links, then
-/// addresses. For a thread that lost news ([`super::EventError::Overrun`]).
+/// addresses. For use after lost events ([`super::EventError::Overrun`]).
 pub fn snapshot() -> Result<Vec<Notice>, OpenError> {
     let present = Channel::open(NETLINK_ROUTE)?;
     Ok(dump(present)?)
 }
 
-/// Index of the interface that has `address`, if one has.
+/// Index of the interface that has `address`, if any.
 pub(super) fn interface_of(channel: &mut Channel, address: IpAddr) -> Result<Option<u32>, CallError> {
     let mut found = None;
     each(channel, RouteNetlinkMessage::GetAddress(AddressMessage::default()), |notice| match notice {
@@ -97,13 +97,9 @@ fn dump(mut channel: Channel) -> Result<Vec<Notice>, CallError> {
     Ok(found)
 }
 
-fn each(
-    channel: &mut Channel,
-    question: RouteNetlinkMessage,
-    mut on_notice: impl FnMut(Notice),
-) -> Result<(), CallError> {
+fn each(channel: &mut Channel, query: RouteNetlinkMessage, mut on_notice: impl FnMut(Notice)) -> Result<(), CallError> {
     channel.call(
-        |sequence| request(question, NLM_F_DUMP, sequence),
+        |sequence| request(query, NLM_F_DUMP, sequence),
         |message| {
             decode(message.bytes)?.into_iter().for_each(&mut on_notice);
             Ok(())
@@ -111,7 +107,7 @@ fn each(
     )
 }
 
-/// The notice in one netlink message; `None` if it is about something else.
+/// The notice in one netlink message; `None` if it has another subject.
 /// Reads any bytes without panic.
 pub fn decode(bytes: &[u8]) -> Result<Option<Notice>, DecodeError> {
     let message = Message::parse(bytes)?;
@@ -219,8 +215,8 @@ mod tests {
             let header = [2, 32, flags, 0, 3, 0, 0, 0];
             let address = "10.0.0.1".parse().unwrap();
             let event = AddressEvent { if_index: 3, address, prefix_len: 32, usable };
-            let told = decode(&raw(libc::RTM_NEWADDR, &header, &[peer, ours].concat()));
-            assert_eq!(told, Ok(Some(Notice::Address(event))));
+            let notice = decode(&raw(libc::RTM_NEWADDR, &header, &[peer, ours].concat()));
+            assert_eq!(notice, Ok(Some(Notice::Address(event))));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Netlink framing: requests out, messages and their attributes in.
+//! Netlink framing: encodes requests, decodes messages and their attributes.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,50 +11,50 @@ use nix::errno::Errno;
 
 /// Length of a netlink header in bytes.
 pub(super) const HEADER_LEN: usize = 16;
-/// Types below this one are netlink's own (acknowledgement, end of a dump).
+/// Types below this one are netlink's control messages (acknowledgement, end of a dump).
 pub(super) const FIRST_PROTOCOL_TYPE: u16 = 16;
-/// Attributes of an extended acknowledgement: the kernel's reason in words.
+/// Attribute of an extended acknowledgement: the kernel's error text.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// Bytes that are not the message they ought to be.
+/// Bytes that do not decode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// An attribute has a length that its type does not allow.
     #[error("while reading {message}: attribute {attribute} has {length} bytes")]
     Length {
-        /// What was being read.
+        /// The message being read.
         message: &'static str,
         /// The attribute, by its name in the kernel's headers.
         attribute: &'static str,
         /// Length of its value in bytes.
         length: usize,
     },
-    /// An attribute without which the message says nothing.
+    /// A required attribute is missing.
     #[error("while reading {message}: attribute {attribute} is missing")]
     Missing {
-        /// What was being read.
+        /// The message being read.
         message: &'static str,
         /// The attribute, by its name in the kernel's headers.
         attribute: &'static str,
     },
-    /// Headers or attributes that do not fit into the bytes received.
+    /// Headers or attributes do not fit into the bytes received.
     #[error("while reading {message} of {length} bytes: {cause}")]
     Frame {
-        /// What was being read.
+        /// The message being read.
         message: &'static str,
         /// Bytes received.
         length: usize,
-        /// What does not fit.
+        /// The inconsistency.
         cause: String,
     },
 }
 
-/// A refusal, as the kernel words it.
+/// An error returned by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelError {
     /// The error number.
     pub errno: Errno,
-    /// The reason in words (extended acknowledgement), if the kernel gave one.
+    /// Its text (extended acknowledgement), if the kernel gave one.
     pub text: Option<String>,
 }
 
@@ -84,7 +84,7 @@ where
     bytes
 }
 
-/// One message of a datagram, checked to be whole.
+/// One message of a datagram, with its length checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a> {
     /// Header and payload.
@@ -108,12 +108,12 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// What follows the netlink header.
+    /// The bytes after the netlink header.
     pub fn payload(self) -> &'a [u8] {
         &self.bytes[HEADER_LEN..]
     }
 
-    /// The verdict in an acknowledgement (`NLMSG_ERROR`) or at the end of a
+    /// The result in an acknowledgement (`NLMSG_ERROR`) or at the end of a
     /// dump (`NLMSG_DONE`); `None` is success.
     pub fn verdict(self) -> Result<Option<KernelError>, DecodeError> {
         let payload = self.payload();
@@ -128,9 +128,9 @@ impl<'a> Message<'a> {
         Ok(Some(KernelError { errno: Errno::from_raw(code.saturating_neg()), text }))
     }
 
-    /// The words among the attributes of an acknowledgement. Those of
-    /// `NLMSG_ERROR` stand behind the header of the request, which comes alone
-    /// because every socket of ours sets `NETLINK_CAP_ACK`.
+    /// The text among the attributes of an acknowledgement. Those of
+    /// `NLMSG_ERROR` follow the header of the request, whose payload is omitted
+    /// because all our sockets set `NETLINK_CAP_ACK`.
     fn reason(self, rest: &[u8]) -> Option<String> {
         let behind = if self.kind == netlink_packet_core::NLMSG_ERROR { HEADER_LEN } else { 0 };
         attributes("an acknowledgement", rest.get(behind..)?)
@@ -221,7 +221,7 @@ impl Attribute<'_> {
     }
 }
 
-/// The error for bytes that do not even frame.
+/// The error for bytes without valid framing.
 pub(super) fn frame(message: &'static str, bytes: &[u8], cause: impl fmt::Display) -> DecodeError {
     DecodeError::Frame { message, length: bytes.len(), cause: cause.to_string() }
 }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn refusal(code: i32, behind: &[u8]) -> Vec<u8> {
+    fn error_message(code: i32, behind: &[u8]) -> Vec<u8> {
         let mut raw = ((36 + behind.len()) as u32).to_ne_bytes().to_vec();
         raw.extend([2, 0, 0, 3]); // NLMSG_ERROR, NLM_F_CAPPED | NLM_F_ACK_TLVS
         raw.extend([0; 8]);
@@ -242,23 +242,23 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_reason_is_read() {
-        let raw = refusal(-libc::EINVAL, &[8, 0, 1, 0, b'n', b'o', b'!', 0]);
-        let refused = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
-        assert_eq!(refused.to_string(), "no! (EINVAL: Invalid argument)");
-        let raw = refusal(-libc::ESRCH, &[]);
-        let refused = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
-        assert_eq!((refused.errno, refused.text), (Errno::ESRCH, None));
+    fn the_kernels_error_text_is_read() {
+        let raw = error_message(-libc::EINVAL, &[8, 0, 1, 0, b'n', b'o', b'!', 0]);
+        let error = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
+        assert_eq!(error.to_string(), "no! (EINVAL: Invalid argument)");
+        let raw = error_message(-libc::ESRCH, &[]);
+        let error = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
+        assert_eq!((error.errno, error.text), (Errno::ESRCH, None));
     }
 
     #[test]
-    fn an_acknowledgement_is_no_refusal() {
-        assert_eq!(Message::parse(&refusal(0, &[])).unwrap().verdict(), Ok(None));
+    fn an_acknowledgement_is_no_error() {
+        assert_eq!(Message::parse(&error_message(0, &[])).unwrap().verdict(), Ok(None));
     }
 
     #[test]
-    fn a_datagram_is_taken_apart_and_ends_at_the_first_fault() {
-        let one = refusal(0, &[]);
+    fn a_datagram_is_split_into_messages_up_to_the_first_error() {
+        let one = error_message(0, &[]);
         assert_eq!(messages(&[one.clone(), one.clone()].concat()).filter(Result::is_ok).count(), 2);
         let cut = [one.clone(), one[..20].to_vec(), one].concat();
         assert_eq!(messages(&cut[..56]).map(|found| found.is_ok()).collect::<Vec<_>>(), [true, false]);
@@ -273,8 +273,8 @@ mod tests {
         }
 
         #[test]
-        fn any_refusal_is_read_without_panic(code: i32, behind in prop::collection::vec(any::<u8>(), 0..64)) {
-            let raw = refusal(code, &behind);
+        fn any_error_message_is_read_without_panic(code: i32, behind in prop::collection::vec(any::<u8>(), 0..64)) {
+            let raw = error_message(code, &behind);
             prop_assert_eq!(Message::parse(&raw).unwrap().verdict().unwrap().is_some(), code < 0);
         }
     }

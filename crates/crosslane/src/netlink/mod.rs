@@ -1,20 +1,20 @@
-//! The kernel's side of everything Crosslane decides, over netlink.
+//! All kernel interfaces of Crosslane, over netlink.
 //!
 //! | module | kernel interface | for |
 //! |---|---|---|
 //! | [`path_manager`] | generic netlink `mptcp_pm`, user-space path manager | events and commands per connection |
-//! | [`endpoints`] | generic netlink `mptcp_pm`, in-kernel path manager | the baselines and the far end |
-//! | [`diag`] | `sock_diag` with `tcp_info` and MPTCP's own | how subflows fare; resync after an overrun |
-//! | [`udp`] | `sock_diag` | whose socket a datagram came from |
-//! | [`links`] | rtnetlink | interfaces and addresses that come and go |
+//! | [`endpoints`] | generic netlink `mptcp_pm`, in-kernel path manager | the baselines and the server |
+//! | [`diag`] | `sock_diag` with `tcp_info` and MPTCP's own | status of subflows; resync after an overrun |
+//! | [`udp`] | `sock_diag` | owner of the socket that sent a datagram |
+//! | [`links`] | rtnetlink | changes of interfaces and addresses |
 //! | [`Wiring`] | rtnetlink | interfaces, addresses, routes and rules of our own |
-//! | [`probe()`] | procfs | what is missing here, and what to do about it |
+//! | [`probe()`] | procfs | missing requirements, with remedies |
 //!
-//! A socket belongs to the network namespace of the thread that opens it and
-//! keeps to it wherever it is used afterwards. Requests are answered by the
-//! kernel within the system call, so they do not block; what the kernel tells
-//! unasked arrives by [`Subscription`], with a timeout or, as [`Stream`], in
-//! tokio. Nothing here reads a clock.
+//! A socket belongs to the network namespace of the thread that opens it, also
+//! when it is used elsewhere. The kernel replies to requests within the system
+//! call, so they do not block; events arrive by [`Subscription`], with a
+//! timeout or, as [`Stream`], in tokio.
+//! Nothing here reads a clock.
 
 pub mod diag;
 pub mod endpoints;

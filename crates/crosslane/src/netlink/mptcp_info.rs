@@ -1,4 +1,4 @@
-//! What `sock_diag` tells of MPTCP: a subflow's part in its connection, and a
+//! MPTCP information of `sock_diag`: a subflow's part in its connection, and a
 //! connection's token.
 //!
 //! Source: Linux `include/uapi/linux/mptcp.h`, `net/mptcp/diag.c`.
@@ -7,12 +7,12 @@ use crosslane_core::mptcp::Token;
 
 use super::message::{Attribute, DecodeError, attributes};
 
-/// What makes a TCP socket a subflow.
+/// The MPTCP part of a TCP socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MptcpInfo {
     /// Our token of the connection, as in events.
     pub token_local: u32,
-    /// The peer's token; 0 unless this end opened the subflow by MP_JOIN.
+    /// The peer's token; 0 unless this endpoint opened the subflow by MP_JOIN.
     pub token_remote: u32,
     /// Id of our address.
     pub local_id: u8,
@@ -20,9 +20,9 @@ pub struct MptcpInfo {
     pub remote_id: u8,
     /// Next relative sequence number to send on this subflow.
     pub relative_write_seq: u32,
-    /// Data sequence number that the mapping in use begins with.
+    /// Data sequence number at the start of the current mapping.
     pub map_seq: u64,
-    /// Relative subflow sequence number that it begins with.
+    /// Relative subflow sequence number at its start.
     pub map_subflow_seq: u32,
     /// Length of the mapping in bytes.
     pub map_len: u16,
@@ -41,22 +41,22 @@ mod flag {
 }
 
 impl MptcpInfo {
-    /// True if it joined a connection, false if the connection began with it.
+    /// True if it joined a connection, false if it is the connection's first.
     pub fn joined(&self) -> bool {
         self.flags & (flag::JOIN_LOCAL | flag::JOIN_REMOTE) != 0
     }
 
-    /// True if this end opened it.
+    /// True if this endpoint opened it.
     pub fn opened_here(&self) -> bool {
         self.flags & (flag::CAPABLE_LOCAL | flag::JOIN_LOCAL) != 0
     }
 
-    /// True if this end asked the peer to treat it as a backup.
+    /// True if this endpoint requested backup priority for it.
     pub fn backup_local(&self) -> bool {
         self.flags & flag::BACKUP_LOCAL != 0
     }
 
-    /// True if the peer asked us to treat it as a backup.
+    /// True if the peer requested backup priority for it.
     pub fn backup_remote(&self) -> bool {
         self.flags & flag::BACKUP_REMOTE != 0
     }
@@ -78,7 +78,7 @@ pub(super) fn live_token(info: &[u8]) -> Result<Option<Token>, DecodeError> {
     }
 }
 
-/// `INET_DIAG_ULP_INFO`: MPTCP's part, `None` if another protocol is meant.
+/// `INET_DIAG_ULP_INFO`: the MPTCP part, `None` for another protocol.
 pub(super) fn upper_layer(bytes: &[u8]) -> Result<Option<MptcpInfo>, DecodeError> {
     const INET_ULP_INFO_MPTCP: u16 = 3;
     for attribute in attributes("INET_DIAG_ULP_INFO", bytes) {
@@ -94,12 +94,12 @@ impl MptcpInfo {
     fn decode(bytes: &[u8]) -> Result<MptcpInfo, DecodeError> {
         let mut info = MptcpInfo::default();
         for attribute in attributes("INET_ULP_INFO_MPTCP", bytes) {
-            info.take(attribute?)?;
+            info.apply(attribute?)?;
         }
         Ok(info)
     }
 
-    fn take(&mut self, attribute: Attribute<'_>) -> Result<(), DecodeError> {
+    fn apply(&mut self, attribute: Attribute<'_>) -> Result<(), DecodeError> {
         match attribute.kind {
             1 => self.token_remote = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_REM")?,
             2 => self.token_local = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_LOC")?,
@@ -144,8 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn flags_tell_who_opened_the_connection() {
-        // As seen at the client and the server, on the first subflow and a joined one.
+    fn flags_show_which_endpoint_opened_the_connection() {
+        // As observed at the client and the server, on the first subflow and a joined one.
         for (flags, joined, opened_here) in
             [(0xc3, false, true), (0xc1, false, false), (0xcc, true, true), (0xc4, true, false)]
         {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_above_tcp_is_none_of_ours() {
+    fn another_upper_layer_protocol_is_ignored() {
         assert_eq!(upper_layer(&[8, 0, 1, 0, b't', b'l', b's', 0]), Ok(None));
     }
 

@@ -1,5 +1,5 @@
-//! The user-space path manager's two ends: events that the kernel tells and
-//! commands that it takes.
+//! The user-space path manager: events and commands of the kernel's
+//! interface.
 //!
 //! Both work only for connections that began while `net.mptcp.path_manager`
 //! of their network namespace was `userspace` ([`super::probe()`]).
@@ -42,11 +42,11 @@ impl CommandSocket {
         Ok(CommandSocket { family: Family::open()? })
     }
 
-    /// Has the kernel carry out `command` and waits for its verdict, not for
-    /// what comes of it (that is told by events).
+    /// Sends `command` and waits for the kernel's acknowledgement, not for
+    /// its effect (events report that).
     ///
     /// A subflow of a dual-stack socket has its IPv4 addresses mapped into
-    /// IPv6, which an event does not show; to close one takes a second try.
+    /// IPv6, which an event does not show; closing one takes a second attempt.
     ///
     /// Errors: `ESRCH`, the connection or the subflow is gone; `EINVAL` with
     /// "userspace PM not selected", it belongs to the in-kernel path manager.
@@ -63,9 +63,9 @@ impl CommandSocket {
     }
 }
 
-/// Why the kernel refused a command. Nearly everything is `EINVAL`, and told
-/// apart by the kernel's words (measured on Linux 6.18; one that gives none for
-/// a command leaves it [`Refusal::Other`]).
+/// Why the kernel refused a command. Nearly all errors are `EINVAL` and distinguished
+/// by the kernel's text (measured on Linux 6.18); without a text the result
+/// is [`Refusal::Other`].
 pub fn refusal(error: &CommandError) -> Refusal {
     let CallError::Refused(refused) = &error.cause else { return Refusal::Other(0) };
     let text = refused.text.as_deref().unwrap_or_default();
@@ -79,13 +79,13 @@ pub fn refusal(error: &CommandError) -> Refusal {
     }
 }
 
-/// The event in one netlink message; `None` if it is of a kind not known here.
-/// Attributes not known are passed over. Reads any bytes without panic.
+/// The event in one netlink message; `None` if its kind is unknown.
+/// Unknown attributes are ignored. Reads any bytes without panic.
 ///
-/// `backup` is what the peer asked for, not what this end did: whoever opens a
-/// subflow as backup or sends `SetBackup` must remember it, or ask
-/// [`super::diag`]. An `Announced` address without port carries that of the
-/// subflow it came over.
+/// `backup` is the peer's request, not this endpoint's: a caller that opens a
+/// subflow as backup or sends `SetBackup` must store that, or query
+/// [`super::diag`]. An `Announced` address without port has that of the
+/// subflow on which it arrived.
 pub fn decode(bytes: &[u8]) -> Result<Option<Event>, DecodeError> {
     let message = Message::parse(bytes)?;
     if message.kind < FIRST_PROTOCOL_TYPE {
@@ -111,7 +111,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<Event>, DecodeError> {
     Ok(Some(event))
 }
 
-/// `command` in bytes, to the family known as `family`, asking for an
+/// `command` in bytes, for the family with the id `family`, with a request for an
 /// acknowledgement.
 pub fn encode(command: &Command, family: u16, sequence: u32) -> Vec<u8> {
     request(command).encode(family, NLM_F_ACK, sequence)
@@ -133,20 +133,20 @@ struct Fields {
     server_side: bool,
 }
 
-/// Bit of `MPTCP_ATTR_FLAGS`: this end accepted the connection (Linux 6.18;
-/// before that an attribute of its own).
+/// Bit of `MPTCP_ATTR_FLAGS`: this endpoint accepted the connection (Linux 6.18;
+/// before that a separate attribute).
 const FLAG_SERVER_SIDE: u16 = 1 << 1;
 
 impl Fields {
     fn read(event: &'static str, bytes: &[u8]) -> Result<Fields, DecodeError> {
         let mut fields = Fields { event, ..Fields::default() };
         for attribute in attributes(event, bytes) {
-            fields.take(attribute?)?;
+            fields.apply(attribute?)?;
         }
         Ok(fields)
     }
 
-    fn take(&mut self, attribute: Attribute<'_>) -> Result<(), DecodeError> {
+    fn apply(&mut self, attribute: Attribute<'_>) -> Result<(), DecodeError> {
         match attribute.kind {
             1 => self.token = Some(attribute.u32("MPTCP_ATTR_TOKEN")?),
             3 => self.local_id = Some(attribute.u8("MPTCP_ATTR_LOC_ID")?),
@@ -202,7 +202,7 @@ impl Fields {
         Ok(Event::SubflowPriority { token: self.token()?, subflow: self.subflow()? })
     }
 
-    /// The first subflow, whose ids are 0 (RFC 8684 §3.4.1) and not told.
+    /// The first subflow, whose ids are 0 (RFC 8684 §3.4.1) and not reported.
     fn first_subflow(&self) -> Result<Subflow, DecodeError> {
         self.subflow_with(self.local_id.unwrap_or(0), self.remote_id.unwrap_or(0))
     }
@@ -249,14 +249,14 @@ fn request(command: &Command) -> Request {
             per_connection(10, token, [ours.nested(attribute::ADDR), theirs(remote)])
         }
         Command::DestroySubflow { token, local, remote } => {
-            per_connection(11, token, [end(local).nested(attribute::ADDR), theirs(remote)])
+            per_connection(11, token, [socket_address(local).nested(attribute::ADDR), theirs(remote)])
         }
         Command::SetBackup { token, local, remote, backup } => {
-            let ours = Address { flags: Some(backup_flag(backup)), ..end(local) };
+            let ours = Address { flags: Some(backup_flag(backup)), ..socket_address(local) };
             per_connection(7, token, [ours.nested(attribute::ADDR), theirs(remote)])
         }
         Command::Announce { token, local_id, local } => {
-            let ours = Address { id: Some(local_id.0), flags: Some(flag::SIGNAL), ..end(local) };
+            let ours = Address { id: Some(local_id.0), flags: Some(flag::SIGNAL), ..socket_address(local) };
             per_connection(8, token, [ours.nested(attribute::ADDR)])
         }
         Command::Withdraw { token, local_id } => {
@@ -275,16 +275,16 @@ fn backup_flag(backup: bool) -> u32 {
     if backup { flag::BACKUP } else { 0 }
 }
 
-fn end(address: SocketAddr) -> Address {
+fn socket_address(address: SocketAddr) -> Address {
     Address { ip: Some(address.ip()), port: address.port(), ..Address::default() }
 }
 
 fn theirs(remote: SocketAddr) -> DefaultNla {
-    end(remote).nested(attribute::ADDR_REMOTE)
+    socket_address(remote).nested(attribute::ADDR_REMOTE)
 }
 
-/// The same command for a subflow whose IPv4 addresses are mapped into IPv6,
-/// where the kernel tells the two apart.
+/// The same command for a subflow whose IPv4 addresses are mapped into IPv6;
+/// the kernel distinguishes the two.
 fn mapped(command: &Command) -> Option<Command> {
     match *command {
         Command::DestroySubflow { token, local: SocketAddr::V4(local), remote: SocketAddr::V4(remote) } => {

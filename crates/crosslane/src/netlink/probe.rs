@@ -1,4 +1,4 @@
-//! Whether this kernel and this network namespace can do what the agent needs.
+//! Checks that this kernel and this network namespace have what the agent needs.
 
 use std::fs;
 use std::io;
@@ -9,33 +9,31 @@ use nix::errno::Errno;
 use super::path_manager;
 use super::socket::OpenError;
 
-/// What is missing for the user-space path manager, with the remedy.
+/// A missing requirement of the user-space path manager, with the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// No MPTCP in this kernel.
+    /// The kernel has no MPTCP.
     #[error(
         "while looking for MPTCP: this kernel has no net.mptcp.enabled; boot one with CONFIG_MPTCP=y (Linux 5.19 or newer)"
     )]
     NoMptcp,
-    /// MPTCP is switched off.
-    #[error(
-        "while looking for MPTCP: it is switched off in this network namespace; run `sysctl -w net.mptcp.enabled=1`"
-    )]
+    /// MPTCP is disabled.
+    #[error("while looking for MPTCP: it is disabled in this network namespace; run `sysctl -w net.mptcp.enabled=1`")]
     Disabled,
-    /// MPTCP without any choice of path manager.
+    /// The kernel has MPTCP, but no choice of path manager.
     #[error(
         "while looking for the user-space path manager: this kernel has neither net.mptcp.path_manager nor net.mptcp.pm_type; boot Linux 5.19 or newer"
     )]
     NoChoice,
-    /// The user-space path manager is not among those this kernel offers.
+    /// The kernel does not offer the user-space path manager.
     #[error("while looking for the user-space path manager: this kernel offers only `{0}`; boot one with it")]
     NotOffered(String),
-    /// Not allowed to listen to the path manager's events.
+    /// Access to the path manager's events is denied.
     #[error(
-        "while subscribing to MPTCP events: not permitted; run as root, with CAP_NET_ADMIN, or in a user namespace of your own (`unshare -rn`)"
+        "while subscribing to MPTCP events: not permitted; run as root, with CAP_NET_ADMIN, or in a separate user namespace (`unshare -rn`)"
     )]
     NotPermitted,
-    /// Netlink does not answer as it should.
+    /// Netlink failed.
     #[error(transparent)]
     Netlink(OpenError),
     /// A setting cannot be read or written.
@@ -47,13 +45,13 @@ pub enum ProbeError {
         attempt: &'static str,
         /// Name of the setting.
         setting: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
 }
 
-/// Who opens and closes the subflows of a connection.
+/// The path manager of a connection, which opens and closes its subflows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathManager {
     /// The kernel, from its endpoints.
@@ -65,11 +63,11 @@ pub enum PathManager {
 const ENABLED: &str = "net/mptcp/enabled";
 const PATH_MANAGER: &str = "net/mptcp/path_manager";
 const OFFERED: &str = "net/mptcp/available_path_managers";
-/// The choice by number before Linux 6.15, and still kept up to date.
+/// The setting before Linux 6.15, a number; newer kernels keep it up to date.
 const PM_TYPE: &str = "net/mptcp/pm_type";
 
-/// Finds out whether connections of this thread's network namespace can be
-/// managed from here. Changes nothing; does not ask which path manager is
+/// Checks that this program can manage connections of this thread's network
+/// namespace. Changes nothing; does not check which path manager is
 /// selected at present ([`select_path_manager`]).
 pub fn probe() -> Result<(), ProbeError> {
     probe_settings(Path::new("/proc/sys"))?;
@@ -82,7 +80,7 @@ pub fn probe() -> Result<(), ProbeError> {
     }
 }
 
-/// Selects who manages the connections that begin from now on in this
+/// Selects the path manager of connections that begin from now on in this
 /// thread's network namespace; present ones keep theirs.
 pub fn select_path_manager(choice: PathManager) -> Result<(), ProbeError> {
     let root = Path::new("/proc/sys");
@@ -95,11 +93,11 @@ pub fn select_path_manager(choice: PathManager) -> Result<(), ProbeError> {
     fs::write(root.join(setting), value).map_err(|cause| ProbeError::Setting { attempt: "writing", setting, cause })
 }
 
-/// Who manages the connections that begin now in this thread's network
+/// The path manager of connections that begin now in this thread's network
 /// namespace.
 ///
 /// # Errors
-/// The setting is not there or cannot be read.
+/// The setting does not exist or cannot be read.
 pub fn selected_path_manager() -> Result<PathManager, ProbeError> {
     let root = Path::new("/proc/sys");
     let name = read(root, PATH_MANAGER)?;
@@ -128,7 +126,7 @@ fn probe_settings(root: &Path) -> Result<(), ProbeError> {
     }
 }
 
-/// A setting; `None` if this kernel does not have it.
+/// A setting; `None` if this kernel lacks it.
 fn read(root: &Path, setting: &'static str) -> Result<Option<String>, ProbeError> {
     match fs::read_to_string(root.join(setting)) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lack_is_one_sentence_with_its_remedy() {
+    fn every_missing_requirement_is_one_sentence_with_its_remedy() {
         assert!(verdict(&[]).contains("boot one with CONFIG_MPTCP=y"));
         assert!(verdict(&[(ENABLED, "0\n")]).contains("sysctl -w net.mptcp.enabled=1"));
         assert!(verdict(&[(ENABLED, "1\n")]).contains("boot Linux 5.19"));
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_new_ways_of_choosing_will_do() {
+    fn old_and_new_settings_of_the_path_manager_are_accepted() {
         assert_eq!(verdict(&[(ENABLED, "1\n"), (PM_TYPE, "0\n")]), "ok");
         let new = [(ENABLED, "1\n"), (PATH_MANAGER, "kernel\n"), (OFFERED, "kernel userspace\n")];
         assert_eq!(verdict(&new), "ok");

@@ -15,35 +15,35 @@ use rtnetlink::{AddressMessageBuilder, LinkUnspec, LinkVxlan, RouteMessageBuilde
 use super::{Channel, request};
 use crate::error::{Error, Result};
 
-/// Its network, and the port of RFC 7348.
+/// VXLAN network identifier, and the port of RFC 7348.
 const VXLAN_NETWORK: u32 = 1;
 const VXLAN_PORT: u16 = 4789;
 
-/// What configures the network namespace of the thread that opened it.
+/// Configures the network namespace of the thread that opened it.
 pub struct Wiring {
     channel: Channel,
 }
 
-/// Where a route leads.
+/// A route.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// Destination; `None` for every destination.
     pub to: Option<Ipv4Addr>,
-    /// Interface by which packets leave.
+    /// Interface that sends the packets.
     pub interface: u32,
-    /// Address that packets bear if their sender chose none.
+    /// Source address of packets whose sender chose none.
     pub source: Option<Ipv4Addr>,
     /// Routing table; `None` for the main one.
     pub table: Option<u32>,
-    /// The lower, the better.
+    /// Metric; lower values are preferred.
     pub metric: u32,
 }
 
 impl Wiring {
-    /// Opens the namespace of this thread.
+    /// Opens the network namespace of this thread.
     ///
     /// # Errors
-    /// The kernel has no netlink socket to spare.
+    /// The kernel can open no netlink socket.
     pub fn open() -> Result<Wiring> {
         let channel =
             Channel::open(NETLINK_ROUTE).map_err(|cause| Error::failure("opening a netlink socket", cause))?;
@@ -58,7 +58,7 @@ impl Wiring {
         Ok(self.interface(interface)?.header.index)
     }
 
-    /// Packets that an interface dropped on their way out.
+    /// Number of packets that an interface dropped on transmission.
     ///
     /// # Errors
     /// There is no such interface.
@@ -71,37 +71,37 @@ impl Wiring {
         Ok(dropped.unwrap_or(0))
     }
 
-    /// What the kernel tells of an interface.
+    /// The kernel's description of an interface.
     pub(crate) fn interface(&mut self, name: &str) -> Result<LinkMessage> {
         let attempt = format!("looking up the interface {name}");
         let mut found = None;
-        let question = RouteNetlinkMessage::GetLink(LinkUnspec::new_with_name(name).build());
-        let asked = self.channel.call(
-            |sequence| request(question, NLM_F_ACK, sequence),
+        let query = RouteNetlinkMessage::GetLink(LinkUnspec::new_with_name(name).build());
+        let result = self.channel.call(
+            |sequence| request(query, NLM_F_ACK, sequence),
             |reply| {
                 found = netlink_packet_core::NetlinkMessage::<RouteNetlinkMessage>::deserialize(reply.bytes).ok();
                 Ok(())
             },
         );
-        asked.map_err(|cause| Error::failure(&attempt, cause))?;
+        result.map_err(|cause| Error::failure(&attempt, cause))?;
         match found.map(|message| message.payload) {
             Some(netlink_packet_core::NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))) => Ok(link),
-            _ => Err(Error::failure(attempt, "the kernel's answer is about something else")),
+            _ => Err(Error::failure(attempt, "the kernel's reply has another subject")),
         }
     }
 
-    /// Makes a VXLAN interface (RFC 7348) between two addresses, with one
+    /// Creates a VXLAN interface (RFC 7348) between two addresses, with one
     /// network (1), the kernel's choice of checksums and no learning of
-    /// stations: there is but one, the other end.
+    /// stations: the peer is the only one.
     ///
     /// # Errors
     /// The kernel has no VXLAN, or the name is taken.
     pub fn add_vxlan(&mut self, name: &str, local: Ipv4Addr, remote: Ipv4Addr) -> Result<()> {
         let vxlan = LinkVxlan::new(name, VXLAN_NETWORK).local(local).remote(remote).port(VXLAN_PORT).learning(false);
         let (message, flags) = (RouteNetlinkMessage::NewLink(vxlan.build()), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL);
-        let asked = self.channel.call(|sequence| request(message, flags, sequence), |_| Ok(()));
-        let attempt = format!("making the VXLAN interface {name}");
-        asked.map_err(|cause| match cause.errno() {
+        let result = self.channel.call(|sequence| request(message, flags, sequence), |_| Ok(()));
+        let attempt = format!("creating the VXLAN interface {name}");
+        result.map_err(|cause| match cause.errno() {
             Some(Errno::EOPNOTSUPP) => {
                 Error::usage(attempt, cause, "the kernel needs CONFIG_VXLAN (`modprobe vxlan` may load it)")
             }
@@ -109,19 +109,19 @@ impl Wiring {
         })
     }
 
-    /// Takes an interface up, with this MTU and length of its send queue.
+    /// Brings an interface up, with this MTU and send queue length.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel rejects it.
     pub fn bring_up(&mut self, interface: &str, mtu: u32, queue_packets: u32) -> Result<()> {
         let message = LinkUnspec::new_with_name(interface).up().mtu(mtu).txqueuelen(queue_packets).build();
-        self.change(format!("taking the interface {interface} up"), RouteNetlinkMessage::SetLink(message), 0)
+        self.change(format!("bringing the interface {interface} up"), RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Sets an interface up, or down: then the kernel forgets its routes.
+    /// Sets an interface up or down; when down, the kernel removes its routes.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel rejects it.
     pub fn set_up(&mut self, interface: &str, up: bool) -> Result<()> {
         let message = LinkUnspec::new_with_name(interface);
         let (message, word) = if up { (message.up(), "up") } else { (message.down(), "down") };
@@ -132,15 +132,15 @@ impl Wiring {
         )
     }
 
-    /// Gives an interface an address, which can be used at once.
+    /// Adds an address to an interface, usable at once.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel rejects it.
     pub fn add_address(&mut self, interface: u32, address: impl Into<IpAddr>, prefix_len: u8) -> Result<()> {
         let address = address.into();
         let mut message = address_message(interface, address, prefix_len);
-        // Of use at once: on our interfaces nobody could have the same one. Until the
-        // kernel has looked for such neighbours, a socket could not be bound to it.
+        // No duplicate detection: no other host can have the address on our interfaces, and
+        // until the detection ends, a socket could not be bound to it.
         if address.is_ipv6() {
             message.header.flags |= AddressHeaderFlags::Nodad;
         }
@@ -148,10 +148,10 @@ impl Wiring {
         self.change(attempt, RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Takes an address from an interface.
+    /// Removes an address from an interface.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel rejects it.
     pub fn remove_address(&mut self, interface: u32, address: IpAddr, prefix_len: u8) -> Result<()> {
         let message = RouteNetlinkMessage::DelAddress(address_message(interface, address, prefix_len));
         self.change(format!("removing the address {address}/{prefix_len}"), message, 0)
@@ -160,7 +160,7 @@ impl Wiring {
     /// Adds a route.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel rejects it.
     pub fn add_route(&mut self, route: Route) -> Result<()> {
         let mut builder =
             RouteMessageBuilder::<Ipv4Addr>::new().output_interface(route.interface).priority(route.metric);
@@ -182,10 +182,10 @@ impl Wiring {
         self.change(attempt, RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Packets from `source` follow the routes of `table`.
+    /// Adds a rule: packets from `source` use the routes of `table`.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel rejects it.
     pub fn add_rule(&mut self, source: Ipv4Addr, table: u32) -> Result<()> {
         let mut message = RuleMessage::default();
         message.header.family = AddressFamily::Inet;

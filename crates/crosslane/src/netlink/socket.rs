@@ -1,4 +1,4 @@
-//! One netlink socket for questions and their answers.
+//! One netlink socket for requests and replies.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,68 +12,68 @@ use socket2::SockRef;
 
 use super::message::{DecodeError, KernelError, Message, frame, messages};
 
-/// Room for one datagram; the kernel fills no more than this in a dump.
+/// Buffer size for one datagram; the kernel's dumps do not exceed it.
 pub(super) const DATAGRAM_LEN: usize = 32 * 1024;
-/// The kernel answers within the system call: a limit only for the case that
+/// The kernel replies within the system call: this limit only covers the case that
 /// it does not.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
-/// A netlink socket that could not be had.
+/// A netlink socket that could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The kernel has no such generic netlink family or multicast group.
     #[error("while looking for {0}: this kernel does not have it; it needs Linux 5.19 or newer with CONFIG_MPTCP")]
     Absent(&'static str),
-    /// The socket itself.
+    /// Opening the socket failed.
     #[error("while opening a netlink socket: {0}; check the limit of open files and the sandbox, if any")]
     Socket(#[from] io::Error),
-    /// The first question was not answered.
-    #[error("while asking netlink: {0}")]
+    /// The first request failed.
+    #[error("while querying netlink: {0}")]
     Call(#[from] CallError),
 }
 
-/// A request that was not fulfilled.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The kernel says no.
+    /// The kernel returned an error.
     #[error(transparent)]
     Refused(#[from] KernelError),
-    /// The socket failed, or there was no answer within a second.
+    /// The socket failed, or there was no reply within a second.
     #[error("the netlink socket failed: {0}")]
     Io(#[from] io::Error),
-    /// The answer cannot be read.
+    /// The reply cannot be decoded.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
 }
 
 impl CallError {
-    /// The kernel's error number, if it was the kernel that refused.
+    /// The kernel's error number, if the kernel returned an error.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            CallError::Refused(refusal) => Some(refusal.errno),
+            CallError::Refused(error) => Some(error.errno),
             _ => None,
         }
     }
 }
 
-/// Something asked of the kernel that was not done.
+/// A request to the kernel that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("while asking the kernel to {attempt}: {cause}; {}", self.remedy())]
 pub struct CommandError {
-    /// What was asked for, in words.
+    /// The request, in words.
     pub attempt: &'static str,
-    /// Why not.
+    /// Its cause.
     #[source]
     pub cause: CallError,
 }
 
 impl CommandError {
-    /// For `map_err`: what was attempted, then the cause.
+    /// For `map_err`: the attempt, then the cause.
     pub(super) fn while_asked_to(attempt: &'static str) -> impl FnOnce(CallError) -> CommandError {
         move |cause| CommandError { attempt, cause }
     }
 
-    /// The kernel's error number, if it was the kernel that refused.
+    /// The kernel's error number, if the kernel returned an error.
     pub fn errno(&self) -> Option<Errno> {
         self.cause.errno()
     }
@@ -81,11 +81,11 @@ impl CommandError {
     fn remedy(&self) -> &'static str {
         match self.errno() {
             Some(Errno::EPERM) => "run as root or with CAP_NET_ADMIN in this network namespace",
-            Some(Errno::ESRCH | Errno::ENOTCONN) => "it is gone, nothing is left to do",
+            Some(Errno::ESRCH | Errno::ENOTCONN) => "it is gone, no action is needed",
             Some(Errno::EINVAL) => {
-                "check the request; a connection obeys only if net.mptcp.path_manager was `userspace` when it began"
+                "check the request; a connection can be managed only if net.mptcp.path_manager was `userspace` when it began"
             }
-            Some(Errno::EEXIST) => "it is there already, remove it first to change it",
+            Some(Errno::EEXIST) => "it exists already, remove it first to change it",
             _ => "try again",
         }
     }
@@ -109,10 +109,10 @@ impl Channel {
         Ok(Channel { socket, sequence: 0, buffer: vec![0; DATAGRAM_LEN] })
     }
 
-    /// Sends what `request` makes of a sequence number and gives every message
-    /// of the answer to `on_reply`. The request must ask for a dump or for an
-    /// acknowledgement: either marks the end. An answer is read to its end even
-    /// if part of it makes no sense, or the kernel would find the socket busy.
+    /// Sends the request built from a sequence number and passes every message
+    /// of the reply to `on_reply`. The request must ask for a dump or for an
+    /// acknowledgement: either marks the end. A reply is read to its end even
+    /// if part of it is malformed, or the kernel would find the socket busy.
     pub fn call(
         &mut self,
         request: impl FnOnce(u32) -> Vec<u8>,
@@ -130,7 +130,7 @@ impl Channel {
                 }
                 match message.kind {
                     NLMSG_ERROR | NLMSG_DONE => {
-                        return message.verdict()?.map_or(outcome.map_err(CallError::from), |no| Err(no.into()));
+                        return message.verdict()?.map_or(outcome.map_err(CallError::from), |error| Err(error.into()));
                     }
                     _ => outcome = outcome.and(on_reply(message)),
                 }
@@ -139,7 +139,7 @@ impl Channel {
     }
 }
 
-/// A socket connected to the kernel: it takes messages from nobody else.
+/// A socket connected to the kernel: it receives messages from no other sender.
 pub(super) fn connect(protocol: isize) -> io::Result<Socket> {
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
@@ -147,7 +147,7 @@ pub(super) fn connect(protocol: isize) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Takes the next datagram into `buffer`; returns its length.
+/// Reads the next datagram into `buffer`; returns its length.
 pub(super) fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<usize> {
     let room = buffer.len();
     let length = loop {
@@ -163,8 +163,8 @@ pub(super) fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<usiz
     Ok(length)
 }
 
-/// Waits until there is something to read, `timeout` is over, or a signal
-/// came.
+/// Waits until there is something to read, `timeout` has passed, or a signal
+/// arrived.
 pub(super) fn wait(socket: &Socket, timeout: Duration) -> io::Result<()> {
     let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     match ppoll(&mut sockets, Some(timeout.into()), None) {

@@ -1,4 +1,4 @@
-//! What the kernel tells unasked: one type for two ways of waiting.
+//! Events of the kernel: one type for blocking and for tokio.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,34 +15,34 @@ use tokio::io::unix::AsyncFd;
 use super::message::{DecodeError, messages};
 use super::socket::{DATAGRAM_LEN, connect, receive, wait};
 
-/// Wanted receive buffer in bytes: some 10 000 events. Without privilege the
-/// kernel gives `net.core.rmem_max` at most.
+/// Requested receive buffer in bytes: some 10 000 events. Without privilege the
+/// kernel grants `net.core.rmem_max` at most.
 const RECEIVE_BUFFER_LEN: usize = 4 * 1024 * 1024;
-/// Datagrams thrown away at most after an overrun.
+/// Maximum number of datagrams discarded after an overrun.
 const DRAIN_LIMIT: usize = 65_536;
 
 /// Why there is no next event.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// The kernel had more to tell than the receive buffer holds, and some of
-    /// it is lost. What was still queued has been thrown away: ask for the
-    /// present state (`diag::Diag::connections`, `links::snapshot`), then go on.
+    /// The kernel had more events than the receive buffer holds, and some are
+    /// lost. The queued ones have been discarded: read the present
+    /// state (`diag::Diag::connections`, `links::snapshot`), then continue.
     #[error(
-        "while waiting for events: the receive buffer overran; ask for the present state, and raise net.core.rmem_max if this recurs"
+        "while waiting for events: the receive buffer overran; read the present state, and raise net.core.rmem_max if this recurs"
     )]
     Overrun,
     /// One message cannot be read; the following ones can.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
     /// The socket failed; open another.
-    #[error("while waiting for events: {0}; open the socket anew")]
+    #[error("while waiting for events: {0}; open a new socket")]
     Io(#[from] io::Error),
 }
 
-/// How a message becomes an event, `None` if it is none.
+/// Decodes a message into an event, `None` if it is none.
 pub(super) type Decode<T> = fn(&[u8]) -> Result<Option<T>, DecodeError>;
 
-/// Events of type `T` from a netlink multicast group, for a thread of its own.
+/// Events of type `T` from a netlink multicast group, for a separate thread.
 /// In tokio: [`Subscription::into_stream`].
 pub struct Subscription<T> {
     socket: Socket,
@@ -56,7 +56,7 @@ impl<T> Subscription<T> {
     pub(super) fn open(protocol: isize, groups: &[u32], decode: Decode<T>) -> io::Result<Subscription<T>> {
         let socket = connect(protocol)?;
         socket.set_non_blocking(true)?;
-        // Best effort: a smaller buffer serves too, it only overruns sooner.
+        // Best effort: a smaller buffer also works, but overruns earlier.
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER_LEN).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER_LEN);
         }
@@ -66,7 +66,7 @@ impl<T> Subscription<T> {
         Ok(Subscription { socket, decode, ready: VecDeque::new(), buffer: vec![0; DATAGRAM_LEN] })
     }
 
-    /// The next event; `None` when `timeout` is over, or earlier if what came
+    /// The next event; `None` after `timeout`, or earlier if the message received
     /// was no event.
     pub fn recv(&mut self, timeout: Duration) -> Result<Option<T>, EventError> {
         if let Some(event) = self.try_recv()? {
@@ -76,7 +76,7 @@ impl<T> Subscription<T> {
         self.try_recv()
     }
 
-    /// The next event if there is one already.
+    /// The next event if there is one.
     pub fn try_recv(&mut self) -> Result<Option<T>, EventError> {
         while self.ready.is_empty() {
             if !self.fill()? {
@@ -94,7 +94,7 @@ impl<T> Subscription<T> {
         Ok(Stream { inner: inner.map_err(io::Error::from)? })
     }
 
-    /// Takes one datagram; false if there is none.
+    /// Reads one datagram; false if there is none.
     fn fill(&mut self) -> Result<bool, EventError> {
         let length = match receive(&self.socket, &mut self.buffer) {
             Ok(length) => length,
@@ -112,8 +112,8 @@ impl<T> Subscription<T> {
         Ok(true)
     }
 
-    /// Throws away what is queued: it is older than the state that the caller
-    /// will now ask for, and would undo it.
+    /// Discards the queued events: they are older than the state that the caller
+    /// will now read, and would undo it.
     fn drain(&mut self) {
         self.ready.clear();
         for _ in 0..DRAIN_LIMIT {
@@ -145,8 +145,8 @@ impl<T> Stream<T> {
     /// The next event. Safe to cancel: an event not returned is not lost.
     pub async fn next(&mut self) -> Result<T, EventError> {
         loop {
-            // Readiness is cleared only once the socket has said "would block"
-            // and nothing is queued, so what is queued is found here.
+            // Readiness is cleared only after the socket has returned "would block"
+            // with an empty queue, so queued events are found here.
             let mut guard = self.inner.readable_mut().await?;
             match guard.get_inner_mut().try_recv()? {
                 Some(event) => return Ok(event),

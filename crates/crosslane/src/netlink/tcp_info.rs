@@ -1,40 +1,40 @@
-//! The kernel's `struct tcp_info`, of any length: it has grown with every few
-//! releases and may end early or late.
+//! The kernel's `struct tcp_info`, of any length: it grows every few
+//! releases.
 //!
 //! Source: Linux `include/uapi/linux/tcp.h`.
 
 use std::time::Duration;
 
-/// Where a TCP socket stands (RFC 9293 §3.3.2).
+/// State of a TCP socket (RFC 9293 §3.3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TcpState {
-    /// Both ends agree.
+    /// The connection is established.
     Established,
-    /// Waits for the answer to its SYN.
+    /// Waits for the reply to its SYN.
     SynSent,
-    /// Has answered a SYN.
+    /// Has replied to a SYN.
     SynReceived,
-    /// Closed here; not all is acknowledged.
+    /// Closed locally; not everything is acknowledged.
     FinWait1,
-    /// Closed here; the peer still sends.
+    /// Closed locally; the peer still sends.
     FinWait2,
-    /// Waits for stray segments to die.
+    /// Waits until delayed segments have expired.
     TimeWait,
     /// Not connected.
     #[default]
     Closed,
     /// Closed by the peer.
     CloseWait,
-    /// Closed by both; waits for the last acknowledgement.
+    /// Closed by both endpoints; waits for the last acknowledgement.
     LastAck,
     /// Listens.
     Listen,
-    /// Closed by both at once.
+    /// Closed by both endpoints simultaneously.
     Closing,
 }
 
 impl TcpState {
-    /// True if this end will send nothing new.
+    /// True if this endpoint sends no new data.
     pub fn closed_here(self) -> bool {
         !matches!(
             self,
@@ -59,12 +59,12 @@ impl TcpState {
     }
 }
 
-/// Excerpt of `tcp_info`. What an older kernel does not tell is 0.
+/// Excerpt of `tcp_info`. Fields that an older kernel lacks are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Where the socket stands.
+    /// State of the socket.
     pub state: TcpState,
-    /// Retransmissions of the oldest segment by timer, in a row.
+    /// Consecutive retransmissions of the oldest segment by timer.
     pub backoff: u8,
     /// Retransmission timeout.
     pub rto: Duration,
@@ -72,15 +72,15 @@ pub struct TcpInfo {
     pub send_mss: u32,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
-    /// Segments taken for lost.
+    /// Segments considered lost.
     pub lost: u32,
-    /// Segments sent again and not yet acknowledged.
+    /// Segments retransmitted and not yet acknowledged.
     pub retrans: u32,
-    /// Time since data was last sent; 1 ms to 4 ms coarse, like the next two.
+    /// Time since data was last sent, with a resolution of 1 ms to 4 ms, as for the next two.
     pub last_data_sent: Duration,
-    /// Time since data last came.
+    /// Time since data was last received.
     pub last_data_received: Duration,
-    /// Time since an acknowledgement last came.
+    /// Time since an acknowledgement was last received.
     pub last_ack_received: Duration,
     /// Smoothed round-trip time.
     pub rtt: Duration,
@@ -102,9 +102,9 @@ pub struct TcpInfo {
     pub segments_received: u32,
     /// Bytes in the queue that have never been sent.
     pub notsent_bytes: u32,
-    /// Least round-trip time of the last minutes.
+    /// Minimum round-trip time of the last minutes.
     pub min_rtt: Duration,
-    /// Rate of delivery, most recent sample, in bit/s.
+    /// Delivery rate, most recent sample, in bit/s.
     pub delivery_rate_bit_s: u64,
     /// True if that sample was limited by the application, not the path.
     pub app_limited: bool,
@@ -112,7 +112,7 @@ pub struct TcpInfo {
     pub delivered: u32,
     /// Bytes of payload sent since the beginning, retransmissions included.
     pub bytes_sent: u64,
-    /// Bytes of payload sent again since the beginning.
+    /// Bytes of payload retransmitted since the beginning.
     pub bytes_retrans: u64,
     /// The peer's receive window in bytes.
     pub send_window: u32,
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_struct_of_any_length_is_read_as_far_as_it_goes() {
+    fn a_struct_of_any_length_is_read_as_far_as_it_extends() {
         let mut full = [0u8; 248];
         full[0] = 1;
         full[68..72].copy_from_slice(&40_000u32.to_ne_bytes());

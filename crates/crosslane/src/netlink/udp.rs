@@ -1,5 +1,5 @@
-//! Whose UDP sockets are bound to a port: UDP carries no credentials, but the
-//! kernel knows the owner of the socket that a datagram of this machine came from.
+//! Owners of the UDP sockets bound to a port: UDP carries no credentials, but the
+//! kernel knows the owner of the socket that sent a datagram of this machine.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use super::diag::header;
 use super::message::request;
 use super::socket::{CallError, Channel, CommandError};
 
-/// Owners that one port may have before further ones are left out.
+/// Maximum number of owners of one port; further ones are dropped.
 const MAX_OWNERS: usize = 64;
 
-/// A socket for questions about UDP sockets.
+/// A netlink socket for queries about UDP sockets.
 pub struct UdpOwners {
     channel: Channel,
 }
@@ -32,19 +32,19 @@ impl UdpOwners {
     /// User ids of all sockets of IPv4 and IPv6 that are bound to `port`.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report them.
     pub fn of(&mut self, port: u16) -> Result<Vec<u32>, CommandError> {
         let mut found = Vec::new();
         for mut any in [SocketId::new_v4(), SocketId::new_v6()] {
             any.source_port = port;
-            self.ask(any, &mut found).map_err(CommandError::while_asked_to("list UDP sockets"))?;
+            self.query(any, &mut found).map_err(CommandError::while_asked_to("list UDP sockets"))?;
         }
         Ok(found)
     }
 
-    fn ask(&mut self, id: SocketId, found: &mut Vec<u32>) -> Result<(), CallError> {
+    fn query(&mut self, id: SocketId, found: &mut Vec<u32>) -> Result<(), CallError> {
         let family = if id.source_address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let question = InetRequest {
+        let query = InetRequest {
             family: family as u8,
             protocol: libc::IPPROTO_UDP as u8,
             extensions: ExtensionFlags::empty(),
@@ -52,7 +52,7 @@ impl UdpOwners {
             socket_id: id,
         };
         self.channel.call(
-            |sequence| request(SockDiagMessage::InetRequest(question), NLM_F_DUMP, sequence),
+            |sequence| request(SockDiagMessage::InetRequest(query), NLM_F_DUMP, sequence),
             |message| {
                 let (header, _) = header(message.payload())?;
                 if found.len() < MAX_OWNERS {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_of_a_port_is_found_and_nobody_of_a_free_one() {
+    fn the_owner_of_a_port_is_found_and_none_of_a_free_one() {
         let mut owners = UdpOwners::open().unwrap();
         let own = nix::unistd::geteuid().as_raw();
         for address in ["127.0.0.1:0", "[::1]:0"] {

@@ -1,4 +1,4 @@
-//! Observers: what the agent learns of its links, as samples.
+//! Observers: received radio messages as samples of paths.
 
 pub mod admission;
 pub mod vanetza;

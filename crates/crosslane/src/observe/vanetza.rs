@@ -1,8 +1,8 @@
-//! Received CAMs, as on-board units hand them to other programs: the JSON of
+//! Received CAMs, as on-board units pass them to other programs: the JSON of
 //! vanetza-nap in UDP datagrams (port 5051).
 //!
 //! `{"fields": {"header": {"stationID": …}, "cam": {…}}, "rssi": …, "stationID": …, …}`.
-//! Other radios come by the same door as `{"type": "radio", "path": NAME, "rssi": …}`.
+//! Other radios send to the same port: `{"type": "radio", "path": NAME, "rssi": …}`.
 
 use crosslane_core::path::{PathId, Sample, SampleKind};
 use serde::Deserialize;
@@ -14,7 +14,7 @@ pub const PORT: u16 = 5051;
 /// Largest datagram read, in bytes: four times a CAM with all its containers.
 pub const MAX_DATAGRAM: usize = 8192;
 
-/// Which path a message belongs to.
+/// Maps the sender of a message to a path.
 #[derive(Clone, Debug, Default)]
 pub struct Senders {
     /// Path of each known roadside unit, by its station id.
@@ -29,12 +29,12 @@ pub enum Rejected {
     /// It is no JSON, or not of this form.
     #[error("not a message of vanetza-nap: {0}")]
     Form(#[from] serde_json::Error),
-    /// The message names no RSSI between −120 and 0 dBm.
+    /// The message has no RSSI between −120 and 0 dBm.
     #[error("no usable RSSI")]
     Rssi,
-    /// The sender is a vehicle, or a unit that the configuration does not name.
+    /// The sender is a vehicle, or an RSU that the configuration does not name.
     #[error("from station {0}, which no path names")]
-    Stranger(u32),
+    UnknownStation(u32),
     /// A path of that name is not configured.
     #[error("about path {0:?}, which is not configured")]
     UnknownPath(String),
@@ -65,8 +65,8 @@ struct Header {
 /// Reads one datagram.
 ///
 /// # Errors
-/// [`Rejected`] says why it yields no sample; none of these is a failure of
-/// the agent, since anyone may send to the port.
+/// [`Rejected`] has the reason; none of these is a failure of the agent, since
+/// any process may send to the port.
 pub fn read(datagram: &[u8], senders: &Senders) -> Result<Sample, Rejected> {
     let message: Message = serde_json::from_slice(datagram)?;
     let rssi = message.rssi.filter(|rssi| (-120.0..=0.0).contains(rssi)).ok_or(Rejected::Rssi)?;
@@ -78,7 +78,7 @@ pub fn read(datagram: &[u8], senders: &Senders) -> Result<Sample, Rejected> {
     }
     let in_header = message.fields.and_then(|fields| fields.header).and_then(|header| header.station_id);
     let station = message.station_id.or(in_header).unwrap_or(0);
-    let path = *senders.stations.get(&station).ok_or(Rejected::Stranger(station))?;
+    let path = *senders.stations.get(&station).ok_or(Rejected::UnknownStation(station))?;
     Ok(Sample { path, kind: SampleKind::Signal { rssi_dbm, station: Some(station) } })
 }
 
@@ -97,20 +97,20 @@ mod tests {
         "cam": {"generationDeltaTime": 56291, "camParameters": {"basicContainer": {"stationType": 15}}}}}"#;
 
     #[test]
-    fn a_cam_of_a_known_unit_is_a_signal_sample_of_its_path() {
+    fn a_cam_of_a_known_rsu_is_a_signal_sample_of_its_path() {
         let sample = read(CAM.as_bytes(), &senders()).expect("readable");
         let kind = SampleKind::Signal { rssi_dbm: -71.0, station: Some(1001) };
         assert_eq!(sample, Sample { path: PathId(0), kind });
     }
 
     #[test]
-    fn another_radio_comes_by_name() {
+    fn a_message_of_another_radio_names_its_path() {
         let sample = read(br#"{"type": "radio", "path": "lte", "rssi": -95.5}"#, &senders()).expect("readable");
         assert_eq!(sample.kind, SampleKind::Signal { rssi_dbm: -95.5, station: None });
     }
 
     #[test]
-    fn what_is_no_message_is_rejected_with_its_reason() {
+    fn a_datagram_without_a_sample_is_rejected_with_its_reason() {
         let reason = |text: &str| read(text.as_bytes(), &senders()).expect_err("rejected").to_string();
         assert!(reason("hello").starts_with("not a message"));
         assert_eq!(reason(r#"{"stationID": 1001}"#), "no usable RSSI");
@@ -121,7 +121,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_datagram_makes_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        fn no_datagram_makes_the_reader_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
             let _ = read(&bytes, &senders());
         }
     }

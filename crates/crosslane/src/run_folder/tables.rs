@@ -32,7 +32,7 @@ pub struct RecordError {
 
 impl From<RecordError> for Error {
     fn from(cause: RecordError) -> Error {
-        Error::told(cause.to_string(), 1)
+        Error::message(cause.to_string(), 1)
     }
 }
 

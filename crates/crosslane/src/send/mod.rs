@@ -127,5 +127,5 @@ fn connect(targets: &[SocketAddr], how: &How<'_>, clock: Clock, stop: &AtomicBoo
 }
 
 fn told(cause: TransferError) -> Error {
-    Error::told(cause.to_string(), 1)
+    Error::message(cause.to_string(), 1)
 }

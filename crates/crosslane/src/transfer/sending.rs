@@ -358,7 +358,7 @@ impl Sending<'_> {
         let Some(agent) = &mut self.agent else { return };
         let demand = self.engine.demand();
         if changed || !demand.is_empty() {
-            agent.tell(&demand, self.clock);
+            agent.send_demand(&demand, self.clock);
         }
         if !demand.is_empty() {
             self.told.get_or_insert(now);

@@ -1,27 +1,27 @@
-//! The Internet checksum (RFC 1071), and its change with one field (RFC 1624).
+//! The Internet checksum (RFC 1071), and its update after a change of one field (RFC 1624).
 
-/// A one's complement sum that is not folded yet. It counts in the order of
-/// this machine's bytes, which is swapped once at the end (RFC 1071, section 2,
+/// A one's complement sum, not folded yet. It is computed in this machine's byte
+/// order, which is swapped once at the end (RFC 1071, section 2,
 /// (B)).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum(u64);
 
 impl Sum {
-    /// With these bytes added, as if they began at an even place; an odd last
-    /// one is filled up with a zero. At most 2^32 bytes in all.
+    /// Adds these bytes, as if they began at an even offset; an odd last byte is
+    /// padded with a zero. At most 2^32 bytes in all.
     #[inline]
     pub fn with(self, bytes: &[u8]) -> Sum {
         Sum(self.0 + words(bytes))
     }
 
-    /// With one 16-bit field added.
+    /// Adds one 16-bit field.
     #[inline]
     pub fn with_field(self, value: u16) -> Sum {
         Sum(self.0 + u64::from(value.to_be()))
     }
 
-    /// With the sum of the pseudo-header (RFC 9293, section 3.1; RFC 8200,
-    /// section 8.1): both addresses, protocol and length of what is summed.
+    /// Adds the sum of the pseudo-header (RFC 9293, section 3.1; RFC 8200,
+    /// section 8.1): both addresses, protocol and length of the summed bytes.
     #[inline]
     pub fn with_pseudo_header(self, addresses: &[u8], protocol: u8, bytes: usize) -> Sum {
         let length = bytes as u32;
@@ -38,14 +38,14 @@ impl Sum {
         u16::from_be(sum as u16)
     }
 
-    /// What stands in a header: the complement.
+    /// The value of a header's checksum field: the complement.
     #[inline]
     pub fn checksum(self) -> u16 {
         !self.folded()
     }
 }
 
-/// A checksum after a 16-bit field of what it covers changed (RFC 1624,
+/// A checksum after a change of one 16-bit field that it covers (RFC 1624,
 /// equation 3).
 pub fn changed(checksum: u16, before: u16, after: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
@@ -53,8 +53,8 @@ pub fn changed(checksum: u16, before: u16, after: u16) -> u16 {
     !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// In lanes, so that the compiler can take vector instructions; those beyond
-/// x86-64's first made it no faster.
+/// Sums in parallel lanes, so that the compiler can use vector instructions; those beyond
+/// x86-64's baseline did not make it faster.
 fn words(bytes: &[u8]) -> u64 {
     let mut lanes = [0_u64; 16];
     let (blocks, rest) = bytes.as_chunks::<64>();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_rfc_1071_comes_out() {
+    fn the_example_of_rfc_1071_is_reproduced() {
         assert_eq!(Sum::default().with(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]).folded(), 0xddf2);
     }
 
@@ -100,16 +100,16 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_field_changes_the_checksum_as_if_summed_anew(
+        fn a_changed_field_changes_the_checksum_as_if_recomputed(
             mut bytes in proptest::collection::vec(any::<u8>(), 40), after: u16, place in 0_usize..20,
         ) {
             bytes[0] |= 1;
             let before = Sum::default().with(&bytes).checksum();
             let field = u16::from_be_bytes([bytes[place * 2], bytes[place * 2 + 1]]);
             bytes[place * 2..place * 2 + 2].copy_from_slice(&after.to_be_bytes());
-            let anew = Sum::default().with(&bytes).checksum();
+            let recomputed = Sum::default().with(&bytes).checksum();
             let changed = changed(before, field, after);
-            prop_assert!(changed == anew || changed ^ anew == 0xffff, "{changed:x} {anew:x}");
+            prop_assert!(changed == recomputed || changed ^ recomputed == 0xffff, "{changed:x} {recomputed:x}");
         }
     }
 }

@@ -15,14 +15,14 @@ use super::security::{DATA_OVERHEAD_BYTES, KeyFault, PrivateKey, PublicKey};
 use crate::error::{Error, Result};
 use crate::tun::check_name;
 
-/// Bytes of an outer IPv6 and UDP header; IPv4's are 20 fewer.
+/// Bytes of an outer IPv6 and UDP header; IPv4 needs 20 fewer.
 const OUTER_V6_BYTES: u32 = 48;
 const OUTER_V4_BYTES: u32 = 28;
-/// Path MTUs that can be (RFC 791, RFC 8200 and jumbo frames).
+/// Valid path MTUs (RFC 791, RFC 8200 and jumbo frames).
 const MTUS: std::ops::RangeInclusive<u32> = 576..=9216;
-/// What to do about a public key that is none, or not the right one.
-const PUBLIC_KEY_REMEDY: &str = "give what `crosslane keygen --public FILE` prints for the other end's key";
-/// Vehicles of one gateway.
+/// Remedy for an invalid or wrong public key.
+const PUBLIC_KEY_REMEDY: &str = "give what `crosslane keygen --public FILE` prints for the peer's key";
+/// Maximum number of vehicles of one gateway.
 const MAX_VEHICLES: usize = 1000;
 
 /// The section. A vehicle has `gateway`, a gateway `listen`.
@@ -36,35 +36,35 @@ pub struct TunnelConfig {
     pub address: Vec<Spanned<Prefix>>,
     /// File of the private key (`crosslane keygen`).
     pub key: Option<Spanned<PathBuf>>,
-    /// Where the gateway is.
+    /// The gateway's address or name, and port.
     pub gateway: Option<Spanned<String>>,
-    /// The address that its name was found to have.
+    /// The resolved address of that name.
     #[serde(skip)]
     pub found_gateway: OnceLock<SocketAddr>,
     /// The gateway's public key.
     pub gateway_key: Option<Spanned<String>>,
-    /// Where a gateway listens.
+    /// Address and port at which a gateway listens.
     pub listen: Option<Spanned<SocketAddr>>,
-    /// How the paths are used together; the vehicle's choice holds for both ends.
+    /// The mode; the vehicle's choice holds for both endpoints.
     #[serde(default)]
     pub mode: Mode,
-    /// How what it carries is protected.
+    /// Protection of the packets.
     #[serde(default)]
     pub encryption: Encryption,
-    /// The other end speaks GRE-in-UDP and nothing beyond, as a router does: no
-    /// key, no numbers, one path at a time, and no sign of whether it is there. A
-    /// gateway answers to the address and port that the newest packet came from.
+    /// The peer implements RFC 8086 (GRE-in-UDP) and nothing beyond, as a router does: no
+    /// key, no sequence numbers, one path at a time, and no keepalives. A gateway
+    /// replies to the address and port of the newest packet.
     #[serde(default)]
     pub rfc8086_only: bool,
-    /// Longest IP packet that every path carries, in bytes.
+    /// Longest IP packet that any path may carry, in bytes.
     #[serde(default = "mtu")]
     pub mtu: Spanned<u32>,
-    /// Whom a gateway serves.
+    /// The vehicles of a gateway.
     #[serde(default, rename = "vehicle")]
     pub vehicles: Vec<Spanned<VehicleConfig>>,
 }
 
-/// A vehicle, as its gateway knows it.
+/// A vehicle in its gateway's configuration.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VehicleConfig {
@@ -72,11 +72,11 @@ pub struct VehicleConfig {
     pub name: String,
     /// Its public key.
     pub key: Option<Spanned<String>>,
-    /// The inner addresses it may use, and that lead to it.
+    /// The inner addresses it may use, which are routed to it.
     pub address: Vec<Spanned<Prefix>>,
 }
 
-/// Name of the interface unless it is given.
+/// Default name of the interface.
 pub fn interface() -> String {
     "crosslane0".into()
 }
@@ -117,7 +117,7 @@ impl FromStr for Prefix {
 }
 
 impl Prefix {
-    /// Whether an address lies in it.
+    /// Whether it contains an address.
     pub fn holds(&self, address: IpAddr) -> bool {
         let number = |address: IpAddr| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -136,7 +136,7 @@ impl Prefix {
 pub type Complaint = (usize, String, &'static str);
 
 impl TunnelConfig {
-    /// What holds whatever the machine is like.
+    /// Checks that do not depend on the machine.
     ///
     /// # Errors
     /// Place in the text, cause and remedy.
@@ -148,15 +148,20 @@ impl TunnelConfig {
             (Some(_), None) | (None, Some(_)) => {}
             _ => {
                 let remedy = "a vehicle has `gateway`, a gateway has `listen`: give one of them";
-                return Err((0, "[tunnel] does not say which end it is".into(), remedy));
+                return Err((0, "[tunnel] does not define its role".into(), remedy));
             }
         }
         check_name(&self.interface).map_err(|cause| {
-            (0, format!("the tunnel's interface {:?} cannot be: {cause}", self.interface), "choose another `interface`")
+            (
+                0,
+                format!("the tunnel's interface {:?} is invalid: {cause}", self.interface),
+                "choose another `interface`",
+            )
         })?;
         self.check_ports()?;
         if self.is_plain() == self.key.is_some() {
-            let cause = if self.is_plain() { "a plain tunnel needs no `key`" } else { "the tunnel has no `key`" };
+            let cause =
+                if self.is_plain() { "an unencrypted tunnel needs no `key`" } else { "the tunnel has no `key`" };
             let remedy =
                 "give `key` (made by `crosslane keygen --out FILE`), or encryption = \"none\" for no protection at all";
             return Err((self.key.as_ref().map_or(0, |key| key.span().start), cause.into(), remedy));
@@ -179,17 +184,17 @@ impl TunnelConfig {
         self.check_keys()
     }
 
-    /// Where the gateway is and listens, as far as its text tells.
-    /// Whether it carries everything in the clear.
+    /// Whether packets are sent unencrypted.
     pub fn is_plain(&self) -> bool {
         self.encryption == Encryption::None
     }
 
+    /// Checks the ports of `gateway` and `listen`.
     fn check_ports(&self) -> Result<(), Complaint> {
         if let Some(gateway) = &self.gateway {
             let (place, name) = (gateway.span().start, gateway.get_ref());
             let port = name.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
-            // Colons are in the address itself unless it stands in brackets.
+            // Colons belong to the address unless it is in brackets.
             let whole = |host: &str| !host.is_empty() && (!host.contains(':') || host.ends_with(']'));
             if !port.is_some_and(|(host, port)| port > 0 && whole(host)) {
                 let cause = format!("the gateway {name:?} has no port");
@@ -209,7 +214,7 @@ impl TunnelConfig {
         }
     }
 
-    /// Keys are keys, and each is of one end only.
+    /// Checks that the keys are valid and distinct.
     fn check_keys(&self) -> Result<(), Complaint> {
         let mut taken: Vec<(PublicKey, &str)> = Vec::new();
         let gateway = self.gateway_key.iter().map(|key| ("the gateway", key));
@@ -222,7 +227,7 @@ impl TunnelConfig {
             })?;
             if let Some((_, other)) = taken.iter().find(|(taken, _)| *taken == key) {
                 let cause = format!("vehicles {name:?} and {other:?} have the same key");
-                return Err((place, cause, "make a key for each: with one they cannot be told apart"));
+                return Err((place, cause, "make a key for each: with one they cannot be distinguished"));
             }
             taken.push((key, name));
         }
@@ -250,14 +255,16 @@ impl TunnelConfig {
             return Err((self.vehicles[0].span().start, "a vehicle has no vehicles".into(), "leave them out"));
         }
         if self.is_plain() && count > 1 {
-            let remedy = "give one vehicle, or keys: without, vehicles cannot be told apart";
-            return Err((self.vehicles[1].span().start, "a plain gateway has several vehicles".into(), remedy));
+            let remedy = "give one vehicle, or keys: without keys, vehicles cannot be distinguished";
+            return Err((self.vehicles[1].span().start, "an unencrypted gateway has several vehicles".into(), remedy));
         }
         let mut taken: Vec<(&str, Prefix)> = Vec::new();
         for vehicle in self.vehicles.iter().map(Spanned::get_ref) {
             if self.is_plain() == vehicle.key.is_some() {
-                let cause =
-                    format!("vehicle {:?} has a key in a plain tunnel, or none in one that is not", vehicle.name);
+                let cause = format!(
+                    "vehicle {:?} has a key in an unencrypted tunnel, or none in an encrypted one",
+                    vehicle.name
+                );
                 return Err((0, cause, "give each vehicle `key`, or encryption = \"none\""));
             }
             if vehicle.address.is_empty() {
@@ -269,11 +276,11 @@ impl TunnelConfig {
                 if let Some(own) = self.address.iter().find(|own| prefix.holds(own.get_ref().address)) {
                     let own = own.get_ref().address;
                     let cause = format!("vehicle {:?} is given {own}, the gateway's own address", vehicle.name);
-                    return Err((place, cause, "give each vehicle addresses of its own"));
+                    return Err((place, cause, "give each vehicle distinct addresses"));
                 }
                 if let Some((other, _)) = taken.iter().find(|(_, other)| other.overlaps(&prefix)) {
                     let cause = format!("addresses of vehicles {:?} and {other:?} overlap", vehicle.name);
-                    return Err((place, cause, "give each vehicle addresses of its own"));
+                    return Err((place, cause, "give each vehicle distinct addresses"));
                 }
                 taken.push((&vehicle.name, prefix));
             }
@@ -291,19 +298,19 @@ impl TunnelConfig {
         outer + NUMBERED_BYTES + if self.is_plain() { 0 } else { DATA_OVERHEAD_BYTES as u32 }
     }
 
-    /// No name is looked up for this; one not yet found counts as IPv4's.
+    /// Resolves no name; an unresolved gateway counts as IPv4.
     fn peer_is_v6(&self) -> bool {
         self.known_gateway_address().is_some_and(|address| address.is_ipv6())
     }
 
-    /// The gateway's address, if it is given as such or its name was found.
+    /// The gateway's address, if it is configured or resolved.
     pub fn known_gateway_address(&self) -> Option<SocketAddr> {
         self.found_gateway.get().copied().or_else(|| self.gateway.as_ref()?.get_ref().parse().ok())
     }
 
-    /// The gateway's name has this address; the first one stays.
+    /// Stores the address of the gateway's name; the first one is kept.
     pub fn set_gateway_address(&self, address: SocketAddr) {
-        // The name was looked up twice at once.
+        // Two resolutions may finish.
         let _ = self.found_gateway.set(address);
     }
 
@@ -312,10 +319,10 @@ impl TunnelConfig {
         self.mtu.get_ref() - self.overhead_bytes()
     }
 
-    /// Where the gateway is, for a vehicle.
+    /// The gateway's address, on a vehicle.
     ///
     /// # Errors
-    /// The name is none that can be found.
+    /// The name cannot be resolved.
     pub fn gateway_address(&self) -> Result<Option<SocketAddr>> {
         let Some(name) = &self.gateway else { return Ok(None) };
         if let Some(known) = self.known_gateway_address() {
@@ -324,17 +331,17 @@ impl TunnelConfig {
         find_gateway(name.get_ref()).map(Some)
     }
 
-    /// The interface to be made.
+    /// Parameters of the interface.
     pub fn device(&self) -> Plan {
         let addresses = self.address.iter().map(|prefix| (prefix.get_ref().address, prefix.get_ref().bits));
         Plan { name: self.interface.clone(), mtu: self.inner_mtu(), addresses: addresses.collect() }
     }
 
-    /// The keys: ours and those of the other ends, in the order of the file;
-    /// `None` for a plain tunnel.
+    /// The keys: ours and those of the peers, in the order of the file;
+    /// `None` for an unencrypted tunnel.
     ///
     /// # Errors
-    /// A key cannot be read, or is none.
+    /// A key cannot be read, or is invalid.
     pub fn keys(&self) -> Result<Option<(PrivateKey, Vec<PublicKey>)>> {
         let Some(file) = &self.key else { return Ok(None) };
         let private = PrivateKey::read(file.get_ref())?;
@@ -343,19 +350,19 @@ impl TunnelConfig {
         let peers = peers.collect::<Result<Vec<PublicKey>>>()?;
         if peers.contains(&private.public()) {
             let attempt = format!("comparing the keys of the tunnel with {}", file.get_ref().display());
-            return Err(Error::usage(attempt, "the other end has the key of this one", PUBLIC_KEY_REMEDY));
+            return Err(Error::usage(attempt, "the peer has the key of this endpoint", PUBLIC_KEY_REMEDY));
         }
         Ok(Some((private, peers)))
     }
 }
 
-/// The first address of a gateway's name; takes as long as name servers do.
+/// The first address of a gateway's name; blocks as long as name servers do.
 ///
 /// # Errors
-/// The name is none that can be found now.
+/// The name cannot be resolved now.
 pub fn find_gateway(name: &str) -> Result<SocketAddr> {
-    let attempt = format!("looking for the gateway {name:?}");
-    let remedy = "give tunnel.gateway an address and a port, as \"192.0.2.1:4760\", or a name that is known";
+    let attempt = format!("looking up the gateway {name:?}");
+    let remedy = "give tunnel.gateway an address and a port, as \"192.0.2.1:4760\", or a name that can be resolved";
     let found = name.to_socket_addrs().map_err(|cause| Error::failure(&attempt, cause).with_remedy(remedy))?;
     let first = found.min_by_key(SocketAddr::is_ipv6);
     first.ok_or_else(|| Error::failure(attempt, "the name has no address").with_remedy(remedy))

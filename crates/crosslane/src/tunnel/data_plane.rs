@@ -1,4 +1,4 @@
-//! The tunnel at work: a thread that sends, one that receives.
+//! The running tunnel: a sending and a receiving thread.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,8 +11,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::config::TunnelConfig;
 use super::device::Device;
-use super::endpoint::egress::Sent;
-use super::endpoint::{Change, Counts, End, EndpointStatus, PeerPlan, Plan, lock};
+use super::endpoint::egress::Transmit;
+use super::endpoint::{Change, Counts, Endpoint, EndpointStatus, PeerPlan, Plan, lock};
 use super::gro::Coalescer;
 use super::path_errors::Faults;
 use super::socket::PathSocket;
@@ -23,84 +23,84 @@ use crate::error::{Error, Result};
 mod receives;
 mod sends;
 
-use receives::Receives;
-use sends::Sends;
+use receives::ReceiveThread;
+use sends::SendThread;
 
-/// The sending thread is awake, and may have looked already.
+/// The sending thread is awake, and may have checked for work already.
 const AWAKE: u64 = u64::MAX;
-/// Changes of health that wait to be told.
-const MOST_CHANGES: usize = 1024;
+/// Maximum number of unread changes of liveness.
+const MAX_CHANGES: usize = 1024;
 
-/// A running tunnel; it ends when this is dropped. See [`finish`](Self::finish).
-pub struct Carrier {
+/// A running tunnel; it stops when this is dropped. See [`finish`](Self::finish).
+pub struct DataPlane {
     shared: Arc<Shared>,
     threads: Threads,
-    /// Changes of health.
+    /// Changes of liveness.
     pub changes: mpsc::Receiver<Change>,
-    /// What the kernel says of a path that nothing can be sent over: once for each
-    /// address that the path has.
+    /// Errors of the kernel for paths that cannot send: once for each
+    /// address that the path gets.
     pub faults: mpsc::Receiver<Error>,
 }
 
 struct Shared {
-    end: End,
+    endpoint: Endpoint,
     device: Device,
     sockets: Mutex<Vec<Option<Arc<PathSocket>>>>,
-    standard: bool,
+    rfc8086_only: bool,
     clock: Clock,
     stop: AtomicBool,
-    /// When the sending thread wakes up of itself, in ns.
+    /// When the sending thread wakes up without a signal, in ns.
     wakes_ns: AtomicU64,
     sender: EventFd,
     receiver: EventFd,
     faults: Faults,
 }
 
-impl Carrier {
-    /// Makes the interface and starts to carry, in the network namespace of this
+impl DataPlane {
+    /// Creates the interface and starts the threads, in the network namespace of this
     /// thread. `ranks` are the paths' places in the user's preference.
     ///
     /// # Errors
-    /// One sentence with the remedy.
-    pub fn start(config: &TunnelConfig, ranks: Vec<u8>, clock: Clock) -> Result<Carrier> {
+    /// One error message with the remedy.
+    pub fn start(config: &TunnelConfig, ranks: Vec<u8>, clock: Clock) -> Result<DataPlane> {
         let plan = plan(config, ranks)?;
         let listen =
             config.listen.as_ref().map(|listen| bind(*listen.get_ref(), None, config.rfc8086_only)).transpose()?;
         let device = Device::open(&config.device())?;
         let event = || EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC);
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the tunnel", cause);
-        let (tell_fault, faults) = mpsc::sync_channel(MOST_CHANGES);
+        let (fault_sender, faults) = mpsc::sync_channel(MAX_CHANGES);
         let shared = Arc::new(Shared {
-            end: End::new(plan, clock::unix_ns()),
+            endpoint: Endpoint::new(plan, clock::unix_ns()),
             device,
             sockets: Mutex::new(vec![listen]),
-            standard: config.rfc8086_only,
+            rfc8086_only: config.rfc8086_only,
             clock,
             stop: AtomicBool::new(false),
             wakes_ns: AtomicU64::new(AWAKE),
             sender: event().map_err(|cause| starting(&cause))?,
             receiver: event().map_err(|cause| starting(&cause))?,
-            faults: Faults::new(tell_fault),
+            faults: Faults::new(fault_sender),
         });
-        let (tell, changes) = mpsc::sync_channel(MOST_CHANGES);
-        let mut carrier = Carrier { shared, threads: Threads::default(), changes, faults };
-        let sends = Sends::new(carrier.shared.clone(), tell);
-        let receives = Receives::new(carrier.shared.clone());
-        let (threads, now) = (&mut carrier.threads, clock.now());
+        let (change_sender, changes) = mpsc::sync_channel(MAX_CHANGES);
+        let mut data_plane = DataPlane { shared, threads: Threads::default(), changes, faults };
+        let sends = SendThread::new(data_plane.shared.clone(), change_sender);
+        let receives = ReceiveThread::new(data_plane.shared.clone());
+        let (threads, now) = (&mut data_plane.threads, clock.now());
         threads.start("tunnel-send", now, |pulse| sends.run(&pulse)).map_err(|cause| starting(&cause))?;
         threads.start("tunnel-receive", now, |pulse| receives.run(&pulse)).map_err(|cause| starting(&cause))?;
-        carrier.shared.device.keep(true).map_err(|cause| starting(&cause))?;
-        Ok(carrier)
+        data_plane.shared.device.keep(true).map_err(|cause| starting(&cause))?;
+        Ok(data_plane)
     }
 
-    /// Ends it, and takes the interface away. An agent that is killed, or ends by a
-    /// fault, leaves the interface with its routes to the one that is started next.
+    /// Stops and removes the interface. An agent that is killed, or exits after a
+    /// fault, leaves the interface with its routes to the next agent.
     pub fn finish(self) {
-        // Of another program's making, if it is refused.
+        // An error means that another program created it.
         let _ = self.shared.device.keep(false);
     }
 
-    /// Why nothing is carried any more: a thread has died.
+    /// The failure of a thread that has ended, which stops the tunnel.
     pub fn fault(&mut self) -> Option<Error> {
         self.threads.fault()
     }
@@ -110,13 +110,13 @@ impl Carrier {
         self.threads.are_alive(self.shared.clock.now())
     }
 
-    /// A path of a vehicle has this address from now on, or none.
+    /// Sets the present address of a vehicle's path, or none.
     ///
     /// # Errors
-    /// The address is not ours.
+    /// The address is not local.
     pub fn set_path(&self, path: PathId, address: Option<IpAddr>, interface: &str) -> Result<()> {
         let place = usize::from(path.0);
-        let bound = |address| bind(SocketAddr::new(address, 0), Some(interface), self.shared.standard);
+        let bound = |address| bind(SocketAddr::new(address, 0), Some(interface), self.shared.rfc8086_only);
         let socket = address.map(bound).transpose()?;
         let is_there = socket.is_some();
         {
@@ -127,55 +127,55 @@ impl Carrier {
             sockets[place] = socket;
         }
         self.shared.faults.forget(place);
-        self.shared.end.set_path(self.shared.clock.now(), path, is_there.then_some(place));
+        self.shared.endpoint.set_path(self.shared.clock.now(), path, is_there.then_some(place));
         self.wake();
         Ok(())
     }
 
-    /// What is wanted of each path.
-    pub fn want(&self, states: &[PathState]) {
-        self.shared.end.want(self.shared.clock.now(), states);
+    /// Sets the wanted state of each path.
+    pub fn set_wanted(&self, states: &[PathState]) {
+        self.shared.endpoint.set_wanted(self.shared.clock.now(), states);
         self.wake();
     }
 
-    /// What was seen of each path.
+    /// A sample of each path.
     pub fn samples(&self) -> Vec<Sample> {
-        self.shared.end.samples()
+        self.shared.endpoint.samples()
     }
 
-    /// For how long the gateway has answered nothing: see [`End::unanswered`].
+    /// Time since the first packet that the gateway has not answered: see [`Endpoint::unanswered`].
     pub fn unanswered(&self) -> Option<Duration> {
-        self.shared.end.unanswered(self.shared.clock.now())
+        self.shared.endpoint.unanswered(self.shared.clock.now())
     }
 
-    /// What is known of the end.
-    pub fn view(&self) -> EndpointStatus {
-        self.shared.end.view(self.shared.clock.now())
+    /// Status of the endpoint.
+    pub fn status(&self) -> EndpointStatus {
+        self.shared.endpoint.status(self.shared.clock.now())
     }
 
-    /// What did not go through.
+    /// Counts of packets that were not carried.
     pub fn counts(&self) -> &Counts {
-        &self.shared.end.counts
+        &self.shared.endpoint.counts
     }
 
-    /// Uses the paths so from now on; how they were used before.
+    /// Sets the mode; returns the previous one.
     ///
     /// # Errors
-    /// As [`End::use_mode`].
+    /// As [`Endpoint::use_mode`].
     pub fn use_mode(&self, mode: Mode) -> Result<Mode> {
-        let was = self.shared.end.use_mode(self.shared.clock.now(), mode)?;
+        let previous = self.shared.endpoint.use_mode(self.shared.clock.now(), mode)?;
         self.wake();
-        Ok(was)
+        Ok(previous)
     }
 
     fn wake(&self) {
-        // A full counter wakes too.
+        // A full counter also wakes the threads.
         let _ = self.shared.sender.write(1);
         let _ = self.shared.receiver.write(1);
     }
 }
 
-impl Drop for Carrier {
+impl Drop for DataPlane {
     fn drop(&mut self) {
         self.shared.stop.store(true, Relaxed);
         self.wake();
@@ -183,12 +183,12 @@ impl Drop for Carrier {
     }
 }
 
-/// A socket of the tunnel. A standard peer answers no probes, so routers are believed.
-fn bind(address: SocketAddr, interface: Option<&str>, standard: bool) -> Result<Arc<PathSocket>> {
+/// A socket of the tunnel. An RFC 8086 peer answers no probes, so ICMP is trusted for the path MTU.
+fn bind(address: SocketAddr, interface: Option<&str>, rfc8086_only: bool) -> Result<Arc<PathSocket>> {
     let socket = PathSocket::bind(address, interface)?;
-    if standard {
+    if rfc8086_only {
         let starting = |cause| Error::failure(format!("preparing the UDP socket at {address}"), cause);
-        socket.believe_routers().map_err(starting)?;
+        socket.trust_icmp_mtu().map_err(starting)?;
     }
     Ok(Arc::new(socket))
 }
@@ -211,28 +211,28 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
         overhead_bytes: config.overhead_bytes(),
         mtu: config.inner_mtu(),
         addresses: config.address.iter().map(|prefix| prefix.get_ref().address).collect(),
-        standard: config.rfc8086_only,
+        rfc8086_only: config.rfc8086_only,
     })
 }
 
 impl Shared {
-    fn send(&self, sent: Sent<'_>) {
-        let socket = lock(&self.sockets).get(sent.way.via).cloned().flatten();
+    fn send(&self, transmit: Transmit<'_>) {
+        let socket = lock(&self.sockets).get(transmit.address.via).cloned().flatten();
         let Some(socket) = socket else { return };
-        let all = sent.bytes.len().div_ceil(sent.segment.max(1));
-        let (from, to) = (sent.way.from, sent.way.to);
-        let done = match sent.may_be_cut {
-            true => socket.send_in_fragments((from, to), sent.tos, sent.segment, sent.bytes),
-            false => socket.send((from, to), sent.tos, sent.segment, sent.bytes),
+        let all = transmit.bytes.len().div_ceil(transmit.segment.max(1));
+        let (from, to) = (transmit.address.from, transmit.address.to);
+        let done = match transmit.may_fragment {
+            true => socket.send_in_fragments((from, to), transmit.tos, transmit.segment, transmit.bytes),
+            false => socket.send((from, to), transmit.tos, transmit.segment, transmit.bytes),
         };
         let send_errors = match done {
             Ok(count) => all - count,
             Err(cause) => {
-                self.faults.note(sent.way.via, &socket, sent.way.to, &cause);
+                self.faults.note(transmit.address.via, &socket, transmit.address.to, &cause);
                 all
             }
         };
-        self.end.counts.send_errors.fetch_add(send_errors as u64, Relaxed);
+        self.endpoint.counts.send_errors.fetch_add(send_errors as u64, Relaxed);
     }
 }
 
@@ -243,7 +243,7 @@ fn deliver(coalescer: &mut Coalescer, device: &Device, packet: &[u8]) {
     }
 }
 
-/// What the kernel does not take, as while the interface is down, is lost.
+/// Packets that the kernel rejects, as while the interface is down, are lost.
 fn flush(coalescer: &mut Coalescer, device: &Device) {
     let _ = coalescer.flush(|parts| device.send(parts));
 }

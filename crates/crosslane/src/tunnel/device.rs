@@ -1,5 +1,5 @@
-//! The TUN device of the tunnel: an interface whose packets come and go in
-//! super-packets, as with a network card that cuts and joins segments.
+//! The TUN device of the tunnel: an interface that exchanges GSO packets with
+//! the kernel, like a network card with segmentation offload.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read as _, Write as _};
@@ -17,34 +17,34 @@ use crate::tun::make_interface;
 /// MTU that IPv6 needs (RFC 8200, section 5), bytes.
 const IPV6_MTU_MIN: u32 = 1280;
 
-/// Packets or super-packets that the interface holds until they are taken; the
-/// kernel's own for a TUN device.
+/// Queue length of the interface, in packets or GSO packets; the kernel's
+/// default for a TUN device.
 const QUEUE_PACKETS: u32 = 500;
 
-/// What the interface is to be.
+/// Parameters of the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Name, 1 to 15 bytes.
     pub name: String,
-    /// Bytes of the longest IP packet that goes through the tunnel: 68 to 65,535.
+    /// Longest IP packet in the tunnel, in bytes: 68 to 65,535.
     pub mtu: u32,
     /// Its addresses, each with the bits of its prefix.
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
-/// What the kernel leaves to this program, and takes from it.
+/// Segmentation offloads that the kernel leaves to this program, and accepts from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// TCP over IPv4 comes in super-packets.
+    /// TCP over IPv4 arrives in GSO packets.
     pub tcp4: bool,
-    /// TCP over IPv6 does.
+    /// TCP over IPv6 arrives in GSO packets.
     pub tcp6: bool,
-    /// UDP does, and may be given so (Linux 6.2).
+    /// UDP arrives in GSO packets, and may be written so (Linux 6.2).
     pub udp: bool,
 }
 
-/// One TUN device, held by its descriptor: it goes when this is dropped, unless it
-/// is to be [kept](Device::keep). Every read and write has an
+/// One TUN device, held by its descriptor: it is removed when this is dropped, unless it
+/// is [kept](Device::keep). Every read and write has an
 /// [`offload::Header`](Header) in front.
 #[derive(Debug)]
 pub struct Device {
@@ -54,29 +54,29 @@ pub struct Device {
 }
 
 nix::ioctl_write_int_bad!(
-    /// Says which super-packets this program can cut.
+    /// Sets the kinds of GSO packets that this program accepts.
     set_offload,
     libc::TUNSETOFFLOAD
 );
 
 nix::ioctl_write_int_bad!(
-    /// Says whether the interface outlives its descriptor.
+    /// Sets whether the interface outlives its descriptor.
     set_persist,
     libc::TUNSETPERSIST
 );
 
 impl Device {
-    /// Makes the interface in the network namespace of this thread, or takes over
-    /// one that was kept by an agent that is gone, gives it its addresses and takes
-    /// it up.
+    /// Creates the interface in the network namespace of this thread, or takes over
+    /// one that a former agent kept, sets its addresses and brings it
+    /// up.
     ///
     /// # Errors
-    /// One sentence with the remedy: the name is taken or cannot be one, the
-    /// kernel has no TUN devices or forbids them, an address cannot be.
+    /// One error message with the remedy: the name is taken or invalid, the
+    /// kernel has no TUN devices or forbids them, an address is invalid.
     pub fn open(plan: &Plan) -> Result<Device> {
         check(plan)?;
         let file = make_interface(&plan.name, libc::IFF_VNET_HDR)?;
-        let offload = ask_for_offload(&file);
+        let offload = request_offload(&file);
         let mut wiring = Wiring::open()?;
         let interface = wiring.index(&plan.name)?;
         wiring.bring_up(&plan.name, plan.mtu, QUEUE_PACKETS)?;
@@ -90,11 +90,11 @@ impl Device {
         Ok(Device { file, plan: plan.clone(), offload })
     }
 
-    /// Whether the interface, with its addresses and the routes over it, is to stay
-    /// when this is dropped or the process is killed, for the next who opens it.
+    /// Sets whether the interface, with its addresses and routes, remains when this
+    /// is dropped or the process is killed, for the next agent.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The system's.
     pub fn keep(&self, is_kept: bool) -> io::Result<()> {
         // SAFETY: the argument is a number, and the descriptor a TUN device's.
         unsafe { set_persist(self.file.as_raw_fd(), is_kept.into()) }?;
@@ -111,30 +111,30 @@ impl Device {
         self.plan.mtu
     }
 
-    /// What the kernel agreed to.
+    /// The offloads that the kernel granted.
     pub fn offload(&self) -> Offload {
         self.offload
     }
 
-    /// Takes one frame, for [`super::gso::split`]; its length. Does not
+    /// Reads one frame, for [`super::gso::split`]; returns its length. Does not
     /// block. `frame` has [`super::gso::FRAME_BYTES`].
     ///
     /// # Errors
-    /// `WouldBlock` if there is none; what the kernel says otherwise.
+    /// `WouldBlock` if there is none; the kernel's otherwise.
     pub fn receive(&self, frame: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(frame)
     }
 
-    /// Hands the kernel one frame in parts, header first.
+    /// Writes one frame in parts, header first.
     ///
     /// # Errors
-    /// What the kernel says, such as EIO while the interface is down and EINVAL
-    /// for what is not an IP packet.
+    /// The kernel's, such as EIO while the interface is down and EINVAL
+    /// for anything but an IP packet.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         (&self.file).write_vectored(parts).map(|_| ())
     }
 
-    /// Hands the kernel one packet.
+    /// Writes one packet.
     ///
     /// # Errors
     /// As [`Device::send`].
@@ -149,7 +149,7 @@ impl AsFd for Device {
     }
 }
 
-/// The addresses that an interface has, but for the kernel's own of IPv6.
+/// The addresses of an interface, without those that the kernel adds for IPv6.
 fn addresses(interface: u32) -> Result<Vec<(IpAddr, u8)>> {
     let attempt = "reading the addresses of the tunnel's interface";
     let present = links::snapshot().map_err(|cause| Error::failure(attempt, cause))?;
@@ -180,16 +180,16 @@ fn check(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Asks for all there is, then for less: kernels before 6.2 have no USO, and a
+/// Requests all offloads, then fewer: kernels before 6.2 have no USO, and a
 /// kernel may lack one of the others.
-fn ask_for_offload(file: &File) -> Offload {
+fn request_offload(file: &File) -> Offload {
     let choices = [(true, true, true), (true, true, false), (true, false, false), (false, true, false)];
     let wanted = choices.map(|(tcp4, tcp6, udp)| Offload { tcp4, tcp6, udp });
-    // None of them at last: a device that has been told nothing sends finished packets.
-    wanted.into_iter().find(|&offload| ask(file, offload).is_ok()).unwrap_or_default()
+    // Without any: a device without offload delivers complete packets.
+    wanted.into_iter().find(|&offload| try_offload(file, offload).is_ok()).unwrap_or_default()
 }
 
-fn ask(file: &File, offload: Offload) -> nix::Result<()> {
+fn try_offload(file: &File, offload: Offload) -> nix::Result<()> {
     let bit = |wanted: bool, bits: libc::c_uint| if wanted { bits } else { 0 };
     let bits = libc::TUN_F_CSUM
         | bit(offload.tcp4, libc::TUN_F_TSO4)
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_that_no_interface_can_follow_is_refused_in_a_sentence() {
+    fn an_invalid_plan_is_rejected_in_a_sentence() {
         let plan = |mtu, address: &str, bits| Plan {
             name: "tunnel".into(),
             mtu,
@@ -216,9 +216,9 @@ mod tests {
             (plan(1400, "10.0.0.1", 33), "the prefix of 10.0.0.1/33 is longer than the address; give at most 32 bits"),
             (plan(1200, "fd00::1", 64), "it has an IPv6 address and an MTU of 1200; IPv6 needs 1280"),
         ] {
-            let said = check(&plan).unwrap_err();
-            assert_eq!(said.to_string(), format!("while planning the interface \"tunnel\": {expected}"));
-            assert_eq!(said.exit_code(), 2);
+            let error = check(&plan).unwrap_err();
+            assert_eq!(error.to_string(), format!("while planning the interface \"tunnel\": {expected}"));
+            assert_eq!(error.exit_code(), 2);
         }
         assert!(check(&plan(1400, "fd00::1", 64)).is_ok());
     }

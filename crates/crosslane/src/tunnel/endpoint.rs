@@ -1,14 +1,14 @@
-//! One end of the tunnel: who is at the other ends, and what becomes of each
-//! packet. It knows no socket, no device and no clock, so two of them can be
-//! joined in memory.
+//! One endpoint of the tunnel: its peers, and the processing of each
+//! packet. It knows no socket, no device and no clock, so tests connect two
+//! endpoints in memory.
 //!
 //! ```text
-//! TUN ─ take_in ─▶ engine of the peer ─ depart ─▶ sealed ─▶ a path's socket
-//! TUN ◀─ settle ── engine of the peer ◀─ opened ◀─ take_out ◀─ socket
+//! TUN ─ ingress ─▶ engine of the peer ─ transmit ─▶ encrypted ─▶ a path's socket
+//! TUN ◀── flush ── engine of the peer ◀─ decrypted ◀─ on_datagram ◀─ socket
 //! ```
 //!
-//! Two threads work on it: one sends, one receives. Each peer's engine is
-//! behind a lock, held for a batch; packets are sealed and opened outside.
+//! Two threads use it: one sends, one receives. Each peer's engine is
+//! behind a lock, held for a batch; encryption and decryption are outside.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +27,7 @@ use crosslane_core::tunnel::{Input, Output, Setup, Tunnel};
 use super::config::Prefix;
 use super::ip::{Inner, clamp_mss, fragment, too_big};
 use super::security::Security;
-use crate::tunnel::endpoint::egress::{Outbox, Sent};
+use crate::tunnel::endpoint::egress::{Outbox, Transmit};
 
 pub mod egress;
 mod inbound;
@@ -35,73 +35,73 @@ mod limits;
 mod status;
 mod types;
 
-pub use inbound::Intake;
+pub use inbound::ReceiveState;
 pub use status::{EndpointStatus, PeerStatusView};
-pub use types::{Carried, Change, Counts, PeerPlan, Plan, Way};
+pub use types::{Change, Counts, PathAddress, PeerPlan, Plan, TunnelPacket};
 
-/// After so long without an answer the other end may have begun anew and know
-/// nothing of our keys.
-const SILENCE: Duration = Duration::from_millis(400);
-/// Between two initiations of a handshake.
-const INITIATE_EACH: Duration = Duration::from_millis(250);
-/// Between two times that old keys are forgotten.
-const EXPIRE_EACH: Duration = Duration::from_secs(5);
-/// How soon to look again whether there are keys.
-const NO_KEYS_YET: Duration = Duration::from_millis(10);
-/// Packets that wait for a standard peer at most: the newest.
-const MOST_BARE: usize = 1024;
-/// "Too big" is answered so often at most.
-const ANSWER_EACH: Duration = Duration::from_millis(5);
+/// Without an answer for this time, the peer may have restarted and lost our
+/// keys.
+const SILENCE_TIMEOUT: Duration = Duration::from_millis(400);
+/// Time between two initiations of a handshake.
+const INITIATE_PERIOD: Duration = Duration::from_millis(250);
+/// Time between two removals of expired keys.
+const EXPIRE_PERIOD: Duration = Duration::from_secs(5);
+/// Period in which a sender without keys checks for them.
+const KEY_POLL_PERIOD: Duration = Duration::from_millis(10);
+/// Maximum number of packets queued for an RFC 8086 peer: the newest are kept.
+const MAX_KEYLESS: usize = 1024;
+/// Minimum time between two ICMP "too big" messages.
+const TOO_BIG_PERIOD: Duration = Duration::from_millis(5);
 
 struct Peer {
     name: String,
     prefixes: Vec<Prefix>,
     at: Option<SocketAddr>,
-    tunnel: Mutex<Tunnel<Carried>>,
-    /// What waits for a standard peer, past the engine.
-    bare: Mutex<VecDeque<Carried>>,
-    ways: Mutex<[Option<Way>; MAX_PATHS]>,
-    /// Longest packet inside that all its paths carry.
+    tunnel: Mutex<Tunnel<TunnelPacket>>,
+    /// Queue for an RFC 8086 peer, which bypasses the engine.
+    keyless_queue: Mutex<VecDeque<TunnelPacket>>,
+    path_addresses: Mutex<[Option<PathAddress>; MAX_PATHS]>,
+    /// Longest inner packet that all its paths carry.
     mtu: AtomicU32,
-    /// Bytes of packets that wait in its engine.
+    /// Bytes queued in its engine.
     waiting_bytes: AtomicU64,
-    /// When something of it was last opened, in ns.
-    heard_ns: AtomicU64,
-    /// When something was first sent since then, in ns; 0: nothing was.
-    asked_ns: AtomicU64,
+    /// When a packet of the peer was last decrypted, in ns.
+    last_received_ns: AtomicU64,
+    /// When a packet was first sent since then, in ns; 0: none was.
+    unanswered_since_ns: AtomicU64,
 }
 
-/// The end.
-pub struct End {
+/// The endpoint.
+pub struct Endpoint {
     peers: Vec<Peer>,
     security: Option<Mutex<Security>>,
     is_initiator: bool,
-    standard: bool,
-    /// Paths, the most preferred first.
+    rfc8086_only: bool,
+    /// Paths in order of preference.
     preference: Vec<u8>,
-    /// Longest packet inside, in bytes; a peer's may be less.
+    /// Longest inner packet, in bytes; a peer's may be less.
     mtu: u32,
     overhead_bytes: u32,
-    /// Over all peers.
+    /// Bytes queued for all peers.
     waiting_bytes: AtomicU64,
     addresses: Vec<IpAddr>,
     /// Times of the last initiation, expiry and "too big".
     initiated: Mutex<Option<Instant>>,
     expired: Mutex<Instant>,
     answered: Mutex<Instant>,
-    /// What did not go through.
+    /// Counts of packets that were not carried.
     pub counts: Counts,
 }
 
-impl End {
-    /// An end that has heard of nobody. `unix_ns` is the time since 1970.
-    pub fn new(plan: Plan, unix_ns: u64) -> End {
+impl Endpoint {
+    /// An endpoint that has received nothing. `unix_ns` is the time since 1970.
+    pub fn new(plan: Plan, unix_ns: u64) -> Endpoint {
         let overhead_bytes = plan.overhead_bytes - NUMBERED_BYTES;
         let setup = |place: usize| Setup {
             mode: plan.mode,
             is_initiator: plan.is_initiator,
             ranks: plan.ranks.clone(),
-            // Milliseconds: no two starts are nearer.
+            // Milliseconds: restarts are further apart.
             epoch: ((unix_ns / 1_000_000) as u32).wrapping_add(place as u32) | 1,
             overhead_bytes,
         };
@@ -115,21 +115,21 @@ impl End {
             prefixes: peer.prefixes,
             at: peer.at,
             tunnel: Mutex::new(engine(place)),
-            bare: Mutex::new(VecDeque::new()),
-            ways: Mutex::new([None; MAX_PATHS]),
+            keyless_queue: Mutex::new(VecDeque::new()),
+            path_addresses: Mutex::new([None; MAX_PATHS]),
             mtu: AtomicU32::new(plan.mtu),
             waiting_bytes: AtomicU64::new(0),
-            heard_ns: AtomicU64::new(0),
-            asked_ns: AtomicU64::new(0),
+            last_received_ns: AtomicU64::new(0),
+            unanswered_since_ns: AtomicU64::new(0),
         });
         let peers = peers.collect();
         let mut preference: Vec<u8> = (0..MAX_PATHS as u8).collect();
         preference.sort_by_key(|path| plan.ranks.get(usize::from(*path)).copied().unwrap_or(*path));
-        End {
+        Endpoint {
             peers,
             security: plan.keys.map(|(private, peers)| Mutex::new(Security::new(private, peers))),
             is_initiator: plan.is_initiator,
-            standard: plan.standard,
+            rfc8086_only: plan.rfc8086_only,
             preference,
             mtu: plan.mtu,
             overhead_bytes: plan.overhead_bytes,
@@ -142,47 +142,47 @@ impl End {
         }
     }
 
-    /// How many other ends there are.
+    /// Number of peers.
     pub fn peers(&self) -> usize {
         self.peers.len()
     }
 
-    /// A vehicle's path can be used by socket `via` from now on, or cannot.
+    /// Sets the socket `via` of a vehicle's path, or none.
     pub fn set_path(&self, now: Instant, path: PathId, via: Option<usize>) {
         for peer in &self.peers {
             let Some(to) = peer.at else { continue };
-            let Some(way) = lock(&peer.ways).get_mut(usize::from(path.0)).map(|way| {
-                *way = via.map(|via| Way { via, to, from: None });
-                *way
+            let Some(address) = lock(&peer.path_addresses).get_mut(usize::from(path.0)).map(|address| {
+                *address = via.map(|via| PathAddress { via, to, from: None });
+                *address
             }) else {
                 continue;
             };
             let mut tunnel = lock(&peer.tunnel);
-            // A path that comes by another address is another path.
+            // A path with another address is another path.
             tunnel.handle(now, Input::Present(path, false));
-            if way.is_some() {
+            if address.is_some() {
                 tunnel.handle(now, Input::Present(path, true));
             }
         }
     }
 
-    /// What is wanted of each path.
-    pub fn want(&self, now: Instant, states: &[PathState]) {
+    /// Sets the wanted state of each path.
+    pub fn set_wanted(&self, now: Instant, states: &[PathState]) {
         for peer in &self.peers {
             lock(&peer.tunnel).handle(now, Input::SetWantedStates(states.to_vec()));
         }
     }
 
-    /// What was seen of each path, as an assessor takes it.
+    /// A sample of each path, for its assessor.
     pub fn samples(&self) -> Vec<Sample> {
         let Some(peer) = self.peers.first() else { return Vec::new() };
         let tunnel = lock(&peer.tunnel);
         (0..MAX_PATHS as u8).filter_map(|path| tunnel.sample(PathId(path), TOKEN)).collect()
     }
 
-    /// Takes packets from inside into the engine of the peer that they are for.
-    /// `answer` gets what goes back inside.
-    pub fn take_in(&self, now: Instant, packet: &mut [u8], mut answer: impl FnMut(&[u8])) -> Option<usize> {
+    /// Passes a packet from inside to the engine of its peer, which is returned.
+    /// `reply` gets the packets to send back inside.
+    pub fn ingress(&self, now: Instant, packet: &mut [u8], mut reply: impl FnMut(&[u8])) -> Option<usize> {
         let Some(peer) = self.route(packet) else {
             self.counts.misrouted.fetch_add(1, Relaxed);
             return None;
@@ -194,12 +194,12 @@ impl End {
         } else if !fragment(packet, mtu, |part| self.enqueue(now, peer, part)) {
             self.counts.too_big.fetch_add(1, Relaxed);
             let mut answered = lock(&self.answered);
-            if now.since(*answered) >= ANSWER_EACH {
+            if now.since(*answered) >= TOO_BIG_PERIOD {
                 *answered = now;
-                // In the name of the destination: what bears an address of this machine its kernel does not believe.
+                // The source is the destination's address: the kernel rejects packets from an address of this machine.
                 let names = Inner::parse(packet).map(|inner| inner.destination()).filter(|to| !to.is_multicast());
-                let told = names.iter().chain(&self.addresses).find_map(|address| too_big(packet, mtu, *address));
-                told.iter().for_each(|told| answer(told));
+                let message = names.iter().chain(&self.addresses).find_map(|address| too_big(packet, mtu, *address));
+                message.iter().for_each(|message| reply(message));
             }
         }
         Some(peer)
@@ -208,13 +208,13 @@ impl End {
     fn enqueue(&self, now: Instant, peer: usize, packet: &[u8]) {
         let inner = Inner::parse(packet);
         let tos = inner.map_or(0, |inner| inner.tos());
-        let carried = Carried { bytes: packet.into(), tos };
-        if self.standard {
-            let mut bare = lock(&self.peers[peer].bare);
-            if bare.len() == MOST_BARE {
-                bare.pop_front();
+        let carried = TunnelPacket { bytes: packet.into(), tos };
+        if self.rfc8086_only {
+            let mut keyless_queue = lock(&self.peers[peer].keyless_queue);
+            if keyless_queue.len() == MAX_KEYLESS {
+                keyless_queue.pop_front();
             }
-            bare.push_back(carried);
+            keyless_queue.push_back(carried);
             return;
         }
         let flow = inner.map_or(0, |inner| inner.flow_slot());
@@ -229,37 +229,37 @@ impl End {
         self.shed();
     }
 
-    /// The peer that a packet from inside is for.
+    /// The peer of a packet from inside.
     fn route(&self, packet: &[u8]) -> Option<usize> {
         let to = Inner::parse(packet)?.destination();
-        let leads_there = |peer: &Peer| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(to));
-        self.peers.iter().position(leads_there)
+        let is_routed = |peer: &Peer| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(to));
+        self.peers.iter().position(is_routed)
     }
 
-    /// Sends what may leave to a peer; when to come again.
-    pub fn depart(
+    /// Sends what the engine of a peer releases; returns when to call again.
+    pub fn transmit(
         &self,
         now: Instant,
         peer: usize,
         outbox: &mut Outbox,
-        mut send: impl FnMut(Sent<'_>),
+        mut send: impl FnMut(Transmit<'_>),
     ) -> Option<Instant> {
         let at = self.peers.get(peer)?;
-        if self.standard {
-            return self.depart_bare(now, at, outbox, send);
+        if self.rfc8086_only {
+            return self.transmit_keyless(now, at, outbox, send);
         }
         let session = match &self.security {
             Some(security) => match lock(security).session_for(now, peer) {
                 Some(session) => Some(session),
-                // What brings a gateway new keys wakes it.
-                None => return self.is_initiator.then_some(now + NO_KEYS_YET),
+                // The event that brings a gateway new keys also wakes the sending thread.
+                None => return self.is_initiator.then_some(now + KEY_POLL_PERIOD),
             },
             None => None,
         };
         let (wakeup, passes) = {
             let mut tunnel = lock(&at.tunnel);
             while let Some(output) = tunnel.poll_transmit(now) {
-                outbox.take(output);
+                outbox.push(output);
                 if outbox.is_full() {
                     break;
                 }
@@ -268,65 +268,66 @@ impl End {
             self.follow_paths(at, &tunnel);
             (if outbox.is_full() { Some(now) } else { tunnel.next_wakeup() }, self.passes(&tunnel))
         };
-        if outbox.asks() {
-            at.asked(now);
+        if outbox.expects_answer() {
+            at.mark_unanswered(now);
         }
-        let ways = *lock(&at.ways);
-        outbox.leave(session.as_deref(), |path, batch| {
+        let path_addresses = *lock(&at.path_addresses);
+        outbox.send_all(session.as_deref(), |path, batch| {
             let place = usize::from(path.0);
-            if let Some((way, passes)) = ways.get(place).copied().flatten().zip(passes.get(place)) {
-                send(Sent { way, may_be_cut: !batch.stays_whole && batch.segment > *passes, ..batch.sent(way) });
+            if let Some((to, passes)) = path_addresses.get(place).copied().flatten().zip(passes.get(place)) {
+                send(Transmit { may_fragment: !batch.dont_fragment && batch.segment > *passes, ..batch.transmit(to) });
             }
         });
         wakeup
     }
 
-    /// Sends to a standard peer: a vehicle over its most preferred path, a gateway
-    /// to where the peer's newest packet came from, which stands for its only path.
-    fn depart_bare(
+    /// Sends to an RFC 8086 peer: a vehicle over its most preferred path, a gateway
+    /// to the source of the peer's newest packet, which counts as its only path.
+    fn transmit_keyless(
         &self,
         now: Instant,
         peer: &Peer,
         outbox: &mut Outbox,
-        mut send: impl FnMut(Sent<'_>),
+        mut send: impl FnMut(Transmit<'_>),
     ) -> Option<Instant> {
-        let ways = *lock(&peer.ways);
-        let (path, way) = self.preference.iter().find_map(|path| Some((*path, (*ways.get(usize::from(*path))?)?)))?;
-        let label = GreKey { path: PathId(path), flow: 0, sequence: 0 };
-        let mut bare = lock(&peer.bare);
+        let path_addresses = *lock(&peer.path_addresses);
+        let (path, to) =
+            self.preference.iter().find_map(|path| Some((*path, (*path_addresses.get(usize::from(*path))?)?)))?;
+        let key = GreKey { path: PathId(path), flow: 0, sequence: 0 };
+        let mut keyless_queue = lock(&peer.keyless_queue);
         while !outbox.is_full()
-            && let Some(packet) = bare.pop_front()
+            && let Some(packet) = keyless_queue.pop_front()
         {
-            outbox.take(Output::Send { key: label, number: 0, packet });
+            outbox.push(Output::Send { key, number: 0, packet });
         }
-        let wakeup = (!bare.is_empty()).then_some(now);
-        drop(bare);
-        outbox.leave_bare(|_, batch| send(batch.sent(way)));
+        let wakeup = (!keyless_queue.is_empty()).then_some(now);
+        drop(keyless_queue);
+        outbox.send_all_keyless(|_, batch| send(batch.transmit(to)));
         wakeup
     }
 
-    /// Changes of paths' health since the last time, to be told.
+    /// Changes of paths' liveness since the last call.
     pub fn changes(&self, peer: usize, outbox: &mut Outbox) -> Vec<Change> {
         let Some(peer) = self.peers.get(peer) else { return Vec::new() };
-        let told = outbox.changes.drain(..);
-        told.map(|(path, liveness, reason)| Change { peer: peer.name.clone(), path, liveness, reason }).collect()
+        let changes = outbox.changes.drain(..);
+        changes.map(|(path, liveness, reason)| Change { peer: peer.name.clone(), path, liveness, reason }).collect()
     }
 
-    /// What keeps the keys fresh: an initiation for every path, if one is due. Forgets what is too old to be of use.
-    pub fn upkeep(&self, now: Instant, unix_ns: u64, mut send: impl FnMut(Sent<'_>)) {
+    /// Maintains the keys: an initiation for every path, if one is due, and the removal of expired state.
+    pub fn maintain(&self, now: Instant, unix_ns: u64, mut send: impl FnMut(Transmit<'_>)) {
         let mut expired = lock(&self.expired);
-        let is_over = now.since(*expired) >= EXPIRE_EACH;
+        let is_over = now.since(*expired) >= EXPIRE_PERIOD;
         if is_over {
             *expired = now;
         }
         drop(expired);
         if is_over {
-            self.forget_old(now);
+            self.expire_queues(now);
             self.security.iter().for_each(|security| lock(security).expire(now));
         }
         let Some(security) = &self.security else { return };
         let mut initiated = lock(&self.initiated);
-        let is_due = initiated.is_none_or(|last| now.since(last) >= INITIATE_EACH);
+        let is_due = initiated.is_none_or(|last| now.since(last) >= INITIATE_PERIOD);
         let Some(peer) = self.peers.first().filter(|_| self.is_initiator && is_due) else { return };
         let mut security = lock(security);
         if !security.wants_rekey(now, 0) && !peer.is_silent(now) {
@@ -334,54 +335,55 @@ impl End {
         }
         *initiated = Some(now);
         let Some(initiation) = security.initiate(now, unix_ns, 0) else { return };
-        for way in lock(&peer.ways).iter().flatten() {
-            peer.asked(now);
-            send(Sent::one(*way, &initiation));
+        for address in lock(&peer.path_addresses).iter().flatten() {
+            peer.mark_unanswered(now);
+            send(Transmit::one(*address, &initiation));
         }
     }
 
-    /// For how long a vehicle's gateway has answered nothing, since something was
-    /// sent to it; `None` if nothing is awaited, or none needs to answer.
+    /// Time since the first packet that a vehicle's gateway has not answered;
+    /// `None` if no answer is due, or the peer sends none.
     pub fn unanswered(&self, now: Instant) -> Option<Duration> {
-        let peer = self.peers.first().filter(|_| self.is_initiator && !self.standard)?;
-        let asked_ns = peer.asked_ns.load(Relaxed);
-        (asked_ns > 0).then(|| now.since(Instant::from_nanos(asked_ns)))
+        let peer = self.peers.first().filter(|_| self.is_initiator && !self.rfc8086_only)?;
+        let unanswered_since_ns = peer.unanswered_since_ns.load(Relaxed);
+        (unanswered_since_ns > 0).then(|| now.since(Instant::from_nanos(unanswered_since_ns)))
     }
 
-    /// When [`upkeep`](Self::upkeep) is to be called again at the latest.
-    pub fn upkeep_due(&self, now: Instant) -> Instant {
-        now + if self.is_initiator { INITIATE_EACH } else { EXPIRE_EACH }
+    /// When [`maintain`](Self::maintain) must be called again at the latest.
+    pub fn maintenance_due(&self, now: Instant) -> Instant {
+        now + if self.is_initiator { INITIATE_PERIOD } else { EXPIRE_PERIOD }
     }
 }
 
-/// Stands for the tunnel among the connections that assessors watch.
+/// The connection token of the tunnel's samples for assessors.
 const TOKEN: u32 = 0;
 
 impl Peer {
     fn answered(&self, now: Instant) {
-        self.heard_ns.store(now.as_nanos(), Relaxed);
-        self.asked_ns.store(0, Relaxed);
+        self.last_received_ns.store(now.as_nanos(), Relaxed);
+        self.unanswered_since_ns.store(0, Relaxed);
     }
 
-    fn asked(&self, now: Instant) {
-        let _ = self.asked_ns.compare_exchange(0, now.as_nanos(), Relaxed, Relaxed);
+    fn mark_unanswered(&self, now: Instant) {
+        let _ = self.unanswered_since_ns.compare_exchange(0, now.as_nanos(), Relaxed, Relaxed);
     }
 
     fn is_silent(&self, now: Instant) -> bool {
-        let asked_ns = self.asked_ns.load(Relaxed);
-        asked_ns > 0 && now.as_nanos().saturating_sub(asked_ns) > SILENCE.as_nanos() as u64
+        let unanswered_since_ns = self.unanswered_since_ns.load(Relaxed);
+        unanswered_since_ns > 0
+            && now.as_nanos().saturating_sub(unanswered_since_ns) > SILENCE_TIMEOUT.as_nanos() as u64
     }
 
-    /// The peer's address on a path is where its newest packet came from.
-    fn learn(&self, path: u8, way: Way) {
+    /// Sets the peer's address on a path to the source of its newest packet.
+    fn learn(&self, path: u8, address: PathAddress) {
         if self.at.is_some() {
             return;
         }
-        let mut ways = lock(&self.ways);
-        if let Some(known) = ways.get_mut(usize::from(path))
-            && *known != Some(way)
+        let mut path_addresses = lock(&self.path_addresses);
+        if let Some(known) = path_addresses.get_mut(usize::from(path))
+            && *known != Some(address)
         {
-            *known = Some(way);
+            *known = Some(address);
         }
     }
 }

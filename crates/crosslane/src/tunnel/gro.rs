@@ -1,11 +1,11 @@
-//! Packets for the kernel, joined into super-packets: one write for up to
+//! Packets for the kernel, coalesced into GSO packets: one write for up to
 //! 64 KiB of a flow.
 //!
-//! Joined are segments that the kernel's own GRO would join: TCP data without
-//! any flag but ACK and PSH, or UDP datagrams of one length, whose headers say
-//! the same, one following the other. Whatever else comes is written as it is.
-//! The order within a flow stays; what cannot be told apart by flow (fragments,
-//! IP options, extension headers) keeps its place among all.
+//! It coalesces what the kernel's own GRO would: TCP data without
+//! any flag but ACK and PSH, or UDP datagrams of one length, with equal
+//! headers and consecutive sequence numbers. All other packets are written unchanged.
+//! The order within a flow is kept; packets without a known flow (fragments,
+//! IP options, extension headers) keep their place among all packets.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -13,26 +13,26 @@ use std::ops::Range;
 use super::checksum::Sum;
 use super::gso::{GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM, PSH, TCP, UDP};
 
-/// Super-packets that can grow at one time.
+/// Maximum number of GSO packets that can grow at one time.
 pub const FLOWS_MAX: usize = 8;
-/// Bytes held until they must be flushed; more than a batch of receptions.
+/// Bytes held until a flush is required; more than a batch of receptions.
 pub const HELD_BYTES_MAX: usize = 2 << 20;
-/// Writes held until they must be flushed.
+/// Writes held until a flush is required.
 pub const HELD_FRAMES_MAX: usize = 4096;
-/// Segments of one UDP super-packet (the kernel's UDP_MAX_SEGMENTS of old).
+/// Maximum number of segments of one UDP GSO packet (the kernel's former UDP_MAX_SEGMENTS).
 const UDP_SEGMENTS_MAX: u16 = 64;
-/// Pieces that one write may have besides the header.
-const PIECES_MAX: usize = 60;
+/// Maximum number of chunks of one write, besides the header.
+const CHUNKS_MAX: usize = 60;
 const ACK: u8 = 0x10;
 
-/// Collects the packets of a batch. It keeps its memory from batch to batch.
+/// Coalesces the packets of a batch. It keeps its memory from batch to batch.
 #[derive(Debug)]
 pub struct Coalescer {
-    /// Whether UDP may be joined: the device has USO.
+    /// Whether UDP may be coalesced: the device has USO.
     udp: bool,
     /// All bytes of the batch.
     bytes: Vec<u8>,
-    /// What is written, in this order. Only the first `used` are of this batch.
+    /// The writes, in order. Only the first `used` belong to this batch.
     items: Vec<Item>,
     used: usize,
     /// Items that can grow, the oldest first.
@@ -42,14 +42,14 @@ pub struct Coalescer {
 /// One write.
 #[derive(Debug, Default)]
 struct Item {
-    /// Where its packet stands in the batch: the first with its headers, then payloads.
-    pieces: Vec<Range<usize>>,
+    /// Position of its packet in the batch: the first with its headers, then payloads.
+    chunks: Vec<Range<usize>>,
     len: usize,
     headers: usize,
     segments: u16,
     /// Payload of each segment but the last, bytes.
     segment: usize,
-    /// TCP: the sequence number that follows; UDP: unused.
+    /// TCP: the next sequence number; UDP: unused.
     next: u32,
     /// IPv4: identification of the newest packet.
     id: u16,
@@ -65,10 +65,10 @@ struct Key {
     version: u8,
 }
 
-/// A packet with a plain TCP or UDP header.
+/// A packet with a is_data TCP or UDP header.
 struct Segment {
     key: Key,
-    /// Where the TCP or UDP header begins.
+    /// Offset of the TCP or UDP header.
     transport: usize,
     /// Bytes of all headers.
     headers: usize,
@@ -77,14 +77,14 @@ struct Segment {
 }
 
 impl Coalescer {
-    /// Joins TCP, and UDP if `udp` (what the device says of itself, see
+    /// Coalesces TCP, and UDP if `udp` (as reported by the device, see
     /// [`super::device::Offload::udp`]).
     pub fn new(udp: bool) -> Coalescer {
         Coalescer { udp, bytes: Vec::new(), items: Vec::new(), used: 0, open: Vec::with_capacity(FLOWS_MAX) }
     }
 
-    /// Takes a packet, of any bytes. False if too much is held: then it was not
-    /// taken, and [`Coalescer::flush`] comes first.
+    /// Adds a packet, of any bytes. False if too much is held: then the packet was not
+    /// added, and [`Coalescer::flush`] must be called first.
     #[must_use]
     pub fn push(&mut self, packet: &[u8]) -> bool {
         if self.bytes.len() + packet.len() > HELD_BYTES_MAX || self.used == HELD_FRAMES_MAX {
@@ -96,7 +96,7 @@ impl Coalescer {
             return true;
         };
         let place = self.open.iter().position(|(key, _)| *key == segment.key);
-        if !segment.can_be_joined(packet, self.udp) {
+        if !segment.can_be_coalesced(packet, self.udp) {
             if let Some(place) = place {
                 self.open.remove(place);
             }
@@ -105,7 +105,7 @@ impl Coalescer {
         }
         if let Some(place) = place {
             let item = self.open[place].1;
-            if self.join(item, &segment, packet) {
+            if self.append(item, &segment, packet) {
                 if self.items[item].is_complete(packet.len() - segment.headers) {
                     self.open.remove(place);
                 }
@@ -117,26 +117,26 @@ impl Coalescer {
         true
     }
 
-    /// Writes what was taken, in as few frames as it goes, and is empty then.
+    /// Writes everything held, in as few frames as possible, and is empty then.
     /// `write` gets the parts of each frame, for [`super::device::Device::send`].
     ///
     /// # Errors
-    /// The first that `write` gave; the others were offered nevertheless.
+    /// The first error of `write`; the other frames are written nevertheless.
     pub fn flush(&mut self, mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<()>) -> io::Result<()> {
-        let mut said = Ok(());
+        let mut outcome = Ok(());
         for item in &self.items[..self.used] {
             let header = item.finish(&mut self.bytes).emit();
-            let mut parts = [IoSlice::new(&[]); PIECES_MAX + 1];
+            let mut parts = [IoSlice::new(&[]); CHUNKS_MAX + 1];
             parts[0] = IoSlice::new(&header);
-            for (part, piece) in parts[1..].iter_mut().zip(&item.pieces) {
-                *part = IoSlice::new(&self.bytes[piece.clone()]);
+            for (part, chunk) in parts[1..].iter_mut().zip(&item.chunks) {
+                *part = IoSlice::new(&self.bytes[chunk.clone()]);
             }
-            said = said.and(write(&parts[..=item.pieces.len()]));
+            outcome = outcome.and(write(&parts[..=item.chunks.len()]));
         }
         self.bytes.clear();
         self.open.clear();
         self.used = 0;
-        said
+        outcome
     }
 
     /// True if there is nothing to flush.
@@ -144,7 +144,7 @@ impl Coalescer {
         self.used == 0
     }
 
-    /// A new item of one packet; its place.
+    /// Adds an item of one packet; returns its index.
     fn add(&mut self, packet: &[u8], headers: usize) -> usize {
         if self.used == self.items.len() {
             self.items.push(Item::default());
@@ -152,8 +152,8 @@ impl Coalescer {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(packet);
         let item = &mut self.items[self.used];
-        item.pieces.clear();
-        item.pieces.push(start..self.bytes.len());
+        item.chunks.clear();
+        item.chunks.push(start..self.bytes.len());
         item.len = packet.len();
         item.headers = headers;
         item.segments = 1;
@@ -178,10 +178,10 @@ impl Coalescer {
         self.open.push((segment.key, place));
     }
 
-    /// Appends the packet's payload to an item, if it continues it.
-    fn join(&mut self, item: usize, segment: &Segment, packet: &[u8]) -> bool {
+    /// Appends the packet's payload to an item, if it continues the item.
+    fn append(&mut self, item: usize, segment: &Segment, packet: &[u8]) -> bool {
         let item = &mut self.items[item];
-        let start = item.pieces.first().map_or(0, |piece| piece.start);
+        let start = item.chunks.first().map_or(0, |chunk| chunk.start);
         let before = &self.bytes[start..start + item.headers];
         let payload = &packet[segment.headers..];
         let follows = payload.len() <= item.segment
@@ -189,14 +189,14 @@ impl Coalescer {
             && item.headers == segment.headers
             && segment.continues(item, before, packet);
         let end = self.bytes.len();
-        let beside = item.pieces.last().is_some_and(|piece| piece.end == end);
-        if !follows || (!beside && item.pieces.len() == PIECES_MAX) {
+        let adjacent = item.chunks.last().is_some_and(|chunk| chunk.end == end);
+        if !follows || (!adjacent && item.chunks.len() == CHUNKS_MAX) {
             return false;
         }
         self.bytes.extend_from_slice(payload);
-        match item.pieces.last_mut() {
-            Some(piece) if beside => piece.end = self.bytes.len(),
-            _ => item.pieces.push(end..self.bytes.len()),
+        match item.chunks.last_mut() {
+            Some(chunk) if adjacent => chunk.end = self.bytes.len(),
+            _ => item.chunks.push(end..self.bytes.len()),
         }
         item.len += payload.len();
         item.segments += 1;
@@ -208,15 +208,15 @@ impl Coalescer {
 }
 
 impl Item {
-    /// Nothing may follow a short segment, PSH, or the last that has room.
+    /// True after a short segment, PSH, or the maximum number of segments.
     fn is_complete(&self, newest: usize) -> bool {
         self.psh || newest < self.segment || self.segments == u16::MAX
     }
 
-    /// Makes the headers those of a super-packet, if it is one; what the device
-    /// is to be told.
+    /// Changes the headers to those of a GSO packet, if it is one; returns the header
+    /// for the device.
     fn finish(&self, bytes: &mut [u8]) -> Header {
-        let start = self.pieces.first().map_or(0, |piece| piece.start);
+        let start = self.chunks.first().map_or(0, |chunk| chunk.start);
         if self.segments < 2 {
             return Header::default();
         }
@@ -255,8 +255,8 @@ impl Item {
 }
 
 impl Segment {
-    /// `None` for whatever is not a whole packet with a plain IP header and TCP
-    /// or UDP behind it.
+    /// `None` unless it is a whole packet with an IP header without options, followed
+    /// by TCP or UDP.
     fn of(packet: &[u8]) -> Option<Segment> {
         let (transport, protocol, addresses) = match packet.first()? {
             0x45 => {
@@ -285,8 +285,8 @@ impl Segment {
             UDP => 8,
             _ => return None,
         };
-        let least = if protocol == TCP { 20 } else { 8 };
-        (length >= least && length <= header.len()).then_some(())?;
+        let min = if protocol == TCP { 20 } else { 8 };
+        (length >= min && length <= header.len()).then_some(())?;
         let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let ports = number(0);
         let (sequence, flags) = if protocol == TCP { (number(4), header[13]) } else { (0, 0) };
@@ -298,9 +298,9 @@ impl Segment {
         self.key.protocol
     }
 
-    /// It has data, no signal, and right checksums.
-    fn can_be_joined(&self, packet: &[u8], udp: bool) -> bool {
-        let plain = match self.protocol() {
+    /// It has data, no flags but ACK and PSH, and correct checksums.
+    fn can_be_coalesced(&self, packet: &[u8], udp: bool) -> bool {
+        let is_data = match self.protocol() {
             TCP => self.flags & !PSH == ACK,
             _ => {
                 let header = &packet[self.transport..];
@@ -308,10 +308,10 @@ impl Segment {
                 udp && length == header.len() && header[6..8] != [0, 0]
             }
         };
-        plain && packet.len() > self.headers && self.checksums_are_right(packet)
+        is_data && packet.len() > self.headers && self.checksums_are_correct(packet)
     }
 
-    fn checksums_are_right(&self, packet: &[u8]) -> bool {
+    fn checksums_are_correct(&self, packet: &[u8]) -> bool {
         let v4 = self.key.version == 4;
         let addresses = if v4 { &packet[12..20] } else { &packet[8..40] };
         let covered = &packet[self.transport..];
@@ -319,11 +319,11 @@ impl Segment {
         sum.checksum() == 0 && (!v4 || Sum::default().with(&packet[..20]).checksum() == 0)
     }
 
-    /// The packet is the next of an item whose headers are `before`.
+    /// The packet follows an item whose headers are `before`.
     fn continues(&self, item: &Item, before: &[u8], packet: &[u8]) -> bool {
         let same = |range: Range<usize>| before[range.clone()] == packet[range];
         let ip = if self.key.version == 4 {
-            // Without DF the identification counts up, as it will when cut again.
+            // Without DF the identification increments, as it will when segmented again.
             let id = u16::from_be_bytes([packet[4], packet[5]]);
             same(1..2) && same(6..9) && (packet[6] & 0x40 != 0 || id == item.id.wrapping_add(1))
         } else {
@@ -344,7 +344,7 @@ impl Segment {
     }
 }
 
-/// Eight bytes as a number, for comparing.
+/// Eight bytes as a number, for comparison.
 fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }

@@ -1,16 +1,16 @@
-//! Super-packets of the kernel, cut into packets.
+//! Segmentation of the kernel's GSO packets.
 //!
-//! With offload, one read of a TUN device gives a header (`struct
+//! With offload, one read of a TUN device returns a header (`struct
 //! virtio_net_hdr`, VIRTIO 1.2, section 5.1.6) and up to 64 KiB of one flow
-//! that the kernel would have left to a network card to cut. They are cut in
-//! place: the header of each packet but the first is written over what stands
-//! before its payload, which has been handed out by then, so nothing is copied.
+//! that the kernel leaves to a network card to segment. Segmentation is in
+//! place: the header of each packet but the first overwrites the bytes
+//! before its payload, which have been processed by then, so nothing is copied.
 
 use super::checksum::Sum;
 
 /// Bytes of the header in front of each packet.
 pub const HEADER_BYTES: usize = 10;
-/// Bytes of the longest frame: header, IPv6 header and the most it can hold.
+/// Bytes of the longest frame: header, IPv6 header and its longest payload.
 pub const FRAME_BYTES: usize = HEADER_BYTES + 40 + 65_535;
 
 pub(super) const NEEDS_CHECKSUM: u8 = 1;
@@ -26,23 +26,23 @@ pub(super) const FIN: u8 = 0x01;
 pub(super) const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// IP and TCP header at their longest, with room for IPv6 extension headers.
+/// Longest IP and TCP headers, with room for IPv6 extension headers.
 const HEADERS_MAX: usize = 256;
 
 /// `struct virtio_net_hdr`, in the byte order of this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// 1: the checksum is still to be completed.
+    /// 1: the checksum must be completed.
     pub flags: u8,
-    /// 0: one packet; 1, 4, 5: TCP over IPv4, over IPv6, UDP in segments.
+    /// 0: one packet; 1, 4, 5: segments of TCP over IPv4, over IPv6, of UDP.
     pub gso_type: u8,
-    /// Bytes of all headers; the kernel's is no more than a hint.
+    /// Bytes of all headers; the kernel's value is only a hint.
     pub headers: u16,
     /// Bytes of payload in each segment but the last.
     pub segment: u16,
-    /// Where the checksum's coverage begins: the TCP or UDP header.
+    /// Start of the checksum's coverage: the TCP or UDP header.
     pub checksum_start: u16,
-    /// Where it stands from there.
+    /// Offset of the checksum from there.
     pub checksum_offset: u16,
 }
 
@@ -72,26 +72,26 @@ impl Header {
     }
 }
 
-/// Why a frame could not be cut. It is dropped; the kernel makes none such.
+/// Why a frame could not be segmented. It is dropped; the kernel creates none such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It ends within its headers.
     #[error("the frame ends within its headers")]
     Short,
-    /// It is to be cut in a way that was not asked for.
-    #[error("the frame is to be cut in an unknown way ({0})")]
+    /// Its GSO type was not enabled.
+    #[error("the frame has an unknown GSO type ({0})")]
     Kind(u8),
     /// Its header and its packet contradict each other.
     #[error("the frame's header and packet contradict each other")]
     Contradiction,
 }
 
-/// Hands out the packets of one frame, as read from the device, in their order,
-/// each whole and with right checksums. What `each` does to a packet does not
-/// reach the others. The frame holds nothing of use afterwards.
+/// Passes the packets of one frame, as read from the device, to `each` in order,
+/// each whole and with correct checksums. Changes of a packet by `each` do not
+/// affect the others. The frame's contents are undefined afterwards.
 ///
 /// # Errors
-/// The frame is malformed; nothing was handed out.
+/// The frame is malformed; no packet was passed.
 pub fn split(frame: &mut [u8], mut each: impl FnMut(&mut [u8])) -> Result<(), Malformed> {
     let header = Header::parse(frame).ok_or(Malformed::Short)?;
     let packet = &mut frame[HEADER_BYTES..];
@@ -103,12 +103,12 @@ pub fn split(frame: &mut [u8], mut each: impl FnMut(&mut [u8])) -> Result<(), Ma
             each(packet);
             Ok(())
         }
-        GSO_TCP4 | GSO_TCP6 | GSO_UDP => cut(packet, header, each),
+        GSO_TCP4 | GSO_TCP6 | GSO_UDP => segment_frame(packet, header, each),
         other => Err(Malformed::Kind(other)),
     }
 }
 
-/// Completes a checksum in whose place the kernel left the pseudo-header's sum.
+/// Completes a checksum whose field contains the pseudo-header's sum.
 fn complete(packet: &mut [u8], header: Header) -> Result<(), Malformed> {
     let start = usize::from(header.checksum_start);
     let covered = packet.get_mut(start..).ok_or(Malformed::Short)?;
@@ -121,15 +121,15 @@ fn complete(packet: &mut [u8], header: Header) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// What all segments of a super-packet have in common.
+/// The common header of all segments of a GSO packet.
 struct Template {
     headers: [u8; HEADERS_MAX],
     len: usize,
-    /// Where the TCP or UDP header begins.
+    /// Offset of the TCP or UDP header.
     transport: usize,
     version: u8,
     protocol: u8,
-    /// Over the fields that do not change.
+    /// Sums over the fields that do not change.
     ip_sum: Sum,
     transport_sum: Sum,
     id: u16,
@@ -137,7 +137,7 @@ struct Template {
     flags: u8,
 }
 
-fn cut(packet: &mut [u8], header: Header, mut each: impl FnMut(&mut [u8])) -> Result<(), Malformed> {
+fn segment_frame(packet: &mut [u8], header: Header, mut each: impl FnMut(&mut [u8])) -> Result<(), Malformed> {
     let segment = usize::from(header.segment);
     if segment == 0 || header.flags & NEEDS_CHECKSUM == 0 {
         return Err(Malformed::Contradiction);
@@ -188,7 +188,7 @@ impl Template {
         Ok(Template::of(headers, len, transport, version, protocol))
     }
 
-    /// Takes out of the headers what changes, and sums the rest.
+    /// Clears the fields that change, and sums the rest.
     fn of(mut headers: [u8; HEADERS_MAX], len: usize, transport: usize, version: u8, protocol: u8) -> Template {
         let id = u16::from_be_bytes([headers[4], headers[5]]);
         let ip_sum = if version == 4 {
@@ -215,7 +215,7 @@ impl Template {
         Template { headers, len, transport, version, protocol, ip_sum, transport_sum, id, sequence, flags }
     }
 
-    /// Puts headers before the payload that stands in `segment` already.
+    /// Writes headers before the payload that is in `segment` already.
     fn write(&self, segment: &mut [u8], number: usize, (first, last): (bool, bool), size: u16) {
         let total = segment.len() as u16;
         let (ip, payload) = segment.split_at_mut(self.len);
@@ -234,7 +234,7 @@ impl Template {
         let sum = self.transport_sum.with_field(length).with(payload);
         if self.protocol == TCP {
             let sequence = self.sequence.wrapping_add(number as u32 * u32::from(size));
-            // RFC 3168, section 6.1.2: CWR is said once, by the first.
+            // RFC 3168, section 6.1.2: only the first segment has CWR.
             let flags = self.flags & if first { 0xff } else { !CWR } & if last { 0xff } else { !(FIN | PSH) };
             transport[4..8].copy_from_slice(&sequence.to_be_bytes());
             transport[13] = flags;

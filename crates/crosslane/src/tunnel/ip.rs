@@ -1,4 +1,4 @@
-//! What the tunnel must know of the packets it carries.
+//! Fields of the packets that the tunnel carries.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,10 +24,10 @@ const DCCP: u8 = 33;
 const SYN: u8 = 2;
 /// Port of HTTP/3.
 const QUIC: [u8; 2] = 443u16.to_be_bytes();
-/// Longest UDP datagram that is taken for an acknowledgement only.
-const QUIC_ANSWER_BYTES: usize = 200;
+/// Longest UDP datagram that counts as a mere QUIC acknowledgement.
+const MAX_QUIC_ACK_BYTES: usize = 200;
 
-/// Extension headers of one IPv6 packet that are followed; one of each kind and
+/// Maximum number of extension headers parsed in one IPv6 packet; one of each kind and
 /// a second of destination options make 6 (RFC 8200, section 4.1).
 const EXTENSIONS_MAX: usize = 8;
 
@@ -36,7 +36,7 @@ const EXTENSIONS_MAX: usize = 8;
 pub struct Inner<'a> {
     packet: &'a [u8],
     protocol: u8,
-    /// Where the payload of IP begins, behind options and extension headers.
+    /// Offset of the IP payload, after options and extension headers.
     payload: usize,
     fragment: Fragment,
 }
@@ -53,8 +53,8 @@ pub enum Fragment {
 }
 
 impl<'a> Inner<'a> {
-    /// The packet that begins with `bytes` and ends where its header says; `None`
-    /// if they are no whole IPv4 or IPv6 packet.
+    /// The packet that begins with `bytes` and ends as its header says; `None`
+    /// unless they are a whole IPv4 or IPv6 packet.
     pub fn parse(bytes: &'a [u8]) -> Option<Inner<'a>> {
         match bytes.first()? >> 4 {
             4 => Inner::parse_v4(bytes),
@@ -83,8 +83,8 @@ impl<'a> Inner<'a> {
         let (mut protocol, mut payload, mut fragment) = (header[6], 40, Fragment::Whole);
         for _ in 0..EXTENSIONS_MAX {
             // RFC 8200, section 4: hop-by-hop, routing, destination options;
-            // mobility, HIP and shim6 have the same form. Behind a later
-            // fragment's header stands no header.
+            // mobility, HIP and shim6 have the same form. After a later
+            // fragment's header there is no other header.
             let len = match (protocol, packet.get(payload..)) {
                 _ if fragment == Fragment::Later => break,
                 (0 | 43 | 60 | 135 | 139 | 140, Some([_, len, ..])) => 8 + usize::from(*len) * 8,
@@ -108,7 +108,7 @@ impl<'a> Inner<'a> {
         Some(Inner { packet, protocol, payload, fragment })
     }
 
-    /// The whole packet, without bytes behind its end.
+    /// The whole packet, without bytes after its end.
     pub fn packet(&self) -> &'a [u8] {
         self.packet
     }
@@ -118,12 +118,12 @@ impl<'a> Inner<'a> {
         self.packet[0] >> 4 == 6
     }
 
-    /// The protocol above IP (of the last extension header that was followed).
+    /// The protocol above IP (that of the last extension header parsed).
     pub fn protocol(&self) -> u8 {
         self.protocol
     }
 
-    /// What IP carries, without options and extension headers.
+    /// The payload of IP, without options and extension headers.
     pub fn payload(&self) -> &'a [u8] {
         &self.packet[self.payload..]
     }
@@ -133,17 +133,17 @@ impl<'a> Inner<'a> {
         self.fragment
     }
 
-    /// IPv4: routers must not cut it (DF). IPv6: always true.
+    /// IPv4: routers must not fragment it (DF). IPv6: always true.
     pub fn must_stay_whole(&self) -> bool {
         self.is_v6() || self.packet[6] & 0x40 != 0
     }
 
-    /// Where it comes from.
+    /// Source address.
     pub fn source(&self) -> IpAddr {
         self.address(0)
     }
 
-    /// Where it goes.
+    /// Destination address.
     pub fn destination(&self) -> IpAddr {
         self.address(1)
     }
@@ -158,7 +158,7 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Both addresses, as they stand.
+    /// Both addresses, as in the header.
     fn addresses(&self) -> &'a [u8] {
         if self.is_v6() { &self.packet[8..40] } else { &self.packet[12..20] }
     }
@@ -168,9 +168,9 @@ impl<'a> Inner<'a> {
         if self.is_v6() { self.packet[0] << 4 | self.packet[1] >> 4 } else { self.packet[1] }
     }
 
-    /// Whether it is of a flow that takes what it can get: data and SYN of TCP, and
+    /// Whether it belongs to a bulk flow: data and SYN of TCP, and
     /// QUIC by its port, unless marked for another service than best effort (RFC
-    /// 2474), as OpenSSH marks what is typed. A bare acknowledgement is not.
+    /// 2474), as OpenSSH marks interactive traffic. A pure acknowledgement does not.
     pub fn is_bulk(&self) -> bool {
         if self.tos() >> 2 != 0 || self.fragment != Fragment::Whole {
             return false;
@@ -178,13 +178,13 @@ impl<'a> Inner<'a> {
         let payload = self.payload();
         match (self.protocol, payload.first_chunk::<14>()) {
             (TCP, Some(header)) => header[13] & SYN != 0 || payload.len() > usize::from(header[12] >> 4) * 4,
-            (UDP, Some(header)) => header[..4].as_chunks().0.contains(&QUIC) && payload.len() > QUIC_ANSWER_BYTES,
+            (UDP, Some(header)) => header[..4].as_chunks().0.contains(&QUIC) && payload.len() > MAX_QUIC_ACK_BYTES,
             _ => false,
         }
     }
 
     /// The slot of its flow: a hash of addresses, protocol and ports, the same in
-    /// every process. Fragments count without ports, so that all parts of a
+    /// every process. Fragments are hashed without ports, so that all parts of a
     /// datagram share a slot.
     pub fn flow_slot(&self) -> u8 {
         let has_ports = self.fragment == Fragment::Whole
@@ -194,8 +194,8 @@ impl<'a> Inner<'a> {
             Some(ports) if has_ports => u32::from_be_bytes(*ports),
             _ => 0,
         };
-        // FNV-1a (draft-eastlake-fnv), a word for a byte; the highest byte, in which
-        // all words have mixed, is taken after a last turn.
+        // FNV-1a (draft-eastlake-fnv) over words instead of bytes; the highest byte, which
+        // depends on all words, is taken after a last multiplication.
         const PRIME: u64 = 0x0000_0100_0000_01b3;
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
         let words = self.addresses().as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));

@@ -1,5 +1,5 @@
-//! The tunnel's way to the kernel: TUN device, UDP sockets, and what must be
-//! done to packets between them.
+//! The tunnel's I/O: TUN device, UDP sockets, encryption, and the processing
+//! of packets between them.
 
 pub mod checksum;
 pub mod config;

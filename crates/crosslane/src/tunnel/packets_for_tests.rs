@@ -1,11 +1,11 @@
-//! Packets for the tests beside, made and judged by etherparse.
+//! Packets for unit tests, built and checked by etherparse.
 
 use etherparse::{PacketBuilder, PacketBuilderStep, SlicedPacket, TransportSlice, ip_number};
 
 use super::checksum::Sum;
 use super::gso::{HEADER_BYTES, Header};
 
-/// What a TCP segment says.
+/// Fields of a TCP segment.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     pub v6: bool,
@@ -13,7 +13,7 @@ pub struct Tcp {
     pub sequence: u32,
     pub flags: u8,
     pub tos: u8,
-    /// As they stand, a multiple of four bytes.
+    /// As in the header, a multiple of four bytes.
     pub options: Vec<u8>,
     pub id: u16,
     pub dont_fragment: bool,
@@ -21,7 +21,7 @@ pub struct Tcp {
 
 impl Default for Tcp {
     fn default() -> Tcp {
-        // Timestamps, as Linux has them.
+        // Timestamps, as sent by Linux.
         let options = vec![1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8];
         Tcp { v6: false, port: 443, sequence: 1000, flags: 0x10, tos: 0, options, id: 7, dont_fragment: true }
     }
@@ -38,7 +38,7 @@ impl Tcp {
         self.finished(bytes)
     }
 
-    /// Longer than IPv4 allows a fragment to be, but not than its length field.
+    /// May be longer than an IPv4 fragment, but fits its length field.
     pub fn frame(&self, payload: &[u8], segment: u16) -> Vec<u8> {
         let packet = self.packet(payload);
         let transport = if self.v6 { 40 } else { 20 };
@@ -74,7 +74,7 @@ pub fn udp(v6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A UDP super-packet.
+/// A UDP GSO packet.
 pub fn udp_frame(v6: bool, payload: &[u8], segment: u16) -> Vec<u8> {
     let (start, gso_type) = if v6 { (40, 5) } else { (20, 5) };
     let header = Header { flags: 1, gso_type, headers: start + 8, segment, checksum_start: start, checksum_offset: 6 };
@@ -91,7 +91,7 @@ fn ip(v6: bool) -> PacketBuilderStep<etherparse::IpHeaders> {
     }
 }
 
-/// The fields that the builder does not take.
+/// Sets the fields that the builder lacks.
 pub fn set_ip(bytes: &mut [u8], tos: u8, id: u16, dont_fragment: bool) {
     if bytes[0] >> 4 == 6 {
         bytes[0] = 0x60 | tos >> 4;
@@ -104,7 +104,7 @@ pub fn set_ip(bytes: &mut [u8], tos: u8, id: u16, dont_fragment: bool) {
     sum_ip(bytes);
 }
 
-/// Sums the IPv4 header anew.
+/// Recomputes the checksum of the IPv4 header.
 pub fn sum_ip(bytes: &mut [u8]) {
     let len = usize::from(bytes[0] & 0xf) * 4;
     bytes[10..12].fill(0);
@@ -112,8 +112,8 @@ pub fn sum_ip(bytes: &mut [u8]) {
     bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Everything that etherparse can check is right.
-pub fn assert_right(packet: &[u8]) {
+/// Asserts that everything etherparse can check is correct.
+pub fn assert_valid(packet: &[u8]) {
     let sliced = SlicedPacket::from_ip(packet).unwrap();
     let net = sliced.net.clone().unwrap();
     if let Some(v4) = net.ipv4_ref() {
@@ -132,22 +132,22 @@ pub fn assert_right(packet: &[u8]) {
     let (from, to) = both.split_at(half);
     match sliced.transport {
         Some(TransportSlice::Tcp(tcp)) => {
-            let right = if v4 {
+            let expected = if v4 {
                 tcp.calc_checksum_ipv4(from.try_into().unwrap(), to.try_into().unwrap())
             } else {
                 tcp.calc_checksum_ipv6(from.try_into().unwrap(), to.try_into().unwrap())
             };
-            assert_eq!(Ok(tcp.checksum()), right, "TCP");
+            assert_eq!(Ok(tcp.checksum()), expected, "TCP");
         }
         Some(TransportSlice::Udp(udp)) => {
             assert_eq!(usize::from(udp.length()), udp.payload().len() + 8, "UDP length");
             let header = udp.to_header();
-            let right = if v4 {
+            let expected = if v4 {
                 header.calc_checksum_ipv4_raw(from.try_into().unwrap(), to.try_into().unwrap(), udp.payload())
             } else {
                 header.calc_checksum_ipv6_raw(from.try_into().unwrap(), to.try_into().unwrap(), udp.payload())
             };
-            assert_eq!(Ok(udp.checksum()), right, "UDP");
+            assert_eq!(Ok(udp.checksum()), expected, "UDP");
         }
         Some(TransportSlice::Icmpv4(icmp)) => {
             assert_eq!(Sum::default().with(icmp.slice()).checksum(), 0, "ICMP");
@@ -160,7 +160,7 @@ pub fn assert_right(packet: &[u8]) {
     }
 }
 
-/// What one write of a coalescer holds: header and packet.
+/// The contents of one write of a coalescer: header and packet.
 pub fn frame(parts: &[std::io::IoSlice<'_>]) -> Vec<u8> {
     assert_eq!(parts[0].len(), HEADER_BYTES);
     parts.iter().flat_map(|part| part.to_vec()).collect()

@@ -1,4 +1,4 @@
-//! Paths that nothing can be sent over, as the kernel tells, for the user.
+//! Reports paths that cannot send, by errors of the kernel, to the user.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,34 +8,34 @@ use std::sync::mpsc::SyncSender;
 use super::socket::PathSocket;
 use crate::error::Error;
 
-/// Tells each socket's fault once.
+/// Reports each socket's fault once.
 pub(super) struct Faults {
-    /// Sockets whose fault was told, by bit.
-    told: AtomicU32,
-    tell: SyncSender<Error>,
+    /// Sockets whose fault was reported, by bit.
+    reported: AtomicU32,
+    sender: SyncSender<Error>,
 }
 
 impl Faults {
-    /// Nothing was told yet; faults go to `tell`.
-    pub(super) fn new(tell: SyncSender<Error>) -> Faults {
-        Faults { told: AtomicU32::new(0), tell }
+    /// No fault is reported yet; faults go to `sender`.
+    pub(super) fn new(sender: SyncSender<Error>) -> Faults {
+        Faults { reported: AtomicU32::new(0), sender }
     }
 
-    /// The socket at this place is another from now on.
+    /// Forgets the fault of a socket that was replaced.
     pub(super) fn forget(&self, place: usize) {
-        self.told.fetch_and(!bit_of(place), Relaxed);
+        self.reported.fetch_and(!bit_of(place), Relaxed);
     }
 
-    /// The kernel did not send. What concerns a datagram only is not told.
+    /// Reports a send error, unless it concerns a single datagram only.
     pub(super) fn note(&self, place: usize, socket: &PathSocket, to: SocketAddr, cause: &io::Error) {
         let bit = bit_of(place);
-        if !is_of_the_path(cause) || self.told.fetch_or(bit, Relaxed) & bit != 0 {
+        if !is_of_the_path(cause) || self.reported.fetch_or(bit, Relaxed) & bit != 0 {
             return;
         }
-        let fault = Error::failure(format!("sending from {} to {to}", socket.place()), cause);
-        let remedy = "the other paths go on; give this one a route there";
-        // Nobody listens: then nobody needs to know.
-        let _ = self.tell.try_send(fault.with_remedy(remedy));
+        let fault = Error::failure(format!("sending from {} to {to}", socket.description()), cause);
+        let remedy = "the other paths continue; give this one a route there";
+        // If the buffer is full, the fault is dropped.
+        let _ = self.sender.try_send(fault.with_remedy(remedy));
     }
 }
 
@@ -43,8 +43,8 @@ fn bit_of(place: usize) -> u32 {
     1 << (place % 32)
 }
 
-/// Nothing can be sent this way, whatever it is: not that a datagram is too long,
-/// or a queue full, or that nobody listens there.
+/// True if no datagram can be sent over the path; false if one is too long,
+/// a queue is full, or the destination port is closed.
 fn is_of_the_path(cause: &io::Error) -> bool {
     let faults =
         [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ENETDOWN, libc::EADDRNOTAVAIL, libc::EACCES, libc::EPERM];

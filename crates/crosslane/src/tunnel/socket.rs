@@ -1,11 +1,11 @@
-//! The UDP socket of one path: many datagrams a system call, never cut on
-//! their way (DF) unless that is asked for, with the bits of congestion and
-//! priority of each. What routers say of a path's MTU by ICMP counts for nothing
-//! (PMTUDISC_PROBE): anybody can say it in their name.
+//! The UDP socket of one path: many datagrams per system call, never fragmented
+//! on the path (DF) unless requested, with DSCP and ECN of
+//! each. ICMP messages about the path MTU are ignored
+//! (PMTUDISC_PROBE): any host can forge them.
 //!
-//! Nothing blocks: the caller polls. A socket bound to `::` also speaks IPv4. One
-//! that is bound to no address says to which of ours a datagram came, and can
-//! answer from it: what comes from elsewhere a firewall keeps out.
+//! Nothing blocks: the caller polls. A socket bound to `::` also carries IPv4. A socket
+//! without a bound address reports the local address of each datagram, and can
+//! reply from it: firewalls block replies from another address.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -23,11 +23,11 @@ mod receive;
 use control::Control;
 pub use receive::{Datagram, MESSAGES_MAX, ReceiveBuffers};
 
-/// Bytes of one send at most: what one UDP datagram over IPv4 can hold.
+/// Maximum bytes of one send: the longest payload of one UDP datagram over IPv4.
 pub const SEND_BYTES_MAX: usize = 65_507;
-/// Datagrams of one send at most (the kernel's UDP_MAX_SEGMENTS of old).
+/// Maximum datagrams of one send (the kernel's former UDP_MAX_SEGMENTS).
 pub const SEGMENTS_MAX: usize = 64;
-/// What is asked of the kernel for each direction: 20 ms at 1.6 Gbit/s.
+/// Buffer size requested of the kernel for each direction: 20 ms at 1.6 Gbit/s.
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// A UDP socket of the network namespace whose thread opened it.
@@ -36,16 +36,16 @@ pub struct PathSocket {
     socket: Socket,
     local: SocketAddr,
     interface: Option<String>,
-    /// Whether the kernel cuts for us (UDP_SEGMENT); tried until it refuses.
-    cuts: AtomicBool,
+    /// Whether the kernel segments for us (UDP_SEGMENT); tried until it refuses.
+    has_gso: AtomicBool,
 }
 
-/// Bytes of the kernel's buffers, as it counts (twice what can be used).
+/// Bytes of the kernel's buffers, by its accounting (twice the usable size).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffered {
-    /// Of what waits to be sent.
+    /// The send buffer.
     pub send: usize,
-    /// Of what waits to be received.
+    /// The receive buffer.
     pub receive: usize,
 }
 
@@ -54,7 +54,7 @@ impl PathSocket {
     /// kernel allows that: see [`PathSocket::interface`].
     ///
     /// # Errors
-    /// The address is not ours or taken, or there is no such interface.
+    /// The address is not local or taken, or there is no such interface.
     pub fn bind(address: SocketAddr, interface: Option<&str>) -> Result<PathSocket> {
         let attempt = || match interface {
             Some(interface) => format!("binding a UDP socket to {address} at {interface}"),
@@ -74,52 +74,52 @@ impl PathSocket {
         if let Some(name) = interface {
             match socket.bind_device(Some(name.as_bytes())) {
                 Ok(()) => bound = Some(name.to_owned()),
-                // Without the privilege the address alone must do.
+                // Without the privilege the address alone must suffice.
                 Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {}
                 Err(cause) => return Err(cause),
             }
         }
-        for option in control::OPTIONS.iter().chain(&control::STAYS_WHOLE) {
+        for option in control::OPTIONS.iter().chain(&control::DONT_FRAGMENT) {
             option.set(&socket, address.is_ipv6())?;
         }
         enlarge_buffers(&socket);
         socket.bind(&address.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-        Ok(PathSocket { socket, local, interface: bound, cuts: AtomicBool::new(true) })
+        Ok(PathSocket { socket, local, interface: bound, has_gso: AtomicBool::new(true) })
     }
 
-    /// The address that it is bound to.
+    /// The bound address.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The interface that it is bound to: none, if none was given or the kernel
-    /// did not allow it.
+    /// The bound interface: none, if none was given or the kernel
+    /// did not permit it.
     pub fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
     }
 
-    /// The kernel's buffers, as they came out.
+    /// The granted size of the kernel's buffers.
     pub fn buffered(&self) -> Buffered {
         let size = |size: io::Result<usize>| size.unwrap_or(0);
         Buffered { send: size(self.socket.send_buffer_size()), receive: size(self.socket.recv_buffer_size()) }
     }
 
-    /// Whether the kernel still cuts for us.
+    /// Whether the kernel still segments for us.
     pub fn cuts(&self) -> bool {
-        self.cuts.load(Ordering::Relaxed)
+        self.has_gso.load(Ordering::Relaxed)
     }
 
     /// Sends `buffer` as datagrams of `segment_bytes` each (the last may be
     /// shorter): 1 to [`SEGMENTS_MAX`], together at most [`SEND_BYTES_MAX`].
-    /// They leave from our address `from`, where one is given; `tos` is DSCP and
-    /// ECN. How many datagrams the kernel took: less than all
+    /// They are sent from the local address `from`, if given; `tos` is DSCP and
+    /// ECN. Returns how many datagrams the kernel accepted: fewer than all
     /// if its buffer is full.
     ///
     /// # Errors
     /// `WouldBlock` if the buffer was full before the first; [`is_too_big`] if
-    /// they do not go through the interface; `InvalidInput` beyond the limits; what
-    /// the kernel says otherwise.
+    /// they exceed the interface's MTU; `InvalidInput` beyond the limits; the
+    /// kernel's otherwise.
     pub fn send(
         &self,
         (from, to): (Option<IpAddr>, SocketAddr),
@@ -131,7 +131,7 @@ impl PathSocket {
         if segment_bytes == 0 || count == 0 || count > SEGMENTS_MAX || buffer.len() > SEND_BYTES_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let address = SockAddr::from(self.as_the_socket_says(to));
+        let address = SockAddr::from(self.as_socket_family(to));
         let v4 = to.ip().to_canonical().is_ipv4();
         if count == 1 {
             return self.send_message(&address, &Control::of(v4, tos, None, from), buffer).map(|()| 1);
@@ -139,19 +139,19 @@ impl PathSocket {
         if self.cuts() {
             match self.send_message(&address, &Control::of(v4, tos, Some(segment_bytes as u16), from), buffer) {
                 Ok(()) => return Ok(count),
-                // Older kernels say EINVAL where the segments are too big for the
-                // path; sending one by one tells which it was.
+                // Older kernels return EINVAL if the segments are too big for the
+                // path; sending one by one shows which cause it was.
                 Err(cause) if matches!(cause.raw_os_error(), Some(libc::EIO | libc::EINVAL)) => {}
                 Err(cause) => return Err(cause),
             }
         }
         let sent = self.send_one_by_one(&address, &Control::of(v4, tos, None, from), segment_bytes, buffer)?;
-        self.cuts.store(false, Ordering::Relaxed);
+        self.has_gso.store(false, Ordering::Relaxed);
         Ok(sent)
     }
 
-    /// The same for datagrams that the path may not carry whole: routers may cut
-    /// them (IPv4), or the kernel does (IPv6, as routers have said; or where the
+    /// As [`send`](Self::send), for datagrams longer than the path may carry: routers may fragment
+    /// them (IPv4), or the kernel does (IPv6, by the routers' ICMP messages; or if the
     /// interface carries less).
     ///
     /// # Errors
@@ -166,22 +166,22 @@ impl PathSocket {
         if segment_bytes == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let (address, v4) = (SockAddr::from(self.as_the_socket_says(to)), to.ip().to_canonical().is_ipv4());
+        let (address, v4) = (SockAddr::from(self.as_socket_family(to)), to.ip().to_canonical().is_ipv4());
         let v6 = self.local.is_ipv6();
-        control::MAY_BE_CUT.iter().try_for_each(|option| option.set(&self.socket, v6))?;
-        // One by one: the kernel joins no datagrams that it has to cut.
+        control::MAY_FRAGMENT.iter().try_for_each(|option| option.set(&self.socket, v6))?;
+        // One by one: the kernel has no GSO for datagrams that it must fragment.
         let sent = self.send_one_by_one(&address, &Control::of(v4, tos, None, from), segment_bytes, buffer);
-        control::STAYS_WHOLE.iter().try_for_each(|option| option.set(&self.socket, v6))?;
+        control::DONT_FRAGMENT.iter().try_for_each(|option| option.set(&self.socket, v6))?;
         sent
     }
 
-    /// Lets the kernel cut what a router has said does not go through, as for a peer
-    /// that answers no probes.
+    /// Lets the kernel fragment by the routers' ICMP messages, for a peer that
+    /// answers no probes.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn believe_routers(&self) -> io::Result<()> {
-        control::BELIEVES_ROUTERS.iter().try_for_each(|option| option.set(&self.socket, self.local.is_ipv6()))
+    /// The system's.
+    pub fn trust_icmp_mtu(&self) -> io::Result<()> {
+        control::TRUST_ICMP_MTU.iter().try_for_each(|option| option.set(&self.socket, self.local.is_ipv6()))
     }
 
     fn send_one_by_one(&self, to: &SockAddr, control: &Control, segment: usize, buffer: &[u8]) -> io::Result<usize> {
@@ -218,23 +218,23 @@ impl PathSocket {
         }
     }
 
-    /// Takes what has come, as much as `buffers` hold; how many messages, each of
+    /// Receives as many datagrams as `buffers` hold; returns the number of messages, each of
     /// one or more datagrams. See [`ReceiveBuffers::datagrams`].
     ///
     /// # Errors
-    /// `WouldBlock` if there is nothing; what the kernel says otherwise.
+    /// `WouldBlock` if there is nothing; the kernel's otherwise.
     pub fn receive(&self, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
         buffers.fill(&self.socket)
     }
 
-    /// Where it stands: its address, and its interface if it is bound to one.
-    pub fn place(&self) -> String {
+    /// Its address, and its interface if it is bound to one, for error messages.
+    pub fn description(&self) -> String {
         let ip = self.local.ip();
         self.interface.as_ref().map_or_else(|| ip.to_string(), |interface| format!("{ip} at {interface}"))
     }
 
-    /// A socket of IPv6 knows IPv4 addresses only in IPv6 clothes.
-    fn as_the_socket_says(&self, to: SocketAddr) -> SocketAddr {
+    /// An IPv6 socket needs IPv4 addresses mapped into IPv6.
+    fn as_socket_family(&self, to: SocketAddr) -> SocketAddr {
         match (self.local, to.ip()) {
             (SocketAddr::V6(_), IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), to.port()),
             _ => to,
@@ -248,7 +248,7 @@ impl AsFd for PathSocket {
     }
 }
 
-/// A datagram is longer than the interface carries.
+/// Whether a datagram was longer than the interface carries.
 pub fn is_too_big(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
 }
@@ -261,7 +261,7 @@ fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Beyond the system's limits where the privilege is there, up to them where not.
+/// Beyond the system's limits if privileged, otherwise up to them.
 fn enlarge_buffers(socket: &Socket) {
     if setsockopt(socket, sockopt::SndBufForce, &BUFFER_BYTES).is_err() {
         let _ = socket.set_send_buffer_size(BUFFER_BYTES);

@@ -1,5 +1,5 @@
-//! The threads of the tunnel, watched: without one of them the tunnel carries
-//! nothing, whatever the rest of the process says.
+//! The threads of the tunnel, supervised: without one of them the tunnel carries
+//! nothing, even if the rest of the process works.
 
 use std::any::Any;
 use std::io;
@@ -12,10 +12,10 @@ use crosslane_core::time::Instant;
 
 use crate::error::Error;
 
-/// A thread that has not passed its loop for so long hangs: none sleeps longer than half a second.
-const HANGS_AFTER: Duration = Duration::from_secs(3);
+/// Time without a pass of its loop after which a thread hangs: none sleeps longer than half a second.
+const HANG_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Threads that are to run until all are told to end.
+/// Threads that run until they are stopped.
 #[derive(Default)]
 pub(super) struct Threads(Vec<Thread>);
 
@@ -25,11 +25,11 @@ struct Thread {
     passed_ns: Arc<AtomicU64>,
 }
 
-/// By which a thread shows that it runs.
+/// By which a thread reports that it runs.
 pub(super) struct Pulse(Arc<AtomicU64>);
 
 impl Pulse {
-    /// It has come to the top of its loop.
+    /// Reports that the thread is at the top of its loop.
     pub(super) fn pass(&self, now: Instant) {
         self.0.store(now.as_nanos(), Relaxed);
     }
@@ -39,7 +39,7 @@ impl Threads {
     /// Starts a thread.
     ///
     /// # Errors
-    /// The system has none to spare.
+    /// The system cannot create another.
     pub(super) fn start(
         &mut self,
         name: &'static str,
@@ -53,38 +53,38 @@ impl Threads {
         Ok(())
     }
 
-    /// A thread that has ended, and why: none was told to.
+    /// The failure of a thread that has ended without being stopped.
     pub(super) fn fault(&mut self) -> Option<Error> {
         let place = self.0.iter().position(|thread| thread.handle.is_finished())?;
         let Thread { name, handle, .. } = self.0.swap_remove(place);
         let cause = match handle.join() {
             Ok(()) => "no reason is known".into(),
-            Err(panic) => words(panic.as_ref()),
+            Err(panic) => panic_text(panic.as_ref()),
         };
         let attempt = "carrying packets through the tunnel";
         let fault = Error::failure(attempt, format!("the thread {name} has ended: {cause}"));
-        Some(fault.with_remedy("start the agent again, as systemd does, and report this"))
+        Some(fault.with_remedy("restart the agent, as systemd does, and report this"))
     }
 
     /// Whether all of them run and none hangs.
     pub(super) fn are_alive(&self, now: Instant) -> bool {
-        let lives = |thread: &Thread| {
+        let is_alive = |thread: &Thread| {
             let passed = Instant::from_nanos(thread.passed_ns.load(Relaxed));
-            !thread.handle.is_finished() && now.since(passed) < HANGS_AFTER
+            !thread.handle.is_finished() && now.since(passed) < HANG_TIMEOUT
         };
-        self.0.iter().all(lives)
+        self.0.iter().all(is_alive)
     }
 
-    /// Waits for all of them, which were told to end.
+    /// Waits for all threads, which have been stopped.
     pub(super) fn join(&mut self) {
         for thread in self.0.drain(..) {
-            // What one said in panic is told by the runtime.
+            // The runtime prints the message of a panic.
             let _ = thread.handle.join();
         }
     }
 }
 
-fn words(panic: &(dyn Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     text.unwrap_or("it panicked").replace('\n', " ")
 }
@@ -102,20 +102,20 @@ mod tests {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("no fault is told");
+        panic!("no fault is reported");
     }
 
     #[test]
-    fn a_thread_that_dies_is_told_in_a_sentence_with_its_reason() {
+    fn a_thread_that_dies_is_reported_with_its_reason() {
         let (mut threads, now) = (Threads::default(), Instant::from_millis(5));
         let (stop, stopped) = channel::<()>();
         threads.start("lives", now, move |_| assert!(stopped.recv().is_err())).unwrap();
         assert!(threads.fault().is_none() && threads.are_alive(now));
         threads.start("sends", now, |_| panic!("attempt to add\nwith overflow")).unwrap();
-        let said = wait_for(&mut threads);
+        let fault = wait_for(&mut threads);
         let expected = "while carrying packets through the tunnel: the thread sends has ended: attempt to add with \
-                        overflow; start the agent again, as systemd does, and report this";
-        assert_eq!((said.to_string().as_str(), said.exit_code()), (expected, 1));
+                overflow; restart the agent, as systemd does, and report this";
+        assert_eq!((fault.to_string().as_str(), fault.exit_code()), (expected, 1));
         threads.start("receives", now, |_| {}).unwrap();
         assert!(wait_for(&mut threads).to_string().contains("the thread receives has ended: no reason is known"));
         assert!(threads.fault().is_none() && threads.are_alive(now), "the other one lives");
@@ -135,11 +135,11 @@ mod tests {
             }
         };
         threads.start("works", begin, work).unwrap();
-        let late = begin + HANGS_AFTER;
+        let late = begin + HANG_TIMEOUT;
         assert!(threads.are_alive(begin) && !threads.are_alive(late));
         pass.send(late).unwrap();
         has_passed.recv().unwrap();
-        assert!(threads.are_alive(late) && !threads.are_alive(late + HANGS_AFTER));
+        assert!(threads.are_alive(late) && !threads.are_alive(late + HANG_TIMEOUT));
         drop(pass);
         threads.join();
     }

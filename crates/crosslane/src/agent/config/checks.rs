@@ -1,4 +1,4 @@
-//! What of a configuration goes together, beyond what each key may be.
+//! Checks that involve several keys of a configuration.
 
 use std::ops::RangeInclusive;
 
@@ -8,22 +8,24 @@ use toml::Spanned;
 use super::Config;
 use crate::control::demand::MAX_NAME_BYTES;
 
-/// Greatest price of 10⁹ bytes, as in scenarios.
-const DEAREST: f64 = 1e6;
-/// Periods in which plans for deadlines can be made, in ms: they are made to be
-/// looked at each 10 ms.
-const LOOKS_MS: RangeInclusive<u32> = 10..=20;
+/// Maximum price of 10⁹ bytes, as in scenarios.
+const MAX_COST_PER_GB: f64 = 1e6;
+/// Poll periods with which deadlines can be planned, in ms: plans are made for
+/// a poll every 10 ms.
+const POLL_PERIODS_MS: RangeInclusive<u32> = 10..=20;
 
 /// Place, cause and remedy.
 pub(super) type Complaint = (usize, String, &'static str);
 
-/// Where anybody of the network can send, the configuration says who may.
+/// If the whole network can send to the socket, the configuration must name the senders.
 pub(super) fn observe(config: &Config) -> Result<(), Complaint> {
     let observe = &config.observe;
     let Some(vanetza) = &observe.vanetza else {
         let user = observe.vanetza_users.first().map(|user| user.span().start);
         return match user {
-            Some(place) => Err((place, "`vanetza_users` without `vanetza`".into(), "set `vanetza`, or leave it out")),
+            Some(place) => {
+                Err((place, "`vanetza_users` without `vanetza`".into(), "set `vanetza`, or remove `vanetza_users`"))
+            }
             None => Ok(()),
         };
     };
@@ -46,11 +48,11 @@ pub(super) fn log(config: &Config) -> Result<(), Complaint> {
 pub(super) fn demands(config: &Config) -> Result<(), Complaint> {
     let Some(name) = &config.service.demands else {
         if let Some(group) = &config.service.demands_group {
-            let remedy = "set `demands`, or leave `demands_group` out";
+            let remedy = "set `demands`, or remove `demands_group`";
             return Err((group.span().start, "`demands_group` without `demands`".into(), remedy));
         }
         let Some(Strategy::MpDpa(_) | Strategy::Deadline(_)) = config.strategy else { return Ok(()) };
-        let cause = "the strategy needs to be told what is due by when, and `demands` is not set".into();
+        let cause = "the strategy needs objects with deadlines, and `demands` is not set".into();
         let remedy = "set service.demands to the name of a socket, as \"/run/crosslane/demands.sock\"";
         return Err((config.strategy_table.as_ref().map_or(0, |table| table.span().start), cause, remedy));
     };
@@ -63,14 +65,14 @@ pub(super) fn demands(config: &Config) -> Result<(), Complaint> {
         ));
     }
     let period_ms = &config.observe.transport_period_ms;
-    if !LOOKS_MS.contains(period_ms.get_ref()) {
-        let cause = format!("transport_period_ms is {}, too far from the period of plans", period_ms.get_ref());
-        return Err((period_ms.span().start, cause, "give 10 to 20 beside `demands`"));
+    if !POLL_PERIODS_MS.contains(period_ms.get_ref()) {
+        let cause = format!("transport_period_ms is {}, too far from the planning period", period_ms.get_ref());
+        return Err((period_ms.span().start, cause, "give 10 to 20 with `demands`"));
     }
     Ok(())
 }
 
-/// Every path has a price or none has, and the preferred ones cost least.
+/// Either every path has a price or none, and a preferred path costs no more than the next.
 pub(super) fn costs(config: &Config) -> Result<(), Complaint> {
     let service = &config.service;
     let names: Vec<&String> = config.paths.iter().map(|path| &path.get_ref().name).collect();
@@ -80,18 +82,18 @@ pub(super) fn costs(config: &Config) -> Result<(), Complaint> {
         if !names.contains(&name) {
             return Err((place, format!("`cost_per_gb` names {name:?}, which is no path"), "name paths of this file"));
         }
-        if !(0.0..=DEAREST).contains(cost) {
-            return Err((place, format!("{cost} per GB is outside 0 to {DEAREST}"), "choose a price inside"));
+        if !(0.0..=MAX_COST_PER_GB).contains(cost) {
+            return Err((place, format!("{cost} per GB is outside 0 to {MAX_COST_PER_GB}"), "choose a price inside"));
         }
     }
     let place = first.span().start;
     if service.demands.is_none() {
-        let cause = "paths have a price, and there are no demands to hold it against".into();
-        return Err((place, cause, "set `demands`, or leave `cost_per_gb` out"));
+        let cause = "paths have a price, but `demands` is not set".into();
+        return Err((place, cause, "set `demands`, or remove `cost_per_gb`"));
     }
     if let Some(path) = names.iter().find(|name| !service.cost_per_gb.contains_key(**name)) {
-        let cause = format!("path {path:?} has no price beside others that have");
-        return Err((place, cause, "give it one, or none to any path"));
+        let cause = format!("path {path:?} has no price, but others have");
+        return Err((place, cause, "give a price to every path or to none"));
     }
     let price = |name: &Spanned<String>| service.cost_per_gb.get(name.get_ref()).map_or(0.0, |cost| *cost.get_ref());
     if let Some(pair) = service.prefer.windows(2).find(|pair| price(&pair[0]) > price(&pair[1])) {

@@ -1,4 +1,4 @@
-//! Where the journal's lines go: a file that is appended to and begun again
+//! Destination of the journal's lines: a file that is appended to and rotated
 //! when it is full, or standard output.
 
 use std::fs::{self, File};
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use crosslane_core::time::Instant;
 
-/// What a former file's name ends in; there is one.
-const FORMER: &str = ".1";
-/// Pause after a line that could not be written before another is tried.
+/// Suffix of the rotated file; one is kept.
+const ROTATED_SUFFIX: &str = ".1";
+/// Pause after a failed write.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Takes lines.
+/// Writes lines.
 pub struct Sink {
     to: To,
-    /// Until when nothing is tried, since the last line could not be written.
+    /// Until when no write is tried, after a failed one.
     paused_until: Option<Instant>,
-    /// The last line may be there in part.
+    /// The last line may be written in part.
     torn: bool,
 }
 
@@ -36,7 +36,7 @@ struct Rotated {
 struct Open {
     file: File,
     bytes: u64,
-    /// A device or a pipe is never begun again.
+    /// A device or a pipe is never rotated.
     is_regular: bool,
 }
 
@@ -47,16 +47,16 @@ impl Sink {
     }
 
     /// A file that is appended to, opened with the first line. Beyond
-    /// `max_bytes` it is renamed to `NAME.1` and begun again.
+    /// `max_bytes` it is renamed to `NAME.1` and a new one is begun.
     pub fn file(path: &Path, max_bytes: u64) -> Sink {
         let to = To::File(Rotated { path: path.into(), max_bytes, open: None });
         Sink { to, paused_until: None, torn: false }
     }
 
-    /// Writes one line; `None` while none is tried.
+    /// Writes one line; `None` during the pause.
     ///
     /// # Errors
-    /// The system's. The line is lost; so are those of the next second.
+    /// The system's. This line and those of the next second are lost.
     pub fn write(&mut self, now: Instant, line: &str) -> Option<io::Result<()>> {
         if self.paused_until.is_some_and(|until| now < until) {
             return None;
@@ -73,7 +73,7 @@ impl Sink {
     }
 }
 
-/// The line, after the end of one that may be there in part.
+/// The line, after a line break if the previous one may be written in part.
 fn lines(torn: bool, line: &str) -> String {
     format!("{}{line}\n", if torn { "\n" } else { "" })
 }
@@ -91,7 +91,7 @@ impl Rotated {
         };
         let text = lines(torn, line);
         if open.is_regular && open.bytes > 0 && open.bytes + text.len() as u64 > self.max_bytes {
-            open = self.begin_again(open)?;
+            open = self.rotate(open)?;
         }
         let open = self.open.insert(open);
         open.file.write_all(text.as_bytes())?;
@@ -99,12 +99,12 @@ impl Rotated {
         Ok(())
     }
 
-    /// Where the folder does not allow a former file, its lines are given up:
-    /// rather those than the disk.
-    fn begin_again(&self, full: Open) -> io::Result<Open> {
-        let mut former = self.path.clone().into_os_string();
-        former.push(FORMER);
-        match fs::rename(&self.path, former) {
+    /// Where the folder does not allow a rotated file, the old lines are discarded
+    /// so that the disk does not fill.
+    fn rotate(&self, full: Open) -> io::Result<Open> {
+        let mut rotated = self.path.clone().into_os_string();
+        rotated.push(ROTATED_SUFFIX);
+        match fs::rename(&self.path, rotated) {
             Ok(()) => Open::at(&self.path),
             Err(_) => {
                 full.file.set_len(0)?;
@@ -117,8 +117,8 @@ impl Rotated {
 impl Open {
     fn at(path: &Path) -> io::Result<Open> {
         let file = File::options().append(true).create(true).open(path)?;
-        let about = file.metadata()?;
-        Ok(Open { bytes: about.len(), is_regular: about.is_file(), file })
+        let metadata = file.metadata()?;
+        Ok(Open { bytes: metadata.len(), is_regular: metadata.is_file(), file })
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_appends_and_mends_a_line_in_part() {
+    fn opening_appends_and_ends_a_partial_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events");
         fs::write(&path, "before\nin par").unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_begun_again_and_its_former_lines_are_kept_once() {
+    fn a_full_file_is_rotated_and_one_rotated_file_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events");
         let mut sink = Sink::file(&path, 100);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_pauses_and_is_tried_again() {
+    fn a_full_device_pauses_and_is_retried() {
         let mut sink = Sink::file(Path::new("/dev/full"), 100);
         let second = Instant::ZERO + Duration::from_secs(1);
         let is_tried = [Instant::ZERO, Instant::ZERO, second].map(|now| sink.write(now, "x").is_some());

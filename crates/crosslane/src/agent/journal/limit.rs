@@ -1,31 +1,31 @@
-//! Which lines the journal has room for: so many of each rule, and so many
-//! bytes together, whatever happens. What is left out is counted.
+//! Rate limit of the journal: a number of lines for each rule, and a number of
+//! bytes in total. Suppressed lines are counted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crosslane_core::time::Instant;
 
-/// Lines of one rule (an event and what it is about) a second, in the mean.
+/// Mean rate of lines of one rule (an event and its subject), per second.
 pub const RULE_LINES_PER_S: f64 = 20.0;
-/// Lines of one rule at once, after it was quiet.
+/// Burst of lines of one rule after it was quiet.
 pub const RULE_BURST: f64 = 200.0;
-/// Bytes of all rules a second, in the mean, and at once after all were quiet:
-/// together at most 940,000 bytes in any minute.
+/// Mean rate of bytes of all rules, per second. With [`BURST_BYTES`] at most
+/// 940,000 bytes in any minute.
 pub const BYTES_PER_S: f64 = 9_000.0;
-/// See [`BYTES_PER_S`].
+/// Burst of bytes of all rules after all were quiet.
 pub const BURST_BYTES: f64 = 400_000.0;
-/// Bytes at once that only rules may use which have written little lately, so
-/// that one that floods the journal leaves room for others.
+/// Part of the burst that only rules with little recent output may use, so
+/// that a rule that floods the journal leaves room for others.
 pub const RESERVED_BYTES: f64 = 100_000.0;
-/// How often it is said of a flood that lasts what is left out.
-pub const TOLD_EACH: Duration = Duration::from_secs(10);
-/// Rules told apart; those beyond share one.
+/// Period in which suppressed lines of a continuing flood are reported.
+pub const REPORT_PERIOD: Duration = Duration::from_secs(10);
+/// Maximum number of distinct rules; those beyond share one.
 pub const MAX_RULES: usize = 128;
 /// Name of the rule that those beyond share.
 const OTHERS: &str = "others";
 
-/// What has been written lately.
+/// State of the rate limit.
 pub struct Limit {
     rules: BTreeMap<String, Rule>,
     bytes: Bucket,
@@ -33,9 +33,9 @@ pub struct Limit {
 
 struct Rule {
     lines: Bucket,
-    /// When it was said last that lines were left out.
-    told: Instant,
-    left_out: u64,
+    /// When suppressed lines were last reported.
+    reported: Instant,
+    suppressed: u64,
 }
 
 /// A token bucket.
@@ -59,23 +59,23 @@ impl Bucket {
 }
 
 impl Limit {
-    /// Nothing has been written.
+    /// All buckets are full.
     pub fn new(now: Instant) -> Limit {
         Limit { rules: BTreeMap::new(), bytes: Bucket::full(now, BURST_BYTES, BYTES_PER_S) }
     }
 
     /// Whether there is room for a line of `bytes` of this rule; if not, it is
-    /// counted as left out.
+    /// counted as suppressed.
     pub fn admit(&mut self, now: Instant, rule: &str, bytes: usize) -> bool {
         let bytes = bytes as f64;
         let together = self.bytes.level(now);
         let rule = self.rule(now, rule);
         let lines = rule.lines.level(now);
         let reserved = if lines < RULE_BURST / 2.0 { RESERVED_BYTES } else { 0.0 };
-        // What is left out for want of bytes counts too, or a flood would seem quiet.
+        // A line suppressed for lack of bytes counts too, or a flood would seem quiet.
         rule.lines.level = (lines - 1.0).max(0.0);
         if lines < 1.0 || together < bytes + reserved {
-            rule.left_out += 1;
+            rule.suppressed += 1;
             return false;
         }
         self.bytes.level -= bytes;
@@ -84,27 +84,27 @@ impl Limit {
 
     /// Counts a line that could not be written.
     pub fn lost(&mut self, now: Instant, rule: &str) {
-        self.rule(now, rule).left_out += 1;
+        self.rule(now, rule).suppressed += 1;
     }
 
-    /// The rules of which lines were left out, and how many: once a flood is
-    /// over, now and then while it lasts, and all of them `at_end`.
-    pub fn take_left_out(&mut self, now: Instant, at_end: bool) -> Vec<(String, u64)> {
-        let mut left_out = Vec::new();
+    /// The rules with suppressed lines, and their number: after the end of a
+    /// flood, periodically while it lasts, and all of them `at_end`.
+    pub fn take_suppressed(&mut self, now: Instant, at_end: bool) -> Vec<(String, u64)> {
+        let mut suppressed = Vec::new();
         for (name, rule) in &mut self.rules {
             let is_over = rule.lines.level(now) >= RULE_LINES_PER_S / 2.0;
-            let is_due = at_end || is_over || now.since(rule.told) >= TOLD_EACH;
-            if rule.left_out > 0 && is_due {
-                rule.told = now;
-                left_out.push((name.clone(), std::mem::take(&mut rule.left_out)));
+            let is_due = at_end || is_over || now.since(rule.reported) >= REPORT_PERIOD;
+            if rule.suppressed > 0 && is_due {
+                rule.reported = now;
+                suppressed.push((name.clone(), std::mem::take(&mut rule.suppressed)));
             }
         }
-        left_out
+        suppressed
     }
 
     fn rule(&mut self, now: Instant, name: &str) -> &mut Rule {
         let known = self.rules.contains_key(name) || self.rules.len() < MAX_RULES;
-        let new = || Rule { lines: Bucket::full(now, RULE_BURST, RULE_LINES_PER_S), told: now, left_out: 0 };
+        let new = || Rule { lines: Bucket::full(now, RULE_BURST, RULE_LINES_PER_S), reported: now, suppressed: 0 };
         self.rules.entry(if known { name } else { OTHERS }.to_owned()).or_insert_with(new)
     }
 }
@@ -113,7 +113,7 @@ impl Limit {
 mod tests {
     use super::*;
 
-    /// Bytes that are written in each of `seconds` of a flood of `rules`.
+    /// Bytes written in each of `seconds` of a flood of `rules`.
     fn flood(rules: usize, seconds: u64) -> Vec<usize> {
         let mut limit = Limit::new(Instant::ZERO);
         let mut written = Vec::new();
@@ -133,11 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn no_minute_has_more_than_a_megabyte_whatever_floods_it() {
+    fn no_minute_has_more_than_a_megabyte_in_any_flood() {
         for rules in [1, 20] {
             let written = flood(rules, 70);
-            let most = written.windows(60).map(|minute| minute.iter().sum::<usize>()).max().unwrap_or_default();
-            assert!(most <= 1_000_000, "{rules} rules: {most} bytes a minute");
+            let max = written.windows(60).map(|minute| minute.iter().sum::<usize>()).max().unwrap_or_default();
+            assert!(max <= 1_000_000, "{rules} rules: {max} bytes a minute");
         }
     }
 
@@ -156,18 +156,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_counted_for_each_rule() {
+    fn suppressed_lines_are_counted_for_each_rule() {
         let mut limit = Limit::new(Instant::ZERO);
         let admitted = (0..1000).filter(|_| limit.admit(Instant::ZERO, "a", 100)).count();
         limit.admit(Instant::ZERO, "b", 100);
-        assert_eq!(limit.take_left_out(Instant::ZERO, false), []);
+        assert_eq!(limit.take_suppressed(Instant::ZERO, false), []);
         let later = Instant::ZERO + Duration::from_secs(1);
-        assert_eq!(limit.take_left_out(later, false), [("a".to_owned(), 1000 - admitted as u64)]);
-        assert_eq!(limit.take_left_out(later, true), []);
+        assert_eq!(limit.take_suppressed(later, false), [("a".to_owned(), 1000 - admitted as u64)]);
+        assert_eq!(limit.take_suppressed(later, true), []);
     }
 
     #[test]
-    fn rules_without_end_share_one() {
+    fn rules_beyond_the_limit_share_one() {
         let mut limit = Limit::new(Instant::ZERO);
         for number in 0..10_000 {
             limit.admit(Instant::ZERO, &number.to_string(), 1);

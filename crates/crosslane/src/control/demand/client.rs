@@ -1,4 +1,4 @@
-//! A sender's end, for its poll loop.
+//! A sender's side of the socket, for its poll loop.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use crate::clock::Clock;
 pub struct Agent {
     stream: UnixStream,
     inbox: Inbox,
-    /// What is left of the last line told.
+    /// Rest of the last demand line, not sent yet.
     outbox: Vec<u8>,
     replies: VecDeque<Reply>,
     gone: bool,
@@ -25,7 +25,7 @@ impl Agent {
     /// Connects to an agent, by the name that its `service.demands` has.
     ///
     /// # Errors
-    /// Nobody listens there, or we may not.
+    /// No agent listens there, or access is denied.
     pub fn connect(name: &str) -> io::Result<Agent> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.connect(&address(name)?)?;
@@ -34,10 +34,10 @@ impl Agent {
         Ok(Agent { stream, inbox: Inbox::default(), outbox: Vec::new(), replies: VecDeque::new(), gone: false })
     }
 
-    /// Tells all that is open (the earliest deadline first; the agent is told of
-    /// as many as it looks at), with times on `clock`. Never waits: a demand for
-    /// which the socket has no room is dropped, since the next has all of it.
-    pub fn tell(&mut self, objects: &[Object], clock: Clock) {
+    /// Sends all open objects (the earliest deadline first; at most as many as an
+    /// agent considers), with times on `clock`. Never blocks: a demand for which the
+    /// socket has no room is dropped, since the next one is complete again.
+    pub fn send_demand(&mut self, objects: &[Object], clock: Clock) {
         self.flush();
         if self.outbox.is_empty() && !self.gone {
             self.outbox = write_demand(objects, clock.origin_ns());
@@ -45,7 +45,7 @@ impl Agent {
         }
     }
 
-    /// The next thing that the agent has said; [`Reply::Gone`] once, as the last.
+    /// The agent's next reply; [`Reply::Gone`] once, as the last.
     pub fn poll(&mut self) -> Option<Reply> {
         self.flush();
         if self.replies.is_empty() && !self.gone {
@@ -54,7 +54,7 @@ impl Agent {
         self.replies.pop_front()
     }
 
-    /// An agent that is gone shows when it is read.
+    /// Errors are ignored: the next read shows whether the agent is gone.
     fn flush(&mut self) {
         if flush(&self.stream, &mut self.outbox).is_err() {
             self.outbox.clear();
@@ -66,7 +66,7 @@ impl Agent {
         while self.replies.is_empty() && !self.gone {
             match self.stream.read(&mut buffer) {
                 Ok(0) => self.gone = true,
-                // A line that is no reply is of an agent that knows more than we.
+                // A line that is no known reply is from a newer agent.
                 Ok(length) => {
                     let lines = self.inbox.lines(&buffer[..length]);
                     self.replies.extend(lines.iter().filter_map(|line| serde_json::from_slice(line).ok()));

@@ -1,13 +1,13 @@
-//! What is due by when, told to the agent by programs on the same machine over
-//! a stream socket (`docs/formats.md`, decision 23).
+//! Demand (objects with deadlines), sent to the agent by programs on the same
+//! machine over a stream socket (`docs/formats.md`, decision 23).
 //!
 //! ```text
-//! sender ──the whole demand, each time──▶ agent
-//!        ◀─backlog, admissions, states──
+//! sender ──the complete demand──────▶ agent
+//!        ◀─backlog, admissions, states─
 //! ```
 //!
-//! Both ways one JSON object a line. Neither end waits for the other: what the
-//! socket has no room for is told anew when there is room.
+//! One JSON object a line in both directions. Neither side waits for the other: what
+//! the socket has no room for is replaced by a newer line when there is room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,60 +23,60 @@ pub mod server;
 mod table;
 mod trust;
 
-/// Longest line, in bytes, without its end: 64 objects take less than 12,000.
+/// Longest line, in bytes, without the line break: 64 objects take less than 12,000.
 pub const MAX_LINE_BYTES: usize = 65_536;
-/// Senders connected at once: more than programs of a vehicle that know
-/// deadlines, and all their objects are gone through each 10 ms.
+/// Maximum number of connected senders: more than a vehicle has programs with
+/// deadlines, and few enough to process all their objects every 10 ms.
 pub const MAX_SENDERS: usize = 16;
 /// Longest name of a socket, in bytes (unix(7)).
 pub const MAX_NAME_BYTES: usize = 107;
 
-/// Bytes taken from a socket at once.
+/// Bytes read from a socket at once.
 const READ_BYTES: usize = 16_384;
 
-/// What the agent tells a sender.
+/// The agent's messages to a sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// Most bytes that the sender should have written and not acknowledged;
-    /// `None`: as many as its send buffer takes.
+    /// Limit of bytes that the sender should have written and not acknowledged;
+    /// `None`: its send buffer is the limit.
     BacklogBytes(Option<u64>),
-    /// Whether an object can be had in time; said of each as it comes up and, if
-    /// nothing was known then, once something is. Strategies that do not know
-    /// never say it.
+    /// Whether an object can be delivered in time; sent for each when it arrives
+    /// and, if nothing was known then, again once something is. Not sent by
+    /// strategies that do not predict.
     Admission(AdmissionReport),
-    /// What is wanted of each path: `active`, `backup` or `closed`.
+    /// Wanted state of each path: `active`, `backup` or `closed`.
     States(BTreeMap<String, String>),
-    /// What was wrong with the sender's last line; the agent has hung up.
+    /// Error in the sender's last line; the agent has closed the connection.
     Error(String),
-    /// There is no agent any more; the last that a client says.
+    /// The agent is gone; a client's last reply.
     #[serde(skip)]
     Gone,
 }
 
-/// What the agent thinks of an object.
+/// The agent's prediction for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdmissionReport {
-    /// The sender's number of it.
+    /// The sender's number of the object.
     pub number: u64,
-    /// When it is there at the latest if all paths carry, in ns of
+    /// Predicted time of complete delivery if all paths carry data, in ns of
     /// CLOCK_MONOTONIC; `None` while too little is known of the paths.
     pub predicted_ns: Option<u64>,
-    /// Can the deadline be met? `None` while too little is known.
+    /// Whether the deadline can be met; `None` while too little is known.
     pub can_be_met: Option<bool>,
 }
 
-/// What a sender tells: all that is open, the earliest deadline first.
+/// A sender's demand: all open objects, the earliest deadline first.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reported {
-    objects: Vec<ToldObject>,
+struct DemandLine {
+    objects: Vec<ObjectLine>,
 }
 
 /// Times are ns of CLOCK_MONOTONIC.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ToldObject {
+struct ObjectLine {
     number: u64,
     size_bytes: u64,
     acked_bytes: u64,
@@ -84,74 +84,74 @@ struct ToldObject {
     deadline_ns: u64,
 }
 
-/// The line that tells these objects, as many as an agent looks at.
+/// The line with these objects, at most as many as an agent considers.
 fn write_demand(objects: &[Object], origin_ns: u64) -> Vec<u8> {
-    let told = |object: &Object| ToldObject {
+    let reported = |object: &Object| ObjectLine {
         number: object.number,
         size_bytes: object.size_bytes,
         acked_bytes: object.acked_bytes,
         start_ns: origin_ns.saturating_add(object.start.as_nanos()),
         deadline_ns: origin_ns.saturating_add(object.deadline.as_nanos()),
     };
-    line(&Reported { objects: objects.iter().take(MAX_OBJECTS).map(told).collect() })
+    line(&DemandLine { objects: objects.iter().take(MAX_OBJECTS).map(reported).collect() })
 }
 
 /// The objects of a line, with times since `origin_ns`.
 ///
 /// # Errors
-/// What is wrong with it, without the attempt and the remedy.
+/// The cause, without the attempt and the remedy.
 fn read_demand(line: &[u8], origin_ns: u64) -> Result<Vec<Object>, String> {
     if line.len() > MAX_LINE_BYTES {
         return Err(format!("a line has more than {MAX_LINE_BYTES} bytes"));
     }
-    let told: Reported = serde_json::from_slice(line).map_err(|cause| cause.to_string())?;
-    if told.objects.len() > MAX_OBJECTS {
-        return Err(format!("{} objects are more than {MAX_OBJECTS}", told.objects.len()));
+    let demand: DemandLine = serde_json::from_slice(line).map_err(|cause| cause.to_string())?;
+    if demand.objects.len() > MAX_OBJECTS {
+        return Err(format!("{} objects are more than {MAX_OBJECTS}", demand.objects.len()));
     }
     let mut numbers = BTreeSet::new();
-    if let Some(twice) = told.objects.iter().find(|object| !numbers.insert(object.number)) {
-        return Err(format!("object {} stands twice", twice.number));
+    if let Some(duplicate) = demand.objects.iter().find(|object| !numbers.insert(object.number)) {
+        return Err(format!("object {} is listed twice", duplicate.number));
     }
     let since = |at_ns: u64| Instant::from_nanos(at_ns.saturating_sub(origin_ns));
-    let object = |told: ToldObject| Object {
-        number: told.number,
-        size_bytes: told.size_bytes,
-        acked_bytes: told.acked_bytes,
-        start: since(told.start_ns),
-        deadline: since(told.deadline_ns),
+    let object = |reported: ObjectLine| Object {
+        number: reported.number,
+        size_bytes: reported.size_bytes,
+        acked_bytes: reported.acked_bytes,
+        start: since(reported.start_ns),
+        deadline: since(reported.deadline_ns),
     };
-    Ok(told.objects.into_iter().map(object).collect())
+    Ok(demand.objects.into_iter().map(object).collect())
 }
 
-/// What both ends do with a stream that comes in such parts, for tests that feed it anything.
+/// Runs both sides' decoders on a stream received in parts of this size, for tests with arbitrary bytes.
 #[doc(hidden)]
 pub fn read_anything(stream: &[u8], part: usize) {
-    let (mut inbox, mut book) = (Inbox::default(), table::DemandTable::default());
+    let (mut inbox, mut table) = (Inbox::default(), table::DemandTable::default());
     for (place, bytes) in stream.chunks(part.max(1)).enumerate() {
         for line in inbox.lines(bytes) {
             if let Ok(objects) = read_demand(&line, 1_000_000) {
-                let again = read_demand(write_demand(&objects, 1_000_000).trim_ascii_end(), 1_000_000);
-                assert_eq!(again.as_ref(), Ok(&objects), "what is written is read");
-                book.tell(place as u64 % 3, objects);
+                let decoded = read_demand(write_demand(&objects, 1_000_000).trim_ascii_end(), 1_000_000);
+                assert_eq!(decoded.as_ref(), Ok(&objects), "encoding and decoding are inverse");
+                table.replace(place as u64 % 3, objects);
             }
             let _ = serde_json::from_slice::<Reply>(&line);
         }
-        let demand = book.demand(&[1.0]);
+        let demand = table.demand(&[1.0]);
         assert!(demand.objects.len() <= MAX_OBJECTS && demand.objects.is_sorted_by_key(|object| object.deadline));
-        assert!(demand.objects.iter().all(|object| book.owner(object.number).is_some()));
-        let _ = book.share(0, Some(u64::MAX));
+        assert!(demand.objects.iter().all(|object| table.owner(object.number).is_some()));
+        let _ = table.share(0, Some(u64::MAX));
         assert!(inbox.0.len() <= MAX_LINE_BYTES);
     }
 }
 
-fn line(of: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(of).unwrap_or_default();
+fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-/// Where the agent listens: a file, or after `@` a name that is no file and
-/// belongs to the network namespace.
+/// The agent's address: a file, or after `@` an abstract name, which belongs to
+/// the network namespace.
 fn address(name: &str) -> io::Result<SockAddr> {
     match name.strip_prefix('@') {
         Some(name) => SockAddr::unix(format!("\0{name}")),
@@ -159,7 +159,7 @@ fn address(name: &str) -> io::Result<SockAddr> {
     }
 }
 
-/// Writes as much as the socket has room for and takes it out of `bytes`.
+/// Writes as much as the socket has room for and removes it from `bytes`.
 fn flush(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
     while !bytes.is_empty() {
         match SockRef::from(socket).send_with_flags(bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) {
@@ -171,12 +171,12 @@ fn flush(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// What came in of a line that is not whole yet.
+/// Received bytes of an incomplete line.
 #[derive(Default)]
 struct Inbox(Vec<u8>);
 
 impl Inbox {
-    /// The lines that `bytes` make whole. One that is too long comes cut, and
+    /// The lines that `bytes` complete. A line that is too long is truncated, and
     /// still too long.
     fn lines(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut rest = bytes;

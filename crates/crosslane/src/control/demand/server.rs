@@ -1,4 +1,4 @@
-//! The agent's end.
+//! The agent's side of the socket.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -23,11 +23,11 @@ use super::{
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
-/// Who reaches the socket's file: the agent's user and the group that may tell
-/// demands.
+/// Mode of the socket's file: access for the agent's user and the group that may
+/// send demand.
 const FILE_MODE: u32 = 0o660;
 
-/// Listens, and knows what every sender has open.
+/// Listens, and stores each sender's open objects.
 pub struct Server {
     listener: UnixListener,
     _file: File,
@@ -36,20 +36,20 @@ pub struct Server {
     group: Option<u32>,
     senders: BTreeMap<u64, Sender>,
     next: u64,
-    book: DemandTable,
+    table: DemandTable,
 }
 
-/// What came in.
+/// Result of reading from the senders.
 #[derive(Debug, Default)]
-pub struct Heard {
-    /// An object came or went.
+pub struct DemandUpdate {
+    /// An object was added or removed.
     pub changed: bool,
-    /// What could not be used, a sentence each.
+    /// Errors in what was received, a sentence each.
     pub faults: Vec<String>,
 }
 
-/// The [next news](Server::poll); never, without a server. Safe to cancel.
-pub async fn news(server: Option<&mut Server>) -> Heard {
+/// The [next update](Server::poll); pends forever without a server. Safe to cancel.
+pub async fn next_update(server: Option<&mut Server>) -> DemandUpdate {
     match server {
         Some(server) => poll_fn(|context| server.poll(context)).await,
         None => pending().await,
@@ -57,54 +57,55 @@ pub async fn news(server: Option<&mut Server>) -> Heard {
 }
 
 impl Server {
-    /// Listens under a name as `service.demands` has it; `unit_costs` are in the
-    /// order of the paths, `group` may tell demands beside root and this user.
+    /// Listens at a name as in `service.demands`; `unit_costs` are in the
+    /// order of the paths, `group` may send demand besides root and this user.
     /// Must be called within a runtime with I/O.
     ///
     /// # Errors
-    /// Names the place and what can be done.
+    /// One error message with the name and the remedy.
     pub fn open(name: &str, clock: Clock, unit_costs: Vec<f64>, group: Option<u32>) -> Result<Server> {
         let (listener, file) = listen(name, group).map_err(|cause| {
-            Error::failure(format!("listening for demands on {name}"), cause)
-                .with_remedy("end who listens there, or set service.demands to a free name in a folder that is there")
+            Error::failure(format!("listening for demands on {name}"), cause).with_remedy(
+                "end the process that listens there, or set service.demands to a free name in an existing folder",
+            )
         })?;
-        let (senders, book) = (BTreeMap::new(), DemandTable::default());
-        Ok(Server { listener, _file: file, clock, unit_costs, group, senders, next: 0, book })
+        let (senders, table) = (BTreeMap::new(), DemandTable::default());
+        Ok(Server { listener, _file: file, clock, unit_costs, group, senders, next: 0, table })
     }
 
-    /// Takes what senders told, and who came and went.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Heard> {
-        let mut heard = Heard::default();
-        let mut quiet = !self.accept(context, &mut heard);
+    /// Reads the senders' demand, and accepts and removes senders.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<DemandUpdate> {
+        let mut update = DemandUpdate::default();
+        let mut quiet = !self.accept(context, &mut update);
         let senders: Vec<u64> = self.senders.keys().copied().collect();
         for sender in senders {
             match self.senders.get_mut(&sender).map(|of| of.read(context)) {
-                Some(Poll::Ready(Some(lines))) => self.take(sender, &lines, &mut heard),
-                Some(Poll::Ready(None)) => self.dismiss(sender, &mut heard),
+                Some(Poll::Ready(Some(lines))) => self.receive(sender, &lines, &mut update),
+                Some(Poll::Ready(None)) => self.remove(sender, &mut update),
                 Some(Poll::Pending) | None => continue,
             }
             quiet = false;
         }
-        if quiet { Poll::Pending } else { Poll::Ready(heard) }
+        if quiet { Poll::Pending } else { Poll::Ready(update) }
     }
 
-    /// What all senders have open.
+    /// The open objects of all senders.
     pub fn demand(&mut self) -> Demand {
-        self.book.demand(&self.unit_costs)
+        self.table.demand(&self.unit_costs)
     }
 
-    /// Passes on whether an object can be had in time.
+    /// Passes on whether an object can be delivered in time.
     pub fn admit(&mut self, admission: &Admission) {
-        let Some((sender, number)) = self.book.owner(admission.number) else { return };
+        let Some((sender, number)) = self.table.owner(admission.number) else { return };
         let predicted_ns = admission.best.map(|best| self.clock.origin_ns().saturating_add(best.as_nanos()));
-        let judged = AdmissionReport { number, predicted_ns, can_be_met: admission.can_be_met() };
+        let report = AdmissionReport { number, predicted_ns, can_be_met: admission.can_be_met() };
         if let Some(sender) = self.senders.get_mut(&sender) {
-            sender.say(&Reply::Admission(judged));
+            sender.send(&Reply::Admission(report));
         }
     }
 
-    /// Tells each sender what is new to it.
-    pub fn tell(&mut self, agent: &Agent) {
+    /// Sends each sender what has changed for it.
+    pub fn report(&mut self, agent: &Agent) {
         if self.senders.is_empty() {
             return;
         }
@@ -112,54 +113,54 @@ impl Server {
         let states = agent.paths().map(|(name, _, state)| (name.to_string(), state.name().to_string())).collect();
         let states = Reply::States(states);
         for (id, sender) in &mut self.senders {
-            let share = self.book.share(*id, backlog).map(Reply::BacklogBytes);
-            sender.tell(share, &states);
+            let share = self.table.share(*id, backlog).map(Reply::BacklogBytes);
+            sender.report(share, &states);
         }
     }
 
-    /// True if somebody came.
-    fn accept(&mut self, context: &mut Context<'_>, heard: &mut Heard) -> bool {
-        let mut came = false;
+    /// True if a connection was accepted.
+    fn accept(&mut self, context: &mut Context<'_>, update: &mut DemandUpdate) -> bool {
+        let mut accepted = false;
         for _ in 0..MAX_SENDERS {
             let Poll::Ready(Ok((stream, _))) = self.listener.poll_accept(context) else { break };
-            came = true;
+            accepted = true;
             let trusted = trust::check(&stream, self.group);
             let mut sender = Sender::new(stream);
             if let Err(UnknownUser(user)) = trusted {
                 let user = user.map_or("this user".into(), |user| format!("user {user}"));
                 let cause = format!("{user} is neither root, nor the agent's, nor of service.demands_group");
-                heard.faults.push(sender.refuse(cause, "run the sender as one of them"));
+                update.faults.push(sender.reject(cause, "run the sender as one of them"));
             } else if self.senders.len() < MAX_SENDERS {
                 self.senders.insert(self.next, sender);
                 self.next += 1;
             } else {
-                heard.faults.push(sender.refuse(format!("{MAX_SENDERS} senders are connected"), "end one of them"));
+                update.faults.push(sender.reject(format!("{MAX_SENDERS} senders are connected"), "end one of them"));
             }
         }
-        came
+        accepted
     }
 
-    fn take(&mut self, sender: u64, lines: &[Vec<u8>], heard: &mut Heard) {
+    fn receive(&mut self, sender: u64, lines: &[Vec<u8>], update: &mut DemandUpdate) {
         for line in lines {
             match read_demand(line, self.clock.origin_ns()) {
-                Ok(objects) => heard.changed |= self.book.tell(sender, objects),
+                Ok(objects) => update.changed |= self.table.replace(sender, objects),
                 Err(cause) => {
-                    let remedy = "write one line of JSON as docs/formats.md has it";
-                    let said = self.senders.get_mut(&sender).map(|of| of.refuse(cause, remedy));
-                    heard.faults.extend(said);
-                    return self.dismiss(sender, heard);
+                    let remedy = "write one line of JSON as in docs/formats.md";
+                    let sentence = self.senders.get_mut(&sender).map(|of| of.reject(cause, remedy));
+                    update.faults.extend(sentence);
+                    return self.remove(sender, update);
                 }
             }
         }
     }
 
-    fn dismiss(&mut self, sender: u64, heard: &mut Heard) {
+    fn remove(&mut self, sender: u64, update: &mut DemandUpdate) {
         self.senders.remove(&sender);
-        heard.changed |= self.book.leave(sender);
+        update.changed |= self.table.remove(sender);
     }
 }
 
-/// A sender, and what it has been told.
+/// A sender, and what was last sent to it.
 struct Sender {
     stream: UnixStream,
     inbox: Inbox,
@@ -173,7 +174,7 @@ impl Sender {
         Sender { stream, inbox: Inbox::default(), outbox: Vec::new(), backlog: None, states: None }
     }
 
-    /// The lines that came in; `None` if it is gone.
+    /// The lines received; `None` if the sender is gone.
     fn read(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<Vec<u8>>>> {
         loop {
             if ready!(self.stream.poll_read_ready(context)).is_err() {
@@ -189,39 +190,39 @@ impl Sender {
         }
     }
 
-    /// Says what differs from what it was told. While it does not read, nothing
-    /// new is said, so that it finds the newest when it does.
-    fn tell(&mut self, share: Option<Reply>, states: &Reply) {
+    /// Sends what has changed. While the sender does not read, nothing is added, so
+    /// that it finds the newest state when it does.
+    fn report(&mut self, share: Option<Reply>, states: &Reply) {
         self.flush();
         if !self.outbox.is_empty() {
             return;
         }
         if share.is_some() && share != self.backlog {
-            share.iter().for_each(|share| self.say(share));
+            share.iter().for_each(|share| self.send(share));
             self.backlog = share;
         }
         if self.states.as_ref() != Some(states) {
-            self.say(states);
+            self.send(states);
             self.states = Some(states.clone());
         }
     }
 
-    /// One that reads nothing and brings up objects on and on misses replies.
-    fn say(&mut self, reply: &Reply) {
+    /// A sender that reads nothing and adds objects continuously misses replies.
+    fn send(&mut self, reply: &Reply) {
         if self.outbox.len() < MAX_LINE_BYTES {
             self.outbox.extend(line(reply));
         }
         self.flush();
     }
 
-    /// Says why it is not listened to, and returns the sentence.
-    fn refuse(&mut self, cause: impl Display, remedy: &str) -> String {
-        let sentence = format!("while telling a demand: {cause}; {remedy}");
-        self.say(&Reply::Error(sentence.clone()));
+    /// Sends the reason of a rejection, and returns it.
+    fn reject(&mut self, cause: impl Display, remedy: &str) -> String {
+        let sentence = format!("while sending a demand: {cause}; {remedy}");
+        self.send(&Reply::Error(sentence.clone()));
         sentence
     }
 
-    /// A sender that is gone shows when it is read.
+    /// Errors are ignored: the next read shows whether the sender is gone.
     fn flush(&mut self) {
         if flush(&self.stream, &mut self.outbox).is_err() {
             self.outbox.clear();
@@ -229,7 +230,7 @@ impl Sender {
     }
 }
 
-/// The socket's file; gone when the server is.
+/// The socket's file; removed when this is dropped.
 struct File(Option<PathBuf>);
 
 impl Drop for File {
@@ -240,7 +241,7 @@ impl Drop for File {
     }
 }
 
-/// Whether an agent could listen under this name; what is made for that goes again.
+/// Checks that an agent could listen at this name; what is created for that is removed.
 ///
 /// # Errors
 /// The system's.
@@ -268,7 +269,7 @@ fn bind(name: &str) -> io::Result<(Socket, File)> {
 fn listen(name: &str, group: Option<u32>) -> io::Result<(UnixListener, File)> {
     let (socket, file) = bind(name)?;
     if let Some(path) = &file.0 {
-        // Before it listens, nobody gets in by another mode.
+        // No connection is possible before the socket listens, so none uses another mode.
         fs::set_permissions(path, Permissions::from_mode(FILE_MODE))?;
         if group.is_some() {
             std::os::unix::fs::chown(path, None, group)?;
@@ -279,14 +280,14 @@ fn listen(name: &str, group: Option<u32>) -> io::Result<(UnixListener, File)> {
     Ok((listener, file))
 }
 
-/// Removes the file of a socket at which nobody answers.
+/// Removes the file of a socket without a listener.
 fn remove_stale(name: &str, address: &SockAddr) -> io::Result<()> {
     let taken = |cause| Err(io::Error::new(io::ErrorKind::AddrInUse, cause));
     if name.starts_with('@') {
         return taken("an agent listens there");
     }
     if !fs::symlink_metadata(name)?.file_type().is_socket() {
-        return taken("this is a file and no socket");
+        return taken("this is a file, not a socket");
     }
     match Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?.connect(address) {
         Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(name),

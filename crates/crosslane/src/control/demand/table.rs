@@ -1,10 +1,10 @@
-//! The demands of all senders as one.
+//! The demands of all senders combined.
 
 use std::collections::BTreeMap;
 
 use crosslane_core::demand::{Demand, MAX_OBJECTS, Object};
 
-/// What each sender has open.
+/// The open objects of each sender.
 #[derive(Default)]
 pub(super) struct DemandTable {
     /// Senders with open objects.
@@ -13,34 +13,34 @@ pub(super) struct DemandTable {
 }
 
 struct Entry {
-    /// As its sender told it.
+    /// As reported by its sender.
     object: Object,
-    /// Its number among the objects of all senders, from when it is first asked
-    /// for: the engine takes a number below the last for one that it knows.
+    /// Its number among the objects of all senders, assigned when it is first
+    /// used: to the engine, a number below the last is a known object.
     number: Option<u64>,
 }
 
 impl DemandTable {
-    /// Notes all that a sender has open; true if an object came or went.
-    pub(super) fn tell(&mut self, sender: u64, objects: Vec<Object>) -> bool {
-        let was = self.senders.remove(&sender).unwrap_or_default();
-        let number = |number: u64| was.iter().find(|entry| entry.object.number == number)?.number;
+    /// Replaces a sender's open objects; true if an object was added or removed.
+    pub(super) fn replace(&mut self, sender: u64, objects: Vec<Object>) -> bool {
+        let previous = self.senders.remove(&sender).unwrap_or_default();
+        let number = |number: u64| previous.iter().find(|entry| entry.object.number == number)?.number;
         let entries: Vec<Entry> =
             objects.into_iter().map(|object| Entry { object, number: number(object.number) }).collect();
         let unacked = |entry: &Entry| Object { acked_bytes: 0, ..entry.object };
-        let changed = !was.iter().map(unacked).eq(entries.iter().map(unacked));
+        let changed = !previous.iter().map(unacked).eq(entries.iter().map(unacked));
         if !entries.is_empty() {
             self.senders.insert(sender, entries);
         }
         changed
     }
 
-    /// Forgets a sender; true if it had objects open.
-    pub(super) fn leave(&mut self, sender: u64) -> bool {
+    /// Removes a sender; true if it had open objects.
+    pub(super) fn remove(&mut self, sender: u64) -> bool {
         self.senders.remove(&sender).is_some()
     }
 
-    /// What is open, the earliest deadline first.
+    /// The open objects, the earliest deadline first.
     pub(super) fn demand(&mut self, unit_costs: &[f64]) -> Demand {
         let mut open: Vec<&mut Entry> = self.senders.values_mut().flatten().collect();
         open.sort_by_key(|entry| (entry.object.deadline, entry.number.unwrap_or(u64::MAX)));
@@ -56,7 +56,7 @@ impl DemandTable {
         Demand { objects: open.into_iter().map(numbered).collect(), unit_costs: unit_costs.to_vec() }
     }
 
-    /// Whose object has a number of [`DemandTable::demand`], and under which number.
+    /// The sender of an object by its number in [`DemandTable::demand`], and the sender's own number.
     pub(super) fn owner(&self, number: u64) -> Option<(u64, u64)> {
         let find = |entries: &Vec<Entry>| {
             entries.iter().find(|entry| entry.number == Some(number)).map(|entry| entry.object.number)
@@ -64,8 +64,8 @@ impl DemandTable {
         self.senders.iter().find_map(|(sender, entries)| Some((*sender, find(entries)?)))
     }
 
-    /// A sender's part of what all together may have unacknowledged, if it has
-    /// objects open.
+    /// A sender's share of the limit of unacknowledged bytes, if it has open
+    /// objects.
     pub(super) fn share(&self, sender: u64, backlog: Option<u64>) -> Option<Option<u64>> {
         let parts = self.senders.len() as u64;
         self.senders.contains_key(&sender).then(|| backlog.map(|bytes| bytes / parts))

@@ -17,12 +17,12 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::client::Agent;
-use super::server::{Heard, Server, news};
+use super::server::{DemandUpdate, Server, next_update};
 use super::table::DemandTable;
 use super::*;
 use crate::clock::Clock;
 
-/// Backlog of one path that nothing is known of.
+/// Backlog limit of one path whose rate is unknown.
 const BACKLOG: u64 = 65_536 + 262_144;
 
 fn object(number: u64, deadline_ms: u64) -> Object {
@@ -34,8 +34,8 @@ fn with<T>(test: impl AsyncFnOnce() -> T) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test())
 }
 
-/// An agent without a kernel, on `demands` in a folder of its own.
-struct Desk {
+/// An agent without a kernel, on `demands` in a temporary folder.
+struct TestAgent {
     folder: TempDir,
     clock: Clock,
     server: Server,
@@ -43,8 +43,8 @@ struct Desk {
     faults: Vec<String>,
 }
 
-impl Desk {
-    fn new() -> Desk {
+impl TestAgent {
+    fn new() -> TestAgent {
         let (folder, clock) = (TempDir::new().unwrap(), Clock::start());
         let server =
             Server::open(folder.path().join("demands").to_str().unwrap(), clock, vec![0.0, 1.0], None).unwrap();
@@ -56,7 +56,7 @@ impl Desk {
         for path in [PathId(0), PathId(1)] {
             engine.handle(clock.now(), Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
         }
-        Desk { folder, clock, server, engine, faults: Vec::new() }
+        TestAgent { folder, clock, server, engine, faults: Vec::new() }
     }
 
     fn name(&self) -> String {
@@ -71,16 +71,18 @@ impl Desk {
         Agent::connect(&self.name()).unwrap()
     }
 
-    /// Does as the agent's driver does until nobody says anything more.
+    /// Runs the agent's driver until no sender has anything more to send.
     async fn settle(&mut self) {
-        while let Ok(heard) = tokio::time::timeout(Duration::from_millis(20), news(Some(&mut self.server))).await {
-            self.take(heard);
+        while let Ok(update) =
+            tokio::time::timeout(Duration::from_millis(20), next_update(Some(&mut self.server))).await
+        {
+            self.apply(update);
         }
     }
 
-    fn take(&mut self, heard: Heard) {
-        self.faults.extend(heard.faults);
-        if heard.changed {
+    fn apply(&mut self, update: DemandUpdate) {
+        self.faults.extend(update.faults);
+        if update.changed {
             self.engine.handle(self.clock.now(), Input::Demand(self.server.demand()));
         }
         while let Some(output) = self.engine.poll(self.clock.now()) {
@@ -88,7 +90,7 @@ impl Desk {
                 self.server.admit(&admission);
             }
         }
-        self.server.tell(&self.engine);
+        self.server.report(&self.engine);
     }
 }
 
@@ -100,55 +102,55 @@ fn states(a: &str, b: &str) -> Reply {
     Reply::States([("lte-a", a), ("lte-b", b)].map(|(name, state)| (name.to_string(), state.to_string())).into())
 }
 
-fn judged(number: u64) -> Reply {
+fn admission(number: u64) -> Reply {
     Reply::Admission(AdmissionReport { number, predicted_ns: None, can_be_met: None })
 }
 
 #[test]
-fn each_sender_is_told_of_its_own_objects_and_its_part_of_the_backlog() {
+fn each_sender_receives_admissions_of_its_objects_and_its_share_of_the_backlog() {
     with(async || {
-        let mut desk = Desk::new();
-        let (mut one, mut two) = (desk.connect(), desk.connect());
-        desk.settle().await;
+        let mut agent = TestAgent::new();
+        let (mut one, mut two) = (agent.connect(), agent.connect());
+        agent.settle().await;
         assert_eq!(replies(&mut one), [states("active", "backup")]);
         assert_eq!(replies(&mut two), [states("active", "backup")]);
-        one.tell(&[object(7, 9000)], desk.clock);
-        desk.settle().await;
-        assert_eq!(replies(&mut one), [judged(7), Reply::BacklogBytes(Some(BACKLOG))]);
-        two.tell(&[object(7, 4000), object(8, 5000)], desk.clock);
-        desk.settle().await;
+        one.send_demand(&[object(7, 9000)], agent.clock);
+        agent.settle().await;
+        assert_eq!(replies(&mut one), [admission(7), Reply::BacklogBytes(Some(BACKLOG))]);
+        two.send_demand(&[object(7, 4000), object(8, 5000)], agent.clock);
+        agent.settle().await;
         assert_eq!(replies(&mut one), [Reply::BacklogBytes(Some(BACKLOG / 2))]);
-        assert_eq!(replies(&mut two), [judged(7), judged(8), Reply::BacklogBytes(Some(BACKLOG / 2))]);
-        let demand = desk.server.demand();
+        assert_eq!(replies(&mut two), [admission(7), admission(8), Reply::BacklogBytes(Some(BACKLOG / 2))]);
+        let demand = agent.server.demand();
         assert_eq!(demand.objects.iter().map(|object| object.number).collect::<Vec<u64>>(), [1, 2, 0]);
-        // As a kill does: nothing is said, the kernel closes the socket.
+        // As after a kill: nothing is sent, the kernel closes the socket.
         drop(two);
-        desk.settle().await;
-        assert_eq!(desk.server.demand().objects, [object(0, 9000)]);
+        agent.settle().await;
+        assert_eq!(agent.server.demand().objects, [object(0, 9000)]);
         assert_eq!(replies(&mut one), [Reply::BacklogBytes(Some(BACKLOG))]);
-        one.tell(&[], desk.clock);
-        desk.settle().await;
-        assert_eq!((desk.server.demand().objects, replies(&mut one)), (vec![], vec![]));
+        one.send_demand(&[], agent.clock);
+        agent.settle().await;
+        assert_eq!((agent.server.demand().objects, replies(&mut one)), (vec![], vec![]));
     });
 }
 
 #[test]
-fn acknowledgements_alone_are_no_news() {
+fn acknowledgements_are_no_change_of_the_demand() {
     with(async || {
-        let mut desk = Desk::new();
-        let mut sender = desk.connect();
-        sender.tell(&[object(0, 9000)], desk.clock);
-        desk.settle().await;
+        let mut agent = TestAgent::new();
+        let mut sender = agent.connect();
+        sender.send_demand(&[object(0, 9000)], agent.clock);
+        agent.settle().await;
         let acked = Object { acked_bytes: 500_000, ..object(0, 9000) };
-        sender.tell(&[acked], desk.clock);
-        let heard = news(Some(&mut desk.server)).await;
-        assert!(!heard.changed && heard.faults.is_empty(), "{heard:?}");
-        assert_eq!(desk.server.demand().objects, [acked]);
+        sender.send_demand(&[acked], agent.clock);
+        let update = next_update(Some(&mut agent.server)).await;
+        assert!(!update.changed && update.faults.is_empty(), "{update:?}");
+        assert_eq!(agent.server.demand().objects, [acked]);
     });
 }
 
 #[test]
-fn what_is_no_demand_is_answered_with_one_sentence_and_the_end() {
+fn an_invalid_demand_is_answered_with_an_error_and_the_connection_is_closed() {
     let long = " ".repeat(MAX_LINE_BYTES + 1);
     let many: Vec<String> = (0..=MAX_OBJECTS).map(plain).collect();
     let cases = [
@@ -158,31 +160,31 @@ fn what_is_no_demand_is_answered_with_one_sentence_and_the_end() {
         ("{\"objects\":[]}x", "trailing"),
         ("{\"objects\":[],\"price\":1}", "unknown field `price`"),
         ("{\"objects\":[{\"number\":-1}]}", "invalid value: integer `-1`"),
-        (&format!("{{\"objects\":[{},{}]}}", plain(3), plain(3)), "object 3 stands twice"),
+        (&format!("{{\"objects\":[{},{}]}}", plain(3), plain(3)), "object 3 is listed twice"),
         (&format!("{{\"objects\":[{}]}}", many.join(",")), "65 objects are more than 64"),
         (&long, "more than 65536 bytes"),
     ];
     with(async || {
-        let mut desk = Desk::new();
-        let mut other = desk.connect();
-        other.tell(&[object(0, 9000)], desk.clock);
+        let mut agent = TestAgent::new();
+        let mut other = agent.connect();
+        other.send_demand(&[object(0, 9000)], agent.clock);
         for (bad, word) in cases {
-            let mut sender = desk.connect();
-            let mut raw = UnixStream::connect(desk.name()).unwrap();
-            desk.settle().await;
-            // The second has a good demand before the bad one.
-            sender.tell(&[object(1, 1)], desk.clock);
+            let mut sender = agent.connect();
+            let mut raw = UnixStream::connect(agent.name()).unwrap();
+            agent.settle().await;
+            // The second sender has sent a valid demand before the invalid one.
+            sender.send_demand(&[object(1, 1)], agent.clock);
             raw.write_all(&write_demand(&[object(1, 1)], 0)).unwrap();
             raw.set_nonblocking(true).unwrap();
             raw.write_all(format!("{bad}\n").as_bytes()).unwrap();
-            desk.settle().await;
-            let said = std::io::read_to_string(&raw).unwrap_or_else(|cause| panic!("{word}: {cause}"));
-            let last: Reply = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+            agent.settle().await;
+            let received = std::io::read_to_string(&raw).unwrap_or_else(|cause| panic!("{word}: {cause}"));
+            let last: Reply = serde_json::from_str(received.lines().last().unwrap()).unwrap();
             let Reply::Error(sentence) = last else { panic!("{word}: {last:?}") };
             assert!(sentence.contains(word) && sentence.starts_with("while "), "{word}: {sentence}");
             assert!(!sentence.contains('\n') && sentence.contains("; "), "{sentence}");
-            assert_eq!(desk.faults.pop(), Some(sentence));
-            assert_eq!(desk.server.demand().objects.len(), 2, "the demand of the one that was refused is gone");
+            assert_eq!(agent.faults.pop(), Some(sentence));
+            assert_eq!(agent.server.demand().objects.len(), 2, "the demand of the rejected sender is gone");
         }
         assert!(!replies(&mut other).contains(&Reply::Gone));
     });
@@ -193,63 +195,63 @@ fn plain(number: impl std::fmt::Display) -> String {
 }
 
 #[test]
-fn the_seventeenth_sender_is_told_so_and_the_sixteen_go_on() {
+fn the_seventeenth_sender_is_rejected_and_the_sixteen_continue() {
     with(async || {
-        let mut desk = Desk::new();
-        let mut senders: Vec<Agent> = (0..MAX_SENDERS).map(|_| desk.connect()).collect();
-        desk.settle().await;
-        let mut late = desk.connect();
-        late.tell(&[object(0, 1)], desk.clock);
-        desk.settle().await;
-        let sentence = "while telling a demand: 16 senders are connected; end one of them".to_string();
+        let mut agent = TestAgent::new();
+        let mut senders: Vec<Agent> = (0..MAX_SENDERS).map(|_| agent.connect()).collect();
+        agent.settle().await;
+        let mut late = agent.connect();
+        late.send_demand(&[object(0, 1)], agent.clock);
+        agent.settle().await;
+        let sentence = "while sending a demand: 16 senders are connected; end one of them".to_string();
         assert_eq!(replies(&mut late), [Reply::Error(sentence), Reply::Gone]);
-        assert_eq!(replies(&mut late), [], "that it is gone is said once");
-        senders.iter_mut().for_each(|sender| sender.tell(&[object(0, 9000)], desk.clock));
-        desk.settle().await;
-        assert_eq!(desk.server.demand().objects.len(), 16);
+        assert_eq!(replies(&mut late), [], "that it is gone is reported once");
+        senders.iter_mut().for_each(|sender| sender.send_demand(&[object(0, 9000)], agent.clock));
+        agent.settle().await;
+        assert_eq!(agent.server.demand().objects.len(), 16);
         senders.pop();
-        desk.settle().await;
-        let mut next = desk.connect();
-        desk.settle().await;
+        agent.settle().await;
+        let mut next = agent.connect();
+        agent.settle().await;
         assert_eq!(replies(&mut next), [states("active", "backup")]);
     });
 }
 
 #[test]
-fn neither_end_waits_for_one_that_does_not_read() {
+fn neither_endpoint_waits_for_one_that_does_not_read() {
     with(async || {
-        let mut desk = Desk::new();
-        let mut sender = desk.connect();
-        // A line does not fit into the socket at once: it is told whole or not at all.
+        let mut agent = TestAgent::new();
+        let mut sender = agent.connect();
+        // A line does not fit into the socket at once: it is sent completely or not at all.
         SockRef::from(&sender).set_send_buffer_size(1).unwrap();
         let many: Vec<Object> = (0..MAX_OBJECTS as u64).map(|number| object(number, 9000)).collect();
         for _ in 0..10 {
-            (0..1000).for_each(|_| sender.tell(&many, desk.clock));
-            desk.settle().await;
+            (0..1000).for_each(|_| sender.send_demand(&many, agent.clock));
+            agent.settle().await;
         }
-        assert_eq!((desk.faults.len(), desk.server.demand().objects.len()), (0, MAX_OBJECTS));
+        assert_eq!((agent.faults.len(), agent.server.demand().objects.len()), (0, MAX_OBJECTS));
         for number in 0..20_000 {
-            sender.tell(&[object(number, 9000)], desk.clock);
-            let heard = news(Some(&mut desk.server)).await;
-            desk.take(heard);
+            sender.send_demand(&[object(number, 9000)], agent.clock);
+            let update = next_update(Some(&mut agent.server)).await;
+            agent.apply(update);
         }
-        sender.tell(&[object(1_000_000, 9000)], desk.clock);
+        sender.send_demand(&[object(1_000_000, 9000)], agent.clock);
         assert!(replies(&mut sender).len() < 20_000);
-        desk.settle().await;
+        agent.settle().await;
         assert!(!replies(&mut sender).contains(&Reply::Gone));
-        assert_eq!(desk.server.demand().objects.len(), 1);
+        assert_eq!(agent.server.demand().objects.len(), 1);
     });
 }
 
 #[test]
-fn an_agent_that_ends_is_gone_for_its_senders_and_takes_its_file_along() {
+fn an_agent_that_ends_is_gone_for_its_senders_and_removes_its_file() {
     with(async || {
-        let mut desk = Desk::new();
-        let mut sender = desk.connect();
-        desk.settle().await;
-        let mode = fs::metadata(desk.name()).unwrap().permissions().mode();
+        let mut agent = TestAgent::new();
+        let mut sender = agent.connect();
+        agent.settle().await;
+        let mode = fs::metadata(agent.name()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o660);
-        let (name, Desk { server, folder, .. }) = (desk.name(), desk);
+        let (name, TestAgent { server, folder, .. }) = (agent.name(), agent);
         drop(server);
         assert!(!Path::new(&name).exists());
         assert_eq!(replies(&mut sender), [states("active", "backup"), Reply::Gone]);
@@ -258,7 +260,7 @@ fn an_agent_that_ends_is_gone_for_its_senders_and_takes_its_file_along() {
     });
 }
 
-/// Connects as another user, by the bare system calls, which change one thread.
+/// Connects as another user, by raw system calls, which affect one thread.
 fn connect_as(user: u32, group: u32, name: &str) -> Option<UnixStream> {
     let address = SocketAddr::from_abstract_name(name.trim_start_matches('@')).unwrap();
     let connect = move || {
@@ -273,92 +275,92 @@ fn connect_as(user: u32, group: u32, name: &str) -> Option<UnixStream> {
 }
 
 #[test]
-fn only_root_the_agents_user_and_the_group_named_may_tell_demands() {
-    const NOBODY: u32 = 65534;
+fn only_root_the_agents_user_and_the_configured_group_may_send_demand() {
+    const UNPRIVILEGED: u32 = 65534;
     with(async || {
-        let mut desk = Desk::new();
+        let mut agent = TestAgent::new();
         let name = format!("@crosslane-trust-{}", std::process::id());
-        for (group, trusted) in [(None, false), (Some(NOBODY - 1), false), (Some(NOBODY), true)] {
-            desk.server = Server::open(&name, desk.clock, vec![0.0, 1.0], group).unwrap();
-            // Who is not root cannot become another.
-            let Some(mut stranger) = connect_as(NOBODY, NOBODY, &name) else { return };
-            stranger.write_all(&write_demand(&[object(1, 9000)], desk.clock.origin_ns())).unwrap();
-            desk.settle().await;
-            assert_eq!(desk.server.demand().objects.len(), usize::from(trusted), "{group:?}");
+        for (group, trusted) in [(None, false), (Some(UNPRIVILEGED - 1), false), (Some(UNPRIVILEGED), true)] {
+            agent.server = Server::open(&name, agent.clock, vec![0.0, 1.0], group).unwrap();
+            // Only root can change the user.
+            let Some(mut other) = connect_as(UNPRIVILEGED, UNPRIVILEGED, &name) else { return };
+            other.write_all(&write_demand(&[object(1, 9000)], agent.clock.origin_ns())).unwrap();
+            agent.settle().await;
+            assert_eq!(agent.server.demand().objects.len(), usize::from(trusted), "{group:?}");
             if !trusted {
-                let mut said = Vec::new();
-                // What it wrote was not read: after our words, it finds the connection reset.
-                drop(std::io::Read::read_to_end(&mut stranger, &mut said));
-                let said = String::from_utf8(said).unwrap();
+                let mut received = Vec::new();
+                // What it wrote was not read: after the error message, it finds the connection reset.
+                drop(std::io::Read::read_to_end(&mut other, &mut received));
+                let received = String::from_utf8(received).unwrap();
                 let expected =
-                    "{\"error\":\"while telling a demand: user 65534 is neither root, nor the agent's, nor of";
-                assert!(said.starts_with(expected) && said.lines().count() == 1, "{said}");
+                    "{\"error\":\"while sending a demand: user 65534 is neither root, nor the agent's, nor of";
+                assert!(received.starts_with(expected) && received.lines().count() == 1, "{received}");
             }
-            // One name, one server.
-            desk.server = Server::open(&desk.name_of("other"), desk.clock, vec![], None).unwrap();
+            // A name has one server.
+            agent.server = Server::open(&agent.name_of("other"), agent.clock, vec![], None).unwrap();
         }
     });
 }
 
 #[test]
-fn a_stale_file_is_replaced_and_what_lives_is_left() {
+fn a_stale_file_is_replaced_and_a_live_socket_is_kept() {
     with(async || {
-        let desk = Desk::new();
+        let agent = TestAgent::new();
         let open =
-            |name: &str| Server::open(name, desk.clock, vec![], None).map(drop).map_err(|error| error.to_string());
-        let refused = |name: &str, why: &str| {
-            let said = open(name).unwrap_err();
-            assert!(said.starts_with(&format!("while listening for demands on {name}: {why}")), "{said}");
+            |name: &str| Server::open(name, agent.clock, vec![], None).map(drop).map_err(|error| error.to_string());
+        let rejected = |name: &str, why: &str| {
+            let error = open(name).unwrap_err();
+            assert!(error.starts_with(&format!("while listening for demands on {name}: {why}")), "{error}");
         };
-        refused(&desk.name(), "an agent listens there");
-        let place = |name: &str| desk.folder.path().join(name).to_str().unwrap().to_string();
+        rejected(&agent.name(), "an agent listens there");
+        let place = |name: &str| agent.folder.path().join(name).to_str().unwrap().to_string();
         drop(UnixListener::bind(place("stale")).unwrap());
         assert!(Path::new(&place("stale")).exists());
         open(&place("stale")).unwrap();
         fs::write(place("file"), "mine").unwrap();
-        refused(&place("file"), "this is a file and no socket");
+        rejected(&place("file"), "this is a file, not a socket");
         assert_eq!(fs::read(place("file")).unwrap(), b"mine");
-        refused(&place("none/here"), "No such file or directory");
+        rejected(&place("none/here"), "No such file or directory");
         let name = format!("@crosslane-test-{}", std::process::id());
-        let _lives = Server::open(&name, desk.clock, vec![], None).unwrap();
-        refused(&name, "an agent listens there");
+        let _lives = Server::open(&name, agent.clock, vec![], None).unwrap();
+        rejected(&name, "an agent listens there");
         assert!(Agent::connect(&name).is_ok());
     });
 }
 
 #[test]
 fn objects_keep_their_numbers_and_new_ones_count_up_by_deadline() {
-    let mut book = DemandTable::default();
-    let numbers = |book: &mut DemandTable| -> Vec<(u64, u64)> {
-        let objects = book.demand(&[]).objects;
+    let mut table = DemandTable::default();
+    let numbers = |table: &mut DemandTable| -> Vec<(u64, u64)> {
+        let objects = table.demand(&[]).objects;
         objects.iter().map(|object| (object.number, object.deadline.as_nanos() / 1_000_000)).collect()
     };
-    assert!(book.tell(1, vec![object(5, 30), object(4, 20)]));
-    assert!(book.tell(2, vec![object(5, 10)]));
-    assert_eq!(numbers(&mut book), [(0, 10), (1, 20), (2, 30)]);
-    assert!(book.tell(2, vec![object(5, 10), object(6, 5)]));
-    assert_eq!(numbers(&mut book), [(3, 5), (0, 10), (1, 20), (2, 30)]);
-    assert!(!book.tell(2, vec![object(5, 10), object(6, 5)]));
-    assert_eq!((book.owner(3), book.owner(2), book.owner(9)), (Some((2, 6)), Some((1, 5)), None));
-    assert!(book.leave(2) && !book.leave(2));
-    assert!(book.tell(2, vec![object(5, 10)]), "it comes anew");
-    assert_eq!(numbers(&mut book), [(4, 10), (1, 20), (2, 30)]);
+    assert!(table.replace(1, vec![object(5, 30), object(4, 20)]));
+    assert!(table.replace(2, vec![object(5, 10)]));
+    assert_eq!(numbers(&mut table), [(0, 10), (1, 20), (2, 30)]);
+    assert!(table.replace(2, vec![object(5, 10), object(6, 5)]));
+    assert_eq!(numbers(&mut table), [(3, 5), (0, 10), (1, 20), (2, 30)]);
+    assert!(!table.replace(2, vec![object(5, 10), object(6, 5)]));
+    assert_eq!((table.owner(3), table.owner(2), table.owner(9)), (Some((2, 6)), Some((1, 5)), None));
+    assert!(table.remove(2) && !table.remove(2));
+    assert!(table.replace(2, vec![object(5, 10)]), "it is added again");
+    assert_eq!(numbers(&mut table), [(4, 10), (1, 20), (2, 30)]);
 }
 
-/// Or the engine would take a later one for known.
+/// Otherwise the engine would consider a later one known.
 #[test]
-fn an_object_beyond_the_last_looked_at_has_no_number_yet() {
-    let mut book = DemandTable::default();
-    book.tell(1, (0..MAX_OBJECTS as u64).map(|number| object(number, 10 + number)).collect());
-    book.tell(2, vec![object(0, 1000)]);
-    assert_eq!(book.demand(&[]).objects.len(), MAX_OBJECTS);
-    book.tell(1, vec![object(100, 10)]);
-    let objects = book.demand(&[]).objects;
+fn an_object_beyond_the_maximum_has_no_number_yet() {
+    let mut table = DemandTable::default();
+    table.replace(1, (0..MAX_OBJECTS as u64).map(|number| object(number, 10 + number)).collect());
+    table.replace(2, vec![object(0, 1000)]);
+    assert_eq!(table.demand(&[]).objects.len(), MAX_OBJECTS);
+    table.replace(1, vec![object(100, 10)]);
+    let objects = table.demand(&[]).objects;
     assert_eq!(objects.iter().map(|object| object.number).collect::<Vec<u64>>(), [64, 65]);
 }
 
 #[test]
-fn a_longest_demand_fits_a_line() {
+fn the_longest_demand_fits_into_a_line() {
     let last = Instant::from_nanos(u64::MAX);
     let object = |number| Object { number, size_bytes: u64::MAX, acked_bytes: u64::MAX, start: last, deadline: last };
     let objects: Vec<Object> = (0..100).map(|place| object(u64::MAX - place)).collect();
@@ -369,7 +371,7 @@ fn a_longest_demand_fits_a_line() {
 
 proptest! {
     #[test]
-    fn lines_come_out_as_they_went_in_however_they_are_cut(
+    fn lines_are_independent_of_how_the_stream_is_split(
         lines in prop::collection::vec(prop::collection::vec(prop::num::u8::ANY, 0..50), 0..20),
         cut in 1_usize..60,
     ) {

@@ -1,4 +1,4 @@
-//! `crosslane tunnel`: shows the tunnel of a running agent, and steers it.
+//! `crosslane tunnel`: shows and controls the tunnel of a running agent.
 
 use std::fmt::Write;
 
@@ -10,24 +10,24 @@ use crate::error::{Error, Result};
 use crate::output;
 use crate::tunnel::config;
 
-/// What is wanted.
+/// The subcommand.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Show how the tunnel fares.
+    /// Show the status of the tunnel.
     Status(Options),
-    /// Change how a vehicle's tunnel uses its paths, at once and until its agent is started again; its gateway
+    /// Change how a vehicle's tunnel uses its paths, at once and until its agent restarts; its gateway
     /// follows.
     Mode {
-        /// How.
+        /// The mode.
         #[arg(value_parser = modes())]
         mode: Mode,
-        /// Of which tunnel.
+        /// Which tunnel.
         #[command(flatten)]
         options: Options,
     },
 }
 
-/// Of which tunnel, and how it is shown.
+/// Selects the tunnel and the output format.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// The tunnel's interface.
@@ -43,17 +43,17 @@ fn modes() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(Mode::ALL.map(Mode::name)).try_map(named)
 }
 
-/// Asks the agent and shows what it answers.
+/// Sends the request to the agent and prints the reply.
 ///
 /// # Errors
-/// One sentence with the remedy: no agent has that tunnel, or it refuses.
+/// One error message with the remedy: no agent has that tunnel, or it rejects the request.
 pub fn run(command: &Command) -> Result<()> {
     let (mode, options) = match command {
         Command::Status(options) => (None, options),
         Command::Mode { mode, options } => (Some(*mode), options),
     };
     let attempt = "printing the tunnel's status";
-    let status = tunnel::ask(&options.interface, Request { mode })?;
+    let status = tunnel::query(&options.interface, Request { mode })?;
     let shown = match options.json {
         true => serde_json::to_string(&status).map_err(|cause| Error::failure(attempt, cause))? + "\n",
         false => text(&status),
@@ -63,7 +63,7 @@ pub fn run(command: &Command) -> Result<()> {
 
 fn text(status: &Status) -> String {
     let Status { interface, role, encrypted, mtu_bytes, peers } = status;
-    let protection = if *encrypted { "encrypted" } else { "plain" };
+    let protection = if *encrypted { "encrypted" } else { "unencrypted" };
     let mut text = format!("{interface}: {role}, {protection}, MTU {mtu_bytes}\n");
     peers.iter().for_each(|peer| text += &peer_text(peer));
     text
@@ -84,7 +84,7 @@ fn peer_text(peer: &PeerStatus) -> String {
 }
 
 const COLUMNS: usize = 9;
-/// Texts stand left, figures right, the sentence last.
+/// Texts are aligned left, figures right; the reason is last.
 const HEADING: [&str; COLUMNS] =
     ["path", "wanted", "liveness", "Mbit/s", "min RTT ms", "loss %", "sent bytes", "packets lost", "reason"];
 const FIGURES: std::ops::Range<usize> = 3..8;
@@ -114,7 +114,7 @@ fn table(rows: &[[String; COLUMNS]]) -> String {
                 true => format!("{cell:>width$}"),
                 false => format!("{cell:<width$}"),
             });
-        // A text takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     text
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_aligned_and_says_what_is_not_known() {
+    fn the_table_is_aligned_and_marks_unknown_figures() {
         let path = |path: &str, rate_mbit_s, lost| PathStatus {
             path: path.into(),
             wanted_state: "active".into(),

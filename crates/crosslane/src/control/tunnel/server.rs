@@ -1,5 +1,5 @@
-//! The agent's end. Whoever asks is served by a task of his own, so that the
-//! agent waits for none of them.
+//! The agent's side. A separate task serves each client, so that the agent waits
+//! for none of them.
 
 use std::future::pending;
 use std::io;
@@ -17,67 +17,68 @@ use tokio::time::{sleep, timeout};
 use super::{MAX_REQUEST_BYTES, Reply, Request, Status, address, is_trusted, line};
 use crate::error::{Error, Result};
 
-/// Served at once; each is done within [`PATIENCE`].
-pub const MAX_ASKERS: usize = 8;
-/// So long one may take to ask and to read the answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Rest after the kernel had no descriptor for one who came.
-const REST: Duration = Duration::from_millis(100);
-/// What every refusal begins with.
-const ATTEMPT: &str = "asking the tunnel";
+/// Maximum number of clients served at once; each within [`CLIENT_TIMEOUT`].
+pub const MAX_CLIENTS: usize = 8;
+/// Time for a client to send its request and to read the reply.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause after the kernel had no descriptor for a new connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The attempt named by every rejection.
+const ATTEMPT: &str = "querying the tunnel";
 
-/// Listens for those who ask, until the runtime ends.
+/// Listens for clients until the runtime ends.
 pub struct Server {
-    asks: mpsc::Receiver<ControlRequest>,
+    requests: mpsc::Receiver<ControlRequest>,
 }
 
-/// A request that waits for its answer.
+/// A request that waits for its reply.
 pub struct ControlRequest {
     request: Request,
     reply: oneshot::Sender<Reply>,
 }
 
 impl ControlRequest {
-    /// How the paths are to be used from now on, if that is to change.
+    /// The mode to set, if the request changes it.
     pub fn mode(&self) -> Option<Mode> {
         self.request.mode
     }
 
-    /// Answers.
+    /// Replies to the client.
     pub fn answer(self, status: Result<Status>) {
-        let reply = status.map_or_else(|refusal| refuse(&refusal), Reply::Status);
-        // Who asked may have gone.
+        let reply = status.map_or_else(|rejection| reject(&rejection), Reply::Status);
+        // The client may have gone.
         drop(self.reply.send(reply));
     }
 }
 
-/// The next request; never, without a server. Safe to cancel.
+/// The next request; pends forever without a server. Safe to cancel.
 pub async fn next(server: Option<&mut Server>) -> ControlRequest {
-    let ask = match server {
-        Some(server) => server.asks.recv().await,
+    let request = match server {
+        Some(server) => server.requests.recv().await,
         None => None,
     };
-    match ask {
-        Some(ask) => ask,
+    match request {
+        Some(request) => request,
         None => pending().await,
     }
 }
 
 impl Server {
-    /// Listens for those who ask about the tunnel with this interface. Must be
-    /// called within a runtime.
+    /// Listens for clients of the tunnel with this interface. Must be called within
+    /// a runtime.
     ///
     /// # Errors
-    /// Somebody else listens there.
+    /// Another process listens there.
     pub fn open(interface: &str) -> Result<Server> {
         let listener = listen(interface).map_err(|cause| {
-            let attempt = format!("letting people ask for the tunnel {interface:?}");
-            let remedy = "end who listens at this name; the tunnel works without `crosslane tunnel` meanwhile";
+            let attempt = format!("listening for requests to the tunnel {interface:?}");
+            let remedy =
+                "end the process that listens at this name; the tunnel works without `crosslane tunnel` meanwhile";
             Error::failure(attempt, cause).with_remedy(remedy)
         })?;
-        let (tell, asks) = mpsc::channel(1);
-        tokio::spawn(serve(listener, tell));
-        Ok(Server { asks })
+        let (sender, requests) = mpsc::channel(1);
+        tokio::spawn(serve(listener, sender));
+        Ok(Server { requests })
     }
 }
 
@@ -87,69 +88,69 @@ fn listen(interface: &str) -> io::Result<UnixListener> {
     UnixListener::from_std(bound)
 }
 
-async fn serve(listener: UnixListener, tell: mpsc::Sender<ControlRequest>) {
-    let seats = Arc::new(Semaphore::new(MAX_ASKERS));
+async fn serve(listener: UnixListener, sender: mpsc::Sender<ControlRequest>) {
+    let permits = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => match admit(&stream, &seats) {
-                Ok(seat) => drop(tokio::spawn(attend(stream, tell.clone(), seat))),
-                Err(refusal) => hang_up(&stream, &refusal),
+            Ok((stream, _)) => match admit(&stream, &permits) {
+                Ok(permit) => drop(tokio::spawn(serve_client(stream, sender.clone(), permit))),
+                Err(rejection) => close(&stream, &rejection),
             },
-            Err(_) => sleep(REST).await,
+            Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-/// A place for someone who may ask.
-fn admit(stream: &UnixStream, seats: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
-    if !stream.peer_cred().is_ok_and(|who| is_trusted(who.uid())) {
+/// A connection permit for a trusted client.
+fn admit(stream: &UnixStream, permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
+    if !stream.peer_cred().is_ok_and(|client| is_trusted(client.uid())) {
         let cause = "only root and the agent's own user may";
         return Err(Error::usage(ATTEMPT, cause, "run this command as one of them, as with `sudo`"));
     }
-    let full = |_| Error::usage(ATTEMPT, format!("{MAX_ASKERS} others are asking"), "try again in a moment");
-    seats.clone().try_acquire_owned().map_err(full)
+    let full = |_| Error::usage(ATTEMPT, format!("{MAX_CLIENTS} other clients are connected"), "retry in a moment");
+    permits.clone().try_acquire_owned().map_err(full)
 }
 
-/// A refusal finds room in every socket that is new.
-fn hang_up(stream: &UnixStream, refusal: &Error) {
+/// Sends a rejection, for which every new socket has room.
+fn close(stream: &UnixStream, rejection: &Error) {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    drop(SockRef::from(stream).send_with_flags(&line(&refuse(refusal)), flags));
+    drop(SockRef::from(stream).send_with_flags(&line(&reject(rejection)), flags));
 }
 
-fn refuse(refusal: &Error) -> Reply {
-    Reply::Refused { error: refusal.to_string() }
+fn reject(rejection: &Error) -> Reply {
+    Reply::Refused { error: rejection.to_string() }
 }
 
-async fn attend(mut stream: UnixStream, tell: mpsc::Sender<ControlRequest>, _seat: OwnedSemaphorePermit) {
-    let talk = async {
-        let Some(reply) = reply(&mut stream, &tell).await else { return };
-        // Who does not read has no answer.
+async fn serve_client(mut stream: UnixStream, sender: mpsc::Sender<ControlRequest>, _permit: OwnedSemaphorePermit) {
+    let exchange = async {
+        let Some(reply) = reply(&mut stream, &sender).await else { return };
+        // A client that does not read gets no reply.
         drop(stream.write_all(&line(&reply)).await);
     };
-    drop(timeout(PATIENCE, talk).await);
+    drop(timeout(CLIENT_TIMEOUT, exchange).await);
 }
 
-/// What to answer; nothing to one who is gone.
-async fn reply(stream: &mut UnixStream, tell: &mpsc::Sender<ControlRequest>) -> Option<Reply> {
+/// The reply to a client; `None` if it is gone.
+async fn reply(stream: &mut UnixStream, sender: &mpsc::Sender<ControlRequest>) -> Option<Reply> {
     let mut line = Vec::new();
     let limit = MAX_REQUEST_BYTES as u64 + 1;
     BufReader::new(stream.take(limit)).read_until(b'\n', &mut line).await.ok()?;
     let request = match read(&line) {
         Ok(request) => request,
         Err(cause) => {
-            let remedy = "write one line of JSON as docs/formats.md has it";
-            return Some(refuse(&Error::usage(ATTEMPT, cause, remedy)));
+            let remedy = "write one line of JSON as in docs/formats.md";
+            return Some(reject(&Error::usage(ATTEMPT, cause, remedy)));
         }
     };
     let (reply, answer) = oneshot::channel();
-    tell.send(ControlRequest { request, reply }).await.ok()?;
+    sender.send(ControlRequest { request, reply }).await.ok()?;
     answer.await.ok()
 }
 
-/// What a line asks.
+/// Parses a request line.
 ///
 /// # Errors
-/// What is wrong with it, without the attempt and the remedy.
+/// The cause, without the attempt and the remedy.
 pub(super) fn read(line: &[u8]) -> Result<Request, String> {
     if line.len() > MAX_REQUEST_BYTES {
         return Err(format!("a line has more than {MAX_REQUEST_BYTES} bytes"));

@@ -1,22 +1,22 @@
-//! The socket's rules, with both ends in this process.
+//! The socket's rules, with both endpoints in this process.
 
 use std::os::unix::net::UnixListener;
 use std::thread;
 
 use proptest::prelude::*;
 
-use super::server::{MAX_ASKERS, Server, next, read};
+use super::server::{MAX_CLIENTS, Server, next, read};
 use super::*;
 
 /// A user without rights.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 
-/// An interface's name that no other test has.
+/// An interface name used by no other test.
 fn named(test: &str) -> String {
     format!("{test}{}", std::process::id())
 }
 
-/// A status of so many vehicles, more than 1 kB each.
+/// A status with this number of vehicles, more than 1 kB each.
 fn status(peers: usize, mode: Mode) -> Status {
     let name = |number: usize| format!("vehicle {number} {}", "x".repeat(1000));
     let peer = |number| PeerStatus {
@@ -31,8 +31,8 @@ fn status(peers: usize, mode: Mode) -> Status {
     Status { interface: "crosslane0".into(), role: "gateway".into(), encrypted: true, mtu_bytes: 1432, peers }
 }
 
-/// Does `work` while what is asked is answered in the agent's manner: a status
-/// of `peers`, but for one mode that is refused.
+/// Runs `work` while requests are answered as by an agent: with a status of
+/// `peers`, except for one mode, which is rejected.
 fn answered<T: Send + 'static>(interface: &str, peers: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
     let answer = |mode: Option<Mode>| match mode {
         Some(Mode::Standby) => Err(Error::usage("changing it", "this one does not", "leave it")),
@@ -43,12 +43,12 @@ fn answered<T: Send + 'static>(interface: &str, peers: usize, work: impl FnOnce(
         let mut work = tokio::task::spawn_blocking(work);
         loop {
             tokio::select! {
-                done = &mut work => return done.unwrap(),
-                ask = next(Some(&mut server)) => {
-                    let mode = ask.mode();
-                    ask.answer(answer(mode));
-                }
-            }
+                        done = &mut work => return done.unwrap(),
+                        request = next(Some(&mut server)) => {
+            let mode = request.mode();
+            request.answer(answer(mode));
+                        }
+                    }
         }
     })
 }
@@ -59,8 +59,8 @@ fn connect(interface: &str) -> UnixStream {
     stream
 }
 
-/// The sentence with which somebody is refused.
-fn refusal(stream: &UnixStream) -> String {
+/// The error message of a rejection.
+fn rejection(stream: &UnixStream) -> String {
     let mut reply = Vec::new();
     BufReader::new(stream).read_until(b'\n', &mut reply).unwrap();
     match serde_json::from_slice(&reply) {
@@ -69,39 +69,39 @@ fn refusal(stream: &UnixStream) -> String {
     }
 }
 
-/// Does `work` on a thread of its own as somebody else; `None` if we are not root.
-fn as_nobody<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let user = i64::from(NOBODY);
-    let become_nobody = move || {
-        // SAFETY: the system call has no memory to touch, and changes this thread alone.
+/// Runs `work` on a separate thread as another user; `None` if we are not root.
+fn as_other_user<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let user = i64::from(UNPRIVILEGED);
+    let change_user = move || {
+        // SAFETY: the system call accesses no memory, and affects this thread only.
         let failed = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) } != 0;
         (!failed).then(work)
     };
-    let done = thread::spawn(become_nobody).join().unwrap();
+    let done = thread::spawn(change_user).join().unwrap();
     if done.is_none() {
-        eprintln!("not run: only root can be somebody else");
+        eprintln!("not run: only root can change the user");
     }
     done
 }
 
 #[test]
-fn a_status_is_asked_for_and_a_mode_is_changed_or_refused() {
-    let name = named("asked");
+fn a_status_is_returned_and_a_mode_is_changed_or_rejected() {
+    let name = named("query");
     let of = name.clone();
-    let ask = move |mode| ask(&of, Request { mode });
-    let answers = answered(&name, 1000, move || [None, Some(Mode::PerFlow), Some(Mode::Standby)].map(ask));
-    let [plain, changed, refused] = answers;
+    let query = move |mode| query(&of, Request { mode });
+    let answers = answered(&name, 1000, move || [None, Some(Mode::PerFlow), Some(Mode::Standby)].map(query));
+    let [plain, changed, rejected] = answers;
     assert_eq!(plain.unwrap(), status(1000, Mode::Aggregate));
     assert_eq!(changed.unwrap(), status(1000, Mode::PerFlow));
-    let refused = refused.unwrap_err();
+    let rejected = rejected.unwrap_err();
     assert_eq!(
-        (refused.to_string().as_str(), refused.exit_code()),
+        (rejected.to_string().as_str(), rejected.exit_code()),
         ("while changing it: this one does not; leave it", 2)
     );
 }
 
 #[test]
-fn what_is_no_request_is_answered_with_one_sentence_and_the_end() {
+fn an_invalid_request_is_answered_with_an_error_and_the_connection_is_closed() {
     let long = format!("{{\"mode\": \"{}\"}}", "x".repeat(MAX_REQUEST_BYTES));
     let cases = [
         ("{", "EOF"),
@@ -119,95 +119,100 @@ fn what_is_no_request_is_answered_with_one_sentence_and_the_end() {
     answered(&name, 1, move || {
         for (bad, word) in cases {
             let mut stream = connect(&of);
-            // It may hang up before all is written.
+            // The server may close before everything is written.
             drop(stream.write_all(format!("{bad}\n").as_bytes()));
-            let sentence = refusal(&stream);
-            assert!(sentence.starts_with("while asking the tunnel: ") && sentence.contains(word), "{word}: {sentence}");
+            let sentence = rejection(&stream);
+            assert!(
+                sentence.starts_with("while querying the tunnel: ") && sentence.contains(word),
+                "{word}: {sentence}"
+            );
             assert!(sentence.contains("; ") && !sentence.contains('\n'), "{sentence}");
         }
-        assert!(ask(&of, Request::default()).is_ok());
+        assert!(query(&of, Request::default()).is_ok());
     });
 }
 
 #[test]
-fn the_ninth_is_told_so_and_who_says_nothing_is_let_go() {
+fn the_ninth_client_is_rejected_and_silent_clients_are_disconnected() {
     let name = named("ninth");
     let of = name.clone();
     answered(&name, 1, move || {
-        let silent: Vec<UnixStream> = (0..MAX_ASKERS).map(|_| connect(&of)).collect();
-        let told = ask(&of, Request::default()).unwrap_err().to_string();
-        assert_eq!(told, "while asking the tunnel: 8 others are asking; try again in a moment");
+        let silent: Vec<UnixStream> = (0..MAX_CLIENTS).map(|_| connect(&of)).collect();
+        let error = query(&of, Request::default()).unwrap_err().to_string();
+        assert_eq!(error, "while querying the tunnel: 8 other clients are connected; retry in a moment");
         for mut stream in silent {
-            assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0, "it hangs up");
+            assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0, "it is closed");
         }
-        assert!(ask(&of, Request::default()).is_ok());
+        assert!(query(&of, Request::default()).is_ok());
     });
 }
 
 #[test]
-fn one_that_never_reads_keeps_nobody_waiting() {
-    let name = named("deaf");
+fn a_client_that_never_reads_blocks_no_other() {
+    let name = named("unread");
     let of = name.clone();
     answered(&name, 2000, move || {
-        let deaf: Vec<UnixStream> = (1..MAX_ASKERS)
+        let unread: Vec<UnixStream> = (1..MAX_CLIENTS)
             .map(|_| {
                 let mut stream = connect(&of);
                 stream.write_all(b"{}\n").unwrap();
                 stream
             })
             .collect();
-        assert_eq!(ask(&of, Request::default()).unwrap().peers.len(), 2000);
-        drop(deaf);
+        assert_eq!(query(&of, Request::default()).unwrap().peers.len(), 2000);
+        drop(unread);
     });
 }
 
 #[test]
-fn another_user_is_refused() {
-    let name = named("stranger");
+fn another_user_is_rejected() {
+    let name = named("unknown");
     let of = name.clone();
-    let told = answered(&name, 1, move || as_nobody(move || ask(&of, Request { mode: Some(Mode::PerFlow) })));
-    if let Some(told) = told {
-        let sentence = "while asking the tunnel: only root and the agent's own user may; \
+    let result = answered(&name, 1, move || as_other_user(move || query(&of, Request { mode: Some(Mode::PerFlow) })));
+    if let Some(result) = result {
+        let sentence = "while querying the tunnel: only root and the agent's own user may; \
                         run this command as one of them, as with `sudo`";
-        assert_eq!(told.unwrap_err().to_string(), sentence);
+        assert_eq!(result.unwrap_err().to_string(), sentence);
     }
 }
 
 #[test]
-fn who_passes_for_an_agent_is_not_believed() {
+fn a_process_of_another_user_at_the_agents_address_is_not_trusted() {
     let name = named("imposter");
     let of = name.clone();
-    let imposter = as_nobody(move || UnixListener::bind_addr(&address(&of).unwrap()).unwrap());
+    let imposter = as_other_user(move || UnixListener::bind_addr(&address(&of).unwrap()).unwrap());
     if imposter.is_some() {
-        let told = ask(&name, Request::default()).unwrap_err().to_string();
-        assert!(told.ends_with("user 65534 runs it, or something that passes for it; run this command as that user"));
+        let error = query(&name, Request::default()).unwrap_err().to_string();
+        assert!(
+            error.ends_with("user 65534 runs it, or another program at its address; run this command as that user")
+        );
     }
 }
 
 #[test]
-fn an_agent_that_does_not_answer_is_told() {
+fn an_agent_that_does_not_answer_is_reported() {
     let name = named("hangs");
     let hangs = UnixListener::bind_addr(&address(&name).unwrap()).unwrap();
-    let told = ask(&name, Request::default()).unwrap_err();
-    assert!(told.to_string().contains(": no answer for 5 s; see whether it hangs"), "{told}");
-    assert_eq!(told.exit_code(), 1);
+    let error = query(&name, Request::default()).unwrap_err();
+    assert!(error.to_string().contains(": no answer for 5 s; check whether it hangs"), "{error}");
+    assert_eq!(error.exit_code(), 1);
     drop(hangs);
 }
 
 #[test]
-fn a_name_that_is_taken_is_told() {
+fn a_name_that_is_taken_is_reported() {
     let name = named("taken");
     let of = name.clone();
-    let told = answered(&name, 1, move || {
+    let error = answered(&name, 1, move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { Server::open(&of).map(drop) }).unwrap_err().to_string()
     });
-    let begin = format!("while letting people ask for the tunnel {name:?}: Address already in use");
-    assert!(told.starts_with(&begin) && told.contains("; end who listens"), "{told}");
+    let begin = format!("while listening for requests to the tunnel {name:?}: Address already in use");
+    assert!(error.starts_with(&begin) && error.contains("; end the process that listens"), "{error}");
 }
 
 #[test]
-fn a_path_of_another_end_has_its_number() {
+fn a_path_of_another_endpoint_is_named_by_its_number() {
     assert_eq!(path_name(&["lte", "its-g5"], PathId(1)), "its-g5");
     assert_eq!(path_name(&["lte"], PathId(1)), "1");
 }

@@ -1,4 +1,4 @@
-//! Bytes captured from Linux 6.18 (x86-64), and bytes that nobody ever sent.
+//! Bytes captured from Linux 6.18 (x86-64), and arbitrary bytes.
 
 use super::*;
 use proptest::prelude::*;
@@ -77,8 +77,8 @@ fn captured_events_of_subflows_are_read() {
     let joined = subflow("10.1.0.2:49829", "10.2.0.1:49881", 7, 0, false);
     assert_eq!(event(SUB_ESTABLISHED), Event::SubflowEstablished { token, subflow: joined });
     let token = Token(0x64c7_4a7e);
-    let seen = subflow("10.2.0.1:49881", "10.1.0.2:49829", 0, 7, true);
-    assert_eq!(event(SUB_PRIORITY), Event::SubflowPriority { token, subflow: seen });
+    let observed = subflow("10.2.0.1:49881", "10.1.0.2:49829", 0, 7, true);
+    assert_eq!(event(SUB_PRIORITY), Event::SubflowPriority { token, subflow: observed });
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn addresses_mapped_into_ipv6_are_read_as_ipv4() {
 #[test]
 fn the_error_of_a_closed_subflow_and_ipv6_are_read() {
     let mut raw = bytes(SUB_CLOSED_MAPPED);
-    // ::ffff:10.1.0.1 becomes 2001:…, and MPTCP_ATTR_ERROR (12) stands for MPTCP_ATTR_BACKUP (11).
+    // ::ffff:10.1.0.1 becomes 2001:…, and MPTCP_ATTR_ERROR (12) replaces MPTCP_ATTR_BACKUP (11).
     raw[40..44].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
     let at = raw.len() - 6;
     raw[at] = 12;
@@ -114,7 +114,7 @@ fn the_error_of_a_closed_subflow_and_ipv6_are_read() {
 }
 
 #[test]
-fn unknown_events_and_attributes_are_passed_over() {
+fn unknown_events_and_attributes_are_ignored() {
     let mut raw = bytes(CREATED);
     raw[16] = 99;
     assert_eq!(decode(&raw), Ok(None));

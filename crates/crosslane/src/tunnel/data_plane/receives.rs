@@ -1,4 +1,4 @@
-//! The thread that receives: from the sockets of all paths.
+//! The receiving thread: reads the sockets of all paths.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -7,27 +7,27 @@ use std::sync::atomic::Ordering::Relaxed;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Shared, deliver, flush};
-use crate::tunnel::endpoint::egress::Sent;
-use crate::tunnel::endpoint::{Intake, Way, lock};
+use crate::tunnel::endpoint::egress::Transmit;
+use crate::tunnel::endpoint::{PathAddress, ReceiveState, lock};
 use crate::tunnel::gro::Coalescer;
 use crate::tunnel::socket::{PathSocket, ReceiveBuffers};
 use crate::tunnel::threads::Pulse;
 
-/// Batches taken from a socket before the others have their turn.
+/// Batches read from a socket before the others are served.
 const BATCHES_A_TURN: usize = 4;
 
-/// The thread that receives.
-pub(super) struct Receives {
+/// The receiving thread.
+pub(super) struct ReceiveThread {
     shared: Arc<Shared>,
-    intake: Intake,
+    state: ReceiveState,
     buffers: ReceiveBuffers,
     coalescer: Coalescer,
 }
 
-impl Receives {
-    pub(super) fn new(shared: Arc<Shared>) -> Receives {
+impl ReceiveThread {
+    pub(super) fn new(shared: Arc<Shared>) -> ReceiveThread {
         let coalescer = Coalescer::new(shared.device.offload().udp);
-        Receives { shared, intake: Intake::default(), buffers: ReceiveBuffers::default(), coalescer }
+        ReceiveThread { shared, state: ReceiveState::default(), buffers: ReceiveBuffers::default(), coalescer }
     }
 
     pub(super) fn run(mut self, pulse: &Pulse) {
@@ -59,21 +59,21 @@ impl Receives {
     }
 
     fn take(&mut self, via: usize, socket: &PathSocket) {
-        let Receives { shared, intake, buffers, coalescer } = self;
+        let ReceiveThread { shared, state, buffers, coalescer } = self;
         for _ in 0..BATCHES_A_TURN {
             match socket.receive(buffers) {
                 Ok(_) => {}
-                // There is no more, or a host says that nobody listens there.
+                // The socket is empty, or an ICMP error reports a closed port.
                 Err(_) => return,
             }
             let now = shared.clock.now();
             for datagram in buffers.datagrams() {
-                let way = Way { via, to: datagram.from, from: datagram.at };
-                if let Some(reply) = shared.end.take_out(intake, now, way, datagram.tos, datagram.bytes) {
-                    shared.send(Sent::one(way, &reply));
+                let address = PathAddress { via, to: datagram.from, from: datagram.at };
+                if let Some(reply) = shared.endpoint.on_datagram(state, now, address, datagram.tos, datagram.bytes) {
+                    shared.send(Transmit::one(address, &reply));
                 }
             }
-            let wakeup = shared.end.settle(intake, now, |packet| deliver(coalescer, &shared.device, packet));
+            let wakeup = shared.endpoint.flush(state, now, |packet| deliver(coalescer, &shared.device, packet));
             flush(coalescer, &shared.device);
             let asleep_until = shared.wakes_ns.load(Relaxed);
             if wakeup.is_some_and(|at| at.as_nanos() < asleep_until) {

@@ -1,4 +1,4 @@
-//! The thread that sends: from the device, and what time brings.
+//! The sending thread: reads the device, and runs the timers.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,35 +17,35 @@ use crate::tunnel::gro::Coalescer;
 use crate::tunnel::gso::{FRAME_BYTES, split};
 use crate::tunnel::threads::Pulse;
 
-/// Frames taken from the device before what they brought is sent.
+/// Frames read from the device before their packets are sent.
 const FRAMES_A_TURN: usize = 8;
-/// Longest sleep: nothing is due later than that.
-const LONGEST_SLEEP: Duration = Duration::from_millis(250);
+/// Maximum sleep.
+const MAX_SLEEP: Duration = Duration::from_millis(250);
 
-/// The thread that sends.
-pub(super) struct Sends {
+/// The sending thread.
+pub(super) struct SendThread {
     shared: Arc<Shared>,
     outbox: Outbox,
     frame: Vec<u8>,
     /// When each peer's engine is due.
     due: Vec<Option<Instant>>,
     coalescer: Coalescer,
-    tell: mpsc::SyncSender<Change>,
-    upkeep: Instant,
+    changes: mpsc::SyncSender<Change>,
+    maintenance_due: Instant,
 }
 
-impl Sends {
-    pub(super) fn new(shared: Arc<Shared>, tell: mpsc::SyncSender<Change>) -> Sends {
-        let due = vec![Some(Instant::ZERO); shared.end.peers()];
+impl SendThread {
+    pub(super) fn new(shared: Arc<Shared>, changes: mpsc::SyncSender<Change>) -> SendThread {
+        let due = vec![Some(Instant::ZERO); shared.endpoint.peers()];
         let coalescer = Coalescer::new(shared.device.offload().udp);
-        Sends {
+        SendThread {
             shared,
             outbox: Outbox::default(),
             frame: vec![0; FRAME_BYTES],
             due,
             coalescer,
-            tell,
-            upkeep: Instant::ZERO,
+            changes,
+            maintenance_due: Instant::ZERO,
         }
     }
 
@@ -55,28 +55,28 @@ impl Sends {
             let now = self.shared.clock.now();
             pulse.pass(now);
             if woken {
-                // The receiving thread does not say for whom.
+                // The receiving thread does not report the peer.
                 self.due.fill(Some(now));
             }
             self.take_frames(now);
-            if now >= self.upkeep {
-                let Sends { shared, .. } = &self;
-                shared.end.upkeep(now, clock::unix_ns(), |sent| shared.send(sent));
-                self.upkeep = shared.end.upkeep_due(now);
+            if now >= self.maintenance_due {
+                let SendThread { shared, .. } = &self;
+                shared.endpoint.maintain(now, clock::unix_ns(), |transmit| shared.send(transmit));
+                self.maintenance_due = shared.endpoint.maintenance_due(now);
             }
             for peer in 0..self.due.len() {
                 if self.due[peer].is_some_and(|due| due <= now) {
-                    self.depart(now, peer);
+                    self.transmit(now, peer);
                 }
             }
         }
     }
 
-    /// Sleeps until something is due or there is a packet; whether it was woken.
+    /// Sleeps until a timer is due or there is a packet; true if another thread woke it.
     fn sleep(&mut self) -> bool {
         let now = self.shared.clock.now();
-        let due = self.due.iter().flatten().copied().min().unwrap_or(now + LONGEST_SLEEP).min(self.upkeep);
-        let due = due.min(now + LONGEST_SLEEP);
+        let due = self.due.iter().flatten().copied().min().unwrap_or(now + MAX_SLEEP).min(self.maintenance_due);
+        let due = due.min(now + MAX_SLEEP);
         self.shared.wakes_ns.store(due.as_nanos(), Relaxed);
         let mut sources = [
             PollFd::new(self.shared.device.as_fd(), PollFlags::POLLIN),
@@ -92,27 +92,27 @@ impl Sends {
     }
 
     fn take_frames(&mut self, now: Instant) {
-        let Sends { shared, frame, due, .. } = self;
+        let SendThread { shared, frame, due, .. } = self;
         for _ in 0..FRAMES_A_TURN {
             let Ok(length) = shared.device.receive(frame) else { return };
-            // The kernel makes no frame that cannot be cut.
+            // The kernel creates no malformed frame.
             let _ = split(&mut frame[..length], |packet| {
-                let answer = |told: &[u8]| drop(shared.device.send_packet(told));
-                if let Some(peer) = shared.end.take_in(now, packet, answer) {
+                let reply = |packet: &[u8]| drop(shared.device.send_packet(packet));
+                if let Some(peer) = shared.endpoint.ingress(now, packet, reply) {
                     due[peer] = Some(now);
                 }
             });
         }
     }
 
-    fn depart(&mut self, now: Instant, peer: usize) {
-        let Sends { shared, outbox, coalescer, due, tell, .. } = self;
-        due[peer] = shared.end.depart(now, peer, outbox, |sent| shared.send(sent));
-        for change in shared.end.changes(peer, outbox) {
-            // Nobody listens: then nobody needs to know.
-            let _ = tell.try_send(change);
+    fn transmit(&mut self, now: Instant, peer: usize) {
+        let SendThread { shared, outbox, coalescer, due, changes, .. } = self;
+        due[peer] = shared.endpoint.transmit(now, peer, outbox, |transmit| shared.send(transmit));
+        for change in shared.endpoint.changes(peer, outbox) {
+            // If the buffer is full, the change is dropped.
+            let _ = changes.try_send(change);
         }
-        shared.end.deliveries(peer, |packet| deliver(coalescer, &shared.device, packet));
+        shared.endpoint.deliver(peer, |packet| deliver(coalescer, &shared.device, packet));
         flush(coalescer, &shared.device);
     }
 }

@@ -1,4 +1,4 @@
-//! What leaves: sealed, and joined into as few system calls as it goes.
+//! Packets to send: encrypted, and batched into few system calls.
 
 use crosslane_core::path::PathId;
 use crosslane_core::tunnel::wire::control_message::{Body, MAX_PATHS};
@@ -6,56 +6,56 @@ use crosslane_core::tunnel::wire::gre::{Header, Payload};
 use crosslane_core::tunnel::wire::gre_key::GreKey;
 use crosslane_core::tunnel::{Liveness, Output};
 
-use super::types::{EngineOutput, Way};
+use super::types::{EngineOutput, PathAddress};
 use crate::tunnel::security::Session;
 use crate::tunnel::socket::{SEGMENTS_MAX, SEND_BYTES_MAX};
 
-/// Packets of one turn: then others have theirs.
+/// Maximum number of packets of one peer in one turn.
 const TURN: usize = 256;
 
-/// Datagrams for one way, of one length but for the last.
+/// Datagrams to one path address, of equal length except the last.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent<'a> {
-    /// Where to.
-    pub way: Way,
+pub struct Transmit<'a> {
+    /// Socket and destination.
+    pub address: PathAddress,
     /// DSCP and ECN.
     pub tos: u8,
     /// Length of each, in bytes.
     pub segment: usize,
-    /// The path may not carry them whole: routers may cut them.
-    pub may_be_cut: bool,
-    /// All of them.
+    /// The path may not carry them unfragmented: routers may fragment them.
+    pub may_fragment: bool,
+    /// The datagrams, concatenated.
     pub bytes: &'a [u8],
 }
 
-impl<'a> Sent<'a> {
-    /// One datagram that is of no special service and passes any path.
-    pub fn one(way: Way, bytes: &'a [u8]) -> Sent<'a> {
-        Sent { way, tos: 0, segment: bytes.len(), may_be_cut: false, bytes }
+impl<'a> Transmit<'a> {
+    /// One datagram with default DSCP that fits every path.
+    pub fn one(address: PathAddress, bytes: &'a [u8]) -> Transmit<'a> {
+        Transmit { address, tos: 0, segment: bytes.len(), may_fragment: false, bytes }
     }
 }
 
-/// Datagrams for one path, of one length but for the last.
-pub(super) struct Joined<'a> {
+/// Datagrams for one path, of equal length except the last.
+pub(super) struct GsoBatch<'a> {
     tos: u8,
     /// Length of each, in bytes.
     pub(super) segment: usize,
-    /// They show whether the path carries them whole.
-    pub(super) stays_whole: bool,
+    /// They are MTU probes, which must not be fragmented.
+    pub(super) dont_fragment: bool,
     bytes: &'a [u8],
 }
 
-impl<'a> Joined<'a> {
-    /// The same on its way.
-    pub(super) fn sent(&self, way: Way) -> Sent<'a> {
-        Sent { way, tos: self.tos, segment: self.segment, may_be_cut: false, bytes: self.bytes }
+impl<'a> GsoBatch<'a> {
+    /// The batch with its destination.
+    pub(super) fn transmit(&self, address: PathAddress) -> Transmit<'a> {
+        Transmit { address, tos: self.tos, segment: self.segment, may_fragment: false, bytes: self.bytes }
     }
 }
 
-/// Collects what an engine says and hands it out by path.
+/// Collects an engine's outputs and sends them by path.
 #[derive(Default)]
 pub struct Outbox {
-    said: Vec<EngineOutput>,
+    outputs: Vec<EngineOutput>,
     packet: Vec<u8>,
     batches: Vec<Batch>,
     pub(super) changes: Vec<(PathId, Liveness, String)>,
@@ -67,47 +67,49 @@ struct Batch {
     segment: usize,
     count: usize,
     tos: u8,
-    stays_whole: bool,
-    /// The last is shorter: nothing can follow it.
+    dont_fragment: bool,
+    /// The last datagram is shorter: none can follow it.
     ended: bool,
 }
 
 impl Outbox {
-    pub(super) fn take(&mut self, said: EngineOutput) {
-        match said {
+    pub(super) fn push(&mut self, output: EngineOutput) {
+        match output {
             Output::Changed { path, liveness, reason } => self.changes.push((path, liveness, reason)),
-            said => self.said.push(said),
+            output => self.outputs.push(output),
         }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.said.len() >= TURN
+        self.outputs.len() >= TURN
     }
 
-    /// Whether something in it is to be answered: a report is not.
-    pub(super) fn asks(&self) -> bool {
-        self.said.iter().any(|said| matches!(said, Output::Send { .. } | Output::Message { number: Some(_), .. }))
+    /// Whether it contains a packet that must be answered: feedback is not.
+    pub(super) fn expects_answer(&self) -> bool {
+        self.outputs
+            .iter()
+            .any(|output| matches!(output, Output::Send { .. } | Output::Message { number: Some(_), .. }))
     }
 
-    /// Hands out the datagrams by path.
-    pub(super) fn leave(&mut self, session: Option<&Session>, mut send: impl FnMut(PathId, Joined<'_>)) {
-        self.leave_as(session, false, &mut send);
+    /// Sends the datagrams by path.
+    pub(super) fn send_all(&mut self, session: Option<&Session>, mut send: impl FnMut(PathId, GsoBatch<'_>)) {
+        self.send_as(session, false, &mut send);
     }
 
-    /// As [`leave`](Self::leave), in plain GRE without key and sequence number.
-    pub(super) fn leave_bare(&mut self, mut send: impl FnMut(PathId, Joined<'_>)) {
-        self.leave_as(None, true, &mut send);
+    /// As [`send_all`](Self::send_all), in GRE without key and sequence number.
+    pub(super) fn send_all_keyless(&mut self, mut send: impl FnMut(PathId, GsoBatch<'_>)) {
+        self.send_as(None, true, &mut send);
     }
 
-    fn leave_as(&mut self, session: Option<&Session>, bare: bool, mut send: &mut impl FnMut(PathId, Joined<'_>)) {
+    fn send_as(&mut self, session: Option<&Session>, keyless: bool, mut send: &mut impl FnMut(PathId, GsoBatch<'_>)) {
         self.batches.resize_with(MAX_PATHS, Batch::default);
-        for said in self.said.drain(..) {
+        for output in self.outputs.drain(..) {
             self.packet.clear();
-            let Some((path, tos)) = write(&said, bare, &mut self.packet) else { continue };
+            let Some((path, tos)) = write(&output, keyless, &mut self.packet) else { continue };
             let Some(batch) = self.batches.get_mut(usize::from(path.0)) else { continue };
-            let stays_whole =
-                matches!(&said, Output::Message { message, .. } if matches!(message.body, Body::MtuProbe(_)));
-            batch.add(session, path, (tos, stays_whole), &self.packet, &mut send);
+            let dont_fragment =
+                matches!(&output, Output::Message { message, .. } if matches!(message.body, Body::MtuProbe(_)));
+            batch.add(session, path, (tos, dont_fragment), &self.packet, &mut send);
         }
         for (place, batch) in self.batches.iter_mut().enumerate() {
             batch.flush(PathId(place as u8), &mut send);
@@ -115,15 +117,15 @@ impl Outbox {
     }
 }
 
-/// The GRE packet of what an engine says, with its path, and DSCP and ECN.
-fn write(said: &EngineOutput, bare: bool, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
-    match said {
-        Output::Send { key: label, number, packet } => {
+/// Writes the GRE packet of an engine's output; returns its path, and DSCP and ECN.
+fn write(output: &EngineOutput, keyless: bool, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
+    match output {
+        Output::Send { key: gre_key, number, packet } => {
             let payload = if packet.bytes.first()? >> 4 == 6 { Payload::Ipv6 } else { Payload::Ipv4 };
-            let (key, sequence) = if bare { (None, None) } else { (Some(label.key()), Some(*number)) };
+            let (key, sequence) = if keyless { (None, None) } else { (Some(gre_key.key()), Some(*number)) };
             let header = Header { payload, key, sequence, checksum: false };
             header.write(&packet.bytes, into);
-            Some((label.path, packet.tos))
+            Some((gre_key.path, packet.tos))
         }
         Output::Message { path, number, message } => {
             let key = Some(GreKey { path: *path, flow: 0, sequence: 0 }.key());
@@ -140,13 +142,13 @@ impl Batch {
         &mut self,
         session: Option<&Session>,
         path: PathId,
-        (tos, stays_whole): (u8, bool),
+        (tos, dont_fragment): (u8, bool),
         packet: &[u8],
-        send: &mut impl FnMut(PathId, Joined<'_>),
+        send: &mut impl FnMut(PathId, GsoBatch<'_>),
     ) {
         let begin = self.bytes.len();
         match session {
-            // Keys that are used up are followed by new ones; what was to go meanwhile is lost.
+            // New keys replace exhausted ones; packets meanwhile are lost.
             Some(session) => drop(session.seal(path.0, packet, &mut self.bytes)),
             None => self.bytes.extend_from_slice(packet),
         }
@@ -155,27 +157,32 @@ impl Batch {
             return;
         }
         let fits = self.count < SEGMENTS_MAX && self.bytes.len() <= SEND_BYTES_MAX && length <= self.segment;
-        let alike = tos == self.tos && stays_whole == self.stays_whole;
+        let alike = tos == self.tos && dont_fragment == self.dont_fragment;
         if self.count > 0 && (!fits || self.ended || !alike) {
-            send(path, self.joined(begin));
+            send(path, self.gso_batch(begin));
             self.bytes.drain(..begin);
             self.count = 0;
         }
         if self.count == 0 {
-            (self.segment, self.tos, self.stays_whole) = (length, tos, stays_whole);
+            (self.segment, self.tos, self.dont_fragment) = (length, tos, dont_fragment);
         }
         self.ended = length < self.segment;
         self.count += 1;
     }
 
-    /// The first `length` bytes.
-    fn joined(&self, length: usize) -> Joined<'_> {
-        Joined { tos: self.tos, segment: self.segment, stays_whole: self.stays_whole, bytes: &self.bytes[..length] }
+    /// The batch of the first `length` bytes.
+    fn gso_batch(&self, length: usize) -> GsoBatch<'_> {
+        GsoBatch {
+            tos: self.tos,
+            segment: self.segment,
+            dont_fragment: self.dont_fragment,
+            bytes: &self.bytes[..length],
+        }
     }
 
-    fn flush(&mut self, path: PathId, send: &mut impl FnMut(PathId, Joined<'_>)) {
+    fn flush(&mut self, path: PathId, send: &mut impl FnMut(PathId, GsoBatch<'_>)) {
         if self.count > 0 {
-            send(path, self.joined(self.bytes.len()));
+            send(path, self.gso_batch(self.bytes.len()));
         }
         self.bytes.clear();
         self.count = 0;

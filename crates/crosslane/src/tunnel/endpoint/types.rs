@@ -1,4 +1,4 @@
-//! What an end is to be, and what is seen of it.
+//! Parameters, packets and counts of an endpoint.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,84 +12,84 @@ use super::super::security::{PrivateKey, PublicKey};
 
 /// A packet in the tunnel.
 #[derive(Clone, Debug)]
-pub struct Carried {
+pub struct TunnelPacket {
     /// The IP packet.
     pub bytes: Arc<[u8]>,
-    /// DSCP and ECN of its outer header, as it goes or as it came.
+    /// DSCP and ECN of its outer header, to send or as received.
     pub tos: u8,
 }
 
-/// What the engine says, for the outbox.
-pub(super) type EngineOutput = Output<Carried>;
+/// An output of the engine, for the outbox.
+pub(super) type EngineOutput = Output<TunnelPacket>;
 
-/// Another end, as this one is told of it.
+/// A peer in the configuration.
 #[derive(Clone, Debug)]
 pub struct PeerPlan {
     /// Name in records and logs.
     pub name: String,
-    /// Inner addresses that lead there, and that it may use; empty: all.
+    /// Inner addresses that are routed to it, and that it may use; empty: all.
     pub prefixes: Vec<Prefix>,
-    /// Where it is; none: that is learnt.
+    /// Its address; none: it is learned.
     pub at: Option<SocketAddr>,
 }
 
-/// What an end is to be.
+/// Parameters of an endpoint.
 #[derive(Debug)]
 pub struct Plan {
-    /// The others: a vehicle's gateway, a gateway's vehicles.
+    /// The peers: a vehicle's gateway, a gateway's vehicles.
     pub peers: Vec<PeerPlan>,
-    /// Keys, in the order of the peers; none: a plain tunnel.
+    /// Keys, in the order of the peers; none: an unencrypted tunnel.
     pub keys: Option<(PrivateKey, Vec<PublicKey>)>,
     /// Whether this is the vehicle.
     pub is_initiator: bool,
-    /// How the paths are used together.
+    /// The mode.
     pub mode: Mode,
     /// Place of each path in the user's preference, 0 first.
     pub ranks: Vec<u8>,
     /// Bytes that the tunnel adds, the outer IP header included.
     pub overhead_bytes: u32,
-    /// Longest packet inside, in bytes.
+    /// Longest inner packet, in bytes.
     pub mtu: u32,
-    /// Our inner addresses, from which "too big" is answered where a group was addressed.
+    /// Our inner addresses, the sources of "too big" messages about multicast packets.
     pub addresses: Vec<IpAddr>,
-    /// The other ends speak GRE-in-UDP (RFC 8086) and nothing beyond: packets go
-    /// without key, number and order over the most preferred path that is there.
-    pub standard: bool,
+    /// The peers implement RFC 8086 (GRE-in-UDP) and nothing beyond: packets go
+    /// without key and sequence number over the most preferred present path.
+    pub rfc8086_only: bool,
 }
 
-/// Where a path leads: by which of our sockets, and to which address.
+/// Addresses of a path: our socket and the peer's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// Place of the socket.
+pub struct PathAddress {
+    /// Index of the socket.
     pub via: usize,
-    /// The other end's address.
+    /// The peer's address.
     pub to: SocketAddr,
-    /// Which of our addresses it knows; none: the socket's.
+    /// Our address that the peer uses; none: the socket's.
     pub from: Option<IpAddr>,
 }
 
-/// What did not go through.
+/// Counts of packets that were not carried.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Datagrams that were forged, replayed, of strangers, or none of ours.
+    /// Datagrams that were forged, replayed, from unknown peers, or malformed.
     pub rejected: AtomicU64,
-    /// Packets whose inner addresses lead nowhere or are not the sender's.
+    /// Packets whose destination has no peer or whose source is not the sender's.
     pub misrouted: AtomicU64,
-    /// Packets longer than the tunnel takes.
+    /// Packets longer than the tunnel carries.
     pub too_big: AtomicU64,
-    /// Datagrams that the kernel did not take.
+    /// Datagrams that the kernel did not accept.
     pub send_errors: AtomicU64,
 }
 
-/// A change of a path's health, to be told.
+/// A change of a path's liveness.
 #[derive(Debug)]
 pub struct Change {
     /// Name of the peer.
     pub peer: String,
     /// The path.
     pub path: PathId,
-    /// Its health.
+    /// Its liveness.
     pub liveness: Liveness,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }

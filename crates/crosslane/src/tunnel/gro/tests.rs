@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
 use super::super::checksum::changed;
-use super::super::packets_for_tests::{Tcp, assert_right, frame, set_ip, sum_ip, udp};
+use super::super::packets_for_tests::{Tcp, assert_valid, frame, set_ip, sum_ip, udp};
 use super::*;
 use crate::tunnel::gso::{HEADER_BYTES, split};
 
-/// What is written when these come in one batch.
+/// The writes for these packets in one batch.
 fn frames(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut coalescer = Coalescer::new(true);
     for packet in packets {
@@ -34,20 +34,20 @@ fn packets(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Segments of one flow, one after the other.
+/// Consecutive segments of one flow.
 fn segments(first: &Tcp, sizes: &[usize]) -> Vec<Vec<u8>> {
-    let mut said = first.clone();
+    let mut next = first.clone();
     let mut packets = Vec::new();
     for &size in sizes {
-        packets.push(said.packet(&vec![said.sequence as u8; size]));
-        said.sequence = said.sequence.wrapping_add(size as u32);
-        said.id = said.id.wrapping_add(1);
+        packets.push(next.packet(&vec![next.sequence as u8; size]));
+        next.sequence = next.sequence.wrapping_add(size as u32);
+        next.id = next.id.wrapping_add(1);
     }
     packets
 }
 
 #[test]
-fn segments_of_a_flow_become_one_frame_and_come_out_as_they_went_in() {
+fn segments_of_a_flow_become_one_frame_and_are_segmented_unchanged() {
     for v6 in [false, true] {
         let first = Tcp { v6, sequence: u32::MAX - 3000, ..Tcp::default() };
         let sent = segments(&first, &[1348, 1348, 1348, 500]);
@@ -60,17 +60,17 @@ fn segments_of_a_flow_become_one_frame_and_come_out_as_they_went_in() {
     }
 }
 
-/// Whoever does not cut the super-packet, but only completes its checksum, has
-/// a right one.
+/// A receiver that does not segment the GSO packet, but only completes its checksum,
+/// gets a correct one.
 fn assert_whole(frame: &[u8]) {
     let header = Header { gso_type: 0, segment: 0, ..Header::parse(frame).unwrap() };
     let whole = packets(&[[&header.emit()[..], &frame[HEADER_BYTES..]].concat()]);
     assert_eq!(whole.len(), 1);
-    assert_right(&whole[0]);
+    assert_valid(&whole[0]);
 }
 
 #[test]
-fn datagrams_of_a_flow_become_one_frame_where_the_device_cuts_them() {
+fn datagrams_of_a_flow_become_one_frame_if_the_device_segments_them() {
     for v6 in [false, true] {
         let sent: Vec<_> = [800, 800, 800, 20, 800]
             .iter()
@@ -93,7 +93,7 @@ fn datagrams_of_a_flow_become_one_frame_where_the_device_cuts_them() {
 }
 
 #[test]
-fn a_frame_holds_no_more_than_an_ip_length_can_say_and_64_datagrams() {
+fn a_frame_is_limited_by_the_ip_length_and_to_64_datagrams() {
     let sent = segments(&Tcp::default(), &[1348; 60]);
     let out = frames(&sent);
     assert_eq!(out.len(), 2);
@@ -104,7 +104,7 @@ fn a_frame_holds_no_more_than_an_ip_length_can_say_and_64_datagrams() {
 }
 
 #[test]
-fn what_says_something_else_begins_a_new_frame() {
+fn a_packet_with_different_headers_begins_a_new_frame() {
     let first = Tcp::default();
     let next = Tcp { sequence: first.sequence + 1000, ..first.clone() };
     let others = [
@@ -130,7 +130,7 @@ fn what_says_something_else_begins_a_new_frame() {
     let window = u16::from_be_bytes([wider[34], wider[35]]);
     wider[34..36].copy_from_slice(&(window + 1).to_be_bytes());
     wider[36..38].copy_from_slice(&changed(checksum, window, window + 1).to_be_bytes());
-    assert_right(&wider);
+    assert_valid(&wider);
     assert_eq!(frames(&[first.packet(&[1; 1000]), wider]).len(), 2);
     // Longer than the first, after PSH, and without data.
     assert_eq!(frames(&[first.packet(&[1; 1000]), next.packet(&[2; 1001])]).len(), 2);
@@ -150,7 +150,7 @@ fn push_ends_a_frame_and_stays_on_its_last_segment() {
 }
 
 #[test]
-fn a_wrong_checksum_is_written_alone_and_unchanged() {
+fn a_packet_with_a_wrong_checksum_is_written_separately_and_unchanged() {
     for damaged in [40, 60, 1000] {
         let mut sent = segments(&Tcp::default(), &[1000, 1000, 1000]);
         sent[1][damaged] ^= 0x10;
@@ -164,21 +164,21 @@ fn a_wrong_checksum_is_written_alone_and_unchanged() {
 }
 
 #[test]
-fn flows_in_turn_each_have_a_frame_in_their_order() {
+fn interleaved_flows_each_have_a_frame_in_their_order() {
     let flow = |port| segments(&Tcp { port, ..Tcp::default() }, &[1000; 5]);
     let flows: Vec<_> = (1..=8).map(flow).collect();
     let sent: Vec<_> = (0..5).flat_map(|number| flows.iter().map(move |flow| flow[number].clone())).collect();
     let out = frames(&sent);
     assert_eq!(out.len(), 8);
     assert_eq!(packets(&out), flows.concat());
-    // A ninth makes the oldest close, and nothing is lost.
+    // A ninth flow closes the oldest, and nothing is lost.
     let ninth: Vec<_> = (1..=9).map(flow).collect();
     let sent: Vec<_> = (0..5).flat_map(|number| ninth.iter().map(move |flow| flow[number].clone())).collect();
     assert_eq!(packets(&frames(&sent)).len(), 45);
 }
 
 #[test]
-fn what_has_no_flow_keeps_its_place_among_all() {
+fn a_packet_without_a_flow_keeps_its_place_among_all() {
     let mut fragment = udp(false, 53, &[0; 100]);
     fragment[6] = 0x20;
     sum_ip(&mut fragment);
@@ -190,7 +190,7 @@ fn what_has_no_flow_keeps_its_place_among_all() {
 }
 
 #[test]
-fn too_much_is_refused_until_it_is_flushed() {
+fn packets_beyond_the_limit_are_rejected_until_a_flush() {
     let mut coalescer = Coalescer::new(true);
     let packet = vec![0; 60_000];
     let taken = (0..100).take_while(|_| coalescer.push(&packet)).count();
@@ -203,12 +203,12 @@ fn too_much_is_refused_until_it_is_flushed() {
 
 proptest! {
     #[test]
-    fn no_packets_make_it_panic(sent in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 0..9)) {
+    fn no_packets_panic(sent in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 0..9)) {
         assert_eq!(frames(&sent).len(), sent.len());
     }
 
     #[test]
-    fn no_likely_packets_make_it_panic(
+    fn no_likely_packets_cause_a_panic(
         at in 0_usize..80, value: u8, cut in 0_usize..80, v6: bool, of_udp: bool,
     ) {
         let mut packet = if of_udp { udp(v6, 53, &[1; 30]) } else { Tcp { v6, ..Tcp::default() }.packet(&[1; 30]) };
@@ -216,36 +216,36 @@ proptest! {
             *byte = value;
         }
         packet.truncate(packet.len() - cut.min(packet.len()));
-        // Cut by the kernel, a number would count up.
+        // If the kernel segmented it, the identification would increment.
         let got = packets(&frames(&[packet.clone(), packet.clone()]));
         prop_assert_eq!((got.len(), &got[0]), (2, &packet));
     }
 
     #[test]
-    fn what_is_joined_and_cut_again_is_the_same_in_each_flow(
+    fn segmentation_reverses_coalescing_in_each_flow(
         v6: bool, df: bool, turns in proptest::collection::vec((0_u16..11, 0_usize..3, 0_u8..12), 1..120),
     ) {
         let mut flows: Vec<Tcp> =
             (0..11).map(|port| Tcp { v6, port, dont_fragment: df, ..Tcp::default() }).collect();
         let mut sent = Vec::new();
         for (flow, size, event) in turns {
-            let said = &mut flows[usize::from(flow)];
+            let next = &mut flows[usize::from(flow)];
             let size = [700, 1000, 1000][size];
-            said.flags = match event { 0 => 0x18, 1 => 0x11, _ => 0x10 };
-            sent.push(if flow == 10 { udp(v6, 10, &vec![event; size]) } else { said.packet(&vec![event; size]) });
+            next.flags = match event { 0 => 0x18, 1 => 0x11, _ => 0x10 };
+            sent.push(if flow == 10 { udp(v6, 10, &vec![event; size]) } else { next.packet(&vec![event; size]) });
             if flow == 10 && !v6 {
                 let last = sent.len() - 1;
-                set_ip(&mut sent[last], 0, said.id, df);
+                set_ip(&mut sent[last], 0, next.id, df);
             }
-            said.sequence = said.sequence.wrapping_add(size as u32);
-            said.id = said.id.wrapping_add(1);
+            next.sequence = next.sequence.wrapping_add(size as u32);
+            next.id = next.id.wrapping_add(1);
         }
         let got = packets(&frames(&sent));
         let transport = if v6 { 40 } else { 20 };
         let of = |packets: &[Vec<u8>], port: u16| -> Vec<Vec<u8>> {
             packets.iter().filter(|p| p[transport + 2..transport + 4] == port.to_be_bytes()).cloned().collect()
         };
-        got.iter().for_each(|packet| assert_right(packet));
+        got.iter().for_each(|packet| assert_valid(packet));
         for port in 0..11 {
             prop_assert_eq!(of(&got, port), of(&sent, port));
         }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::packets_for_tests::{Tcp, assert_right, udp_frame};
+use super::super::packets_for_tests::{Tcp, assert_valid, udp_frame};
 use super::*;
 
 fn packets(frame: &[u8]) -> Vec<Vec<u8>> {
@@ -14,17 +14,18 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_super_packet_becomes_segments_with_right_numbers_flags_and_checksums() {
+fn a_gso_packet_becomes_segments_with_correct_sequence_numbers_flags_and_checksums() {
     for v6 in [false, true] {
         let headers = if v6 { 72 } else { 52 };
         let payload = bytes(4000);
-        let said = Tcp { v6, sequence: u32::MAX - 1500, flags: 0x99, id: u16::MAX, tos: 0x2a, ..Tcp::default() };
-        let packets = packets(&said.frame(&payload, 1401));
+        let tcp_template =
+            Tcp { v6, sequence: u32::MAX - 1500, flags: 0x99, id: u16::MAX, tos: 0x2a, ..Tcp::default() };
+        let packets = packets(&tcp_template.frame(&payload, 1401));
         assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [1401, 1401, 1198].map(|len| len + headers));
         let joined: Vec<u8> = packets.iter().flat_map(|packet| packet[headers..].to_vec()).collect();
         assert_eq!(joined, payload);
         for (number, packet) in packets.iter().enumerate() {
-            assert_right(packet);
+            assert_valid(packet);
             let tcp = &packet[headers - 32..];
             let sequence = u32::from_be_bytes(tcp[4..8].try_into().unwrap());
             assert_eq!(sequence, (u32::MAX - 1500).wrapping_add(number as u32 * 1401));
@@ -38,16 +39,16 @@ fn a_super_packet_becomes_segments_with_right_numbers_flags_and_checksums() {
 }
 
 #[test]
-fn a_udp_super_packet_becomes_datagrams() {
+fn a_udp_gso_packet_becomes_datagrams() {
     for v6 in [false, true] {
         let packets = packets(&udp_frame(v6, &bytes(2500), 1200));
         assert_eq!(packets.len(), 3);
-        packets.iter().for_each(|packet| assert_right(packet));
+        packets.iter().for_each(|packet| assert_valid(packet));
     }
 }
 
 #[test]
-fn what_is_not_to_be_cut_comes_out_with_its_checksum_completed() {
+fn a_packet_without_segmentation_gets_its_checksum_completed() {
     let finished = Tcp::default().packet(&bytes(999));
     let mut frame = [&[0; HEADER_BYTES][..], &finished].concat();
     assert_eq!(packets(&frame), std::slice::from_ref(&finished));
@@ -59,26 +60,26 @@ fn what_is_not_to_be_cut_comes_out_with_its_checksum_completed() {
 }
 
 #[test]
-fn what_is_done_to_one_packet_does_not_reach_the_others() {
+fn changes_of_one_packet_do_not_affect_the_others() {
     let frame = Tcp::default().frame(&bytes(5000), 40);
     let expected = packets(&frame);
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     let each = |packet: &mut [u8]| {
-        seen.push(packet.to_vec());
+        received.push(packet.to_vec());
         packet.fill(0xee);
     };
     split(&mut frame.clone(), each).unwrap();
-    assert_eq!(seen, expected);
+    assert_eq!(received, expected);
 }
 
 #[test]
-fn a_frame_that_contradicts_itself_is_refused() {
+fn an_inconsistent_frame_is_rejected() {
     let good = Tcp::default().frame(&bytes(3000), 1400);
     let with = |change: &dyn Fn(&mut Header)| {
         let mut header = Header::parse(&good).unwrap();
         change(&mut header);
         let mut frame = [&header.emit()[..], &good[HEADER_BYTES..]].concat();
-        split(&mut frame, |_| panic!("handed out"))
+        split(&mut frame, |_| panic!("passed on"))
     };
     assert_eq!(split(&mut [0; 9], |_| ()), Err(Malformed::Short));
     assert_eq!(with(&|header| header.segment = 0), Err(Malformed::Contradiction));
@@ -91,13 +92,13 @@ fn a_frame_that_contradicts_itself_is_refused() {
 
 proptest! {
     #[test]
-    fn no_frame_makes_it_panic(mut frame in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn no_frame_causes_a_panic(mut frame in proptest::collection::vec(any::<u8>(), 0..400)) {
         let _ = split(&mut frame, |_| ());
     }
 
-    /// With a header and first bytes that lead further in.
+    /// With a header and first bytes that pass the first checks.
     #[test]
-    fn no_likely_frame_makes_it_panic(
+    fn no_likely_frame_causes_a_panic(
         kind in prop::sample::select(vec![0_u8, 1, 4, 5, 0x81]),
         version in prop::sample::select(vec![0x45_u8, 0x4f, 0x60]),
         segment in 0_u16..2000, start in 0_u16..300, offset in prop::sample::select(vec![6_u16, 16]),
@@ -112,12 +113,12 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_cut_is_right(
+    fn every_segment_is_valid(
         v6: bool, payload in proptest::collection::vec(any::<u8>(), 1..5000), segment in 1_u16..2000, sequence: u32,
     ) {
-        let said = Tcp { v6, sequence, ..Tcp::default() };
-        for packet in packets(&said.frame(&payload, segment)) {
-            assert_right(&packet);
+        let tcp_template = Tcp { v6, sequence, ..Tcp::default() };
+        for packet in packets(&tcp_template.frame(&payload, segment)) {
+            assert_valid(&packet);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Priority and congestion on the outside of the tunnel, and back.
+//! DSCP and ECN of the outer header: encapsulation and decapsulation.
 
 use super::super::checksum::changed;
 use super::Inner;
@@ -8,12 +8,12 @@ const ECT_1: u8 = 0b01;
 const ECT_0: u8 = 0b10;
 const CE: u8 = 0b11;
 
-/// What becomes of a packet behind the tunnel.
+/// What happens to a packet after decapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// It is forwarded.
     Forward,
-    /// It is dropped, so that its sender learns of the congestion.
+    /// It is dropped, so that its sender detects the congestion.
     Drop,
 }
 
@@ -23,8 +23,8 @@ pub fn outer_tos(packet: &[u8]) -> u8 {
     Inner::parse(packet).map_or(0, |inner| inner.tos())
 }
 
-/// Takes over what happened to the outer packet: figure 4 of RFC 6040. `outer`
-/// is its DSCP and ECN, of which the DSCP is left outside (RFC 2983, pipe model).
+/// Applies the congestion mark of the outer packet: figure 4 of RFC 6040. `outer`
+/// is its DSCP and ECN; its DSCP is ignored (RFC 2983, pipe model).
 pub fn decapsulate(packet: &mut [u8], outer: u8) -> Verdict {
     let Some(inner) = Inner::parse(packet).map(|inner| inner.tos() & CE) else { return Verdict::Drop };
     let result = match (inner, outer & CE) {
@@ -39,7 +39,7 @@ pub fn decapsulate(packet: &mut [u8], outer: u8) -> Verdict {
     Verdict::Forward
 }
 
-/// The packet has been parsed.
+/// Sets the ECN field of a packet that has been parsed.
 fn set_ecn(packet: &mut [u8], ecn: u8) {
     if packet[0] >> 4 == 6 {
         packet[1] = packet[1] & !(CE << 4) | ecn << 4;

@@ -1,4 +1,4 @@
-//! IPv4 packets that may be cut, cut as a router does.
+//! Fragmentation of IPv4 packets, as by a router.
 
 use super::super::checksum::Sum;
 use super::Inner;
@@ -6,9 +6,9 @@ use super::Inner;
 /// An IPv4 header with all options.
 const HEADER_MAX: usize = 60;
 
-/// Cuts an IPv4 packet without DF into fragments of at most `mtu` bytes (RFC
-/// 791, section 3.2), each handed to `each` in order; a packet that fits is
-/// handed out as it is. False, and nothing handed out, if it cannot be cut: DF,
+/// Fragments an IPv4 packet without DF into at most `mtu` bytes each (RFC
+/// 791, section 3.2), passed to `each` in order; a packet that fits is
+/// passed unchanged. False, and nothing passed, if it cannot be fragmented: DF,
 /// IPv6, no IP packet, or an MTU without room for 8 bytes.
 pub fn fragment(packet: &[u8], mtu: u16, mut each: impl FnMut(&[u8])) -> bool {
     let Some(inner) = Inner::parse(packet) else { return false };
@@ -25,36 +25,36 @@ pub fn fragment(packet: &[u8], mtu: u16, mut each: impl FnMut(&[u8])) -> bool {
     let (offset, more) = (usize::from(before & 0x1fff), before & 0x2000 != 0);
     let mut later = [0; HEADER_MAX];
     let later = later_header(&packet[..headers], &mut later);
-    let mut piece = Vec::with_capacity(mtu);
+    let mut fragment = Vec::with_capacity(mtu);
     let (mut rest, mut at) = (inner.payload(), offset);
-    // An offset has 13 bits: the packet contradicts itself.
+    // An offset has 13 bits: the packet is inconsistent.
     if offset * 8 + rest.len() > 0x1fff * 8 + 7 {
         return false;
     }
     while !rest.is_empty() {
         let header = if at == offset { &packet[..headers] } else { later };
-        let most = (mtu - header.len()) / 8 * 8;
+        let max = (mtu - header.len()) / 8 * 8;
         let last = header.len() + rest.len() <= mtu;
-        let (payload, after) = rest.split_at(if last { rest.len() } else { most });
-        piece.clear();
-        piece.extend_from_slice(header);
-        piece.extend_from_slice(payload);
-        let total = piece.len() as u16;
+        let (payload, after) = rest.split_at(if last { rest.len() } else { max });
+        fragment.clear();
+        fragment.extend_from_slice(header);
+        fragment.extend_from_slice(payload);
+        let total = fragment.len() as u16;
         let parts = (at as u16) | before & 0x8000 | if more || !last { 0x2000 } else { 0 };
-        piece[2..4].copy_from_slice(&total.to_be_bytes());
-        piece[6..8].copy_from_slice(&parts.to_be_bytes());
-        piece[10..12].fill(0);
-        let checksum = Sum::default().with(&piece[..header.len()]).checksum();
-        piece[10..12].copy_from_slice(&checksum.to_be_bytes());
-        each(&piece);
+        fragment[2..4].copy_from_slice(&total.to_be_bytes());
+        fragment[6..8].copy_from_slice(&parts.to_be_bytes());
+        fragment[10..12].fill(0);
+        let checksum = Sum::default().with(&fragment[..header.len()]).checksum();
+        fragment[10..12].copy_from_slice(&checksum.to_be_bytes());
+        each(&fragment);
         at += payload.len() / 8;
         rest = after;
     }
     true
 }
 
-/// The header of all fragments but the first: with the options that say so by
-/// their highest bit (RFC 791, section 3.1).
+/// The header of all fragments but the first: with the options whose highest
+/// bit requests copying (RFC 791, section 3.1).
 fn later_header<'a>(header: &[u8], later: &'a mut [u8; HEADER_MAX]) -> &'a [u8] {
     later[..20].copy_from_slice(&header[..20]);
     let (mut len, mut rest) = (20, &header[20..]);
@@ -72,7 +72,7 @@ fn later_header<'a>(header: &[u8], later: &'a mut [u8; HEADER_MAX]) -> &'a [u8] 
         }
         rest = after;
     }
-    // What is left of the last word is "end of options".
+    // The rest of the last word is "end of options".
     let len = usize::next_multiple_of(len, 4);
     later[0] = 0x40 | (len / 4) as u8;
     &later[..len]

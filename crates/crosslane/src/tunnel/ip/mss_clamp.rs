@@ -1,4 +1,4 @@
-//! TCP through a tunnel that is narrower than the ends believe.
+//! MSS clamping for TCP through the tunnel.
 
 use super::super::checksum::changed;
 use super::{Fragment, Inner, TCP};
@@ -15,21 +15,21 @@ pub fn clamp_mss(packet: &mut [u8], mtu: u16) -> bool {
     }
     let Some(option) = mss_option(inner.payload()) else { return false };
     let start = inner.payload;
-    let most = mtu.saturating_sub(headers);
+    let max = mtu.saturating_sub(headers);
     let tcp = &mut packet[start..];
     let before = u16::from_be_bytes([tcp[option], tcp[option + 1]]);
-    if before <= most {
+    if before <= max {
         return false;
     }
-    tcp[option..option + 2].copy_from_slice(&most.to_be_bytes());
-    // At an odd place its bytes stand in the other halves of their words.
-    let (before, after) = if option % 2 == 0 { (before, most) } else { (before.swap_bytes(), most.swap_bytes()) };
+    tcp[option..option + 2].copy_from_slice(&max.to_be_bytes());
+    // At an odd offset its bytes are in the other halves of their words.
+    let (before, after) = if option % 2 == 0 { (before, max) } else { (before.swap_bytes(), max.swap_bytes()) };
     let checksum = changed(u16::from_be_bytes([tcp[16], tcp[17]]), before, after);
     tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
     true
 }
 
-/// Where the value of a SYN's option stands in the TCP header.
+/// Offset of a SYN's MSS value in the TCP header.
 fn mss_option(tcp: &[u8]) -> Option<usize> {
     let header: &[u8; 20] = tcp.first_chunk()?;
     let options = tcp.get(..usize::from(header[12] >> 4) * 4)?;
@@ -42,7 +42,7 @@ fn mss_option(tcp: &[u8]) -> Option<usize> {
             [2, 4, _, _, ..] => return Some(at + 2),
             [0, ..] | [] => return None,
             [1, ..] => at += 1,
-            // A length below 2 would never end.
+            // A length below 2 would never advance.
             [_, len, ..] if len >= 2 => at += usize::from(len),
             _ => return None,
         }

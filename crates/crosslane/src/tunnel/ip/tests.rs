@@ -3,7 +3,7 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 
-use super::super::packets_for_tests::{Tcp, assert_right, set_ip, sum_ip, udp};
+use super::super::packets_for_tests::{Tcp, assert_valid, set_ip, sum_ip, udp};
 use super::*;
 
 const ACK: u8 = 16;
@@ -34,7 +34,7 @@ fn flow_slot(packet: &[u8]) -> u8 {
 }
 
 #[test]
-fn extension_headers_are_followed_to_the_protocol() {
+fn extension_headers_are_parsed_up_to_the_protocol() {
     let plain = udp(true, 53, &[1; 50]);
     let packet = extended(&[(0, &[0; 8]), (43, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), (60, &[0; 8])]);
     let inner = Inner::parse(&packet).unwrap();
@@ -51,12 +51,12 @@ fn extension_headers_are_followed_to_the_protocol() {
 }
 
 #[test]
-fn data_and_beginnings_of_tcp_and_quic_are_elastic_unless_marked() {
+fn tcp_data_and_syn_and_quic_are_bulk_unless_marked() {
     let bulk = |packet: &[u8]| Inner::parse(packet).is_some_and(|inner| inner.is_bulk());
     for v6 in [false, true] {
         let tcp = |flags: u8, tos: u8, payload: &[u8]| bulk(&Tcp { v6, flags, tos, ..Tcp::default() }.packet(payload));
-        assert!(tcp(SYN, 0, &[]) && tcp(ACK, 0, &[1]) && tcp(ACK, 2, &[1; 1000]), "ECN is no mark");
-        assert!(!tcp(ACK, 0, &[]), "a bare acknowledgement");
+        assert!(tcp(SYN, 0, &[]) && tcp(ACK, 0, &[1]) && tcp(ACK, 2, &[1; 1000]), "ECN is no DSCP mark");
+        assert!(!tcp(ACK, 0, &[]), "a pure acknowledgement");
         assert!(!tcp(ACK, 0x48, &[1; 100]) && !tcp(SYN, 0xb8, &[]), "AF21 and EF");
         assert!(bulk(&udp(v6, 443, &[1; 1200])) && !bulk(&udp(v6, 443, &[1; 40])));
         assert!(!bulk(&udp(v6, 5004, &[1; 1200])), "a stream has its own rate");
@@ -68,11 +68,11 @@ fn data_and_beginnings_of_tcp_and_quic_are_elastic_unless_marked() {
 fn a_flow_has_one_slot_and_flows_are_spread() {
     let slot = |port: u16, payload: &[u8]| flow_slot(&Tcp { port, ..Tcp::default() }.packet(payload));
     assert_eq!(slot(443, &[1; 10]), slot(443, &[2; 1000]));
-    // Fixed: both ends and every release agree.
+    // Fixed: both endpoints and every release agree.
     assert_eq!((slot(443, &[]), flow_slot(&udp(true, 53, &[]))), (GOLDEN[0], GOLDEN[1]));
     for v6 in [false, true] {
         let slots: BTreeSet<u8> = (0..256).map(|port| flow_slot(&udp(v6, port, &[]))).collect();
-        // Of 256 balls in 256 urns, 162 urns are hit on average.
+        // Of 256 balls in 256 bins, 162 bins are hit on average.
         assert!(slots.len() > 130, "{}", slots.len());
     }
     assert_eq!(flow_slot(&[]), 0);
@@ -90,18 +90,18 @@ fn parts_of_a_datagram_share_a_slot() {
 }
 
 #[test]
-fn a_syn_offers_no_more_than_fits() {
+fn the_mss_of_a_syn_is_clamped_to_the_mtu() {
     for v6 in [false, true] {
         for options in [vec![2, 4, 0x05, 0xb4], vec![1, 2, 4, 0x05, 0xb4, 1, 1, 1], vec![4, 2, 1, 2, 4, 0x05, 0xb4, 0]]
         {
             let syn = Tcp { v6, flags: 0x02, options, ..Tcp::default() };
             let mut packet = syn.packet(&[]);
-            let most = if v6 { 1320 - 60 } else { 1320 - 40_u16 };
+            let max = if v6 { 1320 - 60 } else { 1320 - 40_u16 };
             assert!(clamp_mss(&mut packet, 1320));
-            assert_right(&packet);
-            let bytes = most.to_be_bytes();
+            assert_valid(&packet);
+            let bytes = max.to_be_bytes();
             assert!(packet.windows(4).any(|window| window == [2, 4, bytes[0], bytes[1]]));
-            assert!(!clamp_mss(&mut packet, 1320), "once is enough");
+            assert!(!clamp_mss(&mut packet, 1320), "a second call changes nothing");
             let data = Tcp { flags: 0x10, ..syn.clone() }.packet(&[]);
             assert!(!clamp_mss(&mut data.clone(), 1320));
         }
@@ -111,11 +111,11 @@ fn a_syn_offers_no_more_than_fits() {
 }
 
 #[test]
-fn what_is_too_big_is_answered_with_the_mtu_and_the_beginning() {
+fn a_packet_too_big_is_answered_with_the_mtu_and_its_beginning() {
     for v6 in [false, true] {
         let packet = Tcp { v6, ..Tcp::default() }.packet(&[7; 1440]);
         let answer = too_big(&packet, 1300, ours(v6)).unwrap();
-        assert_right(&answer);
+        assert_valid(&answer);
         let inner = Inner::parse(&answer).unwrap();
         assert_eq!((inner.source(), inner.destination()), (ours(v6), Inner::parse(&packet).unwrap().source()));
         let icmp = inner.payload();
@@ -132,21 +132,21 @@ fn what_is_too_big_is_answered_with_the_mtu_and_the_beginning() {
 }
 
 #[test]
-fn what_may_be_cut_or_must_not_be_answered_is_not() {
+fn packets_that_may_be_fragmented_or_must_not_be_answered_are_not() {
     let packet = Tcp::default().packet(&[7; 1440]);
-    let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+    let is_silent = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut packet = packet.clone();
         change(&mut packet);
         sum_ip(&mut packet);
         too_big(&packet, 1300, OURS_V4).is_none()
     };
-    assert!(!refused(&|_| ()));
-    assert!(refused(&|packet| packet[6] = 0), "without DF");
-    assert!(refused(&|packet| packet[7] = 1), "a later fragment");
-    assert!(refused(&|packet| packet[12] = 224), "from a group");
-    assert!(refused(&|packet| packet[12] = 0), "from nobody");
-    assert!(refused(&|packet| packet[16] = 224), "to a group");
-    assert!(refused(&|packet| packet[16..20].fill(255)), "to all");
+    assert!(!is_silent(&|_| ()));
+    assert!(is_silent(&|packet| packet[6] = 0), "without DF");
+    assert!(is_silent(&|packet| packet[7] = 1), "a later fragment");
+    assert!(is_silent(&|packet| packet[12] = 224), "from a group");
+    assert!(is_silent(&|packet| packet[12] = 0), "from no host");
+    assert!(is_silent(&|packet| packet[16] = 224), "to a group");
+    assert!(is_silent(&|packet| packet[16..20].fill(255)), "to all");
     let icmp = |kind: u8| {
         move |packet: &mut Vec<u8>| {
             packet[9] = ICMP;
@@ -154,9 +154,9 @@ fn what_may_be_cut_or_must_not_be_answered_is_not() {
         }
     };
     for error in [3, 4, 5, 11, 12, 200] {
-        assert!(refused(&icmp(error)), "about ICMP {error}");
+        assert!(is_silent(&icmp(error)), "about ICMP {error}");
     }
-    assert!(!refused(&icmp(8)), "about a ping");
+    assert!(!is_silent(&icmp(8)), "about a ping");
     let mut v6 = Tcp { v6: true, ..Tcp::default() }.packet(&[7; 1440]);
     v6[6] = ICMPV6;
     for (kind, answered) in [(1, false), (2, false), (137, false), (128, true)] {
@@ -165,8 +165,8 @@ fn what_may_be_cut_or_must_not_be_answered_is_not() {
     }
 }
 
-/// Puts fragments together again.
-fn joined(parts: &[Vec<u8>]) -> Vec<u8> {
+/// Reassembles fragments.
+fn reassembled(parts: &[Vec<u8>]) -> Vec<u8> {
     let mut payload = Vec::new();
     for (at, part) in parts.iter().enumerate() {
         let inner = Inner::parse(part).unwrap();
@@ -179,10 +179,10 @@ fn joined(parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn fragments_carry_all_and_only_the_options_that_are_to_be_copied() {
+fn fragments_have_exactly_the_options_that_must_be_copied() {
     let mut packet = udp(false, 53, &[5; 2000]);
     set_ip(&mut packet, 0, 77, false);
-    // Router alert (to be copied) and a timestamp (not).
+    // Router alert (copied) and a timestamp (not copied).
     let options = [0x94, 4, 0, 0, 68, 4, 5, 0];
     packet.splice(20..20, options);
     packet[0] = 0x47;
@@ -192,39 +192,39 @@ fn fragments_carry_all_and_only_the_options_that_are_to_be_copied() {
     let mut parts = Vec::new();
     assert!(fragment(&packet, 700, |part| parts.push(part.to_vec())));
     assert!(parts.len() > 2 && parts.iter().all(|part| part.len() <= 700));
-    assert_eq!(joined(&parts), packet[28..]);
+    assert_eq!(reassembled(&parts), packet[28..]);
     assert_eq!(parts[0][..28].len(), 28);
     assert_eq!((parts[0][0], parts[1][0], &parts[1][20..24]), (0x47, 0x46, &options[..4]));
     for part in &parts {
         assert_eq!(super::super::checksum::Sum::default().with(&part[..usize::from(part[0] & 15) * 4]).checksum(), 0);
     }
-    // Cut once more, on a narrower way.
-    let mut again = Vec::new();
+    // Fragmented once more, for a smaller MTU.
+    let mut refragmented = Vec::new();
     for part in &parts {
-        assert!(fragment(part, 300, |part| again.push(part.to_vec())));
+        assert!(fragment(part, 300, |part| refragmented.push(part.to_vec())));
     }
-    assert_eq!(joined(&again), packet[28..]);
+    assert_eq!(reassembled(&refragmented), packet[28..]);
 }
 
 #[test]
-fn what_must_stay_whole_is_not_cut() {
-    let never = |_: &[u8]| panic!("cut");
+fn a_packet_that_must_stay_whole_is_not_fragmented() {
+    let never = |_: &[u8]| panic!("fragmented");
     assert!(!fragment(&Tcp::default().packet(&[0; 1000]), 500, never));
     assert!(!fragment(&udp(true, 1, &[0; 1000]), 500, never));
     let mut packet = udp(false, 1, &[0; 1000]);
     set_ip(&mut packet, 0, 1, false);
     assert!(!fragment(&packet, 27, never));
-    let mut handed = 0;
-    assert!(fragment(&packet, 28, |_| handed += 1));
-    assert_eq!(handed, 1008 / 8);
+    let mut count = 0;
+    assert!(fragment(&packet, 28, |_| count += 1));
+    assert_eq!(count, 1008 / 8);
 }
 
 #[test]
-fn congestion_outside_is_taken_in_as_figure_4_of_rfc_6040_says() {
+fn outer_ecn_is_decapsulated_as_in_figure_4_of_rfc_6040() {
     const NOT: u8 = 0;
     const ONE: u8 = 1;
     const ZERO: u8 = 2;
-    // Rows: the inner packet; columns: outside Not-ECT, ECT(0), ECT(1), CE.
+    // Rows: the inner packet; columns: outer Not-ECT, ECT(0), ECT(1), CE.
     let figure = [
         (NOT, [Some(NOT), Some(NOT), Some(NOT), None]),
         (ZERO, [Some(ZERO), Some(ZERO), Some(ONE), Some(3)]),
@@ -240,7 +240,7 @@ fn congestion_outside_is_taken_in_as_figure_4_of_rfc_6040_says() {
                 let expected = if result.is_some() { Verdict::Forward } else { Verdict::Drop };
                 assert_eq!(verdict, expected, "{inner} in {outer}");
                 assert_eq!(outer_tos(&packet), dscp | result.unwrap_or(inner), "{inner} in {outer}");
-                assert_right(&packet);
+                assert_valid(&packet);
             }
         }
     }
@@ -249,12 +249,12 @@ fn congestion_outside_is_taken_in_as_figure_4_of_rfc_6040_says() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), mtu: u16, outer: u8) {
-        all_of_it(&mut bytes, mtu, outer);
+    fn no_bytes_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), mtu: u16, outer: u8) {
+    call_all(&mut bytes, mtu, outer);
     }
 
     #[test]
-    fn no_likely_bytes_make_it_panic(
+    fn no_likely_bytes_cause_a_panic(
         v6: bool, of_udp: bool, changes in proptest::collection::vec((0_usize..90, any::<u8>()), 0..6),
         cut in 0_usize..100, mtu in 0_u16..1500, outer: u8,
     ) {
@@ -263,21 +263,21 @@ proptest! {
             packet[at] = value;
         }
         packet.truncate(packet.len() - cut);
-        all_of_it(&mut packet, mtu, outer);
+        call_all(&mut packet, mtu, outer);
     }
 
     #[test]
-    fn fragments_join_to_what_was_cut(payload in proptest::collection::vec(any::<u8>(), 0..4000), mtu in 28_u16..1500) {
+    fn reassembly_inverts_fragmenting(payload in proptest::collection::vec(any::<u8>(), 0..4000), mtu in 28_u16..1500) {
         let mut packet = udp(false, 53, &payload);
         set_ip(&mut packet, 0, 5, false);
         let mut parts = Vec::new();
         prop_assert!(fragment(&packet, mtu, |part| parts.push(part.to_vec())));
         prop_assert!(parts.iter().all(|part| part.len() <= usize::from(mtu)));
-        prop_assert_eq!(joined(&parts), &packet[20..]);
+        prop_assert_eq!(reassembled(&parts), &packet[20..]);
     }
 }
 
-fn all_of_it(bytes: &mut [u8], mtu: u16, outer: u8) {
+fn call_all(bytes: &mut [u8], mtu: u16, outer: u8) {
     let _ = (flow_slot(bytes), outer_tos(bytes));
     for ours in [OURS_V4, OURS_V6] {
         let _ = too_big(bytes, mtu, ours);
@@ -290,5 +290,5 @@ fn all_of_it(bytes: &mut [u8], mtu: u16, outer: u8) {
     }
 }
 
-/// Slots of the two packets that pin the hash.
+/// Slots of the two packets that fix the hash.
 const GOLDEN: [u8; 2] = [140, 148];

@@ -1,6 +1,6 @@
 //! The Noise handshake, by the library `snow`: pattern IK (Noise, section 7.5).
 //! The initiator knows the responder's key; the responder learns the initiator's,
-//! which nobody else can read.
+//! which is encrypted.
 
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
@@ -9,13 +9,13 @@ use super::message::{INDEX_BYTES, INITIATION_PAYLOAD_BYTES, Index, NOISE_1_BYTES
 use super::reject::RejectReason;
 
 const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
-/// Hashed into every handshake: another version of the tunnel agrees on other keys.
+/// Hashed into every handshake: another version of the tunnel derives other keys.
 const PROLOGUE: &[u8] = b"crosslane tunnel 1";
 
-/// What the initiator says in private.
+/// The initiator's encrypted payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Introduction {
-    /// The session, as the initiator names it.
+    /// The initiator's index of the session.
     pub(super) index: Index,
     /// Nanoseconds since 1970, more than in any earlier initiation.
     pub(super) unix_ns: u64,
@@ -25,20 +25,23 @@ pub(super) struct Introduction {
 pub(super) fn initiate(
     own: &PrivateKey,
     peer: &PublicKey,
-    says: Introduction,
+    payload_fields: Introduction,
 ) -> Result<(HandshakeState, [u8; NOISE_1_BYTES]), snow::Error> {
     let builder = Builder::new(PATTERN.parse()?).prologue(PROLOGUE)?.local_private_key(own.as_bytes())?;
     let mut state = builder.remote_public_key(peer.as_bytes())?.build_initiator()?;
     let mut payload = [0; INITIATION_PAYLOAD_BYTES];
-    payload[..INDEX_BYTES].copy_from_slice(&says.index.0);
-    payload[INDEX_BYTES..].copy_from_slice(&says.unix_ns.to_be_bytes());
+    payload[..INDEX_BYTES].copy_from_slice(&payload_fields.index.0);
+    payload[INDEX_BYTES..].copy_from_slice(&payload_fields.unix_ns.to_be_bytes());
     let mut noise = [0; NOISE_1_BYTES];
     state.write_message(&payload, &mut noise)?;
     Ok((state, noise))
 }
 
-/// Reads an initiation: who says what.
-pub(super) fn hear(own: &PrivateKey, noise: &[u8]) -> Result<(HandshakeState, PublicKey, Introduction), RejectReason> {
+/// Reads an initiation: the initiator's key and payload.
+pub(super) fn read_initiation(
+    own: &PrivateKey,
+    noise: &[u8],
+) -> Result<(HandshakeState, PublicKey, Introduction), RejectReason> {
     let forged = |_| RejectReason::Forged;
     let builder = Builder::new(PATTERN.parse().map_err(forged)?).prologue(PROLOGUE).map_err(forged)?;
     let mut state = builder.local_private_key(own.as_bytes()).and_then(Builder::build_responder).map_err(forged)?;
@@ -53,8 +56,8 @@ pub(super) fn hear(own: &PrivateKey, noise: &[u8]) -> Result<(HandshakeState, Pu
     Ok((state, peer, Introduction { index: Index([a, b, c]), unix_ns: u64::from_be_bytes(unix_ns) }))
 }
 
-/// Answers an initiation; `index` is the session as the responder names it.
-pub(super) fn answer(
+/// Responds to an initiation; `index` is the responder's index of the session.
+pub(super) fn respond(
     mut state: HandshakeState,
     index: Index,
 ) -> Result<(StatelessTransportState, [u8; NOISE_2_BYTES]), snow::Error> {
@@ -63,8 +66,8 @@ pub(super) fn answer(
     Ok((state.into_stateless_transport_mode()?, noise))
 }
 
-/// Reads the answer: the session as the responder names it. A forged answer leaves the handshake open.
-pub(super) fn hear_answer(state: &mut HandshakeState, noise: &[u8]) -> Result<Index, RejectReason> {
+/// Reads the response: the responder's index of the session. A forged response leaves the handshake open.
+pub(super) fn read_response(state: &mut HandshakeState, noise: &[u8]) -> Result<Index, RejectReason> {
     let mut index = [0; INDEX_BYTES];
     match state.read_message(noise, &mut index) {
         Ok(INDEX_BYTES) => Ok(Index(index)),

@@ -1,4 +1,4 @@
-//! Keys of the tunnel's ends: X25519, written in base64 as WireGuard's are.
+//! Keys of the tunnel's endpoints: X25519, written in base64 as WireGuard's are.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -19,39 +19,39 @@ pub const KEY_BYTES: usize = 32;
 /// Length of a key as text, in characters.
 pub const KEY_CHARACTERS: usize = 44;
 
-/// Longest file that is taken for a key, in bytes: a key with some blanks.
+/// Longest key file, in bytes: a key with some blanks.
 const MAX_FILE_BYTES: u64 = 256;
-/// Whoever is not the owner: a private key is nothing for them.
+/// Permission bits of all users but the owner, which a private key must not have.
 const GROUP_AND_OTHERS: u32 = 0o077;
 
-/// Why a text is no key.
+/// Why a text is no valid key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFault {
-    /// There is nothing.
+    /// The text is empty.
     #[error("there is no key, it is empty")]
     Empty,
-    /// A character is not of the alphabet, or padding lacks.
-    #[error("a key is base64, {KEY_CHARACTERS} characters, and this is not")]
+    /// A character is not of the alphabet, or padding is missing.
+    #[error("a key is {KEY_CHARACTERS} characters of base64, and this is not")]
     NotBase64,
-    /// It is of another length, in bytes.
+    /// It has another length, in bytes.
     #[error("a key has {KEY_BYTES} bytes, and this has {0}")]
     Length(usize),
-    /// Whatever is agreed with it, everybody knows (RFC 7748, section 6.1: points of small order).
-    #[error("the key is one of the few with which no secret can be agreed")]
+    /// Every key agreed with it is public (RFC 7748, section 6.1: points of small order).
+    #[error("the key is one of the few that yield no shared secret")]
     Weak,
 }
 
-/// The key that an end shows to others. Ordered by its bytes.
+/// The public key of an endpoint. Ordered by its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PublicKey([u8; KEY_BYTES]);
 
 impl PublicKey {
-    /// The key with these bytes. It is for comparing with known keys: weak ones are refused only where a text is read.
+    /// The key with these bytes, for comparison with known keys: weak ones are rejected only when a text is parsed.
     pub(super) fn from_bytes(bytes: [u8; KEY_BYTES]) -> PublicKey {
         PublicKey(bytes)
     }
 
-    /// Its bytes, as they are on the wire.
+    /// Its bytes, as on the wire.
     pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
@@ -83,7 +83,7 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// The key that an end keeps to itself; its memory is overwritten when it is dropped.
+/// The private key of an endpoint; its memory is overwritten when it is dropped.
 #[derive(Clone)]
 pub struct PrivateKey(StaticSecret);
 
@@ -91,35 +91,35 @@ impl PrivateKey {
     /// A new key, from the system's source of randomness.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     pub fn generate() -> Result<PrivateKey> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
-        let told = |_| Error::failure("making a key", "the system gives no random bytes");
-        SystemRandom::new().fill(bytes.as_mut()).map_err(told)?;
+        let failure = |_| Error::failure("making a key", "the system provides no random bytes");
+        SystemRandom::new().fill(bytes.as_mut()).map_err(failure)?;
         Ok(PrivateKey(StaticSecret::from(*bytes)))
     }
 
     /// The key in `file`, which only its owner may read.
     ///
     /// # Errors
-    /// In one sentence: the file is missing, open to others, no regular file, or holds no key.
+    /// One error message: the file is missing, open to others, no regular file, or holds no key.
     pub fn read(file: &Path) -> Result<PrivateKey> {
         let shown = file.display();
         let attempt = || format!("reading the private key {shown}");
         let make = || format!("`crosslane keygen --out {shown}` makes one");
-        // A pipe without a writer would hold up the program.
+        // A pipe without a writer would block the program.
         let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file);
         let opened = opened.map_err(|cause| match cause.kind() {
             io::ErrorKind::NotFound => Error::usage(attempt(), "there is no such file", make()),
-            _ => Error::usage(attempt(), cause, "make it readable for the user who runs this"),
+            _ => Error::usage(attempt(), cause, "make it readable for the user of this command"),
         })?;
-        let about = opened.metadata().map_err(|cause| Error::failure(attempt(), cause))?;
-        if !about.is_file() {
+        let metadata = opened.metadata().map_err(|cause| Error::failure(attempt(), cause))?;
+        if !metadata.is_file() {
             return Err(Error::usage(attempt(), "it is no regular file", make()));
         }
-        if about.mode() & GROUP_AND_OTHERS != 0 {
-            let cause = format!("group or others have access to it (mode {:04o})", about.mode() & 0o7777);
-            return Err(Error::usage(attempt(), cause, format!("`chmod 600 {shown}` takes it from them")));
+        if metadata.mode() & GROUP_AND_OTHERS != 0 {
+            let cause = format!("group or others have access to it (mode {:04o})", metadata.mode() & 0o7777);
+            return Err(Error::usage(attempt(), cause, format!("run `chmod 600 {shown}`")));
         }
         let text = text_of(opened).map_err(|cause| Error::usage(attempt(), cause, make()))?;
         text.parse().map_err(|fault: KeyFault| Error::usage(attempt(), fault, make()))
@@ -128,19 +128,19 @@ impl PrivateKey {
     /// Writes the key into a new file that only its owner may read.
     ///
     /// # Errors
-    /// The file is there already, or cannot be written.
+    /// The file exists already, or cannot be written.
     pub fn write(&self, file: &Path) -> Result<()> {
         let attempt = || format!("writing the private key {}", file.display());
         let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
         let mut opened = opened.map_err(|cause| match cause.kind() {
             io::ErrorKind::AlreadyExists => {
-                Error::usage(attempt(), "the file is there already, and a key is never written over", "name another")
+                Error::usage(attempt(), "the file exists already, and a key is never overwritten", "name another")
             }
             _ => Error::failure(attempt(), cause),
         })?;
         let line = Zeroizing::new(format!("{}\n", *self.text()));
         opened.write_all(line.as_bytes()).and_then(|()| opened.sync_all()).map_err(|cause| {
-            // What is there in part is no key, and would be in the way of the next attempt.
+            // A partial file is no key, and would obstruct the next attempt.
             let _ = std::fs::remove_file(file);
             Error::failure(attempt(), cause)
         })
@@ -151,12 +151,12 @@ impl PrivateKey {
         Zeroizing::new(Base64::encode_string(self.0.as_bytes()))
     }
 
-    /// The key to show.
+    /// The public key.
     pub fn public(&self) -> PublicKey {
         PublicKey(Point::from(&self.0).to_bytes())
     }
 
-    /// Its bytes, for what agrees on secrets with them.
+    /// Its bytes, for key agreement.
     pub(crate) fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         self.0.as_bytes()
     }
@@ -185,7 +185,7 @@ fn text_of(file: File) -> io::Result<Zeroizing<String>> {
     Ok(text)
 }
 
-/// The bytes of a key's text; blanks and line ends around it do not count.
+/// The bytes of a key's text; surrounding white space is ignored.
 fn decode(text: &str) -> Result<Zeroizing<[u8; KEY_BYTES]>, KeyFault> {
     let text = text.trim();
     if text.is_empty() {
@@ -222,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn a_private_key_is_not_shown_by_accident() {
+    fn a_private_key_is_not_shown_by_debug_output() {
         let private: PrivateKey = PRIVATE.parse().unwrap();
         assert_eq!(format!("{private:?} {private:#?}"), "PrivateKey PrivateKey");
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn a_text_without_a_key_is_rejected() {
         let fault = |text: &str| text.parse::<PublicKey>().unwrap_err();
         assert_eq!(fault(""), KeyFault::Empty);
         assert_eq!(fault(" \n"), KeyFault::Empty);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_agrees_on_nothing_secret_is_refused() {
+    fn a_weak_key_is_rejected() {
         let mut one = [0; KEY_BYTES];
         one[0] = 1;
         for weak in [[0; KEY_BYTES], one] {
@@ -249,40 +249,40 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_written_for_its_owner_alone_and_never_over_another() {
+    fn a_key_file_is_only_for_its_owner_and_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("key");
         let key = PrivateKey::generate().unwrap();
         key.write(&file).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
         assert_eq!(PrivateKey::read(&file).unwrap().public(), key.public());
-        let again = PrivateKey::generate().unwrap().write(&file).unwrap_err();
-        assert!(again.to_string().contains("never written over"), "{again}");
+        let error = PrivateKey::generate().unwrap().write(&file).unwrap_err();
+        assert!(error.to_string().contains("never overwritten"), "{error}");
         assert_eq!(PrivateKey::read(&file).unwrap().public(), key.public());
     }
 
     #[test]
-    fn a_file_that_others_may_touch_is_refused() {
+    fn a_file_that_others_may_access_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("key");
         PrivateKey::generate().unwrap().write(&file).unwrap();
         for mode in [0o640, 0o604, 0o620, 0o601] {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-            let said = PrivateKey::read(&file).unwrap_err();
-            assert_eq!(said.exit_code(), 2);
-            let remedy = format!("(mode {mode:04o}); `chmod 600 {}` takes it from them", file.display());
-            assert!(said.to_string().ends_with(&remedy), "{said}");
+            let error = PrivateKey::read(&file).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            let remedy = format!("(mode {mode:04o}); run `chmod 600 {}`", file.display());
+            assert!(error.to_string().ends_with(&remedy), "{error}");
         }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o400)).unwrap();
         assert!(PrivateKey::read(&file).is_ok());
     }
 
     #[test]
-    fn a_file_without_a_key_is_refused_in_one_sentence() {
+    fn a_file_without_a_key_is_rejected_in_one_sentence() {
         let folder = tempfile::tempdir().unwrap();
-        let said = |name: &str| PrivateKey::read(&folder.path().join(name)).unwrap_err().to_string();
-        assert!(said("none").contains("there is no such file; `crosslane keygen --out"));
-        assert!(said(".").contains("it is no regular file"));
+        let error_of = |name: &str| PrivateKey::read(&folder.path().join(name)).unwrap_err().to_string();
+        assert!(error_of("none").contains("there is no such file; `crosslane keygen --out"));
+        assert!(error_of(".").contains("it is no regular file"));
         for (name, text, cause) in [
             ("empty", &b""[..], "it is empty"),
             ("short", b"AAAA\n", "this has 3"),
@@ -293,20 +293,20 @@ mod tests {
             let file = folder.path().join(name);
             fs::write(&file, text).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-            assert!(said(name).contains(cause), "{}", said(name));
-            assert!(!said(name).contains('\n'));
+            assert!(error_of(name).contains(cause), "{}", error_of(name));
+            assert!(!error_of(name).contains('\n'));
         }
     }
 
     proptest! {
         #[test]
-        fn any_text_is_a_key_or_refused(text in "\\PC{0,60}") {
+        fn any_text_is_a_key_or_rejected(text in "\\PC{0,60}") {
             let _ = text.parse::<PublicKey>();
             let _ = text.parse::<PrivateKey>();
         }
 
         #[test]
-        fn text_and_key_are_one(bytes: [u8; KEY_BYTES]) {
+        fn parsing_reverses_formatting(bytes: [u8; KEY_BYTES]) {
             let text = PublicKey::from_bytes(bytes).to_string();
             prop_assert_eq!(text.len(), KEY_CHARACTERS);
             prop_assert_eq!(*text.parse::<PublicKey>().unwrap().as_bytes(), bytes);

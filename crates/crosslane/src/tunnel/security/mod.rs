@@ -1,14 +1,14 @@
-//! Who is at the other end, and keys for what goes there: a Noise handshake that
-//! is repeated every two minutes, and sessions in which every packet is sealed,
-//! opened once, and never taken twice.
+//! Authentication and encryption: a Noise handshake that is repeated every two
+//! minutes, and sessions in which every packet is encrypted, decrypted once,
+//! and never accepted twice.
 //!
-//! [`Security`] knows no socket and no clock. Its caller sends what [`initiate`]
-//! and [`receive`] give it, over as many paths as it likes, and takes the source
-//! address of what a [`Session`] opens for the peer's.
+//! [`Security`] knows no socket and no clock. Its caller sends the output of [`initiate`]
+//! and [`receive`] over any number of paths, and uses the source address of
+//! a datagram that a [`Session`] opens as the peer's.
 //!
-//! Nothing is answered to strangers. The checks stand in the order of their cost:
-//! length, a hash that needs this end's public key, a look into the tables of
-//! answers and of initiations that were opened before, a budget, and only then the
+//! Unknown peers get no answer. The checks are in the order of their cost:
+//! length, a hash that requires this endpoint's public key, look-ups in the tables of
+//! responses and of initiations opened before, a rate limit, and only then
 //! public-key work.
 //!
 //! [`initiate`]: Security::initiate
@@ -46,74 +46,74 @@ pub use session::{
     DATA_OVERHEAD_BYTES, Opened, PATHS, REFUSE_AFTER_MESSAGES, REJECT_AFTER, REKEY_AFTER, REKEY_AFTER_MESSAGES, Session,
 };
 
-/// How long [`Security::initiate`] repeats one initiation: longer than the round trip of a path that is of any use, so
-/// that repeating does not make the answer under way worthless.
+/// How long [`Security::initiate`] repeats one initiation: longer than the RTT of any useful path, so
+/// that a new initiation does not invalidate a response in flight.
 pub const REPEAT_FOR: Duration = Duration::from_secs(5);
-/// How long an answer is awaited, and repeated to the same initiation: the repetition, and a slow path's delay.
-const ANSWER_FOR: Duration = Duration::from_secs(10);
-/// How often one initiation is answered: once a second on every path, while it is repeated.
-const ANSWERS: u32 = 5 * PATHS as u32;
-/// Tries for an index that is free; with a thousand peers one of 4096 tries fails.
-const INDEX_TRIES: usize = 16;
+/// How long a response is awaited, and repeated to the same initiation: the repetition, and a slow path's delay.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of responses to one initiation: once a second on every path, while it is repeated.
+const MAX_RESPONSES: u32 = 5 * PATHS as u32;
+/// Attempts to find a free index; with a thousand peers one of 4096 attempts fails.
+const MAX_INDEX_ATTEMPTS: usize = 16;
 
-/// What became of a handshake message.
+/// Result of a handshake message.
 #[derive(Debug)]
 pub enum HandshakeEvent {
     /// It is dropped.
     Nothing(RejectReason),
-    /// A peer began a handshake: `datagram` goes back to where the message came from. The session opens at once;
-    /// [`Security::session_for`] gives it for sending when it has opened something.
+    /// A peer began a handshake: `datagram` must be sent to the source of the message. The session opens datagrams at
+    /// once; [`Security::session_for`] returns it for sending after it has opened one.
     Reply {
-        /// Place of the peer among those given to [`Security::new`].
+        /// Index of the peer among those given to [`Security::new`].
         peer: usize,
-        /// What to send.
+        /// The response.
         datagram: Vec<u8>,
         /// The new session; the same for repetitions of the same initiation.
         session: Arc<Session>,
     },
-    /// A peer answered: there is a new session to send with. It should carry something at once, be it empty, since the
-    /// peer does not send with it before.
+    /// A peer responded: there is a new session for sending. It should carry something at once, even an empty message,
+    /// since the peer does not send with it before.
     Established {
-        /// Place of the peer among those given to [`Security::new`].
+        /// Index of the peer among those given to [`Security::new`].
         peer: usize,
         /// The new session.
         session: Arc<Session>,
     },
 }
 
-/// This end, its peers and their sessions.
+/// This endpoint, its peers and their sessions.
 pub struct Security {
     private: PrivateKey,
     mac1: Mac1,
     peers: Vec<Peer>,
     by_key: BTreeMap<PublicKey, usize>,
     by_index: BTreeMap<Index, Owner>,
-    /// By initiation.
-    answers: BTreeMap<Vec<u8>, Answer>,
+    /// Cached responses, by initiation.
+    responses_sent: BTreeMap<Vec<u8>, CachedResponse>,
     known: Known,
-    /// Apart, so that a flood of initiations takes nothing from the responses.
+    /// Separate, so that a flood of initiations does not delay the responses.
     initiations: RateLimit,
     responses: RateLimit,
     random: SystemRandom,
 }
 
-/// What an index stands for.
+/// The owner of an index.
 enum Owner {
     Pending(usize),
     Session(usize, Arc<Session>),
 }
 
-/// What was answered to an initiation.
-struct Answer {
+/// A response to an initiation.
+struct CachedResponse {
     peer: usize,
     datagram: Vec<u8>,
     session: Arc<Session>,
     since: Instant,
-    times: u32,
+    count: u32,
 }
 
 impl Security {
-    /// This end with its key, and its peers, each once; a peer is named by its place.
+    /// This endpoint with its key, and its peers, each once; a peer is named by its index.
     pub fn new(private: PrivateKey, peers: Vec<PublicKey>) -> Security {
         Security {
             mac1: Mac1::of(&private.public()),
@@ -121,7 +121,7 @@ impl Security {
             by_key: peers.iter().enumerate().map(|(place, key)| (*key, place)).collect(),
             peers: peers.into_iter().map(Peer::new).collect(),
             by_index: BTreeMap::new(),
-            answers: BTreeMap::new(),
+            responses_sent: BTreeMap::new(),
             known: Known::default(),
             initiations: RateLimit::default(),
             responses: RateLimit::default(),
@@ -129,15 +129,15 @@ impl Security {
         }
     }
 
-    /// The key that the peers know this end by.
+    /// The public key of this endpoint.
     pub fn public(&self) -> PublicKey {
         self.private.public()
     }
 
-    /// An initiation to send to `peer` over all paths, each second or so until [`HandshakeEvent::Established`]: the same bytes
-    /// for [`REPEAT_FOR`], then a new one. `unix_ns` is the time since 1970 in nanoseconds; if it is earlier than before a
-    /// restart, the peer may let a second pass before it answers. `None` if there is no such peer or the system
-    /// gives no randomness.
+    /// An initiation to send to `peer` over all paths, about once a second until [`HandshakeEvent::Established`]: the
+    /// same bytes for [`REPEAT_FOR`], then a new one. `unix_ns` is the time since 1970 in nanoseconds; if it is earlier
+    /// than before a restart, the peer may wait for a second before it responds. `None` if there is no such peer or the
+    /// system provides no random bytes.
     pub fn initiate(&mut self, now: Instant, unix_ns: u64, peer: usize) -> Option<Vec<u8>> {
         if let Some(pending) = &self.peers.get(peer)?.pending
             && now.since(pending.since) < REPEAT_FOR
@@ -146,27 +146,27 @@ impl Security {
         }
         let index = self.free_index()?;
         let to = self.peers.get_mut(peer)?;
-        let says = Introduction { index, unix_ns: to.next_unix_ns(unix_ns) };
-        let (state, noise) = handshake::initiate(&self.private, &to.key, says).ok()?;
+        let introduction = Introduction { index, unix_ns: to.next_unix_ns(unix_ns) };
+        let (state, noise) = handshake::initiate(&self.private, &to.key, introduction).ok()?;
         let datagram = to.mac1.initiation(&noise);
-        if let Some(given_up) = to.pending.replace(Pending { index, state, datagram: datagram.clone(), since: now }) {
-            self.by_index.remove(&given_up.index);
+        if let Some(expired) = to.pending.replace(Pending { index, state, datagram: datagram.clone(), since: now }) {
+            self.by_index.remove(&expired.index);
         }
         self.by_index.insert(index, Owner::Pending(peer));
         Some(datagram)
     }
 
-    /// Takes in a datagram that is not [data](is_data).
+    /// Processes a datagram that is not [data](is_data).
     pub fn receive(&mut self, now: Instant, datagram: &[u8]) -> HandshakeEvent {
-        let heard = Message::read(datagram, &self.mac1).and_then(|message| match message {
+        let event = Message::read(datagram, &self.mac1).and_then(|message| match message {
             Message::Initiation(noise) => self.initiation(now, datagram, noise),
             Message::Response(to, noise) => self.response(now, to, noise),
         });
-        heard.unwrap_or_else(HandshakeEvent::Nothing)
+        event.unwrap_or_else(HandshakeEvent::Nothing)
     }
 
-    /// The session of a data message and the peer at its other end. That it is theirs is known when it
-    /// [opens](Session::open).
+    /// The session of a data message and its peer. The message is authentic only if the session
+    /// [opens](Session::open) it.
     pub fn session_of(&self, now: Instant, datagram: &[u8]) -> Option<(usize, Arc<Session>)> {
         let (index, ..) = message::read_data(datagram).ok()?;
         match self.by_index.get(&index) {
@@ -175,23 +175,23 @@ impl Security {
         }
     }
 
-    /// The session to send to `peer` with, if there is one. It is to be asked for anew every second or so: it is
-    /// followed by another after [`REKEY_AFTER`].
+    /// The session for sending to `peer`, if there is one. It must be requested again every second or so: another
+    /// replaces it after [`REKEY_AFTER`].
     pub fn session_for(&self, now: Instant, peer: usize) -> Option<Arc<Session>> {
         self.peers.get(peer)?.sending(now).cloned()
     }
 
-    /// Whether an initiator should [`initiate`](Security::initiate): there is no session to send with, or the one there
-    /// is has served long enough and it was this end that began it.
+    /// Whether an initiator should [`initiate`](Security::initiate): there is no session for sending, or this endpoint
+    /// initiated it and it is old enough.
     pub fn wants_rekey(&self, now: Instant, peer: usize) -> bool {
         let Some(peer) = self.peers.get(peer) else { return false };
         peer.sending(now).is_none_or(|session| session.wants_rekey(now))
     }
 
-    /// Forgets sessions and handshakes that are over, and their keys. To be called every few seconds.
+    /// Removes sessions and handshakes that have expired, and their keys. Must be called every few seconds.
     pub fn expire(&mut self, now: Instant) {
         for peer in &mut self.peers {
-            let is_over = |pending: &mut Pending| now.since(pending.since) >= ANSWER_FOR;
+            let is_over = |pending: &mut Pending| now.since(pending.since) >= RESPONSE_TIMEOUT;
             if let Some(pending) = peer.pending.take_if(is_over) {
                 self.by_index.remove(&pending.index);
             }
@@ -199,39 +199,39 @@ impl Security {
                 self.by_index.remove(&session.index());
             }
         }
-        self.answers.retain(|_, answer| now.since(answer.since) < ANSWER_FOR);
+        self.responses_sent.retain(|_, answer| now.since(answer.since) < RESPONSE_TIMEOUT);
     }
 
     fn initiation(&mut self, now: Instant, datagram: &[u8], noise: &[u8]) -> Result<HandshakeEvent, RejectReason> {
-        if let Some(answer) = self.answers.get_mut(datagram) {
-            return answer.again(now);
+        if let Some(answer) = self.responses_sent.get_mut(datagram) {
+            return answer.repeat(now);
         }
-        if self.known.refuses(now, noise) {
+        if self.known.rejects(now, noise) {
             return Err(RejectReason::Replayed);
         }
         if !self.initiations.take(now) {
             return Err(RejectReason::Flood);
         }
-        let (state, key, says) = handshake::hear(&self.private, noise)?;
+        let (state, key, introduction) = handshake::read_initiation(&self.private, noise)?;
         let peer = *self.by_key.get(&key).ok_or(RejectReason::Stranger)?;
         let from = self.peers.get_mut(peer).ok_or(RejectReason::Stranger)?;
-        let age = from.admit(now, says.unix_ns).map_err(|due| {
+        let age = from.admit(now, introduction.unix_ns).map_err(|due| {
             self.known.remember(peer, noise, Some(due));
             RejectReason::Flood
         })?;
         self.known.remember(peer, noise, None);
         let own = self.free_index().ok_or(RejectReason::Flood)?;
-        let (transport, noise) = handshake::answer(state, own).map_err(|_| RejectReason::Forged)?;
-        let session = Arc::new(Session::new(transport, (own, says.index), now, false));
+        let (transport, noise) = handshake::respond(state, own).map_err(|_| RejectReason::Forged)?;
+        let session = Arc::new(Session::new(transport, (own, introduction.index), now, false));
         let from = self.peers.get_mut(peer).ok_or(RejectReason::Stranger)?;
-        let displaced = from.keep_unconfirmed(session.clone(), age, says.unix_ns);
-        let reply = from.mac1.response(says.index, &noise);
-        if let Some(older) = from.answered[age as usize].replace(datagram.to_vec()) {
-            self.answers.remove(&older);
+        let displaced = from.keep_unconfirmed(session.clone(), age, introduction.unix_ns);
+        let reply = from.mac1.response(introduction.index, &noise);
+        if let Some(older) = from.last_initiations[age as usize].replace(datagram.to_vec()) {
+            self.responses_sent.remove(&older);
         }
         self.keep(peer, &session, displaced);
-        let answer = Answer { peer, datagram: reply.clone(), session: session.clone(), since: now, times: 1 };
-        self.answers.insert(datagram.to_vec(), answer);
+        let answer = CachedResponse { peer, datagram: reply.clone(), session: session.clone(), since: now, count: 1 };
+        self.responses_sent.insert(datagram.to_vec(), answer);
         Ok(HandshakeEvent::Reply { peer, datagram: reply, session })
     }
 
@@ -242,7 +242,7 @@ impl Security {
         if !self.responses.take(now) {
             return Err(RejectReason::Flood);
         }
-        let remote = handshake::hear_answer(&mut pending.state, noise)?;
+        let remote = handshake::read_response(&mut pending.state, noise)?;
         let pending = from.pending.take().ok_or(RejectReason::Unasked)?;
         self.by_index.remove(&to);
         let transport = pending.state.into_stateless_transport_mode().map_err(|_| RejectReason::Forged)?;
@@ -260,7 +260,7 @@ impl Security {
     }
 
     fn free_index(&self) -> Option<Index> {
-        for _ in 0..INDEX_TRIES {
+        for _ in 0..MAX_INDEX_ATTEMPTS {
             let mut bytes = [0; INDEX_BYTES];
             self.random.fill(&mut bytes).ok()?;
             if !self.by_index.contains_key(&Index(bytes)) {
@@ -271,14 +271,14 @@ impl Security {
     }
 }
 
-impl Answer {
-    /// The same answer to the same initiation, which came over another path or was repeated. When the session is in
-    /// use, the answer has arrived, and who sends the initiation now has recorded it.
-    fn again(&mut self, now: Instant) -> Result<HandshakeEvent, RejectReason> {
-        if self.session.is_confirmed() || now.since(self.since) >= ANSWER_FOR || self.times >= ANSWERS {
+impl CachedResponse {
+    /// Repeats the response to the same initiation, which was received over another path or repeated. If the session is
+    /// in use, the response has arrived, and the initiation is a replay.
+    fn repeat(&mut self, now: Instant) -> Result<HandshakeEvent, RejectReason> {
+        if self.session.is_confirmed() || now.since(self.since) >= RESPONSE_TIMEOUT || self.count >= MAX_RESPONSES {
             return Err(RejectReason::Replayed);
         }
-        self.times += 1;
+        self.count += 1;
         Ok(HandshakeEvent::Reply { peer: self.peer, datagram: self.datagram.clone(), session: self.session.clone() })
     }
 }

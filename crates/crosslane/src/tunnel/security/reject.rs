@@ -1,37 +1,37 @@
-//! Why something is not taken.
+//! Reasons of rejection.
 
-/// Why a datagram is dropped, in silence.
+/// Why a datagram is dropped silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum RejectReason {
-    /// Its type or its length is none of ours.
+    /// Its type or its length is invalid.
     #[error("it is no message of the tunnel")]
     Malformed,
-    /// Its sender does not know this end's public key, or it was damaged.
-    #[error("its sender does not know the public key of this end")]
+    /// Its sender does not know this endpoint's public key, or it was damaged.
+    #[error("its sender does not know the public key of this endpoint")]
     Uninvited,
-    /// Its sender's key is not that of a peer.
+    /// Its sender's key is not a peer's.
     #[error("its sender is no peer")]
     Stranger,
-    /// It is not what an owner of the right keys made.
+    /// It was not created with the right keys.
     #[error("it is forged or damaged")]
     Forged,
-    /// It was heard before, or is too old to tell.
-    #[error("it was heard before, or is too old to tell")]
+    /// It was received before, or is too old to decide.
+    #[error("it was received before, or is too old to decide")]
     Replayed,
-    /// There were too many handshakes, of all or of this peer.
-    #[error("there are more handshakes than are answered")]
+    /// Too many handshakes, in total or of this peer.
+    #[error("there are too many handshakes")]
     Flood,
-    /// It answers nothing that is open.
-    #[error("it answers no open handshake")]
+    /// It responds to no pending handshake.
+    #[error("it responds to no pending handshake")]
     Unasked,
-    /// It names another session than the one asked, or none that is alive.
-    #[error("it is of no living session")]
+    /// It belongs to another session, or to none that is valid.
+    #[error("it belongs to no valid session")]
     NoSession,
-    /// Its path has no number from 0 to 15.
-    #[error("its path has no number below 16")]
+    /// Its path is not from 0 to 15.
+    #[error("its path is not below 16")]
     NoSuchPath,
-    /// The session has carried as much as its keys may protect.
-    #[error("the session's keys are used up")]
+    /// The session has carried as many messages as its keys may protect.
+    #[error("the session's keys are exhausted")]
     Exhausted,
     /// It is longer than a datagram can be.
     #[error("it is too long for a datagram")]

@@ -1,4 +1,4 @@
-//! Keys that two ends have agreed on, and what is sealed and opened with them.
+//! A session: the keys that two endpoints have agreed on, encryption and decryption.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,28 +14,28 @@ use super::reject::RejectReason;
 
 /// Paths of a session; the path is in the counter's upper byte.
 pub const PATHS: usize = 16;
-/// What a data message adds to what it carries, in bytes.
+/// Bytes that a data message adds to its payload.
 pub const DATA_OVERHEAD_BYTES: usize = DATA_HEADER_BYTES + TAG_BYTES;
 
-/// The initiator asks for new keys when the session is this old (WireGuard, section 6.1): who takes the keys out of a
-/// vehicle reads these minutes and no more.
+/// The initiator requests new keys when the session is this old (WireGuard, section 6.1): compromise of a
+/// vehicle's session keys exposes only these minutes.
 pub const REKEY_AFTER: Duration = Duration::from_secs(120);
-/// Nothing is sealed or opened with a session this old. Between the two a handshake has a minute of dead spots to
-/// succeed in.
+/// A session this old neither encrypts nor decrypts. In the minute between the two a handshake can succeed despite
+/// gaps in coverage.
 pub const REJECT_AFTER: Duration = Duration::from_secs(180);
-/// The initiator asks for new keys after this many messages of its own, over all paths. Below 6 Gbit/s the time
-/// comes first.
+/// The initiator requests new keys after sending this many messages, over all paths. Below 6 Gbit/s the age
+/// is reached first.
 pub const REKEY_AFTER_MESSAGES: u64 = 1 << 26;
-/// AES-GCM protects 2^28 messages of up to 2 KiB with one key so that they cannot be told from noise with a
-/// probability above 2^-57 (RFC 9001, appendix B.1); one more is not sealed.
+/// AES-GCM protects 2^28 messages of up to 2 KiB with one key so that an attacker's advantage in distinguishing them
+/// from random is at most 2^-57 (RFC 9001, appendix B.1); no further one is encrypted.
 pub const REFUSE_AFTER_MESSAGES: u64 = 1 << 28;
 
 const PATH_SHIFT: u32 = 56;
 /// Longest payload of a UDP datagram over IPv4, in bytes.
 const MAX_DATAGRAM_BYTES: usize = 65_507;
 
-/// A pair of keys, for both directions. Sealing and opening need no lock of the caller, from as many threads as there
-/// are.
+/// A pair of keys, for both directions. Encryption and decryption need no lock of the caller, from any number of
+/// threads.
 pub struct Session {
     noise: StatelessTransportState,
     own: Index,
@@ -45,16 +45,16 @@ pub struct Session {
     is_confirmed: AtomicBool,
     sealed: AtomicU64,
     counters: [AtomicU64; PATHS],
-    /// 1 KiB for each path that has been heard.
-    seen: [OnceLock<Box<Mutex<Replay>>>; PATHS],
+    /// Replay windows, 1 KiB for each path that has been used.
+    replay_windows: [OnceLock<Box<Mutex<Replay>>>; PATHS],
 }
 
-/// Where a message that opened well came from.
+/// Origin of an opened message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// Path, as the sender numbers them (0 to 15).
     pub path: u8,
-    /// Number of the message among those of its path in this session, from 0.
+    /// Sequence number of the message among those of its path in this session, from 0.
     pub counter: u64,
 }
 
@@ -71,25 +71,25 @@ impl Session {
             remote,
             born,
             is_initiator,
-            // The response has shown to the initiator that the responder has the keys.
+            // The response has proved to the initiator that the responder has the keys.
             is_confirmed: AtomicBool::new(is_initiator),
             sealed: AtomicU64::new(0),
             counters: Default::default(),
-            seen: Default::default(),
+            replay_windows: Default::default(),
         }
     }
 
-    /// Appends a whole data message that carries `plain`, which may be empty, over `path`. Every message gets a counter
-    /// that was never used with these keys.
+    /// Appends a whole data message with the payload `plain`, which may be empty, for `path`. Every message gets a
+    /// counter that was never used with these keys.
     ///
     /// # Errors
-    /// There is no such path, the message is too long for a datagram, or the keys are used up. Nothing is appended.
+    /// There is no such path, the message is too long for a datagram, or the keys are exhausted. Nothing is appended.
     pub fn seal(&self, path: u8, plain: &[u8], into: &mut Vec<u8>) -> Result<(), RejectReason> {
         let counters = self.counters.get(usize::from(path)).ok_or(RejectReason::NoSuchPath)?;
         if plain.len() > MAX_DATAGRAM_BYTES - DATA_OVERHEAD_BYTES {
             return Err(RejectReason::TooLong);
         }
-        // The number of callers between the two lines is far below what lies between the limit and the shift.
+        // The number of concurrent callers is far below the difference between the limit and the shift.
         if self.sealed.fetch_add(1, Ordering::Relaxed) >= REFUSE_AFTER_MESSAGES {
             return Err(RejectReason::Exhausted);
         }
@@ -104,11 +104,11 @@ impl Session {
         })
     }
 
-    /// Opens a data message into `plain`, whose contents it replaces. What opens is from the peer and has not been
-    /// opened before, so its sender's address may be taken for the peer's on this path.
+    /// Decrypts a data message into `plain`, whose contents it replaces. An opened message is from the peer and was not
+    /// opened before, so its source address may be used as the peer's on this path.
     ///
     /// # Errors
-    /// Why the message is to be dropped; `plain` is then empty.
+    /// Why the message must be dropped; `plain` is then empty.
     pub fn open(&self, datagram: &[u8], plain: &mut Vec<u8>) -> Result<Opened, RejectReason> {
         let opened = self.open_new(datagram, plain);
         if opened.is_err() {
@@ -123,34 +123,34 @@ impl Session {
             return Err(RejectReason::NoSession);
         }
         let path = (counter >> PATH_SHIFT) as u8;
-        let seen = self.seen.get(usize::from(path)).ok_or(RejectReason::NoSuchPath)?;
-        // Looked at twice: before, so that a flood of replays costs no deciphering; after, since another thread may
-        // have opened the same meanwhile.
-        if seen.get().is_some_and(|seen| !is_new(seen, |replay| replay.check(counter))) {
+        let window = self.replay_windows.get(usize::from(path)).ok_or(RejectReason::NoSuchPath)?;
+        // Checked twice: before, so that a flood of replays costs no decryption; after, since another thread may
+        // have opened the same message meanwhile.
+        if window.get().is_some_and(|window| !is_new(window, |replay| replay.check(counter))) {
             return Err(RejectReason::Replayed);
         }
-        // With room for the tag too, the library needs no buffer of its own.
+        // With room for the tag too, the library needs no separate buffer.
         plain.resize(sealed.len(), 0);
         let bytes = self.noise.read_message(counter, sealed, plain).map_err(|_| RejectReason::Forged)?;
         plain.truncate(bytes);
-        if !is_new(seen.get_or_init(Default::default), |replay| replay.accept(counter)) {
+        if !is_new(window.get_or_init(Default::default), |replay| replay.accept(counter)) {
             return Err(RejectReason::Replayed);
         }
         self.is_confirmed.store(true, Ordering::Relaxed);
         Ok(Opened { path, counter: counter & ((1 << PATH_SHIFT) - 1) })
     }
 
-    /// Whether it is known that the peer has the keys too: data may be sent.
+    /// Whether the peer is known to have the keys too: data may be sent.
     pub fn is_confirmed(&self) -> bool {
         self.is_confirmed.load(Ordering::Relaxed)
     }
 
-    /// Whether it is too old to be used.
+    /// Whether it has expired.
     pub fn is_over(&self, now: Instant) -> bool {
         now.since(self.born) >= REJECT_AFTER
     }
 
-    /// Whether this end is to ask for new keys.
+    /// Whether this endpoint must request new keys.
     pub fn wants_rekey(&self, now: Instant) -> bool {
         let is_due = now.since(self.born) >= REKEY_AFTER || self.sealed.load(Ordering::Relaxed) >= REKEY_AFTER_MESSAGES;
         self.is_initiator && is_due
@@ -167,8 +167,8 @@ impl fmt::Debug for Session {
     }
 }
 
-fn is_new(seen: &Mutex<Replay>, ask: impl FnOnce(&mut Replay) -> bool) -> bool {
-    ask(&mut seen.lock().unwrap_or_else(PoisonError::into_inner))
+fn is_new(window: &Mutex<Replay>, query: impl FnOnce(&mut Replay) -> bool) -> bool {
+    query(&mut window.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
     use crate::tunnel::security::{HandshakeEvent, PrivateKey, Security};
 
     #[test]
-    fn keys_that_are_used_up_seal_nothing() {
+    fn exhausted_keys_encrypt_nothing() {
         let [a, b] = [(); 2].map(|()| PrivateKey::generate().unwrap());
         let (public_a, public_b) = (a.public(), b.public());
         let (mut a, mut b) = (Security::new(a, vec![public_b]), Security::new(b, vec![public_a]));

@@ -1,5 +1,5 @@
-//! Ancillary data and options of the tunnel's sockets, where nix has no types
-//! for them.
+//! Ancillary data and options of the tunnel's sockets for which nix has no
+//! types.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use socket2::Socket;
 /// Room for two messages of an integer and two of an address, and some more.
 const CONTROL_BYTES: usize = 160;
 
-/// Ancillary data of one message, aligned as the kernel wants it.
+/// Ancillary data of one message, aligned as the kernel requires.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub(super) struct Control {
@@ -20,11 +20,11 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Room for what the kernel says.
+    /// Room for the kernel's data.
     pub(super) const EMPTY: Control = Control { bytes: [0; CONTROL_BYTES], len: 0 };
 
-    /// What is said with a message: DSCP and ECN, how to cut it, and from which of
-    /// our addresses it comes.
+    /// Data for sending a message: DSCP and ECN, the segment length, and the
+    /// local address to send from.
     pub(super) fn of(v4: bool, tos: u8, segment_bytes: Option<u16>, from: Option<IpAddr>) -> Control {
         let mut control = Control::EMPTY;
         let (level, kind) = if v4 { (libc::IPPROTO_IP, libc::IP_TOS) } else { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) };
@@ -33,13 +33,13 @@ impl Control {
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
         }
         match from {
-            // struct in_pktinfo: interface, our address, and one that is not read.
+            // struct in_pktinfo: interface, local address, and one that is not read.
             Some(IpAddr::V4(from)) if v4 => {
                 let mut value = [0; 12];
                 value[4..8].copy_from_slice(&from.octets());
                 control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &value);
             }
-            // struct in6_pktinfo: our address, interface.
+            // struct in6_pktinfo: local address, interface.
             Some(IpAddr::V6(from)) if !v4 => {
                 let mut value = [0; 20];
                 value[..16].copy_from_slice(&from.octets());
@@ -54,19 +54,19 @@ impl Control {
         &self.bytes[..self.len]
     }
 
-    /// All of it, to be written by the kernel.
+    /// The whole buffer, to be written by the kernel.
     pub(super) fn room(&mut self) -> &mut [u8] {
         self.len = 0;
         &mut self.bytes
     }
 
-    /// The kernel has written this much.
+    /// Records how much the kernel has written.
     pub(super) fn written(&mut self, bytes: usize) {
         self.len = bytes.min(CONTROL_BYTES);
     }
 
     /// `struct cmsghdr`: length (a machine word), level, kind, then the value,
-    /// filled up to a machine word. All that is pushed fits.
+    /// padded to a machine word. All that is pushed fits.
     fn push(&mut self, level: c_int, kind: c_int, value: &[u8]) {
         const WORD: usize = size_of::<usize>();
         const HEAD: usize = WORD + 8;
@@ -79,8 +79,8 @@ impl Control {
         self.len += place.len();
     }
 
-    /// What the kernel said: DSCP and ECN, the bytes of each datagram where it
-    /// joined several, and to which of our addresses it came.
+    /// Data of a received message: DSCP and ECN, the length of each datagram if the kernel
+    /// coalesced several, and the local address that received it.
     pub(super) fn read(&self) -> (u8, Option<usize>, Option<IpAddr>) {
         const WORD: usize = size_of::<usize>();
         const HEAD: usize = WORD + 8;
@@ -91,7 +91,7 @@ impl Control {
             let length = head.first_chunk().map_or(0, |length| usize::from_ne_bytes(*length));
             let Some(value) = rest.get(HEAD..length) else { break };
             match (number(WORD), number(WORD + 4)) {
-                // IP_TOS comes as a byte, the others as integers.
+                // IP_TOS is a byte, the others are integers.
                 (libc::IPPROTO_IP, libc::IP_TOS) => tos = value.first().copied().unwrap_or(0),
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => tos = integer(value).unwrap_or(0) as u8,
                 (libc::SOL_UDP, libc::UDP_GRO) => segment = integer(value).and_then(|size| usize::try_from(size).ok()),
@@ -119,11 +119,11 @@ pub(super) struct SocketOption {
     level: c_int,
     name: c_int,
     value: c_int,
-    /// For sockets of IPv6 alone.
+    /// For IPv6 sockets only.
     v6_only: bool,
 }
 
-/// Join what comes, and say with which bits.
+/// Coalesce received datagrams, and report their DSCP, ECN and local address.
 pub(super) const OPTIONS: [SocketOption; 5] = [
     option(libc::IPPROTO_IP, libc::IP_RECVTOS, 1, false),
     option(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1, true),
@@ -132,21 +132,21 @@ pub(super) const OPTIONS: [SocketOption; 5] = [
     option(libc::SOL_UDP, libc::UDP_GRO, 1, false),
 ];
 
-/// Never cut what we send (RFC 8900: fragments are lost), whatever routers say of the path's MTU.
-pub(super) const STAYS_WHOLE: [SocketOption; 2] = [
+/// Never fragment (RFC 8900: fragments are lost), whatever ICMP reports of the path MTU.
+pub(super) const DONT_FRAGMENT: [SocketOption; 2] = [
     option(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE, false),
     option(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE, true),
 ];
 
-/// Without DF. Over IPv6, where no router cuts, the kernel does, to what routers said: a forger gets fragments of 1280
-/// bytes out of that and nothing else.
-pub(super) const MAY_BE_CUT: [SocketOption; 2] = [
+/// Without DF. Over IPv6, where routers do not fragment, the kernel does, by ICMP messages: forged ones
+/// only cause fragments of 1280 bytes.
+pub(super) const MAY_FRAGMENT: [SocketOption; 2] = [
     option(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT, false),
     option(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT, true),
 ];
 
-/// The kernel cuts by what routers say; DF is on what is not cut.
-pub(super) const BELIEVES_ROUTERS: [SocketOption; 2] = [
+/// The kernel fragments by ICMP messages; DF is set on datagrams that fit.
+pub(super) const TRUST_ICMP_MTU: [SocketOption; 2] = [
     option(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT, false),
     option(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT, true),
 ];
@@ -156,7 +156,7 @@ const fn option(level: c_int, name: c_int, value: c_int, v6_only: bool) -> Socke
 }
 
 impl SocketOption {
-    /// Kernels before 5.0 have no UDP_GRO; then datagrams come one by one.
+    /// Kernels before 5.0 have no UDP_GRO; then datagrams are received one by one.
     pub(super) fn set(&self, socket: &Socket, v6: bool) -> io::Result<()> {
         if self.v6_only && !v6 {
             return Ok(());

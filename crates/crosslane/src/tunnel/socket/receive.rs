@@ -8,30 +8,30 @@ use socket2::Socket;
 
 use super::control::Control;
 
-/// Messages that one call takes; each holds up to 64 KiB of joined datagrams.
+/// Maximum messages of one call; each holds up to 64 KiB of coalesced datagrams.
 pub const MESSAGES_MAX: usize = 16;
 const MESSAGE_BYTES: usize = 1 << 16;
 
-/// Room for one batch, used again for the next.
+/// Buffers for one batch, reused for the next.
 pub struct ReceiveBuffers {
     bytes: Box<[u8]>,
     names: [libc::sockaddr_storage; MESSAGES_MAX],
     controls: [Control; MESSAGES_MAX],
     lengths: [usize; MESSAGES_MAX],
-    /// Messages that the newest call took.
+    /// Messages that the last call received.
     count: usize,
 }
 
 /// One datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Whose it is; an IPv4 address in its own clothes.
+    /// Source; an IPv4-mapped address as IPv4.
     pub from: SocketAddr,
-    /// To which of our addresses it came, if the kernel says so.
+    /// Local address that received it, if the kernel reports it.
     pub at: Option<IpAddr>,
     /// DSCP and ECN of its IP header.
     pub tos: u8,
-    /// The payload, which may be opened where it stands.
+    /// The payload, which may be decrypted in place.
     pub bytes: &'a mut [u8],
 }
 
@@ -49,7 +49,7 @@ impl Default for ReceiveBuffers {
 }
 
 impl ReceiveBuffers {
-    /// What the newest call took, in the order of arrival.
+    /// The datagrams of the last call, in the order of arrival.
     pub fn datagrams(&mut self) -> impl Iterator<Item = Datagram<'_>> {
         let messages = self.names.iter().zip(&self.controls).zip(&self.lengths);
         let taken = self.bytes.chunks_mut(MESSAGE_BYTES).zip(messages).take(self.count);
@@ -79,7 +79,7 @@ impl ReceiveBuffers {
             head.msg_hdr.msg_control = room.as_mut_ptr().cast();
             head.msg_hdr.msg_controllen = room.len() as _;
         }
-        // SAFETY: every head points to a part, a name and a control of its own,
+        // SAFETY: every head points to a separate part, name and control,
         // with their sizes, and all of them outlive the call.
         let taken = unsafe {
             libc::recvmmsg(
@@ -116,7 +116,7 @@ fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
             let (ip, port) = (Ipv6Addr::from(name.sin6_addr.s6_addr), u16::from_be(name.sin6_port));
             match ip.to_ipv4_mapped() {
                 Some(ip) => Some(SocketAddr::new(ip.into(), port)),
-                // A link-local address is one of an interface.
+                // A link-local address needs its interface.
                 None => Some(std::net::SocketAddrV6::new(ip, port, 0, name.sin6_scope_id).into()),
             }
         }

@@ -8,7 +8,7 @@ fn pair(at: &str) -> (PathSocket, PathSocket) {
     (bind(), bind())
 }
 
-/// Everything that comes, until `count` datagrams have.
+/// Receives until `count` datagrams have arrived.
 fn received(socket: &PathSocket, count: usize) -> Vec<(SocketAddr, u8, Vec<u8>)> {
     let mut buffers = ReceiveBuffers::default();
     let mut got = Vec::new();
@@ -26,12 +26,12 @@ fn received(socket: &PathSocket, count: usize) -> Vec<(SocketAddr, u8, Vec<u8>)>
 }
 
 #[test]
-fn what_is_sent_in_one_call_comes_as_it_was_cut_with_its_bits() {
+fn datagrams_sent_in_one_call_arrive_as_segmented_with_dscp_and_ecn() {
     for at in ["127.0.0.1:0", "[::1]:0"] {
         let (from, to) = pair(at);
         let buffer: Vec<u8> = (0..40 * 1200 + 77).map(|at| (at / 100) as u8).collect();
         for segmentation in [true, false] {
-            from.cuts.store(segmentation, Ordering::Relaxed);
+            from.has_gso.store(segmentation, Ordering::Relaxed);
             assert_eq!(from.send((None, to.local()), 0xba, 1200, &buffer).unwrap(), 41);
             let got = received(&to, 41);
             let expected: Vec<_> = buffer.chunks(1200).map(|part| (from.local(), 0xba, part.to_vec())).collect();
@@ -41,7 +41,7 @@ fn what_is_sent_in_one_call_comes_as_it_was_cut_with_its_bits() {
 }
 
 #[test]
-fn many_single_datagrams_come_in_their_order() {
+fn many_single_datagrams_arrive_in_order() {
     let (from, to) = pair("127.0.0.1:0");
     for number in 0..50_u8 {
         from.send((None, to.local()), number & 3, 2000, &[number; 900]).unwrap();
@@ -52,7 +52,7 @@ fn many_single_datagrams_come_in_their_order() {
 }
 
 #[test]
-fn a_socket_of_both_families_speaks_both() {
+fn a_dual_stack_socket_carries_both_families() {
     let gateway = PathSocket::bind("[::]:0".parse().unwrap(), None).unwrap();
     for (at, to) in [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1")] {
         let vehicle = PathSocket::bind(at.parse().unwrap(), None).unwrap();
@@ -67,12 +67,12 @@ fn a_socket_of_both_families_speaks_both() {
 }
 
 #[test]
-fn a_socket_of_no_address_answers_from_the_one_that_was_asked() {
+fn a_socket_bound_to_no_address_replies_from_the_address_that_received() {
     for listen in ["0.0.0.0:0", "[::]:0"] {
         let gateway = PathSocket::bind(listen.parse().unwrap(), None).unwrap();
         let vehicle = PathSocket::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
-        let asked = SocketAddr::new("127.0.0.7".parse().unwrap(), gateway.local().port());
-        vehicle.send((None, asked), 0, 100, &[1; 100]).unwrap();
+        let queried = SocketAddr::new("127.0.0.7".parse().unwrap(), gateway.local().port());
+        vehicle.send((None, queried), 0, 100, &[1; 100]).unwrap();
         let mut buffers = ReceiveBuffers::default();
         for _ in 0..200 {
             if gateway.receive(&mut buffers).is_ok() {
@@ -81,37 +81,37 @@ fn a_socket_of_no_address_answers_from_the_one_that_was_asked() {
             sleep(Duration::from_millis(5));
         }
         let (from, at) = buffers.datagrams().map(|d| (d.from, d.at)).next().unwrap();
-        assert_eq!((from, at), (vehicle.local(), Some(asked.ip())));
+        assert_eq!((from, at), (vehicle.local(), Some(queried.ip())));
         gateway.send((at, from), 0, 100, &[2; 100]).unwrap();
-        assert_eq!(received(&vehicle, 1)[0].0, asked, "{listen}");
+        assert_eq!(received(&vehicle, 1)[0].0, queried, "{listen}");
     }
 }
 
 #[test]
-fn what_is_too_long_is_told_as_such() {
+fn a_datagram_that_is_too_long_is_rejected() {
     let (from, to) = pair("127.0.0.1:0");
     // The longest that UDP can carry, and a byte more than that.
     assert_eq!(from.send((None, to.local()), 0, SEND_BYTES_MAX, &[0; SEND_BYTES_MAX]).unwrap(), 1);
     for (segment, bytes) in [(0, 10), (10, 0), (1, 65), (SEND_BYTES_MAX + 1, SEND_BYTES_MAX + 1)] {
-        let said = from.send((None, to.local()), 0, segment, &vec![0; bytes]).unwrap_err();
-        assert_eq!(said.kind(), io::ErrorKind::InvalidInput);
+        let error = from.send((None, to.local()), 0, segment, &vec![0; bytes]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
     assert!(is_too_big(&io::Error::from_raw_os_error(libc::EMSGSIZE)));
 }
 
 #[test]
-fn buffers_are_large_and_an_unknown_place_is_told_in_a_sentence() {
+fn buffers_are_large_and_an_unknown_address_or_interface_is_reported() {
     let (socket, _) = pair("127.0.0.1:0");
     let got = socket.buffered();
     assert!(got.send > 100_000 && got.receive > 100_000, "{got:?}");
     assert_eq!(socket.interface(), None);
-    let said = PathSocket::bind("192.0.2.1:0".parse().unwrap(), None).unwrap_err().to_string();
-    assert!(said.starts_with("while binding a UDP socket to 192.0.2.1:0: Cannot assign"), "{said}");
-    assert!(said.ends_with("; give an address of this machine"), "{said}");
-    let said = PathSocket::bind("127.0.0.1:0".parse().unwrap(), Some("nowhere0")).unwrap_err().to_string();
-    assert!(said.ends_with("; give an interface of this machine"), "{said}");
-    let said = PathSocket::bind(socket.local(), None).unwrap_err().to_string();
-    assert!(said.ends_with("; choose another port"), "{said}");
+    let error = PathSocket::bind("192.0.2.1:0".parse().unwrap(), None).unwrap_err().to_string();
+    assert!(error.starts_with("while binding a UDP socket to 192.0.2.1:0: Cannot assign"), "{error}");
+    assert!(error.ends_with("; give an address of this machine"), "{error}");
+    let error = PathSocket::bind("127.0.0.1:0".parse().unwrap(), Some("nowhere0")).unwrap_err().to_string();
+    assert!(error.ends_with("; give an interface of this machine"), "{error}");
+    let error = PathSocket::bind(socket.local(), None).unwrap_err().to_string();
+    assert!(error.ends_with("; choose another port"), "{error}");
 }
 
 #[test]

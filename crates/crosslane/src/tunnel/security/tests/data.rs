@@ -1,4 +1,4 @@
-//! What is sealed, opened, changed and replayed.
+//! Encrypted, decrypted, modified and replayed data.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -8,8 +8,8 @@ use std::thread;
 use super::*;
 
 #[test]
-fn data_goes_both_ways_over_all_paths() {
-    let (mut vehicle, mut gateway) = ends();
+fn data_is_carried_in_both_directions_over_all_paths() {
+    let (mut vehicle, mut gateway) = endpoints();
     let (ours, theirs) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
     for path in 0..PATHS as u8 {
         for counter in 0..3 {
@@ -23,7 +23,7 @@ fn data_goes_both_ways_over_all_paths() {
 
 #[test]
 fn replayed_data_is_dropped() {
-    let (mut vehicle, mut gateway) = ends();
+    let (mut vehicle, mut gateway) = endpoints();
     let (ours, theirs) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
     let mut plain = Vec::new();
     for path in [0, 7, 15] {
@@ -35,14 +35,14 @@ fn replayed_data_is_dropped() {
             assert_eq!(theirs.open(datagram, &mut plain), Err(RejectReason::Replayed));
             assert!(plain.is_empty());
         }
-        // Not what it sent itself, either.
+        // Its own message is rejected too.
         assert!(ours.open(&first, &mut plain).is_err());
     }
 }
 
 #[test]
 fn every_bit_of_a_data_message_is_protected() {
-    let (mut vehicle, mut gateway) = ends();
+    let (mut vehicle, mut gateway) = endpoints();
     let (ours, theirs) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
     let (mut datagram, mut plain) = (Vec::new(), Vec::new());
     ours.seal(2, b"payload", &mut datagram).unwrap();
@@ -59,8 +59,8 @@ fn every_bit_of_a_data_message_is_protected() {
 }
 
 #[test]
-fn what_is_appended_leaves_what_is_there() {
-    let (mut vehicle, mut gateway) = ends();
+fn sealing_appends_to_a_buffer_and_an_error_leaves_it_unchanged() {
+    let (mut vehicle, mut gateway) = endpoints();
     let (ours, theirs) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
     let mut buffer = b"before".to_vec();
     ours.seal(0, b"after", &mut buffer).unwrap();
@@ -75,9 +75,9 @@ fn what_is_appended_leaves_what_is_there() {
 }
 
 #[test]
-fn threads_that_seal_at_once_never_use_a_counter_twice() {
+fn concurrent_threads_never_use_a_counter_twice() {
     const EACH: usize = 100_000;
-    let (mut vehicle, mut gateway) = ends();
+    let (mut vehicle, mut gateway) = endpoints();
     let (ours, theirs) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
     let begin = Barrier::new(2);
     let seal_all = || {
@@ -99,10 +99,10 @@ fn threads_that_seal_at_once_never_use_a_counter_twice() {
 }
 
 #[test]
-fn of_threads_that_open_the_same_message_at_once_one_takes_it() {
-    let (mut vehicle, mut gateway) = ends();
+fn only_one_of_two_concurrent_threads_opens_the_same_message() {
+    let (mut vehicle, mut gateway) = endpoints();
     let (ours, theirs) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
-    // Long ones, so that both threads are at work at the same time.
+    // Long messages, so that both threads run concurrently.
     let seal_one = |_| {
         let mut datagram = Vec::new();
         ours.seal(1, &[5; 60_000], &mut datagram).unwrap();
@@ -130,8 +130,8 @@ fn of_threads_that_open_the_same_message_at_once_one_takes_it() {
 
 proptest! {
     #[test]
-    fn what_is_sealed_opens(path in 0..16u8, plain in prop::collection::vec(any::<u8>(), 0..2000)) {
-        let (mut vehicle, mut gateway) = ends();
+    fn a_sealed_message_opens(path in 0..16u8, plain in prop::collection::vec(any::<u8>(), 0..2000)) {
+        let (mut vehicle, mut gateway) = endpoints();
         let (ours, _) = shake(&mut vehicle, &mut gateway, BEGIN, 0);
         prop_assert_eq!(carry(&ours, &gateway, BEGIN, path, &plain), Ok(Opened { path, counter: 0 }));
     }
