@@ -24,7 +24,7 @@ pub struct OnBoardUnit {
 }
 
 impl OnBoardUnit {
-    /// An on-board unit that sends to port 5051 of its own namespace.
+    /// An on-board unit that sends to port 5051 of this namespace.
     ///
     /// # Errors
     /// Socket errors.
