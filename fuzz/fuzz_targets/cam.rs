@@ -1,4 +1,4 @@
-//! Messages of roadside units, from the air and from an on-board unit.
+//! Messages of roadside units, as UPER and as JSON of an on-board unit.
 #![no_main]
 
 #[path = "../targets/cam.rs"]

@@ -1,4 +1,4 @@
-//! What comes in a datagram of the tunnel: GRE, its key, control messages.
+//! Decoders of the tunnel's datagrams: GRE, its key, control messages.
 #![no_main]
 
 #[path = "../targets/decoders.rs"]

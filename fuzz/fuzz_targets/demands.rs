@@ -1,4 +1,4 @@
-//! Lines of programs that say what is due by when.
+//! Lines of the demand socket.
 #![no_main]
 
 #[path = "../targets/demands.rs"]

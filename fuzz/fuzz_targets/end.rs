@@ -1,4 +1,4 @@
-//! Datagrams of anybody into a gateway: plain, encrypted, and standard.
+//! Arbitrary datagrams into a gateway: unencrypted, encrypted, and RFC 8086 only.
 #![no_main]
 
 #[path = "../targets/end.rs"]

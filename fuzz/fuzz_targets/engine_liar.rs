@@ -1,4 +1,4 @@
-//! An engine of the tunnel whose other end lies about what it sees.
+//! An engine of the tunnel whose peer sends false feedback.
 #![no_main]
 
 #[path = "../../crates/core/tests/chaos/mod.rs"]

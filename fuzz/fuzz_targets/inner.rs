@@ -1,4 +1,4 @@
-//! What is done to a packet inside the tunnel.
+//! Processing of inner packets of the tunnel.
 #![no_main]
 
 #[path = "../targets/inner.rs"]

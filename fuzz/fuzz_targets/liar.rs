@@ -1,4 +1,4 @@
-//! An authenticated vehicle that lies, at a gateway with three honest ones.
+//! A malicious authenticated vehicle at a gateway with three honest ones.
 #![no_main]
 
 #[path = "../targets/liar.rs"]

@@ -1,4 +1,4 @@
-//! What the kernel says, or somebody in its place.
+//! Arbitrary netlink messages.
 #![no_main]
 
 #[path = "../targets/netlink.rs"]

@@ -1,4 +1,4 @@
-//! Frames of a device, cut and joined again.
+//! Frames of a device, segmented and coalesced again.
 #![no_main]
 
 #[path = "../targets/offload.rs"]

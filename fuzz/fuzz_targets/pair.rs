@@ -1,4 +1,4 @@
-//! Two engines of the tunnel and a wire that does what it likes.
+//! Two engines of the tunnel and a link with arbitrary behaviour.
 #![no_main]
 
 #[path = "../../crates/core/tests/chaos/mod.rs"]

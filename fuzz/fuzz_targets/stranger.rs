@@ -1,4 +1,4 @@
-//! An engine of the tunnel that is told anything.
+//! An engine of the tunnel with arbitrary input.
 #![no_main]
 
 #[path = "../../crates/core/tests/chaos/mod.rs"]

@@ -1,4 +1,4 @@
-//! A hostile peer at either end of a transfer.
+//! A malicious peer of a transfer.
 #![no_main]
 
 #[path = "../targets/transfer.rs"]

@@ -1,4 +1,4 @@
-//! Messages of roadside units: from the air (UPER) and from an on-board unit (JSON).
+//! Messages of roadside units: as UPER and as JSON of an on-board unit.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crosslane::observe::vanetza::{self, Senders};
 use crosslane_core::path::{PathId, SampleKind};
 use crosslane_sim::radio::cam;
 
-/// Reads one message, as both.
+/// Reads one message in both formats.
 pub fn run(bytes: &[u8]) {
     let senders =
         Senders { stations: BTreeMap::from([(1001, PathId(0))]), paths: BTreeMap::from([("lte".into(), PathId(1))]) };
@@ -19,9 +19,9 @@ pub fn run(bytes: &[u8]) {
     }
     match cam::decode(bytes) {
         Ok(read) => {
-            // What can be sent again says the same.
-            if let Ok(again) = cam::encode(&read)
-                && let Ok(same) = cam::decode(&again)
+            // A message that can be encoded again has the same content.
+            if let Ok(encoded) = cam::encode(&read)
+                && let Ok(same) = cam::decode(&encoded)
             {
                 assert_eq!(
                     (same.station_id, same.generation_delta_time),

@@ -1,4 +1,4 @@
-//! Configurations of an agent, and scenarios. The first byte says which.
+//! Configurations of an agent, and scenarios. The first byte selects one.
 
 use crosslane::agent::config;
 use crosslane_sim::scenario::Scenario;

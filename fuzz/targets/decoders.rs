@@ -1,22 +1,22 @@
-//! What comes in a datagram of the tunnel: GRE, its key, control messages.
+//! Decoders of the tunnel's datagrams: GRE, its key, control messages.
 
 use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre;
 use crosslane_core::tunnel::wire::gre_key::GreKey;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     if let Ok((header, payload)) = gre::read(bytes) {
-        let mut again = Vec::new();
-        header.write(payload, &mut again);
-        assert_eq!(gre::read(&again), Ok((header, payload)));
+        let mut encoded = Vec::new();
+        header.write(payload, &mut encoded);
+        assert_eq!(gre::read(&encoded), Ok((header, payload)));
         if let Some(key) = header.key {
             assert_eq!(GreKey::of_key(key).key(), key);
         }
     }
     if let Some(message) = Message::read(bytes) {
-        let mut again = Vec::new();
-        message.write(&mut again);
-        assert_eq!(Message::read(&again), Some(message));
+        let mut encoded = Vec::new();
+        message.write(&mut encoded);
+        assert_eq!(Message::read(&encoded), Some(message));
     }
 }

@@ -1,8 +1,8 @@
-//! Lines of programs that say what is due by when, and what an agent says to them.
+//! Lines of the demand socket, and an agent's replies to them.
 
 use crosslane::control::demand;
 
-/// Reads one stream, cut as its first byte says.
+/// Reads one stream, split into parts whose size is its first byte.
 pub fn run(bytes: &[u8]) {
     let Some((part, stream)) = bytes.split_first() else { return };
     demand::read_anything(stream, usize::from(*part) + 1);

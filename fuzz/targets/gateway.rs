@@ -1,4 +1,4 @@
-//! A gateway and its vehicles without sockets and clocks.
+//! Endpoints of a gateway and its vehicles without sockets and clocks.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,25 +9,32 @@ use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
 
-/// Beginning of the run, and the time since 1970 then.
+/// Beginning of the run.
 pub const BEGIN: Instant = Instant::from_millis(1);
-/// In ns.
+/// Time since 1970 at the beginning, in ns.
 pub const UNIX_NS: u64 = 1_700_000_000_000_000_000;
 
-/// A fixed key, so that what is found can be found again: 32 bytes of `number`, 0 to 5, in base64.
+/// A fixed key, so that findings are reproducible: 32 bytes of `number`, 0 to 5, in base64.
 pub fn key(number: usize) -> PrivateKey {
     let (three, two) =
         [("AAAA", "AAA"), ("AQEB", "AQE"), ("AgIC", "AgI"), ("AwMD", "AwM"), ("BAQE", "BAQ"), ("BQUF", "BQU")][number];
     format!("{}{two}=", three.repeat(10)).parse().expect("a key")
 }
 
-/// The address inside of a vehicle, from 1; of what is behind the gateway, 0.
+/// The inner address of a vehicle, from 1; 0: of the hosts behind the gateway.
 pub fn inside(vehicle: usize) -> [u8; 4] {
     [10, 77, vehicle as u8, 2]
 }
 
-/// An end of the tunnel; `peers` by number (0: the gateway) with where they are.
-pub fn end(number: usize, peers: &[usize], at: Option<([u8; 4], u16)>, is_encrypted: bool, standard: bool) -> Endpoint {
+/// An endpoint of the tunnel; `peers` by number (0: the gateway), all with the
+/// address `at`.
+pub fn endpoint(
+    number: usize,
+    peers: &[usize],
+    at: Option<([u8; 4], u16)>,
+    is_encrypted: bool,
+    standard: bool,
+) -> Endpoint {
     let planned = |peer: &usize| PeerPlan {
         name: format!("peer{peer}"),
         prefixes: if *peer == 0 { vec![] } else { vec![Prefix { address: inside(*peer).into(), bits: 32 }] },
@@ -47,7 +54,7 @@ pub fn end(number: usize, peers: &[usize], at: Option<([u8; 4], u16)>, is_encryp
     Endpoint::new(plan, UNIX_NS)
 }
 
-/// After so long.
+/// Time since 1970, in ns, at `since` after the beginning.
 pub fn unix_ns(since: Duration) -> u64 {
     UNIX_NS + since.as_nanos() as u64
 }

@@ -1,4 +1,4 @@
-//! Public recordings and traces. The first bytes say which, and what of it.
+//! Public recordings and traces. The first bytes select format and cut.
 
 use crosslane::import::{Cut, Operator, Source, import};
 use crosslane_core::link::mahimahi;
@@ -21,12 +21,12 @@ pub fn run(bytes: &[u8]) {
     assert!(fault.is_none_or(|fault| !fault.is_empty()));
 }
 
-/// What is imported is a trace.
+/// An imported recording must be a valid trace.
 fn imported(source: &Source, cut: &Cut, text: &str) -> Option<String> {
     match import(source, cut, text, "recording.csv") {
         Ok(trace) => {
             let read = Trace::parse(&trace, "trace.csv");
-            assert!(read.is_ok(), "what is written can be read: {read:?}");
+            assert!(read.is_ok(), "the written trace can be read: {read:?}");
             None
         }
         Err(fault) => Some(fault.to_string()),

@@ -1,10 +1,10 @@
-//! What is done to a packet inside the tunnel. The first bytes say how.
+//! Processing of inner packets of the tunnel. The first bytes are parameters.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crosslane::tunnel::ip::{Inner, clamp_mss, decapsulate, fragment, too_big};
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let Some((&[tos, high, low], packet)) = bytes.split_first_chunk::<3>() else { return };
     let mtu = u16::from_be_bytes([high, low]).max(508);
@@ -12,17 +12,17 @@ pub fn run(bytes: &[u8]) {
     let flow_slot = |packet: &[u8]| Inner::parse(packet).map(|inner| inner.flow_slot());
     let before = flow_slot(&packet);
     clamp_mss(&mut packet, mtu);
-    assert_eq!(flow_slot(&packet), before, "a flow stays a flow");
+    assert_eq!(flow_slot(&packet), before, "the flow is unchanged");
     let mut parts = 0;
-    let was_cut = fragment(&packet, mtu, |part| {
+    let is_fragmented = fragment(&packet, mtu, |part| {
         parts += 1;
         assert!(part.len() <= usize::from(mtu), "{} bytes and an MTU of {mtu}", part.len());
-        assert!(Inner::parse(part).is_some(), "a part is a packet");
+        assert!(Inner::parse(part).is_some(), "a fragment is a packet");
     });
-    assert!(was_cut || parts == 0);
+    assert!(is_fragmented || parts == 0);
     for address in [IpAddr::from([10, 0, 0, 1]), Ipv6Addr::LOCALHOST.into()] {
-        if let Some(told) = too_big(&packet, mtu, address) {
-            assert!(Inner::parse(&told).is_some_and(|told| told.source() == address));
+        if let Some(error) = too_big(&packet, mtu, address) {
+            assert!(Inner::parse(&error).is_some_and(|error| error.source() == address));
         }
     }
     let _ = decapsulate(&mut packet, tos);

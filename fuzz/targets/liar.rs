@@ -1,5 +1,6 @@
-//! An authenticated vehicle that says whatever a script has it say, at a gateway
-//! with three honest vehicles: their packets keep flowing, all of them, in order.
+//! A malicious authenticated vehicle that sends arbitrary messages (from a
+//! script) to a gateway with three honest vehicles, whose packets must all be
+//! delivered in order.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,35 +21,35 @@ use crosslane_core::tunnel::wire::gre_key::GreKey;
 #[allow(dead_code)]
 mod gateway;
 
-/// Honest vehicles, from 1; the liar comes after them.
+/// Honest vehicles, from 1; the liar has the next number.
 const HONEST: usize = 3;
 const LIAR: usize = HONEST + 1;
 /// Paths of an honest vehicle.
 const PATHS: usize = 2;
 const STEP: Duration = Duration::from_millis(1);
-/// The longest run, in steps.
-const MOST_STEPS: usize = 1500;
-/// A packet each way of every honest vehicle in so many steps.
-const PACKET_EACH: usize = 4;
-/// After the script: what is under way arrives.
-const REST: usize = 600;
-/// Datagrams that the gateway sends to the liar in a step at most: what it has for it, eight times again, over all paths.
-const MOST_TO_LIAR: usize = 1 << 15;
-/// A datagram takes no more.
-const MOST_PROBE_BYTES: u16 = 65_000;
+/// Maximum length of a run, in steps.
+const MAX_STEPS: usize = 1500;
+/// Steps between the packets of an honest vehicle in each direction.
+const PACKET_INTERVAL: usize = 4;
+/// Steps after the script, in which all packets in flight arrive.
+const DRAIN_STEPS: usize = 600;
+/// Maximum number of datagrams to the liar in a step: all queued packets, eight retransmissions, over all paths.
+const MAX_TO_LIAR: usize = 1 << 15;
+/// Maximum size of a datagram.
+const MAX_PROBE_BYTES: u16 = 65_000;
 const GATEWAY: ([u8; 4], u16) = ([192, 0, 2, 1], 4760);
 
-/// Plays one script.
+/// Runs one script.
 pub fn run(script: &[u8]) {
     let mut world = World::new();
     let mut script = Script(script);
     (0..40).for_each(|_| world.step());
-    while !script.0.is_empty() && world.steps < MOST_STEPS {
-        world.lie(&mut script);
+    while !script.0.is_empty() && world.steps < MAX_STEPS {
+        world.act(&mut script);
     }
     world.offering = false;
-    (0..REST).for_each(|_| world.step());
-    world.judge();
+    (0..DRAIN_STEPS).for_each(|_| world.step());
+    world.check();
 }
 
 struct Script<'a>(&'a [u8]);
@@ -64,7 +65,7 @@ impl Script<'_> {
         u32::from_be_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
     }
 
-    /// Anything, or what is near the ends of the range.
+    /// An arbitrary number, or one close to a limit or to `of`.
     fn figure(&mut self, of: u32) -> u32 {
         match self.byte() % 8 {
             0 => 0,
@@ -78,44 +79,44 @@ impl Script<'_> {
     }
 }
 
-/// A side of the tunnel as its program drives it.
+/// An endpoint of the tunnel with its state, driven as in the program.
 struct Side {
-    end: Endpoint,
+    endpoint: Endpoint,
     outbox: Outbox,
-    intake: ReceiveState,
-    came: Vec<Vec<u8>>,
+    receive_state: ReceiveState,
+    delivered: Vec<Vec<u8>>,
 }
 
 impl Side {
-    fn new(end: Endpoint) -> Side {
-        Side { end, outbox: Outbox::default(), intake: ReceiveState::default(), came: Vec::new() }
+    fn new(endpoint: Endpoint) -> Side {
+        Side { endpoint, outbox: Outbox::default(), receive_state: ReceiveState::default(), delivered: Vec::new() }
     }
 
     fn send(&mut self, now: Instant, mut send: impl FnMut(Transmit<'_>)) {
         let since = now.since(gateway::BEGIN);
-        self.end.maintain(now, gateway::unix_ns(since), &mut send);
-        for peer in 0..self.end.peers() {
-            // A full outbox is to be emptied again.
-            while self.end.transmit(now, peer, &mut self.outbox, &mut send) == Some(now) {}
-            self.end.changes(peer, &mut self.outbox);
-            self.end.deliver(peer, |packet| self.came.push(packet.into()));
+        self.endpoint.maintain(now, gateway::unix_ns(since), &mut send);
+        for peer in 0..self.endpoint.peers() {
+            // Repeated while the outbox is full.
+            while self.endpoint.transmit(now, peer, &mut self.outbox, &mut send) == Some(now) {}
+            self.endpoint.changes(peer, &mut self.outbox);
+            self.endpoint.deliver(peer, |packet| self.delivered.push(packet.into()));
         }
     }
 
-    fn take(&mut self, now: Instant, way: PathAddress, tos: u8, datagram: &[u8]) -> Option<Vec<u8>> {
-        let reply = self.end.on_datagram(&mut self.intake, now, way, tos, datagram);
-        self.end.flush(&mut self.intake, now, |packet| self.came.push(packet.into()));
+    fn take(&mut self, now: Instant, address: PathAddress, tos: u8, datagram: &[u8]) -> Option<Vec<u8>> {
+        let reply = self.endpoint.on_datagram(&mut self.receive_state, now, address, tos, datagram);
+        self.endpoint.flush(&mut self.receive_state, now, |packet| self.delivered.push(packet.into()));
         reply
     }
 }
 
-/// The liar: keys that the gateway knows, and what it heard.
+/// The liar: keys that the gateway knows, and what it received.
 struct Liar {
     security: Security,
     session: Option<Arc<Session>>,
-    /// The newest number that the gateway used of each path.
+    /// The last sequence number of the gateway on each path.
     numbers: [u32; MAX_PATHS],
-    heard: u32,
+    peer_epoch: u32,
     epoch: u32,
     plain: Vec<u8>,
 }
@@ -126,7 +127,7 @@ struct World {
     gateway: Side,
     vehicles: Vec<Side>,
     liar: Liar,
-    /// To the gateway: where from, DSCP and ECN, and the datagram.
+    /// To the gateway: source, DSCP and ECN, and the datagram.
     up: Vec<(SocketAddr, u8, Vec<u8>)>,
     down: Vec<(SocketAddr, u8, Vec<u8>)>,
     offering: bool,
@@ -134,12 +135,12 @@ struct World {
     number: u32,
 }
 
-/// Where a vehicle's path comes from.
+/// Address of a vehicle's path.
 fn home(vehicle: usize, path: usize) -> SocketAddr {
     ([198, 51, path as u8, vehicle as u8], 40_000).into()
 }
 
-/// Whose path an address is.
+/// Vehicle and path of an address.
 fn owner(address: SocketAddr) -> Option<(usize, usize)> {
     let SocketAddr::V4(address) = address else { return None };
     let [198, 51, path, vehicle] = address.ip().octets() else { return None };
@@ -160,21 +161,22 @@ fn packet(from: [u8; 4], to: [u8; 4], number: u32) -> Vec<u8> {
 impl World {
     fn new() -> World {
         let peers: Vec<usize> = (1..=LIAR).collect();
-        let mut vehicles: Vec<Side> =
-            (1..=HONEST).map(|vehicle| Side::new(gateway::end(vehicle, &[0], Some(GATEWAY), true, false))).collect();
+        let mut vehicles: Vec<Side> = (1..=HONEST)
+            .map(|vehicle| Side::new(gateway::endpoint(vehicle, &[0], Some(GATEWAY), true, false)))
+            .collect();
         for side in &mut vehicles {
-            (0..PATHS).for_each(|path| side.end.set_path(gateway::BEGIN, PathId(path as u8), Some(path)));
+            (0..PATHS).for_each(|path| side.endpoint.set_path(gateway::BEGIN, PathId(path as u8), Some(path)));
         }
         let mut world = World {
             now: gateway::BEGIN,
             steps: 0,
-            gateway: Side::new(gateway::end(0, &peers, None, true, false)),
+            gateway: Side::new(gateway::endpoint(0, &peers, None, true, false)),
             vehicles,
             liar: Liar {
                 security: Security::new(gateway::key(LIAR), vec![gateway::key(0).public()]),
                 session: None,
                 numbers: [0; MAX_PATHS],
-                heard: 0,
+                peer_epoch: 0,
                 epoch: 9,
                 plain: Vec::new(),
             },
@@ -197,16 +199,16 @@ impl World {
         }
         for (to, tos, datagram) in down {
             match owner(to) {
-                Some((LIAR, _)) => self.liar.hear(self.now, &datagram),
+                Some((LIAR, _)) => self.liar.receive(self.now, &datagram),
                 Some((vehicle, path)) => {
-                    let way = PathAddress { via: path, to: GATEWAY.into(), from: None };
-                    let reply = self.vehicles[vehicle - 1].take(self.now, way, tos, &datagram);
+                    let address = PathAddress { via: path, to: GATEWAY.into(), from: None };
+                    let reply = self.vehicles[vehicle - 1].take(self.now, address, tos, &datagram);
                     self.up.extend(reply.map(|reply| (home(vehicle, path), 0, reply)));
                 }
                 None => panic!("a datagram to {to}"),
             }
         }
-        if self.offering && self.steps.is_multiple_of(PACKET_EACH) {
+        if self.offering && self.steps.is_multiple_of(PACKET_INTERVAL) {
             (1..=HONEST).for_each(|vehicle| self.offer(vehicle));
         }
         let (mut to_liar, down) = (0, &mut self.down);
@@ -216,7 +218,7 @@ impl World {
                 down.push((sent.address.to, sent.tos, datagram.into()));
             }
         });
-        assert!(to_liar <= MOST_TO_LIAR, "{to_liar} datagrams at once");
+        assert!(to_liar <= MAX_TO_LIAR, "{to_liar} datagrams at once");
         for (place, side) in self.vehicles.iter_mut().enumerate() {
             let up = &mut self.up;
             side.send(self.now, |sent| {
@@ -228,48 +230,48 @@ impl World {
         self.steps += 1;
     }
 
-    /// A packet of a vehicle each way.
+    /// Offers a packet of a vehicle in each direction.
     fn offer(&mut self, vehicle: usize) {
         self.number += 1;
         for is_up in [true, false] {
             let (from, to) = if is_up { (vehicle, 0) } else { (0, vehicle) };
-            let made = packet(gateway::inside(from), gateway::inside(to), self.number);
+            let sent_packet = packet(gateway::inside(from), gateway::inside(to), self.number);
             let side = if is_up { &mut self.vehicles[vehicle - 1] } else { &mut self.gateway };
-            side.end.ingress(self.now, &mut made.clone(), |_| {});
-            self.offered.entry((vehicle, is_up)).or_default().push(made);
+            side.endpoint.ingress(self.now, &mut sent_packet.clone(), |_| {});
+            self.offered.entry((vehicle, is_up)).or_default().push(sent_packet);
         }
     }
 
-    /// What the liar does next.
-    fn lie(&mut self, script: &mut Script<'_>) {
+    /// Runs the liar's next action.
+    fn act(&mut self, script: &mut Script<'_>) {
         match script.byte() % 8 {
             0 | 1 => (0..=script.byte() % 32).for_each(|_| self.step()),
             2 => {
-                // The gateway has something for it, of several flows.
+                // The gateway has packets of several flows for it.
                 for _ in 0..=script.byte() {
                     self.number += 1;
                     let from = [10, 77, 0, 3 + (self.number % 4) as u8];
-                    let mut made = packet(from, gateway::inside(LIAR), self.number);
-                    self.gateway.end.ingress(self.now, &mut made, |_| {});
+                    let mut sent_packet = packet(from, gateway::inside(LIAR), self.number);
+                    self.gateway.endpoint.ingress(self.now, &mut sent_packet, |_| {});
                 }
                 self.step();
             }
             3 => {
                 let (key, number) = (script.word(), script.word());
-                let made = packet(gateway::inside(LIAR), gateway::inside(0), number);
-                self.say(
+                let sent_packet = packet(gateway::inside(LIAR), gateway::inside(0), number);
+                self.send(
                     script.byte(),
                     Header { payload: Payload::Ipv4, key: Some(key), sequence: Some(number), checksum: false },
-                    &made,
+                    &sent_packet,
                 );
             }
             4 => {
-                // Bytes that mean nothing.
+                // Arbitrary bytes.
                 let length = usize::from(script.byte()).min(script.0.len());
                 let (bytes, rest) = script.0.split_at(length);
                 script.0 = rest;
                 let key = GreKey { path: PathId(script.byte() % 16), flow: 0, sequence: 0 }.key();
-                self.say(
+                self.send(
                     script.byte(),
                     Header { payload: Payload::Control, key: Some(key), sequence: None, checksum: false },
                     bytes,
@@ -281,18 +283,22 @@ impl World {
                 let key = GreKey { path: PathId(path), flow: 0, sequence: 0 }.key();
                 let mut bytes = Vec::new();
                 message.write(&mut bytes);
-                self.say(path, Header { payload: Payload::Control, key: Some(key), sequence, checksum: false }, &bytes);
+                self.send(
+                    path,
+                    Header { payload: Payload::Control, key: Some(key), sequence, checksum: false },
+                    &bytes,
+                );
             }
         }
     }
 
-    /// The liar says this, sealed as of a path.
-    fn say(&mut self, path: u8, header: Header, payload: &[u8]) {
+    /// The liar sends this, encrypted for a path.
+    fn send(&mut self, path: u8, header: Header, payload: &[u8]) {
         let path = path % MAX_PATHS as u8;
         let (mut plain, mut datagram) = (Vec::new(), Vec::new());
         header.write(payload, &mut plain);
         if let Some(session) = &self.liar.session {
-            session.seal(path, &plain, &mut datagram).expect("there are keys");
+            session.seal(path, &plain, &mut datagram).expect("the session has keys");
             self.up.push((home(LIAR, usize::from(path)), 0, datagram));
         }
         if self.up.len() > 256 {
@@ -300,25 +306,27 @@ impl World {
         }
     }
 
-    /// All packets of the honest vehicles came, once and in order, and nothing else.
-    fn judge(self) {
+    /// Checks that all packets of the honest vehicles were delivered once and in
+    /// order, and no others.
+    fn check(self) {
         assert!(self.liar.session.is_some(), "the gateway does not know the liar");
         for vehicle in 1..=HONEST {
             let source = gateway::inside(vehicle);
-            let came: Vec<&Vec<u8>> = self.gateway.came.iter().filter(|packet| packet[12..16] == source).collect();
+            let delivered: Vec<&Vec<u8>> =
+                self.gateway.delivered.iter().filter(|packet| packet[12..16] == source).collect();
             let up: Vec<&Vec<u8>> = self.offered[&(vehicle, true)].iter().collect();
-            assert!(came == up, "up of vehicle {vehicle}: {} of {}", came.len(), up.len());
+            assert!(delivered == up, "up of vehicle {vehicle}: {} of {}", delivered.len(), up.len());
             let down = &self.offered[&(vehicle, false)];
-            let came = &self.vehicles[vehicle - 1].came;
-            assert!(came == down, "down to vehicle {vehicle}: {} of {}", came.len(), down.len());
+            let delivered = &self.vehicles[vehicle - 1].delivered;
+            assert!(delivered == down, "down to vehicle {vehicle}: {} of {}", delivered.len(), down.len());
         }
         let known = |packet: &Vec<u8>| (1..=LIAR).any(|vehicle| packet[12..16] == gateway::inside(vehicle));
-        assert!(self.gateway.came.iter().all(known), "a source that is nobody's");
+        assert!(self.gateway.delivered.iter().all(known), "a packet has an unknown source");
     }
 }
 
 impl Liar {
-    fn hear(&mut self, now: Instant, datagram: &[u8]) {
+    fn receive(&mut self, now: Instant, datagram: &[u8]) {
         let Some(session) = &self.session else {
             if let HandshakeEvent::Established { session, .. } = self.security.receive(now, datagram) {
                 self.session = Some(session);
@@ -333,25 +341,22 @@ impl Liar {
             self.numbers[usize::from(GreKey::of_key(key).path.0)] = number;
         }
         if let Some(message) = Message::read(payload).filter(|_| header.payload == Payload::Control) {
-            self.heard = message.epoch;
+            self.peer_epoch = message.epoch;
         }
     }
 
-    /// A message that can be, of what is under way mostly.
+    /// A valid message, mostly about packets in flight.
     fn message(&mut self, script: &mut Script<'_>) -> Message {
         let flags = script.byte();
         if flags & 0xe0 == 0xe0 {
             self.epoch = script.word();
         }
-        let heard = if script.byte() == 0 { script.word() } else { self.heard };
+        let peer_epoch = if script.byte() == 0 { script.word() } else { self.peer_epoch };
         let body = match flags & 7 {
             0 if flags & 8 == 0 => Body::Probe,
-            0 => Body::MtuProbe((script.word() as u16).min(MOST_PROBE_BYTES)),
+            0 => Body::MtuProbe((script.word() as u16).min(MAX_PROBE_BYTES)),
             1 => Body::PacketTrain,
-            _ => Body::Report {
-                peer_epoch: heard,
-                paths: (0..1 + script.byte() % 4).map(|_| self.report(script)).collect(),
-            },
+            _ => Body::Report { peer_epoch, paths: (0..1 + script.byte() % 4).map(|_| self.report(script)).collect() },
         };
         let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
         Message { epoch: self.epoch, mode, retransmits: flags & 8 != 0, is_initiator: flags & 16 != 0, body }

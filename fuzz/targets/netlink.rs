@@ -1,5 +1,5 @@
-//! What the kernel says, or somebody in its place: events of the path manager,
-//! interfaces and addresses, sockets.
+//! Arbitrary netlink messages: events of the path manager, interfaces and
+//! addresses, sockets.
 
 use crosslane::netlink::{TcpInfo, diag, links, path_manager};
 

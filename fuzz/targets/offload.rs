@@ -1,14 +1,14 @@
-//! Frames of a device, cut and joined again.
+//! Frames of a device, segmented and coalesced again.
 
 use crosslane::tunnel::gro::Coalescer;
 use crosslane::tunnel::gso::{FRAME_BYTES, split};
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let mut frame = bytes[..bytes.len().min(FRAME_BYTES)].to_vec();
     let mut packets: Vec<Vec<u8>> = Vec::new();
     let _ = split(&mut frame, |packet| packets.push(packet.to_vec()));
-    // As they are, too: the other end may send anything.
+    // The input as packets, too: the peer can send arbitrary packets.
     packets.extend(bytes.chunks(64).map(<[u8]>::to_vec));
     for udp in [false, true] {
         let mut coalescer = Coalescer::new(udp);
@@ -25,7 +25,7 @@ pub fn run(bytes: &[u8]) {
         for packet in &packets {
             if !coalescer.push(packet) {
                 flush(&mut coalescer);
-                assert!(coalescer.push(packet), "an empty one takes a packet");
+                assert!(coalescer.push(packet), "an empty coalescer accepts a packet");
             }
         }
         flush(&mut coalescer);

@@ -1,5 +1,5 @@
-//! A hostile peer at either end of a transfer: frames that no sender says,
-//! receipts that no receiver says, and a sender driven in any order.
+//! A malicious peer of a transfer: frames that no sender sends, receipts that no
+//! receiver sends, and a sender driven in any order.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crosslane_core::transfer::receiver::{Event, MAX_BEGUN, Receiver};
 use crosslane_core::transfer::sender::{CHUNK_BYTES, MAX_OPEN, Sender, Write};
 use crosslane_core::transfer::{Abandoned, Late};
 
-/// Plays one input; its first byte says at which end.
+/// Runs one input; its first byte selects the side.
 pub fn run(bytes: &[u8]) {
     let Some((&[kind, part], rest)) = bytes.split_first_chunk::<2>() else { return };
     let mut stream = if kind & 4 == 0 { frame::PREFACE.to_vec() } else { Vec::new() };
@@ -32,8 +32,8 @@ fn receive(stream: &[u8], part: usize) {
                     assert_eq!(missing.insert(number, size_bytes), None);
                 }
                 Ok(Some(Event::Data { number, bytes })) => {
-                    let missing = missing.get_mut(&number).expect("it was offered");
-                    *missing = missing.checked_sub(bytes.len() as u64).expect("no more than was offered");
+                    let missing = missing.get_mut(&number).expect("the object was offered");
+                    *missing = missing.checked_sub(bytes.len() as u64).expect("not more than offered");
                 }
                 Ok(Some(Event::End { number, .. })) => assert_eq!(missing.remove(&number), Some(0)),
                 Ok(Some(Event::Abandon { number, .. })) => assert!(missing.remove(&number).is_some()),
@@ -42,7 +42,7 @@ fn receive(stream: &[u8], part: usize) {
             }
             assert!(missing.len() <= MAX_BEGUN);
         }
-        assert!(bytes.is_empty(), "what is not taken is lost");
+        assert!(bytes.is_empty(), "all bytes are consumed");
     }
 }
 
@@ -52,20 +52,20 @@ fn receipts(stream: &[u8], part: usize) {
         loop {
             match receipts.take(&mut bytes) {
                 Ok(Some(receipt)) => {
-                    let (mut again, mut written) = (Receipts::default(), frame::PREFACE.to_vec());
+                    let (mut reader, mut written) = (Receipts::default(), frame::PREFACE.to_vec());
                     frame::receipt(&mut written, &receipt);
-                    assert_eq!(again.take(&mut written.as_slice()), Ok(Some(receipt)));
+                    assert_eq!(reader.take(&mut written.as_slice()), Ok(Some(receipt)));
                 }
                 Ok(None) => break,
                 Err(fault) => return assert!(!fault.to_string().is_empty()),
             }
         }
-        assert!(bytes.is_empty(), "what is not taken is lost");
+        assert!(bytes.is_empty(), "all bytes are consumed");
     }
 }
 
-/// The kernel says anything of what is acknowledged, the user submits and abandons
-/// at any time; what is written is what a receiver understands.
+/// The kernel reports arbitrary acknowledgements, the user submits and abandons
+/// at any time; a receiver must accept the written frames.
 fn send(script: &[u8], late: Late) {
     let (mut sender, mut receiver, mut greeting) = (Sender::new(late), Receiver::default(), &frame::PREFACE[..]);
     assert_eq!(receiver.take(&mut greeting), Ok(None));
@@ -77,7 +77,7 @@ fn send(script: &[u8], late: Late) {
         match what % 8 {
             0 | 1 => {
                 let deadline = (what & 8 == 0).then(|| now + Duration::from_millis(figure));
-                // What is sent here is made of zeros, up to a few pieces.
+                // The content is zeros, up to a few chunks.
                 let size = figure % (3 * CHUNK_BYTES);
                 if let Some(number) = sender.submit("name", size, now, deadline) {
                     sizes.insert(number, size);
@@ -119,5 +119,5 @@ fn write(sender: &mut Sender, receiver: &mut Receiver, sizes: &BTreeMap<u32, u64
     }
     assert_eq!(wire.len() as u64, length);
     let mut bytes = wire.as_slice();
-    while receiver.take(&mut bytes).expect("a sender says what a receiver understands").is_some() {}
+    while receiver.take(&mut bytes).expect("a receiver accepts a sender's frames").is_some() {}
 }

@@ -1,8 +1,8 @@
-//! The link emulator against mahimahi's figures: `cargo bench --bench link`.
+//! Compares the link emulator with mahimahi: `cargo bench --bench link`.
 //!
-//! Packets go from a socket in one namespace to a socket in another. Delay is
-//! from before the send call to after the receive call, both on one clock.
-//! Every packet is told to a recorder, as in a drive.
+//! Packets are sent from a socket in one namespace to a socket in another. Delay
+//! is measured from before the send call to after the receive call, on the same
+//! clock. A recorder receives every packet record, as in a drive.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -30,7 +30,7 @@ struct Row {
 }
 
 fn main() {
-    // `cargo test --benches` passes no --bench: it only wants to see it build.
+    // `cargo test --benches` passes no --bench: only the build is tested.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -45,7 +45,7 @@ fn main() {
 
 fn all() -> Result<Vec<Row>> {
     let mut rows = delay_at_1_kpps()?;
-    rows.extend(as_fast_as_it_goes()?);
+    rows.extend(maximum_rate()?);
     rows.extend(shaping_at_80_kpps()?);
     Ok(rows)
 }
@@ -55,8 +55,8 @@ fn print(rows: &[Row]) {
     let release = machine.as_ref().map_or("?".into(), |uname| uname.release().to_string_lossy());
     let cores = thread::available_parallelism().map_or(0, usize::from);
     println!("link emulator, crosslane {}, Linux {release}, {cores} cores", env!("CARGO_PKG_VERSION"));
-    let head = ["", "here", "target", "mahimahi (measured elsewhere)"];
-    println!("{:<44} {:>12} {:>12}    {}", head[0], head[1], head[2], head[3]);
+    let columns = ["", "here", "target", "mahimahi (another machine)"];
+    println!("{:<44} {:>12} {:>12}    {}", columns[0], columns[1], columns[2], columns[3]);
     for row in rows {
         let mark = if row.reached { ' ' } else { '!' };
         println!("{:<44} {:>12} {:>12} {mark}  {}", row.what, row.value, row.target, row.mahimahi);
@@ -91,13 +91,13 @@ fn delay_at_1_kpps() -> Result<Vec<Row>> {
     ])
 }
 
-fn as_fast_as_it_goes() -> Result<Vec<Row>> {
+fn maximum_rate() -> Result<Vec<Row>> {
     let seconds = 3.0;
     let ((), report) = run(f64::INFINITY, |vehicle, _server| {
         let end = monotonic_ns() + (seconds * 1e9) as u64;
         while monotonic_ns() < end {
             for _ in 0..32 {
-                // A full device queue refuses nothing, it drops: counted.
+                // A full device queue drops packets, which are counted.
                 let _ = vehicle.send(&[0; PAYLOAD_BYTES]);
             }
         }
@@ -107,7 +107,7 @@ fn as_fast_as_it_goes() -> Result<Vec<Row>> {
     let per_packet = cpu_us(&report);
     Ok(vec![
         Row {
-            what: "as fast as it goes: delivered",
+            what: "maximum rate: delivered",
             value: format!("{kpps:.0} kpps"),
             target: "100 kpps",
             reached: kpps >= 100.0,
@@ -155,7 +155,7 @@ fn shaping_at_80_kpps() -> Result<Vec<Row>> {
     ])
 }
 
-/// Runs `work` with a socket at each end of a link of this rate.
+/// Runs `work` with a socket on both sides of a link of this rate.
 fn run<T>(bit_s: f64, work: impl FnOnce(UdpSocket, UdpSocket) -> Result<T>) -> Result<(T, EmulatorReport)> {
     let params = DirectionParams {
         bottleneck: Bottleneck::Rate { bit_s },
@@ -182,7 +182,7 @@ fn run<T>(bit_s: f64, work: impl FnOnce(UdpSocket, UdpSocket) -> Result<T>) -> R
     recorder.join().map_err(|_| failure("the recorder panicked"))?;
     match report.records_lost {
         0 => Ok((done, report)),
-        lost => Err(failure(format!("{lost} packet records found no room"))),
+        lost => Err(failure(format!("{lost} packet records were lost"))),
     }
 }
 
@@ -204,7 +204,7 @@ fn send_stamp(socket: &UdpSocket, _number: u64) {
     let _ = socket.send(&packet);
 }
 
-/// Delay of every packet beyond [`DELAY`], in ns, until none comes for 0.5 s.
+/// Delay of every packet beyond [`DELAY`], in ns, until none arrives for 0.5 s.
 fn receive_stamps(socket: &UdpSocket) -> Result<Vec<i64>> {
     let priority = libc::sched_param { sched_priority: 5 };
     // SAFETY: `priority` outlives the call; 0 is this thread.

@@ -1,10 +1,9 @@
-//! How fast the simulator is: `cargo bench --bench simulator`.
+//! Speed of the simulator: `cargo bench --bench simulator`.
 //!
-//! Simulated seconds for each second of processor time, as in the comparison
-//! with ns-3 (11 to 15, two plain TCP flows) and htsim (3,300, without receive
-//! window and reordering): one MPTCP connection, bulk, over two paths of 10
-//! Mbit/s, without packet records. And a drive with an agent, as regression
-//! suites run it.
+//! Simulated seconds per second of CPU time, as in the comparison with ns-3 (11
+//! to 15, two plain TCP flows) and htsim (3,300, without receive window and
+//! reordering): one MPTCP connection, bulk, over two paths of 10 Mbit/s, without
+//! packet records; and a drive with an agent, as in regression suites.
 
 use crosslane_core::time::{Duration, Instant};
 use crosslane_sim::scenario::{Scenario, ScenarioError};
@@ -30,11 +29,11 @@ delay_ms = 20
 kind = "bulk"
 "#;
 const DRIVE: &str = include_str!("../../../scenarios/leave-coverage.toml");
-/// Simulated seconds for each second of processor time, bulk.
+/// Simulated seconds per second of CPU time, bulk.
 const TARGET: f64 = 500.0;
 const ROUNDS: usize = 3;
 
-/// What one run took.
+/// CPU time and results of one run.
 struct Run {
     cpu_s: f64,
     events: u64,
@@ -42,7 +41,7 @@ struct Run {
 }
 
 fn main() {
-    // `cargo test --benches` passes no --bench: it only wants to see it build.
+    // `cargo test --benches` passes no --bench: only the build is tested.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -60,7 +59,7 @@ fn all() -> Result<(), ScenarioError> {
     print("leave-coverage, agent (threshold)", DRIVE, "threshold", None)
 }
 
-/// The median of a few runs, each of ten minutes at least.
+/// Prints the median of some runs, each of at least ten minutes.
 fn print(what: &str, text: &str, strategy: &str, target: Option<f64>) -> Result<(), ScenarioError> {
     let scenario = Scenario::parse(text, "bench.toml")?;
     let mut rates: Vec<(f64, f64)> = Vec::new();
@@ -98,7 +97,7 @@ fn run(scenario: &Scenario, strategy: &str, seed: u64) -> Result<Run, ScenarioEr
     Ok(Run { cpu_s: (cpu() - before).as_secs_f64(), events: recording.events, delivered_mb: bytes as f64 / 1e6 })
 }
 
-/// Processor time of this process, user and system.
+/// CPU time of this process, user and system.
 fn cpu() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
     let time = |t: nix::sys::time::TimeVal| Duration::from_micros(t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64);

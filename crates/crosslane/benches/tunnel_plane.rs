@@ -1,8 +1,8 @@
-//! What the tunnel's way to the kernel costs: `cargo bench --bench tunnel_plane`.
+//! Cost of the tunnel's data plane: `cargo bench --bench tunnel_plane`.
 //!
-//! In memory: super-packets of 64 KiB cut into packets of 1400 bytes, and
-//! joined again. Over loopback: UDP sent in super-packets and received so, in
-//! processor time of both ends with the kernel's part.
+//! In memory: GSO packets of 64 KiB segmented into packets of 1400 bytes, and
+//! coalesced again. Over loopback: UDP sent with GSO and received with GRO, in
+//! CPU time of both endpoints including the kernel's.
 
 use std::hint::black_box;
 use std::io;
@@ -23,7 +23,7 @@ const SEGMENTS: usize = 46;
 const ROUNDS: usize = 5000;
 
 fn main() {
-    // `cargo test --benches` passes no --bench: it only wants to see it build.
+    // `cargo test --benches` passes no --bench: only the build is tested.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -31,23 +31,24 @@ fn main() {
     let release = machine.as_ref().map_or("?".into(), |uname| uname.release().to_string_lossy());
     let cores = thread::available_parallelism().map_or(0, usize::from);
     println!("tunnel plane, crosslane {}, Linux {release}, {cores} cores", env!("CARGO_PKG_VERSION"));
-    let frame = super_packet();
-    println!("{:<52} {:>8.1} ns a packet", "reading: a copy of the super-packet", best(|| copied(&frame)));
-    println!("{:<52} {:>8.1} ns a packet", "cutting it, copy included", best(|| cut(&frame)));
+    let frame = gso_packet();
+    println!("{:<52} {:>8.1} ns a packet", "reading: a copy of the GSO packet", best(|| copy(&frame)));
+    println!("{:<52} {:>8.1} ns a packet", "segmenting it, including the copy", best(|| segment(&frame)));
     let packets = packets(&frame);
-    for (what, batch) in [("joining one flow", packets.clone()), ("joining eight flows in turn", interleaved(&packets))]
+    for (what, batch) in
+        [("coalescing one flow", packets.clone()), ("coalescing eight interleaved flows", interleaved(&packets))]
     {
-        println!("{what:<52} {:>8.1} ns a packet", best(|| joined(&batch)));
+        println!("{what:<52} {:>8.1} ns a packet", best(|| coalesce(&batch)));
     }
-    println!("{:<52} {:>8.1} ns a packet", "the checksum of 1400 bytes alone", best(|| summed(&packets)));
+    println!("{:<52} {:>8.1} ns a packet", "the checksum of 1400 bytes", best(|| checksum_all(&packets)));
     if let Err(cause) = over_loopback() {
         eprintln!("UDP over loopback: {cause}");
         std::process::exit(1);
     }
 }
 
-/// TCP over IPv4 as Linux gives it, its payload of no pattern.
-fn super_packet() -> Vec<u8> {
+/// A GSO packet of TCP over IPv4, as from Linux, with pseudo-random payload.
+fn gso_packet() -> Vec<u8> {
     let len = HEADERS + SEGMENTS * (PACKET - HEADERS);
     let mut packet: Vec<u8> = (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     packet[..20].copy_from_slice(&[0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -71,9 +72,9 @@ fn packets(frame: &[u8]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// The same packets in flows of their own, with right checksums.
+/// The same packets in eight flows, with correct checksums.
 fn interleaved(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let in_flow = |packet: &Vec<u8>, port: u8| {
+    let with_port = |packet: &Vec<u8>, port: u8| {
         let mut packet = packet.clone();
         packet[20] = port;
         packet[36..38].fill(0);
@@ -82,21 +83,22 @@ fn interleaved(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
         packet[36..38].copy_from_slice(&sum.to_be_bytes());
         packet
     };
-    packets.iter().flat_map(|packet| (0..8).map(move |port| in_flow(packet, port))).collect()
+    packets.iter().flat_map(|packet| (0..8).map(move |port| with_port(packet, port))).collect()
 }
 
-/// Nanoseconds per packet, the best of five; `round` returns how many it had.
+/// Nanoseconds per packet, the best of five; `round` returns its number of
+/// packets.
 fn best(mut round: impl FnMut() -> usize) -> f64 {
     let mut times = Vec::new();
     for _ in 0..5 {
-        let begun = monotonic_ns();
+        let start = monotonic_ns();
         let count = round();
-        times.push((monotonic_ns() - begun) as f64 / count as f64);
+        times.push((monotonic_ns() - start) as f64 / count as f64);
     }
     times.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-fn copied(frame: &[u8]) -> usize {
+fn copy(frame: &[u8]) -> usize {
     let mut buffer = vec![0; FRAME_BYTES];
     for _ in 0..ROUNDS {
         buffer[..frame.len()].copy_from_slice(frame);
@@ -105,7 +107,7 @@ fn copied(frame: &[u8]) -> usize {
     ROUNDS * SEGMENTS
 }
 
-fn cut(frame: &[u8]) -> usize {
+fn segment(frame: &[u8]) -> usize {
     let mut buffer = vec![0; FRAME_BYTES];
     let mut count = 0;
     for _ in 0..ROUNDS {
@@ -119,7 +121,7 @@ fn cut(frame: &[u8]) -> usize {
     count
 }
 
-fn joined(packets: &[Vec<u8>]) -> usize {
+fn coalesce(packets: &[Vec<u8>]) -> usize {
     let mut coalescer = Coalescer::new(true);
     let mut writes = 0;
     let rounds = ROUNDS * SEGMENTS / packets.len();
@@ -134,11 +136,11 @@ fn joined(packets: &[Vec<u8>]) -> usize {
         });
         assert!(done.is_ok());
     }
-    assert_eq!(writes, rounds * (packets.len() / SEGMENTS), "one write a flow");
+    assert_eq!(writes, rounds * (packets.len() / SEGMENTS), "one write per flow");
     rounds * packets.len()
 }
 
-fn summed(packets: &[Vec<u8>]) -> usize {
+fn checksum_all(packets: &[Vec<u8>]) -> usize {
     for _ in 0..ROUNDS {
         for packet in packets {
             black_box(Sum::default().with(black_box(packet)).checksum());
@@ -147,14 +149,14 @@ fn summed(packets: &[Vec<u8>]) -> usize {
     ROUNDS * packets.len()
 }
 
-/// Sends 4 GB as fast as the receiver takes it.
+/// Sends 4 GB as fast as the receiver accepts it.
 fn over_loopback() -> Result<(), Box<dyn std::error::Error>> {
     const BYTES: usize = 4_000_000_000;
-    for (what, segments) in [("UDP in super-packets of 46 × 1400", SEGMENTS), ("UDP in single datagrams", 1)] {
+    for (what, segments) in [("UDP in GSO packets of 46 × 1400", SEGMENTS), ("UDP in single datagrams", 1)] {
         let bytes = BYTES / if segments == 1 { 10 } else { 1 };
         let local: SocketAddr = "127.0.0.1:0".parse()?;
         let (from, to) = (PathSocket::bind(local, None)?, PathSocket::bind(local, None)?);
-        let begun = (monotonic_ns(), processor_s()?);
+        let start = (monotonic_ns(), cpu_s()?);
         let buffer = vec![7; segments * PACKET];
         let (mut sent, mut received, mut messages) = (0, 0, 0);
         let mut buffers = ReceiveBuffers::default();
@@ -172,11 +174,11 @@ fn over_loopback() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         thread::sleep(Duration::from_millis(1));
-        let (elapsed, processor) = ((monotonic_ns() - begun.0) as f64 / 1e9, processor_s()? - begun.1);
+        let (elapsed, cpu) = ((monotonic_ns() - start.0) as f64 / 1e9, cpu_s()? - start.1);
         let gigabytes = received as f64 / 1e9;
         println!(
             "{what:<52} {:>8.3} CPU-s a GB, {:.1} Gbit/s, {:.0} datagrams a message, {:.2} % lost",
-            processor / gigabytes,
+            cpu / gigabytes,
             gigabytes * 8.0 / elapsed,
             received as f64 / PACKET as f64 / messages as f64,
             (sent - received) as f64 / sent as f64 * 100.0,
@@ -185,8 +187,8 @@ fn over_loopback() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Processor time of this process, in user and kernel.
-fn processor_s() -> nix::Result<f64> {
+/// CPU time of this process, in user and kernel.
+fn cpu_s() -> nix::Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))

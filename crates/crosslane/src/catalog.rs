@@ -1,4 +1,4 @@
-//! `crosslane catalog`: the strategies and metrics that there are.
+//! `crosslane catalog`: lists the strategies and metrics.
 
 use crosslane_sim::scenario::base::CATALOG;
 use crosslane_sim::scenario::metric::METRICS;
@@ -38,7 +38,7 @@ fn metrics() -> String {
     head + &rows.collect::<String>()
 }
 
-/// The word that stands for a value in JSON.
+/// The JSON name of a value.
 fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(String::from)).unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use crate::control::tunnel;
 use crate::error::{Error, Result};
 use crate::{agent, catalog, check, drive, import, keygen, output, receive, send, simulate};
 
-/// Keeps a vehicle's connections alive over every network it can reach.
+/// Keeps a vehicle's connections alive over all networks in reach.
 #[derive(Parser)]
 #[command(name = "crosslane", version)]
 struct Cli {
@@ -26,19 +26,19 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
-    /// Send files over all paths, each by its deadline, as cheaply as can be.
+    /// Send files over all paths, each by its deadline, at minimum cost.
     Send(send::Options),
-    /// Receive what `send` sends.
+    /// Receive files from `crosslane send`.
     Receive(receive::Options),
     /// Emulate a drive with the network stack of this machine's kernel.
     Drive(drive::Options),
-    /// The same in simulated time: many runs in seconds, without privileges.
+    /// Simulate a drive: many runs in seconds, without privileges.
     Simulate(simulate::Options),
     /// Validate a scenario or an agent's configuration.
     Check {
         /// Scenario or configuration (TOML).
         file: PathBuf,
-        /// Folder of the data that the scenario names as `data:…`.
+        /// Folder of the data that the scenario refers to as `data:…`.
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
         /// Replace former names of keys in the file by the present ones first.
@@ -54,11 +54,11 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Turn a public recording into a trace.
+    /// Convert a public recording into a trace.
     Import(import::Options),
-    /// Make a key for the tunnel.
+    /// Create a key for the tunnel.
     Keygen(keygen::Options),
-    /// Look at the tunnel of a running agent, and steer it.
+    /// Show and control the tunnel of a running agent.
     #[command(subcommand)]
     Tunnel(tunnel::command::Command),
     /// Print a shell completion script.
@@ -69,16 +69,16 @@ enum Command {
     /// Print the manual page.
     #[command(hide = true)]
     Man,
-    /// See whether this machine can carry out runs; `drive` starts it.
+    /// Check that this machine can execute runs; started by `drive`.
     #[command(hide = true)]
     DriveProbe {
-        /// What the strategies to be driven are based on.
+        /// Bases of the strategies.
         bases: Vec<String>,
     },
-    /// Carry out one run of a drive; `drive` starts it.
+    /// Execute one run of a drive; started by `drive`.
     #[command(hide = true)]
     DriveRun {
-        /// What to run, as JSON.
+        /// Plan of the run (JSON).
         plan: String,
     },
 }
@@ -87,8 +87,8 @@ enum Command {
 pub fn main() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => Ok(cli.command),
-        Err(misread) if is_help(&misread) => misread.exit(),
-        Err(misread) => Err(in_one_sentence(&misread)),
+        Err(error) if is_help(&error) => error.exit(),
+        Err(error) => Err(usage_error(&error)),
     };
     match command.and_then(run) {
         Ok(code) => code,
@@ -99,17 +99,18 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn is_help(misread: &clap::Error) -> bool {
-    !misread.use_stderr() || misread.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+fn is_help(error: &clap::Error) -> bool {
+    !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
-/// What clap tells in paragraphs: the fault, then perhaps a tip.
-fn in_one_sentence(misread: &clap::Error) -> Error {
-    let text = misread.to_string();
+/// Joins clap's paragraphs (the fault, and a tip if there is one) into one
+/// sentence.
+fn usage_error(error: &clap::Error) -> Error {
+    let text = error.to_string();
     let mut paragraphs = text.split("\n\n").map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
     let fault = paragraphs.next().unwrap_or_default();
     let tip = paragraphs.find_map(|paragraph| Some(paragraph.strip_prefix("tip: ")?.to_string()));
-    let remedy = tip.unwrap_or_else(|| "add --help to see what it takes".into());
+    let remedy = tip.unwrap_or_else(|| "add --help to list the options".into());
     Error::usage("reading the command line", fault.trim_start_matches("error: "), remedy)
 }
 

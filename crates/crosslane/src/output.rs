@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Write, stdout};
 
 use crate::error::{Error, Result};
 
-/// Prints what came out; `attempt` says what is being printed. A reader that
-/// has seen enough (`| head`) is no failure.
+/// Prints `text`; `attempt` names it in an error. A closed pipe (`| head`) is
+/// not an error.
 ///
 /// # Errors
 /// Standard output cannot be written.

@@ -1,4 +1,4 @@
-//! `crosslane receive`: takes what `crosslane send` sends into a folder.
+//! `crosslane receive`: stores the files of `crosslane send` in a folder.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,27 +19,27 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::output;
 use crate::transfer::folder::{Folder, Kept};
-use crate::transfer::receiving::{self, Left};
+use crate::transfer::receiving::{self, Incomplete};
 use crate::transfer::{PORT, TransferError, connection};
 
 mod places;
 
 use places::{Places, Rejected};
 
-/// Longest wait before the order to stop is looked at again.
-const NAP: Duration = Duration::from_millis(50);
+/// Longest wait before `stop` is checked again.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What the command takes.
+/// Options of the command.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Folder for the files. One that is there is replaced by one of its name; what is not complete ends in `.part`.
+    /// Folder for the files. A file replaces an existing one of its name; incomplete files end in `.part`.
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
-    /// Address and port to listen on. Whoever reaches it may store files: nothing is encrypted, and nobody is asked
-    /// who he is. `0.0.0.0:7411` or `[::]:7411` are all addresses of this machine.
+    /// Address and port to listen on. Any host that can connect may store files: there is no encryption and no
+    /// authentication. `0.0.0.0:7411` or `[::]:7411` listens on all addresses of this machine.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([127, 0, 0, 1], PORT)))]
     listen: SocketAddr,
-    /// End after the first sender; success if all that he offered is stored.
+    /// End after the first sender; success if all its files are stored.
     #[arg(long)]
     once: bool,
     /// Print the results as JSON, one object a line.
@@ -50,22 +50,22 @@ pub struct Options {
 /// Receives until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// The folder cannot be written into, or the address not be listened on.
+/// The folder is not writable, or the address cannot be listened on.
 pub fn run(options: &Options) -> Result<ExitCode> {
     check_folder(&options.into)?;
-    let told = |cause: TransferError| Error::message(cause.to_string(), 1);
-    let listener = connection::listen(options.listen).map_err(told)?;
+    let message = |cause: TransferError| Error::message(cause.to_string(), 1);
+    let listener = connection::listen(options.listen).map_err(message)?;
     let failed = |cause| Error::failure(format!("listening on {}", options.listen), cause);
     listener.set_nonblocking(true).map_err(failed)?;
     let at = listener.local_addr().map_err(failed)?.as_socket().unwrap_or(options.listen);
     let stop = interrupt::listen()?;
     eprintln!("crosslane: listening on {at}");
     ready::notify_ready();
-    let hall =
-        Inbox { options, clock: Clock::start(), stop: &stop, places: Places::new(), lacking: AtomicUsize::new(0) };
-    std::thread::scope(|scope| hall.serve(scope, &listener)).map_err(failed)?;
-    let lacking = hall.lacking.load(Ordering::Relaxed);
-    Ok(if options.once && lacking > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let server =
+        Server { options, clock: Clock::start(), stop: &stop, places: Places::new(), failures: AtomicUsize::new(0) };
+    std::thread::scope(|scope| server.serve(scope, &listener)).map_err(failed)?;
+    let failures = server.failures.load(Ordering::Relaxed);
+    Ok(if options.once && failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn check_folder(folder: &Path) -> Result<()> {
@@ -73,40 +73,40 @@ fn check_folder(folder: &Path) -> Result<()> {
     let writeable = nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK;
     let remedy = "give --into a folder that exists and can be written into";
     match std::fs::metadata(folder) {
-        Ok(found) if !found.is_dir() => Err(Error::usage(attempt, "it is no folder", remedy)),
+        Ok(found) if !found.is_dir() => Err(Error::usage(attempt, "it is not a folder", remedy)),
         Ok(_) => nix::unistd::access(folder, writeable).map_err(|cause| Error::usage(attempt, cause, remedy)),
         Err(cause) => Err(Error::usage(attempt, cause, remedy)),
     }
 }
 
-/// Where senders come and go.
-struct Inbox<'a> {
+/// Accepts and serves senders.
+struct Server<'a> {
     options: &'a Options,
     clock: Clock,
     stop: &'a AtomicBool,
     places: Places,
-    /// Objects not stored, and connections that broke.
-    lacking: AtomicUsize,
+    /// Number of objects not stored and of connections that broke.
+    failures: AtomicUsize,
 }
 
-impl Inbox<'_> {
+impl Server<'_> {
     fn serve<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, listener: &Socket) -> io::Result<()> {
         let mut failing = false;
         while !self.stop.load(Ordering::Relaxed) {
             let (socket, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(cause) if cause.kind() == ErrorKind::WouldBlock => {
-                    let timeout = PollTimeout::try_from(NAP).unwrap_or(PollTimeout::ZERO);
+                    let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
                     let _ = poll(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], timeout);
                     continue;
                 }
-                // Who left before he was let in.
+                // The sender closed the connection before it was accepted.
                 Err(cause) if matches!(cause.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => continue,
                 Err(cause) => {
                     if !std::mem::replace(&mut failing, true) {
-                        eprintln!("crosslane: while accepting a sender: {cause}; those who are here go on");
+                        eprintln!("crosslane: while accepting a sender: {cause}; connected senders continue");
                     }
-                    std::thread::sleep(NAP);
+                    std::thread::sleep(POLL_INTERVAL);
                     continue;
                 }
             };
@@ -116,53 +116,53 @@ impl Inbox<'_> {
                 return Ok(());
             }
             let address = from.as_socket().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |from| from.ip());
-            let begun = match self.places.take(address) {
+            let started = match self.places.take(address) {
                 Ok(place) => std::thread::Builder::new().spawn_scoped(scope, move || {
                     let _place = place;
                     self.receive(&socket, &from);
                 }),
-                Err(why) => match self.turn_away(&from, &why) {
-                    Some(seat) => std::thread::Builder::new().spawn_scoped(scope, move || {
-                        let _seat = seat;
-                        connection::turn_away(&socket, &why);
+                Err(why) => match self.reject(&from, &why) {
+                    Some(rejected) => std::thread::Builder::new().spawn_scoped(scope, move || {
+                        let _rejected = rejected;
+                        connection::reject(&socket, &why);
                     }),
                     None => continue,
                 },
             };
-            // Without a thread for it, the sender finds its connection closed.
-            if let Err(cause) = begun {
-                eprintln!("crosslane: while serving a sender: {cause}; those who are here go on");
-                std::thread::sleep(NAP);
+            // Without a thread, the connection is closed.
+            if let Err(cause) = started {
+                eprintln!("crosslane: while serving a sender: {cause}; connected senders continue");
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         Ok(())
     }
 
-    fn turn_away(&self, from: &SockAddr, why: &str) -> Option<Rejected<'_>> {
-        let (seat, is_time) = self.places.turn_away(self.clock.now());
+    fn reject(&self, from: &SockAddr, why: &str) -> Option<Rejected<'_>> {
+        let (rejected, is_time) = self.places.reject(self.clock.now());
         if is_time {
-            eprintln!("crosslane: {} is turned away: {why}", name(from));
+            eprintln!("crosslane: {} is rejected: {why}", name(from));
         }
-        seat
+        rejected
     }
 
     fn receive(&self, socket: &Socket, from: &SockAddr) {
         let from = name(from);
-        // Without it a sender that is gone without a word holds his place.
+        // Without keep-alive, a vanished sender would keep its place.
         drop(connection::keep_alive(socket));
-        let mut folder = Folder::new(&self.options.into, |kept| self.tell(&from, &kept));
+        let mut folder = Folder::new(&self.options.into, |kept| self.report(&from, &kept));
         if let Err(fault) = receiving::receive(socket, &mut folder, self.clock, self.stop) {
-            self.lacking.fetch_add(1, Ordering::Relaxed);
+            self.failures.fetch_add(1, Ordering::Relaxed);
             eprintln!("crosslane: from {from}: {fault}");
         }
     }
 
-    fn tell(&self, from: &str, kept: &Kept) {
+    fn report(&self, from: &str, kept: &Kept) {
         let file = kept.file.as_ref().map(|file| file.display().to_string().replace(char::is_control, "?"));
         let name = kept.name.replace(char::is_control, "?");
-        let why = kept.left.map(|left| reason(left, &kept.text));
+        let why = kept.incomplete.map(|incomplete| reason(incomplete, &kept.text));
         if why.is_some() {
-            self.lacking.fetch_add(1, Ordering::Relaxed);
+            self.failures.fetch_add(1, Ordering::Relaxed);
         }
         let line = match &why {
             _ if self.options.json => {
@@ -173,26 +173,26 @@ impl Inbox<'_> {
             }
             None => format!("{name}  {} bytes  from {from}  stored", kept.bytes),
             Some(why) => {
-                let lies =
-                    file.map_or_else(|| "nothing of it is kept".into(), |file| format!("what came lies in {file}"));
-                eprintln!("crosslane: while receiving {name} from {from}: {why}; {lies}");
+                let remainder =
+                    file.map_or_else(|| "nothing was kept".into(), |file| format!("the received part is in {file}"));
+                eprintln!("crosslane: while receiving {name} from {from}: {why}; {remainder}");
                 return;
             }
         };
-        // A reader that is gone costs no file.
+        // A closed standard output must not fail the transfer.
         drop(output::print("printing the result", line + "\n"));
     }
 }
 
 fn name(from: &SockAddr) -> String {
-    from.as_socket().map_or_else(|| "a stranger".to_owned(), |address| address.to_string())
+    from.as_socket().map_or_else(|| "an unknown address".to_owned(), |address| address.to_string())
 }
 
-fn reason(left: Left, text: &str) -> String {
-    match left {
-        Left::Abandoned(why) => format!("the sender gave it up, for {}", why.words()),
-        Left::Differs => "what came differs from what was sent".into(),
-        Left::Ended => "the connection ended before it was whole".into(),
-        Left::Refused => text.to_owned(),
+fn reason(incomplete: Incomplete, text: &str) -> String {
+    match incomplete {
+        Incomplete::Abandoned(why) => format!("the sender abandoned it: {}", why.words()),
+        Incomplete::Differs => "the received bytes differ from those sent".into(),
+        Incomplete::Ended => "the connection ended before it was complete".into(),
+        Incomplete::Refused => text.to_owned(),
     }
 }

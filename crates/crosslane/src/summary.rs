@@ -1,4 +1,4 @@
-//! The run folder's summary: runs, metrics, and what the scenario expected.
+//! The run folder's summary: runs, metrics, and the scenario's expectations.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// False if the emulator could not keep time.
+    /// False if the emulator was too late.
     pub valid: bool,
-    /// Why it is not valid.
+    /// Why the run is invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Metrics by name (`docs/formats.md`).
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// A run in the summary.
+/// One run in the summary.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     /// Name of the strategy.
     pub strategy: String,
     /// Seed.
     pub seed: u64,
-    /// Folder of its records, relative to the summary; none if it left none.
+    /// Folder of its records, relative to the summary; `None` without records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// Attempts that it took.
+    /// Number of attempts.
     pub attempts: u32,
-    /// What came of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -45,7 +45,7 @@ pub struct Summary {
     scenario: String,
     title: String,
     engine: &'static str,
-    /// Runs are missing: it was interrupted, or one of them failed.
+    /// Runs are missing: an interrupt, or a run failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     interrupted: bool,
     duration_s: f64,
@@ -57,7 +57,7 @@ pub struct Summary {
     columns: Vec<Column>,
 }
 
-/// Whether an expectation was met.
+/// Result of an expectation.
 #[derive(Debug, Serialize)]
 struct Verdict {
     text: String,
@@ -71,11 +71,11 @@ struct Verdict {
 struct Column {
     metric: String,
     heading: String,
-    /// What the metric is multiplied by: 100 for a share in %.
+    /// Factor for the metric: 100 for a share in %.
     times: f64,
 }
 
-/// What is shown of a scenario's runs; all metrics are in `summary.json`.
+/// Columns of the table for a scenario; `summary.json` contains all metrics.
 fn columns(scenario: &Scenario) -> Vec<Column> {
     let column = |(metric, heading, times): (&str, &str, f64)| Column {
         metric: metric.to_string(),
@@ -99,22 +99,22 @@ fn columns(scenario: &Scenario) -> Vec<Column> {
         return columns;
     }
     let costs = scenario.unit_costs().into_iter().zip(scenario.paths());
-    let dearest = costs.max_by(|(a, _), (b, _)| a.total_cmp(b)).map_or("", |(_, path)| path.name);
-    let (share, least) = (format!("path.{dearest}.share"), format!("path.{dearest}.share_optimum"));
-    let (over, least_over) = (format!("{dearest} %"), format!("least {dearest} %"));
+    let costliest = costs.max_by(|(a, _), (b, _)| a.total_cmp(b)).map_or("", |(_, path)| path.name);
+    let (share, optimum) = (format!("path.{costliest}.share"), format!("path.{costliest}.share_optimum"));
+    let (share_heading, optimum_heading) = (format!("{costliest} %"), format!("optimal {costliest} %"));
     let shown = [
         ("deadline.missed_share", "missed %", 100.0),
-        ("object.completion_s.p50", "there p50 s", 1.0),
-        ("object.completion_s.max", "there max s", 1.0),
-        (share.as_str(), over.as_str(), 100.0),
-        (least.as_str(), least_over.as_str(), 100.0),
+        ("object.completion_s.p50", "completion p50 s", 1.0),
+        ("object.completion_s.max", "completion max s", 1.0),
+        (share.as_str(), share_heading.as_str(), 100.0),
+        (optimum.as_str(), optimum_heading.as_str(), 100.0),
         ("overhead_share", "overhead %", 100.0),
     ];
     shown.map(column).into()
 }
 
 impl Summary {
-    /// Sums up the runs of a scenario; `engine` is `kernel` or `simulator`.
+    /// Summary of a scenario's runs; `engine` is `kernel` or `simulator`.
     pub fn new(scenario: &Scenario, engine: &'static str, runs: Vec<Run>) -> Summary {
         let bounds = scenario.expectations.iter().filter_map(|expectation| match expectation {
             Expectation::Bound(bound) => Some(bound),
@@ -127,31 +127,31 @@ impl Summary {
             engine,
             interrupted: false,
             duration_s: scenario.duration_s,
-            seeds: in_order(runs.iter().map(|run| run.seed)),
-            strategies: in_order(runs.iter().map(|run| run.strategy.clone())),
-            expect: bounds.map(|bound| judge(bound, &runs)).collect(),
+            seeds: distinct_in_order(runs.iter().map(|run| run.seed)),
+            strategies: distinct_in_order(runs.iter().map(|run| run.strategy.clone())),
+            expect: bounds.map(|bound| evaluate(bound, &runs)).collect(),
             columns: columns(scenario),
             runs,
         }
     }
 
-    /// The same, of fewer runs than were planned.
+    /// Marks that runs are missing.
     pub fn interrupted(self) -> Summary {
         Summary { interrupted: true, ..self }
     }
 
-    /// How many runs it tells of.
+    /// Number of runs in it.
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// True unless something expected did not come out. What the runs cannot
-    /// tell (a strategy that was not run) does not count.
+    /// True unless an expectation failed. Expectations that the runs cannot decide
+    /// (a strategy was not run) do not count.
     pub fn all_expectations_met(&self) -> bool {
         self.expect.iter().all(|verdict| verdict.ok != Some(false))
     }
 
-    /// True if any run left records.
+    /// True if any run has records.
     pub fn has_records(&self) -> bool {
         self.runs.iter().any(|run| run.folder.is_some())
     }
@@ -159,7 +159,7 @@ impl Summary {
     /// The summary as JSON.
     ///
     /// # Errors
-    /// Never in practice: all parts can be written.
+    /// Never in practice: all parts can be serialized.
     pub fn to_json(&self) -> Result<String> {
         serde_json::to_string_pretty(self).map_err(|cause| Error::failure("writing the summary", cause))
     }
@@ -167,14 +167,15 @@ impl Summary {
     /// Writes `summary.json`.
     ///
     /// # Errors
-    /// Names the file and the cause.
+    /// The file and the cause.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let file = folder.join("summary.json");
         let write = std::fs::write(&file, self.to_json()? + "\n");
         write.map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
     }
 
-    /// Medians by strategy with their range over the seeds, and the verdicts.
+    /// Table of medians by strategy with their range over the seeds, and the
+    /// verdicts.
     pub fn table(&self) -> String {
         let mut rows = vec![vec!["strategy".to_string(), "runs".to_string()]];
         rows[0].extend(self.columns.iter().map(|column| column.heading.clone()));
@@ -182,11 +183,11 @@ impl Summary {
             let of = self.runs.iter().filter(|run| run.strategy == *strategy);
             let valid = of.clone().filter(|run| run.outcome.valid).count();
             let mut row = vec![strategy.clone(), format!("{valid}/{}", of.count())];
-            // Better a doubtful figure, marked as such, than none.
+            // Without valid runs, the figures of the invalid runs are marked with `*`.
             let mark = if valid == 0 { "*" } else { "" };
             let shown = |column: &Column| {
                 let values = values_where(&self.runs, strategy, &column.metric, |run| run.outcome.valid || valid == 0);
-                spread(&values.into_iter().map(|value| value * column.times).collect::<Vec<_>>())
+                median_and_range(&values.into_iter().map(|value| value * column.times).collect::<Vec<_>>())
             };
             row.extend(self.columns.iter().map(|column| shown(column) + mark));
             rows.push(row);
@@ -213,29 +214,29 @@ impl Summary {
     }
 }
 
-fn in_order<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut seen = Vec::new();
+fn distinct_in_order<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
     for item in items {
-        if !seen.contains(&item) {
-            seen.push(item);
+        if !distinct.contains(&item) {
+            distinct.push(item);
         }
     }
-    seen
+    distinct
 }
 
-/// Values of a metric in the valid runs of a strategy, rising.
+/// Values of a metric in the valid runs of a strategy, in ascending order.
 fn values(runs: &[Run], strategy: &str, metric: &str) -> Vec<f64> {
     values_where(runs, strategy, metric, |run| run.outcome.valid)
 }
 
-fn values_where(runs: &[Run], strategy: &str, metric: &str, wanted: impl Fn(&Run) -> bool) -> Vec<f64> {
-    let of = runs.iter().filter(|run| run.strategy == strategy && wanted(run));
+fn values_where(runs: &[Run], strategy: &str, metric: &str, include: impl Fn(&Run) -> bool) -> Vec<f64> {
+    let of = runs.iter().filter(|run| run.strategy == strategy && include(run));
     let mut values: Vec<f64> = of.filter_map(|run| run.outcome.metrics.get(metric).copied()).collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// Median of rising values.
+/// Median of sorted values.
 fn median(values: &[f64]) -> Option<f64> {
     let middle = values.len() / 2;
     match values.len() {
@@ -245,17 +246,17 @@ fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-fn judge(bound: &Bound, runs: &[Run]) -> Verdict {
+fn evaluate(bound: &Bound, runs: &[Run]) -> Verdict {
     let value = median(&values(runs, &bound.strategy, &bound.metric));
     let limit = match &bound.limit {
         Limit::Number(limit) => Some(*limit),
         Limit::Of { strategy, times } => median(&values(runs, strategy, &bound.metric)).map(|other| other * times),
     };
     let ok = value.zip(limit).map(|(value, limit)| if bound.at_most { value <= limit } else { value >= limit });
-    Verdict { text: in_words(bound), ok, value, limit }
+    Verdict { text: bound_text(bound), ok, value, limit }
 }
 
-fn in_words(bound: &Bound) -> String {
+fn bound_text(bound: &Bound) -> String {
     let relation = if bound.at_most { "at most" } else { "at least" };
     let limit = match &bound.limit {
         Limit::Number(limit) => figure(*limit),
@@ -264,7 +265,7 @@ fn in_words(bound: &Bound) -> String {
     format!("{} of {}: {relation} {limit}", bound.metric, bound.strategy)
 }
 
-fn spread(values: &[f64]) -> String {
+fn median_and_range(values: &[f64]) -> String {
     match (median(values), values) {
         (None, _) => "–".into(),
         (Some(middle), [_]) => figure(middle),
@@ -277,13 +278,13 @@ fn figure(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
         middling if middling >= 10.0 => format!("{value:.1}"),
-        middling if middling >= 1.0 => shortest(format!("{value:.2}")),
-        _ => shortest(format!("{value:.3}")),
+        middling if middling >= 1.0 => without_trailing_zeros(format!("{value:.2}")),
+        _ => without_trailing_zeros(format!("{value:.3}")),
     }
 }
 
-/// Without zeros that say nothing.
-fn shortest(figure: String) -> String {
+/// Without trailing zeros.
+fn without_trailing_zeros(figure: String) -> String {
     if figure.contains('.') { figure.trim_end_matches('0').trim_end_matches('.').to_string() } else { figure }
 }
 
@@ -316,18 +317,18 @@ mod tests {
     }
 
     #[test]
-    fn medians_leave_invalid_runs_out() {
+    fn medians_exclude_invalid_runs() {
         let runs =
             [run("threshold", 1, true, 20.0), run("threshold", 2, false, 5000.0), run("threshold", 3, true, 40.0)];
-        assert_eq!(judge(&bound(Limit::Number(30.0)), &runs).value, Some(30.0));
+        assert_eq!(evaluate(&bound(Limit::Number(30.0)), &runs).value, Some(30.0));
     }
 
     #[test]
-    fn a_bound_relative_to_another_strategy_takes_its_median() {
+    fn a_bound_relative_to_another_strategy_uses_its_median() {
         let runs = [run("threshold", 1, true, 20.0), run("kernel", 1, true, 90.0)];
         let of = |times| bound(Limit::Of { strategy: "kernel".into(), times });
-        assert_eq!(judge(&of(0.5), &runs).ok, Some(true));
-        assert_eq!(judge(&of(0.2), &runs).ok, Some(false));
-        assert_eq!(judge(&of(0.2), &runs[..1]).ok, None, "the other strategy was not run");
+        assert_eq!(evaluate(&of(0.5), &runs).ok, Some(true));
+        assert_eq!(evaluate(&of(0.2), &runs).ok, Some(false));
+        assert_eq!(evaluate(&of(0.2), &runs[..1]).ok, None, "the other strategy was not run");
     }
 }

@@ -106,7 +106,7 @@ fn an_access_point_gives_what_arrived_each_second_and_its_signal() {
     ]);
     assert_eq!(rows(&ap2(), Cut::default(), &text), ["0,20,,,-60.5", "2,0,,,-100", "3,0.008,,,"]);
     let trace = all(&ap2(), &text).expect("a trace");
-    for said in ["access point ap2 heard by m1", "CC BY 4.0", "In 1 of the recording's 3 seconds no flow"] {
+    for said in ["access point ap2 received by m1", "CC BY 4.0", "In 1 of the recording's 3 seconds no flow"] {
         assert!(trace.contains(said), "{said} in {trace}");
     }
 }
@@ -149,7 +149,7 @@ fn a_scenario_names_a_part_of_a_recording() {
     );
     for wrong in ["drive.csv#", "drive.csv#pam2025:att@", "drive.csv#pam2025:att@soon", "drive.csv#lte@5"] {
         let told = named(wrong).expect("named").expect_err(wrong);
-        assert!(told.to_string().contains("names no part of a recording; write pam2025:att"), "{told}");
+        assert!(told.to_string().contains("is not a part of a recording; write pam2025:att"), "{told}");
         assert_eq!(told.exit_code(), 2);
     }
 }
@@ -189,7 +189,7 @@ fn faults_of_files() -> Vec<Case> {
             "nothing",
             ATT,
             String::new(),
-            "while importing drive.csv: it is empty; give a file of the data set, as docs/real-data.md tells",
+            "while importing drive.csv: it is empty; give a file of the data set (docs/real-data.md)",
         ),
         (
             "bytes",
@@ -207,25 +207,25 @@ fn faults_of_files() -> Vec<Case> {
             "other data set",
             ATT,
             feup(&["ap2,m1,101,9,1,-60,65,10"]),
-            "while importing drive.csv, line 1: it has no column `TIME_STAMP_x`; give a file of the data set, as docs/real-data.md tells",
+            "while importing drive.csv, line 1: it has no column `TIME_STAMP_x`; give a file of the data set (docs/real-data.md)",
         ),
         (
             "no throughput",
             ATT,
             drive().replace("ULtput", "rate"),
-            "while importing drive.csv, line 1: it has no column `ULtput_x` or `DLtput_x`; give a file of the data set, as docs/real-data.md tells",
+            "while importing drive.csv, line 1: it has no column `ULtput_x` or `DLtput_x`; give a file of the data set (docs/real-data.md)",
         ),
         (
             "only a header",
             ATT,
             pam(&[]),
-            "while importing drive.csv: it holds no sample of AT&T; choose another recording",
+            "while importing drive.csv: it contains no sample of AT&T; choose another recording",
         ),
         (
             "one operator",
             VERIZON,
             pam(&["1000,5,LTE,,,,LTE,,0"]),
-            "while importing drive.csv: it holds no sample of Verizon; choose another recording",
+            "while importing drive.csv: it contains no sample of Verizon; choose another recording",
         ),
     ]
 }
@@ -273,13 +273,13 @@ fn faults_of_drives() -> Vec<Case> {
             "back in time",
             ATT,
             pam_line("999.5,5,LTE,,1001,9,LTE,,0"),
-            "while importing drive.csv, line 3: time stands still or runs backwards, 1000 s before and 999.5 s here; sort the lines by time and keep one for each",
+            "while importing drive.csv, line 3: time does not increase: 1000 s before, 999.5 s here; sort the lines by time and keep one line for each time",
         ),
         (
             "far ahead in time",
             ATT,
             pam_line("9999999,5,LTE,,1001,9,LTE,,0"),
-            "while importing drive.csv: its last sample is 9998999 s after its beginning, and a trace lasts 1000000 s at most; correct the time of the lines that are far off, or cut it with --to-s",
+            "while importing drive.csv: its last sample is 9998999 s after its beginning, but a trace lasts at most 1000000 s; correct the time of the lines at fault, or cut it with --to-s",
         ),
     ]
 }
@@ -297,7 +297,7 @@ fn faults_of_access_points() -> Vec<Case> {
             "no row",
             ap2(),
             feup(&[]),
-            "while importing drive.csv: it holds no sample of any access point; choose another recording",
+            "while importing drive.csv: it contains no sample of any access point; choose another recording",
         ),
         (
             "two clients",
@@ -309,7 +309,7 @@ fn faults_of_access_points() -> Vec<Case> {
             "same second",
             ap2(),
             feup_line("ap2,m1,101,9,1,-60,65,10"),
-            "while importing drive.csv, line 3: time stands still or runs backwards, 101 s before and 101 s here; sort the lines by time and keep one for each",
+            "while importing drive.csv, line 3: time does not increase: 101 s before, 101 s here; sort the lines by time and keep one line for each time",
         ),
         (
             "signal",

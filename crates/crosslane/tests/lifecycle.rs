@@ -146,7 +146,7 @@ fn an_interrupted_drive_leaves_the_summary_of_the_runs_that_were_complete() {
         assert_eq!(said.code, Some(code), "{said:?}");
         let told = said.sentence();
         assert!(
-            told.starts_with("crosslane: while driving: it was interrupted; out/summary.json tells of the "),
+            told.starts_with("crosslane: while driving: it was interrupted; out/summary.json contains the "),
             "{told}"
         );
         let summary: Value = serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
@@ -190,7 +190,7 @@ fn an_agent_that_dies_ends_the_drive_with_one_sentence() {
     kill(agents(&drive)[0], Signal::SIGKILL).unwrap();
     let (_desk, said) = drive.end();
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert_eq!(said.sentence(), "crosslane: while driving: the agent ended early: signal: 9 (SIGKILL)");
+    assert_eq!(said.sentence(), "crosslane: while driving: the agent exited early: signal: 9 (SIGKILL)");
 }
 
 /// The folder for the records is a file system of 64 KiB, which the drive alone sees.

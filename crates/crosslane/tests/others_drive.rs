@@ -174,7 +174,7 @@ fn a_wireguard_that_dies_ends_the_drive_with_one_sentence() {
     kill(drive.programs(0, PROGRAM)[1], Signal::SIGKILL).unwrap();
     let (_desk, said) = drive.end();
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.sentence().contains("while driving with wireguard-go: it ended early"), "{said:?}");
+    assert!(said.sentence().contains("while driving with wireguard-go: it exited early"), "{said:?}");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn without_the_program_nothing_is_driven_and_one_sentence_says_how_to_get_it() {
     let mut command = Command::new(CROSSLANE);
     let said: Said = command.args(arguments).current_dir(desk.path()).env("PATH", "").output().unwrap().into();
     assert_eq!(said.code, Some(2), "{said:?}");
-    let remedy = "it is not on PATH; `apt-get install wireguard-go`, or leave the strategy of this name out";
+    let remedy = "it is not on PATH; `apt-get install wireguard-go`, or omit the strategy of this name";
     assert!(said.sentence().ends_with(remedy), "{said:?}");
     assert!(!desk.path().join("out").exists());
 }

@@ -74,7 +74,7 @@ fn every_real_drive_becomes_a_trace() {
                 let path = entry.expect("an entry").path();
                 let trace = import_file(&source, &Cut::default(), &path);
                 if EMPTY.iter().any(|name| path.ends_with(name)) {
-                    assert!(trace.expect_err("empty").to_string().contains("holds no sample"));
+                    assert!(trace.expect_err("empty").to_string().contains("contains no sample"));
                 } else {
                     tally.add(&trace.unwrap_or_else(|error| panic!("{error}")));
                 }

@@ -173,7 +173,7 @@ fn what_was_complete_when_it_was_interrupted_stays_usable() {
     assert_eq!(said.code, Some(130), "{said:?}");
     let told = said.sentence();
     assert!(
-        told.starts_with("crosslane: while simulating: it was interrupted; out/summary.json tells of the "),
+        told.starts_with("crosslane: while simulating: it was interrupted; out/summary.json contains the "),
         "{told}"
     );
     let summary = summary(&out);

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crosslane::clock::{Clock, monotonic_ns};
 use crosslane::transfer::folder::{Folder, Kept};
-use crosslane::transfer::receiving::{self, Left};
+use crosslane::transfer::receiving::{self, Incomplete};
 use crosslane_core::transfer::{Abandoned, frame};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
@@ -87,7 +87,7 @@ fn files_arrive_as_they_are_and_replace_what_has_their_name() {
     assert_eq!(said.stdout.lines().count(), 3, "{said:?}");
     let good = |line: &str| line.contains("bytes  stored in") && line.ends_with("before its deadline");
     assert!(said.stdout.lines().all(good), "{said:?}");
-    assert!(said.stderr.contains("the kernel's path manager decides"), "{said:?}");
+    assert!(said.stderr.contains("the kernel's path manager selects the paths"), "{said:?}");
     assert_eq!(names(&desk.path().join("in")), files);
     for name in files {
         assert!(fs::read(desk.path().join("in").join(name)).unwrap() == fs::read(desk.path().join(name)).unwrap());
@@ -158,7 +158,7 @@ fn a_file_that_is_gone_as_it_comes_up_costs_no_other() {
         fs::remove_file(desk.path().join("gone")).unwrap();
         let said = sender.join().unwrap();
         assert_eq!(said.code, Some(1));
-        assert!(said.stdout.contains("gone  0 bytes  given up after 0 bytes: it cannot be read any more"), "{said:?}");
+        assert!(said.stdout.contains("gone  0 bytes  abandoned after 0 bytes: it cannot be read any more"), "{said:?}");
     });
     assert_eq!(names(&desk.path().join("in")), ["a", "c"]);
 }
@@ -171,7 +171,7 @@ fn plain_tcp_goes_on_and_is_told() {
     let there = TempDir::new().unwrap();
     scope(|scope| {
         let sender = scope.spawn(|| send(desk.path(), &to, &["a"], &["--json"]));
-        assert_eq!(receive_one(&listener, there.path(), |_| {})[0].left, None);
+        assert_eq!(receive_one(&listener, there.path(), |_| {})[0].incomplete, None);
         let said = sender.join().unwrap();
         assert_eq!((said.code, outcomes(&said)), (Some(0), vec!["stored".to_owned()]), "{said:?}");
         assert_eq!(said.stderr.matches("this is plain TCP").count(), 1, "{said:?}");
@@ -182,7 +182,7 @@ fn plain_tcp_goes_on_and_is_told() {
 #[test]
 fn one_past_its_deadline_is_given_up_or_sent_to_its_end() {
     for (late, outcome, left) in
-        [("give-up", "late", Some(Left::Abandoned(Abandoned::Late))), ("continue", "stored", None)]
+        [("give-up", "late", Some(Incomplete::Abandoned(Abandoned::Late))), ("continue", "stored", None)]
     {
         let desk = desk(&[("big", BIG)]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -195,7 +195,7 @@ fn one_past_its_deadline_is_given_up_or_sent_to_its_end() {
             let said = sender.join().unwrap();
             assert_eq!((said.code, outcomes(&said)), (Some(1), vec![outcome.to_owned()]), "{said:?}");
             assert!(said.stdout.contains("\"in_time\": false"), "{said:?}");
-            assert_eq!(kept[0].left, left);
+            assert_eq!(kept[0].incomplete, left);
             // What arrived stays usable.
             let came = fs::read(kept[0].file.as_ref().unwrap()).unwrap();
             assert!(!came.is_empty() && came == content("big", BIG)[..came.len()]);
@@ -230,7 +230,7 @@ fn a_file_that_changes_while_it_is_sent_is_not_stored() {
         let said = sender.join().unwrap();
         assert_eq!((said.code, outcomes(&said)), (Some(1), vec!["changed".to_owned(), "stored".to_owned()]));
         assert!(said.stdout.contains("it changed while it was sent"), "{said:?}");
-        assert_eq!(kept[0].left, Some(Left::Abandoned(Abandoned::Changed)));
+        assert_eq!(kept[0].incomplete, Some(Incomplete::Abandoned(Abandoned::Changed)));
     });
 }
 
@@ -258,7 +258,7 @@ fn a_full_disk_costs_the_file_that_fills_it_and_no_other() {
     assert!(about("small").contains("stored in"), "{said:?}");
     assert!(!huge || about("huge").contains("make room there and send it again"), "{said:?}");
     assert_eq!(fs::read(desk.path().join("in/big.part")).unwrap(), content("big", 500_000)[..100_000]);
-    let told = receiver.await_words("what came lies in in/big.part");
+    let told = receiver.await_words("the received part is in in/big.part");
     assert!(told.contains("while receiving big from 127.0.0.1:"), "{told}");
     assert_eq!(names(&desk.path().join("in")), ["big.part", "small"]);
 }
@@ -270,7 +270,7 @@ fn a_folder_that_is_gone_is_told_to_the_sender() {
     fs::remove_dir(desk.path().join("in")).unwrap();
     let said = send(desk.path(), &receiver.address, &["a"], &[]);
     assert_eq!(said.code, Some(1));
-    assert!(said.stdout.contains("make the receiver's folder anew and send it again"), "{said:?}");
+    assert!(said.stdout.contains("create the receiver's folder again and send it again"), "{said:?}");
     fs::create_dir(desk.path().join("in")).unwrap();
     assert_eq!(send(desk.path(), &receiver.address, &["a"], &[]).code, Some(0), "it goes on serving");
 }
@@ -288,9 +288,9 @@ fn a_sender_that_is_killed_leaves_its_part_and_disturbs_nobody() {
     let mut killed = TcpStream::connect(&receiver.address).unwrap();
     killed.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     drop((stream, killed));
-    let told = receiver.await_words("what came lies in in/torn.part");
-    assert!(told.contains("while receiving torn from") && told.contains("the connection ended before it was whole"));
-    receiver.await_words("not a Crosslane transfer of version 1 at byte 0 of the stream; look whether both ends are");
+    let told = receiver.await_words("the received part is in in/torn.part");
+    assert!(told.contains("while receiving torn from") && told.contains("the connection ended before it was complete"));
+    receiver.await_words("not a Crosslane transfer of version 1 at byte 0 of the stream; check that both sides run");
     assert_eq!(fs::read(desk.path().join("in/torn.part")).unwrap(), [7; 400]);
     assert_eq!(send(desk.path(), &receiver.address, &["a"], &[]).code, Some(0), "it goes on serving");
 }
@@ -306,7 +306,7 @@ fn who_is_no_receiver_is_told_in_one_sentence() {
     assert_eq!(said.code, Some(1));
     let expected = format!(
         "crosslane: while connecting to {closed}: Connection refused (os error 111); start `crosslane receive` there, or \
-         mend the address\n"
+         correct the address\n"
     );
     assert!(said.stderr.ends_with(&expected), "{said:?}");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -356,10 +356,13 @@ fn an_agent_hears_the_demand_and_its_end_is_told() {
                 format!(r#"{{"admission": {{"number": 0, "best_ns": {predicted_ns}, "can_be_met": false}}}}"#);
             writeln!(agent, "{{\"backlog_bytes\": 200000}}\n{admission}").unwrap();
         });
-        assert_eq!(kept[0].left, None);
+        assert_eq!(kept[0].incomplete, None);
         let said = sender.join().unwrap();
         assert_eq!(said.code, Some(0), "{said:?}");
-        let sentences = ["the deadline of big cannot be met, best possible is in 70.0 s\n", "the agent is gone; "];
+        let sentences = [
+            "the deadline of big cannot be met; predicted completion: in 70.0 s\n",
+            "the connection to the agent is lost; ",
+        ];
         assert!(sentences.iter().all(|sentence| said.stderr.contains(sentence)), "{said:?}");
     });
 }
@@ -378,5 +381,8 @@ fn an_interrupt_is_told_with_what_is_not_finished() {
     let said = Said::from(child.wait_with_output().unwrap());
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stdout.contains("not finished"), "{said:?}");
-    assert!(said.stderr.contains("while sending: it was interrupted; send again what is not stored"), "{said:?}");
+    assert!(
+        said.stderr.contains("while sending: it was interrupted; send the files again that are not stored"),
+        "{said:?}"
+    );
 }

@@ -107,8 +107,8 @@ fn a_deadline_that_cannot_be_met_is_told_beforehand() {
     let paths = ["known", "--prefer", "cheap,dear", "--every", "5s", "--late", "continue"];
     let said = world.send(8_000_000, &[&paths[..], &["--deadline", "4s", "--deadline", "2s"]].concat());
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stderr.contains("whether known will be there in time is not known yet\n"), "{said:?}");
-    assert!(said.stderr.contains("the deadline of file cannot be met, best possible is in "), "{said:?}");
+    assert!(said.stderr.contains("no prediction for known is available yet\n"), "{said:?}");
+    assert!(said.stderr.contains("the deadline of file cannot be met; predicted completion: in "), "{said:?}");
     let document: Value = serde_json::from_str(&said.stdout).unwrap();
     let second = |of: &Value| of.as_f64().unwrap();
     let file = &document["files"][1];

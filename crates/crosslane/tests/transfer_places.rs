@@ -43,13 +43,12 @@ fn silent_senders_hold_few_places_and_not_for_long() {
     // Until its place is free again.
     sleep(Duration::from_secs(1));
     let of_our_own = silent([127, 0, 0, 1], &receiver.address, 8);
-    receiver.await_words("is turned away: it serves 8 senders of this address already; try again in a minute");
+    receiver.await_words("is rejected: it serves 8 senders of this address already; try again in a minute");
     // Until there is room to tell one more.
     sleep(Duration::from_millis(1500));
     let said = send(desk.path(), &receiver.address);
     assert_eq!(said.code, Some(1), "{said:?}");
-    let sentence =
-        "while sending: the receiver takes nothing: it serves 8 senders of this address already; try again in a";
+    let sentence = "while sending: the receiver rejects the connection: it serves 8 senders of this address already; try again in a";
     assert!(said.stderr.contains(sentence), "{said:?}");
     for socket in of_our_own.iter().chain(&of_another) {
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -1,4 +1,4 @@
-//! What leaves and reaches the vehicle, with the kernel's time stamps.
+//! Captures the vehicle's packets with the kernel's timestamps.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,16 +15,17 @@ use nix::sys::time::{TimeSpec, TimeVal, TimeValLike};
 
 use super::LISTENER;
 
-/// How long a second subflow is waited for.
-const PATIENCE_MS: i64 = 200;
+/// Timeout for a second subflow.
+const TIMEOUT_MS: i64 = 200;
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Every packet on every interface of this thread's network namespace.
+/// A capture of all packets on all interfaces of this thread's network
+/// namespace.
 pub struct Capture {
     socket: OwnedFd,
 }
 
-/// How a connection got its second subflow.
+/// Times at which a connection's second subflow was opened.
 #[derive(Clone, Copy)]
 pub struct Opening {
     third_ack: Duration,
@@ -33,35 +34,34 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// From the handshake's third packet to the SYN with MP_JOIN.
+    /// Time from the handshake's third packet to the SYN with MP_JOIN.
     pub fn after_handshake(&self) -> Duration {
         self.join.saturating_sub(self.third_ack)
     }
 
-    /// From the server's first packet with a DATA_ACK to the SYN with MP_JOIN.
+    /// Time from the server's first packet with a DATA_ACK to the SYN with MP_JOIN.
     pub fn after_data_ack(&self) -> Duration {
         self.join.saturating_sub(self.data_ack)
     }
 }
 
 impl Capture {
-    /// Begins to capture.
+    /// Starts a capture.
     pub fn open() -> io::Result<Capture> {
         // Without a link-layer header, so that a packet begins with IP.
         let socket = socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)?;
         setsockopt(&socket, ReceiveTimestampns, &true)?;
-        setsockopt(&socket, ReceiveTimeout, &TimeVal::milliseconds(PATIENCE_MS))?;
+        setsockopt(&socket, ReceiveTimeout, &TimeVal::milliseconds(TIMEOUT_MS))?;
         setsockopt(&socket, RcvBuf, &BUFFER_BYTES)?;
         Ok(Capture { socket })
     }
 
-    /// Throws away what is captured.
+    /// Discards the captured packets.
     pub fn clear(&mut self) {
         while self.next(MsgFlags::MSG_DONTWAIT).is_ok() {}
     }
 
-    /// How the connection that began at `client` got its second subflow;
-    /// `None` if it got none.
+    /// The times of the connection from `client`; `None` without a second subflow.
     pub fn opening_of(&mut self, client: SocketAddr) -> Option<Opening> {
         let (mut third_ack, mut data_ack) = (None, None);
         while let Ok((at, segment)) = self.next(MsgFlags::empty()) {

@@ -1,10 +1,10 @@
-//! The agent against other path managers: `cargo bench --bench path_manager`.
+//! Compares the agent with other path managers: `cargo bench --bench path_manager`.
 //!
-//! Two namespaces, two veth pairs, next to no delay. For one connection after
-//! another: the time from the third packet of its handshake to the SYN of the
-//! second subflow, both as they leave the vehicle. The kernel lets a program
-//! open a subflow only once the peer has acknowledged data, so client and
-//! server exchange a byte at once.
+//! Two namespaces, two veth pairs, almost no delay. For each of many connections
+//! in sequence it measures the time from the third packet of the handshake to
+//! the SYN of the second subflow, both as sent by the vehicle. The kernel lets a
+//! program open a subflow only after the peer has acknowledged data, so client
+//! and server exchange a byte at once.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -23,11 +23,11 @@ use capture::{Capture, Opening};
 use managers::Daemon;
 use wires::{Client, Server, Wires};
 
-/// Connections measured per path manager, after [`WARM_UP`] that are not.
+/// Connections measured per path manager, after [`WARM_UP`] others.
 const CONNECTIONS: usize = 300;
 const WARM_UP: usize = 20;
-/// How long the agent's CPU time is watched.
-const WATCH: Duration = Duration::from_secs(5);
+/// Duration of a measurement of the agent's CPU time.
+const CPU_INTERVAL: Duration = Duration::from_secs(5);
 const LISTENER: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 5000);
 /// Interfaces and addresses of the vehicle.
 const PATHS: [(&str, Ipv4Addr); 2] = [("first", Ipv4Addr::new(10, 1, 0, 2)), ("second", Ipv4Addr::new(10, 2, 0, 2))];
@@ -43,7 +43,7 @@ struct Row {
 }
 
 fn main() {
-    // `cargo test --benches` passes no --bench: it only wants to see it build.
+    // `cargo test --benches` passes no --bench: only the build is tested.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -64,7 +64,7 @@ fn all() -> Result<Vec<Row>> {
         Some(name) => speed(&name, PathManager::UserSpace, |wires| managers::mptcpd(wires, scratch).map(Some))?,
         None => vec![row("mptcpd: not installed (packages mptcpd, libmptcpd3-dev)", "")],
     });
-    rows.extend(speed("least program", PathManager::UserSpace, |wires| managers::least(wires).map(|()| None))?);
+    rows.extend(speed("minimal program", PathManager::UserSpace, |wires| managers::minimal(wires).map(|()| None))?);
     rows.extend(speed("in-kernel", PathManager::Kernel, |wires| managers::kernel(wires).map(|()| None))?);
     rows.extend(cost(scratch)?);
     Ok(rows)
@@ -82,17 +82,17 @@ fn print(rows: &[Row]) {
     }
 }
 
-/// How soon a path manager opens the second subflow.
+/// Measures how fast a path manager opens the second subflow.
 fn speed(name: &str, kind: PathManager, start: impl FnOnce(&Wires) -> Result<Option<Daemon>>) -> Result<Vec<Row>> {
     let wires = Wires::new(kind)?;
     let _server = Server::start(&wires)?;
     let daemon = start(&wires)?;
     let openings = wires.vehicle.enter(|| connect_often(WARM_UP + CONNECTIONS))??;
     let measured = &openings[WARM_UP..];
-    let seen: Vec<Opening> = measured.iter().flatten().copied().collect();
+    let opened: Vec<Opening> = measured.iter().flatten().copied().collect();
     let ours = daemon.as_ref().is_some_and(|_| name == "agent");
-    let (after_handshake, p50) = quantiles(seen.iter().map(Opening::after_handshake));
-    let (after_data_ack, _) = quantiles(seen.iter().map(Opening::after_data_ack));
+    let (after_handshake, p50) = quantiles(opened.iter().map(Opening::after_handshake));
+    let (after_data_ack, _) = quantiles(opened.iter().map(Opening::after_data_ack));
     let mut rows = vec![
         row(format!("{name}: third ACK → MP_JOIN, p50/p90/p99 µs"), after_handshake),
         row("  of which first DATA_ACK → MP_JOIN", after_data_ack),
@@ -100,7 +100,7 @@ fn speed(name: &str, kind: PathManager, start: impl FnOnce(&Wires) -> Result<Opt
     if ours {
         (rows[0].target, rows[0].reached) = ("p50 600", p50 <= TARGET_US);
     }
-    let missed = measured.len() - seen.len();
+    let missed = measured.len() - opened.len();
     if missed > 0 {
         rows.push(Row {
             reached: false,
@@ -108,7 +108,7 @@ fn speed(name: &str, kind: PathManager, start: impl FnOnce(&Wires) -> Result<Opt
         });
     }
     if let Some(daemon) = daemon {
-        rows.push(row("  resident memory after it", format!("{:.1} MB", daemon.memory_mb("VmRSS:")?)));
+        rows.push(row("  resident memory afterwards", format!("{:.1} MB", daemon.memory_mb("VmRSS:")?)));
     }
     Ok(rows)
 }
@@ -126,7 +126,7 @@ fn connect_often(times: usize) -> Result<Vec<Option<Opening>>> {
     (0..times).map(once).collect()
 }
 
-/// What the agent costs with so many connections that carry nothing.
+/// Measures memory and CPU time of the agent with idle connections.
 fn cost(scratch: &Path) -> Result<Vec<Row>> {
     let wires = Wires::new(PathManager::UserSpace)?;
     let _server = Server::start(&wires)?;
@@ -139,8 +139,8 @@ fn cost(scratch: &Path) -> Result<Vec<Row>> {
         clients.extend(more);
         thread::sleep(Duration::from_millis(500));
         let before = agent.cpu()?;
-        thread::sleep(WATCH);
-        let per_minute = (agent.cpu()? - before).as_secs_f64() * 60.0 / WATCH.as_secs_f64();
+        thread::sleep(CPU_INTERVAL);
+        let per_minute = (agent.cpu()? - before).as_secs_f64() * 60.0 / CPU_INTERVAL.as_secs_f64();
         let (all, own) = (agent.memory_mb("VmRSS:")?, agent.memory_mb("RssAnon:")?);
         let memory =
             row(format!("agent, {count} connections: resident (anonymous) memory"), format!("{all:.1} ({own:.1}) MB"));
@@ -155,7 +155,7 @@ fn row(what: impl Into<String>, value: impl Into<String>) -> Row {
     Row { what: what.into(), value: value.into(), target: "", reached: true }
 }
 
-/// p50, p90 and p99 in µs, in words; and p50.
+/// p50, p90 and p99 in µs as text; and p50.
 fn quantiles(times: impl Iterator<Item = Duration>) -> (String, u64) {
     let mut times: Vec<u64> = times.map(|time| time.as_micros() as u64).collect();
     times.sort_unstable();

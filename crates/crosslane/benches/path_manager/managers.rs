@@ -1,4 +1,4 @@
-//! The path managers that are compared.
+//! The compared path managers.
 
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -24,27 +24,27 @@ use super::{PATHS, failure};
 const MPTCPD: &str = "/usr/libexec/mptcpd";
 const MPTCPD_HEADERS: &str = "/usr/include/mptcpd";
 const PLUGIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/path_manager/mptcpd_plugin.c");
-/// How long a path manager may take to begin.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// mptcpd does not say when it is ready.
-const MPTCPD_BEGINS: Duration = Duration::from_secs(1);
+/// Longest time until a path manager is ready.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// Wait for mptcpd, which does not report that it is ready.
+const MPTCPD_START: Duration = Duration::from_secs(1);
 
-/// A path manager that is a process. It ends when this is dropped.
+/// A path manager that is a process. It is ended on drop.
 pub struct Daemon {
     child: Child,
 }
 
-/// The agent, over both paths at once.
+/// The agent, over both paths.
 pub fn crosslane(wires: &Wires, scratch: &Path) -> Result<Daemon> {
-    let (config, events, news) = (scratch.join("agent.toml"), scratch.join("agent.jsonl"), scratch.join("ready"));
+    let (config, events, socket) = (scratch.join("agent.toml"), scratch.join("agent.jsonl"), scratch.join("ready"));
     let paths: String = PATHS.iter().map(|(name, _)| format!("[[path]]\nname = \"{name}\"\nrat = \"lte\"\n")).collect();
     let text = format!("{paths}[strategy]\nname = \"threshold\"\n[log]\nevents = {events:?}\n");
     fs::write(&config, text).map_err(failure)?;
-    let _ = fs::remove_file(&news);
-    let ready = UnixDatagram::bind(&news).map_err(failure)?;
-    ready.set_read_timeout(Some(PATIENCE)).map_err(failure)?;
+    let _ = fs::remove_file(&socket);
+    let ready = UnixDatagram::bind(&socket).map_err(failure)?;
+    ready.set_read_timeout(Some(START_TIMEOUT)).map_err(failure)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_crosslane"));
-    command.arg("agent").arg("--config").arg(config).env(ready::VARIABLE, &news);
+    command.arg("agent").arg("--config").arg(config).env(ready::VARIABLE, &socket);
     let daemon = Daemon::start(wires, &mut command)?;
     ready.recv(&mut [0; 16]).map_err(|cause| failure(format!("the agent is not ready: {cause}")))?;
     Ok(daemon)
@@ -55,8 +55,8 @@ pub fn mptcpd_version() -> Option<String> {
     if !Path::new(MPTCPD_HEADERS).exists() {
         return None;
     }
-    let said = Command::new(MPTCPD).arg("--version").output().ok()?;
-    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned()).filter(|version| !version.is_empty())
+    let output = Command::new(MPTCPD).arg("--version").output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()).filter(|version| !version.is_empty())
 }
 
 /// mptcpd with a plugin that opens a subflow from the second path.
@@ -76,16 +76,16 @@ pub fn mptcpd(wires: &Wires, scratch: &Path) -> Result<Daemon> {
         .arg("--path-manager=second_path")
         .env("SECOND_PATH", PATHS[1].1.to_string());
     let mut daemon = Daemon::start(wires, &mut command)?;
-    thread::sleep(MPTCPD_BEGINS);
+    thread::sleep(MPTCPD_START);
     match daemon.child.try_wait().map_err(failure)? {
         Some(status) => Err(failure(format!("mptcpd ended at once: {status}"))),
         None => Ok(daemon),
     }
 }
 
-/// What any program needs at least: a thread that answers the event with the command,
-/// and knows nothing else. It waits until the process ends.
-pub fn least(wires: &Wires) -> Result<()> {
+/// A minimal program: a thread that responds to the event with the command and
+/// has no other function. It runs until the process ends.
+pub fn minimal(wires: &Wires) -> Result<()> {
     let sockets = wires.vehicle.enter(|| {
         let events = path_manager::events().map_err(failure)?;
         Ok::<_, Error>((events, CommandSocket::open().map_err(failure)?))
@@ -97,7 +97,7 @@ pub fn least(wires: &Wires) -> Result<()> {
                 let local = PATHS[1].1.into();
                 let (local_id, remote) = (AddressId(1), subflow.remote);
                 let open = CreateSubflow { token, local_id, local, if_index: 0, remote, backup: false };
-                // One that fails is missing from the capture.
+                // A failed command is missing in the capture.
                 let _ = commands.send(&open);
             }
         }
@@ -116,7 +116,7 @@ pub fn kernel(wires: &Wires) -> Result<()> {
 
 impl Daemon {
     fn start(wires: &Wires, command: &mut Command) -> Result<Daemon> {
-        // SAFETY: prctl is async-signal-safe and concerns the new process alone.
+        // SAFETY: prctl is async-signal-safe and affects only the new process.
         unsafe { command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)) };
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = wires.vehicle.spawn(command).map_err(failure)?;

@@ -1,6 +1,6 @@
 // An mptcpd plugin that opens a second subflow from the address in the
 // environment variable SECOND_PATH as soon as a connection is established:
-// the least that mptcpd needs to do what the agent does.
+// the minimum for the behaviour of the agent.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

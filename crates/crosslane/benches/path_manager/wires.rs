@@ -1,4 +1,4 @@
-//! A vehicle and a server with two wires between them, and what talks over them.
+//! A vehicle and a server connected by two wires, with client and server.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,22 +20,22 @@ use super::{LISTENER, PATHS, failure};
 const QUEUE_PACKETS: u32 = 1000;
 /// First of the vehicle's routing tables, one for each path.
 const FIRST_TABLE: u32 = 100;
-const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// How soon the server sees that it is to end.
-const ATTENTION_MS: u16 = 50;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Interval at which the server checks whether to end.
+const POLL_INTERVAL_MS: u16 = 50;
 
-/// Two namespaces and two veth pairs. They go when this is dropped.
+/// Two namespaces and two veth pairs. They are removed on drop.
 pub struct Wires {
-    /// Where clients and path manager run.
+    /// Namespace of the clients and the path manager.
     pub vehicle: Namespace,
     server: Namespace,
 }
 
 impl Wires {
-    /// Makes them; `kind` manages the vehicle's paths, the kernel the server's.
+    /// Creates them; `kind` manages the vehicle's paths, the kernel the server's.
     pub fn new(kind: PathManager) -> Result<Wires> {
         let (vehicle, server) = (Namespace::new()?, Namespace::new()?);
-        vehicle.enter(|| runtime()?.block_on(lay(&server)))??;
+        vehicle.enter(|| runtime()?.block_on(create_pairs(&server)))??;
         vehicle.enter(|| {
             select_path_manager(kind).map_err(failure)?;
             wire_vehicle()
@@ -49,23 +49,23 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)
 }
 
-/// Makes the pairs here and moves the far ends to `server`.
-async fn lay(server: &Namespace) -> Result<()> {
+/// Creates the pairs here and moves the peers to `server`.
+async fn create_pairs(server: &Namespace) -> Result<()> {
     let (connection, handle, _) = rtnetlink::new_connection().map_err(failure)?;
     let connection = tokio::spawn(connection);
     for (path, _) in PATHS {
-        let far = format!("far-{path}");
-        handle.link().add(LinkVeth::new(path, &far).build()).execute().await.map_err(failure)?;
-        let moved = LinkUnspec::new_with_name(&far).setns_by_fd(server.as_fd().as_raw_fd()).build();
+        let peer = format!("peer-{path}");
+        handle.link().add(LinkVeth::new(path, &peer).build()).execute().await.map_err(failure)?;
+        let moved = LinkUnspec::new_with_name(&peer).setns_by_fd(server.as_fd().as_raw_fd()).build();
         handle.link().set(moved).execute().await.map_err(failure)?;
     }
     connection.abort();
     Ok(())
 }
 
-fn quiet() -> Result<Wiring> {
+fn prepare() -> Result<Wiring> {
     for conf in ["all", "default"] {
-        // Without IPv6 in the kernel there is nothing to silence.
+        // The file is missing in a kernel without IPv6.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6"), "1");
         std::fs::write(format!("/proc/sys/net/ipv4/conf/{conf}/rp_filter"), "0").map_err(failure)?;
     }
@@ -75,7 +75,7 @@ fn quiet() -> Result<Wiring> {
 }
 
 fn wire_vehicle() -> Result<()> {
-    let mut wiring = quiet()?;
+    let mut wiring = prepare()?;
     for (place, (path, address)) in (0..).zip(PATHS) {
         wiring.bring_up(path, MTU, QUEUE_PACKETS)?;
         let interface = wiring.index(path)?;
@@ -89,21 +89,21 @@ fn wire_vehicle() -> Result<()> {
 }
 
 fn wire_server() -> Result<()> {
-    let mut wiring = quiet()?;
+    let mut wiring = prepare()?;
     let loopback = wiring.index("lo")?;
     wiring.add_address(loopback, SERVER, 32)?;
     for (path, address) in PATHS {
-        let far = format!("far-{path}");
-        wiring.bring_up(&far, MTU, QUEUE_PACKETS)?;
-        let interface = wiring.index(&far)?;
+        let peer = format!("peer-{path}");
+        wiring.bring_up(&peer, MTU, QUEUE_PACKETS)?;
+        let interface = wiring.index(&peer)?;
         wiring.add_route(Route { to: Some(address), interface, source: Some(SERVER), table: None, metric: 0 })?;
     }
     Ok(())
 }
 
-/// Returns to every client what it sends, until dropped.
+/// Echoes every client's bytes, until dropped.
 pub struct Server {
-    over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -117,26 +117,26 @@ impl Server {
             io::Result::Ok(socket)
         })?;
         let listening = listening.map_err(failure)?;
-        let over = Arc::new(AtomicBool::new(false));
-        let told = over.clone();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
         let thread = thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) {
-                // An MPTCP listener knows no timeout of its own.
+            while !stopped.load(Ordering::Relaxed) {
+                // An MPTCP listener has no timeout.
                 let mut arrival = [PollFd::new(listening.as_fd(), PollFlags::POLLIN)];
-                if poll(&mut arrival, ATTENTION_MS) == Ok(1)
+                if poll(&mut arrival, POLL_INTERVAL_MS) == Ok(1)
                     && let Ok((client, _)) = listening.accept()
                 {
                     thread::spawn(move || io::copy(&mut &client, &mut &client));
                 }
             }
         });
-        Ok(Server { over, thread: Some(thread) })
+        Ok(Server { stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -145,7 +145,7 @@ impl Drop for Server {
 
 /// An open connection.
 pub struct Client {
-    /// Its end on the vehicle.
+    /// Its address on the vehicle.
     pub local: SocketAddr,
     _socket: Socket,
 }
@@ -155,7 +155,7 @@ impl Client {
     pub fn connect() -> Result<Client> {
         let connected = || {
             let mut socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP))?;
-            socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+            socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
             socket.connect(&LISTENER.into())?;
             socket.write_all(b"?")?;
             socket.read_exact(&mut [0])?;

@@ -78,7 +78,7 @@ impl Journal {
     pub fn flush(&mut self) {
         for BufferedOutput { at, output, error } in std::mem::take(&mut self.buffered) {
             let error = error.as_ref().map(|error| error as &dyn std::fmt::Display);
-            let line = events::said(at, &output, error, &self.names);
+            let line = events::agent_event(at, &output, error, &self.names);
             self.write_limited(&line);
         }
     }

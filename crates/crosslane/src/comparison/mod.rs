@@ -1,5 +1,5 @@
-//! Strategies compared over seeds: what `drive` and `simulate` are asked for, and
-//! how they tell what came of it.
+//! Comparison of strategies over seeds: the options of `drive` and `simulate`,
+//! and the output of their results.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::{output, scenario_file};
 
 pub mod seeds;
 
-/// What to compare, and where to.
+/// Options of a comparison.
 #[derive(Args)]
 pub struct Options {
     /// Scenario (TOML).
@@ -25,16 +25,16 @@ pub struct Options {
     /// Seeds: 7, or 1,2,3, or 1..10.
     #[arg(long, default_value = "1", value_name = "SEEDS", value_parser = seeds::parse)]
     pub seed: seeds::Seeds,
-    /// Folder for the records; made if it is not there.
+    /// Folder for the records; created if missing.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Folder of the data that the scenario names as `data:…`.
+    /// Folder of the data that the scenario refers to as `data:…`.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Print the summary as JSON on standard output.
     #[arg(long)]
     pub json: bool,
-    /// Fail (exit code 1) unless what the scenario expects comes out.
+    /// Fail (exit code 1) unless the scenario's expectations are met.
     #[arg(long)]
     pub expect: bool,
 }
@@ -72,7 +72,7 @@ impl Options {
     /// All runs: seed by seed, the strategies in the order given.
     ///
     /// # Errors
-    /// A strategy that there is not, or that the engine cannot run.
+    /// A strategy does not exist, or the engine cannot run it.
     pub fn entries(&self, scenario: &Scenario, engine: Engine) -> Result<Vec<Entry>> {
         if let Some(name) = self.strategy.iter().find(|name| scenario.strategy(name).is_none()) {
             let known = scenario.strategy_names().join(", ");
@@ -92,9 +92,9 @@ impl Options {
         self.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(&scenario.name))
     }
 
-    /// Writes the summary into `folder` and prints it; the exit code tells
-    /// whether what was to come out did. After a failure or an interrupt the
-    /// summary tells of the runs that were complete of those `planned`.
+    /// Writes the summary into `folder` and prints it; the exit code shows whether
+    /// the expectations were met. After a failure or an interrupt the summary
+    /// contains the complete runs of those `planned`.
     ///
     /// # Errors
     /// The failure, or the summary cannot be written or printed.
@@ -114,18 +114,18 @@ impl Options {
             false if summary.has_records() => format!("{}\nRecords: {}\n", summary.table(), folder.display()),
             false => format!("{}\nSummary: {}\n", summary.table(), folder.join("summary.json").display()),
         };
-        output::print("printing what came out", text)?;
+        output::print("printing the summary", text)?;
         let met = !self.expect || summary.all_expectations_met();
         Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-/// What is complete stays usable, unless the summary meets what the runs met.
+/// Writes the complete runs, so that they stay usable; returns the failure.
 fn keep_complete(summary: Summary, folder: &Path, planned: usize, failure: Error) -> Error {
     let complete = summary.runs();
     if complete == 0 || summary.interrupted().write(folder).is_err() {
         return failure;
     }
     let file = folder.join("summary.json");
-    failure.with_remedy(format!("{} tells of the {complete} of {planned} runs that were complete", file.display()))
+    failure.with_remedy(format!("{} contains the {complete} complete runs of {planned}", file.display()))
 }

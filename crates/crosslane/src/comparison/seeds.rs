@@ -6,19 +6,19 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds(pub Vec<u64>);
 
-/// Most seeds of one call.
-const MOST: u64 = 10_000;
+/// Maximum number of seeds of one call.
+const MAX_SEEDS: u64 = 10_000;
 
 /// Reads `7`, `1,2,3` or `1..200` (both ends included).
 ///
 /// # Errors
-/// A sentence that quotes what is no seed.
+/// A message that quotes the invalid part.
 pub fn parse(text: &str) -> Result<Seeds, String> {
     let mut seeds = Vec::new();
     for part in text.split(',') {
-        let range = range(part).ok_or_else(|| format!("{part:?} is no seed; write 7, or 1,2,3, or 1..200"))?;
-        if range.clone().count() as u64 + seeds.len() as u64 > MOST {
-            return Err(format!("more than {MOST} seeds"));
+        let range = range(part).ok_or_else(|| format!("{part:?} is not a seed; write 7, or 1,2,3, or 1..200"))?;
+        if range.clone().count() as u64 + seeds.len() as u64 > MAX_SEEDS {
+            return Err(format!("more than {MAX_SEEDS} seeds"));
         }
         seeds.extend(range);
     }
@@ -33,7 +33,7 @@ fn range(part: &str) -> Option<RangeInclusive<u64>> {
             (only, only)
         }
     };
-    (first <= last && last - first < MOST).then_some(first..=last)
+    (first <= last && last - first < MAX_SEEDS).then_some(first..=last)
 }
 
 #[cfg(test)]

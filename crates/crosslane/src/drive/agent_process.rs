@@ -1,5 +1,5 @@
-//! An agent of a drive: a process of its own in the vehicle's namespace or the
-//! server's, with a configuration like a real vehicle's or gateway's.
+//! An agent of a drive: a separate process in the vehicle's or the server's
+//! namespace, with a configuration like a real vehicle's or gateway's.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -19,8 +19,8 @@ use toml::Table;
 use crate::agent::ready;
 use crate::error::{Error, Result};
 
-/// How long an agent may take to begin.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time until an agent is ready.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running agent.
 pub struct AgentProcess {
@@ -31,23 +31,23 @@ pub struct AgentProcess {
 
 impl AgentProcess {
     /// Writes the configuration into `folder` and starts the agent in this
-    /// thread's network namespace; returns when it is ready. `name` is what its
-    /// files are called.
+    /// thread's network namespace; returns when it is ready. Its files are named
+    /// after `name`.
     ///
     /// # Errors
-    /// The agent's own sentence if it ends, else what went wrong.
+    /// The agent's error message if it exits, else the cause of the failure.
     pub fn start(name: &str, mut configuration: Table, folder: &Path) -> Result<AgentProcess> {
         let failure = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
         let file = |ending: &str| folder.join(format!("{name}.{ending}"));
         let (config, events, log) = (file("toml"), file("jsonl"), file("log"));
-        let of_log = Table::from_iter([("events".to_string(), events.display().to_string().into())]);
-        configuration.insert("log".into(), of_log.into());
+        let log_config = Table::from_iter([("events".to_string(), events.display().to_string().into())]);
+        configuration.insert("log".into(), log_config.into());
         let text = toml::to_string(&configuration).map_err(|cause| failure(&cause))?;
         std::fs::write(&config, text).map_err(|cause| failure(&cause))?;
         let name = format!("crosslane-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).map_err(|cause| failure(&cause))?;
-        let news = UnixDatagram::bind_addr(&address).map_err(|cause| failure(&cause))?;
-        news.set_read_timeout(Some(Duration::from_millis(50))).map_err(|cause| failure(&cause))?;
+        let ready_socket = UnixDatagram::bind_addr(&address).map_err(|cause| failure(&cause))?;
+        ready_socket.set_read_timeout(Some(Duration::from_millis(50))).map_err(|cause| failure(&cause))?;
         // The agent appends.
         drop(std::fs::remove_file(&events));
         let stderr = File::create(&log).map_err(|cause| failure(&cause))?;
@@ -62,49 +62,48 @@ impl AgentProcess {
             .spawn()
             .map_err(|cause| failure(&cause))?;
         let mut agent = AgentProcess { child, events, log };
-        agent.await_ready(&news)?;
+        agent.wait_until_ready(&ready_socket)?;
         Ok(agent)
     }
 
-    fn await_ready(&mut self, news: &UnixDatagram) -> Result<()> {
+    fn wait_until_ready(&mut self, ready_socket: &UnixDatagram) -> Result<()> {
         let mut buffer = [0; 64];
-        for _ in 0..PATIENCE.as_millis() / 50 {
-            if news.recv(&mut buffer).is_ok_and(|length| &buffer[..length] == ready::READY) {
+        for _ in 0..START_TIMEOUT.as_millis() / 50 {
+            if ready_socket.recv(&mut buffer).is_ok_and(|length| &buffer[..length] == ready::READY) {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait().ok().flatten() {
-                return Err(Error::failure("starting the agent", self.last_words(status)));
+                return Err(Error::failure("starting the agent", self.exit_message(status)));
             }
         }
-        Err(Error::failure("starting the agent", format!("it was not ready within {} s", PATIENCE.as_secs())))
+        Err(Error::failure("starting the agent", format!("it was not ready within {} s", START_TIMEOUT.as_secs())))
     }
 
-    /// The agent's own sentence, else how it ended.
-    fn last_words(&self, status: ExitStatus) -> String {
-        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-        match said.trim().trim_start_matches("crosslane: ") {
+    /// The agent's error message, else its exit status.
+    fn exit_message(&self, status: ExitStatus) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        match log.trim().trim_start_matches("crosslane: ") {
             "" => status.to_string(),
-            sentence => sentence.to_string(),
+            message => message.to_string(),
         }
     }
 
-    /// True until it has ended.
+    /// True while the process runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }
 
-    /// Ends the agent and returns its events, with `t_s` counted from the
-    /// moment `origin_ns` of the monotonic clock, and the processor time that
-    /// it took.
+    /// Ends the agent and returns its events, with `t_s` relative to
+    /// `origin_ns` of the monotonic clock, and its CPU time.
     ///
     /// # Errors
-    /// If it had ended before, its own sentence.
+    /// Its error message if it has exited before.
     pub fn finish(mut self, origin_ns: u64) -> Result<(Vec<Value>, Duration)> {
         if let Some(status) = self.child.try_wait().ok().flatten() {
-            return Err(Error::failure("driving", format!("the agent ended early: {}", self.last_words(status))));
+            return Err(Error::failure("driving", format!("the agent exited early: {}", self.exit_message(status))));
         }
         let failure = |cause: &dyn std::fmt::Display| Error::failure("ending the agent", cause);
-        let took = end(&mut self.child, Signal::SIGTERM).map_err(|cause| failure(&cause))?;
+        let cpu_time = end(&mut self.child, Signal::SIGTERM).map_err(|cause| failure(&cause))?;
         let file = File::open(&self.events).map_err(|cause| failure(&cause))?;
         let mut events = Vec::new();
         let mut offset_s = 0.0;
@@ -118,23 +117,23 @@ impl AgentProcess {
             events.push(event);
         }
         drop(std::fs::remove_file(&self.events));
-        Ok((events, took))
+        Ok((events, cpu_time))
     }
 }
 
-/// Ends a child by a signal; the processor time that it took.
+/// Ends a child process by a signal; returns its CPU time.
 ///
 /// # Errors
-/// The system's.
+/// System errors.
 pub fn end(child: &mut Child, signal: Signal) -> std::io::Result<Duration> {
     kill(Pid::from_raw(child.id() as i32), signal)?;
-    let before = time_of_children();
+    let before = children_cpu_time();
     child.wait()?;
-    Ok(time_of_children().saturating_sub(before))
+    Ok(children_cpu_time().saturating_sub(before))
 }
 
-/// Processor time of the children that have ended and been waited for.
-fn time_of_children() -> Duration {
+/// CPU time of the child processes that have been waited for.
+fn children_cpu_time() -> Duration {
     let of = |time: TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000);
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| of(usage.user_time()) + of(usage.system_time()))
 }

@@ -1,5 +1,5 @@
 //! The agents of a drive: none, the vehicle's, or the vehicle's and the
-//! gateway's, which hold the two ends of a tunnel; or a tunnel of others.
+//! gateway's, which are the two endpoints of a tunnel; or a third-party tunnel.
 
 use crosslane_core::tunnel::Encryption;
 use crosslane_sim::scenario::base::Kind;
@@ -17,28 +17,28 @@ use crate::error::{Error, Result};
 use crate::observe::vanetza::PORT;
 use crate::testbed::Testbed;
 
-/// Where the agent of a drive takes demands: abstract names belong to a network
+/// Demand socket of a drive's agent. Abstract names belong to a network
 /// namespace, so each run has its own.
 pub const DEMANDS: &str = "@crosslane-demands";
 
-/// What runs.
+/// The agents that run.
 pub struct Agents {
     vehicle: Option<AgentProcess>,
     gateway: Option<AgentProcess>,
-    others: Option<PeerTunnels>,
-    /// They stay as long as their owners run.
+    third_party: Option<PeerTunnels>,
+    /// Kept until the agents that use them have ended.
     _keys: Option<Keys>,
 }
 
-/// What they said and took.
+/// What the agents reported and used.
 #[derive(Default)]
 pub struct Finished {
-    /// The vehicle's events, if there was an agent.
-    pub said: Option<Vec<Value>>,
-    /// The gateway's.
+    /// Events of the vehicle's agent, if there was one.
+    pub vehicle: Option<Vec<Value>>,
+    /// Events of the gateway.
     pub gateway: Vec<Value>,
-    /// Processor time of both ends of a tunnel.
-    pub tunnel_took: Option<Duration>,
+    /// CPU time of both endpoints of a tunnel.
+    pub tunnel_cpu_time: Option<Duration>,
 }
 
 impl Agents {
@@ -47,11 +47,11 @@ impl Agents {
         strategy.base.entry().kind != Kind::Baseline
     }
 
-    /// Starts what the strategy needs and returns when all are ready; their
-    /// files go into `folder`.
+    /// Starts the agents that the strategy needs and returns when all are ready;
+    /// their files are written into `folder`.
     ///
     /// # Errors
-    /// An agent's own sentence if it ends, else what went wrong.
+    /// An agent's error message if it exits, else the cause of the failure.
     pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Agents> {
         if strategy.is_tunnel() {
             return Agents::start_tunnel(scenario, strategy, folder, testbed);
@@ -59,8 +59,8 @@ impl Agents {
         let start = || AgentProcess::start("agent", configuration(scenario, strategy), folder);
         let vehicle = Agents::has_any(strategy).then(|| testbed.vehicle.enter(start)?).transpose()?;
         let start = || PeerTunnels::start(scenario, strategy, folder, testbed);
-        let others = strategy.is_others_tunnel().then(start).transpose()?;
-        Ok(Agents { vehicle, gateway: None, others, _keys: None })
+        let third_party = strategy.is_others_tunnel().then(start).transpose()?;
+        Ok(Agents { vehicle, gateway: None, third_party, _keys: None })
     }
 
     fn start_tunnel(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Agents> {
@@ -68,48 +68,50 @@ impl Agents {
             .map_err(|cause| Error::usage("planning the tunnel", cause, "see docs/strategies.md"))?;
         let is_encrypted = params.encryption == Encryption::Noise;
         let keys = is_encrypted.then(|| Keys::make(folder)).transpose()?;
-        let of_gateway = Table::from_iter([("tunnel".to_string(), tunnel::of_gateway(scenario, keys.as_ref()).into())]);
-        let start = || AgentProcess::start("gateway", of_gateway, folder);
+        let tunnel_config = tunnel::gateway_config(scenario, keys.as_ref());
+        let gateway_config = Table::from_iter([("tunnel".to_string(), tunnel_config.into())]);
+        let start = || AgentProcess::start("gateway", gateway_config, folder);
         let gateway = testbed.server.enter(start)??;
         let steer = Strategy { name: strategy.name.clone(), base: params.steer, parameters: Table::new() };
-        let mut of_vehicle = configuration(scenario, &steer);
-        of_vehicle.insert("tunnel".into(), tunnel::of_vehicle(scenario, &params, keys.as_ref()).into());
-        let start = || AgentProcess::start("agent", of_vehicle, folder);
+        let mut vehicle_config = configuration(scenario, &steer);
+        vehicle_config.insert("tunnel".into(), tunnel::vehicle_config(scenario, &params, keys.as_ref()).into());
+        let start = || AgentProcess::start("agent", vehicle_config, folder);
         let vehicle = testbed.vehicle.enter(start)??;
-        Ok(Agents { vehicle: Some(vehicle), gateway: Some(gateway), others: None, _keys: keys })
+        Ok(Agents { vehicle: Some(vehicle), gateway: Some(gateway), third_party: None, _keys: keys })
     }
 
-    /// True until one of them has ended.
+    /// True while all of them run.
     pub fn are_running(&mut self) -> bool {
         self.vehicle.iter_mut().chain(&mut self.gateway).all(AgentProcess::is_running)
-            && self.others.iter_mut().all(PeerTunnels::are_running)
+            && self.third_party.iter_mut().all(PeerTunnels::are_running)
     }
 
-    /// Ends them, with `t_s` of their events counted from the moment
-    /// `origin_ns` of the monotonic clock.
+    /// Ends them; `t_s` of their events is relative to `origin_ns` of the
+    /// monotonic clock.
     ///
     /// # Errors
-    /// If one had ended before, its own sentence.
+    /// The error message of an agent that has exited before.
     pub fn finish(self, origin_ns: u64) -> Result<Finished> {
         let Some(vehicle) = self.vehicle else {
-            let tunnel_took = self.others.map(PeerTunnels::finish).transpose()?.flatten();
-            return Ok(Finished { tunnel_took, ..Finished::default() });
+            let tunnel_cpu_time = self.third_party.map(PeerTunnels::finish).transpose()?.flatten();
+            return Ok(Finished { tunnel_cpu_time, ..Finished::default() });
         };
-        let (said, took) = vehicle.finish(origin_ns)?;
-        let Some(gateway) = self.gateway else { return Ok(Finished { said: Some(said), ..Finished::default() }) };
-        let (mut of_gateway, gateway_took) = gateway.finish(origin_ns)?;
-        for event in &mut of_gateway {
+        let (events, cpu_time) = vehicle.finish(origin_ns)?;
+        let Some(gateway) = self.gateway else { return Ok(Finished { vehicle: Some(events), ..Finished::default() }) };
+        let (mut gateway_events, gateway_cpu_time) = gateway.finish(origin_ns)?;
+        for event in &mut gateway_events {
             event["source"] = "gateway".into();
         }
-        Ok(Finished { said: Some(said), gateway: of_gateway, tunnel_took: Some(took + gateway_took) })
+        let tunnel_cpu_time = Some(cpu_time + gateway_cpu_time);
+        Ok(Finished { vehicle: Some(events), gateway: gateway_events, tunnel_cpu_time })
     }
 }
 
-/// What the vehicle's agent is told.
+/// Configuration of the vehicle's agent.
 fn configuration(scenario: &Scenario, strategy: &Strategy) -> Table {
     let path = |entry: PathEntry<'_>| {
-        let of_path = scenario.units.iter().filter(|unit| unit.radio == entry.name);
-        let stations: Vec<Toml> = of_path.map(|unit| Toml::Integer(unit.station_id.into())).collect();
+        let rsus = scenario.units.iter().filter(|unit| unit.radio == entry.name);
+        let stations: Vec<Toml> = rsus.map(|unit| Toml::Integer(unit.station_id.into())).collect();
         let rat = Toml::try_from(entry.rat).unwrap_or(Toml::String(String::new()));
         let mut path = Table::from_iter([("name".to_string(), entry.name.into()), ("rat".to_string(), rat)]);
         if !stations.is_empty() {
@@ -122,8 +124,8 @@ fn configuration(scenario: &Scenario, strategy: &Strategy) -> Table {
         Mode::Backup => "backup",
     };
     let prefer = scenario.service.prefer.iter().map(|name| Toml::from(name.as_str())).collect();
-    let mut of_strategy = strategy.parameters.clone();
-    of_strategy.insert("name".into(), strategy.base.name().into());
+    let mut strategy_config = strategy.parameters.clone();
+    strategy_config.insert("name".into(), strategy.base.name().into());
     let section = |entries: Vec<(&str, Toml)>| {
         Toml::Table(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
     };
@@ -135,7 +137,7 @@ fn configuration(scenario: &Scenario, strategy: &Strategy) -> Table {
     Table::from_iter([
         ("path".to_string(), Toml::Array(scenario.paths().into_iter().map(path).collect())),
         ("service".to_string(), section(service)),
-        ("strategy".to_string(), Toml::Table(of_strategy)),
+        ("strategy".to_string(), Toml::Table(strategy_config)),
         ("observe".to_string(), section(vec![("vanetza", format!("127.0.0.1:{PORT}").into())])),
     ])
 }

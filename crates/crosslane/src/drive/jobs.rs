@@ -1,4 +1,4 @@
-//! Carries out the runs, some side by side, each in a process of its own.
+//! Executes the runs, some in parallel, each in a separate process.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
@@ -17,35 +17,35 @@ use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, let_through};
 use crate::summary::{Outcome, Run};
 
-/// Attempts at a run whose emulator could not keep time.
+/// Attempts at a run whose emulator was late.
 const ATTEMPTS: u32 = 3;
 /// Longest wait before a signal is passed on to the runs.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Sees to it, in a process of its own, that this machine can carry out runs
-/// of strategies with these bases.
+/// Checks in a separate process that this machine can execute runs of
+/// strategies with these bases.
 ///
 /// # Errors
-/// What is missing and what to do, in one sentence (exit code 2).
+/// What is missing and what to do (exit code 2).
 pub fn check_machine(bases: &BTreeSet<String>) -> Result<()> {
     let attempt = "checking this machine";
     let program = std::env::current_exe().map_err(|cause| Error::failure(attempt, cause))?;
     let mut probe = Command::new(program);
-    let said = let_through(probe.arg("drive-probe").args(bases).stdin(Stdio::null())).output();
-    let said = said.map_err(|cause| Error::failure(attempt, cause))?;
-    match said.status.code() {
+    let output = let_through(probe.arg("drive-probe").args(bases).stdin(Stdio::null())).output();
+    let output = output.map_err(|cause| Error::failure(attempt, cause))?;
+    match output.status.code() {
         Some(0) => Ok(()),
-        code => Err(told(attempt, String::from_utf8_lossy(&said.stderr).trim(), code)),
+        code => Err(child_error(attempt, String::from_utf8_lossy(&output.stderr).trim(), code)),
     }
 }
 
-/// Carries out all plans and returns the runs in their order. After a failure
-/// those that have begun are finished, after an interrupt they are ended and
-/// leave nothing; none is begun after either, which stands beside the runs that
-/// are complete.
+/// Executes all plans and returns the complete runs in the order of the plans,
+/// with the failure or interrupt, if any. After a failure the started runs are
+/// finished; after an interrupt they are ended and leave no records. No further
+/// run is started after either.
 ///
 /// # Errors
-/// This process cannot see to its children; none was begun.
+/// This process cannot supervise child processes; no run was started.
 pub fn run_all(
     plans: Vec<Plan>,
     parallel: usize,
@@ -74,7 +74,7 @@ pub fn run_all(
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..parallel.max(1)).map(|_| scope.spawn(work)).collect();
         scope.spawn(|| processes.end_on_interrupt(&all_done));
-        // A worker that panicked has its panic told by the scope.
+        // The scope reports a worker's panic.
         workers.into_iter().for_each(|worker| drop(worker.join()));
         all_done.store(true, Ordering::Relaxed);
     });
@@ -99,11 +99,11 @@ struct Processes<'a> {
 
 impl Processes<'_> {
     /// Ends every run once this process is asked to end. A run ends with all
-    /// that it has started.
+    /// processes that it has started.
     fn end_on_interrupt(&self, all_done: &AtomicBool) {
         while !all_done.load(Ordering::Relaxed) {
             if self.interrupt.came() {
-                // One that has ended is not waited for yet, so that its id is still its own.
+                // A process that has ended has not been waited for, so its id is not reused.
                 for id in lock(&self.running).iter() {
                     let _ = kill(Pid::from_raw(*id), Signal::SIGTERM);
                 }
@@ -132,9 +132,9 @@ fn attempt_until_valid(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>
         attempts += 1;
         bar.set_position(0);
         bar.set_message(format!("{} seed {}", plan.entry.strategy, plan.entry.seed));
-        let outcome = carry_out(plan, bar, processes).inspect_err(|_| {
+        let outcome = execute(plan, bar, processes).inspect_err(|_| {
             if processes.interrupt.came() {
-                // Records in part would pass for a run's.
+                // Partial records could be mistaken for those of a run.
                 drop(std::fs::remove_dir_all(&plan.folder));
             }
         })?;
@@ -145,9 +145,9 @@ fn attempt_until_valid(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>
     }
 }
 
-/// Starts the process of a run and follows what it says on standard output:
-/// `at SECONDS` as it goes, `outcome JSON` at the end, other lines for the user.
-fn carry_out(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<Outcome> {
+/// Starts the process of a run and reads its standard output: `at SECONDS` as
+/// progress, `outcome JSON` at the end, other lines for the user.
+fn execute(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<Outcome> {
     let attempt = format!("running {} with seed {}", plan.entry.strategy, plan.entry.seed);
     let failure = |cause: &dyn std::fmt::Display| Error::failure(&attempt, cause);
     let text = serde_json::to_string(plan).map_err(|cause| failure(&cause))?;
@@ -166,22 +166,22 @@ fn carry_out(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Resul
             _ => bar.suspend(|| println!("{line}")),
         }
     }
-    let mut complaint = String::new();
+    let mut stderr = String::new();
     if let Some(mut pipe) = child.stderr.take() {
-        pipe.read_to_string(&mut complaint).map_err(|cause| failure(&cause))?;
+        pipe.read_to_string(&mut stderr).map_err(|cause| failure(&cause))?;
     }
     lock(&processes.running).remove(&id);
     let status = child.wait().map_err(|cause| failure(&cause))?;
     match outcome {
         Some(outcome) if status.success() => Ok(outcome),
-        _ => Err(told(&attempt, complaint.trim(), status.code())),
+        _ => Err(child_error(&attempt, stderr.trim(), status.code())),
     }
 }
 
-/// The child's own sentence, if it has one.
-fn told(attempt: &str, complaint: &str, code: Option<i32>) -> Error {
-    let sentence = complaint.strip_prefix("crosslane: ").unwrap_or(complaint);
-    match (sentence, code) {
+/// The child's error message, if it has one.
+fn child_error(attempt: &str, stderr: &str, code: Option<i32>) -> Error {
+    let message = stderr.strip_prefix("crosslane: ").unwrap_or(stderr);
+    match (message, code) {
         ("", Some(code)) => Error::failure(attempt, format!("the run ended with code {code}")),
         ("", None) => Error::failure(attempt, "the run was killed"),
         (sentence, Some(2)) => Error::message(sentence, 2),

@@ -1,44 +1,44 @@
-//! `--keep`: the namespaces and their links stay up after the run.
+//! `--keep`: the namespaces and links stay up after the run.
 
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
 use crate::error::{Error, Result};
 use crate::testbed::Testbed;
 
-/// Has the process of `drive` leave Ctrl-C to the run that it waits for.
+/// Makes the process of `drive` ignore Ctrl-C, which the run handles.
 ///
 /// # Errors
-/// The system's.
-pub fn leave_to_run() -> Result<()> {
+/// System errors.
+pub fn ignore_interrupt() -> Result<()> {
     // SAFETY: no handler is installed, the signal is only ignored.
     let ignored = unsafe { signal(Signal::SIGINT, SigHandler::SigIgn) };
     ignored.map(drop).map_err(|cause| Error::failure("setting up --keep", cause))
 }
 
-/// Has this process and its threads to come wait with Ctrl-C until
-/// [`until_told`]. Call it before any thread exists.
+/// Blocks the ending signals in this process and its later threads until
+/// [`wait_for_signal`]. Call it before any thread exists.
 ///
 /// # Errors
-/// The system's.
+/// System errors.
 pub fn prepare() -> Result<()> {
     // SAFETY: the default action is restored, no handler is installed.
     let restored = unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) };
-    let blocked = restored.and_then(|_| told().thread_block());
+    let blocked = restored.and_then(|_| ending_signals().thread_block());
     blocked.map_err(|cause| Error::failure("setting up --keep", cause))
 }
 
-/// Says how to enter the namespaces and waits for Ctrl-C, SIGTERM or SIGHUP.
+/// Prints how to enter the namespaces and waits for Ctrl-C, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// The system's.
-pub fn until_told(testbed: &Testbed) -> Result<()> {
+/// System errors.
+pub fn wait_for_signal(testbed: &Testbed) -> Result<()> {
     println!("The run is over; its namespaces and links stay up. To enter:");
     println!("  vehicle: {}", testbed.vehicle.how_to_enter());
     println!("  server:  {}", testbed.server.how_to_enter());
-    println!("Ctrl-C takes them down and writes the records.");
-    told().wait().map(drop).map_err(|cause| Error::failure("waiting for Ctrl-C", cause))
+    println!("Ctrl-C removes them and writes the records.");
+    ending_signals().wait().map(drop).map_err(|cause| Error::failure("waiting for Ctrl-C", cause))
 }
 
-fn told() -> SigSet {
+fn ending_signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }

@@ -1,4 +1,4 @@
-//! How the kernel of each namespace is set up for a strategy.
+//! Sets up the kernel of each namespace for a strategy.
 
 use crosslane_sim::scenario::{Base, Mode, Scenario, Strategy};
 use std::net::IpAddr;
@@ -7,47 +7,47 @@ use crate::error::{Error, Result};
 use crate::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crate::netlink::{PathManager, select_path_manager};
 
-/// Subflows and announced addresses that either end may take: the most that
-/// the in-kernel path manager knows.
+/// Subflows and announced addresses that either side accepts: the maximum of
+/// the in-kernel path manager.
 const LIMITS: Limits = Limits { subflows: 8, add_addr_accepted: 8 };
 
 /// Sets up the vehicle's kernel, from a thread in its namespace. `addresses`
-/// are the paths' in the order of their number.
+/// are those of the paths, in the order of their ids.
 ///
 /// # Errors
-/// What the kernel refused.
+/// What the kernel rejected.
 pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[IpAddr]) -> Result<()> {
-    let told = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
+    let message = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
     match strategy.base {
         Base::Single | Base::Vxlan | Base::WireguardGo => Ok(()),
         Base::Kernel | Base::KernelTuned => {
-            select_path_manager(PathManager::Kernel).map_err(|cause| told(&cause))?;
+            select_path_manager(PathManager::Kernel).map_err(|cause| message(&cause))?;
             if strategy.base == Base::KernelTuned {
                 write_setting("net/mptcp/stale_loss_cnt", "1")?;
             }
-            let mut socket = EndpointSocket::open().map_err(|cause| told(&cause))?;
-            socket.set_limits(LIMITS).map_err(|cause| told(&cause))?;
+            let mut socket = EndpointSocket::open().map_err(|cause| message(&cause))?;
+            socket.set_limits(LIMITS).map_err(|cause| message(&cause))?;
             let preferred = usize::from(scenario.preferred_path().0);
             for (place, &address) in addresses.iter().enumerate() {
                 let backup = scenario.service.mode == Mode::Backup && place != preferred;
                 let endpoint = Endpoint { backup, ..Endpoint::subflow(address) };
-                socket.add(&endpoint).map_err(|cause| told(&cause))?;
+                socket.add(&endpoint).map_err(|cause| message(&cause))?;
             }
             Ok(())
         }
-        _ => select_path_manager(PathManager::UserSpace).map_err(|cause| told(&cause)),
+        _ => select_path_manager(PathManager::UserSpace).map_err(|cause| message(&cause)),
     }
 }
 
 /// Sets up the server's kernel: the in-kernel path manager, for every strategy.
 ///
 /// # Errors
-/// What the kernel refused.
+/// What the kernel rejected.
 pub fn prepare_server() -> Result<()> {
-    let told = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
-    select_path_manager(PathManager::Kernel).map_err(|cause| told(&cause))?;
-    let mut socket = EndpointSocket::open().map_err(|cause| told(&cause))?;
-    socket.set_limits(LIMITS).map_err(|cause| told(&cause))
+    let message = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
+    select_path_manager(PathManager::Kernel).map_err(|cause| message(&cause))?;
+    let mut socket = EndpointSocket::open().map_err(|cause| message(&cause))?;
+    socket.set_limits(LIMITS).map_err(|cause| message(&cause))
 }
 
 fn write_setting(setting: &str, value: &str) -> Result<()> {

@@ -1,5 +1,5 @@
-//! `crosslane drive`: the runs of a scenario, strategy by strategy and seed by
-//! seed, each in a process of its own, and what came of them.
+//! `crosslane drive`: executes a scenario's runs, one for each strategy and
+//! seed, each in a separate process, and summarizes the results.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -34,22 +34,22 @@ mod world;
 
 pub use run::{probe, run_one};
 
-/// What to drive, and how.
+/// Options of the command.
 #[derive(Args)]
 pub struct Options {
     /// What to compare.
     #[command(flatten)]
     pub comparison: comparison::Options,
-    /// Runs side by side.
+    /// Number of runs in parallel.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), value_name = "N")]
     pub jobs: u8,
-    /// Leave the namespaces and the emulated links up after the (single) run,
+    /// Keep the namespaces and the emulated links up after the (single) run,
     /// until Ctrl-C.
     #[arg(long)]
     pub keep: bool,
 }
 
-/// One run, as `drive` hands it to the process that carries it out.
+/// One run, as `drive` passes it to the process that executes it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Plan {
     scenario: PathBuf,
@@ -57,14 +57,14 @@ struct Plan {
     entry: Entry,
     folder: PathBuf,
     keep: bool,
-    /// The process of `drive`, with which the run ends.
+    /// Process id of `drive`; the run ends with it.
     parent: i32,
 }
 
 /// Drives the scenario.
 ///
 /// # Errors
-/// What is wrong with the scenario or the machine, in one sentence.
+/// What is wrong with the scenario or the machine.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let comparison = &options.comparison;
     let scenario = comparison.read_scenario()?;
@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let bases = bases(&scenario, &plans);
     jobs::check_machine(&bases)?;
     let interrupt = if options.keep {
-        keep::leave_to_run()?;
+        keep::ignore_interrupt()?;
         Interrupt::default()
     } else {
         interrupt::listen()?
@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     comparison.conclude(Summary::new(&scenario, "kernel", runs), &folder, planned, failure)
 }
 
-/// What the strategies of the runs are based on.
+/// Bases of the runs' strategies.
 fn bases(scenario: &Scenario, plans: &[Plan]) -> BTreeSet<String> {
     plans.iter().filter_map(|plan| Some(scenario.strategy(&plan.entry.strategy)?.base.to_string())).collect()
 }

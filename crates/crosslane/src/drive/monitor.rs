@@ -1,5 +1,5 @@
-//! What each kernel says and how the vehicle's subflows fare, whatever the
-//! strategy.
+//! Records the events of each kernel and the state of the vehicle's subflows,
+//! for every strategy.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use crate::run_folder::events;
 /// Period of the `tcp_info` record.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Listens in this thread's network namespace.
+/// A monitor of this thread's network namespace.
 pub struct Monitor {
     side: Side,
     clock: Clock,
@@ -31,9 +31,9 @@ pub struct Monitor {
     diag: Diag,
 }
 
-/// What a monitor heard.
+/// What a monitor recorded.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct MonitorRecord {
     /// Lines for `events.jsonl`.
     pub events: Vec<Value>,
     /// Rows for `tcp_info.arrow`.
@@ -42,50 +42,50 @@ pub struct Heard {
 
 impl Monitor {
     /// A monitor; `names` and `addresses` are those of the vehicle's paths in
-    /// the order of their number.
+    /// the order of their ids.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// What the kernel rejected.
     pub fn new(side: Side, clock: Clock, names: &[String], addresses: &[IpAddr]) -> Result<Monitor> {
-        let told = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
+        let message = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
         Ok(Monitor {
             side,
             clock,
             names: names.to_vec(),
             addresses: addresses.to_vec(),
-            events: path_manager::events().map_err(|cause| told(&cause))?,
-            diag: Diag::open().map_err(|cause| told(&cause))?,
+            events: path_manager::events().map_err(|cause| message(&cause))?,
+            diag: Diag::open().map_err(|cause| message(&cause))?,
         })
     }
 
-    /// Listens until told to stop.
-    pub fn listen(mut self, stop: &AtomicBool) -> Heard {
-        let mut heard = Heard::default();
-        let mut due = self.clock.now();
+    /// Records until `stop` is set.
+    pub fn run(mut self, stop: &AtomicBool) -> MonitorRecord {
+        let mut record = MonitorRecord::default();
+        let mut next_record = self.clock.now();
         while !stop.load(Ordering::Relaxed) {
             let now = self.clock.now();
-            if now >= due {
-                due = now + PERIOD;
-                self.note_subflows(&mut heard);
+            if now >= next_record {
+                next_record = now + PERIOD;
+                self.record_subflows(&mut record);
             }
-            match self.events.recv(due.since(now)) {
-                Ok(Some(event)) => heard.events.push(self.describe(&event)),
+            match self.events.recv(next_record.since(now)) {
+                Ok(Some(event)) => record.events.push(self.describe(&event)),
                 Ok(None) => {}
                 Err(EventError::Io(_)) => break,
-                Err(fault) => heard.events.push(self.fault(&fault)),
+                Err(fault) => record.events.push(self.fault(&fault)),
             }
         }
-        heard
+        record
     }
 
-    fn note_subflows(&mut self, heard: &mut Heard) {
+    fn record_subflows(&mut self, record: &mut MonitorRecord) {
         if self.side == Side::Server {
             return;
         }
         let t_ns = self.clock.now().as_nanos();
         let sockets = self.diag.sockets().unwrap_or_default();
         let open = sockets.iter().filter(|socket| socket.tcp.state == TcpState::Established);
-        heard.subflows.extend(open.filter_map(|socket| self.row(t_ns, socket)));
+        record.subflows.extend(open.filter_map(|socket| self.row(t_ns, socket)));
     }
 
     fn row(&self, t_ns: u64, socket: &SocketInfo) -> Option<TcpInfoRow> {
@@ -117,7 +117,7 @@ impl Monitor {
     }
 
     fn describe(&self, event: &Event) -> Value {
-        events::heard(self.clock.now(), self.side, event, &self.names, &self.addresses)
+        events::kernel_event(self.clock.now(), self.side, event, &self.names, &self.addresses)
     }
 
     fn fault(&self, fault: &EventError) -> Value {

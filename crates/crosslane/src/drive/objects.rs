@@ -1,4 +1,5 @@
-//! Traffic of kind `deadline`: the transfer, with objects made up and not kept.
+//! Traffic of kind `deadline`: the transfer, with synthetic objects that are
+//! not stored.
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,10 +12,10 @@ use socket2::Socket;
 use crate::clock::Clock;
 use crate::control::demand::client::Agent;
 use crate::error::{Error, Result};
-use crate::transfer::receiving::{self, Left, Offer, Sink};
+use crate::transfer::receiving::{self, Incomplete, Offer, Sink};
 use crate::transfer::sending::{self, Content, News, Object, Source};
 
-/// Sends the scenario's objects and returns them as if none had been received.
+/// Sends the scenario's objects and returns their rows without receive times.
 ///
 /// # Errors
 /// The connection broke.
@@ -32,23 +33,23 @@ pub fn send(
     Ok(periodic.rows)
 }
 
-/// Receives them and returns when each was complete, by number.
+/// Receives the objects and returns when each was complete, by number.
 ///
 /// # Errors
 /// The connection broke, or bytes differ from those sent.
 pub fn receive(socket: &Socket, clock: Clock, stop: &AtomicBool) -> Result<Vec<Option<u64>>> {
-    let mut seen = Seen::default();
-    receiving::receive(socket, &mut seen, clock, stop).map_err(|cause| Error::message(cause.to_string(), 1))?;
-    match seen.differs {
+    let mut objects = Received::default();
+    receiving::receive(socket, &mut objects, clock, stop).map_err(|cause| Error::message(cause.to_string(), 1))?;
+    match objects.differs {
         Some(number) => {
-            let cause = format!("object {number} differs from the one sent; report this, for TCP must never do it");
-            Err(Error::failure("checking what was received", cause))
+            let cause = format!("object {number} differs from the one sent; report this, since TCP must prevent it");
+            Err(Error::failure("checking received data", cause))
         }
-        None => Ok(seen.received_ns),
+        None => Ok(objects.received_ns),
     }
 }
 
-/// Objects that come up periodically.
+/// Objects that are generated periodically.
 struct Periodic {
     rules: DeadlineTraffic,
     due: Option<Instant>,
@@ -72,8 +73,8 @@ impl Source for Periodic {
         Some(Object { name, start, deadline: Some(start + self.rules.deadline()), content: Box::new(content) })
     }
 
-    /// Objects are numbered as they are taken.
-    fn hear(&mut self, now: Instant, news: News) {
+    /// Objects are numbered in the order in which they are taken.
+    fn on_news(&mut self, now: Instant, news: News) {
         if let News::Written(number) = news
             && let Some(row) = self.rows.get_mut(number as usize)
         {
@@ -82,8 +83,8 @@ impl Source for Periodic {
     }
 }
 
-/// Words that no other object has, so that the digest shows what is out of
-/// place.
+/// 64-bit words that no other object contains, so that the digest detects
+/// misplaced bytes.
 struct Pattern {
     next: u64,
     size_bytes: u64,
@@ -104,12 +105,12 @@ impl Content for Pattern {
 }
 
 #[derive(Default)]
-struct Seen {
+struct Received {
     received_ns: Vec<Option<u64>>,
     differs: Option<u32>,
 }
 
-impl Sink for Seen {
+impl Sink for Received {
     fn begin(&mut self, offer: &Offer) -> Result<(), String> {
         let objects = self.received_ns.len().max(offer.number as usize + 1);
         self.received_ns.resize(objects, None);
@@ -125,8 +126,8 @@ impl Sink for Seen {
         Ok(())
     }
 
-    fn leave(&mut self, number: u32, why: Left) {
-        if why == Left::Differs {
+    fn incomplete(&mut self, number: u32, why: Incomplete) {
+        if why == Incomplete::Differs {
             self.differs = Some(number);
         }
     }

@@ -1,6 +1,6 @@
-//! The emulated on-board unit: hands received CAMs and other radios' signal to
-//! whoever listens in the vehicle, as vanetza-nap does (`observe/vanetza.rs`
-//! reads it).
+//! The emulated on-board unit: sends received CAMs and the signal of other
+//! radios to a UDP port in the vehicle, as vanetza-nap does
+//! (`observe/vanetza.rs` reads it).
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -13,38 +13,39 @@ use crate::observe::vanetza::PORT;
 const VEHICLE_STATION: u32 = 1;
 /// Station type of a passenger car (EN 302 637-2).
 const PASSENGER_CAR: u8 = 5;
-/// JSON of vanetza-nap names a speed or heading that is not known so.
+/// Value of an unknown speed or heading in the JSON of vanetza-nap.
 const UNAVAILABLE: f64 = -1.0;
 
-/// The unit. Its socket belongs to the namespace of the thread that made it.
+/// The on-board unit. Its socket belongs to the namespace of the thread that
+/// created it.
 pub struct OnBoardUnit {
     socket: UdpSocket,
     to: SocketAddr,
 }
 
 impl OnBoardUnit {
-    /// A unit that sends to port 5051 of its own namespace.
+    /// An on-board unit that sends to port 5051 of this namespace.
     ///
     /// # Errors
-    /// The socket's.
+    /// Socket errors.
     pub fn new() -> std::io::Result<OnBoardUnit> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         Ok(OnBoardUnit { socket, to: (Ipv4Addr::LOCALHOST, PORT).into() })
     }
 
-    /// Decodes a received frame and hands it on; false if it cannot be read.
+    /// Decodes a received frame and sends its CAM; false if it is malformed.
     pub fn receive(&self, unix_s: f64, frame: &[u8], rssi_dbm: f64) -> bool {
         let Ok(cam) = cam::decode(frame) else { return false };
         self.send(&message(unix_s, &cam, frame.len(), rssi_dbm));
         true
     }
 
-    /// Hands on what another radio reports of itself.
+    /// Sends the signal strength that another radio reports.
     pub fn report(&self, unix_s: f64, path: &str, rssi_dbm: f64) {
         self.send(&json!({ "type": "radio", "timestamp": unix_s, "path": path, "rssi": rssi_dbm }));
     }
 
-    /// Nobody listening is no fault: some strategies have no agent.
+    /// A missing listener is no fault: some strategies have no agent.
     fn send(&self, message: &Value) {
         drop(self.socket.send_to(message.to_string().as_bytes(), self.to));
     }
@@ -80,7 +81,7 @@ fn message(unix_s: f64, cam: &cam::Cam, packet_size: usize, rssi_dbm: f64) -> Va
     })
 }
 
-/// A locally administered MAC address made from the station id.
+/// A locally administered MAC address derived from the station id.
 fn station_address(station: u32) -> String {
     let [a, b, c, d] = station.to_be_bytes();
     format!("6e:06:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
@@ -93,7 +94,7 @@ mod tests {
     use crosslane_core::path::{PathId, SampleKind};
 
     #[test]
-    fn what_the_unit_hands_on_is_what_the_agent_reads() {
+    fn the_agent_reads_what_the_on_board_unit_sends() {
         let cam = cam::Cam {
             protocol_version: 2,
             station_id: 1001,

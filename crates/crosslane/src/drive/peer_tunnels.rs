@@ -1,5 +1,5 @@
-//! Other people's tunnels in the place of ours, over one path: the kernel's
-//! VXLAN, and WireGuard in Go (the program `wireguard-go`).
+//! Third-party tunnels in place of ours, over one path: the kernel's VXLAN, and
+//! WireGuard in Go (the program `wireguard-go`).
 
 use crosslane_sim::scenario::{Base, Scenario, Strategy};
 use std::fmt::Write as _;
@@ -23,24 +23,24 @@ use crate::error::{Error, Result};
 use crate::testbed::{self, Namespace, Testbed, Wiring, vehicle_address};
 use crate::tunnel::security::{PrivateKey, PublicKey};
 
-/// The program, and the base that needs it.
+/// Name of the program and of the base that needs it.
 pub const PROGRAM: &str = "wireguard-go";
-/// UDP port of WireGuard at either end.
+/// UDP port of WireGuard at both endpoints.
 const PORT: u16 = 51820;
-/// What VXLAN puts around a packet: IPv4, UDP, VXLAN and Ethernet headers.
+/// Header overhead of VXLAN: IPv4, UDP, VXLAN and Ethernet headers.
 const VXLAN_BYTES: u32 = 20 + 8 + 8 + 14;
-/// What WireGuard leaves free, as `wg-quick` does: 60 bytes, 80 over IPv6.
+/// Header overhead of WireGuard, as in `wg-quick`: 60 bytes, 80 over IPv6.
 const WIREGUARD_BYTES: u32 = 80;
-/// Packets that an interface holds, as that of our tunnel.
+/// Queue length of an interface, in packets, as that of our tunnel.
 const QUEUE_PACKETS: u32 = 500;
-/// Where the program makes its socket, and what is hidden for it.
+/// Socket that the program creates, and the folder that is hidden for it.
 const SOCKET: &str = "/var/run/wireguard/crosslane0.sock";
 const HIDDEN: &str = "/var/run";
-/// How long the program may take to begin.
-const PATIENCE: Duration = Duration::from_secs(10);
-const NAP: Duration = Duration::from_millis(20);
+/// Longest time until the program is ready.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A tunnel that stands.
+/// A tunnel that is up.
 pub struct PeerTunnels {
     processes: Vec<Process>,
 }
@@ -50,20 +50,20 @@ struct Process {
     log: PathBuf,
 }
 
-/// One end of a tunnel.
+/// One endpoint of a tunnel.
 #[derive(Clone, Copy)]
-struct End<'a> {
+struct Endpoint<'a> {
     namespace: &'a Namespace,
     name: &'static str,
     outside: Ipv4Addr,
     inside: Ipv4Addr,
 }
 
-/// Looks for what a strategy's base needs, in a process that [may make
-/// namespaces](testbed::prepare_privileges); of other bases nothing.
+/// Checks what a strategy's base needs, in a process that [may create
+/// namespaces](testbed::prepare_privileges); other bases need nothing.
 ///
 /// # Errors
-/// What is missing, with the remedy.
+/// What is missing, with a remedy.
 pub fn probe(base: &str) -> Result<()> {
     match base {
         "vxlan" => Namespace::new()?.enter(|| Wiring::open()?.add_vxlan(INTERFACE, VEHICLE, SERVER))?,
@@ -72,25 +72,26 @@ pub fn probe(base: &str) -> Result<()> {
     }
 }
 
-/// What the program calls itself.
+/// The program's name and version, as it reports them.
 ///
 /// # Errors
 /// It is missing, or does not start.
 pub fn version() -> Result<String> {
-    let said = Command::new(program()?).arg("--version").stdin(Stdio::null()).output();
-    let said = said.map_err(|cause| Error::failure(format!("asking {PROGRAM} for its version"), cause))?;
-    Ok(String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().to_string())
+    let output = Command::new(program()?).arg("--version").stdin(Stdio::null()).output();
+    let output = output.map_err(|cause| Error::failure(format!("asking {PROGRAM} for its version"), cause))?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_string())
 }
 
 impl PeerTunnels {
-    /// Makes both ends; what their programs say goes into `folder`.
+    /// Starts both endpoints; the output of their programs is written into
+    /// `folder`.
     ///
     /// # Errors
-    /// What the kernel refused or the program said.
+    /// What the kernel rejected or the program reported.
     pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<PeerTunnels> {
         let path = vehicle_address(usize::from(scenario.single_path(strategy).0));
-        let vehicle = End { namespace: &testbed.vehicle, name: "vehicle", outside: path, inside: VEHICLE };
-        let server = End { namespace: &testbed.server, name: "server", outside: testbed::SERVER, inside: SERVER };
+        let vehicle = Endpoint { namespace: &testbed.vehicle, name: "vehicle", outside: path, inside: VEHICLE };
+        let server = Endpoint { namespace: &testbed.server, name: "server", outside: testbed::SERVER, inside: SERVER };
         let mtu = scenario.tunnel.mtu;
         let mut processes = Vec::new();
         if strategy.base == Base::Vxlan {
@@ -102,94 +103,94 @@ impl PeerTunnels {
         let (program, keys) = (program()?, [PrivateKey::generate()?, PrivateKey::generate()?]);
         for (here, there, own, other) in [(vehicle, server, &keys[0], &keys[1]), (server, vehicle, &keys[1], &keys[0])]
         {
-            let told = settings(there, own, &other.public());
+            let config = settings(there, own, &other.public());
             let log = folder.join(format!("{PROGRAM}-{}.log", here.name));
-            let start = || start_process(&program, log, &told, here, mtu - WIREGUARD_BYTES);
+            let start = || start_process(&program, log, &config, here, mtu - WIREGUARD_BYTES);
             processes.push(here.namespace.enter(start)??);
         }
         Ok(PeerTunnels { processes })
     }
 
-    /// True until one of its programs has ended.
+    /// True while all of its programs run.
     pub fn are_running(&mut self) -> bool {
         self.processes.iter_mut().all(|process| process.child.try_wait().is_ok_and(|ended| ended.is_none()))
     }
 
-    /// Ends its programs and returns the processor time that they took; none if
-    /// it has none.
+    /// Ends its programs and returns their CPU time; `None` if it has no program.
     ///
     /// # Errors
-    /// If one had ended before, what it said.
+    /// The output of a program that has exited before.
     pub fn finish(self) -> Result<Option<Duration>> {
-        let mut took = None;
+        let mut cpu_time = None;
         for mut process in self.processes {
             process.check_running()?;
-            // Nothing of it outlives the run, so it needs no time to tidy up.
+            // Nothing of it outlives the run, so it need not clean up.
             let time = end(&mut process.child, Signal::SIGKILL);
             let time = time.map_err(|cause| Error::failure(format!("ending {PROGRAM}"), cause))?;
-            took = Some(took.unwrap_or(Duration::ZERO) + time);
+            cpu_time = Some(cpu_time.unwrap_or(Duration::ZERO) + time);
         }
-        Ok(took)
+        Ok(cpu_time)
     }
 }
 
 impl Process {
     fn check_running(&mut self) -> Result<()> {
         let Some(status) = self.child.try_wait().ok().flatten() else { return Ok(()) };
-        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let words = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        Err(Error::failure(format!("driving with {PROGRAM}"), format!("it ended early ({status}): {words}")))
+        let output = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let message = output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        Err(Error::failure(format!("driving with {PROGRAM}"), format!("it exited early ({status}): {message}")))
     }
 }
 
-/// Where the program is, whatever may be hidden from it later.
+/// Absolute path of the program, which stays valid when folders are hidden.
 fn program() -> Result<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let is_program =
         |file: &PathBuf| file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
     let found = std::env::split_paths(&folders).map(|folder| folder.join(PROGRAM)).find(is_program);
     found.and_then(|file| file.canonicalize().ok()).ok_or_else(|| {
-        let remedy = format!("`apt-get install {PROGRAM}`, or leave the strategy of this name out");
+        let remedy = format!("`apt-get install {PROGRAM}`, or omit the strategy of this name");
         Error::usage(format!("looking for the program {PROGRAM}"), "it is not on PATH", remedy)
     })
 }
 
-fn join_by_vxlan(here: End, there: End, mtu: u32) -> Result<()> {
+fn join_by_vxlan(here: Endpoint, there: Endpoint, mtu: u32) -> Result<()> {
     Wiring::open()?.add_vxlan(INTERFACE, here.outside, there.outside)?;
-    take_up(here, mtu)
+    bring_up(here, mtu)
 }
 
-fn take_up(here: End, mtu: u32) -> Result<()> {
+fn bring_up(here: Endpoint, mtu: u32) -> Result<()> {
     let mut wiring = Wiring::open()?;
     wiring.bring_up(INTERFACE, mtu, QUEUE_PACKETS)?;
     let interface = wiring.index(INTERFACE)?;
     wiring.add_address(interface, here.inside, PREFIX)
 }
 
-/// Starts the program in this thread's network namespace and tells it its part.
-fn start_process(program: &Path, log: PathBuf, told: &str, here: End, mtu: u32) -> Result<Process> {
+/// Starts and configures the program in this thread's network namespace.
+fn start_process(program: &Path, log: PathBuf, config: &str, here: Endpoint, mtu: u32) -> Result<Process> {
     let failure = |cause: std::io::Error| Error::failure(format!("starting {PROGRAM}"), cause);
-    let words = File::create(&log).map_err(failure)?;
+    let output = File::create(&log).map_err(failure)?;
     hide_sockets()?;
     let child = Command::new(program)
         .args(["-f", INTERFACE])
         .env("LOG_LEVEL", "error")
-        // Else it says, or did, that the kernel can do this by itself.
+        // Else it recommends the kernel's implementation and may exit.
         .env("WG_PROCESS_FOREGROUND", "1")
         .env("WG_I_PREFER_BUGGY_USERSPACE_TO_POLISHED_KMOD", "1")
         .stdin(Stdio::null())
-        .stdout(words.try_clone().map_err(failure)?)
-        .stderr(words)
+        .stdout(output.try_clone().map_err(failure)?)
+        .stderr(output)
         .spawn()
         .map_err(failure)?;
     let mut process = Process { child, log };
-    tell(&mut process, told)?;
-    take_up(here, mtu)?;
+    configure(&mut process, config)?;
+    bring_up(here, mtu)?;
     Ok(process)
 }
 
-/// Gives this thread, and what it starts, an empty folder for sockets: their
-/// names would be the same in each namespace and each run, and outlive both.
+/// Gives this thread and the processes that it starts an empty folder for
+/// sockets, whose names would be the same in all namespaces and runs, and
+/// outlive both.
 fn hide_sockets() -> Result<()> {
     let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
     unshare(CloneFlags::CLONE_NEWNS)
@@ -198,22 +199,22 @@ fn hide_sockets() -> Result<()> {
         .map_err(|cause| Error::usage(format!("making a folder for the socket of {PROGRAM}"), cause, "run as root"))
 }
 
-/// Sends the program's settings when it has made its socket.
-fn tell(process: &mut Process, told: &str) -> Result<()> {
-    let attempt = || format!("telling {PROGRAM} its keys");
+/// Sends the program's settings once it has created its socket.
+fn configure(process: &mut Process, config: &str) -> Result<()> {
+    let attempt = || format!("sending {PROGRAM} its keys");
     let mut socket = UnixStream::connect(SOCKET);
-    for _ in 0..PATIENCE.as_millis() / NAP.as_millis() {
+    for _ in 0..START_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
         if socket.is_ok() {
             break;
         }
         process.check_running()?;
-        std::thread::sleep(NAP);
+        std::thread::sleep(POLL_INTERVAL);
         socket = UnixStream::connect(SOCKET);
     }
     let mut answer = String::new();
     let exchange = |mut socket: UnixStream| {
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.write_all(told.as_bytes())?;
+        socket.set_read_timeout(Some(START_TIMEOUT))?;
+        socket.write_all(config.as_bytes())?;
         socket.shutdown(std::net::Shutdown::Write)?;
         socket.read_to_string(&mut answer)
     };
@@ -224,9 +225,9 @@ fn tell(process: &mut Process, told: &str) -> Result<()> {
     }
 }
 
-/// The settings of one end, in the words of WireGuard's interface for
-/// programs (<https://www.wireguard.com/xplatform/>).
-fn settings(there: End, own: &PrivateKey, other: &PublicKey) -> Zeroizing<String> {
+/// The settings of one endpoint in WireGuard's configuration protocol
+/// (<https://www.wireguard.com/xplatform/>).
+fn settings(there: Endpoint, own: &PrivateKey, other: &PublicKey) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(512));
     text.push_str("set=1\nprivate_key=");
     push_hex(&mut text, own.as_bytes());

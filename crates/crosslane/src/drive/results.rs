@@ -1,4 +1,4 @@
-//! From what a run left to its records and metrics.
+//! Turns the raw data of a run into records and metrics.
 
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
@@ -10,44 +10,44 @@ use serde_json::{Value, json};
 
 use super::Plan;
 use super::agents::Finished;
-use super::monitor::Heard;
+use super::monitor::MonitorRecord;
 use super::traffic::Delivered;
-use super::world::Staged;
+use super::world::WorldRecord;
 use crate::error::Result;
 use crate::run_folder::{self, Carried, Records, events};
 use crate::summary::Outcome;
 use crate::testbed::emulator::{EmulatorReport, PacketRecord};
 use crate::testbed::packet::FlowTracker;
 
-/// What a run left.
+/// Raw data of a run.
 pub struct Raw {
-    /// What both kernels said, and the vehicle's subflows.
-    pub kernel: Heard,
+    /// Events of both kernels, and the state of the vehicle's subflows.
+    pub kernel: MonitorRecord,
     /// The traffic.
     pub delivered: Delivered,
-    /// World and links.
-    pub staged: Staged,
+    /// Record of the world and the links.
+    pub world: WorldRecord,
     /// The agents.
     pub agents: Finished,
 }
 
-/// Writes the records and says what came out.
+/// Writes the records and returns the outcome.
 ///
 /// # Errors
 /// A record cannot be written.
-pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) -> Result<Outcome> {
-    let packets = follow(std::mem::take(&mut raw.staged.packets));
-    let samples = std::mem::take(&mut raw.staged.samples);
-    // When the drive is over its links go down, which is no news of the drive.
+pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) -> Result<Outcome> {
+    let packets = packet_rows(std::mem::take(&mut raw.world.packets));
+    let samples = std::mem::take(&mut raw.world.samples);
+    // The links go down after the drive; these events do not belong to it.
     let within = |event: &Value| event["t_s"].as_f64().is_some_and(|t_s| t_s <= scenario.duration_s);
-    let said = raw.agents.said.take().unwrap_or_default();
-    let resident_mb = said.iter().find_map(|event| event["resident_mb"].as_f64());
-    let said: Vec<Value> = said.into_iter().filter(within).collect();
-    let report = raw.staged.report.as_ref();
+    let agent_events = raw.agents.vehicle.take().unwrap_or_default();
+    let resident_mb = agent_events.iter().find_map(|event| event["resident_mb"].as_f64());
+    let agent_events: Vec<Value> = agent_events.into_iter().filter(within).collect();
+    let report = raw.world.report.as_ref();
     let mut sums = PacketSums::new(names.len(), Recovery::of(scenario));
     samples.iter().for_each(|sample| sums.note_sample(sample));
     packets.iter().for_each(|packet| sums.note(packet));
-    for (path, counts) in &raw.staged.wires {
+    for (path, counts) in &raw.world.wires {
         for (direction, count) in [Direction::Up, Direction::Down].into_iter().zip(counts) {
             let bytes = [count.sent_bytes, count.delivered_bytes];
             sums.note_count(*path, direction, bytes, count.dropped_packets);
@@ -55,7 +55,7 @@ pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) 
     }
     let Delivered { messages, skipped, duplicates } = raw.delivered;
     let carried = Carried { messages: &messages, skipped, duplicates, sums: &sums };
-    let mut metrics = run_folder::measure(scenario, plan.entry.seed, names, &said, &carried)?;
+    let mut metrics = run_folder::measure(scenario, plan.entry.seed, names, &agent_events, &carried)?;
     if let Some(report) = report {
         metrics.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));
         metrics.insert("stall_us.max".into(), f64::from(report.stall_us_max));
@@ -63,48 +63,48 @@ pub fn sum_up(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) 
     }
     metrics.extend(resident_mb.map(|resident| ("agent.rss_mb".to_string(), resident)));
     let delivered_gb = metrics.get("delivered_bytes").map_or(0.0, |bytes| bytes / 1e9);
-    if let Some(took) = raw.agents.tunnel_took.filter(|_| delivered_gb > 0.0) {
-        metrics.insert("tunnel.cpu_s_per_gb".into(), took.as_secs_f64() / delivered_gb);
+    if let Some(cpu_time) = raw.agents.tunnel_cpu_time.filter(|_| delivered_gb > 0.0) {
+        metrics.insert("tunnel.cpu_s_per_gb".into(), cpu_time.as_secs_f64() / delivered_gb);
     }
     let others: Vec<Value> = raw.kernel.events.into_iter().chain(raw.agents.gateway).collect();
-    let reason = report.and_then(EmulatorReport::invalid_because);
-    let mut events: Vec<Value> = said.into_iter().chain(others.into_iter().filter(within)).collect();
+    let reason = report.and_then(EmulatorReport::invalid_reason);
+    let mut events: Vec<Value> = agent_events.into_iter().chain(others.into_iter().filter(within)).collect();
     if let Some(reason) = &reason {
         let end = Instant::from_secs_f64(scenario.duration_s);
         events.push(events::line(end, "run", "invalid", json!({ "reason": reason })));
     }
     number_subflows(&mut raw.kernel.subflows, &packets);
-    let (links, tcp_info) = (raw.staged.links, raw.kernel.subflows);
+    let (links, tcp_info) = (raw.world.links, raw.kernel.subflows);
     run_folder::write(&plan.folder, names, Records { packets, samples, messages, links, tcp_info, events })?;
     Ok(Outcome { valid: reason.is_none(), reason, metrics })
 }
 
 /// The rows of the packets, in the order in which they entered the links.
-fn follow(mut records: Vec<PacketRecord>) -> Vec<PacketRow> {
+fn packet_rows(mut records: Vec<PacketRecord>) -> Vec<PacketRow> {
     records.sort_by_key(|record| record.entered);
-    let mut follower = FlowTracker::default();
+    let mut tracker = FlowTracker::default();
     let row = |record: &PacketRecord| PacketRow {
         delivered_ns: record.delivered.map(|at| at.as_nanos()),
         drop: record.dropped,
         tries: record.tries,
-        ..follower.row(record.entered.as_nanos(), PathId(record.link), record.direction, record.head())
+        ..tracker.row(record.entered.as_nanos(), PathId(record.link), record.direction, record.head())
     };
     records.iter().map(row).collect()
 }
 
-/// Gives the rows of `tcp_info` the numbers that the packets' subflows have:
-/// on one path subflows follow each other, so the last one that began counts.
+/// Gives the rows of `tcp_info` the subflow numbers of the packets. A path has
+/// one subflow after another, so the last that began before the row is meant.
 fn number_subflows(rows: &mut [TcpInfoRow], packets: &[PacketRow]) {
-    let mut begun: Vec<(u64, PathId, u16)> = Vec::new();
+    let mut first_packets: Vec<(u64, PathId, u16)> = Vec::new();
     for packet in packets {
         if let Some(number) = packet.subflow
-            && !begun.iter().any(|(_, _, known)| *known == number)
+            && !first_packets.iter().any(|(_, _, known)| *known == number)
         {
-            begun.push((packet.t_ns, packet.path, number));
+            first_packets.push((packet.t_ns, packet.path, number));
         }
     }
     for row in rows {
-        let of_path = begun.iter().rev().find(|(t_ns, path, _)| *path == row.path && *t_ns <= row.t_ns);
+        let of_path = first_packets.iter().rev().find(|(t_ns, path, _)| *path == row.path && *t_ns <= row.t_ns);
         row.subflow = of_path.map(|(_, _, number)| *number);
     }
 }

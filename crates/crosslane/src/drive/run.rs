@@ -1,4 +1,4 @@
-//! One run: namespaces, emulated links, agent, traffic, and what is recorded.
+//! One run: namespaces, emulated links, agents, traffic and records.
 
 use crosslane_sim::scenario::{Base, Protocol, Scenario, Strategy, Wire};
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use super::agents::Agents;
 use super::interface_outages;
 use super::keep;
 use super::kernel_path_manager::{prepare_server, prepare_vehicle};
-use super::monitor::{Heard, Monitor};
+use super::monitor::{Monitor, MonitorRecord};
 use super::peer_tunnels;
 use super::results::{self, Raw};
-use super::traffic::{TrafficEndpoints, Way};
+use super::traffic::{EndpointConfig, TrafficEndpoints};
 use super::tunnel;
 use super::world::EmulatedWorld;
 use crate::clock::Clock;
@@ -27,8 +27,8 @@ use crate::summary::Outcome;
 use crate::testbed::wire::{Shape, WirePlan};
 use crate::testbed::{Namespace, PathPlan, SERVER, Testbed, contain, end_with, prepare_privileges, vehicle_address};
 
-/// Tries what every run needs: privileges, namespaces, and a kernel with MPTCP;
-/// and what strategies with these bases need beside that.
+/// Checks what every run needs (privileges, namespaces, a kernel with MPTCP)
+/// and what strategies with these bases need in addition.
 ///
 /// # Errors
 /// What is missing on this machine.
@@ -39,11 +39,11 @@ pub fn probe(bases: &[String]) -> Result<()> {
     bases.iter().try_for_each(|base| peer_tunnels::probe(base))
 }
 
-/// Carries out the run that `drive` has planned and says on standard output
-/// how it goes: `at SECONDS`, then `outcome JSON`.
+/// Executes the run that `drive` has planned and reports on standard output:
+/// `at SECONDS` as progress, then `outcome JSON`.
 ///
 /// # Errors
-/// What is missing on this machine, or what went wrong.
+/// What is missing on this machine, or the cause of the failure.
 pub fn run_one(plan: &str) -> Result<ExitCode> {
     let plan: Plan = serde_json::from_str(plan).map_err(|cause| Error::failure("reading the plan of a run", cause))?;
     prepare_privileges()?;
@@ -63,8 +63,8 @@ pub fn run_one(plan: &str) -> Result<ExitCode> {
     std::fs::create_dir_all(&plan.folder)
         .map_err(|cause| Error::failure(format!("making {}", plan.folder.display()), cause))?;
     let run = Run::new(plan, scenario, strategy)?;
-    let outcome = run.carry_out()?;
-    let json = serde_json::to_string(&outcome).map_err(|cause| Error::failure("telling the outcome", cause))?;
+    let outcome = run.execute()?;
+    let json = serde_json::to_string(&outcome).map_err(|cause| Error::failure("writing the outcome", cause))?;
     println!("outcome {json}");
     Ok(ExitCode::SUCCESS)
 }
@@ -95,7 +95,7 @@ impl Run {
         Ok(Run { plan, scenario, strategy, names, addresses, testbed })
     }
 
-    fn carry_out(mut self) -> Result<Outcome> {
+    fn execute(mut self) -> Result<Outcome> {
         if self.strategy.base != Base::Single {
             self.testbed.vehicle.enter(netlink::probe)?.map_err(|cause| Error::message(cause.to_string(), 2))?;
         }
@@ -103,54 +103,59 @@ impl Run {
         self.testbed.vehicle.enter(prepare)??;
         self.testbed.server.enter(prepare_server)??;
         let mut agents = Agents::start(&self.scenario, &self.strategy, &self.plan.folder, &self.testbed)?;
-        let stage = EmulatedWorld::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
-        let clock = stage.clock();
-        let played = self.play(clock, stage, || agents.are_running());
-        // If one of them has ended early, whatever else went wrong came of it.
+        let world = EmulatedWorld::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
+        let clock = world.clock();
+        let result = self.run_for_duration(clock, world, || agents.are_running());
+        // An agent that exited early is the cause of any other failure.
         let agents = agents.finish(clock.origin_ns())?;
-        let raw = played?;
-        results::sum_up(&self.scenario, &self.names, &self.plan, Raw { agents, ..raw })
+        let raw = result?;
+        results::summarize(&self.scenario, &self.names, &self.plan, Raw { agents, ..raw })
     }
 
-    /// Lets the world, the traffic and the monitors run for the scenario's time.
-    fn play(&self, clock: Clock, mut stage: EmulatedWorld, goes_on: impl FnMut() -> bool) -> Result<Raw> {
+    /// Runs the world, the traffic and the monitors for the scenario's duration.
+    fn run_for_duration(
+        &self,
+        clock: Clock,
+        mut world: EmulatedWorld,
+        should_continue: impl FnMut() -> bool,
+    ) -> Result<Raw> {
         let stop = AtomicBool::new(false);
-        let ends = TrafficEndpoints::new(&self.scenario, self.plan.entry.seed, self.way());
-        let door = self.testbed.server.enter(|| ends.listen())??;
+        let traffic = TrafficEndpoints::new(&self.scenario, self.plan.entry.seed, self.endpoint_config());
+        let listener = self.testbed.server.enter(|| traffic.listen())??;
         std::thread::scope(|scope| {
             let vehicle = scope.spawn(|| self.monitor(Side::Vehicle, clock, &stop));
             let server = scope.spawn(|| self.monitor(Side::Server, clock, &stop));
-            let far = scope.spawn(|| self.testbed.server.enter(|| ends.far(&door, clock, &stop))?);
-            let near = scope.spawn(|| self.testbed.vehicle.enter(|| ends.near(clock, &stop))?);
-            let outages = scope.spawn(|| interface_outages::follow(&self.scenario, &self.testbed, clock, &stop));
-            let played = stage.play(self.scenario.duration_s, goes_on);
+            let serving = scope.spawn(|| self.testbed.server.enter(|| traffic.serve(&listener, clock, &stop))?);
+            let driving = scope.spawn(|| self.testbed.vehicle.enter(|| traffic.drive(clock, &stop))?);
+            let outages = scope.spawn(|| interface_outages::apply(&self.scenario, &self.testbed, clock, &stop));
+            let result = world.run(self.scenario.duration_s, should_continue);
             stop.store(true, Ordering::Relaxed);
-            let (near, far) = (joined(near)?, joined(far)?);
+            let (vehicle_traffic, server_traffic) = (joined(driving)?, joined(serving)?);
             joined(outages)?;
             let (mut kernel, server) = (joined(vehicle)?, joined(server)?);
             kernel.events.extend(server.events);
-            let delivered = ends.delivered(near, far);
+            let delivered = traffic.delivered(vehicle_traffic, server_traffic);
             if self.plan.keep {
-                keep::until_told(&self.testbed)?;
+                keep::wait_for_signal(&self.testbed)?;
             }
-            let staged = played.and_then(|()| stage.finish(&self.testbed))?;
-            Ok(Raw { kernel, delivered, staged, agents: Default::default() })
+            let world = result.and_then(|()| world.finish(&self.testbed))?;
+            Ok(Raw { kernel, delivered, world, agents: Default::default() })
         })
     }
 
-    fn monitor(&self, side: Side, clock: Clock, stop: &AtomicBool) -> Result<Heard> {
+    fn monitor(&self, side: Side, clock: Clock, stop: &AtomicBool) -> Result<MonitorRecord> {
         let namespace = match side {
             Side::Vehicle => &self.testbed.vehicle,
             Side::Server => &self.testbed.server,
         };
-        namespace.enter(|| Ok(Monitor::new(side, clock, &self.names, &self.addresses)?.listen(stop)))?
+        namespace.enter(|| Ok(Monitor::new(side, clock, &self.names, &self.addresses)?.run(stop)))?
     }
 
-    /// How the traffic goes with this strategy.
-    fn way(&self) -> Way {
+    /// Configuration of the traffic's endpoints for this strategy.
+    fn endpoint_config(&self) -> EndpointConfig {
         let single = self.strategy.base == Base::Single;
         let tunnel = self.strategy.is_tunnel() || self.strategy.is_others_tunnel();
-        Way {
+        EndpointConfig {
             server: if tunnel { tunnel::SERVER.into() } else { SERVER.into() },
             local: single.then(|| self.addresses[usize::from(self.scenario.single_path(&self.strategy).0)]),
             mptcp: !single && !tunnel && self.scenario.traffic.protocol == Protocol::Tcp,
@@ -160,7 +165,7 @@ impl Run {
     }
 }
 
-/// How the kernel shapes the wires.
+/// Shaping of the wires by the kernel.
 fn wires(scenario: &Scenario) -> BTreeMap<String, WirePlan> {
     let shape = |wire: &Wire| {
         let shape = |mbit_s: f64| Shape { bit_s: mbit_s * 1e6, queue_ms: wire.queue_ms };

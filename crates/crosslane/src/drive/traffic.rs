@@ -1,5 +1,5 @@
-//! The two ends of a drive's traffic: connections, datagrams or objects with
-//! deadlines, through a tunnel or not.
+//! The two endpoints of a drive's traffic: a connection, datagrams or objects
+//! with deadlines, with or without a tunnel.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,31 +18,32 @@ use crate::clock::Clock;
 use crate::control::demand::client::Agent;
 use crate::error::{Error, Result};
 use crate::testbed::realtime::become_realtime;
-use crate::testbed::traffic::{self, BULK_BYTES, Seen, datagrams};
+use crate::testbed::traffic::{self, BULK_BYTES, ConnectionRecord, datagrams};
 
 /// Port of the traffic's server.
 const PORT: u16 = 5001;
-/// Port on which nobody listens (RFC 863): who is refused there has got through.
+/// Port without a listener (RFC 863): a refused connection proves that packets
+/// pass in both directions.
 const DISCARD: u16 = 9;
-/// How long both ends may still deliver after the sender has stopped.
+/// Time for delivery after the sender has stopped.
 const GRACE_NS: u64 = 2_000_000_000;
-/// How long a tunnel may take to carry something.
-const TUNNEL_PATIENCE: Duration = Duration::from_secs(5);
-/// One attempt to reach the far end through the tunnel.
+/// Longest time until a tunnel carries packets.
+const TUNNEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of one attempt to reach the server through the tunnel.
 const ATTEMPT: Duration = Duration::from_millis(100);
 
-/// How the ends of a strategy find each other.
+/// Configuration of the traffic's endpoints for a strategy.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
-    /// Where the server is.
+pub struct EndpointConfig {
+    /// Address of the server.
     pub server: IpAddr,
-    /// Where the vehicle sends from, if the kernel shall not choose.
+    /// Source address of the vehicle; `None`: the kernel chooses.
     pub local: Option<IpAddr>,
-    /// True for MPTCP, where the traffic is TCP at all.
+    /// True for MPTCP, if the traffic uses TCP.
     pub mptcp: bool,
-    /// True if an agent is to be told of deadlines.
+    /// True if deadlines are reported to an agent.
     pub demands: bool,
-    /// True if a tunnel has to come up first.
+    /// True if the traffic waits for a tunnel.
     pub tunnel: bool,
 }
 
@@ -50,127 +51,128 @@ pub struct Way {
 pub struct TrafficEndpoints<'a> {
     scenario: &'a Scenario,
     seed: u64,
-    way: Way,
+    config: EndpointConfig,
     plan: traffic::Plan,
 }
 
-/// Where the server awaits the traffic.
+/// Listening socket of the server.
 pub enum Listener {
-    /// A connection.
+    /// Of a connection.
     Connection(Socket),
-    /// Datagrams.
+    /// Of datagrams.
     Datagrams(UdpSocket),
 }
 
-/// What one end of the traffic saw.
-pub enum End {
-    /// An end of a connection.
-    Connection(Seen),
-    /// An end of datagrams.
-    Datagrams(datagrams::End),
-    /// The sender of objects.
+/// What one endpoint of the traffic recorded.
+pub enum EndpointRecord {
+    /// An endpoint of a connection.
+    Connection(ConnectionRecord),
+    /// An endpoint of datagrams.
+    Datagrams(datagrams::EndpointRecord),
+    /// The sender of objects: one row for each.
     Sent(Vec<MessageRow>),
-    /// When each object was complete.
+    /// The receiver of objects: when each was complete.
     Received(Vec<Option<u64>>),
 }
 
-/// What was carried, from what both ends saw.
+/// What was carried, from the records of both endpoints.
 #[derive(Default)]
 pub struct Delivered {
     /// The record.
     pub messages: Vec<MessageRow>,
-    /// Messages that were due and never written.
+    /// Messages that were due but never written.
     pub skipped: u64,
-    /// How many datagrams came once more; none where there were none.
+    /// Number of duplicate datagrams; `None` for other traffic.
     pub duplicates: Option<u64>,
 }
 
 impl<'a> TrafficEndpoints<'a> {
     /// The traffic of a scenario.
-    pub fn new(scenario: &'a Scenario, seed: u64, way: Way) -> TrafficEndpoints<'a> {
-        TrafficEndpoints { scenario, seed, way, plan: plan(scenario, way.mptcp) }
+    pub fn new(scenario: &'a Scenario, seed: u64, config: EndpointConfig) -> TrafficEndpoints<'a> {
+        TrafficEndpoints { scenario, seed, config, plan: plan(scenario, config.mptcp) }
     }
 
-    /// Opens the server's door, from a thread in its namespace.
+    /// Opens the server's listening socket, from a thread in its namespace.
     ///
     /// # Errors
-    /// What the system refused.
+    /// System errors.
     pub fn listen(&self) -> Result<Listener> {
         match self.scenario.traffic.protocol {
-            Protocol::Tcp => traffic::listen(PORT, &self.plan).map(Listener::Connection).map_err(told),
-            Protocol::Udp => datagrams::listen(PORT, &self.plan).map(Listener::Datagrams).map_err(told),
+            Protocol::Tcp => traffic::listen(PORT, &self.plan).map(Listener::Connection).map_err(message),
+            Protocol::Udp => datagrams::listen(PORT, &self.plan).map(Listener::Datagrams).map_err(message),
         }
     }
 
-    /// Plays the server's part, from a thread in its namespace.
+    /// Runs the server, from a thread in its namespace.
     ///
     /// # Errors
-    /// Why the traffic failed.
-    pub fn far(&self, door: &Listener, clock: Clock, stop: &AtomicBool) -> Result<End> {
+    /// The cause of the failure.
+    pub fn serve(&self, listener: &Listener, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord> {
         become_realtime(PRIORITY);
         let now = || clock.now().as_nanos();
-        match (door, self.scenario.traffic.kind) {
+        match (listener, self.scenario.traffic.kind) {
             (Listener::Datagrams(socket), _) => {
-                datagrams::serve(socket, &self.plan, &now, stop).map(End::Datagrams).map_err(told)
+                datagrams::serve(socket, &self.plan, &now, stop).map(EndpointRecord::Datagrams).map_err(message)
             }
             (Listener::Connection(listener), TrafficKind::Deadline(_)) => {
-                let socket = traffic::accept(listener, &self.plan, &now, stop).map_err(told)?;
-                Ok(End::Received(objects::receive(&socket, clock, stop)?))
+                let socket = traffic::accept(listener, &self.plan, &now, stop).map_err(message)?;
+                Ok(EndpointRecord::Received(objects::receive(&socket, clock, stop)?))
             }
             (Listener::Connection(listener), _) => {
-                traffic::serve(listener, &self.plan, &now, stop).map(End::Connection).map_err(told)
+                traffic::serve(listener, &self.plan, &now, stop).map(EndpointRecord::Connection).map_err(message)
             }
         }
     }
 
-    /// Plays the vehicle's part, from a thread in its namespace.
+    /// Runs the vehicle's client, from a thread in its namespace.
     ///
     /// # Errors
-    /// Why the traffic failed.
-    pub fn near(&self, clock: Clock, stop: &AtomicBool) -> Result<End> {
+    /// The cause of the failure.
+    pub fn drive(&self, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord> {
         become_realtime(PRIORITY);
-        if self.way.tunnel {
+        if self.config.tunnel {
             self.await_tunnel(clock, stop)?;
             std::thread::sleep(self.scenario.tunnel_stands().since(clock.now()));
         }
         let now = || clock.now().as_nanos();
-        let (server, local, plan) = (SocketAddr::new(self.way.server, PORT), self.way.local, &self.plan);
-        let wanted = &self.scenario.traffic;
-        if wanted.protocol == Protocol::Udp {
-            return datagrams::drive(server, local, plan, &now, stop).map(End::Datagrams).map_err(told);
+        let (server, local, plan) = (SocketAddr::new(self.config.server, PORT), self.config.local, &self.plan);
+        let params = &self.scenario.traffic;
+        if params.protocol == Protocol::Udp {
+            return datagrams::drive(server, local, plan, &now, stop).map(EndpointRecord::Datagrams).map_err(message);
         }
-        let TrafficKind::Deadline(rules) = wanted.kind else {
-            return traffic::drive(server, local, plan, &now, stop).map(End::Connection).map_err(told);
+        let TrafficKind::Deadline(rules) = params.kind else {
+            return traffic::drive(server, local, plan, &now, stop).map(EndpointRecord::Connection).map_err(message);
         };
         let first = self.scenario.first_object(self.seed).unwrap_or_default();
         std::thread::sleep(first.since(clock.now()));
-        let socket = traffic::dial(server, local, plan, &now, stop).map_err(told)?;
-        let agent = self.way.demands.then(|| Agent::connect(DEMANDS)).transpose();
+        let socket = traffic::dial(server, local, plan, &now, stop).map_err(message)?;
+        let agent = self.config.demands.then(|| Agent::connect(DEMANDS)).transpose();
         let agent = agent.map_err(|cause| Error::failure("reaching the agent", cause))?;
-        Ok(End::Sent(objects::send(&socket, agent, (wanted, rules, self.seed), clock, stop)?))
+        Ok(EndpointRecord::Sent(objects::send(&socket, agent, (params, rules, self.seed), clock, stop)?))
     }
 
-    /// The record of the traffic.
-    pub fn delivered(&self, near: End, far: End) -> Delivered {
+    /// Joins the records of both endpoints.
+    pub fn delivered(&self, vehicle: EndpointRecord, server: EndpointRecord) -> Delivered {
         let (sender, receiver) = match self.plan.direction {
-            Direction::Up => (near, far),
-            Direction::Down => (far, near),
+            Direction::Up => (vehicle, server),
+            Direction::Down => (server, vehicle),
         };
         match (sender, receiver) {
-            (End::Connection(sender), End::Connection(receiver)) => Delivered {
-                // Of answers, who asked knows both times.
+            (EndpointRecord::Connection(sender), EndpointRecord::Connection(receiver)) => Delivered {
+                // With answers, the vehicle knows both times.
                 messages: traffic::messages(&self.plan, &sender, if self.plan.answered { &sender } else { &receiver }),
                 skipped: sender.skipped,
                 duplicates: None,
             },
-            (End::Datagrams(datagrams::End::Sent(sent)), End::Datagrams(datagrams::End::Received(received))) => {
-                Delivered {
-                    messages: datagrams::messages(&self.plan, &sent, &received),
-                    skipped: sent.skipped,
-                    duplicates: Some(received.duplicates),
-                }
-            }
-            (End::Sent(mut rows), End::Received(received_ns)) => {
+            (
+                EndpointRecord::Datagrams(datagrams::EndpointRecord::Sent(sent)),
+                EndpointRecord::Datagrams(datagrams::EndpointRecord::Received(received)),
+            ) => Delivered {
+                messages: datagrams::messages(&self.plan, &sent, &received),
+                skipped: sent.skipped,
+                duplicates: Some(received.duplicates),
+            },
+            (EndpointRecord::Sent(mut rows), EndpointRecord::Received(received_ns)) => {
                 for (row, received_ns) in rows.iter_mut().zip(received_ns) {
                     row.received_ns = received_ns;
                 }
@@ -180,29 +182,29 @@ impl<'a> TrafficEndpoints<'a> {
         }
     }
 
-    /// Returns once the tunnel carries packets both ways: the far end's kernel
-    /// refuses a connection to a port that nobody has.
+    /// Returns once the tunnel carries packets in both directions: the server's
+    /// kernel refuses a connection to a port without a listener.
     fn await_tunnel(&self, clock: Clock, stop: &AtomicBool) -> Result<()> {
-        let closed = SocketAddr::new(self.way.server, DISCARD);
-        let give_up = Instant::ZERO + TUNNEL_PATIENCE;
-        while clock.now() < give_up {
+        let closed = SocketAddr::new(self.config.server, DISCARD);
+        let deadline = Instant::ZERO + TUNNEL_TIMEOUT;
+        while clock.now() < deadline {
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             match TcpStream::connect_timeout(&closed, ATTEMPT) {
                 Ok(_) => return Ok(()),
                 Err(cause) if cause.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(()),
-                // Without a route there is no waiting inside.
+                // Without a route the call returns at once.
                 Err(_) => std::thread::sleep(ATTEMPT / 10),
             }
         }
-        let cause = format!("nothing came through it within {} s", TUNNEL_PATIENCE.as_secs());
+        let cause = format!("it carried no packet within {} s", TUNNEL_TIMEOUT.as_secs());
         Err(Error::failure("waiting for the tunnel", cause).with_remedy("see the logs in the folder of the run"))
     }
 }
 
 fn plan(scenario: &Scenario, mptcp: bool) -> traffic::Plan {
-    let wanted = &scenario.traffic;
+    let params = &scenario.traffic;
     let nanos = |seconds: f64| (seconds * 1e9) as u64;
     let congestion = match scenario.congestion {
         Congestion::Cubic => "cubic",
@@ -212,23 +214,23 @@ fn plan(scenario: &Scenario, mptcp: bool) -> traffic::Plan {
         Congestion::Olia => "olia",
     };
     traffic::Plan {
-        answered: wanted.answered,
-        direction: if wanted.down { Direction::Down } else { Direction::Up },
-        size_bytes: match wanted.kind {
+        answered: params.answered,
+        direction: if params.down { Direction::Down } else { Direction::Up },
+        size_bytes: match params.kind {
             TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } => size_bytes,
-            // Uploads are the simulator's; `Scenario::check_engine` tells so. Objects have sizes of their own.
+            // Only the simulator has uploads (`Scenario::check_engine`). Objects have their own sizes.
             TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => BULK_BYTES,
         },
-        period_ns: wanted.kind.period_ns(),
-        start_ns: nanos(wanted.start_s),
-        stop_ns: nanos(wanted.stop_s),
-        deadline_ns: nanos(wanted.stop_s) + GRACE_NS,
+        period_ns: params.kind.period_ns(),
+        start_ns: nanos(params.start_s),
+        stop_ns: nanos(params.stop_s),
+        deadline_ns: nanos(params.stop_s) + GRACE_NS,
         mptcp,
         congestion: congestion.into(),
-        send_buffer_bytes: wanted.send_buffer_bytes as usize,
+        send_buffer_bytes: params.send_buffer_bytes as usize,
     }
 }
 
-fn told(cause: traffic::TrafficError) -> Error {
+fn message(cause: traffic::TrafficError) -> Error {
     Error::message(cause.to_string(), 1)
 }

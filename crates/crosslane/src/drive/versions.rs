@@ -1,4 +1,4 @@
-//! What a drive ran on: enough to tell why two results differ.
+//! The machine and versions of a drive, which explain why two results differ.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::peer_tunnels;
 use crate::error::{Error, Result};
 
-/// Settings that shape a result, read where `drive` runs; the namespaces of a
-/// run start from the kernel's defaults.
+/// Settings that influence a result, read where `drive` runs; the namespaces
+/// of a run start with the kernel's defaults.
 const SETTINGS: [&str; 8] = [
     "net/ipv4/tcp_congestion_control",
     "net/ipv4/tcp_rmem",
@@ -21,8 +21,8 @@ const SETTINGS: [&str; 8] = [
     "net/mptcp/close_timeout",
 ];
 
-/// Writes `versions.json`, with the version of the program that strategies with
-/// these bases need.
+/// Writes `versions.json`, with the version of the program that these bases
+/// need.
 ///
 /// # Errors
 /// Names the file and the cause.

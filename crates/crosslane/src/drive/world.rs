@@ -1,5 +1,5 @@
-//! What the vehicle drives through: the world plays, the emulator follows it,
-//! the on-board unit hands on what it hears.
+//! The emulated world: the world model advances, the emulator applies its link
+//! parameters, and the on-board unit sends the CAMs that it receives.
 
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
@@ -21,18 +21,18 @@ use crate::testbed::emulator::{
 use crate::testbed::realtime::become_realtime;
 use crate::testbed::wire::WireCount;
 
-/// Priority of what must be punctual beside the emulator, which has a higher one.
+/// Real-time priority of the traffic and the world; the emulator's is higher.
 pub const PRIORITY: i32 = 5;
-/// How often the progress is told.
-const TELL: Duration = Duration::from_millis(500);
+/// Interval of progress reports.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// World, emulator and on-board unit.
 pub struct EmulatedWorld {
     clock: Clock,
     world: World,
-    /// None if every path is a wire.
+    /// `None` if every path is a wire.
     emulation: Option<Emulation>,
-    /// Place of each path's link in the emulator; none for wires.
+    /// Index of each path's link in the emulator; `None` for wires.
     places: Vec<Option<usize>>,
     unit: OnBoardUnit,
     names: Vec<String>,
@@ -40,32 +40,32 @@ pub struct EmulatedWorld {
     links: Vec<LinkRow>,
 }
 
-/// The emulator, and what takes down its packets.
+/// The emulator and the recorder of its packets.
 struct Emulation {
     emulator: Emulator,
     control: Control,
     recorder: JoinHandle<Vec<PacketRecord>>,
 }
 
-/// What was staged.
-pub struct Staged {
+/// What was recorded of the world and the links.
+pub struct WorldRecord {
     /// Rows for `samples.arrow`.
     pub samples: Vec<SampleRow>,
     /// Rows for `links.arrow`.
     pub links: Vec<LinkRow>,
-    /// Every packet that entered a link, which is told by the path's number.
+    /// Every packet that entered a link; `link` is the path's id.
     pub packets: Vec<PacketRecord>,
-    /// What the wires carried: up, down.
+    /// Counters of the wires: up, down.
     pub wires: Vec<(PathId, [WireCount; 2])>,
-    /// How the emulator fared, if there was one.
+    /// The emulator's report, if there was one.
     pub report: Option<EmulatorReport>,
 }
 
 impl EmulatedWorld {
-    /// Sets the stage and starts the emulator.
+    /// Creates the world and starts the emulator.
     ///
     /// # Errors
-    /// What is wrong with the scenario, or what the system refused.
+    /// What is wrong with the scenario, or the system's error.
     pub fn new(scenario: &Scenario, seed: u64, testbed: &mut Testbed) -> Result<EmulatedWorld> {
         let mut world = World::new(scenario, seed)?;
         let mut first: BTreeMap<(PathId, Direction), DirectionParams> = BTreeMap::new();
@@ -80,7 +80,7 @@ impl EmulatedWorld {
             let place = names.iter().position(|name| *name == devices.name).unwrap_or_default();
             let mut params = |direction| first.remove(&(PathId(place as u8), direction));
             let (Some(up), Some(down)) = (params(Direction::Up), params(Direction::Down)) else {
-                let cause = format!("the world says nothing of {}", names[place]);
+                let cause = format!("the world has no parameters for {}", names[place]);
                 return Err(Error::failure("setting up the links", cause));
             };
             places[place] = Some(links.len());
@@ -94,45 +94,45 @@ impl EmulatedWorld {
         Ok(EmulatedWorld { clock, world, emulation, places, unit, names, samples, links })
     }
 
-    /// The clock of the run, which began when the stage was set.
+    /// The clock of the run, which starts with the emulator.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Plays for `duration_s`, telling the progress on standard output, or until
-    /// `goes_on` says no.
+    /// Runs for `duration_s` or until `should_continue` returns false, and prints the
+    /// progress on standard output.
     ///
     /// # Errors
     /// The emulator ended early.
-    pub fn play(&mut self, duration_s: f64, mut goes_on: impl FnMut() -> bool) -> Result<()> {
+    pub fn run(&mut self, duration_s: f64, mut should_continue: impl FnMut() -> bool) -> Result<()> {
         become_realtime(PRIORITY);
         let end = Instant::from_secs_f64(duration_s);
-        let mut tell = Instant::ZERO;
+        let mut next_report = Instant::ZERO;
         loop {
             let now = self.clock.now();
             while let Some(event) = self.world.poll(now) {
-                self.stage(event)?;
+                self.apply(event)?;
             }
             if now >= end || self.emulation.as_ref().is_some_and(|emulation| emulation.emulator.has_failed()) {
                 return Ok(());
             }
-            if now >= tell {
-                if !goes_on() {
+            if now >= next_report {
+                if !should_continue() {
                     return Ok(());
                 }
                 println!("at {:.1}", now.as_secs_f64());
-                tell = now + TELL;
+                next_report = now + PROGRESS_INTERVAL;
             }
             let until = self.world.next_wakeup().unwrap_or(end).min(end);
             std::thread::sleep(until.since(self.clock.now()));
         }
     }
 
-    /// Ends the emulator and hands over what was recorded.
+    /// Ends the emulator and returns the records.
     ///
     /// # Errors
     /// The emulator ended early.
-    pub fn finish(self, testbed: &Testbed) -> Result<Staged> {
+    pub fn finish(self, testbed: &Testbed) -> Result<WorldRecord> {
         let (mut packets, report) = match self.emulation {
             Some(emulation) => emulation.stop(testbed).map(|(packets, report)| (packets, Some(report)))?,
             None => (Vec::new(), None),
@@ -144,10 +144,10 @@ impl EmulatedWorld {
         let path_of = |name: &str| self.names.iter().position(|other| other == name).unwrap_or_default();
         let counted = testbed.wires.iter().map(|wire| Ok((PathId(path_of(&wire.name) as u8), wire.counts()?)));
         let wires = counted.collect::<Result<_>>()?;
-        Ok(Staged { samples: self.samples, links: self.links, packets, wires, report })
+        Ok(WorldRecord { samples: self.samples, links: self.links, packets, wires, report })
     }
 
-    fn stage(&mut self, event: WorldEvent) -> Result<()> {
+    fn apply(&mut self, event: WorldEvent) -> Result<()> {
         match event {
             WorldEvent::LinkParams { path, direction, params } => {
                 if let Some((control, link)) = self.link(path) {
@@ -157,7 +157,7 @@ impl EmulatedWorld {
             WorldEvent::CamSent(cam) => self.send_cam(&cam)?,
             WorldEvent::Signal { path, rssi_dbm, .. } => {
                 self.unit.report(unix_s(), &self.names[usize::from(path.0)], rssi_dbm);
-                self.note_sample(path, SampleSource::Radio, rssi_dbm, None);
+                self.record_sample(path, SampleSource::Radio, rssi_dbm, None);
             }
             WorldEvent::Truth(truth) => self.links.push(LinkRow::from(&truth)),
         }
@@ -172,18 +172,18 @@ impl EmulatedWorld {
             && let Ok(frame) = cam.frame()
             && self.unit.receive(unix_s(), &frame, rssi_dbm)
         {
-            self.note_sample(cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station));
+            self.record_sample(cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station));
         }
         Ok(())
     }
 
-    /// The emulated link of a path; none for wires.
+    /// The emulated link of a path; `None` for wires.
     fn link(&self, path: PathId) -> Option<(&Control, usize)> {
         let place = *self.places.get(usize::from(path.0))?;
         Some((&self.emulation.as_ref()?.control, place?))
     }
 
-    fn note_sample(&mut self, path: PathId, kind: SampleSource, rssi_dbm: f64, station: Option<u32>) {
+    fn record_sample(&mut self, path: PathId, kind: SampleSource, rssi_dbm: f64, station: Option<u32>) {
         let t_ns = self.clock.now().as_nanos();
         self.samples.push(SampleRow { t_ns, path, kind, rssi_dbm: rssi_dbm as f32, station });
     }

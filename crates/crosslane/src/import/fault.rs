@@ -1,4 +1,4 @@
-//! What can be wrong with a recording: where, what, and what to do about it.
+//! Faults of a recording: position, cause and remedy.
 
 use std::fmt;
 
@@ -9,27 +9,27 @@ use crate::error::Error;
 /// A recording that cannot become a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportError {
-    /// The recording, as the caller named it.
+    /// Name of the recording, as given by the caller.
     pub file: String,
-    /// The line at fault, from 1; none where it is the whole file.
+    /// The faulty line, from 1; `None`: the whole file.
     pub line: Option<u64>,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is wrong with a recording.
+/// A fault of a recording.
 #[derive(Debug, Clone, PartialEq, ThisError)]
 pub enum Fault {
-    /// Bytes that are no text.
+    /// The bytes are not text.
     #[error("it is not a text file")]
     Binary,
-    /// The stand-in that Git leaves where large files were not fetched.
+    /// The pointer that Git LFS leaves if large files were not fetched.
     #[error("it is a Git LFS pointer, not the recording")]
     LfsPointer,
-    /// More than [`MAX_BYTES`](super::MAX_BYTES).
+    /// It has more than [`MAX_BYTES`](super::MAX_BYTES).
     #[error("it is larger than {} MiB", super::MAX_BYTES >> 20)]
     TooLarge,
-    /// No header.
+    /// It has no header.
     #[error("it is empty")]
     Empty,
     /// The header lacks a column.
@@ -38,7 +38,7 @@ pub enum Fault {
         /// Its name, or names of which one is needed.
         column: String,
     },
-    /// A line with more or fewer cells than the header.
+    /// A line has more or fewer cells than the header.
     #[error("{found} columns where the header has {expected}")]
     ColumnCount {
         /// Columns of the header.
@@ -46,36 +46,36 @@ pub enum Fault {
         /// Columns of the line.
         found: u64,
     },
-    /// A cell that does not hold what its column should.
+    /// A cell has an invalid value.
     #[error("`{cell}` in column `{column}` is not {wanted}")]
     Cell {
         /// The column.
         column: String,
-        /// What stands there (at most 40 characters).
+        /// The cell's text (at most 40 characters).
         cell: String,
-        /// What should.
+        /// The expected value.
         wanted: String,
     },
-    /// A sample no later than the one before it.
-    #[error("time stands still or runs backwards, {before_s} s before and {now_s} s here")]
+    /// A sample is not later than the one before it.
+    #[error("time does not increase: {before_s} s before, {now_s} s here")]
     TimeBackwards {
         /// Unix time of the sample before, in s.
         before_s: f64,
         /// Unix time of this sample, in s.
         now_s: f64,
     },
-    /// Longer than a trace can be ([`LONGEST_S`](super::trace::LONGEST_S)).
-    #[error("its last sample is {last_s} s after its beginning, and a trace lasts 1000000 s at most")]
+    /// It is longer than a trace can be ([`MAX_S`](super::trace::MAX_S)).
+    #[error("its last sample is {last_s} s after its beginning, but a trace lasts at most 1000000 s")]
     TooLong {
         /// Time of the last sample, in s.
         last_s: f64,
     },
-    /// The named access point sent nothing in this recording.
+    /// The access point sent nothing in this recording.
     #[error("it has no access point `{ap}`")]
     NoSuchAccessPoint {
         /// The access point asked for.
         ap: String,
-        /// Those there are, in order (at most 16).
+        /// The access points of the recording, in order (at most 16).
         known: Vec<String>,
     },
     /// One access point served several clients at the same time.
@@ -86,14 +86,14 @@ pub enum Fault {
         /// Two of the clients.
         clients: [String; 2],
     },
-    /// Nothing was measured.
-    #[error("it holds no sample of {of}")]
+    /// It contains no measurement.
+    #[error("it contains no sample of {of}")]
     NoSamples {
-        /// Of whom.
+        /// The source of the samples.
         of: String,
     },
-    /// A cut outside the recording.
-    #[error("it lasts from 0 to {end_s} s, which does not contain {from_s} to {to_s} s")]
+    /// The cut is outside the recording.
+    #[error("it covers 0 to {end_s} s, not {from_s} to {to_s} s")]
     CutOutside {
         /// Begin of the cut, in s.
         from_s: f64,
@@ -104,17 +104,17 @@ pub enum Fault {
     },
 }
 
-/// What names no part of a recording.
+/// A name that refers to no part of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error(
-    "`{given}` names no part of a recording; write pam2025:att, pam2025:verizon or feup:AP (as feup:ap2), with @SECONDS to begin later"
+    "`{given}` is not a part of a recording; write pam2025:att, pam2025:verizon or feup:AP (as feup:ap2), with @SECONDS to begin later"
 )]
 pub struct UnknownSource {
-    /// What was given.
+    /// The given name.
     pub given: String,
 }
 
-/// A fault and its line, before the file's name is known.
+/// A fault with its line, without the file's name.
 #[derive(Debug)]
 pub(super) struct At {
     pub line: Option<u64>,
@@ -131,17 +131,17 @@ impl Fault {
             Fault::Binary => "unpack it and give the CSV file".into(),
             Fault::LfsPointer => "run `git lfs pull` in the data set's repository".into(),
             Fault::TooLarge | Fault::Empty | Fault::MissingColumn { .. } => {
-                "give a file of the data set, as docs/real-data.md tells".into()
+                "give a file of the data set (docs/real-data.md)".into()
             }
             Fault::ColumnCount { .. } | Fault::Cell { .. } => {
                 "correct or remove the line, or fetch the file again".into()
             }
-            Fault::TimeBackwards { .. } => "sort the lines by time and keep one for each".into(),
-            Fault::TooLong { .. } => "correct the time of the lines that are far off, or cut it with --to-s".into(),
+            Fault::TimeBackwards { .. } => "sort the lines by time and keep one line for each time".into(),
+            Fault::TooLong { .. } => "correct the time of the lines at fault, or cut it with --to-s".into(),
             Fault::NoSuchAccessPoint { known, .. } => format!("choose one of {}", known.join(", ")),
             Fault::SeveralClients { .. } => "keep the lines of one client (column `receiverId`)".into(),
             Fault::NoSamples { .. } => "choose another recording".into(),
-            Fault::CutOutside { .. } => "choose a beginning before the end, both within it".into(),
+            Fault::CutOutside { .. } => "choose a beginning and a later end within it".into(),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Roadside WiFi passed by: `final-exp-log.csv` of the FEUP recordings, one row
-//! per second, access point and client.
+//! Roadside WiFi: `final-exp-log.csv` of the FEUP recordings, with one row per
+//! second, access point and client.
 //!
-//! The rate is what the client received in that second, not the mean PHY rate:
-//! the latter leaves out waiting for the medium, retries and frame overhead,
-//! and it is a mean over received frames only, so it says nothing of those that were lost.
-//! An RSSI of −100 stands for "no frame heard". Where bytes arrived all the
-//! same (17 of 14,996 rows), only the RSSI is unknown: it stays as it was.
+//! The rate is the number of bytes that the client received in that second, not
+//! the mean PHY rate: the latter excludes medium access, retries and frame
+//! overhead, and is a mean over received frames only, without the lost ones.
+//! An RSSI of −100 means "no frame received". If bytes were received nevertheless
+//! (17 of 14,996 rows), only the RSSI is unknown: it keeps its last value.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use super::fault::{At, Fault};
 use super::table::{BYTES, Column, FLAG, RSSI, Row, Table};
 use super::trace::{Point, Trace};
 
-/// What the recordings write where no frame was heard.
-const NOTHING_HEARD_DBM: f64 = -100.0;
+/// RSSI of the recordings if no frame was received.
+const NO_FRAME_DBM: f64 = -100.0;
 
-/// An error names at most this many access points.
+/// Maximum number of access points in an error message.
 const MAX_NAMED: usize = 16;
 
 const NOTES: [&str; 5] = [
     "Source: FEUP, Porto, January 2019, github.com/adamiaonr/wifi-vehicles, CC BY 4.0;",
-    "changed: one access point's seconds, bytes turned into a rate.",
-    "Rate: bytes that the client received from the access point in each second, as Mbit/s. It is what arrived of one",
-    "iperf UDP flow (downlink), not what the link could carry.",
-    "RSSI: mean over the second; -100 where no frame was heard.",
+    "changed: the rows of one access point, bytes converted to a rate.",
+    "Rate: bytes that the client received from the access point in each second, as Mbit/s: the received part of one",
+    "iperf UDP flow (downlink), not the capacity of the link.",
+    "RSSI: mean over the second; -100 if no frame was received.",
 ];
 
 /// The trace of one access point.
@@ -60,7 +60,7 @@ struct Columns {
     bytes: Column,
 }
 
-/// What one client received of the access point.
+/// Samples that one client received from the access point.
 struct Pass<'a> {
     ap: &'a str,
     client: Option<String>,
@@ -91,14 +91,14 @@ impl Pass<'_> {
         let bytes = row.number(&columns.bytes, &BYTES)?;
         let rssi_dbm = row.number(&columns.rssi, &RSSI)?;
         let first = self.points.is_empty();
-        let heard = rssi_dbm > NOTHING_HEARD_DBM;
+        let is_received = rssi_dbm > NO_FRAME_DBM;
         if row.number(&columns.iperf, &FLAG)? == 0.0 {
             self.seconds_without_flow += 1;
         }
         self.points.push(Point {
             t_ms,
             rate_mbit_s: Some(bytes * 8.0 / 1e6),
-            rssi_dbm: (heard || bytes == 0.0 || first).then_some(rssi_dbm),
+            rssi_dbm: (is_received || bytes == 0.0 || first).then_some(rssi_dbm),
         });
         Ok(())
     }
@@ -119,11 +119,11 @@ impl Pass<'_> {
         let client = self.client.unwrap_or_default();
         let mut notes = NOTES.map(String::from).to_vec();
         notes.push(format!(
-            "In {} of the recording's {} seconds no flow is known to have run: a zero there may mean that nobody sent.",
+            "In {} of the recording's {} seconds no flow is known to have run: a zero there may mean no transmission.",
             self.seconds_without_flow,
             self.points.len()
         ));
-        Trace::new(format!("access point {} heard by {client}", self.ap), notes, zero_ms, self.points)
+        Trace::new(format!("access point {} received by {client}", self.ap), notes, zero_ms, self.points)
     }
 }
 

@@ -1,8 +1,8 @@
-//! Public recordings into our trace format.
+//! Converts public recordings into our trace format.
 //!
-//! A recording is text; what becomes of it is a pure function, [`import`], so
-//! that `crosslane import` and a scenario that names a recording get the same
-//! trace. One file per data set knows its columns and its traps ([`pam2025`],
+//! The conversion of text is a pure function, [`import`], so that `crosslane
+//! import` and a scenario that refers to a recording get the same trace. One
+//! module per data set handles its columns and peculiarities ([`pam2025`],
 //! [`feup`]); [`table`] reads CSV with line numbers, [`trace`] cuts and writes.
 
 mod fault;
@@ -23,8 +23,8 @@ use crate::output;
 pub use fault::{Fault, ImportError, UnknownSource};
 pub use trace::Cut;
 
-/// The largest recording that is read, in bytes; the largest file of either
-/// data set has 2.2 MB.
+/// Size limit of a recording, in bytes; the largest file of the data sets has
+/// 2.2 MB.
 pub const MAX_BYTES: u64 = 64 << 20;
 
 /// `crosslane import FORMAT FILE`.
@@ -38,13 +38,13 @@ pub struct Options {
 enum Format {
     /// Two operators' TCP throughput in one car (PAM 2025, NUWiNS/pam2025-multi-carrier-dataset).
     Pam2025 {
-        /// Whose phone.
+        /// Operator of the phone.
         #[arg(long, value_enum)]
         operator: Operator,
         #[command(flatten)]
         common: Common,
     },
-    /// WiFi access points passed by (FEUP, adamiaonr/wifi-vehicles: final-exp-log.csv).
+    /// Roadside WiFi access points (FEUP, adamiaonr/wifi-vehicles: final-exp-log.csv).
     Feup {
         /// The access point, as in the column `senderId`.
         #[arg(long)]
@@ -58,13 +58,13 @@ enum Format {
 struct Common {
     /// The recording (CSV).
     file: PathBuf,
-    /// Begin this many seconds into the recording; the trace's time starts there.
+    /// Begin at this time of the recording, in seconds; the trace's time starts there.
     #[arg(long, value_name = "SECONDS")]
     from_s: Option<f64>,
-    /// End this many seconds into the recording.
+    /// End at this time of the recording, in seconds.
     #[arg(long, value_name = "SECONDS")]
     to_s: Option<f64>,
-    /// Write the trace here instead of to standard output.
+    /// Write the trace to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -78,7 +78,7 @@ pub enum Operator {
     Verizon,
 }
 
-/// What of which data set becomes the trace.
+/// Data set, and the part of it that becomes the trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// One operator of a PAM 2025 drive.
@@ -99,9 +99,9 @@ impl Source {
     }
 }
 
-/// The trace that a scenario means by `drive.csv#pam2025:att@5`: a recording,
-/// what of it, and from which second on (`@5` may be missing). None for a name
-/// without `#`, which is a trace already.
+/// The trace that a scenario refers to as `drive.csv#pam2025:att@5`: recording,
+/// part, and first second (`@5` is optional). `None` for a name without `#`,
+/// which is already a trace.
 pub fn import_named(name: &Path) -> Option<Result<String>> {
     let text = name.to_str()?;
     let (file, part) = text.rsplit_once('#')?;
@@ -116,10 +116,10 @@ pub fn import_named(name: &Path) -> Option<Result<String>> {
     })
 }
 
-/// Turns a recording into a trace (CSV, `docs/formats.md`).
+/// Converts a recording into a trace (CSV, `docs/formats.md`).
 ///
 /// `file_name` appears in the trace's comments and in errors. Equal arguments
-/// give equal bytes.
+/// give equal output.
 pub fn import(source: &Source, cut: &Cut, text: &str, file_name: &str) -> Result<String, ImportError> {
     let traced = match source {
         Source::Pam2025(operator) => pam2025::trace(text, *operator),
@@ -133,13 +133,13 @@ pub fn import(source: &Source, cut: &Cut, text: &str, file_name: &str) -> Result
     traced.and_then(written).map_err(|at| ImportError { file: file_name.to_owned(), line: at.line, fault: at.fault })
 }
 
-/// Reads the recording at `path` and turns it into a trace.
+/// Reads the recording at `path` and converts it into a trace.
 pub fn import_file(source: &Source, cut: &Cut, path: &Path) -> Result<String> {
     let text = read(path)?;
     Ok(import(source, cut, &text, &path.to_string_lossy())?)
 }
 
-/// Carries out `crosslane import`.
+/// Runs `crosslane import`.
 pub fn run(options: &Options) -> Result<()> {
     let (source, common) = match &options.format {
         Format::Pam2025 { operator, common } => (Source::Pam2025(*operator), common),

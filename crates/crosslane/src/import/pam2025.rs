@@ -4,14 +4,14 @@
 //! A file is the join of two logs on time, AT&T in columns `_x`, Verizon in
 //! `_y`. The join fills cells: a row that marks a handover of one operator
 //! (status `Start`, `End`, or `newtput`, the first throughput after it) repeats
-//! a neighbouring sample of the other, at a time made up for it, and may
-//! stand far from its place. Only rows without a mark are measurements, and in
-//! them time never runs backwards; a repeated time is the same sample joined
-//! twice. A handover (half of them shorter than 60 ms) is thus not an outage of
-//! its own in the trace: what it cost is in the half second measured around it.
+//! a neighbouring sample of the other at an artificial time, and can be far from
+//! its position. Only rows without a mark are measurements. Their time never
+//! decreases; a repeated time is the same sample joined twice. A handover (half
+//! of them are shorter than 60 ms) is thus not a separate outage in the trace:
+//! its cost is part of the half second measured around it.
 //!
-//! Both operators count from the same zero, the first sample of either, so
-//! that two traces of one file fit together.
+//! Time zero of both operators is the earlier first sample, so that two traces
+//! of one file are synchronous.
 
 use super::Operator;
 use super::fault::{At, Fault};
@@ -21,9 +21,9 @@ use super::trace::{Point, Trace};
 const NOTES: [&str; 5] = [
     "Source: \"A Large-Scale Study of the Potential of Multi-Carrier Access in the 5G Era\", PAM 2025,",
     "github.com/NUWiNS/pam2025-multi-carrier-dataset, CC0 1.0",
-    "Rate: TCP goodput, one sample about every 0.5 s. It is what TCP got, not what the link could carry.",
-    "Handovers are no rows of their own: what they cost is in the samples around them.",
-    "Zero is the first sample of either operator, so both operators' traces of one file fit together.",
+    "Rate: TCP goodput, one sample about every 0.5 s; not the capacity of the link.",
+    "Handovers have no separate rows: their cost is in the samples around them.",
+    "Time zero is the earlier first sample of both operators, so the traces of one file are synchronous.",
 ];
 
 /// The trace of one operator.
@@ -77,7 +77,7 @@ impl Side {
         !row.text(&self.status).is_empty()
     }
 
-    /// Adds the row's sample, if it holds one; of equal times the first counts.
+    /// Adds the row's sample, if it has one; of equal times the first is used.
     fn sample(&self, row: &Row, points: &mut Vec<Point>) -> Result<(), At> {
         if row.text(&self.time).is_empty() || row.text(&self.rate).is_empty() {
             return Ok(());

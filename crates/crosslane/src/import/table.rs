@@ -1,4 +1,4 @@
-//! CSV with a header, read by column name, every fault with its line.
+//! Reads CSV with a header by column name; every fault has its line.
 
 use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord};
 
@@ -11,41 +11,41 @@ pub(super) struct Table<'a> {
     lines: Lines<'a>,
 }
 
-/// Counts lines. The reader's own count is one behind after CR LF and after
-/// empty lines, which it skips only once it reads on.
+/// Counts lines. The reader's own count is one too low after CR LF and after
+/// empty lines, which it skips only with the next read.
 struct Lines<'a> {
     text: &'a [u8],
     counted: usize,
     line: u64,
 }
 
-/// A column that the table has.
+/// A column of the table.
 pub(super) struct Column {
     index: usize,
     name: String,
 }
 
-/// One line under the header.
+/// One line below the header.
 pub(super) struct Row {
     pub line: u64,
     record: StringRecord,
 }
 
-/// What a number means and where it must lie.
+/// Meaning and valid range of a number.
 pub(super) struct Quantity {
     pub meaning: &'static str,
     pub min: f64,
     pub max: f64,
 }
 
-/// Bounds keep sums and conversions exact, and catch columns that were swapped.
+/// The bounds keep sums and conversions exact and detect swapped columns.
 pub(super) const UNIX_TIME: Quantity = Quantity { meaning: "a Unix time in seconds", min: 0.0, max: 1e10 };
 pub(super) const RATE: Quantity = Quantity { meaning: "a rate in Mbit/s", min: 0.0, max: 1e5 };
 pub(super) const RSSI: Quantity = Quantity { meaning: "an RSSI in dBm", min: -150.0, max: 0.0 };
 pub(super) const BYTES: Quantity = Quantity { meaning: "a number of bytes", min: 0.0, max: 1e11 };
 pub(super) const FLAG: Quantity = Quantity { meaning: "a flag", min: 0.0, max: 1.0 };
 
-/// Of a cell that is wrong, this many characters are shown.
+/// Maximum number of characters shown of an invalid cell.
 const SHOWN_CHARACTERS: usize = 40;
 
 impl<'a> Table<'a> {
@@ -103,7 +103,7 @@ impl Column {
 }
 
 impl Row {
-    /// The cell, empty where nothing stands.
+    /// The cell's text, which can be empty.
     pub fn text(&self, column: &Column) -> &str {
         self.record.get(column.index).unwrap_or_default().trim()
     }
@@ -111,7 +111,7 @@ impl Row {
     /// The number in the cell.
     pub fn number(&self, column: &Column, quantity: &Quantity) -> Result<f64, At> {
         let cell = self.text(column);
-        // A comparison with NaN is false: it lies in no range.
+        // A comparison with NaN is false: it is in no range.
         let number = cell.parse::<f64>().ok().filter(|number| (quantity.min..=quantity.max).contains(number));
         number.ok_or_else(|| {
             Fault::Cell {

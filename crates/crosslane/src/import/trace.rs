@@ -1,18 +1,18 @@
-//! A trace on its way out: cut to a window, written as CSV.
+//! Cuts a trace to a window and writes it as CSV.
 
 use super::fault::Fault;
 
 /// The part of a recording that becomes the trace, in seconds from its
-/// beginning; the default is all of it.
+/// beginning; the default is the whole recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cut {
-    /// Where the trace begins; none: at the beginning.
+    /// Beginning; `None`: the recording's.
     pub from_s: Option<f64>,
-    /// Where it ends (exclusive); none: at the end.
+    /// End (exclusive); `None`: the recording's.
     pub to_s: Option<f64>,
 }
 
-/// What a link was like from a moment on; none: as before.
+/// State of a link from a time on; `None`: unchanged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     pub t_ms: i64,
@@ -20,25 +20,25 @@ pub(super) struct Point {
     pub rssi_dbm: Option<f64>,
 }
 
-/// A trace and what to say about it.
+/// A trace and its comments.
 #[derive(Debug)]
 pub(super) struct Trace {
-    /// Whose link it was, as in "the uplink of AT&T".
+    /// The link, as in "the uplink of AT&T".
     pub subject: String,
-    /// Source, licence, and what the numbers mean; one comment line each.
+    /// Source, licence and meaning of the numbers; one comment line each.
     pub notes: Vec<String>,
-    /// Never empty, rising, the first at 0.
+    /// Never empty, in ascending order, the first at 0.
     pub points: Vec<Point>,
     /// The part of the recording that it covers.
     pub from_ms: i64,
     pub end_ms: i64,
 }
 
-/// Greatest `t_s` of a trace, in s.
-pub const LONGEST_S: f64 = 1e6;
+/// Largest `t_s` of a trace, in s.
+pub const MAX_S: f64 = 1e6;
 
 impl Trace {
-    /// `points` must rise and not be empty; the first holds from `zero_ms` on.
+    /// `points` must ascend and not be empty; the first applies from `zero_ms` on.
     pub fn new(subject: String, notes: Vec<String>, zero_ms: i64, mut points: Vec<Point>) -> Trace {
         for point in &mut points {
             point.t_ms -= zero_ms;
@@ -50,12 +50,12 @@ impl Trace {
         Trace { subject, notes, points, from_ms: 0, end_ms }
     }
 
-    /// The part within `cut`; what held at its beginning holds from 0 on.
+    /// The part within `cut`; the state at its beginning applies from 0 on.
     pub fn cut(mut self, cut: &Cut) -> Result<Trace, Fault> {
         let end_s = seconds(self.end_ms);
         let (from_s, to_s) = (cut.from_s.unwrap_or(0.0), cut.to_s.unwrap_or(end_s));
         let all = cut.from_s.is_none() && cut.to_s.is_none();
-        // Written so that NaN is refused too.
+        // Also false for NaN.
         let inside = 0.0 <= from_s && from_s < to_s && to_s <= end_s;
         if all {
             return Ok(self);
@@ -64,26 +64,26 @@ impl Trace {
             return Err(Fault::CutOutside { from_s, to_s, end_s });
         }
         let (from_ms, to_ms) = ((from_s * 1000.0).round() as i64, (to_s * 1000.0).round() as i64);
-        let begun = self.points.partition_point(|point| point.t_ms <= from_ms);
+        let first_after = self.points.partition_point(|point| point.t_ms <= from_ms);
         let mut held = Point { t_ms: from_ms, rate_mbit_s: None, rssi_dbm: None };
-        for point in &self.points[..begun] {
+        for point in &self.points[..first_after] {
             held.rate_mbit_s = point.rate_mbit_s.or(held.rate_mbit_s);
             held.rssi_dbm = point.rssi_dbm.or(held.rssi_dbm);
         }
-        let rest = self.points[begun..].iter().take_while(|point| cut.to_s.is_none() || point.t_ms < to_ms);
+        let rest = self.points[first_after..].iter().take_while(|point| cut.to_s.is_none() || point.t_ms < to_ms);
         self.points =
             std::iter::once(&held).chain(rest).map(|point| Point { t_ms: point.t_ms - from_ms, ..*point }).collect();
         (self.from_ms, self.end_ms) = (from_ms, to_ms);
         Ok(self)
     }
 
-    /// Whether a scenario can read it: `t_s` of a trace is at most [`LONGEST_S`].
+    /// Whether a scenario can read it: `t_s` of a trace is at most [`MAX_S`].
     pub fn check_length(&self) -> Result<(), Fault> {
         let last_s = self.points.last().map_or(0.0, |last| seconds(last.t_ms));
-        if last_s > LONGEST_S { Err(Fault::TooLong { last_s }) } else { Ok(()) }
+        if last_s > MAX_S { Err(Fault::TooLong { last_s }) } else { Ok(()) }
     }
 
-    /// The trace as `docs/formats.md` has it, comments first.
+    /// The trace in the format of `docs/formats.md`, comments first.
     pub fn to_csv(&self, file_name: &str) -> String {
         let file_name: String = file_name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let mut csv = format!(
@@ -96,7 +96,7 @@ impl Trace {
             csv.push_str(&format!("# {note}\n"));
         }
         csv.push_str(&format!(
-            "# Longest time between samples: {} s; the sample before it holds.\n",
+            "# Longest time between samples: {} s; each sample applies until the next.\n",
             seconds(self.longest_gap_ms())
         ));
         csv.push_str("t_s,rate_mbit_s,delay_ms,loss,rssi_dbm\n");

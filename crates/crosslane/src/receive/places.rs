@@ -1,4 +1,4 @@
-//! How many senders are served at once: all together, and from one address.
+//! Limits the number of concurrent senders, in total and per address.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,23 +10,23 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::transfer::folder::MAX_OPEN;
 
-/// Senders at once; further ones are turned away.
+/// Maximum number of concurrent senders; further ones are rejected.
 const MAX_SENDERS: usize = 32;
-/// Of them, senders from one address (of IPv6: from one network of 64 bits).
-const MAX_OF_ADDRESS: usize = 8;
-/// Senders that are being turned away at once; further ones are hung up on.
-const MAX_TURNED_AWAY: usize = 16;
-/// Descriptors beside those of senders: standard ones, listener, folder, and
-/// connections that are turned away.
-const OTHER_DESCRIPTORS: usize = 32 + MAX_TURNED_AWAY;
+/// Maximum number of senders from one address (IPv6: from one /64 network).
+const MAX_PER_ADDRESS: usize = 8;
+/// Maximum number of rejections in progress; further connections are closed.
+const MAX_REJECTING: usize = 16;
+/// Descriptors for other purposes: standard ones, listener, folder, and
+/// connections that are being rejected.
+const OTHER_DESCRIPTORS: usize = 32 + MAX_REJECTING;
 /// Descriptors of one sender: its connection and its files.
-const DESCRIPTORS_OF_ONE: usize = 1 + MAX_OPEN;
-/// How often the user is told of senders that are turned away.
-const TOLD_EACH: Duration = Duration::from_secs(10);
+const DESCRIPTORS_PER_SENDER: usize = 1 + MAX_OPEN;
+/// Interval of reports on rejected senders.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The places of senders.
+/// The places for senders.
 pub struct Places {
-    most: usize,
+    limit: usize,
     taken: Mutex<Taken>,
 }
 
@@ -34,60 +34,60 @@ pub struct Places {
 struct Taken {
     senders: usize,
     by_address: BTreeMap<IpAddr, usize>,
-    turned_away: usize,
-    quiet_until: Instant,
+    rejecting: usize,
+    next_report: Instant,
 }
 
-/// A sender's place until this is dropped.
+/// A sender's place, freed on drop.
 pub struct Place<'a> {
     places: &'a Places,
     address: IpAddr,
 }
 
-/// A sender is being turned away until this is dropped.
+/// A rejection in progress, until this is dropped.
 pub struct Rejected<'a>(&'a Places);
 
 impl Places {
-    /// As many places as this process may have descriptors for, of which it
-    /// takes what it is allowed.
+    /// As many places as the descriptor limit of this process allows, which is
+    /// raised as far as permitted.
     pub fn new() -> Places {
         Places::of(within(raised_descriptor_limit()))
     }
 
-    fn of(most: usize) -> Places {
-        Places { most, taken: Mutex::default() }
+    fn of(limit: usize) -> Places {
+        Places { limit, taken: Mutex::default() }
     }
 
     /// A place for a sender from this address.
     ///
     /// # Errors
-    /// There is none now: what the sender is told.
+    /// All places are taken: the message for the sender.
     pub fn take(&self, address: IpAddr) -> Result<Place<'_>, String> {
         let address = network(address);
         let mut taken = self.lock();
         let later = "try again in a minute";
-        if taken.senders >= self.most {
-            return Err(format!("it serves {} senders already; {later}", self.most));
+        if taken.senders >= self.limit {
+            return Err(format!("it serves {} senders already; {later}", self.limit));
         }
         let of_address = taken.by_address.entry(address).or_default();
-        if *of_address >= MAX_OF_ADDRESS {
-            return Err(format!("it serves {MAX_OF_ADDRESS} senders of this address already; {later}"));
+        if *of_address >= MAX_PER_ADDRESS {
+            return Err(format!("it serves {MAX_PER_ADDRESS} senders of this address already; {later}"));
         }
         *of_address += 1;
         taken.senders += 1;
         Ok(Place { places: self, address })
     }
 
-    /// A sender is to be turned away: room to tell it so, unless too many are
-    /// being told; and whether it is time to tell the user.
-    pub fn turn_away(&self, now: Instant) -> (Option<Rejected<'_>>, bool) {
+    /// Begins the rejection of a sender: `None` if too many are in progress; and
+    /// whether to report it to the user.
+    pub fn reject(&self, now: Instant) -> (Option<Rejected<'_>>, bool) {
         let mut taken = self.lock();
-        let is_time = now >= taken.quiet_until;
+        let is_time = now >= taken.next_report;
         if is_time {
-            taken.quiet_until = now + TOLD_EACH;
+            taken.next_report = now + REPORT_INTERVAL;
         }
-        let has_room = taken.turned_away < MAX_TURNED_AWAY;
-        taken.turned_away += usize::from(has_room);
+        let has_room = taken.rejecting < MAX_REJECTING;
+        taken.rejecting += usize::from(has_room);
         (has_room.then(|| Rejected(self)), is_time)
     }
 
@@ -111,11 +111,11 @@ impl Drop for Place<'_> {
 
 impl Drop for Rejected<'_> {
     fn drop(&mut self) {
-        self.0.lock().turned_away -= 1;
+        self.0.lock().rejecting -= 1;
     }
 }
 
-/// What counts as one address.
+/// The address or network that is limited as one.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -123,13 +123,13 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Senders for whom so many descriptors are enough.
+/// Number of senders that these descriptors are sufficient for.
 fn within(descriptors: usize) -> usize {
-    (descriptors.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS_OF_ONE).clamp(1, MAX_SENDERS)
+    (descriptors.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS_PER_SENDER).clamp(1, MAX_SENDERS)
 }
 
 fn raised_descriptor_limit() -> usize {
-    let needed = (OTHER_DESCRIPTORS + MAX_SENDERS * DESCRIPTORS_OF_ONE) as u64;
+    let needed = (OTHER_DESCRIPTORS + MAX_SENDERS * DESCRIPTORS_PER_SENDER) as u64;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
     let raised = needed.min(hard).max(soft);
     let limit = setrlimit(Resource::RLIMIT_NOFILE, raised, hard).map_or(soft, |()| raised);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_leaves_places_for_others_and_gives_its_own_back() {
+    fn one_address_leaves_places_for_others_and_frees_its_own() {
         let places = Places::of(12);
         let mut of_one: Vec<Place<'_>> = (0..8).map(|_| places.take(address("192.0.2.1")).unwrap()).collect();
         assert!(places.take(address("::ffff:192.0.2.1")).is_err_and(|why| why.contains("8 senders of this address")));
@@ -173,16 +173,16 @@ mod tests {
     }
 
     #[test]
-    fn the_user_is_told_of_a_flood_now_and_then() {
+    fn reports_of_a_flood_are_limited() {
         let places = Places::of(1);
-        let mut told = 0;
+        let mut reports = 0;
         for step in 0..1000 {
-            let (seat, is_time) = places.turn_away(Instant::ZERO + Duration::from_millis(20 * step));
-            assert!(seat.is_some());
-            told += u32::from(is_time);
+            let (rejected, is_time) = places.reject(Instant::ZERO + Duration::from_millis(20 * step));
+            assert!(rejected.is_some());
+            reports += u32::from(is_time);
         }
-        assert_eq!(told, 2);
-        let seats: Vec<_> = (0..20).map(|_| places.turn_away(Instant::ZERO).0).collect();
-        assert_eq!(seats.iter().flatten().count(), MAX_TURNED_AWAY);
+        assert_eq!(reports, 2);
+        let rejected: Vec<_> = (0..20).map(|_| places.reject(Instant::ZERO).0).collect();
+        assert_eq!(rejected.iter().flatten().count(), MAX_REJECTING);
     }
 }

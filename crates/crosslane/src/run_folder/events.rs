@@ -1,5 +1,5 @@
-//! The lines of `events.jsonl`: what an agent says and what a kernel tells, as
-//! objects of JSON (`docs/formats.md`).
+//! The lines of `events.jsonl`: events of an agent and of a kernel as JSON
+//! objects (`docs/formats.md`).
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use crosslane_core::time::Instant;
 use crosslane_sim::simulation::Side;
 use serde_json::{Map, Value, json};
 
-/// A line: `fields` is an object.
+/// A line; `fields` must be an object.
 pub fn line(at: Instant, source: &str, event: &str, mut fields: Value) -> Value {
     fields["t_s"] = json!(at.as_secs_f64());
     fields["source"] = json!(source);
@@ -20,8 +20,9 @@ pub fn line(at: Instant, source: &str, event: &str, mut fields: Value) -> Value 
     fields
 }
 
-/// What an agent said, with how a command went; `names` are those of the paths.
-pub fn said(at: Instant, output: &Output, error: Option<&dyn Display>, names: &[String]) -> Value {
+/// The line of an agent's output, with the error of a failed command; `names`
+/// are those of the paths.
+pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, names: &[String]) -> Value {
     let name = |path: &PathId| names.get(usize::from(path.0)).map_or("?", String::as_str);
     let (event, fields) = match output {
         Output::Belief { path, belief, reason } => {
@@ -54,9 +55,9 @@ pub fn said(at: Instant, output: &Output, error: Option<&dyn Display>, names: &[
     line(at, "agent", event, fields)
 }
 
-/// What the kernel of one side told; `names` and `addresses` are those of the
-/// vehicle's paths in the order of their number.
-pub fn heard(at: Instant, side: Side, event: &Event, names: &[String], addresses: &[IpAddr]) -> Value {
+/// The line of a kernel event of one side; `names` and `addresses` are those of
+/// the vehicle's paths in the order of their ids.
+pub fn kernel_event(at: Instant, side: Side, event: &Event, names: &[String], addresses: &[IpAddr]) -> Value {
     let of_subflow = |token: &Token, subflow: &Subflow, error: Option<u8>| {
         let vehicle = match side {
             Side::Vehicle => subflow.local,

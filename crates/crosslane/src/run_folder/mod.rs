@@ -1,5 +1,5 @@
-//! The folder of one run, as `docs/formats.md` describes it: what every engine
-//! writes, and the metrics that every engine tells.
+//! The folder of one run, as described in `docs/formats.md`: the records and
+//! metrics of both engines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::error::Result;
 
 use tables::{Events, RecordError, write_table};
 
-/// What a run recorded, each in the order of its time.
+/// The records of a run, each in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     /// Packets on every link.
@@ -29,7 +29,7 @@ pub struct Records {
     pub samples: Vec<SampleRow>,
     /// Messages of the traffic.
     pub messages: Vec<MessageRow>,
-    /// The world's truth about the links.
+    /// Ground truth of the links.
     pub links: Vec<LinkRow>,
     /// State of the subflows.
     pub tcp_info: Vec<TcpInfoRow>,
@@ -59,33 +59,33 @@ pub fn write(folder: &Path, names: &[String], records: Records) -> std::result::
     lines.finish()
 }
 
-/// What a run carried.
+/// The traffic of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Carried<'a> {
     /// Its messages or objects.
     pub messages: &'a [MessageRow],
-    /// Those that were due and never written.
+    /// Messages that were due but never written.
     pub skipped: u64,
-    /// How many of its datagrams came once more; none where it had none.
+    /// Number of duplicate datagrams; `None` for other traffic.
     pub duplicates: Option<u64>,
     /// Its packets.
     pub sums: &'a PacketSums,
 }
 
-/// The metrics of a run, from what the agent said (lines of `events.jsonl`) and
-/// what was carried.
+/// The metrics of a run, from the agent's events (lines of `events.jsonl`) and
+/// the traffic.
 ///
 /// # Errors
-/// The world that the optimum is held against cannot be made again.
+/// The world that the optimum needs cannot be created again.
 pub fn measure(
     scenario: &Scenario,
     seed: u64,
     names: &[String],
-    said: &[Value],
+    agent_events: &[Value],
     carried: &Carried,
 ) -> Result<BTreeMap<String, f64>> {
     let Carried { messages, skipped, duplicates, sums } = *carried;
-    let (decisions, alarms) = (decisions(said, names), alarms(said, names));
+    let (decisions, alarms) = (decisions(agent_events, names), alarms(agent_events, names));
     let records = RunRecords { messages, decisions: &decisions, alarms: &alarms, duplicates };
     let mut found = metrics(&records, sums, &Context::of(scenario, names));
     found.insert("messages.skipped".into(), skipped as f64);
@@ -101,13 +101,13 @@ fn place(event: &Value, names: &[String]) -> Option<(u64, PathId)> {
     Some(((event["t_s"].as_f64()? * 1e9) as u64, PathId(path as u8)))
 }
 
-fn decisions(said: &[Value], names: &[String]) -> Vec<DecisionRow> {
+fn decisions(agent_events: &[Value], names: &[String]) -> Vec<DecisionRow> {
     let state = |event: &Value| {
         [PathState::Closed, PathState::Backup, PathState::Active]
             .into_iter()
             .find(|state| event["state"] == state.name())
     };
-    let decisions = said.iter().filter(|event| event["event"] == "decision");
+    let decisions = agent_events.iter().filter(|event| event["event"] == "decision");
     let row = |event: &Value| {
         let (t_ns, path) = place(event, names)?;
         Some(DecisionRow { t_ns, path, state: state(event)? })
@@ -115,11 +115,11 @@ fn decisions(said: &[Value], names: &[String]) -> Vec<DecisionRow> {
     decisions.filter_map(row).collect()
 }
 
-/// Each alarm once: what is told later of whether it was wrong goes to the
-/// last one of its path.
-fn alarms(said: &[Value], names: &[String]) -> Vec<AlarmRow> {
+/// Each alarm once: a later report whether it was a false positive belongs to
+/// the last alarm of its path.
+fn alarms(agent_events: &[Value], names: &[String]) -> Vec<AlarmRow> {
     let mut rows: Vec<AlarmRow> = Vec::new();
-    for event in said.iter().filter(|event| event["event"] == "alarm") {
+    for event in agent_events.iter().filter(|event| event["event"] == "alarm") {
         let Some((t_ns, path)) = place(event, names) else { continue };
         let was_false = event["false_positive"].as_bool();
         match rows.iter_mut().rfind(|row| row.path == path && row.was_false.is_none()) {

@@ -1,8 +1,8 @@
-//! Writes the record files of a run: Arrow IPC, one table a file, and events as
-//! lines of JSON. The columns are those of `docs/formats.md`.
+//! Writes the record files of a run: Arrow IPC with one table a file, and events
+//! as lines of JSON. `docs/formats.md` lists the columns.
 //!
-//! Rows are gathered to batches of [`BATCH_ROWS`], so that memory stays bounded.
-//! A file is complete after `finish`.
+//! Rows are written in batches of [`BATCH_ROWS`], so that memory is bounded. A
+//! file is complete after `finish`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -19,7 +19,7 @@ use crosslane_sim::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, Tcp
 
 use crate::error::Error;
 
-/// Rows gathered before they are written.
+/// Rows of a batch.
 pub const BATCH_ROWS: usize = 8192;
 
 /// A record file could not be written.
@@ -36,13 +36,13 @@ impl From<RecordError> for Error {
     }
 }
 
-/// A row that has a table.
+/// A row type with a table.
 pub trait Row: Sized {
     /// The table's columns over `rows`; `paths` are the names of the paths.
     fn columns(rows: &[Self], paths: &[String]) -> Vec<Column>;
 }
 
-/// A column: its name, its values, and whether they may be null.
+/// A column: its name, its values, and whether they can be null.
 pub struct Column(&'static str, ArrayRef, bool);
 
 /// Writes one table.
@@ -57,7 +57,7 @@ impl<R: Row> Table<R> {
     /// Creates `file`; `paths` are the names of the paths, by [`PathId`].
     ///
     /// # Errors
-    /// Where the file cannot be created.
+    /// The file cannot be created.
     pub fn create(file: &Path, paths: &[String]) -> Result<Table<R>, RecordError> {
         let columns = R::columns(&[], paths);
         let fields: Vec<Field> = columns
@@ -77,7 +77,7 @@ impl<R: Row> Table<R> {
     /// Adds a row.
     ///
     /// # Errors
-    /// Where a full batch cannot be written.
+    /// A full batch cannot be written.
     pub fn push(&mut self, row: R) -> Result<(), RecordError> {
         self.rows.push(row);
         if self.rows.len() < BATCH_ROWS {
@@ -86,10 +86,10 @@ impl<R: Row> Table<R> {
         self.flush()
     }
 
-    /// Writes what is left and completes the file.
+    /// Writes the remaining rows and completes the file.
     ///
     /// # Errors
-    /// Where that cannot be written.
+    /// The file cannot be written.
     pub fn finish(mut self) -> Result<(), RecordError> {
         self.flush()?;
         let ended = self.writer.finish().and_then(|()| self.writer.flush());
@@ -108,10 +108,10 @@ impl<R: Row> Table<R> {
     }
 }
 
-/// Writes a whole table of rows that are at hand.
+/// Writes a complete table.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// The file cannot be written.
 pub fn write_table<R: Row>(
     file: &Path,
     paths: &[String],
@@ -134,25 +134,25 @@ impl Events {
     /// Creates `file`.
     ///
     /// # Errors
-    /// Where the file cannot be created.
+    /// The file cannot be created.
     pub fn create(file: &Path) -> Result<Events, RecordError> {
         let output = File::create(file).map_err(|cause| failed(file, cause))?;
         Ok(Events { file: file.to_path_buf(), output: BufWriter::new(output) })
     }
 
-    /// Writes one event: an object with `t_s`, `source`, `event` and what else
-    /// belongs to it.
+    /// Writes one event: an object with `t_s`, `source`, `event` and its own
+    /// fields.
     ///
     /// # Errors
-    /// Where the line cannot be written.
+    /// The line cannot be written.
     pub fn write(&mut self, event: &serde_json::Value) -> Result<(), RecordError> {
         writeln!(self.output, "{event}").map_err(|cause| failed(&self.file, cause))
     }
 
-    /// Writes what is left.
+    /// Flushes the file.
     ///
     /// # Errors
-    /// Where that cannot be written.
+    /// The file cannot be written.
     pub fn finish(mut self) -> Result<(), RecordError> {
         self.output.flush().map_err(|cause| failed(&self.file, cause))
     }
@@ -160,14 +160,14 @@ impl Events {
 
 fn failed(file: &Path, cause: impl Into<ArrowError>) -> RecordError {
     let cause = match cause.into() {
-        ArrowError::IoError(_, error) => plain(&error),
+        ArrowError::IoError(_, error) => without_number(&error),
         other => other.to_string(),
     };
     RecordError { file: file.to_path_buf(), cause }
 }
 
-/// "No space left on device", without the number that the library adds.
-fn plain(error: &io::Error) -> String {
+/// The text of the error ("No space left on device") without its number.
+fn without_number(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()
 }

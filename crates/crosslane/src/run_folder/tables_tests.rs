@@ -35,7 +35,7 @@ fn read(file: &Path) -> Vec<RecordBatch> {
     reader.map(|batch| batch.unwrap()).collect()
 }
 
-/// `name type` of each column, with `?` where it may be null.
+/// `name type` of each column, with `?` if it can be null.
 fn schema<R: Row>(file: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(file);
@@ -49,7 +49,7 @@ fn schema<R: Row>(file: &str) -> String {
 }
 
 #[test]
-fn packets_come_back_as_written_over_several_batches() {
+fn packets_are_read_as_written_over_several_batches() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("packets.arrow");
     let count = BATCH_ROWS as u64 + 3;
@@ -111,7 +111,7 @@ fn samples_keep_their_signal_and_station() {
 }
 
 #[test]
-fn a_full_disk_is_one_sentence() {
+fn a_full_disk_is_an_error_with_a_remedy() {
     let full = Path::new("/dev/full");
     let error = write_table(full, &names(), (0..20_000).map(packet)).unwrap_err().to_string();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! `crosslane send`: files over one connection, each by its deadline.
+//! `crosslane send`: sends files over one connection, each by its deadline.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,35 +25,35 @@ use plan::{Deadline, Price};
 use report::Report;
 use steering::Steering;
 
-/// What the command takes.
+/// Options of the command.
 #[derive(clap::Args)]
 pub struct Options {
     /// The files.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Where `crosslane receive` listens; port 7411 unless named.
+    /// Address of `crosslane receive`; the default port is 7411.
     #[arg(long, value_name = "HOST[:PORT]")]
     to: String,
-    /// When a file is to be there: so long after it comes up (`10s`, `500ms`, `2m`), or a time
-    /// (`2026-01-31T12:00:00Z`). May be repeated: the n-th is the n-th file's, the last all further ones'.
+    /// Deadline of a file: a time after it is generated (`10s`, `500ms`, `2m`), or a date and time
+    /// (`2026-01-31T12:00:00Z`). May be repeated: the n-th applies to the n-th file, the last to all further files.
     #[arg(long, value_name = "WHEN", value_parser = plan::deadline)]
     deadline: Vec<Deadline>,
-    /// Paths (interfaces) by preference; the others of --cost come after them.
+    /// Paths (interfaces) in order of preference; further paths of --cost follow.
     #[arg(long, value_name = "PATH,…", value_delimiter = ',')]
     prefer: Vec<String>,
     /// Price of 10⁹ bytes over each path: `lte-a=0.1/GB,lte-b=0.5/GB`.
     #[arg(long, value_name = "PATH=PRICE/GB,…", value_delimiter = ',', value_parser = plan::price)]
     cost: Vec<Price>,
-    /// What becomes of a file past its deadline.
+    /// What to do with a file after its deadline.
     #[arg(long, value_enum, default_value = "give-up")]
     late: WhenLate,
-    /// The files come up one after another, so long apart; without it, all at once.
+    /// Interval at which the files are generated, one after another; without it, all at once.
     #[arg(long, value_name = "TIME", value_parser = plan::duration)]
     every: Option<Duration>,
-    /// Socket of the agent that manages the paths; `/run/crosslane/demands.sock` if one answers there.
+    /// Socket of the agent that manages the paths; default: `/run/crosslane/demands.sock` if an agent answers there.
     #[arg(long, value_name = "SOCKET")]
     agent: Option<String>,
-    /// Congestion control; the kernel's choice unless named.
+    /// Congestion control; default: the kernel's.
     #[arg(long, value_enum)]
     congestion: Option<Congestion>,
     /// Print the result as JSON.
@@ -82,10 +82,10 @@ impl Congestion {
     }
 }
 
-/// Sends the files; success if all are stored, and in time.
+/// Sends the files; success if all are stored in time.
 ///
 /// # Errors
-/// One sentence on what cannot be used, or why the transfer failed.
+/// An invalid option, or why the transfer failed.
 pub fn run(options: &Options) -> Result<ExitCode> {
     plan::check(options)?;
     let targets = plan::resolve(&options.to)?;
@@ -102,30 +102,32 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         WhenLate::GiveUp => Late::GiveUp,
         WhenLate::Continue => Late::Continue,
     };
-    let mut files = Files::new(uploads, |news, sent| report.tell(news, sent));
-    let went = sending::send(&socket, agent, &mut files, late, clock, &stop);
+    let mut files = Files::new(uploads, |news, sent| report.update(news, sent));
+    let result = sending::send(&socket, agent, &mut files, late, clock, &stop);
     let all = files.all().to_vec();
     report.finish(&all)?;
-    went.map_err(told)?;
+    result.map_err(message)?;
     if stop.load(Ordering::Relaxed) {
-        return Err(Error::failure("sending", "it was interrupted").with_remedy("send again what is not stored"));
+        return Err(
+            Error::failure("sending", "it was interrupted").with_remedy("send the files again that are not stored")
+        );
     }
-    let well = all.iter().all(report::went_well);
-    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let success = all.iter().all(report::is_success);
+    Ok(if success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// To the first of these addresses that answers.
+/// Connects to the first of these addresses that answers.
 fn connect(targets: &[SocketAddr], how: &How<'_>, clock: Clock, stop: &AtomicBool) -> Result<Socket> {
     let mut fault = None;
     for target in targets {
         match connection::connect(*target, how, clock, stop) {
             Ok(socket) => return Ok(socket),
-            Err(cause) => fault = Some(told(cause)),
+            Err(cause) => fault = Some(message(cause)),
         }
     }
-    Err(fault.unwrap_or_else(|| Error::failure("connecting", "the receiver's name has no address")))
+    Err(fault.unwrap_or_else(|| Error::failure("connecting", "the receiver's name does not resolve to an address")))
 }
 
-fn told(cause: TransferError) -> Error {
+fn message(cause: TransferError) -> Error {
     Error::message(cause.to_string(), 1)
 }

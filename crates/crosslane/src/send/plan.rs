@@ -1,4 +1,4 @@
-//! What the options say, and what is wrong with them.
+//! Parses and checks the options.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -15,12 +15,12 @@ use crate::error::{Error, Result};
 use crate::transfer::PORT;
 use crate::transfer::files::{FileContent, Upload};
 
-/// When a file is to be there.
+/// Deadline of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Deadline {
-    /// So long after it comes up.
+    /// A time after it is generated.
     After(Duration),
-    /// At a time, in seconds since 1970.
+    /// A date and time, in seconds since 1970.
     At(f64),
 }
 
@@ -31,8 +31,8 @@ pub(super) struct Price {
     pub per_gb: f64,
 }
 
-/// Longest time that may be given.
-const LONGEST: Duration = Duration::from_secs(10_000 * 3600);
+/// Longest valid time.
+const MAX_TIME: Duration = Duration::from_secs(10_000 * 3600);
 const READING: &str = "reading the command line";
 
 /// `10s`, `500ms`, `2m`, `1h`.
@@ -44,17 +44,18 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("{text:?} is no time; write 10s, 500ms, 2m or 1h")),
+        _ => return Err(format!("{text:?} is not a time; write 10s, 500ms, 2m or 1h")),
     };
-    let seconds = number.parse::<f64>().map_err(|_| format!("{number:?} is no number; write 10s, 500ms, 2m or 1h"))?;
+    let seconds =
+        number.parse::<f64>().map_err(|_| format!("{number:?} is not a number; write 10s, 500ms, 2m or 1h"))?;
     match seconds * unit_s {
-        0.0 => Err("nothing happens in no time; give more than 0".into()),
-        seconds if seconds > LONGEST.as_secs_f64() => Err("give at most 10000h".into()),
+        0.0 => Err("the time is 0; give more than 0".into()),
+        seconds if seconds > MAX_TIME.as_secs_f64() => Err("give at most 10000h".into()),
         seconds => Ok(Duration::from_secs_f64(seconds)),
     }
 }
 
-/// A duration, or a time as RFC 3339 has it.
+/// A duration, or a time as in RFC 3339.
 pub(super) fn deadline(text: &str) -> Result<Deadline, String> {
     if !text.contains(['T', 't', ' ']) {
         return duration(text).map(Deadline::After);
@@ -68,27 +69,24 @@ pub(super) fn deadline(text: &str) -> Result<Deadline, String> {
 pub(super) fn price(text: &str) -> Result<Price, String> {
     let (path, price) = text.split_once('=').ok_or("it has no `=`; write PATH=0.1/GB")?;
     let number = price.strip_suffix("/GB").unwrap_or(price);
-    let per_gb: f64 = number.parse().map_err(|_| format!("{price:?} is no price; write PATH=0.1/GB"))?;
+    let per_gb: f64 = number.parse().map_err(|_| format!("{price:?} is not a price; write PATH=0.1/GB"))?;
     if !(0.0..=1e6).contains(&per_gb) {
         return Err(format!("{per_gb} per GB is outside 0 to 1000000; choose a price inside"));
     }
     Ok(Price { path: path.to_owned(), per_gb })
 }
 
-/// What is wrong with the options beside each other, and with the files.
+/// Checks combinations of options, and the files.
 pub(super) fn check(options: &Options) -> Result<()> {
-    let wrong = |cause: String, remedy: &str| Err(Error::usage(READING, cause, remedy));
+    let invalid = |cause: String, remedy: &str| Err(Error::usage(READING, cause, remedy));
     let option = if options.prefer.is_empty() { "--cost" } else { "--prefer" };
     let names = paths(options);
     if !names.is_empty() && options.deadline.is_empty() {
-        return wrong(
-            format!("{option} without --deadline has no bounds to choose within"),
-            "add --deadline 10s or so",
-        );
+        return invalid(format!("{option} has no effect without --deadline"), "add a deadline, such as --deadline 10s");
     }
     if options.deadline.len() > options.files.len() {
         let cause = format!("there are {} deadlines for {} files", options.deadline.len(), options.files.len());
-        return wrong(cause, "give one for each file at most");
+        return invalid(cause, "give at most one for each file");
     }
     check_paths(options, &names)?;
     for (place, file) in options.files.iter().enumerate() {
@@ -97,18 +95,18 @@ pub(super) fn check(options: &Options) -> Result<()> {
         let remedy = "name files that exist and can be read";
         opened.map_err(|cause| Error::usage(format!("opening {}", file.display()), cause, remedy))?;
         if name(file).is_none() {
-            return wrong(format!("the name of {} is no UTF-8", file.display()), "rename it");
+            return invalid(format!("the name of {} is not UTF-8", file.display()), "rename it");
         }
         if options.files[..place].iter().any(|other| name(other) == name(file)) {
             let cause =
                 format!("two files are named {}, and one would replace the other", name(file).unwrap_or_default());
-            return wrong(cause, "rename one");
+            return invalid(cause, "rename one");
         }
     }
     Ok(())
 }
 
-/// The paths named, the preferred first, then by price.
+/// The given paths, the preferred first, then by price.
 pub(super) fn paths(options: &Options) -> Vec<String> {
     let mut by_price: Vec<&Price> = options.cost.iter().collect();
     by_price.sort_by(|one, other| one.per_gb.total_cmp(&other.per_gb));
@@ -124,36 +122,36 @@ pub(super) fn paths(options: &Options) -> Vec<String> {
 /// The addresses of `HOST[:PORT]`.
 pub(super) fn resolve(to: &str) -> Result<Vec<SocketAddr>> {
     let remedy = "give --to a host that exists, as 192.0.2.7, [2001:db8::7]:7411 or a name";
-    let wrong = |cause: &dyn std::fmt::Display| Error::usage(format!("looking up {to}"), cause, remedy);
+    let invalid = |cause: &dyn std::fmt::Display| Error::usage(format!("looking up {to}"), cause, remedy);
     let (host, port) = match (to.rsplit_once(':'), to.strip_prefix('[')) {
-        (_, Some(bracketed)) => bracketed.split_once(']').ok_or_else(|| wrong(&"a `]` is missing"))?,
+        (_, Some(bracketed)) => bracketed.split_once(']').ok_or_else(|| invalid(&"a `]` is missing"))?,
         // More than one colon: an IPv6 address without a port.
         (Some((host, port)), None) if !host.contains(':') => (host, port),
         _ => (to, ""),
     };
     let port = match port.trim_start_matches(':') {
         "" if !to.ends_with(':') || host == to => PORT,
-        port => port.parse().map_err(|_| wrong(&format!("{port:?} is no port")))?,
+        port => port.parse().map_err(|_| invalid(&format!("{port:?} is not a port")))?,
     };
-    Ok((host, port).to_socket_addrs().map_err(|cause| wrong(&cause))?.collect())
+    Ok((host, port).to_socket_addrs().map_err(|cause| invalid(&cause))?.collect())
 }
 
-/// The files as they come up, the first now.
+/// The files in the order in which they are generated, the first now.
 pub(super) fn uploads(options: &Options, now: Instant) -> Vec<Upload> {
     let unix_s = clock::unix_s();
     let upload = |(place, path): (usize, &std::path::PathBuf)| {
-        let start = now + comes_up(options, place);
+        let start = now + generated_after(options, place);
         let deadline = deadline_of(options, place).map(|deadline| match deadline {
             Deadline::After(time) => start + time,
-            Deadline::At(at_s) => now + Duration::from_secs_f64((at_s - unix_s).clamp(0.0, LONGEST.as_secs_f64())),
+            Deadline::At(at_s) => now + Duration::from_secs_f64((at_s - unix_s).clamp(0.0, MAX_TIME.as_secs_f64())),
         });
         Upload { path: path.clone(), name: name(path).unwrap_or_default().to_owned(), start, deadline }
     };
     options.files.iter().enumerate().map(upload).collect()
 }
 
-fn comes_up(options: &Options, place: usize) -> Duration {
-    options.every.unwrap_or_default().saturating_mul(place as u32).min(LONGEST)
+fn generated_after(options: &Options, place: usize) -> Duration {
+    options.every.unwrap_or_default().saturating_mul(place as u32).min(MAX_TIME)
 }
 
 fn deadline_of(options: &Options, place: usize) -> Option<Deadline> {
@@ -166,47 +164,47 @@ fn name(file: &Path) -> Option<&str> {
 
 fn check_deadline(options: &Options, place: usize) -> Result<()> {
     let Some(Deadline::At(at_s)) = deadline_of(options, place) else { return Ok(()) };
-    let left_s = at_s - clock::unix_s() - comes_up(options, place).as_secs_f64();
+    let left_s = at_s - clock::unix_s() - generated_after(options, place).as_secs_f64();
     if left_s > 0.0 {
         return Ok(());
     }
     let file = options.files[place].display();
     let cause = match place {
         0 => format!("the --deadline of {file} is past"),
-        _ => format!("the --deadline of {file} is {:.1} s before it comes up", -left_s),
+        _ => format!("the --deadline of {file} is {:.1} s before it is generated", -left_s),
     };
-    Err(Error::usage(READING, cause, "give a later one, or a time as 10s"))
+    Err(Error::usage(READING, cause, "give a later one, or a duration, such as 10s"))
 }
 
 fn check_paths(options: &Options, names: &[String]) -> Result<()> {
-    let wrong = |cause: String, remedy: String| Err(Error::usage(READING, cause, remedy));
+    let invalid = |cause: String, remedy: String| Err(Error::usage(READING, cause, remedy));
     for (place, name) in names.iter().enumerate() {
         if if_nametoindex(name.as_str()).is_err() {
             let cause = format!("there is no path (interface) {name:?}");
-            return wrong(cause, format!("name some of {}", present().join(", ")));
+            return invalid(cause, format!("choose from {}", interface_names().join(", ")));
         }
         if names[..place].contains(name) {
-            return wrong(format!("--prefer names {name:?} twice"), "name each path once".into());
+            return invalid(format!("--prefer names {name:?} twice"), "name each path once".into());
         }
     }
     let mut priced = BTreeSet::new();
     if let Some(twice) = options.cost.iter().find(|price| !priced.insert(&price.path)) {
-        return wrong(format!("{:?} has two prices", twice.path), "give it one".into());
+        return invalid(format!("{:?} has two prices", twice.path), "give it one".into());
     }
     if let Some(free) = names.iter().find(|name| !priced.is_empty() && !priced.contains(name)) {
-        let remedy = format!("add {free}=PRICE/GB to --cost, or leave --cost out");
-        return wrong(format!("{free:?} has no price beside others that have"), remedy);
+        let remedy = format!("add {free}=PRICE/GB to --cost, or omit --cost");
+        return invalid(format!("{free:?} has no price, but other paths have one"), remedy);
     }
     match names {
         [only] => {
-            let remedy = "name the one to fall back on too, after it".into();
-            wrong(format!("{only:?} alone leaves nothing to choose between"), remedy)
+            let remedy = "add a second path after it".into();
+            invalid(format!("{only:?} is the only path"), remedy)
         }
         _ => Ok(()),
     }
 }
 
-fn present() -> Vec<String> {
+fn interface_names() -> Vec<String> {
     let Ok(interfaces) = if_nameindex() else { return Vec::new() };
     interfaces.iter().map(|interface| interface.name().to_string_lossy().into_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! What the user sees: progress, sentences, a line for each file.
+//! Output for the user: progress, notes, and a line for each file.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use crate::transfer::connection::is_multipath;
 use crate::transfer::files::{Ending, Sent};
 use crate::transfer::sending::News;
 
-/// No bar for what takes less.
-const QUIET: Duration = Duration::from_secs(2);
+/// Time before the progress bar is shown.
+const SHOW_AFTER: Duration = Duration::from_secs(2);
 
-/// True if it is stored, and in time.
-pub(super) fn went_well(sent: &Sent) -> bool {
+/// True if it is stored in time.
+pub(super) fn is_success(sent: &Sent) -> bool {
     sent.ending == Some(Ending::Stored) && sent.in_time() != Some(false)
 }
 
@@ -34,8 +34,7 @@ pub(super) struct Report<'a> {
     multipath: bool,
     bar: ProgressBar,
     shown: bool,
-    /// Acknowledged bytes of the files that are not ended, and bytes of those
-    /// that are.
+    /// Acknowledged bytes of unfinished files, and bytes of finished files.
     open: BTreeMap<u32, u64>,
     ended_bytes: u64,
 }
@@ -50,34 +49,34 @@ impl<'a> Report<'a> {
         let (json, to) = (options.json, options.to.as_str());
         let (open, ended_bytes) = (BTreeMap::new(), 0);
         let mut report = Report { json, to, socket, clock, multipath: true, bar, shown: false, open, ended_bytes };
-        report.look_at_connection();
+        report.check_connection();
         report
     }
 
-    pub(super) fn tell(&mut self, news: &News, sent: Option<&Sent>) {
+    pub(super) fn update(&mut self, news: &News, sent: Option<&Sent>) {
         match (news, sent) {
             (News::Acknowledged(number, bytes), _) => drop(self.open.insert(*number, *bytes)),
             (News::Abandoned(number, _), Some(sent)) => self.ended(*number, sent),
             (News::Receipt(receipt), Some(sent)) => {
-                self.look_at_connection();
-                // Of one that was abandoned all has been said.
+                self.check_connection();
+                // An abandoned file has been reported already.
                 if !matches!(sent.ending, Some(Ending::Abandoned(_))) {
                     self.ended(receipt.number, sent);
                 }
             }
-            (News::Agent(Reply::Admission(judged)), Some(sent)) => {
-                self.note(&admission(*judged, sent, self.clock));
+            (News::Agent(Reply::Admission(report)), Some(sent)) => {
+                self.note(&admission(*report, sent, self.clock));
             }
-            (News::Agent(Reply::Error(why)), _) => self.note(&format!("the agent says: {why}")),
+            (News::Agent(Reply::Error(why)), _) => self.note(&format!("the agent reports: {why}")),
             (News::Agent(Reply::Gone), _) => {
-                self.note("the agent is gone; the transfer goes on over the paths as they are now");
+                self.note("the connection to the agent is lost; the transfer continues over the current paths");
             }
             _ => {}
         }
         self.show();
     }
 
-    /// Prints what is not printed yet.
+    /// Prints the remaining results.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -101,64 +100,64 @@ impl<'a> Report<'a> {
         self.open.remove(&number);
         self.ended_bytes += sent.size_bytes;
         if !self.json {
-            // A reader that is gone costs no file.
+            // A closed standard output must not fail the transfer.
             self.bar.suspend(|| drop(output::print("printing the result", line(sent) + "\n")));
         }
     }
 
-    fn note(&self, sentence: &str) {
-        self.bar.suspend(|| eprintln!("crosslane: {sentence}"));
+    fn note(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("crosslane: {text}"));
     }
 
-    fn look_at_connection(&mut self) {
+    fn check_connection(&mut self) {
         if self.multipath && !is_multipath(self.socket) {
             self.multipath = false;
             self.note(
-                "this is plain TCP, since here, at the receiver or on the way MPTCP is missing; the transfer goes on over \
-                 one path",
+                "plain TCP is used, since MPTCP is missing here, at the receiver or on the path; \
+                 the transfer continues over one path",
             );
         }
     }
 
     fn show(&mut self) {
         self.bar.set_position(self.ended_bytes + self.open.values().sum::<u64>());
-        if !self.shown && self.clock.now() >= Instant::ZERO + QUIET {
+        if !self.shown && self.clock.now() >= Instant::ZERO + SHOW_AFTER {
             self.shown = true;
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }
 }
 
-/// What the agent thinks of a deadline.
-fn admission(judged: AdmissionReport, sent: &Sent, clock: Clock) -> String {
+/// The agent's prediction for a deadline.
+fn admission(report: AdmissionReport, sent: &Sent, clock: Clock) -> String {
     let name = shown(sent);
-    match (judged.can_be_met, best_s(judged, sent, clock)) {
-        (Some(true), Some(best_s)) => format!("{name} will be there in {best_s:.1} s at the latest"),
-        (Some(false), Some(best_s)) => {
-            format!("the deadline of {name} cannot be met, best possible is in {best_s:.1} s")
+    match (report.can_be_met, predicted_s(report, sent, clock)) {
+        (Some(true), Some(predicted_s)) => format!("{name} will be complete in {predicted_s:.1} s at the latest"),
+        (Some(false), Some(predicted_s)) => {
+            format!("the deadline of {name} cannot be met; predicted completion: in {predicted_s:.1} s")
         }
-        _ => format!("whether {name} will be there in time is not known yet"),
+        _ => format!("no prediction for {name} is available yet"),
     }
 }
 
-/// Seconds from its coming up.
-fn best_s(judged: AdmissionReport, sent: &Sent, clock: Clock) -> Option<f64> {
-    let best = Instant::from_nanos(judged.predicted_ns?.saturating_sub(clock.origin_ns()));
-    Some(best.since(sent.upload.start).as_secs_f64())
+/// Predicted completion, in seconds after the file was generated.
+fn predicted_s(report: AdmissionReport, sent: &Sent, clock: Clock) -> Option<f64> {
+    let predicted = Instant::from_nanos(report.predicted_ns?.saturating_sub(clock.origin_ns()));
+    Some(predicted.since(sent.upload.start).as_secs_f64())
 }
 
 fn line(sent: &Sent) -> String {
     let (name, bytes) = (shown(sent), sent.size_bytes);
-    let how = match sent.ending {
+    let result = match sent.ending {
         Some(Ending::Stored) => stored(sent),
-        Some(Ending::Differs) => "not stored: what came differs from what was sent; send it again".into(),
+        Some(Ending::Differs) => "not stored: the received bytes differ from those sent; send it again".into(),
         Some(Ending::Refused) => format!("not stored: {}", sent.text),
         Some(Ending::Abandoned(why)) => {
-            format!("given up after {} bytes: {}", sent.acked_bytes, why.words())
+            format!("abandoned after {} bytes: {}", sent.acked_bytes, why.words())
         }
         None => format!("not finished: {} bytes of it are acknowledged", sent.acked_bytes),
     };
-    format!("{name}  {bytes} bytes  {how}")
+    format!("{name}  {bytes} bytes  {result}")
 }
 
 fn stored(sent: &Sent) -> String {
@@ -177,7 +176,7 @@ fn in_json(sent: &Sent, clock: Clock) -> Value {
     let deadline = sent.upload.deadline.map(|deadline| deadline.since(sent.upload.start).as_secs_f64());
     let admission = sent
         .admission
-        .map(|judged| json!({ "can_be_met": judged.can_be_met, "predicted_s": best_s(judged, sent, clock) }));
+        .map(|report| json!({ "can_be_met": report.can_be_met, "predicted_s": predicted_s(report, sent, clock) }));
     let reason = match sent.ending {
         Some(Ending::Abandoned(why)) => Some(why.words()),
         _ => Some(sent.text.as_str()).filter(|text| !text.is_empty()),
@@ -207,7 +206,7 @@ fn outcome(ending: Option<Ending>) -> &'static str {
     }
 }
 
-/// Its name, without what would steer the terminal.
+/// Its name without control characters.
 fn shown(sent: &Sent) -> String {
     sent.upload.name.replace(char::is_control, "?")
 }

@@ -1,4 +1,4 @@
-//! Who decides which path carries what.
+//! Selects the agent that decides which path carries which data.
 
 use std::io::ErrorKind;
 
@@ -12,52 +12,52 @@ use crate::control::demand::client::Agent;
 use crate::error::{Error, Result};
 use crate::netlink::{PathManager, select_path_manager, selected_path_manager};
 
-/// Where an agent listens as it comes (`packaging`).
+/// Default demand socket of an agent (`packaging`).
 const SOCKET: &str = "/run/crosslane/demands.sock";
-const BY_HAND: &str = "run `sysctl -w net.mptcp.path_manager=userspace` (before Linux 6.15: net.mptcp.pm_type=1)";
+const SELECT_USER_SPACE: &str =
+    "run `sysctl -w net.mptcp.path_manager=userspace` (before Linux 6.15: net.mptcp.pm_type=1)";
 
 /// The agent of this transfer, if any.
 #[derive(Default)]
 pub(super) struct Steering {
     agent: Option<Agent>,
-    /// Runs as long as this is there.
+    /// Our own agent, which runs until this is dropped.
     _own: Option<Embedded>,
     selected: Option<Selected>,
-    /// Where the connection begins.
+    /// Interface of the first subflow.
     pub interface: Option<String>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 impl Steering {
-    /// The agent that answers, else one of our own where paths are named, else
-    /// none.
+    /// The agent that answers, else our own agent if paths are given, else none.
     ///
     /// # Errors
-    /// The agent named does not answer, or ours cannot run here.
+    /// The given agent does not answer, or our own cannot run here.
     pub(super) fn choose(options: &Options) -> Result<Steering> {
         let name = options.agent.as_deref().unwrap_or(SOCKET);
         let paths = paths(options);
         match Agent::connect(name) {
-            Ok(agent) => Ok(Steering { agent: Some(agent), notes: beside(name, &paths), ..Steering::default() }),
+            Ok(agent) => Ok(Steering { agent: Some(agent), notes: conflicts(name, &paths), ..Steering::default() }),
             Err(cause) if options.agent.is_some() => {
-                let remedy = "start the agent with service.demands set to it, or leave --agent out";
+                let remedy = "start the agent with service.demands set to it, or omit --agent";
                 Err(Error::usage(format!("reaching the agent at {name}"), cause, remedy))
             }
             Err(_) if !paths.is_empty() => Steering::own(options, &paths),
             Err(cause) => {
                 let denied = cause.kind() == ErrorKind::PermissionDenied;
                 let why = if denied {
-                    format!("the agent at {name} may not be told")
+                    format!("access to the agent at {name} is denied")
                 } else {
-                    format!("no agent takes demands at {name}")
+                    format!("no agent accepts demands at {name}")
                 };
                 let what = match selected_path_manager() {
                     Ok(PathManager::UserSpace) => {
                         "net.mptcp.path_manager is `userspace`: a second path is opened only if an agent without \
-                         service.demands runs here, and then by its strategy alone"
+                         service.demands runs here, according to its strategy"
                     }
-                    _ => "no --prefer or --cost: the kernel's path manager decides what goes where",
+                    _ => "no --prefer or --cost is given: the kernel's path manager selects the paths",
                 };
                 let note = format!("{why} and {what}");
                 Ok(Steering { notes: vec![note], ..Steering::default() })
@@ -65,7 +65,7 @@ impl Steering {
         }
     }
 
-    /// To be called once the connection is there, which keeps its path manager.
+    /// Call it once the connection is established, which keeps its path manager.
     pub(super) fn connected(&mut self) -> Option<Agent> {
         drop(self.selected.take());
         self.agent.take()
@@ -85,26 +85,27 @@ impl Steering {
     }
 }
 
-/// What stands in the way of an agent that runs already.
-fn beside(name: &str, paths: &[String]) -> Vec<String> {
+/// Notes on conflicts with an agent that runs already.
+fn conflicts(name: &str, paths: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     if !paths.is_empty() {
-        notes.push(format!("the agent at {name} has prices of its own: --prefer and --cost are not heeded"));
+        notes.push(format!("the agent at {name} has its own prices: --prefer and --cost are ignored"));
     }
     if let Ok(PathManager::Kernel) = selected_path_manager() {
-        notes
-            .push(format!("net.mptcp.path_manager is `kernel`, so that no agent can manage the connection; {BY_HAND}"));
+        notes.push(format!(
+            "net.mptcp.path_manager is `kernel`, so no agent can manage the connection; {SELECT_USER_SPACE}"
+        ));
     }
     notes
 }
 
-/// What an agent's file would say.
+/// The configuration of our own agent.
 fn configuration(options: &Options, paths: &[String], demands: &str) -> Result<Config> {
     let text = |text: &str| Value::String(text.to_owned());
     let table = |entries: Vec<(&str, Value)>| {
         Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Table>())
     };
-    // `deadline` does not ask which radio it is.
+    // `deadline` ignores the radio technology.
     let path = |name: &String| table(vec![("name", text(name)), ("rat", text("lte"))]);
     let cost: Table = options.cost.iter().map(|price| (price.path.clone(), Value::Float(price.per_gb))).collect();
     let service = vec![
@@ -120,21 +121,21 @@ fn configuration(options: &Options, paths: &[String], demands: &str) -> Result<C
     ]);
     match configuration {
         Value::Table(table) => config::from_table("reading the command line", &table),
-        _ => Err(Error::failure("reading the command line", "no configuration came of it")),
+        _ => Err(Error::failure("reading the command line", "the configuration is not a table")),
     }
 }
 
-/// The user-space path manager, for the connections that begin while this is
-/// there.
+/// Selects the user-space path manager for connections that begin before this
+/// is dropped.
 struct Selected;
 
 impl Selected {
-    /// `None` if it is selected anyhow.
+    /// `None` if it is already selected.
     fn user_space() -> Result<Option<Selected>> {
         if let Ok(PathManager::UserSpace) = selected_path_manager() {
             return Ok(None);
         }
-        let unable = |cause| Error::usage("choosing the path manager", cause, BY_HAND);
+        let unable = |cause| Error::usage("choosing the path manager", cause, SELECT_USER_SPACE);
         select_path_manager(PathManager::UserSpace).map_err(unable)?;
         Ok(Some(Selected))
     }

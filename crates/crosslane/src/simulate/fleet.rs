@@ -1,4 +1,4 @@
-//! A run of many vehicles: each step's work is spread over threads.
+//! A run of many vehicles: the work of each step is distributed over threads.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::comparison::Entry;
 use crate::error::{Error, Result};
 use crate::summary::Outcome;
 
-/// Carries out a run on so many threads and writes `vehicles.csv` into
-/// `folder`, if there is one. `at_second` is called each simulated second and
-/// tells whether to go on; none if it said no.
+/// Executes a run on `threads` threads and writes `vehicles.csv` into `folder`,
+/// if there is one. `at_second` is called each simulated second and returns
+/// whether to continue; `None` if it returned false.
 ///
 /// # Errors
-/// The scenario cannot be simulated, or the table not written.
-pub fn carry_out(
+/// The scenario cannot be simulated, or the table cannot be written.
+pub fn execute(
     scenario: &Scenario,
     entry: &Entry,
     folder: Option<&Path>,
@@ -48,17 +48,17 @@ pub fn carry_out(
     Ok(Some(Outcome { valid: true, reason: None, metrics: totals.metrics(&names) }))
 }
 
-/// Lets all vehicles go on to a moment. They do not see each other, so it does
-/// not matter which thread has which.
+/// Advances all vehicles to `until`. They are independent of each other, so
+/// their distribution over the threads does not matter.
 fn advance(vehicles: &mut [Vehicle], until: Instant, threads: usize) {
     let size = vehicles.len().div_ceil(threads.max(1)).max(1);
-    let go_on = |part: &mut [Vehicle]| part.iter_mut().for_each(|vehicle| vehicle.run_until(until));
+    let run = |part: &mut [Vehicle]| part.iter_mut().for_each(|vehicle| vehicle.run_until(until));
     std::thread::scope(|scope| {
         let mut parts = vehicles.chunks_mut(size);
         let own = parts.next();
         for part in parts {
-            scope.spawn(move || go_on(part));
+            scope.spawn(move || run(part));
         }
-        own.into_iter().for_each(go_on);
+        own.into_iter().for_each(run);
     });
 }

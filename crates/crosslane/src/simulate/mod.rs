@@ -1,5 +1,5 @@
-//! `crosslane simulate`: the runs of a scenario in simulated time, all in this
-//! process, on as many threads as there are cores.
+//! `crosslane simulate`: executes a scenario's runs in simulated time, in this
+//! process, on as many threads as cores.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,21 +22,21 @@ mod run;
 
 use pool::Work;
 
-/// So many runs keep their records unless told otherwise: a run of 40 s leaves
-/// 1 MB (50 messages a second) to 11 MB (bulk over two paths).
-const MOST_RECORDED: usize = 20;
+/// Maximum number of runs that keep their records by default: a run of 40 s
+/// writes 1 MB (50 messages a second) to 11 MB (bulk over two paths).
+const MAX_RECORDED: usize = 20;
 
-/// What to simulate, and how.
+/// Options of the command.
 #[derive(Args)]
 pub struct Options {
     /// What to compare.
     #[command(flatten)]
     pub comparison: comparison::Options,
-    /// Runs side by side [default: one on each core].
+    /// Number of runs in parallel [default: one on each core].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256), value_name = "N")]
     pub jobs: Option<u16>,
-    /// Write the records of every run, or the summary only [default: all of 20
-    /// runs, none of more].
+    /// Write the records of every run, or only the summary [default: all of up to
+    /// 20 runs, none of more].
     #[arg(long, value_enum, value_name = "WHICH")]
     pub records: Option<Kept>,
 }
@@ -53,7 +53,7 @@ pub enum Kept {
 /// Simulates the scenario.
 ///
 /// # Errors
-/// What is wrong with the scenario or the folder, in one sentence.
+/// What is wrong with the scenario or the folder.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let comparison = &options.comparison;
     let scenario = comparison.read_scenario()?;
@@ -63,16 +63,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let folder = comparison.folder(&scenario);
     scenario_file::prepare_folder(&folder, &comparison.scenario)?;
     write_versions(&folder)?;
-    let kept = options.records.unwrap_or(if entries.len() <= MOST_RECORDED { Kept::All } else { Kept::None });
+    let kept = options.records.unwrap_or(if entries.len() <= MAX_RECORDED { Kept::All } else { Kept::None });
     let threads = options.jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let planned = entries.len();
     let work = Work { scenario: &scenario, folder: (kept == Kept::All).then_some(folder.as_path()), threads };
-    let side_by_side = if scenario.fleet.is_some() { 1 } else { threads };
-    let (runs, failure) = pool::run_all(&work, entries, side_by_side)?;
+    let parallel = if scenario.fleet.is_some() { 1 } else { threads };
+    let (runs, failure) = pool::run_all(&work, entries, parallel)?;
     comparison.conclude(Summary::new(&scenario, "simulator", runs), &folder, planned, failure)
 }
 
-/// A strategy that cannot be simulated is told before anything is written.
+/// Rejects a strategy that cannot be simulated before anything is written.
 fn try_strategies(scenario: &Scenario, entries: &[Entry]) -> Result<()> {
     let Some(first) = entries.first() else { return Ok(()) };
     for entry in entries.iter().take_while(|entry| entry.seed == first.seed) {
@@ -83,7 +83,8 @@ fn try_strategies(scenario: &Scenario, entries: &[Entry]) -> Result<()> {
     Ok(())
 }
 
-/// Nothing that differs from machine to machine: the records do not either.
+/// Writes `versions.json` without facts of the machine, since the records do not
+/// depend on it.
 fn write_versions(folder: &Path) -> Result<()> {
     let file = folder.join("versions.json");
     let versions = json!({ "crosslane": env!("CARGO_PKG_VERSION"), "engine": "simulator" });

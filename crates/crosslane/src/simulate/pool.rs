@@ -1,5 +1,5 @@
-//! Threads that take runs from a queue. What came out stands in the order of
-//! the plan, whatever thread was first.
+//! Threads that take runs from a queue. The results are in the order of the
+//! plan, independent of the order of completion.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,22 +15,22 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::summary::Run;
 
-/// What all runs share.
+/// Context of all runs.
 pub struct Work<'a> {
     /// The scenario.
     pub scenario: &'a Scenario,
-    /// Folder of the comparison, if runs are to leave records.
+    /// Folder of the comparison, if runs write records.
     pub folder: Option<&'a Path>,
-    /// Threads of a run of many vehicles, which has them all.
+    /// Threads of a run of many vehicles.
     pub threads: usize,
 }
 
-/// Carries out all runs. After a failure or a signal none is begun, and those
-/// under way are given up: then the failure stands beside the runs that are
-/// complete.
+/// Executes all runs and returns the complete ones, with the failure, if any.
+/// After a failure or a signal no run is started, and those in progress are
+/// aborted.
 ///
 /// # Errors
-/// The signals cannot be set up; no run was begun.
+/// The signals cannot be set up; no run was started.
 pub fn run_all(work: &Work, entries: Vec<Entry>, threads: usize) -> Result<(Vec<Run>, Option<Error>)> {
     let stop = interrupt::listen()?;
     let progress = Progress::new(entries.len(), work.scenario.duration_s);
@@ -40,10 +40,10 @@ pub fn run_all(work: &Work, entries: Vec<Entry>, threads: usize) -> Result<(Vec<
     let failed = AtomicBool::new(false);
     let failure: Mutex<Option<Error>> = Mutex::new(None);
     let complete: Mutex<Vec<(usize, Run)>> = Mutex::new(Vec::new());
-    let goes_on = || !failed.load(Ordering::Relaxed) && !stop.came();
+    let should_continue = || !failed.load(Ordering::Relaxed) && !stop.came();
     let take_runs = || {
-        while let Some((place, entry)) = next(&queue).filter(|_| goes_on()) {
-            match carry_out(work, &entry, &progress, &goes_on) {
+        while let Some((place, entry)) = next(&queue).filter(|_| should_continue()) {
+            match execute(work, &entry, &progress, &should_continue) {
                 Ok(Some(run)) => lock(&complete).push((place, run)),
                 Ok(None) => {}
                 Err(error) => {
@@ -68,29 +68,29 @@ pub fn run_all(work: &Work, entries: Vec<Entry>, threads: usize) -> Result<(Vec<
     Ok((complete.into_iter().map(|(_, run)| run).collect(), failure))
 }
 
-fn carry_out(
+fn execute(
     work: &Work,
     entry: &Entry,
     progress: &Progress,
-    goes_on: &(dyn Fn() -> bool + Sync),
+    should_continue: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Run>> {
     let folder = work.folder.map(|_| entry.folder());
     let place = work.folder.map(|of_all| of_all.join(entry.folder()));
     let at_second = || {
         progress.second();
-        goes_on()
+        should_continue()
     };
     let outcome = if work.scenario.fleet.is_some() {
-        fleet::carry_out(work.scenario, entry, place.as_deref(), work.threads, at_second)?
+        fleet::execute(work.scenario, entry, place.as_deref(), work.threads, at_second)?
     } else {
-        run::carry_out(work.scenario, entry, place.as_deref(), at_second)?
+        run::execute(work.scenario, entry, place.as_deref(), at_second)?
     };
     let Some(outcome) = outcome else { return Ok(None) };
     progress.run();
     Ok(Some(Run { strategy: entry.strategy.clone(), seed: entry.seed, folder, attempts: 1, outcome }))
 }
 
-/// A function of its own, so that the lock does not last as long as the run.
+/// A separate function, so that the lock is not held during the run.
 fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
     lock(queue).pop_front()
 }

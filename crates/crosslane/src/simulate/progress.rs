@@ -1,4 +1,4 @@
-//! How far the runs are, on a terminal, once it takes longer than two seconds.
+//! Progress bar on a terminal, shown after two seconds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::clock::Clock;
 
-/// Silent for so long.
-const QUIET: Duration = Duration::from_secs(2);
+/// Time before the bar is shown.
+const SHOW_AFTER: Duration = Duration::from_secs(2);
 
-/// Progress of all runs, told by any thread.
+/// Progress of all runs, updated by any thread.
 pub struct Progress {
     clock: Clock,
     bar: ProgressBar,
@@ -20,7 +20,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing is done yet of so many runs of so many seconds.
+    /// A bar for `planned` runs of `duration_s` seconds each.
     pub fn new(planned: usize, duration_s: f64) -> Progress {
         let seconds = planned as u64 * duration_s.ceil() as u64;
         let style = ProgressStyle::with_template("{bar:30} {percent}% {msg}  {eta} left");
@@ -33,7 +33,7 @@ impl Progress {
     /// A second of a run was simulated.
     pub fn second(&self) {
         self.bar.inc(1);
-        let due = self.clock.now() >= Instant::ZERO + QUIET;
+        let due = self.clock.now() >= Instant::ZERO + SHOW_AFTER;
         if due && !self.shown.swap(true, Ordering::Relaxed) {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
@@ -45,7 +45,7 @@ impl Progress {
         self.bar.set_message(format!("{runs}/{} runs", self.planned));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn done(&self) {
         self.bar.finish_and_clear();
     }

@@ -14,13 +14,13 @@ use crate::error::{Error, Result};
 use crate::run_folder::{self, Carried, Records, events};
 use crate::summary::Outcome;
 
-/// Carries out a run and writes its records into `folder`, if there is one.
-/// `at_second` is called each simulated second and tells whether to go on; none
-/// if it said no.
+/// Executes a run and writes its records into `folder`, if there is one.
+/// `at_second` is called each simulated second and returns whether to continue;
+/// `None` if it returned false.
 ///
 /// # Errors
-/// The scenario cannot be simulated, or a record not written.
-pub fn carry_out(
+/// The scenario cannot be simulated, or a record cannot be written.
+pub fn execute(
     scenario: &Scenario,
     entry: &Entry,
     folder: Option<&Path>,
@@ -39,22 +39,23 @@ pub fn carry_out(
     }
     let recording = simulation.finish();
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-    let said: Vec<Value> = recording.said.iter().map(|(at, output)| events::said(*at, output, None, &names)).collect();
+    let agent_events: Vec<Value> =
+        recording.said.iter().map(|(at, output)| events::agent_event(*at, output, None, &names)).collect();
     let (messages, skipped) = (&recording.messages, recording.skipped);
     let carried = Carried { messages, skipped, duplicates: recording.duplicates, sums: &recording.sums };
-    let metrics = run_folder::measure(scenario, entry.seed, &names, &said, &carried)?;
+    let metrics = run_folder::measure(scenario, entry.seed, &names, &agent_events, &carried)?;
     if let Some(folder) = folder {
-        write(folder, &names, recording, said)?;
+        write(folder, &names, recording, agent_events)?;
     }
     Ok(Some(Outcome { valid: true, reason: None, metrics }))
 }
 
-/// A folder that cannot be completed is taken away.
+/// Writes the records; an incomplete folder is removed.
 fn write(folder: &Path, names: &[String], recording: Recording, mut events: Vec<Value>) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|cause| Error::failure(format!("making {}", folder.display()), cause))?;
     let addresses: Vec<IpAddr> = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
-    let heard = recording.heard.iter();
-    events.extend(heard.map(|(at, side, event)| events::heard(*at, *side, event, names, &addresses)));
+    let kernel_events = recording.heard.iter();
+    events.extend(kernel_events.map(|(at, side, event)| events::kernel_event(*at, *side, event, names, &addresses)));
     let Recording { packets, samples, messages, links, tcp_info, .. } = recording;
     let written = run_folder::write(folder, names, Records { packets, samples, messages, links, tcp_info, events });
     written.map_err(|cause| {

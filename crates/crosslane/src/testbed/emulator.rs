@@ -1,10 +1,10 @@
-//! The link emulator: one thread that carries packets between TUN devices as
-//! the link model says.
+//! The link emulator: one thread that carries packets between TUN devices
+//! according to the link model.
 //!
-//! It reads packets, stamps them, hands them to [`Link`] and writes them out
-//! when they are due. It wakes when a packet comes or is due; where packets are
-//! many it wakes by slots of [`SLOT`] instead. How late it was is in its
-//! [`EmulatorReport`].
+//! It reads packets, timestamps them, passes them to [`Link`] and writes them
+//! when they are due. It wakes up when a packet arrives or is due; under load it
+//! wakes up in slots of [`SLOT`] instead. Its [`EmulatorReport`] contains its
+//! lateness.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -24,19 +24,19 @@ mod records;
 mod report;
 mod worker;
 
-use cpu_pause::Witnesses;
+use cpu_pause::PauseDetector;
 pub use records::{HEAD_BYTES, PacketRecord, PacketSink, PacketSource, packet_channel};
 pub use report::{Counters, EmulatorReport, LinkReport};
 use worker::Worker;
 
-/// Under load (10 packets a millisecond and more, in and out together) the
-/// emulator wakes no more often than this.
+/// Minimum interval of wake-ups under load (10 packets a millisecond and more,
+/// in and out together).
 pub const SLOT: Duration = Duration::from_micros(75);
 
-/// Commands that may wait for the emulator's next wakeup.
+/// Maximum number of queued commands.
 const MAX_COMMANDS: usize = 1024;
 
-/// A link to emulate, and the devices at its ends.
+/// A link to emulate, and its two devices.
 #[derive(Debug)]
 pub struct EmulatedLink {
     /// The devices.
@@ -45,22 +45,22 @@ pub struct EmulatedLink {
     pub link: Link,
 }
 
-/// A running emulator. Dropped, it ends without a report.
+/// A running emulator. On drop it ends without a report.
 #[derive(Debug)]
 pub struct Emulator {
     control: Control,
     thread: Option<JoinHandle<Result<Worker>>>,
-    witnesses: Option<Witnesses>,
+    pause_detector: Option<PauseDetector>,
 }
 
-/// Changes links while they run, from any thread.
+/// Changes links while the emulator runs, from any thread.
 #[derive(Clone, Debug)]
 pub struct Control {
     commands: SyncSender<Command>,
-    bell: Arc<EventFd>,
+    wakeup: Arc<EventFd>,
 }
 
-/// What may be asked of the emulator, about the link with this place.
+/// A command to the emulator, for the link with this index.
 #[derive(Debug)]
 enum Command {
     Set(usize, Direction, DirectionParams),
@@ -70,46 +70,47 @@ enum Command {
 }
 
 impl Emulator {
-    /// Starts the thread. `links` keep their places; every packet is told to
+    /// Starts the thread. `links` keep their indices; every packet is reported to
     /// `sink`, if there is one.
     ///
     /// # Errors
-    /// The kernel has no thread, timer or descriptor to spare.
+    /// The kernel cannot create a thread, timer or descriptor.
     pub fn start(clock: Clock, links: Vec<EmulatedLink>, sink: Option<PacketSink>) -> Result<Emulator> {
         let failure = |cause| Error::failure("starting the link emulator", cause);
-        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
-        let bell = Arc::new(bell.map_err(|errno| failure(errno.into()))?);
-        let (commands, inbox) = sync_channel(MAX_COMMANDS);
+        let wakeup = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let wakeup = Arc::new(wakeup.map_err(|errno| failure(errno.into()))?);
+        let (commands, queue) = sync_channel(MAX_COMMANDS);
         let worker =
-            Worker::new(clock, links, sink, inbox, Arc::clone(&bell)).map_err(|errno| failure(errno.into()))?;
+            Worker::new(clock, links, sink, queue, Arc::clone(&wakeup)).map_err(|errno| failure(errno.into()))?;
         let thread = thread::Builder::new().name("emulator".into()).spawn(|| worker.run()).map_err(failure)?;
-        let witnesses = Some(Witnesses::start(clock));
-        Ok(Emulator { control: Control { commands, bell }, thread: Some(thread), witnesses })
+        let pause_detector = Some(PauseDetector::start(clock));
+        Ok(Emulator { control: Control { commands, wakeup }, thread: Some(thread), pause_detector })
     }
 
-    /// A handle to change links with.
+    /// A handle for changing links.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// True if the thread has ended by itself: [`stop`](Emulator::stop) says why.
+    /// True if the thread has ended by itself: [`stop`](Emulator::stop) returns the
+    /// cause.
     pub fn has_failed(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the thread and tells how it went; the devices go with it.
+    /// Ends the thread and returns its report; the devices are removed.
     ///
     /// # Errors
-    /// What made the thread end before, if it did.
+    /// The cause, if the thread has ended before.
     pub fn stop(mut self, testbed: &Testbed) -> Result<EmulatorReport> {
         let ended = self.end();
-        let witnessed = self.witnesses.take().map_or_else(Vec::new, Witnesses::stop);
-        ended?.into_report(&witnessed, |path| testbed.device_drops(path))
+        let pauses = self.pause_detector.take().map_or_else(Vec::new, PauseDetector::stop);
+        ended?.into_report(&pauses, |path| testbed.device_drops(path))
     }
 
     fn end(&mut self) -> Result<Worker> {
-        let failure = || Error::failure("carrying packets between the namespaces", "the emulator's thread is gone");
-        while !self.has_failed() && self.control.tell(Command::Stop).is_err() {
+        let failure = || Error::failure("carrying packets between the namespaces", "the emulator's thread has ended");
+        while !self.has_failed() && self.control.send(Command::Stop).is_err() {
             thread::yield_now();
         }
         self.thread.take().and_then(|thread| thread.join().ok()).ok_or_else(failure)?
@@ -119,46 +120,46 @@ impl Emulator {
 impl Drop for Emulator {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // Nobody is left to hear of a failure.
+            // A failure cannot be reported here.
             let _ = self.end();
         }
-        drop(self.witnesses.take().map(Witnesses::stop));
+        drop(self.pause_detector.take().map(PauseDetector::stop));
     }
 }
 
 impl Control {
-    /// Changes how one direction of the link with this place treats packets.
+    /// Changes the parameters of one direction of the link with this index.
     ///
     /// # Errors
-    /// 1024 commands are waiting, or the emulator has ended.
+    /// 1024 commands are queued, or the emulator has ended.
     pub fn set(&self, link: usize, direction: Direction, params: DirectionParams) -> Result<()> {
-        self.tell(Command::Set(link, direction, params))
+        self.send(Command::Set(link, direction, params))
     }
 
-    /// Turns a link on, or off: silent, in both directions.
+    /// Turns a link on or off, in both directions.
     ///
     /// # Errors
     /// As for [`set`](Control::set).
     pub fn set_on(&self, link: usize, on: bool) -> Result<()> {
-        self.tell(Command::SetOn(link, on))
+        self.send(Command::SetOn(link, on))
     }
 
-    /// Takes the air of an 802.11p link for so long, as a CAM does.
+    /// Occupies the channel of an 802.11p link for `air_time`, as a CAM does.
     ///
     /// # Errors
     /// As for [`set`](Control::set).
     pub fn occupy(&self, link: usize, air_time: Duration) -> Result<()> {
-        self.tell(Command::Occupy(link, air_time))
+        self.send(Command::Occupy(link, air_time))
     }
 
-    fn tell(&self, command: Command) -> Result<()> {
+    fn send(&self, command: Command) -> Result<()> {
         let attempt = "changing an emulated link";
-        self.commands.try_send(command).map_err(|refused| match refused {
-            TrySendError::Full(_) => Error::failure(attempt, format!("{MAX_COMMANDS} changes are waiting")),
+        self.commands.try_send(command).map_err(|error| match error {
+            TrySendError::Full(_) => Error::failure(attempt, format!("{MAX_COMMANDS} changes are queued")),
             TrySendError::Disconnected(_) => Error::failure(attempt, "the emulator has ended"),
         })?;
-        // The bell can fail only by being rung already.
-        let _ = self.bell.write(1);
+        // The write fails only if the counter is full; then the thread wakes up anyway.
+        let _ = self.wakeup.write(1);
         Ok(())
     }
 }

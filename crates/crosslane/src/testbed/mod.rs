@@ -1,5 +1,5 @@
-//! A vehicle and a server in network namespaces of their own, joined by
-//! emulated links.
+//! A vehicle and a server in separate network namespaces, connected by emulated
+//! links.
 //!
 //! ```text
 //!  vehicle namespace                    server namespace
@@ -7,10 +7,10 @@
 //!   lte    10.2.0.2 ── TUN ═ link ═ TUN ── lte       10.255.0.1 on lo
 //! ```
 //!
-//! A path may be a [`wire`] instead, which the kernel shapes.
+//! A path can be a [`wire`] instead, which the kernel shapes.
 //!
-//! Packets leave by the interface that has their source address; those without
-//! one by the path with the lowest metric.
+//! Packets are sent over the interface that has their source address; packets
+//! without one over the path with the lowest metric.
 
 use std::collections::BTreeMap;
 
@@ -34,14 +34,13 @@ use wire::{Wire, WirePlan};
 /// MTU of every emulated link, in bytes of IP.
 pub const MTU: u32 = 1500;
 
-/// Packets that a TUN device holds until the emulator takes them: what comes in
-/// 10 ms at 400,000 packets a second.
+/// Queue length of a TUN device, in packets: 10 ms at 400,000 packets a second.
 pub const DEVICE_QUEUE_PACKETS: u32 = 4096;
 
-/// Paths that a testbed may have.
+/// Maximum number of paths of a testbed.
 pub const MAX_PATHS: usize = 16;
 
-/// First of the vehicle's routing tables, one for each path.
+/// First of the vehicle's routing tables; each path has one.
 const FIRST_TABLE: u32 = 100;
 
 /// One path from the vehicle to the server.
@@ -49,12 +48,12 @@ const FIRST_TABLE: u32 = 100;
 pub struct PathPlan {
     /// Name of the path and of its interface on both sides (1 to 15 bytes).
     pub name: String,
-    /// Metric of its default route in the main table: the lowest carries what
-    /// has no source address yet.
+    /// Metric of its default route in the main table: the lowest carries packets
+    /// without a source address.
     pub metric: u32,
 }
 
-/// The two ends of one path. They go when this is dropped.
+/// The two devices of one path. They are removed on drop.
 #[derive(Debug)]
 pub struct PathDevices {
     /// Name of the path.
@@ -65,15 +64,15 @@ pub struct PathDevices {
     pub server: Tun,
 }
 
-/// Both namespaces, the wires, and the other paths' interfaces until an emulator
-/// takes them.
+/// Both namespaces, the wires, and the devices of the other paths until an
+/// emulator takes them.
 #[derive(Debug)]
 pub struct Testbed {
-    /// Where the vehicle's programs run.
+    /// Namespace of the vehicle's programs.
     pub vehicle: Namespace,
-    /// Where the server's programs run.
+    /// Namespace of the server's programs.
     pub server: Namespace,
-    /// The devices of the paths that are no wires, in the order of the plan.
+    /// The devices of the emulated paths, in the order of the plan.
     pub devices: Vec<PathDevices>,
     /// The wires, in the order of the plan.
     pub wires: Vec<Wire>,
@@ -81,51 +80,51 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Makes the namespaces, interfaces, addresses, routes and rules.
+    /// Creates the namespaces, interfaces, addresses, routes and rules.
     ///
     /// # Errors
-    /// One sentence; what was made is gone again.
+    /// The cause; everything created before is removed.
     pub fn new(paths: &[PathPlan]) -> Result<Testbed> {
         Testbed::with_wires(paths, &BTreeMap::new(), MTU)
     }
 
-    /// The same with some paths, by their names, wires, and another MTU.
+    /// As [`new`](Testbed::new), with some paths (by name) as wires and another MTU.
     ///
     /// # Errors
-    /// One sentence; what was made is gone again.
+    /// The cause; everything created before is removed.
     pub fn with_wires(paths: &[PathPlan], wires: &BTreeMap<String, WirePlan>, mtu: u32) -> Result<Testbed> {
         check(paths)?;
         let (vehicle, server) = (Namespace::new()?, Namespace::new()?);
         let quieten = || quieten(&mut Wiring::open()?);
         vehicle.enter(quieten)??;
         server.enter(quieten)??;
-        let made = paths.iter().enumerate().filter_map(|(place, path)| {
+        let created = paths.iter().enumerate().filter_map(|(place, path)| {
             let plan = *wires.get(&path.name)?;
             Some(Wire::new(&path.name, plan, mtu, [&vehicle, &server], [vehicle_address(place), SERVER]))
         });
-        let made = made.collect::<Result<Vec<_>>>()?;
+        let created = created.collect::<Result<Vec<_>>>()?;
         let emulated = |path: &&PathPlan| !wires.contains_key(&path.name);
         let emulated: Vec<&PathPlan> = paths.iter().filter(emulated).collect();
-        let vehicle_ends = vehicle.enter(|| wire_vehicle(paths, &emulated, mtu))??;
-        let server_ends = server.enter(|| wire_server(paths, &emulated, mtu))??;
-        let devices = vehicle_ends
+        let vehicle_devices = vehicle.enter(|| wire_vehicle(paths, &emulated, mtu))??;
+        let server_devices = server.enter(|| wire_server(paths, &emulated, mtu))??;
+        let devices = vehicle_devices
             .into_iter()
-            .zip(server_ends)
+            .zip(server_devices)
             .map(|(vehicle, server)| PathDevices { name: vehicle.name().to_owned(), vehicle, server })
             .collect();
-        Ok(Testbed { vehicle, server, devices, wires: made, paths: paths.to_vec() })
+        Ok(Testbed { vehicle, server, devices, wires: created, paths: paths.to_vec() })
     }
 
-    /// Takes the devices out, for an emulator.
+    /// Removes and returns the devices, for an emulator.
     pub fn take_devices(&mut self) -> Vec<PathDevices> {
         std::mem::take(&mut self.devices)
     }
 
-    /// Sets the vehicle's interface of a path, by its place in the plan, up or
-    /// down, as a person would.
+    /// Sets the vehicle's interface of a path, by its index in the plan, up or
+    /// down, as a user would.
     ///
     /// # Errors
-    /// There is no such path, or the kernel refuses.
+    /// The path does not exist, or the kernel rejects the change.
     pub fn set_up(&self, place: usize, up: bool) -> Result<()> {
         let Some(path) = self.paths.get(place) else {
             return Err(Error::failure("setting an interface up or down", format!("there is no path {place}")));
@@ -138,11 +137,11 @@ impl Testbed {
         self.vehicle.enter(set)?
     }
 
-    /// Packets that the devices of a path dropped before the emulator could
-    /// take them: up, down. The devices must still be there.
+    /// Packets that the devices of a path dropped before the emulator could read
+    /// them: up, down. The devices must still exist.
     ///
     /// # Errors
-    /// There is no such path.
+    /// The path does not exist.
     pub fn device_drops(&self, path: &str) -> Result<[u64; 2]> {
         let count = || Wiring::open()?.dropped(path);
         Ok([self.vehicle.enter(count)??, self.server.enter(count)??])
@@ -163,10 +162,11 @@ fn check(paths: &[PathPlan]) -> Result<()> {
     Ok(())
 }
 
-/// Packets of our own only, from any interface, and loopback.
+/// Disables IPv6 and reverse-path filters, so that only our packets pass, over
+/// any interface; brings loopback up.
 fn quieten(wiring: &mut Wiring) -> Result<()> {
     for conf in ["all", "default"] {
-        // Without IPv6 in the kernel there is nothing to silence.
+        // The file is missing in a kernel without IPv6.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6"), "1");
         let filter = format!("/proc/sys/net/ipv4/conf/{conf}/rp_filter");
         std::fs::write(&filter, "0").map_err(|cause| Error::failure(format!("writing {filter}"), cause))?;
@@ -176,18 +176,18 @@ fn quieten(wiring: &mut Wiring) -> Result<()> {
 
 /// The TUN devices of the emulated paths.
 fn open_devices(wiring: &mut Wiring, paths: &[&PathPlan], mtu: u32) -> Result<Vec<Tun>> {
-    let mut ends = Vec::with_capacity(paths.len());
+    let mut devices = Vec::with_capacity(paths.len());
     for path in paths {
         let tun = Tun::open(&path.name)?;
         wiring.bring_up(&path.name, mtu, DEVICE_QUEUE_PACKETS)?;
-        ends.push(tun);
+        devices.push(tun);
     }
-    Ok(ends)
+    Ok(devices)
 }
 
 fn wire_vehicle(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<Vec<Tun>> {
     let mut wiring = Wiring::open()?;
-    let ends = open_devices(&mut wiring, emulated, mtu)?;
+    let devices = open_devices(&mut wiring, emulated, mtu)?;
     for (place, path) in paths.iter().enumerate() {
         let interface = wiring.index(&path.name)?;
         let address = vehicle_address(place);
@@ -195,10 +195,11 @@ fn wire_vehicle(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<
         add_routes(&mut wiring, place, path)?;
         wiring.add_rule(address, table_of(place))?;
     }
-    Ok(ends)
+    Ok(devices)
 }
 
-/// The ways over a path: the common one, and its own for what has its address.
+/// The routes over a path: one in the main table, and one in its own table for
+/// packets with its source address.
 fn add_routes(wiring: &mut Wiring, place: usize, path: &PathPlan) -> Result<()> {
     let (interface, source) = (wiring.index(&path.name)?, Some(vehicle_address(place)));
     let route = Route { to: None, interface, source, table: None, metric: path.metric };
@@ -212,7 +213,7 @@ fn table_of(place: usize) -> u32 {
 
 fn wire_server(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<Vec<Tun>> {
     let mut wiring = Wiring::open()?;
-    let ends = open_devices(&mut wiring, emulated, mtu)?;
+    let devices = open_devices(&mut wiring, emulated, mtu)?;
     let loopback = wiring.index("lo")?;
     wiring.add_address(loopback, SERVER, 32)?;
     for (place, path) in paths.iter().enumerate() {
@@ -220,5 +221,5 @@ fn wire_server(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<V
         let to = Some(vehicle_address(place));
         wiring.add_route(Route { to, interface, source: Some(SERVER), table: None, metric: 0 })?;
     }
-    Ok(ends)
+    Ok(devices)
 }

@@ -1,10 +1,10 @@
-//! From the first bytes of captured packets to rows of the packet record.
+//! Converts the first bytes of captured packets to rows of the packet record.
 //!
 //! A packet's data sequence number is mapping start + (sequence − initial
-//! sequence − mapping offset); all numbers are stored relative to the first of
-//! their kind, so that records of two runs can be compared. The initial data
-//! sequence number is a hash of the sender's key (RFC 8684 §3.1), which the
-//! handshake shows.
+//! sequence − mapping offset); all sequence numbers are stored relative to the
+//! first of their kind, so that records of two runs can be compared. The initial
+//! data sequence number is a hash of the sender's key (RFC 8684 §3.1), which the
+//! handshake contains.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -18,24 +18,25 @@ pub mod segment;
 
 use segment::{Mapping, Number, Segment};
 
-/// How much of a packet must be captured: IPv6 and TCP headers with all options.
+/// Captured bytes of a packet: IPv6 and TCP headers with all options.
 pub const HEAD_BYTES: usize = 128;
-/// Subflows followed in one run; packets of later ones have no number.
+/// Maximum number of subflows tracked in a run; packets of further ones have no
+/// subflow number.
 pub const SUBFLOWS_MAX: usize = 4096;
-/// Mappings remembered per subflow and direction: retransmissions repeat theirs,
-/// so that only the newest are ever asked for.
+/// Mappings stored per subflow and direction. Retransmissions repeat theirs, so
+/// only the newest are needed.
 const MAPPINGS_MAX: usize = 16;
 
-/// Follows the connections of a run through its packets, which it must see in
+/// Tracks the connections of a run through its packets, which must be passed in
 /// the order of their time.
 #[derive(Debug, Default)]
 pub struct FlowTracker {
     subflows: Vec<Subflow>,
-    by_ends: BTreeMap<(SocketAddr, SocketAddr), u16>,
+    by_addresses: BTreeMap<(SocketAddr, SocketAddr), u16>,
     connections: Vec<Connection>,
 }
 
-/// One MPTCP connection: what each side (vehicle 0, server 1) counts from.
+/// One MPTCP connection: reference numbers of each side (vehicle 0, server 1).
 #[derive(Debug, Default)]
 struct Connection {
     first_dsn: [Option<u64>; 2],
@@ -52,8 +53,8 @@ struct Subflow {
 
 impl FlowTracker {
     /// The row of a packet that enters a link at `t_ns`, from its first
-    /// [`HEAD_BYTES`]. What becomes of the packet (`delivered_ns`, `drop`,
-    /// `tries`) is left for the link to say.
+    /// [`HEAD_BYTES`]. The caller fills in `delivered_ns`, `drop` and `tries`,
+    /// which only the link knows.
     pub fn row(&mut self, t_ns: u64, path: PathId, direction: Direction, head: &[u8]) -> PacketRow {
         let mut row = PacketRow {
             t_ns,
@@ -77,25 +78,25 @@ impl FlowTracker {
             row.tcp_flags = segment.flags;
             row.mptcp = segment.mptcp;
             if let Some(number) = self.subflow_of(direction, &segment) {
-                self.follow(number, direction, &segment, &mut row);
+                self.track(number, direction, &segment, &mut row);
             }
         }
         row
     }
 
-    /// The subflow's number; a SYN that is not a repetition begins a new one.
+    /// The subflow's number; a SYN that is not a retransmission begins a new one.
     fn subflow_of(&mut self, direction: Direction, segment: &Segment) -> Option<u16> {
-        let ends = match direction {
+        let addresses = match direction {
             Direction::Up => (segment.source, segment.destination),
             Direction::Down => (segment.destination, segment.source),
         };
         let side = side(direction);
-        let known = self.by_ends.get(&ends).copied();
-        let repeats = |number: u16| {
+        let known = self.by_addresses.get(&addresses).copied();
+        let continues = |number: u16| {
             let initial = self.subflows[usize::from(number)].initial[side];
             !segment.is_syn() || initial.is_none_or(|initial| initial == segment.seq)
         };
-        if let Some(number) = known.filter(|&number| repeats(number)) {
+        if let Some(number) = known.filter(|&number| continues(number)) {
             return Some(number);
         }
         if self.subflows.len() >= SUBFLOWS_MAX {
@@ -104,7 +105,7 @@ impl FlowTracker {
         let number = self.subflows.len() as u16;
         let connection = self.connection_of(direction, segment);
         self.subflows.push(Subflow { connection, initial: [None, None], mappings: [VecDeque::new(), VecDeque::new()] });
-        self.by_ends.insert(ends, number);
+        self.by_addresses.insert(addresses, number);
         Some(number)
     }
 
@@ -119,7 +120,7 @@ impl FlowTracker {
         })
     }
 
-    fn follow(&mut self, number: u16, direction: Direction, segment: &Segment, row: &mut PacketRow) {
+    fn track(&mut self, number: u16, direction: Direction, segment: &Segment, row: &mut PacketRow) {
         let (side, peer) = (side(direction), 1 - side(direction));
         let subflow = &mut self.subflows[usize::from(number)];
         if segment.is_syn() || subflow.initial[side].is_none() {
@@ -136,7 +137,7 @@ impl FlowTracker {
         };
         connection.learn(side, segment);
         if let Some(mapping) = segment.mapping {
-            subflow.remember(side, mapping);
+            subflow.store(side, mapping);
         }
         row.data_ack = segment.data_ack.and_then(|ack| connection.relative(peer, ack));
         if row.payload_bytes > 0 {
@@ -150,8 +151,8 @@ impl FlowTracker {
 }
 
 impl Connection {
-    /// Takes keys from the handshake. In the third packet the vehicle repeats
-    /// the server's.
+    /// Reads keys from the handshake. In the third packet the vehicle repeats the
+    /// server's.
     fn learn(&mut self, side: usize, segment: &Segment) {
         for (side, key) in [(side, segment.keys[0]), (1 - side, segment.keys[1])] {
             if let (Some(key), None) = (key, self.first_dsn[side]) {
@@ -162,8 +163,8 @@ impl Connection {
         }
     }
 
-    /// Counted from the first data byte of `side`; a 4-byte number is taken as
-    /// the nearest to the highest seen.
+    /// Relative to the first data byte of `side`; a 4-byte number is expanded to the
+    /// value closest to the highest observed.
     fn relative(&self, side: usize, number: Number) -> Option<u64> {
         let first = self.first_dsn[side]?;
         Some(match number {
@@ -179,7 +180,7 @@ impl Connection {
 }
 
 impl Subflow {
-    fn remember(&mut self, side: usize, mapping: Mapping) {
+    fn store(&mut self, side: usize, mapping: Mapping) {
         let mappings = &mut self.mappings[side];
         if mappings.back() == Some(&mapping) {
             return;
@@ -190,7 +191,8 @@ impl Subflow {
         mappings.push_back(mapping);
     }
 
-    /// The newest mapping over `seq`: its data sequence number, and how far in.
+    /// The newest mapping that covers `seq`: its data sequence number, and the
+    /// offset of `seq` in it.
     fn mapped(&self, side: usize, seq: u32) -> Option<(Number, u32)> {
         self.mappings[side].iter().rev().find_map(|mapping| {
             let beyond = seq.wrapping_sub(mapping.subflow_seq);

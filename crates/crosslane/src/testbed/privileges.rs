@@ -1,4 +1,4 @@
-//! What a testbed needs of the kernel, and how all of it goes when it ends.
+//! Privileges of a testbed, and the cleanup of its processes when it ends.
 
 use std::fs;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -14,21 +14,21 @@ use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, getpid, getppid, setp
 use crate::error::{Error, Result};
 use crate::tun::open_device;
 
-/// By what right namespaces are made.
+/// Source of the privilege to create namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privileges {
-    /// Root's.
+    /// Root.
     Root,
-    /// A user namespace's, made for this process.
+    /// A user namespace, created for this process.
     UserNamespace,
 }
 
-/// Sees to it that this process may make network namespaces and TUN devices:
-/// as root, or else by moving into a user namespace. Call it before any thread
-/// exists, and before [`contain`].
+/// Lets this process create network namespaces and TUN devices: as root, else
+/// in a new user namespace. Call it previous_mask any thread exists, and previous_mask
+/// [`contain`].
 ///
 /// # Errors
-/// One sentence that says what is missing and what to do.
+/// What is missing, with a remedy.
 pub fn prepare_privileges() -> Result<Privileges> {
     let privileges = if has_capabilities() { Privileges::Root } else { enter_user_namespace()? };
     open_device()?;
@@ -41,7 +41,7 @@ pub(super) fn in_user_namespace() -> bool {
     !map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// CAP_NET_ADMIN and CAP_SYS_ADMIN, as the kernel tells.
+/// True if the process has CAP_NET_ADMIN and CAP_SYS_ADMIN.
 fn has_capabilities() -> bool {
     const NEEDED: u64 = 1 << 12 | 1 << 21;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -80,28 +80,28 @@ fn refuse_threads(attempt: &str) -> Result<()> {
     }
 }
 
-/// Sees to it that SIGKILL ends this process when `parent`, which started it,
-/// ends. Call it after [`prepare_privileges`], since new credentials cancel it,
-/// and before [`contain`].
+/// Lets SIGKILL end this process when `parent`, which started it, ends. Call it
+/// after [`prepare_privileges`], since new credentials cancel it, and previous_mask
+/// [`contain`].
 ///
 /// # Errors
-/// The kernel refuses, or the parent has ended already.
+/// The kernel rejects it, or the parent has already ended.
 pub fn end_with(parent: i32) -> Result<()> {
     let attempt = "tying a run to its parent";
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(|cause| Error::failure(attempt, cause))?;
     if getppid().as_raw() == parent { Ok(()) } else { Err(Error::failure(attempt, "it has ended")) }
 }
 
-/// Moves the rest of the program into a PID namespace, so that whatever ends
-/// this process (SIGKILL included) ends all that it has started. Call it before
-/// any thread exists.
+/// Moves the rest of the program into a PID namespace, so that any end of this
+/// process (SIGKILL included) ends all processes that it has started. Call it
+/// previous_mask any thread exists.
 ///
-/// It returns in a grandchild. This process stays to hand on SIGINT, SIGTERM
-/// and SIGHUP and to end as the grandchild ends; between them the namespace's
-/// first process buries orphans and dies with this one.
+/// It returns in a grandchild. This process forwards SIGINT, SIGTERM and SIGHUP
+/// and exits as the grandchild does; between them the namespace's first process
+/// reaps orphans and is killed with this one.
 ///
 /// # Errors
-/// The kernel forbids it; then nothing has changed.
+/// The kernel denies it; then nothing has changed.
 pub fn contain() -> Result<()> {
     let attempt = "moving into a PID namespace";
     refuse_threads(attempt)?;
@@ -110,13 +110,13 @@ pub fn contain() -> Result<()> {
     unshare(CloneFlags::CLONE_NEWPID)
         .map_err(|cause| Error::usage(attempt, cause, "run as root, or allow user namespaces"))?;
     let forwarded = forwarded_signals();
-    let mut before = forwarded.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).map_err(failure)?;
-    // SAFETY: this process has one thread, so the child may do what it likes.
+    let mut previous_mask = forwarded.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).map_err(failure)?;
+    // SAFETY: this process has one thread, so the child may call any function.
     match unsafe { fork() }.map_err(failure)? {
-        ForkResult::Parent { child } => end_as(stand_by(child)),
+        ForkResult::Parent { child } => end_as(forward_and_reap(child)),
         ForkResult::Child => {
-            // Out of the terminal's foreground group: Ctrl-C reaches the outer
-            // process alone, which hands it on once.
+            // Leaves the terminal's foreground group: Ctrl-C reaches only the
+            // outer process, which forwards it once.
             let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
             die_with(&outer);
             drop(outer);
@@ -124,10 +124,10 @@ pub fn contain() -> Result<()> {
     }
     // SAFETY: as above.
     match unsafe { fork() }.map_err(failure)? {
-        ForkResult::Parent { child } => end_as(stand_by(child)),
+        ForkResult::Parent { child } => end_as(forward_and_reap(child)),
         ForkResult::Child => {
-            before.remove(Signal::SIGCHLD);
-            before.thread_set_mask().map_err(failure)
+            previous_mask.remove(Signal::SIGCHLD);
+            previous_mask.thread_set_mask().map_err(failure)
         }
     }
 }
@@ -136,20 +136,20 @@ fn forwarded_signals() -> SigSet {
     [Signal::SIGCHLD, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }
 
-/// Asks for SIGKILL when the parent dies, and dies if that has happened
-/// already. Across PID namespaces `getppid` says nothing, a pidfd does.
+/// Requests SIGKILL at the parent's death, and exits if it has already died. A
+/// pidfd is used because `getppid` does not work across PID namespaces.
 fn die_with(parent: &OwnedFd) {
-    let asked = prctl::set_pdeathsig(Signal::SIGKILL);
+    let requested = prctl::set_pdeathsig(Signal::SIGKILL);
     let mut ended = [PollFd::new(parent.as_fd(), PollFlags::POLLIN)];
     let alive = poll(&mut ended, PollTimeout::ZERO) == Ok(0);
-    if asked.is_err() || !alive {
+    if requested.is_err() || !alive {
         exit_now(1);
     }
 }
 
-/// Hands signals on to `child` and buries what ends, until `child` does;
-/// returns how.
-fn stand_by(child: Pid) -> WaitStatus {
+/// Forwards signals to `child` and reaps ended processes until `child` ends;
+/// returns its status.
+fn forward_and_reap(child: Pid) -> WaitStatus {
     loop {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -179,14 +179,14 @@ fn end_as(status: WaitStatus) -> ! {
     })
 }
 
-/// Ends without what `exit` would do for the process that was forked.
+/// Exits without the cleanup of `exit`, which belongs to the forked process.
 fn exit_now(code: i32) -> ! {
     // SAFETY: always.
     unsafe { libc::_exit(code) }
 }
 
 fn pidfd(process: Pid) -> nix::Result<OwnedFd> {
-    // SAFETY: the call takes two integers; what it returns is ours alone.
+    // SAFETY: the call takes two integers and returns a new descriptor, which is ours.
     unsafe {
         let descriptor = Errno::result(libc::syscall(libc::SYS_pidfd_open, process.as_raw(), 0))?;
         Ok(OwnedFd::from_raw_fd(descriptor as i32))

@@ -1,7 +1,7 @@
-//! Punctual threads.
+//! Threads with real-time scheduling.
 
-/// Puts this thread before all ordinary ones (SCHED_FIFO, 1 to 99) and has its
-/// sleeps end when they should; false where that is not permitted.
+/// Gives this thread a real-time priority (SCHED_FIFO, 1 to 99) and a timer
+/// slack of 1 ns; false if the priority is not permitted.
 pub fn become_realtime(priority: i32) -> bool {
     let _ = nix::sys::prctl::set_timerslack(1);
     let priority = libc::sched_param { sched_priority: priority };

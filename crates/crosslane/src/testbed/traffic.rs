@@ -1,15 +1,15 @@
-//! The traffic of a drive: one connection, timestamped messages or bulk, up or
-//! down; [`datagrams`] is the same without a connection.
+//! The traffic of a drive: one connection with timestamped messages or bulk
+//! data, up or down; [`datagrams`] is the same without a connection.
 //!
 //! Every function works in the network namespace of the thread that calls it.
 //! Each message carries its number and the time at which its write began, and
-//! every byte is checked by the receiver. Bulk is messages of 64 KiB back to
+//! the receiver checks every byte. Bulk traffic is messages of 64 KiB back to
 //! back: smaller writes end each MPTCP mapping with a small packet.
 //!
-//! A message is due at `start + number × period`. While the socket takes no
-//! more, due messages wait at the source, at most [`BACKLOG_NS`] of them; older
-//! ones are skipped and counted. Delay is measured from the beginning of the
-//! write, so that it is the connection's and not the backlog's.
+//! A message is due at `start + number × period`. While the socket is blocked,
+//! due messages wait at the source for at most [`BACKLOG_NS`]; older ones are
+//! skipped and counted. Delay is measured from the beginning of the write, so
+//! it excludes the wait at the source.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,93 +23,92 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 pub mod datagrams;
-mod end;
+mod endpoint;
 pub mod frame;
 
-use end::End;
+use endpoint::Endpoint;
 use frame::{HEADER_BYTES, SIZE_MAX_BYTES};
 
 /// How long due messages may wait for the socket before they are skipped.
 pub const BACKLOG_NS: u64 = 1_000_000_000;
-/// Messages in one run, so that its record stays below 400 MB.
+/// Maximum number of messages in a run; its record stays below 400 MB.
 pub const MESSAGES_MAX: usize = 10_000_000;
 /// Size of a message of bulk traffic.
 pub const BULK_BYTES: u32 = 65_536;
 
-/// Longest wait before the order to stop is looked at again.
-const NAP: Duration = Duration::from_millis(50);
-/// One attempt to connect; the kernel repeats a lost SYN after 1 s.
+/// Longest wait before `stop` is checked again.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Timeout of one connection attempt; the kernel retransmits a lost SYN after
+/// 1 s.
 const CONNECT_ATTEMPT: Duration = Duration::from_secs(4);
 
 /// The run's clock: nanoseconds since the run began.
 pub type Clock<'a> = &'a (dyn Fn() -> u64 + Sync);
 
-/// What is sent, and how.
+/// Parameters of the traffic.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Which way the data goes.
+    /// Direction of the data.
     pub direction: Direction,
-    /// True if the server sends each message back, and the vehicle awaits that
+    /// True if the server sends each message back and the vehicle waits for it
     /// before the next.
     pub answered: bool,
     /// Length of a message with its 24-byte header (24 to 1 MiB).
     pub size_bytes: u32,
-    /// Time from one message to the next; 0: as fast as the socket takes them.
+    /// Time from one message to the next; 0: as fast as the socket accepts them.
     pub period_ns: u64,
     /// When the first message is due.
     pub start_ns: u64,
-    /// When the sender stops; what is written is still delivered.
+    /// When the sender stops; written messages are still delivered.
     pub stop_ns: u64,
-    /// When both ends give up.
+    /// When both endpoints stop.
     pub deadline_ns: u64,
     /// Multipath TCP, or plain TCP.
     pub mptcp: bool,
     /// Congestion control (`cubic`, `reno`, `bbr`).
     pub congestion: String,
-    /// SO_SNDBUF of the sender, in bytes; 0: the kernel's choice.
+    /// SO_SNDBUF of the sender, in bytes; 0: the kernel's default.
     pub send_buffer_bytes: usize,
 }
 
-/// What one end saw.
+/// What one endpoint of a connection recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ConnectionRecord {
     /// When the write of each message began, by number.
     pub sent_ns: Vec<u64>,
     /// When the last byte of each message was read, by number.
     pub received_ns: Vec<u64>,
-    /// Messages that waited too long at the source and were never written.
+    /// Messages that waited too long at the source and were not written.
     pub skipped: u64,
 }
 
 /// Why the traffic failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TrafficError {
-    /// The plan cannot be carried out.
+    /// The plan is invalid.
     #[error("while planning the traffic: {0}")]
     Plan(String),
-    /// The system refused something.
+    /// A system call failed.
     #[error("while {attempt}: {cause}; {remedy}")]
     System {
-        /// What was tried.
+        /// The attempt.
         attempt: String,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// A datagram is not what was sent.
-    #[error(
-        "while checking what was received: of a datagram of {length} bytes {what}; report this, for UDP has checksums"
-    )]
+    /// A datagram differs from the one sent.
+    #[error("while checking received data: datagram of {length} bytes: {what}; report this, since UDP has checksums")]
     Damaged {
         /// Bytes received.
         length: usize,
         /// What is wrong.
         what: &'static str,
     },
-    /// The stream is not what was sent.
+    /// The stream differs from the one sent.
     #[error(
-        "while checking what was received: {what} at byte {offset} of the stream; report this, for TCP must never do it"
+        "while checking received data: {what} at byte {offset} of the stream; report this, since TCP must prevent it"
     )]
     Corrupt {
         /// Offset in the stream.
@@ -119,12 +118,12 @@ pub enum TrafficError {
     },
 }
 
-/// Opens the server's socket, on the wildcard address: MPTCP joins to another
-/// address of the server need that.
+/// Opens the server's socket on the wildcard address, which MPTCP joins to
+/// another address of the server need.
 ///
 /// # Errors
-/// Where the kernel has no MPTCP, the port is taken or the congestion control
-/// is refused.
+/// The kernel has no MPTCP, the port is in use or the congestion control is
+/// not available.
 pub fn listen(port: u16, plan: &Plan) -> Result<Socket, TrafficError> {
     check(plan)?;
     let socket = open(plan, Domain::IPV4)?;
@@ -135,26 +134,31 @@ pub fn listen(port: u16, plan: &Plan) -> Result<Socket, TrafficError> {
         socket.listen(1)?;
         socket.set_nonblocking(true)
     };
-    prepare().map_err(system(format!("listening on {address}"), "end what holds the port"))?;
+    prepare().map_err(system(format!("listening on {address}"), "end the program that uses the port"))?;
     Ok(socket)
 }
 
-/// Accepts one connection and plays the server's part until the traffic is
-/// over, the deadline has passed or `stop` is set.
+/// Accepts one connection and runs the server until the traffic has ended, the
+/// deadline has passed or `stop` is set.
 ///
 /// # Errors
-/// Where the vehicle does not connect in time, the connection breaks, or bytes
+/// The vehicle does not connect in time, the connection breaks, or bytes
 /// differ from those sent.
-pub fn serve(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -> Result<Seen, TrafficError> {
+pub fn serve(
+    listener: &Socket,
+    plan: &Plan,
+    clock: Clock,
+    stop: &AtomicBool,
+) -> Result<ConnectionRecord, TrafficError> {
     let socket = accept(listener, plan, clock, stop)?;
-    let end = End { socket, plan, clock, stop };
-    if plan.answered { end.answer() } else { end.play(plan.direction == Direction::Down) }
+    let endpoint = Endpoint { socket, plan, clock, stop };
+    if plan.answered { endpoint.echo() } else { endpoint.run(plan.direction == Direction::Down) }
 }
 
 /// Accepts one connection.
 ///
 /// # Errors
-/// Where the vehicle does not connect in time.
+/// The vehicle does not connect in time.
 pub fn accept(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -> Result<Socket, TrafficError> {
     let socket = loop {
         match listener.accept() {
@@ -164,11 +168,9 @@ pub fn accept(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -
                 return Err(system("accepting the vehicle's connection", "see the kernel's log")(error));
             }
         }
-        if over(plan, clock, stop) {
+        if has_ended(plan, clock, stop) {
             let late = io::Error::from(ErrorKind::TimedOut);
-            return Err(system("waiting for the vehicle's connection", "look whether any link is up at the start")(
-                late,
-            ));
+            return Err(system("waiting for the vehicle's connection", "check that a link is up at the start")(late));
         }
         wait(listener, PollFlags::POLLIN)?;
     };
@@ -176,27 +178,27 @@ pub fn accept(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -
     Ok(socket)
 }
 
-/// [Dials](dial) and plays the vehicle's part.
+/// [Connects](dial) and runs the vehicle's client.
 ///
 /// # Errors
-/// Where no connection comes about, it breaks, or bytes differ from those sent.
+/// The connection fails or breaks, or bytes differ from those sent.
 pub fn drive(
     server: SocketAddr,
     local: Option<IpAddr>,
     plan: &Plan,
     clock: Clock,
     stop: &AtomicBool,
-) -> Result<Seen, TrafficError> {
+) -> Result<ConnectionRecord, TrafficError> {
     let socket = dial(server, local, plan, clock, stop)?;
-    let end = End { socket, plan, clock, stop };
-    if plan.answered { end.ask() } else { end.play(plan.direction == Direction::Up) }
+    let endpoint = Endpoint { socket, plan, clock, stop };
+    if plan.answered { endpoint.send_and_await() } else { endpoint.run(plan.direction == Direction::Up) }
 }
 
-/// Connects, again and again until the deadline. `local` is the address to
-/// connect from, where the kernel shall not choose.
+/// Connects, with retries until the deadline. `local` is the source address;
+/// `None`: the kernel chooses.
 ///
 /// # Errors
-/// Where no connection comes about.
+/// The connection fails.
 pub fn dial(
     server: SocketAddr,
     local: Option<IpAddr>,
@@ -208,17 +210,17 @@ pub fn dial(
     loop {
         match connect(server, local, plan) {
             Ok(socket) => return Ok(socket),
-            Err(error @ TrafficError::System { .. }) if over(plan, clock, stop) => {
+            Err(error @ TrafficError::System { .. }) if has_ended(plan, clock, stop) => {
                 return Err(error);
             }
-            Err(TrafficError::System { cause, .. }) if may_pass(&cause) => std::thread::sleep(NAP),
+            Err(TrafficError::System { cause, .. }) if is_transient(&cause) => std::thread::sleep(POLL_INTERVAL),
             Err(error) => return Err(error),
         }
     }
 }
 
-/// The record of the messages, from what the two ends saw.
-pub fn messages(plan: &Plan, sender: &Seen, receiver: &Seen) -> Vec<MessageRow> {
+/// Joins the records of both endpoints into rows of messages.
+pub fn messages(plan: &Plan, sender: &ConnectionRecord, receiver: &ConnectionRecord) -> Vec<MessageRow> {
     let received = receiver.received_ns.iter().copied().map(Some).chain(std::iter::repeat(None));
     sender
         .sent_ns
@@ -253,8 +255,8 @@ fn check(plan: &Plan) -> Result<(), TrafficError> {
 }
 
 fn open(plan: &Plan, domain: Domain) -> Result<Socket, TrafficError> {
-    // An MPTCP socket without a subflow takes any name and drops it later, so a
-    // plain one is asked first.
+    // An MPTCP socket without a subflow accepts any name and drops it later, so a
+    // TCP socket checks the name first.
     let plain = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))
         .map_err(system("opening a socket for the traffic", "raise the limit of open files"))?;
     tune(&plain, plan)?;
@@ -293,17 +295,17 @@ fn connect(server: SocketAddr, local: Option<IpAddr>, plan: &Plan) -> Result<Soc
         socket.connect_timeout(&SockAddr::from(server), CONNECT_ATTEMPT)?;
         socket.set_nonblocking(true)
     };
-    establish().map_err(system(format!("connecting to {server}"), "look whether any link is up at the start"))?;
+    establish().map_err(system(format!("connecting to {server}"), "check that a link is up at the start"))?;
     Ok(socket)
 }
 
-/// True for what may go away while the links come up.
-fn may_pass(cause: &io::Error) -> bool {
+/// True for errors that can disappear while the links come up.
+fn is_transient(cause: &io::Error) -> bool {
     use ErrorKind::{
         AddrNotAvailable, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,
         TimedOut,
     };
-    let passing = [
+    let transient = [
         AddrNotAvailable,
         ConnectionRefused,
         ConnectionReset,
@@ -312,16 +314,16 @@ fn may_pass(cause: &io::Error) -> bool {
         NetworkUnreachable,
         TimedOut,
     ];
-    passing.contains(&cause.kind())
+    transient.contains(&cause.kind())
 }
 
-fn over(plan: &Plan, clock: Clock, stop: &AtomicBool) -> bool {
+fn has_ended(plan: &Plan, clock: Clock, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || clock() >= plan.deadline_ns
 }
 
-/// Waits until the socket is ready or [`NAP`] has passed.
+/// Waits until the socket is ready or [`POLL_INTERVAL`] has passed.
 fn wait(socket: &impl AsFd, events: PollFlags) -> Result<(), TrafficError> {
-    let timeout = PollTimeout::try_from(NAP).unwrap_or(PollTimeout::ZERO);
+    let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
     match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
         Err(errno) => Err(system("waiting for the traffic's socket", "see the kernel's log")(errno.into())),

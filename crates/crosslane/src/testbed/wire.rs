@@ -1,5 +1,5 @@
-//! Wires: links that the kernel shapes, for rates at which the emulator would
-//! take a core.
+//! Wires: veth links shaped by the kernel, for rates at which the emulator would
+//! need a whole core.
 //!
 //! ```text
 //!  vehicle namespace      middle namespace (one a wire)     server namespace
@@ -7,8 +7,8 @@
 //!                     TBF ◀ down             TBF ▶ up
 //! ```
 //!
-//! The veth pairs keep their offloads: what is longer than a burst TBF cuts by
-//! itself. There is no ARP: both ends of a pair have the same address.
+//! The veth pairs keep their offloads: TBF segments packets longer than its
+//! burst. ARP is off: both interfaces of a pair have the same Ethernet address.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,24 +26,23 @@ use super::{Namespace, Route, Wiring, quieten};
 use crate::error::{Error, Result};
 use crate::netlink::{Channel, request};
 
-/// Names of the interfaces in the middle namespace, for what lies behind them.
-const ENDS: [&str; 2] = ["vehicle", "server"];
+/// Names of the interfaces in the middle namespace, after their peers.
+const INTERFACES: [&str; 2] = ["vehicle", "server"];
 /// Ethernet address of every interface.
 const ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0x77, 0x01];
 /// Bytes of an Ethernet header.
 const ETHERNET_BYTES: u64 = 14;
-/// Packets that a device without a queue of its own is told to hold.
+/// Queue length of a veth device, in packets.
 const QUEUE_PACKETS: u32 = 1000;
-/// How often a bucket is looked at by the slowest kernels (CONFIG_HZ), a second.
-const TICKS: f64 = 250.0;
-/// Least burst, in bytes: ten packets.
-const LEAST_BURST_BYTES: f64 = 15_000.0;
+/// Lowest timer frequency of a kernel (CONFIG_HZ), in Hz.
+const TIMER_HZ: f64 = 250.0;
+/// Minimum burst, in bytes: ten packets.
+const MIN_BURST_BYTES: f64 = 15_000.0;
 
-/// How a wire is shaped, alike both ways.
+/// Shaping of a wire, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WirePlan {
-    /// Rate in bit/s of Ethernet frames and what may wait, in ns at that rate;
-    /// none: it is not shaped.
+    /// Rate and queue; `None`: not shaped.
     pub shape: Option<Shape>,
 }
 
@@ -52,11 +51,11 @@ pub struct WirePlan {
 pub struct Shape {
     /// Rate of Ethernet frames, in bit/s.
     pub bit_s: f64,
-    /// What may wait, in ms at that rate.
+    /// Queue length, in ms at that rate.
     pub queue_ms: f64,
 }
 
-/// The middle of a wire. It goes when this is dropped.
+/// The middle namespace of a wire. It is removed on drop.
 #[derive(Debug)]
 pub struct Wire {
     /// Name of the path.
@@ -65,16 +64,16 @@ pub struct Wire {
     is_shaped: bool,
 }
 
-/// What one direction of a wire carried.
+/// Counters of one direction of a wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireCount {
-    /// Bytes of IP that went into it; a packet that found its queue full counts
-    /// as the others on average.
+    /// Bytes of IP that entered it; a dropped packet is counted with the mean size
+    /// of the delivered packets.
     pub sent_bytes: u64,
-    /// Bytes of IP that came out of it. Of a wire that is not shaped without
-    /// the headers of what is cut into packets only later.
+    /// Bytes of IP that it delivered. Without shaping, the headers of packets that
+    /// are segmented later are missing.
     pub delivered_bytes: u64,
-    /// Packets that found its queue full.
+    /// Packets dropped because its queue was full.
     pub dropped_packets: u64,
 }
 
@@ -86,11 +85,11 @@ impl WireCount {
 }
 
 impl Wire {
-    /// Makes a wire: an interface `name` in either namespace, up and without an
-    /// address, and the way between them.
+    /// Creates a wire: an interface `name` in both namespaces, up and without an
+    /// address, and the connection between them.
     ///
     /// # Errors
-    /// What the kernel refused; what was made is gone again.
+    /// What the kernel rejected; everything created before is removed.
     pub fn new(
         name: &str,
         plan: WirePlan,
@@ -100,25 +99,25 @@ impl Wire {
     ) -> Result<Wire> {
         let middle = Namespace::new()?;
         middle.enter(|| quieten(&mut Wiring::open()?))??;
-        for (end, namespace) in ENDS.into_iter().zip([vehicle, server]) {
-            middle.enter(|| Links::open()?.make_pair(end, name, namespace))??;
+        for (interface, namespace) in INTERFACES.into_iter().zip([vehicle, server]) {
+            middle.enter(|| Links::open()?.make_pair(interface, name, namespace))??;
             namespace.enter(|| Wiring::open()?.bring_up(name, mtu, QUEUE_PACKETS))??;
         }
-        middle.enter(|| wire_middle(plan, mtu, addresses))??;
+        middle.enter(|| configure_router(plan, mtu, addresses))??;
         Ok(Wire { name: name.to_owned(), middle, is_shaped: plan.shape.is_some() })
     }
 
-    /// The router in its middle, with the interfaces `vehicle` and `server`.
+    /// The router namespace, with the interfaces `vehicle` and `server`.
     pub fn router(&self) -> &Namespace {
         &self.middle
     }
 
-    /// What it has carried: up, down.
+    /// Its counters: up, down.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not return its counters.
     pub fn counts(&self) -> Result<[WireCount; 2]> {
-        let [vehicle, server] = ENDS;
+        let [vehicle, server] = INTERFACES;
         let of = |out| match self.is_shaped {
             true => Links::open()?.shaped(out),
             false => Links::open()?.unshaped(out),
@@ -127,14 +126,14 @@ impl Wire {
     }
 }
 
-/// Forwards between both ends and shapes what leaves.
-fn wire_middle(plan: WirePlan, mtu: u32, addresses: [Ipv4Addr; 2]) -> Result<()> {
+/// Enables forwarding between both interfaces and shapes their output.
+fn configure_router(plan: WirePlan, mtu: u32, addresses: [Ipv4Addr; 2]) -> Result<()> {
     let forward = "/proc/sys/net/ipv4/ip_forward";
     std::fs::write(forward, "1").map_err(|cause| Error::failure(format!("writing {forward}"), cause))?;
     let (mut wiring, mut links) = (Wiring::open()?, Links::open()?);
-    for (end, address) in ENDS.into_iter().zip(addresses) {
-        wiring.bring_up(end, mtu, QUEUE_PACKETS)?;
-        let interface = wiring.index(end)?;
+    for (interface, address) in INTERFACES.into_iter().zip(addresses) {
+        wiring.bring_up(interface, mtu, QUEUE_PACKETS)?;
+        let interface = wiring.index(interface)?;
         wiring.add_route(Route { to: Some(address), interface, source: None, table: None, metric: 0 })?;
         if let Some(shape) = plan.shape {
             links.shape(interface, shape)?;
@@ -143,7 +142,7 @@ fn wire_middle(plan: WirePlan, mtu: u32, addresses: [Ipv4Addr; 2]) -> Result<()>
     Ok(())
 }
 
-/// What `Wiring` does not know: veth pairs and queueing disciplines.
+/// Operations that `Wiring` lacks: veth pairs and queueing disciplines.
 struct Links {
     channel: Channel,
 }
@@ -154,20 +153,20 @@ impl Links {
         opened.map(|channel| Links { channel }).map_err(|cause| Error::failure("opening a netlink socket", cause))
     }
 
-    /// Makes a veth pair: `near` here, `far` in another namespace.
-    fn make_pair(&mut self, near: &str, far: &str, namespace: &Namespace) -> Result<()> {
-        let far_end = LinkUnspec::new_with_name(far)
+    /// Creates a veth pair: `local` here, `peer` in another namespace.
+    fn make_pair(&mut self, local: &str, peer: &str, namespace: &Namespace) -> Result<()> {
+        let peer_link = LinkUnspec::new_with_name(peer)
             .address(ADDRESS.to_vec())
             .arp(false)
             .setns_by_fd(namespace.as_fd().as_raw_fd())
             .build();
-        let pair = LinkVeth::new(near, far).address(ADDRESS.to_vec()).arp(false);
-        let pair = pair.set_info_data(InfoData::Veth(InfoVeth::Peer(far_end))).build();
-        let attempt = format!("making the wire {far}");
+        let pair = LinkVeth::new(local, peer).address(ADDRESS.to_vec()).arp(false);
+        let pair = pair.set_info_data(InfoData::Veth(InfoVeth::Peer(peer_link))).build();
+        let attempt = format!("creating the wire {peer}");
         self.change(attempt, RouteNetlinkMessage::NewLink(pair), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Puts a token bucket before what leaves by an interface.
+    /// Adds a token bucket to an interface's output.
     fn shape(&mut self, interface: u32, shape: Shape) -> Result<()> {
         let mut message = TcMessage::with_index(interface as i32);
         message.header.parent = TcHandle::ROOT;
@@ -177,29 +176,31 @@ impl Links {
         self.change(attempt, RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// What left by an interface with a token bucket.
+    /// Packets sent over an interface with a token bucket.
     fn shaped(&mut self, interface: &str) -> Result<WireCount> {
         let index = Wiring::open()?.index(interface)? as i32;
-        let question = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index));
+        let query = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index));
         let mut count = WireCount::default();
-        let asked = self.channel.call(
-            |sequence| request(question, NLM_F_DUMP, sequence),
+        let result = self.channel.call(
+            |sequence| request(query, NLM_F_DUMP, sequence),
             |reply| {
                 let read = NetlinkMessage::<RouteNetlinkMessage>::deserialize(reply.bytes).map(|read| read.payload);
                 if let Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewQueueDiscipline(message))) = read
                     && message.header.index == index
                     && message.header.parent == TcHandle::ROOT
                 {
-                    count = left(&message);
+                    count = count_sent(&message);
                 }
                 Ok(())
             },
         );
-        asked.map_err(|cause| Error::failure(format!("asking what the wire's end {interface} carried"), cause))?;
+        result.map_err(|cause| {
+            Error::failure(format!("reading the counters of the wire's interface {interface}"), cause)
+        })?;
         Ok(count)
     }
 
-    /// What left by an interface without one.
+    /// Packets sent over an interface without a token bucket.
     fn unshaped(&mut self, interface: &str) -> Result<WireCount> {
         let link = Wiring::open()?.interface(interface)?;
         let stats = link.attributes.iter().find_map(|attribute| match attribute {
@@ -219,7 +220,7 @@ impl Links {
     }
 }
 
-fn left(message: &TcMessage) -> WireCount {
+fn count_sent(message: &TcMessage) -> WireCount {
     let stats = message.attributes.iter().find_map(|attribute| match attribute {
         TcAttribute::Stats2(stats) => Some(stats),
         _ => None,
@@ -235,9 +236,9 @@ fn left(message: &TcMessage) -> WireCount {
     WireCount::new(bytes.saturating_sub(ETHERNET_BYTES * packets), packets, drops)
 }
 
-/// Options of `struct tc_tbf_qopt` and what goes beyond 32 bits
+/// Options of `struct tc_tbf_qopt` and those beyond 32 bits
 /// (`include/uapi/linux/pkt_sched.h`). With the burst in bytes the kernel needs
-/// neither its time nor a table of rates.
+/// neither its duration nor a rate table.
 fn bucket(shape: Shape) -> Vec<TcOption> {
     const PARMS: u16 = 1;
     const RATE64: u16 = 4;
@@ -245,7 +246,7 @@ fn bucket(shape: Shape) -> Vec<TcOption> {
     /// `TC_LINKLAYER_ETHERNET`: no table.
     const ETHERNET: u8 = 1;
     let bytes_s = shape.bit_s / 8.0;
-    let burst = (bytes_s / TICKS).max(LEAST_BURST_BYTES) as u32;
+    let burst = (bytes_s / TIMER_HZ).max(MIN_BURST_BYTES) as u32;
     let limit = (bytes_s * shape.queue_ms / 1000.0) as u32 + burst;
     let mut parms = Vec::with_capacity(36);
     // `rate`: cell_log, linklayer, overhead, cell_align, mpu, rate.

@@ -17,57 +17,57 @@ use crate::control::demand::{AdmissionReport, Reply};
 /// A file to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upload {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     /// Its name at the receiver.
     pub name: String,
-    /// When it comes up.
+    /// When it is generated.
     pub start: Instant,
-    /// When it is to be there.
+    /// Its deadline.
     pub deadline: Option<Instant>,
 }
 
-/// How it went with a file.
+/// Result of a file's transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It lies at the receiver, every byte as it was sent.
+    /// It is stored at the receiver and its digest is right.
     Stored,
-    /// What came differs from what was sent.
+    /// The received bytes differ from those sent.
     Differs,
-    /// The receiver cannot keep it.
+    /// The receiver cannot store it.
     Refused,
-    /// It was given up here.
+    /// The sender abandoned it.
     Abandoned(Abandoned),
 }
 
-/// What is known of a file.
+/// State of a file's transfer.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// The file.
     pub upload: Upload,
-    /// Its size as it came up.
+    /// Its size when it was generated.
     pub size_bytes: u64,
     /// Bytes of it acknowledged by the peer's kernel.
     pub acked_bytes: u64,
-    /// How it went; `None` while that is not known.
+    /// Its result; `None` while unknown.
     pub ending: Option<Ending>,
-    /// When it was known, less the time that the receiver needed to store it.
+    /// When the result arrived, minus the time that the receiver needed to store it.
     pub ended: Option<Instant>,
-    /// What the receiver says about it.
+    /// The receiver's message about it.
     pub text: String,
-    /// What the agent said of its deadline.
+    /// The agent's prediction for its deadline.
     pub admission: Option<AdmissionReport>,
 }
 
 impl Sent {
-    /// From its coming up to its last byte at the receiver: an upper bound, with
-    /// the receipt's way back. Only of what was stored.
+    /// Time from its generation to its last byte at the receiver: an upper bound,
+    /// which includes the receipt's delay. Only for stored files.
     pub fn completion(&self) -> Option<Duration> {
         let stored = self.ending == Some(Ending::Stored);
         self.ended.filter(|_| stored).map(|ended| ended.since(self.upload.start))
     }
 
-    /// Was it there in time? `None` without a deadline.
+    /// Whether it arrived in time; `None` without a deadline.
     pub fn in_time(&self) -> Option<bool> {
         let stored = self.ending == Some(Ending::Stored);
         let before = |deadline| stored && self.ended.is_some_and(|ended| ended <= deadline);
@@ -75,18 +75,18 @@ impl Sent {
     }
 }
 
-/// A source of files, which come up in the order given.
-pub struct Files<Tell> {
+/// A source of files, which are generated in the order given.
+pub struct Files<Report> {
     all: Vec<Sent>,
     next: usize,
-    /// Place of each object.
+    /// Index of each object's file.
     places: BTreeMap<u32, usize>,
-    tell: Tell,
+    report: Report,
 }
 
-impl<Tell: FnMut(&News, Option<&Sent>)> Files<Tell> {
-    /// `tell` hears all news, with the file that they are of, if any.
-    pub fn new(uploads: impl IntoIterator<Item = Upload>, tell: Tell) -> Files<Tell> {
+impl<Report: FnMut(&News, Option<&Sent>)> Files<Report> {
+    /// `report` receives all news, with the file that they refer to, if any.
+    pub fn new(uploads: impl IntoIterator<Item = Upload>, report: Report) -> Files<Report> {
         let sent = |upload| Sent {
             upload,
             size_bytes: 0,
@@ -96,7 +96,7 @@ impl<Tell: FnMut(&News, Option<&Sent>)> Files<Tell> {
             text: String::new(),
             admission: None,
         };
-        Files { all: uploads.into_iter().map(sent).collect(), next: 0, places: BTreeMap::new(), tell }
+        Files { all: uploads.into_iter().map(sent).collect(), next: 0, places: BTreeMap::new(), report }
     }
 
     /// All files, in the order given.
@@ -109,14 +109,14 @@ impl<Tell: FnMut(&News, Option<&Sent>)> Files<Tell> {
             News::Numbered(_) => return self.next.checked_sub(1),
             News::Acknowledged(number, _) | News::Written(number) | News::Abandoned(number, _) => *number,
             News::Receipt(receipt) => receipt.number,
-            News::Agent(Reply::Admission(judged)) => u32::try_from(judged.number).ok()?,
+            News::Agent(Reply::Admission(admission)) => u32::try_from(admission.number).ok()?,
             News::Agent(_) => return None,
         };
         self.places.get(&number).copied()
     }
 }
 
-impl<Tell: FnMut(&News, Option<&Sent>)> Source for Files<Tell> {
+impl<Report: FnMut(&News, Option<&Sent>)> Source for Files<Report> {
     fn next_due(&self) -> Option<Instant> {
         self.all.get(self.next).map(|sent| sent.upload.start)
     }
@@ -127,31 +127,31 @@ impl<Tell: FnMut(&News, Option<&Sent>)> Source for Files<Tell> {
         let Upload { path, name, start, deadline } = sent.upload.clone();
         let content: Box<dyn Content> = match FileContent::open(&path) {
             Ok(content) => Box::new(content),
-            Err(_) => Box::new(Nothing),
+            Err(_) => Box::new(Missing),
         };
         sent.size_bytes = content.size_bytes();
         Some(Object { name, start, deadline, content })
     }
 
-    fn hear(&mut self, now: Instant, news: News) {
+    fn on_news(&mut self, now: Instant, news: News) {
         let place = self.place(&news);
         if let (News::Numbered(number), Some(place)) = (&news, place) {
             self.places.insert(*number, place);
         }
         if let Some(sent) = place.and_then(|place| self.all.get_mut(place)) {
-            sent.hear(now, &news);
+            sent.update(now, &news);
         }
-        (self.tell)(&news, place.and_then(|place| self.all.get(place)));
+        (self.report)(&news, place.and_then(|place| self.all.get(place)));
     }
 }
 
 impl Sent {
-    fn hear(&mut self, now: Instant, news: &News) {
+    fn update(&mut self, now: Instant, news: &News) {
         match news {
             News::Acknowledged(_, bytes) => self.acked_bytes = *bytes,
-            News::Agent(Reply::Admission(judged)) => self.admission = Some(*judged),
+            News::Agent(Reply::Admission(admission)) => self.admission = Some(*admission),
             News::Abandoned(_, why) => self.end(now, Ending::Abandoned(*why)),
-            // Of what was abandoned here the receiver says no more than we know.
+            // A receipt for an abandoned file adds nothing.
             News::Receipt(receipt) if self.ending.is_none() => {
                 let ending = match receipt.outcome {
                     Outcome::Stored => Ending::Stored,
@@ -161,7 +161,7 @@ impl Sent {
                 if ending == Ending::Stored {
                     self.acked_bytes = self.size_bytes;
                 }
-                // What a stranger writes may not steer our terminal.
+                // Text of an unauthenticated peer must not control the terminal.
                 self.text = receipt.text.chars().filter(|letter| !letter.is_control()).collect();
                 let last = now.as_nanos().saturating_sub(receipt.waited.as_nanos() as u64);
                 self.end(Instant::from_nanos(last), ending);
@@ -179,7 +179,7 @@ impl Sent {
 #[derive(Debug)]
 pub struct FileContent {
     file: File,
-    begun: Metadata,
+    opened: Metadata,
     left: u64,
 }
 
@@ -187,29 +187,29 @@ impl FileContent {
     /// Opens a file.
     ///
     /// # Errors
-    /// It is not there, may not be read, or is no file: a folder, a pipe.
+    /// It does not exist, is not readable, or is not a regular file.
     pub fn open(path: &Path) -> io::Result<FileContent> {
-        // Opened by name, a pipe without a writer would wait for one.
+        // Opening a pipe without a writer would block.
         match std::fs::metadata(path)?.file_type() {
             kind if kind.is_file() => {}
             kind if kind.is_dir() => return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder")),
-            _ => return Err(io::Error::new(ErrorKind::InvalidInput, "it is no file")),
+            _ => return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file")),
         }
         let file = File::open(path)?;
-        let begun = file.metadata()?;
-        Ok(FileContent { file, left: begun.len(), begun })
+        let opened = file.metadata()?;
+        Ok(FileContent { file, left: opened.len(), opened })
     }
 
     fn has_changed(&self) -> io::Result<bool> {
         let now = self.file.metadata()?;
         let when = |of: &Metadata| (of.len(), of.mtime(), of.mtime_nsec());
-        Ok(when(&now) != when(&self.begun))
+        Ok(when(&now) != when(&self.opened))
     }
 }
 
 impl Content for FileContent {
     fn size_bytes(&self) -> u64 {
-        self.begun.len()
+        self.opened.len()
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), Abandoned> {
@@ -225,10 +225,10 @@ impl Content for FileContent {
     }
 }
 
-/// Of a file that is gone as it comes up.
-struct Nothing;
+/// Content of a file that no longer exists when it is generated.
+struct Missing;
 
-impl Content for Nothing {
+impl Content for Missing {
     fn size_bytes(&self) -> u64 {
         0
     }

@@ -8,39 +8,39 @@ use std::path::{Path, PathBuf};
 use crosslane_core::time::Instant;
 use nix::sys::statvfs::statvfs;
 
-use super::receiving::{Left, Offer, Sink};
+use super::receiving::{Incomplete, Offer, Sink};
 
-/// What the name of a file in part ends in.
+/// Suffix of the name of a partial file.
 const PART: &str = ".part";
-/// Files in part that may lie about under one name.
+/// Maximum number of partial files of one name.
 const MAX_PARTS: u32 = 100;
-/// Files of one sender open at once, as many as a sender of ours has open.
+/// Maximum number of open files of one sender, as many as our sender has open.
 pub const MAX_OPEN: usize = 64;
 
-/// What became of an object.
+/// Result of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Its name.
     pub name: String,
-    /// Its size as the sender said it.
+    /// Its size as offered by the sender.
     pub size_bytes: u64,
-    /// Bytes of it written.
+    /// Bytes written.
     pub bytes: u64,
-    /// Where they lie; `None`: nothing was kept.
+    /// Path of the file; `None`: nothing was kept.
     pub file: Option<PathBuf>,
-    /// Why it is not complete; `None`: it is.
-    pub left: Option<Left>,
-    /// What it was refused for.
+    /// Why it is incomplete; `None`: it is complete.
+    pub incomplete: Option<Incomplete>,
+    /// Why it was refused.
     pub text: String,
 }
 
-/// Writes each object into a file of its own, `NAME.part`, which becomes `NAME`
-/// once it is complete, its digest is right and it is on the disk. A file that
-/// has the name is replaced; one in part stays.
-pub struct Folder<Tell> {
+/// Writes each object into a separate file, `NAME.part`, which is renamed to
+/// `NAME` once it is complete, its digest is right and it is on the disk. An
+/// existing `NAME` is replaced; a partial file is kept.
+pub struct Folder<Report> {
     folder: PathBuf,
     open: BTreeMap<u32, Incoming>,
-    tell: Tell,
+    report: Report,
 }
 
 struct Incoming {
@@ -48,14 +48,14 @@ struct Incoming {
     file: Option<File>,
 }
 
-impl<Tell: FnMut(Kept)> Folder<Tell> {
-    /// `tell` hears of each object what became of it.
-    pub fn new(folder: &Path, tell: Tell) -> Folder<Tell> {
-        Folder { folder: folder.to_owned(), open: BTreeMap::new(), tell }
+impl<Report: FnMut(Kept)> Folder<Report> {
+    /// `report` receives the result of each object.
+    pub fn new(folder: &Path, report: Report) -> Folder<Report> {
+        Folder { folder: folder.to_owned(), open: BTreeMap::new(), report }
     }
 
-    /// A new file for an object in part. No two objects share one, whoever
-    /// writes into the folder.
+    /// A new partial file. No two objects share one, even if other programs write
+    /// into the folder.
     fn part(&self, name: &str) -> io::Result<(File, PathBuf)> {
         for number in 1..=MAX_PARTS {
             let number = if number == 1 { String::new() } else { format!(".{number}") };
@@ -66,7 +66,7 @@ impl<Tell: FnMut(Kept)> Folder<Tell> {
                 Ok(file) => return Ok((file, path)),
             }
         }
-        Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MAX_PARTS} of its name lie there in part")))
+        Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MAX_PARTS} partial files of its name exist")))
     }
 
     fn has_room(&self, bytes: u64) -> io::Result<bool> {
@@ -76,16 +76,16 @@ impl<Tell: FnMut(Kept)> Folder<Tell> {
 
     fn create(&self, offer: &Offer) -> Result<(File, PathBuf), String> {
         if self.open.values().filter(|incoming| incoming.file.is_some()).count() >= MAX_OPEN {
-            return Err(format!("{MAX_OPEN} files of this sender are open; send it again when they are whole"));
+            return Err(format!("{MAX_OPEN} files of this sender are open; send it again when they are complete"));
         }
         if offer.name.ends_with(PART) {
-            return Err(format!("names that end in {PART} are those of files in part; rename it"));
+            return Err(format!("names that end in {PART} are reserved for partial files; rename it"));
         }
-        // What finds no place is better refused before it has come over a dear path.
-        if !self.has_room(offer.size_bytes).map_err(unkept)? {
-            return Err(unkept(ErrorKind::StorageFull.into()));
+        // Refused before it is sent, since it may use an expensive path.
+        if !self.has_room(offer.size_bytes).map_err(refusal)? {
+            return Err(refusal(ErrorKind::StorageFull.into()));
         }
-        self.part(&offer.name).map_err(unkept)
+        self.part(&offer.name).map_err(refusal)
     }
 
     fn store(&self, incoming: &mut Incoming) -> io::Result<()> {
@@ -94,15 +94,15 @@ impl<Tell: FnMut(Kept)> Folder<Tell> {
         let whole = self.folder.join(&incoming.kept.name);
         fs::rename(part, &whole)?;
         incoming.kept.file = Some(whole);
-        // The name is on the disk only when the folder is.
+        // The new name is durable only after the folder is synced.
         File::open(&self.folder)?.sync_all()
     }
 }
 
-impl<Tell: FnMut(Kept)> Sink for Folder<Tell> {
+impl<Report: FnMut(Kept)> Sink for Folder<Report> {
     fn begin(&mut self, offer: &Offer) -> Result<(), String> {
         let (name, size_bytes) = (offer.name.clone(), offer.size_bytes);
-        let mut kept = Kept { name, size_bytes, bytes: 0, file: None, left: None, text: String::new() };
+        let mut kept = Kept { name, size_bytes, bytes: 0, file: None, incomplete: None, text: String::new() };
         let created = self.create(offer);
         let (file, result) = match created {
             Ok((file, path)) => {
@@ -121,7 +121,7 @@ impl<Tell: FnMut(Kept)> Sink for Folder<Tell> {
     fn put(&mut self, number: u32, bytes: &[u8]) -> Result<(), String> {
         let Some(Incoming { kept, file: Some(file) }) = self.open.get_mut(&number) else { return Ok(()) };
         let mut rest = bytes;
-        // What fits before the disk is full stays usable, so it is counted.
+        // The bytes written before the disk is full stay usable, so they are counted.
         while !rest.is_empty() {
             match file.write(rest) {
                 Ok(0) => return Err(refused(kept, ErrorKind::StorageFull.into())),
@@ -140,7 +140,7 @@ impl<Tell: FnMut(Kept)> Sink for Folder<Tell> {
         let Some(mut incoming) = self.open.remove(&number) else { return Ok(()) };
         match self.store(&mut incoming) {
             Ok(()) => {
-                (self.tell)(incoming.kept);
+                (self.report)(incoming.kept);
                 Ok(())
             }
             Err(cause) => {
@@ -151,34 +151,34 @@ impl<Tell: FnMut(Kept)> Sink for Folder<Tell> {
         }
     }
 
-    fn leave(&mut self, number: u32, why: Left) {
+    fn incomplete(&mut self, number: u32, why: Incomplete) {
         let Some(Incoming { mut kept, .. }) = self.open.remove(&number) else { return };
-        // A file of no bytes is of no use.
+        // An empty file is useless.
         if kept.bytes == 0
             && let Some(part) = kept.file.take()
         {
             drop(fs::remove_file(part));
         }
-        kept.left = Some(why);
-        (self.tell)(kept);
+        kept.incomplete = Some(why);
+        (self.report)(kept);
     }
 }
 
 fn refused(kept: &mut Kept, cause: io::Error) -> String {
-    kept.text = unkept(cause);
+    kept.text = refusal(cause);
     kept.text.clone()
 }
 
-/// What the sender is told.
-fn unkept(cause: io::Error) -> String {
+/// The message for the sender.
+fn refusal(cause: io::Error) -> String {
     let remedy = match cause.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => "make room there",
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "let the receiver write into its folder",
-        ErrorKind::NotFound | ErrorKind::NotADirectory => "make the receiver's folder anew",
+        ErrorKind::NotFound | ErrorKind::NotADirectory => "create the receiver's folder again",
         ErrorKind::AlreadyExists => "move those away at the receiver",
-        ErrorKind::IsADirectory => "rename it, for a folder has its name there",
+        ErrorKind::IsADirectory => "rename it, since a folder has its name there",
         ErrorKind::InvalidFilename => "give it a shorter name",
-        _ => "look at the receiver's disk",
+        _ => "check the receiver's disk",
     };
     format!("{cause}; {remedy} and send it again")
 }

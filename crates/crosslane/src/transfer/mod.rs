@@ -1,11 +1,11 @@
 //! Sending and receiving objects over one connection: feeds the engines of
 //! `core::transfer` with bytes, digests and acknowledgements. `crosslane send`
-//! and `crosslane receive` are this library with files; `docs/transfer.md` says
-//! what it promises.
+//! and `crosslane receive` are this library with files; `docs/transfer.md`
+//! lists its guarantees.
 //!
-//! A [`Source`](sending::Source) gives objects as they come up and hears what
-//! becomes of them, a [`Sink`](receiving::Sink) takes them at the other end.
-//! [`files::Files`] and [`folder::Folder`] are those of the commands.
+//! A [`Source`](sending::Source) supplies objects as they are generated and
+//! receives their results; a [`Sink`](receiving::Sink) accepts them at the
+//! receiver. The commands use [`files::Files`] and [`folder::Folder`].
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;
@@ -56,57 +56,57 @@ pub mod folder;
 pub mod receiving;
 pub mod sending;
 
-/// Port of a receiver, where none is named: one that needs no privilege and is
-/// below those that the kernel gives out (32768 and above).
+/// Default port of a receiver: it needs no privilege and is below the kernel's
+/// ephemeral ports (32768 and above).
 pub const PORT: u16 = 7411;
 
-/// How long a receiver may take to say what it is; it may be busy.
-const GREET_WITHIN: Duration = Duration::from_secs(30);
+/// Timeout for the receiver's preface; a receiver may be busy.
+const PREFACE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
-    /// The connection.
+    /// The connection failed.
     #[error("while {attempt}: {cause}; {remedy}")]
     Connection {
-        /// What was tried.
+        /// The attempt.
         attempt: String,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// What came is not what the other end of a transfer says.
-    #[error("while {attempt}: {cause}; look whether both ends are Crosslane's, of versions that fit")]
+    /// The peer violates the protocol.
+    #[error("while {attempt}: {cause}; check that both sides run Crosslane in compatible versions")]
     Stream {
-        /// What was tried.
+        /// The attempt.
         attempt: &'static str,
         /// What is wrong, and where.
         cause: crosslane_core::transfer::frame::Fault,
     },
-    /// The other end does not say what it is.
-    #[error("while {attempt}: the other end has said nothing for {} s; {remedy}", limit.as_secs())]
+    /// The peer sends no preface or no data.
+    #[error("while {attempt}: the peer has sent nothing for {} s; {remedy}", limit.as_secs())]
     Silent {
-        /// What was tried.
+        /// The attempt.
         attempt: &'static str,
-        /// How long that may take.
+        /// The timeout.
         limit: Duration,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// The receiver takes nothing from this sender now.
-    #[error("while sending: the receiver takes nothing: {text}")]
-    TurnedAway {
-        /// The receiver's words: why, and what to do.
+    /// The receiver does not serve this sender now.
+    #[error("while sending: the receiver rejects the connection: {text}")]
+    Rejected {
+        /// The receiver's message: reason and remedy.
         text: String,
     },
 }
 
-/// The receiver takes nothing over this connection; see [`connection::turn_away`].
-fn turned_away(text: &str) -> TransferError {
-    // What a stranger writes may not steer our terminal.
+/// The receiver rejects this connection; see [`connection::reject`].
+fn rejected(text: &str) -> TransferError {
+    // Text of an unauthenticated peer must not control the terminal.
     let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
-    TransferError::TurnedAway { text }
+    TransferError::Rejected { text }
 }
 
 // SIOCOUTQ of a TCP or MPTCP socket: bytes written and not acknowledged (tcp(7)).
@@ -118,7 +118,7 @@ mod request {
 /// Bytes written and not acknowledged by the peer.
 ///
 /// # Errors
-/// No socket of TCP or MPTCP.
+/// It is not a socket of TCP or MPTCP.
 pub fn outstanding_bytes(socket: &Socket) -> io::Result<u64> {
     let mut bytes = 0;
     // SAFETY: the descriptor is open as long as `socket` is borrowed, and the kernel writes one int.

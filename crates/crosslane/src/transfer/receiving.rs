@@ -1,4 +1,4 @@
-//! The receiving end.
+//! The receiver of a transfer.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write as _};
@@ -17,21 +17,20 @@ use socket2::Socket;
 use super::TransferError;
 use crate::clock::Clock;
 
-/// Longest wait before the order to stop is looked at again.
-const NAP: Duration = Duration::from_millis(50);
-/// How long a sender may take to say what it is.
-pub const GREETED_WITHIN: Duration = Duration::from_secs(10);
-/// And until the first object is offered.
-pub const OFFERED_WITHIN: Duration = Duration::from_secs(30);
-/// How long nothing may come of an object that has begun: longer than most
+/// Longest wait before `stop` is checked again.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Timeout for the sender's preface.
+pub const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout for the first offer.
+pub const OFFER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout without data of an object that has start: longer than most
 /// vehicles are without any network.
-pub const STALLED_AFTER: Duration = Duration::from_secs(600);
-/// How long no object may come up (`send --every`).
-pub const IDLE_AFTER: Duration = Duration::from_secs(3600);
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(600);
+/// Timeout without a further object (`send --every`).
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
-/// Bytes of receipts that the sender has not read, beyond which nothing more is
-/// taken from it.
+/// Bytes of unsent receipts beyond which nothing more is read from the sender.
 const MAX_UNSENT: usize = 64 * 1024;
 
 /// An object that begins.
@@ -39,64 +38,64 @@ const MAX_UNSENT: usize = 64 * 1024;
 pub struct Offer {
     /// Its number in this transfer.
     pub number: u32,
-    /// Its name, fit for a file of a folder.
+    /// Its name, valid as a file name.
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
 }
 
-/// Where objects go. What a function refuses, with its sentence, is told to the
-/// sender, and no more of the object is handed on.
+/// Destination of objects. If a function returns an error, its text is sent to
+/// the sender and the rest of the object is dropped.
 pub trait Sink {
     /// An object begins.
     ///
     /// # Errors
-    /// Why it cannot be taken.
+    /// Why it cannot be accepted.
     fn begin(&mut self, offer: &Offer) -> Result<(), String>;
 
-    /// More of it.
+    /// The next bytes of an object.
     ///
     /// # Errors
-    /// Why it cannot be kept.
+    /// Why it cannot be stored.
     fn put(&mut self, number: u32, bytes: &[u8]) -> Result<(), String>;
 
-    /// It is complete and its digest right; its last byte came at `last`.
+    /// An object is complete and its digest right; its last byte arrived at `last`.
     ///
     /// # Errors
-    /// Why it cannot be kept.
+    /// Why it cannot be stored.
     fn complete(&mut self, number: u32, last: Instant) -> Result<(), String>;
 
-    /// It stays in part.
-    fn leave(&mut self, number: u32, why: Left);
+    /// An object stays incomplete.
+    fn incomplete(&mut self, number: u32, why: Incomplete);
 }
 
-/// Why an object stays in part.
+/// Why an object is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum Incomplete {
     /// The sender abandoned it.
     Abandoned(Abandoned),
     /// Its digest differs from the sender's.
     Differs,
     /// The connection ended.
     Ended,
-    /// It was refused here.
+    /// The receiver refused it.
     Refused,
 }
 
-/// Receives until the sender has no more to say, or `stop` is set.
+/// Receives until the sender ends the stream, or `stop` is set.
 ///
 /// # Errors
-/// The connection broke, or the peer is no sender; every object that was coming
-/// has been [left](Sink::leave).
+/// The connection broke, or the peer is not a sender; every object in progress
+/// was reported as [incomplete](Sink::incomplete).
 pub fn receive(socket: &Socket, sink: &mut dyn Sink, clock: Clock, stop: &AtomicBool) -> Result<(), TransferError> {
-    let (engine, coming, unsent) = (Receiver::default(), BTreeMap::new(), frame::PREFACE.to_vec());
-    let mut receiving = Receiving { socket, sink, clock, engine, coming, unsent, offered: false, last: clock.now() };
-    // What breaks as everything is told to stop is no fault.
-    let came = receiving.run(stop).or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) });
-    for (number, _) in std::mem::take(&mut receiving.coming) {
-        receiving.sink.leave(number, Left::Ended);
+    let (engine, incoming, unsent) = (Receiver::default(), BTreeMap::new(), frame::PREFACE.to_vec());
+    let mut receiving = Receiving { socket, sink, clock, engine, incoming, unsent, offered: false, last: clock.now() };
+    // An error after `stop` was set is no fault.
+    let result = receiving.run(stop).or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) });
+    for (number, _) in std::mem::take(&mut receiving.incoming) {
+        receiving.sink.incomplete(number, Incomplete::Ended);
     }
-    came
+    result
 }
 
 struct Receiving<'a> {
@@ -104,16 +103,16 @@ struct Receiving<'a> {
     sink: &'a mut dyn Sink,
     clock: Clock,
     engine: Receiver,
-    coming: BTreeMap<u32, Coming>,
-    /// Greeting and receipts that the socket has not taken.
+    incoming: BTreeMap<u32, Incoming>,
+    /// Preface and receipts that are not yet written to the socket.
     unsent: Vec<u8>,
     /// An object was offered.
     offered: bool,
-    /// When bytes came last.
+    /// When bytes were last received.
     last: Instant,
 }
 
-struct Coming {
+struct Incoming {
     digest: Sha256,
     /// When its last byte so far was read.
     last: Instant,
@@ -128,14 +127,14 @@ impl Receiving<'_> {
         };
         prepare().map_err(broken)?;
         let mut buffer = vec![0; READ_BYTES];
-        let begun = self.clock.now();
+        let start = self.clock.now();
         while !stop.load(Ordering::Relaxed) {
             self.flush()?;
             if self.unsent.len() > MAX_UNSENT {
                 self.wait(PollFlags::POLLOUT)?;
                 continue;
             }
-            self.check_patience(begun)?;
+            self.check_timeouts(start)?;
             match (&*self.socket).read(&mut buffer) {
                 Ok(0) if self.engine.is_between_objects() => return Ok(()),
                 Ok(0) => return Err(broken(ErrorKind::UnexpectedEof.into())),
@@ -151,16 +150,16 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    /// A sender that says nothing does not hold its place for ever.
-    fn check_patience(&self, begun: Instant) -> Result<(), TransferError> {
+    /// Fails if the sender has been silent for too long.
+    fn check_timeouts(&self, start: Instant) -> Result<(), TransferError> {
         let (since, limit, remedy) = if !self.engine.is_greeted() {
-            (begun, GREETED_WITHIN, "look who else connects to this port")
+            (start, PREFACE_TIMEOUT, "check what else connects to this port")
         } else if !self.offered {
-            (begun, OFFERED_WITHIN, "look who else connects to this port")
+            (start, OFFER_TIMEOUT, "check what else connects to this port")
         } else if self.engine.is_between_objects() {
-            (self.last, IDLE_AFTER, "the sender may connect again")
+            (self.last, IDLE_TIMEOUT, "the sender may connect again")
         } else {
-            (self.last, STALLED_AFTER, "the sender may send the rest again")
+            (self.last, STALL_TIMEOUT, "the sender may send the rest again")
         };
         if self.clock.now().since(since) < limit {
             return Ok(());
@@ -185,53 +184,53 @@ impl Receiving<'_> {
 
     fn begin(&mut self, now: Instant, offer: Offer) {
         self.offered = true;
-        self.coming.insert(offer.number, Coming { digest: Sha256::new(), last: now, refused: false });
+        self.incoming.insert(offer.number, Incoming { digest: Sha256::new(), last: now, refused: false });
         if let Err(why) = self.sink.begin(&offer) {
             self.refuse(offer.number, why);
         }
     }
 
     fn put(&mut self, now: Instant, number: u32, bytes: &[u8]) {
-        let Some(coming) = self.coming.get_mut(&number).filter(|coming| !coming.refused) else { return };
-        coming.digest.update(bytes);
-        coming.last = now;
+        let Some(incoming) = self.incoming.get_mut(&number).filter(|incoming| !incoming.refused) else { return };
+        incoming.digest.update(bytes);
+        incoming.last = now;
         if let Err(why) = self.sink.put(number, bytes) {
             self.refuse(number, why);
         }
     }
 
     fn end(&mut self, number: u32, digest: [u8; frame::DIGEST_BYTES]) {
-        let Some(coming) = self.coming.remove(&number).filter(|coming| !coming.refused) else { return };
-        let right = <[u8; frame::DIGEST_BYTES]>::from(coming.digest.finalize()) == digest;
-        let (outcome, text) = match right.then(|| self.sink.complete(number, coming.last)) {
+        let Some(incoming) = self.incoming.remove(&number).filter(|incoming| !incoming.refused) else { return };
+        let right = <[u8; frame::DIGEST_BYTES]>::from(incoming.digest.finalize()) == digest;
+        let (outcome, text) = match right.then(|| self.sink.complete(number, incoming.last)) {
             Some(Ok(())) => (Outcome::Stored, String::new()),
             Some(Err(why)) => {
-                self.sink.leave(number, Left::Refused);
+                self.sink.incomplete(number, Incomplete::Refused);
                 (Outcome::Refused, why)
             }
             None => {
-                self.sink.leave(number, Left::Differs);
+                self.sink.incomplete(number, Incomplete::Differs);
                 (Outcome::Differs, String::new())
             }
         };
-        self.tell(number, outcome, coming.last, text);
+        self.send_receipt(number, outcome, incoming.last, text);
     }
 
     fn abandon(&mut self, number: u32, why: Abandoned) {
-        let Some(coming) = self.coming.remove(&number).filter(|coming| !coming.refused) else { return };
-        self.sink.leave(number, Left::Abandoned(why));
-        self.tell(number, Outcome::Partial, coming.last, String::new());
+        let Some(incoming) = self.incoming.remove(&number).filter(|incoming| !incoming.refused) else { return };
+        self.sink.incomplete(number, Incomplete::Abandoned(why));
+        self.send_receipt(number, Outcome::Partial, incoming.last, String::new());
     }
 
     fn refuse(&mut self, number: u32, why: String) {
-        let Some(coming) = self.coming.get_mut(&number) else { return };
-        coming.refused = true;
-        let last = coming.last;
-        self.sink.leave(number, Left::Refused);
-        self.tell(number, Outcome::Refused, last, why);
+        let Some(incoming) = self.incoming.get_mut(&number) else { return };
+        incoming.refused = true;
+        let last = incoming.last;
+        self.sink.incomplete(number, Incomplete::Refused);
+        self.send_receipt(number, Outcome::Refused, last, why);
     }
 
-    fn tell(&mut self, number: u32, outcome: Outcome, last: Instant, text: String) {
+    fn send_receipt(&mut self, number: u32, outcome: Outcome, last: Instant, text: String) {
         let waited = self.clock.now().since(last);
         frame::receipt(&mut self.unsent, &Receipt { number, outcome, waited, text });
     }
@@ -249,7 +248,7 @@ impl Receiving<'_> {
     }
 
     fn wait(&self, events: PollFlags) -> Result<(), TransferError> {
-        let timeout = PollTimeout::try_from(NAP).unwrap_or(PollTimeout::ZERO);
+        let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
         match poll(&mut [PollFd::new(self.socket.as_fd(), events)], timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(errno) => Err(broken(errno.into())),
@@ -258,6 +257,6 @@ impl Receiving<'_> {
 }
 
 fn broken(cause: io::Error) -> TransferError {
-    let remedy = "what is complete is stored; the sender may send the rest again";
+    let remedy = "complete files are stored; the sender may send the rest again";
     TransferError::Connection { attempt: "receiving".into(), cause, remedy }
 }

@@ -1,4 +1,4 @@
-//! The sending end.
+//! The sender of a transfer.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write as _};
@@ -14,31 +14,31 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
-use super::{GREET_WITHIN, TransferError, outstanding_bytes, turned_away};
+use super::{PREFACE_TIMEOUT, TransferError, outstanding_bytes, rejected};
 use crate::clock::Clock;
 use crate::control::demand::Reply;
 use crate::control::demand::client::Agent;
 
-/// How often acknowledgements are asked for and told.
-const LOOK: Duration = Duration::from_millis(5);
-/// Longest wait before the order to stop is looked at again.
-const NAP: Duration = Duration::from_millis(50);
-/// Longest wait for the agent's first word on how much may be under way. It
-/// speaks to those who have told it an object, within a millisecond or so.
-const HEED: Duration = Duration::from_millis(50);
-/// Longest wait for a receipt that changes nothing any more.
-const LINGER: Duration = Duration::from_secs(3);
+/// Interval at which acknowledgements are polled and reported.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Longest wait before `stop` is checked again.
+const IDLE_INTERVAL: Duration = Duration::from_millis(50);
+/// Longest wait for the agent's first limit of unacknowledged bytes, which it
+/// sends within about a millisecond of the first demand.
+const LIMIT_TIMEOUT: Duration = Duration::from_millis(50);
+/// Longest wait for a receipt that no longer matters.
+const RECEIPT_TIMEOUT: Duration = Duration::from_secs(3);
 
-const SEND_AGAIN: &str = "look whether the receiver runs and a path to it is up, and send again";
-const NO_RECEIVER: &str = "look whether it is `crosslane receive` that listens there, and has room for one more sender";
+const SEND_AGAIN: &str = "check that the receiver runs and a path to it is up, and send again";
+const NO_RECEIVER: &str = "check that `crosslane receive` listens there and has room for another sender";
 
 /// An object to be sent.
 pub struct Object {
     /// Its name at the receiver.
     pub name: String,
-    /// When it came up.
+    /// When it was generated.
     pub start: Instant,
-    /// When it is to be there.
+    /// Its deadline.
     pub deadline: Option<Instant>,
     /// Its bytes.
     pub content: Box<dyn Content>,
@@ -46,54 +46,54 @@ pub struct Object {
 
 /// The bytes of an object.
 pub trait Content {
-    /// How many.
+    /// Their number.
     fn size_bytes(&self) -> u64;
 
-    /// Fills `buffer` with those that follow what was read before.
+    /// Fills `buffer` with the next bytes.
     ///
     /// # Errors
-    /// Why they cannot be had.
+    /// Why they cannot be read.
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), Abandoned>;
 }
 
-/// Where objects come from, and who hears of them.
+/// A source of objects, which receives their results.
 pub trait Source {
-    /// When the next object comes up; `None`: there is none any more.
+    /// When the next object is generated; `None`: there are no more.
     fn next_due(&self) -> Option<Instant>;
 
     /// The next object.
     fn take(&mut self) -> Option<Object>;
 
-    /// What became of an object, or of the agent.
-    fn hear(&mut self, now: Instant, news: News);
+    /// Called with each event of an object or of the agent.
+    fn on_news(&mut self, now: Instant, news: News);
 }
 
-/// What a source is told.
+/// An event that a source receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
-    /// The object taken last has this number.
+    /// The number of the object taken last.
     Numbered(u32),
-    /// So many bytes of an open object are acknowledged by the peer's kernel; told
-    /// of as many as a demand has.
+    /// Bytes of an open object that the peer's kernel has acknowledged; reported
+    /// for as many objects as a demand has.
     Acknowledged(u32, u64),
-    /// Its last byte has been written to the connection.
+    /// The last byte of this object was written to the connection.
     Written(u32),
-    /// No more of it is sent.
+    /// This object is abandoned.
     Abandoned(u32, Abandoned),
-    /// What the receiver says of it.
+    /// A receipt from the receiver.
     Receipt(Receipt),
-    /// What the agent says.
+    /// A reply of the agent.
     Agent(Reply),
 }
 
-/// Sends what the source gives until there is no more and the receiver has
-/// said of each object how it went, or `stop` is set. Objects with a deadline
-/// are told to the agent before they are written. Of one that is given up, or
-/// whose deadline is past with [`Late::GiveUp`], the receiver may say nothing.
+/// Sends the source's objects until there are no more and the receiver has
+/// confirmed each, or `stop` is set. Objects with a deadline are reported to
+/// the agent before they are written. No receipt is required for an abandoned
+/// object, or after its deadline with [`Late::GiveUp`].
 ///
 /// # Errors
-/// The connection broke, or the peer is no receiver or has left before it had
-/// said of each object how it went.
+/// The connection broke, or the peer is not a receiver or closed the
+/// connection before it had sent all receipts.
 pub fn send(
     socket: &Socket,
     agent: Option<Agent>,
@@ -114,19 +114,19 @@ pub fn send(
         source,
         clock,
         engine: Sender::new(late),
-        going: BTreeMap::new(),
+        outgoing: BTreeMap::new(),
         awaited: BTreeMap::new(),
         late,
         buffer: frame::PREFACE.to_vec(),
         taken: 0,
         ending: None,
         receipts: Receipts::default(),
-        tell_at: Instant::ZERO,
-        begun: clock.now(),
-        told: None,
-        heeded: false,
+        next_report: Instant::ZERO,
+        start: clock.now(),
+        first_demand: None,
+        has_limit: false,
     };
-    // What breaks as everything is told to stop is no fault.
+    // An error after `stop` was set is no fault.
     sending.run(stop).or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) })
 }
 
@@ -136,27 +136,27 @@ struct Sending<'a> {
     source: &'a mut dyn Source,
     clock: Clock,
     engine: Sender,
-    going: BTreeMap<u32, Going>,
-    /// Objects offered of which the receiver has not said how they went, and how
-    /// long that is waited for; `None`: as long as the connection lives.
+    outgoing: BTreeMap<u32, Outgoing>,
+    /// Offered objects without a receipt, and how long to wait for it; `None`: as
+    /// long as the connection is open.
     awaited: BTreeMap<u32, Option<Instant>>,
     late: Late,
-    /// What the engine gave out last, and how much of it the socket has taken.
+    /// The engine's last output, and how many bytes of it are written.
     buffer: Vec<u8>,
     taken: usize,
-    /// The object whose last piece that is.
+    /// The object whose last bytes are in `buffer`.
     ending: Option<u32>,
     receipts: Receipts,
-    tell_at: Instant,
-    begun: Instant,
-    /// When the agent was first told something.
-    told: Option<Instant>,
-    /// It has said how much may be under way.
-    heeded: bool,
+    next_report: Instant,
+    start: Instant,
+    /// When the first demand was sent to the agent.
+    first_demand: Option<Instant>,
+    /// The agent has sent its limit of unacknowledged bytes.
+    has_limit: bool,
 }
 
-/// An object of which not all is written.
-struct Going {
+/// An object that is not completely written.
+struct Outgoing {
     object: Object,
     digest: Sha256,
 }
@@ -169,9 +169,9 @@ impl Sending<'_> {
             let outstanding = outstanding_bytes(self.socket).map_err(|cause| self.broken(cause))?;
             self.engine.set_outstanding(outstanding + rest);
             self.begin(now);
-            self.give_up(now);
-            self.tell(now);
-            self.hear_agent(now);
+            self.abandon_late(now);
+            self.report(now);
+            self.read_replies(now);
             let open = self.read(now)?;
             let blocked = self.write(now)?;
             if self.is_over(now) {
@@ -180,8 +180,8 @@ impl Sending<'_> {
             if !open {
                 return Err(self.broken(ErrorKind::UnexpectedEof.into()));
             }
-            if !self.receipts.is_greeted() && now >= self.begun + GREET_WITHIN {
-                return Err(TransferError::Silent { attempt: "sending", limit: GREET_WITHIN, remedy: NO_RECEIVER });
+            if !self.receipts.is_greeted() && now >= self.start + PREFACE_TIMEOUT {
+                return Err(TransferError::Silent { attempt: "sending", limit: PREFACE_TIMEOUT, remedy: NO_RECEIVER });
             }
             self.wait(blocked)?;
         }
@@ -190,10 +190,10 @@ impl Sending<'_> {
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        let no_more = self.source.next_due().is_none() && self.going.is_empty();
-        let told = self.awaited.is_empty() && self.engine.is_idle() && self.taken == self.buffer.len();
-        let enough = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
-        no_more && (told || !self.awaited.is_empty() && self.awaited.values().all(enough))
+        let no_more = self.source.next_due().is_none() && self.outgoing.is_empty();
+        let confirmed = self.awaited.is_empty() && self.engine.is_idle() && self.taken == self.buffer.len();
+        let expired = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
+        no_more && (confirmed || !self.awaited.is_empty() && self.awaited.values().all(expired))
     }
 
     fn broken(&self, cause: io::Error) -> TransferError {
@@ -201,20 +201,20 @@ impl Sending<'_> {
         TransferError::Connection { attempt: "sending".into(), cause, remedy }
     }
 
-    /// Takes objects that have come up.
+    /// Takes objects that have been generated.
     fn begin(&mut self, now: Instant) {
         while !self.engine.is_full() && self.source.next_due().is_some_and(|due| due <= now) {
             let Some(object) = self.source.take() else { return };
             let size = object.content.size_bytes();
             let Some(number) = self.engine.submit(&object.name, size, object.start, object.deadline) else { return };
-            self.going.insert(number, Going { object, digest: Sha256::new() });
-            self.source.hear(now, News::Numbered(number));
+            self.outgoing.insert(number, Outgoing { object, digest: Sha256::new() });
+            self.source.on_news(now, News::Numbered(number));
         }
     }
 
-    fn give_up(&mut self, now: Instant) {
+    fn abandon_late(&mut self, now: Instant) {
         while let Some(number) = self.engine.poll_late(now) {
-            if self.going.remove(&number).is_some() {
+            if self.outgoing.remove(&number).is_some() {
                 self.abandoned(now, number, Abandoned::Late);
             }
         }
@@ -222,17 +222,17 @@ impl Sending<'_> {
 
     fn abandoned(&mut self, now: Instant, number: u32, why: Abandoned) {
         if let Some(until) = self.awaited.get_mut(&number) {
-            *until = Some(now + LINGER);
+            *until = Some(now + RECEIPT_TIMEOUT);
         }
-        self.source.hear(now, News::Abandoned(number, why));
+        self.source.on_news(now, News::Abandoned(number, why));
     }
 
-    fn hear_agent(&mut self, now: Instant) {
+    fn read_replies(&mut self, now: Instant) {
         while let Some(reply) = self.agent.as_mut().and_then(Agent::poll) {
             match &reply {
                 Reply::BacklogBytes(bytes) => {
                     self.engine.set_backlog(*bytes);
-                    self.heeded = true;
+                    self.has_limit = true;
                 }
                 Reply::Gone => {
                     self.agent = None;
@@ -240,11 +240,11 @@ impl Sending<'_> {
                 }
                 _ => {}
             }
-            self.source.hear(now, News::Agent(reply));
+            self.source.on_news(now, News::Agent(reply));
         }
     }
 
-    /// Writes what may be written; true if the socket takes no more.
+    /// Writes as much as the engine allows; true if the socket accepts no more.
     fn write(&mut self, now: Instant) -> Result<bool, TransferError> {
         loop {
             while self.taken < self.buffer.len() {
@@ -253,7 +253,7 @@ impl Sending<'_> {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => {
-                        // What a stranger said before he hung up tells more.
+                        // A receipt that the peer sent before it closed explains more.
                         self.read(now)?;
                         return Err(self.broken(error));
                     }
@@ -262,7 +262,7 @@ impl Sending<'_> {
             self.buffer.clear();
             self.taken = 0;
             if let Some(number) = self.ending.take() {
-                self.source.hear(now, News::Written(number));
+                self.source.on_news(now, News::Written(number));
             }
             if self.waits_for_agent(now) {
                 return Ok(false);
@@ -273,38 +273,40 @@ impl Sending<'_> {
     }
 
     fn waits_for_agent(&self, now: Instant) -> bool {
-        self.agent.is_some() && !self.heeded && self.told.is_some_and(|told| now < told + HEED)
+        self.agent.is_some() && !self.has_limit && self.first_demand.is_some_and(|sent| now < sent + LIMIT_TIMEOUT)
     }
 
     fn encode(&mut self, now: Instant, write: Write) {
         match write {
             Write::Abandon { number, why } => frame::abandon(&mut self.buffer, number, why),
             Write::Chunk { number, offset, length, last } => {
-                if let Err(why) = self.encode_piece(number, offset, length, last) {
+                if let Err(why) = self.encode_data(number, offset, length, last) {
                     self.buffer.clear();
                     self.engine.take_back(why);
-                    self.going.remove(&number);
+                    self.outgoing.remove(&number);
                     self.abandoned(now, number, why);
                     return;
                 }
                 if offset == 0 {
                     self.awaited.insert(number, None);
                 }
-                if last && let Some(Going { object, .. }) = self.going.remove(&number) {
+                if last && let Some(Outgoing { object, .. }) = self.outgoing.remove(&number) {
                     let until = object.deadline.filter(|_| self.late == Late::GiveUp);
-                    self.awaited.insert(number, until.map(|deadline| deadline.max(now) + LINGER));
+                    self.awaited.insert(number, until.map(|deadline| deadline.max(now) + RECEIPT_TIMEOUT));
                     self.ending = Some(number);
                 }
             }
         }
     }
 
-    fn encode_piece(&mut self, number: u32, offset: u64, length: u32, last: bool) -> Result<(), Abandoned> {
-        let Some(Going { object, digest }) = self.going.get_mut(&number) else { return Err(Abandoned::Unreadable) };
+    fn encode_data(&mut self, number: u32, offset: u64, length: u32, last: bool) -> Result<(), Abandoned> {
+        let Some(Outgoing { object, digest }) = self.outgoing.get_mut(&number) else {
+            return Err(Abandoned::Unreadable);
+        };
         if offset == 0 {
-            let within = object.deadline.map_or(0, |deadline| deadline.since(object.start).as_millis());
-            let within = u32::try_from(within).unwrap_or(u32::MAX);
-            frame::offer(&mut self.buffer, number, object.content.size_bytes(), within, &object.name);
+            let deadline_ms = object.deadline.map_or(0, |deadline| deadline.since(object.start).as_millis());
+            let deadline_ms = u32::try_from(deadline_ms).unwrap_or(u32::MAX);
+            frame::offer(&mut self.buffer, number, object.content.size_bytes(), deadline_ms, &object.name);
         }
         frame::data(&mut self.buffer, number, length);
         let head = self.buffer.len();
@@ -318,7 +320,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Reads receipts; false once the receiver says no more.
+    /// Reads receipts; false once the receiver has ended the stream.
     fn read(&mut self, now: Instant) -> Result<bool, TransferError> {
         let mut buffer = [0; 4096];
         loop {
@@ -329,31 +331,31 @@ impl Sending<'_> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(self.broken(error)),
             };
-            let attempt = "reading what the receiver says";
+            let attempt = "reading receipts";
             let fault = |cause| TransferError::Stream { attempt, cause };
             while let Some(receipt) = self.receipts.take(&mut bytes).map_err(fault)? {
                 if receipt.number == frame::CONNECTION && receipt.outcome == Outcome::Refused {
-                    return Err(turned_away(&receipt.text));
+                    return Err(rejected(&receipt.text));
                 }
                 self.awaited.remove(&receipt.number);
                 if receipt.outcome == Outcome::Refused && self.engine.abandon(receipt.number, Abandoned::Refused) {
-                    self.going.remove(&receipt.number);
+                    self.outgoing.remove(&receipt.number);
                 }
-                self.source.hear(now, News::Receipt(receipt));
+                self.source.on_news(now, News::Receipt(receipt));
             }
         }
     }
 
-    /// Tells the agent what is due, when that has changed and else as
-    /// acknowledgements come in.
-    fn tell(&mut self, now: Instant) {
+    /// Sends the demand to the agent, after a change at once, else periodically
+    /// with the acknowledged bytes.
+    fn report(&mut self, now: Instant) {
         let changed = self.engine.take_changed();
-        if !changed && now < self.tell_at {
+        if !changed && now < self.next_report {
             return;
         }
-        self.tell_at = now + 2 * LOOK;
+        self.next_report = now + 2 * POLL_INTERVAL;
         for (number, bytes) in self.engine.progress() {
-            self.source.hear(now, News::Acknowledged(number, bytes));
+            self.source.on_news(now, News::Acknowledged(number, bytes));
         }
         let Some(agent) = &mut self.agent else { return };
         let demand = self.engine.demand();
@@ -361,7 +363,7 @@ impl Sending<'_> {
             agent.send_demand(&demand, self.clock);
         }
         if !demand.is_empty() {
-            self.told.get_or_insert(now);
+            self.first_demand.get_or_insert(now);
         }
     }
 
@@ -369,8 +371,8 @@ impl Sending<'_> {
         let events = if blocked { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
         let mut waited_for = vec![PollFd::new(self.socket.as_fd(), events)];
         waited_for.extend(self.agent.as_ref().map(|agent| PollFd::new(agent.as_fd(), PollFlags::POLLIN)));
-        let due = self.source.next_due().map_or(NAP, |due| due.since(self.clock.now()));
-        let nap = if self.engine.is_idle() { NAP.min(due) } else { LOOK.min(due) };
+        let due = self.source.next_due().map_or(IDLE_INTERVAL, |due| due.since(self.clock.now()));
+        let nap = if self.engine.is_idle() { IDLE_INTERVAL.min(due) } else { POLL_INTERVAL.min(due) };
         let nap = nap.max(Duration::from_millis(1));
         match poll(&mut waited_for, PollTimeout::try_from(nap).unwrap_or(PollTimeout::ZERO)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),

@@ -1,11 +1,10 @@
-//! Tells a stall of the emulator from a processor that stood still.
+//! Distinguishes a stall of the emulator from a pause of a processor.
 //!
-//! A virtual machine's processors are now and then not run at all for some
-//! milliseconds. What is late then is late for everything on that processor,
-//! whatever its priority; the emulator could not have done better. A thread on
-//! each processor (two at most), awake every millisecond before all ordinary
-//! ones, witnesses it: what it missed together with the emulator was the
-//! machine.
+//! The processors of a virtual machine are sometimes not scheduled for some
+//! milliseconds. This delays all threads on that processor at any priority, so
+//! it is not a fault of the emulator. A real-time thread on each processor (two
+//! at most) wakes up every millisecond and detects such pauses: a stall during
+//! which a detector thread did not run either is a pause of the machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,55 +17,55 @@ use nix::unistd::Pid;
 use crate::clock::Clock;
 use crate::testbed::realtime::become_realtime;
 
-/// How often a witness wakes.
-const BEAT: Duration = Duration::from_millis(1);
-/// What counts as a pause.
-const NOTABLE: Duration = Duration::from_micros(500);
-/// Pauses remembered: more than one in 10 ms of two minutes is no rare event.
+/// Interval of a detector thread's wake-ups.
+const INTERVAL: Duration = Duration::from_millis(1);
+/// Minimum length of a pause.
+const MIN_PAUSE: Duration = Duration::from_micros(500);
+/// Maximum number of recorded pauses: one in 10 ms of two minutes.
 const MAX_PAUSES: usize = 10_000;
-/// Priority of a witness, that of the emulator.
+/// Priority of a detector thread: that of the emulator.
 const PRIORITY: i32 = 10;
 
-/// The witnesses.
+/// The detector threads.
 #[derive(Debug)]
-pub(super) struct Witnesses {
+pub(super) struct PauseDetector {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Pause>>>,
 }
 
-/// From when to when a witness should have been awake and was not.
+/// An interval in which a detector thread should have run and did not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pause {
     from: Instant,
     to: Instant,
 }
 
-impl Witnesses {
-    pub(super) fn start(clock: Clock) -> Witnesses {
+impl PauseDetector {
+    pub(super) fn start(clock: Clock) -> PauseDetector {
         let stop = Arc::new(AtomicBool::new(false));
         let own = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
         let processors: Vec<usize> =
             (0..CpuSet::count()).filter(|&cpu| own.is_set(cpu).unwrap_or(false)).take(2).collect();
-        let watch = |&cpu: &usize| {
+        let spawn = |&cpu: &usize| {
             let stop = Arc::clone(&stop);
             std::thread::spawn(move || watch(clock, cpu, &stop))
         };
-        let threads = processors.iter().map(watch).collect();
-        Witnesses { stop, threads }
+        let threads = processors.iter().map(spawn).collect();
+        PauseDetector { stop, threads }
     }
 
-    /// What each witness saw; nothing where it could not be punctual.
+    /// The pauses of each thread; empty if it could not get real-time priority.
     pub(super) fn stop(self) -> Vec<Vec<Pause>> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
     }
 }
 
-/// True if a witness was away as long as the stall that ended at `end`.
-pub(super) fn machine_paused(seen: &[Vec<Pause>], end: Instant, length: Duration) -> bool {
+/// True if a pause covers the stall that ended at `end`.
+pub(super) fn machine_paused(pauses: &[Vec<Pause>], end: Instant, length: Duration) -> bool {
     let begin = end - length;
-    let covers = |pause: &Pause| pause.from <= begin + BEAT + NOTABLE && pause.to + NOTABLE >= end;
-    seen.iter().flatten().any(covers)
+    let covers = |pause: &Pause| pause.from <= begin + INTERVAL + MIN_PAUSE && pause.to + MIN_PAUSE >= end;
+    pauses.iter().flatten().any(covers)
 }
 
 fn watch(clock: Clock, cpu: usize, stop: &AtomicBool) -> Vec<Pause> {
@@ -77,10 +76,10 @@ fn watch(clock: Clock, cpu: usize, stop: &AtomicBool) -> Vec<Pause> {
         return pauses;
     }
     while !stop.load(Ordering::Relaxed) && pauses.len() < MAX_PAUSES {
-        let due = clock.now() + BEAT;
-        std::thread::sleep(BEAT);
+        let due = clock.now() + INTERVAL;
+        std::thread::sleep(INTERVAL);
         let now = clock.now();
-        if now.since(due) >= NOTABLE {
+        if now.since(due) >= MIN_PAUSE {
             pauses.push(Pause { from: due, to: now });
         }
     }
@@ -96,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_witness_missed_from_beginning_to_end_is_the_machine() {
+    fn only_a_pause_that_covers_the_whole_stall_excuses_it() {
         let end = Instant::from_millis(20);
         let length = Duration::from_millis(10);
         let one = [vec![pause(10_300, 20_010)], vec![]];
         assert!(machine_paused(&one, end, length));
         let short = [vec![pause(15_000, 20_000)], vec![pause(10_300, 15_000)]];
         assert!(!machine_paused(&short, end, length));
-        assert!(!machine_paused(&[vec![], vec![]], end, length), "no witness, no excuse");
+        assert!(!machine_paused(&[vec![], vec![]], end, length), "no pause recorded");
     }
 }

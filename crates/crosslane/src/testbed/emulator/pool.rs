@@ -1,50 +1,50 @@
-//! Room for the packets under way, made once and used again.
+//! Buffers for packets in flight, allocated once and reused.
 
 use crosslane_core::link::PacketId;
 use crosslane_core::time::Instant;
 
-/// Room for one packet: an MTU of 1500 and what a mistaken sender may add.
-pub(super) const PACKET_ROOM: usize = 2048;
+/// Buffer size for one packet: an MTU of 1500 with a margin.
+pub(super) const BUFFER_BYTES: usize = 2048;
 
-/// Packets under way in all links together: 256 MiB.
+/// Maximum number of packets in flight in all links: 256 MiB.
 const MAX_PACKETS: usize = 131_072;
 
-/// Places made at a time: few, because the emulator stands still meanwhile.
+/// Buffers allocated at a time: few, because the emulator stalls meanwhile.
 const CHUNK: usize = 32;
 
-/// Places made beforehand.
+/// Buffers allocated at the start.
 const FIRST_PACKETS: usize = 2048;
 
-/// Packets by their place.
+/// Packets by their index.
 #[derive(Debug)]
 pub(super) struct Pool {
-    chunks: Vec<Box<[Held]>>,
+    chunks: Vec<Box<[Buffer]>>,
     free: Vec<u32>,
 }
 
-/// One packet under way.
+/// One packet in flight.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
-    bytes: [u8; PACKET_ROOM],
+pub(super) struct Buffer {
+    bytes: [u8; BUFFER_BYTES],
     len: usize,
     /// When it was read.
     pub(super) entered: Instant,
 }
 
-impl Held {
+impl Buffer {
     /// The packet.
     pub(super) fn packet(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// All its room, to read a packet into.
-    pub(super) fn room(&mut self) -> &mut [u8] {
+    /// Its whole buffer, to read a packet into.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// The packet that was read into its room.
+    /// Sets the length and time of the packet that was read into the buffer.
     pub(super) fn fill(&mut self, len: usize, entered: Instant) {
-        (self.len, self.entered) = (len.min(PACKET_ROOM), entered);
+        (self.len, self.entered) = (len.min(BUFFER_BYTES), entered);
     }
 }
 
@@ -57,7 +57,7 @@ impl Pool {
         pool
     }
 
-    /// Takes a place; `None` if all are taken.
+    /// Allocates a buffer; `None` if all are in use.
     pub(super) fn take(&mut self) -> Option<PacketId> {
         if self.free.is_empty() {
             self.grow();
@@ -65,31 +65,31 @@ impl Pool {
         self.free.pop().map(|place| PacketId(place.into()))
     }
 
-    /// Gives a place back.
-    pub(super) fn give_back(&mut self, packet: PacketId) {
+    /// Frees a buffer.
+    pub(super) fn free_buffer(&mut self, packet: PacketId) {
         self.free.push(packet.0 as u32);
     }
 
-    /// The packet in a place that was taken.
-    pub(super) fn get(&self, packet: PacketId) -> &Held {
+    /// The packet in an allocated buffer.
+    pub(super) fn get(&self, packet: PacketId) -> &Buffer {
         let place = packet.0 as usize;
         &self.chunks[place / CHUNK][place % CHUNK]
     }
 
-    /// The same, to change it.
-    pub(super) fn get_mut(&mut self, packet: PacketId) -> &mut Held {
+    /// Mutable access to the packet in an allocated buffer.
+    pub(super) fn get_mut(&mut self, packet: PacketId) -> &mut Buffer {
         let place = packet.0 as usize;
         &mut self.chunks[place / CHUNK][place % CHUNK]
     }
 
     fn grow(&mut self) {
-        let made = self.chunks.len() * CHUNK;
-        if made >= MAX_PACKETS {
+        let allocated = self.chunks.len() * CHUNK;
+        if allocated >= MAX_PACKETS {
             return;
         }
-        // Not zero, or the kernel would hand the pages out one by one, later.
-        let empty = Held { bytes: [1; PACKET_ROOM], len: 0, entered: Instant::ZERO };
+        // Not zero, so that the kernel maps the pages now and not at first use.
+        let empty = Buffer { bytes: [1; BUFFER_BYTES], len: 0, entered: Instant::ZERO };
         self.chunks.push(vec![empty; CHUNK].into_boxed_slice());
-        self.free.extend((made as u32..(made + CHUNK) as u32).rev());
+        self.free.extend((allocated as u32..(allocated + CHUNK) as u32).rev());
     }
 }

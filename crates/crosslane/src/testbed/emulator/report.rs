@@ -1,4 +1,4 @@
-//! How well the emulator kept its time, and what became of packets.
+//! The emulator's timing and packet counters.
 
 use crosslane_core::link::DropReason;
 use crosslane_core::time::{Duration, Instant};
@@ -11,28 +11,28 @@ const MAX_LATENESS_US: u32 = 1000;
 /// Stall of the loop beyond which a run is invalid.
 const MAX_STALL_US: u32 = 2000;
 
-/// Pause of a processor beyond which a run is invalid: it adds to delays,
-/// and what is measured lies above 60 ms.
+/// Pause of a processor beyond which a run is invalid: it adds to delays; the
+/// measured values are above 60 ms.
 const MAX_PAUSE_US: u32 = 20_000;
 
-/// Stalls remembered; one is enough to make a run invalid.
+/// Maximum number of recorded stalls; one makes a run invalid.
 const MAX_STALLS: usize = 4096;
 
-/// What became of the packets of one direction.
+/// Packet counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that entered the link.
     pub entered: u64,
     /// Their bytes of IP.
     pub entered_bytes: u64,
-    /// Packets handed to the far end.
+    /// Packets delivered.
     pub delivered: u64,
     /// Their bytes of IP.
     pub delivered_bytes: u64,
     /// Packets dropped, by `DropReason as usize`. Those of the device include
-    /// what it dropped before the link saw it.
+    /// packets dropped before they entered the link.
     pub dropped: [u64; DropReason::ALL.len()],
-    /// Packets still under way when the emulator ended.
+    /// Packets in flight when the emulator ended.
     pub unfinished: u64,
 }
 
@@ -47,28 +47,28 @@ pub struct LinkReport {
     pub down: Counters,
 }
 
-/// How the emulator fared.
+/// Report of an emulator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmulatorReport {
-    /// Median of how late packets were released, in µs.
+    /// Median lateness of packet releases, in µs.
     pub lateness_us_p50: u32,
     /// 99th percentile of the same.
     pub lateness_us_p99: u32,
     /// The latest release, in µs.
     pub lateness_us_max: u32,
-    /// The longest that the loop was late to wake, or busy without a look at
-    /// its devices, in µs.
+    /// The longest time that the loop woke up late or did not poll its devices,
+    /// in µs.
     pub stall_us_max: u32,
     /// When that stall ended.
     pub stalled_at: Instant,
-    /// The longest pause of a processor, which is no stall of the loop.
+    /// The longest pause of a processor, in µs; not counted as a stall.
     pub pause_us_max: u32,
-    /// Packets read in a wakeup that was 1 ms late or more: their delay was
-    /// counted from too late.
+    /// Packets read in a wake-up that was 1 ms late or more: their timestamps are
+    /// too late.
     pub late_reads: u64,
-    /// Packet records that found no room.
+    /// Packet records dropped because the queue was full.
     pub records_lost: u64,
-    /// Processor time of the emulator's thread.
+    /// CPU time of the emulator's thread.
     pub cpu: Duration,
     /// True if the thread ran with SCHED_FIFO.
     pub realtime: bool,
@@ -80,11 +80,11 @@ impl EmulatorReport {
     /// True if the run may be used: p99 of lateness ≤ 1 ms, stall ≤ 2 ms, pause
     /// of a processor ≤ 20 ms.
     pub fn valid(&self) -> bool {
-        self.invalid_because().is_none()
+        self.invalid_reason().is_none()
     }
 
-    /// Why the run may not be used, if so.
-    pub fn invalid_because(&self) -> Option<String> {
+    /// Why the run is invalid; `None` if it is valid.
+    pub fn invalid_reason(&self) -> Option<String> {
         if self.lateness_us_p99 > MAX_LATENESS_US {
             return Some(format!(
                 "1 % of packets were released {} µs late or more (limit {MAX_LATENESS_US})",
@@ -93,10 +93,10 @@ impl EmulatorReport {
         }
         if self.stall_us_max > MAX_STALL_US {
             let (stall_us, at) = (self.stall_us_max, self.stalled_at);
-            return Some(format!("the emulator stood still for {stall_us} µs at {at} (limit {MAX_STALL_US})"));
+            return Some(format!("the emulator stalled for {stall_us} µs at {at} (limit {MAX_STALL_US})"));
         }
         let pause_us = self.pause_us_max;
-        (pause_us > MAX_PAUSE_US).then(|| format!("a processor stood still for {pause_us} µs (limit {MAX_PAUSE_US})"))
+        (pause_us > MAX_PAUSE_US).then(|| format!("a processor paused for {pause_us} µs (limit {MAX_PAUSE_US})"))
     }
 
     /// Packets that all links dropped for this reason.
@@ -106,7 +106,7 @@ impl EmulatorReport {
     }
 }
 
-/// Counts of whole microseconds.
+/// Histogram of whole microseconds.
 #[derive(Debug)]
 pub(super) struct Histogram {
     counts: Vec<u64>,
@@ -115,7 +115,7 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// Beyond this only the maximum is known.
+    /// Largest value with its own count.
     const TOP_US: usize = 10_000;
 
     pub(super) fn new() -> Histogram {
@@ -133,13 +133,14 @@ impl Histogram {
         self.max_us
     }
 
-    /// The smallest value that at least this share (0 to 1) does not exceed.
+    /// The smallest value that at least a `share` (0 to 1) of the values does not
+    /// exceed.
     pub(super) fn quantile_us(&self, share: f64) -> u32 {
-        let wanted = (self.total as f64 * share).ceil().max(1.0) as u64;
-        let mut seen = 0;
+        let rank = (self.total as f64 * share).ceil().max(1.0) as u64;
+        let mut counted = 0;
         for (us, count) in self.counts[..Self::TOP_US].iter().enumerate() {
-            seen += count;
-            if seen >= wanted {
+            counted += count;
+            if counted >= rank {
                 return us as u32;
             }
         }
@@ -147,47 +148,48 @@ impl Histogram {
     }
 }
 
-/// Stalls, and reads that came late.
+/// Stalls and late reads.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
-    /// When each of the longer ones ended, and its length.
-    longer: Vec<(Instant, Duration)>,
-    /// The longest of the others.
+    /// End and length of each stall of 1 ms or more.
+    long: Vec<(Instant, Duration)>,
+    /// The longest of the shorter stalls.
     short: Duration,
-    /// True while the present wakeup is one that came late.
+    /// True if the current wake-up is late.
     late: bool,
     late_reads: u64,
 }
 
 impl Stalls {
-    /// The loop woke at `now`; it had asked to be woken at `due` at the latest.
+    /// The loop woke up at `now`; it was due at `due` at the latest.
     pub(super) fn woke(&mut self, now: Instant, due: Instant) {
         let late = now.since(due);
         self.late = late >= Duration::from_millis(1);
-        self.stood_still(now, late);
+        self.stalled(now, late);
     }
 
-    /// The loop has not looked at its devices for so long.
-    pub(super) fn stood_still(&mut self, now: Instant, time: Duration) {
-        if time >= Duration::from_millis(1) && self.longer.len() < MAX_STALLS {
-            self.longer.push((now, time));
+    /// The loop has not polled its devices for `time`.
+    pub(super) fn stalled(&mut self, now: Instant, time: Duration) {
+        if time >= Duration::from_millis(1) && self.long.len() < MAX_STALLS {
+            self.long.push((now, time));
         } else {
             self.short = self.short.max(time);
         }
     }
 
-    /// Packets were read in this wakeup.
+    /// Packets were read in this wake-up.
     pub(super) fn read(&mut self, packets: usize) {
         if self.late {
             self.late_reads += packets as u64;
         }
     }
 
-    /// The longest stall with its end, and the longest pause of a processor.
-    pub(super) fn longest(&self, witnessed: &[Vec<Pause>]) -> (u32, Instant, u32) {
+    /// The longest stall (in µs) with its end, and the longest pause of a processor
+    /// (in µs).
+    pub(super) fn longest(&self, pauses: &[Vec<Pause>]) -> (u32, Instant, u32) {
         let (mut stall, mut at, mut pause) = (self.short, Instant::ZERO, Duration::ZERO);
-        for &(end, length) in &self.longer {
-            if machine_paused(witnessed, end, length) {
+        for &(end, length) in &self.long {
+            if machine_paused(pauses, end, length) {
                 pause = pause.max(length);
             } else if length > stall {
                 (stall, at) = (length, end);

@@ -23,40 +23,39 @@ use crate::error::{Error, Result};
 use crate::testbed::realtime::become_realtime;
 use crate::tun::Tun;
 
-/// Packets read from one device before the others have their turn.
+/// Maximum number of packets read from one device before the next is polled.
 const BATCH: usize = 64;
 
-/// The loop wakes this often though nothing is due, so that a stall is seen
-/// even if it hits while nothing happens.
+/// Longest sleep, so that a stall is detected even without traffic.
 const HEARTBEAT: Duration = Duration::from_millis(1);
 
-/// Packets (in and out) a millisecond from which the loop keeps to slots.
+/// Packets (in and out) a millisecond from which the loop wakes up in slots.
 const BUSY_PACKETS: usize = 10;
 
 /// Priority under SCHED_FIFO: above ordinary programs, below the kernel's own.
 const PRIORITY: i32 = 10;
 
 const TIMER: u64 = u64::MAX;
-const BELL: u64 = u64::MAX - 1;
+const WAKEUP: u64 = u64::MAX - 1;
 
-/// Everything that the thread holds.
+/// State of the thread.
 #[derive(Debug)]
 pub(super) struct Worker {
     clock: Clock,
     epoll: Epoll,
     timer: TimerFd,
-    inbox: Receiver<Command>,
-    bell: Arc<EventFd>,
+    commands: Receiver<Command>,
+    wakeup: Arc<EventFd>,
     links: Vec<Carried>,
     pool: Pool,
     sink: Option<PacketSink>,
     lateness: Histogram,
     stalls: Stalls,
     pace: Pace,
-    reflex: WakeupLatency,
-    /// When the timer rings.
+    wakeup_latency: WakeupLatency,
+    /// When the timer expires.
     alarm: Instant,
-    /// When the loop went to sleep, if it did.
+    /// When the loop began to sleep, if it did.
     slept: Option<Instant>,
     realtime: bool,
     cpu: Duration,
@@ -66,13 +65,13 @@ pub(super) struct Worker {
 #[derive(Debug)]
 struct Carried {
     name: String,
-    /// Where packets of each direction come from.
-    ends: [Tun; 2],
+    /// Source device of each direction.
+    devices: [Tun; 2],
     link: Link,
     counters: [Counters; 2],
 }
 
-/// Whether packets are so many that the loop keeps to slots.
+/// Detects load under which the loop wakes up in slots.
 #[derive(Debug, Default)]
 struct Pace {
     began: Instant,
@@ -90,19 +89,20 @@ impl Pace {
     }
 }
 
-/// How long the kernel takes to wake this thread, as a running median: the
-/// timer rings so much earlier (what is left is waited out awake), and a packet
-/// that ended a sleep came so long ago.
+/// Time that the kernel needs to wake this thread, as a running median. The
+/// timer expires earlier by this time (the rest is a busy wait), and a packet
+/// that ended a sleep arrived this long ago.
 #[derive(Debug)]
 struct WakeupLatency(Duration);
 
 impl WakeupLatency {
     const STEP: Duration = Duration::from_micros(1);
-    /// Beyond this the machine is busy, and waiting awake would make it worse.
+    /// Upper bound: a longer latency means a busy machine, which a busy wait would
+    /// make worse.
     const MAX: Duration = Duration::from_micros(60);
 
-    fn learn(&mut self, took: Duration) {
-        self.0 = match took > self.0 {
+    fn learn(&mut self, latency: Duration) {
+        self.0 = match latency > self.0 {
             true => (self.0 + Self::STEP).min(Self::MAX),
             false => self.0.saturating_sub(Self::STEP),
         };
@@ -114,34 +114,34 @@ impl Worker {
         clock: Clock,
         links: Vec<EmulatedLink>,
         sink: Option<PacketSink>,
-        inbox: Receiver<Command>,
-        bell: Arc<EventFd>,
+        commands: Receiver<Command>,
+        wakeup: Arc<EventFd>,
     ) -> nix::Result<Worker> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
-        // Edge-triggered: the timer need not be read after it has rung.
+        // Edge-triggered: the timer need not be read after it has expired.
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TIMER))?;
-        epoll.add(&*bell, EpollEvent::new(EpollFlags::EPOLLIN, BELL))?;
+        epoll.add(&*wakeup, EpollEvent::new(EpollFlags::EPOLLIN, WAKEUP))?;
         let links: Vec<Carried> = links.into_iter().map(Carried::new).collect();
         for (place, carried) in links.iter().enumerate() {
             for direction in Direction::BOTH {
                 let token = (place * 2 + direction as usize) as u64;
-                epoll.add(&carried.ends[direction as usize], EpollEvent::new(EpollFlags::EPOLLIN, token))?;
+                epoll.add(&carried.devices[direction as usize], EpollEvent::new(EpollFlags::EPOLLIN, token))?;
             }
         }
         Ok(Worker {
             clock,
             epoll,
             timer,
-            inbox,
-            bell,
+            commands,
+            wakeup,
             links,
             pool: Pool::new(),
             sink,
             lateness: Histogram::new(),
             stalls: Stalls::default(),
             pace: Pace::default(),
-            reflex: WakeupLatency(Duration::ZERO),
+            wakeup_latency: WakeupLatency(Duration::ZERO),
             alarm: Instant::ZERO,
             slept: None,
             realtime: false,
@@ -149,7 +149,7 @@ impl Worker {
         })
     }
 
-    /// Carries packets until told to stop.
+    /// Carries packets until the stop command.
     pub(super) fn run(mut self) -> Result<Worker> {
         self.realtime = become_realtime(PRIORITY);
         self.carry().map_err(|cause| Error::failure("carrying packets between the namespaces", cause))?;
@@ -165,21 +165,21 @@ impl Worker {
             let ready = self.sleep(woke, &mut events)?;
             woke = self.clock.now();
             let packets = self.wake(woke, &events[..ready])?;
-            // After the packets, whose time may lie before this moment.
-            if events[..ready].iter().any(|event| event.data() == BELL) && self.obey() {
+            // After the packets, whose timestamps may be earlier than now.
+            if events[..ready].iter().any(|event| event.data() == WAKEUP) && self.handle_commands() {
                 return Ok(());
             }
             let packets = packets + self.release();
             let now = self.clock.now();
             self.pace.count(now, packets);
-            self.stalls.stood_still(now, now.since(woke));
+            self.stalls.stalled(now, now.since(woke));
             if let Some(sink) = &mut self.sink {
                 sink.tick(now);
             }
         }
     }
 
-    /// Sleeps until a device has packets, one is due, or the heart beats.
+    /// Sleeps until a device has packets, one is due, or the heartbeat.
     fn sleep(&mut self, woke: Instant, events: &mut [EpollEvent]) -> io::Result<usize> {
         let now = self.clock.now();
         self.slept = None;
@@ -190,7 +190,7 @@ impl Worker {
             return wait(&self.epoll, events, EpollTimeout::ZERO);
         }
         let next = self.links.iter().filter_map(|carried| carried.link.next_wakeup()).min();
-        let next = next.map(|due| due - self.reflex.0);
+        let next = next.map(|due| due - self.wakeup_latency.0);
         if next.is_some_and(|next| next <= now) {
             self.alarm = now;
             return wait(&self.epoll, events, EpollTimeout::ZERO);
@@ -205,15 +205,15 @@ impl Worker {
         wait(&self.epoll, events, EpollTimeout::NONE)
     }
 
-    /// Takes in what the devices have; returns how many packets that were.
+    /// Reads the packets of the devices; returns their number.
     fn wake(&mut self, woke: Instant, events: &[EpollEvent]) -> io::Result<usize> {
         self.stalls.woke(woke, self.alarm);
         let only_timer = matches!(events, [event] if event.data() == TIMER);
         if only_timer && self.slept.is_some() {
-            self.reflex.learn(woke.since(self.alarm));
+            self.wakeup_latency.learn(woke.since(self.alarm));
         }
         let mut packets = 0;
-        for event in events.iter().filter(|event| event.data() < BELL) {
+        for event in events.iter().filter(|event| event.data() < WAKEUP) {
             let token = event.data();
             packets += self.read(token as usize / 2, direction(token), event.events())?;
         }
@@ -225,9 +225,9 @@ impl Worker {
         Duration::from_nanos(self.clock.origin_ns().saturating_add(at.as_nanos()))
     }
 
-    /// Carries out what was asked; true if that was to stop.
-    fn obey(&mut self) -> bool {
-        let _ = self.bell.read();
+    /// Executes the queued commands; true after the stop command.
+    fn handle_commands(&mut self) -> bool {
+        let _ = self.wakeup.read();
         let now = self.clock.now();
         let links = &mut self.links;
         let mut with_link = |place: usize, change: &mut dyn FnMut(&mut Link)| {
@@ -235,9 +235,11 @@ impl Worker {
                 change(&mut carried.link);
             }
         };
-        while let Ok(command) = self.inbox.try_recv() {
+        while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Set(place, way, params) => with_link(place, &mut |link| link.set(now, way, params.clone())),
+                Command::Set(place, direction, params) => {
+                    with_link(place, &mut |link| link.set(now, direction, params.clone()))
+                }
                 Command::SetOn(place, on) => with_link(place, &mut |link| link.set_on(now, on)),
                 Command::Occupy(place, air_time) => with_link(place, &mut |link| {
                     link.occupy(now, air_time);
@@ -248,29 +250,29 @@ impl Worker {
         false
     }
 
-    /// Takes what a device has, a batch at most, into its link; returns how
-    /// many packets that were.
-    fn read(&mut self, place: usize, way: Direction, ready: EpollFlags) -> io::Result<usize> {
+    /// Reads at most a batch of packets from a device into its link; returns their
+    /// number.
+    fn read(&mut self, place: usize, direction: Direction, ready: EpollFlags) -> io::Result<usize> {
         for count in 0..BATCH {
             let Some(packet) = self.pool.take() else {
                 return Ok(count);
             };
-            let device = &self.links[place].ends[way as usize];
-            let held = self.pool.get_mut(packet);
-            match device.receive(held.room()) {
+            let device = &self.links[place].devices[direction as usize];
+            let buffer = self.pool.get_mut(packet);
+            match device.receive(buffer.bytes_mut()) {
                 Ok(len) => {
                     let mut now = self.clock.now();
-                    // The first packet after a sleep is what ended it.
+                    // The first packet after a sleep has ended it.
                     if let Some(slept) = self.slept.take() {
-                        now = slept.max(now - self.reflex.0);
+                        now = slept.max(now - self.wakeup_latency.0);
                     }
-                    held.fill(len, now);
-                    self.enter(now, place, way, packet);
+                    buffer.fill(len, now);
+                    self.enter(now, place, direction, packet);
                 }
                 Err(cause) => {
-                    self.pool.give_back(packet);
+                    self.pool.free_buffer(packet);
                     let empty = matches!(cause.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
-                    // A device that only reports errors would wake us for ever.
+                    // A device that reports only errors would wake the thread continuously.
                     let broken = !empty || !ready.contains(EpollFlags::EPOLLIN);
                     return if broken { Err(cause) } else { Ok(count) };
                 }
@@ -279,20 +281,20 @@ impl Worker {
         Ok(BATCH)
     }
 
-    fn enter(&mut self, now: Instant, place: usize, way: Direction, packet: PacketId) {
+    fn enter(&mut self, now: Instant, place: usize, direction: Direction, packet: PacketId) {
         let carried = &mut self.links[place];
         let bytes = self.pool.get(packet).packet().len();
-        let counters = &mut carried.counters[way as usize];
+        let counters = &mut carried.counters[direction as usize];
         counters.entered += 1;
         counters.entered_bytes += bytes as u64;
-        if let Err(reason) = carried.link.send(now, way, packet, bytes as u32) {
+        if let Err(reason) = carried.link.send(now, direction, packet, bytes as u32) {
             counters.dropped[reason as usize] += 1;
-            self.tell(now, place, way, packet, |record| record.dropped = Some(reason));
-            self.pool.give_back(packet);
+            self.record(now, place, direction, packet, |record| record.dropped = Some(reason));
+            self.pool.free_buffer(packet);
         }
     }
 
-    /// Hands every packet that is due to the far end; returns how many.
+    /// Delivers all packets that are due; returns their number.
     fn release(&mut self) -> usize {
         let mut count = 0;
         for place in 0..self.links.len() {
@@ -307,17 +309,17 @@ impl Worker {
 
     fn leave(&mut self, place: usize, exit: Exit) {
         let now = self.clock.now();
-        let way = exit.direction;
+        let direction = exit.direction;
         let carried = &mut self.links[place];
         let packet = self.pool.get(exit.packet).packet();
         let mut dropped = exit.dropped;
         if dropped.is_none() {
             self.lateness.add(now.since(exit.at));
-            if carried.ends[1 - way as usize].send(packet).is_err() {
+            if carried.devices[1 - direction as usize].send(packet).is_err() {
                 dropped = Some(DropReason::Device);
             }
         }
-        let counters = &mut carried.counters[way as usize];
+        let counters = &mut carried.counters[direction as usize];
         match dropped {
             Some(reason) => counters.dropped[reason as usize] += 1,
             None => {
@@ -325,46 +327,46 @@ impl Worker {
                 counters.delivered_bytes += packet.len() as u64;
             }
         }
-        self.tell(now, place, way, exit.packet, |record| {
+        self.record(now, place, direction, exit.packet, |record| {
             (record.tries, record.dropped) = (exit.tries, dropped);
             record.delivered = dropped.is_none().then_some(now);
         });
-        self.pool.give_back(exit.packet);
+        self.pool.free_buffer(exit.packet);
     }
 
-    fn tell(
+    fn record(
         &mut self,
         now: Instant,
         place: usize,
-        way: Direction,
+        direction: Direction,
         packet: PacketId,
-        fate: impl FnOnce(&mut PacketRecord),
+        complete: impl FnOnce(&mut PacketRecord),
     ) {
         if let Some(sink) = &mut self.sink {
-            let held = self.pool.get(packet);
-            let mut record = PacketRecord::of(held.packet(), held.entered, place as u8, way);
-            fate(&mut record);
-            sink.tell(now, record);
+            let buffer = self.pool.get(packet);
+            let mut record = PacketRecord::of(buffer.packet(), buffer.entered, place as u8, direction);
+            complete(&mut record);
+            sink.add(now, record);
         }
     }
 
-    /// Tells of the packets that are still under way.
+    /// Records the packets that are still in flight.
     fn finish(&mut self) {
         let now = self.clock.now();
         for place in 0..self.links.len() {
             self.links[place].link.set_on(now, false);
             while let Some(exit) = self.links[place].link.poll(Instant::from_nanos(u64::MAX)) {
                 self.links[place].counters[exit.direction as usize].unfinished += 1;
-                self.tell(now, place, exit.direction, exit.packet, |record| record.tries = exit.tries);
+                self.record(now, place, exit.direction, exit.packet, |record| record.tries = exit.tries);
             }
         }
     }
 
-    /// Lets the devices go once `device_drops` has told what they dropped (up,
-    /// down) by path.
+    /// Returns the report; `device_drops` returns the packets that a path's devices
+    /// dropped (up, down). The devices are removed afterwards.
     pub(super) fn into_report(
         self,
-        witnessed: &[Vec<Pause>],
+        pauses: &[Vec<Pause>],
         device_drops: impl Fn(&str) -> Result<[u64; 2]>,
     ) -> Result<EmulatorReport> {
         let mut links = Vec::with_capacity(self.links.len());
@@ -375,7 +377,7 @@ impl Worker {
             down.dropped[DropReason::Device as usize] += lost_down;
             links.push(LinkReport { name: carried.name.clone(), up, down });
         }
-        let (stall_us_max, stalled_at, pause_us_max) = self.stalls.longest(witnessed);
+        let (stall_us_max, stalled_at, pause_us_max) = self.stalls.longest(pauses);
         Ok(EmulatorReport {
             lateness_us_p50: self.lateness.quantile_us(0.5),
             lateness_us_p99: self.lateness.quantile_us(0.99),
@@ -397,7 +399,7 @@ impl Carried {
         let devices = emulated.devices;
         Carried {
             name: devices.name,
-            ends: [devices.vehicle, devices.server],
+            devices: [devices.vehicle, devices.server],
             link: emulated.link,
             counters: [Counters::default(); 2],
         }
@@ -415,7 +417,7 @@ fn wait(epoll: &Epoll, events: &mut [EpollEvent], timeout: EpollTimeout) -> io::
     }
 }
 
-/// Processor time of this thread.
+/// CPU time of this thread.
 fn thread_cpu() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else {
         return Duration::ZERO;

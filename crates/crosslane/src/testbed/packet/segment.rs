@@ -9,12 +9,12 @@ const SYN: u8 = 2;
 const ACK: u8 = 16;
 const KIND_MPTCP: u8 = 30;
 
-/// What the record needs of a TCP segment.
+/// The fields of a TCP segment that the record needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Who sent it.
+    /// Source.
     pub source: SocketAddr,
-    /// To whom.
+    /// Destination.
     pub destination: SocketAddr,
     /// Length of the payload, in bytes.
     pub payload_bytes: u16,
@@ -30,13 +30,14 @@ pub struct Segment {
     pub keys: [Option<u64>; 2],
     /// The receiver's token, from MP_JOIN.
     pub join_token: Option<u32>,
-    /// Which data the payload is.
+    /// Mapping of the payload to data sequence numbers.
     pub mapping: Option<Mapping>,
     /// Acknowledgement on the connection level.
     pub data_ack: Option<Number>,
 }
 
-/// So many bytes of the subflow from `subflow_seq` on are the data from `dsn` on.
+/// Maps `bytes` bytes of the subflow from `subflow_seq` on to the data from
+/// `dsn` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// Data sequence number of the first byte.
@@ -47,10 +48,10 @@ pub struct Mapping {
     pub bytes: u32,
 }
 
-/// A data sequence number as the wire gives it.
+/// A data sequence number as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// The connection's first byte (MP_CAPABLE with data names no number).
+    /// The connection's first byte (MP_CAPABLE with data contains no number).
     First,
     /// All 64 bits.
     Wide(u64),
@@ -64,7 +65,7 @@ impl Number {
     }
 }
 
-/// Length of the packet by its IP header; 0 if it has none.
+/// Length of the packet according to its IP header; 0 without one.
 pub fn ip_bytes(head: &[u8]) -> u16 {
     match head.first().map(|byte| byte >> 4) {
         Some(4) => Ipv4HeaderSlice::from_slice(head).map_or(0, |ip| ip.total_len()),
@@ -73,8 +74,8 @@ pub fn ip_bytes(head: &[u8]) -> u16 {
     }
 }
 
-/// Length of a UDP payload, by the IP header; `None` for what is not UDP or not
-/// a first fragment.
+/// Length of a UDP payload according to the IP header; `None` if the packet is
+/// not UDP or not a first fragment.
 pub fn datagram_bytes(head: &[u8]) -> Option<u16> {
     const UDP_HEADER_BYTES: usize = 8;
     let (_, _, header_bytes) = addresses(head, IpNumber::UDP)?;
@@ -82,8 +83,8 @@ pub fn datagram_bytes(head: &[u8]) -> Option<u16> {
 }
 
 impl Segment {
-    /// Reads a packet from its first bytes; `None` for what is not TCP, not a
-    /// first fragment, or cut off before the end of the TCP header.
+    /// Parses the first bytes of a packet; `None` if it is not TCP, not a first
+    /// fragment, or truncated before the end of the TCP header.
     pub fn parse(head: &[u8]) -> Option<Segment> {
         let (source, destination, header_bytes) = addresses(head, IpNumber::TCP)?;
         let tcp = TcpHeaderSlice::from_slice(head.get(header_bytes..)?).ok()?;
@@ -105,12 +106,12 @@ impl Segment {
         Some(segment)
     }
 
-    /// True for SYN, with ACK or without.
+    /// True for SYN, with or without ACK.
     pub fn is_syn(&self) -> bool {
         self.flags & SYN != 0
     }
 
-    /// True if it acknowledges.
+    /// True if the ACK flag is set.
     pub fn acks(&self) -> bool {
         self.flags & ACK != 0
     }
@@ -157,7 +158,7 @@ impl Segment {
         }
     }
 
-    /// §3.1: the option's length tells which of the handshake's packets it is.
+    /// §3.1: the option's length identifies the packet of the handshake.
     fn read_capable(&mut self, option: &[u8]) {
         self.keys = [number(option, 4, 8), number(option, 12, 8)];
         self.mapping =
@@ -191,8 +192,7 @@ impl Segment {
     }
 }
 
-/// Source, destination and length of the IP header.
-/// Addresses and length of the IP header, where this protocol follows it.
+/// Source, destination and length of the IP header, if `protocol` follows it.
 fn addresses(head: &[u8], protocol: IpNumber) -> Option<(std::net::IpAddr, std::net::IpAddr, usize)> {
     match head.first()? >> 4 {
         4 => {

@@ -1,9 +1,9 @@
-//! Traffic without a connection: each message a datagram, from one end to the
-//! other, never repeated.
+//! Traffic without a connection: each message is a datagram, without
+//! retransmission.
 //!
 //! Every function works in the network namespace of the thread that calls it.
-//! Where the server sends, the vehicle calls on it until the first datagram
-//! comes, so that it knows where to.
+//! If the server sends, the vehicle sends it calls until the first datagram
+//! arrives, so that the server knows the vehicle's address.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -16,92 +16,91 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::frame::{self, HEADER_BYTES};
-use super::{BACKLOG_NS, Clock, MESSAGES_MAX, NAP, Plan, TrafficError, check, over, system, wait};
+use super::{BACKLOG_NS, Clock, MESSAGES_MAX, POLL_INTERVAL, Plan, TrafficError, check, has_ended, system, wait};
 
-/// What the vehicle calls with.
+/// Payload of a call.
 const CALL: &[u8] = b"crosslane";
-/// What may wait for the receiver to read, in bytes: 0.1 s at 320 Mbit/s.
+/// Size of the receive buffer, in bytes: 0.1 s at 320 Mbit/s.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// What the sending end did.
+/// Record of the sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// When each datagram was handed to the socket, by number.
+    /// When each datagram was passed to the socket, by number.
     pub sent_ns: Vec<u64>,
-    /// Datagrams that waited too long for the socket and were never sent.
+    /// Datagrams that waited too long for the socket and were not sent.
     pub skipped: u64,
 }
 
-/// What the receiving end saw.
+/// Record of the receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// When each datagram first came, by number; those after the last that did
-    /// are left out.
+    /// When each datagram first arrived, by number, up to the last that arrived.
     pub received_ns: Vec<Option<u64>>,
-    /// How many came once more.
+    /// Number of duplicates.
     pub duplicates: u64,
 }
 
-/// What one end did or saw.
+/// Record of one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// It was the sender.
+pub enum EndpointRecord {
+    /// Of the sender.
     Sent(Sent),
-    /// It was the receiver.
+    /// Of the receiver.
     Received(Received),
 }
 
 /// Opens the server's socket.
 ///
 /// # Errors
-/// The plan cannot be carried out, or the port is taken.
+/// The plan is invalid, or the port is in use.
 pub fn listen(port: u16, plan: &Plan) -> Result<UdpSocket, TrafficError> {
     check(plan)?;
     open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), plan)
 }
 
-/// Plays the server's part until the traffic is over, the deadline has passed
-/// or `stop` is set.
+/// Runs the server until the traffic has ended, the deadline has passed or
+/// `stop` is set.
 ///
 /// # Errors
 /// A datagram differs from the one sent, or the socket failed.
-pub fn serve(socket: &UdpSocket, plan: &Plan, clock: Clock, stop: &AtomicBool) -> Result<End, TrafficError> {
-    let play = Play { socket, plan, clock, stop };
+pub fn serve(socket: &UdpSocket, plan: &Plan, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord, TrafficError> {
+    let endpoint = Endpoint { socket, plan, clock, stop };
     match plan.direction {
-        Direction::Up => play.receive(|| Ok(())).map(End::Received),
+        Direction::Up => endpoint.receive(|| Ok(())).map(EndpointRecord::Received),
         Direction::Down => {
-            let Some(vehicle) = play.await_call()? else { return Ok(End::Sent(Sent::default())) };
+            let Some(vehicle) = endpoint.await_call()? else { return Ok(EndpointRecord::Sent(Sent::default())) };
             socket.connect(vehicle).map_err(system("answering the vehicle", "see the kernel's log"))?;
-            play.send().map(End::Sent)
+            endpoint.send().map(EndpointRecord::Sent)
         }
     }
 }
 
-/// Plays the vehicle's part. `local` is the address to send from, where the
-/// kernel shall not choose.
+/// Runs the vehicle's client. `local` is the source address; `None`: the kernel
+/// chooses.
 ///
 /// # Errors
-/// The plan cannot be carried out, a datagram differs from the one sent, or
-/// the socket failed.
+/// The plan is invalid, a datagram differs from the one sent, or the socket
+/// failed.
 pub fn drive(
     server: SocketAddr,
     local: Option<IpAddr>,
     plan: &Plan,
     clock: Clock,
     stop: &AtomicBool,
-) -> Result<End, TrafficError> {
+) -> Result<EndpointRecord, TrafficError> {
     check(plan)?;
     let local = local.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     let socket = open(SocketAddr::new(local, 0), plan)?;
-    socket.connect(server).map_err(system(format!("choosing a way to {server}"), "look whether any link is up"))?;
-    let play = Play { socket: &socket, plan, clock, stop };
+    socket.connect(server).map_err(system(format!("choosing a route to {server}"), "check that a link is up"))?;
+    let endpoint = Endpoint { socket: &socket, plan, clock, stop };
     match plan.direction {
-        Direction::Up => play.send().map(End::Sent),
-        Direction::Down => play.receive(|| passing(socket.send(CALL)).map(drop)).map(End::Received),
+        Direction::Up => endpoint.send().map(EndpointRecord::Sent),
+        Direction::Down => endpoint.receive(|| is_sent(socket.send(CALL)).map(drop)).map(EndpointRecord::Received),
     }
 }
 
-/// The record of the datagrams, from what the two ends saw.
+/// Joins the records of both endpoints into rows of messages.
 pub fn messages(plan: &Plan, sent: &Sent, received: &Received) -> Vec<MessageRow> {
     let received = received.received_ns.iter().copied().chain(std::iter::repeat(None));
     let row = |(number, (&sent_ns, received_ns)): (u64, (&u64, Option<u64>))| MessageRow {
@@ -117,7 +116,7 @@ pub fn messages(plan: &Plan, sent: &Sent, received: &Received) -> Vec<MessageRow
 fn open(local: SocketAddr, plan: &Plan) -> Result<UdpSocket, TrafficError> {
     let opened = UdpSocket::bind(local).and_then(|socket| {
         socket.set_nonblocking(true)?;
-        // Without the privilege the kernel's own limit has to do.
+        // Without the privilege the kernel's limit applies.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER_BYTES).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER_BYTES)?;
         }
@@ -126,48 +125,48 @@ fn open(local: SocketAddr, plan: &Plan) -> Result<UdpSocket, TrafficError> {
         }
         Ok(socket)
     });
-    opened.map_err(system(format!("opening a socket for datagrams on {local}"), "end what holds the port"))
+    opened.map_err(system(format!("opening a socket for datagrams on {local}"), "end the program that uses the port"))
 }
 
-struct Play<'a> {
+struct Endpoint<'a> {
     socket: &'a UdpSocket,
     plan: &'a Plan,
     clock: Clock<'a>,
     stop: &'a AtomicBool,
 }
 
-impl Play<'_> {
+impl Endpoint<'_> {
     fn send(&self) -> Result<Sent, TrafficError> {
         // The default slack of 50 µs would show in every datagram.
         let _ = nix::sys::prctl::set_timerslack(1);
         let plan = self.plan;
-        let mut seen = Sent::default();
+        let mut record = Sent::default();
         let mut message = vec![0; plan.size_bytes as usize];
         let mut due_ns = plan.start_ns;
-        while self.sleep_until(due_ns) && seen.sent_ns.len() < MESSAGES_MAX {
+        while self.sleep_until(due_ns) && record.sent_ns.len() < MESSAGES_MAX {
             let now_ns = (self.clock)();
             if due_ns.max(now_ns) >= plan.stop_ns {
                 break;
             }
             if let Some(late_ns) = now_ns.checked_sub(due_ns + BACKLOG_NS).filter(|_| plan.period_ns > 0) {
                 let skipped = late_ns / plan.period_ns;
-                seen.skipped += skipped;
+                record.skipped += skipped;
                 due_ns += skipped * plan.period_ns;
             }
-            frame::fill(&mut message, seen.sent_ns.len() as u64, now_ns);
-            seen.sent_ns.push(now_ns);
-            if !self.hand_over(&message)? {
+            frame::fill(&mut message, record.sent_ns.len() as u64, now_ns);
+            record.sent_ns.push(now_ns);
+            if !self.write(&message)? {
                 break;
             }
             due_ns += plan.period_ns;
         }
-        Ok(seen)
+        Ok(record)
     }
 
-    /// False if the deadline or the order to stop came first.
-    fn hand_over(&self, message: &[u8]) -> Result<bool, TrafficError> {
-        while !passing(self.socket.send(message))? {
-            if over(self.plan, self.clock, self.stop) {
+    /// False if the deadline passed or `stop` was set before.
+    fn write(&self, message: &[u8]) -> Result<bool, TrafficError> {
+        while !is_sent(self.socket.send(message))? {
+            if has_ended(self.plan, self.clock, self.stop) {
                 return Ok(false);
             }
             wait(self.socket, PollFlags::POLLOUT)?;
@@ -175,53 +174,53 @@ impl Play<'_> {
         Ok(true)
     }
 
-    /// False if the order to stop came first.
+    /// False if the traffic has ended before.
     fn sleep_until(&self, due_ns: u64) -> bool {
         loop {
-            if over(self.plan, self.clock, self.stop) {
+            if has_ended(self.plan, self.clock, self.stop) {
                 return false;
             }
-            let left = Duration::from_nanos(due_ns.saturating_sub((self.clock)()));
-            if left.is_zero() {
+            let remaining = Duration::from_nanos(due_ns.saturating_sub((self.clock)()));
+            if remaining.is_zero() {
                 return true;
             }
-            std::thread::sleep(left.min(NAP));
+            std::thread::sleep(remaining.min(POLL_INTERVAL));
         }
     }
 
-    /// Receives to the deadline: nothing tells that no more will come. Calls
-    /// until the first datagram does.
+    /// Receives until the deadline, since nothing marks the last datagram. Calls
+    /// the server until the first datagram arrives.
     fn receive(&self, call: impl Fn() -> Result<(), TrafficError>) -> Result<Received, TrafficError> {
-        let mut seen = Received::default();
+        let mut record = Received::default();
         let mut buffer = vec![0; 65_536];
-        while !over(self.plan, self.clock, self.stop) {
+        while !has_ended(self.plan, self.clock, self.stop) {
             match self.socket.recv(&mut buffer) {
                 Ok(length) if &buffer[..length] != CALL => {
                     let now_ns = (self.clock)();
                     let header = frame::check(&buffer[..length]);
                     let header = header.map_err(|what| TrafficError::Damaged { length, what })?;
-                    seen.note(header.number as usize, now_ns);
+                    record.note(header.number as usize, now_ns);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if seen.received_ns.is_empty() {
+                    if record.received_ns.is_empty() {
                         call()?;
                     }
                     wait(self.socket, PollFlags::POLLIN)?;
                 }
-                other => drop(passing(other)?),
+                other => drop(is_sent(other)?),
             }
         }
-        Ok(seen)
+        Ok(record)
     }
 
-    /// Where the vehicle is; none if the deadline or the order to stop came first.
+    /// The vehicle's address; `None` if the deadline passed or `stop` was set before.
     fn await_call(&self) -> Result<Option<SocketAddr>, TrafficError> {
         let mut buffer = [0; HEADER_BYTES];
-        while !over(self.plan, self.clock, self.stop) {
+        while !has_ended(self.plan, self.clock, self.stop) {
             match self.socket.recv_from(&mut buffer) {
                 Ok((length, vehicle)) if &buffer[..length] == CALL => return Ok(Some(vehicle)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => wait(self.socket, PollFlags::POLLIN)?,
-                other => drop(passing(other.map(|(length, _)| length))?),
+                other => drop(is_sent(other.map(|(length, _)| length))?),
             }
         }
         Ok(None)
@@ -244,9 +243,9 @@ impl Received {
     }
 }
 
-/// False if the socket has to be waited for. What a link that is down or a full
-/// queue swallows is lost, as everywhere in UDP.
-fn passing(sent: io::Result<usize>) -> Result<bool, TrafficError> {
+/// False if the socket would block. A datagram that a link outage or a full
+/// queue drops is lost, as usual in UDP.
+fn is_sent(sent: io::Result<usize>) -> Result<bool, TrafficError> {
     use ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable, WouldBlock};
     match sent {
         Ok(_) => Ok(true),
@@ -282,25 +281,26 @@ mod tests {
         }
     }
 
-    /// Runs both ends over loopback.
+    /// Runs both endpoints has_ended loopback.
     fn run(plan: &Plan) -> (Sent, Received) {
         let began = Instant::now();
         let clock = move || began.elapsed().as_nanos() as u64;
         let stop = AtomicBool::new(false);
         let socket = listen(0, plan).unwrap();
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, socket.local_addr().unwrap().port()));
-        let ends = std::thread::scope(|scope| {
+        let records = std::thread::scope(|scope| {
             let vehicle = scope.spawn(|| drive(server, Some(Ipv4Addr::LOCALHOST.into()), plan, &clock, &stop));
             (serve(&socket, plan, &clock, &stop).unwrap(), vehicle.join().unwrap().unwrap())
         });
-        match ends {
-            (End::Sent(sent), End::Received(received)) | (End::Received(received), End::Sent(sent)) => (sent, received),
+        match records {
+            (EndpointRecord::Sent(sent), EndpointRecord::Received(received))
+            | (EndpointRecord::Received(received), EndpointRecord::Sent(sent)) => (sent, received),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn datagrams_arrive_both_ways_each_once_and_timed() {
+    fn datagrams_arrive_in_both_directions_once_and_timed() {
         for direction in [Direction::Up, Direction::Down] {
             let plan = plan(direction);
             let (sent, received) = run(&plan);
@@ -313,18 +313,18 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_that_comes_again_is_counted_and_a_lost_one_is_not_there() {
-        let mut seen = Received::default();
+    fn duplicates_are_counted_and_lost_datagrams_have_no_time() {
+        let mut record = Received::default();
         for (number, now_ns) in [(0, 10), (3, 20), (1, 30), (3, 40), (1, 50)] {
-            seen.note(number, now_ns);
+            record.note(number, now_ns);
         }
-        assert_eq!(seen, Received { received_ns: vec![Some(10), Some(30), None, Some(20)], duplicates: 2 });
-        seen.note(usize::MAX, 60);
-        assert_eq!(seen.received_ns.len(), 4, "no number makes the record grow without limit");
+        assert_eq!(record, Received { received_ns: vec![Some(10), Some(30), None, Some(20)], duplicates: 2 });
+        record.note(usize::MAX, 60);
+        assert_eq!(record.received_ns.len(), 4, "the size of the record is limited");
     }
 
     #[test]
-    fn a_damaged_datagram_is_told() {
+    fn a_damaged_datagram_is_reported() {
         let mut message = vec![0; 100];
         frame::fill(&mut message, 7, 9);
         assert_eq!(frame::check(&message).map(|header| (header.number, header.sent_ns)), Ok((7, 9)));

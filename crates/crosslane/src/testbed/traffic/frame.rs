@@ -10,7 +10,7 @@ pub const SIZE_MAX_BYTES: usize = 1 << 20;
 
 const MAGIC: u32 = 0x6372_6f73;
 
-/// What a header says.
+/// Header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Length of the message with its header.
@@ -34,7 +34,7 @@ pub fn fill(message: &mut [u8], number: u64, sent_ns: u64) {
     }
 }
 
-/// What the header of one whole message says, once every byte is as it was sent.
+/// Checks every byte of a complete message and returns its header.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -55,7 +55,7 @@ fn read_header(bytes: &[u8]) -> Option<(u32, Header)> {
     Some((first as u32, Header { size_bytes: (first >> 32) as u32, number: field(8)?, sent_ns: field(16)? }))
 }
 
-/// Cuts a stream into messages and checks every byte. Holds at most one
+/// Splits a stream into messages and checks every byte. Buffers at most one
 /// message.
 #[derive(Default)]
 pub struct Checker {
@@ -65,17 +65,17 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Takes the next bytes of the stream and calls `complete` for each
-    /// message that they finish.
+    /// Processes the next bytes of the stream and calls `complete` for each message
+    /// that they complete.
     ///
     /// # Errors
-    /// [`TrafficError::Corrupt`] with the offset in the stream of the first
-    /// byte that is not what was sent.
+    /// [`TrafficError::Corrupt`] with the offset in the stream of the first wrong
+    /// byte.
     pub fn take(&mut self, mut bytes: &[u8], mut complete: impl FnMut(Header)) -> Result<(), TrafficError> {
         while !bytes.is_empty() {
-            let wanted =
+            let needed =
                 if self.partial.len() < HEADER_BYTES { HEADER_BYTES } else { self.header()?.size_bytes as usize };
-            let part = bytes.len().min(wanted - self.partial.len());
+            let part = bytes.len().min(needed - self.partial.len());
             self.partial.extend_from_slice(&bytes[..part]);
             bytes = &bytes[part..];
             if self.partial.len() < HEADER_BYTES {
@@ -100,14 +100,14 @@ impl Checker {
 
     fn header(&self) -> Result<Header, TrafficError> {
         let Some((magic, header)) = read_header(&self.partial) else {
-            return Err(self.corrupt(0, "a header is cut short"));
+            return Err(self.corrupt(0, "a header is truncated"));
         };
         let size_bytes = header.size_bytes;
         let size_fits = (HEADER_BYTES..=SIZE_MAX_BYTES).contains(&(size_bytes as usize));
         match () {
-            () if magic != MAGIC => Err(self.corrupt(0, "no header stands where one should")),
-            () if !size_fits => Err(self.corrupt(4, "the message's length is impossible")),
-            () if header.number != self.next_number => Err(self.corrupt(8, "a message is missing or doubled")),
+            () if magic != MAGIC => Err(self.corrupt(0, "a header is missing")),
+            () if !size_fits => Err(self.corrupt(4, "the message's length is invalid")),
+            () if header.number != self.next_number => Err(self.corrupt(8, "a message is missing or duplicated")),
             () => Ok(header),
         }
     }
@@ -160,18 +160,18 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_whole_however_the_stream_is_cut() {
+    fn messages_are_complete_however_the_stream_is_split() {
         let sizes = [24, 1000, 25, 70_000, 31];
         let bytes = stream(&sizes);
         for step in [1, 7, 1424, 65_536] {
             let mut checker = Checker::default();
-            let mut seen = Vec::new();
+            let mut headers = Vec::new();
             for part in bytes.chunks(step) {
-                checker.take(part, |header| seen.push(header)).unwrap();
+                checker.take(part, |header| headers.push(header)).unwrap();
             }
-            let got: Vec<usize> = seen.iter().map(|header| header.size_bytes as usize).collect();
-            assert_eq!(got, sizes, "cut into {step}");
-            assert_eq!(seen[3].sent_ns, 21);
+            let got: Vec<usize> = headers.iter().map(|header| header.size_bytes as usize).collect();
+            assert_eq!(got, sizes, "split into {step}");
+            assert_eq!(headers[3].sent_ns, 21);
             assert_eq!(checker.checked_bytes(), bytes.len() as u64);
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_left_out_is_found() {
+    fn a_missing_message_is_found() {
         let bytes = stream(&[100, 100, 100]);
         let mut checker = Checker::default();
         checker.take(&bytes[..100], |_| ()).unwrap();

@@ -20,8 +20,8 @@ fn plan(direction: Direction, mptcp: bool) -> Plan {
     }
 }
 
-/// Runs both ends over loopback; the vehicle's first.
-fn run(plan: &Plan) -> (Seen, Seen) {
+/// Runs both endpoints over loopback; returns the vehicle's record first.
+fn run(plan: &Plan) -> (ConnectionRecord, ConnectionRecord) {
     let began = Instant::now();
     let clock = move || began.elapsed().as_nanos() as u64;
     let stop = AtomicBool::new(false);
@@ -30,13 +30,13 @@ fn run(plan: &Plan) -> (Seen, Seen) {
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     std::thread::scope(|scope| {
         let vehicle = scope.spawn(|| drive(server, Some(Ipv4Addr::LOCALHOST.into()), plan, &clock, &stop));
-        let seen = serve(&listener, plan, &clock, &stop).unwrap();
-        (vehicle.join().unwrap().unwrap(), seen)
+        let record = serve(&listener, plan, &clock, &stop).unwrap();
+        (vehicle.join().unwrap().unwrap(), record)
     })
 }
 
 #[test]
-fn every_message_arrives_over_mptcp_and_over_tcp_both_ways() {
+fn every_message_arrives_over_mptcp_and_tcp_in_both_directions() {
     for mptcp in [true, false] {
         for direction in [Direction::Up, Direction::Down] {
             let plan = plan(direction, mptcp);
@@ -53,7 +53,7 @@ fn every_message_arrives_over_mptcp_and_over_tcp_both_ways() {
 }
 
 #[test]
-fn bulk_is_sent_as_fast_as_the_socket_takes_it() {
+fn bulk_is_sent_as_fast_as_the_socket_accepts_it() {
     let plan = Plan { size_bytes: BULK_BYTES, period_ns: 0, stop_ns: 250 * MS, ..plan(Direction::Up, true) };
     let (vehicle, server) = run(&plan);
     assert_eq!(vehicle.sent_ns.len(), server.received_ns.len());
@@ -61,7 +61,7 @@ fn bulk_is_sent_as_fast_as_the_socket_takes_it() {
 }
 
 #[test]
-fn a_server_nobody_connects_to_gives_up_at_the_deadline() {
+fn a_server_without_a_connection_stops_at_the_deadline() {
     let plan = Plan { deadline_ns: 60 * MS, ..plan(Direction::Up, true) };
     let began = Instant::now();
     let clock = move || began.elapsed().as_nanos() as u64;
@@ -70,7 +70,7 @@ fn a_server_nobody_connects_to_gives_up_at_the_deadline() {
     assert!(error.to_string().starts_with("while waiting for the vehicle's connection"), "{error}");
 }
 
-/// Messages that no buffer holds, to a peer that the test lets read or not.
+/// Messages larger than all buffers, to a peer that the test lets read or not.
 fn heavy() -> Plan {
     Plan {
         size_bytes: 1 << 20,
@@ -89,8 +89,8 @@ fn a_sender_whose_peer_does_not_read_ends_at_the_deadline() {
     let listener = listen(0, &plan).unwrap();
     let port = listener.local_addr().unwrap().as_socket().unwrap().port();
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let seen = drive(server, None, &plan, &clock, &AtomicBool::new(false)).unwrap();
-    assert!(seen.sent_ns.len() < 20, "{} written", seen.sent_ns.len());
+    let record = drive(server, None, &plan, &clock, &AtomicBool::new(false)).unwrap();
+    assert!(record.sent_ns.len() < 20, "{} written", record.sent_ns.len());
     assert!(began.elapsed() < Duration::from_secs(3));
 }
 
@@ -106,16 +106,16 @@ fn messages_that_waited_longer_than_the_backlog_are_skipped_and_counted() {
     let (sender, receiver) = std::thread::scope(|scope| {
         let vehicle = scope.spawn(|| drive(server, None, &plan, &clock, &stop));
         std::thread::sleep(Duration::from_millis(1400));
-        let seen = serve(&listener, &plan, &clock, &stop).unwrap();
-        (vehicle.join().unwrap().unwrap(), seen)
+        let record = serve(&listener, &plan, &clock, &stop).unwrap();
+        (vehicle.join().unwrap().unwrap(), record)
     });
     assert!(sender.skipped > 10, "{} skipped", sender.skipped);
     assert!(sender.sent_ns.len() as u64 + sender.skipped <= 155);
-    assert_eq!(receiver.received_ns.len(), sender.sent_ns.len(), "what was written arrives");
+    assert_eq!(receiver.received_ns.len(), sender.sent_ns.len(), "all written messages arrive");
 }
 
 #[test]
-fn an_unknown_congestion_control_is_one_sentence_with_a_remedy() {
+fn an_unknown_congestion_control_is_an_error_with_a_remedy() {
     let plan = Plan { congestion: "nonesuch".to_string(), ..plan(Direction::Up, true) };
     let text = listen(0, &plan).unwrap_err().to_string();
     assert!(text.starts_with("while setting the congestion control nonesuch: "), "{text}");
@@ -123,7 +123,7 @@ fn an_unknown_congestion_control_is_one_sentence_with_a_remedy() {
 }
 
 #[test]
-fn messages_smaller_than_their_header_are_refused() {
+fn messages_smaller_than_their_header_are_rejected() {
     let plan = Plan { size_bytes: 23, ..plan(Direction::Up, true) };
     assert!(matches!(listen(0, &plan), Err(TrafficError::Plan(_))));
 }

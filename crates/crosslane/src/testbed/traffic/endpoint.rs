@@ -1,4 +1,4 @@
-//! One end of the connection, once it stands.
+//! One endpoint of an established connection.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::AtomicBool;
@@ -8,56 +8,58 @@ use nix::poll::PollFlags;
 use socket2::Socket;
 
 use super::frame::{self, Checker};
-use super::{BACKLOG_NS, Clock, MESSAGES_MAX, NAP, Plan, Seen, TrafficError, over, system, wait};
+use super::{
+    BACKLOG_NS, Clock, ConnectionRecord, MESSAGES_MAX, POLL_INTERVAL, Plan, TrafficError, has_ended, system, wait,
+};
 
-/// One end of the connection.
-pub(super) struct End<'a> {
+/// One endpoint of the connection.
+pub(super) struct Endpoint<'a> {
     pub(super) socket: Socket,
     pub(super) plan: &'a Plan,
     pub(super) clock: Clock<'a>,
     pub(super) stop: &'a AtomicBool,
 }
 
-impl End<'_> {
-    /// Sends or receives until the traffic is over.
-    pub(super) fn play(self, sends: bool) -> Result<Seen, TrafficError> {
+impl Endpoint<'_> {
+    /// Sends or receives until the traffic has ended.
+    pub(super) fn run(self, sends: bool) -> Result<ConnectionRecord, TrafficError> {
         self.prepare()?;
         if sends { self.send() } else { self.receive() }
     }
 
-    /// Sends messages and awaits the answer of each.
-    pub(super) fn ask(self) -> Result<Seen, TrafficError> {
+    /// Sends messages and waits for the echo of each.
+    pub(super) fn send_and_await(self) -> Result<ConnectionRecord, TrafficError> {
         self.prepare()?;
         let plan = self.plan;
-        let mut seen = Seen::default();
+        let mut record = ConnectionRecord::default();
         let mut message = vec![0; plan.size_bytes as usize];
-        let mut answer = vec![0; plan.size_bytes as usize];
+        let mut echo = vec![0; plan.size_bytes as usize];
         let mut checker = Checker::default();
         let mut due_ns = plan.start_ns;
         while self.sleep_until(due_ns) {
             let now_ns = (self.clock)();
-            if now_ns >= plan.stop_ns || seen.sent_ns.len() >= MESSAGES_MAX {
+            if now_ns >= plan.stop_ns || record.sent_ns.len() >= MESSAGES_MAX {
                 break;
             }
-            frame::fill(&mut message, seen.sent_ns.len() as u64, now_ns);
-            seen.sent_ns.push(now_ns);
+            frame::fill(&mut message, record.sent_ns.len() as u64, now_ns);
+            record.sent_ns.push(now_ns);
             if !self.write(&message)? {
                 break;
             }
-            while seen.received_ns.len() < seen.sent_ns.len() {
-                let Some(count) = self.read(&mut answer)?.filter(|&count| count > 0) else { return Ok(seen) };
+            while record.received_ns.len() < record.sent_ns.len() {
+                let Some(count) = self.read(&mut echo)?.filter(|&count| count > 0) else { return Ok(record) };
                 let now_ns = (self.clock)();
-                checker.take(&answer[..count], |_| seen.received_ns.push(now_ns))?;
+                checker.take(&echo[..count], |_| record.received_ns.push(now_ns))?;
             }
             due_ns = (due_ns + plan.period_ns).max((self.clock)());
         }
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
         while self.read(&mut [0; 64])?.is_some_and(|count| count > 0) {}
-        Ok(seen)
+        Ok(record)
     }
 
-    /// Sends back what comes.
-    pub(super) fn answer(self) -> Result<Seen, TrafficError> {
+    /// Sends received bytes back.
+    pub(super) fn echo(self) -> Result<ConnectionRecord, TrafficError> {
         self.prepare()?;
         let mut buffer = vec![0; 64 * 1024];
         while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
@@ -66,7 +68,7 @@ impl End<'_> {
             }
         }
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
-        Ok(Seen::default())
+        Ok(ConnectionRecord::default())
     }
 
     fn prepare(&self) -> Result<(), TrafficError> {
@@ -76,62 +78,62 @@ impl End<'_> {
         Ok(())
     }
 
-    fn send(&self) -> Result<Seen, TrafficError> {
+    fn send(&self) -> Result<ConnectionRecord, TrafficError> {
         let plan = self.plan;
-        let mut seen = Seen::default();
+        let mut record = ConnectionRecord::default();
         let mut message = vec![0; plan.size_bytes as usize];
         let mut due_ns = plan.start_ns;
         while self.sleep_until(due_ns) {
             let now_ns = (self.clock)();
-            if due_ns.max(now_ns) >= plan.stop_ns || seen.sent_ns.len() >= MESSAGES_MAX {
+            if due_ns.max(now_ns) >= plan.stop_ns || record.sent_ns.len() >= MESSAGES_MAX {
                 break;
             }
             if let Some(late_ns) = now_ns.checked_sub(due_ns + BACKLOG_NS).filter(|_| plan.period_ns > 0) {
                 let skipped = late_ns / plan.period_ns;
-                seen.skipped += skipped;
+                record.skipped += skipped;
                 due_ns += skipped * plan.period_ns;
             }
-            frame::fill(&mut message, seen.sent_ns.len() as u64, now_ns);
-            seen.sent_ns.push(now_ns);
+            frame::fill(&mut message, record.sent_ns.len() as u64, now_ns);
+            record.sent_ns.push(now_ns);
             if !self.write(&message)? {
                 break;
             }
             due_ns = if plan.period_ns > 0 { due_ns + plan.period_ns } else { (self.clock)() };
         }
-        // The peer answers the end of the stream with its own when it has all.
+        // The peer ends its stream when it has received all.
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
         while self.read(&mut [0; 64])?.is_some_and(|count| count > 0) {}
-        Ok(seen)
+        Ok(record)
     }
 
-    /// False if the order to stop came first.
+    /// False if the traffic has ended before.
     fn sleep_until(&self, due_ns: u64) -> bool {
         loop {
-            if over(self.plan, self.clock, self.stop) {
+            if has_ended(self.plan, self.clock, self.stop) {
                 return false;
             }
-            let left = Duration::from_nanos(due_ns.saturating_sub((self.clock)()));
-            if left.is_zero() {
+            let remaining = Duration::from_nanos(due_ns.saturating_sub((self.clock)()));
+            if remaining.is_zero() {
                 return true;
             }
-            std::thread::sleep(left.min(NAP));
+            std::thread::sleep(remaining.min(POLL_INTERVAL));
         }
     }
 
-    /// False if the deadline or the order to stop came first.
+    /// False if the deadline passed or `stop` was set before.
     fn write(&self, mut bytes: &[u8]) -> Result<bool, TrafficError> {
         while !bytes.is_empty() {
             match (&self.socket).write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if over(self.plan, self.clock, self.stop) {
+                    if has_ended(self.plan, self.clock, self.stop) {
                         return Ok(false);
                     }
                     wait(&self.socket, PollFlags::POLLOUT)?;
                 }
                 Err(error) => {
-                    return Err(system("sending the traffic", "see events.jsonl for what closed the connection")(
+                    return Err(system("sending the traffic", "see events.jsonl for why the connection was closed")(
                         error,
                     ));
                 }
@@ -140,32 +142,32 @@ impl End<'_> {
         Ok(true)
     }
 
-    fn receive(&self) -> Result<Seen, TrafficError> {
-        let mut seen = Seen::default();
+    fn receive(&self) -> Result<ConnectionRecord, TrafficError> {
+        let mut record = ConnectionRecord::default();
         let mut checker = Checker::default();
         let mut buffer = vec![0; 256 * 1024];
         while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
             let now_ns = (self.clock)();
-            checker.take(&buffer[..count], |_| seen.received_ns.push(now_ns))?;
+            checker.take(&buffer[..count], |_| record.received_ns.push(now_ns))?;
         }
-        Ok(seen)
+        Ok(record)
     }
 
-    /// How many bytes came; 0 at the end of the stream, `None` if the deadline
-    /// or the order to stop came first.
+    /// The number of bytes read; 0 at the end of the stream, `None` if the deadline
+    /// passed or `stop` was set before.
     fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, TrafficError> {
         loop {
             match (&self.socket).read(buffer) {
                 Ok(count) => return Ok(Some(count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if over(self.plan, self.clock, self.stop) {
+                    if has_ended(self.plan, self.clock, self.stop) {
                         return Ok(None);
                     }
                     wait(&self.socket, PollFlags::POLLIN)?;
                 }
                 Err(error) => {
-                    return Err(system("receiving the traffic", "see events.jsonl for what closed the connection")(
+                    return Err(system("receiving the traffic", "see events.jsonl for why the connection was closed")(
                         error,
                     ));
                 }
