@@ -1,8 +1,4 @@
-"""Synthetic run folders for the tests: all records of docs/formats.md, with realistic drives.
-
-A drive is a stream of messages over two paths, of which `its-g5` fades. A `Plan` per strategy defines when the
-strategy leaves the path, and how long the application then waits.
-"""
+"""Synthetic run folders: messages over two paths, of which `its-g5` fades; a `Plan` per strategy says when it leaves."""
 
 import json
 from collections.abc import Callable

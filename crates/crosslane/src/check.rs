@@ -40,8 +40,8 @@ pub fn run(file: &Path, data: Option<&Path>, fix: bool, json: bool) -> Result<Ex
             let line = fault.line.map_or(String::new(), |line| format!("line {line}: "));
             Some(format!("`crosslane {command}` cannot run it: {line}{}", fault.what))
         });
-    let told = proofs.iter().map(|proof| proof.text.clone());
-    let texts: Vec<String> = told.chain(bounds(&scenario)?).chain(cannot).collect();
+    let proved = proofs.iter().map(|proof| proof.text.clone());
+    let texts: Vec<String> = proved.chain(bounds(&scenario)?).chain(cannot).collect();
     let notes = former_names(&scenario.renamed).chain(warnings(&scenario, &proofs)).collect::<Vec<_>>();
     print(file, json, "scenario", ok, &texts, &notes)?;
     if ok {
