@@ -20,9 +20,9 @@ const PATHS: usize = 3;
 const STORM_MS: u64 = 20_000;
 /// Maximum number of consecutive refusals of one connection; a command refused more
 /// often is abandoned.
-const REFUSALS_IN_A_ROW: u32 = 5;
+const MAX_REFUSALS: u32 = 5;
 /// Consecutive resets that a connection may take for the peer's limit.
-const RESETS_IN_A_ROW: u32 = 3;
+const LIMIT_RESETS: u32 = 3;
 /// A subflow that lives this long proves that the peer has room.
 const PROVEN_MS: u64 = 1_000;
 /// Maximum time from lost events to the next list of all connections.
@@ -182,7 +182,7 @@ impl Kernel {
         if !connection.is_ours {
             return Err(Refusal::NotOurs);
         }
-        if refuses && connection.refusals < REFUSALS_IN_A_ROW {
+        if refuses && connection.refusals < MAX_REFUSALS {
             connection.refusals += 1;
             if let Command::DestroySubflow { local, .. } = *command {
                 connection.flows.iter_mut().for_each(|flow| flow.stays |= flow.subflow.local == local);
@@ -326,7 +326,7 @@ impl Kernel {
             }
             6 | 7 => {
                 let states = std::array::from_fn(|_| [Closed, Backup, Active][self.random.below(3) as usize]);
-                driver.want(states);
+                driver.set_wanted(states);
             }
             8 | 9 => {
                 let Some(token) = self.some_token() else { return };
@@ -446,11 +446,11 @@ impl Driver {
             recent: VecDeque::new(),
             commands: 0,
         };
-        driver.want([Active, Active, Backup]);
+        driver.set_wanted([Active, Active, Backup]);
         driver
     }
 
-    fn want(&mut self, states: [PathState; PATHS]) {
+    fn set_wanted(&mut self, states: [PathState; PATHS]) {
         self.wanted = states;
         self.manager.set_wanted(self.now, &states);
     }
@@ -486,7 +486,7 @@ impl Driver {
     /// delay them.
     fn check(&self, kernel: &Kernel, may_wait: bool) {
         for (token, connection) in kernel.connections.iter().filter(|(_, connection)| connection.is_ours) {
-            if !(may_wait && connection.resets >= RESETS_IN_A_ROW) {
+            if !(may_wait && connection.resets >= LIMIT_RESETS) {
                 let difference = connection.difference(&self.wanted, &kernel.addresses);
                 assert_eq!(difference, None, "{token:?} {:?} {:?} {connection:#?}", self.wanted, kernel.addresses);
             }
@@ -521,7 +521,7 @@ fn run(seed: u64) {
     kernel.is_calm = true;
     let snapshots = kernel.list();
     driver.manager.resync(driver.now, &snapshots);
-    // 10 s, and an answer.
+    // 10 s, and time for an answer.
     for _ in 0..1050 {
         now_ms += 10;
         driver.step(&mut kernel, now_ms);

@@ -187,15 +187,15 @@ impl Deadline {
         };
         // What the longer window lost is charged to this one: a path that stalls
         // occasionally loses no more in the longer window, a path of varying rate does.
-        let weighted = |(windows, part): (f64, f64), guess: f64| {
+        let weighted = |(windows, part): (f64, f64), assumed: f64| {
             let part = (1.0 - WINDOW_HORIZONS * (1.0 - part)).max(0.0);
-            (windows * part + PRIOR_WINDOWS * guess) / (windows + PRIOR_WINDOWS)
+            (windows * part + PRIOR_WINDOWS * assumed) / (windows + PRIOR_WINDOWS)
         };
         let others = sources.iter().filter(|other| other.place != source.place);
-        let guess = others.fold(self.params.prior_share, |guess, other| weighted(forecast_ratio(other), guess));
+        let assumed = others.fold(self.params.prior_share, |assumed, other| weighted(forecast_ratio(other), assumed));
         match source.supply.history.and_then(|history| history.mean_rate(horizon_s)) {
-            Some(mean_rate) => mean_rate * weighted(forecast_ratio(source), guess),
-            None => source.prior * guess,
+            Some(mean_rate) => mean_rate * weighted(forecast_ratio(source), assumed),
+            None => source.prior * assumed,
         }
     }
 
@@ -242,8 +242,8 @@ impl Deadline {
         !known && demand.objects.iter().all(early)
     }
 
-    /// Data queued on a path is carried by no other, and the scheduler does not let all
-    /// queues end together.
+    /// Updates the completion skew: data queued on a path is carried by no other, and
+    /// the scheduler does not let all queues end together.
     fn update_skew(&mut self, sources: &[Source]) {
         let mut slowest_s: f64 = 0.0;
         let (mut bytes, mut rates, mut queues) = (0.0, 0.0, 0);
@@ -290,12 +290,12 @@ impl Deadline {
     }
 
     fn update_backlog(&mut self, sources: &[Source]) {
-        let [least, most] = self.params.backlog_rtts;
+        let [min, max] = self.params.backlog_rtts;
         let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
         let queueing =
             |source: &Source| source.supply.history.is_some_and(|history| history.queueing() > QUEUEING_RATIO);
         let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
-        self.backlog_rtts = (self.backlog_rtts + step).min(most).max(least);
+        self.backlog_rtts = (self.backlog_rtts + step).min(max).max(min);
         // The scheduler gives a path one burst at a time, and later data waits for it.
         let burst_s = |source: &Source| Some(BURST_BYTES / source.supply.history?.mean_rate(0.0)?.max(1.0));
         let together = carrying().count() > 1;

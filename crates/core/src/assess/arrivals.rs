@@ -32,12 +32,12 @@ const MARGIN: Duration = Duration::from_millis(20);
 /// Maximum number of doublings of the timeout.
 const MAX_DOUBLINGS: u32 = 6;
 /// Data received over the path this long after the last message clears the path.
-const LATER: Duration = Duration::from_millis(20);
+const CLEARING_DELAY: Duration = Duration::from_millis(20);
 /// A subflow that received data within this time may receive more.
 const RECENT: Duration = Duration::from_secs(10);
 /// A connection not observed for this long is gone; the interval of that check.
-const GONE: Duration = Duration::from_secs(5);
-const SWEEP: Duration = Duration::from_secs(1);
+const EXPIRY: Duration = Duration::from_secs(5);
+const EXPIRY_CHECK: Duration = Duration::from_secs(1);
 
 /// Observes what all connections receive.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ impl Arrivals {
             self.latest.insert(path, now);
             return None;
         }
-        let since = flow.last + LATER;
+        let since = flow.last + CLEARING_DELAY;
         if flow.path != path || self.latest.get(&path).is_some_and(|latest| *latest > since) {
             return None;
         }
@@ -103,9 +103,9 @@ impl Arrivals {
     }
 
     fn sweep(&mut self, now: Instant) {
-        if now.since(self.swept) >= SWEEP {
+        if now.since(self.swept) >= EXPIRY_CHECK {
             self.swept = now;
-            self.connections.retain(|_, flow| now.since(flow.observed) < GONE);
+            self.connections.retain(|_, flow| now.since(flow.observed) < EXPIRY);
         }
     }
 }
@@ -166,7 +166,7 @@ impl Flow {
 
     /// True if data was recently received over another path that still exists.
     fn is_shared(&self, now: Instant) -> bool {
-        let exists = |received: &Received| now.since(received.observed) < GONE / 2;
+        let exists = |received: &Received| now.since(received.observed) < EXPIRY / 2;
         let recent = |received: &Received| received.grown_at.is_some_and(|grown_at| now.since(grown_at) < RECENT);
         self.received.iter().any(|((path, _), received)| *path != self.path && exists(received) && recent(received))
     }

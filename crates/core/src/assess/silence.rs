@@ -180,10 +180,10 @@ impl Silence {
         }
     }
 
-    /// Data sent after an alarm and acknowledged proves it wrong, or over. If it was
-    /// acknowledged by another peer than the one that caused the alarm, the alarm ends
-    /// at once, and that one needs confirmation from then on; otherwise it ends after
-    /// the wait.
+    /// Data sent after an alarm and acknowledged proves it wrong, or over. If another
+    /// peer than the one that caused the alarm acknowledged it, the alarm ends at once,
+    /// and the peer that caused it needs confirmation from then on; otherwise it ends
+    /// after the wait.
     fn on_delivery(&mut self, now: Instant, peer: IpAddr, sent: Instant) {
         let Some(mut raised) = self.raised.filter(Raised::has_stalled_data) else { return };
         if sent <= raised.at {

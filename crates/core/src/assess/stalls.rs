@@ -3,8 +3,8 @@
 //!
 //! A path is assessed over all its subflows and peers. Data sent after a stalled
 //! subflow's data and acknowledged clears the path: that subflow's peer, or the network
-//! near it, is at fault. If others made progress recently and have nothing overdue yet,
-//! a single timed-out subflow waits briefly for confirmation.
+//! behind the path, is at fault. If others made progress recently and have nothing
+//! overdue yet, a single timed-out subflow waits briefly for confirmation.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,9 +18,9 @@ use crate::time::{Duration, Instant};
 /// beyond its limit it only counts.
 pub const MAX_SUBFLOWS: usize = manager::MAX_SUBFLOWS * MAX_CONNECTIONS;
 /// A subflow not observed for this long is gone.
-const GONE: Duration = Duration::from_secs(5);
+const EXPIRY: Duration = Duration::from_secs(5);
 /// Interval of the check for subflows that are gone.
-const SWEEP: Duration = Duration::from_secs(1);
+const EXPIRY_CHECK: Duration = Duration::from_secs(1);
 /// How long the peer may delay an acknowledgement while it has only one segment to
 /// acknowledge (RFC 9293 §3.8.6.3; Linux: TCP_DELACK_MIN).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
@@ -280,12 +280,12 @@ impl Stalls {
     }
 
     fn sweep(&mut self, now: Instant) {
-        if now.since(self.swept) < SWEEP {
+        if now.since(self.swept) < EXPIRY_CHECK {
             return;
         }
         self.swept = now;
         let Stalls { subflows, peers, .. } = self;
-        subflows.retain(|_, progress| now.since(progress.observed) < GONE);
+        subflows.retain(|_, progress| now.since(progress.observed) < EXPIRY);
         peers.clear();
         for (_, peer) in subflows.keys() {
             *peers.entry(peer.ip()).or_default() += 1;

@@ -40,8 +40,8 @@ const SILENT: Duration = Duration::from_millis(250);
 /// A path with nothing in flight for this long starts again.
 const IDLE: Duration = Duration::from_millis(1000);
 /// A subflow not observed for this long is gone; the interval of that check.
-const GONE: Duration = Duration::from_secs(5);
-const SWEEP: Duration = Duration::from_secs(1);
+const EXPIRY: Duration = Duration::from_secs(5);
+const EXPIRY_CHECK: Duration = Duration::from_secs(1);
 /// Payload of a full MPTCP segment, in bytes.
 const SEGMENT_BYTES: u64 = 1424;
 
@@ -77,7 +77,7 @@ pub struct History {
     /// Cost of the last starts, in s at full rate.
     start_costs_s: VecDeque<f64>,
     queued_bytes: u64,
-    /// Minimum and latest.
+    /// Minimum and latest RTT.
     rtt: Duration,
     latest_rtt: Duration,
     /// Time of the last sample, and of the last interval that counted.
@@ -113,8 +113,8 @@ struct Present {
 }
 
 impl History {
-    /// The number of windows of this length observed, and the ratio to the mean rate
-    /// before that they carried at least, with this confidence (0.5 to 1). Time since
+    /// The number of windows of this length observed, and the minimum ratio of what
+    /// they carried to the mean rate before, at this confidence (0.5 to 1). Time since
     /// the last interval that counted is part of the window.
     pub fn forecast_ratio(&self, horizon_s: f64, confidence: f64) -> (f64, f64) {
         let ahead_s = (horizon_s + self.sampled.since(self.counted).as_secs_f64()).max(INTERVAL.as_secs_f64());
@@ -304,11 +304,11 @@ impl Rate {
 
     /// Discards what is queued on subflows that are gone.
     fn sweep(&mut self, now: Instant) {
-        if now.since(self.swept) < SWEEP {
+        if now.since(self.swept) < EXPIRY_CHECK {
             return;
         }
         self.swept = now;
-        self.subflows.retain(|_, subflow| now.since(subflow.observed) < GONE);
+        self.subflows.retain(|_, subflow| now.since(subflow.observed) < EXPIRY);
         self.queued_bytes = self.subflows.values().map(|subflow| subflow.queued_bytes).sum();
     }
 }

@@ -188,7 +188,7 @@ pub struct Exit {
     pub direction: Direction,
     /// When it was due to arrive; never later than the `now` of the poll.
     pub at: Instant,
-    /// Tries on the air (802.11p), else 1; 0 if it never got that far.
+    /// Tries on the air (802.11p), else 1; 0 if it was never sent.
     pub tries: u8,
     /// Why it did not arrive, or `None` if it did.
     pub dropped: Option<DropReason>,

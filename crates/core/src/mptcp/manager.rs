@@ -8,8 +8,8 @@
 //! 3. when another subflow has carried for the overlap, demote those that are not to
 //!    carry;
 //! 4. close unwanted subflows, at once if another exists, so that the kernel
-//!    retransmits their data over that one. The last one is never closed, but more than
-//!    one is closed if a peer has no room for the wanted ones.
+//!    retransmits their data over that one. The last one is never closed; if a peer has
+//!    no room for a wanted one, all but one are closed.
 //!
 //! It never requests a subflow twice (the kernel would open two), and uses the id that
 //! the connection already has for an address (else the kernel reports "did not match
@@ -50,7 +50,7 @@ const MAX_PEERS: usize = 64;
 const MAX_FORMER: usize = 64;
 /// Maximum number of notices not yet polled.
 const MAX_NOTICES: usize = 64;
-/// Minimum time between two notices that commands wait.
+/// Minimum time between two notices that commands are delayed.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 /// Minimum time before a connection is compared again.
 const MIN_WAIT: Duration = Duration::from_millis(1);
@@ -162,14 +162,15 @@ impl Manager {
         self.queue_all();
     }
 
-    /// Sets which paths are lost. A subflow closed on a lost path is withdrawn over
-    /// another: no FIN would reach the peer, which would continue to send there.
+    /// Sets which paths are lost. The address of a subflow closed on a lost path is
+    /// withdrawn over another: no FIN would reach the peer, which would continue to
+    /// send there.
     pub fn set_lost(&mut self, lost: Vec<bool>) {
         self.plan.lost = lost;
     }
 
-    /// Sets the address of a path, if it has one. Subflows from the old one cannot
-    /// carry data any more and are closed.
+    /// Sets the address of a path; `None`: it has none. Subflows from the old one
+    /// cannot carry data any more and are closed.
     pub fn set_address(&mut self, now: Instant, path: PathId, local: Option<IpAddr>, if_index: u32) {
         let Some(spec) = self.plan.paths.get_mut(usize::from(path.0)) else { return };
         spec.if_index = if_index;

@@ -231,7 +231,7 @@ pub enum Notice {
     },
     /// More commands are due than the rate limit allows.
     Waiting {
-        /// Connections whose commands wait.
+        /// Connections whose commands are delayed.
         connections: usize,
     },
     /// There are more connections than the path manager manages.
@@ -263,7 +263,7 @@ impl fmt::Display for Notice {
                  subflows`) to use more paths"
             ),
             Notice::Waiting { connections } => {
-                write!(f, "the commands of {connections} connections wait, since there are too many commands a second")
+                write!(f, "commands for {connections} connections are delayed by the limit of commands a second")
             }
             Notice::TooMany => write!(
                 f,

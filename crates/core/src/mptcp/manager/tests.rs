@@ -373,7 +373,7 @@ fn the_accepting_endpoint_opens_nothing_but_may_demote_and_close() {
 }
 
 #[test]
-fn a_resync_finds_what_there_is_and_forgets_what_is_gone() {
+fn a_resync_finds_existing_connections_and_forgets_those_that_are_gone() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.resync(at(1000), &[snapshot(TOKEN, &[subflow(0, 0, false)])]);
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);

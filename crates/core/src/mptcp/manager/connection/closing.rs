@@ -43,7 +43,7 @@ impl Connection {
         }
     }
 
-    /// Closes those unwanted subflows for which `which` is true, if another subflow
+    /// Closes the unwanted subflows for which `which` is true, if another subflow
     /// exists; if the peer has no room for one, all but one. On a lost path the address
     /// is first withdrawn over another subflow: no FIN would reach the peer.
     pub(super) fn close(
