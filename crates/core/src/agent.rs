@@ -1,8 +1,8 @@
 //! The engine that an agent runs: samples in, MPTCP commands out.
 //!
-//! sample → assessors of its path → belief → allocator → wanted states → path
-//! manager → commands. Nothing flows backwards. What came of a command returns
-//! as an event of the kernel or as a sample.
+//! sample → assessors of its path → belief → allocator → wanted states → path manager →
+//! commands. Data flows in one direction. The result of a command returns as an event
+//! of the kernel or as a sample.
 
 use crate::path::{PathId, PathSpec, PathState, Sample, SampleKind};
 use alloc::boxed::Box;
@@ -14,7 +14,7 @@ use core::net::IpAddr;
 
 use crate::allocate::{Allocator, Mode, PathInput, PathSupply};
 use crate::assess::arrivals::Arrivals;
-use crate::assess::{Alarm, Assessor, Belief, Reason, Stuck};
+use crate::assess::{Alarm, Assessor, Belief, Reason, StalledSubflow};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
 use crate::mptcp::manager::Manager;
@@ -22,30 +22,30 @@ use crate::mptcp::{Command, ConnectionSnapshot, Event, Notice, Refusal, Token};
 use crate::strategy::Strategy;
 use crate::time::{Duration, Instant};
 
-/// What an agent is told.
+/// Inputs of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// An observation.
     Sample(Sample),
-    /// What is to be carried by when; for strategies that know deadlines.
+    /// Objects with deadlines, for strategies that use them.
     Demand(Demand),
-    /// The kernel's news.
+    /// An event of the kernel.
     Mptcp(Event),
-    /// All connections that there are: after a start, and when events were
-    /// missed.
+    /// The list of all connections, after a start or after events were lost.
     Resync(Vec<ConnectionSnapshot>),
-    /// The kernel refused a command, and why.
+    /// The kernel refused a command, for this reason.
     Refused(Command, Refusal),
-    /// A path has another address, or none.
+    /// The address of a path changed or was removed.
     Address {
         /// The path.
         path: PathId,
-        /// Our address on it.
+        /// Local address on it.
         local: Option<IpAddr>,
         /// Index of its interface.
         if_index: u32,
     },
-    /// A path had this address before the agent began: subflows may be left from it.
+    /// An address that a path had before the agent started; subflows from it may
+    /// remain.
     FormerAddress {
         /// The path.
         path: PathId,
@@ -60,41 +60,41 @@ impl From<Sample> for Input {
     }
 }
 
-/// What an agent says.
+/// Outputs of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// To be carried out.
+    /// A command to execute.
     Command {
-        /// The path it is about.
+        /// The path.
         path: PathId,
         /// The command.
         command: Command,
     },
-    /// What is believed of a path has changed.
+    /// The belief about a path changed.
     Belief {
         /// The path.
         path: PathId,
         /// The new belief.
         belief: Belief,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// What is wanted of a path has changed.
+    /// The wanted state of a path changed.
     Decision {
         /// The path.
         path: PathId,
         /// The new state.
         state: PathState,
-        /// The state before.
+        /// The previous state.
         was: PathState,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// What the user is to be told of the path manager.
+    /// A notice of the path manager to the user.
     Notice(Notice),
-    /// Whether an object can be had in time.
+    /// The prediction whether an object meets its deadline.
     Admission(Admission),
-    /// A suspicion of sudden loss, raised or settled.
+    /// An alarm of sudden loss, raised or settled.
     Alarm {
         /// The path.
         path: PathId,
@@ -103,16 +103,16 @@ pub enum Output {
     },
 }
 
-/// How an agent is to work.
+/// Configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The paths (at most 16).
     pub paths: Vec<PathSpec>,
-    /// Place of each path in the user's preference, 0 first.
+    /// Rank of each path in the user's preference, 0 first.
     pub ranks: Vec<u8>,
     /// How the paths are used together.
     pub mode: Mode,
-    /// How long two subflows carry together before one is demoted.
+    /// How long two subflows carry data together before one is demoted.
     pub overlap: Duration,
     /// The strategy.
     pub strategy: Strategy,
@@ -137,15 +137,15 @@ struct Path {
 }
 
 impl Agent {
-    /// An agent that knows of no connection and no sample yet.
+    /// An agent without connections and samples.
     pub fn new(setup: Setup) -> Agent {
         let assessors = setup.paths.iter().map(|spec| setup.strategy.assessors(spec)).collect();
         let allocator = setup.strategy.allocator(setup.mode);
         Agent::of(setup.paths, &setup.ranks, setup.overlap, assessors, allocator)
     }
 
-    /// An agent of given parts, with the assessors of each path. [`Setup`]
-    /// tells what `paths`, `ranks` and `overlap` are.
+    /// An agent from its parts, with the assessors of each path. [`Setup`] describes
+    /// `paths`, `ranks` and `overlap`.
     pub fn of(
         paths: Vec<PathSpec>,
         ranks: &[u8],
@@ -170,12 +170,12 @@ impl Agent {
         }
     }
 
-    /// Leaves connections from these addresses alone, as those inside a tunnel.
+    /// Excludes connections from these addresses, e.g. those inside a tunnel.
     pub fn leave_alone(&mut self, addresses: Vec<IpAddr>) {
         self.manager.leave_alone(addresses);
     }
 
-    /// The path manager, to be looked at.
+    /// The path manager, for queries.
     pub fn manager(&self) -> &Manager {
         &self.manager
     }
@@ -185,22 +185,22 @@ impl Agent {
         self.paths.iter().map(|path| (path.name.as_str(), path.belief, path.state))
     }
 
-    /// Most bytes that a sender should have written and not acknowledged; `None`:
-    /// as many as its send buffer takes.
+    /// Maximum number of bytes that a sender should have written and not acknowledged;
+    /// `None`: only its send buffer limits it.
     pub fn backlog_bytes(&self) -> Option<u64> {
         self.allocator.backlog_bytes()
     }
 
     fn observe(&mut self, now: Instant, sample: &Sample) {
         if let SampleKind::Transport(transport) = &sample.kind
-            && let Some(told) = self.arrivals.observe(now, sample.path, transport)
+            && let Some(broken) = self.arrivals.observe(now, sample.path, transport)
         {
-            self.tell_path(now, &Sample { path: told.path, kind: SampleKind::Break(told) });
+            self.assess_sample(now, &Sample { path: broken.path, kind: SampleKind::Break(broken) });
         }
-        self.tell_path(now, sample);
+        self.assess_sample(now, sample);
     }
 
-    fn tell_path(&mut self, now: Instant, sample: &Sample) {
+    fn assess_sample(&mut self, now: Instant, sample: &Sample) {
         let Some(path) = self.paths.get_mut(usize::from(sample.path.0)) else {
             return;
         };
@@ -210,22 +210,22 @@ impl Agent {
         }
     }
 
-    /// What is open over a path of which nothing is known yet stays as it is: an
-    /// agent that starts in the middle of a connection takes it up.
-    fn adopt(&mut self, now: Instant, seen: &[ConnectionSnapshot]) {
-        for subflow in seen.iter().flat_map(|connection| &connection.subflows) {
+    /// A subflow over a path of unknown belief sets the path's state, so that an agent
+    /// that starts in the middle of a connection adopts it.
+    fn adopt(&mut self, now: Instant, snapshots: &[ConnectionSnapshot]) {
+        for subflow in snapshots.iter().flat_map(|connection| &connection.subflows) {
             let Some(id) = self.manager.path_of(subflow.local.ip()) else { continue };
             let Some(path) = self.paths.get_mut(usize::from(id.0)) else { continue };
             let (was, found) = (path.state, if subflow.backup { PathState::Backup } else { PathState::Active });
             if path.belief == Belief::Unknown && was < found {
                 path.state = found;
-                let text = "a subflow was found over it".into();
+                let text = "a subflow exists on it".into();
                 let reason = Reason { rule: "resync", text, ..Reason::default() };
                 self.outputs.push_back(Output::Decision { path: id, state: found, was, reason });
             }
         }
         let states: Vec<PathState> = self.paths.iter().map(|path| path.state).collect();
-        self.manager.want(now, &states);
+        self.manager.set_wanted(now, &states);
     }
 
     fn assess(&mut self, now: Instant) {
@@ -237,7 +237,7 @@ impl Agent {
                 while let Some(alarm) = assessor.poll_alarm() {
                     self.outputs.push_back(Output::Alarm { path: id, alarm });
                 }
-                while let Some(Stuck { token, peer }) = assessor.poll_stuck() {
+                while let Some(StalledSubflow { token, peer }) = assessor.poll_stalled() {
                     self.manager.abandon(now, Token(token), id, peer);
                 }
             }
@@ -262,9 +262,9 @@ impl Agent {
         assessors.filter_map(|assessor| assessor.next_wakeup()).min()
     }
 
-    fn meet(&mut self, now: Instant, demand: &Demand) {
+    fn on_demand(&mut self, now: Instant, demand: &Demand) {
         let paths: Vec<PathSupply> = self.paths.iter().map(Path::supply).collect();
-        let reason = self.allocator.meet(now, demand, &paths);
+        let reason = self.allocator.on_demand(now, demand, &paths);
         while let Some(admission) = self.allocator.poll_admission() {
             self.outputs.push_back(Output::Admission(admission));
         }
@@ -274,10 +274,10 @@ impl Agent {
     }
 
     fn allocate(&mut self, now: Instant, why: impl Fn(&Agent, usize) -> Reason) {
-        let views: Vec<PathInput> = self.paths.iter().map(Path::view).collect();
+        let inputs: Vec<PathInput> = self.paths.iter().map(Path::input).collect();
         let is_lost = |path: &Path| matches!(path.belief, Belief::Lost | Belief::Stalled);
         self.manager.set_lost(self.paths.iter().map(is_lost).collect());
-        let states = self.allocator.allocate(&views);
+        let states = self.allocator.allocate(&inputs);
         for (place, &state) in states.iter().enumerate() {
             let was = self.paths[place].state;
             if was != state {
@@ -286,11 +286,11 @@ impl Agent {
                 self.paths[place].state = state;
             }
         }
-        self.manager.want(now, &states);
+        self.manager.set_wanted(now, &states);
     }
 
-    /// A path changes state because of what is believed of it, or because of
-    /// what another has just become.
+    /// The reason for a state: the belief about the path itself, or about the path that
+    /// changed.
     fn reason_for(&self, place: usize, changed: usize) -> Reason {
         let cause = &self.paths[changed];
         let mut reason = cause.reason.clone();
@@ -302,12 +302,12 @@ impl Agent {
 }
 
 impl Path {
-    fn view(&self) -> PathInput {
+    fn input(&self) -> PathInput {
         PathInput { belief: self.belief, was: self.state, rank: self.rank }
     }
 
     fn supply(&self) -> PathSupply<'_> {
-        PathSupply { view: self.view(), history: self.assessors.iter().find_map(|assessor| assessor.history()) }
+        PathSupply { input: self.input(), history: self.assessors.iter().find_map(|assessor| assessor.history()) }
     }
 }
 
@@ -321,11 +321,11 @@ impl Engine for Agent {
                 self.observe(now, &sample);
                 self.assess(now);
             }
-            Input::Demand(demand) => self.meet(now, &demand),
+            Input::Demand(demand) => self.on_demand(now, &demand),
             Input::Mptcp(event) => self.manager.handle(now, &event),
-            Input::Resync(seen) => {
-                self.adopt(now, &seen);
-                self.manager.resync(now, &seen);
+            Input::Resync(snapshots) => {
+                self.adopt(now, &snapshots);
+                self.manager.resync(now, &snapshots);
             }
             Input::Refused(command, why) => self.manager.refused(now, &command, why),
             Input::Address { path, local, if_index } => self.manager.set_address(now, path, local, if_index),

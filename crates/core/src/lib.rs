@@ -1,5 +1,5 @@
-//! All of Crosslane's decisions and protocols. Nothing here knows a clock, a
-//! socket, a file or a thread; see `docs/architecture.md`.
+//! All decisions and protocols of Crosslane. This crate uses no clock, socket, file or
+//! thread; see `docs/architecture.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What is known of each path: its name and kind, and the samples about it.
+//! Paths: name, access technology and wanted state, and the samples about them.
 
 use alloc::string::String;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{Duration, Instant};
 
-/// A path, by its place in the configuration (0 to 15).
+/// A path, by its index in the configuration (0 to 15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u8);
 
@@ -28,31 +28,31 @@ pub enum Rat {
 }
 
 impl Rat {
-    /// True for networks of an operator, which reach farther and cost more.
+    /// True for an operator's networks, which have a longer range and cost more.
     pub fn is_cellular(self) -> bool {
         matches!(self, Rat::Lte | Rat::Nr)
     }
 }
 
-/// What the configuration says of a path.
+/// Configuration of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathSpec {
     /// Name in configuration, records and figures.
     pub name: String,
     /// Radio access technology.
     pub rat: Rat,
-    /// Our address on this path, while it has one.
+    /// Local address on this path, if it has one.
     pub local: Option<IpAddr>,
     /// Index of the interface, 0 if the kernel may choose.
     pub if_index: u32,
 }
 
-/// What is wanted of a path.
+/// Wanted state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathState {
     /// No subflow over it.
     Closed,
-    /// A subflow that carries nothing while an active one lives.
+    /// A subflow that carries no data while an active one exists.
     Backup,
     /// A subflow that carries data.
     Active,
@@ -69,7 +69,7 @@ impl PathState {
     }
 }
 
-/// What becomes of the subflow on a path that fades.
+/// What happens to the subflow on a fading path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFade {
@@ -83,20 +83,20 @@ pub enum OnFade {
 /// One observation, from a radio, a roadside message, the kernel or the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Which path it is about.
+    /// The path.
     pub path: PathId,
     /// What was observed.
     pub kind: SampleKind,
 }
 
-/// What a [`Sample`] says.
+/// Content of a [`Sample`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SampleKind {
     /// Received signal strength, in dBm (−120 to 0).
     Signal {
         /// RSSI (802.11p, Wi-Fi) or RSRP (cellular), in dBm.
         rssi_dbm: f32,
-        /// Station id of the C-ITS sender, where the sample is of its message.
+        /// Station id of the C-ITS sender, if the sample is from a C-ITS message.
         station: Option<u32>,
     },
     /// The interface is up, or down.
@@ -104,28 +104,28 @@ pub enum SampleKind {
         /// True if it can carry packets.
         up: bool,
     },
-    /// What a connection received over this path regularly broke off.
+    /// Regular messages that a connection received over this path stopped.
     Break(Break),
-    /// How the transport fares on one subflow over this path.
+    /// Transport statistics of one subflow over this path.
     Transport(Transport),
-    /// What the path's interface has carried.
+    /// Packet counters of the path's interface.
     Counters(Counters),
 }
 
-/// A rhythm that broke off.
+/// Regular downlink messages that stopped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Break {
-    /// The path that is suspected.
+    /// The suspected path.
     pub path: PathId,
-    /// When the last message came over it.
+    /// When the last message arrived over it.
     pub last: Instant,
-    /// How long nothing has come over any.
+    /// Time without a message over any path.
     pub waited: Duration,
-    /// The second longest pause before.
+    /// The second longest pause between messages before.
     pub longest: Duration,
 }
 
-/// Packets that an interface has carried since it came to be, whomever for.
+/// Packets that an interface has carried since it was created, of all sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets received.
@@ -139,12 +139,12 @@ pub struct Counters {
 pub struct Transport {
     /// Connection that the subflow belongs to.
     pub token: u32,
-    /// The peer's end of it.
+    /// The peer's address and port.
     pub peer: SocketAddr,
-    /// True if this end accepted the connection. Its subflows then share one
-    /// path here, whatever paths they took, and each is judged by itself.
+    /// True if this endpoint accepted the connection. Its subflows then share one local
+    /// path, whatever paths they took, and each is assessed separately.
     pub accepted: bool,
-    /// True if it is a backup, by the wish of either end.
+    /// True if it is a backup, by request of either endpoint.
     pub backup: bool,
     /// Smoothed round-trip time.
     pub rtt: Duration,
@@ -152,18 +152,18 @@ pub struct Transport {
     pub rttvar: Duration,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
-    /// Segments that reached the peer since the subflow began, those told by
-    /// SACK included.
+    /// Segments delivered to the peer since the subflow began, including those reported
+    /// by SACK.
     pub delivered: u32,
     /// Bytes acknowledged since the subflow began.
     pub bytes_acked: u64,
-    /// Bytes that wait to be sent for the first time.
+    /// Bytes not yet sent.
     pub notsent_bytes: u32,
     /// Bytes received since the subflow began.
     pub bytes_received: u64,
 }
 
 impl Transport {
-    /// Stands for the peer where there is but one.
+    /// Placeholder for the peer where only one exists.
     pub const NO_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 }

@@ -1,18 +1,17 @@
-//! The one source of chance: seeded, the same on every platform.
+//! The only source of randomness: seeded, with the same values on every platform.
 
 use rand_core::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A seeded generator. Two streams with different names never share numbers,
-/// so that drawing more from one (a longer queue, say) shifts no other.
+/// A seeded generator. Streams with different names share no values, so drawing more
+/// from one (e.g. for a longer queue) does not change another.
 #[derive(Clone, Debug)]
 pub struct Rng(Xoshiro256PlusPlus);
 
 impl Rng {
     /// The stream `name` of the run with this seed.
     pub fn new(seed: u64, name: &str) -> Rng {
-        // FNV-1a spreads the name over the seed; SplitMix64 inside
-        // `seed_from_u64` does the rest.
+        // FNV-1a mixes the name into the seed; `seed_from_u64` then applies SplitMix64.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ seed.rotate_left(32);
         for byte in name.bytes().chain(seed.to_le_bytes()) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -50,9 +49,9 @@ impl Rng {
     /// channel with m = `shape` (Marsaglia and Tsang, 2000).
     pub fn gamma_mean_one(&mut self, shape: f64) -> f64 {
         if shape < 1.0 {
-            // Gamma(a) = Gamma(a + 1) * U^(1/a), with the means put right.
-            let boost = libm::pow(1.0 - self.uniform(), 1.0 / shape);
-            return self.gamma_mean_one(shape + 1.0) * boost * (shape + 1.0) / shape;
+            // Gamma(a) = Gamma(a + 1) * U^(1/a), scaled to mean 1.
+            let factor = libm::pow(1.0 - self.uniform(), 1.0 / shape);
+            return self.gamma_mean_one(shape + 1.0) * factor * (shape + 1.0) / shape;
         }
         let d = shape - 1.0 / 3.0;
         let c = 1.0 / libm::sqrt(9.0 * d);

@@ -1,8 +1,8 @@
 //! A strategy: a choice of assessors and an allocator, by name and parameters.
 //!
-//! The papers' strategies stand under their own names, ours under what they
-//! do. To add one: an assessor or an allocator in a file of its own, and a
-//! line in each function here.
+//! Strategies from papers have the papers' names, ours are named after what they do. To
+//! add one: an assessor or an allocator in a separate file, and a line in each function
+//! here.
 
 use crate::path::{OnFade, PathSpec};
 use alloc::boxed::Box;
@@ -27,11 +27,11 @@ pub const NAMES: [&str; 4] = ["hapanchak", "threshold", "mp-dpa", "deadline"];
 pub enum Strategy {
     /// Hapanchak & Costa 2023, Algorithm 1.
     Hapanchak(hapanchak::Params),
-    /// Signal with hysteresis and time to trigger, and sudden loss.
+    /// Signal with hysteresis and time to trigger, and detection of sudden loss.
     Threshold(ThresholdParams),
     /// Nota 2020, Algorithm 1.
     MpDpa(mp_dpa::Params),
-    /// Objects in time at the least cost.
+    /// Objects before their deadlines at minimum cost.
     Deadline(deadline::Params),
 }
 
@@ -39,15 +39,15 @@ pub enum Strategy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ThresholdParams {
-    /// How the signal is judged.
+    /// Parameters of the signal's assessment.
     pub signal: threshold::Params,
-    /// How sudden loss is recognised.
+    /// Parameters of the detection of sudden loss.
     pub silence: silence::Params,
 }
 
 impl Strategy {
-    /// Reads the parameters of the strategy `name`; `None` if there is none of
-    /// that name.
+    /// Reads the parameters of the strategy `name`; `None` if no strategy has this
+    /// name.
     pub fn read<'de, D>(name: &str, parameters: D) -> Option<Result<Strategy, D::Error>>
     where
         D: serde::Deserializer<'de>,
@@ -61,7 +61,7 @@ impl Strategy {
         }
     }
 
-    /// Assessors for one path; the greatest of their beliefs holds.
+    /// Assessors for one path; the greatest of their beliefs applies.
     pub fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
         let pick = |others: f64, cellular: Option<f64>| {
             if path.rat.is_cellular() { cellular } else { Some(others) }

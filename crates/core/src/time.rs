@@ -1,40 +1,40 @@
-//! Time as every engine sees it: nanoseconds since the run began.
+//! Time as engines use it: nanoseconds since the start of the run.
 
 use core::fmt;
 use core::ops::{Add, Sub};
 pub use core::time::Duration;
 
-/// A moment, in nanoseconds since the run began. Engines are told the time,
-/// they never ask for it.
+/// A point in time, in nanoseconds since the start of the run. Engines receive the time
+/// as an argument and never read a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The beginning of the run.
+    /// The start of the run.
     pub const ZERO: Instant = Instant(0);
 
-    /// The moment `nanos` nanoseconds after the run began.
+    /// `nanos` nanoseconds after the start of the run.
     pub const fn from_nanos(nanos: u64) -> Instant {
         Instant(nanos)
     }
 
-    /// The moment `millis` milliseconds after the run began.
+    /// `millis` milliseconds after the start of the run.
     pub const fn from_millis(millis: u64) -> Instant {
         Instant(millis.saturating_mul(1_000_000))
     }
 
-    /// The moment `secs` seconds after the run began; negative and
-    /// not-a-number count as zero.
+    /// `secs` seconds after the start of the run; negative values and NaN count as
+    /// zero.
     pub fn from_secs_f64(secs: f64) -> Instant {
         Instant((secs * 1e9) as u64)
     }
 
-    /// Nanoseconds since the run began.
+    /// Nanoseconds since the start of the run.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds since the run began.
+    /// Seconds since the start of the run.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }

@@ -1,6 +1,6 @@
-//! The path manager against a model of the kernel that refuses, delays and
-//! forgets: whatever it does, commands stay bounded, no subflow is opened twice,
-//! no id means two addresses, and what is wanted comes about within 10 s of calm.
+//! The path manager with a model of the kernel that refuses commands, and delays and
+//! loses events: commands stay bounded, no subflow is opened twice, no id stands for
+//! two addresses, and the wanted states are reached within 10 s of calm.
 //!
 //! `CROSSLANE_MODEL_SEEDS` runs more seeds than the usual two hundred.
 
@@ -18,16 +18,16 @@ use crosslane_core::time::Instant;
 
 const PATHS: usize = 3;
 const STORM_MS: u64 = 20_000;
-/// Refusals of one connection in a row at most; a command refused more often is
-/// given up.
-const REFUSALS_IN_A_ROW: u32 = 5;
-/// Resets in a row that a connection may take for the peer's limit.
-const RESETS_IN_A_ROW: u32 = 3;
-/// A subflow that lives so long proves that the peer has room.
+/// Maximum number of consecutive refusals of one connection; a command refused more
+/// often is abandoned.
+const MAX_REFUSALS: u32 = 5;
+/// Consecutive resets that a connection may take for the peer's limit.
+const LIMIT_RESETS: u32 = 3;
+/// A subflow that lives this long proves that the peer has room.
 const PROVEN_MS: u64 = 1_000;
-/// Lost events are made up for so soon.
+/// Maximum time from lost events to the next list of all connections.
 const LIST_MS: u64 = 500;
-/// Commands of a connection wait no longer than this for their turn.
+/// Maximum time for which commands of a connection wait.
 const TURN_MS: u64 = 1_000;
 
 struct Random(u64);
@@ -58,42 +58,42 @@ struct Flow {
 
 /// A connection, in the kernel and at the peer.
 #[derive(Debug)]
-struct Conversation {
+struct Connection {
     is_ours: bool,
     flows: Vec<Flow>,
     /// Pairs of address and id that the kernel remembers.
     pairs: BTreeMap<IpAddr, AddressId>,
-    /// What the peer holds: address, id, and whether it counts as additional.
+    /// The peer's subflows: address, id, and whether it counts as additional.
     held: Vec<(SocketAddr, AddressId, bool)>,
-    /// Of these the address went, maybe while the command to close them waited.
+    /// Subflows whose address is gone, possibly while the command to close them waited.
     waited: BTreeSet<SocketAddr>,
     limit: usize,
     refusals: u32,
-    /// Since a subflow has proven that the peer has room.
+    /// Resets since a subflow has proven that the peer has room.
     resets: u32,
-    /// When a subflow was reset for the last time.
+    /// When a subflow was last reset.
     reset_ms: u64,
 }
 
-/// What is to happen later.
+/// A scheduled action.
 #[derive(Clone, Copy, Debug)]
 enum Later {
-    Tell(Event),
+    Deliver(Event),
     Answer(Token, SocketAddr),
 }
 
 struct Kernel {
     random: Random,
-    conversations: BTreeMap<Token, Conversation>,
+    connections: BTreeMap<Token, Connection>,
     addresses: [Option<IpAddr>; PATHS],
-    /// When each path lost an address for the last time.
+    /// When each path last lost an address.
     lost_ms: [u64; PATHS],
     later: BTreeMap<(u64, u64), Later>,
     number: u64,
     now_ms: u64,
     last_event_ms: u64,
     is_calm: bool,
-    /// Events were lost: they are until the next list of all connections, soon.
+    /// True while events are lost, until the next list of all connections.
     lost: bool,
     listed_ms: u64,
     next_token: u32,
@@ -115,7 +115,7 @@ impl Kernel {
         let (refuses_one_in, resets_one_in) = (2 + random.below(20), 2 + random.below(20));
         Kernel {
             random,
-            conversations: BTreeMap::new(),
+            connections: BTreeMap::new(),
             addresses: std::array::from_fn(|path| Some(address(path, 0))),
             lost_ms: [0; PATHS],
             later: BTreeMap::new(),
@@ -138,11 +138,11 @@ impl Kernel {
         self.later.insert((ms, self.number), later);
     }
 
-    /// An event, in the order in which events happen, with a delay.
-    fn tell(&mut self, event: Event) {
+    /// Schedules an event with a delay, in the order of events.
+    fn emit(&mut self, event: Event) {
         let delay = if self.random.one_in(20) { 30 } else { self.random.below(2) };
         self.last_event_ms = self.last_event_ms.max(self.now_ms + delay);
-        self.at(self.last_event_ms, Later::Tell(event));
+        self.at(self.last_event_ms, Later::Deliver(event));
     }
 
     fn connect(&mut self) {
@@ -152,7 +152,7 @@ impl Kernel {
         let local = SocketAddr::new(local, self.next_port);
         let (local_id, remote_id) = (AddressId(0), AddressId(0));
         let subflow = Subflow { local, remote: remote(), local_id, remote_id, backup: false };
-        let conversation = Conversation {
+        let connection = Connection {
             is_ours: !self.random.one_in(5),
             flows: vec![Flow { subflow, is_open: true, is_first: true, opened_ms: self.now_ms, stays: false }],
             pairs: BTreeMap::new(),
@@ -163,76 +163,77 @@ impl Kernel {
             resets: 0,
             reset_ms: 0,
         };
-        self.conversations.insert(token, conversation);
+        self.connections.insert(token, connection);
         self.begun_ms.push(self.now_ms);
-        self.tell(Event::Created { token, subflow, server_side: false });
-        self.tell(Event::Established { token, subflow, server_side: false });
+        self.emit(Event::Created { token, subflow, server_side: false });
+        self.emit(Event::Established { token, subflow, server_side: false });
     }
 
     fn command(&mut self, command: &Command) -> Result<(), Refusal> {
         let token = command.token();
         let (is_calm, one_in) = (self.is_calm, self.refuses_one_in);
-        // What tells the peer of an address Linux refuses only for causes of its own.
-        let is_word = matches!(command, Command::Withdraw { .. } | Command::Announce { .. });
-        let refuses = !is_calm && !is_word && self.random.one_in(one_in);
+        // Withdrawals and announcements are refused only for the reasons modelled
+        // below, as in Linux.
+        let is_announcement = matches!(command, Command::Withdraw { .. } | Command::Announce { .. });
+        let refuses = !is_calm && !is_announcement && self.random.one_in(one_in);
         let errno = [1, 11, 12, 22, 105][self.random.below(5) as usize];
         let (addresses, now_ms, lost_ms) = (self.addresses, self.now_ms, self.lost_ms);
-        let conversation = self.conversations.get_mut(&token).ok_or(Refusal::UnknownConnection)?;
-        if !conversation.is_ours {
+        let connection = self.connections.get_mut(&token).ok_or(Refusal::UnknownConnection)?;
+        if !connection.is_ours {
             return Err(Refusal::NotOurs);
         }
-        if refuses && conversation.refusals < REFUSALS_IN_A_ROW {
-            conversation.refusals += 1;
+        if refuses && connection.refusals < MAX_REFUSALS {
+            connection.refusals += 1;
             if let Command::DestroySubflow { local, .. } = *command {
-                conversation.flows.iter_mut().for_each(|flow| flow.stays |= flow.subflow.local == local);
+                connection.flows.iter_mut().for_each(|flow| flow.stays |= flow.subflow.local == local);
             }
             return Err(Refusal::Other(errno));
         }
-        conversation.refusals = 0;
+        connection.refusals = 0;
         match *command {
             Command::CreateSubflow { local, local_id, backup, remote, .. } => {
-                let twice = conversation.flows.iter().any(|flow| flow.subflow.local.ip() == local);
-                assert!(!twice, "a second subflow from {local}: {conversation:?}");
-                let known = conversation.pairs.get(&local);
-                let is_taken = conversation.pairs.iter().any(|(ip, id)| *id == local_id && *ip != local);
+                let twice = connection.flows.iter().any(|flow| flow.subflow.local.ip() == local);
+                assert!(!twice, "a second subflow from {local}: {connection:?}");
+                let known = connection.pairs.get(&local);
+                let is_taken = connection.pairs.iter().any(|(ip, id)| *id == local_id && *ip != local);
                 if is_taken || known.is_some_and(|known| *known != local_id) {
                     return Err(Refusal::IdTaken);
                 }
                 if !addresses.contains(&Some(local)) {
                     return Err(Refusal::Other(99));
                 }
-                conversation.pairs.insert(local, local_id);
+                connection.pairs.insert(local, local_id);
                 self.next_port = self.next_port.wrapping_add(1);
                 let local = SocketAddr::new(local, self.next_port);
                 let subflow = Subflow { local, remote, local_id, remote_id: AddressId(0), backup };
-                conversation.flows.push(Flow { subflow, is_open: false, is_first: false, opened_ms: 0, stays: false });
+                connection.flows.push(Flow { subflow, is_open: false, is_first: false, opened_ms: 0, stays: false });
                 let delay = 1 + self.random.below(80);
                 self.at(self.now_ms + delay, Later::Answer(token, local));
             }
             Command::DestroySubflow { local, .. } => {
-                let flow = conversation.take(local).ok_or(Refusal::UnknownSubflow)?;
-                conversation.pairs.remove(&local.ip());
-                // A FIN arrives only from an address that there is.
+                let flow = connection.take(local).ok_or(Refusal::UnknownSubflow)?;
+                connection.pairs.remove(&local.ip());
+                // A FIN arrives only from an address that still exists.
                 if addresses.contains(&Some(local.ip())) {
-                    conversation.held.retain(|(held, _, _)| *held != local);
+                    connection.held.retain(|(held, _, _)| *held != local);
                 } else if now_ms < lost_ms[path_of(local)] + TURN_MS {
-                    conversation.waited.insert(local);
+                    connection.waited.insert(local);
                 }
-                self.tell(Event::SubflowClosed { token, subflow: flow.subflow, error: 0 });
+                self.emit(Event::SubflowClosed { token, subflow: flow.subflow, error: 0 });
             }
             Command::SetBackup { local, backup, .. } => {
-                let flow = conversation.flows.iter_mut().find(|flow| flow.subflow.local == local);
+                let flow = connection.flows.iter_mut().find(|flow| flow.subflow.local == local);
                 flow.ok_or(Refusal::UnknownSubflow)?.subflow.backup = backup;
             }
             Command::Withdraw { local_id, .. } => {
                 let is_here = |local: SocketAddr| addresses.contains(&Some(local.ip()));
                 let is_late = |local| now_ms < lost_ms[path_of(local)] + TURN_MS;
                 let is_right = |flow: &Flow| flow.stays || is_here(flow.subflow.local) || is_late(flow.subflow.local);
-                let is_unknown = self.lost || now_ms < conversation.reset_ms + LIST_MS + TURN_MS;
-                conversation.withdraw(local_id, |bearer| bearer.map_or(is_unknown, is_right))?;
+                let is_unknown = self.lost || now_ms < connection.reset_ms + LIST_MS + TURN_MS;
+                connection.withdraw(local_id, |carrier| carrier.map_or(is_unknown, is_right))?;
             }
             Command::Announce { local, local_id, .. } => {
-                conversation.pairs.insert(local.ip(), local_id);
+                connection.pairs.insert(local.ip(), local_id);
             }
         }
         Ok(())
@@ -243,98 +244,98 @@ impl Kernel {
         let is_reset = !self.is_calm && self.random.one_in(self.resets_one_in);
         let is_lost = !self.is_calm && self.random.one_in(10);
         let is_there = self.addresses.contains(&Some(local.ip()));
-        let Some(conversation) = self.conversations.get_mut(&token) else { return };
-        let Some(flow) = conversation.flows.iter_mut().find(|flow| flow.subflow.local == local) else { return };
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let Some(flow) = connection.flows.iter_mut().find(|flow| flow.subflow.local == local) else { return };
         (flow.is_open, flow.opened_ms) = (true, self.now_ms);
         let subflow = Subflow { backup: false, ..flow.subflow };
         if is_lost || !is_there {
-            conversation.take(local);
-            return self.tell(Event::SubflowClosed { token, subflow, error: 110 });
+            connection.take(local);
+            return self.emit(Event::SubflowClosed { token, subflow, error: 110 });
         }
         let id = subflow.local_id;
-        let clash = conversation.held.iter().any(|(held, other, _)| *other == id && held.ip() != local.ip());
-        assert!(!clash, "{id:?} means two addresses: {conversation:?}");
-        let is_full = conversation.held.iter().filter(|(_, _, additional)| *additional).count() >= conversation.limit;
+        let clash = connection.held.iter().any(|(held, other, _)| *other == id && held.ip() != local.ip());
+        assert!(!clash, "{id:?} means two addresses: {connection:?}");
+        let is_full = connection.held.iter().filter(|(_, _, additional)| *additional).count() >= connection.limit;
         if is_full || is_reset {
-            conversation.was_reset(self.now_ms);
-            conversation.take(local);
-            self.tell(Event::SubflowEstablished { token, subflow });
-            return self.tell(Event::SubflowClosed { token, subflow, error: 104 });
+            connection.was_reset(self.now_ms);
+            connection.take(local);
+            self.emit(Event::SubflowEstablished { token, subflow });
+            return self.emit(Event::SubflowClosed { token, subflow, error: 104 });
         }
-        conversation.held.push((local, id, true));
-        self.tell(Event::SubflowEstablished { token, subflow });
+        connection.held.push((local, id, true));
+        self.emit(Event::SubflowEstablished { token, subflow });
     }
 
-    /// What was to happen by now: what the path manager is to hear of it.
+    /// Runs the actions due by now; returns the events for the path manager.
     fn advance(&mut self, now_ms: u64) -> Vec<Event> {
         self.now_ms = now_ms;
-        let mut heard = Vec::new();
+        let mut events = Vec::new();
         while let Some((&(at, number), _)) = self.later.first_key_value()
             && at <= now_ms
         {
             match self.later.remove(&(at, number)).unwrap() {
-                Later::Tell(event) if !self.lost => heard.push(event),
-                Later::Tell(_) => {}
+                Later::Deliver(event) if !self.lost => events.push(event),
+                Later::Deliver(_) => {}
                 Later::Answer(token, local) => self.answer(token, local),
             }
         }
-        heard
+        events
     }
 
-    /// The list of all connections, after which events count again.
+    /// The list of all connections; later events are delivered again.
     fn list(&mut self) -> Vec<ConnectionSnapshot> {
         self.lost = false;
         self.later.retain(|_, later| matches!(later, Later::Answer(..)));
-        let seen = self.conversations.iter().map(|(&token, conversation)| ConnectionSnapshot {
+        let snapshots = self.connections.iter().map(|(&token, connection)| ConnectionSnapshot {
             token,
-            local: conversation.flows.first().map_or(remote(), |flow| flow.subflow.local),
+            local: connection.flows.first().map_or(remote(), |flow| flow.subflow.local),
             remote: remote(),
             server_side: false,
-            subflows: conversation.flows_that(|flow| flow.is_open),
-            opening: conversation.flows_that(|flow| !flow.is_open),
+            subflows: connection.flows_that(|flow| flow.is_open),
+            opening: connection.flows_that(|flow| !flow.is_open),
         });
-        seen.collect()
+        snapshots.collect()
     }
 
     fn some_token(&mut self) -> Option<Token> {
-        let count = self.conversations.len() as u64;
+        let count = self.connections.len() as u64;
         let place = if count == 0 { return None } else { self.random.below(count) };
-        self.conversations.keys().nth(place as usize).copied()
+        self.connections.keys().nth(place as usize).copied()
     }
 
-    /// A hardship.
-    fn strike(&mut self, story: &mut Story) {
+    /// A random disturbance.
+    fn disturb(&mut self, driver: &mut Driver) {
         match self.random.below(11) {
-            0..=2 if self.conversations.len() < 40 => self.connect(),
+            0..=2 if self.connections.len() < 40 => self.connect(),
             3 => {
                 if let Some(token) = self.some_token() {
-                    self.conversations.remove(&token);
-                    // Sometimes it goes without a word.
+                    self.connections.remove(&token);
+                    // Sometimes without an event.
                     if !self.random.one_in(4) {
-                        self.tell(Event::Closed { token });
+                        self.emit(Event::Closed { token });
                     }
                 }
             }
             4 | 5 => {
                 let path = self.random.below(PATHS as u64) as usize;
-                story.changes += 1;
+                driver.changes += 1;
                 let gone = self.addresses[path].is_some() && self.random.one_in(2);
                 self.lost_ms[path] = self.now_ms;
-                self.addresses[path] = (!gone).then(|| address(path, story.changes % 200));
-                story.manager.set_address(story.now, PathId(path as u8), self.addresses[path], 1);
+                self.addresses[path] = (!gone).then(|| address(path, driver.changes % 200));
+                driver.manager.set_address(driver.now, PathId(path as u8), self.addresses[path], 1);
             }
             6 | 7 => {
                 let states = std::array::from_fn(|_| [Closed, Backup, Active][self.random.below(3) as usize]);
-                story.want(states);
+                driver.set_wanted(states);
             }
             8 | 9 => {
                 let Some(token) = self.some_token() else { return };
-                let conversation = self.conversations.get_mut(&token).unwrap();
-                let Some(flow) = conversation.flows.iter().rfind(|flow| flow.is_open).copied() else { return };
-                conversation.was_reset(self.now_ms);
-                conversation.take(flow.subflow.local);
-                conversation.held.retain(|(held, _, _)| *held != flow.subflow.local);
-                self.tell(Event::SubflowClosed { token, subflow: flow.subflow, error: 104 });
+                let connection = self.connections.get_mut(&token).unwrap();
+                let Some(flow) = connection.flows.iter().rfind(|flow| flow.is_open).copied() else { return };
+                connection.was_reset(self.now_ms);
+                connection.take(flow.subflow.local);
+                connection.held.retain(|(held, _, _)| *held != flow.subflow.local);
+                self.emit(Event::SubflowClosed { token, subflow: flow.subflow, error: 104 });
             }
             10 => {
                 self.lost = true;
@@ -345,19 +346,20 @@ impl Kernel {
     }
 }
 
-impl Conversation {
-    /// The first that is not of that id bears it, wherever that leads: to nobody, if its
-    /// address went while the command waited, or if it was to be closed before; or if all
-    /// were reset, and the path manager does not know or the command waited.
+impl Connection {
+    /// The first subflow of another id carries the withdrawal, which may not arrive: if
+    /// that subflow's address was lost while the command waited, if it was to be closed
+    /// before, or if all were reset and the path manager does not know that or the
+    /// command waited.
     fn withdraw(&mut self, local_id: AddressId, is_right: impl Fn(Option<&Flow>) -> bool) -> Result<(), Refusal> {
         let is_first = local_id == AddressId(0) && self.flows.iter().any(|flow| flow.is_first);
         let address = self.pairs.iter().find(|(_, id)| **id == local_id).map(|(ip, _)| *ip);
         if address.and_then(|address| self.pairs.remove(&address)).is_none() && !is_first {
             return Err(Refusal::UnknownSubflow);
         }
-        let bearer = self.flows.iter().find(|flow| flow.is_open && flow.subflow.local_id != local_id);
+        let carrier = self.flows.iter().find(|flow| flow.is_open && flow.subflow.local_id != local_id);
         let is_held = self.held.iter().any(|(_, id, _)| *id == local_id);
-        assert!(is_right(bearer) || !is_held, "nobody hears of {local_id:?}: {self:?}");
+        assert!(is_right(carrier) || !is_held, "the withdrawal of {local_id:?} does not arrive: {self:?}");
         self.held.retain(|(_, id, _)| *id != local_id);
         Ok(())
     }
@@ -378,8 +380,8 @@ impl Conversation {
         self.flows.iter().filter(|flow| is(flow)).map(|flow| flow.subflow).collect()
     }
 
-    /// What is not as it is wanted.
-    fn complaint(&self, wanted: &[PathState; PATHS], addresses: &[Option<IpAddr>; PATHS]) -> Option<String> {
+    /// The first difference from the wanted states.
+    fn difference(&self, wanted: &[PathState; PATHS], addresses: &[Option<IpAddr>; PATHS]) -> Option<String> {
         let over = |path: usize| {
             let here = |flow: &&Flow| flow.is_open && Some(flow.subflow.local.ip()) == addresses[path];
             self.flows.iter().filter(here).collect::<Vec<_>>()
@@ -406,7 +408,7 @@ impl Conversation {
         stranded.or_else(|| self.left_at_peer().map(|local| format!("the peer holds one from {local}")))
     }
 
-    /// A subflow that the vehicle lacks and over which the peer goes on sending.
+    /// A subflow that the vehicle lacks and over which the peer continues to send.
     fn left_at_peer(&self) -> Option<SocketAddr> {
         let has = |local: &SocketAddr| self.flows.iter().any(|flow| flow.subflow.local == *local);
         self.held.iter().map(|(local, _, _)| *local).find(|local| !has(local) && !self.waited.contains(local))
@@ -422,54 +424,54 @@ fn address(path: usize, number: u32) -> IpAddr {
     IpAddr::from([10, path as u8 + 1, 0, number as u8])
 }
 
-struct Story {
+struct Driver {
     manager: Manager,
     now: Instant,
     wanted: [PathState; PATHS],
     changes: u32,
-    /// When commands were given, in ms, of the last second.
-    lately: VecDeque<u64>,
+    /// Times of the commands of the last second, in ms.
+    recent: VecDeque<u64>,
     commands: u64,
 }
 
-impl Story {
-    fn new() -> Story {
+impl Driver {
+    fn new() -> Driver {
         let spec = |path| PathSpec { name: "path".into(), rat: Rat::Lte, local: Some(address(path, 0)), if_index: 1 };
         let manager = Manager::new((0..PATHS).map(spec).collect(), Duration::from_millis(20));
-        let mut story = Story {
+        let mut driver = Driver {
             manager,
             now: Instant::ZERO,
             wanted: [Closed; PATHS],
             changes: 0,
-            lately: VecDeque::new(),
+            recent: VecDeque::new(),
             commands: 0,
         };
-        story.want([Active, Active, Backup]);
-        story
+        driver.set_wanted([Active, Active, Backup]);
+        driver
     }
 
-    fn want(&mut self, states: [PathState; PATHS]) {
+    fn set_wanted(&mut self, states: [PathState; PATHS]) {
         self.wanted = states;
-        self.manager.want(self.now, &states);
+        self.manager.set_wanted(self.now, &states);
     }
 
     fn step(&mut self, kernel: &mut Kernel, now_ms: u64) {
         self.now = Instant::from_millis(now_ms);
         if kernel.lost && now_ms >= kernel.listed_ms {
-            let seen = kernel.list();
-            self.manager.resync(self.now, &seen);
+            let snapshots = kernel.list();
+            self.manager.resync(self.now, &snapshots);
         }
         for event in kernel.advance(now_ms) {
             self.manager.handle(self.now, &event);
         }
         while let Some((_, command)) = self.manager.poll(self.now) {
             self.commands += 1;
-            self.lately.push_back(now_ms);
-            while self.lately.front().is_some_and(|at| at + 1000 <= now_ms) {
-                self.lately.pop_front();
+            self.recent.push_back(now_ms);
+            while self.recent.front().is_some_and(|at| at + 1000 <= now_ms) {
+                self.recent.pop_front();
             }
             let new = kernel.begun_ms.iter().rev().take_while(|at| **at + 1000 > now_ms).count();
-            assert!(self.lately.len() <= 500 + 2 * new, "{} commands in a second", self.lately.len());
+            assert!(self.recent.len() <= 500 + 2 * new, "{} commands in a second", self.recent.len());
             if let Err(why) = kernel.command(&command) {
                 self.manager.refused(self.now, &command, why);
             }
@@ -479,19 +481,20 @@ impl Story {
     }
 }
 
-impl Story {
-    /// Whether all is as it is wanted, except what may wait for the peer's limit.
+impl Driver {
+    /// Checks that the wanted states are reached, except where the peer's limit may
+    /// delay them.
     fn check(&self, kernel: &Kernel, may_wait: bool) {
-        for (token, conversation) in kernel.conversations.iter().filter(|(_, conversation)| conversation.is_ours) {
-            if !(may_wait && conversation.resets >= RESETS_IN_A_ROW) {
-                let complaint = conversation.complaint(&self.wanted, &kernel.addresses);
-                assert_eq!(complaint, None, "{token:?} {:?} {:?} {conversation:#?}", self.wanted, kernel.addresses);
+        for (token, connection) in kernel.connections.iter().filter(|(_, connection)| connection.is_ours) {
+            if !(may_wait && connection.resets >= LIMIT_RESETS) {
+                let difference = connection.difference(&self.wanted, &kernel.addresses);
+                assert_eq!(difference, None, "{token:?} {:?} {:?} {connection:#?}", self.wanted, kernel.addresses);
             }
         }
     }
 }
 
-/// Tells the seed of a run that fails.
+/// Prints the seed of a run that fails.
 struct Named(u64);
 
 impl Drop for Named {
@@ -504,40 +507,40 @@ impl Drop for Named {
 
 fn run(seed: u64) {
     let named = Named(seed);
-    let (mut kernel, mut story) = (Kernel::new(seed), Story::new());
+    let (mut kernel, mut driver) = (Kernel::new(seed), Driver::new());
     let mut now_ms = 0;
     while now_ms < STORM_MS {
         now_ms += 1 + kernel.random.below(20);
-        story.step(&mut kernel, now_ms);
+        driver.step(&mut kernel, now_ms);
         if kernel.random.one_in(4) {
-            kernel.strike(&mut story);
+            kernel.disturb(&mut driver);
         }
     }
     let mean = 450 + 50 * now_ms / 1000 + 2 * u64::from(kernel.next_token);
-    assert!(story.commands <= mean, "{} commands in {now_ms} ms", story.commands);
+    assert!(driver.commands <= mean, "{} commands in {now_ms} ms", driver.commands);
     kernel.is_calm = true;
-    let seen = kernel.list();
-    story.manager.resync(story.now, &seen);
-    // 10 s, and an answer.
+    let snapshots = kernel.list();
+    driver.manager.resync(driver.now, &snapshots);
+    // 10 s, and time for an answer.
     for _ in 0..1050 {
         now_ms += 10;
-        story.step(&mut kernel, now_ms);
+        driver.step(&mut kernel, now_ms);
     }
-    story.check(&kernel, true);
-    assert_eq!(story.manager.connections(), kernel.conversations.len(), "what is gone is forgotten");
-    let before = story.commands;
+    driver.check(&kernel, true);
+    assert_eq!(driver.manager.connections(), kernel.connections.len(), "what is gone is forgotten");
+    let before = driver.commands;
     for _ in 0..1300 {
         now_ms += 100;
-        story.step(&mut kernel, now_ms);
+        driver.step(&mut kernel, now_ms);
     }
-    story.check(&kernel, false);
-    let late = story.commands - before;
-    assert!(late <= 20 * kernel.conversations.len() as u64, "{late} commands in two minutes of calm");
+    driver.check(&kernel, false);
+    let late = driver.commands - before;
+    assert!(late <= 20 * kernel.connections.len() as u64, "{late} commands in two minutes of calm");
     drop(named);
 }
 
 #[test]
-fn whatever_the_kernel_does_commands_are_bounded_and_what_is_wanted_comes_about() {
+fn commands_are_bounded_and_wanted_states_are_reached_whatever_the_kernel_does() {
     let seeds = std::env::var("CROSSLANE_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200);
     (0..seeds).for_each(run);
 }

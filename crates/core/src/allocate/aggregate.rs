@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::{Allocator, PathInput, keep_open, last_resort};
+use super::{Allocator, PathInput, fallback_state, last_resort};
 use crate::assess::Belief;
 use crate::path::{OnFade, PathState};
 
 /// Good paths active, fading ones demoted or removed, lost ones closed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aggregate {
-    /// What becomes of a fading path.
+    /// What happens to a fading path.
     pub on_fade: OnFade,
 }
 
@@ -23,7 +23,7 @@ impl Allocator for Aggregate {
             .map(|path| match path.belief {
                 Belief::Good => PathState::Active,
                 Belief::Fading if self.on_fade == OnFade::Close => PathState::Closed,
-                _ => keep_open(path),
+                _ => fallback_state(path),
             })
             .collect()
     }
@@ -36,9 +36,9 @@ mod tests {
     use PathState::{Active, Backup, Closed};
 
     fn allocate(on_fade: OnFade, paths: &[(Belief, PathState)]) -> Vec<PathState> {
-        let views: Vec<_> =
+        let inputs: Vec<_> =
             paths.iter().enumerate().map(|(i, &(belief, was))| PathInput { belief, was, rank: i as u8 }).collect();
-        Aggregate { on_fade }.allocate(&views)
+        Aggregate { on_fade }.allocate(&inputs)
     }
 
     #[test]
@@ -47,14 +47,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fading_path_is_demoted_or_removed_as_set_but_never_opened() {
+    fn a_fading_path_is_demoted_or_removed_as_configured_but_never_opened() {
         assert_eq!(allocate(OnFade::Backup, &[(Fading, Active), (Good, Active)]), [Backup, Active]);
         assert_eq!(allocate(OnFade::Close, &[(Fading, Active), (Good, Active)]), [Closed, Active]);
         assert_eq!(allocate(OnFade::Backup, &[(Fading, Closed), (Good, Active)]), [Closed, Active]);
     }
 
     #[test]
-    fn a_path_lost_with_data_on_it_is_closed_an_idle_one_is_left() {
+    fn a_lost_path_with_data_is_closed_an_idle_one_is_left_open() {
         assert_eq!(allocate(OnFade::Backup, &[(Lost, Active), (Good, Active)]), [Closed, Active]);
         assert_eq!(allocate(OnFade::Backup, &[(Lost, Backup), (Good, Active)]), [Backup, Active]);
         assert_eq!(allocate(OnFade::Backup, &[(Stalled, Backup), (Good, Active)]), [Closed, Active]);

@@ -1,8 +1,8 @@
-//! One path carries data, the others stand by.
+//! One path carries data, the others are in reserve.
 
 use alloc::vec::Vec;
 
-use super::{Allocator, PathInput, keep_open, last_resort};
+use super::{Allocator, PathInput, fallback_state, last_resort};
 use crate::assess::Belief;
 use crate::path::{OnFade, PathState};
 
@@ -10,7 +10,7 @@ use crate::path::{OnFade, PathState};
 /// demoted or removed, lost ones closed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backup {
-    /// What becomes of a fading path.
+    /// What happens to a fading path.
     pub on_fade: OnFade,
 }
 
@@ -26,7 +26,7 @@ impl Allocator for Backup {
                 Belief::Good if path.rank == first => PathState::Active,
                 Belief::Good => PathState::Backup,
                 Belief::Fading if self.on_fade == OnFade::Close => PathState::Closed,
-                _ => keep_open(path),
+                _ => fallback_state(path),
             })
             .collect()
     }
@@ -39,22 +39,22 @@ mod tests {
     use PathState::{Active, Backup, Closed};
 
     fn allocate(paths: &[(Belief, PathState, u8)]) -> Vec<PathState> {
-        let views: Vec<_> = paths.iter().map(|&(belief, was, rank)| PathInput { belief, was, rank }).collect();
-        super::Backup::default().allocate(&views)
+        let inputs: Vec<_> = paths.iter().map(|&(belief, was, rank)| PathInput { belief, was, rank }).collect();
+        super::Backup::default().allocate(&inputs)
     }
 
     #[test]
-    fn the_preferred_good_path_carries_and_the_other_stands_by() {
+    fn the_preferred_good_path_carries_and_the_other_is_in_reserve() {
         assert_eq!(allocate(&[(Good, Closed, 1), (Good, Closed, 0)]), [Backup, Active]);
     }
 
     #[test]
-    fn when_the_preferred_path_fades_they_change_places() {
+    fn when_the_preferred_path_fades_they_swap_roles() {
         assert_eq!(allocate(&[(Fading, Active, 0), (Good, Backup, 1)]), [Backup, Active]);
     }
 
     #[test]
-    fn a_lost_path_is_closed_and_a_lone_one_carries_even_fading() {
+    fn a_lost_path_is_closed_and_a_single_one_carries_even_fading() {
         assert_eq!(allocate(&[(Lost, Active, 0), (Good, Backup, 1)]), [Closed, Active]);
         assert_eq!(allocate(&[(Fading, Active, 0), (Lost, Backup, 1)]), [Active, Backup]);
     }

@@ -1,7 +1,7 @@
 //! Beliefs in, wanted state of each path out.
 //!
-//! An allocator sees all paths and the user's demand, and no sample. What it
-//! wants is carried out by an actuator that knows no strategy.
+//! An allocator receives all paths and the user's demand, but no samples. An actuator
+//! that knows no strategy applies the wanted states.
 
 use crate::path::PathState;
 use alloc::format;
@@ -19,74 +19,73 @@ pub mod backup;
 pub mod deadline;
 pub mod mp_dpa;
 
-/// How the paths are to be used together.
+/// How the paths are used together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Data over every good path at once.
     #[default]
     Aggregate,
-    /// Data over the most preferred good path, the others held ready.
+    /// Data over the most preferred good path, the others held in reserve.
     Backup,
 }
 
-/// What an allocator is told of a path.
+/// What an allocator knows of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathInput {
-    /// What is believed of it.
+    /// The belief about it.
     pub belief: Belief,
-    /// What was wanted of it until now.
+    /// Its wanted state until now.
     pub was: PathState,
-    /// Place in the user's order of preference, 0 first.
+    /// Rank in the user's preference, 0 first.
     pub rank: u8,
 }
 
 /// What a path can contribute to a demand.
 #[derive(Clone, Copy, Debug)]
 pub struct PathSupply<'a> {
-    /// What every allocator is told of it.
-    pub view: PathInput,
-    /// What it has been seen to carry, if that is measured.
+    /// What every allocator knows of it.
+    pub input: PathInput,
+    /// Its measured throughput, if it is measured.
     pub history: Option<&'a History>,
 }
 
-/// Decides over all paths; the answer has one state for each view.
+/// Decides on all paths; the result has one state for each input.
 pub trait Allocator {
     /// The wanted states, in the order of `paths`.
     fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState>;
 
-    /// Takes the demand and what each path can contribute; a reason if the
-    /// states are to be [allocated](Self::allocate) anew.
-    fn meet(&mut self, _now: Instant, _demand: &Demand, _paths: &[PathSupply]) -> Option<Reason> {
+    /// Processes the demand and what each path can contribute; returns a reason if the
+    /// states must be [allocated](Self::allocate) again.
+    fn on_demand(&mut self, _now: Instant, _demand: &Demand, _paths: &[PathSupply]) -> Option<Reason> {
         None
     }
 
-    /// The next judgement of an object that is new in the demand.
+    /// The next prediction for a new object of the demand.
     fn poll_admission(&mut self) -> Option<Admission> {
         None
     }
 
-    /// Most bytes that a sender may have written and not acknowledged; `None`:
-    /// as many as its send buffer takes.
+    /// Maximum number of bytes that a sender may have written and not acknowledged;
+    /// `None`: only its send buffer limits it.
     fn backlog_bytes(&self) -> Option<u64> {
         None
     }
 }
 
-/// The paths marked in `on` carry as far as they are good; the other good ones
-/// stand by; when no path that is on is good, the most preferred good one
-/// carries.
-fn chosen(paths: &[PathInput], on: &[bool]) -> Vec<PathState> {
+/// The good paths marked in `on` are active, other good ones backup. If no marked path
+/// is good, the most preferred good one is active.
+fn select_active(paths: &[PathInput], on: &[bool]) -> Vec<PathState> {
     let good = |path: &PathInput| path.belief == Belief::Good;
     let Some(first) = paths.iter().filter(|path| good(path)).map(|path| path.rank).min() else {
         return last_resort(paths);
     };
     let is_on = |place: usize| on.get(place).copied().unwrap_or(false);
-    let some = paths.iter().enumerate().any(|(place, path)| good(path) && is_on(place));
+    let any_on = paths.iter().enumerate().any(|(place, path)| good(path) && is_on(place));
     let state = |(place, path): (usize, &PathInput)| match good(path) {
-        true if is_on(place) || (!some && path.rank == first) => PathState::Active,
+        true if is_on(place) || (!any_on && path.rank == first) => PathState::Active,
         true => PathState::Backup,
-        false => keep_open(path),
+        false => fallback_state(path),
     };
     paths.iter().enumerate().map(state).collect()
 }
@@ -110,24 +109,24 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     number(from, 0.0, 1.0)
 }
 
-/// The best that can be had when no path is good: those that fade, else those
-/// of which nothing is known, else all, since an attempt costs nothing then.
+/// Fallback when no path is good: fading paths, else unknown ones, else all, since an
+/// attempt costs nothing then.
 fn last_resort(paths: &[PathInput]) -> Vec<PathState> {
     let best =
         [Belief::Fading, Belief::Unknown].into_iter().find(|wanted| paths.iter().any(|path| path.belief == *wanted));
     paths
         .iter()
         .map(|path| match best {
-            Some(best) if path.belief != best => PathState::Closed.max(keep_open(path)),
+            Some(best) if path.belief != best => PathState::Closed.max(fallback_state(path)),
             _ => PathState::Active,
         })
         .collect()
 }
 
-/// What a path that is not to carry keeps: its subflow as a backup, unless data
-/// may be caught on it. Closing a subflow makes the kernel send again all that
-/// is under way on the whole connection, so an idle one is better left.
-fn keep_open(path: &PathInput) -> PathState {
+/// State of a path that is not to carry data: its subflow stays as a backup, unless
+/// data may be stalled on it. Closing a subflow makes the kernel retransmit all data in
+/// flight on the connection, so an idle one is left open.
+fn fallback_state(path: &PathInput) -> PathState {
     match (path.belief, path.was) {
         (Belief::Stalled, _) | (Belief::Lost, PathState::Active) => PathState::Closed,
         (_, was) => was.min(PathState::Backup),

@@ -1,12 +1,12 @@
 //! MP-DPA: deadline and preference awareness after Nota 2020 (master's thesis,
 //! Politecnico di Torino), Algorithm 1, chapter 4.3.
 //!
-//! Each object begins over the preferred path alone. From one goodput estimate
-//! over both paths the rest of the object is held against the time left until
-//! α × deadline: if the estimate carries more, the other paths are switched
-//! off, if less, on. The thesis does not say how the estimate is formed; here
-//! it is what was acknowledged over the last [`Params::window_ms`], since the
-//! object's start at most, taken anew every [`Params::interval_ms`].
+//! Each object begins over the preferred path only. One goodput estimate over both
+//! paths is compared with the rest of the object and the time until α × deadline: if
+//! the estimate carries more, the other paths are switched off, if less, on. The thesis
+//! does not publish the estimator; here it is what was acknowledged over the last
+//! [`Params::window_ms`], at most since the object's start, updated every
+//! [`Params::interval_ms`].
 
 use crate::path::PathState;
 use alloc::collections::VecDeque;
@@ -15,7 +15,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer};
 
-use super::{Allocator, PathInput, PathSupply, chosen, millis, number};
+use super::{Allocator, PathInput, PathSupply, millis, number, select_active};
 use crate::assess::Reason;
 use crate::demand::{Demand, Object};
 use crate::time::{Duration, Instant};
@@ -24,15 +24,15 @@ use crate::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Params {
-    /// Deadline sensitivity: the object is to be there after α × deadline (the
-    /// thesis: 0.5 to 2.3, 1 unless told otherwise).
+    /// Deadline sensitivity: the object is to be complete after α × deadline (the
+    /// thesis: 0.5 to 2.3, default 1).
     #[serde(deserialize_with = "alpha")]
     pub alpha: f64,
     /// Time between two estimates, in ms (not published; Algorithm 1 names 1 ms
     /// as the time before the first).
     #[serde(deserialize_with = "millis")]
     pub interval_ms: f64,
-    /// Time over which the goodput is taken, in ms (not published).
+    /// Averaging time of the goodput, in ms (not published).
     #[serde(deserialize_with = "millis")]
     pub window_ms: f64,
 }
@@ -47,7 +47,7 @@ fn alpha<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     number(from, 0.0, 10.0)
 }
 
-/// Most readings kept: a window of a minute, taken every 10 ms.
+/// Maximum number of readings: a window of a minute, taken every 10 ms.
 const MAX_READINGS: usize = 6000;
 
 /// The allocator.
@@ -56,7 +56,7 @@ pub struct MpDpa {
     params: Params,
     /// The object being sent.
     number: Option<u64>,
-    /// When, and how much of it was acknowledged, oldest first.
+    /// Time and bytes acknowledged by then, oldest first.
     readings: VecDeque<(Instant, u64)>,
     /// Whether the other paths carry.
     others: bool,
@@ -64,12 +64,12 @@ pub struct MpDpa {
 }
 
 impl MpDpa {
-    /// With these parameters.
+    /// An allocator with these parameters.
     pub fn new(params: Params) -> MpDpa {
         MpDpa { params, number: None, readings: VecDeque::new(), others: false, on: Vec::new() }
     }
 
-    /// True if the other paths are to carry.
+    /// True if the other paths are to carry data.
     fn decide(&mut self, now: Instant, object: &Object) -> bool {
         if self.number != Some(object.number) {
             self.number = Some(object.number);
@@ -92,18 +92,18 @@ impl MpDpa {
         self.readings.push_back((now, object.acked_bytes));
         let whole_s = object.deadline.since(object.start).as_secs_f64();
         let spent_s = now.since(object.start).as_secs_f64();
-        let could = (self.params.alpha * whole_s - spent_s) * goodput;
-        let rest = object.rest_bytes() as f64;
-        if could > rest {
+        let expected = (self.params.alpha * whole_s - spent_s) * goodput;
+        let rest = object.remaining_bytes() as f64;
+        if expected > rest {
             false
-        } else if could < rest {
+        } else if expected < rest {
             true
         } else {
             self.others
         }
     }
 
-    /// Over all paths, in bytes a second.
+    /// Goodput over all paths, in bytes/s.
     fn goodput(&self, now: Instant, object: &Object) -> f64 {
         let Some(&(since, had)) = self.readings.front() else { return 0.0 };
         let span_s = now.since(since).as_secs_f64();
@@ -113,20 +113,20 @@ impl MpDpa {
 
 impl Allocator for MpDpa {
     fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState> {
-        chosen(paths, &self.on)
+        select_active(paths, &self.on)
     }
 
-    fn meet(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {
+    fn on_demand(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {
         let first = demand.objects.first();
         self.others = first.is_some_and(|object| self.decide(now, object));
-        let preferred = paths.iter().map(|path| path.view.rank).min();
-        let on: Vec<bool> = paths.iter().map(|path| self.others || Some(path.view.rank) == preferred).collect();
+        let preferred = paths.iter().map(|path| path.input.rank).min();
+        let on: Vec<bool> = paths.iter().map(|path| self.others || Some(path.input.rank) == preferred).collect();
         if on == self.on {
             return None;
         }
         self.on = on;
         let goodput = first.map_or(0.0, |object| self.goodput(now, object)) * 8e-6;
-        let rest = first.map_or(0, Object::rest_bytes) as f64 / 1e6;
+        let rest = first.map_or(0, Object::remaining_bytes) as f64 / 1e6;
         let (rule, word) = if self.others { ("mp-dpa.enable", "not enough") } else { ("mp-dpa.disable", "enough") };
         let text = format!("{goodput:.2} Mbit/s are {word} for {rest:.2} MB until α × deadline");
         Some(Reason { rule, text, inputs: vec![("goodput_mbit_s", goodput), ("rest_mb", rest)] })
@@ -138,23 +138,23 @@ mod tests {
     use super::*;
     use crate::assess::Belief;
 
-    /// Says whether the other path carries, step by step, while this much is
-    /// acknowledged each 100 ms of 1 MB due in 10 s.
+    /// Whether the other path carries at each step, if `bytes` are acknowledged each
+    /// 100 ms of 1 MB due in 10 s.
     fn others(params: Params, bytes: impl Fn(u64) -> u64) -> Vec<bool> {
         let mut mp_dpa = MpDpa::new(params);
-        let view = |rank| PathInput { belief: Belief::Good, was: PathState::Backup, rank };
-        let paths = [0, 1].map(|rank| PathSupply { view: view(rank), history: None });
+        let input = |rank| PathInput { belief: Belief::Good, was: PathState::Backup, rank };
+        let paths = [0, 1].map(|rank| PathSupply { input: input(rank), history: None });
         let mut acked_bytes = 0;
-        let mut said = Vec::new();
+        let mut states = Vec::new();
         for step in 0..100 {
             let (start, deadline) = (Instant::ZERO, Instant::from_millis(10_000));
             let object = Object { number: 0, size_bytes: 1_000_000, acked_bytes, start, deadline };
             let demand = Demand { objects: vec![object], unit_costs: Vec::new() };
-            mp_dpa.meet(Instant::from_millis(step * 100), &demand, &paths);
-            said.push(mp_dpa.others);
+            mp_dpa.on_demand(Instant::from_millis(step * 100), &demand, &paths);
+            states.push(mp_dpa.others);
             acked_bytes += bytes(step);
         }
-        said
+        states
     }
 
     #[test]

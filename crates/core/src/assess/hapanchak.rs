@@ -1,8 +1,8 @@
-//! Signal strength against one threshold, as published.
+//! Signal strength compared with one threshold, as published.
 //!
-//! Hapanchak & Costa 2023, Algorithm 1: RSS(t) = (1 − α)·RSS(t−1) + α·RSS, a
-//! path is weak at RSS(t) ≤ T. The text calls a large α slow, the formula makes
-//! it fast; the formula counts here. α is not published: it is a parameter.
+//! Hapanchak & Costa 2023, Algorithm 1: RSS(t) = (1 − α)·RSS(t−1) + α·RSS, a path is
+//! weak at RSS(t) ≤ T. The text calls a large α slow, by the formula it is fast; the
+//! formula applies here. α is not published: it is a parameter.
 
 use alloc::format;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use super::{Assessor, Belief, Reason};
 use crate::path::{Sample, SampleKind};
 use crate::time::Instant;
 
-/// What the paper leaves to the user.
+/// Parameters that the paper leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Params {
@@ -23,8 +23,8 @@ pub struct Params {
     /// Threshold for cellular paths, in dBm; unset, a cellular path is good
     /// while its interface is up.
     pub cellular_threshold_dbm: Option<f64>,
-    /// What becomes of a weak subflow: the algorithm and figure 8 demote it,
-    /// figures 7 and 10 remove it.
+    /// What happens to a weak subflow: the algorithm and figure 8 demote it, figures 7
+    /// and 10 remove it.
     pub on_fade: crate::path::OnFade,
 }
 
@@ -59,7 +59,7 @@ impl Hapanchak {
         }
     }
 
-    fn judge_link(&mut self, up: bool) {
+    fn on_link(&mut self, up: bool) {
         self.link_up = up;
         if !up {
             self.smoothed_dbm = None;
@@ -71,7 +71,7 @@ impl Hapanchak {
         }
     }
 
-    fn judge_signal(&mut self, rssi_dbm: f64) {
+    fn on_signal(&mut self, rssi_dbm: f64) {
         let smoothed = match self.smoothed_dbm {
             Some(before) => (1.0 - self.alpha) * before + self.alpha * rssi_dbm,
             None => rssi_dbm,
@@ -80,13 +80,13 @@ impl Hapanchak {
         let Some(threshold) = self.threshold_dbm else {
             return;
         };
-        let (belief, rule, side) = if smoothed <= threshold {
+        let (belief, rule, relation) = if smoothed <= threshold {
             (Belief::Fading, "hapanchak.weak", "at or below")
         } else {
             (Belief::Good, "hapanchak.strong", "above")
         };
         if belief != self.belief {
-            let text = format!("smoothed signal {smoothed:.1} dBm is {side} {threshold:.1} dBm");
+            let text = format!("smoothed signal {smoothed:.1} dBm is {relation} {threshold:.1} dBm");
             self.belief = belief;
             let inputs = [("smoothed_dbm", smoothed), ("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold)];
             self.reason = Reason { rule, text, inputs: inputs.into() };
@@ -104,8 +104,8 @@ impl Hapanchak {
 impl Assessor for Hapanchak {
     fn observe(&mut self, _now: Instant, sample: &Sample) {
         match sample.kind {
-            SampleKind::Link { up } => self.judge_link(up),
-            SampleKind::Signal { rssi_dbm, .. } if self.link_up => self.judge_signal(f64::from(rssi_dbm)),
+            SampleKind::Link { up } => self.on_link(up),
+            SampleKind::Signal { rssi_dbm, .. } if self.link_up => self.on_signal(f64::from(rssi_dbm)),
             SampleKind::Signal { .. } | SampleKind::Transport(_) | SampleKind::Break(_) | SampleKind::Counters(_) => {}
         }
     }

@@ -1,7 +1,6 @@
-//! Samples in, belief out: what we hold of each link, and why.
+//! Samples in, belief out: the state of each path, with a reason.
 //!
-//! An assessor watches one path. It knows no other path, no demand and no
-//! allocator.
+//! An assessor observes one path. It knows no other path, no demand and no allocator.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,20 +17,20 @@ pub mod stalls;
 pub mod threshold;
 pub mod throughput;
 
-/// What is believed of a path. The order is the order of concern: where two
-/// assessors watch a path, the greater belief holds.
+/// The assessed state of a path. The order is by severity: if two assessors observe a
+/// path, the greater belief applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Belief {
     /// Nothing is known yet.
     #[default]
     Unknown,
-    /// It carries what it is given.
+    /// It carries its data.
     Good,
-    /// It still carries, but is about to break.
+    /// It still carries data, but is about to fail.
     Fading,
-    /// It carries nothing.
+    /// It carries no data.
     Lost,
-    /// It carries nothing, and what was sent over it is not acknowledged.
+    /// It carries no data, and data sent over it is not acknowledged.
     Stalled,
 }
 
@@ -48,34 +47,34 @@ impl Belief {
     }
 }
 
-/// Why a belief or a decision is what it is.
+/// The reason for a belief or a decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reason {
-    /// The rule that spoke, as `threshold.leave`.
+    /// The rule that applied, e.g. `threshold.leave`.
     pub rule: &'static str,
-    /// The same in one sentence, with the figures.
+    /// A sentence with the figures.
     pub text: String,
-    /// The figures by name, unit last.
+    /// The figures by name, with the unit as suffix.
     pub inputs: Vec<(&'static str, f64)>,
 }
 
-/// A suspicion of sudden loss, and later whether it was wrong.
+/// An alarm of sudden loss, and later whether it was a false positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alarm {
-    /// What raised it.
+    /// Its cause.
     pub kind: AlarmKind,
-    /// `None` when raised; then whether it proved wrong.
+    /// `None` when raised; later whether it was a false positive.
     pub false_positive: Option<bool>,
 }
 
-/// What raised an [`Alarm`].
+/// Cause of an [`Alarm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmKind {
     /// The roadside unit's messages stopped.
     CamSilence,
-    /// What was sent is not acknowledged.
+    /// Sent data is not acknowledged.
     Unacknowledged,
-    /// What came down regularly broke off.
+    /// Regular downlink messages stopped.
     Arrivals,
     /// The interface went down.
     LinkDown,
@@ -93,24 +92,24 @@ impl AlarmKind {
     }
 }
 
-/// A subflow that waits in vain while its path carries what others send.
+/// A stalled subflow of a path that carries other subflows' data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stuck {
+pub struct StalledSubflow {
     /// Its connection.
     pub token: u32,
-    /// The peer's end of it.
+    /// The peer's address and port.
     pub peer: SocketAddr,
 }
 
-/// Watches one path.
+/// Assesses one path.
 pub trait Assessor {
-    /// Takes a sample of its path.
+    /// Processes a sample of its path.
     fn observe(&mut self, now: Instant, sample: &Sample);
 
-    /// Lets time pass; call before [`belief`](Assessor::belief).
+    /// Advances the time; call before [`belief`](Assessor::belief).
     fn advance(&mut self, now: Instant);
 
-    /// What it believes, and why.
+    /// The belief, and its reason.
     fn belief(&self) -> (Belief, &Reason);
 
     /// The next alarm raised or settled since the last call.
@@ -118,12 +117,13 @@ pub trait Assessor {
         None
     }
 
-    /// The next subflow found stuck, while its path is not, since the last call.
-    fn poll_stuck(&mut self) -> Option<Stuck> {
+    /// The next stalled subflow, found since the last call while its path is not
+    /// stalled.
+    fn poll_stalled(&mut self) -> Option<StalledSubflow> {
         None
     }
 
-    /// What it has seen the path carry, if it measures that.
+    /// The throughput history of the path, if it is measured.
     fn history(&self) -> Option<&throughput::History> {
         None
     }

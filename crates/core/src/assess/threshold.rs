@@ -1,17 +1,16 @@
-//! Signal strength against a threshold, without flapping.
+//! Signal strength compared with a threshold, without flapping.
 //!
 //! Leaving: the signal, smoothed in time, stays at or below the threshold for
 //! the time to trigger.
 //!
-//! Entering: the smoothed signal stays at or above the threshold plus its
-//! hysteresis for the time to trigger. Where the path had been lost (for a
-//! second no sample reached the threshold), one sample that high begins the
-//! wait, and the mean of what is then heard must only stay above the threshold:
-//! the smoothed past of a lost path would hold back what is there now.
+//! Entering: the smoothed signal stays at or above the threshold plus its hysteresis
+//! for the time to trigger. After a loss of the path (no sample reached the threshold
+//! for a second), one sample at that level starts the time to trigger, and the mean of
+//! the samples since then must only stay above the threshold: the smoothed signal of a
+//! lost path would delay the entry.
 //!
-//! A path that was entered in vain is believed later each time: the time to
-//! trigger for entering doubles with every quick return, up to a limit. A lost
-//! path is spared that: the second of loss is brake enough.
+//! The time to trigger for entering doubles with every quick return, up to a limit.
+//! This does not apply to a lost path: the second of loss is sufficient.
 
 use alloc::format;
 use serde::Deserialize;
@@ -31,8 +30,8 @@ pub struct Params {
     pub cellular_threshold_dbm: Option<f64>,
     /// How far above the threshold a path must be to be used again, in dB (≥ 0).
     pub hysteresis_db: f64,
-    /// How long the signal must say so, in ms; less than the period of roadside
-    /// messages (100 ms) does not wait for the next one.
+    /// Time to trigger, in ms; if it is less than the period of roadside messages (100
+    /// ms), it does not wait for the next one.
     pub time_to_trigger_ms: u32,
     /// Time constant of the smoothing for leaving, in ms; 0 for none.
     pub smoothing_ms: u32,
@@ -50,9 +49,9 @@ impl Default for Params {
     }
 }
 
-/// A return within this time after entering counts as entered in vain.
+/// Leaving within this time after entering counts as a quick return.
 const QUICK_RETURN: Duration = Duration::from_secs(5);
-/// So long without a sample at the threshold is a loss of the path.
+/// Without a sample at the threshold for this long, the path is lost.
 const LOSS: Duration = Duration::from_secs(1);
 /// Doublings of the time to trigger for entering: 80 ms becomes at most 5.1 s.
 const MAX_DOUBLINGS: u32 = 6;
@@ -107,7 +106,7 @@ impl Threshold {
         }
     }
 
-    fn judge_link(&mut self, up: bool) {
+    fn on_link(&mut self, up: bool) {
         if up == self.link_up && self.belief != Belief::Unknown {
             return;
         }
@@ -125,7 +124,7 @@ impl Threshold {
         }
     }
 
-    fn judge_signal(&mut self, now: Instant, rssi_dbm: f64, threshold_dbm: f64) {
+    fn on_signal(&mut self, now: Instant, rssi_dbm: f64, threshold_dbm: f64) {
         self.smooth(now, rssi_dbm);
         self.lost |= self.reached.is_none_or(|reached| now.since(reached) >= LOSS);
         if rssi_dbm >= threshold_dbm {
@@ -137,7 +136,7 @@ impl Threshold {
         self.watch_entering(now, rssi_dbm, threshold_dbm);
         if self.belief == Belief::Unknown && self.entering.is_none() {
             let enter_dbm = threshold_dbm + self.params.hysteresis_db;
-            let text = format!("first signal {rssi_dbm:.1} dBm, to be used at {enter_dbm:.1} dBm");
+            let text = format!("first signal {rssi_dbm:.1} dBm, the path is entered at {enter_dbm:.1} dBm");
             let inputs = [("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold_dbm)];
             self.set(Belief::Fading, Reason { rule: "threshold.weak", text, inputs: inputs.into() });
         }
@@ -146,9 +145,9 @@ impl Threshold {
     fn watch_entering(&mut self, now: Instant, rssi_dbm: f64, threshold_dbm: f64) {
         let enter_dbm = threshold_dbm + self.params.hysteresis_db;
         let smoothed = self.smoothed.map_or(rssi_dbm, |(_, smoothed)| smoothed);
-        let judged = if self.lost { rssi_dbm } else { smoothed };
+        let signal_dbm = if self.lost { rssi_dbm } else { smoothed };
         match &mut self.entering {
-            None if judged >= enter_dbm => {
+            None if signal_dbm >= enter_dbm => {
                 self.entering = Some(Entering { since: now, sum_dbm: rssi_dbm, samples: 1 });
             }
             None => {}
@@ -212,7 +211,7 @@ impl Threshold {
         self.entering = None;
         self.entered = Some(now);
         self.lost = false;
-        // What is just entered has the hysteresis before it.
+        // A path that was just entered starts with the hysteresis as margin.
         self.smoothed = Some((now, mean.max(enter_dbm)));
         self.set(Belief::Good, Reason { rule: "threshold.enter", text, inputs: inputs.into() });
     }
@@ -241,9 +240,9 @@ fn plain(rule: &'static str, text: &str) -> Reason {
 impl Assessor for Threshold {
     fn observe(&mut self, now: Instant, sample: &Sample) {
         match (sample.kind, self.threshold_dbm) {
-            (SampleKind::Link { up }, _) => self.judge_link(up),
+            (SampleKind::Link { up }, _) => self.on_link(up),
             (SampleKind::Signal { rssi_dbm, .. }, Some(threshold_dbm)) if self.link_up => {
-                self.judge_signal(now, f64::from(rssi_dbm), threshold_dbm);
+                self.on_signal(now, f64::from(rssi_dbm), threshold_dbm);
             }
             _ => {}
         }
@@ -283,9 +282,9 @@ mod tests {
 
     const PERIOD_MS: u64 = 100;
 
-    /// Hears the signals one period apart from `start_ms` on, each followed by
-    /// the wake-ups due before the next.
-    fn hear(assessor: &mut Threshold, start_ms: u64, signals: &[f32]) -> Belief {
+    /// Feeds the signals one period apart from `start_ms` on, each followed by the
+    /// wake-ups due before the next.
+    fn feed(assessor: &mut Threshold, start_ms: u64, signals: &[f32]) -> Belief {
         for (i, &rssi_dbm) in signals.iter().enumerate() {
             let now = Instant::from_millis(start_ms + i as u64 * PERIOD_MS);
             assessor.advance(now);
@@ -315,69 +314,69 @@ mod tests {
     }
 
     #[test]
-    fn one_faded_sample_does_not_cost_the_path() {
+    fn a_path_is_not_left_on_one_weak_sample() {
         let mut a = assessor();
-        hear(&mut a, 0, &[-75.0; 10]);
-        assert_eq!(hear(&mut a, 1000, &[-95.0, -75.0, -75.0]), Belief::Good);
+        feed(&mut a, 0, &[-75.0; 10]);
+        assert_eq!(feed(&mut a, 1000, &[-95.0, -75.0, -75.0]), Belief::Good);
     }
 
     #[test]
-    fn a_signal_that_stays_below_the_threshold_costs_the_path() {
+    fn a_path_is_left_when_the_signal_stays_below_the_threshold() {
         let mut a = assessor();
-        hear(&mut a, 0, &[-75.0; 10]);
-        assert_eq!(hear(&mut a, 1000, &[-88.0; 8]), Belief::Fading);
+        feed(&mut a, 0, &[-75.0; 10]);
+        assert_eq!(feed(&mut a, 1000, &[-88.0; 8]), Belief::Fading);
         assert_eq!(a.belief().1.rule, "threshold.leave");
     }
 
     #[test]
     fn between_threshold_and_hysteresis_nothing_changes() {
         let mut a = assessor();
-        hear(&mut a, 0, &[-75.0; 10]);
-        assert_eq!(hear(&mut a, 1000, &[-81.0; 30]), Belief::Good);
-        hear(&mut a, 4000, &[-90.0; 10]);
-        assert_eq!(hear(&mut a, 5000, &[-81.0; 30]), Belief::Fading);
+        feed(&mut a, 0, &[-75.0; 10]);
+        assert_eq!(feed(&mut a, 1000, &[-81.0; 30]), Belief::Good);
+        feed(&mut a, 4000, &[-90.0; 10]);
+        assert_eq!(feed(&mut a, 5000, &[-81.0; 30]), Belief::Fading);
     }
 
     #[test]
-    fn a_path_entered_in_vain_is_believed_later() {
+    fn the_time_to_trigger_doubles_after_a_quick_return() {
         let mut a = assessor();
-        hear(&mut a, 0, &[-75.0; 3]);
-        assert_eq!(hear(&mut a, 300, &[-95.0; 8]), Belief::Fading);
-        assert_eq!(hear(&mut a, 1100, &[-75.0; 4]), Belief::Fading, "smoothed, it is above −79 dBm from 1.5 s on");
-        assert_eq!(hear(&mut a, 1500, &[-75.0]), Belief::Fading, "80 ms no longer suffice");
-        assert_eq!(hear(&mut a, 1600, &[-75.0]), Belief::Good, "160 ms do");
+        feed(&mut a, 0, &[-75.0; 3]);
+        assert_eq!(feed(&mut a, 300, &[-95.0; 8]), Belief::Fading);
+        assert_eq!(feed(&mut a, 1100, &[-75.0; 4]), Belief::Fading, "smoothed, it is above −79 dBm from 1.5 s on");
+        assert_eq!(feed(&mut a, 1500, &[-75.0]), Belief::Fading, "80 ms no longer suffice");
+        assert_eq!(feed(&mut a, 1600, &[-75.0]), Belief::Good, "160 ms do");
     }
 
     #[test]
-    fn a_lost_path_is_entered_on_what_is_heard_now_a_left_one_on_what_is_smoothed() {
+    fn a_lost_path_is_entered_on_the_current_signal_a_left_one_on_the_smoothed() {
         let mut lost = assessor();
-        hear(&mut lost, 0, &[-95.0; 15]);
-        assert_eq!(hear(&mut lost, 1500, &[-78.0]), Belief::Good);
+        feed(&mut lost, 0, &[-95.0; 15]);
+        assert_eq!(feed(&mut lost, 1500, &[-78.0]), Belief::Good);
         let mut left = assessor();
-        hear(&mut left, 0, &[-75.0; 60]);
-        hear(&mut left, 6000, &[-95.0; 5]);
-        assert_eq!(hear(&mut left, 6500, &[-78.0]), Belief::Fading);
+        feed(&mut left, 0, &[-75.0; 60]);
+        feed(&mut left, 6000, &[-95.0; 5]);
+        assert_eq!(feed(&mut left, 6500, &[-78.0]), Belief::Fading);
     }
 
     #[test]
-    fn a_spike_does_not_win_a_lost_path_if_what_follows_is_weak() {
+    fn a_lost_path_is_not_entered_on_a_spike_before_weak_samples() {
         let mut a = assessor();
         a.params.time_to_trigger_ms = 150;
-        hear(&mut a, 0, &[-95.0; 10]);
-        assert_eq!(hear(&mut a, 1000, &[-78.9, -95.0, -95.0]), Belief::Fading);
+        feed(&mut a, 0, &[-95.0; 10]);
+        assert_eq!(feed(&mut a, 1000, &[-78.9, -95.0, -95.0]), Belief::Fading);
     }
 
     #[test]
     fn a_path_just_entered_is_not_left_on_the_next_weak_sample() {
         let mut a = assessor();
-        hear(&mut a, 0, &[-95.0; 15]);
-        assert_eq!(hear(&mut a, 1500, &[-79.0, -84.0, -84.0, -80.0]), Belief::Good);
+        feed(&mut a, 0, &[-95.0; 15]);
+        assert_eq!(feed(&mut a, 1500, &[-79.0, -84.0, -84.0, -80.0]), Belief::Good);
     }
 
     #[test]
-    fn a_link_that_goes_down_is_lost_and_starts_anew() {
+    fn a_link_that_goes_down_is_lost_and_starts_again() {
         let mut a = assessor();
-        hear(&mut a, 0, &[-70.0; 3]);
+        feed(&mut a, 0, &[-70.0; 3]);
         let link = |up| Sample { path: PathId(0), kind: SampleKind::Link { up } };
         a.observe(Instant::from_millis(400), &link(false));
         assert_eq!(a.belief().0, Belief::Lost);

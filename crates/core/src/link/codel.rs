@@ -1,15 +1,14 @@
-//! CoDel, the queue that drops by how long packets have waited (RFC 8289).
+//! CoDel, a queue that drops packets by their waiting time (RFC 8289).
 
 use super::CoDel;
 use crate::time::{Duration, Instant};
 
-/// RFC 8289 §5.3, MAXPACKET: less than one full packet waiting is no queue.
+/// RFC 8289 §5.3, MAXPACKET: a backlog of less than one full packet is no queue.
 const MAX_PACKET_BYTES: u64 = 1500;
-/// RFC 8289 §5.5: so many intervals after it last dropped, the law of control
-/// no longer goes on where it was.
+/// RFC 8289 §5.5: this many intervals after the last drop, the control law restarts.
 const MEMORY_INTERVALS: u32 = 16;
 
-/// Where the control stands; the names are those of RFC 8289 §5.2.
+/// State of the control law; the names are those of RFC 8289 §5.2.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     first_above: Option<Instant>,
@@ -24,13 +23,13 @@ pub(crate) struct State {
 pub(crate) struct Taken<P> {
     pub(crate) packet: P,
     pub(crate) arrived: Instant,
-    /// What still waits behind it.
+    /// Bytes that wait behind it.
     pub(crate) backlog_bytes: u64,
 }
 
 impl State {
-    /// RFC 8289 §5.5, `deque`: takes packets at `now` until one may go on;
-    /// those before it are dropped.
+    /// RFC 8289 §5.5, `deque`: takes packets at `now` until one may pass; those before
+    /// it are dropped.
     pub(crate) fn take<P>(
         &mut self,
         codel: CoDel,
@@ -66,7 +65,7 @@ impl State {
         head.map(|taken| taken.packet)
     }
 
-    /// RFC 8289 §5.6, `dodeque`: have packets waited too long for an interval?
+    /// RFC 8289 §5.6, `dodeque`: whether packets have waited too long for an interval.
     fn may_drop<P>(&mut self, codel: CoDel, now: Instant, head: Option<&Taken<P>>) -> bool {
         let waits = |head: &Taken<P>| now.since(head.arrived) >= codel.target && head.backlog_bytes > MAX_PACKET_BYTES;
         if !head.is_some_and(waits) {
@@ -78,7 +77,8 @@ impl State {
     }
 }
 
-/// RFC 8289 §5.6: drops come closer with the square root of their number.
+/// RFC 8289 §5.6: the interval between drops decreases with the square root of their
+/// number.
 fn control_law(from: Instant, interval: Duration, count: u32) -> Instant {
     from + Duration::from_nanos((interval.as_nanos() as f64 / libm::sqrt(f64::from(count.max(1)))) as u64)
 }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standing_queue_loses_a_packet_after_an_interval_and_then_by_the_law_of_control() {
+    fn a_standing_queue_loses_a_packet_after_an_interval_and_then_by_the_control_law() {
         // 100 ms, then + 100/√1, + 100/√2, + 100/√3, + 100/√4, rounded up to
         // the ms at which a packet is taken.
         assert_eq!(drops(440, |_| 6, 100_000), [100, 200, 271, 329, 379, 424]);
@@ -116,18 +116,18 @@ mod tests {
     }
 
     #[test]
-    fn one_good_packet_starts_the_interval_anew() {
+    fn one_good_packet_restarts_the_interval() {
         assert_eq!(drops(190, |t| if t == 90 { 1 } else { 6 }, 100_000), []);
         assert_eq!(drops(192, |t| if t == 90 { 1 } else { 6 }, 100_000), [191]);
     }
 
     #[test]
-    fn a_queue_that_soon_returns_is_met_where_the_control_left_off() {
+    fn a_queue_that_soon_returns_resumes_the_control_law() {
         // Four drops by 329 ms, good until 400 ms: the next drops come 500 ms
         // and 100/√3 ms later (count 4 − last 1).
         let soon = drops(560, |t| if (330..400).contains(&t) { 1 } else { 6 }, 100_000);
         assert_eq!(soon, [100, 200, 271, 329, 500, 558]);
-        // After 16 intervals it begins anew.
+        // After 16 intervals it restarts.
         let late = drops(2310, |t| if (330..2100).contains(&t) { 1 } else { 6 }, 100_000);
         assert_eq!(late, [100, 200, 271, 329, 2200, 2300]);
     }

@@ -1,4 +1,4 @@
-//! One direction of a link: what waits, what is in service, what is under way.
+//! One direction of a link: packets queued, in service and in flight.
 
 use alloc::collections::VecDeque;
 use core::cell::Cell;
@@ -15,7 +15,7 @@ use crate::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub(super) struct LinkDirection {
     params: DirectionParams,
-    chances: Option<Opportunities>,
+    opportunities: Option<Opportunities>,
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
     codel: codel::State,
@@ -23,9 +23,9 @@ pub(super) struct LinkDirection {
     /// When the bottleneck last became free.
     free_at: Instant,
     in_flight: VecDeque<InFlight>,
-    /// When the last packet under way is due: none overtakes it.
+    /// When the last packet in flight is due: none overtakes it.
     last_due: Instant,
-    /// Is the channel of a Gilbert-Elliott loss bad?
+    /// True if the channel of a Gilbert-Elliott loss is in the bad state.
     is_bad: bool,
     rng: Rng,
 }
@@ -36,7 +36,7 @@ pub(super) struct Serving {
     packet: PacketId,
     /// Its size, in bytes of IP.
     pub(super) ip_bytes: u32,
-    /// What the bottleneck has yet to carry of it, at `since`.
+    /// Bytes of it that the bottleneck has not carried at `since`.
     left_bytes: f64,
     /// When it entered service, or its last try ended, or the rate changed.
     pub(super) since: Instant,
@@ -62,7 +62,7 @@ struct InFlight {
 impl LinkDirection {
     pub(super) fn new(params: DirectionParams, rng: Rng) -> LinkDirection {
         LinkDirection {
-            chances: Opportunities::of(&params.bottleneck, Instant::ZERO),
+            opportunities: Opportunities::of(&params.bottleneck, Instant::ZERO),
             params,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -84,20 +84,20 @@ impl LinkDirection {
         (self.waiting.len(), self.waiting_bytes)
     }
 
-    /// Takes a packet; the lane has been advanced to `now`.
+    /// Accepts a packet; the direction has been advanced to `now`.
     pub(super) fn enter(&mut self, now: Instant, packet: PacketId, ip_bytes: u32) -> Result<(), DropReason> {
         if !self.has_room(ip_bytes) {
             return Err(DropReason::Queue);
         }
         if self.serving.is_none()
             && self.waiting.is_empty()
-            && let Some(chances) = &mut self.chances
+            && let Some(opportunities) = &mut self.opportunities
         {
-            chances.skip_to(now);
+            opportunities.skip_to(now);
         }
         self.waiting_bytes += u64::from(ip_bytes);
         self.waiting.push_back(Waiting { packet, ip_bytes, arrived: now });
-        if self.chances.is_none() {
+        if self.opportunities.is_none() {
             self.serve_next(self.free_at);
         }
         Ok(())
@@ -107,7 +107,7 @@ impl LinkDirection {
         if self.waiting.len() + self.in_flight.len() >= MAX_HELD_PACKETS {
             return false;
         }
-        if self.chances.is_none() && self.serving.is_none() {
+        if self.opportunities.is_none() && self.serving.is_none() {
             return true;
         }
         match self.params.queue {
@@ -116,8 +116,7 @@ impl LinkDirection {
         }
     }
 
-    /// Carries what the bottleneck carries by `now`; on the air, the medium
-    /// does it.
+    /// Advances the bottleneck to `now`; on the air, the medium does this.
     pub(super) fn advance(&mut self, now: Instant) {
         match self.params.bottleneck {
             Bottleneck::Rate { .. } => {
@@ -125,7 +124,7 @@ impl LinkDirection {
                     self.pass(end);
                 }
             }
-            Bottleneck::Opportunities(_) => self.use_chances(now),
+            Bottleneck::Opportunities(_) => self.use_opportunities(now),
             Bottleneck::Ieee80211p(_) => {}
         }
     }
@@ -139,11 +138,11 @@ impl LinkDirection {
         (bit_s > 0.0).then(|| serving.since + seconds(serving.left_bytes * 8.0 / bit_s))
     }
 
-    /// Mahimahi's rule: each chance carries [`CHANCE_BYTES`] of what waits when
-    /// it comes, several small packets or a part of one; the rest is wasted.
-    fn use_chances(&mut self, now: Instant) {
+    /// Mahimahi's rule: each opportunity carries [`CHANCE_BYTES`] of what is queued at
+    /// its time, several small packets or a part of one; the rest is wasted.
+    fn use_opportunities(&mut self, now: Instant) {
         while self.serving.is_some() || !self.waiting.is_empty() {
-            let Some(at) = self.chances.as_mut().and_then(|chances| chances.take(now)) else {
+            let Some(at) = self.opportunities.as_mut().and_then(|opportunities| opportunities.take(now)) else {
                 return;
             };
             let mut room = f64::from(CHANCE_BYTES);
@@ -162,8 +161,8 @@ impl LinkDirection {
         }
     }
 
-    /// Brings the head of the queue into service, if that is free, not before
-    /// `at` (nor before it arrived).
+    /// Moves the head of the queue into service, if that is free, not before `at` (nor
+    /// before it arrived).
     fn serve_next(&mut self, at: Instant) {
         if self.serving.is_some() {
             return;
@@ -183,8 +182,8 @@ impl LinkDirection {
         });
     }
 
-    /// The head of the queue that CoDel lets pass. What it drops leaves when it
-    /// would have arrived, so that packets leave in order.
+    /// The head of the queue that CoDel passes. What it drops leaves when it would have
+    /// arrived, so that packets leave in order.
     fn take_by_codel(&mut self, codel: CoDel, at: Instant) -> Option<Waiting> {
         let now = self.waiting.front().map_or(at, |head| head.arrived.max(at));
         let (waiting, in_flight) = (&mut self.waiting, &mut self.in_flight);
@@ -206,7 +205,7 @@ impl LinkDirection {
 
     /// The packet in service has passed the bottleneck at `end`.
     fn pass(&mut self, end: Instant) {
-        let lost = self.params.loss.strikes(&mut self.is_bad, &mut self.rng);
+        let lost = self.params.loss.loses_next(&mut self.is_bad, &mut self.rng);
         self.end_service(end, lost.then_some(DropReason::Loss));
     }
 
@@ -222,15 +221,16 @@ impl LinkDirection {
             tries: served.tries.max(1),
             dropped,
         });
-        if self.chances.is_none() {
+        if self.opportunities.is_none() {
             self.serve_next(self.free_at);
         }
     }
 
-    /// The channel and the packet that wants it, if this lane is on the air.
+    /// The channel and the packet that contends for it, if this direction is on the
+    /// air.
     pub(super) fn head(&self) -> Option<(Channel, Serving)> {
         match self.params.bottleneck {
-            Bottleneck::Ieee80211p(air) => self.serving.map(|serving| (air, serving)),
+            Bottleneck::Ieee80211p(channel) => self.serving.map(|serving| (channel, serving)),
             _ => None,
         }
     }
@@ -258,12 +258,12 @@ impl LinkDirection {
         self.params.delay
     }
 
-    /// When the first packet under way is due.
+    /// When the first packet in flight is due.
     pub(super) fn next_exit(&self) -> Option<Instant> {
         self.in_flight.front().map(|packet| packet.due)
     }
 
-    /// Takes the first packet under way.
+    /// Removes the first packet in flight.
     pub(super) fn leave(&mut self, direction: Direction) -> Option<Exit> {
         self.in_flight.pop_front().map(|packet| Exit {
             packet: packet.packet,
@@ -274,11 +274,11 @@ impl LinkDirection {
         })
     }
 
-    /// When a packet may next leave, the air left aside.
+    /// When a packet may next leave, except over the air.
     pub(super) fn next_event(&self) -> Option<Instant> {
         self.next_exit().or_else(|| {
-            let end = match self.chances.as_ref() {
-                Some(chances) if self.serving.is_some() || !self.waiting.is_empty() => chances.next(),
+            let end = match self.opportunities.as_ref() {
+                Some(opportunities) if self.serving.is_some() || !self.waiting.is_empty() => opportunities.next(),
                 _ => self.service_end(),
             };
             end.map(|end| end + self.params.delay)
@@ -293,12 +293,13 @@ impl LinkDirection {
             }
             serving.since = serving.since.max(now);
         }
-        let same_trace = self.chances.as_ref().is_some_and(|chances| chances.is_of(&params.bottleneck));
+        let same_trace =
+            self.opportunities.as_ref().is_some_and(|opportunities| opportunities.is_of(&params.bottleneck));
         if !same_trace {
-            self.chances = Opportunities::of(&params.bottleneck, now);
+            self.opportunities = Opportunities::of(&params.bottleneck, now);
         }
         self.params = params;
-        if self.chances.is_none() {
+        if self.opportunities.is_none() {
             self.free_at = self.free_at.max(now);
             self.serve_next(self.free_at);
         }
@@ -318,7 +319,7 @@ impl LinkDirection {
     }
 }
 
-/// A duration of so many seconds, never rounded down.
+/// A duration in seconds, never rounded down.
 fn seconds(seconds: f64) -> Duration {
     Duration::from_nanos(libm::ceil(seconds * 1e9) as u64)
 }

@@ -1,5 +1,5 @@
-//! 802.11p in a 10 MHz channel: rates, air time, and the chance that a frame
-//! is lost at a given signal-to-noise ratio.
+//! 802.11p in a 10 MHz channel: rates, air time, and the probability that a frame is
+//! lost at a given signal-to-noise ratio.
 //!
 //! Air time follows IEEE 802.11-2020 clause 17 (OFDM PHY, 10 MHz) and clause
 //! 10.3 (DCF). Packet error is the NIST model (Pei and Henderson, *Validation
@@ -99,7 +99,7 @@ impl PhyRate {
 
 /// MAC header (24), LLC/SNAP (8) and frame check sequence (4) around an IP packet.
 pub const OVERHEAD_BYTES: u32 = 36;
-/// Least time between frames of one exchange.
+/// Minimum time between frames of one exchange.
 pub const SIFS: Duration = Duration::from_micros(32);
 /// Unit of the backoff.
 pub const SLOT: Duration = Duration::from_micros(13);
@@ -136,14 +136,14 @@ pub fn backoff(rng: &mut Rng, attempt: u8) -> Duration {
     SLOT * rng.below(window.min(CW_MAX) + 1)
 }
 
-/// Chance (0 to 1) that one try of a packet of `ip_bytes` is lost at a
+/// Probability (0 to 1) that one try of a packet of `ip_bytes` is lost at a
 /// signal-to-noise ratio of `snr_db`: PLCP header, MAC and LLC bytes included.
 pub fn packet_error_rate(rate: PhyRate, snr_db: f64, ip_bytes: u32) -> f64 {
     let snr = libm::exp(snr_db * LN_10 / 10.0);
     let header = HALF.bit_error(Constellation::Bpsk.bit_error(snr));
     let data = rate.code().bit_error(rate.constellation().bit_error(snr));
     let bits = data_bits(ip_bytes.saturating_add(OVERHEAD_BYTES));
-    // ln of the chance that every bit is right; ln_1p keeps tiny errors.
+    // ln of the probability that every bit is right; log1p is exact for tiny errors.
     let ln_right = f64::from(SIGNAL_BITS) * libm::log1p(-header) + f64::from(bits) * libm::log1p(-data);
     -libm::expm1(ln_right)
 }
@@ -206,8 +206,8 @@ const THREE_QUARTERS: Code = Code {
 };
 
 impl Code {
-    /// Bit error after decoding, at most 1, if the channel errs with `raw`:
-    /// union bound with the Bhattacharyya bound D^d, D = 2 √(p (1 − p)).
+    /// Bit error after decoding, at most 1, for a channel bit error of `raw`: union
+    /// bound with the Bhattacharyya bound D^d, D = 2 √(p (1 − p)).
     fn bit_error(&self, raw: f64) -> f64 {
         let d = libm::sqrt(4.0 * raw * (1.0 - raw));
         let step = libm::pow(d, f64::from(self.step));

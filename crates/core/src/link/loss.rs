@@ -1,19 +1,19 @@
-//! How packets are lost on their own.
+//! Random loss of packets.
 
 use crate::rng::Rng;
 
-/// How packets are lost on their own.
+/// Random loss of packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// Each with this probability (0 to 1), whatever became of the last.
+    /// Each packet with this probability (0 to 1), independently.
     Independent(f64),
     /// In bursts.
     GilbertElliott(GilbertElliott),
 }
 
-/// A channel with a good and a bad state (Gilbert, *Capacity of a burst-noise
-/// channel*, 1960; Elliott, *Estimates of error rates for codes on burst-noise
-/// channels*, 1963), which may change before each packet. It begins good.
+/// A channel with a good and a bad state (Gilbert, *Capacity of a burst-noise channel*,
+/// 1960; Elliott, *Estimates of error rates for codes on burst-noise channels*, 1963),
+/// which may change before each packet. The first state is good.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
     /// Probability (0 to 1) that a packet is lost in the good state.
@@ -30,7 +30,7 @@ impl Loss {
     /// No loss.
     pub const NONE: Loss = Loss::Independent(0.0);
 
-    /// Share (0 to 1) of packets that are lost in the long run.
+    /// Long-run ratio (0 to 1) of lost packets.
     pub fn mean(self) -> f64 {
         match self {
             Loss::Independent(loss) => loss,
@@ -42,8 +42,8 @@ impl Loss {
         }
     }
 
-    /// Is the next packet lost, in a channel that is bad or not?
-    pub(super) fn strikes(self, is_bad: &mut bool, rng: &mut Rng) -> bool {
+    /// Whether the next packet is lost; updates the state of the channel.
+    pub(super) fn loses_next(self, is_bad: &mut bool, rng: &mut Rng) -> bool {
         match self {
             Loss::Independent(loss) => rng.chance(loss),
             Loss::GilbertElliott(GilbertElliott { good, bad, to_bad, to_good }) => {

@@ -1,4 +1,4 @@
-//! Mahimahi's traces: text to numbers, and the chances they give.
+//! Mahimahi's traces: the parser, and the delivery opportunities of a trace.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -8,14 +8,14 @@ use thiserror::Error;
 use super::Bottleneck;
 use crate::time::{Duration, Instant};
 
-/// Bytes of IP packet that one chance carries (mahimahi's 1504 less the four
-/// bytes that its TUN device puts in front).
+/// Bytes of IP packet that one opportunity carries (mahimahi's 1504 less the four bytes
+/// that its TUN device prepends).
 pub const CHANCE_BYTES: u32 = 1500;
 
-/// Lines that a trace may have: 2 hours at 1 Gbit/s and more.
+/// Maximum number of lines of a trace: 2 hours at 1 Gbit/s and more.
 pub const MAX_LINES: usize = 10_000_000;
 
-/// What is wrong with a trace, and where.
+/// An error in a trace, and its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{file}:{line}: {cause}")]
 pub struct TraceError {
@@ -23,11 +23,11 @@ pub struct TraceError {
     pub file: String,
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The error.
     pub cause: Cause,
 }
 
-/// What is wrong with a line of a trace.
+/// The error in a line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Cause {
     /// Not a whole number of milliseconds.
@@ -41,10 +41,10 @@ pub enum Cause {
         /// This line.
         now: u64,
     },
-    /// No line at all.
-    #[error("the trace is empty; it needs one line at least")]
+    /// No line.
+    #[error("the trace is empty; it needs at least one line")]
     Empty,
-    /// The trace would repeat without end in no time.
+    /// The trace has no length, so it would repeat without end at one time.
     #[error("the trace ends at 0 ms; its last line is its length and must be above 0")]
     NoLength,
     /// More than [`MAX_LINES`].
@@ -52,37 +52,37 @@ pub enum Cause {
     TooLong,
 }
 
-/// Reads a trace: one whole number of milliseconds a line, not falling; the
-/// last is also the length after which it repeats.
+/// Reads a trace: one whole number of milliseconds a line, not decreasing; the last is
+/// also the length after which it repeats.
 ///
 /// # Errors
-/// The first broken line; `file` is only quoted.
+/// The first invalid line; `file` is only used in the message.
 pub fn parse(file: &str, text: &str) -> Result<Vec<u64>, TraceError> {
     let fail = |line: usize, cause: Cause| Err(TraceError { file: file.to_string(), line, cause });
-    let mut chances_ms: Vec<u64> = Vec::new();
+    let mut opportunities_ms: Vec<u64> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_end();
         let Some(now) = number(line) else {
             let shown = line.chars().take(40).collect();
             return fail(index + 1, Cause::NotANumber(shown));
         };
-        let before = chances_ms.last().copied().unwrap_or(0);
+        let before = opportunities_ms.last().copied().unwrap_or(0);
         if now < before {
             return fail(index + 1, Cause::Falls { before, now });
         }
         if index == MAX_LINES {
             return fail(index + 1, Cause::TooLong);
         }
-        chances_ms.push(now);
+        opportunities_ms.push(now);
     }
-    match chances_ms.last() {
+    match opportunities_ms.last() {
         None => fail(1, Cause::Empty),
-        Some(0) => fail(chances_ms.len(), Cause::NoLength),
-        Some(_) => Ok(chances_ms),
+        Some(0) => fail(opportunities_ms.len(), Cause::NoLength),
+        Some(_) => Ok(opportunities_ms),
     }
 }
 
-/// Digits only (`parse` would take a sign), and no more than an [`Instant`]
+/// Accepts digits only (`parse` would accept a sign), and no more than an [`Instant`]
 /// can hold many times over.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -90,7 +90,7 @@ fn number(text: &str) -> Option<u64> {
     value.filter(|_| digits)
 }
 
-/// Where in its trace a bottleneck stands.
+/// The position of a bottleneck in its trace.
 #[derive(Clone, Debug)]
 pub(super) struct Opportunities {
     trace: Arc<Vec<u64>>,
@@ -100,8 +100,7 @@ pub(super) struct Opportunities {
 }
 
 impl Opportunities {
-    /// The chances of a trace that begins at `now`; `None` for other
-    /// bottlenecks.
+    /// The opportunities of a trace that begins at `now`; `None` for other bottlenecks.
     pub(super) fn of(bottleneck: &Bottleneck, now: Instant) -> Option<Opportunities> {
         match bottleneck {
             Bottleneck::Opportunities(trace) => {
@@ -111,12 +110,12 @@ impl Opportunities {
         }
     }
 
-    /// True if these are the chances of that very trace.
+    /// True if these are the opportunities of the same trace.
     pub(super) fn is_of(&self, bottleneck: &Bottleneck) -> bool {
         matches!(bottleneck, Bottleneck::Opportunities(trace) if Arc::ptr_eq(trace, &self.trace))
     }
 
-    /// When the next chance comes; `None` for a trace without length.
+    /// Time of the next opportunity; `None` for a trace without length.
     pub(super) fn next(&self) -> Option<Instant> {
         let period_ms = self.period_ms()?;
         let ms = self.trace.get(self.index)?;
@@ -124,7 +123,7 @@ impl Opportunities {
         Some(self.began + Duration::from_millis(since_began_ms))
     }
 
-    /// Uses the next chance if it comes by `now`, and says when it came.
+    /// Uses the next opportunity if it is due by `now`, and returns its time.
     pub(super) fn take(&mut self, now: Instant) -> Option<Instant> {
         let at = self.next().filter(|at| *at <= now)?;
         self.index += 1;
@@ -135,7 +134,7 @@ impl Opportunities {
         Some(at)
     }
 
-    /// Passes over every chance up to and at `now`, which found nothing to carry.
+    /// Skips every opportunity up to and at `now`: nothing was queued for them.
     pub(super) fn skip_to(&mut self, now: Instant) {
         let Some(period_ms) = self.period_ms() else {
             return;

@@ -1,9 +1,9 @@
 //! One model of a link, for the emulator and the simulator.
 //!
-//! A [`Link`] is told when packets enter and says when they leave, at moments
-//! that do not depend on when it is asked: a packet's way is worked out in the
-//! link's own time (queue, bottleneck, loss, delay), and a late call finds the
-//! same answer. Only [`Link::set`] and [`Link::set_on`] split time.
+//! A [`Link`] accepts packets as they enter and returns them as they leave, at times
+//! that do not depend on when it is polled: the transit of a packet is computed in the
+//! link's own time (queue, bottleneck, loss, delay), and a late call gets the same
+//! result. Only [`Link::set`] and [`Link::set_on`] split time.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,12 +25,12 @@ use direction::LinkDirection;
 pub use loss::{GilbertElliott, Loss};
 use shared_medium::SharedMedium;
 
-/// Packets that one direction holds at most, waiting and under way together:
-/// what 200 ms at 300,000 packets a second need. Beyond it the queue is full,
-/// whatever its own limit says.
+/// Maximum number of packets in one direction, queued and in flight together: what 200
+/// ms at 300,000 packets a second need. Beyond it the queue is full, whatever its own
+/// limit.
 pub const MAX_HELD_PACKETS: usize = 65_536;
 
-/// Way over a link, seen from the vehicle.
+/// Direction over a link, as seen from the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the vehicle.
@@ -52,45 +52,46 @@ impl Direction {
     }
 }
 
-/// How one direction of a link treats packets. Every field may change while
-/// packets are under way. A new rate holds at once, for the rest of the packet
-/// in service too (or a moment at 1 bit/s would block the link for hours); a
-/// try in the air ends as it began; delay and loss hold for packets that have
-/// not passed the bottleneck; a new queue limit for packets that enter.
+/// How one direction of a link treats packets. Every field may change while packets are
+/// in flight. A new rate applies at once, also to the rest of the packet in service
+/// (otherwise a moment at 1 bit/s would block the link for hours); a try on the air
+/// ends as it began; delay and loss apply to packets that have not passed the
+/// bottleneck; a new queue limit applies to packets that enter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectionParams {
     /// What limits the rate.
     pub bottleneck: Bottleneck,
     /// One-way delay after the bottleneck.
     pub delay: Duration,
-    /// How packets are lost on their own, after the bottleneck. Whether the
-    /// channel is bad outlasts a change.
+    /// Random loss after the bottleneck. The state of its channel persists across a
+    /// change.
     pub loss: Loss,
-    /// How much may wait for the bottleneck.
+    /// Limit of the queue for the bottleneck.
     pub queue: QueueLimit,
-    /// Drops packets that have waited too long; none: drop-tail.
+    /// Drops packets that have waited too long; `None`: drop-tail.
     pub codel: Option<CoDel>,
 }
 
 /// CoDel (RFC 8289), within the queue's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDel {
-    /// How long packets may wait at all times (RFC 8289 §4.4: 5 ms).
+    /// Target of the queueing delay (RFC 8289 §4.4: 5 ms).
     pub target: Duration,
-    /// For how long they may wait longer (RFC 8289 §4.3: 100 ms).
+    /// How long the delay may exceed it (RFC 8289 §4.3: 100 ms).
     pub interval: Duration,
 }
 
 /// What limits the rate of one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Bottleneck {
-    /// So many bits of IP packet a second; 0 lets nothing pass, infinity everything at once.
+    /// A rate in bits of IP packet a second; at 0 nothing passes, at infinity
+    /// everything at once.
     Rate {
         /// Rate in bit/s.
         bit_s: f64,
     },
-    /// Mahimahi's trace: each entry (ms since the trace began, not falling) is
-    /// one chance to send 1500 bytes; the trace repeats after its last entry.
+    /// Mahimahi's trace: each entry (ms since the start of the trace, not decreasing)
+    /// is one opportunity to send 1500 bytes; the trace repeats after its last entry.
     Opportunities(Arc<Vec<u64>>),
     /// An 802.11p unicast exchange with retries, each costing air time.
     Ieee80211p(Channel),
@@ -107,27 +108,27 @@ pub struct Channel {
     pub nakagami_m: f64,
     /// Tries before a packet is dropped (1 to 7).
     pub tries: u8,
-    /// Part of the air time (0 to 1) that other stations leave to this link: 1
-    /// if it is alone; less than [`Channel::LEAST_SHARE`] counts as that.
+    /// Part of the air time (0 to 1) that other stations leave to this link: 1 if there
+    /// are none; a value below [`Channel::LEAST_SHARE`] counts as that.
     pub share: f64,
 }
 
 impl Channel {
-    /// The least share: a try then waits a hundred times its length.
+    /// The minimum share: a try then waits a hundred times its length.
     pub const LEAST_SHARE: f64 = 0.01;
 }
 
-/// Limit of a queue. The packet in service does not count, except
-/// with [`Bottleneck::Opportunities`] until a chance begins to carry it.
+/// Limit of a queue. The packet in service does not count, except with
+/// [`Bottleneck::Opportunities`] until an opportunity begins to carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
-    /// At most so many packets.
+    /// At most this many packets.
     Packets(u32),
-    /// At most so many bytes of IP packet.
+    /// At most this many bytes of IP packet.
     Bytes(u32),
 }
 
-/// A packet's name within a link, chosen by the caller and handed back.
+/// Identifier of a packet within a link, chosen by the caller and returned to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketId(pub u64);
 
@@ -136,13 +137,13 @@ pub struct PacketId(pub u64);
 pub enum DropReason {
     /// The queue was full.
     Queue,
-    /// Lost on its own, after the bottleneck.
+    /// Random loss, after the bottleneck.
     Loss,
     /// 802.11p: every try failed.
     Retries,
     /// The link was off.
     Down,
-    /// The device that should take it did not (the emulator's TUN).
+    /// The receiving device did not accept it (the emulator's TUN).
     Device,
     /// It had waited too long ([`CoDel`]).
     Codel,
@@ -159,7 +160,7 @@ impl DropReason {
         DropReason::Codel,
     ];
 
-    /// The word in records.
+    /// The name in records.
     pub fn as_str(self) -> &'static str {
         match self {
             DropReason::Queue => "queue",
@@ -178,22 +179,22 @@ impl fmt::Display for DropReason {
     }
 }
 
-/// A packet that a link accepted leaves it, once.
+/// A packet leaves the link; once for each accepted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// The caller's name for it.
+    /// The caller's identifier of it.
     pub packet: PacketId,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
     /// When it was due to arrive; never later than the `now` of the poll.
     pub at: Instant,
-    /// Tries on the air (802.11p), else 1; 0 if it never got that far.
+    /// Tries on the air (802.11p), else 1; 0 if it was never sent.
     pub tries: u8,
     /// Why it did not arrive, or `None` if it did.
     pub dropped: Option<DropReason>,
 }
 
-/// Both directions of one link. `now` never runs backwards from call to call.
+/// Both directions of one link. `now` never decreases from call to call.
 #[derive(Clone, Debug)]
 pub struct Link {
     link_directions: [LinkDirection; 2],
@@ -202,8 +203,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link that is on from the run's beginning. `name` and `seed` choose
-    /// its streams of chance.
+    /// A link that is on from the start of the run. `name` and `seed` select its random
+    /// streams.
     pub fn new(seed: u64, name: &str, up: DirectionParams, down: DirectionParams) -> Link {
         let rng = |part: &str| Rng::new(seed, &alloc::format!("link.{name}.{part}"));
         Link {
@@ -216,8 +217,8 @@ impl Link {
     /// A packet of `ip_bytes` enters at `now`.
     ///
     /// # Errors
-    /// The reason why it is not taken ([`DropReason::Queue`] or
-    /// [`DropReason::Down`]); such a packet has left, no [`Exit`] follows.
+    /// The reason of the drop ([`DropReason::Queue`] or [`DropReason::Down`]); such a
+    /// packet has left, no [`Exit`] follows.
     pub fn send(
         &mut self,
         now: Instant,
@@ -251,8 +252,8 @@ impl Link {
         up.next_event().into_iter().chain(down.next_event()).chain(self.medium.next_event(&self.link_directions)).min()
     }
 
-    /// Changes how one direction treats packets from `now` on. Mahimahi's
-    /// trace begins at `now` unless it is the very same `Arc` as before.
+    /// Changes how one direction treats packets from `now` on. Mahimahi's trace begins
+    /// at `now` unless it is the same `Arc` as before.
     pub fn set(&mut self, now: Instant, direction: Direction, params: DirectionParams) {
         self.advance(now);
         let link_direction = &mut self.link_directions[direction as usize];
@@ -268,9 +269,9 @@ impl Link {
         self.link_directions[direction as usize].params()
     }
 
-    /// Turns the link on or off at `now`. Off, it takes nothing, and what has
-    /// not passed the bottleneck is dropped ([`DropReason::Down`]); what has
-    /// passed still arrives.
+    /// Turns the link on or off at `now`. While off, it accepts nothing, and packets
+    /// that have not passed the bottleneck are dropped ([`DropReason::Down`]); those
+    /// that have passed it still arrive.
     pub fn set_on(&mut self, now: Instant, on: bool) {
         self.advance(now);
         self.on = on;
@@ -282,21 +283,21 @@ impl Link {
         }
     }
 
-    /// 802.11p: something else (a CAM) takes the air for `air_time` as soon as
-    /// it is free. Returns when it ends.
+    /// 802.11p: another transmission (a CAM) takes the air for `air_time` as soon as it
+    /// is free. Returns when it ends.
     pub fn occupy(&mut self, now: Instant, air_time: Duration) -> Instant {
         self.advance(now);
         self.medium.occupy(now, air_time)
     }
 
-    /// Air time taken since the run began by tries, both directions' together,
-    /// and by [`occupy`](Link::occupy), each from its DIFS to its end, without
-    /// the waiting before. A try counts whole once it is this link's turn.
+    /// Air time taken since the start of the run by tries of both directions and by
+    /// [`occupy`](Link::occupy), each from its DIFS to its end, without the waiting
+    /// before. A try counts in full once it is this link's turn.
     pub fn air_used(&self) -> Duration {
         self.medium.used()
     }
 
-    /// Packets and bytes that wait for the bottleneck of one direction.
+    /// Packets and bytes queued for the bottleneck of one direction.
     pub fn waiting(&self, direction: Direction) -> (usize, u64) {
         self.link_directions[direction as usize].waiting()
     }

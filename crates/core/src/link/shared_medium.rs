@@ -11,7 +11,7 @@ use crate::time::{Duration, Instant};
 pub(super) struct SharedMedium {
     busy_until: Instant,
     on_air: Option<Try>,
-    /// Who sent last; the other goes first where both want the air at once.
+    /// The direction that sent last; the other has priority if both contend at once.
     last: Direction,
     used: Duration,
     rng: Rng,
@@ -32,7 +32,7 @@ impl SharedMedium {
         SharedMedium { busy_until: Instant::ZERO, on_air: None, last: Direction::Down, used: Duration::ZERO, rng }
     }
 
-    /// Carries out every try that begins or ends by `now`.
+    /// Completes every try that begins or ends by `now`.
     pub(super) fn advance(&mut self, now: Instant, link_directions: &mut [LinkDirection; 2]) {
         loop {
             if let Some(ended) = self.on_air {
@@ -43,30 +43,29 @@ impl SharedMedium {
                 link_directions[ended.direction as usize].end_try(ended.ends, ended.received, ended.limit);
             }
             match self.contender(link_directions) {
-                Some((direction, air, head)) if head.since.max(self.busy_until) <= now => {
-                    self.begin(direction, air, head);
+                Some((direction, channel, head)) if head.since.max(self.busy_until) <= now => {
+                    self.begin(direction, channel, head);
                 }
                 _ => return,
             }
         }
     }
 
-    /// Who gets the air next: whoever has wanted it longest.
+    /// The direction that gets the air next: the one that has waited longest.
     fn contender(&self, link_directions: &[LinkDirection; 2]) -> Option<(Direction, Channel, Serving)> {
         Direction::BOTH
             .into_iter()
             .filter_map(|direction| {
-                let (air, head) = link_directions[direction as usize].head()?;
-                Some((direction, air, head))
+                let (channel, head) = link_directions[direction as usize].head()?;
+                Some((direction, channel, head))
             })
             .min_by_key(|(direction, _, head)| (head.since, *direction == self.last))
     }
 
-    /// IEEE 802.11 §10.3.4: a station that finds the air free sends without
-    /// backoff; one that finds it taken, or has just sent, waits a random
-    /// number of slots.
-    fn begin(&mut self, direction: Direction, air: Channel, head: Serving) {
-        let air_time = attempt_air_time(air.rate, head.ip_bytes);
+    /// IEEE 802.11 §10.3.4: a station that finds the air free sends without backoff;
+    /// one that finds it busy, or has just sent, waits a random number of slots.
+    fn begin(&mut self, direction: Direction, channel: Channel, head: Serving) {
+        let air_time = attempt_air_time(channel.rate, head.ip_bytes);
         let mut start = head.since.max(self.busy_until);
         let mut wanted = air_time;
         if head.since <= self.busy_until {
@@ -74,23 +73,25 @@ impl SharedMedium {
             start = start + slots;
             wanted += slots;
         }
-        start = start + self.wait_for_others(air.share, wanted);
-        let fade_db =
-            if air.nakagami_m.is_finite() { 10.0 * libm::log10(self.rng.gamma_mean_one(air.nakagami_m)) } else { 0.0 };
-        let error = packet_error_rate(air.rate, air.mean_snr_db + fade_db, head.ip_bytes);
+        start = start + self.wait_for_others(channel.share, wanted);
+        let fade_db = if channel.nakagami_m.is_finite() {
+            10.0 * libm::log10(self.rng.gamma_mean_one(channel.nakagami_m))
+        } else {
+            0.0
+        };
+        let error = packet_error_rate(channel.rate, channel.mean_snr_db + fade_db, head.ip_bytes);
         let ends = start + air_time;
         self.busy_until = ends;
         self.used += air_time;
         self.last = direction;
-        self.on_air = Some(Try { direction, ends, received: !self.rng.chance(error), limit: air.tries });
+        self.on_air = Some(Try { direction, ends, received: !self.rng.chance(error), limit: channel.tries });
     }
 
-    /// How long other stations hold up a try that takes `wanted` of the air:
-    /// with the share s left to it, wanted · (1 − s)/s on average, exponentially
-    /// distributed. Other stations are a mean field (after Bianchi, *Performance
-    /// analysis of the IEEE 802.11 distributed coordination function*, 2000):
-    /// they take their part of the time at any moment alike, and the backoff
-    /// stands still meanwhile.
+    /// How long other stations delay a try that takes `wanted` of the air: with the
+    /// share s left to it, wanted · (1 − s)/s on average, exponentially distributed.
+    /// Other stations are a mean field (after Bianchi, *Performance analysis of the
+    /// IEEE 802.11 distributed coordination function*, 2000): they take their part of
+    /// the time with equal probability at any moment, and the backoff pauses meanwhile.
     fn wait_for_others(&mut self, share: f64, wanted: Duration) -> Duration {
         if share >= 1.0 {
             return Duration::ZERO;
@@ -100,7 +101,7 @@ impl SharedMedium {
         Duration::from_nanos((mean_ns * self.rng.exponential()) as u64)
     }
 
-    /// Takes the air for something else as soon as it is free; returns its end.
+    /// Takes the air for another transmission as soon as it is free; returns its end.
     pub(super) fn occupy(&mut self, now: Instant, air_time: Duration) -> Instant {
         self.used += air_time;
         self.busy_until = self.busy_until.max(now) + air_time;
@@ -112,12 +113,12 @@ impl SharedMedium {
         self.used
     }
 
-    /// The packet on the air in this direction is no more; the air stays taken.
+    /// Discards the packet on the air in this direction; the air stays taken.
     pub(super) fn abandon(&mut self, direction: Direction) {
         self.on_air = self.on_air.filter(|current| current.direction != direction);
     }
 
-    /// When a packet may next leave by way of the air.
+    /// When a packet may next leave over the air.
     pub(super) fn next_event(&self, link_directions: &[LinkDirection; 2]) -> Option<Instant> {
         match self.on_air {
             // The other direction may go next, with a shorter delay.

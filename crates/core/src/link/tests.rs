@@ -19,8 +19,8 @@ fn plain(bit_s: f64, delay_ms: u64) -> DirectionParams {
     rate(bit_s, delay_ms, 0.0, QueueLimit::Packets(1000))
 }
 
-fn trace(chances_ms: &[u64]) -> DirectionParams {
-    DirectionParams { bottleneck: Bottleneck::Opportunities(Arc::new(chances_ms.to_vec())), ..plain(0.0, 0) }
+fn trace(opportunities_ms: &[u64]) -> DirectionParams {
+    DirectionParams { bottleneck: Bottleneck::Opportunities(Arc::new(opportunities_ms.to_vec())), ..plain(0.0, 0) }
 }
 
 fn air(mean_snr_db: f64) -> DirectionParams {
@@ -59,7 +59,7 @@ fn exits(link: &mut Link, until: Instant) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_packet_takes_its_time_on_the_wire_and_the_delay() {
+fn a_packet_takes_its_serialization_time_and_the_delay() {
     let mut link = both(plain(12e6, 20));
     up(&mut link, 0, 1, 1500);
     up(&mut link, 0, 2, 1500);
@@ -106,20 +106,20 @@ fn a_shorter_delay_never_lets_a_packet_overtake() {
 }
 
 #[test]
-fn a_chance_carries_several_small_packets_or_part_of_one() {
+fn an_opportunity_carries_several_small_packets_or_part_of_one() {
     let mut link = both(trace(&[2, 4]));
     up(&mut link, 0, 1, 600);
     up(&mut link, 0, 2, 600);
     up(&mut link, 0, 3, 600);
     up(&mut link, 0, 4, 1500);
-    // 2 ms: all of 1 and 2 and half of 3; 4 ms: its rest and 1200 of packet 4;
-    // 6 ms (the trace repeats after 4): the last 300.
+    // 2 ms: all of 1 and 2 and half of 3; 4 ms: its rest and 1200 of packet 4; 6 ms
+    // (the trace repeats after 4): the last 300.
     let expected = [(1, 2000), (2, 2000), (3, 4000), (4, 6000)];
     assert_eq!(exits(&mut link, ms(100)), expected);
 }
 
 #[test]
-fn a_packet_misses_the_chance_of_its_own_millisecond_and_unused_chances_are_lost() {
+fn a_packet_misses_the_opportunity_of_its_own_millisecond_and_unused_ones_are_lost() {
     let mut link = both(trace(&[1, 1, 5]));
     up(&mut link, 1, 1, 1500);
     up(&mut link, 1, 2, 1500);
@@ -141,8 +141,8 @@ fn other_parameters_change_without_restarting_the_trace() {
 
 #[test]
 fn a_trace_without_length_carries_nothing() {
-    for chances in [vec![], vec![0, 0]] {
-        let mut link = both(trace(&chances));
+    for opportunities in [vec![], vec![0, 0]] {
+        let mut link = both(trace(&opportunities));
         up(&mut link, 0, 1, 1500);
         assert_eq!(link.next_wakeup(), None);
         assert_eq!(exits(&mut link, ms(100)), []);
@@ -167,7 +167,7 @@ fn both_directions_share_the_air() {
 }
 
 #[test]
-fn a_packet_that_no_try_gets_across_is_dropped_and_costs_its_air_time() {
+fn a_packet_whose_tries_all_fail_is_dropped_and_costs_its_air_time() {
     let mut link = both(air(-20.0));
     up(&mut link, 0, 1, 1500);
     let exit = link.poll(ms(1000)).expect("it leaves");
@@ -185,7 +185,7 @@ fn a_station_that_finds_the_air_free_sends_at_once() {
 }
 
 #[test]
-fn what_else_is_on_the_air_delays_a_packet() {
+fn another_transmission_delays_a_packet() {
     let mut link = both(air(40.0));
     assert_eq!(link.occupy(ms(10), Duration::from_millis(3)), ms(13));
     up(&mut link, 10, 1, 1500);
@@ -195,7 +195,7 @@ fn what_else_is_on_the_air_delays_a_packet() {
 }
 
 #[test]
-fn the_wakeup_minds_that_the_other_direction_may_be_faster() {
+fn the_wakeup_considers_that_the_other_direction_may_be_faster() {
     let slow = DirectionParams { delay: Duration::from_millis(50), ..air(40.0) };
     let mut link = Link::new(1, "test", slow, air(40.0));
     up(&mut link, 0, 1, 1500);
@@ -203,21 +203,21 @@ fn the_wakeup_minds_that_the_other_direction_may_be_faster() {
     assert_eq!(down, Ok(()));
     let mut first = None;
     while first.is_none() {
-        let at = link.next_wakeup().expect("packets are under way");
+        let at = link.next_wakeup().expect("packets are in flight");
         first = link.poll(at).map(|exit| (exit.packet, at.since(exit.at)));
     }
     assert_eq!(first, Some((PacketId(2), Duration::ZERO)));
 }
 
 #[test]
-fn off_it_takes_nothing_and_drops_what_waits_but_not_what_is_under_way() {
+fn while_off_it_accepts_nothing_and_drops_queued_packets_but_not_those_in_flight() {
     let mut link = both(plain(12e6, 10));
     for packet in 0..4 {
         up(&mut link, 0, packet, 1500);
     }
     link.set_on(Instant::from_nanos(1_500_000), false);
-    let refused = link.send(ms(2), Direction::Up, PacketId(9), 100);
-    assert_eq!(refused, Err(DropReason::Down));
+    let rejected = link.send(ms(2), Direction::Up, PacketId(9), 100);
+    assert_eq!(rejected, Err(DropReason::Down));
     let left: Vec<_> = core::iter::from_fn(|| link.poll(ms(100))).map(|exit| (exit.packet.0, exit.dropped)).collect();
     let down = Some(DropReason::Down);
     assert_eq!(left, [(0, None), (1, down), (2, down), (3, down)]);
@@ -226,7 +226,7 @@ fn off_it_takes_nothing_and_drops_what_waits_but_not_what_is_under_way() {
     assert_eq!(exits(&mut link, ms(300)), [(5, 211_000)]);
 }
 
-/// Something a driver may do to a link.
+/// An action of a driver on a link.
 #[derive(Clone, Debug)]
 enum Act {
     Send(Direction, u32),
@@ -239,9 +239,9 @@ fn any_params() -> impl Strategy<Value = DirectionParams> {
     let bottleneck = prop_oneof![
         Just(0.0).prop_map(|bit_s| Bottleneck::Rate { bit_s }),
         (1e4..1e9).prop_map(|bit_s| Bottleneck::Rate { bit_s }),
-        prop::collection::vec(0u64..30, 1..8).prop_map(|mut chances| {
-            chances.sort_unstable();
-            Bottleneck::Opportunities(Arc::new(chances))
+        prop::collection::vec(0u64..30, 1..8).prop_map(|mut opportunities| {
+            opportunities.sort_unstable();
+            Bottleneck::Opportunities(Arc::new(opportunities))
         }),
         (0.0..20.0, 1u8..8, prop_oneof![Just(1.0), 0.0..1.0]).prop_map(|(mean_snr_db, tries, share)| {
             Bottleneck::Ieee80211p(Channel { rate: PhyRate::Mbit6, mean_snr_db, nakagami_m: 1.5, tries, share })
@@ -276,16 +276,16 @@ fn any_direction() -> impl Strategy<Value = Direction> {
 
 fn any_act() -> impl Strategy<Value = (u64, Act)> {
     let act = prop_oneof![
-        12 => (any_direction(), 40u32..1501).prop_map(|(way, bytes)| Act::Send(way, bytes)),
-        1 => (any_direction(), any_params()).prop_map(|(way, params)| Act::Set(way, params)),
+        12 => (any_direction(), 40u32..1501).prop_map(|(direction, bytes)| Act::Send(direction, bytes)),
+        1 => (any_direction(), any_params()).prop_map(|(direction, params)| Act::Set(direction, params)),
         1 => (0u64..3000).prop_map(Act::Occupy),
         1 => any::<bool>().prop_map(Act::Switch),
     ];
     (0u64..4000, act)
 }
 
-/// Runs `acts`, each so many µs after the last, polling at every wakeup if
-/// `eager`, else only at the end; returns what left, with what was accepted.
+/// Runs `acts`, each some µs after the last, polling at every wakeup if `eager`, else
+/// only at the end; returns the exits, and the packets accepted.
 fn run(acts: &[(u64, Act)], eager: bool) -> (Vec<Exit>, Vec<(PacketId, Direction, Instant)>) {
     let mut link = both(plain(5e6, 10));
     let (mut left, mut accepted) = (Vec::new(), Vec::new());
@@ -296,20 +296,20 @@ fn run(acts: &[(u64, Act)], eager: bool) -> (Vec<Exit>, Vec<(PacketId, Direction
             left.extend(core::iter::from_fn(|| link.poll(at)));
         }
         match act {
-            Act::Send(way, bytes) => {
+            Act::Send(direction, bytes) => {
                 let packet = PacketId(number as u64);
-                let before = link.waiting(*way);
-                if link.send(now, *way, packet, *bytes).is_ok() {
-                    accepted.push((packet, *way, now));
-                    let (packets, bytes) = link.waiting(*way);
-                    let within = match link.params(*way).queue {
+                let before = link.waiting(*direction);
+                if link.send(now, *direction, packet, *bytes).is_ok() {
+                    accepted.push((packet, *direction, now));
+                    let (packets, bytes) = link.waiting(*direction);
+                    let within = match link.params(*direction).queue {
                         QueueLimit::Packets(limit) => packets <= limit as usize,
                         QueueLimit::Bytes(limit) => bytes <= u64::from(limit),
                     };
                     assert!(within || packets <= before.0, "the queue took too much");
                 }
             }
-            Act::Set(way, params) => link.set(now, *way, params.clone()),
+            Act::Set(direction, params) => link.set(now, *direction, params.clone()),
             Act::Occupy(us) => {
                 link.occupy(now, Duration::from_micros(*us));
             }
@@ -318,7 +318,7 @@ fn run(acts: &[(u64, Act)], eager: bool) -> (Vec<Exit>, Vec<(PacketId, Direction
     }
     link.set_on(now, false);
     left.extend(core::iter::from_fn(|| link.poll(now + Duration::from_secs(1))));
-    assert_eq!(link.next_wakeup(), None, "something was left behind");
+    assert_eq!(link.next_wakeup(), None, "packets were left");
     (left, accepted)
 }
 
@@ -328,9 +328,9 @@ proptest! {
         acts in prop::collection::vec(any_act(), 1..120)
     ) {
         let (left, accepted) = run(&acts, false);
-        for way in Direction::BOTH {
-            let left: Vec<_> = left.iter().filter(|exit| exit.direction == way).collect();
-            let accepted: Vec<_> = accepted.iter().filter(|sent| sent.1 == way).collect();
+        for direction in Direction::BOTH {
+            let left: Vec<_> = left.iter().filter(|exit| exit.direction == direction).collect();
+            let accepted: Vec<_> = accepted.iter().filter(|sent| sent.1 == direction).collect();
             let order: Vec<_> = left.iter().map(|exit| exit.packet).collect();
             let expected: Vec<_> = accepted.iter().map(|sent| sent.0).collect();
             prop_assert_eq!(order, expected);
@@ -342,7 +342,7 @@ proptest! {
     }
 
     #[test]
-    fn what_leaves_does_not_depend_on_when_it_is_polled(
+    fn exits_do_not_depend_on_when_the_link_is_polled(
         acts in prop::collection::vec(any_act(), 1..120)
     ) {
         let (mut eager, _) = run(&acts, true);
@@ -367,11 +367,11 @@ proptest! {
                 prop_assert!(link.next_wakeup().is_none_or(|next| next > at));
             }
             match act {
-                Act::Send(way, bytes) => {
-                    let _ = link.send(now, way, PacketId(number as u64), bytes);
+                Act::Send(direction, bytes) => {
+                    let _ = link.send(now, direction, PacketId(number as u64), bytes);
                     while link.poll(now).is_some() {}
                 }
-                Act::Set(way, params) => link.set(now, way, params),
+                Act::Set(direction, params) => link.set(now, direction, params),
                 Act::Occupy(us) => {
                     link.occupy(now, Duration::from_micros(us));
                 }
@@ -414,7 +414,7 @@ proptest! {
 }
 
 #[test]
-fn the_share_of_packets_lost_is_the_one_asked_for() {
+fn the_ratio_of_packets_lost_is_the_configured_one() {
     let mut link = both(rate(f64::INFINITY, 1, 0.1, QueueLimit::Packets(0)));
     let n = 20_000;
     for packet in 0..n {
@@ -428,9 +428,9 @@ fn the_share_of_packets_lost_is_the_one_asked_for() {
 }
 
 #[test]
-fn a_broken_trace_is_told_by_file_and_line() {
+fn the_error_of_a_trace_names_file_and_line() {
     for (text, expected) in [
-        ("", "t.up:1: the trace is empty; it needs one line at least"),
+        ("", "t.up:1: the trace is empty; it needs at least one line"),
         ("1\n2x\n", "t.up:2: \"2x\" is not a whole number of milliseconds"),
         ("1\n\n3\n", "t.up:2: \"\" is not a whole number of milliseconds"),
         ("+1\n", "t.up:1: \"+1\" is not a whole number of milliseconds"),

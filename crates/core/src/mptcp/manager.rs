@@ -1,28 +1,28 @@
 //! The path manager: wanted path states and kernel events in, commands out.
 //!
-//! For each connection it compares the subflows there are with the states
-//! wanted and asks for the difference, in the order that keeps data flowing:
-//! 1. withdraw and close what has lost its address, so that the peer has room
-//!    (REMOVE_ADDR goes over another subflow, where a FIN would go nowhere);
-//! 2. open and un-back up what shall carry;
-//! 3. when another subflow has carried for the overlap, demote what shall not;
-//! 4. close what is to be closed, at once if another subflow is there, so that
-//!    the kernel sends its data again over that one. The last one is never
-//!    closed, but more than one is, where a peer has no room for what is wanted.
+//! For each connection it compares the existing subflows with the wanted states and
+//! issues commands for the difference, in the order that keeps data flowing:
+//! 1. withdraw and close subflows whose address is gone, so that the peer has room
+//!    (REMOVE_ADDR is sent over another subflow, a FIN would not arrive);
+//! 2. open subflows that are to carry data, or clear their backup flag;
+//! 3. when another subflow has carried for the overlap, demote those that are not to
+//!    carry;
+//! 4. close unwanted subflows, at once if another exists, so that the kernel
+//!    retransmits their data over that one. The last one is never closed; if a peer has
+//!    no room for a wanted one, all but one are closed.
 //!
-//! It never asks twice for the same subflow (the kernel would open two), and
-//! gives an address the id that the connection already knows it by (else the
-//! kernel answers "did not match address and id"). Commands it has given count
-//! as carried out until the driver tells otherwise, since the kernel sends no
-//! SUB_PRIORITY event to whoever set the flag.
+//! It never requests a subflow twice (the kernel would open two), and uses the id that
+//! the connection already has for an address (else the kernel reports "did not match
+//! address and id"). Issued commands count as executed until the driver reports
+//! otherwise, since the kernel sends no SUB_PRIORITY event to the program that set the
+//! flag.
 //!
-//! What is refused or fails is tried again after pauses that grow; a subflow
-//! that is reset as soon as it is open has failed, and if that happens again
-//! and again while others live, the peer has no room for more. Connections that
-//! the kernel does not know are forgotten, those of the in-kernel path manager
-//! left alone. Commands leave one by one as they are polled for, no more in a
-//! second than the budget allows: a connection waits until its turn comes, and
-//! is compared with what is wanted only then.
+//! Refused or failed commands are retried after pauses that grow. A subflow that is
+//! reset as soon as it is open has failed; if that happens repeatedly while others
+//! live, the peer has no room for more. Connections unknown to the kernel are
+//! forgotten, those of the in-kernel path manager are not managed. Commands are issued
+//! one by one as they are polled, as fast as the rate limit allows: a waiting
+//! connection is compared with the wanted states only when its turn comes.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -42,27 +42,26 @@ mod ids;
 
 pub use connection::MAX_SUBFLOWS;
 
-/// Connections managed at a time; further ones are left to the kernel.
+/// Maximum number of managed connections; further ones are left to the kernel.
 pub const MAX_CONNECTIONS: usize = 1024;
-/// Peers of which it has been said how many subflows they accept.
+/// Maximum number of peers whose limit has been reported.
 const MAX_PEERS: usize = 64;
-/// Former addresses of paths remembered.
+/// Maximum number of former addresses of paths.
 const MAX_FORMER: usize = 64;
-/// Notices kept until they are polled for.
+/// Maximum number of notices not yet polled.
 const MAX_NOTICES: usize = 64;
-/// Least time between two notices that commands have to wait.
-const SAY_AGAIN: Duration = Duration::from_secs(10);
-/// A connection is looked at again no sooner than this.
-const LEAST_WAIT: Duration = Duration::from_millis(1);
+/// Minimum time between two notices that commands are delayed.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
+/// Minimum time before a connection is compared again.
+const MIN_WAIT: Duration = Duration::from_millis(1);
 
 /// The state machine.
 #[derive(Debug)]
 pub struct Manager {
     plan: Plan,
-    left_alone: Vec<IpAddr>,
+    excluded: Vec<IpAddr>,
     connections: BTreeMap<Token, Connection>,
-    /// Connections to be compared with what is wanted, in the order in which that
-    /// became necessary.
+    /// Connections to be compared with the wanted states, in the order of request.
     queue: VecDeque<Token>,
     wakeups: BTreeSet<(Instant, Token)>,
     commands: Commands,
@@ -74,16 +73,16 @@ pub struct Manager {
     peers: BTreeMap<IpAddr, u8>,
 }
 
-/// The paths and what is wanted of them.
+/// The paths and their wanted states.
 #[derive(Debug)]
 struct Plan {
     paths: Vec<PathSpec>,
     wanted: Vec<PathState>,
-    /// Paths over which no word gets through.
+    /// Lost paths.
     lost: Vec<bool>,
     overlap: Duration,
-    /// Addresses that paths had before, the oldest first: a subflow from one may
-    /// become known only now.
+    /// Former addresses of paths, the oldest first: a subflow from one may become known
+    /// only now.
     former: VecDeque<(IpAddr, PathId)>,
 }
 
@@ -92,7 +91,7 @@ impl Plan {
         (0..self.paths.len()).map(|place| PathId(place as u8))
     }
 
-    fn wants(&self, path: PathId) -> PathState {
+    fn wanted(&self, path: PathId) -> PathState {
         self.wanted.get(usize::from(path.0)).copied().unwrap_or(PathState::Closed)
     }
 
@@ -100,7 +99,7 @@ impl Plan {
         self.lost.get(usize::from(path.0)).is_some_and(|lost| *lost)
     }
 
-    /// Our address on a path, and the index of its interface.
+    /// Local address on a path, and the index of its interface.
     fn address(&self, path: PathId) -> Option<(IpAddr, u32)> {
         let spec = self.paths.get(usize::from(path.0))?;
         Some((spec.local?, spec.if_index))
@@ -118,13 +117,13 @@ impl Plan {
 }
 
 impl Manager {
-    /// A manager of these paths (at most 16), all closed at first. `overlap` is
-    /// how long two subflows carry together before one is demoted.
+    /// A manager of these paths (at most 16), all closed at first. `overlap` is how
+    /// long two subflows carry data together before one is demoted.
     pub fn new(paths: Vec<PathSpec>, overlap: Duration) -> Manager {
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
         Manager {
             plan: Plan { paths, wanted, lost: Vec::new(), overlap, former: VecDeque::new() },
-            left_alone: Vec::new(),
+            excluded: Vec::new(),
             connections: BTreeMap::new(),
             queue: VecDeque::new(),
             wakeups: BTreeSet::new(),
@@ -138,15 +137,15 @@ impl Manager {
         }
     }
 
-    /// Leaves connections from these addresses alone, as those inside a tunnel:
-    /// a subflow outside of it would evade it.
+    /// Excludes connections from these addresses, e.g. those inside a tunnel: a subflow
+    /// outside the tunnel would bypass it.
     pub fn leave_alone(&mut self, addresses: Vec<IpAddr>) {
-        self.left_alone = addresses;
+        self.excluded = addresses;
     }
 
-    /// Takes what is wanted of each path from now on. A path that is wanted
-    /// again starts without the pauses of earlier attempts.
-    pub fn want(&mut self, _now: Instant, states: &[PathState]) {
+    /// Sets the wanted state of each path. A path that is wanted again starts without
+    /// the pauses of earlier attempts.
+    pub fn set_wanted(&mut self, _now: Instant, states: &[PathState]) {
         let mut changed = Vec::new();
         for (place, (wanted, &state)) in self.plan.wanted.iter_mut().zip(states).enumerate() {
             if *wanted != state {
@@ -158,19 +157,20 @@ impl Manager {
             return;
         }
         for connection in self.connections.values_mut() {
-            changed.iter().for_each(|&(path, was_closed)| connection.wanted_anew(path, was_closed));
+            changed.iter().for_each(|&(path, was_closed)| connection.on_wanted_change(path, was_closed));
         }
         self.queue_all();
     }
 
-    /// Takes which paths are lost. What is closed over one of them the peer is told
-    /// over another: no FIN would reach it, and it would go on sending there.
+    /// Sets which paths are lost. The address of a subflow closed on a lost path is
+    /// withdrawn over another: no FIN would reach the peer, which would continue to
+    /// send there.
     pub fn set_lost(&mut self, lost: Vec<bool>) {
         self.plan.lost = lost;
     }
 
-    /// Takes the news that a path has another address, or none. Subflows from
-    /// the old one cannot carry anything any more and are closed.
+    /// Sets the address of a path; `None`: it has none. Subflows from the old one
+    /// cannot carry data any more and are closed.
     pub fn set_address(&mut self, now: Instant, path: PathId, local: Option<IpAddr>, if_index: u32) {
         let Some(spec) = self.plan.paths.get_mut(usize::from(path.0)) else { return };
         spec.if_index = if_index;
@@ -184,8 +184,8 @@ impl Manager {
         self.queue_all();
     }
 
-    /// Takes the news that a path had this address before. A subflow that is found
-    /// from it carries nothing any more and is closed.
+    /// Adds a former address of a path. A subflow found from it carries no data any
+    /// more and is closed.
     pub fn add_former_address(&mut self, path: PathId, local: IpAddr) {
         self.plan.former.retain(|known| *known != (local, path));
         if self.plan.former.len() >= MAX_FORMER {
@@ -194,7 +194,7 @@ impl Manager {
         self.plan.former.push_back((local, path));
     }
 
-    /// Takes an event of the kernel.
+    /// Processes an event of the kernel.
     pub fn handle(&mut self, now: Instant, event: &Event) {
         match *event {
             Event::Created { token, subflow, server_side } | Event::Established { token, subflow, server_side } => {
@@ -215,10 +215,10 @@ impl Manager {
                 self.with(token, |connection, plan| connection.opened(now, plan, subflow));
             }
             Event::SubflowClosed { token, subflow, .. } => {
-                let learnt = self
+                let limit = self
                     .with(token, |connection, plan| Some((connection.closed(now, plan, subflow)?, connection.peer()?)));
-                if let Some(Some((subflows, peer))) = learnt {
-                    self.say_limit(peer, subflows);
+                if let Some(Some((subflows, peer))) = limit {
+                    self.report_limit(peer, subflows);
                 }
             }
             Event::SubflowPriority { token, subflow } => {
@@ -228,16 +228,15 @@ impl Manager {
         }
     }
 
-    /// Takes the list of all connections that there are, after a start or when
-    /// events were missed.
-    pub fn resync(&mut self, now: Instant, seen: &[ConnectionSnapshot]) {
-        let there: BTreeSet<Token> = seen.iter().map(|connection| connection.token).collect();
-        let gone: Vec<Token> = self.connections.keys().filter(|token| !there.contains(token)).copied().collect();
+    /// Processes the list of all connections, after a start or after events were lost.
+    pub fn resync(&mut self, now: Instant, snapshots: &[ConnectionSnapshot]) {
+        let listed: BTreeSet<Token> = snapshots.iter().map(|connection| connection.token).collect();
+        let gone: Vec<Token> = self.connections.keys().filter(|token| !listed.contains(token)).copied().collect();
         gone.into_iter().for_each(|token| self.forget(now, token));
-        // The list tells the flags from before what is still to be carried out.
+        // The flags in the list do not include commands that still wait.
         self.commands.retain(|(_, command)| !matches!(command, Command::SetBackup { .. }));
         let before = self.left_out;
-        for found in seen {
+        for found in snapshots {
             if self.begin(now, found.token, found.local, found.remote, found.server_side, true) {
                 self.with(found.token, |connection, plan| connection.resync(now, plan, found));
             }
@@ -245,7 +244,7 @@ impl Manager {
         self.left_out = before.max(self.left_out - before);
     }
 
-    /// Takes the news that the kernel refused a command, and why.
+    /// Processes the refusal of a command by the kernel.
     pub fn refused(&mut self, now: Instant, command: &Command, why: Refusal) {
         let token = command.token();
         match why {
@@ -259,11 +258,11 @@ impl Manager {
         }
     }
 
-    /// Closes one subflow that carries nothing, if its connection has another: the
-    /// kernel then sends its data again over that one. Over a lost path only where it
-    /// is a backup: else it is closed with the others there, or is a last resort.
+    /// Closes one stalled subflow, if its connection has another: the kernel then
+    /// retransmits its data over that one. On a lost path only if it is a backup: else
+    /// it is closed with the others there, or is a last resort.
     pub fn abandon(&mut self, now: Instant, token: Token, path: PathId, remote: SocketAddr) {
-        if self.plan.is_lost(path) && self.plan.wants(path) != PathState::Backup {
+        if self.plan.is_lost(path) && self.plan.wanted(path) != PathState::Backup {
             return;
         }
         let mut out = Commands::new();
@@ -271,7 +270,7 @@ impl Manager {
         self.commands.append(&mut out);
     }
 
-    /// The next command, and the path it is about.
+    /// The next command, and its path.
     pub fn poll(&mut self, now: Instant) -> Option<(PathId, Command)> {
         while let Some(&(at, token)) = self.wakeups.first()
             && at <= now
@@ -284,18 +283,18 @@ impl Manager {
             self.reconcile(now, token);
         }
         if !self.budget.take(now) {
-            self.say_waiting(now);
+            self.report_waiting(now);
             return None;
         }
         self.commands.pop_front()
     }
 
-    /// What the user is to be told.
+    /// The next notice to the user.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
-    /// When to poll again although nothing came in.
+    /// When to poll again if no input arrives.
     pub fn next_wakeup(&self) -> Option<Instant> {
         if !self.commands.is_empty() || !self.queue.is_empty() {
             return Some(self.budget.ready_at());
@@ -303,35 +302,36 @@ impl Manager {
         self.wakeups.first().map(|&(at, _)| at)
     }
 
-    /// Connections managed now.
+    /// Number of managed connections.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// Connections that there was no room for, since the start; those of before are
-    /// not told from new ones in a list of all, so at least so many.
+    /// Number of connections beyond the limit since the start; a lower bound, since a
+    /// list of all connections does not distinguish earlier ones from new ones.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// The path that a connection's subflow takes, by our address.
+    /// The path of a subflow, by its local address.
     pub fn path_of(&self, local: IpAddr) -> Option<PathId> {
         self.plan.path_of(local)
     }
 
-    /// True of a connection that this end accepted.
+    /// True for a connection that this endpoint accepted.
     pub fn is_accepted(&self, token: Token) -> bool {
         self.connections.get(&token).is_some_and(|connection| connection.server_side)
     }
 
-    /// The subflows that say something of their paths: not those whose address is gone.
+    /// The subflows that carry information about their paths: not those whose address
+    /// is gone.
     pub fn subflows(&self) -> impl Iterator<Item = (Token, PathId, &Subflow)> {
         self.connections.iter().flat_map(|(&token, connection)| {
             connection.subflows(&self.plan).map(move |(path, subflow)| (token, path, subflow))
         })
     }
 
-    /// False if the connection is none to manage.
+    /// Returns false if the connection is not to be managed.
     fn begin(
         &mut self,
         now: Instant,
@@ -342,7 +342,7 @@ impl Manager {
         established: bool,
     ) -> bool {
         if !self.connections.contains_key(&token) {
-            if canonical(remote.ip()).is_loopback() || self.left_alone.contains(&canonical(local.ip())) {
+            if canonical(remote.ip()).is_loopback() || self.excluded.contains(&canonical(local.ip())) {
                 return false;
             }
             if self.connections.len() >= MAX_CONNECTIONS {
@@ -358,10 +358,10 @@ impl Manager {
         true
     }
 
-    /// There is no room for a connection: said of the first, and counted.
+    /// Counts a connection beyond the limit; the first is reported.
     fn leave_out(&mut self) {
         if self.left_out == 0 {
-            self.say(Notice::TooMany);
+            self.notify(Notice::TooMany);
         }
         self.left_out += 1;
     }
@@ -386,11 +386,11 @@ impl Manager {
         self.foreign += 1;
         self.commands.retain(|(_, command)| command.token() != token);
         if self.foreign == 1 {
-            self.say(Notice::NotOurs { token });
+            self.notify(Notice::NotOurs { token });
         }
     }
 
-    /// Changes a connection, which is then compared with what is wanted.
+    /// Changes a connection and queues it for comparison with the wanted states.
     fn with<T>(&mut self, token: Token, change: impl FnOnce(&mut Connection, &Plan) -> T) -> Option<T> {
         let connection = self.connections.get_mut(&token)?;
         if !core::mem::replace(&mut connection.is_queued, true) {
@@ -408,25 +408,25 @@ impl Manager {
     }
 
     fn reconcile(&mut self, now: Instant, token: Token) {
-        // One that is gone may still have been in the queue.
+        // A connection that is gone may still be in the queue.
         let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.is_queued = false;
         connection.reconcile(now, token, &self.plan, &mut self.commands);
-        let due = connection.wakeup(&self.plan).map(|at| at.max(now + LEAST_WAIT));
+        let due = connection.wakeup(&self.plan).map(|at| at.max(now + MIN_WAIT));
         if let Some(before) = core::mem::replace(&mut connection.due, due) {
             self.wakeups.remove(&(before, token));
         }
         self.wakeups.extend(due.map(|at| (at, token)));
     }
 
-    fn say(&mut self, notice: Notice) {
+    fn notify(&mut self, notice: Notice) {
         if self.notices.len() < MAX_NOTICES {
             self.notices.push_back(notice);
         }
     }
 
-    /// Says it once of each peer, and again if it has changed.
-    fn say_limit(&mut self, peer: IpAddr, subflows: u8) {
+    /// Reports the limit once for each peer, and again if it has changed.
+    fn report_limit(&mut self, peer: IpAddr, subflows: u8) {
         if self.peers.get(&peer) == Some(&subflows) {
             return;
         }
@@ -434,18 +434,18 @@ impl Manager {
             self.peers.clear();
         }
         self.peers.insert(peer, subflows);
-        self.say(Notice::PeerLimit { peer, subflows });
+        self.notify(Notice::PeerLimit { peer, subflows });
     }
 
-    fn say_waiting(&mut self, now: Instant) {
-        if self.waits_since.is_none_or(|since| now.since(since) >= SAY_AGAIN) {
+    fn report_waiting(&mut self, now: Instant) {
+        if self.waits_since.is_none_or(|since| now.since(since) >= NOTICE_INTERVAL) {
             self.waits_since = Some(now);
-            self.say(Notice::Waiting { connections: self.queue.len() + 1 });
+            self.notify(Notice::Waiting { connections: self.queue.len() + 1 });
         }
     }
 }
 
-/// An IPv4 address in IPv6's clothing is an IPv4 address.
+/// An IPv4-mapped IPv6 address counts as an IPv4 address.
 fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }

@@ -1,5 +1,5 @@
-//! MPTCP path management: what the kernel tells, what it can be told, and the
-//! state machine between. The bytes are the netlink driver's.
+//! MPTCP path management: events and commands of the kernel, and the state machine
+//! between them. The netlink driver encodes and decodes the bytes.
 //!
 //! Source of names and fields: Linux `Documentation/netlink/specs/mptcp_pm.yaml`
 //! and RFC 8684.
@@ -10,7 +10,7 @@ use core::net::{IpAddr, SocketAddr};
 
 pub mod manager;
 
-/// A connection, by the token of its local end (RFC 8684 §3.1).
+/// A connection, by its local token (RFC 8684 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);
 
@@ -19,14 +19,14 @@ pub struct Token(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressId(pub u8);
 
-/// A subflow as the kernel names it.
+/// A subflow as the kernel identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subflow {
-    /// Our end.
+    /// Local address and port.
     pub local: SocketAddr,
-    /// The peer's end.
+    /// The peer's address and port.
     pub remote: SocketAddr,
-    /// Id of our address.
+    /// Id of the local address.
     pub local_id: AddressId,
     /// Id of the peer's address.
     pub remote_id: AddressId,
@@ -39,20 +39,19 @@ pub struct Subflow {
 pub struct ConnectionSnapshot {
     /// The connection.
     pub token: Token,
-    /// Our address as the connection began.
+    /// Local address when the connection began.
     pub local: SocketAddr,
     /// The peer's address, even if no subflow is left.
     pub remote: SocketAddr,
-    /// True if this end accepted the connection.
+    /// True if this endpoint accepted the connection.
     pub server_side: bool,
     /// Its subflows.
     pub subflows: Vec<Subflow>,
-    /// Those that this end is opening and the peer has not answered yet.
+    /// Subflows that this endpoint is opening and the peer has not answered yet.
     pub opening: Vec<Subflow>,
 }
 
-/// What the kernel tells (generic netlink family `mptcp_pm`, group
-/// `mptcp_pm_events`).
+/// Events of the kernel (generic netlink family `mptcp_pm`, group `mptcp_pm_events`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A connection begins; its first subflow is not yet usable.
@@ -61,16 +60,16 @@ pub enum Event {
         token: Token,
         /// Its first subflow.
         subflow: Subflow,
-        /// True if this end accepted the connection.
+        /// True if this endpoint accepted the connection.
         server_side: bool,
     },
-    /// The connection can take further subflows.
+    /// The connection accepts further subflows.
     Established {
         /// The connection.
         token: Token,
         /// Its first subflow.
         subflow: Subflow,
-        /// True if this end accepted the connection.
+        /// True if this endpoint accepted the connection.
         server_side: bool,
     },
     /// The connection is gone.
@@ -82,9 +81,9 @@ pub enum Event {
     Announced {
         /// The connection.
         token: Token,
-        /// Id that the peer gave it.
+        /// Id assigned by the peer.
         remote_id: AddressId,
-        /// The address; port 0 if the announcement named none.
+        /// The address; port 0 if the announcement had none.
         remote: SocketAddr,
     },
     /// The peer withdrew an address (REMOVE_ADDR).
@@ -107,7 +106,7 @@ pub enum Event {
         token: Token,
         /// The subflow.
         subflow: Subflow,
-        /// `errno` of the subflow's socket, 0 if it ended in order.
+        /// `errno` of the subflow's socket, 0 after an orderly close.
         error: u8,
     },
     /// The peer changed a subflow's priority (MP_PRIO).
@@ -117,7 +116,7 @@ pub enum Event {
         /// The subflow, with the new flag.
         subflow: Subflow,
     },
-    /// A socket listens for MPTCP.
+    /// A socket listens for MPTCP connections.
     ListenerCreated {
         /// Where it listens.
         local: SocketAddr,
@@ -129,16 +128,16 @@ pub enum Event {
     },
 }
 
-/// What the kernel can be told, per connection (user-space path manager).
+/// Commands to the kernel, for one connection (user-space path manager).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Open a subflow (`SUBFLOW_CREATE`).
     CreateSubflow {
         /// The connection.
         token: Token,
-        /// Id for our address: the one already in use for it, if any.
+        /// Id for the local address: the one already in use for it, if any.
         local_id: AddressId,
-        /// Our address.
+        /// Local address.
         local: IpAddr,
         /// Interface to send from, 0 for any.
         if_index: u32,
@@ -147,14 +146,13 @@ pub enum Command {
         /// Open it as a backup.
         backup: bool,
     },
-    /// Close a subflow; what it carries is sent again over others
-    /// (`SUBFLOW_DESTROY`).
+    /// Close a subflow; its data is retransmitted over others (`SUBFLOW_DESTROY`).
     DestroySubflow {
         /// The connection.
         token: Token,
-        /// Our end.
+        /// Local address and port.
         local: SocketAddr,
-        /// The peer's end.
+        /// The peer's address and port.
         remote: SocketAddr,
     },
     /// Set or clear the backup flag, here and at the peer (`SET_FLAGS`, sends
@@ -162,14 +160,14 @@ pub enum Command {
     SetBackup {
         /// The connection.
         token: Token,
-        /// Our end.
+        /// Local address and port.
         local: SocketAddr,
-        /// The peer's end.
+        /// The peer's address and port.
         remote: SocketAddr,
         /// The flag.
         backup: bool,
     },
-    /// Announce an address of ours (`ANNOUNCE`, sends ADD_ADDR).
+    /// Announce a local address (`ANNOUNCE`, sends ADD_ADDR).
     Announce {
         /// The connection.
         token: Token,
@@ -188,7 +186,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The connection that it is about.
+    /// The connection.
     pub const fn token(&self) -> Token {
         match *self {
             Command::CreateSubflow { token, .. }
@@ -203,23 +201,23 @@ impl Command {
 /// Why the kernel refused a command (Linux `net/mptcp/pm_userspace.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It knows no such connection: it has ended.
+    /// The kernel has no such connection: it has ended.
     UnknownConnection,
-    /// The connection is the in-kernel path manager's, as what began while
+    /// The in-kernel path manager manages the connection, e.g. because it began while
     /// `net.mptcp.path_manager` was `kernel`.
     NotOurs,
     /// The connection has no such subflow, or no address of this id.
     UnknownSubflow,
-    /// It knows the address by another id, or another address by this one.
+    /// The kernel has another id for the address, or another address for the id.
     IdTaken,
     /// Anything else, by its `errno`; 0 if the kernel gave none.
     Other(i32),
 }
 
-/// What a user is to be told of the path manager.
+/// A notice of the path manager to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Connections are left to the in-kernel path manager; said of the first.
+    /// Connections are left to the in-kernel path manager; reported for the first.
     NotOurs {
         /// The connection.
         token: Token,
@@ -231,12 +229,12 @@ pub enum Notice {
         /// Subflows beyond the first that it accepts.
         subflows: u8,
     },
-    /// More commands are asked for than the circuit breaker lets through.
+    /// More commands are due than the rate limit allows.
     Waiting {
-        /// Connections that wait for theirs.
+        /// Connections whose commands are delayed.
         connections: usize,
     },
-    /// There are more connections than the path manager takes.
+    /// There are more connections than the path manager manages.
     TooMany,
 }
 
@@ -265,11 +263,11 @@ impl fmt::Display for Notice {
                  subflows`) to use more paths"
             ),
             Notice::Waiting { connections } => {
-                write!(f, "{connections} connections wait for their commands, of which there are too many a second")
+                write!(f, "commands for {connections} connections are delayed by the limit of commands a second")
             }
             Notice::TooMany => write!(
                 f,
-                "there are more than {} connections; further ones keep the subflows that they have",
+                "there are more than {} connections; further ones are not managed and keep their subflows",
                 manager::MAX_CONNECTIONS
             ),
         }

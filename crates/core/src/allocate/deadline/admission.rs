@@ -1,26 +1,26 @@
-//! Whether an object can be had in time.
+//! The prediction whether an object meets its deadline.
 
 use super::{Deadline, Due, Source};
 use crate::demand::{Admission, Demand};
 use crate::time::{Duration, Instant};
 
-/// A finish later than a hundred times the time until the deadline is not told.
-const LONGEST_STEPS: u32 = 10_000;
+/// A completion later than a hundred times the time until the deadline is not reported.
+const MAX_STEPS: u32 = 10_000;
 
 impl Deadline {
-    /// Judges objects that are new, and again once enough is known.
-    pub(super) fn judge(&mut self, now: Instant, demand: &Demand, sources: &[Source], due: &[Due]) {
+    /// Reports a prediction for new objects, and again once a path is known.
+    pub(super) fn admit(&mut self, now: Instant, demand: &Demand, sources: &[Source], due: &[Due]) {
         for (object, due) in demand.objects.iter().zip(due) {
-            if object.number < self.known {
+            if object.number < self.predicted {
                 continue;
             }
             let known = sources.iter().any(|source| self.rate(sources, source, due.within_s) > 0.0);
-            if !known && object.number < self.judged {
+            if !known && object.number < self.reported {
                 continue;
             }
-            self.judged = object.number + 1;
+            self.reported = object.number + 1;
             if known {
-                self.known = object.number + 1;
+                self.predicted = object.number + 1;
             }
             let best = known.then(|| self.earliest_s(sources, due)).flatten();
             let best = best.map(|after_s| now + Duration::from_secs_f64(after_s));
@@ -28,13 +28,13 @@ impl Deadline {
         }
     }
 
-    /// When all paths together will have carried what is due, in s from now, to
-    /// a hundredth of the time until the deadline or 10 ms.
+    /// When all paths together will have carried what is due, in s from now, to a
+    /// hundredth of the time until the deadline or 10 ms.
     fn earliest_s(&self, sources: &[Source], due: &Due) -> Option<f64> {
         let all = |within_s: f64| sources.iter().map(|source| self.carries(sources, source, within_s)).sum::<f64>();
         let step_s = (due.within_s / 100.0).max(0.01);
         let lead_s = self.params.margin_ms / 1e3;
-        let mut steps = (1..=LONGEST_STEPS).map(|step| f64::from(step) * step_s);
+        let mut steps = (1..=MAX_STEPS).map(|step| f64::from(step) * step_s);
         steps.find(|&within_s| all(within_s) >= due.bytes).map(|after_s| after_s + lead_s)
     }
 }

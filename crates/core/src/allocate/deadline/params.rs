@@ -1,4 +1,4 @@
-//! What can be set of the strategy `deadline`.
+//! Parameters of the strategy `deadline`.
 
 use alloc::format;
 use serde::de::Error;
@@ -10,36 +10,34 @@ use crate::allocate::{millis, number, share};
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Params {
-    /// How sure the plan is that a path carries what is counted on (0.5 to 1).
+    /// Probability that a path carries what is planned on it (0.5 to 1).
     #[serde(deserialize_with = "confidence")]
     pub confidence: f64,
-    /// How long before its deadline an object is to be there, in ms: what no
-    /// forecast knows, as the last segment's repetition.
+    /// How long before its deadline an object is to be complete, in ms: for what no
+    /// forecast includes, e.g. the last segment's retransmission.
     #[serde(deserialize_with = "millis")]
     pub margin_ms: f64,
-    /// A path that carries is switched off when the cheaper ones would be done
-    /// so much before the object must be there, in ms.
+    /// A path that carries is switched off when the cheaper ones would be done this
+    /// long before the object must be complete, in ms.
     #[serde(deserialize_with = "millis")]
     pub spare_ms: f64,
-    /// A path that carries pauses only if it could for so long, in ms: each
-    /// change costs what is queued, a round trip and a slow start.
+    /// A path that carries pauses only if it could for this long, in ms: each change
+    /// costs the queued data, an RTT and a slow start.
     #[serde(deserialize_with = "millis")]
     pub pause_ms: f64,
-    /// What is counted on while no path has been seen for long, as a part of the
-    /// rate it shows or, if it was never seen, of the least that another shows (0
-    /// to 1).
+    /// Rate assumed while no path has been observed for long, as a part of the rate it
+    /// shows or, if it was never observed, of the lowest rate of the others (0 to 1).
     #[serde(deserialize_with = "share")]
     pub prior_share: f64,
     /// Part of the time until the deadline in which nothing is done while no
     /// path is known (0 to 1).
     #[serde(deserialize_with = "share")]
     pub learn_share: f64,
-    /// Bytes that a sender may have unacknowledged at least and at most, as
-    /// multiples of rate × least round trip of each path that carries: 1 is
-    /// under way, the rest lets the rate grow and covers what waits for another
-    /// path's bytes. It grows while that does not queue in the network. Where
-    /// several paths carry it is at least what they carry while the slowest is
-    /// busy with what it is given at once.
+    /// Minimum and maximum of the sender's unacknowledged bytes, as multiples of rate ×
+    /// minimum RTT of each active path: 1 is in flight, the rest lets the rate grow and
+    /// covers what waits for another path's bytes. It grows while no queue builds in
+    /// the network. With several active paths it is at least what they carry while the
+    /// slowest sends one burst.
     #[serde(deserialize_with = "multiples")]
     pub backlog_rtts: [f64; 2],
 }
@@ -63,9 +61,9 @@ fn confidence<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 }
 
 fn multiples<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
-    let [least, most] = <[f64; 2]>::deserialize(from)?;
-    if 1.0 <= least && least <= most && most <= 100.0 {
-        return Ok([least, most]);
+    let [min, max] = <[f64; 2]>::deserialize(from)?;
+    if 1.0 <= min && min <= max && max <= 100.0 {
+        return Ok([min, max]);
     }
-    Err(D::Error::custom(format!("[{least}, {most}] is no range within 1 to 100; give the least and the greatest")))
+    Err(D::Error::custom(format!("[{min}, {max}] is not a range within 1 to 100; give the minimum and the maximum")))
 }

@@ -1,12 +1,12 @@
 use super::*;
 use crate::assess::throughput::History;
-use crate::assess::throughput::tests::{history, looked_at};
+use crate::assess::throughput::tests::{history, history_after};
 use crate::path::PathState;
 
-/// Steps of a transfer, as often as an agent hears of acknowledgements.
+/// Step of a transfer: the interval at which an agent receives acknowledgements.
 const STEP_S: f64 = 0.01;
 
-fn view(rank: u8, was: PathState) -> PathInput {
+fn input(rank: u8, was: PathState) -> PathInput {
     PathInput { belief: Belief::Good, was, rank }
 }
 
@@ -16,9 +16,8 @@ fn demand(size_bytes: u64, acked_bytes: u64, deadline_ms: u64, unit_costs: &[f64
     Demand { objects, unit_costs: unit_costs.into() }
 }
 
-/// Carries an object over paths whose rates (in bytes a second) are as constant
-/// as forecast; says how many bytes took each path and after how many seconds the
-/// object was there.
+/// Carries an object over paths whose rates (in bytes/s) are constant and equal the
+/// forecast; returns the bytes on each path and the completion time in s.
 fn carry(rates: &[f64], unit_costs: &[f64], size: f64, deadline_s: f64) -> (Vec<f64>, f64) {
     let histories: Vec<History> = rates.iter().map(|&rate| history(&[rate], 100)).collect();
     let mut deadline = Deadline::new(Params::default());
@@ -31,11 +30,12 @@ fn carry(rates: &[f64], unit_costs: &[f64], size: f64, deadline_s: f64) -> (Vec<
         if acked >= size {
             return (bytes, now_s);
         }
-        let views: Vec<PathInput> = states.iter().zip(0..).map(|(&was, rank)| view(rank, was)).collect();
-        let supply = views.iter().zip(&histories).map(|(&view, history)| PathSupply { view, history: Some(history) });
+        let inputs: Vec<PathInput> = states.iter().zip(0..).map(|(&was, rank)| input(rank, was)).collect();
+        let supply =
+            inputs.iter().zip(&histories).map(|(&input, history)| PathSupply { input, history: Some(history) });
         let demand = demand(size as u64, acked as u64, (deadline_s * 1e3) as u64, unit_costs);
-        deadline.meet(Instant::from_secs_f64(now_s), &demand, &supply.collect::<Vec<_>>());
-        let wanted = deadline.allocate(&views);
+        deadline.on_demand(Instant::from_secs_f64(now_s), &demand, &supply.collect::<Vec<_>>());
+        let wanted = deadline.allocate(&inputs);
         for place in 0..rates.len() {
             if wanted[place] != PathState::Active {
                 continue;
@@ -43,7 +43,7 @@ fn carry(rates: &[f64], unit_costs: &[f64], size: f64, deadline_s: f64) -> (Vec<
             if states[place] != PathState::Active {
                 since_s[place] = now_s;
             }
-            // A round trip until the first acknowledgement.
+            // An RTT until the first acknowledgement.
             if now_s - since_s[place] >= 0.1 {
                 bytes[place] += rates[place] * STEP_S;
             }
@@ -74,16 +74,16 @@ fn with_an_exact_forecast_no_feasible_deadline_is_missed() {
 }
 
 #[test]
-fn it_never_costs_more_than_all_paths_and_little_more_than_the_least() {
+fn it_never_costs_more_than_all_paths_and_little_more_than_the_minimum() {
     for ([a, b], size) in CASES {
         for tenths in 12..40 {
             let deadline_s = (size / (a + b) * f64::from(tenths) / 10.0).max(2.0);
             let (bytes, _) = carry(&[a, b], &[1.0, 5.0], size, deadline_s);
             let all = size * b / (a + b);
             assert!(bytes[1] <= all + b * 0.1, "{a} {b} in {deadline_s}: {} of {all}", bytes[1]);
-            // The margin, the start and what one look may add.
-            let least = (size - a * deadline_s).max(0.0);
-            assert!(bytes[1] <= least + a * 0.6 + b * 0.1, "{a} {b} in {deadline_s}: {} of {least}", bytes[1]);
+            // What the margin, the start and one step may add.
+            let minimum = (size - a * deadline_s).max(0.0);
+            assert!(bytes[1] <= minimum + a * 0.6 + b * 0.1, "{a} {b} in {deadline_s}: {} of {minimum}", bytes[1]);
         }
     }
 }
@@ -102,7 +102,7 @@ fn a_later_deadline_costs_no_more() {
 }
 
 #[test]
-fn the_dearest_of_three_paths_carries_only_what_the_others_cannot() {
+fn the_most_expensive_of_three_paths_carries_only_what_the_others_cannot() {
     let (bytes, took_s) = carry(&[1e6, 0.5e6, 2e6], &[1.0, 9.0, 3.0], 10e6, 5.0);
     assert!(took_s <= 5.0 && bytes[1] == 0.0 && bytes[2] > 5e6, "{bytes:?} in {took_s}");
     let (bytes, took_s) = carry(&[1e6, 0.5e6, 2e6], &[1.0, 9.0, 3.0], 16e6, 5.0);
@@ -113,38 +113,38 @@ fn first_admission(rates: [f64; 2], size: u64) -> Option<Admission> {
     let histories = rates.map(|rate| history(&[rate], 100));
     let mut deadline = Deadline::new(Params::default());
     let supply =
-        [0, 1].map(|place| PathSupply { view: view(place as u8, PathState::Active), history: histories.get(place) });
-    deadline.meet(Instant::ZERO, &demand(size, 0, 10_000, &[1.0, 5.0]), &supply);
+        [0, 1].map(|place| PathSupply { input: input(place as u8, PathState::Active), history: histories.get(place) });
+    deadline.on_demand(Instant::ZERO, &demand(size, 0, 10_000, &[1.0, 5.0]), &supply);
     deadline.poll_admission()
 }
 
 #[test]
-fn before_an_object_begins_it_is_said_whether_its_deadline_can_be_met() {
+fn feasibility_is_reported_before_an_object_begins() {
     let rates = [0.95e6, 0.95e6];
     assert_eq!(first_admission(rates, 10_000_000).and_then(|a| a.can_be_met()), Some(true));
-    let refused = first_admission(rates, 30_000_000);
-    assert_eq!(refused.and_then(|a| a.can_be_met()), Some(false));
-    let best_s = refused.and_then(|a| a.best).map_or(0.0, Instant::as_secs_f64);
+    let infeasible = first_admission(rates, 30_000_000);
+    assert_eq!(infeasible.and_then(|a| a.can_be_met()), Some(false));
+    let best_s = infeasible.and_then(|a| a.best).map_or(0.0, Instant::as_secs_f64);
     assert!((15.7..17.5).contains(&best_s), "{best_s}");
 }
 
 #[test]
-fn of_unknown_paths_nothing_is_promised_and_the_cheapest_shows_itself_first() {
+fn unknown_paths_give_no_prediction_and_the_cheapest_is_used_first() {
     let mut deadline = Deadline::new(Params::default());
-    let supply = [0, 1].map(|rank| PathSupply { view: view(rank, PathState::Backup), history: None });
-    deadline.meet(Instant::ZERO, &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
+    let supply = [0, 1].map(|rank| PathSupply { input: input(rank, PathState::Backup), history: None });
+    deadline.on_demand(Instant::ZERO, &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
     assert_eq!(deadline.poll_admission().and_then(|a| a.can_be_met()), None);
-    let views = supply.map(|supply| supply.view);
-    assert_eq!(deadline.allocate(&views), [PathState::Active, PathState::Backup]);
-    deadline.meet(Instant::from_millis(2000), &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
-    assert_eq!(deadline.allocate(&views), [PathState::Active; 2]);
+    let inputs = supply.map(|supply| supply.input);
+    assert_eq!(deadline.allocate(&inputs), [PathState::Active, PathState::Backup]);
+    deadline.on_demand(Instant::from_millis(2000), &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
+    assert_eq!(deadline.allocate(&inputs), [PathState::Active; 2]);
 }
 
 #[test]
-fn objects_due_earlier_come_first_in_what_is_missing() {
+fn objects_due_earlier_come_first_in_the_shortage() {
     let fast = history(&[1e6], 100);
     let mut deadline = Deadline::new(Params::default());
-    let supply = [0, 1].map(|rank| PathSupply { view: view(rank, PathState::Backup), history: Some(&fast) });
+    let supply = [0, 1].map(|rank| PathSupply { input: input(rank, PathState::Backup), history: Some(&fast) });
     let object = |number, size_bytes, due_ms| Object {
         number,
         size_bytes,
@@ -153,8 +153,8 @@ fn objects_due_earlier_come_first_in_what_is_missing() {
         deadline: Instant::from_millis(due_ms),
     };
     let mut on = |objects: Vec<Object>| {
-        deadline.meet(Instant::ZERO, &Demand { objects, unit_costs: Vec::new() }, &supply);
-        deadline.allocate(&supply.map(|supply| supply.view))
+        deadline.on_demand(Instant::ZERO, &Demand { objects, unit_costs: Vec::new() }, &supply);
+        deadline.allocate(&supply.map(|supply| supply.input))
     };
     assert_eq!(on(vec![object(0, 3_000_000, 10_000)]), [PathState::Active, PathState::Backup]);
     let both = vec![object(0, 4_900_000, 2_800), object(1, 3_000_000, 10_000)];
@@ -162,37 +162,39 @@ fn objects_due_earlier_come_first_in_what_is_missing() {
 }
 
 #[test]
-fn a_path_on_which_others_wait_for_much_is_closed_and_then_opened_again() {
+fn a_path_that_delays_the_others_is_closed_and_then_opened_again() {
     let mut deadline = Deadline::new(Params::default());
     let mut states = vec![PathState::Active; 2];
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     for step in (100..400).step_by(2) {
         // 100 packets wait for a path of 50 kB/s; the other is idle half of the time.
-        let histories =
-            [looked_at(step, |_| 500, |_| 100), looked_at(step, |_| 20_000, |step| u32::from(step % 60 < 30) * 200)];
-        let views = [0, 1].map(|place| view(place as u8, states[place]));
-        let supply = [0, 1].map(|place| PathSupply { view: views[place], history: histories.get(place) });
-        deadline.meet(Instant::from_millis(step * 10), &demand(100_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
-        states = deadline.allocate(&views);
+        let histories = [
+            history_after(step, |_| 500, |_| 100),
+            history_after(step, |_| 20_000, |step| u32::from(step % 60 < 30) * 200),
+        ];
+        let inputs = [0, 1].map(|place| input(place as u8, states[place]));
+        let supply = [0, 1].map(|place| PathSupply { input: inputs[place], history: histories.get(place) });
+        deadline.on_demand(Instant::from_millis(step * 10), &demand(100_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
+        states = deadline.allocate(&inputs);
         assert_eq!(states[1], PathState::Active);
-        seen.push(states[0]);
+        observed.push(states[0]);
     }
-    seen.dedup();
-    assert_eq!(seen, [PathState::Active, PathState::Closed, PathState::Backup]);
+    observed.dedup();
+    assert_eq!(observed, [PathState::Active, PathState::Closed, PathState::Backup]);
 }
 
 #[test]
-fn of_an_object_that_came_before_any_path_was_known_it_is_said_later() {
+fn an_object_submitted_before_any_path_is_known_gets_its_prediction_later() {
     let mut deadline = Deadline::new(Params::default());
     let object = demand(10_000_000, 0, 20_000, &[1.0, 5.0]);
     let rates = [0.95e6, 0.95e6].map(|rate| history(&[rate], 100));
-    let mut said = Vec::new();
+    let mut reports = Vec::new();
     for step in 0..5 {
         let known = |place: usize| rates.get(place).filter(|_| step >= 2);
         let supply =
-            [0, 1].map(|place| PathSupply { view: view(place as u8, PathState::Active), history: known(place) });
-        deadline.meet(Instant::from_millis(step * 10), &object, &supply);
-        said.extend(deadline.poll_admission().map(|admission| (step, admission.can_be_met())));
+            [0, 1].map(|place| PathSupply { input: input(place as u8, PathState::Active), history: known(place) });
+        deadline.on_demand(Instant::from_millis(step * 10), &object, &supply);
+        reports.extend(deadline.poll_admission().map(|admission| (step, admission.can_be_met())));
     }
-    assert_eq!(said, [(0, None), (2, Some(true))]);
+    assert_eq!(reports, [(0, None), (2, Some(true))]);
 }

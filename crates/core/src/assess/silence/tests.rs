@@ -29,7 +29,7 @@ fn transport(unacked: u32, delivered: u32) -> Sample {
     Sample { path: PathId(0), kind: SampleKind::Transport(kind) }
 }
 
-fn hearing(until_ms: u64) -> Silence {
+fn receiving(until_ms: u64) -> Silence {
     let mut silence = Silence::new(Params::default());
     for ms in (0..=until_ms).step_by(100) {
         silence.advance(at(ms));
@@ -44,7 +44,7 @@ fn drain(silence: &mut Silence) -> Vec<Alarm> {
 
 #[test]
 fn messages_that_stop_mean_loss_after_the_set_periods() {
-    let mut silence = hearing(1000);
+    let mut silence = receiving(1000);
     silence.advance(at(1399));
     assert_eq!(silence.belief().0, Belief::Unknown);
     assert_eq!(silence.next_wakeup(), Some(at(1400)));
@@ -60,7 +60,7 @@ fn messages_that_stop_mean_loss_after_the_set_periods() {
 
 #[test]
 fn a_lost_message_does_not_stretch_the_period() {
-    let mut silence = hearing(500);
+    let mut silence = receiving(500);
     for ms in [700, 900] {
         silence.advance(at(ms));
         silence.observe(at(ms), &cam());
@@ -72,19 +72,19 @@ fn a_lost_message_does_not_stretch_the_period() {
 fn a_pause_in_a_flood_of_messages_is_no_silence() {
     let mut silence = Silence::new(Params::default());
     (0..20).for_each(|ms| silence.observe(at(ms), &cam()));
-    assert_eq!(silence.next_wakeup(), Some(at(219)), "four times the shortest period that is believed");
+    assert_eq!(silence.next_wakeup(), Some(at(219)), "four times the minimum period");
 }
 
 #[test]
-fn where_messages_come_now_and_then_a_silence_must_last_longer() {
-    let mut silence = hearing(500);
+fn with_sporadic_messages_a_silence_must_last_longer() {
+    let mut silence = receiving(500);
     silence.observe(at(850), &cam());
     assert_eq!(silence.next_wakeup(), Some(at(1550)), "twice the longest pause, 350 ms");
 }
 
 #[test]
-fn what_stays_unacknowledged_means_loss() {
-    let mut silence = hearing(1000);
+fn data_that_stays_unacknowledged_means_loss() {
+    let mut silence = receiving(1000);
     for ms in (1000..1040).step_by(10) {
         silence.observe(at(ms), &transport(3, 50));
     }
@@ -94,8 +94,8 @@ fn what_stays_unacknowledged_means_loss() {
 }
 
 #[test]
-fn a_lone_segment_may_be_acknowledged_late() {
-    let mut silence = hearing(1000);
+fn a_single_segment_may_be_acknowledged_late() {
+    let mut silence = receiving(1000);
     silence.observe(at(1000), &transport(1, 50));
     silence.observe(at(1078), &transport(1, 50));
     assert_eq!(silence.belief().0, Belief::Unknown, "10 + 4·2 + 20 + 40 = 78 ms are allowed");
@@ -104,8 +104,8 @@ fn a_lone_segment_may_be_acknowledged_late() {
 }
 
 #[test]
-fn progress_or_an_empty_flight_resets_the_patience() {
-    let mut silence = hearing(1000);
+fn progress_or_an_empty_flight_restarts_the_timeout() {
+    let mut silence = receiving(1000);
     for step in 0..20 {
         let ms = 1000 + u64::from(step) * 30;
         silence.observe(at(ms), &transport(3, 50 + step));
@@ -117,7 +117,7 @@ fn progress_or_an_empty_flight_resets_the_patience() {
 
 #[test]
 fn a_message_soon_after_an_alarm_proves_it_wrong() {
-    let mut silence = hearing(1000);
+    let mut silence = receiving(1000);
     silence.observe(at(1000), &transport(3, 50));
     silence.observe(at(1050), &transport(3, 50));
     silence.observe(at(1100), &cam());
@@ -150,7 +150,7 @@ fn a_path_without_messages_is_tried_again_later_each_time() {
 
 #[test]
 fn a_down_interface_is_lost_until_it_is_up() {
-    let mut silence = hearing(1000);
+    let mut silence = receiving(1000);
     let link = |up| Sample { path: PathId(0), kind: SampleKind::Link { up } };
     silence.observe(at(1010), &link(false));
     assert_eq!(silence.belief().0, Belief::Lost);
@@ -159,16 +159,16 @@ fn a_down_interface_is_lost_until_it_is_up() {
     assert_eq!(silence.belief().0, Belief::Unknown);
 }
 
-/// What [`transport`] says, of a connection to one of several servers.
+/// As [`transport`], for a connection to one of several servers.
 fn of(token: u32, host: u8, unacked: u32, delivered: u32) -> Sample {
     let SampleKind::Transport(common) = transport(unacked, delivered).kind else { unreachable!() };
     let kind = SampleKind::Transport(Transport { token, peer: ([10, 0, 0, host], 80).into(), ..common });
     Sample { path: PathId(0), kind }
 }
 
-/// What is held ready over a lost path is left, what is caught on it is not.
+/// On a lost path, backup subflows stay open, stalled ones do not.
 #[test]
-fn where_some_subflows_are_idle_only_those_that_wait_are_stuck() {
+fn if_some_subflows_are_idle_only_those_that_wait_are_stalled() {
     for host_of_idle in [1, 2] {
         let mut silence = Silence::new(Params::default());
         for ms in (0..200).step_by(10) {
@@ -176,13 +176,13 @@ fn where_some_subflows_are_idle_only_those_that_wait_are_stuck() {
             silence.observe(at(ms), &of(2, host_of_idle, 0, 7));
         }
         assert_eq!(silence.belief().0, Belief::Lost);
-        let stuck: Vec<u32> = core::iter::from_fn(|| silence.poll_stuck()).map(|stuck| stuck.token).collect();
-        assert_eq!(stuck, [1]);
+        let stalled: Vec<u32> = core::iter::from_fn(|| silence.poll_stalled()).map(|stalled| stalled.token).collect();
+        assert_eq!(stalled, [1]);
     }
 }
 
-/// A server that acknowledges nothing any more, and one that is asked once a
-/// second, over the only path that there is.
+/// One server stops acknowledging, another acknowledges once a second, over the only
+/// path.
 #[test]
 fn one_dead_server_does_not_keep_the_path_bad() {
     let mut silence = Silence::new(Params::default());
@@ -197,7 +197,8 @@ fn one_dead_server_does_not_keep_the_path_bad() {
     assert!(bad < 200, "{} s of a minute", f64::from(bad) / 100.0);
     let alarms = drain(&mut silence);
     assert!(alarms.len() <= 2, "{alarms:?}");
-    // Its own loss is still believed, when the other server's word is missing too.
+    // The path's loss is still detected when the other server's acknowledgements are
+    // missing too.
     for ms in (60_000..60_300).step_by(10) {
         silence.observe(at(ms), &of(2, 2, 3, 59));
     }
@@ -205,8 +206,8 @@ fn one_dead_server_does_not_keep_the_path_bad() {
 }
 
 #[test]
-fn what_came_regularly_and_stopped_means_loss_unless_something_came_through_since() {
-    let told = |last| Sample {
+fn regular_messages_that_stop_mean_loss_unless_data_was_acknowledged_since() {
+    let broken = |last| Sample {
         path: PathId(0),
         kind: SampleKind::Break(Break {
             path: PathId(0),
@@ -219,45 +220,44 @@ fn what_came_regularly_and_stopped_means_loss_unless_something_came_through_sinc
     for ms in (0..1000).step_by(10) {
         silence.observe(at(ms), &transport(0, ms as u32));
     }
-    silence.observe(at(1000), &told(910));
+    silence.observe(at(1000), &broken(910));
     assert_eq!(silence.belief().0, Belief::Unknown, "what was sent at 980 ms was acknowledged");
-    silence.observe(at(1100), &told(1010));
+    silence.observe(at(1100), &broken(1010));
     assert_eq!(silence.belief().0, Belief::Stalled);
 }
 
-/// What `subflows` that wait and an interface over which nothing comes back from
-/// 1000 ms on are taken for, in the following 60 ms; and whether a second alarm
-/// comes, after the first proved wrong.
+/// The belief when `subflows` wait and an interface has received nothing since 1000 ms,
+/// and whether a second alarm is raised after the first proved wrong.
 fn unanswered(subflows: u32) -> (Belief, bool) {
     let mut silence = Silence::new(Params::default());
-    let look = |silence: &mut Silence, from: u64, to: u64, comes: &dyn Fn(u64) -> u64| {
+    let sample = |silence: &mut Silence, from: u64, to: u64, receives: &dyn Fn(u64) -> u64| {
         for ms in (from..to).step_by(3) {
-            let counters = Counters { received: comes(ms), sent: ms * 5 };
+            let counters = Counters { received: receives(ms), sent: ms * 5 };
             silence.observe(at(ms), &Sample { path: PathId(0), kind: SampleKind::Counters(counters) });
         }
     };
     (0..subflows).for_each(|token| silence.observe(at(0), &of(token, 1, 0, 0)));
-    look(&mut silence, 0, 1000, &|ms| ms);
+    sample(&mut silence, 0, 1000, &|ms| ms);
     (0..subflows).for_each(|token| silence.observe(at(1000), &of(token, 1, 2, 0)));
-    look(&mut silence, 1000, 1030, &|_| 0);
+    sample(&mut silence, 1000, 1030, &|_| 0);
     let belief = silence.belief().0;
     silence.observe(at(1040), &of(0, 1, 0, 1));
     (1..subflows).for_each(|token| silence.observe(at(1041), &of(token, 1, 0, 3)));
     silence.advance(at(1700));
     (0..subflows).for_each(|token| silence.observe(at(1700), &of(token, 1, 2, 3)));
-    look(&mut silence, 1700, 3500, &|ms| ms);
-    look(&mut silence, 3500, 3521, &|_| 0);
+    sample(&mut silence, 1700, 3500, &|ms| ms);
+    sample(&mut silence, 3500, 3521, &|_| 0);
     (belief, silence.belief().0 == Belief::Stalled)
 }
 
 #[test]
-fn an_interface_that_brings_nothing_back_is_lost_if_many_wait_for_it() {
+fn an_interface_that_receives_nothing_is_lost_if_many_subflows_wait() {
     assert_eq!(unanswered(CROWD as u32), (Belief::Stalled, false));
     assert_eq!(unanswered(CROWD as u32 - 1), (Belief::Unknown, false));
 }
 
-/// The same, with `late` packets that come after all: when the path is trusted again, in
-/// ms after the alarm.
+/// The same, with `late` packets received later: the time from the alarm until the path
+/// is trusted again, in ms.
 fn trusted_after(late: u64) -> u64 {
     let mut silence = Silence::new(Params::default());
     (0..CROWD as u32).for_each(|token| silence.observe(at(0), &of(token, 1, 2, 0)));
@@ -273,11 +273,11 @@ fn trusted_after(late: u64) -> u64 {
             _ => {}
         }
     }
-    panic!("no alarm, or for ever")
+    panic!("no alarm, or it never ends")
 }
 
 #[test]
-fn answers_that_come_after_all_prove_the_alarm_wrong() {
+fn late_answers_prove_the_alarm_wrong() {
     let wait = FIRST_WAIT.as_millis() as u64;
     let after = |late| trusted_after(late) / 10 * 10;
     assert_eq!([after(2), after(CROWD as u64)], [wait, wait / 2]);

@@ -1,8 +1,8 @@
-//! What other stations, bursts of loss and CoDel do to the packets of a link.
+//! Effects of other stations, bursts of loss and CoDel on the packets of a link.
 
 use super::*;
 
-/// Mbit/s and mean delay in s of packets that follow one another at once.
+/// Mbit/s of packets sent back to back.
 fn saturated(share: f64) -> f64 {
     let mut link = both(shared_air(40.0, share));
     let (mut carried, end) = (0, ms(60_000));
@@ -17,15 +17,15 @@ fn saturated(share: f64) -> f64 {
 
 #[test]
 fn a_saturated_link_gets_its_share_of_the_air() {
-    let alone = saturated(1.0);
+    let full = saturated(1.0);
     for share in [0.9, 0.5, 0.1] {
-        let part = saturated(share) / alone;
-        assert!((part / share - 1.0).abs() < 0.03, "{share}: {part:.4}");
+        let measured = saturated(share) / full;
+        assert!((measured / share - 1.0).abs() < 0.03, "{share}: {measured:.4}");
     }
 }
 
 #[test]
-fn a_lone_packet_waits_for_the_other_stations() {
+fn a_single_packet_waits_for_the_other_stations() {
     let one_try = ieee80211p::attempt_air_time(PhyRate::Mbit6, 1500).as_secs_f64();
     for share in [0.8, 0.25] {
         let mut link = both(shared_air(40.0, share));
@@ -41,7 +41,7 @@ fn a_lone_packet_waits_for_the_other_stations() {
 }
 
 #[test]
-fn the_air_used_is_that_of_tries_and_of_what_else_is_sent() {
+fn the_air_used_is_that_of_tries_and_of_other_transmissions() {
     let mut link = both(shared_air(-20.0, 0.5));
     up(&mut link, 0, 1, 1500);
     link.occupy(ms(500), Duration::from_millis(3));
@@ -61,7 +61,7 @@ fn lost(loss: Loss, n: u64) -> Vec<bool> {
         up(&mut link, packet, packet, 100);
         let exit = link.poll(ms(packet)).expect("it leaves");
         lost.push(exit.dropped == Some(DropReason::Loss));
-        // The channel's state outlasts a change of the parameters.
+        // The channel's state persists across a change of the parameters.
         link.set(ms(packet), Direction::Up, params.clone());
     }
     lost
@@ -90,8 +90,8 @@ fn the_long_run_share_counts_losses_in_both_states() {
 
 const CODEL: CoDel = CoDel { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
 
-/// A sender as TCP Reno's, with a round trip of 20 ms beside the queue, over
-/// 10 Mbit/s: mean and least ms that packets wait, and what CoDel dropped.
+/// A sender like TCP Reno, with an RTT of 20 ms besides the queue, over 10 Mbit/s: mean
+/// time in ms that packets wait, and the number of packets that CoDel dropped.
 fn reno(codel: Option<CoDel>) -> (f64, usize) {
     let mut link = both(DirectionParams { codel, ..rate(10e6, 10, 0.0, QueueLimit::Packets(1000)) });
     let mut entered: Vec<Instant> = Vec::new();
@@ -106,7 +106,7 @@ fn reno(codel: Option<CoDel>) -> (f64, usize) {
             entered.push(now);
             in_flight += 1;
         }
-        now = link.next_wakeup().expect("packets are under way");
+        now = link.next_wakeup().expect("packets are in flight");
         while let Some(exit) = link.poll(now) {
             in_flight -= 1;
             let sent = entered[exit.packet.0 as usize];
@@ -134,7 +134,7 @@ fn codel_holds_the_wait_of_a_saturated_link_near_its_target() {
 }
 
 #[test]
-fn with_codel_the_limit_of_the_queue_holds_and_every_packet_leaves_in_order() {
+fn with_codel_the_queue_limit_applies_and_every_packet_leaves_in_order() {
     let mut link = both(DirectionParams { codel: Some(CODEL), ..rate(1e6, 1, 0.0, QueueLimit::Packets(50)) });
     let mut taken = Vec::new();
     for packet in 0..2000 {
@@ -150,7 +150,7 @@ fn with_codel_the_limit_of_the_queue_holds_and_every_packet_leaves_in_order() {
 }
 
 #[test]
-fn what_codel_drops_at_a_chance_leaves_when_the_wakeup_says() {
+fn packets_dropped_by_codel_at_an_opportunity_leave_at_the_wakeup() {
     let codel = Some(CoDel { target: Duration::from_millis(5), interval: Duration::from_millis(20) });
     let mut link = both(DirectionParams { codel, delay: Duration::from_millis(3), ..trace(&[100]) });
     for packet in 0..100 {

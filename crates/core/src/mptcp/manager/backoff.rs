@@ -1,16 +1,16 @@
-//! How often what failed is tried again: pauses that grow, and an end.
+//! Retries after failures: pauses that grow, and a limit.
 
 use crate::time::{Duration, Instant};
 
-/// First pause after a refused command; it doubles up to [`LONGEST_PAUSE`].
+/// First pause after a refused command; it doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// A refused command is given up after so many tries, until something else is
-/// wanted.
-const MAX_TRIES: u32 = 8;
+/// Longest pause between two attempts.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// A refused command is abandoned after this many attempts, until the wanted state
+/// changes.
+const MAX_ATTEMPTS: u32 = 8;
 
-/// Failures of one thing in a row, and when it may be tried again.
+/// Consecutive failures of one command, and the time of the next attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
@@ -18,46 +18,46 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// No failure yet, and no try before `at`.
+    /// No failure yet, and no attempt before `at`.
     pub fn starting(at: Instant) -> Backoff {
         Backoff { failures: 0, not_before: at }
     }
 
     /// Counts a refused command.
     pub fn refused(&mut self, now: Instant) {
-        self.failed(now, FIRST_PAUSE, LONGEST_PAUSE);
+        self.failed(now, FIRST_PAUSE, MAX_PAUSE);
     }
 
-    /// Counts a failure: the next try is due after `first`, doubled with each
-    /// failure before this one, and after `longest` at most.
+    /// Counts a failure: the next attempt is due after `first`, doubled for each
+    /// earlier failure, and after `longest` at most.
     pub fn failed(&mut self, now: Instant, first: Duration, longest: Duration) {
         let pause = (first * (1 << self.failures.min(16))).min(longest);
         self.failures = self.failures.saturating_add(1);
         self.not_before = now + pause;
     }
 
-    /// Failures in a row.
+    /// Consecutive failures.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// When a command may be tried again; `None`: it is given up.
+    /// When a command may be retried; `None`: it is abandoned.
     pub fn retry_at(&self) -> Option<Instant> {
-        (self.failures < MAX_TRIES).then_some(self.not_before)
+        (self.failures < MAX_ATTEMPTS).then_some(self.not_before)
     }
 
-    /// Whether a command may be tried now.
+    /// Whether a command may be issued now.
     pub fn may(&self, now: Instant) -> bool {
         self.retry_at().is_some_and(|at| now >= at)
     }
 
-    /// The earliest next try, of what is never given up.
+    /// The earliest next attempt, for what is never abandoned.
     pub fn not_before(&self) -> Instant {
         self.not_before
     }
 
-    /// Something else is wanted: what was given up gets one more try.
+    /// The wanted state changed: an abandoned command gets one more attempt.
     pub fn revive(&mut self) {
-        self.failures = self.failures.min(MAX_TRIES - 1);
+        self.failures = self.failures.min(MAX_ATTEMPTS - 1);
     }
 }

@@ -1,25 +1,25 @@
-//! A circuit breaker: commands in a second, whatever asks for them.
+//! A rate limit of commands, whatever their cause.
 //!
 //! A token bucket. It must let a handover of 200 connections pass at once (400
-//! commands) and each new connection open its subflows at once, however many
-//! there are; and it must end a loop that nobody thought of. So a bucket of
-//! [`BURST`] is refilled with [`PER_SECOND`], and a new connection, which the
-//! peer and the application make and no loop of ours can, brings
-//! [`PER_CONNECTION`] of its own. More than [`FEW`] connections enlarge both in
-//! proportion. For up to 300 connections that is 500 commands in any second and
-//! 50 a second in the mean, beyond what new connections bring.
+//! commands) and let each new connection open its subflows at once, for any number of
+//! connections; and it must stop an unforeseen loop. So a bucket of [`BURST`] is
+//! refilled with [`PER_SECOND`], and a new connection, which only the peer and the
+//! application can create, adds [`PER_CONNECTION`]. More than [`BASE_CONNECTIONS`]
+//! connections enlarge both in proportion. For up to 300 connections that is 500
+//! commands in any second and 50 a second on average, in addition to those for new
+//! connections.
 
 use crate::time::{Duration, Instant};
 
-/// Commands at once.
+/// Maximum number of commands at once.
 const BURST: u64 = 450;
-/// Commands a second in the mean.
+/// Commands a second on average.
 const PER_SECOND: u64 = 50;
-/// Commands that a new connection brings.
+/// Commands that a new connection adds.
 const PER_CONNECTION: u64 = 2;
-/// Connections up to which [`BURST`] and [`PER_SECOND`] hold.
-const FEW: u64 = 300;
-/// Commands are counted in parts, one a nanosecond at one command a second.
+/// Number of connections up to which [`BURST`] and [`PER_SECOND`] hold.
+const BASE_CONNECTIONS: u64 = 300;
+/// Parts of a command: one accrues each nanosecond at one command a second.
 const PARTS: u64 = 1_000_000_000;
 
 /// The bucket.
@@ -35,7 +35,7 @@ impl Budget {
         Budget { parts: BURST * PARTS, at: Instant::ZERO, connections: 0 }
     }
 
-    /// Takes the number of connections; each new one brings its own.
+    /// Sets the number of connections; each new one adds its commands.
     pub fn set_connections(&mut self, now: Instant, connections: usize) {
         self.refill(now);
         let connections = connections as u64;
@@ -44,7 +44,7 @@ impl Budget {
         self.parts = self.parts.saturating_add(new * PER_CONNECTION * PARTS).min(self.capacity());
     }
 
-    /// Takes one command out; false if there is none left.
+    /// Takes one command; false if none is left.
     pub fn take(&mut self, now: Instant) -> bool {
         self.refill(now);
         let Some(rest) = self.parts.checked_sub(PARTS) else { return false };
@@ -52,7 +52,7 @@ impl Budget {
         true
     }
 
-    /// When the next command can be had.
+    /// When the next command is available.
     pub fn ready_at(&self) -> Instant {
         let missing = PARTS.saturating_sub(self.parts);
         self.at + Duration::from_nanos(missing.div_ceil(self.per_second()))
@@ -73,7 +73,7 @@ impl Budget {
     }
 
     fn scaled(&self, of: u64) -> u64 {
-        of * self.connections.max(FEW) / FEW
+        of * self.connections.max(BASE_CONNECTIONS) / BASE_CONNECTIONS
     }
 }
 
@@ -81,18 +81,18 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// Commands had of those that are asked for without end, from `from` to `to` ms.
-    fn had(budget: &mut Budget, from: u64, to: u64) -> u64 {
+    /// Number of commands taken from `from` to `to` ms if there are always more.
+    fn taken(budget: &mut Budget, from: u64, to: u64) -> u64 {
         (from..to).map(|ms| (0..1000).filter(|_| budget.take(Instant::from_millis(ms))).count() as u64).sum()
     }
 
     #[test]
-    fn up_to_300_connections_make_500_commands_in_a_second_and_50_in_the_mean() {
+    fn up_to_300_connections_make_500_commands_in_a_second_and_50_on_average() {
         let mut budget = Budget::new();
         budget.set_connections(Instant::ZERO, 300);
-        let first = had(&mut budget, 0, 1000);
+        let first = taken(&mut budget, 0, 1000);
         assert!((400..=500).contains(&first), "{first}: enough for a handover of 200 connections");
-        let later = had(&mut budget, 1000, 11_000);
+        let later = taken(&mut budget, 1000, 11_000);
         assert!((490..=510).contains(&later), "{later}");
     }
 
@@ -107,9 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn what_must_wait_knows_until_when() {
+    fn the_next_command_is_available_at_the_announced_time() {
         let mut budget = Budget::new();
-        had(&mut budget, 0, 1);
+        taken(&mut budget, 0, 1);
         let ready = budget.ready_at();
         assert!(!budget.take(Instant::from_nanos(ready.as_nanos() - 1)));
         assert!(budget.take(ready));

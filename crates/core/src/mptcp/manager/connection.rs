@@ -1,4 +1,4 @@
-//! One connection: its subflows, and what is missing to what is wanted.
+//! One connection: its subflows, and the commands needed to reach the wanted states.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -14,57 +14,56 @@ use crate::time::{Duration, Instant};
 
 mod closing;
 
-/// Addresses of the peer remembered per connection (RFC 8684 allows 255).
+/// Maximum number of the peer's addresses per connection (RFC 8684 allows 255).
 const MAX_REMOTES: usize = 8;
-/// Subflows followed per connection; the kernel's own limit is 8.
+/// Maximum number of subflows per connection; the kernel's own limit is 8.
 pub const MAX_SUBFLOWS: usize = 32;
-/// An attempt to open a subflow is given up after this time: the SYN and two
-/// repetitions (1 s and 2 s later), and an answer.
-const OPENING: Duration = Duration::from_millis(3500);
-/// The kernel says that a destroyed subflow is gone sooner than this.
-const CLOSING: Duration = Duration::from_secs(5);
-/// First pause after a failed attempt; doubles up to [`LONGEST_PAUSE`].
+/// An attempt to open a subflow times out after this time: the SYN, two retransmissions
+/// (1 s and 2 s later), and an answer.
+const JOIN_TIMEOUT: Duration = Duration::from_millis(3500);
+/// The kernel reports that a destroyed subflow is gone sooner than this.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// First pause after a failed attempt; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause between attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Failures in a row from which on the pause is [`RARELY`].
-const MANY: u32 = 12;
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// Consecutive failures from which on the maximum pause is [`RARE_PAUSE`].
+const MANY_FAILURES: u32 = 12;
 /// Longest pause between attempts that have failed often, or for which the peer
 /// has no room.
-const RARELY: Duration = Duration::from_secs(60);
-/// First pause after the peer's limit has been learnt; doubles up to [`RARELY`].
-const FULL: Duration = Duration::from_secs(5);
-/// A subflow that closes sooner after opening has failed: a peer without room
-/// answers the SYN and resets what comes of it.
-const PROVEN: Duration = Duration::from_secs(1);
-/// A subflow that lived so long has made up for the failures before it.
-const SETTLED: Duration = Duration::from_secs(10);
-/// A further subflow can bear REMOVE_ADDR only once the peer has confirmed it, a
-/// round trip after it was told as established; sooner the kernel would send it
-/// over the subflow that is gone. Nor does it find the subflow sooner to change its
-/// backup flag, as it sends no MP_PRIO before a join is complete. How long a round
-/// trip is, its opening tells; twice that is waited for, and no less and no more than
-/// this.
-const CONFIRMED: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
-/// So many subflows in a row reset at once, while others live, are taken for
+const RARE_PAUSE: Duration = Duration::from_secs(60);
+/// First pause after the peer's limit was detected; doubles up to [`RARE_PAUSE`].
+const FIRST_FULL_PAUSE: Duration = Duration::from_secs(5);
+/// A subflow that closes sooner after opening has failed: a peer without room answers
+/// the SYN and then resets the subflow.
+const MIN_LIFETIME: Duration = Duration::from_secs(1);
+/// A subflow that lived this long clears the failures before it.
+const STABLE_LIFETIME: Duration = Duration::from_secs(10);
+/// A further subflow can carry REMOVE_ADDR only once the peer has confirmed it, an RTT
+/// after it was reported as established; sooner the kernel would send it over the
+/// subflow that is gone. Nor does the kernel find the subflow sooner to change its
+/// backup flag, as it sends no MP_PRIO before a join is complete. The wait is twice the
+/// RTT measured at its opening, within this range.
+const CONFIRMATION_WAIT: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
+/// This many consecutive subflows that are reset at once, while others live, indicate
 /// the peer's limit.
-const RESETS: u32 = 3;
-/// Ids that are withdrawn where the kernel knows pairs of address and id that
-/// we do not, as those of an agent before us.
+const LIMIT_RESETS: u32 = 3;
+/// Ids that are withdrawn if the kernel has pairs of address and id unknown to this
+/// agent, e.g. of an earlier agent.
 pub(super) const UNKNOWN_IDS: u8 = 16;
 
-/// Commands, and the paths they are about.
+/// Commands, and their paths.
 pub(super) type Commands = VecDeque<(PathId, Command)>;
 
 #[derive(Debug)]
 pub(super) struct Connection {
     pub established: bool,
     pub server_side: bool,
-    /// True if it is the in-kernel path manager's.
+    /// True if the in-kernel path manager manages it.
     pub is_foreign: bool,
-    /// True if it waits to be compared with what is wanted.
+    /// True if it is queued for comparison with the wanted states.
     pub is_queued: bool,
-    /// When it is to be compared again, whatever comes in.
+    /// When it is to be compared again, whatever events arrive.
     pub due: Option<Instant>,
     remotes: Vec<(SocketAddr, Option<AddressId>)>,
     subflows: Vec<Entry>,
@@ -83,7 +82,7 @@ struct Join {
     tries: Backoff,
 }
 
-/// What is known of the peer's limit.
+/// The peer's limit, as far as known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
     resets: u32,
@@ -114,7 +113,7 @@ impl Connection {
         usable.map(|entry| (entry.path, &entry.subflow))
     }
 
-    /// The peer's address as the connection began.
+    /// The peer's address when the connection began.
     pub fn peer(&self) -> Option<IpAddr> {
         self.remotes.first().map(|(remote, _)| canonical(remote.ip()))
     }
@@ -134,13 +133,13 @@ impl Connection {
         }
     }
 
-    /// The peer withdrew an address. The kernel closes its subflows and says so.
+    /// The peer withdrew an address. The kernel closes its subflows and reports it.
     pub fn forget_remote(&mut self, id: AddressId) {
         self.remotes.retain(|(_, known)| *known != Some(id));
     }
 
-    /// A path is wanted again, or not any more: pauses of before do not count.
-    pub fn wanted_anew(&mut self, path: PathId, was_closed: bool) {
+    /// The wanted state of a path changed: earlier pauses do not apply.
+    pub fn on_wanted_change(&mut self, path: PathId, was_closed: bool) {
         if was_closed {
             self.joins.retain(|&of, join| of != path || join.opening_until.is_some());
         }
@@ -150,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// A path has another address, or none.
+    /// The address of a path changed or was removed.
     pub fn address_changed(&mut self, now: Instant, path: PathId) {
         self.joins.remove(&path);
         self.gained_room(now);
@@ -159,16 +158,16 @@ impl Connection {
     pub fn opened(&mut self, now: Instant, plan: &Plan, subflow: Subflow) {
         let ip = canonical(subflow.local.ip());
         let Some(path) = plan.path_of(ip).or_else(|| plan.former_path_of(ip)) else { return };
-        // The event tells the peer's wish; that it is a backup by ours, the kernel
-        // does not say to whoever asked for it.
+        // The event has the peer's flag; the kernel does not report our own to the
+        // program that requested it.
         let mut backup = subflow.backup;
-        let [least, mut unconfirmed] = CONFIRMED;
+        let [min, mut unconfirmed] = CONFIRMATION_WAIT;
         if let Some(join) = self.joins.get_mut(&path)
             && join.local == Some(ip)
             && let Some(until) = join.opening_until.take()
         {
             backup |= join.backup;
-            unconfirmed = (OPENING.saturating_sub(until.since(now)) * 2).clamp(least, unconfirmed);
+            unconfirmed = (JOIN_TIMEOUT.saturating_sub(until.since(now)) * 2).clamp(min, unconfirmed);
         } else if subflow.local_id == AddressId(0) {
             unconfirmed = Duration::ZERO;
         }
@@ -192,24 +191,24 @@ impl Connection {
         }
     }
 
-    /// A subflow was found that the peer has not answered yet.
+    /// A subflow exists that the peer has not answered yet.
     fn found_opening(&mut self, now: Instant, plan: &Plan, subflow: &Subflow) {
         let ip = canonical(subflow.local.ip());
         let Some(path) = plan.path_of(ip) else { return };
         let join = self.joins.entry(path).or_default();
         if join.opening_until.is_none() {
-            let opening_until = Some(now + OPENING);
+            let opening_until = Some(now + JOIN_TIMEOUT);
             *join = Join { opening_until, local: Some(ip), backup: subflow.backup, ..*join };
             self.ids.learn(ip, subflow.local_id, path);
-            self.ids.set_opening(ip, now + OPENING);
+            self.ids.set_opening(ip, now + JOIN_TIMEOUT);
         }
     }
 
-    /// Takes the list of all its subflows that there are.
-    pub fn resync(&mut self, now: Instant, plan: &Plan, seen: &ConnectionSnapshot) {
+    /// Processes the list of all its subflows.
+    pub fn resync(&mut self, now: Instant, plan: &Plan, snapshot: &ConnectionSnapshot) {
         let before = core::mem::take(&mut self.subflows);
-        seen.opening.iter().for_each(|subflow| self.found_opening(now, plan, subflow));
-        for &subflow in &seen.subflows {
+        snapshot.opening.iter().for_each(|subflow| self.found_opening(now, plan, subflow));
+        for &subflow in &snapshot.subflows {
             let same = |entry: &&Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
             let Some(&known) = before.iter().find(same) else {
                 self.opened(now, plan, subflow);
@@ -224,8 +223,8 @@ impl Connection {
         }
     }
 
-    /// A subflow is gone. Returns how many subflows beyond the first the peer
-    /// accepts, if that has just been learnt.
+    /// A subflow is gone. Returns how many subflows beyond the first the peer accepts,
+    /// if that has just been detected.
     pub fn closed(&mut self, now: Instant, plan: &Plan, subflow: Subflow) -> Option<u8> {
         let same = |entry: &Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
         let Some(place) = self.subflows.iter().position(same) else {
@@ -235,16 +234,16 @@ impl Connection {
         };
         let entry = self.subflows.remove(place);
         let lived = now.since(entry.opened);
-        // Where we had it close, or its address went, that says nothing of the path.
-        if entry.closing || entry.is_stranded(plan) || lived >= SETTLED {
-            if lived >= SETTLED {
+        // If we closed it, or its address is gone, this says nothing about the path.
+        if entry.closing || entry.is_stranded(plan) || lived >= STABLE_LIFETIME {
+            if lived >= STABLE_LIFETIME {
                 self.joins.retain(|&path, join| path != entry.path || join.opening_until.is_some());
             }
             self.gained_room(now);
             return None;
         }
         self.fail(now, entry.path);
-        if lived < PROVEN {
+        if lived < MIN_LIFETIME {
             return self.was_reset(now, plan);
         }
         self.gained_room(now);
@@ -267,7 +266,7 @@ impl Connection {
                     self.sweep(token, path, out);
                 }
             }
-            // It is gone, as an event on its way will say.
+            // It is gone; an event will report that.
             Command::DestroySubflow { .. } if why == Refusal::UnknownSubflow => {}
             Command::DestroySubflow { local, remote, .. } => {
                 if let Some(entry) = self.find(local, remote) {
@@ -281,12 +280,12 @@ impl Connection {
                     entry.flag.refused(now);
                 }
             }
-            // Tried once: an address that the kernel does not know needs no withdrawal.
+            // Not retried: an address unknown to the kernel needs no withdrawal.
             Command::Announce { .. } | Command::Withdraw { .. } => {}
         }
     }
 
-    /// Closes a subflow that carries nothing, if there is another.
+    /// Closes a stalled subflow, if there is another.
     pub fn abandon(&mut self, now: Instant, token: Token, path: PathId, remote: SocketAddr, out: &mut Commands) {
         let of = |entry: &Entry| entry.path == path && entry.subflow.remote == remote;
         if !self.subflows.iter().any(|entry| !entry.closing && !of(entry)) {
@@ -297,13 +296,14 @@ impl Connection {
         }
     }
 
-    /// Asks for what is missing.
+    /// Issues the commands for the difference from the wanted states.
     pub fn reconcile(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
         self.expire(now);
         if self.established && !self.is_foreign {
-            // First of all: the peer may need the room, and data is caught on what is lost.
+            // First, since the peer may need the room, and data is stalled on lost
+            // paths.
             self.close_stranded(now, token, plan, out);
-            self.close(now, token, plan, out, |entry| entry.is_given_up(plan));
+            self.close(now, token, plan, out, |entry| entry.is_lost(plan));
             self.open_and_promote(now, token, plan, out);
             self.demote(now, token, plan, out);
             self.close(now, token, plan, out, |_| true);
@@ -311,7 +311,7 @@ impl Connection {
         }
     }
 
-    /// When to compare it again although nothing came in.
+    /// When to compare it again if no input arrives.
     pub fn wakeup(&self, plan: &Plan) -> Option<Instant> {
         if !self.established || self.is_foreign {
             return None;
@@ -323,7 +323,7 @@ impl Connection {
         });
         let closes = self.subflows.iter().filter(|entry| !entry.closing && entry.destroy.failures() > 0);
         let closes = closes.filter(|entry| entry.is_unwanted(plan)).filter_map(|entry| entry.destroy.retry_at());
-        let gone = self.subflows.iter().filter(|entry| entry.closing).map(|entry| entry.closing_since + CLOSING);
+        let gone = self.subflows.iter().filter(|entry| entry.closing).map(|entry| entry.closing_since + CLOSE_TIMEOUT);
         let is_stranded = |entry: &Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.failures() == 0;
         let strands = self.subflows.iter().any(is_stranded).then(|| self.confirmed_at(plan)).flatten();
         let promotes = self.subflows.iter().filter(|entry| entry.waits_for_promotion(plan) && self.promotes(plan));
@@ -347,7 +347,7 @@ impl Connection {
         let expired = |join: &Join| join.opening_until.is_some_and(|until| now >= until);
         let expired: Vec<PathId> = self.joins.iter().filter(|(_, join)| expired(join)).map(|(&path, _)| path).collect();
         expired.into_iter().for_each(|path| self.fail(now, path));
-        self.subflows.retain(|entry| !entry.closing || now < entry.closing_since + CLOSING);
+        self.subflows.retain(|entry| !entry.closing || now < entry.closing_since + CLOSE_TIMEOUT);
         if self.room.full_until.is_some_and(|until| now >= until) {
             self.room.full_until = None;
         }
@@ -365,34 +365,35 @@ impl Connection {
     fn fail(&mut self, now: Instant, path: PathId) {
         let join = self.joins.entry(path).or_default();
         join.opening_until = None;
-        let longest = if join.tries.failures() < MANY { LONGEST_PAUSE } else { RARELY };
+        let longest = if join.tries.failures() < MANY_FAILURES { MAX_PAUSE } else { RARE_PAUSE };
         join.tries.failed(now, FIRST_PAUSE, longest);
     }
 
     fn was_reset(&mut self, now: Instant, plan: &Plan) -> Option<u8> {
         let Room { resets, last_reset, mut full, .. } = self.room;
-        let lives = |entry: &&Entry| entry.lives(plan);
-        let has_proven =
-            self.subflows.iter().any(|entry| entry.opened > last_reset && now.since(entry.opened) >= PROVEN);
-        let resets = if has_proven { 1 } else { resets.saturating_add(1) };
+        let is_usable = |entry: &&Entry| entry.is_usable(plan);
+        let had_room =
+            self.subflows.iter().any(|entry| entry.opened > last_reset && now.since(entry.opened) >= MIN_LIFETIME);
+        let resets = if had_room { 1 } else { resets.saturating_add(1) };
         self.room = Room { resets, last_reset: now, full, full_until: None };
-        let others = self.subflows.iter().filter(lives).count();
-        if resets < RESETS || others == 0 {
+        let others = self.subflows.iter().filter(is_usable).count();
+        if resets < LIMIT_RESETS || others == 0 {
             return None;
         }
-        if has_proven {
+        if had_room {
             full = Backoff::default();
         }
-        full.failed(now, FULL, RARELY);
+        full.failed(now, FIRST_FULL_PAUSE, RARE_PAUSE);
         (self.room.full, self.room.full_until) = (full, Some(full.not_before()));
-        let further = self.subflows.iter().filter(lives).filter(|entry| entry.subflow.local_id != AddressId(0)).count();
+        let further =
+            self.subflows.iter().filter(is_usable).filter(|entry| entry.subflow.local_id != AddressId(0)).count();
         Some(further as u8)
     }
 
-    /// A subflow of ours went: the peer may have room for another.
+    /// A subflow of ours is gone: the peer may have room for another.
     fn gained_room(&mut self, now: Instant) {
         if self.room.full_until.take().is_some() {
-            self.room.resets = RESETS - 1;
+            self.room.resets = LIMIT_RESETS - 1;
             for join in self.joins.values_mut().filter(|join| join.opening_until.is_none()) {
                 join.tries = Backoff::default();
                 join.tries.failed(now, FIRST_PAUSE, FIRST_PAUSE);
@@ -403,8 +404,8 @@ impl Connection {
     fn open_and_promote(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
         let promotes = self.promotes(plan);
         for path in plan.ids() {
-            let stands = |entry: &&mut Entry| entry.path == path && entry.lives(plan);
-            match self.subflows.iter_mut().find(stands) {
+            let is_over_path = |entry: &&mut Entry| entry.path == path && entry.is_usable(plan);
+            match self.subflows.iter_mut().find(is_over_path) {
                 None => self.open(now, token, plan, path, out),
                 Some(entry) if promotes && entry.waits_for_promotion(plan) && entry.flag.may(now) => {
                     out.push_back((path, entry.command_backup(now, token, false)));
@@ -414,10 +415,11 @@ impl Connection {
         }
     }
 
-    /// False of what it accepted, which is a backup by the peer's wish. And while another is
-    /// being given up, a backup carries as well: other connections need their commands more.
+    /// False for accepted connections, where the peer sets the backup flag. Also false
+    /// while a subflow on a lost path closes: a backup carries data then anyway, and
+    /// other connections need their commands more.
     fn promotes(&self, plan: &Plan) -> bool {
-        !self.server_side && !self.subflows.iter().any(|entry| entry.closing && entry.is_given_up(plan))
+        !self.server_side && !self.subflows.iter().any(|entry| entry.closing && entry.is_lost(plan))
     }
 
     fn open(&mut self, now: Instant, token: Token, plan: &Plan, path: PathId, out: &mut Commands) {
@@ -428,19 +430,19 @@ impl Connection {
         }
         let Some((local, if_index, remote)) = self.missing(plan, path) else { return };
         let Some(local_id) = self.ids.take(local, path) else { return };
-        let backup = plan.wants(path) == PathState::Backup;
-        let opening_until = Some(now + OPENING);
-        self.ids.set_opening(local, now + OPENING);
+        let backup = plan.wanted(path) == PathState::Backup;
+        let opening_until = Some(now + JOIN_TIMEOUT);
+        self.ids.set_opening(local, now + JOIN_TIMEOUT);
         self.joins.insert(path, Join { opening_until, local: Some(local), backup, ..earlier });
         out.push_back((path, Command::CreateSubflow { token, local_id, local, if_index, remote, backup }));
     }
 
-    /// From where and to where a subflow over the path is to be opened, if it is
-    /// wanted, missing, and ours to open: the end that accepted the connection
-    /// leaves opening to the other.
+    /// Local address, interface and peer address for a subflow over the path, if it is
+    /// wanted, missing, and opened by us: the endpoint that accepted the connection
+    /// opens none.
     fn missing(&self, plan: &Plan, path: PathId) -> Option<(IpAddr, u32, SocketAddr)> {
         let is_there = self.subflows.iter().any(|entry| entry.path == path && !entry.is_stranded(plan));
-        if is_there || self.server_side || plan.wants(path) == PathState::Closed {
+        if is_there || self.server_side || plan.wanted(path) == PathState::Closed {
             return None;
         }
         let (local, if_index) = plan.address(path)?;
@@ -460,14 +462,15 @@ impl Connection {
         }
     }
 
-    /// When the first subflow has carried alone for the overlap and another
-    /// waits to be demoted.
+    /// When an active subflow has carried for the overlap, if another waits to be
+    /// demoted.
     fn demotion_due(&self, plan: &Plan) -> Option<Instant> {
         if !self.subflows.iter().any(|entry| entry.waits_for_demotion(plan)) {
             return None;
         }
-        let stays =
-            |entry: &&Entry| entry.carries() && !entry.is_stranded(plan) && plan.wants(entry.path) == PathState::Active;
+        let stays = |entry: &&Entry| {
+            entry.carries() && !entry.is_stranded(plan) && plan.wanted(entry.path) == PathState::Active
+        };
         let since = self.subflows.iter().filter(stays).filter_map(|entry| entry.active_since).min();
         since.map(|since| since + plan.overlap)
     }

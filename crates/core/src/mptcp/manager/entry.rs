@@ -1,4 +1,4 @@
-//! One subflow of a connection, and what is wanted of it.
+//! One subflow of a connection, and its wanted state.
 
 use super::super::{Command, Subflow, Token};
 use super::backoff::Backoff;
@@ -12,7 +12,7 @@ pub(super) struct Entry {
     pub subflow: Subflow,
     pub path: PathId,
     pub opened: Instant,
-    /// When the peer has confirmed it.
+    /// When the peer has presumably confirmed it.
     pub confirmed: Instant,
     pub closing: bool,
     pub closing_since: Instant,
@@ -26,30 +26,30 @@ impl Entry {
         !self.closing && !self.subflow.backup
     }
 
-    /// True if its address is not its path's any more.
+    /// True if its address is no longer the address of its path.
     pub fn is_stranded(&self, plan: &Plan) -> bool {
         plan.address(self.path).is_none_or(|(local, _)| local != canonical(self.subflow.local.ip()))
     }
 
-    /// True if its path is lost, and to be closed.
-    pub fn is_given_up(&self, plan: &Plan) -> bool {
-        plan.is_lost(self.path) && plan.wants(self.path) == PathState::Closed
+    /// True if its path is lost and to be closed.
+    pub fn is_lost(&self, plan: &Plan) -> bool {
+        plan.is_lost(self.path) && plan.wanted(self.path) == PathState::Closed
     }
 
     pub fn is_unwanted(&self, plan: &Plan) -> bool {
-        self.is_stranded(plan) || plan.wants(self.path) == PathState::Closed
+        self.is_stranded(plan) || plan.wanted(self.path) == PathState::Closed
     }
 
-    pub fn lives(&self, plan: &Plan) -> bool {
+    pub fn is_usable(&self, plan: &Plan) -> bool {
         !self.closing && !self.is_stranded(plan)
     }
 
     pub fn waits_for_promotion(&self, plan: &Plan) -> bool {
-        !self.closing && self.subflow.backup && plan.wants(self.path) == PathState::Active
+        !self.closing && self.subflow.backup && plan.wanted(self.path) == PathState::Active
     }
 
     pub fn waits_for_demotion(&self, plan: &Plan) -> bool {
-        self.carries() && plan.wants(self.path) == PathState::Backup
+        self.carries() && plan.wanted(self.path) == PathState::Backup
     }
 
     pub fn set_backup(&mut self, now: Instant, backup: bool) {

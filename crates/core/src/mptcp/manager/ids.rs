@@ -1,11 +1,10 @@
-//! The ids by which a connection knows our addresses (RFC 8684 §3.4.1).
+//! The address ids of a connection's local addresses (RFC 8684 §3.4.1).
 //!
-//! The kernel remembers each pair of address and id of a connection until the
-//! address is withdrawn or its subflow destroyed, and refuses any other pair
-//! with either of both ("did not match address and id"). The peer may hold
-//! subflows of an id longer still. So an address keeps its id, and a new address
-//! gets one that this connection has not used yet; only when all are used do
-//! those begin again that nothing is known by.
+//! The kernel stores each pair of address and id of a connection until the address is
+//! withdrawn or its subflow destroyed, and refuses any other pair that contains either
+//! ("did not match address and id"). The peer may keep subflows of an id even longer.
+//! So an address keeps its id, and a new address gets one that this connection has not
+//! used yet; only when all are used, ids without an address are used again.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,24 +14,25 @@ use super::super::AddressId;
 use crate::path::PathId;
 use crate::time::Instant;
 
-/// The pairs, and which ids were ever given.
+/// The pairs, and the ids used so far.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     pairs: BTreeMap<IpAddr, (AddressId, PathId)>,
-    /// Until when a subflow may still come of an address.
+    /// Until when a subflow from an address may still appear.
     opening: BTreeMap<IpAddr, Instant>,
     used: [u64; 4],
 }
 
 impl Ids {
-    /// Takes the news that the connection knows `address`, of `path`, by `id`.
+    /// Records that the connection has `id` for `address`, of `path`.
     pub fn learn(&mut self, address: IpAddr, id: AddressId, path: PathId) {
         self.pairs.insert(address, (id, path));
         self.mark(id);
     }
 
-    /// The id for an address of a path: its own, or one not used yet. 0 is the id
-    /// of the first subflow's address alone (RFC 8684 §3.2). `None`: all are taken.
+    /// The id for an address of a path: its existing one, or an unused one. 0 is
+    /// reserved for the address of the first subflow (RFC 8684 §3.2). `None`: all are
+    /// in use.
     pub fn take(&mut self, address: IpAddr, path: PathId) -> Option<AddressId> {
         if let Some(&(id, _)) = self.pairs.get(&address) {
             return Some(id);
@@ -47,17 +47,17 @@ impl Ids {
         Some(id)
     }
 
-    /// Takes the news that a subflow is being opened from an address.
+    /// Records that a subflow is being opened from an address.
     pub fn set_opening(&mut self, address: IpAddr, until: Instant) {
         self.opening.insert(address, until);
     }
 
-    /// Takes the news that the opening of a subflow from an address has failed.
+    /// Records that opening a subflow from an address failed.
     pub fn set_failed(&mut self, address: IpAddr) {
         self.opening.remove(&address);
     }
 
-    /// When all is known that comes of an address.
+    /// When no further subflow from an address can appear.
     pub fn settled_at(&self, address: IpAddr) -> Instant {
         self.opening.get(&address).copied().unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl Ids {
         self.pairs.get(&address).map(|&(id, _)| id)
     }
 
-    /// The kernel forgets the address too; its id is not given again soon.
+    /// Removes an address that the kernel removes too; its id is not reused soon.
     pub fn forget(&mut self, address: IpAddr) {
         self.pairs.remove(&address);
         self.opening.remove(&address);

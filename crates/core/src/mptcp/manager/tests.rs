@@ -45,7 +45,7 @@ fn drain(manager: &mut Manager, now: Instant) -> Vec<Command> {
 /// A connection over path 0.
 fn with_one_subflow(states: [PathState; 2]) -> Manager {
     let mut manager = manager();
-    manager.want(at(0), &states);
+    manager.set_wanted(at(0), &states);
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
     manager
 }
@@ -85,12 +85,12 @@ fn opened(path: u8) -> Event {
     Event::SubflowEstablished { token: TOKEN, subflow: subflow(path, 2, false) }
 }
 
-fn seen(token: Token, subflows: &[Subflow]) -> ConnectionSnapshot {
+fn snapshot(token: Token, subflows: &[Subflow]) -> ConnectionSnapshot {
     let (local, remote) = (local(0, 1000), server());
     ConnectionSnapshot { token, local, remote, server_side: false, subflows: subflows.to_vec(), opening: Vec::new() }
 }
 
-/// Commands of `ms` milliseconds from now on, each answered by `answer`.
+/// Number of commands within `ms` milliseconds, each handled by `answer`.
 fn commands_within(
     manager: &mut Manager,
     from: u64,
@@ -99,7 +99,7 @@ fn commands_within(
 ) -> usize {
     let mut count = 0;
     for now in (from..from + ms).map(at) {
-        // More than a thousand in a millisecond is without end.
+        // More than a thousand in a millisecond is an endless loop.
         for _ in 0..1000 {
             let Some((_, command)) = manager.poll(now) else { break };
             count += 1;
@@ -110,16 +110,16 @@ fn commands_within(
 }
 
 #[test]
-fn a_refused_demotion_is_given_up_after_some_tries() {
+fn a_refused_demotion_is_abandoned_after_some_attempts() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.want(at(1000), &[Backup, Active]);
+    manager.set_wanted(at(1000), &[Backup, Active]);
     let refuse = |manager: &mut Manager, now, command| manager.refused(now, &command, Refusal::Other(22));
     let tries = commands_within(&mut manager, 1000, 60_000, refuse);
     assert!((2..=10).contains(&tries), "{tries} commands");
     assert_eq!(manager.next_wakeup(), None);
-    manager.want(at(100_000), &[Active, Active]);
-    manager.want(at(100_001), &[Backup, Active]);
-    assert_eq!(drain(&mut manager, at(100_001)), [set_backup(0, true)], "wanted anew it is tried again");
+    manager.set_wanted(at(100_000), &[Active, Active]);
+    manager.set_wanted(at(100_001), &[Backup, Active]);
+    assert_eq!(drain(&mut manager, at(100_001)), [set_backup(0, true)], "wanted again, it is retried");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_subflow_that_is_reset_at_once_is_a_failed_attempt() {
 }
 
 #[test]
-fn the_limit_of_a_peer_is_learnt_and_said_once() {
+fn the_limit_of_a_peer_is_detected_and_reported_once() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.handle(at(5000), &closed(1, 104));
     let reset = |manager: &mut Manager, now: Instant, command| {
@@ -150,42 +150,43 @@ fn the_limit_of_a_peer_is_learnt_and_said_once() {
     assert!((3..=7).contains(&tries), "{tries} commands");
     assert_eq!(manager.poll_notice(), Some(Notice::PeerLimit { peer: server().ip(), subflows: 0 }));
     assert_eq!(manager.poll_notice(), None);
-    assert!(commands_within(&mut manager, 55_000, 600_000, reset) <= 12, "tried again, rarely");
+    assert!(commands_within(&mut manager, 55_000, 600_000, reset) <= 12, "retried, rarely");
     assert_eq!(manager.poll_notice(), None);
 }
 
 #[test]
 fn a_connection_that_the_kernel_does_not_know_is_forgotten() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.want(at(1000), &[Closed, Active]);
+    manager.set_wanted(at(1000), &[Closed, Active]);
     assert_eq!(drain(&mut manager, at(1000)), [destroy(0)]);
     manager.refused(at(1000), &destroy(0), Refusal::UnknownConnection);
     assert_eq!((manager.connections(), manager.next_wakeup()), (0, None));
 }
 
 #[test]
-fn a_connection_of_the_in_kernel_path_manager_is_left_alone_and_said_once() {
+fn a_connection_of_the_in_kernel_path_manager_is_ignored_and_reported_once() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.want(at(1000), &[Backup, Active]);
+    manager.set_wanted(at(1000), &[Backup, Active]);
     let refuse = |manager: &mut Manager, now, command| manager.refused(now, &command, Refusal::NotOurs);
     assert_eq!(commands_within(&mut manager, 1000, 1000, refuse), 1);
-    manager.want(at(3000), &[Active, Backup]);
-    manager.resync(at(4000), &[seen(TOKEN, &[subflow(0, 0, false)])]);
+    manager.set_wanted(at(3000), &[Active, Backup]);
+    manager.resync(at(4000), &[snapshot(TOKEN, &[subflow(0, 0, false)])]);
     assert_eq!(commands_within(&mut manager, 4000, 1000, refuse), 0);
     assert_eq!(manager.poll_notice(), Some(Notice::NotOurs { token: TOKEN }));
     assert_eq!(manager.poll_notice(), None);
 }
 
 #[test]
-fn the_last_subflow_keeps_an_address_that_went_until_another_is_there() {
+fn the_last_subflow_keeps_an_address_that_is_gone_until_another_exists() {
     let mut manager = with_one_subflow([Active, Closed]);
     manager.set_address(at(1000), PathId(0), None, 5);
     assert_eq!(drain(&mut manager, at(1000)), []);
     let address = IpAddr::from([10, 9, 0, 2]);
     manager.set_address(at(2000), PathId(0), Some(address), 5);
     let (remote, local_id) = (server(), AddressId(1));
-    let anew = Command::CreateSubflow { token: TOKEN, local_id, local: address, if_index: 5, remote, backup: false };
-    assert_eq!(drain(&mut manager, at(2000)), [anew]);
+    let reopened =
+        Command::CreateSubflow { token: TOKEN, local_id, local: address, if_index: 5, remote, backup: false };
+    assert_eq!(drain(&mut manager, at(2000)), [reopened]);
     let other = Subflow { local: SocketAddr::new(address, 9), local_id, ..subflow(0, 0, false) };
     manager.handle(at(2001), &Event::SubflowEstablished { token: TOKEN, subflow: other });
     assert_eq!(drain(&mut manager, at(2001)), [], "not before the peer has confirmed the other");
@@ -194,7 +195,7 @@ fn the_last_subflow_keeps_an_address_that_went_until_another_is_there() {
 }
 
 #[test]
-fn where_several_addresses_went_no_withdrawal_is_borne_by_a_subflow_that_is_gone() {
+fn if_several_addresses_are_gone_no_withdrawal_is_sent_over_them() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_address(at(1000), PathId(0), None, 5);
     manager.set_address(at(1000), PathId(1), Some(IpAddr::from([10, 9, 0, 2])), 5);
@@ -202,7 +203,7 @@ fn where_several_addresses_went_no_withdrawal_is_borne_by_a_subflow_that_is_gone
     assert!(matches!(created[..], [Command::CreateSubflow { local_id: AddressId(3), .. }]), "{created:?}");
     let other = Subflow { local: SocketAddr::from(([10, 9, 0, 2], 9)), ..subflow(1, 3, false) };
     manager.handle(at(1040), &Event::SubflowEstablished { token: TOKEN, subflow: other });
-    assert_eq!(drain(&mut manager, at(1119)), [], "two round trips");
+    assert_eq!(drain(&mut manager, at(1119)), [], "two RTTs");
     let announce = Command::Announce { token: TOKEN, local_id: AddressId(2), local: local(1, 0) };
     assert_eq!(
         drain(&mut manager, at(1120)),
@@ -221,7 +222,7 @@ fn an_address_of_a_failed_attempt_is_withdrawn_too() {
 }
 
 #[test]
-fn an_address_that_the_kernel_knows_by_another_id_finds_its_way() {
+fn an_address_that_the_kernel_has_under_another_id_gets_a_subflow() {
     let mut manager = with_one_subflow([Active, Active]);
     assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
     manager.refused(at(1), &create(1, 2, false), Refusal::IdTaken);
@@ -231,10 +232,10 @@ fn an_address_that_the_kernel_knows_by_another_id_finds_its_way() {
 }
 
 #[test]
-fn connections_from_inside_a_tunnel_and_to_this_machine_are_left_alone() {
+fn connections_from_inside_a_tunnel_and_to_this_machine_are_ignored() {
     let mut manager = manager();
     manager.leave_alone(Vec::from([IpAddr::from([10, 99, 0, 2])]));
-    manager.want(at(0), &[Active, Active]);
+    manager.set_wanted(at(0), &[Active, Active]);
     let inside = Subflow { local: SocketAddr::from(([10, 99, 0, 2], 1)), ..subflow(0, 0, false) };
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: inside, server_side: false });
     let here = Subflow { remote: SocketAddr::from(([127, 0, 0, 1], 1)), ..subflow(0, 0, false) };
@@ -245,7 +246,7 @@ fn connections_from_inside_a_tunnel_and_to_this_machine_are_left_alone() {
 #[test]
 fn an_event_reconciles_its_own_connection_only() {
     let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
+    manager.set_wanted(at(0), &[Active, Active]);
     for number in 0..1000 {
         let (subflow, second) = (subflow(0, 0, false), subflow(1, 2, false));
         manager.handle(at(0), &Event::Established { token: Token(number), subflow, server_side: false });
@@ -259,12 +260,12 @@ fn an_event_reconciles_its_own_connection_only() {
 #[test]
 fn each_wanted_path_gets_one_subflow_and_never_two() {
     let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
+    manager.set_wanted(at(0), &[Active, Active]);
     manager.handle(at(0), &Event::Created { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
     assert_eq!(drain(&mut manager, at(0)), [], "not before the connection can take it");
     manager.handle(at(1), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
     assert_eq!(drain(&mut manager, at(1)), [create(1, 2, false)]);
-    manager.want(at(2), &[Active, Active]);
+    manager.set_wanted(at(2), &[Active, Active]);
     assert_eq!(drain(&mut manager, at(2)), []);
     manager.handle(at(3), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
     assert_eq!(drain(&mut manager, at(3)), []);
@@ -274,7 +275,7 @@ fn each_wanted_path_gets_one_subflow_and_never_two() {
 #[test]
 fn a_swap_promotes_first_and_demotes_after_the_overlap() {
     let mut manager = with_two_subflows([Active, Backup]);
-    manager.want(at(1000), &[Backup, Active]);
+    manager.set_wanted(at(1000), &[Backup, Active]);
     assert_eq!(drain(&mut manager, at(1000)), [set_backup(1, false)]);
     assert_eq!(manager.next_wakeup(), Some(at(1000 + OVERLAP_MS)));
     assert_eq!(drain(&mut manager, at(1000 + OVERLAP_MS)), [set_backup(0, true)]);
@@ -282,16 +283,16 @@ fn a_swap_promotes_first_and_demotes_after_the_overlap() {
 }
 
 #[test]
-fn where_another_has_long_carried_the_demotion_is_immediate() {
+fn if_another_has_carried_for_the_overlap_the_demotion_is_immediate() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.want(at(1000), &[Backup, Active]);
+    manager.set_wanted(at(1000), &[Backup, Active]);
     assert_eq!(drain(&mut manager, at(1000)), [set_backup(0, true)]);
 }
 
 #[test]
 fn nothing_is_demoted_before_the_new_subflow_is_established() {
     let mut manager = with_one_subflow([Active, Closed]);
-    manager.want(at(1000), &[Backup, Active]);
+    manager.set_wanted(at(1000), &[Backup, Active]);
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
     assert_eq!(drain(&mut manager, at(2000)), []);
     manager.handle(at(2050), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
@@ -301,19 +302,19 @@ fn nothing_is_demoted_before_the_new_subflow_is_established() {
 #[test]
 fn a_closed_path_loses_its_subflow_at_once_but_never_the_last_one() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.want(at(1000), &[Closed, Active]);
+    manager.set_wanted(at(1000), &[Closed, Active]);
     assert_eq!(drain(&mut manager, at(1000)), [destroy(0)]);
     manager.handle(at(1001), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 0 });
-    manager.want(at(2000), &[Closed, Closed]);
+    manager.set_wanted(at(2000), &[Closed, Closed]);
     assert_eq!(drain(&mut manager, at(2000)), []);
 }
 
 #[test]
-fn the_first_subflow_is_opened_anew_under_its_own_id() {
+fn the_first_subflow_is_reopened_with_the_same_id() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.want(at(1000), &[Closed, Active]);
+    manager.set_wanted(at(1000), &[Closed, Active]);
     drain(&mut manager, at(1000));
-    manager.want(at(1001), &[Active, Active]);
+    manager.set_wanted(at(1001), &[Active, Active]);
     assert_eq!(drain(&mut manager, at(1001)), [], "not while the old one is closing");
     manager.handle(at(1002), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 0 });
     assert_eq!(drain(&mut manager, at(1002)), [create(0, 0, false)]);
@@ -337,7 +338,7 @@ fn a_failed_attempt_is_repeated_after_pauses_that_double() {
 }
 
 #[test]
-fn an_attempt_without_an_answer_is_given_up() {
+fn an_attempt_without_an_answer_times_out() {
     let mut manager = with_one_subflow([Active, Active]);
     drain(&mut manager, at(0));
     assert_eq!(drain(&mut manager, at(3499)), []);
@@ -346,7 +347,7 @@ fn an_attempt_without_an_answer_is_given_up() {
 }
 
 #[test]
-fn a_path_wanted_anew_starts_without_the_pauses_of_before() {
+fn a_path_that_is_wanted_again_starts_without_earlier_pauses() {
     let mut manager = with_one_subflow([Active, Active]);
     let failed = Event::SubflowClosed { token: TOKEN, subflow: subflow(1, 2, false), error: 113 };
     for _ in 0..6 {
@@ -355,26 +356,26 @@ fn a_path_wanted_anew_starts_without_the_pauses_of_before() {
         manager.handle(now, &failed);
     }
     let now = at(60_000);
-    manager.want(now, &[Active, Closed]);
-    manager.want(now, &[Active, Active]);
+    manager.set_wanted(now, &[Active, Closed]);
+    manager.set_wanted(now, &[Active, Active]);
     assert_eq!(drain(&mut manager, now), [create(1, 2, false)]);
 }
 
 #[test]
-fn the_accepting_end_opens_nothing_but_may_demote_and_close() {
+fn the_accepting_endpoint_opens_nothing_but_may_demote_and_close() {
     let mut manager = manager();
-    manager.want(at(0), &[Active, Active]);
+    manager.set_wanted(at(0), &[Active, Active]);
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: true });
     assert_eq!(drain(&mut manager, at(0)), []);
     manager.handle(at(1), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
-    manager.want(at(1000), &[Closed, Active]);
+    manager.set_wanted(at(1000), &[Closed, Active]);
     assert_eq!(drain(&mut manager, at(1000)), [destroy(0)]);
 }
 
 #[test]
-fn a_resync_finds_what_there_is_and_forgets_what_is_gone() {
+fn a_resync_finds_existing_connections_and_forgets_those_that_are_gone() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.resync(at(1000), &[seen(TOKEN, &[subflow(0, 0, false)])]);
+    manager.resync(at(1000), &[snapshot(TOKEN, &[subflow(0, 0, false)])]);
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
     manager.resync(at(2000), &[]);
     assert_eq!(manager.connections(), 0);
@@ -383,10 +384,10 @@ fn a_resync_finds_what_there_is_and_forgets_what_is_gone() {
 #[test]
 fn a_refused_demotion_is_not_taken_for_done() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.want(at(1000), &[Backup, Active]);
+    manager.set_wanted(at(1000), &[Backup, Active]);
     drain(&mut manager, at(1000));
     manager.refused(at(1001), &set_backup(0, true), Refusal::Other(22));
-    manager.want(at(1100), &[Backup, Active]);
+    manager.set_wanted(at(1100), &[Backup, Active]);
     assert_eq!(drain(&mut manager, at(1100)), [set_backup(0, true)]);
 }
 
@@ -396,17 +397,18 @@ fn an_address_that_goes_is_withdrawn_and_the_next_one_gets_another_id() {
     let address = IpAddr::from([10, 9, 0, 2]);
     manager.set_address(at(1000), PathId(1), Some(address), 5);
     let (remote, local_id) = (server(), AddressId(3));
-    let anew = Command::CreateSubflow { token: TOKEN, local_id, local: address, if_index: 5, remote, backup: false };
-    assert_eq!(drain(&mut manager, at(1000)), [withdraw(2), destroy(1), anew]);
+    let reopened =
+        Command::CreateSubflow { token: TOKEN, local_id, local: address, if_index: 5, remote, backup: false };
+    assert_eq!(drain(&mut manager, at(1000)), [withdraw(2), destroy(1), reopened]);
     manager.handle(at(1001), &Event::SubflowClosed { token: TOKEN, subflow: subflow(1, 2, false), error: 0 });
     assert_eq!(drain(&mut manager, at(1001)), []);
 }
 
 #[test]
-fn a_connection_found_without_any_subflow_gets_them_anew() {
+fn a_connection_found_without_any_subflow_gets_new_ones() {
     let mut manager = manager();
-    manager.want(at(0), &[Active, Closed]);
-    manager.resync(at(0), &[seen(TOKEN, &[])]);
+    manager.set_wanted(at(0), &[Active, Closed]);
+    manager.resync(at(0), &[snapshot(TOKEN, &[])]);
     assert_eq!(drain(&mut manager, at(0)), [create(0, 1, false)]);
 }
 
@@ -414,23 +416,23 @@ fn a_connection_found_without_any_subflow_gets_them_anew() {
 fn a_subflow_that_the_peer_has_not_answered_is_neither_opened_twice_nor_relied_on() {
     let mut manager = with_two_subflows([Active, Active]);
     let opening = Vec::from([subflow(1, 2, false)]);
-    manager.resync(at(1000), &[ConnectionSnapshot { opening, ..seen(TOKEN, &[subflow(0, 0, false)]) }]);
+    manager.resync(at(1000), &[ConnectionSnapshot { opening, ..snapshot(TOKEN, &[subflow(0, 0, false)]) }]);
     assert_eq!(drain(&mut manager, at(1000)), []);
     manager.set_address(at(2000), PathId(0), None, 0);
-    assert_eq!(drain(&mut manager, at(3000)), [], "nothing else could bear a withdrawal");
+    assert_eq!(drain(&mut manager, at(3000)), [], "nothing else could carry a withdrawal");
     manager.handle(at(3000), &opened(1));
     assert_eq!(drain(&mut manager, at(4000)), [withdraw(0), destroy(0)]);
 }
 
 #[test]
-fn a_subflow_whose_address_is_gone_says_nothing_of_its_path() {
+fn a_subflow_whose_address_is_gone_is_not_listed() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_address(at(1000), PathId(1), None, 0);
     assert_eq!(manager.subflows().map(|(_, path, _)| path).collect::<Vec<_>>(), [PathId(0)]);
 }
 
 #[test]
-fn an_address_is_not_withdrawn_while_a_subflow_may_come_of_it() {
+fn an_address_is_not_withdrawn_while_a_subflow_from_it_may_appear() {
     let mut manager = with_one_subflow([Active, Active]);
     assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
     manager.set_address(at(1000), PathId(1), None, 0);
@@ -439,7 +441,7 @@ fn an_address_is_not_withdrawn_while_a_subflow_may_come_of_it() {
     assert_eq!(drain(&mut manager, at(1100)), [withdraw(2), destroy(1)]);
 }
 
-/// A kernel of two paths that obeys, refuses or loses as it is told.
+/// A kernel with two paths that executes commands or lets them fail.
 #[derive(Default)]
 struct Kernel {
     open: BTreeMap<u8, bool>,
@@ -447,7 +449,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn obey(&mut self, manager: &mut Manager, now: Instant, command: Command, works: bool) {
+    fn execute(&mut self, manager: &mut Manager, now: Instant, command: Command, works: bool) {
         let path_of = |manager: &Manager, ip| manager.path_of(ip).map_or(0, |path| path.0);
         match command {
             Command::CreateSubflow { local, local_id, backup, remote, token, .. } => {
@@ -455,7 +457,7 @@ impl Kernel {
                 assert!(!self.open.contains_key(&path), "asked twice for path {path}");
                 self.ports += 1;
                 let local = SocketAddr::new(local, 1000 + u16::from(path));
-                // As the kernel does it: the flag is the peer's wish, not ours.
+                // As in the kernel: the flag is the peer's, not ours.
                 let subflow = Subflow { local, remote, local_id, remote_id: AddressId(0), backup: false };
                 if works {
                     self.open.insert(path, backup);
@@ -486,7 +488,7 @@ impl Kernel {
 
 proptest! {
     #[test]
-    fn whatever_is_wanted_comes_about_without_a_gap(
+    fn every_wanted_state_is_reached_without_interruption(
         wants in proptest::collection::vec((0u8..3, 0u8..3, any::<bool>()), 1..40)
     ) {
         let state = |n| [Closed, Backup, Active][usize::from(n)];
@@ -498,10 +500,10 @@ proptest! {
         let mut last = [Closed, Closed];
         for (a, b, works) in wants {
             last = [state(a), state(b)];
-            manager.want(now, &last);
+            manager.set_wanted(now, &last);
             for _ in 0..100 {
                 while let Some((_, command)) = manager.poll(now) {
-                    kernel.obey(&mut manager, now, command, works);
+                    kernel.execute(&mut manager, now, command, works);
                 }
                 match manager.next_wakeup() {
                     Some(at) if at < now + Duration::from_secs(1) => now = at.max(now + Duration::from_millis(1)),
@@ -512,7 +514,7 @@ proptest! {
         }
         for _ in 0..100 {
             while let Some((_, command)) = manager.poll(now) {
-                kernel.obey(&mut manager, now, command, true);
+                kernel.execute(&mut manager, now, command, true);
             }
             match manager.next_wakeup() {
                 Some(at) => now = at.max(now),

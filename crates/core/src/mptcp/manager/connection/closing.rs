@@ -1,4 +1,4 @@
-//! What is closed, and what the peer is told of addresses that are gone.
+//! Closing of subflows, and withdrawal of addresses that are gone.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -12,18 +12,19 @@ use crate::path::{PathId, PathState};
 use crate::time::Instant;
 
 impl Connection {
-    /// Withdraws and closes what has lost its address: no FIN can reach the peer
-    /// from there, so it is told over another subflow, as soon as one can bear it.
+    /// Withdraws and closes subflows whose address is gone: no FIN can reach the peer
+    /// from there, so REMOVE_ADDR is sent over another subflow, as soon as one can
+    /// carry it.
     ///
-    /// The kernel sends REMOVE_ADDR over the first subflow that is not of that
-    /// address, be it stranded too. So all but one are closed before, and as it
-    /// withdraws no address that it does not know, they are announced once more.
+    /// The kernel sends REMOVE_ADDR over the first subflow that is not of that address,
+    /// even if it is stranded too. So all but one are closed before, and as the kernel
+    /// withdraws no address that it does not have, they are announced once more.
     pub(super) fn close_stranded(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
         if self.confirmed_at(plan).is_none_or(|at| now < at) {
             return;
         }
         let due = |entry: &&mut Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.may(now);
-        // That of the first subflow's id cannot be announced.
+        // The address with id 0 cannot be announced.
         let mut due: Vec<&mut Entry> = self.subflows.iter_mut().filter(due).collect();
         due.sort_by_key(|entry| entry.subflow.local_id);
         let Some((first, others)) = due.split_first_mut() else { return };
@@ -42,9 +43,9 @@ impl Connection {
         }
     }
 
-    /// Closes `which` are not wanted, if another subflow is there; if the peer has
-    /// no room for one, all but one. What is caught on a lost path the peer is told
-    /// over another, before: no FIN would reach it.
+    /// Closes the unwanted subflows for which `which` is true, if another subflow
+    /// exists; if the peer has no room for one, all but one. On a lost path the address
+    /// is first withdrawn over another subflow: no FIN would reach the peer.
     pub(super) fn close(
         &mut self,
         now: Instant,
@@ -53,8 +54,9 @@ impl Connection {
         out: &mut Commands,
         which: impl Fn(&Entry) -> bool,
     ) {
-        let is_unwanted = |entry: &&mut Entry| entry.lives(plan) && plan.wants(entry.path) == PathState::Closed;
-        let stays = self.subflows.iter().any(|entry| entry.lives(plan) && plan.wants(entry.path) != PathState::Closed);
+        let is_unwanted = |entry: &&mut Entry| entry.is_usable(plan) && plan.wanted(entry.path) == PathState::Closed;
+        let stays =
+            self.subflows.iter().any(|entry| entry.is_usable(plan) && plan.wanted(entry.path) != PathState::Closed);
         let kept = match (stays, self.room.full_until) {
             (true, _) => 0,
             (false, Some(_)) => 1,
@@ -63,20 +65,20 @@ impl Connection {
         let Connection { subflows, ids, server_side, .. } = self;
         let unwanted = subflows.iter_mut().filter(is_unwanted).skip(kept);
         for entry in unwanted.filter(|entry| which(entry) && entry.destroy.may(now)) {
-            if entry.is_given_up(plan) && !*server_side {
+            if entry.is_lost(plan) && !*server_side {
                 withdraw(token, entry, ids, out);
             }
             out.push_back((entry.path, entry.command_destroy(now, token)));
         }
     }
 
-    /// From when on a subflow can bear what the peer is to be told.
+    /// When a subflow can first carry REMOVE_ADDR.
     pub(super) fn confirmed_at(&self, plan: &Plan) -> Option<Instant> {
-        let lives = self.subflows.iter().filter(|entry| entry.lives(plan));
-        lives.map(|entry| entry.confirmed).min()
+        let is_usable = self.subflows.iter().filter(|entry| entry.is_usable(plan));
+        is_usable.map(|entry| entry.confirmed).min()
     }
 
-    /// Has the kernel forget the addresses that no path has any more.
+    /// Withdraws the addresses that no path has any more.
     pub(super) fn withdraw_unused(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
         for (ip, local_id, path) in self.unused(plan).collect::<Vec<_>>() {
             if self.ids.settled_at(ip) <= now {
@@ -91,7 +93,7 @@ impl Connection {
         self.ids.pairs().filter(move |&(ip, _, _)| plan.path_of(ip).is_none() && !is_used(ip))
     }
 
-    /// Has the kernel forget pairs of address and id that we do not know, once.
+    /// Withdraws pairs of address and id unknown to this agent, once.
     pub(super) fn sweep(&mut self, token: Token, path: PathId, out: &mut Commands) {
         if core::mem::replace(&mut self.has_swept, true) {
             return;
@@ -104,7 +106,7 @@ impl Connection {
     }
 }
 
-/// Has the peer told that the address of a subflow is gone.
+/// Withdraws the address of a subflow.
 fn withdraw(token: Token, entry: &Entry, ids: &mut Ids, out: &mut Commands) {
     let local = canonical(entry.subflow.local.ip());
     if let Some(local_id) = ids.of(local) {

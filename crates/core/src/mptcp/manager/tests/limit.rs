@@ -1,8 +1,8 @@
-//! More connections than there is room for.
+//! More connections than the limit.
 
 use super::*;
 
-/// One more than there is room for, by events.
+/// Opens a connection, by events.
 fn begin(manager: &mut Manager, number: u32) {
     let (token, subflow) = (Token(number), subflow(0, 0, false));
     manager.handle(at(0), &Event::Created { token, subflow, server_side: false });
@@ -10,32 +10,32 @@ fn begin(manager: &mut Manager, number: u32) {
 }
 
 fn listed(connections: u32) -> Vec<ConnectionSnapshot> {
-    (0..connections).map(|number| seen(Token(number), &[])).collect()
+    (0..connections).map(|number| snapshot(Token(number), &[])).collect()
 }
 
 #[test]
-fn connections_beyond_the_limit_are_said_once_and_counted() {
+fn connections_beyond_the_limit_are_reported_once_and_counted() {
     let mut manager = manager();
-    manager.want(at(0), &[Active, Closed]);
-    let most = MAX_CONNECTIONS as u32;
-    (0..most).for_each(|number| begin(&mut manager, number));
+    manager.set_wanted(at(0), &[Active, Closed]);
+    let max = MAX_CONNECTIONS as u32;
+    (0..max).for_each(|number| begin(&mut manager, number));
     assert_eq!((manager.poll_notice(), manager.left_out()), (None, 0));
-    (most..most + 100).for_each(|number| begin(&mut manager, number));
+    (max..max + 100).for_each(|number| begin(&mut manager, number));
     assert_eq!((manager.connections(), manager.left_out()), (MAX_CONNECTIONS, 100));
-    // Others come and go.
+    // Some close and others open.
     for number in 0..50 {
         manager.handle(at(0), &Event::Closed { token: Token(number) });
-        begin(&mut manager, 2 * most + 2 * number);
-        begin(&mut manager, 2 * most + 2 * number + 1);
+        begin(&mut manager, 2 * max + 2 * number);
+        begin(&mut manager, 2 * max + 2 * number + 1);
     }
     assert_eq!((manager.connections(), manager.left_out()), (MAX_CONNECTIONS, 150));
     assert_eq!((manager.poll_notice(), manager.poll_notice()), (Some(Notice::TooMany), None));
 }
 
 #[test]
-fn a_list_counts_no_connection_again() {
+fn a_list_counts_no_connection_twice() {
     let mut manager = manager();
-    manager.want(at(0), &[Active, Closed]);
+    manager.set_wanted(at(0), &[Active, Closed]);
     for now in 0..3 {
         manager.resync(at(now), &listed(5000));
         assert_eq!((manager.connections(), manager.left_out()), (MAX_CONNECTIONS, 5000 - MAX_CONNECTIONS as u64));
