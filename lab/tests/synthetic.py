@@ -1,4 +1,4 @@
-"""Synthetic run folders: messages over two paths, of which `its-g5` fades; a `Plan` per strategy says when it leaves."""
+"""Synthetic run folders: messages over two paths, of which `its-g5` fades; a `Plan` is a strategy."""
 
 import json
 from collections.abc import Callable
