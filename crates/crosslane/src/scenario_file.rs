@@ -47,6 +47,9 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
 pub fn prepare_folder(folder: &Path, scenario: &Path) -> Result<()> {
     let attempt = || format!("making {}", folder.display());
     let remedy = "name a folder that can be written with --out";
+    if folder.join("summary.json").exists() {
+        eprintln!("crosslane: {} has the records of an earlier comparison; they are replaced", folder.display());
+    }
     std::fs::create_dir_all(folder).map_err(|cause| Error::usage(attempt(), cause, remedy))?;
     std::fs::copy(scenario, folder.join("scenario.toml")).map_err(|cause| Error::usage(attempt(), cause, remedy))?;
     Ok(())
