@@ -341,8 +341,8 @@ fn a_full_disk_is_reported_once_and_affects_no_connection() {
     let (client, server) = world.connect();
     world.send_cams_until(STRONG_DBM, active);
     exchange(&client, &server);
-    let expected = "crosslane: while writing events to /dev/full: No space left on device (os error 28); the agent goes \
-                    on without them\n";
+    let expected = "crosslane: while writing events to /dev/full: No space left on device (os error 28); the agent \
+                    continues without them\n";
     assert_eq!(agent.end().1, expected);
 }
 
