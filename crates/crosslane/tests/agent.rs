@@ -1,5 +1,5 @@
-//! The agent on a vehicle with two radios: what the signal, the interfaces and
-//! strangers make it do to a real connection.
+//! The agent on a vehicle with two radios: its effect on real connections when the
+//! signal or an interface changes and when unknown senders send samples.
 
 #![allow(clippy::unwrap_used)]
 
@@ -46,7 +46,7 @@ vanetza = "127.0.0.1:5051"
 events = "EVENTS"
 "#;
 const THRESHOLD: &str = "[strategy]\nname = \"threshold\"";
-/// In its place: `its-g5` is dear.
+/// Replaces `THRESHOLD`: `its-g5` is the expensive path.
 const DEADLINE: &str = r#"[service]
 demands = "@crosslane-demands"
 cost_per_gb = { lte = 0.1, its-g5 = 0.5 }
@@ -56,15 +56,15 @@ const STRONG_DBM: i32 = -60;
 const WEAK_DBM: i32 = -95;
 /// Period of the roadside unit's messages.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Messages after which the agent must have done what is expected.
-const PATIENCE: usize = 100;
+/// Messages after which the expected state must be reached.
+const MAX_MESSAGES: usize = 100;
 
-/// A vehicle with `lte` (preferred) and `its-g5`, and a server far away.
+/// A vehicle with `lte` (preferred) and `its-g5`, and a server.
 struct World {
     testbed: Testbed,
     _emulator: Emulator,
     listener: Socket,
-    unit: UdpSocket,
+    roadside_unit: UdpSocket,
 }
 
 impl World {
@@ -72,25 +72,25 @@ impl World {
         let (testbed, emulator) = two_links(["lte", "its-g5"], 10.0, 5);
         testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
         let listener = testbed.server.enter(listen).unwrap();
-        let unit = testbed.vehicle.enter(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))).unwrap().unwrap();
-        World { testbed, _emulator: emulator, listener, unit }
+        let roadside_unit = testbed.vehicle.enter(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))).unwrap().unwrap();
+        World { testbed, _emulator: emulator, listener, roadside_unit }
     }
 
-    /// Both ends of a connection that has carried data, by its preferred path.
+    /// Client and server sockets of a connection over the preferred path that has carried data.
     fn connect(&self) -> (Socket, Socket) {
         let connect = || {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
             socket.connect(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
             socket
         };
-        let near = self.testbed.vehicle.enter(connect).unwrap();
-        let far = self.listener.accept().unwrap().0;
-        exchange(&near, &far);
-        (near, far)
+        let client = self.testbed.vehicle.enter(connect).unwrap();
+        let server = self.listener.accept().unwrap().0;
+        exchange(&client, &server);
+        (client, server)
     }
 
-    /// The vehicle's subflows from its address on `its-g5`, of all connections.
-    fn over_its_g5(&self) -> Vec<Subflow> {
+    /// The subflows of all connections from the vehicle's address on `its-g5`.
+    fn subflows_on_its_g5(&self) -> Vec<Subflow> {
         let connections = self.testbed.vehicle.enter(|| Diag::open().unwrap().connections().unwrap()).unwrap();
         let subflows = connections.into_iter().flat_map(|connection| connection.subflows);
         let local = IpAddr::from(vehicle_address(1));
@@ -98,19 +98,19 @@ impl World {
     }
 
     fn send(&self, datagram: &[u8]) {
-        self.unit.send_to(datagram, (Ipv4Addr::LOCALHOST, 5051)).unwrap();
+        self.roadside_unit.send_to(datagram, (Ipv4Addr::LOCALHOST, 5051)).unwrap();
     }
 
-    /// Messages of the roadside unit at this strength until `expected`.
-    fn hear(&self, rssi_dbm: i32, expected: impl Fn(&[Subflow]) -> bool) {
-        for _ in 0..PATIENCE {
-            if expected(&self.over_its_g5()) {
+    /// Sends CAMs with this RSSI until the subflows on `its-g5` are as `expected`.
+    fn send_cams_until(&self, rssi_dbm: i32, expected: impl Fn(&[Subflow]) -> bool) {
+        for _ in 0..MAX_MESSAGES {
+            if expected(&self.subflows_on_its_g5()) {
                 return;
             }
             self.send(cam(1001, rssi_dbm).as_bytes());
             sleep(PERIOD);
         }
-        panic!("not after {PATIENCE} messages of {rssi_dbm} dBm: {:?}", self.over_its_g5());
+        panic!("not after {MAX_MESSAGES} messages of {rssi_dbm} dBm: {:?}", self.subflows_on_its_g5());
     }
 
     fn take_its_g5_down(&self) {
@@ -127,9 +127,9 @@ fn listen() -> Socket {
     socket
 }
 
-/// A word there and back.
-fn exchange(near: &Socket, far: &Socket) {
-    for (mut from, mut to) in [(near, far), (far, near)] {
+/// Sends five bytes in each direction.
+fn exchange(client: &Socket, server: &Socket) {
+    for (mut from, mut to) in [(client, server), (server, client)] {
         from.write_all(b"hello").unwrap();
         to.read_exact(&mut [0; 5]).unwrap();
     }
@@ -147,69 +147,70 @@ fn backup(subflows: &[Subflow]) -> bool {
     matches!(subflows, [only] if only.backup)
 }
 
-/// Starts an agent in the vehicle and waits until it says that it is ready.
+/// Starts an agent in the vehicle namespace and waits until it is ready.
 fn start(world: &World) -> Agent {
-    let desk = TempDir::new().unwrap();
-    let events = desk.path().join("events.jsonl");
-    Agent::with_events(&world.testbed.vehicle, desk, CONFIGURATION, &events)
+    let workdir = TempDir::new().unwrap();
+    let events = workdir.path().join("events.jsonl");
+    Agent::with_events(&world.testbed.vehicle, workdir, CONFIGURATION, &events)
 }
 
 #[test]
-fn a_subflow_comes_with_the_signal_is_demoted_as_it_fades_and_goes_with_the_interface() {
+fn a_subflow_is_created_with_signal_demoted_when_it_fades_and_closed_with_the_interface() {
     if !can_drive() {
         return;
     }
     let world = World::new();
     let agent = start(&world);
-    let (near, far) = world.connect();
-    assert_eq!(world.over_its_g5(), [], "nothing is known of its-g5 yet");
-    world.hear(STRONG_DBM, active);
-    world.hear(WEAK_DBM, backup);
-    world.hear(STRONG_DBM, active);
+    let (client, server) = world.connect();
+    assert_eq!(world.subflows_on_its_g5(), [], "its-g5 has no samples yet");
+    world.send_cams_until(STRONG_DBM, active);
+    world.send_cams_until(WEAK_DBM, backup);
+    world.send_cams_until(STRONG_DBM, active);
     world.take_its_g5_down();
-    world.hear(STRONG_DBM, <[Subflow]>::is_empty);
-    exchange(&near, &far);
+    world.send_cams_until(STRONG_DBM, <[Subflow]>::is_empty);
+    exchange(&client, &server);
     let (events, stderr) = agent.end();
     assert_eq!(stderr, "");
     let events: Vec<serde_json::Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let commands = events.iter().filter(|event| event["event"] == "command");
-    let told: Vec<(&str, bool)> =
+    let results: Vec<(&str, bool)> =
         commands.map(|event| (event["command"].as_str().unwrap(), event["error"].is_null())).collect();
     assert_eq!(
-        told,
+        results,
         [("create", true), ("set_backup", true), ("set_backup", true), ("withdraw", true), ("destroy", true)]
     );
     assert_eq!(events.last().unwrap()["event"], "end");
 }
 
-/// Replies until one is as expected.
+/// Receives replies until one is as expected.
 fn await_reply(sender: &mut client::Agent, expected: impl Fn(&Reply) -> bool) {
-    let mut told = Vec::new();
-    for _ in 0..PATIENCE {
+    let mut replies = Vec::new();
+    for _ in 0..MAX_MESSAGES {
         while let Some(reply) = sender.poll() {
             if expected(&reply) {
                 return;
             }
-            told.push(reply);
+            replies.push(reply);
         }
         sleep(PERIOD);
     }
-    panic!("not among {told:?}");
+    panic!("not among {replies:?}");
 }
 
-/// Two senders, of which the one in need of the dear path goes away.
+/// Two senders; the sender that needs the expensive path disconnects.
 #[test]
-fn a_dear_path_carries_while_a_sender_needs_it() {
+fn an_expensive_path_is_active_while_a_demand_needs_it() {
     if !can_drive() {
         return;
     }
     let world = World::new();
-    let desk = TempDir::new().unwrap();
-    let events = desk.path().join("events.jsonl");
-    let agent = Agent::with_events(&world.testbed.vehicle, desk, &CONFIGURATION.replace(THRESHOLD, DEADLINE), &events);
-    let (near, far) = world.connect();
+    let workdir = TempDir::new().unwrap();
+    let events = workdir.path().join("events.jsonl");
+    let agent =
+        Agent::with_events(&world.testbed.vehicle, workdir, &CONFIGURATION.replace(THRESHOLD, DEADLINE), &events);
+    let (client, server) = world.connect();
     let sender = || world.testbed.vehicle.enter(|| client::Agent::connect("@crosslane-demands")).unwrap().unwrap();
-    let state = |dear: &'static str| move |reply: &Reply| matches!(reply, Reply::States(states) if states["lte"] == "active" && states["its-g5"] == dear);
+    let state = |its_g5: &'static str| move |reply: &Reply| matches!(reply, Reply::States(states) if states["lte"] == "active" && states["its-g5"] == its_g5);
     let (mut patient, mut urgent) = (sender(), sender());
     await_reply(&mut patient, state("backup"));
     let clock = Clock::start();
@@ -218,17 +219,17 @@ fn a_dear_path_carries_while_a_sender_needs_it() {
         Object { number, size_bytes: 2_000_000, acked_bytes: 0, start: clock.now(), deadline }
     };
     patient.send_demand(&[object(0, 3600)], clock);
-    await_reply(&mut patient, |reply| matches!(reply, Reply::Admission(judged) if judged.number == 0));
+    await_reply(&mut patient, |reply| matches!(reply, Reply::Admission(admission) if admission.number == 0));
     await_reply(&mut patient, |reply| matches!(reply, Reply::BacklogBytes(Some(_))));
-    // Nobody tells anything more: time alone makes it urgent.
+    // No further demand is sent: only the approaching deadline makes the object urgent.
     urgent.send_demand(&[object(5, 3)], clock);
-    await_reply(&mut urgent, |reply| matches!(reply, Reply::Admission(judged) if judged.number == 5));
+    await_reply(&mut urgent, |reply| matches!(reply, Reply::Admission(admission) if admission.number == 5));
     await_reply(&mut urgent, state("active"));
-    world.hear(STRONG_DBM, active);
+    world.send_cams_until(STRONG_DBM, active);
     drop(urgent);
     await_reply(&mut patient, state("backup"));
-    world.hear(STRONG_DBM, backup);
-    exchange(&near, &far);
+    world.send_cams_until(STRONG_DBM, backup);
+    exchange(&client, &server);
     let (events, stderr) = agent.end();
     assert_eq!(stderr, "");
     await_reply(&mut patient, |reply| *reply == Reply::Gone);
@@ -237,36 +238,36 @@ fn a_dear_path_carries_while_a_sender_needs_it() {
 }
 
 #[test]
-fn a_restarted_agent_takes_up_the_connections_that_it_finds() {
+fn a_restarted_agent_manages_existing_connections() {
     if !can_drive() {
         return;
     }
     let world = World::new();
     let mut agent = start(&world);
-    let (near, far) = world.connect();
-    world.hear(STRONG_DBM, active);
-    let before = world.over_its_g5();
+    let (client, server) = world.connect();
+    world.send_cams_until(STRONG_DBM, active);
+    let before = world.subflows_on_its_g5();
     agent.signal(Signal::SIGKILL);
     agent.child.wait().unwrap();
     let agent = start(&world);
-    world.hear(WEAK_DBM, backup);
-    world.hear(STRONG_DBM, active);
-    assert_eq!(world.over_its_g5(), before, "the same subflow, and no other");
-    exchange(&near, &far);
+    world.send_cams_until(WEAK_DBM, backup);
+    world.send_cams_until(STRONG_DBM, active);
+    assert_eq!(world.subflows_on_its_g5(), before, "the same subflow, and no other");
+    exchange(&client, &server);
     assert_eq!(agent.end().1, "");
 }
 
-/// Random bytes, broken and deep JSON, strangers, absurd values, and a known
-/// station whose signal jumps about.
+/// Random bytes, malformed and deeply nested JSON, unknown stations, implausible values, and a
+/// known station with a random signal.
 #[test]
-fn a_hundred_thousand_forged_datagrams_fill_neither_memory_nor_disk() {
+fn a_hundred_thousand_forged_datagrams_exhaust_neither_memory_nor_disk() {
     if !can_drive() {
         return;
     }
     let world = World::new();
     let agent = start(&world);
-    let (_near, _far) = world.connect();
-    world.hear(STRONG_DBM, active);
+    let (_client, _server) = world.connect();
+    world.send_cams_until(STRONG_DBM, active);
     let before_kib = agent.resident_kib();
     let mut state = 1_u64;
     let mut random = move || {
@@ -283,14 +284,14 @@ fn a_hundred_thousand_forged_datagrams_fill_neither_memory_nor_disk() {
             4 => world.send(&deep[..random() as usize % deep.len()]),
             _ => world.send(format!(r#"{{"type": "radio", "path": "{}", "rssi": -70}}"#, random()).as_bytes()),
         }
-        // What the socket has no room for would be no test.
+        // Without a pause the socket buffer would drop most datagrams.
         if number % 50 == 0 {
             sleep(Duration::from_millis(1));
         }
     }
     let grown_kib = agent.resident_kib().saturating_sub(before_kib);
-    assert!(grown_kib < 10_000, "{before_kib} kB have grown by {grown_kib} kB");
-    world.hear(STRONG_DBM, active);
+    assert!(grown_kib < 10_000, "{before_kib} KiB have grown by {grown_kib} KiB");
+    world.send_cams_until(STRONG_DBM, active);
     let (events, stderr) = agent.end();
     assert_eq!(stderr, "");
     let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
@@ -298,18 +299,18 @@ fn a_hundred_thousand_forged_datagrams_fill_neither_memory_nor_disk() {
     assert!(events.len() < 400_000, "{} bytes of events", events.len());
     assert!(
         events.contains("\"suppressed\"") && events.contains("\"rule\":\"fault rejected\""),
-        "nothing is said of the rest"
+        "no event reports the suppressed datagrams"
     );
 }
 
 #[test]
-fn connections_beyond_the_path_managers_limit_are_said_once_and_counted() {
+fn connections_beyond_the_path_managers_limit_are_reported_once_and_counted() {
     if !can_drive() {
         return;
     }
     let world = World::new();
-    let begin = |number: usize| {
-        // No more at once than the link's queue takes.
+    let connect = |number: usize| {
+        // At most as many at once as the link's queue holds.
         if number.is_multiple_of(50) {
             sleep(Duration::from_millis(20));
         }
@@ -318,8 +319,9 @@ fn connections_beyond_the_path_managers_limit_are_said_once_and_counted() {
         drop(socket.connect(&SocketAddr::from((SERVER, 5001)).into()));
         socket
     };
-    let begun: Vec<Socket> = world.testbed.vehicle.enter(|| (0..MAX_CONNECTIONS + 6).map(begin).collect()).unwrap();
-    while begun.iter().any(|socket| socket.peer_addr().is_err()) {
+    let connections: Vec<Socket> =
+        world.testbed.vehicle.enter(|| (0..MAX_CONNECTIONS + 6).map(connect).collect()).unwrap();
+    while connections.iter().any(|socket| socket.peer_addr().is_err()) {
         sleep(Duration::from_millis(10));
     }
     let (events, _) = start(&world).end();
@@ -329,23 +331,23 @@ fn connections_beyond_the_path_managers_limit_are_said_once_and_counted() {
 }
 
 #[test]
-fn a_full_disk_is_told_once_and_costs_no_connection() {
+fn a_full_disk_is_reported_once_and_affects_no_connection() {
     if !can_drive() {
         return;
     }
     let world = World::new();
     let agent =
         Agent::with_events(&world.testbed.vehicle, TempDir::new().unwrap(), CONFIGURATION, Path::new("/dev/full"));
-    let (near, far) = world.connect();
-    world.hear(STRONG_DBM, active);
-    exchange(&near, &far);
-    let expected = "crosslane: while writing events to /dev/full: No space left on device (os error 28); the agent goes \
-                    on without them\n";
+    let (client, server) = world.connect();
+    world.send_cams_until(STRONG_DBM, active);
+    exchange(&client, &server);
+    let expected = "crosslane: while writing events to /dev/full: No space left on device (os error 28); the agent \
+                    continues without them\n";
     assert_eq!(agent.end().1, expected);
 }
 
 #[test]
-fn a_port_that_is_taken_is_waited_for_while_the_rest_works() {
+fn a_port_in_use_is_retried_while_the_rest_of_the_agent_works() {
     if !can_drive() {
         return;
     }
@@ -353,30 +355,30 @@ fn a_port_that_is_taken_is_waited_for_while_the_rest_works() {
     let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 5051));
     let taken = world.testbed.vehicle.enter(bind).unwrap().unwrap();
     let agent = start(&world);
-    let (near, far) = world.connect();
+    let (client, server) = world.connect();
     sleep(Duration::from_secs(1));
     drop(taken);
-    world.hear(STRONG_DBM, active);
-    exchange(&near, &far);
+    world.send_cams_until(STRONG_DBM, active);
+    exchange(&client, &server);
     let expected = "crosslane: while listening for CAMs on 127.0.0.1:5051: Address already in use (os error 98); set \
                     observe.vanetza to a free local address and port; the agent continues without it and retries until it \
                     works\ncrosslane: listening for CAMs works now\n";
     assert_eq!(agent.end().1, expected);
 }
 
-/// Waits until the agent has said this on standard error.
-fn await_words(agent: &Agent, words: &str) {
-    for _ in 0..PATIENCE {
-        if agent.read("stderr").contains(words) {
+/// Waits until the standard error of the agent contains this text.
+fn await_message(agent: &Agent, message: &str) {
+    for _ in 0..MAX_MESSAGES {
+        if agent.read("stderr").contains(message) {
             return;
         }
         sleep(PERIOD);
     }
-    panic!("{words} is not in {:?}", agent.read("stderr"));
+    panic!("{message} is not in {:?}", agent.read("stderr"));
 }
 
 #[test]
-fn an_agent_beside_the_kernels_path_manager_says_so_and_what_to_do() {
+fn an_agent_reports_that_the_kernels_path_manager_is_selected_and_the_remedy() {
     if !can_drive() {
         return;
     }
@@ -384,65 +386,68 @@ fn an_agent_beside_the_kernels_path_manager_says_so_and_what_to_do() {
     let select = |choice| world.testbed.vehicle.enter(move || select_path_manager(choice).unwrap()).unwrap();
     select(PathManager::Kernel);
     let agent = start(&world);
-    await_words(&agent, "net.mptcp.path_manager is `kernel`: connections that begin now remain managed by the kernel");
+    await_message(
+        &agent,
+        "net.mptcp.path_manager is `kernel`: connections that begin now remain managed by the kernel",
+    );
     assert!(agent.read("stderr").contains("run `sysctl -w net.mptcp.path_manager=userspace`"));
     select(PathManager::UserSpace);
-    await_words(&agent, "net.mptcp.path_manager is `userspace` now");
+    await_message(&agent, "net.mptcp.path_manager is `userspace` now");
     select(PathManager::Kernel);
     sleep(3 * Duration::from_secs(1));
     let (_, stderr) = agent.end();
     assert_eq!(stderr.lines().count(), 3, "{stderr}");
 }
 
-/// What `work` does in the vehicle as an ordinary user; `None` where this
-/// process cannot become one.
-fn as_nobody<T: Send>(world: &World, work: impl FnOnce() -> T + Send) -> Option<T> {
-    let become_nobody = || {
-        // SAFETY: the bare system call changes this thread alone, which ends with the closure.
+/// Runs `work` in the vehicle namespace as an unprivileged user; `None` where this
+/// process cannot change its user.
+fn as_unprivileged_user<T: Send>(world: &World, work: impl FnOnce() -> T + Send) -> Option<T> {
+    let change_user = || {
+        // SAFETY: the raw system call changes only this thread, which ends with the closure.
         let changed = unsafe { nix::libc::syscall(nix::libc::SYS_setresuid, 65534, 65534, 65534) };
         (changed == 0).then(work)
     };
-    std::thread::scope(|scope| scope.spawn(|| world.testbed.vehicle.enter(become_nobody).unwrap()).join().unwrap())
+    std::thread::scope(|scope| scope.spawn(|| world.testbed.vehicle.enter(change_user).unwrap()).join().unwrap())
 }
 
 #[test]
-fn samples_of_a_user_whom_nobody_named_move_no_connection() {
+fn samples_of_a_user_that_is_not_configured_are_ignored() {
     if !can_drive() {
         return;
     }
     let world = World::new();
     let agent = start(&world);
-    let (near, far) = world.connect();
-    let Some(forger) = as_nobody(&world, || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()) else {
-        program::not_run("to become an ordinary user needs root");
+    let (client, server) = world.connect();
+    let Some(forger) = as_unprivileged_user(&world, || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()) else {
+        program::not_run("changing to an unprivileged user needs root");
         return;
     };
     for _ in 0..20 {
         forger.send_to(cam(1001, STRONG_DBM).as_bytes(), (Ipv4Addr::LOCALHOST, 5051)).unwrap();
         sleep(PERIOD);
     }
-    assert_eq!(world.over_its_g5(), [], "a forged message is believed");
-    world.hear(STRONG_DBM, active);
+    assert_eq!(world.subflows_on_its_g5(), [], "a forged message was accepted");
+    world.send_cams_until(STRONG_DBM, active);
     for _ in 0..20 {
         forger.send_to(cam(1001, WEAK_DBM).as_bytes(), (Ipv4Addr::LOCALHOST, 5051)).unwrap();
         world.send(cam(1001, STRONG_DBM).as_bytes());
         sleep(PERIOD);
     }
-    assert!(active(&world.over_its_g5()));
-    exchange(&near, &far);
+    assert!(active(&world.subflows_on_its_g5()));
+    exchange(&client, &server);
     let (events, stderr) = agent.end();
     assert_eq!(stderr, "");
     assert!(events.contains("a datagram of user 65534, which observe.vanetza_users does not name"), "{events}");
 }
 
 #[test]
-fn a_start_appends_to_the_events_of_the_one_before() {
+fn a_restarted_agent_appends_to_the_events_file() {
     if !can_drive() {
         return;
     }
     let world = World::new();
-    let desk = TempDir::new().unwrap();
-    let events = desk.path().join("kept.jsonl");
+    let workdir = TempDir::new().unwrap();
+    let events = workdir.path().join("kept.jsonl");
     for _ in 0..2 {
         Agent::with_events(&world.testbed.vehicle, TempDir::new().unwrap(), CONFIGURATION, &events).end();
     }

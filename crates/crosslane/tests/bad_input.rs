@@ -1,5 +1,5 @@
-//! What a user can get wrong, and what the program says: one sentence with
-//! file, line and remedy, exit code 2, and nothing left behind.
+//! Invalid input of users. The program reports one error message with file, line and
+//! remedy, exits with code 2 and leaves no files.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,10 +11,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use program::{CROSSLANE, SCENARIO, Said, assert_none, can_drive, complaint, crosslane, not_run};
+use program::{CROSSLANE, ProgramOutput, SCENARIO, assert_none, can_drive, complaint, crosslane, not_run};
 use tempfile::TempDir;
 
-/// In the scenario: what is replaced, by what, and what must be said.
+/// Faults in a scenario: text that is replaced, its replacement, and the expected message.
 const SCENARIOS: &[(&str, &str, &str)] = &[
     ("duration_s", "duration", "s.toml, line 2: unknown key `duration`; did you mean `duration_s`?"),
     ("duration_s = 4", "duration_s = -4", "s.toml, line 2: `duration_s`: -4 is not above 0"),
@@ -81,7 +81,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     ("route = { from_m = [40, 4], to_m = [100, 4], speed_kmh = 50 }", "mobility = \"map.csv\"", "map.csv, line 3: "),
 ];
 
-/// Files that the scenarios above name.
+/// Files that these scenarios refer to.
 const FILES: &[(&str, &[u8])] = &[
     ("word.csv", b"t_s,rate_mbit_s\n0,1\n1,fast\n"),
     ("short.csv", b"t_s,rate_mbit_s\n0,1\n1\n"),
@@ -94,7 +94,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("map.csv", b"t_s,x_m,y_m\n0,0,0\n1,x,0\n"),
 ];
 
-/// On the command line.
+/// Faults on the command line: arguments and the expected message.
 const CALLS: &[(&str, &str)] = &[
     ("drive", "arguments were not provided: <SCENARIO>; add --help"),
     ("drive none.toml", "while reading scenario none.toml: No such file"),
@@ -129,7 +129,7 @@ const CALLS: &[(&str, &str)] = &[
     ("send s.toml --to 127.0.0.1 --deadline 1s --prefer lo", "\"lo\" is the only path; add"),
     ("send s.toml --to 127.0.0.1 --deadline 1s --cost g5=1/GB", "there is no path (interface) \"g5\"; choose from "),
     ("send s.toml --to 127.0.0.1 --deadline 1s --cost lo=-1/GB", "-1 per GB is outside 0 to 1000000; choose"),
-    ("send s.toml --to 127.0.0.1 --deadline 1s --cost lo=dear", "\"dear\" is not a price; write PATH=0.1/GB"),
+    ("send s.toml --to 127.0.0.1 --deadline 1s --cost lo=much", "\"much\" is not a price; write PATH=0.1/GB"),
     ("send s.toml --to 127.0.0.1 --deadline 1s --cost lo", "it has no `=`; write PATH=0.1/GB"),
     ("send s.toml --to 127.0.0.1 --congestion reno", "invalid value 'reno' for '--congestion <CONGESTION>'"),
     ("send none.bin --to 127.0.0.1", "while opening none.bin: No such file"),
@@ -154,7 +154,7 @@ const CALLS: &[(&str, &str)] = &[
 const FEUP: &str = "senderId,receiverId,systime,receiverDist,isIperfOn,rssiMean,dataRateMean,nBytesReceived\n\
                     ap1,m1,101,9,1,-60.5,65,2500000\nap1,m1,102,9,1,-61,65,2500000\n";
 
-/// In the agent's configuration.
+/// A valid configuration of an agent.
 const CONFIGURATION: &str = r#"[[path]]
 name = "its-g5"
 rat = "80211p"
@@ -169,6 +169,7 @@ vanetza = "127.0.0.1:5051"
 [strategy]
 name = "threshold"
 "#;
+/// Faults in it: text that is replaced, its replacement, and the expected message.
 const CONFIGURATIONS: &[(&str, &str, &str)] = &[
     ("interface", "iface", "line 6: unknown field `iface`"),
     ("name = \"lte\"", "name = \"its-g5\"", "line 4: path \"its-g5\" is defined twice"),
@@ -177,7 +178,7 @@ const CONFIGURATIONS: &[(&str, &str, &str)] = &[
     ("name = \"threshold\"", "", "line 12: the strategy has no `name`"),
     ("127.0.0.1:5051", "localhost", "line 11: invalid socket address syntax"),
     ("rat = \"lte\"", "rat = \"lte\"\naddress = \"10.1\"", "line 8: invalid IP address syntax"),
-    ("wwan0", "wwan0-behind-the-door", "line 4: \"wwan0-behind-the-door\" is no interface name"),
+    ("wwan0", "wwan0-of-the-modem", "line 4: \"wwan0-of-the-modem\" is no interface name"),
     ("[observe]", "[observe]\ntransport_period_ms = 0", "line 11: transport_period_ms is 0; give 1 to 1000"),
     ("[service]", "[service]\nmode = \"both\"", "line 9: unknown variant `both`"),
     ("name = \"lte\"\n", "", "line 4: missing field `name`"),
@@ -200,19 +201,19 @@ const CONFIGURATIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A folder with the files of the cases and a good scenario.
-fn desk() -> TempDir {
-    let desk = TempDir::new().unwrap();
-    let write = |name: &str, bytes: &[u8]| fs::write(desk.path().join(name), bytes).unwrap();
+/// A working directory with the files of the cases and a valid scenario.
+fn workdir() -> TempDir {
+    let workdir = TempDir::new().unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(workdir.path().join(name), bytes).unwrap();
     FILES.iter().for_each(|(name, bytes)| write(name, bytes));
     write("s.toml", SCENARIO.as_bytes());
     write("data.toml", with("rate_mbit_s = 20", "trace = \"data:a.csv\"").as_bytes());
     write("feup.toml", with("rate_mbit_s = 20", "trace = \"data:word.csv#feup:ap1\"").as_bytes());
     write("feup.csv", FEUP.as_bytes());
     write("cell.csv", FEUP.replacen("-60.5", "far", 1).as_bytes());
-    // Takes no room on the disk.
-    fs::File::create(desk.path().join("huge.toml")).unwrap().set_len((64 << 20) + 1).unwrap();
-    desk
+    // A sparse file.
+    fs::File::create(workdir.path().join("huge.toml")).unwrap().set_len((64 << 20) + 1).unwrap();
+    workdir
 }
 
 fn with(from: &str, to: &str) -> String {
@@ -228,123 +229,122 @@ fn contents(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_fault_in_a_scenario_is_told_with_its_line_and_leaves_nothing() {
-    let desk = desk();
+fn a_fault_in_a_scenario_is_reported_with_its_line_and_leaves_no_files() {
+    let workdir = workdir();
     let mut complaints = Vec::new();
     for (from, to, expected) in SCENARIOS {
-        fs::write(desk.path().join("s.toml"), with(from, to)).unwrap();
-        let before = contents(desk.path());
+        fs::write(workdir.path().join("s.toml"), with(from, to)).unwrap();
+        let before = contents(workdir.path());
         for arguments in [&["drive", "s.toml", "--out", "out"][..], &["check", "s.toml"]] {
-            complaints.extend(complaint(&crosslane(desk.path(), arguments), expected));
-            assert_eq!(contents(desk.path()), before, "{to}");
+            complaints.extend(complaint(&crosslane(workdir.path(), arguments), expected));
+            assert_eq!(contents(workdir.path()), before, "{to}");
         }
     }
     assert_none(complaints);
 }
 
 #[test]
-fn a_fault_in_a_call_is_told_in_one_sentence_and_leaves_nothing() {
-    let desk = desk();
-    let before = contents(desk.path());
+fn a_fault_on_the_command_line_is_reported_in_one_message_and_leaves_no_files() {
+    let workdir = workdir();
+    let before = contents(workdir.path());
     let mut complaints = Vec::new();
     for (call, expected) in CALLS {
         let mut arguments: Vec<&str> = call.split(' ').collect();
         if arguments[0] == "drive" {
             arguments.extend(["--out", "out"]);
         }
-        complaints.extend(complaint(&crosslane(desk.path(), &arguments), expected));
-        assert_eq!(contents(desk.path()), before, "{call}");
+        complaints.extend(complaint(&crosslane(workdir.path(), &arguments), expected));
+        assert_eq!(contents(workdir.path()), before, "{call}");
     }
     assert_none(complaints);
 }
 
 #[test]
-fn a_fault_in_a_configuration_is_told_with_its_line() {
-    let desk = desk();
+fn a_fault_in_a_configuration_is_reported_with_its_line() {
+    let workdir = workdir();
     let mut complaints = Vec::new();
     for (from, to, expected) in CONFIGURATIONS {
         assert!(CONFIGURATION.contains(from), "{from}");
-        fs::write(desk.path().join("agent.toml"), CONFIGURATION.replacen(from, to, 1)).unwrap();
+        fs::write(workdir.path().join("agent.toml"), CONFIGURATION.replacen(from, to, 1)).unwrap();
         let expected = format!("while reading configuration agent.toml {expected}");
         for arguments in [&["agent", "--config", "agent.toml"][..], &["check", "agent.toml"]] {
-            complaints.extend(complaint(&crosslane(desk.path(), arguments), &expected));
+            complaints.extend(complaint(&crosslane(workdir.path(), arguments), &expected));
         }
     }
     assert_none(complaints);
 }
 
 #[test]
-fn what_is_good_is_not_refused() {
-    let desk = desk();
-    fs::write(desk.path().join("agent.toml"), CONFIGURATION).unwrap();
+fn valid_input_is_accepted() {
+    let workdir = workdir();
+    fs::write(workdir.path().join("agent.toml"), CONFIGURATION).unwrap();
     for file in ["s.toml", "agent.toml"] {
-        let said = crosslane(desk.path(), &["check", file]);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        let output = crosslane(workdir.path(), &["check", file]);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
     }
-    let said = crosslane(desk.path(), &["check", "agent.toml"]);
-    assert!(said.stdout.contains("a vehicle with 2 paths\n"), "{said:?}");
-    assert!(said.stdout.contains("note: path \"lte\": there is no interface \"wwan0\" now"), "{said:?}");
-    let said = crosslane(desk.path(), &["check", "agent.toml", "--json"]);
-    let found: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    let output = crosslane(workdir.path(), &["check", "agent.toml"]);
+    assert!(output.stdout.contains("a vehicle with 2 paths\n"), "{output:?}");
+    assert!(output.stdout.contains("note: path \"lte\": there is no interface \"wwan0\" now"), "{output:?}");
+    let output = crosslane(workdir.path(), &["check", "agent.toml", "--json"]);
+    let result: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
-        (&found["ok"], found["warnings"].as_array().is_some_and(|warnings| warnings.len() >= 2)),
+        (&result["ok"], result["warnings"].as_array().is_some_and(|warnings| warnings.len() >= 2)),
         (&true.into(), true)
     );
-    let said = crosslane(desk.path(), &["--help"]);
-    assert!(said.code == Some(0) && said.stdout.contains("Usage:"), "{said:?}");
+    let output = crosslane(workdir.path(), &["--help"]);
+    assert!(output.code == Some(0) && output.stdout.contains("Usage:"), "{output:?}");
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told() {
+fn a_folder_that_cannot_be_created_is_reported() {
     if !can_drive() {
         return;
     }
-    let desk = desk();
+    let workdir = workdir();
     for out in ["s.toml/out", "/proc/out"] {
-        let said = crosslane(desk.path(), &["drive", "s.toml", "--out", out]);
-        assert_none(complaint(&said, &format!("while making {out}: ")).into_iter().collect());
+        let output = crosslane(workdir.path(), &["drive", "s.toml", "--out", out]);
+        assert_none(complaint(&output, &format!("while making {out}: ")).into_iter().collect());
     }
 }
 
 #[test]
-fn a_full_disk_behind_standard_output_is_told_and_a_closed_pipe_is_not() {
-    let desk = desk();
+fn a_full_disk_on_standard_output_is_reported_and_a_closed_pipe_is_not() {
+    let workdir = workdir();
     for call in ["check s.toml", "check s.toml --json", "completion bash", "man"] {
         let mut command = Command::new(CROSSLANE);
-        command.args(call.split(' ')).current_dir(desk.path()).stderr(Stdio::piped());
+        command.args(call.split(' ')).current_dir(workdir.path()).stderr(Stdio::piped());
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
-        let said = Said::from(command.stdout(full).spawn().unwrap().wait_with_output().unwrap());
-        assert!(said.sentence().contains(": No space left on device"), "{said:?}");
-        assert_eq!(said.code, Some(1), "{call}");
+        let output = ProgramOutput::from(command.stdout(full).spawn().unwrap().wait_with_output().unwrap());
+        assert!(output.sentence().contains(": No space left on device"), "{output:?}");
+        assert_eq!(output.code, Some(1), "{call}");
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let said = Said::from(command.stdout(writer).spawn().unwrap().wait_with_output().unwrap());
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{call}");
+        let output = ProgramOutput::from(command.stdout(writer).spawn().unwrap().wait_with_output().unwrap());
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{call}");
     }
 }
 
-/// Some machines let everybody make TUN devices; there this cannot be seen.
+/// Not testable on machines where every user may create TUN devices.
 #[test]
-fn whoever_may_not_drive_is_told_so_and_nothing_is_left() {
-    let everybody = fs::metadata("/dev/net/tun").is_ok_and(|tun| tun.permissions().mode() & 0o006 == 0o006);
-    if everybody {
-        // Here an ordinary user may drive, so there is nothing to be told.
+fn missing_privileges_are_reported_and_no_files_are_left() {
+    let is_public = fs::metadata("/dev/net/tun").is_ok_and(|tun| tun.permissions().mode() & 0o006 == 0o006);
+    if is_public {
         return;
     }
     if !nix::unistd::geteuid().is_root() {
-        not_run("to become an ordinary user needs root");
+        not_run("changing to an unprivileged user needs root");
         return;
     }
-    let desk = desk();
-    fs::set_permissions(desk.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let program = desk.path().join("crosslane");
+    let workdir = workdir();
+    fs::set_permissions(workdir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = workdir.path().join("crosslane");
     fs::copy(CROSSLANE, &program).unwrap();
-    let before = contents(desk.path());
+    let before = contents(workdir.path());
     let mut command = Command::new(program);
-    command.args(["drive", "s.toml", "--out", "out"]).current_dir(desk.path()).uid(65534).gid(65534);
-    let said = Said::from(command.output().unwrap());
-    assert_eq!(contents(desk.path()), before);
-    assert_none(complaint(&said, "").into_iter().collect());
-    let sentence = said.sentence();
+    command.args(["drive", "s.toml", "--out", "out"]).current_dir(workdir.path()).uid(65534).gid(65534);
+    let output = ProgramOutput::from(command.output().unwrap());
+    assert_eq!(contents(workdir.path()), before);
+    assert_none(complaint(&output, "").into_iter().collect());
+    let sentence = output.sentence();
     assert!(sentence.contains("/dev/net/tun") || sentence.contains("user namespace"), "{sentence}");
 }

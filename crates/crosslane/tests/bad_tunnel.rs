@@ -1,4 +1,4 @@
-//! What a user can get wrong about a tunnel: one sentence with remedy, exit code 2.
+//! Invalid tunnel configurations and commands: one error message with a remedy, exit code 2.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use program::agent::Agent;
 use program::{assert_none, can_drive, complaint, crosslane};
 use tempfile::TempDir;
 
-/// A vehicle's tunnel, and a gateway's.
+/// Valid configurations of a vehicle and of a gateway.
 const VEHICLE: &str = r#"[[path]]
 name = "lo"
 rat = "lte"
@@ -40,7 +40,7 @@ name = "van"
 key = "OTHER"
 address = ["10.77.0.3/32"]
 "#;
-/// In either: what is replaced, by what, and what must be said.
+/// Faults: the configuration, text that is replaced, its replacement, and the expected message.
 const TUNNELS: &[(&str, &str, &str, &str)] = &[
     (VEHICLE, "gateway =", "listen = \"127.0.0.1:4760\"\ngateway =", "line 6: [tunnel] does not define its role; a"),
     (GATEWAY, "listen = \"127.0.0.1:4760\"\n", "", "line 1: [tunnel] does not define its role; a vehicle has"),
@@ -91,8 +91,8 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
         "line 6: the tunnel's interface \"sixteen-letters-\" is invalid: an interface's name has",
     ),
 ];
-/// What shows only beside other files, to `agent` and `check` alike.
-const BESIDE_OTHER_FILES: &[(&str, &str, &str, &str)] = &[
+/// Faults that involve a key file; `agent` and `check` report the same.
+const KEY_FILE_FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         VEHICLE,
         "own.key",
@@ -115,15 +115,15 @@ const BESIDE_OTHER_FILES: &[(&str, &str, &str, &str)] = &[
     ),
     (GATEWAY, "\"OTHER\"", "\"OWN\"", "while comparing the keys of the tunnel with own.key: the peer has"),
 ];
-/// A folder with keys, and a text with them.
-fn keys(desk: &TempDir, text: &str) -> String {
+/// Creates the keys in the working directory and inserts the public keys into `text`.
+fn keys(workdir: &TempDir, text: &str) -> String {
     let public = |name: &str| {
-        let file = desk.path().join(name);
+        let file = workdir.path().join(name);
         if !file.exists() {
-            assert_eq!(crosslane(desk.path(), &["keygen", "--out", name]).code, Some(0));
+            assert_eq!(crosslane(workdir.path(), &["keygen", "--out", name]).code, Some(0));
         }
-        let said = crosslane(desk.path(), &["keygen", "--public", name]);
-        said.stdout.trim().to_owned()
+        let output = crosslane(workdir.path(), &["keygen", "--public", name]);
+        output.stdout.trim().to_owned()
     };
     let text = text.replace("\"KEY\"", &format!("\"{}\"", public("peer.key")));
     text.replace("\"OTHER\"", &format!("\"{}\"", public("other.key")))
@@ -131,43 +131,43 @@ fn keys(desk: &TempDir, text: &str) -> String {
 }
 
 #[test]
-fn a_fault_in_a_tunnel_is_told_with_its_line() {
-    let desk = TempDir::new().unwrap();
+fn a_fault_in_a_tunnel_configuration_is_reported_with_its_line() {
+    let workdir = TempDir::new().unwrap();
     let mut complaints = Vec::new();
     for (good, from, to, expected) in TUNNELS {
         assert!(good.contains(from), "{from}");
-        fs::write(desk.path().join("agent.toml"), keys(&desk, &good.replacen(from, to, 1))).unwrap();
+        fs::write(workdir.path().join("agent.toml"), keys(&workdir, &good.replacen(from, to, 1))).unwrap();
         let expected = format!("while reading configuration agent.toml {expected}");
         for arguments in [&["agent", "--config", "agent.toml"][..], &["check", "agent.toml"]] {
-            complaints.extend(complaint(&crosslane(desk.path(), arguments), &expected));
+            complaints.extend(complaint(&crosslane(workdir.path(), arguments), &expected));
         }
     }
     assert_none(complaints);
 }
 
 #[test]
-fn a_tunnel_that_cannot_be_is_told_by_the_agent_and_by_check() {
-    let desk = TempDir::new().unwrap();
-    keys(&desk, "");
-    fs::copy(desk.path().join("own.key"), desk.path().join("open.key")).unwrap();
-    fs::set_permissions(desk.path().join("open.key"), fs::Permissions::from_mode(0o644)).unwrap();
-    fs::write(desk.path().join("short.key"), "c2hvcnQ=\n").unwrap();
-    fs::set_permissions(desk.path().join("short.key"), fs::Permissions::from_mode(0o600)).unwrap();
+fn a_fault_of_a_key_file_is_reported_by_agent_and_check() {
+    let workdir = TempDir::new().unwrap();
+    keys(&workdir, "");
+    fs::copy(workdir.path().join("own.key"), workdir.path().join("open.key")).unwrap();
+    fs::set_permissions(workdir.path().join("open.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(workdir.path().join("short.key"), "c2hvcnQ=\n").unwrap();
+    fs::set_permissions(workdir.path().join("short.key"), fs::Permissions::from_mode(0o600)).unwrap();
     let mut complaints = Vec::new();
-    for (good, from, to, expected) in BESIDE_OTHER_FILES {
+    for (good, from, to, expected) in KEY_FILE_FAULTS {
         assert!(good.contains(from), "{from}");
-        let text = keys(&desk, &good.replacen(from, to, 1)) + "[log]\nevents = \"events\"\n";
-        fs::write(desk.path().join("agent.toml"), text).unwrap();
+        let text = keys(&workdir, &good.replacen(from, to, 1)) + "[log]\nevents = \"events\"\n";
+        fs::write(workdir.path().join("agent.toml"), text).unwrap();
         for arguments in [&["agent", "--config", "agent.toml"][..], &["check", "agent.toml"]] {
-            complaints.extend(complaint(&crosslane(desk.path(), arguments), expected));
+            complaints.extend(complaint(&crosslane(workdir.path(), arguments), expected));
         }
     }
     assert_none(complaints);
 }
 
 #[test]
-fn a_tunnel_that_cannot_be_asked_is_told() {
-    let desk = TempDir::new().unwrap();
+fn a_tunnel_command_without_an_agent_is_reported() {
+    let workdir = TempDir::new().unwrap();
     let long = "x".repeat(200);
     let cases: [(&[&str], &str); 5] = [
         (
@@ -182,62 +182,62 @@ fn a_tunnel_that_cannot_be_asked_is_told() {
         ),
         (&["mode"], "the following required arguments were not provided: <MODE>; add --help"),
     ];
-    let said = |arguments: &[&str]| crosslane(desk.path(), &[&["tunnel"], arguments].concat());
-    assert_none(cases.iter().filter_map(|(arguments, expected)| complaint(&said(arguments), expected)).collect());
+    let run = |arguments: &[&str]| crosslane(workdir.path(), &[&["tunnel"], arguments].concat());
+    assert_none(cases.iter().filter_map(|(arguments, expected)| complaint(&run(arguments), expected)).collect());
 }
 
 #[test]
-fn a_good_tunnel_is_not_refused() {
-    let desk = TempDir::new().unwrap();
+fn a_valid_tunnel_configuration_is_accepted() {
+    let workdir = TempDir::new().unwrap();
     for (file, text) in [("vehicle.toml", VEHICLE), ("gateway.toml", GATEWAY)] {
-        fs::write(desk.path().join(file), keys(&desk, text)).unwrap();
-        let said = crosslane(desk.path(), &["check", file]);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        fs::write(workdir.path().join(file), keys(&workdir, text)).unwrap();
+        let output = crosslane(workdir.path(), &["check", file]);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
         let what = if file == "vehicle.toml" {
             "a vehicle with 1 path and a tunnel to 127"
         } else {
             "a gateway for 2 vehicles"
         };
-        assert!(said.stdout.contains(what), "{said:?}");
+        assert!(output.stdout.contains(what), "{output:?}");
     }
 }
 
-/// A name without a name server, and an address that no interface has.
+/// A host name without a name server, and an address that no interface has.
 #[test]
-fn what_is_not_there_yet_is_waited_for_and_the_agent_is_ready_meanwhile() {
+fn the_agent_is_ready_while_it_retries_a_missing_name_or_address() {
     if !can_drive() {
         return;
     }
-    let keep = TempDir::new().unwrap();
-    let own = |text: &str| keys(&keep, text).replace("own.key", keep.path().join("own.key").to_str().unwrap());
+    let key_dir = TempDir::new().unwrap();
+    let own = |text: &str| keys(&key_dir, text).replace("own.key", key_dir.path().join("own.key").to_str().unwrap());
     let namespace = Namespace::new().unwrap();
     let vehicle = own(&VEHICLE.replace("127.0.0.1:4760", "gateway.invalid:4760"));
     let agent = Agent::start(&namespace, &(vehicle + "[log]\nevents = \"EVENTS\"\n"));
     sleep(Duration::from_millis(500));
-    // It is obeyed while the name is looked up and while nothing is.
+    // The signal is handled during the lookup and between lookups.
     let (_, stderr) = agent.end();
     assert_eq!(stderr.matches("while looking up the gateway").count(), 1, "{stderr}");
     assert!(stderr.contains("the agent continues without it and retries until it works"), "{stderr}");
 
     let gateway = own(&GATEWAY.replace("127.0.0.1:4760", "192.0.2.77:4760"));
-    // Without any local address the kernel lets everything be bound.
+    // Without any local address the kernel allows a bind to every address.
     namespace.enter(|| Wiring::open().unwrap().set_up("lo", true).unwrap()).unwrap();
     let agent = Agent::start(&namespace, &(gateway + "[log]\nevents = \"EVENTS\"\n"));
     let add = || {
         let mut wiring = Wiring::open().unwrap();
-        assert!(wiring.index("crosslane0").is_err(), "there is no tunnel yet");
+        assert!(wiring.index("crosslane0").is_err(), "the tunnel exists too early");
         let lo = wiring.index("lo").unwrap();
         wiring.add_address(lo, std::net::Ipv4Addr::new(192, 0, 2, 77), 32).unwrap();
     };
     namespace.enter(add).unwrap();
-    let is_there = || Wiring::open().unwrap().index("crosslane0").is_ok();
+    let has_tunnel = || Wiring::open().unwrap().index("crosslane0").is_ok();
     for _ in 0..100 {
-        if namespace.enter(is_there).unwrap() {
+        if namespace.enter(has_tunnel).unwrap() {
             break;
         }
         sleep(Duration::from_millis(100));
     }
-    assert!(namespace.enter(is_there).unwrap());
+    assert!(namespace.enter(has_tunnel).unwrap());
     sleep(Duration::from_millis(300));
     let (_, stderr) = agent.end();
     assert_eq!(stderr.lines().count(), 2, "{stderr}");

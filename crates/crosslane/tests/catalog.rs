@@ -1,4 +1,4 @@
-//! What the pages and the lab say of strategies and metrics is what the program says.
+//! The tables of strategies and metrics in the pages and in the lab equal those of `crosslane catalog`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-fn printed(arguments: &[&str]) -> String {
+fn catalog(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_crosslane")).arg("catalog").args(arguments).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
@@ -16,14 +16,14 @@ fn file(name: &str) -> String {
 }
 
 #[test]
-fn the_lab_has_the_catalogue_of_the_program() {
+fn the_lab_has_the_current_catalogue() {
     let name = "lab/crosslane_lab/catalog.json";
-    assert_eq!(file(name), printed(&["--json"]), "run `crosslane catalog --json > {name}`");
+    assert_eq!(file(name), catalog(&["--json"]), "run `crosslane catalog --json > {name}`");
 }
 
 #[test]
-fn the_pages_have_the_tables_of_the_program() {
-    let tables = printed(&[]);
+fn the_pages_have_the_current_tables() {
+    let tables = catalog(&[]);
     let (strategies, metrics) = tables.split_once("\n\n").unwrap();
     assert!(file("docs/strategies.md").contains(strategies), "docs/strategies.md lacks the table:\n{strategies}");
     assert!(file("docs/formats.md").contains(metrics), "docs/formats.md lacks the table:\n{metrics}");

@@ -1,6 +1,6 @@
-//! Whatever ends a contained run ends all that it started. This is a program
-//! of its own, without a test harness: containing must come before threads.
-#![allow(clippy::unwrap_used)] // It is how a test fails.
+//! However a contained run ends, all its processes end with it. This is a separate
+//! program without a test harness: a run must be contained before it starts threads.
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -12,12 +12,11 @@ use crosslane::testbed::{PathPlan, Testbed, contain, prepare_privileges};
 const ROLE: &str = "CONTAINMENT_ROLE";
 
 fn main() {
-    // A shell starts what it runs in the background with SIGINT ignored, which a run
-    // rightly keeps to.
-    // SAFETY: no handler of ours is installed.
+    // A shell starts background jobs with SIGINT ignored, and a run inherits that.
+    // SAFETY: this installs the default action, no handler.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
     if let Ok(role) = env::var(ROLE) {
-        return play(&role);
+        return run_role(&role);
     }
     let probe = start("exit 3").0.wait().unwrap();
     if probe.code() == Some(2) {
@@ -26,37 +25,37 @@ fn main() {
         return;
     }
     assert_eq!(probe.code(), Some(3), "the run's exit code is passed on");
-    sigkill_of_the_outer_process_ends_all_that_was_started();
-    ctrl_c_reaches_the_run_once_and_nothing_is_left();
-    a_run_that_dies_of_a_signal_takes_its_children_along();
-    println!("containment: 4 stories ok");
+    sigkill_of_the_outer_process_ends_all_processes_of_the_run();
+    ctrl_c_reaches_the_run_once_and_leaves_no_process();
+    the_children_of_a_run_that_aborts_end_with_it();
+    println!("containment: 4 tests ok");
 }
 
-fn sigkill_of_the_outer_process_ends_all_that_was_started() {
+fn sigkill_of_the_outer_process_ends_all_processes_of_the_run() {
     let (mut outer, mut pipe) = start("linger");
-    let sleeper = linger_pid(&mut pipe);
+    let sleeper = sleeper_pid(&mut pipe);
     outer.kill().unwrap();
     outer.wait().unwrap();
     assert_ended(pipe.into_inner(), &sleeper);
 }
 
-fn ctrl_c_reaches_the_run_once_and_nothing_is_left() {
+fn ctrl_c_reaches_the_run_once_and_leaves_no_process() {
     let (outer, mut pipe) = start("linger");
-    let sleeper = linger_pid(&mut pipe);
+    let sleeper = sleeper_pid(&mut pipe);
     let ended = signal_and_wait(outer, libc::SIGINT);
     assert_eq!(ended.code(), Some(130));
     assert_ended(pipe.into_inner(), &sleeper);
 }
 
-fn a_run_that_dies_of_a_signal_takes_its_children_along() {
+fn the_children_of_a_run_that_aborts_end_with_it() {
     let (mut outer, mut pipe) = start("abort");
-    let sleeper = linger_pid(&mut pipe);
+    let sleeper = sleeper_pid(&mut pipe);
     assert_eq!(outer.wait().unwrap().code(), Some(128 + libc::SIGABRT));
     assert_ended(pipe.into_inner(), &sleeper);
 }
 
-/// What the contained process does; a word and a number.
-fn play(role: &str) {
+/// Runs the contained process; `role` is `linger`, `abort` or `exit CODE`.
+fn run_role(role: &str) {
     let contained = prepare_privileges().and_then(|_| contain());
     if let Err(error) = contained {
         eprintln!("{error}");
@@ -66,7 +65,7 @@ fn play(role: &str) {
         std::process::exit(code.parse().unwrap());
     }
     let testbed = Testbed::new(&[PathPlan { name: "wire".into(), metric: 0 }]).unwrap();
-    // It inherits standard output: the pipe ends only when it does.
+    // It inherits standard output, so the pipe is open until it exits.
     let mut sleeper = testbed.vehicle.spawn(Command::new("sleep").arg("60.4711")).unwrap();
     println!("sleeping");
     if role == "abort" {
@@ -82,13 +81,13 @@ fn start(role: &str) -> (Child, BufReader<ChildStdout>) {
     (child, pipe)
 }
 
-/// Waits until the run has started its child; returns the child's number.
-fn linger_pid(pipe: &mut BufReader<ChildStdout>) -> String {
+/// Waits until the run has started its child; returns the child's process ID.
+fn sleeper_pid(pipe: &mut BufReader<ChildStdout>) -> String {
     let mut line = String::new();
     pipe.read_line(&mut line).unwrap();
     assert_eq!(line, "sleeping\n");
     let found = sleepers();
-    assert_eq!(found.len(), 1, "one sleeper at a time");
+    assert_eq!(found.len(), 1, "only one sleeper runs at a time");
     found[0].clone()
 }
 
@@ -100,12 +99,12 @@ fn sleepers() -> Vec<String> {
 }
 
 fn signal_and_wait(mut child: Child, signal: i32) -> ExitStatus {
-    // SAFETY: a number that is our child's until we wait for it.
+    // SAFETY: the process ID belongs to our child until we wait for it.
     unsafe { libc::kill(child.id() as i32, signal) };
     child.wait().unwrap()
 }
 
-/// The sleeper is gone, and with it all that held the pipe.
+/// The sleeper and all processes that held the pipe open have ended.
 fn assert_ended(mut pipe: ChildStdout, sleeper: &str) {
     let mut rest = Vec::new();
     pipe.read_to_end(&mut rest).unwrap();

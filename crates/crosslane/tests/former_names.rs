@@ -1,5 +1,5 @@
-//! Files of the last version: read with a warning for each key that has a new name,
-//! and rewritten by `check --fix`.
+//! Files of the previous version are read with a warning for each renamed key, and
+//! rewritten by `check --fix`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ weak_subflow = "remove"
 [tunnel]
 gateway = "192.0.2.1:4760"
 address = ["10.77.0.2/24"]
-plain = true     # in the clear
+plain = true     # unencrypted
 "#;
 
 fn run(arguments: &[&str], file: &Path) -> Output {
@@ -27,20 +27,21 @@ fn scenario() -> String {
 }
 
 #[test]
-fn a_configuration_of_the_last_version_is_read_with_a_warning_a_key() {
+fn a_configuration_of_the_previous_version_is_read_with_a_warning_for_each_key() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.toml");
     fs::write(&file, CONFIGURATION).unwrap();
-    let checked = run(&["check", "--json"], &file);
-    let found: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
-    assert_eq!((found["kind"].as_str(), found["ok"].as_bool()), (Some("configuration"), Some(true)), "{found}");
-    let warnings: Vec<&str> = found["warnings"].as_array().unwrap().iter().filter_map(|one| one.as_str()).collect();
+    let output = run(&["check", "--json"], &file);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((report["kind"].as_str(), report["ok"].as_bool()), (Some("configuration"), Some(true)), "{report}");
+    let warnings: Vec<&str> =
+        report["warnings"].as_array().unwrap().iter().filter_map(|warning| warning.as_str()).collect();
     assert!(warnings[0].starts_with("line 4: `weak_subflow` is now `on_fade`"), "{warnings:?}");
     assert!(warnings[1].starts_with("line 8: `plain` is now `encryption`"), "{warnings:?}");
 }
 
 #[test]
-fn check_rewrites_them_and_leaves_the_rest_as_it_was() {
+fn check_fix_rewrites_renamed_keys_and_changes_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.toml");
     fs::write(&file, CONFIGURATION).unwrap();
@@ -49,20 +50,20 @@ fn check_rewrites_them_and_leaves_the_rest_as_it_was() {
         .replace("weak_subflow = \"remove\"", "on_fade = \"close\"")
         .replace("plain = true ", "encryption = \"none\" ");
     assert_eq!(fs::read_to_string(&file).unwrap(), expected);
-    let again = run(&["check", "--fix"], &file);
-    assert!(again.stderr.is_empty(), "{}", String::from_utf8_lossy(&again.stderr));
+    let second = run(&["check", "--fix"], &file);
+    assert!(second.stderr.is_empty(), "{}", String::from_utf8_lossy(&second.stderr));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no other file is left");
 }
 
 #[test]
-fn a_scenario_of_the_last_version_runs_as_the_present_one() {
+fn a_scenario_of_the_previous_version_runs_with_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("old.toml");
     fs::write(&file, scenario()).unwrap();
     let out = folder.path().join("out");
     let arguments = ["simulate", "--strategy", "kernel", "--records", "none", "--out", out.to_str().unwrap()];
-    let run = run(&arguments, &file);
-    let stderr = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "{stderr}");
+    let output = run(&arguments, &file);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     assert_eq!(stderr.matches("`silent_s` is now `outages_s`").count(), 1, "{stderr}");
 }

@@ -1,6 +1,6 @@
-//! The parts of `hardship` that need no namespaces: what is drawn, what a router
-//! does to a packet, and that each rule can be broken. `hardship` itself has no
-//! test harness.
+//! Tests of the parts of `hardship` that need no namespaces: the plans of seeds, the packet
+//! changes of routers, and that each rule can be broken. `hardship` itself has no test
+//! harness.
 
 #![allow(dead_code, clippy::unwrap_used)]
 

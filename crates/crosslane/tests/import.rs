@@ -1,5 +1,4 @@
-//! Public recordings into traces: what the importers make of good, bad and
-//! absurd text.
+//! Import of public recordings as traces: valid, invalid and arbitrary text.
 
 use clap::Parser;
 use crosslane::import::{self, Cut, Fault, ImportError, Operator, Source, import, import_file, import_named};
@@ -27,7 +26,7 @@ fn all(source: &Source, text: &str) -> Result<String, ImportError> {
     import(source, &Cut::default(), text, "drive.csv")
 }
 
-/// The trace's lines under the header.
+/// The rows of the trace, without comments and header.
 fn rows(source: &Source, cut: Cut, text: &str) -> Vec<String> {
     let trace = import(source, &cut, text, "drive.csv").expect("a trace");
     let mut lines = trace.lines().skip_while(|line| line.starts_with('#'));
@@ -51,7 +50,7 @@ fn both_operators_of_a_drive_share_one_zero() {
 }
 
 #[test]
-fn rows_that_mark_a_handover_of_either_operator_are_no_samples() {
+fn handover_rows_of_either_operator_are_not_samples() {
     let text = pam(&[
         "1000.0,5,LTE,,1000.0,9,LTE,,0",
         "1000.2,77,LTE,,1000.2,,,Start,0",
@@ -66,13 +65,13 @@ fn rows_that_mark_a_handover_of_either_operator_are_no_samples() {
 }
 
 #[test]
-fn of_samples_with_the_same_time_the_first_counts() {
+fn the_first_of_several_samples_with_the_same_time_is_used() {
     let text = pam(&["1000,5,LTE,,1000,9,LTE,,0", "1000,6,LTE,,1000.5,8,LTE,,0", "1001,7,LTE,,1001,8,LTE,,0"]);
     assert_eq!(rows(&ATT, Cut::default(), &text), ["0,5,,,", "1,7,,,"]);
 }
 
 #[test]
-fn a_cut_begins_with_what_held_there() {
+fn a_cut_starts_with_the_value_in_effect_at_its_start() {
     let cut = |from, to| Cut { from_s: from, to_s: to };
     assert_eq!(rows(&ATT, cut(Some(0.7), Some(1.5)), &drive()), ["0,0,,,", "0.3,7,,,"]);
     assert_eq!(rows(&ATT, cut(Some(1.0), None), &drive()), ["0,7,,,", "0.5,8,,,"]);
@@ -80,11 +79,11 @@ fn a_cut_begins_with_what_held_there() {
 }
 
 #[test]
-fn a_trace_says_whence_it_comes_and_what_its_rate_is() {
+fn a_trace_states_its_source_and_the_meaning_of_its_rate() {
     let trace = import(&VERIZON, &Cut { from_s: Some(0.5), to_s: Some(1.5) }, &drive(), "UL_run.csv").expect("a trace");
     assert!(trace.starts_with("# Trace of the uplink of Verizon in UL_run.csv, 0.5 s to 1.5 s\n"), "{trace}");
-    for said in ["PAM 2025", "CC0", "TCP goodput", "not what the link could carry"] {
-        assert!(trace.contains(said), "{said} in {trace}");
+    for phrase in ["PAM 2025", "CC0", "TCP goodput", "not what the link could carry"] {
+        assert!(trace.contains(phrase), "{phrase} in {trace}");
     }
     let downlink = all(&ATT, &drive().replace("ULtput", "DLtput")).expect("a trace");
     assert!(downlink.starts_with("# Trace of the downlink of AT&T"), "{downlink}");
@@ -97,7 +96,7 @@ fn a_control_character_in_a_file_name_stays_inside_the_comment() {
 }
 
 #[test]
-fn an_access_point_gives_what_arrived_each_second_and_its_signal() {
+fn a_trace_of_an_access_point_has_the_bytes_received_each_second_and_the_signal() {
     let text = feup(&[
         "ap1,w2,100,3,1,-40,72,9000000",
         "ap2,m1,101,9,1,-60.5,65,2500000",
@@ -106,26 +105,26 @@ fn an_access_point_gives_what_arrived_each_second_and_its_signal() {
     ]);
     assert_eq!(rows(&ap2(), Cut::default(), &text), ["0,20,,,-60.5", "2,0,,,-100", "3,0.008,,,"]);
     let trace = all(&ap2(), &text).expect("a trace");
-    for said in ["access point ap2 received by m1", "CC BY 4.0", "In 1 of the recording's 3 seconds no flow"] {
-        assert!(trace.contains(said), "{said} in {trace}");
+    for phrase in ["access point ap2 received by m1", "CC BY 4.0", "In 1 of the recording's 3 seconds no flow"] {
+        assert!(trace.contains(phrase), "{phrase} in {trace}");
     }
 }
 
 #[test]
-fn an_unknown_signal_stays_as_it_was_through_a_cut() {
+fn an_unknown_signal_keeps_its_last_value_across_a_cut() {
     let text = feup(&["ap2,m1,101,9,1,-60,65,10", "ap2,m1,102,9,1,-100,65,20", "ap2,m1,103,9,1,-70,65,30"]);
     let cut = Cut { from_s: Some(1.0), to_s: None };
     assert_eq!(rows(&ap2(), cut, &text), ["0,0.00016,,,-60", "1,0.00024,,,-70"]);
 }
 
 #[test]
-fn a_trace_format_reads_as_a_scenario_writes_it() {
+fn a_trace_format_is_parsed_as_scenarios_write_it() {
     assert_eq!(Source::parse("pam2025:att"), Ok(ATT));
     assert_eq!(Source::parse("pam2025:verizon"), Ok(VERIZON));
     assert_eq!(Source::parse("feup:ap2"), Ok(ap2()));
     for wrong in ["", "pam2025", "pam2025:", "pam2025:t-mobile", "feup:", "feup", "mahimahi:x"] {
-        let told = Source::parse(wrong).expect_err(wrong).to_string();
-        assert!(told.contains("pam2025:att") && told.contains("feup:ap2"), "{told}");
+        let message = Source::parse(wrong).expect_err(wrong).to_string();
+        assert!(message.contains("pam2025:att") && message.contains("feup:ap2"), "{message}");
     }
 }
 
@@ -148,9 +147,9 @@ fn a_scenario_names_a_part_of_a_recording() {
             .ends_with("\n0,8,,,\n0.5,1.25,,,\n1,3,,,\n")
     );
     for wrong in ["drive.csv#", "drive.csv#pam2025:att@", "drive.csv#pam2025:att@soon", "drive.csv#lte@5"] {
-        let told = named(wrong).expect("named").expect_err(wrong);
-        assert!(told.to_string().contains("is not a part of a recording; write pam2025:att"), "{told}");
-        assert_eq!(told.exit_code(), 2);
+        let error = named(wrong).expect("named").expect_err(wrong);
+        assert!(error.to_string().contains("is not a part of a recording; write pam2025:att"), "{error}");
+        assert_eq!(error.exit_code(), 2);
     }
 }
 
@@ -161,7 +160,7 @@ struct Cli {
 }
 
 #[test]
-fn the_command_writes_the_part_that_was_asked_for() {
+fn the_command_writes_the_requested_part() {
     let folder = tempfile::tempdir().expect("a folder");
     let (drive_csv, out) = (folder.path().join("drive.csv"), folder.path().join("trace.csv"));
     std::fs::write(&drive_csv, drive()).expect("written");
@@ -180,7 +179,7 @@ fn the_command_writes_the_part_that_was_asked_for() {
     }
 }
 
-/// Case, source, text, sentence.
+/// Case, source, text, expected message.
 type Case = (&'static str, Source, String, &'static str);
 
 fn faults_of_files() -> Vec<Case> {
@@ -321,16 +320,16 @@ fn faults_of_access_points() -> Vec<Case> {
 }
 
 #[test]
-fn every_fault_is_one_sentence_with_its_place_and_a_remedy() {
+fn every_fault_is_reported_in_one_message_with_its_line_and_a_remedy() {
     for (case, source, text, sentence) in [faults_of_files(), faults_of_drives(), faults_of_access_points()].concat() {
         assert_eq!(all(&source, &text).expect_err(case).to_string(), sentence, "{case}");
-        let told = crosslane::error::Error::from(all(&source, &text).expect_err(case));
-        assert_eq!((told.to_string().as_str(), told.exit_code()), (sentence, 2), "{case}");
+        let error = crosslane::error::Error::from(all(&source, &text).expect_err(case));
+        assert_eq!((error.to_string().as_str(), error.exit_code()), (sentence, 2), "{case}");
     }
 }
 
 #[test]
-fn a_cut_outside_the_recording_is_refused() {
+fn a_cut_outside_the_recording_is_rejected() {
     for (from_s, to_s) in [(-1.0, 1.0), (1.0, 1.0), (1.0, 9.0), (9.0, 10.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)] {
         let cut = Cut { from_s: Some(from_s), to_s: Some(to_s) };
         let error = import(&ATT, &cut, &drive(), "drive.csv").expect_err("outside");
@@ -339,29 +338,29 @@ fn a_cut_outside_the_recording_is_refused() {
 }
 
 #[test]
-fn a_file_that_is_no_text_or_not_there_is_told_with_its_name() {
+fn a_binary_or_missing_file_is_reported_with_its_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let binary = folder.path().join("drive.zip");
     std::fs::write(&binary, [0x50, 0x4b, 0xff, 0xfe]).expect("written");
-    let told = import_file(&ATT, &Cut::default(), &binary).expect_err("binary").to_string();
-    assert!(told.contains("drive.zip: it is not a text file; unpack it"), "{told}");
-    let told = import_file(&ATT, &Cut::default(), &folder.path().join("gone.csv")).expect_err("absent");
-    assert!(told.to_string().contains("gone.csv: No such file"), "{told}");
-    assert_eq!(told.exit_code(), 2);
+    let error = import_file(&ATT, &Cut::default(), &binary).expect_err("binary").to_string();
+    assert!(error.contains("drive.zip: it is not a text file; unpack it"), "{error}");
+    let error = import_file(&ATT, &Cut::default(), &folder.path().join("gone.csv")).expect_err("absent");
+    assert!(error.to_string().contains("gone.csv: No such file"), "{error}");
+    assert_eq!(error.exit_code(), 2);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_makes_an_importer_panic(text in any::<String>(), from in any::<Option<f64>>(), to in any::<Option<f64>>()) {
+    fn importers_do_not_panic_on_any_text(text in any::<String>(), from in any::<Option<f64>>(), to in any::<Option<f64>>()) {
         for source in [ATT, VERIZON, ap2()] {
             let _ = import(&source, &Cut { from_s: from, to_s: to }, &text, &text);
         }
     }
 
     #[test]
-    fn no_cells_make_an_importer_panic_and_a_trace_rises_from_zero(
+    fn importers_do_not_panic_on_any_cells_and_trace_times_increase_from_zero(
         cells in prop::collection::vec(
             prop::collection::vec(prop_oneof![
                 Just(String::new()), Just("ap2".into()), Just("\"".into()), Just("1e308".into()), Just("-0".into()),

@@ -1,5 +1,5 @@
-//! What we write is what programs read that others wrote: our CAMs in pycrate
-//! and tshark, our reading of packets beside tshark's.
+//! Interoperability: pycrate and tshark decode our CAMs, and our packet record agrees with
+//! tshark.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,16 +25,16 @@ use crosslane_sim::record::rows::PacketRow;
 use program::can_drive;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// libpcap's numbers for what a packet begins with.
+/// Link types of libpcap.
 const ETHERNET: u32 = 1;
 const RAW_IP: u32 = 101;
 
 const ACK: u8 = 16;
 
-/// GeoNetworking, BTP-B and what comes before the CAM.
+/// Bytes of GeoNetworking and BTP-B headers before the CAM.
 const HEADER_BYTES: usize = 44;
 
-/// Reads a CAM in hexadecimal and prints what the other program's values are too.
+/// Decodes a CAM in hexadecimal and prints the values of `CAM_FIELDS`.
 const PYCRATE: &str = "
 import sys
 from pycrate_asn1dir.ITS_CAM_2 import CAM_PDU_Descriptions
@@ -47,14 +47,13 @@ print(header['protocolVersion'], header['messageID'], header['stationID'], body[
       basic['stationType'], at['latitude'], at['longitude'])
 ";
 
-/// The same values, by tshark's names.
+/// Names of the compared values in tshark.
 const CAM_FIELDS: &str = "its.protocolVersion its.messageID its.stationID cam.generationDeltaTime cam.stationType \
                           its.latitude its.longitude";
 
-/// What a row of the packet record says too. Where a mapping and a data
-/// acknowledgement are concerned, tshark gives the first byte 1. Its own
-/// `mptcp.dsn` takes the mapping before for a new mapping's first packet, hence
-/// the mapping itself.
+/// Fields that the packet record has too. In mappings and data acknowledgements
+/// tshark numbers the first byte 1. Its `mptcp.dsn` uses the previous mapping for
+/// the first packet of a new one, so the mapping itself is compared.
 const PACKET_FIELDS: &str = "tcp.stream tcp.seq tcp.ack tcp.len mptcp.dss.dsn tcp.options.mptcp.subflowseqno mptcp.ack";
 
 fn roadside_unit() -> Cam {
@@ -84,7 +83,7 @@ fn numbers(text: &str) -> Vec<i64> {
 }
 
 #[test]
-fn pycrate_reads_our_cams() {
+fn pycrate_decodes_our_cams() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let knows = |python: &PathBuf| {
         let imported = Command::new(python).args(["-c", "import pycrate_asn1dir"]).output();
@@ -102,60 +101,62 @@ fn pycrate_reads_our_cams() {
 }
 
 #[test]
-fn tshark_reads_our_cams_through_geonetworking() {
+fn tshark_decodes_our_cams_in_geonetworking() {
     if !has_tshark() {
         return;
     }
     let frame = cam::encode(&roadside_unit()).unwrap();
     let ethernet = [&[0xff; 6], &[2, 0, 0, 0, 0, 1], &[0x89, 0x47][..], &frame].concat();
     let fields = tshark(ETHERNET, &[(0, ethernet.len(), &ethernet)], CAM_FIELDS);
-    let said: Vec<&str> = fields[0].iter().map(String::as_str).collect();
-    assert_eq!(numbers(&said.join(" ")), values(&roadside_unit()));
+    assert_eq!(numbers(&fields[0].join(" ")), values(&roadside_unit()));
 }
 
 #[test]
-fn tshark_reads_the_same_sequence_numbers() {
+fn tshark_and_the_packet_record_agree_on_sequence_numbers() {
     if !has_tshark() || !can_drive() {
         return;
     }
-    let records = exchange();
-    let mut follower = FlowTracker::default();
+    let records = recorded_packets();
+    let mut tracker = FlowTracker::default();
     let rows: Vec<PacketRow> = records
         .iter()
-        .map(|record| follower.row(record.entered.as_nanos(), PathId(record.link), record.direction, record.head()))
+        .map(|record| tracker.row(record.entered.as_nanos(), PathId(record.link), record.direction, record.head()))
         .collect();
     let packets: Vec<_> =
         records.iter().map(|record| (record.entered.as_nanos(), usize::from(record.ip_bytes), record.head())).collect();
     let dissected = tshark(RAW_IP, &packets, PACKET_FIELDS);
     assert_eq!(dissected.len(), rows.len());
-    let (mut mapped, mut acked, mut again) = (0, 0, 0);
+    let (mut mapped, mut acked, mut repeated) = (0, 0, 0);
     for (number, (row, fields)) in rows.iter().zip(&dissected).enumerate() {
-        let said = |place: usize| fields[place].split(',').next().unwrap().parse::<u64>().ok();
-        let told = format!("packet {}: {row:?}, tshark {fields:?}", number + 1);
-        assert_eq!(row.subflow.map(u64::from), said(0), "{told}");
-        assert_eq!((Some(row.tcp_seq.into()), Some(row.payload_bytes.into())), (said(1), said(3)), "{told}");
+        let field = |place: usize| fields[place].split(',').next().unwrap().parse::<u64>().ok();
+        let context = format!("packet {}: {row:?}, tshark {fields:?}", number + 1);
+        assert_eq!(row.subflow.map(u64::from), field(0), "{context}");
+        assert_eq!((Some(row.tcp_seq.into()), Some(row.payload_bytes.into())), (field(1), field(3)), "{context}");
         if row.tcp_flags & ACK != 0 {
-            assert_eq!(Some(row.tcp_ack.into()), said(2), "{told}");
+            assert_eq!(Some(row.tcp_ack.into()), field(2), "{context}");
         }
-        if let (Some(seq), Some(dsn), Some(mapped_from)) = (said(1), said(4), said(5))
+        if let (Some(seq), Some(dsn), Some(mapped_from)) = (field(1), field(4), field(5))
             && row.payload_bytes > 0
         {
-            assert_eq!(row.dsn, Some(dsn - 1 + seq - mapped_from), "{told}");
+            assert_eq!(row.dsn, Some(dsn - 1 + seq - mapped_from), "{context}");
             mapped += 1;
         }
-        if let Some(ack) = said(6) {
-            assert_eq!(row.data_ack, Some(ack - 1), "{told}");
+        if let Some(ack) = field(6) {
+            assert_eq!(row.data_ack, Some(ack - 1), "{context}");
             acked += 1;
         }
         let earlier = |other: &PacketRow| other.dsn == row.dsn && other.direction == row.direction;
-        again += u32::from(row.dsn.is_some() && rows[..number].iter().any(earlier));
+        repeated += u32::from(row.dsn.is_some() && rows[..number].iter().any(earlier));
     }
     assert_eq!(rows.iter().filter_map(|row| row.subflow).max(), Some(1), "two subflows");
-    assert!(mapped > 400 && acked > 400 && again > 3, "{mapped} mapped, {acked} acknowledged, {again} sent again");
+    assert!(
+        mapped > 400 && acked > 400 && repeated > 3,
+        "{mapped} mapped, {acked} acknowledged, {repeated} retransmitted"
+    );
 }
 
-/// Packets of an MPTCP connection over two lossy links: 400 kB up, then down.
-fn exchange() -> Vec<PacketRecord> {
+/// Packets of an MPTCP connection over two lossy links that carries 400 kB up, then 400 kB down.
+fn recorded_packets() -> Vec<PacketRecord> {
     prepare_privileges().unwrap();
     let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
     let mut testbed = Testbed::new(&["near", "far"].into_iter().enumerate().map(plan).collect::<Vec<_>>()).unwrap();
@@ -182,7 +183,7 @@ fn exchange() -> Vec<PacketRecord> {
     });
     let (sink, source) = packet_channel();
     let emulator = Emulator::start(Clock::start(), links.collect(), Some(sink)).unwrap();
-    talk(&testbed);
+    transfer(&testbed);
     drop(emulator.stop(&testbed).unwrap());
     let mut records = Vec::new();
     while source.receive(|record| records.push(*record)).is_some() {}
@@ -190,7 +191,7 @@ fn exchange() -> Vec<PacketRecord> {
     records
 }
 
-fn talk(testbed: &Testbed) {
+fn transfer(testbed: &Testbed) {
     let mptcp = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
     let listen = || {
         let socket = mptcp();
@@ -204,10 +205,10 @@ fn talk(testbed: &Testbed) {
         socket.connect(&std::net::SocketAddr::from((SERVER, 5001)).into()).unwrap();
         socket
     };
-    let near = testbed.vehicle.enter(connect).unwrap();
-    let far = listener.accept().unwrap().0;
+    let client = testbed.vehicle.enter(connect).unwrap();
+    let server = listener.accept().unwrap().0;
     let block = vec![7; 400_000];
-    for (mut from, mut to) in [(&near, &far), (&far, &near)] {
+    for (mut from, mut to) in [(&client, &server), (&server, &client)] {
         thread::scope(|scope| {
             scope.spawn(|| from.write_all(&block).unwrap());
             to.read_exact(&mut vec![0; block.len()]).unwrap();
@@ -220,17 +221,17 @@ fn has_tshark() -> bool {
     found || skip("tshark is not installed (apt-get install tshark)")
 }
 
-/// Programs of others are not asked for in CI.
+/// Prints why a test is not run; third-party programs are not required in CI.
 fn skip(why: &str) -> bool {
     drop(writeln!(std::io::stderr(), "interop NOT RUN: {why}"));
     false
 }
 
-/// What tshark calls the `fields` of each packet: time in ns, length, captured bytes.
-fn tshark(begins_with: u32, packets: &[(u64, usize, &[u8])], fields: &str) -> Vec<Vec<String>> {
+/// Values of the `fields` that tshark decodes from each packet (time in ns, length, captured bytes).
+fn tshark(link_type: u32, packets: &[(u64, usize, &[u8])], fields: &str) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("packets.pcap");
-    fs::write(&file, pcap(begins_with, packets)).unwrap();
+    fs::write(&file, pcap(link_type, packets)).unwrap();
     let mut command = Command::new("tshark");
     command.arg("-r").arg(&file).args(["-T", "fields", "-o", "mptcp.analyze_mappings:TRUE"]);
     command.args(fields.split_whitespace().flat_map(|field| ["-e", field]));
@@ -241,9 +242,9 @@ fn tshark(begins_with: u32, packets: &[(u64, usize, &[u8])], fields: &str) -> Ve
 }
 
 /// A capture file: https://www.ietf.org/archive/id/draft-gharris-opsawg-pcap-01.html
-fn pcap(begins_with: u32, packets: &[(u64, usize, &[u8])]) -> Vec<u8> {
-    // The magic number says that times have nanoseconds.
-    let head = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, begins_with];
+fn pcap(link_type: u32, packets: &[(u64, usize, &[u8])]) -> Vec<u8> {
+    // This magic number means timestamps in nanoseconds.
+    let head = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, link_type];
     let mut file: Vec<u8> = head.iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
     for (t_ns, length, captured) in packets {
         let (s, ns) = ((t_ns / 1_000_000_000) as u32, (t_ns % 1_000_000_000) as u32);

@@ -1,5 +1,5 @@
-//! What is linked in is permissively licensed: the licence of every package that cargo would build for this
-//! machine, held against the list in `deny.toml`.
+//! All linked code is permissively licensed: the licence of every package that cargo builds for this
+//! machine is compared with the list in `deny.toml`.
 
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ fn every_dependency_has_an_allowed_licence() {
     let allowed = allowed();
     let packages = packages();
     assert!(packages.len() > 50, "cargo metadata lists the dependencies");
-    let refused: Vec<String> = packages
+    let rejected: Vec<String> = packages
         .iter()
         .filter(|(_, licence)| !licence.as_deref().is_some_and(|licence| permits(licence, &allowed)))
         .map(|(package, licence)| format!("{package}: {}", licence.as_deref().unwrap_or("no licence stated")))
         .collect();
-    assert!(refused.is_empty(), "not allowed by deny.toml:\n{}", refused.join("\n"));
+    assert!(rejected.is_empty(), "not allowed by deny.toml:\n{}", rejected.join("\n"));
 }
 
 #[test]
-fn no_copyleft_is_on_the_list() {
+fn no_copyleft_licence_is_allowed() {
     const COPYLEFT: [&str; 8] = ["GPL", "MPL", "EPL", "EUPL", "CDDL", "OSL", "CC-BY-SA", "SSPL"];
     let copyleft: Vec<String> =
         allowed().into_iter().filter(|name| COPYLEFT.iter().any(|word| name.contains(word))).collect();
-    assert!(copyleft.is_empty(), "{copyleft:?} would reach what links it");
+    assert!(copyleft.is_empty(), "{copyleft:?} would apply to the linked program");
 }
 
 #[test]
-fn an_expression_is_read_as_spdx_means_it() {
+fn spdx_expressions_are_evaluated_by_their_grammar() {
     let allowed: Vec<String> = ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned).to_vec();
     for yes in ["MIT", "MIT/GPL-2.0", "GPL-2.0 OR MIT", "(MIT OR X) AND Apache-2.0", "X AND X OR MIT"] {
         assert!(permits(yes, &allowed), "{yes}");
@@ -49,17 +49,17 @@ fn allowed() -> Vec<String> {
     names.iter().map(|name| name.as_str().expect("a licence is a string").to_owned()).collect()
 }
 
-/// Name with version, and licence, of all packages in reach of this machine's build.
+/// Name with version, and licence, of all packages that a build on this machine can use.
 fn packages() -> Vec<(String, Option<String>)> {
-    // Without a platform, cargo would ask for packages of other systems, which no build here has fetched.
+    // Without a platform, cargo requires packages of other systems, which no build here has fetched.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--locked", "--format-version", "1", "--filter-platform", &platform])
         .current_dir(root())
         .output()
         .expect("cargo runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo metadata, offline: {said}; run `cargo fetch --target {platform}` first");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo metadata, offline: {stderr}; run `cargo fetch --target {platform}` first");
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
     let packages = metadata["packages"].as_array().expect("a list of packages");
     packages
@@ -72,14 +72,14 @@ fn packages() -> Vec<(String, Option<String>)> {
         .collect()
 }
 
-/// Does an SPDX expression leave a way to use the package under `allowed`? `/` is an old way to write OR.
+/// True if an SPDX expression permits use under the licences in `allowed`; `/` is the old form of OR.
 fn permits(expression: &str, allowed: &[String]) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();
     any(&mut words, allowed).is_some_and(|permitted| permitted && words.peek().is_none())
 }
 
-/// `all {OR all}`; nothing where the expression is malformed.
+/// Parses `all {OR all}`; `None` if the expression is malformed.
 fn any<'a>(words: &mut Peekable<impl Iterator<Item = &'a str>>, allowed: &[String]) -> Option<bool> {
     let mut permitted = all(words, allowed)?;
     while words.next_if_eq(&"OR").is_some() {
@@ -88,17 +88,17 @@ fn any<'a>(words: &mut Peekable<impl Iterator<Item = &'a str>>, allowed: &[Strin
     Some(permitted)
 }
 
-/// `one {AND one}`.
+/// Parses `term {AND term}`.
 fn all<'a>(words: &mut Peekable<impl Iterator<Item = &'a str>>, allowed: &[String]) -> Option<bool> {
-    let mut permitted = one(words, allowed)?;
+    let mut permitted = term(words, allowed)?;
     while words.next_if_eq(&"AND").is_some() {
-        permitted &= one(words, allowed)?;
+        permitted &= term(words, allowed)?;
     }
     Some(permitted)
 }
 
-/// `( any )`, or a licence with or without an exception.
-fn one<'a>(words: &mut Peekable<impl Iterator<Item = &'a str>>, allowed: &[String]) -> Option<bool> {
+/// Parses `( any )`, or a licence with or without an exception.
+fn term<'a>(words: &mut Peekable<impl Iterator<Item = &'a str>>, allowed: &[String]) -> Option<bool> {
     let name = words.next()?;
     if name == "(" {
         let permitted = any(words, allowed)?;

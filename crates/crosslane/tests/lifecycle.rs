@@ -1,5 +1,5 @@
-//! How a drive begins, ends and is ended: what it leaves in its folder, and
-//! that it leaves nothing else.
+//! Start, end and interruption of a drive: the files in its output folder, and no
+//! process or namespace left.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,16 +18,16 @@ use program::drive::Drive;
 use program::{METRICS, RECORDS, SCENARIO, can_drive, not_run};
 use serde_json::Value;
 
-/// Metrics that a simulation does not have.
-const OF_THE_EMULATOR: [&str; 3] = ["lateness_us.p99", "stall_us.max", "agent.rss_mb"];
+/// Metrics that only an emulated drive has.
+const EMULATOR_METRICS: [&str; 3] = ["lateness_us.p99", "stall_us.max", "agent.rss_mb"];
 
 /// A drive of the short scenario with strategy `threshold`.
 fn start() -> Drive {
     Drive::start(SCENARIO, "threshold", |_, _| {})
 }
 
-/// Waits until traffic may flow: the agent is there, and both namespaces.
-fn await_way(drive: &mut Drive) {
+/// Waits until traffic can flow: the agent runs and both namespaces exist.
+fn await_ready(drive: &mut Drive) {
     drive.until(|drive| !agents(drive).is_empty() && drive.namespaces().len() >= 2);
 }
 
@@ -36,14 +36,14 @@ fn agents(drive: &Drive) -> Vec<Pid> {
 }
 
 #[test]
-fn a_drive_leaves_what_the_formats_promise_and_nothing_else() {
+fn a_drive_leaves_exactly_the_files_of_the_formats() {
     if !can_drive() {
         return;
     }
-    let (desk, said) = start().end();
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-    let out = desk.path().join("out");
-    let summary: Value = serde_json::from_str(&said.stdout).unwrap();
+    let (workdir, output) = start().end();
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+    let out = workdir.path().join("out");
+    let summary: Value = serde_json::from_str(&output.stdout).unwrap();
     let written: Value = serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
     assert_eq!(summary, written);
     assert_eq!(fs::read_to_string(out.join("scenario.toml")).unwrap(), SCENARIO);
@@ -61,7 +61,7 @@ fn a_drive_leaves_what_the_formats_promise_and_nothing_else() {
     assert_eq!(fs::read_to_string(run.join("agent.log")).unwrap(), "");
     assert!(run.join("agent.toml").exists());
     let names = fs::read_dir(&run).unwrap().count();
-    assert_eq!(names, RECORDS.len() + 3, "{run:?} holds more than the formats promise");
+    assert_eq!(names, RECORDS.len() + 3, "{run:?} has files that the formats do not list");
 }
 
 fn check_summary(summary: &Value) {
@@ -77,7 +77,7 @@ fn check_summary(summary: &Value) {
         (&"threshold".into(), &1.into(), &"runs/threshold-1".into())
     );
     assert!(run["valid"].is_boolean() && run["attempts"].as_u64().is_some_and(|attempts| attempts <= 3), "{run}");
-    for metric in METRICS.iter().chain(&OF_THE_EMULATOR) {
+    for metric in METRICS.iter().chain(&EMULATOR_METRICS) {
         assert!(run["metrics"][*metric].is_number(), "{metric} in {:#}", run["metrics"]);
     }
     let metric = |name: &str| run["metrics"][name].as_f64().unwrap();
@@ -100,37 +100,37 @@ fn check_events(text: &str) {
 }
 
 #[test]
-fn two_drives_at_the_same_time_do_not_meet() {
+fn two_drives_at_the_same_time_do_not_interfere() {
     if !can_drive() {
         return;
     }
     for drive in [start(), start()] {
-        let (_desk, said) = drive.end();
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        let (_workdir, output) = drive.end();
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
     }
 }
 
 #[test]
-fn whatever_signal_ends_a_drive_leaves_no_process_and_no_namespace() {
+fn no_signal_leaves_a_process_or_namespace_of_a_drive() {
     if !can_drive() {
         return;
     }
     let mut signals = vec![Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGKILL];
-    // Under nohup whatever is started ignores SIGHUP, as it should.
+    // Under nohup all processes ignore SIGHUP.
     signals.retain(|signal| !is_ignored(*signal));
     let mut drives: Vec<Drive> = signals.iter().map(|_| start()).collect();
-    drives.iter_mut().for_each(await_way);
-    // All at once: a drive must not be over before its signal comes.
+    drives.iter_mut().for_each(await_ready);
+    // All signals at once: no drive may end before its signal.
     drives.iter().zip(&signals).for_each(|(drive, signal)| drive.signal(*signal));
     for (drive, signal) in drives.into_iter().zip(signals) {
-        let (_desk, said) = drive.end();
-        assert_ne!(said.code, Some(0), "{signal}");
+        let (_workdir, output) = drive.end();
+        assert_ne!(output.code, Some(0), "{signal}");
     }
 }
 
-/// Three runs, of which the third is under way when the signal comes.
+/// The signal arrives during the third run.
 #[test]
-fn an_interrupted_drive_leaves_the_summary_of_the_runs_that_were_complete() {
+fn an_interrupted_drive_leaves_the_summary_of_its_complete_runs() {
     if !can_drive() {
         return;
     }
@@ -142,12 +142,12 @@ fn an_interrupted_drive_leaves_the_summary_of_the_runs_that_were_complete() {
         let out = drive.folder().join("out");
         drive.until_within(Duration::from_secs(60), |_| out.join("runs/single-3").exists());
         drive.signal(signal);
-        let (_desk, said) = drive.end();
-        assert_eq!(said.code, Some(code), "{said:?}");
-        let told = said.sentence();
+        let (_workdir, output) = drive.end();
+        assert_eq!(output.code, Some(code), "{output:?}");
+        let message = output.sentence();
         assert!(
-            told.starts_with("crosslane: while driving: it was interrupted; out/summary.json contains the "),
-            "{told}"
+            message.starts_with("crosslane: while driving: it was interrupted; out/summary.json contains the "),
+            "{message}"
         );
         let summary: Value = serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
         assert_eq!(summary["interrupted"], true);
@@ -156,7 +156,7 @@ fn an_interrupted_drive_leaves_the_summary_of_the_runs_that_were_complete() {
         for run in runs {
             assert!(out.join(run["folder"].as_str().unwrap()).join("events.jsonl").exists(), "{run}");
         }
-        assert_eq!(fs::read_dir(out.join("runs")).unwrap().count(), runs.len(), "a run in part is left");
+        assert_eq!(fs::read_dir(out.join("runs")).unwrap().count(), runs.len(), "an incomplete run is left");
     }
 }
 
@@ -166,14 +166,14 @@ fn a_second_signal_ends_a_drive_at_once() {
         return;
     }
     let mut drive = start();
-    await_way(&mut drive);
+    await_ready(&mut drive);
     drive.signal(Signal::SIGTERM);
     drive.signal(Signal::SIGINT);
-    let (_desk, said) = drive.end();
-    assert!(matches!(said.code, Some(130 | 143)), "{said:?}");
+    let (_workdir, output) = drive.end();
+    assert!(matches!(output.code, Some(130 | 143)), "{output:?}");
 }
 
-/// True if this process, and so what it starts, ignores the signal.
+/// True if this process, and so its children, ignore the signal.
 fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
@@ -181,26 +181,26 @@ fn is_ignored(signal: Signal) -> bool {
 }
 
 #[test]
-fn an_agent_that_dies_ends_the_drive_with_one_sentence() {
+fn an_agent_that_is_killed_ends_the_drive_with_one_message() {
     if !can_drive() {
         return;
     }
     let mut drive = start();
-    await_way(&mut drive);
+    await_ready(&mut drive);
     kill(agents(&drive)[0], Signal::SIGKILL).unwrap();
-    let (_desk, said) = drive.end();
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert_eq!(said.sentence(), "crosslane: while driving: the agent exited early: signal: 9 (SIGKILL)");
+    let (_workdir, output) = drive.end();
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert_eq!(output.sentence(), "crosslane: while driving: the agent exited early: signal: 9 (SIGKILL)");
 }
 
-/// The folder for the records is a file system of 64 KiB, which the drive alone sees.
+/// The output folder is a file system of 64 KiB, mounted only for the drive.
 #[test]
-fn a_full_disk_ends_the_drive_with_one_sentence() {
+fn a_full_disk_ends_the_drive_with_one_message() {
     if !can_drive() {
         return;
     }
     if !nix::unistd::geteuid().is_root() {
-        not_run("to mount a small file system needs root");
+        not_run("mounting a small file system needs root");
         return;
     }
     let drive = Drive::start(SCENARIO, "threshold", |command, out| {
@@ -215,7 +215,7 @@ fn a_full_disk_ends_the_drive_with_one_sentence() {
         // SAFETY: only system calls happen between fork and exec.
         unsafe { command.pre_exec(prepare) };
     });
-    let (_desk, said) = drive.end();
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.sentence().contains("No space left on device"), "{said:?}");
+    let (_workdir, output) = drive.end();
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.sentence().contains("No space left on device"), "{output:?}");
 }

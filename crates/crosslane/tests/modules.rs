@@ -1,5 +1,5 @@
-//! No circle of modules: within each folder of the three crates, files and folders
-//! import one another in one direction only (`docs/architecture.md`).
+//! No cyclic imports: within each folder of the three crates, files and folders import
+//! each other in one direction only (`docs/architecture.md`).
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,20 +8,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 type Module = Vec<String>;
-/// For each folder, which of its members imports which, and one such import.
-type Rooms = BTreeMap<Module, BTreeMap<(String, String), String>>;
+/// For each folder, the pairs of members of which one imports the other, and an example of the import.
+type FolderImports = BTreeMap<Module, BTreeMap<(String, String), String>>;
 
 #[test]
-fn modules_import_one_another_in_one_direction() {
+fn modules_import_each_other_in_one_direction() {
     for name in ["core", "sim", "crosslane"] {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
-        let circles = circles(&rooms(&read(&source)));
-        assert!(circles.is_empty(), "{name}: {}", circles.join("\n"));
+        let cycles = cycles(&folder_imports(&read(&source)));
+        assert!(cycles.is_empty(), "{name}: {}", cycles.join("\n"));
     }
 }
 
 #[test]
-fn a_circle_is_found() {
+fn a_cycle_is_detected() {
     let module = |name: &str| name.split('/').map(String::from).collect::<Module>();
     let files = BTreeMap::from([
         (module("a"), "use crate::b::c::Thing;".into()),
@@ -29,12 +29,15 @@ fn a_circle_is_found() {
         (module("b/c"), "use super::{super::d, Other};".into()),
         (module("d"), "fn f() { crate::a::g() }".into()),
     ]);
-    assert!(circles(&rooms(&files)).is_empty(), "a nested group is no import that this house writes");
+    assert!(cycles(&folder_imports(&files)).is_empty(), "nested groups are not used in this project and not parsed");
     let files = files.into_iter().chain([(module("b/e"), "use super::super::d::Thing;".into())]).collect();
-    assert_eq!(circles(&rooms(&files)), [": a -> b (a -> b/c/Thing), b -> d (b/e -> d/Thing), d -> a (d -> a/g)"]);
+    assert_eq!(
+        cycles(&folder_imports(&files)),
+        [": a -> b (a -> b/c/Thing), b -> d (b/e -> d/Thing), d -> a (d -> a/g)"]
+    );
 }
 
-/// The files of a crate, without tests, by module.
+/// The source text of a crate, without tests and comments, by module.
 fn read(source: &Path) -> BTreeMap<Module, String> {
     let mut files = BTreeMap::new();
     let mut folders = vec![PathBuf::from(source)];
@@ -60,8 +63,8 @@ fn read(source: &Path) -> BTreeMap<Module, String> {
     files
 }
 
-fn rooms(files: &BTreeMap<Module, String>) -> Rooms {
-    let mut rooms = Rooms::new();
+fn folder_imports(files: &BTreeMap<Module, String>) -> FolderImports {
+    let mut folder_imports = FolderImports::new();
     for (from, text) in files {
         for to in imports(from, text) {
             let known = (0..=to.len()).rev().find(|length| files.contains_key(&to[..*length]));
@@ -69,14 +72,14 @@ fn rooms(files: &BTreeMap<Module, String>) -> Rooms {
             if known.is_some_and(|known| shared < known) && shared < from.len() {
                 let members = (from[shared].clone(), to[shared].clone());
                 let import = format!("{} -> {}", from.join("/"), to.join("/"));
-                rooms.entry(from[..shared].to_vec()).or_default().entry(members).or_insert(import);
+                folder_imports.entry(from[..shared].to_vec()).or_default().entry(members).or_insert(import);
             }
         }
     }
-    rooms
+    folder_imports
 }
 
-/// What a file names by `crate`, `super` or `self`, as paths from the crate's root.
+/// Imports of a file by `crate`, `super` or `self`, as paths from the root of the crate.
 fn imports(module: &[String], text: &str) -> Vec<Module> {
     let inside = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let mut found = Vec::new();
@@ -108,10 +111,10 @@ fn imports(module: &[String], text: &str) -> Vec<Module> {
     found
 }
 
-/// A sentence for each folder whose members import one another in a circle.
-fn circles(rooms: &Rooms) -> Vec<String> {
+/// A message for each folder whose members import each other in a cycle.
+fn cycles(folder_imports: &FolderImports) -> Vec<String> {
     let mut found = Vec::new();
-    for (room, imports) in rooms {
+    for (folder, imports) in folder_imports {
         let reached = |from: &str| {
             let mut reached = BTreeSet::new();
             let mut open = vec![from];
@@ -124,11 +127,11 @@ fn circles(rooms: &Rooms) -> Vec<String> {
             }
             reached
         };
-        let in_circle = |(from, to): &(String, String)| reached(to).contains(from.as_str());
-        let circle = imports.iter().filter(|(members, _)| in_circle(members));
-        let words: Vec<String> = circle.map(|((from, to), import)| format!("{from} -> {to} ({import})")).collect();
-        if !words.is_empty() {
-            found.push(format!("{}: {}", room.join("/"), words.join(", ")));
+        let in_cycle = |(from, to): &(String, String)| reached(to).contains(from.as_str());
+        let cycle = imports.iter().filter(|(members, _)| in_cycle(members));
+        let edges: Vec<String> = cycle.map(|((from, to), import)| format!("{from} -> {to} ({import})")).collect();
+        if !edges.is_empty() {
+            found.push(format!("{}: {}", folder.join("/"), edges.join(", ")));
         }
     }
     found

@@ -1,5 +1,5 @@
-//! The netlink drivers on the real kernel, each test in a network namespace of
-//! its own, over its loopback interface.
+//! The netlink drivers on the real kernel; each test runs in a separate network namespace
+//! over its loopback interface.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,33 +18,33 @@ use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const CLIENT: &str = "10.1.0.1";
-const CLIENT_TOO: &str = "10.1.0.2";
+const SECOND_CLIENT: &str = "10.1.0.2";
 const SERVER: &str = "10.2.0.1";
-/// The reason for running nothing is given once.
-static TOLD: std::sync::Once = std::sync::Once::new();
-/// Events waited for before a test gives up.
-const PATIENCE: usize = 200;
+/// Prints the reason for skipped tests only once.
+static REPORTED: std::sync::Once = std::sync::Once::new();
+/// Receive attempts before a test fails.
+const MAX_ATTEMPTS: usize = 200;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Runs `story` in a fresh network namespace where loopback is up and has the
-/// three addresses; says so and passes if that is not permitted, unless in CI.
-fn in_namespace(story: fn()) {
-    let told = std::thread::spawn(move || {
+/// Runs `test` in a new network namespace where loopback is up and has the three addresses.
+/// Without permission for that, the test is skipped with a message; in CI it fails.
+fn in_namespace(test: fn()) {
+    let thread = std::thread::spawn(move || {
         if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
             let reason =
-                format!("e2e NOT RUN: no network namespace of our own ({errno}); run as root or in `unshare -Urn`");
+                format!("e2e NOT RUN: no separate network namespace ({errno}); run as root or in `unshare -Urn`");
             assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
-            // Past the test harness, which keeps what a passing test prints.
-            TOLD.call_once(|| drop(writeln!(std::io::stderr(), "{reason}")));
+            // Directly to standard error: the test harness captures the output of passing tests.
+            REPORTED.call_once(|| drop(writeln!(std::io::stderr(), "{reason}")));
             return;
         }
-        runtime().block_on(loopback(&[CLIENT, CLIENT_TOO, SERVER]));
-        story();
+        runtime().block_on(loopback(&[CLIENT, SECOND_CLIENT, SERVER]));
+        test();
     });
-    if let Err(panic) = told.join() {
+    if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
 }
@@ -67,7 +67,7 @@ fn mptcp(domain: Domain) -> Socket {
     Socket::new(domain, Type::STREAM, Some(Protocol::MPTCP)).unwrap()
 }
 
-/// Both ends of a connection from `CLIENT` to `SERVER`, and their view by netlink.
+/// Both endpoints of a connection from `CLIENT` to `SERVER`, and its netlink sockets.
 struct Connected {
     client: Socket,
     server: Socket,
@@ -103,7 +103,7 @@ impl Connected {
         client.connect(&SocketAddr::new(to, port).into()).unwrap();
         let (mut server, _) = listening.accept().unwrap();
         let (mut client_token, mut server_token, mut first) = (None, None, None);
-        // Data makes the connection fully established, at both ends.
+        // Data makes the connection fully established at both endpoints.
         (&client).write_all(b"hello").unwrap();
         server.read_exact(&mut [0; 5]).unwrap();
         (&server).write_all(b"hello").unwrap();
@@ -125,7 +125,7 @@ impl Connected {
                 _ => None,
             });
         }
-        assert_eq!(created, 2, "one Created for each end");
+        assert_eq!(created, 2, "one Created event for each endpoint");
         let (client_token, server_token) = (client_token.unwrap(), server_token.unwrap());
         let listener = SocketAddr::new(ip(SERVER), port);
         Connected {
@@ -141,12 +141,12 @@ impl Connected {
         }
     }
 
-    /// Opens a second subflow from `CLIENT_TOO`; returns it as the client sees it.
+    /// Opens a second subflow from `SECOND_CLIENT`; returns it as seen by the client.
     fn join(&mut self) -> Subflow {
-        self.open(ip(CLIENT_TOO), AddressId(7), false).0
+        self.open(ip(SECOND_CLIENT), AddressId(7), false).0
     }
 
-    /// Opens a subflow from `local`; returns it as the client and as the server see it.
+    /// Opens a subflow from `local`; returns it as seen by the client and by the server.
     fn open(&mut self, local: IpAddr, local_id: AddressId, backup: bool) -> (Subflow, Subflow) {
         let (token, remote) = (self.client_token, self.listener);
         let command = Command::CreateSubflow { token, local_id, local, if_index: 1, remote, backup };
@@ -165,23 +165,23 @@ impl Connected {
     }
 }
 
-/// The first event that `wanted` takes.
-fn until<T>(events: &mut EventSocket, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
-    for _ in 0..PATIENCE {
-        if let Some(found) = events.recv(Duration::from_millis(20)).unwrap().and_then(&mut wanted) {
+/// The result of `select` for the first event for which it has one.
+fn until<T>(events: &mut EventSocket, mut select: impl FnMut(Event) -> Option<T>) -> T {
+    for _ in 0..MAX_ATTEMPTS {
+        if let Some(found) = events.recv(Duration::from_millis(20)).unwrap().and_then(&mut select) {
             return found;
         }
     }
-    panic!("the event did not come");
+    panic!("the event did not arrive");
 }
 
 #[test]
-fn the_probe_finds_what_the_agent_needs() {
+fn the_probe_succeeds_on_this_kernel() {
     in_namespace(|| probe().unwrap());
 }
 
 #[test]
-fn a_connection_is_told_at_both_ends() {
+fn a_connection_is_reported_at_both_endpoints() {
     in_namespace(|| {
         let connected = Connected::new();
         assert_eq!(connected.first.local.ip(), ip(CLIENT));
@@ -192,7 +192,7 @@ fn a_connection_is_told_at_both_ends() {
 }
 
 #[test]
-fn a_connection_that_ends_is_told() {
+fn a_closed_connection_is_reported() {
     in_namespace(|| {
         let Connected { client, server, client_token, mut events, .. } = Connected::new();
         drop((client, server));
@@ -201,18 +201,18 @@ fn a_connection_that_ends_is_told() {
 }
 
 #[test]
-fn a_subflow_is_opened_with_the_id_given() {
+fn a_subflow_is_opened_with_the_requested_address_id() {
     in_namespace(|| {
         let mut connected = Connected::new();
         let subflow = connected.join();
-        assert_eq!(subflow.local.ip(), ip(CLIENT_TOO));
+        assert_eq!(subflow.local.ip(), ip(SECOND_CLIENT));
         assert_eq!(subflow.local_id, AddressId(7));
         assert!(!subflow.backup);
     });
 }
 
 #[test]
-fn the_backup_flag_reaches_the_peer_and_goes_again() {
+fn the_backup_flag_is_set_and_cleared_at_the_peer() {
     in_namespace(|| {
         let mut connected = Connected::new();
         let subflow = connected.join();
@@ -220,21 +220,21 @@ fn the_backup_flag_reaches_the_peer_and_goes_again() {
             let (token, local, remote) = (connected.client_token, subflow.local, subflow.remote);
             connected.commands.send(&Command::SetBackup { token, local, remote, backup }).unwrap();
             let server = connected.server_token;
-            let told = until(&mut connected.events, |event| match event {
+            let changed = until(&mut connected.events, |event| match event {
                 Event::SubflowPriority { token, subflow } if token == server => Some(subflow),
                 _ => None,
             });
-            assert_eq!((told.local, told.remote, told.backup), (remote, local, backup));
+            assert_eq!((changed.local, changed.remote, changed.backup), (remote, local, backup));
         }
     });
 }
 
-/// The event's flag is the peer's wish; sock_diag shows both.
+/// The flag in the event is the peer's request; sock_diag shows the effective flag at both endpoints.
 #[test]
-fn a_subflow_opened_as_backup_is_told_as_one_only_at_the_peer() {
+fn a_subflow_opened_as_backup_is_reported_as_backup_only_at_the_peer() {
     in_namespace(|| {
         let mut connected = Connected::new();
-        let (ours, peers) = connected.open(ip(CLIENT_TOO), AddressId(2), true);
+        let (ours, peers) = connected.open(ip(SECOND_CLIENT), AddressId(2), true);
         assert!(!ours.backup && peers.backup);
         let mut diag = Diag::open().unwrap();
         assert!(diag.subflow(ours.local, ours.remote).unwrap().unwrap().subflow.backup);
@@ -243,21 +243,21 @@ fn a_subflow_opened_as_backup_is_told_as_one_only_at_the_peer() {
 }
 
 #[test]
-fn the_first_subflow_can_be_opened_again() {
+fn the_first_subflow_can_be_reopened() {
     in_namespace(|| {
         let mut connected = Connected::new();
         let (token, Subflow { local, remote, .. }) = (connected.client_token, connected.first);
         connected.join();
         connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
-        let (again, _) = connected.open(ip(CLIENT), AddressId(0), false);
-        assert_eq!((again.local.ip(), again.remote), (local.ip(), remote));
-        assert_eq!(again.local_id, AddressId(0));
+        let (reopened, _) = connected.open(ip(CLIENT), AddressId(0), false);
+        assert_eq!((reopened.local.ip(), reopened.remote), (local.ip(), remote));
+        assert_eq!(reopened.local_id, AddressId(0));
     });
 }
 
-/// Whichever end closes its half, and though the other one still speaks.
+/// Whichever endpoint closes its direction, even though the other direction stays open.
 #[test]
-fn a_connection_closed_on_one_side_takes_no_further_subflow() {
+fn a_half_closed_connection_rejects_further_subflows() {
     in_namespace(|| half_closed(true));
     in_namespace(|| half_closed(false));
 }
@@ -269,17 +269,17 @@ fn half_closed(at_client: bool) {
     closer.shutdown(Shutdown::Write).unwrap();
     let mut rest = Vec::new();
     other.read_to_end(&mut rest).unwrap();
-    let command = further(&connected);
+    let command = create_second(&connected);
     let error = connected.commands.send(&command).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::ENOTCONN));
     other.write_all(b"still").unwrap();
     closer.read_exact(&mut [0; 5]).unwrap_or_else(|cause| panic!("{at_client}: {cause}"));
 }
 
-/// The opener does not know yet that the other end has closed, since nothing
-/// reaches it: for a moment it takes the subflow for established.
+/// The client has no subflow over which it could learn that the server has closed, so it
+/// first considers the new subflow established.
 #[test]
-fn a_join_to_an_end_that_has_closed_is_reset() {
+fn a_join_to_a_server_that_has_closed_is_reset() {
     in_namespace(|| {
         let mut connected = Connected::new();
         let (token, Subflow { local, remote, .. }) = (connected.client_token, connected.first);
@@ -289,34 +289,34 @@ fn a_join_to_an_end_that_has_closed_is_reset() {
             _ => None,
         });
         connected.server.shutdown(Shutdown::Write).unwrap();
-        let command = further(&connected);
+        let command = create_second(&connected);
         connected.commands.send(&command).unwrap();
         let closed = until(&mut connected.events, |event| match event {
-            Event::SubflowClosed { token: told, subflow, .. } if told == token => Some(subflow.local.ip()),
+            Event::SubflowClosed { token: closed, subflow, .. } if closed == token => Some(subflow.local.ip()),
             _ => None,
         });
-        assert_eq!(closed, ip(CLIENT_TOO));
+        assert_eq!(closed, ip(SECOND_CLIENT));
         let connections = Diag::open().unwrap().connections().unwrap();
         assert!(connections.iter().all(|connection| connection.subflows.is_empty()), "{connections:?}");
     });
 }
 
-/// Asks for a subflow from `CLIENT_TOO`.
-fn further(connected: &Connected) -> Command {
-    let (token, remote, local) = (connected.client_token, connected.listener, ip(CLIENT_TOO));
+/// A command that creates a subflow from `SECOND_CLIENT`.
+fn create_second(connected: &Connected) -> Command {
+    let (token, remote, local) = (connected.client_token, connected.listener, ip(SECOND_CLIENT));
     Command::CreateSubflow { token, local_id: AddressId(7), local, if_index: 1, remote, backup: false }
 }
 
 #[test]
-fn a_subflow_destroyed_is_told_as_closed() {
+fn a_destroyed_subflow_is_reported_as_closed() {
     in_namespace(|| {
         let mut connected = Connected::new();
         let Subflow { local, remote, .. } = connected.join();
         let token = connected.client_token;
         connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
         until(&mut connected.events, |event| match event {
-            Event::SubflowClosed { token: told, subflow, .. } => {
-                (told == token && subflow.local == local).then_some(())
+            Event::SubflowClosed { token: closed, subflow, .. } => {
+                (closed == token && subflow.local == local).then_some(())
             }
             _ => None,
         });
@@ -341,8 +341,8 @@ fn a_subflow_of_a_dual_stack_socket_is_destroyed_too() {
         assert!(Diag::open().unwrap().subflow(local, remote).unwrap().unwrap().subflow.backup);
         connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
         until(&mut connected.events, |event| match event {
-            Event::SubflowClosed { token: told, subflow, .. } => {
-                (told == token && subflow.local == local).then_some(())
+            Event::SubflowClosed { token: closed, subflow, .. } => {
+                (closed == token && subflow.local == local).then_some(())
             }
             _ => None,
         });
@@ -350,18 +350,18 @@ fn a_subflow_of_a_dual_stack_socket_is_destroyed_too() {
 }
 
 #[test]
-fn addresses_announced_and_withdrawn_reach_the_peer() {
+fn announced_and_withdrawn_addresses_reach_the_peer() {
     in_namespace(|| {
         let mut connected = Connected::new();
         let (token, local_id) = (connected.client_token, AddressId(5));
-        let local = SocketAddr::new(ip(CLIENT_TOO), 0);
+        let local = SocketAddr::new(ip(SECOND_CLIENT), 0);
         connected.commands.send(&Command::Announce { token, local_id, local }).unwrap();
         let server = connected.server_token;
-        let told = until(&mut connected.events, |event| match event {
+        let announced = until(&mut connected.events, |event| match event {
             Event::Announced { token, remote_id, remote } if token == server => Some((remote_id, remote.ip())),
             _ => None,
         });
-        assert_eq!(told, (local_id, ip(CLIENT_TOO)));
+        assert_eq!(announced, (local_id, ip(SECOND_CLIENT)));
         connected.commands.send(&Command::Withdraw { token, local_id }).unwrap();
         let removed = Event::Removed { token: server, remote_id: local_id };
         until(&mut connected.events, |event| (event == removed).then_some(()));
@@ -396,7 +396,7 @@ fn sock_diag_shows_both_subflows_under_the_token_of_the_events() {
 }
 
 #[test]
-fn a_subflow_bound_to_an_interface_is_found_as_well() {
+fn a_subflow_bound_to_an_interface_is_found() {
     in_namespace(|| {
         let mut connected = Connected::new();
         let mut diag = Diag::open().unwrap();
@@ -419,19 +419,19 @@ fn sock_diag_counts_the_bytes_of_plain_tcp() {
         client.write_all(&[0; 1000]).unwrap();
         server.read_exact(&mut [0; 1000]).unwrap();
         let mut diag = Diag::open().unwrap();
-        let ends = (client.local_addr().unwrap(), client.peer_addr().unwrap());
-        let socket = diag.socket(ends.0, ends.1).unwrap().unwrap();
-        assert_eq!((socket.local, socket.remote), ends);
+        let addresses = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+        let socket = diag.socket(addresses.0, addresses.1).unwrap().unwrap();
+        assert_eq!((socket.local, socket.remote), addresses);
         assert_eq!((socket.tcp.bytes_acked, socket.tcp.bytes_sent), (1001, 1000), "the SYN counts as one");
         assert!(socket.mptcp.is_none());
-        let peer = diag.socket(ends.1, ends.0).unwrap().unwrap();
+        let peer = diag.socket(addresses.1, addresses.0).unwrap().unwrap();
         assert_eq!(peer.tcp.bytes_received, 1000);
         assert_eq!(diag.sockets().unwrap().len(), 2);
     });
 }
 
 #[test]
-fn a_refusal_carries_the_kernels_words() {
+fn a_rejection_includes_the_kernels_message() {
     in_namespace(|| {
         select_path_manager(PathManager::Kernel).unwrap();
         let listening = mptcp(Domain::IPV4);
@@ -443,9 +443,9 @@ fn a_refusal_carries_the_kernels_words() {
         let token = Diag::open().unwrap().connections().unwrap()[0].token;
         let mut commands = CommandSocket::open().unwrap();
         let command = Command::Withdraw { token, local_id: AddressId(3) };
-        let refused = commands.send(&command).unwrap_err();
-        assert_eq!(refused.errno(), Some(Errno::EINVAL));
-        let sentence = refused.to_string();
+        let error = commands.send(&command).unwrap_err();
+        assert_eq!(error.errno(), Some(Errno::EINVAL));
+        let sentence = error.to_string();
         assert!(sentence.starts_with("while asking the kernel to withdraw an address: "), "{sentence}");
         assert!(sentence.to_lowercase().contains("userspace pm not selected"), "{sentence}");
         let unknown = commands.send(&Command::Withdraw { token: Token(1), local_id: AddressId(3) }).unwrap_err();
@@ -460,11 +460,11 @@ fn endpoints_and_limits_read_back_as_set() {
         let limits = Limits { subflows: 8, add_addr_accepted: 8 };
         socket.set_limits(limits).unwrap();
         assert_eq!(socket.limits().unwrap(), limits);
-        let refused = socket.set_limits(Limits { subflows: 9, ..limits }).unwrap_err();
-        assert_eq!(refused.errno(), Some(Errno::EINVAL));
+        let error = socket.set_limits(Limits { subflows: 9, ..limits }).unwrap_err();
+        assert_eq!(error.errno(), Some(Errno::EINVAL));
         let first = Endpoint { id: Some(AddressId(3)), if_index: 1, ..Endpoint::subflow(ip(CLIENT)) };
         let second =
-            Endpoint { id: Some(AddressId(4)), backup: true, fullmesh: true, ..Endpoint::subflow(ip(CLIENT_TOO)) };
+            Endpoint { id: Some(AddressId(4)), backup: true, fullmesh: true, ..Endpoint::subflow(ip(SECOND_CLIENT)) };
         socket.add(&first).unwrap();
         socket.add(&second).unwrap();
         assert!(socket.add(&first).is_err());
@@ -479,9 +479,9 @@ fn endpoints_and_limits_read_back_as_set() {
 }
 
 #[test]
-fn links_and_addresses_are_told_as_they_change() {
+fn changes_of_links_and_addresses_are_reported() {
     in_namespace(|| {
-        let (present, mut news) = links::monitor().unwrap();
+        let (present, mut monitor) = links::monitor().unwrap();
         let up = present.iter().find_map(|notice| match notice {
             Notice::Link(link) if link.name == "lo" => Some(link.clone()),
             _ => None,
@@ -490,7 +490,7 @@ fn links_and_addresses_are_told_as_they_change() {
         let has = |notices: &[Notice], wanted| {
             notices
                 .iter()
-                .any(|notice| matches!(notice, Notice::Address(told) if told.address == wanted && told.usable))
+                .any(|notice| matches!(notice, Notice::Address(event) if event.address == wanted && event.usable))
         };
         assert!(has(&present, ip(CLIENT)));
         runtime().block_on(async {
@@ -500,23 +500,23 @@ fn links_and_addresses_are_told_as_they_change() {
             let down = rtnetlink::LinkUnspec::new_with_index(1).down().build();
             handle.link().set(down).execute().await.unwrap();
         });
-        let mut heard = Vec::new();
-        while let Some(notice) = news.recv(Duration::from_millis(50)).unwrap() {
-            heard.push(notice);
+        let mut notices = Vec::new();
+        while let Some(notice) = monitor.recv(Duration::from_millis(50)).unwrap() {
+            notices.push(notice);
         }
-        assert!(has(&heard, ip("10.9.0.1")));
-        assert!(heard.iter().any(|notice| matches!(notice, Notice::Link(link) if link.if_index == 1 && !link.up)));
+        assert!(has(&notices, ip("10.9.0.1")));
+        assert!(notices.iter().any(|notice| matches!(notice, Notice::Link(link) if link.if_index == 1 && !link.up)));
     });
 }
 
 #[test]
-fn the_same_events_come_in_tokio() {
+fn the_same_events_arrive_in_tokio() {
     in_namespace(|| {
         select_path_manager(PathManager::UserSpace).unwrap();
         runtime().block_on(async {
             let mut stream = path_manager::events().unwrap().into_stream().unwrap();
             let wait = Duration::from_millis(20);
-            assert!(tokio::time::timeout(wait, stream.next()).await.is_err(), "nothing has happened yet");
+            assert!(tokio::time::timeout(wait, stream.next()).await.is_err(), "no event yet");
             for _ in 0..3 {
                 let listening = mptcp(Domain::IPV4);
                 listening.bind(&"0.0.0.0:0".parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -530,7 +530,7 @@ fn the_same_events_come_in_tokio() {
 }
 
 #[test]
-fn an_overrun_is_told_once_and_then_comes_only_what_is_new() {
+fn an_overrun_is_reported_once_and_then_only_new_events_follow() {
     in_namespace(|| {
         select_path_manager(PathManager::UserSpace).unwrap();
         let mut events = path_manager::events().unwrap();
@@ -544,8 +544,8 @@ fn an_overrun_is_told_once_and_then_comes_only_what_is_new() {
         for _ in 0..100 {
             listen();
         }
-        let told = (0..PATIENCE).find_map(|_| events.try_recv().err());
-        assert!(matches!(told, Some(EventError::Overrun)), "{told:?}");
+        let error = (0..MAX_ATTEMPTS).find_map(|_| events.try_recv().err());
+        assert!(matches!(error, Some(EventError::Overrun)), "{error:?}");
         assert_eq!(events.try_recv().unwrap(), None);
         let local = listen();
         assert_eq!(events.try_recv().unwrap(), Some(Event::ListenerCreated { local }));
@@ -553,7 +553,7 @@ fn an_overrun_is_told_once_and_then_comes_only_what_is_new() {
 }
 
 #[test]
-fn a_connection_without_subflows_is_still_found_and_taken_up_again() {
+fn a_connection_without_subflows_is_found_and_can_be_joined_again() {
     in_namespace(|| {
         let mut connected = Connected::new();
         let (token, Subflow { local, remote, .. }) = (connected.client_token, connected.first);
@@ -564,14 +564,14 @@ fn a_connection_without_subflows_is_still_found_and_taken_up_again() {
         assert_eq!((found.server_side == Some(true), found.subflows.len()), (false, 0));
         connected.join();
         (&connected.client).write_all(b"again").unwrap();
-        let mut heard = [0; 5];
-        connected.server.read_exact(&mut heard).unwrap();
-        assert_eq!(&heard, b"again");
+        let mut received = [0; 5];
+        connected.server.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"again");
     });
 }
 
 #[test]
-fn a_connection_fallen_back_to_tcp_is_none_of_mptcps() {
+fn a_connection_that_fell_back_to_tcp_is_not_listed_as_mptcp() {
     in_namespace(|| {
         let listener = std::net::TcpListener::bind((ip(SERVER), 0)).unwrap();
         let client = mptcp(Domain::IPV4);

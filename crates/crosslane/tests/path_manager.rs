@@ -1,7 +1,7 @@
-//! The agent in real hands: peers that refuse, addresses that change, interfaces
-//! that go and come back.
+//! The agent with peers that reject subflows, addresses that change, and interfaces
+//! that go down and up.
 //!
-//! `CROSSLANE_HANG_RUNS` repeats the connection that once hung so many times.
+//! `CROSSLANE_HANG_RUNS` is the number of runs of the test for hangs (default: 12).
 
 #![allow(clippy::unwrap_used)]
 
@@ -40,12 +40,12 @@ name = "threshold"
 [log]
 events = "EVENTS"
 "#;
-const PATIENCE: Duration = Duration::from_secs(8);
-/// First of the testbed's routing tables.
+const TIMEOUT: Duration = Duration::from_secs(8);
+/// First routing table of the testbed.
 const FIRST_TABLE: u32 = 100;
 
-/// A vehicle with two paths, and a server that accepts so many subflows beyond
-/// the first of a connection.
+/// A vehicle with two paths, and a server that accepts a given number of additional
+/// subflows for each connection.
 struct World {
     testbed: Testbed,
     _emulator: Option<Emulator>,
@@ -60,7 +60,7 @@ impl World {
 
     fn over(testbed: Testbed, emulator: Option<Emulator>, vehicle: PathManager, subflows: u32) -> World {
         testbed.vehicle.enter(|| select_path_manager(vehicle).unwrap()).unwrap();
-        // The network takes nothing that bears another path's address.
+        // The network drops packets with the source address of another path.
         for conf in ["all", "default"] {
             testbed.server.set_sysctl(&format!("net/ipv4/conf/{conf}/rp_filter"), "1").unwrap();
         }
@@ -86,26 +86,26 @@ impl World {
             socket.connect(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
             socket
         };
-        let near = self.testbed.vehicle.enter(connect).unwrap();
-        let far = self.listener.accept().unwrap().0;
-        for socket in [&near, &far] {
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let client = self.testbed.vehicle.enter(connect).unwrap();
+        let server = self.listener.accept().unwrap().0;
+        for socket in [&client, &server] {
+            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         }
-        exchange(&near, &far);
-        (near, far)
+        exchange(&client, &server);
+        (client, server)
     }
 
-    /// Waits until the vehicle has a subflow from `address`; returns how long.
+    /// Waits until the vehicle has a subflow from `address`; returns the time that took.
     fn await_subflow(&self, address: Ipv4Addr) -> Duration {
         let start = Instant::now();
         while !established(&self.testbed.vehicle).contains(&address.into()) {
-            assert!(start.elapsed() < PATIENCE, "no subflow from {address}");
+            assert!(start.elapsed() < TIMEOUT, "no subflow from {address}");
             sleep(Duration::from_millis(10));
         }
         start.elapsed()
     }
 
-    /// Takes an address of the vehicle away.
+    /// Removes an address of the vehicle.
     fn remove_address(&self, place: usize, address: Ipv4Addr) {
         let remove = |interface: u32| async move {
             let (connection, handle, _) = rtnetlink::new_connection().unwrap();
@@ -118,7 +118,7 @@ impl World {
         self.testbed.vehicle.enter(|| runtime().block_on(remove(index()))).unwrap();
     }
 
-    /// Gives a path of the vehicle an address, with the routes for it.
+    /// Adds an address, with its routes, to a path of the vehicle.
     fn add_address(&self, place: usize, address: Ipv4Addr) {
         let name = ["one", "two"][place];
         let at_vehicle = || {
@@ -142,19 +142,19 @@ impl World {
     }
 }
 
-/// The vehicle's addresses of the subflows that a namespace holds established.
+/// Vehicle addresses of all established subflows in a namespace.
 fn established(namespace: &Namespace) -> Vec<IpAddr> {
     let subflows = namespace.enter(|| Diag::open().unwrap().subflows().unwrap()).unwrap();
     let established = subflows.iter().filter(|info| info.tcp.state == TcpState::Established);
-    let vehicle = established.map(|info| match info.subflow.local.ip() {
+    let addresses = established.map(|info| match info.subflow.local.ip() {
         ip if ip == IpAddr::from(SERVER) => info.subflow.remote.ip(),
         ip => ip,
     });
-    vehicle.collect()
+    addresses.collect()
 }
 
-fn exchange(near: &Socket, far: &Socket) {
-    for (mut from, mut to) in [(near, far), (far, near)] {
+fn exchange(client: &Socket, server: &Socket) {
+    for (mut from, mut to) in [(client, server), (server, client)] {
         from.write_all(b"hello").unwrap();
         to.read_exact(&mut [0; 5]).unwrap();
     }
@@ -167,7 +167,7 @@ fn events(text: &str, kind: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_connection_of_the_in_kernel_path_manager_is_left_alone() {
+fn connections_of_the_in_kernel_path_manager_are_not_changed() {
     if !can_drive() {
         return;
     }
@@ -178,32 +178,32 @@ fn a_connection_of_the_in_kernel_path_manager_is_left_alone() {
         socket.add(&Endpoint::subflow(vehicle_address(1).into())).unwrap();
     };
     world.testbed.vehicle.enter(endpoints).unwrap();
-    let (near, far) = world.connect();
+    let (client, server) = world.connect();
     world.await_subflow(vehicle_address(1));
     let agent = world.agent("backup");
     sleep(Duration::from_secs(2));
-    let asked = Instant::now();
+    let signalled = Instant::now();
     let (text, stderr) = agent.end_by(Signal::SIGTERM);
-    let obeyed = asked.elapsed();
-    assert!(obeyed < Duration::from_millis(500), "ended after {obeyed:?}");
+    let took = signalled.elapsed();
+    assert!(took < Duration::from_millis(500), "ended after {took:?}");
     let commands = events(&text, "command").len();
     assert!(commands <= 10, "{commands} commands");
     let notices = events(&text, "notice");
     assert_eq!(notices.len(), 1, "{notices:?}");
-    assert_eq!((stderr.lines().count(), stderr.contains("`kernel`")), (1, true), "said once: {stderr}");
-    exchange(&near, &far);
+    assert_eq!((stderr.lines().count(), stderr.contains("`kernel`")), (1, true), "reported once: {stderr}");
+    exchange(&client, &server);
 }
 
 #[test]
-fn a_peer_without_room_is_not_stormed_and_its_limit_is_said() {
+fn a_peer_at_its_subflow_limit_gets_few_requests_and_its_limit_is_reported() {
     if !can_drive() {
         return;
     }
     let world = World::new(PathManager::UserSpace, 0);
     let agent = world.agent("aggregate");
-    let (near, far) = world.connect();
+    let (client, server) = world.connect();
     sleep(Duration::from_secs(4));
-    exchange(&near, &far);
+    exchange(&client, &server);
     let (text, _) = agent.end();
     let commands = events(&text, "command").len();
     assert!((1..=10).contains(&commands), "{commands} commands");
@@ -212,24 +212,24 @@ fn a_peer_without_room_is_not_stormed_and_its_limit_is_said() {
 }
 
 #[test]
-fn the_peer_is_told_that_an_address_is_gone() {
+fn the_removal_of_an_address_is_signalled_to_the_peer() {
     if !can_drive() {
         return;
     }
-    // Both the first subflow, of id 0, and a further one.
+    // The first subflow, with address ID 0, and an additional one.
     for place in [0, 1] {
         let world = World::new(PathManager::UserSpace, 8);
         let _agent = world.agent("aggregate");
-        let (near, far) = world.connect();
+        let (client, server) = world.connect();
         world.await_subflow(vehicle_address(1));
-        exchange(&near, &far);
+        exchange(&client, &server);
         world.remove_address(place, vehicle_address(place));
         let start = Instant::now();
         while established(&world.testbed.server).contains(&vehicle_address(place).into()) {
-            assert!(start.elapsed() < PATIENCE, "the server still holds the subflow of path {place}");
+            assert!(start.elapsed() < TIMEOUT, "the server still holds the subflow of path {place}");
             sleep(Duration::from_millis(20));
         }
-        exchange(&near, &far);
+        exchange(&client, &server);
     }
 }
 
@@ -241,12 +241,12 @@ fn a_path_recovers_from_any_number_of_changes_of_its_address() {
     // Linux's default limit.
     let world = World::new(PathManager::UserSpace, 2);
     let agent = world.agent("aggregate");
-    let (near, far) = world.connect();
+    let (client, server) = world.connect();
     let mut addresses = [vehicle_address(0), vehicle_address(1)];
     world.await_subflow(addresses[1]);
     let (mut slow, mut worst) = (0, Duration::ZERO);
     for number in 0..20 {
-        // The further subflow's path twice as often as the first one's.
+        // The path of the additional subflow changes twice as often as that of the first.
         let place = usize::from(number % 3 != 0);
         world.remove_address(place, addresses[place]);
         sleep(Duration::from_millis(50));
@@ -254,31 +254,31 @@ fn a_path_recovers_from_any_number_of_changes_of_its_address() {
         addresses[place] = Ipv4Addr::new(a, b, 0, 10 + number);
         world.add_address(place, addresses[place]);
         slow += u32::from(world.await_subflow(addresses[place]) > Duration::from_secs(1));
-        let began = Instant::now();
-        exchange(&near, &far);
-        worst = worst.max(began.elapsed());
+        let start = Instant::now();
+        exchange(&client, &server);
+        worst = worst.max(start.elapsed());
     }
     eprintln!("20 changes: data waited {} ms at most", worst.as_millis());
     assert!(slow <= 2, "{slow} of 20 took more than a second");
     assert!(worst < Duration::from_secs(3), "data waited {worst:?}");
     sleep(Duration::from_millis(500));
-    let held = established(&world.testbed.server);
-    assert_eq!(held.len(), 2, "{held:?}");
+    let remaining = established(&world.testbed.server);
+    assert_eq!(remaining.len(), 2, "{remaining:?}");
     let (text, _) = agent.end();
     let commands = events(&text, "command").len();
     assert!(commands <= 120, "{commands} commands");
 }
 
 #[test]
-fn what_is_left_from_an_address_that_went_between_two_agents_is_closed() {
+fn a_subflow_whose_address_was_removed_between_two_agents_is_closed() {
     if !can_drive() {
         return;
     }
-    // Both the first subflow, bound to no interface, and a further one.
+    // The first subflow, bound to no interface, and an additional one.
     for place in [0, 1] {
         let world = World::new(PathManager::UserSpace, 8);
         let agent = world.agent("aggregate");
-        let (near, far) = world.connect();
+        let (client, server) = world.connect();
         world.await_subflow(vehicle_address(1));
         agent.kill();
         let [a, b, _, _] = vehicle_address(place).octets();
@@ -289,24 +289,24 @@ fn what_is_left_from_an_address_that_went_between_two_agents_is_closed() {
         world.await_subflow(address);
         let start = Instant::now();
         while established(&world.testbed.vehicle).contains(&vehicle_address(place).into()) {
-            assert!(start.elapsed() < PATIENCE, "the former subflow of path {place} is left");
+            assert!(start.elapsed() < TIMEOUT, "the former subflow of path {place} is left");
             sleep(Duration::from_millis(20));
         }
-        exchange(&near, &far);
+        exchange(&client, &server);
     }
 }
 
-/// What a connection carries while the first path's interface goes down and up.
+/// Traffic of a connection while the interface of the first path goes down and up.
 #[derive(Clone, Copy, Debug)]
 enum Traffic {
-    /// An upload, after which the server speaks for the first time.
+    /// An upload; the server sends only after it is complete.
     Up,
     Down,
     PingPong,
 }
 
 impl Traffic {
-    fn carry(self, run: u64, mut near: &Socket, mut far: &Socket) -> std::io::Result<()> {
+    fn carry(self, run: u64, mut client: &Socket, mut server: &Socket) -> std::io::Result<()> {
         let size = [600_000, 1_500_000, 4_000_000][(run / 3 % 3) as usize];
         let bulk = |mut from: &Socket, mut to: &Socket| {
             thread::scope(|scope| {
@@ -323,15 +323,15 @@ impl Traffic {
             })
         };
         match self {
-            Traffic::Up => bulk(near, far),
-            Traffic::Down => bulk(far, near),
+            Traffic::Up => bulk(client, server),
+            Traffic::Down => bulk(server, client),
             Traffic::PingPong => {
                 let start = Instant::now();
                 while start.elapsed() < Duration::from_millis(1500) {
-                    near.write_all(&[1; 100])?;
-                    far.read_exact(&mut [0; 100])?;
-                    far.write_all(&[2; 100])?;
-                    near.read_exact(&mut [0; 100])?;
+                    client.write_all(&[1; 100])?;
+                    server.read_exact(&mut [0; 100])?;
+                    server.write_all(&[2; 100])?;
+                    client.read_exact(&mut [0; 100])?;
                 }
                 Ok(())
             }
@@ -340,10 +340,10 @@ impl Traffic {
 }
 
 fn hangs(world: &World, run: u64) -> bool {
-    let (near, far) = world.connect();
+    let (client, server) = world.connect();
     let traffic = [Traffic::Up, Traffic::Down, Traffic::PingPong][(run % 3) as usize];
     let carried = thread::scope(|scope| {
-        let carrier = scope.spawn(|| traffic.carry(run, &near, &far));
+        let carrier = scope.spawn(|| traffic.carry(run, &client, &server));
         sleep(Duration::from_millis(40 + run * 37 % 300));
         world.testbed.set_up(0, false).unwrap();
         sleep(Duration::from_millis([50, 300, 900][(run / 9 % 3) as usize]));
@@ -354,35 +354,35 @@ fn hangs(world: &World, run: u64) -> bool {
 }
 
 #[test]
-fn a_connection_does_not_hang_when_its_first_interface_goes_and_comes_back() {
+fn a_connection_does_not_hang_when_its_first_interface_goes_down_and_up() {
     if !can_drive() {
         return;
     }
     let runs = std::env::var("CROSSLANE_HANG_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(12);
     let routed = || World::over(two_wires(["one", "two"], 20.0), None, PathManager::UserSpace, 2);
-    let (mut hung, mut all) = (0, 0);
+    let (mut hung, mut total) = (0, 0);
     for mode in ["aggregate", "backup"] {
         for world in [World::new(PathManager::UserSpace, 2), routed()] {
             let _agent = world.agent(mode);
             let count = u64::div_ceil(runs, 4);
             hung += (0..count).filter(|&run| hangs(&world, run)).count();
-            all += count;
+            total += count;
         }
     }
-    eprintln!("{hung} hangs of {all}");
-    assert_eq!(hung, 0, "hangs of {all}");
+    eprintln!("{hung} hangs of {total}");
+    assert_eq!(hung, 0, "hangs of {total}");
 }
 
 #[test]
-fn a_signal_is_obeyed_in_a_storm_of_connections() {
+fn a_signal_ends_the_agent_promptly_during_a_connection_storm() {
     if !can_drive() {
         return;
     }
     let world = World::new(PathManager::Kernel, 8);
-    let over = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let storm = |next: &dyn Fn() -> Option<Socket>| {
         let (mut open, mut count) = (VecDeque::new(), 0_u32);
-        while !over.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) {
             match next() {
                 Some(socket) => open.push_back(socket),
                 None => sleep(Duration::from_millis(1)),
@@ -411,13 +411,13 @@ fn a_signal_is_obeyed_in_a_storm_of_connections() {
         sleep(Duration::from_millis(500));
         vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
         sleep(Duration::from_millis(1500));
-        let asked = Instant::now();
+        let signalled = Instant::now();
         let (text, _) = agent.end_by(Signal::SIGTERM);
-        let obeyed = asked.elapsed();
-        over.store(true, Ordering::Relaxed);
+        let took = signalled.elapsed();
+        stop.store(true, Ordering::Relaxed);
         let connections: u32 = connectors.into_iter().map(|connector| connector.join().unwrap()).sum();
         let commands = events(&text, "command").len();
-        eprintln!("{connections} connections, {commands} commands told, ended after {} ms", obeyed.as_millis());
-        assert!(obeyed < Duration::from_millis(500), "ended after {obeyed:?}");
+        eprintln!("{connections} connections, {commands} commands reported, ended after {} ms", took.as_millis());
+        assert!(took < Duration::from_millis(500), "ended after {took:?}");
     });
 }

@@ -1,5 +1,5 @@
-//! Every recording becomes a trace, and the scenarios of real drives read,
-//! where the data is at hand.
+//! Every recording can be imported as a trace, and the scenarios of real drives are valid;
+//! tested where the data is available.
 
 use std::path::{Path, PathBuf};
 
@@ -10,22 +10,22 @@ use crosslane_sim::radio::wifi::{self, Curve};
 const ATT: Source = Source::Pam2025(Operator::Att);
 const VERIZON: Source = Source::Pam2025(Operator::Verizon);
 
-/// The folder of recordings; none, and says so, where none is named.
+/// The folder of recordings; `None`, with a message, if `CROSSLANE_DATA` names none.
 fn data() -> Option<PathBuf> {
     let folder = std::env::var_os("CROSSLANE_DATA").map(PathBuf::from);
-    let found = folder.filter(|folder| folder.join("pam2025").is_dir() && folder.join("feup-wifi").is_dir());
-    if found.is_none() {
+    let data = folder.filter(|folder| folder.join("pam2025").is_dir() && folder.join("feup-wifi").is_dir());
+    if data.is_none() {
         eprintln!("SKIPPED: CROSSLANE_DATA names no folder with pam2025 and feup-wifi (docs/real-data.md)");
     }
-    found
+    data
 }
 
-/// Recordings that hold a header and nothing else.
+/// Recordings that contain only a header.
 const EMPTY: [&str; 3] =
     ["DL_atnt_verizon_1_run_71.csv", "DL_atnt_verizon_2_run_90.csv", "DL_atnt_verizon_4_run_44.csv"];
 
 #[derive(Default)]
-struct Tally {
+struct TraceStats {
     drives: usize,
     samples: usize,
     below_1: usize,
@@ -34,7 +34,7 @@ struct Tally {
     longest_gap_s: f64,
 }
 
-impl Tally {
+impl TraceStats {
     fn add(&mut self, trace: &str) {
         let times = times_of(trace);
         self.drives += 1;
@@ -69,38 +69,38 @@ fn every_real_drive_becomes_a_trace() {
     println!("| traces | number | samples | below 1 Mbit/s | zero | longest, s | longest gap, s |");
     for (direction, drives) in [("uplink", 225), ("downlink", 223 - EMPTY.len())] {
         for (name, source) in [("AT&T", ATT), ("Verizon", VERIZON)] {
-            let mut tally = Tally::default();
+            let mut stats = TraceStats::default();
             for entry in std::fs::read_dir(data.join("pam2025").join(direction)).expect("a folder") {
                 let path = entry.expect("an entry").path();
                 let trace = import_file(&source, &Cut::default(), &path);
                 if EMPTY.iter().any(|name| path.ends_with(name)) {
                     assert!(trace.expect_err("empty").to_string().contains("contains no sample"));
                 } else {
-                    tally.add(&trace.unwrap_or_else(|error| panic!("{error}")));
+                    stats.add(&trace.unwrap_or_else(|error| panic!("{error}")));
                 }
             }
-            tally.print(&format!("{name} {direction}"));
-            assert_eq!(tally.drives, drives);
-            assert!(tally.longest_gap_s < 3.0, "{}", tally.longest_gap_s);
+            stats.print(&format!("{name} {direction}"));
+            assert_eq!(stats.drives, drives);
+            assert!(stats.longest_gap_s < 3.0, "{}", stats.longest_gap_s);
         }
     }
     for ap in ["ap1", "ap2", "ap3", "ap4"] {
         let path = data.join("feup-wifi/summary/final-exp-log.csv");
         let trace =
             import_file(&Source::Feup(ap.into()), &Cut::default(), &path).unwrap_or_else(|error| panic!("{error}"));
-        let mut tally = Tally::default();
-        tally.add(&trace);
-        tally.print(ap);
-        assert_eq!(tally.samples, 3749);
+        let mut stats = TraceStats::default();
+        stats.add(&trace);
+        stats.print(ap);
+        assert_eq!(stats.samples, 3749);
     }
 }
 
 #[test]
-fn the_real_scenarios_read_with_the_data_and_say_what_they_need_without() {
+fn real_scenarios_are_valid_with_the_data_and_report_the_missing_option_without() {
     for name in ["two-operators", "roadside-wifi"] {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/real/{name}.toml"));
-        let told = scenario_file::read(&file, None).expect_err("no data").to_string();
-        assert!(told.contains("--data DIR"), "{told}");
+        let message = scenario_file::read(&file, None).expect_err("no data").to_string();
+        assert!(message.contains("--data DIR"), "{message}");
         let Some(data) = data() else { continue };
         crosslane::check::run(&file, Some(&data), false, false).unwrap_or_else(|error| panic!("{error}"));
     }
@@ -111,33 +111,33 @@ fn times_of(trace: &str) -> Vec<f64> {
     rows.map(|row| row.split(',').next().and_then(|cell| cell.parse().ok()).expect("a time")).collect()
 }
 
-/// Errors of the Wi-Fi model where the recordings were made: (access points,
-/// model, RMSE of RSSI in dB, median factor between goodput and its median).
+/// Errors of the Wi-Fi model on the recordings: (access points, model, RMSE of RSSI
+/// in dB, median factor between goodput and the median of the model).
 const WIFI: [([&str; 2], Curve, f64, f64); 2] =
     [(["ap1", "ap3"], wifi::BAND_2_4, 6.3, 1.7), (["ap2", "ap4"], wifi::BAND_5, 4.6, 2.0)];
 
-/// Seconds of laps in which frames were heard: access point, distance in m,
-/// RSSI in dBm, and Mbit/s that arrived of a flow.
-fn laps(log: &str) -> impl Iterator<Item = (&str, f64, f64, Option<f64>)> {
+/// Seconds in which frames were received: access point, distance in m, RSSI in dBm,
+/// and goodput of the flow in Mbit/s, if there was one.
+fn seconds_of(log: &str) -> impl Iterator<Item = (&str, f64, f64, Option<f64>)> {
     log.lines().skip(1).filter_map(|line| {
         let cells: Vec<&str> = line.split(',').collect();
         let number = |place: usize| cells[place].parse::<f64>().expect("a number");
         let mbit_s = number(15) * 8.0 / 1e6;
         let flows = number(12) == 1.0 && mbit_s > 0.0;
-        let heard = number(11) == 1.0 && number(13) > -100.0;
-        heard.then(|| (cells[0], number(3), number(13), flows.then_some(mbit_s)))
+        let received = number(11) == 1.0 && number(13) > -100.0;
+        received.then(|| (cells[0], number(3), number(13), flows.then_some(mbit_s)))
     })
 }
 
 /// `--nocapture` prints figures of `docs/radio.md`.
 #[test]
-fn the_wifi_model_is_as_far_from_the_recordings_as_is_said() {
+fn the_error_of_the_wifi_model_on_the_recordings_is_as_documented() {
     let Some(data) = data() else { return };
     let log = std::fs::read_to_string(data.join("feup-wifi/summary/final-exp-log.csv")).unwrap();
     for (points, curve, rmse_db, factor) in WIFI {
-        let seconds: Vec<_> = laps(&log).filter(|(point, ..)| points.contains(point)).collect();
-        let off_db = |distance_m: f64, rssi_dbm: f64| 20.0 - curve.loss_db(distance_m) - rssi_dbm;
-        let squares: f64 = seconds.iter().map(|second| off_db(second.1, second.2).powi(2)).sum();
+        let seconds: Vec<_> = seconds_of(&log).filter(|(point, ..)| points.contains(point)).collect();
+        let error_db = |distance_m: f64, rssi_dbm: f64| 20.0 - curve.loss_db(distance_m) - rssi_dbm;
+        let squares: f64 = seconds.iter().map(|second| error_db(second.1, second.2).powi(2)).sum();
         let rmse = (squares / seconds.len() as f64).sqrt();
         let factor_of = |&(_, _, rssi_dbm, mbit_s): &(&str, f64, f64, Option<f64>)| {
             let median = curve.median_mbit_s(rssi_dbm.max(curve.sensitivity_dbm));

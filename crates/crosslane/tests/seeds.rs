@@ -1,7 +1,7 @@
-//! Every input in `fuzz/seeds` through its fuzz target's function: small ones that
-//! mean something, and those that once were found to break something. Then each with
-//! a few bytes altered; `SEED_MUTATIONS` says how often.
-// Two targets have the same gateway.
+//! Runs every input in `fuzz/seeds` through the function of its fuzz target: small valid
+//! inputs, and inputs that once caused a failure. Then repeats each with random mutations;
+//! `SEED_MUTATIONS` is their number.
+// Two targets include the same gateway module.
 #![allow(missing_docs, clippy::unwrap_used, clippy::duplicate_mod)]
 
 use std::fs;
@@ -35,13 +35,13 @@ mod offload;
 #[path = "../../../fuzz/targets/transfer.rs"]
 mod transfer;
 
-/// How often each input is altered if nothing else is said.
+/// Default number of mutations of each input.
 const MUTATIONS: u32 = 50;
-/// Bytes that mean something to many a reader.
-const TELLING: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, b'"', b'-', b'9'];
+/// Bytes with a special meaning in many formats.
+const SPECIAL_BYTES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, b'"', b'-', b'9'];
 
-/// Plays all inputs of a target; there is one at least.
-fn play(target: &str, run: fn(&[u8])) {
+/// Runs all inputs of a target; fails if there is none.
+fn run_target(target: &str, run: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -54,14 +54,14 @@ fn play(target: &str, run: fn(&[u8])) {
     let mutations = std::env::var("SEED_MUTATIONS").map_or(MUTATIONS, |count| count.parse().unwrap());
     let mut random = Rng::new(1, target);
     for seed in (0..mutations).flat_map(|_| &seeds) {
-        let altered = altered(seed, &seeds, &mut random);
-        let played = catch_unwind(|| run(&altered));
-        assert!(played.is_ok(), "what broke it: {}", altered.escape_ascii());
+        let mutated = mutated(seed, &seeds, &mut random);
+        let result = catch_unwind(|| run(&mutated));
+        assert!(result.is_ok(), "failing input: {}", mutated.escape_ascii());
     }
 }
 
-/// With up to eight alterations: bytes set, bits flipped, parts cut, doubled, or of another input.
-fn altered(seed: &[u8], seeds: &[Vec<u8>], random: &mut Rng) -> Vec<u8> {
+/// Applies up to eight mutations: bytes set or inserted, bits flipped, parts removed, duplicated or taken from another input.
+fn mutated(seed: &[u8], seeds: &[Vec<u8>], random: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..=random.below(8) {
         let at = random.below(bytes.len() as u32 + 1) as usize;
@@ -80,7 +80,7 @@ fn altered(seed: &[u8], seeds: &[Vec<u8>], random: &mut Rng) -> Vec<u8> {
                 bytes.splice(at..at, other[from..to].iter().copied());
             }
             _ if at == bytes.len() => bytes.push(random.below(256) as u8),
-            4 => bytes[at] = TELLING[random.below(8) as usize],
+            4 => bytes[at] = SPECIAL_BYTES[random.below(8) as usize],
             5 => bytes[at] ^= 1 << random.below(8),
             _ => bytes[at] = random.below(256) as u8,
         }
@@ -93,7 +93,7 @@ macro_rules! seeds {
         $(
             #[test]
             fn $name() {
-                play(stringify!($name), $run);
+                run_target(stringify!($name), $run);
             }
         )*
     };

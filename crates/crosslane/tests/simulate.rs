@@ -1,5 +1,5 @@
-//! A comparison in simulated time: what it leaves, that threads do not matter,
-//! and how it ends early.
+//! A comparison in simulated time: its files, its independence of the number of threads,
+//! and its interruption.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,23 +18,23 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use program::{CROSSLANE, METRICS, RECORDS, SCENARIO, Said, crosslane, not_run};
+use program::{CROSSLANE, METRICS, ProgramOutput, RECORDS, SCENARIO, crosslane, not_run};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder with the scenario in it.
-fn desk() -> TempDir {
-    let desk = TempDir::new().unwrap();
-    fs::write(desk.path().join("s.toml"), SCENARIO).unwrap();
-    desk
+/// A working directory with the scenario.
+fn workdir() -> TempDir {
+    let workdir = TempDir::new().unwrap();
+    fs::write(workdir.path().join("s.toml"), SCENARIO).unwrap();
+    workdir
 }
 
-fn simulate(desk: &TempDir, arguments: &str) -> Said {
+fn simulate(workdir: &TempDir, arguments: &str) -> ProgramOutput {
     let arguments: Vec<&str> = ["simulate", "s.toml"].into_iter().chain(arguments.split(' ')).collect();
-    crosslane(desk.path(), &arguments)
+    crosslane(workdir.path(), &arguments)
 }
 
-/// Every file below `folder`, by its name from there.
+/// Every file below `folder`, by its path relative to it.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -56,26 +56,26 @@ fn summary(folder: &Path) -> Value {
 }
 
 #[test]
-fn a_simulation_leaves_the_run_folder_that_a_drive_leaves() {
-    let desk = desk();
-    let said = simulate(&desk, "--strategy threshold,mine --seed 3..4 --json --out out");
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-    let out = desk.path().join("out");
-    let told: Value = serde_json::from_str(&said.stdout).unwrap();
-    assert_eq!(told, summary(&out));
+fn a_simulation_leaves_the_same_run_folder_as_a_drive() {
+    let workdir = workdir();
+    let output = simulate(&workdir, "--strategy threshold,mine --seed 3..4 --json --out out");
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+    let out = workdir.path().join("out");
+    let printed: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(printed, summary(&out));
     assert_eq!(
-        (&told["schema"], &told["scenario"], &told["engine"]),
+        (&printed["schema"], &printed["scenario"], &printed["engine"]),
         (&1.into(), &"short".into(), &"simulator".into())
     );
     let names: Vec<String> =
-        told["runs"].as_array().unwrap().iter().map(|run| run["folder"].as_str().unwrap().to_string()).collect();
+        printed["runs"].as_array().unwrap().iter().map(|run| run["folder"].as_str().unwrap().to_string()).collect();
     assert_eq!(names, ["runs/threshold-3", "runs/mine-3", "runs/threshold-4", "runs/mine-4"]);
-    for run in told["runs"].as_array().unwrap() {
+    for run in printed["runs"].as_array().unwrap() {
         assert_eq!((&run["valid"], &run["attempts"]), (&true.into(), &1.into()));
         let metrics = run["metrics"].as_object().unwrap();
         let missing: Vec<_> = METRICS.iter().filter(|name| !metrics.contains_key(**name)).collect();
         assert_eq!(missing, [] as [&&str; 0], "{metrics:?}");
-        assert!(!metrics.contains_key("stall_us.max"), "only the kernel's emulator has that");
+        assert!(!metrics.contains_key("stall_us.max"), "only emulated drives have this metric");
         assert_eq!((metrics["messages.sent"].as_f64(), metrics["messages.lost"].as_f64()), (Some(100.0), Some(0.0)));
     }
     assert_eq!(fs::read_to_string(out.join("scenario.toml")).unwrap(), SCENARIO);
@@ -88,7 +88,7 @@ fn a_simulation_leaves_the_run_folder_that_a_drive_leaves() {
         assert!(rows > 10, "{record}: {rows} rows");
     }
     check_events(&fs::read_to_string(run.join("events.jsonl")).unwrap());
-    assert_eq!(fs::read_dir(&run).unwrap().count(), RECORDS.len() + 1, "more than the formats promise");
+    assert_eq!(fs::read_dir(&run).unwrap().count(), RECORDS.len() + 1, "more files than the formats list");
 }
 
 fn check_events(text: &str) {
@@ -107,11 +107,11 @@ fn check_events(text: &str) {
 
 #[test]
 fn one_thread_and_two_write_the_same_bytes() {
-    let desk = desk();
+    let workdir = workdir();
     let jobs = |jobs: u32| {
-        let said = simulate(&desk, &format!("--seed 1..3 --jobs {jobs} --out jobs-{jobs}"));
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-        files(&desk.path().join(format!("jobs-{jobs}")))
+        let output = simulate(&workdir, &format!("--seed 1..3 --jobs {jobs} --out jobs-{jobs}"));
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+        files(&workdir.path().join(format!("jobs-{jobs}")))
     };
     let (one, two) = (jobs(1), jobs(2));
     assert_eq!(one.len(), 3 + 9 * (RECORDS.len() + 1));
@@ -122,45 +122,45 @@ fn one_thread_and_two_write_the_same_bytes() {
 }
 
 #[test]
-fn runs_stand_in_the_order_of_the_plan_whatever_thread_was_first() {
-    let desk = desk();
+fn runs_are_listed_in_the_order_of_the_plan_with_any_number_of_threads() {
+    let workdir = workdir();
     let runs = |jobs: u32| {
-        let said = simulate(&desk, &format!("--seed 1..60 --jobs {jobs} --json --out jobs-{jobs}"));
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-        said.stdout
+        let output = simulate(&workdir, &format!("--seed 1..60 --jobs {jobs} --json --out jobs-{jobs}"));
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+        output.stdout
     };
     assert!(runs(1) == runs(16));
 }
 
-/// What is summed up as packets pass is what their record adds up to.
+/// Metrics computed during the run equal those computed from the packet record.
 #[test]
-fn records_are_kept_of_few_runs_and_cost_no_metric() {
-    let desk = desk();
-    let few = simulate(&desk, "--seed 1..2 --strategy kernel,mine --json --out few");
-    let none = simulate(&desk, "--seed 1..2 --strategy kernel,mine --json --records none --out none");
-    let many = simulate(&desk, "--seed 1..21 --strategy kernel --out many");
+fn records_are_kept_for_few_runs_and_do_not_change_metrics() {
+    let workdir = workdir();
+    let few = simulate(&workdir, "--seed 1..2 --strategy kernel,mine --json --out few");
+    let none = simulate(&workdir, "--seed 1..2 --strategy kernel,mine --json --records none --out none");
+    let many = simulate(&workdir, "--seed 1..21 --strategy kernel --out many");
     assert_eq!((few.code, none.code, many.code), (Some(0), Some(0), Some(0)), "{none:?} {many:?}");
     assert!(many.stdout.ends_with("\nSummary: many/summary.json\n"), "{}", many.stdout);
     for folder in ["none", "many"] {
-        let names: Vec<String> = files(&desk.path().join(folder)).into_keys().collect();
+        let names: Vec<String> = files(&workdir.path().join(folder)).into_keys().collect();
         assert_eq!(names, ["scenario.toml", "summary.json", "versions.json"]);
     }
-    let metrics = |said: &Said| {
-        let summary: Value = serde_json::from_str(&said.stdout).unwrap();
+    let metrics = |output: &ProgramOutput| {
+        let summary: Value = serde_json::from_str(&output.stdout).unwrap();
         summary["runs"].as_array().unwrap().iter().map(|run| run["metrics"].clone()).collect::<Vec<_>>()
     };
     assert_eq!(metrics(&few), metrics(&none));
 }
 
 #[test]
-fn what_was_complete_when_it_was_interrupted_stays_usable() {
-    let desk = TempDir::new().unwrap();
-    fs::write(desk.path().join("s.toml"), SCENARIO.replace("duration_s = 4", "duration_s = 40")).unwrap();
+fn an_interrupted_simulation_leaves_the_summary_of_its_complete_runs() {
+    let workdir = TempDir::new().unwrap();
+    fs::write(workdir.path().join("s.toml"), SCENARIO.replace("duration_s = 4", "duration_s = 40")).unwrap();
     let mut command = Command::new(CROSSLANE);
     command.args(["simulate", "s.toml", "--seed", "1..5000", "--jobs", "1", "--records", "all", "--out", "out"]);
-    command.current_dir(desk.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.current_dir(workdir.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
-    let out = desk.path().join("out");
+    let out = workdir.path().join("out");
     let second = out.join("runs/kernel-tuned-1");
     for _ in 0..1000 {
         if second.exists() {
@@ -169,12 +169,12 @@ fn what_was_complete_when_it_was_interrupted_stays_usable() {
         sleep(Duration::from_millis(10));
     }
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-    let said: Said = child.wait_with_output().unwrap().into();
-    assert_eq!(said.code, Some(130), "{said:?}");
-    let told = said.sentence();
+    let output: ProgramOutput = child.wait_with_output().unwrap().into();
+    assert_eq!(output.code, Some(130), "{output:?}");
+    let message = output.sentence();
     assert!(
-        told.starts_with("crosslane: while simulating: it was interrupted; out/summary.json contains the "),
-        "{told}"
+        message.starts_with("crosslane: while simulating: it was interrupted; out/summary.json contains the "),
+        "{message}"
     );
     let summary = summary(&out);
     assert_eq!(summary["interrupted"], true);
@@ -185,21 +185,21 @@ fn what_was_complete_when_it_was_interrupted_stays_usable() {
     }
 }
 
-/// The folder for the records is a file system of 2 MiB, which the simulation alone sees.
+/// The output folder is a file system of 2 MiB, mounted only for the simulation.
 #[test]
-fn a_full_disk_ends_it_with_one_sentence_and_leaves_what_was_complete() {
+fn a_full_disk_ends_a_simulation_with_one_message_and_leaves_its_complete_runs() {
     if !nix::unistd::geteuid().is_root() {
-        not_run("to mount a small file system needs root");
+        not_run("mounting a small file system needs root");
         return;
     }
-    let desk = desk();
-    let out = desk.path().join("out");
+    let workdir = workdir();
+    let out = workdir.path().join("out");
     fs::create_dir(&out).unwrap();
-    let kept = desk.path().join("kept");
+    let kept = workdir.path().join("kept");
     let mut command = Command::new("sh");
     let script =
         "\"$0\" simulate s.toml --seed 1..100 --records all --jobs 1 --out out; code=$?; cp -r out kept; exit $code";
-    command.args(["-c", script, CROSSLANE]).current_dir(desk.path()).stdin(Stdio::null());
+    command.args(["-c", script, CROSSLANE]).current_dir(workdir.path()).stdin(Stdio::null());
     let prepare = move || {
         let none: Option<&str> = None;
         unshare(CloneFlags::CLONE_NEWNS)?;
@@ -209,18 +209,18 @@ fn a_full_disk_ends_it_with_one_sentence_and_leaves_what_was_complete() {
     };
     // SAFETY: only system calls happen between fork and exec.
     unsafe { command.pre_exec(prepare) };
-    let said: Said = command.output().unwrap().into();
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.sentence().contains("No space left on device; free some space"), "{said:?}");
+    let output: ProgramOutput = command.output().unwrap().into();
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.sentence().contains("No space left on device; free some space"), "{output:?}");
     let summary = summary(&kept);
     let complete = summary["runs"].as_array().unwrap().len();
     assert!(complete > 0 && fs::read_dir(kept.join("runs")).unwrap().count() == complete, "{complete} runs");
 }
 
 #[test]
-fn bad_input_is_one_sentence_and_leaves_nothing() {
-    let desk = desk();
-    let path = desk.path();
+fn bad_input_is_reported_in_one_message_and_leaves_no_files() {
+    let workdir = workdir();
+    let path = workdir.path();
     fs::write(path.join("key.toml"), SCENARIO.replace("duration_s", "duration")).unwrap();
     fs::write(path.join("file"), "").unwrap();
     let calls = [
@@ -235,30 +235,30 @@ fn bad_input_is_one_sentence_and_leaves_nothing() {
         ("simulate s.toml --out file/out", 2, "while making file/out: Not a directory (os error 20); name a folder"),
     ];
     for (call, code, sentence) in calls {
-        let said = crosslane(path, &call.split(' ').collect::<Vec<_>>());
-        assert_eq!(said.code, Some(code), "{call}: {said:?}");
-        assert!(said.sentence().contains(sentence), "{call}: {}", said.stderr);
-        assert!(!path.join("runs").exists(), "{call} left something");
+        let output = crosslane(path, &call.split(' ').collect::<Vec<_>>());
+        assert_eq!(output.code, Some(code), "{call}: {output:?}");
+        assert!(output.sentence().contains(sentence), "{call}: {}", output.stderr);
+        assert!(!path.join("runs").exists(), "{call} left files");
     }
 }
 
 #[test]
 fn an_expectation_that_is_not_met_fails() {
-    let desk = TempDir::new().unwrap();
+    let workdir = TempDir::new().unwrap();
     let bound = "[[expect]]\nstrategy = \"kernel\"\nmetric = \"messages.sent\"\nat_most = 1\n";
-    fs::write(desk.path().join("s.toml"), format!("{SCENARIO}{bound}")).unwrap();
-    let said = simulate(&desk, "--strategy kernel --out out");
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.stdout.contains("NOT OK  messages.sent of kernel: at most 1 — is 100"), "{}", said.stdout);
-    assert_eq!(simulate(&desk, "--strategy kernel --out out --expect").code, Some(1));
+    fs::write(workdir.path().join("s.toml"), format!("{SCENARIO}{bound}")).unwrap();
+    let output = simulate(&workdir, "--strategy kernel --out out");
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.contains("NOT OK  messages.sent of kernel: at most 1 — is 100"), "{}", output.stdout);
+    assert_eq!(simulate(&workdir, "--strategy kernel --out out --expect").code, Some(1));
 }
 
 #[test]
-fn the_command_is_in_completion_and_manual() {
-    let said = |arguments: &[&str]| crosslane(Path::new("/"), arguments).stdout;
-    assert!(said(&["completion", "bash"]).contains("crosslane,simulate)"));
-    assert!(said(&["man"]).contains("crosslane\\-simulate"));
-    let help = said(&["simulate", "--help"]);
+fn the_command_is_in_the_completion_and_the_manual() {
+    let stdout = |arguments: &[&str]| crosslane(Path::new("/"), arguments).stdout;
+    assert!(stdout(&["completion", "bash"]).contains("crosslane,simulate)"));
+    assert!(stdout(&["man"]).contains("crosslane\\-simulate"));
+    let help = stdout(&["simulate", "--help"]);
     for option in ["--strategy", "--seed", "--jobs", "--out", "--data", "--json", "--expect", "--records"] {
         assert!(help.contains(option), "{option} in {help}");
     }

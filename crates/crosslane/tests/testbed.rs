@@ -1,5 +1,5 @@
 //! Packets over emulated links between real namespaces.
-#![allow(clippy::unwrap_used)] // It is how a test fails.
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ use crosslane::testbed::emulator::{EmulatedLink, Emulator, PacketSink, packet_ch
 use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
 use crosslane_core::link::{Bottleneck, Direction, DirectionParams, DropReason, Link, Loss, QueueLimit};
 
-/// False, with the reason printed, where namespaces cannot be made.
+/// False, after printing the reason, where namespaces cannot be created.
 fn privileged() -> bool {
     let Err(error) = prepare_privileges() else {
         return true;
@@ -127,12 +127,12 @@ fn a_tcp_connection_gets_the_rate_of_the_link() {
     assert!((16.0..20.0).contains(&mbit_s), "{mbit_s} Mbit/s");
     let report = emulator.stop(&testbed).unwrap();
     let up = report.links[0].up;
-    let left = up.delivered + up.dropped.iter().sum::<u64>() + up.unfinished;
-    assert_eq!(up.entered, left, "every packet is accounted for");
+    let accounted = up.delivered + up.dropped.iter().sum::<u64>() + up.unfinished;
+    assert_eq!(up.entered, accounted, "every packet is accounted for");
 }
 
 #[test]
-fn a_silent_link_drops_everything_until_it_speaks_again() {
+fn a_silent_link_drops_all_packets_until_it_is_on_again() {
     if !privileged() {
         return;
     }
@@ -148,11 +148,11 @@ fn a_silent_link_drops_everything_until_it_speaks_again() {
     control.set(0, Direction::Up, params(f64::INFINITY, 50)).unwrap();
     thread::sleep(Duration::from_millis(5));
     let clock = Clock::start();
-    vehicle.send_to(b"heard", (SERVER, 5000)).unwrap();
+    vehicle.send_to(b"after", (SERVER, 5000)).unwrap();
     let mut received = [0; 10];
     let (len, _) = server.recv_from(&mut received).unwrap();
-    assert_eq!(&received[..len], b"heard");
-    assert!(clock.now().as_secs_f64() >= 0.050, "the new delay holds");
+    assert_eq!(&received[..len], b"after");
+    assert!(clock.now().as_secs_f64() >= 0.050, "the new delay applies");
     let report = emulator.stop(&testbed).unwrap();
     assert_eq!(report.dropped(DropReason::Down), 1);
 }
@@ -169,13 +169,13 @@ fn nothing_holds_a_namespace_once_its_testbed_is_dropped() {
     };
     let inodes = [inode(&testbed.vehicle), inode(&testbed.server)];
     let emulator = emulate(&mut testbed, &params(1e6, 1), None);
-    assert_ne!(holders(inodes[0]), 0, "the search finds what is there");
+    assert_ne!(holders(inodes[0]), 0, "the check finds existing holders");
     drop(emulator);
     drop(testbed);
     assert_eq!(inodes.map(holders), [0, 0]);
 }
 
-/// How many descriptors and threads of this process hold the namespace.
+/// Number of descriptors and threads of this process that hold the namespace.
 fn holders(inode: u64) -> usize {
     let name = format!("net:[{inode}]");
     let threads = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path().join("ns/net"));
@@ -187,7 +187,7 @@ fn holders(inode: u64) -> usize {
 }
 
 #[test]
-fn the_line_that_is_printed_enters_the_namespace() {
+fn the_printed_command_line_enters_the_namespace() {
     if !privileged() {
         return;
     }
@@ -199,7 +199,7 @@ fn the_line_that_is_printed_enters_the_namespace() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_wired_is_told_in_one_sentence_and_leaves_nothing() {
+fn an_invalid_plan_is_reported_in_one_message() {
     if !privileged() {
         return;
     }

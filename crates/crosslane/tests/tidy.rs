@@ -1,5 +1,5 @@
-//! The rules of this house that neither compiler nor clippy know, over every file that `.gitignore` leaves.
-//! An exception stands in its rule, with its reason.
+//! Project rules that neither the compiler nor clippy checks, for every file that `.gitignore` does not exclude.
+//! Exceptions are listed at their rule, with a reason.
 
 use std::fmt::Display;
 use std::fs;
@@ -7,34 +7,31 @@ use std::path::{Path, PathBuf};
 
 const FUNCTION_LINES: usize = 70;
 const FILE_LINES: usize = 800;
-const FILE_LINES_WISHED: usize = 400;
+const FILE_LINES_SOFT: usize = 400;
 
-/// Files between the wished and the hard limit, and why each is better whole.
+/// Files between the soft and the hard limit, with the reason.
 const LONG_FILES: &[(&str, &str)] = &[
-    ("crates/core/src/link/tests.rs", "the link model's properties, which share one model of what must hold"),
+    ("crates/core/src/link/tests.rs", "the properties of the link model, which share one reference model"),
     ("crates/crosslane/src/testbed/emulator/worker.rs", "one loop, read from wake-up to release"),
-    ("crates/crosslane/src/netlink/diag.rs", "one protocol, its questions beside its answers"),
-    ("crates/core/src/mptcp/manager.rs", "one state machine, whose cases are read side by side"),
-    ("crates/core/src/mptcp/manager/connection.rs", "the rules of one connection, in the order in which they act"),
-    ("crates/core/src/mptcp/manager/tests.rs", "one story for each rule of the path manager"),
-    ("crates/core/tests/path_manager_model.rs", "one model of the kernel, and what must hold against it"),
-    ("crates/crosslane/tests/path_manager.rs", "one vehicle with two paths, and what must hold however they change"),
-    (
-        "crates/crosslane/tests/silent_loss.rs",
-        "one vehicle, and all that its agent is to see of a path that carries nothing",
-    ),
-    ("crates/crosslane/tests/agent.rs", "one vehicle with two radios, and all that its agent meets there"),
-    ("crates/crosslane/tests/netlink.rs", "one story of the kernel's path manager, with the namespaces it needs"),
+    ("crates/crosslane/src/netlink/diag.rs", "one protocol, requests next to responses"),
+    ("crates/core/src/mptcp/manager.rs", "one state machine, whose cases are read together"),
+    ("crates/core/src/mptcp/manager/connection.rs", "the rules of one connection, in the order of their application"),
+    ("crates/core/src/mptcp/manager/tests.rs", "one test for each rule of the path manager"),
+    ("crates/core/tests/path_manager_model.rs", "one model of the kernel, and the properties that are checked with it"),
+    ("crates/crosslane/tests/path_manager.rs", "one vehicle with two paths, and all changes of these paths"),
+    ("crates/crosslane/tests/silent_loss.rs", "one vehicle, and all cases of a path that fails silently"),
+    ("crates/crosslane/tests/agent.rs", "one vehicle with two radios, and all tests of its agent"),
+    ("crates/crosslane/tests/netlink.rs", "all tests of the kernel's path manager, which share their namespaces"),
 ];
 
-/// Longer functions, and why each is better whole.
+/// Longer functions, with the reason.
 const LONG_FUNCTIONS: &[(&str, &str, &str)] =
     &[("crates/crosslane/tests/import.rs", "faults", "a table of bad inputs, a few lines a row")];
 
-/// Where a program of others is started, and why.
+/// Files that start third-party programs, with the reason.
 const STARTS_OTHERS: &[(&str, &str)] = &[(
     "crates/crosslane/src/drive/peer_tunnels.rs",
-    "wireguard-go, to be measured against in a drive; nothing of ours is done by it (decision 30)",
+    "wireguard-go, as a peer under test in a drive; Crosslane itself does not use it (decision 30)",
 )];
 
 #[test]
@@ -45,14 +42,14 @@ fn files_are_short_enough_to_read() {
         let excused = LONG_FILES.iter().any(|(name, _)| *name == file.name);
         if lines > FILE_LINES {
             broken.push(format!("{}: {lines} lines, the limit is {FILE_LINES}", file.name));
-        } else if lines > FILE_LINES_WISHED && !excused {
+        } else if lines > FILE_LINES_SOFT && !excused {
             broken.push(format!("{}: {lines} lines; split it, or give a reason in LONG_FILES", file.name));
-        } else if lines <= FILE_LINES_WISHED && excused {
-            broken.push(format!("{}: {lines} lines; take it out of LONG_FILES", file.name));
+        } else if lines <= FILE_LINES_SOFT && excused {
+            broken.push(format!("{}: {lines} lines; remove it from LONG_FILES", file.name));
         }
     }
     for (name, _) in LONG_FILES.iter().filter(|(name, _)| !root().join(name).exists()) {
-        broken.push(format!("{name}: gone; take it out of LONG_FILES"));
+        broken.push(format!("{name}: does not exist; remove it from LONG_FILES"));
     }
     assert_none(broken);
 }
@@ -73,17 +70,17 @@ fn functions_fit_on_a_screen() {
 }
 
 #[test]
-fn nothing_is_named_for_nothing_in_particular() {
+fn no_file_or_folder_has_a_generic_name() {
     const BANNED: [&str; 6] = ["common", "util", "utils", "helper", "helpers", "misc"];
     let banned = |file: &File| {
         let mut parts = file.name.split('/').map(|part| part.split('.').next().unwrap_or(part));
         parts.any(|part| part.split(['-', '_']).any(|word| BANNED.contains(&word)))
     };
-    assert_none(files().filter(banned).map(|file| format!("{}: say what it holds", file.name)));
+    assert_none(files().filter(banned).map(|file| format!("{}: name its content", file.name)));
 }
 
 #[test]
-fn one_file_reads_clocks() {
+fn only_one_file_reads_clocks() {
     const CLOCKS: [&str; 6] =
         ["Instant::now", "SystemTime", "UNIX_EPOCH", "clock_gettime", "gettimeofday", "std::time::Instant"];
     let elsewhere = rust().filter(|file| file.name != "crates/crosslane/src/clock.rs");
@@ -106,37 +103,40 @@ fn the_program_does_not_panic_by_choice() {
 }
 
 #[test]
-fn the_program_starts_no_program_but_itself() {
-    assert!(STARTS_OTHERS.iter().all(|(name, _)| root().join(name).exists()), "take out what is gone");
+fn the_program_starts_only_itself() {
+    assert!(
+        STARTS_OTHERS.iter().all(|(name, _)| root().join(name).exists()),
+        "remove entries of files that do not exist"
+    );
     assert_none(rust().flat_map(|file| {
         let knows_itself = program(&file.text).contains("current_exe");
         let excused = STARTS_OTHERS.iter().any(|(name, _)| *name == file.name);
         let spawned = if knows_itself || excused { "Command::new(\"" } else { "Command::new(" };
-        file.program_lines_with(&[spawned], "netlink and system calls serve; only current_exe is spawned")
+        file.program_lines_with(&[spawned], "use netlink and system calls; only current_exe may be spawned")
     }));
 }
 
 #[test]
-fn no_path_of_the_place_where_it_was_written_is_left() {
-    // In two pieces, or this file would break its own rule.
+fn no_path_of_a_development_machine_is_left() {
+    // Each in two parts; otherwise this file would violate the rule.
     let places = [concat!("/wo", "rk/"), concat!("/tmp/", "wt"), concat!("/ro", "ot/"), concat!("../sha", "red/")];
     assert_none(files().flat_map(|file| file.lines_with(&file.text, &places, "a path of one machine")));
 }
 
 #[test]
-fn every_scenario_is_spoken_of() {
-    let spoken: String = files()
+fn every_scenario_is_mentioned_in_a_document_or_the_makefile() {
+    let text: String = files()
         .filter(|file| file.name == "Makefile" || file.is("md"))
         .map(|file| file.text)
         .collect::<Vec<_>>()
         .join("\n");
-    let words: Vec<&str> = spoken.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
+    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
     let scenarios = files().filter(|file| file.name.starts_with("scenarios/") && file.is("toml"));
-    let silent = scenarios.filter(|file| {
+    let missing = scenarios.filter(|file| {
         let stem = Path::new(&file.name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         !words.contains(&stem)
     });
-    assert_none(silent.map(|file| format!("{}: neither in the Makefile nor in any document", file.name)));
+    assert_none(missing.map(|file| format!("{}: neither in the Makefile nor in any document", file.name)));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn the_words_are_the_field_s() {
 }
 
 #[test]
-fn links_in_documents_lead_somewhere() {
+fn links_in_documents_have_targets() {
     let mut broken = Vec::new();
     for file in files().filter(|file| file.is("md")) {
         let folder = root().join(&file.name).parent().map(Path::to_path_buf).unwrap_or_default();
@@ -179,7 +179,7 @@ fn links_in_documents_lead_somewhere() {
 }
 
 #[test]
-fn the_reader_of_rust_knows_strings_comments_and_lifetimes() {
+fn the_rust_scanner_handles_strings_comments_and_lifetimes() {
     let text = "fn a<'x>() { let _ = ('{', \"}\\\"}\", r#\"}\"}\"#); } // }\n/* { /* { */ } */\nfn b() {\n}\n";
     assert_eq!(rust_functions(text), [(1, "a".into(), 1), (3, "b".into(), 2)]);
     let guarded = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { None.unwrap() }\n}\nfn c() {}\n";
@@ -191,7 +191,7 @@ fn the_reader_of_rust_knows_strings_comments_and_lifetimes() {
     );
 }
 
-/// A file of the project, by its name from the root.
+/// A file of the project; `name` is its path from the root.
 struct File {
     name: String,
     text: String,
@@ -212,7 +212,7 @@ impl File {
         format!("{}:{line}: {what}", self.name)
     }
 
-    /// Lines of the program, without tests, comments and what strings hold, that have one of `words`.
+    /// Lines of the program, without tests, comments and string contents, that contain one of `words`.
     fn program_lines_with(&self, words: &[&str], remedy: &str) -> Vec<String> {
         if self.is_test() { Vec::new() } else { self.lines_with(&program(&self.text), words, remedy) }
     }
@@ -237,7 +237,7 @@ fn sources() -> impl Iterator<Item = File> {
     files().filter(|file| ["rs", "py", "sh", "j2", "css", "js"].iter().any(|extension| file.is(extension)))
 }
 
-/// Every text file that `.gitignore` leaves.
+/// Every text file that `.gitignore` does not exclude.
 fn files() -> impl Iterator<Item = File> {
     let ignored = fs::read_to_string(root().join(".gitignore")).expect("the root has a .gitignore");
     let ignored: Vec<&str> = ignored.lines().map(|line| line.trim_matches('/')).chain([".git"]).collect();
@@ -267,16 +267,16 @@ fn walk(folder: &Path, ignored: &[&str], paths: &mut Vec<PathBuf>) {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in crates/").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate is in crates/").to_path_buf()
 }
 
-/// Rust without comments and what strings hold; lines stay where they are.
+/// Rust source without comments and string contents; line numbers do not change.
 fn code(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     while at < chars.len() {
-        let (length, keeps) = piece(&chars[at..]);
+        let (length, keeps) = token(&chars[at..]);
         let blank = chars[at..at + length].iter().enumerate();
         out.extend(blank.map(|(i, &c)| if keeps || c == '\n' || (c == '"' && i == 0) { c } else { ' ' }));
         at += length;
@@ -284,8 +284,8 @@ fn code(text: &str) -> String {
     out
 }
 
-/// Length of the comment, literal or single character at the head of `rest`, and whether it is code.
-fn piece(rest: &[char]) -> (usize, bool) {
+/// Length of the comment, literal, name or single character at the start of `rest`, and whether it is code.
+fn token(rest: &[char]) -> (usize, bool) {
     let until = |from: usize, end: &[char]| {
         (from..rest.len()).find(|&i| rest[i..].starts_with(end)).map_or(rest.len(), |i| i + end.len())
     };
@@ -297,7 +297,7 @@ fn piece(rest: &[char]) -> (usize, bool) {
         ['"', ..] => (string(rest), false),
         ['\'', '\\', ..] => (until(3, &['\'']), false),
         ['\'', _, '\'', ..] => (3, false),
-        // A name, whole, so that its last letter is not taken for the head of a raw string.
+        // The whole name, so that its last letter does not start a raw string.
         [c, ..] if c.is_alphanumeric() || *c == '_' => {
             (rest.iter().take_while(|c| c.is_alphanumeric() || **c == '_').count(), true)
         }
@@ -328,7 +328,7 @@ fn string(rest: &[char]) -> usize {
     (at + 1).min(rest.len())
 }
 
-/// [`code`] without what is compiled for tests only.
+/// [`code`] without items that are compiled only for tests.
 fn program(text: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let mut code = code(text);
@@ -340,7 +340,7 @@ fn program(text: &str) -> String {
     code
 }
 
-/// Bytes until the item at the head of `code` ends: at a semicolon or its closing brace.
+/// Length in bytes of the item at the start of `code`, up to a semicolon or its closing brace.
 fn item_length(code: &str) -> usize {
     let (mut braces, mut others) = (0, 0);
     for (at, c) in code.char_indices() {
@@ -374,7 +374,7 @@ fn rust_functions(text: &str) -> Vec<(usize, String, usize)> {
     functions
 }
 
-/// The same for Python, where a body ends at the last line that is indented deeper than its `def`.
+/// The same for Python; a body ends at the last line that is indented more than its `def`.
 fn python_functions(text: &str) -> Vec<(usize, String, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let indent = |line: &str| line.len() - line.trim_start().len();

@@ -1,4 +1,4 @@
-//! The tunnel between two agents, each a process in a namespace of its own.
+//! The tunnel between two agents, each a process in a separate namespace.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,11 +22,11 @@ use program::tunnelled::{INNER, INNER_V6, World, faults};
 
 const TCP_PORT: u16 = 7000;
 const ECHO_PORT: u16 = 7001;
-const PROBE_EACH: Duration = Duration::from_millis(10);
-/// Traffic flows again after so long at the latest.
-const SOON: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_millis(10);
+/// Maximum interruption of traffic.
+const MAX_INTERRUPTION: Duration = Duration::from_secs(1);
 
-/// Asks each 10 ms and notes when answers come, until it is dropped.
+/// Sends a request every 10 ms and records when replies arrive, until it is ended.
 struct Probes {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Instant>>>,
@@ -36,60 +36,60 @@ struct Probes {
 impl Probes {
     fn start(world: &World) -> Probes {
         let bind = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, ECHO_PORT)).unwrap();
-        let answers = world.testbed.server.enter(bind).unwrap();
-        let asks = world.testbed.vehicle.enter(bind).unwrap();
-        answers.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        asks.set_nonblocking(true).unwrap();
+        let server = world.testbed.server.enter(bind).unwrap();
+        let client = world.testbed.vehicle.enter(bind).unwrap();
+        server.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        client.set_nonblocking(true).unwrap();
         let (stop, clock) = (Arc::new(AtomicBool::new(false)), Clock::start());
         let ended = [stop.clone(), stop.clone()];
-        let [for_asks, for_answers] = ended;
+        let [stop_client, stop_server] = ended;
         let echo = move || {
             let mut bytes = [0; 100];
-            while !for_answers.load(Relaxed) {
-                if let Ok((length, from)) = answers.recv_from(&mut bytes) {
-                    // There may be no tunnel just now.
-                    drop(answers.send_to(&bytes[..length], from));
+            while !stop_server.load(Relaxed) {
+                if let Ok((length, from)) = server.recv_from(&mut bytes) {
+                    // The tunnel may be down at the moment.
+                    drop(server.send_to(&bytes[..length], from));
                 }
             }
             Vec::new()
         };
-        let ask = move || {
-            let mut came = Vec::new();
-            while !for_asks.load(Relaxed) {
-                drop(asks.send_to(b"there?", (INNER, ECHO_PORT)));
-                sleep(PROBE_EACH);
-                while asks.recv(&mut [0; 100]).is_ok() {
-                    came.push(clock.now());
+        let request = move || {
+            let mut arrivals = Vec::new();
+            while !stop_client.load(Relaxed) {
+                drop(client.send_to(b"there?", (INNER, ECHO_PORT)));
+                sleep(PROBE_INTERVAL);
+                while client.recv(&mut [0; 100]).is_ok() {
+                    arrivals.push(clock.now());
                 }
             }
-            came
+            arrivals
         };
-        Probes { stop, threads: vec![thread::spawn(ask), thread::spawn(echo)], clock }
+        Probes { stop, threads: vec![thread::spawn(request), thread::spawn(echo)], clock }
     }
 
-    /// When answers came.
+    /// Stops the probes; returns when replies arrived.
     fn end(mut self) -> Vec<Instant> {
         self.stop.store(true, Relaxed);
-        let mut came: Vec<Vec<Instant>> = self.threads.drain(..).map(|thread| thread.join().unwrap()).collect();
-        came.swap_remove(0)
+        let mut arrivals: Vec<Vec<Instant>> = self.threads.drain(..).map(|thread| thread.join().unwrap()).collect();
+        arrivals.swap_remove(0)
     }
 }
 
-/// How long after `from` the next answer came.
-fn wait(came: &[Instant], from: Instant) -> Duration {
-    came.iter().find(|at| **at >= from).expect("an answer").since(from)
+/// Time from `from` to the next reply.
+fn wait(arrivals: &[Instant], from: Instant) -> Duration {
+    arrivals.iter().find(|at| **at >= from).expect("a reply").since(from)
 }
 
-fn longest_gap(came: &[Instant]) -> Duration {
-    came.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap()
+fn longest_gap(arrivals: &[Instant]) -> Duration {
+    arrivals.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap()
 }
 
 fn connect(world: &World, to: impl Into<SocketAddr>) -> (TcpStream, TcpStream) {
     let to = to.into();
     let listener = world.testbed.server.enter(|| TcpListener::bind(to)).unwrap().unwrap();
-    let near =
+    let client =
         world.testbed.vehicle.enter(|| TcpStream::connect_timeout(&to, Duration::from_secs(5))).unwrap().unwrap();
-    (near, listener.accept().unwrap().0)
+    (client, listener.accept().unwrap().0)
 }
 
 fn bytes(length: usize) -> Vec<u8> {
@@ -99,24 +99,24 @@ fn bytes(length: usize) -> Vec<u8> {
 fn transfer(mut from: &TcpStream, mut to: &TcpStream, bytes: &[u8]) {
     thread::scope(|scope| {
         scope.spawn(|| from.write_all(bytes).unwrap());
-        let mut came = vec![0; bytes.len()];
-        to.read_exact(&mut came).unwrap();
-        assert!(came == bytes, "what comes is what was sent");
+        let mut received = vec![0; bytes.len()];
+        to.read_exact(&mut received).unwrap();
+        assert!(received == bytes, "the bytes differ");
     });
 }
 
-/// A TCP connection that never has enough; how many bytes have come.
+/// A TCP connection with unlimited data; returns the counter of received bytes.
 fn endless(world: &World) -> Arc<AtomicUsize> {
-    let (mut near, mut far) = connect(world, (INNER, TCP_PORT));
+    let (mut client, mut server) = connect(world, (INNER, TCP_PORT));
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     thread::spawn(move || {
         let block = bytes(65536);
-        while near.write_all(&block).is_ok() {}
+        while client.write_all(&block).is_ok() {}
     });
     thread::spawn(move || {
         let mut block = vec![0; 65536];
-        while let Ok(length @ 1..) = far.read(&mut block) {
+        while let Ok(length @ 1..) = server.read(&mut block) {
             counted.fetch_add(length, Relaxed);
         }
     });
@@ -129,16 +129,16 @@ fn interfaces(namespace: &Namespace) -> Vec<String> {
 }
 
 #[test]
-fn tcp_goes_through_both_ways_and_control_c_leaves_no_interface() {
+fn tcp_passes_in_both_directions_and_control_c_leaves_no_interface() {
     if !can_drive() {
         return;
     }
     let world = World::new();
     let (gateway, vehicle) = world.start();
     let block = bytes(3_000_000);
-    for (near, far) in [connect(&world, (INNER, TCP_PORT)), connect(&world, (INNER_V6, TCP_PORT))] {
-        transfer(&near, &far, &block);
-        transfer(&far, &near, &block);
+    for (client, server) in [connect(&world, (INNER, TCP_PORT)), connect(&world, (INNER_V6, TCP_PORT))] {
+        transfer(&client, &server, &block);
+        transfer(&server, &client, &block);
     }
     let namespaces = [&world.testbed.vehicle, &world.testbed.server];
     let of_the_tunnel = |name: &String| name.starts_with("crosslane");
@@ -151,7 +151,7 @@ fn tcp_goes_through_both_ways_and_control_c_leaves_no_interface() {
 }
 
 #[test]
-fn traffic_flows_within_a_second_after_either_end_was_killed() {
+fn traffic_flows_within_a_second_after_either_endpoint_was_killed() {
     if !can_drive() {
         return;
     }
@@ -173,17 +173,17 @@ fn traffic_flows_within_a_second_after_either_end_was_killed() {
         ready.push(probes.clock.now());
         sleep(Duration::from_millis(4000));
         let grown = count.load(Relaxed) - before;
-        assert!(grown > 1_000_000, "the transfer goes on after round {round}: {grown} bytes");
+        assert!(grown > 1_000_000, "the transfer continues after round {round}: {grown} bytes");
     }
-    let came = probes.end();
-    let waits: Vec<Duration> = ready.iter().map(|at| wait(&came, *at)).collect();
-    eprintln!("answers came {waits:?} after the agents were ready; longest gap {:?}", longest_gap(&came));
-    assert!(waits.iter().all(|wait| *wait < SOON), "{waits:?}");
-    assert!(longest_gap(&came) < SOON, "traffic goes on: {:?}", longest_gap(&came));
+    let arrivals = probes.end();
+    let waits: Vec<Duration> = ready.iter().map(|at| wait(&arrivals, *at)).collect();
+    eprintln!("replies arrived {waits:?} after the agents were ready; longest gap {:?}", longest_gap(&arrivals));
+    assert!(waits.iter().all(|wait| *wait < MAX_INTERRUPTION), "{waits:?}");
+    assert!(longest_gap(&arrivals) < MAX_INTERRUPTION, "traffic continues: {:?}", longest_gap(&arrivals));
 }
 
 #[test]
-fn an_interface_that_goes_down_costs_no_second() {
+fn an_interface_that_goes_down_interrupts_traffic_for_less_than_a_second() {
     if !can_drive() {
         return;
     }
@@ -197,16 +197,16 @@ fn an_interface_that_goes_down_costs_no_second() {
     let before = count.load(Relaxed);
     sleep(Duration::from_secs(3));
     let grown = count.load(Relaxed) - before;
-    let came = probes.end();
-    let after: Vec<Instant> = came.into_iter().filter(|came| *came + SOON > at).collect();
+    let arrivals = probes.end();
+    let after: Vec<Instant> = arrivals.into_iter().filter(|arrival| *arrival + MAX_INTERRUPTION > at).collect();
     eprintln!("longest gap {:?}, {grown} bytes in 3 s", longest_gap(&after));
-    assert!(longest_gap(&after) < SOON, "{:?}", longest_gap(&after));
-    assert!(grown > 3_000_000, "{grown} bytes over what is left");
+    assert!(longest_gap(&after) < MAX_INTERRUPTION, "{:?}", longest_gap(&after));
+    assert!(grown > 3_000_000, "{grown} bytes over the remaining path");
     drop((gateway, vehicle));
 }
 
 #[test]
-fn two_vehicles_of_one_gateway_each_get_their_own() {
+fn two_vehicles_of_one_gateway_receive_only_their_own_packets() {
     if !can_drive() {
         return;
     }
@@ -229,18 +229,18 @@ fn two_vehicles_of_one_gateway_each_get_their_own() {
     };
     for (last, socket) in [(2u8, own(2)), (3, own(3))] {
         socket.send_to(&[last], (INNER, ECHO_PORT)).unwrap();
-        let mut said = [0; 10];
-        let (length, from) = server.recv_from(&mut said).unwrap();
-        assert_eq!((&said[..length], from.ip()), (&[last][..], Ipv4Addr::new(10, 77, 0, last).into()));
+        let mut buffer = [0; 10];
+        let (length, from) = server.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..length], from.ip()), (&[last][..], Ipv4Addr::new(10, 77, 0, last).into()));
         server.send_to(&[last, 0], from).unwrap();
-        let length = socket.recv(&mut said).unwrap();
-        assert_eq!(&said[..length], [last, 0]);
+        let length = socket.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], [last, 0]);
     }
     drop((gateway, vehicles));
 }
 
 #[test]
-fn a_gateway_that_does_not_answer_is_told_once() {
+fn a_gateway_that_does_not_answer_is_reported_once() {
     if !can_drive() {
         return;
     }
@@ -249,8 +249,9 @@ fn a_gateway_that_does_not_answer_is_told_once() {
     let configuration = world.vehicle(1, &["lte", "its-g5"]);
     let (right, wrong) = (world.keys[0].public().to_string(), world.keys[2].public().to_string());
     let elsewhere = format!("{SERVER}:4761");
-    for told in [configuration.replace(&right, &wrong), configuration.replace(&format!("{SERVER}:4760"), &elsewhere)] {
-        let agent = Agent::start(&world.testbed.vehicle, &told);
+    for faulty in [configuration.replace(&right, &wrong), configuration.replace(&format!("{SERVER}:4760"), &elsewhere)]
+    {
+        let agent = Agent::start(&world.testbed.vehicle, &faulty);
         sleep(Duration::from_secs(5));
         let (events, _) = agent.end();
         let faults = faults(&events);
@@ -262,7 +263,7 @@ fn a_gateway_that_does_not_answer_is_told_once() {
 }
 
 #[test]
-fn a_path_without_a_route_is_told_once() {
+fn a_path_without_a_route_is_reported_once() {
     if !can_drive() {
         return;
     }
@@ -289,7 +290,7 @@ fn a_path_without_a_route_is_told_once() {
 }
 
 #[test]
-fn an_interface_name_that_is_taken_is_told_and_taken_up_when_it_is_free() {
+fn an_interface_name_in_use_is_reported_and_used_once_it_is_free() {
     if !can_drive() {
         return;
     }

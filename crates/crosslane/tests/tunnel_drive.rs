@@ -1,4 +1,4 @@
-//! A drive whose traffic goes through the tunnel.
+//! A drive whose traffic uses the tunnel.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod program;
@@ -8,7 +8,7 @@ use std::fs;
 use program::{can_drive, crosslane};
 use serde_json::Value;
 
-/// 1000 datagrams over two links that each lose one in ten.
+/// A scenario with 1000 datagrams over two links with 10 % loss each.
 const LOSSY: &str = r#"name = "lossy"
 duration_s = 4
 [vehicle]
@@ -33,26 +33,26 @@ every_ms = 2
 "#;
 
 #[test]
-fn datagrams_that_each_path_loses_come_over_the_other_and_the_keys_are_gone() {
+fn datagrams_lost_on_one_path_arrive_over_the_other_and_the_keys_are_deleted() {
     if !can_drive() {
         return;
     }
-    let desk = tempfile::TempDir::new().unwrap();
-    fs::write(desk.path().join("s.toml"), LOSSY).unwrap();
+    let workdir = tempfile::TempDir::new().unwrap();
+    fs::write(workdir.path().join("s.toml"), LOSSY).unwrap();
     let strategies = "single,tunnel-redundant";
-    let said = crosslane(desk.path(), &["drive", "s.toml", "--strategy", strategies, "--json", "--out", "out"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let summary: Value = serde_json::from_str(&said.stdout).unwrap();
+    let output = crosslane(workdir.path(), &["drive", "s.toml", "--strategy", strategies, "--json", "--out", "out"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let summary: Value = serde_json::from_str(&output.stdout).unwrap();
     let metric = |run: usize, name: &str| summary["runs"][run]["metrics"][name].as_f64().unwrap();
     let lost = [0, 1].map(|run| metric(run, "lost_share"));
-    assert!(lost[0] > 0.05 && lost[1] < 0.04, "{lost:?} lost: 0.1 and 0.01 in the long run");
-    assert_eq!(metric(1, "duplicated_share"), 0.0, "the second copy is taken out");
+    assert!(lost[0] > 0.05 && lost[1] < 0.04, "{lost:?} lost; expected are 0.1 and 0.01");
+    assert_eq!(metric(1, "duplicated_share"), 0.0, "the second copy is removed");
     assert!(metric(1, "tunnel.cpu_s_per_gb") > 0.0);
     let share = metric(1, "path.a.share");
-    assert!((0.4..0.6).contains(&share), "{share} over one of two");
-    let run = desk.path().join("out/runs/tunnel-redundant-1");
+    assert!((0.4..0.6).contains(&share), "{share} over one of two paths");
+    let run = workdir.path().join("out/runs/tunnel-redundant-1");
     for file in ["agent.toml", "agent.log", "gateway.toml", "gateway.log"] {
         assert!(run.join(file).exists(), "{file}");
     }
-    assert!(!run.join("keys").exists(), "keys are kept no longer than a run");
+    assert!(!run.join("keys").exists(), "keys are deleted at the end of a run");
 }

@@ -1,4 +1,4 @@
-//! What others send must not hold up a vehicle, nor fill a gateway.
+//! Replayed or unsolicited traffic neither delays a vehicle nor exhausts the memory of a gateway.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,8 +21,8 @@ use program::tunnelled::{INNER, World};
 
 const PORT: u16 = 7005;
 
-/// Initiations of the vehicle from hours ago, as somebody recorded them.
-fn recorded(world: &World, count: u64) -> Vec<Vec<u8>> {
+/// Handshake initiations of the vehicle from earlier hours, as an attacker may have recorded them.
+fn recorded_initiations(world: &World, count: u64) -> Vec<Vec<u8>> {
     let hour = Duration::from_secs(3600).as_nanos() as u64;
     let of = |n: u64| {
         let mut vehicle = Security::new(world.keys[1].clone(), vec![world.keys[0].public()]);
@@ -32,7 +32,7 @@ fn recorded(world: &World, count: u64) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn ten_thousand_replayed_initiations_a_second_do_not_hold_up_a_vehicle_that_starts_again() {
+fn ten_thousand_replayed_initiations_a_second_do_not_delay_a_restarted_vehicle() {
     if !can_drive() {
         return;
     }
@@ -40,7 +40,7 @@ fn ten_thousand_replayed_initiations_a_second_do_not_hold_up_a_vehicle_that_star
     let (gateway, vehicle) = world.start();
     sleep(Duration::from_secs(1));
     vehicle.kill();
-    let replays = recorded(&world, 8);
+    let replays = recorded_initiations(&world, 8);
     let stop = Arc::new(AtomicBool::new(false));
     let socket = world.testbed.server.enter(|| UdpSocket::bind((SERVER, 0))).unwrap().unwrap();
     let ended = stop.clone();
@@ -48,7 +48,7 @@ fn ten_thousand_replayed_initiations_a_second_do_not_hold_up_a_vehicle_that_star
         let clock = Clock::start();
         let mut sent = 0u64;
         while !ended.load(Relaxed) {
-            // As many as are due, whatever the machine does in between.
+            // As many as are due, also after a pause of this thread.
             while sent < clock.now().as_nanos() / 100_000 {
                 drop(socket.send_to(&replays[sent as usize % replays.len()], (SERVER, 4760)));
                 sent += 1;
@@ -61,23 +61,23 @@ fn ten_thousand_replayed_initiations_a_second_do_not_hold_up_a_vehicle_that_star
     let clock = Clock::start();
     let vehicle = world.start_vehicle();
     let bind = |port: u16| move || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
-    let hears = world.testbed.server.enter(bind(PORT)).unwrap().unwrap();
-    let asks = world.testbed.vehicle.enter(bind(0)).unwrap().unwrap();
-    hears.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    let came = (0..1000).any(|_| {
-        drop(asks.send_to(b"here", (INNER, PORT)));
-        hears.recv(&mut [0; 10]).is_ok()
+    let receiver = world.testbed.server.enter(bind(PORT)).unwrap().unwrap();
+    let sender = world.testbed.vehicle.enter(bind(0)).unwrap().unwrap();
+    receiver.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let arrived = (0..1000).any(|_| {
+        drop(sender.send_to(b"here", (INNER, PORT)));
+        receiver.recv(&mut [0; 10]).is_ok()
     });
     let took = clock.now();
     stop.store(true, Relaxed);
     let sent = attacker.join().unwrap();
     eprintln!("{sent} replays; traffic after {took}");
-    assert!(came && took < Instant::from_millis(1500), "traffic came after {took}");
+    assert!(arrived && took < Instant::from_millis(1500), "traffic flows after {took}");
     drop((gateway, vehicle));
 }
 
 #[test]
-fn a_gateway_keeps_little_for_vehicles_that_are_away_and_gives_it_back() {
+fn a_gateway_buffers_little_for_absent_vehicles_and_releases_the_memory() {
     if !can_drive() {
         return;
     }
@@ -105,7 +105,7 @@ fn a_gateway_keeps_little_for_vehicles_that_are_away_and_gives_it_back() {
                 }
             }
         }
-        // The interface holds 500 super-packets: it is to take all of them.
+        // The queue of the interface holds 500 GSO packets; none may be dropped there.
         sleep(Duration::from_millis(5));
     }
     sleep(Duration::from_millis(200));
@@ -118,7 +118,7 @@ fn a_gateway_keeps_little_for_vehicles_that_are_away_and_gives_it_back() {
             break;
         }
     }
-    eprintln!("{before} KiB, {full} while packets wait, {after} afterwards");
+    eprintln!("{before} KiB, {full} while packets are queued, {after} afterwards");
     assert!(full < before + 130_000, "{before} KiB became {full}");
-    assert!(after < before + 16_000, "{before} KiB became {full}, and then {after}");
+    assert!(after < before + 16_000, "{before} KiB became {full}, then {after}");
 }

@@ -1,6 +1,6 @@
-//! The plain tunnel beside programs we did not write: what is on the wire, in
-//! tshark; a peer that speaks GRE-in-UDP and nothing beyond, in scapy (GPL, so
-//! in a process of its own).
+//! Interoperability of the unencrypted tunnel with third-party programs: tshark decodes the
+//! packets on the wire; a peer in scapy implements only GRE-in-UDP (scapy is GPL, so it runs
+//! in a separate process).
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,9 +24,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 const GATEWAY: [&str; 2] = ["10.77.0.1", "fd77::1"];
 const VEHICLE: [&str; 2] = ["10.77.0.2", "fd77::2"];
 
-/// A peer at an address and port. It prints what it takes: key and number, or
-/// `None`, and what is inside. It answers pings, and datagrams in capitals. With
-/// more arguments it begins: it sends a datagram from one inner address to another.
+/// A peer at an address and port. It prints each received packet: key and sequence
+/// number, or `None`, and a summary of the inner packet. It answers pings, and datagrams
+/// in capitals. With more arguments it first sends a datagram between two inner addresses.
 const SCAPY: &str = r#"
 import socket, sys
 from scapy.all import GRE, IP, IPv6, UDP, ICMP, Raw
@@ -90,12 +90,12 @@ impl World {
     }
 }
 
-/// A program that is killed when this is dropped.
+/// A process; dropping this kills it.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -124,24 +124,24 @@ fn tshark(file: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Says hello from the vehicle, and the gateway says it back.
-fn talk(world: &World, count: usize) {
+/// Sends `count` datagrams from the vehicle for each IP version; the gateway echoes them.
+fn echo(world: &World, count: usize) {
     for (own, other) in VEHICLE.into_iter().zip(GATEWAY) {
-        let near = udp(&world.testbed.vehicle, own, 9000);
-        let far = udp(&world.testbed.server, other, 9000);
+        let client = udp(&world.testbed.vehicle, own, 9000);
+        let server = udp(&world.testbed.server, other, 9000);
         let to = SocketAddr::new(other.parse().unwrap(), 9000);
         let mut bytes = [0; 2000];
         for length in (0..count).map(|number| 1 + number * 11 % 1300) {
-            near.send_to(&vec![b'x'; length], to).unwrap();
-            let (came, from) = far.recv_from(&mut bytes).unwrap();
-            far.send_to(&bytes[..came], from).unwrap();
-            assert_eq!(near.recv(&mut bytes).unwrap(), length);
+            client.send_to(&vec![b'x'; length], to).unwrap();
+            let (received, from) = server.recv_from(&mut bytes).unwrap();
+            server.send_to(&bytes[..received], from).unwrap();
+            assert_eq!(client.recv(&mut bytes).unwrap(), length);
         }
     }
 }
 
 #[test]
-fn tshark_reads_every_packet_of_a_plain_tunnel() {
+fn tshark_decodes_every_packet_of_an_unencrypted_tunnel() {
     if !can_drive() || !has_tshark() {
         return;
     }
@@ -151,32 +151,32 @@ fn tshark_reads_every_packet_of_a_plain_tunnel() {
     let mut command = Command::new("tshark");
     command.args(["-q", "-i", "lte", "-i", "its-g5", "-w"]).arg(&file).stderr(Stdio::piped()).stdout(Stdio::null());
     let mut capture = Running(world.testbed.vehicle.spawn(&mut command).unwrap());
-    let mut said = BufReader::new(capture.0.stderr.take().unwrap());
+    let mut stderr = BufReader::new(capture.0.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("Capturing on") {
         line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "tshark does not capture");
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "tshark does not capture");
     }
     sleep(Duration::from_millis(1000));
     let (gateway, vehicle) = (world.gateway(""), world.vehicle(""));
-    talk(&world, 50);
+    echo(&world, 50);
     sleep(Duration::from_millis(700));
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(capture.0.id() as i32), nix::sys::signal::Signal::SIGINT)
         .unwrap();
     capture.0.wait().unwrap();
     drop((gateway, vehicle));
 
-    let of_ours = "udp.port == 4754";
-    let bad = tshark(&file, &["-Y", &format!("{of_ours} && (_ws.malformed || _ws.expert.severity >= 0x600000)")]);
+    let filter = "udp.port == 4754";
+    let bad = tshark(&file, &["-Y", &format!("{filter} && (_ws.malformed || _ws.expert.severity >= 0x600000)")]);
     assert_eq!(bad, "");
     let fields =
         ["-T", "fields", "-e", "frame.protocols", "-e", "gre.key", "-e", "gre.sequence_number", "-e", "gre.proto"];
-    let text = tshark(&file, &[&["-Y", of_ours], &fields[..]].concat());
+    let text = tshark(&file, &[&["-Y", filter], &fields[..]].concat());
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
     assert!(rows.iter().all(|row| row[0].contains("udp:gre") && row[1].starts_with("0x")), "{text}");
     let of = |kind: &str| rows.iter().filter(|row| row[3] == kind).collect::<Vec<_>>();
     let (v4, v6, control) = (of("0x0800"), of("0x86dd"), of("0x88b5"));
-    // There and back, and none without its number.
+    // Requests and replies, all with a sequence number.
     assert!(v4.len() >= 100 && v6.len() >= 100 && !control.is_empty(), "{} {} {}", v4.len(), v6.len(), control.len());
     assert_eq!(rows.len(), v4.len() + v6.len() + control.len());
     assert!(v4.iter().chain(&v6).all(|row| !row[2].is_empty()));
@@ -198,30 +198,30 @@ fn scapy() -> Option<PathBuf> {
     found
 }
 
-/// Starts the peer and waits until it is there.
+/// Starts the peer and waits until it is ready.
 fn peer(namespace: &Namespace, python: &Path, arguments: &[&str]) -> (Running, BufReader<impl Read + use<>>) {
     let mut command = Command::new(python);
     command.args(["-c", SCAPY]).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = namespace.spawn(&mut command).unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    stdout.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
-    (Running(child), said)
+    (Running(child), stdout)
 }
 
-/// The next packet that it took, but for what the kernel tells its neighbours of itself.
-fn line(said: &mut impl BufRead) -> String {
+/// The next received packet that the peer prints, except for neighbour discovery of the kernel.
+fn line(stdout: &mut impl BufRead) -> String {
     loop {
         let mut line = String::new();
-        assert!(said.read_line(&mut line).unwrap() > 0, "the peer has ended");
+        assert!(stdout.read_line(&mut line).unwrap() > 0, "the peer has ended");
         if !line.contains("fe80:") && !line.contains("ff02:") {
             return line;
         }
     }
 }
 
-/// An echo request (RFC 792) and what comes back, without IP header.
+/// Sends an echo request (RFC 792); returns the reply without its IP header.
 fn ping(namespace: &Namespace, to: Ipv4Addr) -> Vec<u8> {
     let open = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).unwrap();
     let mut socket = namespace.enter(open).unwrap();
@@ -241,27 +241,27 @@ fn ping(namespace: &Namespace, to: Ipv4Addr) -> Vec<u8> {
 }
 
 #[test]
-fn scapy_at_the_other_end_of_a_standard_vehicle_answers() {
+fn scapy_as_gateway_answers_an_rfc8086_only_vehicle() {
     let Some(python) = scapy().filter(|_| can_drive()) else { return };
     let world = World::new();
-    let (_peer, mut said) = peer(&world.testbed.server, &python, &[&SERVER.to_string(), "4754"]);
+    let (_peer, mut stdout) = peer(&world.testbed.server, &python, &[&SERVER.to_string(), "4754"]);
     let vehicle = world.vehicle("rfc8086_only = true\n");
     for (own, other) in VEHICLE.into_iter().zip(GATEWAY) {
         let socket = udp(&world.testbed.vehicle, own, 9000);
         socket.send_to(b"hello", SocketAddr::new(other.parse().unwrap(), 9)).unwrap();
         let mut bytes = [0; 100];
-        let (length, from) = socket.recv_from(&mut bytes).expect("an answer of the peer");
+        let (length, from) = socket.recv_from(&mut bytes).expect("a reply of the peer");
         assert_eq!((&bytes[..length], from.ip().to_string().as_str()), (&b"HELLO"[..], other));
     }
-    let said: Vec<String> = (0..2).map(|_| line(&mut said)).collect();
-    assert!(said[0].starts_with("None None 0x800 IP / UDP 10.77.0.2:9000 > 10.77.0.1:discard"), "{said:?}");
-    assert!(said[1].starts_with("None None 0x86dd IPv6 / UDP fd77::2:9000 > fd77::1:discard"), "{said:?}");
+    let lines: Vec<String> = (0..2).map(|_| line(&mut stdout)).collect();
+    assert!(lines[0].starts_with("None None 0x800 IP / UDP 10.77.0.2:9000 > 10.77.0.1:discard"), "{lines:?}");
+    assert!(lines[1].starts_with("None None 0x86dd IPv6 / UDP fd77::2:9000 > fd77::1:discard"), "{lines:?}");
     assert_eq!(ping(&world.testbed.vehicle, GATEWAY[0].parse().unwrap())[4..], [0x12, 0x34, 0, 1, b'h', b'i']);
     assert_eq!(vehicle.end().1, "");
 }
 
 #[test]
-fn what_scapy_sends_comes_out_of_a_gateway_and_a_standard_one_answers() {
+fn a_gateway_delivers_packets_of_scapy_and_an_rfc8086_only_gateway_answers() {
     let Some(python) = scapy().filter(|_| can_drive()) else { return };
     for more in ["", "rfc8086_only = true\n"] {
         let world = World::new();
@@ -269,37 +269,36 @@ fn what_scapy_sends_comes_out_of_a_gateway_and_a_standard_one_answers() {
         let program = udp(&world.testbed.server, GATEWAY[0], 9000);
         let own = vehicle_address(0).to_string();
         let arguments = [own.as_str(), "4754", &SERVER.to_string(), "4754", VEHICLE[0], GATEWAY[0]];
-        let (_peer, mut said) = peer(&world.testbed.vehicle, &python, &arguments);
+        let (_peer, mut stdout) = peer(&world.testbed.vehicle, &python, &arguments);
         let mut bytes = [0; 100];
         let (length, from) = program.recv_from(&mut bytes).expect("the peer's datagram");
         assert_eq!((&bytes[..length], from), (&b"from scapy"[..], SocketAddr::new(VEHICLE[0].parse().unwrap(), 9)));
         if !more.is_empty() {
             program.send_to(b"to scapy", from).unwrap();
-            assert!(line(&mut said).starts_with("None None 0x800 IP / UDP 10.77.0.1:9000 > 10.77.0.2:discard"));
-            let (length, _) = program.recv_from(&mut bytes).expect("the peer's answer");
+            assert!(line(&mut stdout).starts_with("None None 0x800 IP / UDP 10.77.0.1:9000 > 10.77.0.2:discard"));
+            let (length, _) = program.recv_from(&mut bytes).expect("the reply of the peer");
             assert_eq!(&bytes[..length], b"TO SCAPY");
         }
         assert_eq!(gateway.end().1, "");
     }
 }
 
-/// Ours as scapy reads it, with key and number.
 #[test]
-fn scapy_reads_key_and_number_of_a_plain_vehicle() {
+fn scapy_reads_key_and_sequence_number_of_an_unencrypted_vehicle() {
     let Some(python) = scapy().filter(|_| can_drive()) else { return };
     let world = World::new();
-    let (_peer, mut said) = peer(&world.testbed.server, &python, &[&SERVER.to_string(), "4754"]);
+    let (_peer, mut stdout) = peer(&world.testbed.server, &python, &[&SERVER.to_string(), "4754"]);
     let _vehicle = world.vehicle("");
     let socket = udp(&world.testbed.vehicle, VEHICLE[1], 9000);
     socket.send_to(b"hello", SocketAddr::new(Ipv6Addr::from_bits(0xfd77 << 112 | 1).into(), 9)).unwrap();
     for _ in 0..50 {
-        let said = line(&mut said);
-        let words: Vec<&str> = said.split(' ').collect();
-        assert!(words[0].parse::<u32>().is_ok(), "{said}");
-        if words[2] == "0x86dd" && said.contains("fd77::2:9000 > fd77::1:discard") {
-            assert!(words[1].parse::<u32>().is_ok(), "{said}");
+        let text = line(&mut stdout);
+        let words: Vec<&str> = text.split(' ').collect();
+        assert!(words[0].parse::<u32>().is_ok(), "{text}");
+        if words[2] == "0x86dd" && text.contains("fd77::2:9000 > fd77::1:discard") {
+            assert!(words[1].parse::<u32>().is_ok(), "{text}");
             return;
         }
     }
-    panic!("the packet is not among what scapy took");
+    panic!("scapy did not print the packet");
 }

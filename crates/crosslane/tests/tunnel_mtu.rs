@@ -1,4 +1,4 @@
-//! What a path carries is found out by probes inside the tunnel, whatever routers, or others in their name, say by ICMP.
+//! The path MTU is determined by probes inside the tunnel, independently of genuine or forged ICMP messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,34 +23,34 @@ use program::{CROSSLANE, can_drive};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const PORT: u16 = 7003;
-/// A router that a forger speaks in the name of.
+/// Source address of forged and genuine ICMP messages.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 /// Inner MTU of an encrypted tunnel over IPv4 with `mtu` 1500.
-const WHOLE: u32 = 1432;
+const FULL_MTU: u32 = 1432;
 
-/// Numbered datagrams of so many bytes of IP that must not be cut, one each 2 ms; how many arrive.
-fn carried((from, source): (&Namespace, IpAddr), (to, sink): (&Namespace, IpAddr), bytes: usize, count: u32) -> u32 {
+/// Sends `count` unfragmentable datagrams of `bytes` bytes (with IP header), one every 2 ms; returns how many arrive.
+fn delivered((from, source): (&Namespace, IpAddr), (to, sink): (&Namespace, IpAddr), bytes: usize, count: u32) -> u32 {
     let receiver = to.enter(|| UdpSocket::bind((sink, PORT))).unwrap().unwrap();
     receiver.set_read_timeout(Some(Duration::from_millis(600))).unwrap();
-    let sender = from.enter(|| whole(source)).unwrap();
+    let sender = from.enter(|| unfragmented_socket(source)).unwrap();
     let payload = bytes - if source.is_ipv4() { 28 } else { 48 };
     let counting = thread::spawn(move || {
-        let mut came = 0;
+        let mut received = 0;
         while receiver.recv(&mut [0; 2000]).is_ok_and(|length| length == payload) {
-            came += 1;
+            received += 1;
         }
-        came
+        received
     });
     for _ in 0..count {
-        // What the interface refuses counts as lost.
+        // Datagrams that the interface rejects count as lost.
         drop(sender.send_to(&vec![7; payload], (sink, PORT)));
         sleep(Duration::from_millis(2));
     }
     counting.join().unwrap()
 }
 
-/// A socket whose datagrams nobody cuts.
-fn whole(source: IpAddr) -> UdpSocket {
+/// A socket whose datagrams are never fragmented.
+fn unfragmented_socket(source: IpAddr) -> UdpSocket {
     let socket = Socket::new(Domain::for_address((source, 0).into()), Type::DGRAM, None).unwrap();
     let (level, name, value) = match source {
         IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
@@ -63,12 +63,12 @@ fn whole(source: IpAddr) -> UdpSocket {
     socket.into()
 }
 
-/// "Fragmentation needed" in the name of a router, for what the gateway sends to that address.
+/// A forged "fragmentation needed" message of a router about a packet of the gateway to this address.
 fn forged(about: Ipv4Addr, mtu: u16) -> Vec<u8> {
     let sent = PacketBuilder::ipv4(SERVER.octets(), about.octets(), 60).udp(4760, 40_000);
     let mut packet = vec![0; sent.size(1400)];
     sent.write_to_slice(&mut packet, &[0; 1400]).unwrap();
-    // Not to be cut.
+    // Don't Fragment.
     packet[6] = 0x40;
     too_big(&packet, mtu, ROUTER.into()).unwrap()
 }
@@ -85,8 +85,8 @@ fn forge(from: &Namespace, about: Ipv4Addr) {
 fn status(namespace: &Namespace, interface: &str) -> Status {
     let mut command = Command::new(CROSSLANE);
     command.args(["tunnel", "status", "--json", "--interface", interface]).stdin(Stdio::null()).stdout(Stdio::piped());
-    let said = namespace.spawn(&mut command).unwrap().wait_with_output().unwrap();
-    serde_json::from_slice(&said.stdout).unwrap()
+    let output = namespace.spawn(&mut command).unwrap().wait_with_output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn inner(vehicle: u8) -> IpAddr {
@@ -94,7 +94,7 @@ fn inner(vehicle: u8) -> IpAddr {
 }
 
 #[test]
-fn a_forged_complaint_takes_nothing_from_any_vehicle() {
+fn forged_icmp_reduces_the_mtu_of_no_vehicle() {
     if !can_drive() {
         return;
     }
@@ -103,31 +103,31 @@ fn a_forged_complaint_takes_nothing_from_any_vehicle() {
     let start = |place, path| Agent::start(&world.testbed.vehicle, &world.vehicle(place, &[path]));
     let vehicles = [start(1, "lte"), start(2, "its-g5")];
     let (server, vehicle) = (&world.testbed.server, &world.testbed.vehicle);
-    // The gateway knows where its vehicles are once it has heard them.
+    // The gateway learns the addresses of its vehicles from their packets.
     sleep(Duration::from_millis(500));
     for place in 0..2 {
         forge(world.testbed.wires[0].router(), vehicle_address(place));
     }
     for number in [1, 2] {
         for bytes in [1000, 1400] {
-            let came = carried((server, INNER.into()), (vehicle, inner(number)), bytes, 100);
-            assert!(came >= 95, "{came} of 100 with {bytes} bytes came to vehicle {number}");
+            let received = delivered((server, INNER.into()), (vehicle, inner(number)), bytes, 100);
+            assert!(received >= 95, "{received} of 100 with {bytes} bytes arrived at vehicle {number}");
         }
         let v6: IpAddr = format!("fd77::{}", number + 1).parse().unwrap();
-        let came = carried((server, INNER_V6.into()), (vehicle, v6), 1280, 100);
-        assert!(came >= 95, "{came} of 100 came to vehicle {number} over IPv6");
+        let received = delivered((server, INNER_V6.into()), (vehicle, v6), 1280, 100);
+        assert!(received >= 95, "{received} of 100 arrived at vehicle {number} over IPv6");
     }
-    let told = status(server, "crosslane0");
-    let known: Vec<u32> = told.peers.iter().map(|peer| peer.mtu_bytes).collect();
-    assert_eq!((told.mtu_bytes, known), (WHOLE, vec![WHOLE; 2]));
+    let gateway_status = status(server, "crosslane0");
+    let mtus: Vec<u32> = gateway_status.peers.iter().map(|peer| peer.mtu_bytes).collect();
+    assert_eq!((gateway_status.mtu_bytes, mtus), (FULL_MTU, vec![FULL_MTU; 2]));
     drop((gateway, vehicles));
 }
 
-/// The router takes less from now on; with an address it says so.
-fn narrow(world: &World, mtu: u32, says_so: bool) {
+/// Reduces the MTU of the router. With `sends_icmp` it gets an address, so it can send ICMP errors.
+fn reduce_mtu(world: &World, mtu: u32, sends_icmp: bool) {
     let change = || {
         let mut wiring = Wiring::open().unwrap();
-        if says_so {
+        if sends_icmp {
             let interface = wiring.index("vehicle").unwrap();
             wiring.add_address(interface, ROUTER, 32).unwrap();
         }
@@ -137,50 +137,50 @@ fn narrow(world: &World, mtu: u32, says_so: bool) {
 }
 
 #[test]
-fn a_router_that_takes_less_from_now_on_is_found_out_within_seconds_whether_it_says_so_or_not() {
+fn a_reduced_path_mtu_is_detected_within_seconds_with_or_without_icmp() {
     if !can_drive() {
         return;
     }
-    for (mtu, says_so) in [(1400, true), (1400, false), (1300, false)] {
+    for (mtu, sends_icmp) in [(1400, true), (1400, false), (1300, false)] {
         let world = World::wired(20.0);
         let gateway = world.start_gateway();
         let vehicle = Agent::start(&world.testbed.vehicle, &world.vehicle(1, &["lte"]));
         let to = SocketAddr::from((INNER, PORT));
         let listener = world.testbed.server.enter(|| TcpListener::bind(to)).unwrap().unwrap();
         let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(5));
-        let mut near = world.testbed.vehicle.enter(connect).unwrap().unwrap();
-        let mut far = listener.accept().unwrap().0;
+        let mut client = world.testbed.vehicle.enter(connect).unwrap().unwrap();
+        let mut server = listener.accept().unwrap().0;
         let count = Arc::new(AtomicUsize::new(0));
         let counted = count.clone();
-        thread::spawn(move || while near.write_all(&[7; 65_536]).is_ok() {});
+        thread::spawn(move || while client.write_all(&[7; 65_536]).is_ok() {});
         thread::spawn(move || {
             let mut block = vec![0; 65_536];
-            while let Ok(length @ 1..) = far.read(&mut block) {
+            while let Ok(length @ 1..) = server.read(&mut block) {
                 counted.fetch_add(length, Relaxed);
             }
         });
         sleep(Duration::from_secs(1));
-        assert_eq!(status(&world.testbed.vehicle, "crosslane1").mtu_bytes, WHOLE);
-        narrow(&world, mtu, says_so);
-        let mut known = WHOLE;
+        assert_eq!(status(&world.testbed.vehicle, "crosslane1").mtu_bytes, FULL_MTU);
+        reduce_mtu(&world, mtu, sends_icmp);
+        let mut known = FULL_MTU;
         for _ in 0..40 {
             sleep(Duration::from_millis(100));
             known = status(&world.testbed.vehicle, "crosslane1").mtu_bytes;
-            if known < WHOLE {
+            if known < FULL_MTU {
                 break;
             }
         }
         let expected = (mtu - 68).max(1280);
-        assert!((expected.saturating_sub(8).max(1280)..=expected).contains(&known), "{known} of {mtu}, {says_so}");
+        assert!((expected.saturating_sub(8).max(1280)..=expected).contains(&known), "{known} of {mtu}, {sends_icmp}");
         let before = count.load(Relaxed);
         sleep(Duration::from_secs(3));
         let grown = count.load(Relaxed) - before;
-        eprintln!("{grown} bytes in 3 s over {mtu}, {says_so}, with {known} inside");
-        assert!(grown > 1_000_000, "{grown} bytes in 3 s over {mtu}, {says_so}");
+        eprintln!("{grown} bytes in 3 s over {mtu}, {sends_icmp}, inner MTU {known}");
+        assert!(grown > 1_000_000, "{grown} bytes in 3 s over {mtu}, {sends_icmp}");
         let (vehicle_ns, server) = (&world.testbed.vehicle, &world.testbed.server);
         let v6 = "fd77::2".parse().unwrap();
-        let came = carried((vehicle_ns, v6), (server, INNER_V6.into()), 1280, 50);
-        assert!(came >= 40, "{came} of 50 of what IPv6 needs came over {mtu}");
+        let received = delivered((vehicle_ns, v6), (server, INNER_V6.into()), 1280, 50);
+        assert!(received >= 40, "{received} of 50 packets with the minimum IPv6 MTU arrived over {mtu}");
         drop((gateway, vehicle));
     }
 }

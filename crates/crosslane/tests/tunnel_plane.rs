@@ -1,6 +1,6 @@
-//! A TCP and a UDP program at both ends of two TUN devices with offload, joined
-//! by what cuts and joins their packets.
-#![allow(clippy::unwrap_used)] // It is how a test fails.
+//! TCP and UDP traffic between two TUN devices with offload, connected by segmentation (GSO)
+//! and coalescing (GRO) of their packets.
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 const MTU: u32 = 1400;
 const BYTES: usize = 200_000_000;
 
-/// False, with the reason printed, where namespaces cannot be made.
+/// False, after printing the reason, where namespaces cannot be created.
 fn privileged() -> bool {
     let Err(error) = prepare_privileges() else {
         return true;
@@ -34,9 +34,9 @@ fn privileged() -> bool {
     false
 }
 
-/// Two namespaces with a device each, and what carries packets between them.
+/// Two namespaces with a device each, and threads that carry packets between them.
 struct World {
-    ends: [Namespace; 2],
+    namespaces: [Namespace; 2],
     stop: Arc<AtomicBool>,
     counts: Arc<Counts>,
     threads: Vec<JoinHandle<()>>,
@@ -47,17 +47,17 @@ struct Counts {
     reads: AtomicU64,
     packets: AtomicU64,
     writes: AtomicU64,
-    refused: AtomicU64,
+    write_errors: AtomicU64,
 }
 
 impl World {
     fn new() -> World {
-        let ends = [Namespace::new().unwrap(), Namespace::new().unwrap()];
-        let open = |end: usize| {
-            let addresses = [(format!("10.77.0.{}", end + 1), 24), (format!("fd77::{}", end + 1), 64)];
+        let namespaces = [Namespace::new().unwrap(), Namespace::new().unwrap()];
+        let open = |place: usize| {
+            let addresses = [(format!("10.77.0.{}", place + 1), 24), (format!("fd77::{}", place + 1), 64)];
             let addresses = addresses.map(|(address, bits)| (address.parse().unwrap(), bits)).to_vec();
             let plan = Plan { name: "crosslane0".into(), mtu: MTU, addresses };
-            Arc::new(ends[end].enter(|| Device::open(&plan)).unwrap().unwrap())
+            Arc::new(namespaces[place].enter(|| Device::open(&plan)).unwrap().unwrap())
         };
         let devices = [open(0), open(1)];
         eprintln!("offload: {:?}", devices[0].offload());
@@ -66,11 +66,12 @@ impl World {
         for (from, to) in [(0, 1), (1, 0)] {
             let (sender, receiver) = sync_channel(4096);
             let (from, to) = (devices[from].clone(), devices[to].clone());
-            let [(stop, taken), (_, given)] = [(stop.clone(), counts.clone()), (stop.clone(), counts.clone())];
-            threads.push(thread::spawn(move || take(&from, &sender, &stop, &taken)));
-            threads.push(thread::spawn(move || give(&to, &receiver, &given)));
+            let [(stop, read_counts), (_, write_counts)] =
+                [(stop.clone(), counts.clone()), (stop.clone(), counts.clone())];
+            threads.push(thread::spawn(move || read_packets(&from, &sender, &stop, &read_counts)));
+            threads.push(thread::spawn(move || write_packets(&to, &receiver, &write_counts)));
         }
-        World { ends, stop, counts, threads }
+        World { namespaces, stop, counts, threads }
     }
 }
 
@@ -81,8 +82,8 @@ impl Drop for World {
     }
 }
 
-/// Takes super-packets and sends on their packets; a full channel loses them.
-fn take(device: &Device, packets: &SyncSender<Vec<u8>>, stop: &AtomicBool, counts: &Counts) {
+/// Reads GSO packets from the device and passes on their segments; a full channel drops them.
+fn read_packets(device: &Device, packets: &SyncSender<Vec<u8>>, stop: &AtomicBool, counts: &Counts) {
     let mut frame = vec![0; FRAME_BYTES];
     while !stop.load(Ordering::Relaxed) {
         match device.receive(&mut frame) {
@@ -104,8 +105,8 @@ fn take(device: &Device, packets: &SyncSender<Vec<u8>>, stop: &AtomicBool, count
     }
 }
 
-/// Gives what has come to the device, joined.
-fn give(device: &Device, packets: &Receiver<Vec<u8>>, counts: &Counts) {
+/// Coalesces received packets and writes them to the device.
+fn write_packets(device: &Device, packets: &Receiver<Vec<u8>>, counts: &Counts) {
     let mut coalescer = Coalescer::new(device.offload().udp);
     while let Ok(first) = packets.recv() {
         for packet in std::iter::once(first).chain(packets.try_iter().take(200)) {
@@ -115,18 +116,18 @@ fn give(device: &Device, packets: &Receiver<Vec<u8>>, counts: &Counts) {
             counts.writes.fetch_add(1, Ordering::Relaxed);
             device.send(parts)
         });
-        counts.refused.fetch_add(u64::from(written.is_err()), Ordering::Relaxed);
+        counts.write_errors.fetch_add(u64::from(written.is_err()), Ordering::Relaxed);
     }
 }
 
-/// Bytes that a hash tells from any others.
+/// Content of block `number`.
 fn content(number: usize) -> Vec<u8> {
     (0..1_000_000_usize).map(|at| (at ^ at >> 8 ^ number.wrapping_mul(31)) as u8).collect()
 }
 
 fn transfer(world: &World, address: IpAddr) {
     let at = SocketAddr::new(address, 7000);
-    let listener = world.ends[1].enter(|| TcpListener::bind(at)).unwrap().unwrap();
+    let listener = world.namespaces[1].enter(|| TcpListener::bind(at)).unwrap().unwrap();
     let receiver = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -141,7 +142,7 @@ fn transfer(world: &World, address: IpAddr) {
             }
         }
     });
-    let mut stream = world.ends[0].enter(|| TcpStream::connect(at)).unwrap().unwrap();
+    let mut stream = world.namespaces[0].enter(|| TcpStream::connect(at)).unwrap().unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut hash = Sha256::new();
     for number in 0..BYTES / 1_000_000 {
@@ -154,7 +155,7 @@ fn transfer(world: &World, address: IpAddr) {
 }
 
 #[test]
-fn tcp_arrives_intact_in_few_reads_and_writes() {
+fn tcp_data_arrives_intact_in_few_reads_and_writes() {
     if !privileged() {
         return;
     }
@@ -165,25 +166,25 @@ fn tcp_arrives_intact_in_few_reads_and_writes() {
     }
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let counts = &world.counts;
-    assert_eq!(count(&counts.refused), 0);
-    // The data alone is 2 × 148,000 packets, and acknowledgements come one by one.
+    assert_eq!(count(&counts.write_errors), 0);
+    // The data alone is 2 × 148,000 packets, and acknowledgements are not coalesced.
     assert!(count(&counts.packets) > 290_000, "{counts:?}");
     assert!(count(&counts.reads) < count(&counts.packets) / 3, "{counts:?}");
     assert!(count(&counts.writes) < count(&counts.packets) / 2, "{counts:?}");
 }
 
 #[test]
-fn datagrams_arrive_intact_cut_by_the_device_or_not() {
+fn datagrams_arrive_intact_with_and_without_segmentation_by_the_device() {
     if !privileged() {
         return;
     }
     let world = World::new();
     for (from, to) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
         let [from, to] = [from, to].map(|address| SocketAddr::new(address.parse().unwrap(), 6000));
-        let receiver = world.ends[1].enter(|| UdpSocket::bind(to)).unwrap().unwrap();
+        let receiver = world.namespaces[1].enter(|| UdpSocket::bind(to)).unwrap().unwrap();
         receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        // The tunnel's own socket sends super-packets through the tunnel.
-        let sender = world.ends[0].enter(|| PathSocket::bind(from, Some("crosslane0"))).unwrap().unwrap();
+        // The socket of a path sends GSO packets through the tunnel.
+        let sender = world.namespaces[0].enter(|| PathSocket::bind(from, Some("crosslane0"))).unwrap().unwrap();
         assert_eq!(sender.interface(), Some("crosslane0"));
         for round in 0..100 {
             let sent = content(round)[..20 * 1200 + 33].to_vec();
@@ -194,17 +195,17 @@ fn datagrams_arrive_intact_cut_by_the_device_or_not() {
                 assert_eq!(&buffer[..len], expected);
             }
         }
-        let said = sender.send((None, to), 0, 1401, &[0; 4000]).unwrap_err();
-        assert!(is_too_big(&said), "{said}");
-        assert!(sender.cuts(), "what is too big is not held against the kernel");
+        let error = sender.send((None, to), 0, 1401, &[0; 4000]).unwrap_err();
+        assert!(is_too_big(&error), "{error}");
+        assert!(sender.cuts(), "a datagram that is too big does not disable segmentation by the kernel");
     }
-    assert_eq!(world.counts.refused.load(Ordering::Relaxed), 0);
+    assert_eq!(world.counts.write_errors.load(Ordering::Relaxed), 0);
     eprintln!("udp: {:?}", world.counts);
 }
 
-/// Devices of the emulator are told of no offload: the way of a plain interface.
+/// The TUN devices of the emulator have no offload, like a plain interface.
 #[test]
-fn a_path_without_offload_carries_what_is_sent_in_one_call() {
+fn a_path_without_offload_carries_all_datagrams_of_one_call() {
     if !privileged() {
         return;
     }
@@ -215,7 +216,7 @@ fn a_path_without_offload_carries_what_is_sent_in_one_call() {
     let vehicle = world.vehicle.enter(|| PathSocket::bind(at, Some("lte"))).unwrap().unwrap();
     let server = world.server.enter(|| PathSocket::bind(to, None)).unwrap().unwrap();
     assert_eq!(vehicle.send((None, to), 0xb9, 1200, &content(1)[..40 * 1200]).unwrap(), 40);
-    eprintln!("the kernel cuts for a plain TUN device: {}", vehicle.cuts());
+    eprintln!("the kernel segments for a plain TUN device: {}", vehicle.cuts());
     let mut packet = [0; 2000];
     for _ in 0..40 {
         let len = devices.vehicle.receive(&mut packet).unwrap();
@@ -223,41 +224,41 @@ fn a_path_without_offload_carries_what_is_sent_in_one_call() {
         devices.server.send(&packet[..len]).unwrap();
     }
     let mut buffers = ReceiveBuffers::default();
-    let mut got = Vec::new();
-    while got.len() < 40 * 1200 {
+    let mut received = Vec::new();
+    while received.len() < 40 * 1200 {
         server.receive(&mut buffers).unwrap();
         for datagram in buffers.datagrams() {
             assert_eq!((datagram.from, datagram.tos), (at, 0xb9));
-            got.extend_from_slice(datagram.bytes);
+            received.extend_from_slice(datagram.bytes);
         }
     }
-    assert_eq!(got, content(1)[..40 * 1200]);
+    assert_eq!(received, content(1)[..40 * 1200]);
 }
 
-/// The complaint is ours, in the name of a router, as anybody's could be.
+/// The test forges the ICMP error of a router.
 #[test]
-fn a_complaint_in_the_name_of_a_router_changes_nothing_of_what_a_socket_sends() {
+fn a_forged_icmp_error_does_not_change_what_a_socket_sends() {
     if !privileged() {
         return;
     }
-    let end = Namespace::new().unwrap();
+    let namespace = Namespace::new().unwrap();
     let addresses = vec![("10.77.0.1".parse().unwrap(), 24), ("fd77::1".parse().unwrap(), 64)];
     let plan = Plan { name: "wide0".into(), mtu: 1500, addresses };
-    let device = end.enter(|| Device::open(&plan)).unwrap().unwrap();
+    let device = namespace.enter(|| Device::open(&plan)).unwrap().unwrap();
     for (local, to, router) in [("10.77.0.1", "10.77.0.2", "10.77.0.9"), ("fd77::1", "fd77::2", "fd77::9")] {
         let [local, to] = [local, to].map(|address| SocketAddr::new(address.parse().unwrap(), 6000));
-        let socket = end.enter(|| PathSocket::bind(local, None)).unwrap().unwrap();
-        // While IPv6 is still being set up on the interface, the kernel may forget what it was told.
+        let socket = namespace.enter(|| PathSocket::bind(local, None)).unwrap().unwrap();
+        // While IPv6 is still being configured on the interface, the kernel may discard ICMP errors.
         for _ in 0..10 {
             socket.send((None, to), 0, 1400, &[5; 1400]).unwrap();
-            let answer = outgoing(&device, |packet| too_big(packet, 1280, router.parse().unwrap()));
-            device.send_packet(&answer).unwrap();
+            let icmp = outgoing(&device, |packet| too_big(packet, 1280, router.parse().unwrap()));
+            device.send_packet(&icmp).unwrap();
             thread::sleep(Duration::from_millis(5));
         }
         let longest = 1500 - if local.is_ipv4() { 28 } else { 48 };
         assert_eq!(socket.send((None, to), 0, longest, &vec![5; longest]).unwrap(), 1);
         let sent = outgoing(&device, |packet| (packet.len() == 1500).then(|| packet.to_vec()));
-        assert_eq!(sent.len(), 1500, "whole, whatever the router said");
+        assert_eq!(sent.len(), 1500, "unfragmented, in spite of the ICMP error");
         assert!(Inner::parse(&sent).unwrap().must_stay_whole());
         assert_eq!(socket.send((None, to), 0, 1400, &[5; 5600]).unwrap(), 4);
         assert!(is_too_big(&socket.send((None, to), 0, longest + 1, &vec![5; longest + 1]).unwrap_err()));
@@ -265,66 +266,66 @@ fn a_complaint_in_the_name_of_a_router_changes_nothing_of_what_a_socket_sends() 
 }
 
 #[test]
-fn what_may_be_cut_is_cut_by_the_kernel_over_ipv6_and_left_to_routers_over_ipv4() {
+fn fragmentable_datagrams_are_fragmented_by_the_kernel_over_ipv6_and_by_routers_over_ipv4() {
     if !privileged() {
         return;
     }
-    let end = Namespace::new().unwrap();
+    let namespace = Namespace::new().unwrap();
     let addresses = vec![("10.77.0.1".parse().unwrap(), 24), ("fd77::1".parse().unwrap(), 64)];
     let plan = Plan { name: "wide0".into(), mtu: 1500, addresses };
-    let device = end.enter(|| Device::open(&plan)).unwrap().unwrap();
+    let device = namespace.enter(|| Device::open(&plan)).unwrap().unwrap();
     let length = |length: usize| move |packet: &[u8]| (packet.len() == length).then(|| packet.to_vec());
-    let socket = |local: &str| end.enter(|| PathSocket::bind(local.parse().unwrap(), None)).unwrap().unwrap();
+    let socket = |local: &str| namespace.enter(|| PathSocket::bind(local.parse().unwrap(), None)).unwrap().unwrap();
     let (v4, v6) = (socket("10.77.0.1:6000"), socket("[fd77::1]:6000"));
     let (to, to_v6) = ("10.77.0.2:6000".parse().unwrap(), "[fd77::2]:6000".parse().unwrap());
     assert_eq!(v4.send_in_fragments((None, to), 0, 1400, &[5; 2800]).unwrap(), 2);
     let sent = outgoing(&device, length(1428));
     assert!(!Inner::parse(&sent).unwrap().must_stay_whole());
-    // While IPv6 is still being set up on the interface, the kernel may forget what it was told.
+    // While IPv6 is still being configured on the interface, the kernel may discard ICMP errors.
     for _ in 0..10 {
         v6.send((None, to_v6), 0, 1400, &[5; 1400]).unwrap();
-        let answer = outgoing(&device, |packet| too_big(packet, 1280, "fd77::9".parse().unwrap()));
-        device.send_packet(&answer).unwrap();
+        let icmp = outgoing(&device, |packet| too_big(packet, 1280, "fd77::9".parse().unwrap()));
+        device.send_packet(&icmp).unwrap();
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(v6.send_in_fragments((None, to_v6), 0, 1400, &[5; 2800]).unwrap(), 2);
-    assert!(v4.cuts() && v6.cuts(), "that is not held against the kernel");
+    assert!(v4.cuts() && v6.cuts(), "this does not disable segmentation by the kernel");
     let first = outgoing(&device, |packet| (packet[0] >> 4 == 6 && packet[6] == 44).then(|| packet.to_vec()));
     assert!((1232..=1280).contains(&first.len()), "{}", first.len());
-    // What comes next stays whole again.
+    // Later datagrams are not fragmented.
     v4.send((None, to), 0, 1300, &[5; 1300]).unwrap();
     assert!(Inner::parse(&outgoing(&device, length(1328))).unwrap().must_stay_whole());
     v6.send((None, to_v6), 0, 1400, &[5; 1400]).unwrap();
     assert_eq!(outgoing(&device, length(1448))[6], 17);
 }
 
-/// What `answer` says to the first packet to which it says something; the kernel
-/// also sends what nobody asked for.
-fn outgoing(device: &Device, answer: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
+/// The result of `select` for the first packet for which it has one; the kernel also
+/// sends unrelated packets.
+fn outgoing(device: &Device, select: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
     let mut frame = vec![0; FRAME_BYTES];
     loop {
         let len = device.receive(&mut frame).unwrap();
-        let mut said = None;
-        split(&mut frame[..len], |packet| said = answer(packet)).unwrap();
-        if let Some(said) = said {
-            return said;
+        let mut selected = None;
+        split(&mut frame[..len], |packet| selected = select(packet)).unwrap();
+        if let Some(selected) = selected {
+            return selected;
         }
     }
 }
 
 #[test]
-fn a_name_that_is_taken_is_told_in_a_sentence() {
+fn a_device_name_in_use_is_reported_in_one_message() {
     if !privileged() {
         return;
     }
-    let end = Namespace::new().unwrap();
+    let namespace = Namespace::new().unwrap();
     let plan = Plan { name: "crosslane0".into(), mtu: MTU, addresses: Vec::new() };
-    let device = end.enter(|| Device::open(&plan)).unwrap().unwrap();
-    let said = end.enter(|| Device::open(&plan)).unwrap().unwrap_err();
+    let device = namespace.enter(|| Device::open(&plan)).unwrap().unwrap();
+    let error = namespace.enter(|| Device::open(&plan)).unwrap().unwrap_err();
     let expected =
         "while making the TUN device \"crosslane0\": an interface has this name already; choose another name";
-    assert_eq!((said.to_string().as_str(), said.exit_code()), (expected, 2));
+    assert_eq!((error.to_string().as_str(), error.exit_code()), (expected, 2));
     drop(device);
-    let table = end.enter(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
-    assert!(!table.contains("crosslane0"), "it goes with its descriptor");
+    let table = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
+    assert!(!table.contains("crosslane0"), "the device exists as long as its descriptor");
 }

@@ -1,4 +1,4 @@
-//! What outlives an agent that is killed, and how soon the next one takes over; and who looks whether it lives.
+//! State that survives a killed agent, the time until its successor takes over, and the watchdog.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,23 +18,23 @@ use program::tunnelled::{INNER, World};
 use tempfile::TempDir;
 
 const PORT: u16 = 7004;
-/// Behind the gateway.
+/// An address behind the gateway.
 const BEHIND: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 
-/// Whether an answer comes from the other end within so long; asked each 20 ms.
+/// True if a reply of the other endpoint arrives in time; one request every 20 ms.
 fn is_answered(world: &World, to: Ipv4Addr, within: Duration) -> bool {
     let bind = |address: Ipv4Addr| move || UdpSocket::bind((address, PORT));
-    let answers = world.testbed.server.enter(bind(Ipv4Addr::UNSPECIFIED)).unwrap().unwrap();
-    let asks = world.testbed.vehicle.enter(bind(Ipv4Addr::UNSPECIFIED)).unwrap().unwrap();
-    asks.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    answers.set_nonblocking(true).unwrap();
+    let server = world.testbed.server.enter(bind(Ipv4Addr::UNSPECIFIED)).unwrap().unwrap();
+    let client = world.testbed.vehicle.enter(bind(Ipv4Addr::UNSPECIFIED)).unwrap().unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    server.set_nonblocking(true).unwrap();
     (0..within.as_millis() / 20).any(|_| {
-        drop(asks.send_to(b"there?", (to, PORT)));
-        let came = asks.recv(&mut [0; 10]).is_ok();
-        while let Ok((_, from)) = answers.recv_from(&mut [0; 10]) {
-            drop(answers.send_to(b"here", from));
+        drop(client.send_to(b"there?", (to, PORT)));
+        let replied = client.recv(&mut [0; 10]).is_ok();
+        while let Ok((_, from)) = server.recv_from(&mut [0; 10]) {
+            drop(server.send_to(b"here", from));
         }
-        came
+        replied
     })
 }
 
@@ -43,7 +43,7 @@ fn table(namespace: &Namespace, name: &str) -> String {
 }
 
 #[test]
-fn routes_over_the_interface_outlive_an_agent_that_is_killed_and_none_that_ends() {
+fn routes_over_the_interface_survive_a_killed_agent_and_are_removed_by_a_regular_exit() {
     if !can_drive() {
         return;
     }
@@ -67,19 +67,22 @@ fn routes_over_the_interface_outlive_an_agent_that_is_killed_and_none_that_ends(
     vehicle.kill();
     let has_route = || table(vehicle_ns, "route").lines().any(|line| line.starts_with("crosslane1\t0100580A"));
     assert!(has_route(), "{}", table(vehicle_ns, "route"));
-    // The next one has an address less: what it is told holds.
+    // The next agent is configured without the IPv6 address, which must be removed.
     let v4_only = world.vehicle(1, &["lte", "its-g5"]).replace(", \"fd77::2/64\"", "");
     let vehicle = Agent::start(vehicle_ns, &v4_only);
     assert!(has_route(), "{}", table(vehicle_ns, "route"));
     assert!(is_answered(&world, BEHIND, Duration::from_secs(2)));
-    assert!(!table(vehicle_ns, "if_inet6").contains("fd770000000000000000000000000002"), "of the one before");
+    assert!(
+        !table(vehicle_ns, "if_inet6").contains("fd770000000000000000000000000002"),
+        "an address of the previous agent is left"
+    );
     vehicle.end();
-    assert!(!table(vehicle_ns, "dev").contains("crosslane1"), "it goes when its agent ends");
+    assert!(!table(vehicle_ns, "dev").contains("crosslane1"), "the interface is removed when its agent ends");
     drop(gateway);
 }
 
 #[test]
-fn a_gateway_that_is_killed_in_mid_transfer_is_started_again_at_once() {
+fn a_gateway_killed_during_a_transfer_can_be_restarted_at_once() {
     if !can_drive() {
         return;
     }
@@ -95,7 +98,7 @@ fn a_gateway_that_is_killed_in_mid_transfer_is_started_again_at_once() {
             }
         });
         sleep(Duration::from_millis(100));
-        // Nobody waits until the kernel has taken it apart.
+        // The successor starts before the kernel has released all resources.
         gateway.signal(Signal::SIGKILL);
         let next = world.start_gateway();
         drop(std::mem::replace(&mut gateway, next));
@@ -105,27 +108,27 @@ fn a_gateway_that_is_killed_in_mid_transfer_is_started_again_at_once() {
     drop(vehicle);
 }
 
-/// A thread that another one holds still, until this is dropped.
-struct Held(libc::pid_t);
+/// A thread that is stopped with ptrace until this is dropped.
+struct StoppedThread(libc::pid_t);
 
-impl Held {
-    fn new(process: u32, name: &str) -> Held {
+impl StoppedThread {
+    fn new(process: u32, name: &str) -> StoppedThread {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|task| task.unwrap().path());
         let named =
             |task: &std::path::PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name);
         let task: libc::pid_t =
             tasks.into_iter().find(named).unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap();
         // SAFETY: neither reads or writes memory of this process.
-        let held =
+        let results =
             unsafe { [libc::ptrace(libc::PTRACE_SEIZE, task, 0, 0), libc::ptrace(libc::PTRACE_INTERRUPT, task, 0, 0)] };
-        assert_eq!(held, [0, 0]);
+        assert_eq!(results, [0, 0]);
         // SAFETY: nothing is written.
         assert_eq!(unsafe { libc::waitpid(task, std::ptr::null_mut(), libc::__WALL) }, task);
-        Held(task)
+        StoppedThread(task)
     }
 }
 
-impl Drop for Held {
+impl Drop for StoppedThread {
     fn drop(&mut self) {
         // SAFETY: as above.
         unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, 0, 0) };
@@ -133,33 +136,33 @@ impl Drop for Held {
 }
 
 #[test]
-fn the_watchdog_is_fed_while_every_thread_of_the_tunnel_runs_and_no_longer() {
+fn the_watchdog_is_notified_only_while_every_thread_of_the_tunnel_runs() {
     if !can_drive() {
         return;
     }
     let world = World::new();
-    let desk = TempDir::new().unwrap();
-    let (events, ready) = (desk.path().join("events"), desk.path().join("ready"));
-    let news = UnixDatagram::bind(&ready).unwrap();
-    news.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let mut command = agent::command(desk.path(), &world.vehicle(1, &["lte"]), &events, &ready);
+    let workdir = TempDir::new().unwrap();
+    let (events, ready) = (workdir.path().join("events"), workdir.path().join("ready"));
+    let notify_socket = UnixDatagram::bind(&ready).unwrap();
+    notify_socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut command = agent::command(workdir.path(), &world.vehicle(1, &["lte"]), &events, &ready);
     let child = world.testbed.vehicle.spawn(command.env("WATCHDOG_USEC", "200000")).unwrap();
-    let agent = Agent { desk, child };
+    let agent = Agent { workdir, child };
     let next = || {
-        let mut said = [0; 20];
-        let length = news.recv(&mut said).ok()?;
-        Some(String::from_utf8_lossy(&said[..length]).into_owned())
+        let mut buffer = [0; 20];
+        let length = notify_socket.recv(&mut buffer).ok()?;
+        Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
     };
-    let said: Vec<_> = (0..6).map(|_| next().unwrap()).collect();
-    assert!(said.contains(&"READY=1".to_owned()), "{said:?}");
-    assert!(said.iter().filter(|said| *said == "WATCHDOG=1").count() == 5, "{said:?}");
+    let notifications: Vec<_> = (0..6).map(|_| next().unwrap()).collect();
+    assert!(notifications.contains(&"READY=1".to_owned()), "{notifications:?}");
+    assert!(notifications.iter().filter(|text| *text == "WATCHDOG=1").count() == 5, "{notifications:?}");
     for thread in ["tunnel-send", "tunnel-receive"] {
-        let held = Held::new(agent.child.id(), thread);
-        news.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
-        let fed = std::iter::from_fn(next).count();
-        assert!(fed < 60, "{thread} hangs, and {fed} times it was told that it lives");
-        drop(held);
-        news.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let stopped = StoppedThread::new(agent.child.id(), thread);
+        notify_socket.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
+        let count = std::iter::from_fn(next).count();
+        assert!(count < 60, "{thread} hangs, and the watchdog was still notified {count} times");
+        drop(stopped);
+        notify_socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         assert_eq!(next().as_deref(), Some("WATCHDOG=1"), "{thread} runs again");
     }
     agent.end_by(Signal::SIGTERM);

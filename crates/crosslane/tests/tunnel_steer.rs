@@ -1,4 +1,4 @@
-//! `crosslane tunnel`, beside agents that carry.
+//! `crosslane tunnel` with agents that carry traffic.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,28 +18,28 @@ use crosslane::testbed::Namespace;
 use crosslane_core::tunnel::Mode;
 use program::agent::Agent;
 use program::tunnelled::{INNER, World, faults};
-use program::{CROSSLANE, Said, can_drive};
+use program::{CROSSLANE, ProgramOutput, can_drive};
 
 const PORT: u16 = 7002;
-/// Of a datagram inside, with its headers; the tunnel adds 68 more.
+/// Bytes of an inner datagram, with its headers; the tunnel adds 68.
 const BYTES: usize = 600;
-const OUTSIDE: u64 = BYTES as u64 + 68;
-const EACH: Duration = Duration::from_millis(2);
+const OUTER_BYTES: u64 = BYTES as u64 + 68;
+const INTERVAL: Duration = Duration::from_millis(2);
 const PHASE: Duration = Duration::from_millis(1500);
 
-fn crosslane(namespace: &Namespace, arguments: &[&str]) -> Said {
+fn crosslane(namespace: &Namespace, arguments: &[&str]) -> ProgramOutput {
     let mut command = Command::new(CROSSLANE);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     namespace.spawn(&mut command).unwrap().wait_with_output().unwrap().into()
 }
 
 fn status(namespace: &Namespace, arguments: &[&str]) -> Status {
-    let said = crosslane(namespace, &[&["tunnel"], arguments, &["--json"]].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-    serde_json::from_str(&said.stdout).unwrap_or_else(|cause| panic!("{cause}: {}", said.stdout))
+    let output = crosslane(namespace, &[&["tunnel"], arguments, &["--json"]].concat());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+    serde_json::from_str(&output.stdout).unwrap_or_else(|cause| panic!("{cause}: {}", output.stdout))
 }
 
-/// Numbered datagrams from the vehicle to the gateway, until it is ended.
+/// A stream of numbered datagrams from the vehicle to the gateway.
 struct Stream {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
@@ -59,42 +59,42 @@ impl Stream {
                 let mut datagram = vec![0; BYTES - 28];
                 datagram[..8].copy_from_slice(&number.to_be_bytes());
                 from.send_to(&datagram, (INNER, PORT)).unwrap();
-                sleep(EACH);
+                sleep(INTERVAL);
             }
             Vec::new()
         };
         let receive = move || {
-            let mut came = Vec::new();
+            let mut received = Vec::new();
             let mut datagram = [0; BYTES];
-            // Until there is none for a while.
+            // Until none arrives for 500 ms.
             while to.recv(&mut datagram).is_ok() {
-                came.push(u64::from_be_bytes(*datagram.first_chunk().unwrap()));
+                received.push(u64::from_be_bytes(*datagram.first_chunk().unwrap()));
             }
-            came
+            received
         };
         Stream { stop, sent, threads: [thread::spawn(send), thread::spawn(receive)] }
     }
 
-    /// How many were sent, and the numbers of those that came, sorted.
+    /// Stops the stream; returns the number of datagrams sent, and the sorted numbers of those received.
     fn end(self) -> (u64, Vec<u64>) {
         self.stop.store(true, Relaxed);
-        let [_, mut came] = self.threads.map(|thread| thread.join().unwrap());
-        came.sort_unstable();
-        (self.sent.load(Relaxed), came)
+        let [_, mut received] = self.threads.map(|thread| thread.join().unwrap());
+        received.sort_unstable();
+        (self.sent.load(Relaxed), received)
     }
 
-    /// Datagrams sent for a while, and how many datagrams' bytes each path has sent meanwhile.
+    /// Datagrams sent during a phase, and the datagrams that each path carried, from its byte counter.
     fn phase(&self, world: &World) -> (u64, Vec<u64>) {
-        let look = || (self.sent.load(Relaxed), gateway_of(&world.testbed.vehicle));
-        let (sent, before) = look();
+        let read = || (self.sent.load(Relaxed), gateway_of(&world.testbed.vehicle));
+        let (sent, before) = read();
         sleep(PHASE);
-        let (sent_then, after) = look();
+        let (sent_then, after) = read();
         let pairs = before.paths.iter().zip(&after.paths);
-        (sent_then - sent, pairs.map(|(old, new)| (new.sent_bytes - old.sent_bytes) / OUTSIDE).collect())
+        (sent_then - sent, pairs.map(|(old, new)| (new.sent_bytes - old.sent_bytes) / OUTER_BYTES).collect())
     }
 }
 
-/// What the vehicle says of its gateway.
+/// Status of the gateway as the vehicle reports it.
 fn gateway_of(vehicle: &Namespace) -> PeerStatus {
     status(vehicle, &["status", "--interface", "crosslane1"]).peers.remove(0)
 }
@@ -114,20 +114,20 @@ fn a_mode_changes_while_datagrams_flow_and_none_is_lost() {
     let stream = Stream::start(&world);
     sleep(Duration::from_millis(500));
     let (sent, over) = stream.phase(&world);
-    assert!(over.iter().sum::<u64>() < sent * 5 / 4, "each goes once: {over:?} of {sent}");
+    assert!(over.iter().sum::<u64>() < sent * 5 / 4, "each is sent once: {over:?} of {sent}");
     mode(&world.testbed.vehicle, Mode::Redundant);
     sleep(Duration::from_millis(100));
     let followed = status(&world.testbed.server, &["status"]).peers.remove(0);
     assert_eq!((followed.name.as_str(), followed.mode), ("car", Mode::Redundant));
     let (sent, over) = stream.phase(&world);
-    assert!(sent > 300 && over.iter().all(|over| *over + 20 > sent), "each goes over both: {over:?} of {sent}");
+    assert!(sent > 300 && over.iter().all(|over| *over + 20 > sent), "each is sent over both: {over:?} of {sent}");
     mode(&world.testbed.vehicle, Mode::Aggregate);
     let (sent, over) = stream.phase(&world);
-    assert!(over.iter().sum::<u64>() < sent * 5 / 4, "each goes once again: {over:?} of {sent}");
-    // What it does already is no change.
+    assert!(over.iter().sum::<u64>() < sent * 5 / 4, "each is sent once again: {over:?} of {sent}");
+    // Selecting the current mode is not a change.
     mode(&world.testbed.vehicle, Mode::Aggregate);
-    let (sent, came) = stream.end();
-    assert_eq!(came, (0..sent).collect::<Vec<u64>>(), "all came, each once");
+    let (sent, received) = stream.end();
+    assert_eq!(received, (0..sent).collect::<Vec<u64>>(), "each arrives exactly once");
     let (events, _) = vehicle.end();
     let events = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let changes = events.filter(|event| event["event"] == "tunnel_mode");
@@ -137,17 +137,17 @@ fn a_mode_changes_while_datagrams_flow_and_none_is_lost() {
 }
 
 #[test]
-fn a_status_says_what_is_known_of_each_end_and_path() {
+fn a_status_reports_each_peer_and_path() {
     if !can_drive() {
         return;
     }
     let world = World::new();
     let (gateway, vehicle) = world.start();
     sleep(Duration::from_secs(1));
-    let seen = status(&world.testbed.vehicle, &["status", "--interface", "crosslane1"]);
-    assert_eq!((seen.interface.as_str(), seen.role.as_str(), seen.encrypted), ("crosslane1", "vehicle", true));
-    assert_eq!(seen.mtu_bytes, 1432);
-    let [peer] = &seen.peers[..] else { panic!("{seen:?}") };
+    let current = status(&world.testbed.vehicle, &["status", "--interface", "crosslane1"]);
+    assert_eq!((current.interface.as_str(), current.role.as_str(), current.encrypted), ("crosslane1", "vehicle", true));
+    assert_eq!(current.mtu_bytes, 1432);
+    let [peer] = &current.peers[..] else { panic!("{current:?}") };
     assert_eq!((peer.name.as_str(), peer.address.as_deref()), ("gateway", Some("10.255.0.1:4760")));
     assert!(peer.last_seen_s.is_some_and(|ago_s| ago_s < 1.0), "{peer:?}");
     assert_eq!(peer.paths.iter().map(|path| path.path.as_str()).collect::<Vec<_>>(), ["lte", "its-g5"]);
@@ -162,28 +162,28 @@ fn a_status_says_what_is_known_of_each_end_and_path() {
     assert_eq!(car.paths.iter().map(|path| path.path.as_str()).collect::<Vec<_>>(), ["0", "1"]);
     assert_eq!((van.name.as_str(), van.last_seen_s, van.paths.len()), ("van", None, 0));
     let shown = crosslane(&world.testbed.server, &["tunnel", "status"]).stdout;
-    assert!(shown.starts_with("crosslane0: gateway, encrypted, MTU 1432\n\ncar: aggregate, heard 0."), "{shown}");
-    assert!(shown.ends_with("\nvan: aggregate, never heard\n"), "{shown}");
+    assert!(shown.starts_with("crosslane0: gateway, encrypted, MTU 1432\n\ncar: aggregate, last seen 0."), "{shown}");
+    assert!(shown.ends_with("\nvan: aggregate, never seen\n"), "{shown}");
     drop((gateway, vehicle));
 }
 
 #[test]
-fn a_gateway_is_not_steered() {
+fn the_mode_cannot_be_changed_at_a_gateway() {
     if !can_drive() {
         return;
     }
     let world = World::new();
     let gateway = world.start_gateway();
-    let said = crosslane(&world.testbed.server, &["tunnel", "mode", "redundant"]);
+    let output = crosslane(&world.testbed.server, &["tunnel", "mode", "redundant"]);
     let sentence = "crosslane: while changing the tunnel's mode: this is the gateway, which uses the paths of each \
                     vehicle as that vehicle does; run `crosslane tunnel mode` on the vehicle";
-    assert_eq!((said.sentence(), said.code), (sentence, Some(2)));
+    assert_eq!((output.sentence(), output.code), (sentence, Some(2)));
     assert_eq!(status(&world.testbed.server, &["status"]).peers[0].mode, Mode::Aggregate);
     drop(gateway);
 }
 
 #[test]
-fn two_agents_of_a_machine_are_told_apart_by_interface() {
+fn two_agents_of_a_machine_are_selected_by_interface() {
     if !can_drive() {
         return;
     }
@@ -191,17 +191,17 @@ fn two_agents_of_a_machine_are_told_apart_by_interface() {
     let start = |place, path| Agent::start(&world.testbed.vehicle, &world.vehicle(place, &[path]));
     let agents = [start(1, "lte"), start(2, "its-g5")];
     for (interface, path) in [("crosslane1", "lte"), ("crosslane2", "its-g5")] {
-        let seen = status(&world.testbed.vehicle, &["status", "--interface", interface]);
-        assert_eq!((seen.interface.as_str(), seen.peers[0].paths[0].path.as_str()), (interface, path));
+        let current = status(&world.testbed.vehicle, &["status", "--interface", interface]);
+        assert_eq!((current.interface.as_str(), current.peers[0].paths[0].path.as_str()), (interface, path));
     }
-    let said = crosslane(&world.testbed.vehicle, &["tunnel", "status"]);
-    assert_eq!(said.code, Some(2));
-    assert!(said.sentence().contains("\"crosslane0\": none runs in this network namespace; start"), "{said:?}");
+    let output = crosslane(&world.testbed.vehicle, &["tunnel", "status"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.sentence().contains("\"crosslane0\": none runs in this network namespace; start"), "{output:?}");
     drop(agents);
 }
 
 #[test]
-fn a_tunnel_carries_though_its_socket_is_taken() {
+fn a_tunnel_carries_traffic_if_its_control_socket_is_in_use() {
     if !can_drive() {
         return;
     }
@@ -212,8 +212,8 @@ fn a_tunnel_carries_though_its_socket_is_taken() {
     let vehicle = world.start_vehicle();
     let stream = Stream::start(&world);
     sleep(PHASE);
-    let (sent, came) = stream.end();
-    assert!(came.len() as u64 * 2 > sent, "{} of {sent} came", came.len());
+    let (sent, received) = stream.end();
+    assert!(received.len() as u64 * 2 > sent, "{} of {sent} arrived", received.len());
     let (events, _) = vehicle.end();
     let faults = faults(&events);
     assert_eq!(faults.len(), 1, "{faults:?}");

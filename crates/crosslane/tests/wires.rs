@@ -1,4 +1,4 @@
-//! Links that the kernel shapes, alone and in drives.
+//! Links that the kernel shapes, on a testbed and in drives.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod program;
@@ -20,7 +20,7 @@ fn privileged() -> bool {
     prepare_privileges().map_or_else(|error| not_run(&error.to_string()), |_| true)
 }
 
-/// A testbed of wires with these rates, in Mbit/s.
+/// A testbed with wires of these rates in Mbit/s; `None` is unshaped.
 fn wired(rates: &[Option<f64>]) -> Testbed {
     let names: Vec<String> = (0..rates.len()).map(|place| format!("w{place}")).collect();
     let paths = names.iter().zip(0..).map(|(name, metric)| PathPlan { name: name.clone(), metric });
@@ -30,7 +30,7 @@ fn wired(rates: &[Option<f64>]) -> Testbed {
     Testbed::with_wires(&paths.collect::<Vec<_>>(), &wires, MTU).unwrap()
 }
 
-/// Rate of a TCP connection from one namespace to the other, in Mbit/s.
+/// Rate in Mbit/s of a TCP connection from one namespace to the other.
 fn tcp_mbit_s(from: &Namespace, to: &Namespace, address: Ipv4Addr, bytes: usize) -> f64 {
     let listener = to.enter(|| TcpListener::bind((address, 5001))).unwrap().unwrap();
     let sender = from.enter(|| TcpStream::connect((address, 5001))).unwrap().unwrap();
@@ -47,7 +47,7 @@ fn tcp_mbit_s(from: &Namespace, to: &Namespace, address: Ipv4Addr, bytes: usize)
 }
 
 #[test]
-fn a_tcp_connection_gets_the_rate_of_the_wire_either_way() {
+fn a_tcp_connection_gets_the_rate_of_the_wire_in_each_direction() {
     if !privileged() {
         return;
     }
@@ -63,7 +63,7 @@ fn a_tcp_connection_gets_the_rate_of_the_wire_either_way() {
 }
 
 #[test]
-fn what_finds_the_queue_full_is_dropped_and_counted() {
+fn packets_that_find_the_queue_full_are_dropped_and_counted() {
     if !privileged() {
         return;
     }
@@ -75,19 +75,19 @@ fn what_finds_the_queue_full_is_dropped_and_counted() {
     for _ in 0..100 {
         vehicle.send_to(&[7; 1000], (SERVER, 5000)).unwrap();
     }
-    let mut came = 0;
+    let mut received = 0;
     while server.recv(&mut [0; 2000]).is_ok() {
-        came += 1;
+        received += 1;
     }
     let [up, down] = testbed.wires[0].counts().unwrap();
-    assert!((25..60).contains(&came), "{came} came");
-    assert_eq!((up.dropped_packets, up.delivered_bytes), (100 - came, came * 1028));
+    assert!((25..60).contains(&received), "{received} received");
+    assert_eq!((up.dropped_packets, up.delivered_bytes), (100 - received, received * 1028));
     assert_eq!(up.sent_bytes, 100 * 1028);
     assert_eq!(down.delivered_bytes, 0);
 }
 
 #[test]
-fn a_wire_that_is_not_shaped_carries_more_than_any_emulator() {
+fn an_unshaped_wire_carries_more_than_the_emulator() {
     if !privileged() {
         return;
     }
@@ -123,25 +123,26 @@ path = "fast"
 "#;
 
 #[test]
-fn a_drive_over_a_wire_and_an_emulated_link_tells_what_each_carried_and_lost() {
+fn a_drive_over_a_wire_and_an_emulated_link_reports_share_and_loss_of_each() {
     if !can_drive() {
         return;
     }
-    let desk = tempfile::TempDir::new().unwrap();
-    fs::write(desk.path().join("s.toml"), MIXED).unwrap();
-    let said = crosslane(desk.path(), &["drive", "s.toml", "--strategy", "single,wired", "--json", "--out", "out"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let summary: Value = serde_json::from_str(&said.stdout).unwrap();
+    let workdir = tempfile::TempDir::new().unwrap();
+    fs::write(workdir.path().join("s.toml"), MIXED).unwrap();
+    let output =
+        crosslane(workdir.path(), &["drive", "s.toml", "--strategy", "single,wired", "--json", "--out", "out"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let summary: Value = serde_json::from_str(&output.stdout).unwrap();
     let metric = |run: usize, name: &str| summary["runs"][run]["metrics"][name].as_f64().unwrap();
-    for (run, path, [least_lost, most_lost], [least_ms, most_ms]) in
+    for (run, path, [min_lost, max_lost], [min_ms, max_ms]) in
         [(0, "slow", [0.03, 0.2], [40.0, 50.0]), (1, "fast", [0.0, 0.0], [0.0, 15.0])]
     {
         assert_eq!(metric(run, &format!("path.{path}.share")), 1.0);
         assert_eq!(metric(run, "messages.sent"), 500.0, "from 1 s to 2 s");
         let lost = metric(run, "lost_share");
-        assert!((least_lost..=most_lost).contains(&lost), "{path} lost {lost}");
+        assert!((min_lost..=max_lost).contains(&lost), "{path} lost {lost}");
         let delay_ms = metric(run, "delivery_delay_ms.p50");
-        assert!((least_ms..=most_ms).contains(&delay_ms), "{path}: {delay_ms} ms");
+        assert!((min_ms..=max_ms).contains(&delay_ms), "{path}: {delay_ms} ms");
         assert_eq!((metric(run, "reordered_share"), metric(run, "duplicated_share")), (0.0, 0.0));
     }
     let overhead = metric(1, "overhead_share");

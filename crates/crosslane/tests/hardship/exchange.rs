@@ -1,4 +1,4 @@
-//! One connection's exchange: what each end writes, checks and says at last.
+//! The exchange on one connection: the data that each endpoint writes and checks, and its report.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -12,39 +12,39 @@ use crosslane::clock::monotonic_ns;
 use socket2::Socket;
 
 use super::plan::{Kind, Traffic};
-use super::programs::{Outcome, Told};
+use super::programs::{ConnectionReport, Outcome};
 
-/// First bytes of a connection, so that a stranger's is known.
+/// First bytes of a connection, which identify connections of this test.
 const MAGIC: u32 = 0x6861_7264;
-/// Length of the client's first word.
+/// Length of the header that the client sends first.
 pub const HEADER_BYTES: usize = 32;
-/// How often a blocked call looks at the time.
-const LOOK: Duration = Duration::from_millis(500);
-/// What the end that checked the bytes says to the other one.
+/// Interval at which a blocked call checks the time.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Sent by the endpoint that has checked all bytes.
 const RIGHT: [u8; 8] = *b"allright";
 
-/// Why a connection is over before its time.
+/// Reason for the early end of a connection.
 pub struct Stop(pub Outcome, pub String);
 
 impl Stop {
-    /// For an error of the system's.
+    /// For an error of a system call.
     pub fn of(call: &str, cause: &io::Error) -> Stop {
         Stop(Outcome::Error, format!("{call}: {cause}"))
     }
 }
 
-/// What another thread may look at.
+/// State of a connection that other threads read.
 #[derive(Debug, Default)]
-pub struct Seen {
-    /// It has become plain TCP.
+pub struct State {
+    /// It has fallen back to plain TCP.
     pub fallback: AtomicBool,
-    /// Its kernel holds later bytes up to the limit and takes no earlier ones any more.
+    /// Its kernel holds later bytes up to the limit and accepts no earlier bytes any more.
     pub full: AtomicBool,
-    /// Bytes that this end has checked.
+    /// Bytes that this endpoint has checked.
     pub bytes: AtomicU64,
 }
 
-/// One end of a connection, and what it has seen.
+/// One endpoint of a connection, and its measurements.
 pub struct Connection {
     socket: Socket,
     local: SocketAddr,
@@ -52,51 +52,51 @@ pub struct Connection {
     deadline_ms: u64,
     bytes: u64,
     stall_ms: u64,
-    /// What is known of it while it goes on.
-    pub seen: Arc<Seen>,
+    /// State that is readable while the connection is in progress.
+    pub state: Arc<State>,
 }
 
 impl Connection {
-    /// Takes a socket over; `deadline_ms` is when it hangs.
+    /// Takes ownership of a socket; after `deadline_ms` the connection counts as hung.
     pub fn new(socket: Socket, origin_ns: u64, deadline_ms: u64) -> Connection {
-        socket.set_read_timeout(Some(LOOK)).unwrap();
-        socket.set_write_timeout(Some(LOOK)).unwrap();
+        socket.set_read_timeout(Some(CHECK_INTERVAL)).unwrap();
+        socket.set_write_timeout(Some(CHECK_INTERVAL)).unwrap();
         let local = socket.local_addr().unwrap().as_socket().unwrap();
-        Connection { socket, local, origin_ns, deadline_ms, bytes: 0, stall_ms: 0, seen: Arc::default() }
+        Connection { socket, local, origin_ns, deadline_ms, bytes: 0, stall_ms: 0, state: Arc::default() }
     }
 
     fn now_ms(&self) -> u64 {
         (monotonic_ns() - self.origin_ns) / 1_000_000
     }
 
-    /// What there is to tell of it now.
-    pub fn told(&mut self, id: u32, went: Result<(), Stop>) -> Told {
-        self.look_at_fallback();
-        let (outcome, why) = match went {
+    /// The report of the connection at this time.
+    pub fn report(&mut self, id: u32, result: Result<(), Stop>) -> ConnectionReport {
+        self.update_fallback();
+        let (outcome, why) = match result {
             Ok(()) => (Outcome::Done, String::new()),
             Err(Stop(outcome, why)) => (outcome, why),
         };
         let (end_ms, stall_ms, bytes) = (self.now_ms(), self.stall_ms, self.bytes);
-        let (fallback, full) = (self.seen.fallback.load(Relaxed), self.seen.full.load(Relaxed));
-        Told { id, local: self.local, outcome, why, end_ms, stall_ms, bytes, fallback, full }
+        let (fallback, full) = (self.state.fallback.load(Relaxed), self.state.full.load(Relaxed));
+        ConnectionReport { id, local: self.local, outcome, why, end_ms, stall_ms, bytes, fallback, full }
     }
 
-    /// The client's part. But for what closes its half, it closes only once the
-    /// other end has said its last word: a connection that is closed on one side
-    /// takes no further subflow (`tests/netlink.rs` measures it), so a path
-    /// manager can only keep what it has.
-    pub fn ask(&mut self, traffic: &Traffic) -> Result<(), Stop> {
+    /// The role of the client. Except in half-closed connections, it closes only
+    /// after the last data of the server: a half-closed connection accepts no
+    /// further subflow (`tests/netlink.rs` measures it), so a path manager can only
+    /// keep the existing ones.
+    pub fn run_client(&mut self, traffic: &Traffic) -> Result<(), Stop> {
         self.write_all(&encode(traffic), "header")?;
         match traffic.kind {
             Kind::Up => self.send(traffic)?,
             Kind::HalfClosed => {
                 self.send(traffic)?;
                 self.socket.shutdown(Shutdown::Write).map_err(|cause| Stop::of("shutdown", &cause))?;
-                self.hear_all_right()?;
+                self.await_verdict()?;
                 return self.await_end();
             }
             Kind::Down => {
-                self.take(traffic)?;
+                self.receive(traffic)?;
                 self.write_all(&RIGHT, "verdict")?;
             }
             Kind::PingPong => {
@@ -113,21 +113,21 @@ impl Connection {
                 return Ok(());
             }
         }
-        self.hear_all_right()
+        self.await_verdict()
     }
 
-    /// The server's part; it closes after the client.
-    pub fn answer(&mut self, traffic: &Traffic) -> Result<(), Stop> {
+    /// The role of the server; it closes after the client.
+    pub fn run_server(&mut self, traffic: &Traffic) -> Result<(), Stop> {
         match traffic.kind {
-            Kind::Up => self.take(traffic)?,
+            Kind::Up => self.receive(traffic)?,
             Kind::HalfClosed => {
-                self.take(traffic)?;
+                self.receive(traffic)?;
                 self.await_end()?;
                 return self.write_all(&RIGHT, "verdict");
             }
             Kind::Down => {
                 self.send(traffic)?;
-                self.hear_all_right()?;
+                self.await_verdict()?;
             }
             Kind::PingPong => {
                 while self.check_or_end(traffic.id, traffic.chunk as usize, "ping")? {
@@ -159,7 +159,7 @@ impl Connection {
         Ok(())
     }
 
-    fn take(&mut self, traffic: &Traffic) -> Result<(), Stop> {
+    fn receive(&mut self, traffic: &Traffic) -> Result<(), Stop> {
         let mut left = traffic.bytes;
         while left > 0 {
             let begun_ms = self.now_ms();
@@ -179,24 +179,26 @@ impl Connection {
         }
     }
 
-    /// False if the other end has closed instead.
+    /// False if the other endpoint has closed instead.
     fn check_or_end(&mut self, id: u32, length: usize, call: &str) -> Result<bool, Stop> {
-        let (mut got, mut right) = (vec![0; length], vec![0; length]);
-        let first = self.read_some(&mut got, call)?;
+        let (mut received, mut expected) = (vec![0; length], vec![0; length]);
+        let first = self.read_some(&mut received, call)?;
         if first == 0 {
             return Ok(false);
         }
-        self.read_exact(&mut got[first..], call)?;
-        fill(id, self.bytes, &mut right);
+        self.read_exact(&mut received[first..], call)?;
+        fill(id, self.bytes, &mut expected);
         self.bytes += length as u64;
-        self.seen.bytes.store(self.bytes, Relaxed);
-        let Some(first) = got.iter().zip(&right).position(|(got, right)| got != right) else { return Ok(true) };
+        self.state.bytes.store(self.bytes, Relaxed);
+        let Some(first) = received.iter().zip(&expected).position(|(received, expected)| received != expected) else {
+            return Ok(true);
+        };
         let at = self.bytes - (length - first) as u64;
-        let outcome = if came_before(id, at, &got[first..]) { Outcome::Repeated } else { Outcome::Wrong };
+        let outcome = if is_repeated(id, at, &received[first..]) { Outcome::Repeated } else { Outcome::Wrong };
         Err(Stop(outcome, format!("{call}: at byte {at}")))
     }
 
-    fn hear_all_right(&mut self) -> Result<(), Stop> {
+    fn await_verdict(&mut self) -> Result<(), Stop> {
         let (begun_ms, mut verdict) = (self.now_ms(), [0; 8]);
         self.read_exact(&mut verdict, "verdict")?;
         self.stall_ms = self.stall_ms.max(self.now_ms() - begun_ms);
@@ -206,7 +208,7 @@ impl Connection {
     fn await_end(&mut self) -> Result<(), Stop> {
         match self.read_some(&mut [0], "end") {
             Ok(0) => Ok(()),
-            Ok(_) => Err(Stop(Outcome::Wrong, "more than all".into())),
+            Ok(_) => Err(Stop(Outcome::Wrong, "data after the last byte".into())),
             Err(stop) => Err(stop),
         }
     }
@@ -227,11 +229,11 @@ impl Connection {
         loop {
             match self.socket.read(buffer) {
                 Err(cause) => {
-                    self.again(&cause, call, begun_ms)?;
-                    self.seen.full.store(self.is_full(), Relaxed);
+                    self.check_timeout(&cause, call, begun_ms)?;
+                    self.state.full.store(self.is_full(), Relaxed);
                 }
                 Ok(length) => {
-                    self.seen.full.store(false, Relaxed);
+                    self.state.full.store(false, Relaxed);
                     return Ok(length);
                 }
             }
@@ -242,20 +244,20 @@ impl Connection {
         let begun_ms = self.now_ms();
         while !buffer.is_empty() {
             match self.socket.write(buffer) {
-                Err(cause) => self.again(&cause, call, begun_ms)?,
+                Err(cause) => self.check_timeout(&cause, call, begun_ms)?,
                 Ok(length) => buffer = &buffer[length..],
             }
         }
         Ok(())
     }
 
-    /// Tells apart a call that may go on from one that is over.
-    fn again(&mut self, cause: &io::Error, call: &str, begun_ms: u64) -> Result<(), Stop> {
+    /// Ok if the call may be repeated; an error if it failed or the deadline has passed.
+    fn check_timeout(&mut self, cause: &io::Error, call: &str, begun_ms: u64) -> Result<(), Stop> {
         match cause.kind() {
             ErrorKind::WouldBlock | ErrorKind::Interrupted => {}
             _ => return Err(Stop::of(call, cause)),
         }
-        self.look_at_fallback();
+        self.update_fallback();
         if self.now_ms() < self.deadline_ms {
             return Ok(());
         }
@@ -264,39 +266,39 @@ impl Connection {
         Err(Stop(Outcome::Hung, format!("{call}: for {:.1} s", waited_ms as f64 / 1e3)))
     }
 
-    /// True if what the kernel holds for this socket is more than its limit. A read that waits
-    /// all the same waits for bytes before these, and Linux takes nothing from any subflow while
-    /// the limit is exceeded, the missing bytes neither (`docs/hardship.md`).
+    /// True if the kernel holds more bytes for this socket than its limit. A read that still waits
+    /// waits for earlier bytes, but Linux accepts no data from any subflow while the limit is
+    /// exceeded, not even the missing bytes (`docs/hardship.md`).
     fn is_full(&self) -> bool {
         const SO_MEMINFO: i32 = 55;
         let (mut info, mut length) = ([0_u32; 9], 36 as libc::socklen_t);
         // SAFETY: `info` has `length` bytes.
-        let asked = unsafe {
+        let status = unsafe {
             let info = info.as_mut_ptr().cast();
             libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, info, &mut length)
         };
         let [held, limit, ..] = info;
-        asked == 0 && held > limit
+        status == 0 && held > limit
     }
 
-    /// MPTCP_INFO is refused once the connection is plain TCP (Linux `net/mptcp/sockopt.c`).
-    fn look_at_fallback(&mut self) {
+    /// MPTCP_INFO is rejected after fallback to plain TCP (Linux `net/mptcp/sockopt.c`).
+    fn update_fallback(&mut self) {
         const SOL_MPTCP: i32 = 284;
         const MPTCP_INFO: i32 = 1;
         let (mut info, mut length) = ([0_u8; 64], 64 as libc::socklen_t);
         // SAFETY: `info` has `length` bytes.
-        let asked = unsafe {
+        let status = unsafe {
             let info = info.as_mut_ptr().cast();
             libc::getsockopt(self.socket.as_raw_fd(), SOL_MPTCP, MPTCP_INFO, info, &mut length)
         };
-        let refused = io::Error::last_os_error().raw_os_error();
-        let is_plain = asked != 0 && matches!(refused, Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT));
+        let errno = io::Error::last_os_error().raw_os_error();
+        let is_plain = status != 0 && matches!(errno, Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT));
         let flag = u32::from_ne_bytes([info[8], info[9], info[10], info[11]]) & 1 != 0;
-        self.seen.fallback.fetch_or(is_plain || (asked == 0 && flag), Relaxed);
+        self.state.fallback.fetch_or(is_plain || (status == 0 && flag), Relaxed);
     }
 }
 
-/// The bytes of a connection from `at` on.
+/// The bytes of a connection from offset `at` on.
 fn fill(id: u32, at: u64, bytes: &mut [u8]) {
     for (place, byte) in (at..).zip(bytes) {
         let word = (place / 8 + (u64::from(id) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -304,8 +306,8 @@ fn fill(id: u32, at: u64, bytes: &mut [u8]) {
     }
 }
 
-/// True if `bytes`, which came at `at`, are some that belong before.
-fn came_before(id: u32, at: u64, bytes: &[u8]) -> bool {
+/// True if `bytes`, received at offset `at`, equal bytes of an earlier offset.
+fn is_repeated(id: u32, at: u64, bytes: &[u8]) -> bool {
     let (Some(bytes), mut earlier) = (bytes.first_chunk::<8>(), [0; 8]) else { return false };
     (0..at).any(|place| {
         fill(id, place, &mut earlier);
@@ -330,7 +332,7 @@ fn encode(traffic: &Traffic) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// What the client wants, from its first bytes; `None` if it is a stranger's.
+/// The traffic that a client requests in its header; `None` if it is not a client of this test.
 pub fn decode(header: &[u8; HEADER_BYTES]) -> Option<Traffic> {
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let kind = *[Kind::Up, Kind::Down, Kind::PingPong, Kind::HalfClosed].get(usize::from(header[24]))?;

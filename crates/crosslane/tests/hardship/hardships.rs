@@ -1,5 +1,5 @@
-//! What befalls a vehicle, as steps that a run carries out in their order.
-//! Each is undone at its end, so that after the last one all is well.
+//! Hardships of a vehicle, as a sequence of steps that a run carries out.
+//! Each is undone at its end, so none is in effect after the last step.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,18 +8,18 @@ use super::plan::{CALM_MS, Draw, FIRST_MS, PathPlan, Topology};
 /// One hardship.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hardship {
-    /// When it begins.
+    /// Start, in ms of the run.
     pub at_ms: u64,
-    /// How long it lasts.
+    /// Duration.
     pub for_ms: u64,
-    /// What it is.
+    /// Kind of hardship.
     pub kind: Kind,
 }
 
-/// What can happen. Paths are counted from 0.
+/// Kinds of hardships. Paths are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// The vehicle's interface goes down, and comes up with its address.
+    /// The interface of the vehicle goes down, and up again with its address.
     LinkDown { path: usize },
     /// The same, several times in a row.
     Flapping { path: usize, times: u64 },
@@ -27,33 +27,33 @@ pub enum Kind {
     Readdress { path: usize, times: u64 },
     /// The vehicle has no route over the path.
     NoRoute { path: usize },
-    /// The server's end of the wire goes down.
+    /// The interface of the server goes down.
     FarLinkDown { path: usize },
-    /// The router drops without a word.
+    /// The router drops packets silently.
     Silent { path: usize, up: bool, down: bool },
     /// The router answers with ICMP, destination unreachable.
     Refused { path: usize },
     /// The router answers every segment with a reset.
     Reset { path: usize },
-    /// The router takes the MPTCP options out.
+    /// The router removes MPTCP options.
     Strip { path: usize },
-    /// The router forgets its translations and gives out other ports.
+    /// The router forgets its address translations and assigns other ports.
     Rebind { path: usize },
     /// SIGKILL; started again at the end.
     AgentKilled,
     /// SIGTERM; started again at the end.
     AgentEnded,
-    /// `net.mptcp.path_manager` says `kernel` meanwhile.
+    /// `net.mptcp.path_manager` is `kernel` for this time.
     KernelManager,
 }
 
-/// What a router does with the packets of a path.
+/// Behaviour of a router for the packets of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Lets them through.
+    /// Forwards them.
     #[default]
     Forward,
-    /// Drops those of a direction.
+    /// Drops packets of the given directions.
     Drop {
         /// From the vehicle.
         up: bool,
@@ -64,34 +64,34 @@ pub enum Behaviour {
     Refuse,
     /// Answers with a reset.
     Reset,
-    /// Takes MPTCP options out.
+    /// Removes MPTCP options.
     Strip,
 }
 
-/// One thing that a run does.
+/// One action of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The vehicle's interface.
+    /// Sets the interface of the vehicle up or down.
     Link { path: usize, up: bool },
-    /// The interface's address: taken away, or another one than before.
+    /// Removes the address of the interface, or adds a different one.
     Address { path: usize, there: bool },
-    /// The path's routes on the vehicle.
+    /// Removes or adds the routes of the path on the vehicle.
     Routes { path: usize, there: bool },
-    /// The server's interface.
+    /// Sets the interface of the server up or down.
     FarLink { path: usize, up: bool },
-    /// What the path's router does.
+    /// Sets the behaviour of the router of a path.
     Router { path: usize, behaviour: Behaviour },
-    /// The router's translations are forgotten.
+    /// Clears the address translations of the router.
     Forget { path: usize },
-    /// The agent, by SIGTERM if politely.
-    EndAgent { politely: bool },
-    /// The agent.
+    /// Ends the agent by SIGTERM if `gracefully`, otherwise by SIGKILL.
+    EndAgent { gracefully: bool },
+    /// Starts an agent.
     StartAgent,
-    /// Who manages connections that begin from now on.
+    /// Selects the path manager of new connections.
     Manager { kernel: bool },
 }
 
-/// What two hardships cannot have at the same time.
+/// Resource that only one hardship may affect at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Resource {
     Link(usize),
@@ -155,7 +155,7 @@ impl Kind {
         }
     }
 
-    /// Changes of paths that it means for a connection: what each must cost in commands.
+    /// Path changes that it causes for a connection; each requires commands.
     pub fn changes(&self) -> u64 {
         match *self {
             Kind::Flapping { times, .. } | Kind::Readdress { times, .. } => 2 * times,
@@ -166,7 +166,7 @@ impl Kind {
 }
 
 impl Hardship {
-    /// Its steps and when each is due.
+    /// Its steps and the time of each in ms of the run.
     pub fn steps(&self) -> Vec<(u64, Step)> {
         let (from, until) = (self.at_ms, self.at_ms + self.for_ms);
         let router = |path, behaviour| {
@@ -190,25 +190,25 @@ impl Hardship {
             Kind::Reset { path } => router(path, Behaviour::Reset),
             Kind::Strip { path } => router(path, Behaviour::Strip),
             Kind::Rebind { path } => vec![(from, Step::Forget { path })],
-            Kind::AgentKilled => vec![(from, Step::EndAgent { politely: false }), (until, Step::StartAgent)],
-            Kind::AgentEnded => vec![(from, Step::EndAgent { politely: true }), (until, Step::StartAgent)],
+            Kind::AgentKilled => vec![(from, Step::EndAgent { gracefully: false }), (until, Step::StartAgent)],
+            Kind::AgentEnded => vec![(from, Step::EndAgent { gracefully: true }), (until, Step::StartAgent)],
             Kind::KernelManager => {
                 vec![(from, Step::Manager { kernel: true }), (until, Step::Manager { kernel: false })]
             }
         }
     }
 
-    /// One line for people.
+    /// A readable description in one line.
     pub fn describe(&self) -> String {
         format!("{:.1} s for {:.1} s: {:?}", self.at_ms as f64 / 1e3, self.for_ms as f64 / 1e3, self.kind)
     }
 }
 
-/// Draws up to `most` hardships that do not meet at the same place.
-pub fn draw(draw: &mut Draw, topology: Topology, paths: &[PathPlan], most: u64) -> Vec<Hardship> {
+/// Draws up to `max` hardships that do not overlap on the same resource.
+pub fn draw(draw: &mut Draw, topology: Topology, paths: &[PathPlan], max: u64) -> Vec<Hardship> {
     let mut drawn: Vec<Hardship> = Vec::new();
-    for _ in 0..draw.from(most.min(3), most) {
-        // Connections begin on the first path: what befalls it matters most.
+    for _ in 0..draw.from(max.min(3), max) {
+        // Connections start on the first path, so it is affected more often.
         let path = if draw.chance(35) { 0 } else { draw.from(0, paths.len() as u64 - 1) as usize };
         let kind = kind(draw, topology, path, paths[path].nat);
         let mut for_ms = match kind {
@@ -220,12 +220,12 @@ pub fn draw(draw: &mut Draw, topology: Topology, paths: &[PathPlan], most: u64) 
         };
         let at_ms = draw.from(FIRST_MS, CALM_MS - 500);
         for_ms = for_ms.min(CALM_MS - at_ms);
-        let meets = |other: &Hardship| {
+        let overlaps = |other: &Hardship| {
             other.kind.resource() == kind.resource()
                 && at_ms < other.at_ms + other.for_ms + 50
                 && other.at_ms < at_ms + for_ms + 50
         };
-        if !drawn.iter().any(meets) {
+        if !drawn.iter().any(overlaps) {
             drawn.push(Hardship { at_ms, for_ms, kind });
         }
     }
@@ -267,15 +267,15 @@ mod tests {
     use crate::plan::Plan;
 
     #[test]
-    fn after_the_last_hardship_all_is_well() {
+    fn no_hardship_is_in_effect_after_the_last_step() {
         for seed in 1..=300 {
             let plan = Plan::draw(seed);
             let mut steps: Vec<_> = plan.hardships.iter().flat_map(Hardship::steps).collect();
             steps.sort_by_key(|(at_ms, _)| *at_ms);
             assert!(steps.iter().all(|(at_ms, _)| (FIRST_MS..=CALM_MS).contains(at_ms)), "{seed}");
-            let mut bad = Vec::new();
+            let mut in_effect = Vec::new();
             for (_, step) in steps {
-                let (place, well) = match step {
+                let (place, restored) = match step {
                     Step::Link { path, up } => (path, up),
                     Step::Address { path, there } => (10 + path, there),
                     Step::Routes { path, there } => (20 + path, there),
@@ -286,10 +286,10 @@ mod tests {
                     Step::Manager { kernel } => (51, !kernel),
                     Step::Forget { .. } => (52, true),
                 };
-                bad.retain(|other| *other != place);
-                bad.extend((!well).then_some(place));
+                in_effect.retain(|other| *other != place);
+                in_effect.extend((!restored).then_some(place));
             }
-            assert_eq!(bad, [] as [usize; 0], "{seed}");
+            assert_eq!(in_effect, [] as [usize; 0], "{seed}");
         }
     }
 }

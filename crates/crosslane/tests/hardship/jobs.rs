@@ -1,5 +1,5 @@
-//! Carries out the runs, some side by side, each in a process of its own. One
-//! that only waits for the server's sockets makes room for the next.
+//! Carries out the runs, some in parallel, each in a separate process. A run that only
+//! waits for the sockets of the server does not count against the limit.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,24 +13,24 @@ use super::plan::Plan;
 use super::report;
 use super::run::{LINGERING, Manager};
 use super::selfcheck::{self, Planted};
-use super::verdict::{Decision, Facts, Violation, decide, judge};
+use super::verdict::{Decision, Facts, Violation, decide, evaluate};
 
-/// Runs that may wait for sockets at the same time.
+/// Maximum number of runs that wait for sockets at the same time.
 const MAX_LINGERING: usize = 12;
 
-/// Number of the attempt in which all seeds are carried out again.
-pub const ONCE_MORE: usize = 9;
+/// Number of the attempt in which all seeds are rerun.
+pub const RERUN: usize = 9;
 
-/// What came of a run.
+/// Result of a run with one path manager.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Side {
-    /// What is known of it.
+    /// Measurements of the run.
     pub facts: Facts,
     /// The rules that it broke.
     pub broken: Vec<Violation>,
 }
 
-/// What came of a seed once.
+/// Results of a seed in one attempt.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attempt {
     /// With the agent.
@@ -39,56 +39,55 @@ pub struct Attempt {
     pub kernel: Side,
 }
 
-/// What came of a seed.
+/// Results of a seed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What it stood for.
+    /// Plan of the seed.
     pub plan: Plan,
-    /// The first one, and those again that a broken rule made necessary.
+    /// The first attempt, and repetitions that a broken rule required.
     pub attempts: Vec<Attempt>,
 }
 
 impl Outcome {
-    /// What is to be said of it, with all that is known.
+    /// The decision from all attempts so far.
     pub fn decision(&self) -> Decision {
         let broken: Vec<_> = self.attempts.iter().map(|attempt| report::broken(&self.plan, attempt)).collect();
         decide(&broken)
     }
 }
 
-/// Whether this machine can carry out a run.
+/// Checks whether this machine can carry out a run.
 ///
 /// # Errors
-/// The sentence that says why not.
+/// A message with the reason, if it cannot.
 pub fn probe() -> Result<(), String> {
-    let said = Command::new(std::env::current_exe().unwrap()).arg("--role=probe").output().unwrap();
-    if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).into_owned()) }
+    let output = Command::new(std::env::current_exe().unwrap()).arg("--role=probe").output().unwrap();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// Room for a number of things at a time.
-struct Room {
+/// A counting semaphore.
+struct Semaphore {
     free: Mutex<usize>,
     changed: Condvar,
 }
 
-impl Room {
-    fn of(number: usize) -> Room {
-        Room { free: Mutex::new(number), changed: Condvar::new() }
+impl Semaphore {
+    fn of(number: usize) -> Semaphore {
+        Semaphore { free: Mutex::new(number), changed: Condvar::new() }
     }
 
-    fn enter(&self) {
+    fn acquire(&self) {
         let mut free = self.changed.wait_while(self.free.lock().unwrap(), |free| *free == 0).unwrap();
         *free -= 1;
     }
 
-    fn leave(&self) {
+    fn release(&self) {
         *self.free.lock().unwrap() += 1;
         self.changed.notify_one();
     }
 }
 
-/// Carries out all plans, each with either manager, and those that are undecided
-/// again.
+/// Carries out all plans with both path managers, and repeats undecided ones.
 pub fn run_all(plans: &[Plan], parallel: usize, out: Option<&Path>) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> =
         plans.iter().map(|plan| Outcome { plan: plan.clone(), attempts: Vec::new() }).collect();
@@ -99,7 +98,7 @@ pub fn run_all(plans: &[Plan], parallel: usize, out: Option<&Path>) -> Vec<Outco
             break;
         }
         if number > 0 {
-            report::again(&undecided);
+            report::repeat(&undecided);
         }
         for (seed, attempt) in run_once(&undecided, parallel, out, number) {
             outcomes.iter_mut().filter(|outcome| outcome.plan.seed == seed).for_each(|outcome| {
@@ -110,24 +109,24 @@ pub fn run_all(plans: &[Plan], parallel: usize, out: Option<&Path>) -> Vec<Outco
     outcomes
 }
 
-/// Carries out each plan once with either manager, in the order of their seeds.
-/// `number` counts the attempts from 0; each has files of its own.
+/// Carries out each plan once with both path managers; the results are sorted by seed.
+/// `number` is the number of the attempt, from 0; each attempt has a separate folder.
 pub fn run_once(plans: &[Plan], parallel: usize, out: Option<&Path>, number: usize) -> Vec<(u64, Attempt)> {
-    let desk = tempfile::TempDir::new().unwrap();
-    let folder = out.unwrap_or(desk.path());
+    let temporary = tempfile::TempDir::new().unwrap();
+    let folder = out.unwrap_or(temporary.path());
     let folder = if number == 0 { folder.to_owned() } else { folder.join(format!("again-{number}")) };
-    let (active, all) = (Room::of(parallel.max(1)), Room::of(parallel.max(1) + MAX_LINGERING));
+    let (active, all) = (Semaphore::of(parallel.max(1)), Semaphore::of(parallel.max(1) + MAX_LINGERING));
     let halves: Mutex<Vec<(u64, Manager, Side)>> = Mutex::new(Vec::new());
     let attempts: Mutex<Vec<(u64, Attempt)>> = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for plan in plans {
             for manager in [Manager::Agent, Manager::Kernel] {
-                all.enter();
-                active.enter();
+                all.acquire();
+                active.acquire();
                 let (active, all, halves, attempts, folder) = (&active, &all, &halves, &attempts, &folder);
                 scope.spawn(move || {
                     let side = carry_out(plan, manager, folder, active);
-                    all.leave();
+                    all.release();
                     let mut halves = halves.lock().unwrap();
                     let other = halves.iter().position(|(seed, _, _)| *seed == plan.seed);
                     let Some(other) = other.map(|place| halves.swap_remove(place).2) else {
@@ -146,14 +145,14 @@ pub fn run_once(plans: &[Plan], parallel: usize, out: Option<&Path>, number: usi
     attempts
 }
 
-/// Carries out what is planted; what was not found, a sentence each.
+/// Carries out the planted faults; returns a message for each that was not found.
 pub fn self_check(parallel: usize) -> Vec<String> {
-    let desk = tempfile::TempDir::new().unwrap();
-    let (active, planted) = (Room::of(parallel.max(1)), selfcheck::planted());
+    let temporary = tempfile::TempDir::new().unwrap();
+    let (active, planted) = (Semaphore::of(parallel.max(1)), selfcheck::planted());
     thread::scope(|scope| {
-        let (active, folder) = (&active, desk.path());
+        let (active, folder) = (&active, temporary.path());
         let check = |planted: Planted| {
-            active.enter();
+            active.acquire();
             scope.spawn(move || {
                 let side = carry_out(&planted.plan, Manager::Agent, folder, active);
                 selfcheck::complaint(&planted, &side)
@@ -164,7 +163,7 @@ pub fn self_check(parallel: usize) -> Vec<String> {
     })
 }
 
-fn carry_out(plan: &Plan, manager: Manager, folder: &Path, active: &Room) -> Side {
+fn carry_out(plan: &Plan, manager: Manager, folder: &Path, active: &Semaphore) -> Side {
     let folder: PathBuf = folder.join(format!("{}-{}", manager.name(), plan.seed));
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.arg("--role=run").arg(serde_json::to_string(plan).unwrap()).arg(manager.name()).arg(&folder);
@@ -172,24 +171,24 @@ fn carry_out(plan: &Plan, manager: Manager, folder: &Path, active: &Room) -> Sid
     let mut child = command.spawn().unwrap();
     let stderr = child.stderr.take().unwrap();
     let complaints = thread::spawn(move || std::io::read_to_string(stderr).unwrap_or_default());
-    let (mut lingers, mut facts) = (false, None);
+    let (mut is_lingering, mut facts) = (false, None);
     for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok) {
         if line == LINGERING {
-            lingers = true;
-            active.leave();
+            is_lingering = true;
+            active.release();
         } else {
             facts = serde_json::from_str::<Facts>(&line).ok();
         }
     }
-    if !lingers {
-        active.leave();
+    if !is_lingering {
+        active.release();
     }
     let status = child.wait().unwrap();
     let complaint = complaints.join().unwrap();
     match facts {
-        Some(facts) => Side { broken: judge(plan, &facts), facts },
+        Some(facts) => Side { broken: evaluate(plan, &facts), facts },
         None => {
-            let what = format!("the run itself failed: {status}: {}", complaint.trim());
+            let what = format!("the run failed: {status}: {}", complaint.trim());
             Side { facts: Facts::default(), broken: vec![Violation { rule: "run".into(), what }] }
         }
     }

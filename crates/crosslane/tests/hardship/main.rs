@@ -1,14 +1,14 @@
-//! Hardships on real namespaces: what must hold after any of them, with the
-//! agent and, side by side, with the in-kernel path manager. `docs/hardship.md`
-//! says what is drawn and what is judged. This is a program of its own, without
-//! a test harness, since containing a run must come before threads.
+//! Hardships on real namespaces: rules that must hold after them, with the agent and, for
+//! comparison, with the in-kernel path manager. `docs/hardship.md` describes the plans and
+//! the rules. This is a separate program without a test harness, since a run must be
+//! contained before it starts threads.
 //!
 //! ```text
 //! cargo test --release -p crosslane --test hardship -- --seeds 1..100 --out runs/hardship
 //! ```
 
 #![allow(clippy::unwrap_used)]
-// Without a harness the unit tests of the modules are left out; `hardship_rules` runs them.
+// Without a harness the unit tests of the modules are not compiled; `hardship_rules` runs them.
 #![allow(unused_imports, dead_code)]
 
 mod agents;
@@ -38,17 +38,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().and_then(|first| first.strip_prefix("--role=")) {
-        Some(role) => play(role, &arguments[1..]),
-        None => lead(&arguments),
+        Some(role) => run_role(role, &arguments[1..]),
+        None => run_seeds(&arguments),
     }
 }
 
-/// What this program is when a run starts it.
-fn play(role: &str, arguments: &[String]) -> ExitCode {
+/// Runs this program in a role for which a run has started it.
+fn run_role(role: &str, arguments: &[String]) -> ExitCode {
     match (role, arguments) {
-        ("client", [orders, told]) => programs::client(Path::new(orders), Path::new(told)),
-        ("server", [address, origin_ns, told]) => {
-            programs::server(address.parse().unwrap(), origin_ns.parse().unwrap(), Path::new(told));
+        ("client", [orders, report]) => programs::client(Path::new(orders), Path::new(report)),
+        ("server", [address, origin_ns, report]) => {
+            programs::server(address.parse().unwrap(), origin_ns.parse().unwrap(), Path::new(report));
         }
         ("run", [plan, manager, folder, parent]) => {
             let plan: Plan = serde_json::from_str(plan).unwrap();
@@ -69,7 +69,7 @@ fn play(role: &str, arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Tries what every run begins with.
+/// Tries the first steps of every run.
 fn probe() -> Result<(), String> {
     crosslane::testbed::prepare_privileges().map_err(|error| error.to_string())?;
     let namespace = crosslane::testbed::Namespace::new().map_err(|error| error.to_string())?;
@@ -85,7 +85,7 @@ struct Options {
     plans_only: bool,
 }
 
-/// Options of ours; what `cargo test` hands to every test program is not looked at.
+/// Parses our options; options that `cargo test` passes to every test program are ignored.
 fn read(arguments: &[String]) -> Option<Options> {
     let mut options = Options { seeds: plan::SHORT.to_vec(), out: None, jobs: 2, plans_only: false };
     let mut rest = arguments.iter();
@@ -103,7 +103,7 @@ fn read(arguments: &[String]) -> Option<Options> {
     Some(options)
 }
 
-/// `1..3,7`: both ends of a range are included, as everywhere.
+/// Parses a list such as `1..3,7`; ranges include both bounds.
 fn seeds(text: &str) -> Option<Vec<u64>> {
     let mut found = Vec::new();
     for part in text.split(',') {
@@ -115,14 +115,14 @@ fn seeds(text: &str) -> Option<Vec<u64>> {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "hardship: while reading the arguments: they are not right; give --seeds 1..100 --out FOLDER --jobs 2 or --plans"
+        "hardship: while reading the arguments: they are invalid; give --seeds 1..100 --out FOLDER --jobs 2 or --plans"
     );
     ExitCode::from(2)
 }
 
-fn lead(arguments: &[String]) -> ExitCode {
+fn run_seeds(arguments: &[String]) -> ExitCode {
     let Some(options) = read(arguments) else { return usage() };
-    // A filter that `cargo test NAME` hands to every test program.
+    // A filter that `cargo test NAME` passes to every test program.
     if arguments.first().is_some_and(|first| !first.starts_with("--") && !"hardship".contains(first.as_str())) {
         return ExitCode::SUCCESS;
     }
@@ -146,7 +146,7 @@ fn lead(arguments: &[String]) -> ExitCode {
     }
     let outcomes: Vec<Outcome> = jobs::run_all(&plans, options.jobs, options.out.as_deref());
     let ok = report::end(&outcomes, options.out.as_deref(), || {
-        let all = jobs::run_once(&plans, options.jobs, options.out.as_deref(), jobs::ONCE_MORE);
+        let all = jobs::run_once(&plans, options.jobs, options.out.as_deref(), jobs::RERUN);
         all.into_iter().map(|(_, attempt)| attempt).collect()
     });
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }

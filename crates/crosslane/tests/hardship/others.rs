@@ -1,5 +1,4 @@
-//! Programs of others beside ours: curl from Python's web server, by
-//! `mptcpize run`, and iperf3.
+//! Third-party programs under `mptcpize run`: curl with Python's web server, and iperf3.
 
 use std::fs;
 use std::path::Path;
@@ -11,13 +10,13 @@ use sha2::{Digest, Sha256};
 use super::plan::Plan;
 use super::topology::World;
 
-/// Bytes of the file that curl fetches, at a rate that takes it to the calm.
+/// Size of the file that curl fetches; at its rate limit the transfer lasts until the hardships end.
 const FILE_BYTES: usize = 1_500_000;
 const WEB_PORT: &str = "5080";
 const IPERF_PORT: &str = "5201";
 
-/// What was started.
-pub struct Others {
+/// The third-party programs that were started.
+pub struct ThirdParty {
     servers: Vec<Child>,
     clients: Vec<(String, Child)>,
     fetched: std::path::PathBuf,
@@ -25,21 +24,22 @@ pub struct Others {
     excused: bool,
 }
 
-/// The programs that are missing here.
+/// Required programs that are not installed.
 pub fn missing() -> Vec<&'static str> {
-    let there = |name: &&str| {
+    let is_installed = |name: &&str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
     };
-    ["mptcpize", "curl", "python3", "iperf3"].into_iter().filter(|name| !there(name)).collect()
+    ["mptcpize", "curl", "python3", "iperf3"].into_iter().filter(|name| !is_installed(name)).collect()
 }
 
-impl Others {
-    /// Starts those that the plan wants and this machine has.
-    pub fn start(plan: &Plan, world: &World, folder: &Path) -> Others {
+impl ThirdParty {
+    /// Starts the programs if the plan includes them and all are installed.
+    pub fn start(plan: &Plan, world: &World, folder: &Path) -> ThirdParty {
         let fetched = folder.join("fetched");
         let excused = plan.hardships.iter().any(|hardship| matches!(hardship.kind.name(), "strip" | "kernel-manager"));
-        let mut others = Others { servers: Vec::new(), clients: Vec::new(), fetched, expected: Vec::new(), excused };
+        let mut others =
+            ThirdParty { servers: Vec::new(), clients: Vec::new(), fetched, expected: Vec::new(), excused };
         if !plan.others || !missing().is_empty() {
             return others;
         }
@@ -49,13 +49,13 @@ impl Others {
         others.expected = Sha256::digest(&content).to_vec();
         fs::write(web.join("file"), content).unwrap();
         let (server, address) = (&world.server, world.server_address().to_string());
-        let mut python = by_mptcpize("python3");
+        let mut python = mptcpize_run("python3");
         python.args(["-m", "http.server", WEB_PORT, "--directory"]).arg(&web);
         others.servers.push(server.spawn(&mut python).unwrap());
-        let mut iperf = by_mptcpize("iperf3");
+        let mut iperf = mptcpize_run("iperf3");
         iperf.args(["-s", "-p", IPERF_PORT]);
         others.servers.push(server.spawn(&mut iperf).unwrap());
-        let mut curl = by_mptcpize("curl");
+        let mut curl = mptcpize_run("curl");
         let url = format!("http://{address}:{WEB_PORT}/file");
         curl.args(["--silent", "--retry", "5", "--retry-connrefused", "--retry-delay", "1", "--limit-rate", "200k"]);
         curl.arg("--output").arg(&others.fetched).arg(url);
@@ -67,10 +67,10 @@ impl Others {
         others
     }
 
-    /// Waits for them until the deadline; what each has done wrong. One that
-    /// says honestly that it failed has done nothing wrong.
+    /// Waits for the clients until the deadline; returns for each what it did wrong. A client
+    /// that reports its failure has done nothing wrong.
     pub fn finish(&mut self, origin_ns: u64, deadline_ms: u64) -> Vec<(String, Option<String>)> {
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for (name, child) in &mut self.clients {
             let status = loop {
                 match child.try_wait().unwrap() {
@@ -84,11 +84,11 @@ impl Others {
                 Some(status) if status.success() && name == "curl" => {
                     let fetched = fs::read(&self.fetched).unwrap_or_default();
                     let right = Sha256::digest(&fetched)[..] == self.expected[..];
-                    (!right).then(|| format!("it said all is well, but of {} bytes", fetched.len()))
+                    (!right).then(|| format!("it reported success, but its {} bytes are wrong", fetched.len()))
                 }
                 Some(_) => None,
             };
-            told.push((name.clone(), wrong));
+            results.push((name.clone(), wrong));
             drop(child.kill());
             drop(child.wait());
         }
@@ -96,11 +96,11 @@ impl Others {
             drop(server.kill());
             drop(server.wait());
         }
-        told
+        results
     }
 }
 
-fn by_mptcpize(program: &str) -> Command {
+fn mptcpize_run(program: &str) -> Command {
     let mut command = Command::new("mptcpize");
     command.args(["run", program]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command

@@ -1,5 +1,5 @@
-//! What a middlebox does to one packet: IPv4 and IPv6 (without extension
-//! headers), TCP with its options. Anything else passes as it is.
+//! Packet changes by middleboxes: IPv4 and IPv6 (without extension headers), TCP with
+//! options. Other packets are not changed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,19 +14,19 @@ const RST: u8 = 4;
 const ACK: u8 = 16;
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
-/// Kind of MPTCP's options (RFC 8684, section 3).
+/// Option kind of MPTCP (RFC 8684, section 3).
 const OPTION_MPTCP: u8 = 30;
 
-/// Which end of a packet.
+/// Source or destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Whence it comes.
+pub enum Side {
+    /// The source.
     Source,
-    /// Where it goes.
+    /// The destination.
     Destination,
 }
 
-/// Place of the TCP header; `None` if it is not whole TCP.
+/// Offset of the TCP header; `None` if the packet is not TCP or is truncated.
 fn tcp_at(packet: &[u8]) -> Option<usize> {
     let at = match packet.first()? >> 4 {
         4 if packet.get(9) == Some(&TCP) => usize::from(packet[0] & 15) * 4,
@@ -37,46 +37,46 @@ fn tcp_at(packet: &[u8]) -> Option<usize> {
     (offset >= 20 && packet.len() >= at + offset).then_some(at)
 }
 
-/// The address at one end.
-pub fn address(packet: &[u8], end: End) -> Option<IpAddr> {
+/// The source or destination address.
+pub fn address(packet: &[u8], side: Side) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => {
-            let at = if end == End::Source { 12 } else { 16 };
+            let at = if side == Side::Source { 12 } else { 16 };
             Some(Ipv4Addr::from(*packet.get(at..)?.first_chunk::<4>()?).into())
         }
         6 => {
-            let at = if end == End::Source { 8 } else { 24 };
+            let at = if side == Side::Source { 8 } else { 24 };
             Some(Ipv6Addr::from(*packet.get(at..)?.first_chunk::<16>()?).into())
         }
         _ => None,
     }
 }
 
-/// The TCP port at one end.
-pub fn port(packet: &[u8], end: End) -> Option<u16> {
-    let at = tcp_at(packet)? + if end == End::Source { 0 } else { 2 };
+/// The source or destination TCP port.
+pub fn port(packet: &[u8], side: Side) -> Option<u16> {
+    let at = tcp_at(packet)? + if side == Side::Source { 0 } else { 2 };
     Some(u16::from_be_bytes([packet[at], packet[at + 1]]))
 }
 
-/// Puts another address of the same family and another port in at one end of a TCP packet.
-pub fn rewrite(packet: &mut [u8], end: End, address: IpAddr, port: u16) {
+/// Replaces the source or destination address (same family) and port of a TCP packet.
+pub fn rewrite(packet: &mut [u8], side: Side, address: IpAddr, port: u16) {
     let Some(tcp) = tcp_at(packet) else { return };
     match address {
         IpAddr::V4(address) => {
-            let at = if end == End::Source { 12 } else { 16 };
+            let at = if side == Side::Source { 12 } else { 16 };
             packet[at..at + 4].copy_from_slice(&address.octets());
         }
         IpAddr::V6(address) => {
-            let at = if end == End::Source { 8 } else { 24 };
+            let at = if side == Side::Source { 8 } else { 24 };
             packet[at..at + 16].copy_from_slice(&address.octets());
         }
     }
-    let at = tcp + if end == End::Source { 0 } else { 2 };
+    let at = tcp + if side == Side::Source { 0 } else { 2 };
     packet[at..at + 2].copy_from_slice(&port.to_be_bytes());
-    sum_up(packet);
+    update_checksums(packet);
 }
 
-/// Takes MPTCP's options out, as middleboxes do: NOPs in their place.
+/// Replaces MPTCP options with NOPs, as middleboxes do.
 pub fn strip(packet: &mut [u8]) {
     let Some(tcp) = tcp_at(packet) else { return };
     let end = tcp + usize::from(packet[tcp + 12] >> 4) * 4;
@@ -95,12 +95,12 @@ pub fn strip(packet: &mut [u8]) {
         at = upto;
     }
     if found {
-        sum_up(packet);
+        update_checksums(packet);
     }
 }
 
-/// The reset that answers a segment (RFC 9293, section 3.5.2); `None` for what
-/// is a reset itself, or no TCP.
+/// The reset that answers a segment (RFC 9293, section 3.5.2); `None` if the packet
+/// is a reset or not TCP.
 pub fn reset(packet: &[u8]) -> Option<Vec<u8>> {
     let tcp = tcp_at(packet)?;
     let (flags, offset) = (packet[tcp + 13], usize::from(packet[tcp + 12] >> 4) * 4);
@@ -124,7 +124,7 @@ pub fn reset(packet: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// ICMP, destination unreachable: administratively prohibited (RFC 1812,
-/// section 5.2.7.1; RFC 4443, section 3.1). `None` for what must not be answered.
+/// section 5.2.7.1; RFC 4443, section 3.1). `None` if the packet is not TCP.
 pub fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
     tcp_at(packet)?;
     let (protocol, kind, code) = if packet[0] >> 4 == 4 { (ICMP, 3, 13) } else { (ICMPV6, 1, 1) };
@@ -133,10 +133,10 @@ pub fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
     answer(packet, protocol, &message)
 }
 
-/// A packet back to the source of `packet`, in its destination's name.
+/// A packet to the source of `packet`, with its destination as source address.
 fn answer(packet: &[u8], protocol: u8, payload: &[u8]) -> Option<Vec<u8>> {
-    let (from, to) = (address(packet, End::Destination)?, address(packet, End::Source)?);
-    let mut back = match (from, to) {
+    let (from, to) = (address(packet, Side::Destination)?, address(packet, Side::Source)?);
+    let mut reply = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let mut header = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0];
             header[2..4].copy_from_slice(&(20 + payload.len() as u16).to_be_bytes());
@@ -153,13 +153,13 @@ fn answer(packet: &[u8], protocol: u8, payload: &[u8]) -> Option<Vec<u8>> {
         }
         _ => return None,
     };
-    back.extend(payload);
-    sum_up(&mut back);
-    Some(back)
+    reply.extend(payload);
+    update_checksums(&mut reply);
+    Some(reply)
 }
 
-/// Writes the checksums of the IP header and of what it carries.
-fn sum_up(packet: &mut [u8]) {
+/// Writes the checksums of the IP header and of the payload.
+fn update_checksums(packet: &mut [u8]) {
     let (at, protocol, addresses) = match packet[0] >> 4 {
         4 => (usize::from(packet[0] & 15) * 4, packet[9], 12..20),
         _ => (40, packet[6], 8..40),
@@ -196,45 +196,45 @@ mod tests {
             vec![0x45, 0, 0, 52, 0, 0, 0x40, 0, 64, TCP, 0, 0, 10, 1, 0, 2, 10, 255, 0, 1]
         };
         packet.extend(tcp);
-        sum_up(&mut packet);
+        update_checksums(&mut packet);
         packet
     }
 
-    fn is_sound(packet: &[u8]) -> bool {
-        let mut again = packet.to_vec();
-        sum_up(&mut again);
-        again == packet
+    fn has_valid_checksums(packet: &[u8]) -> bool {
+        let mut updated = packet.to_vec();
+        update_checksums(&mut updated);
+        updated == packet
     }
 
     #[test]
-    fn options_of_mptcp_are_taken_out_and_no_others() {
+    fn only_mptcp_options_are_removed() {
         for v6 in [false, true] {
             let mut packet = syn(v6);
             let tcp = packet.len() - 32;
             strip(&mut packet);
             assert_eq!(&packet[tcp + 20..tcp + 28], [1, 1, 1, 1, 1, 3, 3, 7]);
-            assert!(is_sound(&packet));
+            assert!(has_valid_checksums(&packet));
         }
     }
 
     #[test]
-    fn an_address_and_port_are_rewritten_with_sound_checksums() {
+    fn an_address_and_port_are_rewritten_with_valid_checksums() {
         let mut packet = syn(false);
-        rewrite(&mut packet, End::Source, "10.101.0.1".parse().unwrap(), 20_000);
-        assert_eq!(address(&packet, End::Source), Some("10.101.0.1".parse().unwrap()));
-        assert_eq!((port(&packet, End::Source), port(&packet, End::Destination)), (Some(20_000), Some(5001)));
-        assert!(is_sound(&packet));
+        rewrite(&mut packet, Side::Source, "10.101.0.1".parse().unwrap(), 20_000);
+        assert_eq!(address(&packet, Side::Source), Some("10.101.0.1".parse().unwrap()));
+        assert_eq!((port(&packet, Side::Source), port(&packet, Side::Destination)), (Some(20_000), Some(5001)));
+        assert!(has_valid_checksums(&packet));
     }
 
     #[test]
-    fn a_reset_answers_the_sender_and_never_a_reset() {
+    fn a_reset_is_sent_to_the_sender_and_never_answers_a_reset() {
         for v6 in [false, true] {
-            let back = reset(&syn(v6)).unwrap();
-            assert_eq!(address(&back, End::Destination), address(&syn(v6), End::Source));
-            let tcp = back.len() - 20;
-            assert_eq!((back[tcp + 13], &back[tcp + 8..tcp + 12]), (RST | ACK, &[0, 0, 0, 10][..]));
-            assert!(is_sound(&back) && reset(&back).is_none());
-            assert!(is_sound(&unreachable(&syn(v6)).unwrap()));
+            let reply = reset(&syn(v6)).unwrap();
+            assert_eq!(address(&reply, Side::Destination), address(&syn(v6), Side::Source));
+            let tcp = reply.len() - 20;
+            assert_eq!((reply[tcp + 13], &reply[tcp + 8..tcp + 12]), (RST | ACK, &[0, 0, 0, 10][..]));
+            assert!(has_valid_checksums(&reply) && reset(&reply).is_none());
+            assert!(has_valid_checksums(&unreachable(&syn(v6)).unwrap()));
         }
     }
 }

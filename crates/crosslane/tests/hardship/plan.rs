@@ -1,10 +1,10 @@
-//! What a seed stands for: topology, connections, and hardships.
+//! The plan of a seed: topology, connections and hardships.
 
 use serde::{Deserialize, Serialize};
 
 use super::hardships::{self, Hardship};
 
-/// Seeds of the short form, which `make test` runs: few, and everything is among them.
+/// Seeds of the short form, which `make test` runs; together they cover all kinds.
 pub const SHORT: [u64; 11] = [5, 11, 12, 14, 16, 17, 21, 27, 29, 31, 35];
 /// Hardships begin after this time of a run.
 pub const FIRST_MS: u64 = 1_500;
@@ -12,21 +12,21 @@ pub const FIRST_MS: u64 = 1_500;
 pub const CALM_MS: u64 = 7_500;
 /// Paced connections have written their last byte at this time of a run.
 pub const PACED_UNTIL_MS: u64 = 9_000;
-/// What has not ended at this time of a run hangs: 10 s of calm, as the rule says.
+/// A connection that has not ended at this time of a run hangs: 10 s after the last hardship.
 pub const DEADLINE_MS: u64 = CALM_MS + 10_000;
-/// Most connections of a seed.
+/// Maximum number of connections of a seed.
 pub const MAX_CONNECTIONS: u32 = 300;
 /// Bytes a second that all paced connections of a seed offer together.
 const OFFERED_BYTES_S: u64 = 600_000;
 
-/// Draws numbers, the same for the same seed on every machine (SplitMix64).
+/// Random numbers that depend only on the seed, on every machine (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Draw(u64);
 
 impl Draw {
-    /// A source of its own for each seed.
+    /// A separate generator for each seed.
     pub fn new(seed: u64) -> Draw {
-        // Mixed once, or a seed's numbers would be its neighbour's, one later.
+        // Mixed once; otherwise adjacent seeds would give shifted sequences.
         Draw(Draw(seed).next())
     }
 
@@ -37,28 +37,28 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// From `least` to `most`, both included.
-    pub fn from(&mut self, least: u64, most: u64) -> u64 {
-        least + self.next() % (most - least + 1)
+    /// A number from `min` to `max`, inclusive.
+    pub fn from(&mut self, min: u64, max: u64) -> u64 {
+        min + self.next() % (max - min + 1)
     }
 
-    /// True in `percent` of a hundred cases.
+    /// True with a probability of `percent` %.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.next() % 100 < percent
     }
 
-    /// One of these.
+    /// One of these values.
     pub fn one_of<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.from(0, from.len() as u64 - 1) as usize]
     }
 }
 
-/// How the vehicle and the server are joined.
+/// Connection between the vehicle and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Topology {
-    /// A veth pair a path: the server sees the carrier go.
+    /// A veth pair for each path: the server detects the loss of carrier.
     Direct,
-    /// A router of ours a path, on TUN devices.
+    /// A router of this test for each path, on TUN devices.
     Routed,
 }
 
@@ -67,52 +67,52 @@ pub enum Topology {
 pub struct PathPlan {
     /// One-way delay (routed only).
     pub delay_ms: u64,
-    /// Rate each way (routed only).
+    /// Rate in each direction (routed only).
     pub rate_mbit_s: u64,
     /// Its router rewrites addresses and ports (routed only).
     pub nat: bool,
 }
 
-/// What a connection does.
+/// Traffic pattern of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// The client writes; the server speaks once all is there.
+    /// The client writes; the server sends after it has received everything.
     Up,
-    /// The client writes and closes its half; the server speaks once it has read to the end.
+    /// The client writes and closes its direction; the server sends after the end of the stream.
     HalfClosed,
-    /// The server writes; the client speaks once all is there.
+    /// The server writes; the client sends after it has received everything.
     Down,
-    /// A message there and back, again and again.
+    /// Messages that the server answers, one after another.
     PingPong,
 }
 
 /// One connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Its number.
+    /// Number of the connection.
     pub id: u32,
-    /// What it does.
+    /// Traffic pattern.
     pub kind: Kind,
-    /// When it connects.
+    /// Time of the connect call, in ms of the run.
     pub begin_ms: u64,
-    /// Bytes each way that its kind has.
+    /// Bytes in each direction that the pattern uses.
     pub bytes: u64,
-    /// Bytes written at once, or of a message.
+    /// Bytes of a write, or of a message.
     pub chunk: u32,
-    /// Time between writes; 0: as fast as it goes.
+    /// Time between writes; 0 is without pause.
     pub tick_ms: u32,
-    /// When the client of a ping-pong stops.
+    /// Time at which the client of a ping-pong stops.
     pub until_ms: u64,
-    /// The server lies about one byte, to see that it is found.
+    /// The server sends a wrong byte, which the test must find.
     pub spoiled: bool,
 }
 
-/// All that a seed stands for.
+/// The plan of a seed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// How the two are joined.
+    /// Connection between the vehicle and the server.
     pub topology: Topology,
     /// IPv6 instead of IPv4.
     pub ipv6: bool,
@@ -120,22 +120,22 @@ pub struct Plan {
     pub backup: bool,
     /// The server has Linux's default limits (2 further subflows) instead of 8.
     pub default_limits: bool,
-    /// The agent is started only after most connections have begun.
+    /// The agent starts after most connections.
     pub late_agent: bool,
-    /// Two or three; the first is the preferred one.
+    /// Two or three paths; the first is preferred.
     pub paths: Vec<PathPlan>,
     /// 1 to [`MAX_CONNECTIONS`].
     pub connections: Vec<Traffic>,
-    /// Programs of others (curl, iperf3) take part where they are installed.
+    /// Third-party programs (curl, iperf3) take part where they are installed.
     pub others: bool,
-    /// In the order of their beginning.
+    /// Sorted by start.
     pub hardships: Vec<Hardship>,
-    /// When what has not ended hangs.
+    /// A connection that has not ended at this time hangs.
     pub deadline_ms: u64,
 }
 
 impl Plan {
-    /// What this seed stands for.
+    /// Draws the plan of a seed.
     pub fn draw(seed: u64) -> Plan {
         let mut draw = Draw::new(seed);
         let topology = if draw.chance(40) { Topology::Direct } else { Topology::Routed };
@@ -150,14 +150,14 @@ impl Plan {
             _ => draw.from(121, u64::from(MAX_CONNECTIONS)),
         };
         let mut connections: Vec<Traffic> = (0..number as u32).map(|id| traffic(&mut draw, id, number)).collect();
-        // What hundreds of connections need for one change is the budget of many.
-        let most = match number {
+        // With hundreds of connections one change uses the command budget of many.
+        let max = match number {
             0..=50 => 8,
             51..=120 => 4,
             _ => 3,
         };
         let others = topology == Topology::Routed && number <= 10 && !ipv6 && draw.chance(50);
-        let hardships = hardships::draw(&mut draw, topology, &paths, most);
+        let hardships = hardships::draw(&mut draw, topology, &paths, max);
         connections.iter_mut().for_each(|traffic| close_half(&mut draw, traffic));
         Plan {
             seed,
@@ -174,18 +174,18 @@ impl Plan {
         }
     }
 
-    /// True if there is an agent all the time and it is asked.
+    /// True if an agent manages the connections all the time.
     pub fn is_managed_throughout(&self) -> bool {
-        let leaves = |hardship: &Hardship| {
+        let interrupts = |hardship: &Hardship| {
             matches!(
                 hardship.kind,
                 hardships::Kind::AgentKilled | hardships::Kind::AgentEnded | hardships::Kind::KernelManager
             )
         };
-        !self.late_agent && !self.hardships.iter().any(leaves)
+        !self.late_agent && !self.hardships.iter().any(interrupts)
     }
 
-    /// One line for people.
+    /// A readable description in one line.
     pub fn describe(&self) -> String {
         let of = |kind| self.connections.iter().filter(|traffic| traffic.kind == kind).count();
         format!(
@@ -214,7 +214,7 @@ fn path(draw: &mut Draw, topology: Topology) -> PathPlan {
 fn traffic(draw: &mut Draw, id: u32, number: u64) -> Traffic {
     let kind = draw.one_of(&[Kind::Up, Kind::Down, Kind::PingPong]);
     let begin_ms = if draw.chance(80) { draw.from(0, 1_300) } else { draw.from(1_300, CALM_MS - 1_000) };
-    // Some are short, so that they end while something else happens.
+    // Some are short, so that they end during hardships.
     let until_ms = if draw.chance(75) { PACED_UNTIL_MS } else { begin_ms + draw.from(50, 1_500) };
     let tick_ms: u64 = match number {
         0..=20 => draw.one_of(&[20, 50, 400]),
@@ -222,9 +222,9 @@ fn traffic(draw: &mut Draw, id: u32, number: u64) -> Traffic {
         _ => draw.one_of(&[500, 2_000]),
     };
     let ticks = ((until_ms - begin_ms) / tick_ms).max(1);
-    let at_once = kind != Kind::PingPong && number <= 10 && draw.chance(25);
+    let is_unpaced = kind != Kind::PingPong && number <= 10 && draw.chance(25);
     let (chunk, bytes, tick_ms) = match kind {
-        _ if at_once => (65_536, 65_536 * draw.from(40, 120), 0),
+        _ if is_unpaced => (65_536, 65_536 * draw.from(40, 120), 0),
         Kind::PingPong => (200, 200 * ticks, tick_ms),
         _ => {
             let chunk = (OFFERED_BYTES_S / number * tick_ms / 1000).clamp(200, 20_000);
@@ -234,7 +234,7 @@ fn traffic(draw: &mut Draw, id: u32, number: u64) -> Traffic {
     Traffic { id, kind, begin_ms, bytes, chunk: chunk as u32, tick_ms: tick_ms as u32, until_ms, spoiled: false }
 }
 
-/// Some uploads close their half, most of them before the calm.
+/// Some uploads close their direction, most of them before the hardships end.
 fn close_half(draw: &mut Draw, traffic: &mut Traffic) {
     if traffic.kind != Kind::Up || !draw.chance(40) {
         return;
@@ -251,14 +251,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_stands_for_the_same_plan_always_and_two_for_different_ones() {
+    fn a_seed_always_gives_the_same_plan_and_two_seeds_different_plans() {
         let text = |seed| serde_json::to_string(&Plan::draw(seed)).unwrap();
         assert_eq!(text(7), text(7));
         assert_ne!(text(7), text(8));
     }
 
     #[test]
-    fn the_short_form_has_everything() {
+    fn the_short_form_covers_every_kind() {
         let plans = SHORT.map(Plan::draw);
         let has = |what: &dyn Fn(&Plan) -> bool| plans.iter().any(what);
         for topology in [Topology::Direct, Topology::Routed] {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_seeds_reach_every_corner() {
+    fn a_hundred_seeds_cover_every_kind_several_times() {
         let plans: Vec<Plan> = (1..=100).map(Plan::draw).collect();
         let some = |what: fn(&Plan) -> bool| plans.iter().filter(|plan| what(plan)).count() >= 5;
         assert!(some(|plan| plan.topology == Topology::Direct) && some(|plan| plan.topology == Topology::Routed));

@@ -1,4 +1,4 @@
-//! What people and programs are told: a line a seed, a table, a file of JSON.
+//! Output: a line for each seed, a table, and a JSON file.
 
 use std::fs;
 use std::path::Path;
@@ -12,14 +12,14 @@ use super::plan::Plan;
 use super::programs::Outcome as Ended;
 use super::verdict::{CPU_SHARE, Decision, Violation, busiest_second, cpu_share};
 
-/// Part of the connections by which a single seed may be worse than the kernel:
-/// in one run the other one's luck is part of what is seen.
-const LUCK: f64 = 0.1;
+/// Share of the connections by which a single seed may be worse than the kernel, since a single
+/// run of the kernel includes random variation.
+const RANDOM_VARIATION: f64 = 0.1;
 
-/// Up to so many seeds are all carried out again when the comparison over all fails.
-const MOST_ONCE_MORE: usize = 20;
+/// Maximum number of seeds for which all seeds are rerun if the comparison over all fails.
+const MAX_RERUN_SEEDS: usize = 20;
 
-/// One manager over all seeds.
+/// Totals of one path manager over all seeds.
 #[derive(Debug, Serialize)]
 struct Totals {
     connections: usize,
@@ -40,13 +40,13 @@ struct Totals {
     broken: usize,
 }
 
-/// What a seed stands for.
+/// Prints the plan of a seed.
 pub fn plan(plan: &Plan) {
     println!("seed {}: {}", plan.seed, plan.describe());
     plan.hardships.iter().for_each(|hardship| println!("    {}", hardship.describe()));
 }
 
-/// What is going to be done.
+/// Prints the number of seeds and missing programs.
 pub fn begin(plans: &[Plan]) {
     println!("hardship: {} seeds, each with the agent and with the in-kernel path manager", plans.len());
     let missing = others::missing();
@@ -55,13 +55,13 @@ pub fn begin(plans: &[Plan]) {
     }
 }
 
-/// Seeds that are carried out again.
-pub fn again(plans: &[Plan]) {
+/// Prints the seeds that are repeated.
+pub fn repeat(plans: &[Plan]) {
     let seeds: Vec<String> = plans.iter().map(|plan| plan.seed.to_string()).collect();
     println!("AGAIN: seeds {}: a rule failed that can fail by chance; a defect fails again", seeds.join(", "));
 }
 
-/// One line when a seed is through, and what it broke.
+/// Prints one line for a completed seed, and the rules that it broke.
 pub fn attempt(plan: &Plan, attempt: &Attempt) {
     let (agent, kernel) = (counts(plan, &attempt.agent), counts(plan, &attempt.kernel));
     let broken = broken(plan, attempt);
@@ -79,41 +79,42 @@ pub fn attempt(plan: &Plan, attempt: &Attempt) {
     broken.iter().for_each(|one| println!("    {}: {}", one.rule, one.what));
 }
 
-/// The table, and all that is broken; true if nothing is. `once_more` carries all
-/// seeds out again when only the comparison over all of them fails.
-pub fn end(outcomes: &[Outcome], out: Option<&Path>, once_more: impl FnOnce() -> Vec<Attempt>) -> bool {
+/// Prints the table and all broken rules; true if there are none. `rerun` repeats all seeds
+/// if only the comparison over all of them fails.
+pub fn end(outcomes: &[Outcome], out: Option<&Path>, rerun: impl FnOnce() -> Vec<Attempt>) -> bool {
     let first: Vec<&Attempt> = outcomes.iter().map(|outcome| &outcome.attempts[0]).collect();
     let plans: Vec<&Plan> = outcomes.iter().map(|outcome| &outcome.plan).collect();
     let totals = both(&plans, &first);
     table(&totals);
     let mut worse = worse_in_all(&totals);
-    if !worse.is_empty() && outcomes.len() <= MOST_ONCE_MORE {
+    if !worse.is_empty() && outcomes.len() <= MAX_RERUN_SEEDS {
         worse.iter().for_each(|one| println!("over all seeds {}: {}", one.rule, one.what));
         println!("AGAIN: all seeds; the comparison over all of them can fail by chance, a defect fails again");
-        let second = once_more();
+        let second = rerun();
         let totals = both(&plans, &second.iter().collect::<Vec<_>>());
         table(&totals);
         let rules: Vec<String> = worse.into_iter().map(|one| one.rule).collect();
         worse = worse_in_all(&totals).into_iter().filter(|one| rules.contains(&one.rule)).collect();
     }
     if let Some(folder) = out {
-        let whole = serde_json::json!({ "agent": totals[0], "kernel": totals[1], "worse": worse, "seeds": outcomes });
+        let document =
+            serde_json::json!({ "agent": totals[0], "kernel": totals[1], "worse": worse, "seeds": outcomes });
         fs::create_dir_all(folder).unwrap();
-        fs::write(folder.join("hardship.json"), serde_json::to_string(&whole).unwrap()).unwrap();
+        fs::write(folder.join("hardship.json"), serde_json::to_string(&document).unwrap()).unwrap();
         println!("all figures: {}", folder.join("hardship.json").display());
     }
     let broken: Vec<usize> = outcomes.iter().map(explain).filter(|&broken| broken > 0).collect();
     worse.iter().for_each(|one| println!("broken over all seeds: {}: {}", one.rule, one.what));
-    let again = outcomes.iter().filter(|outcome| outcome.attempts.len() > 1).count();
+    let repeated = outcomes.iter().filter(|outcome| outcome.attempts.len() > 1).count();
     println!(
-        "\nhardship: {} of {} seeds broke no rule; {again} were carried out again",
+        "\nhardship: {} of {} seeds broke no rule; {repeated} were repeated",
         outcomes.len() - broken.len(),
         outcomes.len(),
     );
     broken.is_empty() && worse.is_empty()
 }
 
-/// Says what a seed broke; returns how many rules.
+/// Prints the rules that a seed broke; returns their number.
 fn explain(outcome: &Outcome) -> usize {
     let Decision::Broken(broken) = outcome.decision() else { return 0 };
     println!();
@@ -123,16 +124,16 @@ fn explain(outcome: &Outcome) -> usize {
     broken.len()
 }
 
-/// What the agent's side broke, and by how much it is worse than the kernel's.
+/// The rules that the run with the agent broke, including `worse`.
 pub fn broken(plan: &Plan, attempt: &Attempt) -> Vec<Violation> {
     let mut all = attempt.agent.broken.clone();
     all.extend(attempt.kernel.broken.iter().filter(|one| one.rule == "run").cloned());
     let number = plan.connections.len();
     let (agent, kernel) = (counts(plan, &attempt.agent), counts(plan, &attempt.kernel));
-    let luck = (LUCK * number as f64).max(1.0) as usize;
-    if agent.completed + luck < kernel.completed {
-        let (ours, theirs) = (agent.completed, kernel.completed);
-        let what = format!("completed {ours} of {number}, the in-kernel path manager {theirs}");
+    let margin = (RANDOM_VARIATION * number as f64).max(1.0) as usize;
+    if agent.completed + margin < kernel.completed {
+        let (ours, kernels) = (agent.completed, kernel.completed);
+        let what = format!("completed {ours} of {number}, the in-kernel path manager {kernels}");
         all.push(Violation { rule: "worse".into(), what });
     }
     all
@@ -148,8 +149,8 @@ fn worse_in_all([agent, kernel]: &[Totals; 2]) -> Vec<Violation> {
         worse("hung", format!("{}, with the in-kernel path manager {}", agent.hung, kernel.hung));
     }
     if agent.stall_median_ms > kernel.stall_median_ms + 50 {
-        let (ours, theirs) = (agent.stall_median_ms, kernel.stall_median_ms);
-        worse("stall", format!("median of the worst {ours} ms, with the in-kernel path manager {theirs}"));
+        let (ours, kernels) = (agent.stall_median_ms, kernel.stall_median_ms);
+        worse("stall", format!("median of the worst {ours} ms, with the in-kernel path manager {kernels}"));
     }
     all
 }
@@ -160,29 +161,30 @@ struct Counts {
     completed: usize,
     errors: usize,
     hung: usize,
-    /// They hung or got bytes twice, and no path manager can help it.
+    /// They hung or received duplicate bytes, and no path manager can prevent it.
     stuck: usize,
 }
 
 fn counts(plan: &Plan, side: &Side) -> Counts {
-    let of = |outcome| side.facts.client.iter().filter(|told| told.outcome == outcome).count();
-    let hung = side.facts.client.iter().filter(|told| hangs(plan, &side.facts, told)).count();
+    let of = |outcome| side.facts.client.iter().filter(|report| report.outcome == outcome).count();
+    let hung = side.facts.client.iter().filter(|report| hangs(plan, &side.facts, report)).count();
     let (completed, errors) = (of(Ended::Done), of(Ended::Error));
     Counts { completed, errors, hung, stuck: side.facts.client.len() - completed - errors - hung }
 }
 
-/// Longest stall of each connection that completed, as either end saw it.
+/// Longest stall of each completed connection, at either endpoint.
 fn stalls(side: &Side) -> Vec<u64> {
-    let done = side.facts.client.iter().filter(|told| told.outcome == Ended::Done);
-    let of_server = |id| side.facts.server.iter().filter(move |told| told.id == id).map(|told| told.stall_ms).max();
-    done.map(|told| told.stall_ms.max(of_server(told.id).unwrap_or(0))).collect()
+    let done = side.facts.client.iter().filter(|report| report.outcome == Ended::Done);
+    let of_server =
+        |id| side.facts.server.iter().filter(move |report| report.id == id).map(|report| report.stall_ms).max();
+    done.map(|report| report.stall_ms.max(of_server(report.id).unwrap_or(0))).collect()
 }
 
 fn worst_stall(side: &Side) -> u64 {
     stalls(side).into_iter().max().unwrap_or(0)
 }
 
-/// Either manager over all seeds.
+/// Totals of both path managers.
 fn both(plans: &[&Plan], attempts: &[&Attempt]) -> [Totals; 2] {
     [totals(plans, attempts, |attempt| &attempt.agent), totals(plans, attempts, |attempt| &attempt.kernel)]
 }
@@ -192,7 +194,7 @@ fn totals(plans: &[&Plan], attempts: &[&Attempt], side: fn(&Attempt) -> &Side) -
     let sides: Vec<(&Plan, &Side)> = sides.collect();
     let ended: Vec<Counts> = sides.iter().map(|(plan, side)| counts(plan, side)).collect();
     let all = |number: fn(&Counts) -> usize| ended.iter().map(number).sum();
-    // An agent that is not there, or not asked, cannot help.
+    // Seeds in which an agent manages the connections all the time.
     let throughout = sides.iter().filter(|(plan, _)| plan.is_managed_throughout());
     let mut worst: Vec<u64> = throughout.map(|(_, side)| worst_stall(side)).collect();
     worst.sort_unstable();
@@ -223,32 +225,28 @@ fn totals(plans: &[&Plan], attempts: &[&Attempt], side: fn(&Attempt) -> &Side) -
 }
 
 fn table([agent, kernel]: &[Totals; 2]) {
-    let row = |what: &str, ours: String, theirs: String| println!("{what:<44}{ours:>12}{theirs:>12}");
+    let row = |what: &str, agent: String, kernel: String| println!("{what:<44}{agent:>12}{kernel:>12}");
     println!();
     row("", "agent".into(), "kernel".into());
     row("connections", agent.connections.to_string(), kernel.connections.to_string());
     row("  completed", agent.completed.to_string(), kernel.completed.to_string());
-    row("  ended with an honest error", agent.errors.to_string(), kernel.errors.to_string());
+    row("  ended with an explicit error", agent.errors.to_string(), kernel.errors.to_string());
     row("  hung", agent.hung.to_string(), kernel.hung.to_string());
-    row("  lost, nobody can help it", agent.stuck.to_string(), kernel.stuck.to_string());
+    row("  lost, not preventable", agent.stuck.to_string(), kernel.stuck.to_string());
     row(
-        "worst stall, agent there all the time, ms",
+        "worst stall, agent present all the time, ms",
         agent.stall_median_ms.to_string(),
         kernel.stall_median_ms.to_string(),
     );
     row("  95th percentile", agent.stall_p95_ms.to_string(), kernel.stall_p95_ms.to_string());
     let seconds = |value: f64| format!("{value:.1}");
-    row(
-        "server's sockets gone, at worst, s",
-        seconds(agent.sockets_gone_worst_s),
-        seconds(kernel.sockets_gone_worst_s),
-    );
+    row("server's sockets gone, maximum, s", seconds(agent.sockets_gone_worst_s), seconds(kernel.sockets_gone_worst_s));
     row("server's sockets closing 10 s later", agent.closing_left.to_string(), kernel.closing_left.to_string());
     row("commands a second", seconds(agent.commands_a_second), "-".into());
     row("commands in the busiest second", agent.commands_busiest_second.to_string(), "-".into());
-    row("log of a run, at worst, kB", (agent.log_bytes_worst / 1000).to_string(), "-".into());
+    row("log of a run, maximum, kB", (agent.log_bytes_worst / 1000).to_string(), "-".into());
     row("agent's share of a core, %", seconds(agent.cpu_share * 100.0), "-".into());
-    row("  at worst", seconds(agent.cpu_share_worst * 100.0), "-".into());
+    row("  maximum", seconds(agent.cpu_share_worst * 100.0), "-".into());
     row("  seeds above 3 % (docs/limitations.md)", agent.above_cpu_share.to_string(), "-".into());
     row("seeds that failed at first", agent.broken.to_string(), kernel.broken.to_string());
 }

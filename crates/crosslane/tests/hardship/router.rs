@@ -1,5 +1,5 @@
-//! The routers between the vehicle and the server: one thread on TUN devices,
-//! with a rate, a delay and a behaviour of its own for each path.
+//! The routers between the vehicle and the server: one thread on TUN devices, with a
+//! separate rate, delay and behaviour for each path.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,53 +13,53 @@ use crosslane::tun::Tun;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::hardships::Behaviour;
-use super::packet::{self, End};
+use super::packet::{self, Side};
 use super::plan::PathPlan;
 
-/// What may wait before a router, at its rate.
+/// Maximum queueing delay of a router.
 const QUEUE_NS: u64 = 150_000_000;
-/// First port that a translating router gives out.
+/// First port that a NAT router assigns.
 const FIRST_PORT: u16 = 20_000;
 
-/// What is asked of a router.
+/// Settings of a router.
 #[derive(Clone, Copy, Debug, Default)]
-struct Orders {
+struct Settings {
     behaviour: Behaviour,
     forgets: u64,
 }
 
-/// The routers; they stop when this is dropped.
+/// The routers; dropping this stops them.
 pub struct Routers {
-    orders: Arc<Mutex<Vec<Orders>>>,
-    ended: Arc<AtomicBool>,
+    settings: Arc<Mutex<Vec<Settings>>>,
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Routers {
-    /// Joins the vehicle's devices, one a path, with the server's single one.
+    /// Connects the devices of the vehicle, one for each path, with the single device of the server.
     pub fn start(vehicle: Vec<Tun>, server: Tun, plans: &[PathPlan]) -> Routers {
-        let orders = Arc::new(Mutex::new(vec![Orders::default(); plans.len()]));
-        let ended = Arc::new(AtomicBool::new(false));
+        let settings = Arc::new(Mutex::new(vec![Settings::default(); plans.len()]));
+        let stop = Arc::new(AtomicBool::new(false));
         let paths = vehicle.into_iter().zip(plans).enumerate().map(|(place, (tun, plan))| Path::new(place, tun, plan));
-        let mut work = Work { paths: paths.collect(), server, orders: orders.clone(), ended: ended.clone() };
+        let mut work = Work { paths: paths.collect(), server, settings: settings.clone(), stop: stop.clone() };
         let thread = std::thread::Builder::new().name("routers".into()).spawn(move || work.run()).unwrap();
-        Routers { orders, ended, thread: Some(thread) }
+        Routers { settings, stop, thread: Some(thread) }
     }
 
-    /// From now on the router of a path behaves so.
+    /// Sets the behaviour of the router of a path.
     pub fn behave(&self, path: usize, behaviour: Behaviour) {
-        self.orders.lock().unwrap()[path].behaviour = behaviour;
+        self.settings.lock().unwrap()[path].behaviour = behaviour;
     }
 
-    /// The router of a path forgets its translations.
+    /// Clears the address translations of the router of a path.
     pub fn forget(&self, path: usize) {
-        self.orders.lock().unwrap()[path].forgets += 1;
+        self.settings.lock().unwrap()[path].forgets += 1;
     }
 }
 
 impl Drop for Routers {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         drop(self.thread.take().map(JoinHandle::join));
     }
 }
@@ -67,8 +67,8 @@ impl Drop for Routers {
 struct Work {
     paths: Vec<Path>,
     server: Tun,
-    orders: Arc<Mutex<Vec<Orders>>>,
-    ended: Arc<AtomicBool>,
+    settings: Arc<Mutex<Vec<Settings>>>,
+    stop: Arc<AtomicBool>,
 }
 
 struct Path {
@@ -77,10 +77,10 @@ struct Path {
     up: Direction,
     down: Direction,
     translation: Option<Translation>,
-    orders: Orders,
+    settings: Settings,
 }
 
-/// Packets under way in one direction, in the order in which they arrive.
+/// Packets in flight in one direction, in the order of their delivery.
 struct Direction {
     ns_per_byte: u64,
     delay_ns: u64,
@@ -91,7 +91,7 @@ struct Direction {
 /// Source network address translation with ports.
 #[derive(Default)]
 struct Translation {
-    given: BTreeMap<(IpAddr, u16), u16>,
+    assigned: BTreeMap<(IpAddr, u16), u16>,
     owners: BTreeMap<u16, (IpAddr, u16)>,
     next: u16,
 }
@@ -99,9 +99,9 @@ struct Translation {
 impl Work {
     fn run(&mut self) {
         let mut buffer = vec![0; 2048];
-        while !self.ended.load(Ordering::Relaxed) {
+        while !self.stop.load(Ordering::Relaxed) {
             self.wait();
-            self.obey();
+            self.apply_settings();
             for place in 0..self.paths.len() {
                 while let Ok(length) = self.paths[place].tun.receive(&mut buffer) {
                     self.paths[place].carry_up(buffer[..length].to_vec());
@@ -119,7 +119,8 @@ impl Work {
     }
 
     fn wait(&self) {
-        let due = self.paths.iter().flat_map(|path| [&path.up, &path.down]).filter_map(|way| way.queue.front());
+        let due =
+            self.paths.iter().flat_map(|path| [&path.up, &path.down]).filter_map(|direction| direction.queue.front());
         let wait_ns = due.map(|(at_ns, _)| at_ns.saturating_sub(monotonic_ns())).min().unwrap_or(20_000_000);
         let wait = PollTimeout::from((wait_ns.div_ceil(1_000_000) as u16).min(20));
         let tuns = self.paths.iter().map(|path| &path.tun).chain([&self.server]);
@@ -127,20 +128,20 @@ impl Work {
         poll(&mut ready, wait).unwrap();
     }
 
-    fn obey(&mut self) {
-        for (path, orders) in self.paths.iter_mut().zip(self.orders.lock().unwrap().iter()) {
-            if orders.forgets != path.orders.forgets
+    fn apply_settings(&mut self) {
+        for (path, settings) in self.paths.iter_mut().zip(self.settings.lock().unwrap().iter()) {
+            if settings.forgets != path.settings.forgets
                 && let Some(translation) = &mut path.translation
             {
-                translation.given.clear();
+                translation.assigned.clear();
                 translation.owners.clear();
             }
-            path.orders = *orders;
+            path.settings = *settings;
         }
     }
 
     fn carry_down(&mut self, packet: Vec<u8>) {
-        let Some(to) = packet::address(&packet, End::Destination) else { return };
+        let Some(to) = packet::address(&packet, Side::Destination) else { return };
         let Some(path) = self.paths.iter_mut().find(|path| path.is_behind(to)) else { return };
         path.carry_down(packet, &self.server);
     }
@@ -155,10 +156,10 @@ impl Path {
             queue: VecDeque::new(),
         };
         let translation = plan.nat.then(|| Translation { next: FIRST_PORT, ..Translation::default() });
-        Path { place, tun, up: direction(), down: direction(), translation, orders: Orders::default() }
+        Path { place, tun, up: direction(), down: direction(), translation, settings: Settings::default() }
     }
 
-    /// The network of the path, and what its router shows instead of it.
+    /// True for addresses of the network of the path, or for the outside address of its NAT.
     fn is_behind(&self, address: IpAddr) -> bool {
         match self.translation {
             Some(_) => address == outside(self.place, address.is_ipv6()),
@@ -167,44 +168,46 @@ impl Path {
     }
 
     fn carry_up(&mut self, mut packet: Vec<u8>) {
-        match self.orders.behaviour {
+        match self.settings.behaviour {
             Behaviour::Drop { up: true, .. } => return,
-            Behaviour::Refuse => return packet::unreachable(&packet).iter().for_each(|back| drop(self.tun.send(back))),
-            Behaviour::Reset => return packet::reset(&packet).iter().for_each(|back| drop(self.tun.send(back))),
+            Behaviour::Refuse => {
+                return packet::unreachable(&packet).iter().for_each(|reply| drop(self.tun.send(reply)));
+            }
+            Behaviour::Reset => return packet::reset(&packet).iter().for_each(|reply| drop(self.tun.send(reply))),
             Behaviour::Strip => packet::strip(&mut packet),
             Behaviour::Drop { .. } | Behaviour::Forward => {}
         }
-        let source = packet::address(&packet, End::Source).filter(|source| place_of(*source) == Some(self.place + 1));
+        let source = packet::address(&packet, Side::Source).filter(|source| place_of(*source) == Some(self.place + 1));
         let Some(source) = source else { return };
         if self.translation.is_some() {
             let outside = outside(self.place, source.is_ipv6());
-            let (Some(translation), Some(port)) = (&mut self.translation, packet::port(&packet, End::Source)) else {
+            let (Some(translation), Some(port)) = (&mut self.translation, packet::port(&packet, Side::Source)) else {
                 return;
             };
-            let given = translation.give((source, port));
-            packet::rewrite(&mut packet, End::Source, outside, given);
+            let assigned = translation.assign((source, port));
+            packet::rewrite(&mut packet, Side::Source, outside, assigned);
         }
-        self.up.take(packet);
+        self.up.enqueue(packet);
     }
 
     fn carry_down(&mut self, mut packet: Vec<u8>, server: &Tun) {
-        match self.orders.behaviour {
+        match self.settings.behaviour {
             Behaviour::Drop { down: true, .. } => return,
-            Behaviour::Refuse => return packet::unreachable(&packet).iter().for_each(|back| drop(server.send(back))),
-            Behaviour::Reset => return packet::reset(&packet).iter().for_each(|back| drop(server.send(back))),
+            Behaviour::Refuse => return packet::unreachable(&packet).iter().for_each(|reply| drop(server.send(reply))),
+            Behaviour::Reset => return packet::reset(&packet).iter().for_each(|reply| drop(server.send(reply))),
             Behaviour::Strip => packet::strip(&mut packet),
             Behaviour::Drop { .. } | Behaviour::Forward => {}
         }
         if let Some(translation) = &self.translation {
-            let port = packet::port(&packet, End::Destination);
+            let port = packet::port(&packet, Side::Destination);
             let Some(&(address, port)) = port.and_then(|port| translation.owners.get(&port)) else { return };
-            packet::rewrite(&mut packet, End::Destination, address, port);
+            packet::rewrite(&mut packet, Side::Destination, address, port);
         }
-        self.down.take(packet);
+        self.down.enqueue(packet);
     }
 }
 
-/// What a translating router shows instead of a path's addresses.
+/// Outside address of the NAT router of a path.
 pub fn outside(place: usize, v6: bool) -> IpAddr {
     let number = place as u16 + 101;
     match v6 {
@@ -213,7 +216,7 @@ pub fn outside(place: usize, v6: bool) -> IpAddr {
     }
 }
 
-/// Number of the network that an address of ours is in.
+/// Number of the network of an address of this test.
 fn place_of(address: IpAddr) -> Option<usize> {
     match address {
         IpAddr::V4(address) if address.octets()[0] == 10 => Some(usize::from(address.octets()[1])),
@@ -223,13 +226,13 @@ fn place_of(address: IpAddr) -> Option<usize> {
 }
 
 impl Direction {
-    fn take(&mut self, packet: Vec<u8>) {
+    fn enqueue(&mut self, packet: Vec<u8>) {
         let now_ns = monotonic_ns();
-        let begins_ns = self.free_at_ns.max(now_ns);
-        if begins_ns - now_ns > QUEUE_NS {
+        let start_ns = self.free_at_ns.max(now_ns);
+        if start_ns - now_ns > QUEUE_NS {
             return;
         }
-        self.free_at_ns = begins_ns + packet.len() as u64 * self.ns_per_byte;
+        self.free_at_ns = start_ns + packet.len() as u64 * self.ns_per_byte;
         self.queue.push_back((self.free_at_ns + self.delay_ns, packet));
     }
 
@@ -241,13 +244,13 @@ impl Direction {
 }
 
 impl Translation {
-    fn give(&mut self, owner: (IpAddr, u16)) -> u16 {
-        if let Some(&given) = self.given.get(&owner) {
-            return given;
+    fn assign(&mut self, owner: (IpAddr, u16)) -> u16 {
+        if let Some(&assigned) = self.assigned.get(&owner) {
+            return assigned;
         }
         let port = self.next;
         self.next = self.next.checked_add(1).unwrap_or(FIRST_PORT);
-        self.given.insert(owner, port);
+        self.assigned.insert(owner, port);
         self.owners.insert(port, owner);
         port
     }

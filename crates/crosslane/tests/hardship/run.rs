@@ -1,5 +1,5 @@
-//! One run: a seed with an agent or with the in-kernel path manager, from the
-//! namespaces to the facts.
+//! One run of a seed with an agent or with the in-kernel path manager, from the creation of
+//! the namespaces to the measured facts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,32 +19,32 @@ use serde::{Deserialize, Serialize};
 
 use super::agents::Agents;
 use super::hardships::{Hardship, Kind, Step};
-use super::others::Others;
+use super::others::ThirdParty;
 use super::plan::{CALM_MS, DEADLINE_MS, Plan};
 use super::programs::{Orders, PORT};
 use super::router;
 use super::topology::World;
 use super::verdict::Facts;
 
-/// What a run prints once only the server's sockets are waited for.
+/// Printed by a run that only waits for the sockets of the server.
 pub const LINGERING: &str = "lingering";
-/// How often a run looks after its agent.
-const LOOK_MS: u64 = 100;
-/// When a late agent begins.
+/// Interval at which a run checks its agent.
+const CHECK_INTERVAL_MS: u64 = 100;
+/// Start of a late agent.
 const LATE_MS: u64 = 1_400;
-/// How long the agent is watched once all connections have ended.
+/// Time for which the agent is observed after all connections have ended.
 const AFTERMATH: Duration = Duration::from_secs(1);
-/// How long the server's open sockets are waited for, and those that are closed
-/// on its side: what the peer's silence makes of these takes TCP minutes.
-const SOCKETS_PATIENCE_S: f64 = 65.0;
-const CLOSING_PATIENCE_S: f64 = 10.0;
-/// File with what hangs, and how long before the deadline it is written.
+/// Timeouts for open sockets of the server, and for those that it has closed: if the peer is
+/// silent, TCP keeps these for minutes.
+const SOCKETS_TIMEOUT_S: f64 = 65.0;
+const CLOSING_TIMEOUT_S: f64 = 10.0;
+/// File with the state of hanging connections, and the time before the deadline at which it is written.
 const SNAPSHOT: &str = "hung.txt";
 const SNAPSHOT_MS: u64 = 700;
-/// What a client that ends late is given.
+/// Additional time for a client that ends late.
 const CLIENT_GRACE_MS: u64 = 5_000;
 
-/// Who manages the vehicle's paths.
+/// Path manager of the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Manager {
     /// `crosslane agent`.
@@ -63,14 +63,14 @@ impl Manager {
     }
 }
 
-/// Carries out a run and prints its facts as one line of JSON. `parent` started
-/// this process, which ends with it; its files go to `folder`.
+/// Carries out a run and prints its facts as one line of JSON. `parent` is the
+/// process that started this one, which ends with it; files are written to `folder`.
 pub fn carry_out(plan: &Plan, manager: Manager, folder: &Path, parent: i32) -> crosslane::error::Result<()> {
     prepare_privileges()?;
     end_with(parent)?;
     contain()?;
-    // SAFETY: always. Whatever hangs here ends by SIGALRM.
-    unsafe { libc::alarm(longest().as_secs() as u32) };
+    // SAFETY: alarm has no preconditions. SIGALRM ends a run that hangs.
+    unsafe { libc::alarm(max_duration().as_secs() as u32) };
     let facts = Run::begin(plan, manager, folder).carry_out();
     println!("{}", serde_json::to_string(&facts).unwrap());
     Ok(())
@@ -85,8 +85,8 @@ struct Run<'a> {
     server: Child,
     origin_ns: u64,
     joins: Vec<(u64, u64)>,
-    /// Connections that had no subflow from an address that there is, shortly before the
-    /// deadline, and the subflows that they had.
+    /// Connections without a subflow from an existing address shortly before the deadline,
+    /// with the local addresses of their subflows.
     cut_off: BTreeMap<SocketAddr, Vec<SocketAddr>>,
 }
 
@@ -112,9 +112,9 @@ impl Run<'_> {
         if self.manager == Manager::Agent && !self.plan.late_agent {
             self.agents.start(&self.world.vehicle);
         }
-        // The time counts from here: with or without an agent the same.
+        // The time of the run starts here, so that it is the same with and without an agent.
         self.origin_ns = monotonic_ns();
-        let mut others = Others::start(self.plan, &self.world, &self.folder);
+        let mut others = ThirdParty::start(self.plan, &self.world, &self.folder);
         let mut client = self.start_client();
         for (at_ms, step) in self.steps() {
             self.watch_until(at_ms);
@@ -122,7 +122,7 @@ impl Run<'_> {
         }
         while client.try_wait().unwrap().is_none() {
             let now_ms = self.now_ms();
-            assert!(now_ms < self.plan.deadline_ms + CLIENT_GRACE_MS, "the client does not end");
+            assert!(now_ms < self.plan.deadline_ms + CLIENT_GRACE_MS, "the client does not exit");
             if now_ms + SNAPSHOT_MS > self.plan.deadline_ms && !self.folder.join(SNAPSHOT).exists() {
                 self.snapshot();
             }
@@ -134,23 +134,24 @@ impl Run<'_> {
         let took_s = self.now_ms() as f64 / 1e3;
         let agent = self.agents.finish();
         println!("{LINGERING}");
-        let (routers, ends) = (forgotten(self.plan), self.cut_off.values().flatten().copied().collect::<Vec<_>>());
-        let is_unreachable = |remote: SocketAddr| routers.contains(&remote.ip()) || ends.contains(&remote);
-        let left = await_sockets(&self.world.server, self.origin_ns + ended_ms * 1_000_000, &is_unreachable);
+        let (routers, cut_off) =
+            (rebound_addresses(self.plan), self.cut_off.values().flatten().copied().collect::<Vec<_>>());
+        let is_unreachable = |remote: SocketAddr| routers.contains(&remote.ip()) || cut_off.contains(&remote);
+        let remaining = await_sockets(&self.world.server, self.origin_ns + ended_ms * 1_000_000, &is_unreachable);
         drop(self.server.stdin.take());
         drop(self.server.wait());
-        let told = |name: &str| {
+        let reports = |name: &str| {
             let text = fs::read_to_string(self.folder.join(name)).unwrap_or_default();
             serde_json::from_str(&text).unwrap_or_default()
         };
         Facts {
-            client: told("client.json"),
-            server: told("server.json"),
+            client: reports("client.json"),
+            server: reports("server.json"),
             agent: (self.manager == Manager::Agent).then_some(agent),
-            joins_a_second: most_a_second(&self.joins),
-            sockets_gone_s: left.gone_s,
-            sockets_left: left.open,
-            closing_left: left.closing,
+            joins_a_second: max_per_second(&self.joins),
+            sockets_gone_s: remaining.gone_s,
+            sockets_left: remaining.open,
+            closing_left: remaining.closing,
             cut_off: self.cut_off.keys().copied().collect(),
             others,
             took_s,
@@ -175,7 +176,7 @@ impl Run<'_> {
         self.world.vehicle.spawn(&mut command).unwrap()
     }
 
-    /// For whoever wants to know why something hangs: what either kernel says.
+    /// Writes the state of all connections in both kernels, for the analysis of hangs.
     fn snapshot(&mut self) {
         let addresses = self.world.vehicle.enter(addresses).unwrap();
         let mut text = String::new();
@@ -184,8 +185,8 @@ impl Run<'_> {
                 text += &format!("{name} {:08x} from {}\n", connection.token.0, connection.local);
                 let is_there = |info: &SubflowInfo| addresses.contains(&info.subflow.local.ip());
                 if name == "vehicle" && !connection.subflows.iter().any(is_there) {
-                    let ends = connection.subflows.iter().map(|info| info.subflow.local).collect();
-                    self.cut_off.insert(connection.local, ends);
+                    let addresses = connection.subflows.iter().map(|info| info.subflow.local).collect();
+                    self.cut_off.insert(connection.local, addresses);
                 }
                 for info in connection.subflows {
                     let (subflow, tcp) = (info.subflow, info.tcp);
@@ -208,7 +209,7 @@ impl Run<'_> {
         fs::write(self.folder.join(SNAPSHOT), text).unwrap();
     }
 
-    /// All steps of the plan that this manager has, in their order.
+    /// All steps of the plan that apply to this path manager, sorted by time.
     fn steps(&self) -> Vec<(u64, Step)> {
         let of_agent = |step: &Step| matches!(step, Step::EndAgent { .. } | Step::StartAgent | Step::Manager { .. });
         let mut steps: Vec<_> = self.plan.hardships.iter().flat_map(Hardship::steps).collect();
@@ -223,35 +224,35 @@ impl Run<'_> {
     fn step(&mut self, step: Step) {
         match step {
             Step::StartAgent => self.agents.start(&self.world.vehicle),
-            Step::EndAgent { politely } => self.agents.end(politely),
+            Step::EndAgent { gracefully } => self.agents.end(gracefully),
             _ => self.world.step(step),
         }
     }
 
-    /// Waits, and looks after the agent meanwhile.
+    /// Waits until `until_ms` and checks the agent in the meantime.
     fn watch_until(&mut self, until_ms: u64) {
         loop {
             let now_ms = self.now_ms();
-            if self.joins.last().is_none_or(|(at_ms, _)| now_ms >= at_ms + LOOK_MS) {
+            if self.joins.last().is_none_or(|(at_ms, _)| now_ms >= at_ms + CHECK_INTERVAL_MS) {
                 self.agents.watch();
                 self.joins.push((now_ms, joins_sent(&self.world.vehicle)));
             }
             if now_ms >= until_ms {
                 return;
             }
-            sleep(Duration::from_millis((until_ms - now_ms).min(LOOK_MS)));
+            sleep(Duration::from_millis((until_ms - now_ms).min(CHECK_INTERVAL_MS)));
         }
     }
 }
 
-/// This program in another role.
+/// A command that runs this program in another role.
 fn role(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.arg(format!("--role={name}")).stdin(Stdio::null());
     command
 }
 
-/// MP_JOINs that the kernel of a namespace has sent.
+/// Number of MP_JOINs that the kernel has sent in a namespace.
 fn joins_sent(namespace: &Namespace) -> u64 {
     let counters = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default()).unwrap();
     let mut lines = counters.lines().filter(|line| line.starts_with("MPTcpExt:"));
@@ -260,8 +261,8 @@ fn joins_sent(namespace: &Namespace) -> u64 {
     pairs.find(|(name, _)| *name == "MPJoinSynTx").and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// Most that a counter grew within a second, by when it was read (ms, count).
-fn most_a_second(read: &[(u64, u64)]) -> u64 {
+/// Maximum growth of a counter within a second, from its readings (ms, count).
+fn max_per_second(read: &[(u64, u64)]) -> u64 {
     let grown = |place: usize| {
         let (at_ms, count) = read[place];
         let from = read[..place].iter().rev().take_while(|(then_ms, _)| at_ms - then_ms <= 1_000).last();
@@ -270,35 +271,35 @@ fn most_a_second(read: &[(u64, u64)]) -> u64 {
     (0..read.len()).map(grown).max().unwrap_or(0)
 }
 
-/// Sockets at the server.
-struct Left {
+/// Remaining sockets of the server.
+struct Remaining {
     gone_s: Option<f64>,
     open: Vec<String>,
     closing: usize,
 }
 
-/// True of those whom nobody can tell anything, nor speak for.
+/// True for remote addresses that can neither be reached nor reach the server.
 type Unreachable<'a> = &'a (dyn Fn(SocketAddr) -> bool + Sync);
 
-/// Waits until no socket of a connection is left in the namespace; says how long
-/// after `since_ns` the last open one went, and what is left when the patience ends.
-fn await_sockets(server: &Namespace, since_ns: u64, is_unreachable: Unreachable) -> Left {
+/// Waits until no socket of a connection is left in the namespace; returns the time from
+/// `since_ns` to the end of the last open socket, and the sockets left at the timeout.
+fn await_sockets(server: &Namespace, since_ns: u64, is_unreachable: Unreachable) -> Remaining {
     let mut gone_s = None;
     loop {
         let (open, closing) = sockets(server, is_unreachable);
         let since_s = (monotonic_ns() - since_ns) as f64 / 1e9;
         gone_s = if open.is_empty() { gone_s.or(Some(since_s)) } else { None };
-        let patience_s = if open.is_empty() { CLOSING_PATIENCE_S } else { SOCKETS_PATIENCE_S };
-        if (open.is_empty() && closing == 0) || since_s > patience_s {
-            return Left { gone_s, open, closing };
+        let timeout_s = if open.is_empty() { CLOSING_TIMEOUT_S } else { SOCKETS_TIMEOUT_S };
+        if (open.is_empty() && closing == 0) || since_s > timeout_s {
+            return Remaining { gone_s, open, closing };
         }
         sleep(Duration::from_millis(200));
     }
 }
 
-/// Addresses of routers that forgot whom they had translated: what the server
-/// sends there reaches nobody, and nobody at the vehicle can tell it.
-fn forgotten(plan: &Plan) -> Vec<IpAddr> {
+/// Outside addresses of routers that forgot their translations: packets of the server to them
+/// are lost, and the vehicle cannot signal this to the server.
+fn rebound_addresses(plan: &Plan) -> Vec<IpAddr> {
     let of = |hardship: &Hardship| match hardship.kind {
         Kind::Rebind { path } => Some(router::outside(path, plan.ipv6)),
         _ => None,
@@ -306,7 +307,7 @@ fn forgotten(plan: &Plan) -> Vec<IpAddr> {
     plan.hardships.iter().filter_map(of).collect()
 }
 
-/// All addresses of the thread's namespace.
+/// All addresses in the namespace of the thread.
 fn addresses() -> Vec<IpAddr> {
     let of = |notice| match notice {
         Notice::Address(event) => Some(event.address),
@@ -315,24 +316,24 @@ fn addresses() -> Vec<IpAddr> {
     links::snapshot().unwrap().into_iter().filter_map(of).collect()
 }
 
-/// Those that are open, and the number of those that are closed on this side or whose
-/// handshake has no end: TCP waits 63 s for the last word of an opener that is gone. Of
-/// plain TCP that is open nobody can tell this end that the other is gone.
+/// The open sockets, and the number of sockets that this endpoint has closed or whose
+/// handshake is incomplete: TCP waits 63 s for the ACK of a client that is gone. Open plain
+/// TCP is not counted: it cannot detect that the other endpoint is gone.
 fn sockets(namespace: &Namespace, is_unreachable: Unreachable) -> (Vec<String>, usize) {
     let list = || {
         let mut diag = Diag::open().unwrap();
-        let is_left = |socket: &SocketInfo| socket.local.port() == PORT && !is_unreachable(socket.remote);
-        let left = diag.sockets().unwrap().into_iter().filter(is_left);
+        let is_relevant = |socket: &SocketInfo| socket.local.port() == PORT && !is_unreachable(socket.remote);
+        let remaining = diag.sockets().unwrap().into_iter().filter(is_relevant);
         let is_closing =
             |socket: &SocketInfo| socket.tcp.state.closed_here() || socket.tcp.state == TcpState::SynReceived;
-        let (closing, mut open): (Vec<_>, Vec<_>) = left.partition(is_closing);
+        let (closing, mut open): (Vec<_>, Vec<_>) = remaining.partition(is_closing);
         open.retain(|socket| socket.mptcp.is_some());
         (open.iter().map(|socket| format!("{:?} from {}", socket.tcp.state, socket.remote)).collect(), closing.len())
     };
     namespace.enter(list).unwrap()
 }
 
-/// No run takes longer.
-fn longest() -> Duration {
-    Duration::from_millis(CALM_MS + DEADLINE_MS + CLIENT_GRACE_MS) + Duration::from_secs_f64(SOCKETS_PATIENCE_S)
+/// Maximum duration of a run.
+fn max_duration() -> Duration {
+    Duration::from_millis(CALM_MS + DEADLINE_MS + CLIENT_GRACE_MS) + Duration::from_secs_f64(SOCKETS_TIMEOUT_S)
 }

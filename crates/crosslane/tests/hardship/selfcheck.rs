@@ -1,4 +1,4 @@
-//! Planted faults: a run that does not find them proves nothing.
+//! Planted faults, which every invocation must find.
 
 use super::hardships::{Hardship, Kind};
 use super::jobs::Side;
@@ -7,12 +7,12 @@ use super::{plan, verdict};
 
 /// A plan, and the rule that it must break.
 pub struct Planted {
-    /// What is carried out.
+    /// The plan that is carried out.
     pub plan: Plan,
     rule: &'static str,
 }
 
-/// What every invocation begins with.
+/// The planted faults.
 pub fn planted() -> [Planted; 2] {
     let silent = |path| Hardship { at_ms: FIRST_MS, for_ms: 4_500, kind: Kind::Silent { path, up: true, down: true } };
     let (hang, bytes) = (ping_pong(false, vec![silent(0), silent(1)]), ping_pong(true, Vec::new()));
@@ -46,7 +46,7 @@ fn ping_pong(spoiled: bool, hardships: Vec<Hardship>) -> Plan {
     }
 }
 
-/// The sentence that says that the planted fault was not found.
+/// A message if the planted fault was not found.
 pub fn complaint(planted: &Planted, side: &Side) -> Option<String> {
     let found: Vec<&verdict::Violation> = side.broken.iter().collect();
     let is_found = found.iter().any(|violation| violation.rule == planted.rule);

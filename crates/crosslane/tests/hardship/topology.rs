@@ -1,5 +1,5 @@
-//! A vehicle and a server in namespaces of their own, joined by two or three
-//! paths: veth pairs, or routers of ours on TUN devices.
+//! A vehicle and a server in separate namespaces, connected by two or three paths: veth
+//! pairs, or routers of this test on TUN devices.
 //!
 //! ```text
 //!  vehicle                                     server
@@ -31,11 +31,11 @@ const QUEUE_PACKETS: u32 = 1000;
 /// Host part of a path's first address on the vehicle.
 const FIRST_HOST: u8 = 2;
 
-/// Both namespaces and what joins them.
+/// Both namespaces and the paths between them.
 pub struct World {
-    /// Where the vehicle's programs run.
+    /// Namespace of the vehicle.
     pub vehicle: Namespace,
-    /// Where the server's programs run.
+    /// Namespace of the server.
     pub server: Namespace,
     routers: Option<Routers>,
     paths: Vec<Path>,
@@ -53,9 +53,9 @@ struct Path {
 }
 
 impl World {
-    /// Builds what the plan says. With `kernel` the vehicle's connections are the
-    /// in-kernel path manager's. An endpoint for each path is there in either
-    /// case, as NetworkManager adds them.
+    /// Builds the topology of the plan. With `kernel` the in-kernel path manager manages the
+    /// connections of the vehicle. In both cases there is an in-kernel endpoint for each
+    /// path, as NetworkManager adds them.
     pub fn build(plan: &Plan, kernel: bool) -> World {
         let (vehicle, server) = (Namespace::new().unwrap(), Namespace::new().unwrap());
         for namespace in [&vehicle, &server] {
@@ -67,10 +67,10 @@ impl World {
         let is_direct = plan.topology == Topology::Direct;
         let number = plan.paths.len();
         let routers = if is_direct {
-            join_directly(&vehicle, &server, number, plan.ipv6);
+            connect_directly(&vehicle, &server, number, plan.ipv6);
             None
         } else {
-            Some(join_by_routers(&vehicle, &server, plan))
+            Some(connect_by_routers(&vehicle, &server, plan))
         };
         let limits = if plan.default_limits { [2, 0] } else { [8, 8] };
         server.enter(|| prepare_manager(PathManager::Kernel, limits)).unwrap();
@@ -90,12 +90,12 @@ impl World {
         world
     }
 
-    /// The server's address and port 5001.
+    /// Address of the server.
     pub fn server_address(&self) -> IpAddr {
         server_address(self.ipv6)
     }
 
-    /// Carries out a step that is not about the agent.
+    /// Carries out a step, except those for the agent.
     pub fn step(&mut self, step: Step) {
         match step {
             Step::Link { path, up } => {
@@ -104,11 +104,11 @@ impl World {
                 if up {
                     self.wire(path);
                 } else if self.ipv6 {
-                    // The kernel takes IPv6 addresses off an interface that goes down.
+                    // The kernel removes IPv6 addresses from an interface that goes down.
                     self.unannounce(path);
                 }
             }
-            Step::Address { path, there: false } => self.take_address(path),
+            Step::Address { path, there: false } => self.remove_address(path),
             Step::Address { path, there: true } => {
                 self.paths[path].host += 1;
                 self.paths[path].addressed = true;
@@ -121,7 +121,7 @@ impl World {
             Step::FarLink { path, up } => {
                 self.set_link(&self.server, path, up);
                 if up {
-                    self.server.enter(|| wire_far_end(path, self.ipv6)).unwrap();
+                    self.server.enter(|| wire_server_side(path, self.ipv6)).unwrap();
                 }
             }
             Step::Router { path, behaviour } => {
@@ -140,7 +140,7 @@ impl World {
         namespace.enter(|| Wiring::open().unwrap().set_up(&name(path), up).unwrap()).unwrap();
     }
 
-    /// Address, rule and routes of a path, as far as they ought to be there.
+    /// Adds the address, rule and routes of a path that should exist now.
     fn wire(&mut self, place: usize) {
         let path = self.paths[place];
         if !path.up || !path.addressed {
@@ -155,7 +155,7 @@ impl World {
                 (true, false) => 24,
                 (true, true) => 64,
             };
-            // There already if only the link was down.
+            // Exists already if only the link was down.
             drop(Wiring::open().unwrap().add_address(index, address, length));
             drop(handle.rule().del(rule(address, place)).execute().await);
             add_rule(handle, rule(address, place)).await;
@@ -168,7 +168,7 @@ impl World {
         self.announce(place);
     }
 
-    fn take_address(&mut self, place: usize) {
+    fn remove_address(&mut self, place: usize) {
         let address = self.address(place);
         self.unannounce(place);
         self.paths[place].addressed = false;
@@ -184,7 +184,7 @@ impl World {
                 IpAddr::V4(v4) => AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(v4, length).build(),
                 IpAddr::V6(v6) => AddressMessageBuilder::<Ipv6Addr>::new().index(index).address(v6, length).build(),
             };
-            // Gone already if an IPv6 link went down.
+            // Already removed if an IPv6 link went down.
             drop(handle.address().del(message).execute().await);
             drop(handle.rule().del(rule(address, place)).execute().await);
         });
@@ -205,10 +205,10 @@ impl World {
         vehicle_address(place, self.paths[place].host, self.ipv6)
     }
 
-    /// Tells the in-kernel path manager of the address, as NetworkManager does.
+    /// Adds an in-kernel endpoint for the address, as NetworkManager does.
     fn announce(&self, place: usize) {
         let endpoint = Endpoint { backup: self.backup && place > 0, ..Endpoint::subflow(self.address(place)) };
-        // There already if only the link was down.
+        // Exists already if only the link was down.
         self.vehicle.enter(|| drop(EndpointSocket::open().unwrap().add(&endpoint))).unwrap();
     }
 
@@ -230,7 +230,7 @@ pub fn name(place: usize) -> String {
     format!("p{place}")
 }
 
-/// Where the server listens.
+/// Address on which the server listens.
 pub fn server_address(ipv6: bool) -> IpAddr {
     if ipv6 { Ipv6Addr::new(0xfd00, 255, 0, 0, 0, 0, 0, 1).into() } else { Ipv4Addr::new(10, 255, 0, 1).into() }
 }
@@ -255,42 +255,42 @@ fn prepare_manager(manager: PathManager, [subflows, add_addr_accepted]: [u32; 2]
     EndpointSocket::open().unwrap().set_limits(Limits { subflows, add_addr_accepted }).unwrap();
 }
 
-fn join_directly(vehicle: &Namespace, server: &Namespace, number: usize, ipv6: bool) {
+fn connect_directly(vehicle: &Namespace, server: &Namespace, number: usize, ipv6: bool) {
     for place in 0..number {
         in_namespace(vehicle, async |handle| {
-            let far = LinkUnspec::new_with_name(&name(place)).setns_by_fd(server.as_fd().as_raw_fd()).build();
-            let pair = LinkVeth::new(&name(place), &name(place)).set_info_data(InfoData::Veth(InfoVeth::Peer(far)));
+            let peer = LinkUnspec::new_with_name(&name(place)).setns_by_fd(server.as_fd().as_raw_fd()).build();
+            let pair = LinkVeth::new(&name(place), &name(place)).set_info_data(InfoData::Veth(InfoVeth::Peer(peer)));
             handle.link().add(pair.build()).execute().await.unwrap();
         });
         for namespace in [vehicle, server] {
             namespace.enter(|| Wiring::open().unwrap().bring_up(&name(place), MTU, QUEUE_PACKETS).unwrap()).unwrap();
         }
-        server.enter(|| wire_far_end(place, ipv6)).unwrap();
+        server.enter(|| wire_server_side(place, ipv6)).unwrap();
     }
-    let own = || {
+    let add_address = || {
         let mut wiring = Wiring::open().unwrap();
         let loopback = wiring.index("lo").unwrap();
         wiring.add_address(loopback, server_address(ipv6), if ipv6 { 128 } else { 32 }).unwrap();
     };
-    server.enter(own).unwrap();
+    server.enter(add_address).unwrap();
 }
 
-fn wire_far_end(place: usize, ipv6: bool) {
+fn wire_server_side(place: usize, ipv6: bool) {
     let mut wiring = Wiring::open().unwrap();
     let index = wiring.index(&name(place)).unwrap();
-    // There already if the link was down.
+    // Exists already if the link was down.
     drop(wiring.add_address(index, gateway(place, ipv6), if ipv6 { 64 } else { 24 }));
 }
 
-fn join_by_routers(vehicle: &Namespace, server: &Namespace, plan: &Plan) -> Routers {
+fn connect_by_routers(vehicle: &Namespace, server: &Namespace, plan: &Plan) -> Routers {
     let device = |name: &str| {
         let tun = Tun::open(name).unwrap();
         Wiring::open().unwrap().bring_up(name, MTU, QUEUE_PACKETS).unwrap();
         tun
     };
-    let near = || (0..plan.paths.len()).map(|place| device(&name(place))).collect::<Vec<_>>();
-    let vehicle = vehicle.enter(near).unwrap();
-    let far = server.enter(|| device("net")).unwrap();
+    let devices = || (0..plan.paths.len()).map(|place| device(&name(place))).collect::<Vec<_>>();
+    let vehicle = vehicle.enter(devices).unwrap();
+    let server_device = server.enter(|| device("net")).unwrap();
     in_namespace(server, async |handle| {
         let mut wiring = Wiring::open().unwrap();
         let (loopback, index) = (wiring.index("lo").unwrap(), wiring.index("net").unwrap());
@@ -298,7 +298,7 @@ fn join_by_routers(vehicle: &Namespace, server: &Namespace, plan: &Plan) -> Rout
         wiring.add_address(loopback, own, if plan.ipv6 { 128 } else { 32 }).unwrap();
         add_default_route(handle, index, own, None, None, 0).await;
     });
-    Routers::start(vehicle, far, &plan.paths)
+    Routers::start(vehicle, server_device, &plan.paths)
 }
 
 fn default_route(

@@ -1,4 +1,4 @@
-//! What must hold after any hardships, and what did not.
+//! Rules that must hold after all hardships, and their evaluation.
 
 use std::net::SocketAddr;
 
@@ -6,61 +6,61 @@ use serde::{Deserialize, Serialize};
 
 use super::beyond::{hangs, is_wrong};
 use super::plan::{Kind, Plan};
-use super::programs::{Outcome, Told};
+use super::programs::{ConnectionReport, Outcome};
 
-/// Commands a second in the mean that an agent may give, beside those that its
-/// connections and their paths' changes need.
+/// Mean number of commands a second that an agent may send, in addition to those that its
+/// connections need for changes of their paths.
 pub const COMMANDS_MEAN: f64 = 50.0;
-/// Commands that each change of a path may need for each connection: close,
-/// open, tell the peer, and one more try.
+/// Commands that each change of a path may need for each connection: close, open, notify the
+/// peer, and one retry.
 pub const COMMANDS_A_CHANGE: f64 = 4.0;
-/// Up to so many connections nothing is allowed beside the mean.
+/// Up to this number of connections no commands are allowed in addition to the mean.
 pub const FEW_CONNECTIONS: usize = 30;
-/// Commands in any second.
+/// Maximum number of commands in any second.
 pub const COMMANDS_A_SECOND: usize = 500;
-/// MP_JOINs that the vehicle's kernel may send in any second.
+/// Maximum number of MP_JOINs that the kernel of the vehicle may send in any second.
 pub const JOINS_A_SECOND: u64 = 500;
-/// Bytes of log that a run, shorter than a minute, may leave.
+/// Maximum log size of a run, which is shorter than a minute.
 pub const LOG_BYTES: u64 = 1_000_000;
-/// Part of a core that an agent should take at most, and that breaks the rule up
-/// to [`FEW_BUSY`] connections.
+/// Maximum share of a core that an agent should use; the limit of the rule up to [`FEW_BUSY`]
+/// connections.
 pub const CPU_SHARE: f64 = 0.03;
-/// With more of them at work it is known not to reach that (`docs/limitations.md`):
-/// it breaks the rule at a tenth of a core, about twice what was measured. Seeds
-/// above [`CPU_SHARE`] are counted.
+/// Limit of the rule with more connections, for which [`CPU_SHARE`] is known not to be met
+/// (`docs/limitations.md`): about twice the measured share. Seeds above [`CPU_SHARE`] are
+/// counted.
 pub const CPU_SHARE_MANY: f64 = 0.1;
-/// Few connections, for the processor.
+/// Maximum number of connections for [`CPU_SHARE`].
 pub const FEW_BUSY: usize = 10;
-/// Sockets at the server are gone so long after the vehicle's: a minute, and
-/// what a busy machine adds.
+/// Maximum time from the end of the client to the end of the sockets of the server: a minute,
+/// and a margin for a busy machine.
 pub const SOCKETS_GONE_S: f64 = 62.0;
-/// SIGTERM is obeyed so soon.
+/// Maximum time from SIGTERM to the exit of the agent.
 pub const END_MS: u64 = 100;
 
-/// Rules that can fail by chance, since they compare with another run or with a
-/// clock, or depend on when a kernel does what: they are broken once they have
-/// failed twice in the same seed. The others count things, and are broken at once.
+/// Rules that can fail by chance, since they compare with another run or with a clock, or
+/// depend on the timing of a kernel: they are broken if they fail twice in the same seed.
+/// The other rules count events and are broken at once.
 pub const BY_CHANCE: [&str; 8] = ["closing", "cpu", "hang", "others", "run", "signal", "sockets", "worse"];
-/// Attempts of a seed that must fail, or hold, before a rule of [`BY_CHANCE`] is decided.
-const ENOUGH: usize = 2;
+/// Number of attempts that must fail, or hold, to decide a rule of [`BY_CHANCE`].
+const DECIDING_ATTEMPTS: usize = 2;
 
-/// What is to be said of a seed.
+/// Decision about a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// All rules hold; some may have failed once.
     Holds,
-    /// It must be carried out (again) before anything can be said.
+    /// It must be carried out (again) for a decision.
     Open,
     /// These are broken.
     Broken(Vec<Violation>),
 }
 
-/// Judges a seed by what each of its attempts broke.
+/// Decides about a seed from the rules that each of its attempts broke.
 pub fn decide(attempts: &[Vec<Violation>]) -> Decision {
     let fails = |rule: &str| attempts.iter().filter(|broken| broken.iter().any(|one| one.rule == rule)).count();
     let all = || attempts.iter().flatten();
-    let is_broken = |one: &&Violation| !BY_CHANCE.contains(&one.rule.as_str()) || fails(&one.rule) >= ENOUGH;
-    let is_open = |one: &Violation| attempts.len() - fails(&one.rule) < ENOUGH;
+    let is_broken = |one: &&Violation| !BY_CHANCE.contains(&one.rule.as_str()) || fails(&one.rule) >= DECIDING_ATTEMPTS;
+    let is_open = |one: &Violation| attempts.len() - fails(&one.rule) < DECIDING_ATTEMPTS;
     let broken: Vec<Violation> = all().filter(is_broken).cloned().collect();
     match (attempts.is_empty(), broken.is_empty()) {
         (true, _) => Decision::Open,
@@ -70,68 +70,68 @@ pub fn decide(attempts: &[Vec<Violation>]) -> Decision {
     }
 }
 
-/// What is known of a run's agents.
+/// Measurements of the agents of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AgentFacts {
-    /// How many were started.
+    /// Number of agents started.
     pub starts: u32,
-    /// When each command was given, in s of the run.
+    /// Time of each command, in s of the run.
     pub commands_at_s: Vec<f64>,
-    /// Commands that the kernel refused.
+    /// Commands that the kernel rejected.
     pub refused: u64,
-    /// Events and standard error.
+    /// Size of events and standard error.
     pub log_bytes: u64,
-    /// Processor time of all of them.
+    /// Processor time of all agents.
     pub cpu_s: f64,
-    /// How long there was one.
+    /// Time during which an agent was running.
     pub alive_s: f64,
-    /// Longest time from SIGTERM to the end.
+    /// Longest time from SIGTERM to the exit.
     pub longest_end_ms: u64,
-    /// What else went wrong, a sentence each.
+    /// Other faults, a message each.
     pub faults: Vec<String>,
 }
 
-/// What is known of a run.
+/// Measurements of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
-    /// What the client says of each connection.
-    pub client: Vec<Told>,
-    /// What the server says of each that it heard of.
-    pub server: Vec<Told>,
-    /// Of the agent; `None` with the in-kernel path manager.
+    /// Reports of the client, one for each connection.
+    pub client: Vec<ConnectionReport>,
+    /// Reports of the server, one for each connection that it accepted.
+    pub server: Vec<ConnectionReport>,
+    /// Measurements of the agents; `None` with the in-kernel path manager.
     pub agent: Option<AgentFacts>,
-    /// Most MP_JOINs that the vehicle's kernel sent within a second.
+    /// Maximum number of MP_JOINs that the kernel of the vehicle sent within a second.
     pub joins_a_second: u64,
-    /// How long the server's sockets outlived the client; `None`: to the end.
+    /// Time from the end of the client to the end of the server's sockets; `None` if some were left.
     pub sockets_gone_s: Option<f64>,
-    /// What was left then.
+    /// Sockets that were left.
     pub sockets_left: Vec<String>,
-    /// Sockets that the server's kernel had closed, or not quite opened, 10 s after the client's
-    /// end or later, and of which the peer's last word is missing: TCP's timers end them.
+    /// Sockets that the kernel of the server has closed, or whose handshake is incomplete, and whose
+    /// last segment is unacknowledged 10 s after the end of the client or later: TCP timers end them.
     pub closing_left: usize,
-    /// Connections that had no subflow from an address that there was, shortly before the
-    /// deadline, by their addresses at the client.
+    /// Connections without a subflow from an existing address shortly before the deadline, by
+    /// their addresses at the client.
     pub cut_off: Vec<SocketAddr>,
-    /// Programs of others: name, and what is wrong, if anything is.
+    /// Third-party programs: name, and the fault if there is one.
     pub others: Vec<(String, Option<String>)>,
-    /// How long the run took.
+    /// Duration of the run.
     pub took_s: f64,
 }
 
-/// One rule that was broken.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
     /// Name of the rule.
     pub rule: String,
-    /// With the figures.
+    /// Description with figures.
     pub what: String,
 }
 
 /// All rules that a run broke.
-pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Violation> {
+pub fn evaluate(plan: &Plan, facts: &Facts) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut broken = |rule: &str, what: String| found.push(Violation { rule: rule.into(), what });
-    judge_connections(plan, facts, &mut broken);
+    evaluate_connections(plan, facts, &mut broken);
     match facts.sockets_gone_s {
         Some(gone_s) if gone_s <= SOCKETS_GONE_S => {}
         _ => {
@@ -149,58 +149,59 @@ pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Violation> {
         wrong.iter().for_each(|wrong| broken("others", format!("{name}: {wrong}")));
     }
     if let Some(agent) = &facts.agent {
-        judge_agent(plan, facts, agent, &mut broken);
+        evaluate_agent(plan, facts, agent, &mut broken);
     }
     found
 }
 
-fn judge_connections(plan: &Plan, facts: &Facts, broken: &mut impl FnMut(&str, String)) {
-    let of = |told: &Told| {
-        let kind = plan.connections.iter().find(|traffic| traffic.id == told.id).map(|traffic| traffic.kind);
-        format!("{} ({:?}) {}", told.id, kind.unwrap_or(Kind::Up), told.why)
+fn evaluate_connections(plan: &Plan, facts: &Facts, broken: &mut impl FnMut(&str, String)) {
+    let of = |report: &ConnectionReport| {
+        let kind = plan.connections.iter().find(|traffic| traffic.id == report.id).map(|traffic| traffic.kind);
+        format!("{} ({:?}) {}", report.id, kind.unwrap_or(Kind::Up), report.why)
     };
     if facts.client.len() != plan.connections.len() {
-        broken("bytes", format!("the client told of {} of {}", facts.client.len(), plan.connections.len()));
+        broken("bytes", format!("the client reported {} of {}", facts.client.len(), plan.connections.len()));
     }
     let both = || facts.client.iter().chain(&facts.server);
-    let wrong: Vec<String> = both().filter(|told| is_wrong(facts, told)).map(of).collect();
+    let wrong: Vec<String> = both().filter(|report| is_wrong(facts, report)).map(of).collect();
     if !wrong.is_empty() {
         broken("bytes", format!("{} with wrong bytes: {}", wrong.len(), some(&wrong)));
     }
-    let done_here = |told: &&Told| told.outcome == Outcome::Done;
-    let not_there: Vec<String> = facts
+    let is_done = |report: &&ConnectionReport| report.outcome == Outcome::Done;
+    let not_at_server: Vec<String> = facts
         .client
         .iter()
-        .filter(done_here)
-        .filter(|told| !facts.server.iter().filter(done_here).any(|other| other.id == told.id))
+        .filter(is_done)
+        .filter(|report| !facts.server.iter().filter(is_done).any(|other| other.id == report.id))
         .map(of)
         .collect();
-    // The last FIN of an end that has read all may be lost with its connection.
-    let unknown =
-        not_there.iter().filter(|text| !facts.server.iter().any(|other| text.starts_with(&format!("{} ", other.id))));
+    // The server may not learn of the end: the last FIN of a client that has read everything may be lost.
+    let unknown = not_at_server
+        .iter()
+        .filter(|text| !facts.server.iter().any(|other| text.starts_with(&format!("{} ", other.id))));
     let unknown: Vec<String> = unknown.cloned().collect();
     if !unknown.is_empty() {
         broken("bytes", format!("done at the client, unknown at the server: {}", some(&unknown)));
     }
-    let hung: Vec<String> = facts.client.iter().filter(|told| hangs(plan, facts, told)).map(of).collect();
+    let hung: Vec<String> = facts.client.iter().filter(|report| hangs(plan, facts, report)).map(of).collect();
     if !hung.is_empty() {
         broken("hang", format!("{} after 10 s of calm: {}", hung.len(), some(&hung)));
     }
 }
 
-fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl FnMut(&str, String)) {
+fn evaluate_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl FnMut(&str, String)) {
     agent.faults.iter().for_each(|fault| broken("agent", fault.clone()));
-    let (commands, most) = (agent.commands_at_s.len(), busiest_second(&agent.commands_at_s));
+    let (commands, peak) = (agent.commands_at_s.len(), busiest_second(&agent.commands_at_s));
     let allowed = commands_allowed(plan, facts.took_s);
     if commands as f64 > allowed {
-        let refused = agent.refused;
+        let rejected = agent.refused;
         broken(
             "commands",
-            format!("{commands} in {:.0} s ({refused} refused), allowed are {allowed:.0}", facts.took_s),
+            format!("{commands} in {:.0} s ({rejected} rejected), allowed are {allowed:.0}", facts.took_s),
         );
     }
-    if most > COMMANDS_A_SECOND {
-        broken("commands", format!("{most} in one second, the limit is {COMMANDS_A_SECOND}"));
+    if peak > COMMANDS_A_SECOND {
+        broken("commands", format!("{peak} in one second, the limit is {COMMANDS_A_SECOND}"));
     }
     if agent.log_bytes > LOG_BYTES {
         broken("log", format!("{} kB, allowed are {} a minute", agent.log_bytes / 1000, LOG_BYTES / 1000));
@@ -210,19 +211,19 @@ fn judge_agent(plan: &Plan, facts: &Facts, agent: &AgentFacts, broken: &mut impl
         broken("cpu", format!("{:.1} % of a core, the limit is {:.0} %", cpu_share(agent) * 100.0, limit * 100.0));
     }
     if agent.longest_end_ms > END_MS {
-        broken("signal", format!("SIGTERM was obeyed after {} ms", agent.longest_end_ms));
+        broken("signal", format!("the exit took {} ms after SIGTERM", agent.longest_end_ms));
     }
 }
 
-/// A subflow for each connection and change of a path: what the server closes
-/// because it was told that the address is gone, its kernel sends a FIN to that
-/// address for 100 s. A manager that recovers from more changes leaves more.
+/// One subflow for each connection and change of a path: if the server closes a subflow because
+/// its remote address was withdrawn, its kernel repeats the FIN to that address for 100 s. A path
+/// manager that recovers from more changes leaves more of them.
 pub fn closing_allowed(plan: &Plan) -> usize {
     let changes: u64 = plan.hardships.iter().map(|hardship| hardship.kind.changes().div_ceil(2)).sum();
     plan.connections.len() * (changes as usize).max(1)
 }
 
-/// The mean; with many connections, what their paths' changes need beside it.
+/// Allowed number of commands: the mean, and with many connections those for changes of paths.
 pub fn commands_allowed(plan: &Plan, took_s: f64) -> f64 {
     let mean = COMMANDS_MEAN * took_s;
     if plan.connections.len() <= FEW_CONNECTIONS {
@@ -232,27 +233,27 @@ pub fn commands_allowed(plan: &Plan, took_s: f64) -> f64 {
     mean + COMMANDS_A_CHANGE * (changes * plan.connections.len() as u64) as f64
 }
 
-/// Part of a core that the agents took while there was one.
+/// Share of a core that the agents used while one was running.
 pub fn cpu_share(agent: &AgentFacts) -> f64 {
     agent.cpu_s / agent.alive_s.max(0.001)
 }
 
-/// Most moments within any second.
-pub fn busiest_second(moments_s: &[f64]) -> usize {
-    let mut sorted = moments_s.to_vec();
+/// Maximum number of times within any second.
+pub fn busiest_second(times_s: &[f64]) -> usize {
+    let mut sorted = times_s.to_vec();
     sorted.sort_by(f64::total_cmp);
     let mut from = 0;
-    let mut most = 0;
-    for (place, moment_s) in sorted.iter().enumerate() {
-        while moment_s - sorted[from] >= 1.0 {
+    let mut max = 0;
+    for (place, time_s) in sorted.iter().enumerate() {
+        while time_s - sorted[from] >= 1.0 {
             from += 1;
         }
-        most = most.max(place + 1 - from);
+        max = max.max(place + 1 - from);
     }
-    most
+    max
 }
 
-/// The first few.
+/// The first four, for a message.
 fn some(all: &[String]) -> String {
     let shown = all.iter().take(4).cloned().collect::<Vec<_>>().join("; ");
     if all.len() > 4 { shown + "; …" } else { shown }
@@ -262,12 +263,12 @@ fn some(all: &[String]) -> String {
 pub mod tests {
     use super::*;
 
-    /// A run in which all went well.
+    /// A run that breaks no rule.
     fn good() -> (Plan, Facts) {
         let mut plan = Plan::draw(1);
         plan.connections.truncate(5);
         plan.hardships.clear();
-        let told = |id| Told {
+        let report = |id| ConnectionReport {
             id,
             local: ([10, 1, 0, 2], 1_000 + id as u16).into(),
             outcome: Outcome::Done,
@@ -278,7 +279,7 @@ pub mod tests {
             fallback: false,
             full: false,
         };
-        let all: Vec<Told> = plan.connections.iter().map(|traffic| told(traffic.id)).collect();
+        let all: Vec<ConnectionReport> = plan.connections.iter().map(|traffic| report(traffic.id)).collect();
         let agent =
             AgentFacts { starts: 1, commands_at_s: vec![1.0; 9], cpu_s: 0.1, alive_s: 10.0, ..AgentFacts::default() };
         let (server, agent) = (all.clone(), Some(agent));
@@ -286,13 +287,13 @@ pub mod tests {
         (plan, facts)
     }
 
-    /// The rules that `spoil` breaks.
+    /// The rules that are broken after the change by `spoil`.
     pub fn broken(spoil: impl FnOnce(&mut Plan, &mut Facts, &mut AgentFacts)) -> Vec<String> {
         let (mut plan, mut facts) = good();
         let mut agent = facts.agent.take().unwrap();
         spoil(&mut plan, &mut facts, &mut agent);
         facts.agent = Some(agent);
-        judge(&plan, &facts).into_iter().map(|violation| violation.rule).collect()
+        evaluate(&plan, &facts).into_iter().map(|violation| violation.rule).collect()
     }
 
     #[test]
@@ -321,7 +322,7 @@ pub mod tests {
     }
 
     #[test]
-    fn chance_fails_once_and_a_defect_twice() {
+    fn a_rule_is_broken_at_once_or_after_two_failures() {
         let violation = |rule: &str| Violation { rule: rule.into(), what: "figures".into() };
         let (none, hang, cpu, bytes) =
             (vec![], vec![violation("hang")], vec![violation("cpu")], vec![violation("bytes")]);
@@ -341,7 +342,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_busiest_second_is_any_second() {
+    fn the_busiest_second_may_start_at_any_time() {
         assert_eq!(busiest_second(&[]), 0);
         assert_eq!(busiest_second(&[0.9, 1.1, 1.2, 1.95, 5.0]), 3);
         assert_eq!(busiest_second(&[3.0, 1.0, 2.0]), 1);

@@ -13,30 +13,31 @@ use tempfile::TempDir;
 
 use super::CROSSLANE;
 
-/// A running agent; it is killed when this is dropped.
+/// A running agent; dropping it kills the process.
 pub struct Agent {
-    pub desk: TempDir,
+    pub workdir: TempDir,
     pub child: Child,
 }
 
 impl Agent {
-    /// Starts it and waits until it says that it is ready. In the configuration,
-    /// `EVENTS` stands for the file of events.
+    /// Starts an agent and waits for its readiness notification. `EVENTS` in the
+    /// configuration is replaced by the path of the events file.
     pub fn start(namespace: &Namespace, configuration: &str) -> Agent {
-        let desk = TempDir::new().unwrap();
-        let events = desk.path().join("events.jsonl");
-        Agent::with_events(namespace, desk, configuration, &events)
+        let workdir = TempDir::new().unwrap();
+        let events = workdir.path().join("events.jsonl");
+        Agent::with_events(namespace, workdir, configuration, &events)
     }
 
-    pub fn with_events(namespace: &Namespace, desk: TempDir, configuration: &str, events: &Path) -> Agent {
-        let ready = desk.path().join("ready");
-        let news = UnixDatagram::bind(&ready).unwrap();
-        news.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let child = namespace.spawn(&mut command(desk.path(), configuration, events, &ready)).unwrap();
-        let agent = Agent { desk, child };
-        let mut said = [0; 20];
-        let length = news.recv(&mut said).unwrap_or_else(|_| panic!("it is not ready: {}", agent.read("stderr")));
-        assert_eq!(&said[..length], b"READY=1");
+    pub fn with_events(namespace: &Namespace, workdir: TempDir, configuration: &str, events: &Path) -> Agent {
+        let ready = workdir.path().join("ready");
+        let notify_socket = UnixDatagram::bind(&ready).unwrap();
+        notify_socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let child = namespace.spawn(&mut command(workdir.path(), configuration, events, &ready)).unwrap();
+        let agent = Agent { workdir, child };
+        let mut buffer = [0; 20];
+        let length =
+            notify_socket.recv(&mut buffer).unwrap_or_else(|_| panic!("it is not ready: {}", agent.read("stderr")));
+        assert_eq!(&buffer[..length], b"READY=1");
         agent
     }
 
@@ -44,13 +45,13 @@ impl Agent {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// As if the machine had taken it away.
+    /// Kills it with SIGKILL and waits for it.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Ends it and returns its events and what it said on standard error.
+    /// Ends it with SIGTERM; returns its events and its standard error.
     pub fn end(self) -> (String, String) {
         self.end_by(Signal::SIGTERM)
     }
@@ -62,9 +63,9 @@ impl Agent {
         (self.read("events.jsonl"), self.read("stderr"))
     }
 
-    /// A file of its desk, as far as it is written.
+    /// Current content of a file in its working directory; empty if there is none.
     pub fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.desk.path().join(name)).unwrap_or_default()
+        fs::read_to_string(self.workdir.path().join(name)).unwrap_or_default()
     }
 
     pub fn resident_kib(&self) -> u64 {
@@ -76,22 +77,22 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-pub fn command(desk: &Path, configuration: &str, events: &Path, ready: &Path) -> Command {
-    let file: PathBuf = desk.join("agent.toml");
+pub fn command(workdir: &Path, configuration: &str, events: &Path, ready: &Path) -> Command {
+    let file: PathBuf = workdir.join("agent.toml");
     fs::write(&file, configuration.replace("EVENTS", events.to_str().unwrap())).unwrap();
     let mut command = Command::new(CROSSLANE);
     command.arg("agent").arg("--config").arg(file).env("NOTIFY_SOCKET", ready);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(desk.join("stderr")).unwrap());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(workdir.join("stderr")).unwrap());
     command
 }
 
-/// Takes an interface down.
+/// Sets an interface down.
 pub fn take_down(namespace: &Namespace, interface: &str) {
     let down = async {
         let (connection, handle, _) = rtnetlink::new_connection().unwrap();

@@ -1,4 +1,4 @@
-//! A drive that runs, and all that it has started.
+//! A running drive and the processes that it started.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,55 +11,55 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use super::{CROSSLANE, Said};
+use super::{CROSSLANE, ProgramOutput};
 
-/// All that a drive starts inherits this variable; its value tells whose it is.
-const MARK: &str = "CROSSLANE_STORY";
+/// All processes of a drive inherit this variable; its value identifies the drive.
+const MARK: &str = "CROSSLANE_TEST_RUN";
 
-/// A drive of one strategy.
+/// A running drive with one strategy.
 pub struct Drive {
-    desk: TempDir,
+    workdir: TempDir,
     child: Child,
     mark: String,
 }
 
 impl Drive {
-    /// Begins a drive, once its command and the folder of its records are prepared.
+    /// Starts a drive; `prepare` may change its command and its output folder first.
     pub fn start(scenario: &str, strategy: &str, prepare: impl FnOnce(&mut Command, &Path)) -> Drive {
-        let desk = TempDir::new().unwrap();
-        fs::write(desk.path().join("s.toml"), scenario).unwrap();
-        let out = desk.path().join("out");
+        let workdir = TempDir::new().unwrap();
+        fs::write(workdir.path().join("s.toml"), scenario).unwrap();
+        let out = workdir.path().join("out");
         fs::create_dir(&out).unwrap();
-        let mark = desk.path().display().to_string();
+        let mark = workdir.path().display().to_string();
         let mut command = Command::new(CROSSLANE);
         command.args(["drive", "s.toml", "--strategy", strategy, "--json", "--out", "out"]);
-        command.current_dir(desk.path()).env(MARK, &mark);
+        command.current_dir(workdir.path()).env(MARK, &mark);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         prepare(&mut command, &out);
         let child = command.spawn().unwrap();
-        Drive { desk, child, mark }
+        Drive { workdir, child, mark }
     }
 
-    /// Waits until it is under way, and a little longer.
-    pub fn until(&mut self, is_under_way: impl Fn(&Drive) -> bool) {
-        self.until_within(Duration::from_secs(5), is_under_way);
+    /// Waits up to 5 s for the condition, and 300 ms more.
+    pub fn until(&mut self, condition: impl Fn(&Drive) -> bool) {
+        self.until_within(Duration::from_secs(5), condition);
     }
 
-    /// The same with more patience: runs on a busy machine are repeated.
-    pub fn until_within(&mut self, patience: Duration, is_under_way: impl Fn(&Drive) -> bool) {
-        for _ in 0..patience.as_millis() / 10 {
-            if is_under_way(self) {
+    /// The same with a timeout: on a busy machine runs are repeated.
+    pub fn until_within(&mut self, timeout: Duration, condition: impl Fn(&Drive) -> bool) {
+        for _ in 0..timeout.as_millis() / 10 {
+            if condition(self) {
                 return sleep(Duration::from_millis(300));
             }
-            assert!(self.child.try_wait().unwrap().is_none(), "it has ended");
+            assert!(self.child.try_wait().unwrap().is_none(), "the drive has ended");
             sleep(Duration::from_millis(10));
         }
-        panic!("it did not get under way");
+        panic!("the condition did not hold in time");
     }
 
-    /// The folder that it works in.
+    /// Its working directory.
     pub fn folder(&self) -> &Path {
-        self.desk.path()
+        self.workdir.path()
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -75,18 +75,18 @@ impl Drive {
         fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).filter(is_ours).collect()
     }
 
-    /// Its processes in whose command line `word` ends what stands at `place`.
+    /// Its processes whose argument at index `place` of the command line ends with `word`.
     pub fn programs(&self, place: usize, word: &str) -> Vec<Pid> {
         let fits = |process: &PathBuf| {
             let line = fs::read(process.join("cmdline")).unwrap_or_default();
             line.split(|byte| *byte == 0).nth(place).is_some_and(|argument| argument.ends_with(word.as_bytes()))
         };
-        let number = |process: PathBuf| process.file_name()?.to_str()?.parse().ok().map(Pid::from_raw);
-        self.processes().into_iter().filter(fits).filter_map(number).collect()
+        let pid = |process: PathBuf| process.file_name()?.to_str()?.parse().ok().map(Pid::from_raw);
+        self.processes().into_iter().filter(fits).filter_map(pid).collect()
     }
 
-    /// Network namespaces, other than this process's own, that a process of the
-    /// drive is in or holds, and where it does.
+    /// Network namespaces, other than this process's own, that a process of the drive
+    /// is in or holds open, each with a link to it in /proc.
     pub fn namespaces(&self) -> BTreeMap<PathBuf, PathBuf> {
         let read = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let of_process = |process: PathBuf| {
@@ -98,8 +98,8 @@ impl Drive {
         named.filter(|(name, _)| name.to_string_lossy().starts_with("net:[") && *name != own).collect()
     }
 
-    /// Waits for its end; then nothing of it may be left after 2 s.
-    pub fn end(mut self) -> (TempDir, Said) {
+    /// Waits for its exit; fails if a process or namespace of it is left 2 s later.
+    pub fn end(mut self) -> (TempDir, ProgramOutput) {
         let (stdout, stderr) = (self.child.stdout.take().unwrap(), self.child.stderr.take().unwrap());
         let code = self.child.wait().unwrap().code();
         for _ in 0..200 {
@@ -110,11 +110,11 @@ impl Drive {
         }
         assert_eq!(self.processes(), [] as [PathBuf; 0], "processes are left");
         assert_eq!(self.namespaces(), BTreeMap::new(), "namespaces are left");
-        let said = Said {
+        let output = ProgramOutput {
             code,
             stdout: std::io::read_to_string(stdout).unwrap(),
             stderr: std::io::read_to_string(stderr).unwrap(),
         };
-        (self.desk, said)
+        (self.workdir, output)
     }
 }

@@ -1,4 +1,4 @@
-//! A vehicle and a server, joined by two links.
+//! A vehicle and a server, connected by two links.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crosslane::testbed::wire::{Shape, WirePlan};
 use crosslane::testbed::{PathPlan, Testbed};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 
-/// Links of the same rate and delay each way; what has no address yet goes over the first.
+/// Two emulated links of the same rate and one-way delay; traffic without a source address uses the first.
 pub fn two_links(names: [&str; 2], mbit_s: f64, delay_ms: u64) -> (Testbed, Emulator) {
     let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
     let plans: Vec<_> = names.into_iter().enumerate().map(plan).collect();
@@ -28,7 +28,7 @@ pub fn two_links(names: [&str; 2], mbit_s: f64, delay_ms: u64) -> (Testbed, Emul
     (testbed, emulator)
 }
 
-/// Links through a router each, of this rate each way.
+/// Two shaped veth links, each through a router, with this rate in each direction.
 pub fn two_wires(names: [&str; 2], mbit_s: f64) -> Testbed {
     let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
     let plans: Vec<_> = names.into_iter().enumerate().map(plan).collect();
@@ -37,7 +37,7 @@ pub fn two_wires(names: [&str; 2], mbit_s: f64) -> Testbed {
     Testbed::with_wires(&plans, &wires, 1500).unwrap()
 }
 
-/// Lets both ends know IPv6.
+/// Enables IPv6 in both namespaces.
 pub fn allow_ipv6(testbed: &Testbed) {
     for namespace in [&testbed.vehicle, &testbed.server] {
         for conf in ["all", "default"] {

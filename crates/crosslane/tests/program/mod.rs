@@ -1,4 +1,4 @@
-//! The built program, as a user meets it.
+//! The built program, run as a user runs it.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -10,10 +10,10 @@ pub mod tunnelled;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The program.
+/// Path of the program.
 pub const CROSSLANE: &str = env!("CARGO_BIN_EXE_crosslane");
 
-/// A drive of 4 s at the side of a roadside unit, with a cellular link.
+/// A drive of 4 s past a roadside unit, with a cellular link.
 pub const SCENARIO: &str = r#"name = "short"
 duration_s = 4
 [map]
@@ -46,7 +46,7 @@ base = "threshold"
 threshold_dbm = -84
 "#;
 
-/// Columns of each record, as `docs/formats.md` promises them.
+/// Columns of each record, as `docs/formats.md` lists them.
 pub const RECORDS: [(&str, &str); 6] = [
     (
         "packets",
@@ -88,23 +88,23 @@ pub const METRICS: [&str; 16] = [
     "join_latency_ms",
 ];
 
-/// What the program said.
+/// Exit code and output of the program.
 #[derive(Debug)]
-pub struct Said {
+pub struct ProgramOutput {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl From<Output> for Said {
-    fn from(output: Output) -> Said {
+impl From<Output> for ProgramOutput {
+    fn from(output: Output) -> ProgramOutput {
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        ProgramOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 }
 
-impl Said {
-    /// Its one sentence; panics if it said more, less, or on standard output.
+impl ProgramOutput {
+    /// The error message; panics unless standard error is exactly one line and standard output is empty.
     pub fn sentence(&self) -> &str {
         let sentence = self.stderr.strip_suffix('\n').unwrap_or_else(|| panic!("no line: {self:?}"));
         assert!(!sentence.contains('\n'), "more than one line: {self:?}");
@@ -114,20 +114,20 @@ impl Said {
     }
 }
 
-/// Runs the program in `folder` to its end.
-pub fn crosslane(folder: &Path, arguments: &[&str]) -> Said {
+/// Runs the program in `folder` and waits for its exit.
+pub fn crosslane(folder: &Path, arguments: &[&str]) -> ProgramOutput {
     let mut command = Command::new(CROSSLANE);
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).output().unwrap().into()
 }
 
-/// True if this machine can drive. Else it is told, past the test harness,
-/// which keeps what a passing test prints; in CI it is a failure.
+/// True if this machine can run `crosslane drive`. Otherwise prints the reason directly to standard
+/// error (the test harness captures the output of passing tests); in CI it fails.
 pub fn can_drive() -> bool {
-    let said = crosslane(Path::new("/"), &["drive-probe"]);
-    said.code == Some(0) || not_run(said.stderr.trim())
+    let output = crosslane(Path::new("/"), &["drive-probe"]);
+    output.code == Some(0) || not_run(output.stderr.trim())
 }
 
-/// Tells why something is not run; false.
+/// Prints why a test is not run and returns false; fails in CI.
 pub fn not_run(why: &str) -> bool {
     use std::io::Write;
     assert!(std::env::var("CI").as_deref() != Ok("true"), "e2e NOT RUN: {why}");
@@ -135,15 +135,15 @@ pub fn not_run(why: &str) -> bool {
     false
 }
 
-/// What is wrong with what was said.
-pub fn complaint(said: &Said, expected: &str) -> Option<String> {
-    let sentence = said.sentence();
+/// A description of the difference if the error message is not as `expected` or has no remedy.
+pub fn complaint(output: &ProgramOutput, expected: &str) -> Option<String> {
+    let sentence = output.sentence();
     let remedy = sentence.rsplit_once("; ").map_or("", |(_, remedy)| remedy);
-    let good = sentence.contains(expected) && remedy.len() > 5 && said.code == Some(2);
-    (!good).then(|| format!("expected: {expected}\n     got: {sentence} (exit code {:?})", said.code))
+    let good = sentence.contains(expected) && remedy.len() > 5 && output.code == Some(2);
+    (!good).then(|| format!("expected: {expected}\n     got: {sentence} (exit code {:?})", output.code))
 }
 
-/// Fails with all complaints.
+/// Fails with all complaints if there are any.
 pub fn assert_none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! A vehicle and its gateway, with the keys of a tunnel.
+//! A vehicle and its gateway, with the keys of their tunnel.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::agent::Agent;
 use super::links::{allow_ipv6, two_links, two_wires};
 
-/// The gateway's addresses inside.
+/// The gateway's inner addresses.
 pub const INNER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 pub const INNER_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
 
@@ -19,7 +19,7 @@ pub const INNER_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
 pub struct World {
     pub testbed: Testbed,
     _emulator: Option<Emulator>,
-    desk: TempDir,
+    workdir: TempDir,
     pub keys: Vec<PrivateKey>,
 }
 
@@ -29,7 +29,7 @@ impl World {
         World::of(testbed, Some(emulator))
     }
 
-    /// Over wires with a router in the middle of each, of this rate.
+    /// Over two shaped veth links of this rate, each through a router.
     pub fn wired(mbit_s: f64) -> World {
         World::of(two_wires(["lte", "its-g5"], mbit_s), None)
     }
@@ -37,18 +37,19 @@ impl World {
     fn of(testbed: Testbed, emulator: Option<Emulator>) -> World {
         allow_ipv6(&testbed);
         testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
-        let desk = TempDir::new().unwrap();
+        let workdir = TempDir::new().unwrap();
         let keys: Vec<PrivateKey> = (0..3).map(|_| PrivateKey::generate().unwrap()).collect();
         for (place, key) in keys.iter().enumerate() {
-            key.write(&desk.path().join(format!("{place}.key"))).unwrap();
+            key.write(&workdir.path().join(format!("{place}.key"))).unwrap();
         }
-        World { testbed, _emulator: emulator, desk, keys }
+        World { testbed, _emulator: emulator, workdir, keys }
     }
 
     fn key_file(&self, place: usize) -> String {
-        self.desk.path().join(format!("{place}.key")).display().to_string()
+        self.workdir.path().join(format!("{place}.key")).display().to_string()
     }
 
+    /// Configuration of the gateway.
     pub fn gateway(&self) -> String {
         let vehicle = |place: usize| {
             let (name, key) = (["", "car", "van"][place], self.keys[place].public());
@@ -67,7 +68,7 @@ impl World {
         )
     }
 
-    /// Vehicle 1 or 2 over these paths.
+    /// Configuration of vehicle 1 or 2 with these paths.
     pub fn vehicle(&self, place: usize, paths: &[&str]) -> String {
         let path = |name: &&str| format!("[[path]]\nname = \"{name}\"\nrat = \"lte\"\n");
         let (key, gateway, last) = (self.key_file(place), self.keys[0].public(), place + 1);
@@ -93,7 +94,7 @@ impl World {
     }
 }
 
-/// What the events of an agent say of faults.
+/// Reasons of the `fault` events.
 pub fn faults(events: &str) -> Vec<String> {
     let events = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let faults = events.filter(|event| event["event"] == "fault");

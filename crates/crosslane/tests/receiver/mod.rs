@@ -1,4 +1,4 @@
-//! A receiver as a process of its own.
+//! A receiver as a separate process.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use crate::program::CROSSLANE;
 
-/// A running `crosslane receive` into the folder `in` of a desk.
+/// A running `crosslane receive` into the folder `in` of a working directory.
 pub struct Receiver {
     pub child: Child,
     pub address: String,
@@ -21,36 +21,36 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    pub fn start(desk: &Path) -> Receiver {
-        Receiver::with(desk, |command| command.spawn().unwrap())
+    pub fn start(workdir: &Path) -> Receiver {
+        Receiver::with(workdir, |command| command.spawn().unwrap())
     }
 
-    pub fn with(desk: &Path, spawn: impl FnOnce(&mut Command) -> Child) -> Receiver {
-        fs::create_dir_all(desk.join("in")).unwrap();
-        let stderr = desk.join("receiver");
+    pub fn with(workdir: &Path, spawn: impl FnOnce(&mut Command) -> Child) -> Receiver {
+        fs::create_dir_all(workdir.join("in")).unwrap();
+        let stderr = workdir.join("receiver");
         let mut command = Command::new(CROSSLANE);
-        command.args(["receive", "--into", "in", "--listen", "127.0.0.1:0"]).current_dir(desk);
+        command.args(["receive", "--into", "in", "--listen", "127.0.0.1:0"]).current_dir(workdir);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&stderr).unwrap());
         let child = spawn(&mut command);
         let mut receiver = Receiver { child, address: String::new(), stderr };
-        let said = receiver.await_words("listening on ");
-        receiver.address = said.split("listening on ").nth(1).unwrap().lines().next().unwrap().to_owned();
+        let text = receiver.await_message("listening on ");
+        receiver.address = text.split("listening on ").nth(1).unwrap().lines().next().unwrap().to_owned();
         receiver
     }
 
-    /// What it has said on standard error, once these words are in it.
-    pub fn await_words(&self, words: &str) -> String {
+    /// Waits up to 4 s until standard error contains this message; returns all of it.
+    pub fn await_message(&self, message: &str) -> String {
         for _ in 0..200 {
-            let said = fs::read_to_string(&self.stderr).unwrap();
-            if said.contains(words) && said.ends_with('\n') {
-                return said;
+            let text = fs::read_to_string(&self.stderr).unwrap();
+            if text.contains(message) && text.ends_with('\n') {
+                return text;
             }
             sleep(Duration::from_millis(20));
         }
-        panic!("{words} is not in {}", fs::read_to_string(&self.stderr).unwrap());
+        panic!("{message} is not in {}", fs::read_to_string(&self.stderr).unwrap());
     }
 
-    /// Ends it and returns what it said.
+    /// Ends it with SIGTERM and returns its standard error.
     pub fn end(mut self) -> String {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
