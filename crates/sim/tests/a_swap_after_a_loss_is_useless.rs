@@ -1,6 +1,6 @@
-//! The backup flags are swapped 50 to 200 ms after a path has died silently:
-//! what is queued on it stays there, and Linux 6.18 needs 730 to 898 ms, as if
-//! nobody had done anything; a factor 1.5 here.
+//! The backup flags are swapped 50 to 200 ms after a path has failed silently: the
+//! data queued on it stays there, and Linux 6.18 needs 730 to 898 ms, as without
+//! the swap. Tolerance here: a factor 1.5.
 #![allow(missing_docs)]
 
 mod pair;

@@ -1,6 +1,6 @@
-//! The backup flags are swapped 50 to 200 ms before a path dies
-//! silently: Linux 6.18 delivers at worst after 26 to 28 ms (20 without any
-//! event), within 20 ms here.
+//! The backup flags are swapped 50 to 200 ms before a path fails silently: the
+//! worst delay on Linux 6.18 is 26 to 28 ms (20 without any event). Tolerance
+//! here: 20 ms.
 #![allow(missing_docs)]
 
 mod pair;

@@ -39,7 +39,8 @@ pub fn carry_out(
     }
     let recording = simulation.finish();
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-    let said: Vec<Value> = recording.said.iter().map(|(at, output)| events::said(*at, output, None, &names)).collect();
+    let said: Vec<Value> =
+        recording.agent_outputs.iter().map(|(at, output)| events::said(*at, output, None, &names)).collect();
     let (messages, skipped) = (&recording.messages, recording.skipped);
     let carried = Carried { messages, skipped, duplicates: recording.duplicates, sums: &recording.sums };
     let metrics = run_folder::measure(scenario, entry.seed, &names, &said, &carried)?;
@@ -53,7 +54,7 @@ pub fn carry_out(
 fn write(folder: &Path, names: &[String], recording: Recording, mut events: Vec<Value>) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|cause| Error::failure(format!("making {}", folder.display()), cause))?;
     let addresses: Vec<IpAddr> = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
-    let heard = recording.heard.iter();
+    let heard = recording.kernel_events.iter();
     events.extend(heard.map(|(at, side, event)| events::heard(*at, *side, event, names, &addresses)));
     let Recording { packets, samples, messages, links, tcp_info, .. } = recording;
     let written = run_folder::write(folder, names, Records { packets, samples, messages, links, tcp_info, events });

@@ -1,91 +1,92 @@
-//! How the stations of one roadside unit share its air.
+//! Sharing of the airtime of used RSU among its stations.
 
-/// What a station asked of the air in a step.
+/// Airtime use of a station in a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Use {
-    /// Part of the step in which it had the air (0 to 1).
+pub struct AirtimeUse {
+    /// Share of the step for which it occupied the channel (0 to 1).
     pub part: f64,
-    /// True if more waits: it would take all that it gets.
+    /// True if more packets wait: it would use any additional airtime.
     pub backlog: bool,
 }
 
-/// The part of the air (0 to 1) that each station finds free of the others in
-/// the next step, in order of `uses`.
+/// The share of the airtime (0 to 1) that the others leave to each station in
+/// the next step, in the order of `uses`.
 ///
-/// Water-filling, as DCF shares by attempts of equal length: a station gets
-/// what it asks for up to a level, the same for all, at which the air is full.
-/// Where it is not full, each finds what the others leave.
-pub fn shares(uses: &[Use]) -> Vec<f64> {
+/// Water-filling, because DCF gives each station attempts of equal length: a
+/// station gets what it requests up to a common level, at which the channel is
+/// full. If the channel is not full, each station gets what the others leave.
+pub fn shares(uses: &[AirtimeUse]) -> Vec<f64> {
     let Some(level) = level(uses) else {
-        let all: f64 = uses.iter().map(|one| one.part).sum();
-        return uses.iter().map(|one| 1.0 - all + one.part).collect();
+        let all: f64 = uses.iter().map(|used| used.part).sum();
+        return uses.iter().map(|used| 1.0 - all + used.part).collect();
     };
     vec![level; uses.len()]
 }
 
-/// The level at which all the air is taken; none if it is not.
-fn level(uses: &[Use]) -> Option<f64> {
-    let mut modest: Vec<f64> = uses.iter().filter(|one| !one.backlog).map(|one| one.part).collect();
-    modest.sort_by(f64::total_cmp);
-    let (mut left, mut stations) = (1.0, uses.len());
-    for part in modest {
-        if part * stations as f64 > left {
+/// The level at which the channel is full; none if it is not full.
+fn level(uses: &[AirtimeUse]) -> Option<f64> {
+    let mut unsaturated: Vec<f64> = uses.iter().filter(|used| !used.backlog).map(|used| used.part).collect();
+    unsaturated.sort_by(f64::total_cmp);
+    let (mut free, mut stations) = (1.0, uses.len());
+    for part in unsaturated {
+        if part * stations as f64 > free {
             break;
         }
-        left -= part;
+        free -= part;
         stations -= 1;
     }
-    (stations > 0).then(|| left / stations as f64)
+    (stations > 0).then(|| free / stations as f64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn modest(part: f64) -> Use {
-        Use { part, backlog: false }
+    fn unsaturated(part: f64) -> AirtimeUse {
+        AirtimeUse { part, backlog: false }
     }
 
-    const GREEDY: Use = Use { part: 0.7, backlog: true };
+    const SATURATED: AirtimeUse = AirtimeUse { part: 0.7, backlog: true };
 
-    fn assert_near(uses: &[Use], expected: &[f64]) {
+    fn assert_near(uses: &[AirtimeUse], expected: &[f64]) {
         for (found, expected) in shares(uses).iter().zip(expected) {
             assert!((found - expected).abs() < 1e-9, "{uses:?}: {:?}", shares(uses));
         }
     }
 
     #[test]
-    fn a_station_alone_has_all_the_air() {
-        assert_near(&[modest(0.2)], &[1.0]);
-        assert_near(&[GREEDY], &[1.0]);
+    fn a_single_station_has_all_the_airtime() {
+        assert_near(&[unsaturated(0.2)], &[1.0]);
+        assert_near(&[SATURATED], &[1.0]);
     }
 
     #[test]
-    fn greedy_stations_split_what_the_modest_ones_leave() {
-        assert_near(&[GREEDY, modest(0.2), GREEDY], &[0.4, 0.4, 0.4]);
-        assert_near(&[GREEDY, GREEDY, GREEDY, GREEDY], &[0.25; 4]);
+    fn saturated_stations_split_what_the_others_leave() {
+        assert_near(&[SATURATED, unsaturated(0.2), SATURATED], &[0.4, 0.4, 0.4]);
+        assert_near(&[SATURATED, SATURATED, SATURATED, SATURATED], &[0.25; 4]);
     }
 
     #[test]
-    fn modest_stations_find_what_the_others_do_not_use() {
-        assert_near(&[modest(0.1), modest(0.3)], &[0.7, 0.9]);
+    fn unsaturated_stations_get_what_the_others_do_not_use() {
+        assert_near(&[unsaturated(0.1), unsaturated(0.3)], &[0.7, 0.9]);
     }
 
     #[test]
-    fn who_asks_for_more_than_the_level_is_held_to_it() {
-        assert_near(&[modest(0.9), modest(0.9), modest(0.1)], &[0.45, 0.45, 0.45]);
+    fn a_station_that_requests_more_than_the_level_is_limited_to_it() {
+        assert_near(&[unsaturated(0.9), unsaturated(0.9), unsaturated(0.1)], &[0.45, 0.45, 0.45]);
     }
 
     #[test]
-    fn what_the_stations_take_never_exceeds_the_air() {
-        for greedy in 0..5 {
+    fn the_stations_never_use_more_than_the_whole_airtime() {
+        for saturated in 0..5 {
             for part in [0.0, 0.05, 0.2, 0.9] {
-                let uses: Vec<Use> =
-                    (0..5).map(|n| if n < greedy { GREEDY } else { modest(part * f64::from(n + 1) / 5.0) }).collect();
+                let uses: Vec<AirtimeUse> = (0..5)
+                    .map(|n| if n < saturated { SATURATED } else { unsaturated(part * f64::from(n + 1) / 5.0) })
+                    .collect();
                 let taken: f64 = shares(&uses)
                     .iter()
                     .zip(&uses)
-                    .map(|(share, one)| if one.backlog { *share } else { one.part.min(*share) })
+                    .map(|(share, used)| if used.backlog { *share } else { used.part.min(*share) })
                     .sum();
                 assert!(taken < 1.0 + 1e-9, "{uses:?}: {taken}");
             }
