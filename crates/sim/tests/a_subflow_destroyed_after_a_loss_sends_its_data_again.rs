@@ -6,10 +6,10 @@
 
 mod pair;
 
-use pair::{Action, agrees_ms, median, silent_death};
+use pair::{Action, agrees_ms, median, silent_failure};
 
 fn worst(after_ms: i64) -> f64 {
-    median(15, |seed| silent_death(seed, 4, true, &[(after_ms, Action::Destroy { path: 0 })]))
+    median(15, |seed| silent_failure(seed, 4, true, &[(after_ms, Action::Destroy { path: 0 })]))
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 mod pair;
 
-use pair::{Action, agrees_ms, median, silent_death};
+use pair::{Action, agrees_ms, median, silent_failure};
 
 #[test]
 fn a_swap_before_a_loss_costs_nothing() {
@@ -14,7 +14,7 @@ fn a_swap_before_a_loss_costs_nothing() {
             (-before_ms, Action::Flag { path: 1, backup: false }),
             (-before_ms, Action::Flag { path: 0, backup: true }),
         ];
-        let worst = median(15, |seed| silent_death(seed, 4, true, &swap));
+        let worst = median(15, |seed| silent_failure(seed, 4, true, &swap));
         assert!(agrees_ms(worst, 26.0, 28.0), "{before_ms} ms before");
     }
 }

@@ -16,10 +16,10 @@
 
 mod pair;
 
-use pair::{median, silent_death};
+use pair::{median, silent_failure};
 
 fn worst(stale_loss_count: u32, backup: bool) -> f64 {
-    median(15, |seed| silent_death(seed, stale_loss_count, backup, &[]))
+    median(15, |seed| silent_failure(seed, stale_loss_count, backup, &[]))
 }
 
 fn close_ms(figure: f64, min: f64, max: f64) -> bool {

@@ -1,4 +1,4 @@
-//! Many vehicles in vehicle_outcome run: each gets the result of a single vehicle except for
+//! Many vehicles in one run: each gets the result of a single vehicle except for
 //! the shared airtime, and the results do not depend on order and threads.
 #![allow(missing_docs)]
 
@@ -10,7 +10,7 @@ use crosslane_core::time::Instant;
 use crosslane_sim::fleet::{Fleet, Outcome, Totals};
 use crosslane_sim::scenario::{Scenario, Strategy};
 
-/// Nearly parked vehicles around vehicle_outcome RSU, with LTE; `traffic` is appended.
+/// Nearly parked vehicles around one RSU, with LTE; `traffic` is appended.
 fn square(vehicles: u32, lte_mbit_s: f64, traffic: &str) -> Result<(Scenario, Strategy), Box<dyn Error>> {
     let text = format!(
         "name = \"square\"\nduration_s = 12\n[vehicle]\nmobility = \"way.csv\"\n\
@@ -40,7 +40,7 @@ fn run(scenario: &Scenario, strategy: &Strategy) -> Result<Vec<Outcome>, Box<dyn
 }
 
 fn bytes(outcomes: &[Outcome], path: usize) -> Vec<f64> {
-    outcomes.iter().map(|vehicle_outcome| vehicle_outcome.path_bytes[path] as f64).collect()
+    outcomes.iter().map(|outcome| outcome.path_bytes[path] as f64).collect()
 }
 
 #[test]
@@ -55,10 +55,7 @@ fn saturated_vehicles_share_the_rate_of_a_single_one() -> Result<(), Box<dyn Err
         let each = carried(vehicles)?;
         let (sum, fair) = (each.iter().sum::<f64>(), single / f64::from(vehicles));
         assert!((0.75..1.1).contains(&(sum / single)), "{vehicles}: {sum} of {single}");
-        assert!(
-            each.iter().all(|vehicle_outcome| (0.5..1.6).contains(&(vehicle_outcome / fair))),
-            "{vehicles}: {each:?}, not {fair}"
-        );
+        assert!(each.iter().all(|outcome| (0.5..1.6).contains(&(outcome / fair))), "{vehicles}: {each:?}, not {fair}");
     }
     Ok(())
 }
@@ -66,9 +63,9 @@ fn saturated_vehicles_share_the_rate_of_a_single_one() -> Result<(), Box<dyn Err
 #[test]
 fn vehicles_with_little_traffic_do_not_affect_each_other() -> Result<(), Box<dyn Error>> {
     let (scenario, strategy) = square(4, 10.0, MESSAGES)?;
-    for vehicle_outcome in run(&scenario, &strategy)? {
-        assert!(vehicle_outcome.messages > 100 && vehicle_outcome.lost == 0, "{vehicle_outcome:?}");
-        assert!(vehicle_outcome.delays.longest().as_secs_f64() < 0.2, "{:?}", vehicle_outcome.delays.longest());
+    for outcome in run(&scenario, &strategy)? {
+        assert!(outcome.messages > 100 && outcome.lost == 0, "{outcome:?}");
+        assert!(outcome.delays.longest().as_secs_f64() < 0.2, "{:?}", outcome.delays.longest());
     }
     Ok(())
 }
@@ -76,10 +73,8 @@ fn vehicles_with_little_traffic_do_not_affect_each_other() -> Result<(), Box<dyn
 #[test]
 fn rates_are_drawn_for_each_vehicle_within_the_range() -> Result<(), Box<dyn Error>> {
     let (scenario, strategy) = square(12, 10.0, MESSAGES)?;
-    let mut rates: Vec<f64> = run(&scenario, &strategy)?
-        .iter()
-        .map(|vehicle_outcome| vehicle_outcome.messages as f64 * 500.0 * 8e-6 / 10.0)
-        .collect();
+    let mut rates: Vec<f64> =
+        run(&scenario, &strategy)?.iter().map(|outcome| outcome.messages as f64 * 500.0 * 8e-6 / 10.0).collect();
     rates.sort_by(f64::total_cmp);
     assert!(rates[0] > 0.045 && rates[11] < 0.51 && rates[11] > 2.0 * rates[0], "{rates:?}");
     Ok(())
@@ -97,7 +92,7 @@ fn results_do_not_depend_on_the_order_and_threads_of_the_vehicles() -> Result<()
                 scope.spawn(move || part.iter_mut().rev().for_each(|vehicle| vehicle.run_until(next)));
             }
         });
-        fleet.share_air();
+        fleet.share_airtime();
     }
     assert_eq!(Totals::new(fleet.finish()).table(&names), expected);
     Ok(())
@@ -111,7 +106,7 @@ fn a_vehicle_is_present_from_its_first_point_to_its_last() -> Result<(), Box<dyn
     let outcomes = run(&scenario, &strategy)?;
     assert_eq!(outcomes[0].here, [Instant::from_millis(3000), Instant::from_millis(8000)]);
     assert_eq!(outcomes[1].here, [Instant::ZERO, Instant::from_millis(12_000)]);
-    let rate = |vehicle_outcome: &Outcome, s: f64| vehicle_outcome.messages as f64 / s;
+    let rate = |outcome: &Outcome, s: f64| outcome.messages as f64 / s;
     assert!(rate(&outcomes[0], 4.0) > 5.0 && outcomes[0].lost == 0, "{:?}", outcomes[0]);
     Ok(())
 }

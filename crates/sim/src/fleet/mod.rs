@@ -18,7 +18,7 @@ use crate::input::mobility::Track;
 use crate::scenario::{Fleet as FleetConfig, Scenario, ScenarioError, Strategy};
 use crate::simulation::{Detail, Simulation};
 
-pub mod air;
+pub mod airtime;
 mod outcome;
 
 pub use outcome::{Outcome, Totals};
@@ -72,7 +72,7 @@ impl Fleet {
     }
 
     /// The vehicles. Advance each [until](Vehicle::run_until) [`Fleet::next`],
-    /// on any thread, then [share the airtime](Fleet::share_air).
+    /// on any thread, then [share the airtime](Fleet::share_airtime).
     pub fn vehicles(&mut self) -> &mut [Vehicle] {
         &mut self.vehicles
     }
@@ -84,18 +84,18 @@ impl Fleet {
 
     /// Ends the step: sets the share of the airtime that the others leave to
     /// each vehicle.
-    pub fn share_air(&mut self) {
+    pub fn share_airtime(&mut self) {
         self.now = self.next().unwrap_or(self.end);
         for (place, &path) in self.radios.iter().enumerate() {
-            let mut cells: BTreeMap<usize, Vec<(usize, air::AirtimeUse)>> = BTreeMap::new();
+            let mut cells: BTreeMap<usize, Vec<(usize, airtime::AirtimeUse)>> = BTreeMap::new();
             for (vehicle, member) in self.vehicles.iter_mut().enumerate() {
-                if let Some((unit, used)) = member.air_used(path) {
+                if let Some((unit, used)) = member.airtime_used(path) {
                     cells.entry(unit).or_default().push((vehicle, used));
                 }
             }
             for stations in cells.values() {
-                let uses: Vec<air::AirtimeUse> = stations.iter().map(|(_, used)| *used).collect();
-                for ((vehicle, _), share) in stations.iter().zip(air::shares(&uses)) {
+                let uses: Vec<airtime::AirtimeUse> = stations.iter().map(|(_, used)| *used).collect();
+                for ((vehicle, _), share) in stations.iter().zip(airtime::shares(&uses)) {
                     self.vehicles[*vehicle].set_share(place, path, share);
                 }
             }
@@ -108,7 +108,7 @@ impl Fleet {
             for vehicle in &mut self.vehicles {
                 vehicle.run_until(next);
             }
-            self.share_air();
+            self.share_airtime();
         }
     }
 
@@ -171,10 +171,10 @@ impl Vehicle {
 
     /// The serving RSU, by its index among the radio's, and the airtime used in
     /// the last step.
-    fn air_used(&mut self, path: PathId) -> Option<(usize, air::AirtimeUse)> {
+    fn airtime_used(&mut self, path: PathId) -> Option<(usize, airtime::AirtimeUse)> {
         let State::Running(simulation) = &mut self.state else { return None };
-        let (unit, used, backlog) = simulation.air_used(path)?;
-        Some((unit, air::AirtimeUse { part: (used.as_secs_f64() / STEP.as_secs_f64()).min(1.0), backlog }))
+        let (unit, used, backlog) = simulation.airtime_used(path)?;
+        Some((unit, airtime::AirtimeUse { part: (used.as_secs_f64() / STEP.as_secs_f64()).min(1.0), backlog }))
     }
 
     fn set_share(&mut self, place: usize, path: PathId, share: f64) {
@@ -182,7 +182,7 @@ impl Vehicle {
             && (self.shares[place] - share).abs() > MIN_CHANGE
         {
             self.shares[place] = share;
-            simulation.set_air_share(path, share);
+            simulation.set_airtime_share(path, share);
         }
     }
 

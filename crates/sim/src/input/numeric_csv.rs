@@ -41,7 +41,7 @@ pub(crate) fn read<const N: usize>(
     Ok(rows)
 }
 
-/// Passes the rows of a file to `take` one by one, at max_rows `max_rows` of them.
+/// Passes the rows of a file to `take` one by one, at most `max_rows` of them.
 pub(crate) fn each<const N: usize>(
     text: &str,
     file: &str,

@@ -28,7 +28,7 @@ impl Simulation {
     /// For a radio: the serving RSU, by its index among the radio's; the airtime
     /// used since the last call; and whether packets wait for the channel. None
     /// while no RSU serves the vehicle.
-    pub fn air_used(&mut self, path: PathId) -> Option<(usize, Duration, bool)> {
+    pub fn airtime_used(&mut self, path: PathId) -> Option<(usize, Duration, bool)> {
         let place = usize::from(path.0);
         let link = self.wires.links.get(place)?;
         let account = self.airtime.get_mut(place)?;
@@ -40,7 +40,7 @@ impl Simulation {
 
     /// Sets, for a radio, the share of the airtime (0 to 1) that the other
     /// vehicles leave.
-    pub fn set_air_share(&mut self, path: PathId, share: f64) {
+    pub fn set_airtime_share(&mut self, path: PathId, share: f64) {
         let place = usize::from(path.0);
         let (Some(account), Some(link)) = (self.airtime.get_mut(place), self.wires.links.get(place)) else { return };
         let share = share.max(Channel::LEAST_SHARE);

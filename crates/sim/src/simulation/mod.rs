@@ -334,7 +334,7 @@ impl Simulation {
         }
     }
 
-    /// A connection inside the tunnel has no path of its own.
+    /// A connection inside the tunnel has no path.
     fn records_subflows(&self) -> bool {
         self.detail.tcp_info && self.tunnel.is_none()
     }

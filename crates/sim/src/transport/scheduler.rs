@@ -35,7 +35,7 @@ pub(super) struct Candidate {
     /// Rank in the user's preference, 0 first.
     pub(super) rank: u8,
     /// Time to drain its queue, in s.
-    pub(super) linger_s: f64,
+    pub(super) drain_s: f64,
     /// Its send buffer has space.
     pub(super) has_room: bool,
     /// Its congestion window has space beyond the queued data.
@@ -56,7 +56,7 @@ impl Scheduler {
         let mut eligible = candidates.iter().filter(|candidate| candidate.backup == backups);
         if self == Scheduler::Default {
             let first = eligible.next()?;
-            let best = eligible.fold(first, |best, next| if next.linger_s < best.linger_s { next } else { best });
+            let best = eligible.fold(first, |best, next| if next.drain_s < best.drain_s { next } else { best });
             return best.has_room.then_some(best.place);
         }
         let eligible = eligible.filter(|candidate| candidate.has_window && candidate.has_room);
@@ -78,7 +78,7 @@ mod tests {
             place,
             backup: false,
             rank: place as u8,
-            linger_s: 0.0,
+            drain_s: 0.0,
             has_room: true,
             has_window: true,
             rtt: Duration::from_millis(10 + place as u64),
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn the_default_waits_for_the_faster_subflow_although_a_slower_one_has_room() {
-        let faster = Candidate { linger_s: 0.1, has_room: false, ..candidate(0) };
-        let slower = Candidate { linger_s: 0.2, ..candidate(1) };
+        let faster = Candidate { drain_s: 0.1, has_room: false, ..candidate(0) };
+        let slower = Candidate { drain_s: 0.2, ..candidate(1) };
         assert_eq!(Scheduler::Default.choose(&[faster, slower], 0), None);
     }
 

@@ -24,7 +24,7 @@ pub struct Coverage {
     /// RSUs in reach: ascending indices into `channels`.
     near: Vec<usize>,
     updated_at_m: [f64; 2],
-    looks: u64,
+    updates: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Coverage {
             memory: Memory::new(decorrelation_m),
             near: Vec::new(),
             updated_at_m: position_m,
-            looks: 0,
+            updates: 0,
         };
         coverage.update(position_m);
         coverage
@@ -87,19 +87,19 @@ impl Coverage {
     }
 
     /// Ascending indices of the RSUs in reach at the last
-    /// [update](Self::looks).
+    /// [update](Self::updates).
     pub fn near(&self) -> &[usize] {
         &self.near
     }
 
     /// Number of updates of the set of RSUs in reach.
-    pub fn looks(&self) -> u64 {
-        self.looks
+    pub fn updates(&self) -> u64 {
+        self.updates
     }
 
     fn update(&mut self, position_m: [f64; 2]) {
         self.updated_at_m = position_m;
-        self.looks += 1;
+        self.updates += 1;
         let (path_loss, vehicle_m) = (self.radio.path_loss, self.vehicle_m);
         let max_loss_db = self.radio.eirp_dbm - self.radio.noise_dbm + REACH_MARGIN_DB;
         let channels = self.channels.iter().enumerate();

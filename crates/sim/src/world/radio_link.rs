@@ -30,7 +30,7 @@ pub(super) struct RadioLink {
     /// The next CAM of an RSU in reach.
     pub(super) next_cam: Option<(Instant, usize)>,
     /// The coverage update that `next_cam` is based on.
-    looks: u64,
+    updates: u64,
     cam_air_time: Duration,
     background: Background,
     mean_error: MeanError,
@@ -76,7 +76,7 @@ impl RadioLink {
             senders: senders.collect(),
             serving: None,
             next_cam: None,
-            looks: coverage.looks(),
+            updates: coverage.updates(),
             cam_air_time,
             background,
             mean_error: MeanError::new(radio.rate, FULL_BYTES),
@@ -91,8 +91,8 @@ impl RadioLink {
     pub(super) fn signal(&mut self, at: Instant, position_m: [f64; 2]) -> Option<Signal> {
         let signal = self.coverage.serving(at.as_secs_f64(), position_m);
         self.serving = signal.map(|signal| signal.unit);
-        if self.looks != self.coverage.looks() {
-            self.looks = self.coverage.looks();
+        if self.updates != self.coverage.updates() {
+            self.updates = self.coverage.updates();
             for &unit in self.coverage.near() {
                 self.senders[unit].catch_up(at, self.background);
             }

@@ -320,20 +320,20 @@ pub fn agrees_ms(figure: f64, least: f64, greatest: f64) -> bool {
     (low..=high).contains(&figure)
 }
 
-/// Time of the failure of [`silent_death`], in ms, without its phase.
-pub const DEATH_MS: u64 = 5_000;
+/// Time of the failure of [`silent_failure`], in ms, without its phase.
+pub const FAILURE_MS: u64 = 5_000;
 
 /// A path fails silently as in the kernel's table: a message of 1 kB every 20 ms,
 /// RTTs of 40 ms, and a second path. The times of `plan` are in ms relative to the
 /// failure; the seed determines its phase among messages and ticks. Returns the
 /// maximum delay.
-pub fn silent_death(seed: u64, stale_loss_count: u32, backup: bool, plan: &[(i64, Action)]) -> f64 {
+pub fn silent_failure(seed: u64, stale_loss_count: u32, backup: bool, plan: &[(i64, Action)]) -> f64 {
     let test_paths = [TestPath::new(20.0, 20), TestPath::new(20.0, 20)];
     let source = Source::Messages { bytes: 1000, every_ms: 20 };
-    let death = DEATH_MS + seed * 7 % 20;
-    let mut whole = vec![(500, Action::Create { path: 1, backup }), (death, Action::Carry { path: 0, on: false })];
-    whole.extend(plan.iter().map(|&(ms, action)| (death.saturating_add_signed(ms), action)));
+    let failure_ms = FAILURE_MS + seed * 7 % 20;
+    let mut whole = vec![(500, Action::Create { path: 1, backup }), (failure_ms, Action::Carry { path: 0, on: false })];
+    whole.extend(plan.iter().map(|&(ms, action)| (failure_ms.saturating_add_signed(ms), action)));
     let mut pair = Pair::new(Setup { stale_loss_count, seed, ..Setup::new(&test_paths, source) }, &whole);
-    pair.run_until_ms(DEATH_MS + 15_000);
-    pair.worst_delay_ms(DEATH_MS - 1000, DEATH_MS + 5000)
+    pair.run_until_ms(FAILURE_MS + 15_000);
+    pair.worst_delay_ms(FAILURE_MS - 1000, FAILURE_MS + 5000)
 }

@@ -60,7 +60,7 @@ pub(super) struct Bbr {
     full_rate: f64,
     full_rounds: u32,
     filled: bool,
-    /// Transmission restarts_from_idle after the application paused.
+    /// Transmission restarts after the application paused.
     restarts_from_idle: bool,
     /// Pacing rate, in segments per second (`sk_pacing_rate`).
     pace: Option<f64>,

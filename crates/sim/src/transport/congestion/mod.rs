@@ -103,7 +103,7 @@ impl Control {
     }
 
     /// Processes an acknowledgement; `window_limited` if the window, not the
-    /// application, window_limited the sender.
+    /// application, limited the sender.
     pub fn on_ack(&mut self, ack: &Ack, window_limited: bool, coupled: &Coupled) {
         self.acked_since[0] += u64::from(ack.acked);
         if let Law::Cubic(cubic) = &mut self.law {

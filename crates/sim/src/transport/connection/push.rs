@@ -47,7 +47,7 @@ impl Endpoint {
                 place,
                 backup: subflow.is_backup(),
                 rank: self.settings.ranks.get(usize::from(subflow.path.0)).copied().unwrap_or(u8::MAX),
-                linger_s: subflow.tx.memory() as f64 / pace.max(1.0),
+                drain_s: subflow.tx.memory() as f64 / pace.max(1.0),
                 has_room: self.settings.protocol == Protocol::Tcp || subflow.tx.has_room(),
                 has_window: holds < u64::from(subflow.tx.control().window),
                 rtt: subflow.tx.rtt().smoothed().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Sharing of the airtime of used RSU among its stations.
+//! Sharing of the airtime of one RSU among its stations.
 
 /// Airtime use of a station in a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
