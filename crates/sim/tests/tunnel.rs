@@ -153,7 +153,7 @@ fn a_second_path_with_up_to_100_ms_more_delay_does_no_harm() -> Outcome {
     compare_with_the_best(FAR, ["single:near", "single:far"], 0.97)
 }
 
-/// Pairs of 5 to 100 Mbit/s and 5 to 105 ms, with ratios up to 1:20, delay differences up to 100 ms, and 2 % loss on at most one.
+/// Pairs of 5 to 100 Mbit/s and 5 to 105 ms: ratios up to 1:20, delay differences up to 100 ms, 2 % loss on at most one.
 #[test]
 #[ignore = "takes a minute; for docs/limitations.md"]
 fn few_pairs_of_paths_are_slower_than_the_better_path() -> Outcome {
