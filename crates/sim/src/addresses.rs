@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 /// The server's address.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 255, 0, 1);
 
-/// The vehicle's address on the path with this number.
+/// The vehicle's address on the path with this index.
 pub fn vehicle_address(place: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 1 + place as u8, 0, 2)
 }

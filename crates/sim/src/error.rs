@@ -1,18 +1,18 @@
-//! What is wrong with a scenario, or with a file it names.
+//! Errors in a scenario, or in a file that it names.
 
 use std::fmt;
 
-/// One fault, with its place and what to do. Displays as one sentence:
+/// An error, with its location and remedy. Displays as one sentence:
 /// `while reading drive.toml, line 7: …; …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
     /// Name of the file, as the caller gave it.
     pub file: String,
-    /// Line in it, from 1; none if the fault is of the whole file.
+    /// Line in the file, from 1; none if the error concerns the whole file.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The error.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 

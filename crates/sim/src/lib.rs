@@ -1,6 +1,6 @@
-//! The world of a drive: scenario files, mobility, radio, roadside units, and
-//! the records and metrics of a run. No clock, no socket, no file: the caller
-//! hands in texts and time.
+//! The world of a drive (scenario files, mobility, radio, roadside units), the
+//! simulator, and the records and metrics of a run. The crate has no clock,
+//! socket or file: the caller passes texts and time.
 #![forbid(unsafe_code)]
 
 pub mod addresses;

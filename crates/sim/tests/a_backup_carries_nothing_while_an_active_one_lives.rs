@@ -1,19 +1,19 @@
-//! While a subflow that is no backup is alive, even if full, a backup carries
-//! exactly nothing (RFC 8684 §3.3.8; Linux 6.18: 0 bytes). Once the path of the
-//! active one is given up, the backup carries all.
+//! While a subflow that is not a backup is alive, even if its window is full, a
+//! backup carries 0 bytes (RFC 8684 §3.3.8; Linux 6.18: 0 bytes). After the
+//! active subflow becomes stale, the backup carries everything.
 #![allow(missing_docs)]
 
 mod pair;
 
 use crosslane_sim::transport::scheduler::Scheduler;
-use pair::{Action, Pair, Setup, Source, Way};
+use pair::{Action, Pair, Setup, Source, TestPath};
 
 #[test]
 fn a_backup_carries_nothing_while_an_active_one_lives() {
     for scheduler in [Scheduler::Default, Scheduler::MinRtt, Scheduler::RoundRobin, Scheduler::Priority] {
-        let ways = [Way::new(2.0, 20), Way::new(50.0, 5)];
+        let test_paths = [TestPath::new(2.0, 20), TestPath::new(50.0, 5)];
         let plan = [(500, Action::Create { path: 1, backup: true }), (8000, Action::Carry { path: 0, on: false })];
-        let mut pair = Pair::new(Setup { scheduler, ..Setup::new(&ways, Source::Bulk) }, &plan);
+        let mut pair = Pair::new(Setup { scheduler, ..Setup::new(&test_paths, Source::Bulk) }, &plan);
         pair.watch.backups = true;
         pair.run_until_ms(8000);
         assert!(pair.subflow(1).is_some_and(|info| info.backup));

@@ -1,5 +1,5 @@
-//! Other vehicles' CAMs on the air take time, delay the units' CAMs and
-//! collide with them.
+//! The CAMs of other vehicles use airtime, delay the RSUs' CAMs and collide with
+//! them.
 #![allow(missing_docs)]
 
 use std::error::Error;
@@ -9,8 +9,8 @@ use crosslane_core::time::Instant;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::world::{CamSent, Truth, World, WorldEvent};
 
-/// A vehicle that stands still near a unit for a minute, so that only other vehicles
-/// can keep a CAM from it.
+/// A parked vehicle near an RSU for a minute: only other vehicles can prevent the
+/// reception of a CAM.
 fn stand(stations: u32) -> Result<Vec<WorldEvent>, Box<dyn Error>> {
     let text = format!(
         "name = \"stand\"\nduration_s = 60\n[vehicle]\n\
@@ -40,32 +40,32 @@ fn truth(events: &[WorldEvent]) -> Option<&Truth> {
 }
 
 #[test]
-fn a_link_keeps_what_the_background_leaves() -> Result<(), Box<dyn Error>> {
-    let (alone, crowd) = (stand(0)?, stand(200)?);
+fn a_link_gets_the_airtime_that_the_background_leaves() -> Result<(), Box<dyn Error>> {
+    let (quiet, crowd) = (stand(0)?, stand(200)?);
     let share = crowd.iter().find_map(|event| match event {
         WorldEvent::LinkParams { params, .. } => match params.bottleneck {
-            Bottleneck::Ieee80211p(air) => Some(air.share),
+            Bottleneck::Ieee80211p(channel) => Some(channel.share),
             _ => None,
         },
         _ => None,
     });
-    // 200 stations, 10 CAMs a second each, 266 µs: 53 % of the time.
+    // 200 stations, 10 CAMs per second each, 266 µs: 53 % of the airtime.
     assert!(share.is_some_and(|share| (share - 0.468).abs() < 0.001), "{share:?}");
     let rate = |events: &[WorldEvent]| truth(events).map_or(0.0, |truth| truth.up_mbit_s);
-    assert!((rate(&crowd) / rate(&alone) - 0.468).abs() < 0.001);
+    assert!((rate(&crowd) / rate(&quiet) - 0.468).abs() < 0.001);
     Ok(())
 }
 
 #[test]
-fn units_cams_collide_and_wait_for_the_air() -> Result<(), Box<dyn Error>> {
-    let (alone, crowd) = (stand(0)?, stand(200)?);
-    let (alone, crowd) = (cams(&alone), cams(&crowd));
-    assert!(alone.iter().all(|cam| cam.received.is_some()));
-    assert!(crowd.len().abs_diff(alone.len()) <= 1, "{} and {}", crowd.len(), alone.len());
+fn the_cams_of_rsus_collide_and_wait_for_the_channel() -> Result<(), Box<dyn Error>> {
+    let (quiet, crowd) = (stand(0)?, stand(200)?);
+    let (quiet, crowd) = (cams(&quiet), cams(&crowd));
+    assert!(quiet.iter().all(|cam| cam.received.is_some()));
+    assert!(crowd.len().abs_diff(quiet.len()) <= 1, "{} and {}", crowd.len(), quiet.len());
     let lost = crowd.iter().filter(|cam| cam.received.is_none()).count() as f64 / crowd.len() as f64;
     let expected = 1.0 - (-0.5_f64 * 0.532).exp();
     assert!((lost - expected).abs() < 0.02, "{lost:.3} lost, not {expected:.3}");
-    let waits = crowd.iter().zip(&alone).map(|(late, due)| late.at.since(due.at).as_secs_f64() * 1e6);
+    let waits = crowd.iter().zip(&quiet).map(|(late, due)| late.at.since(due.at).as_secs_f64() * 1e6);
     let mean_us = waits.sum::<f64>() / crowd.len() as f64;
     let expected = crowd[0].air_time.as_secs_f64() * 1e6 * 0.532 / 0.468;
     assert!((mean_us / expected - 1.0).abs() < 0.05, "{mean_us:.0} µs, not {expected:.0}");

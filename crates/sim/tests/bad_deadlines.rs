@@ -1,10 +1,10 @@
-//! Each fault of traffic with deadlines and of prices is one sentence with the
+//! Each error in traffic with deadlines and in prices is one sentence with the
 //! remedy.
 #![allow(missing_docs)]
 
 use crosslane_sim::scenario::{Engine, Scenario};
 
-const GOOD: &str = r#"name = "drive"
+const VALID: &str = r#"name = "drive"
 duration_s = 40
 [vehicle]
 route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }
@@ -27,23 +27,23 @@ every_ms = 20
 const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 
 #[test]
-fn faults_of_deadlines_and_prices_are_told() -> Result<(), Box<dyn std::error::Error>> {
+fn errors_in_deadlines_and_prices_are_reported() -> Result<(), Box<dyn std::error::Error>> {
     let kind = "kind = \"deadline\"";
     let all = "kind = \"deadline\"\nobject_bytes = 1000000\nperiod_s = 10\ndeadline_s = 9";
     let priced = |prices: &str| format!("{all}\n[service]\ncost_per_gb = {prices}");
     let table = [
-        (format!("{kind}\nobject_bytes = 1000000\nperiod_s = 10"), "no `deadline_s`; say within how many seconds"),
+        (format!("{kind}\nobject_bytes = 1000000\nperiod_s = 10"), "no `deadline_s`; give the time until"),
         (format!("{kind}\ndeadline_s = 9"), "needs `object_bytes` and `period_s`; give both"),
         (all.replace("deadline_s = 9", "deadline_s = 0"), "`deadline_s` of 0 s is not above 0"),
         (all.replace("deadline_s = 9", "deadline_s = -1"), "`deadline_s` of -1 s is not above 0"),
         (all.replace("deadline_s = 9", "deadline_s = nan"), "`deadline_s` of NaN s is not above 0"),
         (all.replace("= 1000000", "= 10"), "an object of 10 bytes is outside 1000 to"),
-        (format!("{all}\nobjects = 0"), "no object is to be sent; give 1 or more"),
+        (format!("{all}\nobjects = 0"), "`objects` is 0; give 1 or more"),
         (format!("{all}\nlate = \"drop\""), "unknown word `drop`; choose from `give-up`, `continue`"),
         (format!("{all}\nevery_ms = 20"), "objects with deadlines have no `size_bytes`"),
         (format!("{MESSAGES}\ndeadline_s = 9"), "only traffic of kind `deadline` has `deadline_s`; leave"),
         (priced("{ lte = 1, its-g6 = 2 }"), "there is no path `its-g6`; did you mean `its-g5`?"),
-        (priced("{ lte = 1 }"), "path `its-g5` has no price beside others that have; give"),
+        (priced("{ lte = 1 }"), "path `its-g5` has no price, but other paths have one; give"),
         (priced("{ lte = -1, its-g5 = 0 }"), "-1 per GB is outside 0 to"),
         (
             format!("{}\nprefer = [\"lte\", \"its-g5\"]", priced("{ lte = 2, its-g5 = 1 }")),
@@ -51,18 +51,18 @@ fn faults_of_deadlines_and_prices_are_told() -> Result<(), Box<dyn std::error::E
         ),
         (
             format!("{MESSAGES}\n[service]\ncost_per_gb = {{ lte = 1, its-g5 = 0 }}"),
-            "paths have a price, and the traffic has no deadline to hold it against; make",
+            "paths have a price, but the traffic has no deadlines; make",
         ),
     ];
     for (traffic, expected) in table {
-        let text = GOOD.replacen(MESSAGES, &traffic, 1);
+        let text = VALID.replacen(MESSAGES, &traffic, 1);
         let sentence = Scenario::parse(&text, "drive.toml").err().map(|error| error.to_string()).unwrap_or_default();
         assert!(sentence.contains(expected), "{traffic}: {sentence}");
     }
-    let good = GOOD.replacen(MESSAGES, &priced("{ lte = 2, its-g5 = 1 }"), 1);
+    let good = VALID.replacen(MESSAGES, &priced("{ lte = 2, its-g5 = 1 }"), 1);
     let drive = Scenario::parse(&good, "drive.toml")?;
     drive.check_engine(Engine::Kernel)?;
-    let none = Scenario::parse(GOOD, "drive.toml")?;
+    let none = Scenario::parse(VALID, "drive.toml")?;
     for (scenario, known) in [(&drive, true), (&none, false)] {
         let deadline = scenario.strategy("deadline").ok_or("no such strategy")?;
         let checked = scenario.check_strategy(Engine::Kernel, &deadline);

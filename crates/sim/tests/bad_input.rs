@@ -1,5 +1,5 @@
-//! Each fault of a scenario or of a file it names is one sentence with file,
-//! line and remedy.
+//! Each error in a scenario, or in a file that it names, is one sentence with
+//! file, line and remedy.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crosslane_sim::bounds::feasibility;
 use crosslane_sim::scenario::{Base, ParameterError, Scenario};
 
-const GOOD: &str = r#"name = "drive"
+const VALID: &str = r#"name = "drive"
 duration_s = 40
 [map]
 x_m = [0, 1000]
@@ -51,7 +51,7 @@ const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 
 const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
 
-/// What is replaced in the good scenario, by what, and what must be said.
+/// Text replaced in the valid scenario, its replacement, and the expected error.
 const TABLE: [(&str, &str, &str); 93] = [
     (
         "position_m = [0, 0]",
@@ -90,7 +90,11 @@ const TABLE: [(&str, &str, &str); 93] = [
     ("rate_mbit_s = 20\n", "", "line 17: `lte` has neither `rate_mbit_s` nor `trace`"),
     ("delay_ms = 25", "delay_ms = 25\nloss = 2", "line 22: `loss`: 2 is outside 0 to 1"),
     ("delay_ms = 25", "delay_ms = 25\nqueue_ms = 9\nqueue_packets = 9", "line 17: the queue has more than one size"),
-    ("delay_ms = 25", "delay_ms = 25\nqueue_packets = 0", "line 17: a queue must hold one packet"),
+    (
+        "delay_ms = 25",
+        "delay_ms = 25\nqueue_packets = 0",
+        "line 17: a queue has one size and must hold at least one packet",
+    ),
     (
         "delay_ms = 25",
         "delay_ms = 25\nqueue_packets = -3",
@@ -101,12 +105,12 @@ const TABLE: [(&str, &str, &str); 93] = [
     (
         "delay_ms = 25",
         "delay_ms = 25\n[cellular.model]\ncells_m = [[0, 0]]",
-        "line 22: `lte` has a model, and a rate, signal or trace beside it; keep",
+        "line 22: `lte` has both a model and a rate, signal or trace; keep",
     ),
     (
         "delay_ms = 25",
         "delay_ms = 25\n[[wifi]]\nname = \"ap\"\ndelay_ms = 3",
-        "line 22: `ap` has not exactly one of `trace` and `model`; give",
+        "line 22: `ap` does not have exactly one of `trace` and `model`; give",
     ),
     (
         "path_loss = \"cheng\"",
@@ -129,7 +133,7 @@ const TABLE: [(&str, &str, &str); 93] = [
     (
         "[[cellular]]",
         "[[roadside_unit]]\nname=\"rsu1\"\nradio=\"its-g5\"\nposition_m=[0,0]\n[[cellular]]",
-        "line 18: the unit name `rsu1` is taken",
+        "line 18: the roadside unit name `rsu1` is taken",
     ),
     (
         "position_m = [0, 0]",
@@ -144,9 +148,9 @@ const TABLE: [(&str, &str, &str); 93] = [
         "mobility = \"a.csv\"\nvehicle = -1",
         "line 8: `vehicle`: invalid value: integer `-1`; give a whole number",
     ),
-    ("[[radio]]", "vehicle = 3\n[[radio]]", "line 8: only a mobility file has vehicles to choose from; leave"),
+    ("[[radio]]", "vehicle = 3\n[[radio]]", "line 8: `vehicle` selects a vehicle of a mobility file, and"),
     ("[[radio]]", "[fleet]\n[[radio]]", "line 8: a fleet needs a mobility file; give `vehicle.mobility`"),
-    (ROUTE, "mobility = \"a.csv\"\nvehicle = 3\n[fleet]", "line 8: a fleet takes every vehicle of the file; leave"),
+    (ROUTE, "mobility = \"a.csv\"\nvehicle = 3\n[fleet]", "line 8: a fleet uses every vehicle of the file; leave"),
     (ROUTE, "mobility = \"a.csv\"\n[fleet]\nvehicles = 0", "line 9: a fleet has 1 to 10000 vehicles; choose"),
     (ROUTE, "mobility = \"a.csv\"\n[fleet]\ncars = 9", "line 9: unknown key `cars`; choose from `vehicles`"),
     (
@@ -177,8 +181,8 @@ const TABLE: [(&str, &str, &str); 93] = [
     ("strategy = \"mine\"", "strategy = \"yours\"", "line 36: there is no strategy `yours`"),
     ("gap_ms.max", "gap_ms", "line 37: there is no metric `gap_ms`; did you mean `gap_ms.max`?"),
     ("gap_ms.max", "path.wlan.share", "line 37: there is no path `wlan`"),
-    ("between_s = [8, 30]", "between_s = [30, 80]", "line 34: [30, 80] is not a time within 40 s"),
-    ("at_most = 60", "at_most = 60\nat_least = 3", "line 35: `gap_ms.max` is not held against exactly one"),
+    ("between_s = [8, 30]", "between_s = [30, 80]", "line 34: [30, 80] is not an interval within 40 s"),
+    ("at_most = 60", "at_most = 60\nat_least = 3", "line 35: `gap_ms.max` does not have exactly one limit"),
     (
         "delay_ms = 25",
         "delay_ms = 25\nloss = \"much\"",
@@ -231,24 +235,24 @@ const TABLE: [(&str, &str, &str); 93] = [
     ("position_m = [0, 0]", "position_m = [0, 2e6]", "line 16: roadside unit `rsu1` is more than 1000 km from"),
     ("to_m = [590, 4], ", "", "line 7: the route is not given by either both `from_m` and `to_m` or `waypoints_m`"),
     ("to_m = [590, 4], ", "to_m = [590, 4], waypoints_m = [[1, 1], [2, 2]], ", "line 7: the route is not given by"),
-    ("from_m = [40, 4], to_m = [590, 4]", "waypoints_m = [[40, 4]]", "line 7: 1 waypoints are not 2 to 1000; give"),
+    ("from_m = [40, 4], to_m = [590, 4]", "waypoints_m = [[40, 4]]", "line 7: 1 waypoints are not 2 to 1000; change"),
     (
         "from_m = [40, 4], to_m = [590, 4]",
         "waypoints_m = [[40, 4], [50, 4], [1590, 4]]",
         "line 7: waypoint 3, [1590, 4] m, is outside the map; move",
     ),
     ("from_m = [40, 4], to_m = [590, 4]", "waypoints_m = [[40, 4], 7]", "line 7: "),
-    (", speed_kmh = 50", "", "line 7: the route has not exactly one of `speed_kmh` and `speeds_kmh`; give one"),
+    (", speed_kmh = 50", "", "line 7: the route does not have exactly one of `speed_kmh` and `speeds_kmh`; give one"),
     ("speed_kmh = 50", "speeds_kmh = [50, 60]", "line 7: `speeds_kmh` has 2 speeds for 1 legs; give one speed"),
     ("speed_kmh = 50", "speeds_kmh = [-50]", "line 7: `speeds_kmh`: -50 is not above 0 and up to 500; choose"),
     ("speed_kmh = 50", "speed_kmh = 50, pause_s = -1", "line 7: `pause_s`: -1 is outside 0 to 3600"),
 ];
 
 #[test]
-fn every_fault_is_one_sentence_with_file_line_and_remedy() {
+fn every_error_is_one_sentence_with_file_line_and_remedy() {
     for (from, to, expected) in TABLE {
-        assert!(GOOD.contains(from), "{from}");
-        let text = GOOD.replacen(from, to, 1);
+        assert!(VALID.contains(from), "{from}");
+        let text = VALID.replacen(from, to, 1);
         let Err(error) = Scenario::parse(&text, "drive.toml") else {
             panic!("accepted: {to}");
         };
@@ -259,7 +263,7 @@ fn every_fault_is_one_sentence_with_file_line_and_remedy() {
     }
 }
 
-/// A model in place of the constants of the cellular link, and what must be said.
+/// A model in place of the constants of the cellular link, and the expected error.
 const CELLULAR_MODELS: [(&str, &str); 12] = [
     ("", "line 21: `cells_m` is missing; add it"),
     ("cells_m = []", "line 22: 0 cells are not 1 to 32; give the positions"),
@@ -275,7 +279,7 @@ const CELLULAR_MODELS: [(&str, &str); 12] = [
     ("cells_m = [[0, 0]]\nshadowing_distance_m = 0", "line 23: `shadowing_distance_m`: 0 is not above 0"),
 ];
 
-/// A model of a Wi-Fi link, and what must be said.
+/// A model of a Wi-Fi link, and the expected error.
 const WIFI_MODELS: [(&str, &str); 10] = [
     ("position_m = [0, 0]", "line 21: `band` is missing; add it"),
     ("band = \"5\"", "line 21: `position_m` is missing; add it"),
@@ -290,22 +294,22 @@ const WIFI_MODELS: [(&str, &str); 10] = [
 ];
 
 #[test]
-fn every_fault_of_a_model_is_one_sentence_with_line_and_remedy() {
+fn every_error_of_a_model_is_one_sentence_with_line_and_remedy() {
     let constants = "[[cellular]]\nname = \"lte\"\nrat = \"lte\"\nrate_mbit_s = 20\ndelay_ms = 25\n";
     let cellular = "[[cellular]]\nname = \"lte\"\nrat = \"lte\"\ndelay_ms = 25\n[cellular.model]\n";
     let wifi = "[[wifi]]\nname = \"lte\"\ndelay_ms = 25\n\n[wifi.model]\n";
     let cases = CELLULAR_MODELS.iter().map(|case| (cellular, case)).chain(WIFI_MODELS.iter().map(|case| (wifi, case)));
     for (link, (keys, expected)) in cases {
-        let text = GOOD.replacen(constants, &format!("{link}{keys}\n"), 1);
-        assert_ne!(text, GOOD);
+        let text = VALID.replacen(constants, &format!("{link}{keys}\n"), 1);
+        assert_ne!(text, VALID);
         let sentence = Scenario::parse(&text, "drive.toml").map_err(|error| error.to_string());
         assert!(sentence.as_ref().is_err_and(|sentence| sentence.contains(expected)), "{keys}: {sentence:?}");
     }
 }
 
 #[test]
-fn the_good_scenario_is_good() -> Result<(), Box<dyn std::error::Error>> {
-    let scenario = Scenario::parse(GOOD, "drive.toml")?;
+fn the_valid_scenario_is_accepted() -> Result<(), Box<dyn std::error::Error>> {
+    let scenario = Scenario::parse(VALID, "drive.toml")?;
     assert!(feasibility::prove(&scenario, &[1])?.iter().all(|proof| proof.ok));
     assert_eq!(scenario.paths().len(), 2);
     Ok(())
@@ -313,27 +317,27 @@ fn the_good_scenario_is_good() -> Result<(), Box<dyn std::error::Error>> {
 
 #[test]
 fn a_parameter_that_the_base_does_not_take_is_found_with_its_line() -> Result<(), Box<dyn std::error::Error>> {
-    let scenario = Scenario::parse(GOOD, "drive.toml")?;
-    let refuse = |base: Base, parameters: &toml::Table| {
+    let scenario = Scenario::parse(VALID, "drive.toml")?;
+    let reject = |base: Base, parameters: &toml::Table| {
         assert_eq!((base, parameters.len()), (Base::Threshold, 1));
         Err(ParameterError { key: "leave_dbm".into(), what: "-84 is too low".into(), remedy: "raise it".into() })
     };
-    let sentence = scenario.check_strategies(refuse).map_err(|error| error.to_string());
+    let sentence = scenario.check_strategies(reject).map_err(|error| error.to_string());
     let expected = "while reading drive.toml, line 29: -84 is too low; raise it";
     assert_eq!(sentence, Err(expected.to_string()));
     Ok(())
 }
 
 #[test]
-fn a_crossing_that_does_not_come_is_told_with_what_comes_instead() -> Result<(), Box<dyn std::error::Error>> {
+fn a_missing_crossing_is_reported_with_the_actual_signal() -> Result<(), Box<dyn std::error::Error>> {
     let table = [
         ("threshold_dbm = -82", "threshold_dbm = -120", "never falls below -120 dBm: lowest -95"),
         ("between_s = [8, 30]", "between_s = [1, 3]", "falls below -82 dBm at 17.0 s, not between 1 and 3 s"),
         ("\"below\"", "\"above\"", "its-g5"),
-        ("position_m = [0, 0]", "position_m = [0, 0]\noutages_s = [[0, 99]]", "its-g5 has no signal at all"),
+        ("position_m = [0, 0]", "position_m = [0, 0]\noutages_s = [[0, 99]]", "its-g5 has no signal"),
     ];
     for (from, to, expected) in table {
-        let scenario = Scenario::parse(&GOOD.replacen(from, to, 1), "drive.toml")?;
+        let scenario = Scenario::parse(&VALID.replacen(from, to, 1), "drive.toml")?;
         let proofs = feasibility::prove(&scenario, &[])?;
         assert!(!proofs[0].ok && proofs[0].text.contains(expected), "{}", proofs[0].text);
     }
@@ -341,8 +345,8 @@ fn a_crossing_that_does_not_come_is_told_with_what_comes_instead() -> Result<(),
 }
 
 #[test]
-fn a_missing_or_broken_file_is_told_with_its_line() -> Result<(), Box<dyn std::error::Error>> {
-    let text = GOOD.replacen("rate_mbit_s = 20", "trace = \"data:lte.csv\"", 1);
+fn a_missing_or_broken_file_is_reported_with_its_line() -> Result<(), Box<dyn std::error::Error>> {
+    let text = VALID.replacen("rate_mbit_s = 20", "trace = \"data:lte.csv\"", 1);
     let mut scenario = Scenario::parse(&text, "drive.toml")?;
     let missing = scenario.resolve(&BTreeMap::new()).map_err(|error| error.to_string());
     assert!(missing.is_err_and(|sentence| {
@@ -358,17 +362,17 @@ fn a_missing_or_broken_file_is_told_with_its_line() -> Result<(), Box<dyn std::e
 }
 
 #[test]
-fn vehicles_that_the_mobility_file_does_not_have_are_told() -> Result<(), Box<dyn std::error::Error>> {
-    let way = "t_s,vehicle,x_m,y_m\n0,3,40,4\n9,3,50,4\n2,5,40,4\n4,5,50,4\n";
+fn vehicles_missing_from_the_mobility_file_are_reported() -> Result<(), Box<dyn std::error::Error>> {
+    let track = "t_s,vehicle,x_m,y_m\n0,3,40,4\n9,3,50,4\n2,5,40,4\n4,5,50,4\n";
     let table = [
         ("vehicle = 4", "line 8: the mobility file has no vehicle 4; choose from 3 to 5"),
         ("", "line 7: the mobility file has 2 vehicles; choose one with `vehicle = …`, or add `[fleet]`"),
-        ("[fleet]\nvehicles = 3", "line 9: the mobility file has 2 vehicles, not 3; take fewer"),
+        ("[fleet]\nvehicles = 3", "line 9: the mobility file has 2 vehicles, not 3; choose fewer"),
     ];
     let read = |more: &str| -> Result<Scenario, Box<dyn std::error::Error>> {
-        let text = GOOD.replacen(ROUTE, &format!("mobility = \"way.csv\"\n{more}"), 1);
+        let text = VALID.replacen(ROUTE, &format!("mobility = \"track.csv\"\n{more}"), 1);
         let mut scenario = Scenario::parse(&text, "drive.toml")?;
-        scenario.resolve(&BTreeMap::from([("way.csv".into(), way.into())]))?;
+        scenario.resolve(&BTreeMap::from([("track.csv".into(), track.into())]))?;
         Ok(scenario)
     };
     for (more, expected) in table {

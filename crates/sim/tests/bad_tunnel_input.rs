@@ -1,10 +1,10 @@
-//! Each fault of a scenario's tunnel, wires or datagrams is one sentence with
+//! Each error in a scenario's tunnel, wires or datagrams is one sentence with
 //! file, line and remedy.
 #![allow(missing_docs)]
 
 use crosslane_sim::scenario::Scenario;
 
-const GOOD: &str = r#"name = "drive"
+const VALID: &str = r#"name = "drive"
 duration_s = 40
 [vehicle]
 route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }
@@ -24,13 +24,13 @@ base = "tunnel"
 
 const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 
-/// What is replaced in the good scenario, by what, and what must be said.
+/// Text replaced in the valid scenario, its replacement, and the expected error.
 const TABLE: [(&str, &str, &str); 15] = [
     ("size_bytes = 1000", "protocol = \"sctp\"\nsize_bytes = 1000", "line 12: `protocol`: unknown word `sctp`; "),
     (
         "size_bytes = 1000",
         "protocol = \"udp\"\nsize_bytes = 1473",
-        "line 13: a datagram of 1473 bytes is outside 24 to 1472; choose a size inside",
+        "line 13: a datagram of 1473 bytes is outside 24 to 1472; choose a size in this range",
     ),
     (
         "size_bytes = 1000",
@@ -76,7 +76,7 @@ const TABLE: [(&str, &str, &str); 15] = [
     (
         "[traffic]",
         "[[wire]]\nname = \"w\"\nrate_mbit_s = 0\n[traffic]",
-        "line 12: `rate_mbit_s`: 0 is not above 0 and up to 100000; choose a number that is",
+        "line 12: `rate_mbit_s`: 0 is not above 0 and up to 100000; choose a number in this range",
     ),
     (
         "[traffic]",
@@ -92,11 +92,11 @@ const TABLE: [(&str, &str, &str); 15] = [
 ];
 
 #[test]
-fn every_fault_is_one_sentence_with_file_line_and_remedy() {
-    assert!(Scenario::parse(GOOD, "drive.toml").is_ok());
+fn every_error_is_one_sentence_with_file_line_and_remedy() {
+    assert!(Scenario::parse(VALID, "drive.toml").is_ok());
     for (from, to, expected) in TABLE {
-        assert!(GOOD.contains(from), "{from}");
-        let text = GOOD.replacen(from, to, 1);
+        assert!(VALID.contains(from), "{from}");
+        let text = VALID.replacen(from, to, 1);
         let Err(error) = Scenario::parse(&text, "drive.toml") else {
             panic!("accepted: {to}");
         };

@@ -1,17 +1,17 @@
-//! BBR keeps about one product of rate and delay in the queue at most, where
-//! CUBIC fills what there is (Cardwell et al. 2016, figure 5).
+//! BBR queues at most about one bandwidth-delay product; CUBIC fills the whole
+//! queue (Cardwell et al. 2016, figure 5).
 #![allow(missing_docs)]
 
 mod pair;
 
 use crosslane_sim::transport::Protocol;
 use crosslane_sim::transport::congestion::Algorithm;
-use pair::{Pair, Setup, Source, Way};
+use pair::{Pair, Setup, Source, TestPath};
 
-/// Median round trip of the samples, in ms, and rate, in Mbit/s.
+/// Median RTT of the samples, in ms, and rate, in Mbit/s.
 fn run(algorithm: Algorithm) -> (f64, f64) {
-    let ways = [Way { queue_bytes: 500_000, ..Way::new(10.0, 20) }];
-    let setup = Setup { algorithm, protocol: Protocol::Tcp, ..Setup::new(&ways, Source::Bulk) };
+    let test_paths = [TestPath { queue_bytes: 500_000, ..TestPath::new(10.0, 20) }];
+    let setup = Setup { algorithm, protocol: Protocol::Tcp, ..Setup::new(&test_paths, Source::Bulk) };
     let mut pair = Pair::new(setup, &[]);
     let mut rtts = Vec::new();
     for second in 3..30 {
@@ -25,7 +25,7 @@ fn run(algorithm: Algorithm) -> (f64, f64) {
 #[test]
 fn bbr_keeps_the_queue_short() {
     let (bbr, cubic) = (run(Algorithm::Bbr), run(Algorithm::Cubic));
-    println!("round trip and rate: BBR {bbr:.1?}, CUBIC {cubic:.1?}");
+    println!("RTT and rate: BBR {bbr:.1?}, CUBIC {cubic:.1?}");
     assert!(bbr.0 < 2.2 * 40.0 && cubic.0 > 4.0 * 40.0);
     assert!(bbr.1 > 8.5 && cubic.1 > 8.5);
 }

@@ -1,26 +1,27 @@
-//! When no round trip was as short as the least for 10 s, BBR sends four segments
-//! at a time for 200 ms and a round to find a new one. Linux 6.18 over two paths
-//! of 8 Mbit/s and 50 ms, each way: in a bulk transfer that begins 10.4 to 10.5 s
-//! after the last one and lasts 395 to 428 ms, with SO_SNDBUF of 200 kB 10.3 to
-//! 10.9 s and 309 to 350 ms. After a rest of 11 s a subflow of MPTCP begins with
-//! it, for 433 to 476 ms; plain TCP, which is told that the application paused,
-//! does not.
+//! If no RTT sample reached the minimum for 10 s, BBR reduces its window to four
+//! segments for 200 ms and a round (ProbeRTT). Linux 6.18 over two paths of
+//! 8 Mbit/s and 50 ms per direction: in a bulk transfer ProbeRTT starts 10.4 to
+//! 10.5 s after the last one and lasts 395 to 428 ms; with SO_SNDBUF of 200 kB
+//! 10.3 to 10.9 s and 309 to 350 ms. After an idle time of 11 s a subflow of MPTCP
+//! starts with it, for 433 to 476 ms; plain TCP, which detects that the
+//! application paused, does not.
 #![allow(missing_docs)]
 
 mod pair;
 
 use crosslane_sim::transport::Protocol;
 use crosslane_sim::transport::congestion::Algorithm;
-use pair::{Action, Pair, Setup, Source, Way};
+use pair::{Action, Pair, Setup, Source, TestPath};
 
 const UNTIL_MS: u64 = 45_000;
 const STEP_MS: usize = 10;
 
-/// When the window of path 0 was cut to four segments, and for how long, in ms.
+/// Start and duration of the times with a window of four segments on path 0, in
+/// ms.
 fn probes(source: Source, protocol: Protocol, send_buffer_bytes: u32) -> Vec<(u64, u64)> {
-    let way = Way { queue_bytes: 2_000_000, ..Way::new(8.0, 50) };
-    let ways = if protocol == Protocol::Tcp { vec![way] } else { vec![way, way] };
-    let setup = Setup { algorithm: Algorithm::Bbr, protocol, send_buffer_bytes, ..Setup::new(&ways, source) };
+    let test_path = TestPath { queue_bytes: 2_000_000, ..TestPath::new(8.0, 50) };
+    let test_paths = if protocol == Protocol::Tcp { vec![test_path] } else { vec![test_path, test_path] };
+    let setup = Setup { algorithm: Algorithm::Bbr, protocol, send_buffer_bytes, ..Setup::new(&test_paths, source) };
     let plan = [(500, Action::Create { path: 1, backup: false })];
     let mut pair = Pair::new(setup, if protocol == Protocol::Tcp { &[] } else { &plan });
     let (mut found, mut since) = (Vec::new(), None);
@@ -41,7 +42,7 @@ fn probes(source: Source, protocol: Protocol, send_buffer_bytes: u32) -> Vec<(u6
 }
 
 #[test]
-fn a_transfer_without_a_rest_probes_once_in_ten_seconds() {
+fn a_bulk_transfer_probes_once_in_ten_seconds() {
     for (buffer, lengths) in [(0, 395..=428), (200_000, 309..=350)] {
         let found = probes(Source::Bulk, Protocol::Mptcp, buffer);
         assert_eq!(found.len(), 4, "as in the kernel");
@@ -52,30 +53,30 @@ fn a_transfer_without_a_rest_probes_once_in_ten_seconds() {
 }
 
 #[test]
-fn after_a_rest_a_subflow_of_mptcp_probes_and_plain_tcp_does_not() {
+fn after_an_idle_period_a_subflow_of_mptcp_probes_and_plain_tcp_does_not() {
     let source = Source::Messages { bytes: 1_000_000, every_ms: 12_000 };
     assert_eq!(probes(source, Protocol::Tcp, 0), []);
     let found = probes(source, Protocol::Mptcp, 0);
     assert_eq!(found.len(), 3);
     for (began, ms) in found {
         assert!(began % 12_000 < 300, "with the first acknowledgement");
-        // The kernel's 433 to 476 ms begin in startup, with twice as much in flight.
+        // The kernel's 433 to 476 ms start in Startup, with twice the data in flight.
         assert!((280..=540).contains(&ms));
     }
 }
 
-/// A rest within the probe ends it: of messages of 100 kB each 12 s over one path
-/// every second one probes, and each takes 155 ms in the kernel.
+/// An idle period in ProbeRTT ends it: with messages of 100 kB every 12 s over one
+/// path, every second one probes, and each takes 155 ms in the kernel.
 #[test]
-fn who_rests_while_it_probes_begins_as_before() {
+fn an_idle_period_in_the_probe_restores_the_window() {
     let source = Source::Messages { bytes: 100_000, every_ms: 12_000 };
-    let setup = Setup { algorithm: Algorithm::Bbr, ..Setup::new(&[Way::new(8.0, 50)], source) };
+    let setup = Setup { algorithm: Algorithm::Bbr, ..Setup::new(&[TestPath::new(8.0, 50)], source) };
     let mut pair = Pair::new(setup, &[]);
     let windows = [0, 1, 2, 3, 4].map(|message| {
         pair.run_until_ms(message * 12_000 + 400);
         pair.subflow(0).map_or(0, |info| info.window)
     });
-    println!("windows 0.4 s after each message began: {windows:?}");
+    println!("windows 0.4 s after the start of each message: {windows:?}");
     assert_eq!(windows.map(|window| window == 4), [false, true, false, true, false]);
     for (message, delay_ms) in [(0, 366.0), (1, 155.0), (2, 155.0), (3, 155.0)] {
         let worst_ms = pair.worst_delay_ms(message * 12_000, message * 12_000 + 6000);

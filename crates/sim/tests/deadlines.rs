@@ -1,5 +1,5 @@
-//! The shipped cases of uploads with deadlines can be read, and show what they
-//! are there for.
+//! The shipped scenarios of uploads with deadlines are valid, and show their
+//! intended effects.
 #![allow(missing_docs)]
 
 use std::error::Error;
@@ -42,7 +42,7 @@ fn every_shipped_case_is_valid_and_named_as_its_file() -> Result<(), Box<dyn Err
 }
 
 #[test]
-fn no_deadline_is_missed_and_the_dear_path_spared_as_far_as_it_can_be() -> Result<(), Box<dyn Error>> {
+fn no_deadline_is_missed_and_the_expensive_path_is_used_little_more_than_needed() -> Result<(), Box<dyn Error>> {
     let scenario = read("symmetric-10s-cubic.toml")?;
     let recording = run(&scenario, "deadline", 3)?;
     let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
@@ -51,23 +51,23 @@ fn no_deadline_is_missed_and_the_dear_path_spared_as_far_as_it_can_be() -> Resul
     let metrics = of_deadlines(&scenario, &recording.messages, &recording.sums, Some(&optimum));
     assert_eq!(metrics["deadline.missed_share"], 0.0);
     assert_eq!(metrics["deadline.unwritten_share"], 0.0);
-    let (share, least) = (recording.sums.share(PathId(1)).unwrap_or(1.0), metrics["path.lte-b.share_optimum"]);
-    assert!((0.05..0.06).contains(&least), "{least}");
-    assert!(share > least && share < least + 0.045, "{share} of {least}");
+    let (share, min) = (recording.sums.share(PathId(1)).unwrap_or(1.0), metrics["path.lte-b.share_optimum"]);
+    assert!((0.05..0.06).contains(&min), "{min}");
+    assert!(share > min && share < min + 0.045, "{share} of {min}");
     assert!(metrics["cost"] >= metrics["cost_optimum"], "{metrics:?}");
-    // The first comes before anything is known of its paths, and is judged again.
-    let judged = recording.said.iter().filter_map(|(_, output)| match output {
+    // The first object is generated before its paths are known, and is evaluated again.
+    let admissions = recording.agent_outputs.iter().filter_map(|(_, output)| match output {
         Output::Admission(admission) => Some((admission.number, admission.can_be_met())),
         _ => None,
     });
-    let judged: Vec<_> = judged.collect();
-    assert_eq!(judged[0], (0, None));
-    assert_eq!(judged[1..], [0, 1, 2, 3, 4, 5].map(|number| (number, Some(true))));
+    let admissions: Vec<_> = admissions.collect();
+    assert_eq!(admissions[0], (0, None));
+    assert_eq!(admissions[1..], [0, 1, 2, 3, 4, 5].map(|number| (number, Some(true))));
     Ok(())
 }
 
 #[test]
-fn a_send_buffer_takes_an_object_before_the_peer_has_read_it() -> Result<(), Box<dyn Error>> {
+fn a_send_buffer_accepts_an_object_before_the_peer_has_read_it() -> Result<(), Box<dyn Error>> {
     let text = fs::read_to_string(folder().join("asymmetric-10s-cubic.toml"))?;
     let text =
         text.replace("start_s = 1", "start_s = 1\nsend_buffer_bytes = 8000000").replace("objects = 6", "objects = 1");
@@ -81,7 +81,7 @@ fn a_send_buffer_takes_an_object_before_the_peer_has_read_it() -> Result<(), Box
 }
 
 #[test]
-fn one_path_alone_gives_up_what_is_late_or_goes_on_as_told() -> Result<(), Box<dyn Error>> {
+fn a_single_path_gives_up_late_objects_or_continues_as_configured() -> Result<(), Box<dyn Error>> {
     let mut text = fs::read_to_string(folder().join("asymmetric-10s-cubic.toml"))?;
     let received = |text: &str| -> Result<usize, Box<dyn Error>> {
         let scenario = Scenario::parse(text, "test.toml")?;
@@ -90,14 +90,14 @@ fn one_path_alone_gives_up_what_is_late_or_goes_on_as_told() -> Result<(), Box<d
     };
     assert_eq!(received(&text)?, 0);
     text = text.replace("late = \"give-up\"", "late = \"continue\"");
-    // 20.7 s each; the third would be there at 63.9 s.
+    // 20.7 s each; the third would arrive at 63.9 s.
     text = text.replace("duration_s = 64", "duration_s = 63");
     assert_eq!(received(&text)?, 2);
     Ok(())
 }
 
 #[test]
-fn with_mp_dpa_the_dear_path_carries_less_than_with_the_kernel_and_more_than_with_ours() -> Result<(), Box<dyn Error>> {
+fn mp_dpa_uses_the_expensive_path_less_than_the_kernel_and_more_than_ours() -> Result<(), Box<dyn Error>> {
     let scenario = read("symmetric-10s-bbr.toml")?;
     let share = |strategy| -> Result<f64, Box<dyn Error>> {
         Ok(run(&scenario, strategy, 5)?.sums.share(PathId(1)).unwrap_or(0.0))

@@ -1,6 +1,6 @@
-//! The same scenario and seed give the same bytes: twice in one process, and
-//! the same in a debug and in a release build, as both are held against one
-//! golden value. A change of the model changes it; then say why in the commit.
+//! The same scenario and seed give the same bytes, twice in one process, and in
+//! debug and release builds, because both are compared with one golden value. A
+//! change of the model changes it; the commit then gives the reason.
 #![allow(missing_docs)]
 
 use std::error::Error;
@@ -13,7 +13,7 @@ use crosslane_sim::simulation::{Detail, Recording, Simulation};
 const LEAVE: &str = include_str!("../../../scenarios/leave-coverage.toml");
 const AGGREGATE: &str = include_str!("../../../scenarios/aggregate.toml");
 
-/// FNV-1a, 64 bits, of what is written into it.
+/// FNV-1a, 64 bits, of the text written to it.
 struct Digest(u64);
 
 impl Write for Digest {
@@ -34,15 +34,20 @@ fn record(text: &str, seed: u64) -> Result<Recording, Box<dyn Error>> {
 }
 
 fn digest(run: &Recording) -> Result<u64, Box<dyn Error>> {
-    assert!(run.packets.len() > 1000 && run.messages.len() > 100 && run.said.len() > 1 && run.heard.len() > 2);
+    assert!(
+        run.packets.len() > 1000
+            && run.messages.len() > 100
+            && run.agent_outputs.len() > 1
+            && run.kernel_events.len() > 2
+    );
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
-    write!(digest, "{:?}{:?}{:?}", run.packets, run.messages, run.heard)?;
-    write!(digest, "{}", without_sentences(&format!("{:?}", run.said)))?;
+    write!(digest, "{:?}{:?}{:?}", run.packets, run.messages, run.kernel_events)?;
+    write!(digest, "{}", without_sentences(&format!("{:?}", run.agent_outputs)))?;
     write!(digest, "{:?}{:?}{:?}", run.samples, run.tcp_info, run.links)?;
     Ok(digest.0)
 }
 
-/// The words in which a reason is given are no result.
+/// Removes the text of reasons, which is not a result.
 fn without_sentences(outputs: &str) -> String {
     let mut parts = outputs.split("text: \"");
     let first = parts.next().map(String::from);

@@ -1,5 +1,5 @@
-//! What a fleet needs of the world: a way for each vehicle, no truth that nobody
-//! reads, and units far away that cost nothing.
+//! Requirements of a fleet on the world: a track for each vehicle, a configurable
+//! period of the ground truth, and distant RSUs without computing time.
 #![allow(missing_docs)]
 
 use std::error::Error;
@@ -17,7 +17,7 @@ fn run(world: &mut World, until_s: f64) -> Vec<WorldEvent> {
     std::iter::from_fn(|| world.poll(Instant::from_secs_f64(until_s))).collect()
 }
 
-/// A drive of `length_m` along units that stand `spacing_m` apart.
+/// A drive of `length_m` along RSUs with a spacing of `spacing_m`.
 fn street(units: u32, spacing_m: u32, length_m: u32) -> Result<Scenario, Box<dyn Error>> {
     let mut text = format!(
         "name = \"street\"\nduration_s = 200\n[vehicle]\n\
@@ -39,7 +39,7 @@ fn track(text: &str) -> Result<Track, Box<dyn Error>> {
 }
 
 #[test]
-fn a_vehicle_may_be_given_its_own_way() -> Result<(), Box<dyn Error>> {
+fn a_vehicle_may_have_a_separate_track() -> Result<(), Box<dyn Error>> {
     let scenario = Scenario::parse(LEAVE, "test.toml")?;
     let track = track("t_s,x_m,y_m\n0,500,4\n40,40,4\n")?;
     let mut world = World::with_track(&scenario, track, 1)?;
@@ -53,7 +53,7 @@ fn a_vehicle_may_be_given_its_own_way() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn the_truth_is_told_as_often_as_asked_and_changes_nothing_else() -> Result<(), Box<dyn Error>> {
+fn the_ground_truth_has_the_configured_period_and_changes_nothing_else() -> Result<(), Box<dyn Error>> {
     let scenario = Scenario::parse(LEAVE, "test.toml")?;
     let events = |period: Option<Option<u64>>| -> Result<(usize, Vec<WorldEvent>), Box<dyn Error>> {
         let mut world = World::new(&scenario, 1)?;
@@ -74,7 +74,7 @@ fn the_truth_is_told_as_often_as_asked_and_changes_nothing_else() -> Result<(), 
     Ok(())
 }
 
-/// CAMs of one unit.
+/// CAMs of one RSU.
 fn cams(events: &[WorldEvent], station: u32) -> Vec<&CamSent> {
     let cams = events.iter().filter_map(|event| match event {
         WorldEvent::CamSent(cam) if cam.station == station => Some(cam),
@@ -84,7 +84,7 @@ fn cams(events: &[WorldEvent], station: u32) -> Vec<&CamSent> {
 }
 
 #[test]
-fn a_unit_that_comes_into_reach_sends_in_step_with_its_period() -> Result<(), Box<dyn Error>> {
+fn an_rsu_that_comes_into_reach_keeps_its_period_and_phase() -> Result<(), Box<dyn Error>> {
     let events = run(&mut World::new(&street(2, 9000, 10_000)?, 1)?, 200.0);
     let (first, second) = (cams(&events, 1000), cams(&events, 1001));
     // 50 m/s; out of reach at about 3.6 km.
@@ -94,12 +94,12 @@ fn a_unit_that_comes_into_reach_sends_in_step_with_its_period() -> Result<(), Bo
     let there = track("t_s,x_m,y_m\n0,9000,5\n")?;
     let near = run(&mut World::with_track(&street(2, 9000, 10_000)?, there, 1)?, 1.0);
     let phase = |cam: &CamSent| cam.at.as_nanos() % 100_000_000;
-    assert_eq!(phase(second[0]), phase(cams(&near, 1001)[0]), "the phase does not depend on the way");
+    assert_eq!(phase(second[0]), phase(cams(&near, 1001)[0]), "the phase does not depend on the track");
     assert!(second.iter().any(|cam| cam.received.is_some()));
     Ok(())
 }
 
-/// Prints what a tick costs; run with `--ignored --nocapture`.
+/// Prints the computing time of a tick; run with `--ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn microseconds_per_tick() -> Result<(), Box<dyn Error>> {

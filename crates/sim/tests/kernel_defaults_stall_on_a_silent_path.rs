@@ -1,5 +1,5 @@
-//! Nobody does anything when a path dies silently. Worst delays on Linux 6.18,
-//! active and backup, then two active:
+//! A path fails silently, and no path manager reacts. Worst delays on Linux 6.18
+//! with an active and a backup subflow, then with two active ones:
 //!
 //! | `stale_loss_cnt` | | |
 //! |---|---|---|
@@ -8,23 +8,23 @@
 //! | 8 | 1801 ms | |
 //! | 0 | 7.9 s | 4.5 s |
 //!
-//! Within 15 % here, so that a period of the timer (200 ms) more or less shows.
-//! With 0 the timer sends one message again in 200 ms while ten follow: the delay
-//! grows as long as the path is silent. For how long that was the table does not
-//! say, and only "seconds" is held here.
+//! The tolerance here is 15 %, so that a difference of one timer period (200 ms) is
+//! detected. With 0 the timer re-injects one message per 200 ms while ten new ones
+//! follow, so the delay grows for as long as the path is silent. The table does not
+//! state that time, so only "seconds" is checked.
 #![allow(missing_docs)]
 
 mod pair;
 
-use pair::{median, silent_death};
+use pair::{median, silent_failure};
 
 fn worst(stale_loss_count: u32, backup: bool) -> f64 {
-    median(15, |seed| silent_death(seed, stale_loss_count, backup, &[]))
+    median(15, |seed| silent_failure(seed, stale_loss_count, backup, &[]))
 }
 
-fn close_ms(figure: f64, least: f64, greatest: f64) -> bool {
-    println!("{figure:.1} ms, the kernel {least} to {greatest} ms");
-    (least * 0.85..=greatest * 1.15).contains(&figure)
+fn close_ms(figure: f64, min: f64, max: f64) -> bool {
+    println!("{figure:.1} ms, the kernel {min} to {max} ms");
+    (min * 0.85..=max * 1.15).contains(&figure)
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn by_default_it_takes_most_of_a_second() {
 }
 
 #[test]
-fn a_stale_loss_count_of_one_is_much_faster_beside_a_backup() {
+fn a_stale_loss_count_of_one_is_much_faster_with_a_backup() {
     assert!(close_ms(worst(1, true), 155.0, 155.0), "active and backup");
     assert!(close_ms(worst(1, false), 565.0, 565.0), "two active");
 }
@@ -46,7 +46,7 @@ fn a_stale_loss_count_of_eight_doubles_it() {
 
 #[test]
 fn without_a_stale_loss_count_it_takes_seconds() {
-    let (reserve, both) = (worst(0, true), worst(0, false));
-    assert!(reserve > 4_000.0, "active and backup: {reserve:.0} ms");
+    let (backup, both) = (worst(0, true), worst(0, false));
+    assert!(backup > 4_000.0, "active and backup: {backup:.0} ms");
     assert!(both > 4_000.0, "two active: {both:.0} ms");
 }

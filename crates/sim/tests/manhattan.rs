@@ -1,4 +1,4 @@
-//! The grid city: what its units cover, and what an oracle could carry there.
+//! The grid city: coverage of its RSUs, and capacity for an oracle.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use crosslane_sim::bounds::oracle::{Foresight, Params};
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::world::World;
 
-const WAYS: &str = include_str!("../../../data/manhattan.csv");
+const TRACKS: &str = include_str!("../../../data/manhattan.csv");
 const DENSITIES: [(usize, &str); 3] = [
     (4, include_str!("../../../scenarios/manhattan-4.toml")),
     (8, include_str!("../../../scenarios/manhattan.toml")),
@@ -17,12 +17,12 @@ const DENSITIES: [(usize, &str); 3] = [
 
 fn read(text: &str) -> Result<Scenario, Box<dyn Error>> {
     let mut scenario = Scenario::parse(text, "manhattan.toml")?;
-    scenario.resolve(&BTreeMap::from([("../data/manhattan.csv".into(), WAYS.into())]))?;
+    scenario.resolve(&BTreeMap::from([("../data/manhattan.csv".into(), TRACKS.into())]))?;
     Ok(scenario)
 }
 
 #[test]
-fn more_units_carry_more_and_lte_carries_always() -> Result<(), Box<dyn Error>> {
+fn more_rsus_carry_more_and_lte_is_always_usable() -> Result<(), Box<dyn Error>> {
     let mut before = 0.0;
     for (units, text) in DENSITIES {
         let scenario = read(text)?;
@@ -30,7 +30,7 @@ fn more_units_carry_more_and_lte_carries_always() -> Result<(), Box<dyn Error>> 
         let foresight = Foresight::new(World::new(&scenario, 1)?, &scenario, Params::default());
         let [its_g5, lte] = foresight.bytes()[..] else { return Err("two paths".into()) };
         let share = its_g5 / (5.1e6 / 8.0 * 1798.0);
-        println!("{units} units: {its_g5:.0} bytes over its-g5, {:.0} % of an unbroken link", share * 100.0);
+        println!("{units} units: {its_g5:.0} bytes over its-g5, {:.0} % of a link without interruption", share * 100.0);
         assert!(its_g5 > before + 20e6, "{its_g5} after {before}");
         assert!((0.1..0.95).contains(&share), "{share}");
         assert!((lte / (10e6 / 8.0 * 1798.0) - 1.0).abs() < 1e-3, "{lte}");

@@ -1,4 +1,4 @@
-//! Access links that are modelled from the place of their stations.
+//! Access links modelled from the positions of their stations.
 #![allow(missing_docs)]
 
 use std::error::Error;
@@ -43,14 +43,14 @@ fn the_same_seed_gives_the_same_drive_and_another_one_does_not() -> Result<(), B
 }
 
 #[test]
-fn an_access_point_is_fast_beside_it_and_silent_far_away() -> Result<(), Box<dyn Error>> {
+fn an_access_point_is_fast_nearby_and_has_no_signal_far_away() -> Result<(), Box<dyn Error>> {
     let plain = WIFI.replace("shadowing_db = 2", "shadowing_db = 0").replace("share_db = 3", "share_db = 0");
     let near = truths(&drive(&plain, 1)?, 1);
-    let beside = &near[2000];
-    assert!(beside.distance_m.is_some_and(|distance_m| distance_m < 15.0));
-    assert!((beside.down_mbit_s - 33.6).abs() < 0.1 && beside.up_mbit_s == beside.down_mbit_s, "{beside:?}");
-    assert!(beside.rssi_dbm.is_some_and(|dbm| (dbm + 60.2).abs() < 0.1), "{beside:?}");
-    assert!(beside.quality.sinr_db.is_some() && beside.quality.rsrq_db.is_none());
+    let nearest = &near[2000];
+    assert!(nearest.distance_m.is_some_and(|distance_m| distance_m < 15.0));
+    assert!((nearest.down_mbit_s - 33.6).abs() < 0.1 && nearest.up_mbit_s == nearest.down_mbit_s, "{nearest:?}");
+    assert!(nearest.rssi_dbm.is_some_and(|dbm| (dbm + 60.2).abs() < 0.1), "{nearest:?}");
+    assert!(nearest.quality.sinr_db.is_some() && nearest.quality.rsrq_db.is_none());
     let away = plain.replace("position_m = [0, 12]", "position_m = [0, 5000]");
     let events = drive(&away, 1)?;
     let far = truths(&events, 1);
@@ -61,7 +61,7 @@ fn an_access_point_is_fast_beside_it_and_silent_far_away() -> Result<(), Box<dyn
 }
 
 #[test]
-fn the_wi_fi_rate_wanders_around_its_median_by_what_was_fitted() -> Result<(), Box<dyn Error>> {
+fn the_wi_fi_rate_varies_around_its_median_as_fitted() -> Result<(), Box<dyn Error>> {
     let parked = WIFI
         .replace("from_m = [-210, 0], to_m = [210, 0]", "from_m = [0, 0], to_m = [0, 0]")
         .replace("shadowing_db = 2", "shadowing_db = 0")
@@ -75,10 +75,10 @@ fn the_wi_fi_rate_wanders_around_its_median_by_what_was_fitted() -> Result<(), B
     Ok(())
 }
 
-/// Measured in LTE around an RSRP of −90 dBm: 6.8 Mbit/s and −12 dB in the
-/// median, 12 % of the seconds below 1 Mbit/s (docs/radio.md).
+/// Measured in LTE at an RSRP around −90 dBm: median 6.8 Mbit/s and −12 dB, 12 % of
+/// the seconds below 1 Mbit/s (docs/radio.md).
 #[test]
-fn a_parked_phone_gets_what_phones_got() -> Result<(), Box<dyn Error>> {
+fn a_parked_phone_gets_the_measured_rate() -> Result<(), Box<dyn Error>> {
     let text = "name = \"parked\"\nduration_s = 7200\n[vehicle]\n\
         route = { from_m = [615, 0], to_m = [615, 0], speed_kmh = 50 }\n[[cellular]]\nname = \"lte\"\nrat = \"lte\"\n\
         delay_ms = 20\n[cellular.model]\ncells_m = [[0, 0]]\nshadowing_db = 0\n[traffic]\nkind = \"bulk\"\n";
@@ -100,7 +100,7 @@ fn a_handover_goes_to_the_stronger_cell_once_and_interrupts() -> Result<(), Box<
     let cells: Vec<_> = lte.iter().filter_map(|truth| truth.quality.cell).collect();
     let changes: Vec<usize> = (1..cells.len()).filter(|&tick| cells[tick] != cells[tick - 1]).collect();
     assert_eq!((cells.first(), cells.last(), changes.len()), (Some(&0), Some(&1), 1));
-    // At equal distance neither leads: 3 dB of hysteresis come later.
+    // The handover is later than equal distance because of 3 dB of hysteresis.
     assert!((32.0..40.0).contains(&(changes[0] as f64 / 100.0)), "{changes:?}");
     let idle: Vec<usize> = (0..lte.len()).filter(|&tick| lte[tick].down_mbit_s == 0.0).collect();
     assert_eq!(idle, (changes[0]..changes[0] + 4).collect::<Vec<_>>());
@@ -121,7 +121,7 @@ fn the_figures_of_a_cell_obey_their_definitions() -> Result<(), Box<dyn Error>> 
 }
 
 #[test]
-fn a_link_that_is_off_says_nothing_and_carries_nothing() -> Result<(), Box<dyn Error>> {
+fn a_link_that_is_off_reports_nothing_and_carries_nothing() -> Result<(), Box<dyn Error>> {
     let text = CELLS.replacen("delay_ms = 10 ", "delay_ms = 10\noutages_s = [[10, 20]]", 1);
     let off = truths(&drive(&text, 1)?, 0);
     let (within, without): (Vec<Truth>, Vec<Truth>) =

@@ -1,4 +1,4 @@
-//! The scenarios that come with the project can show what they promise.
+//! The shipped scenarios are valid, and their expectations are feasible.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;

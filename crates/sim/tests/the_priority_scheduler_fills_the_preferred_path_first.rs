@@ -1,18 +1,18 @@
-//! The priority scheduler uses the second path for what the preferred one does
-//! not take (Liao et al. 2020, §IV); upstream's default spreads.
+//! The priority scheduler uses the second path only for data that the preferred one
+//! cannot carry (Liao et al. 2020, §IV); upstream's default uses both.
 #![allow(missing_docs)]
 
 mod pair;
 
 use crosslane_sim::transport::scheduler::Scheduler;
-use pair::{Action, Pair, Setup, Source, Way};
+use pair::{Action, Pair, Setup, Source, TestPath};
 
-/// Mbit/s over each path, from messages each 10 ms.
-fn spread(scheduler: Scheduler, offered_mbit_s: f64) -> [f64; 2] {
-    let ways = [Way::new(10.0, 20), Way::new(10.0, 10)];
+/// Rate over each path, in Mbit/s, with a message every 10 ms.
+fn rates(scheduler: Scheduler, offered_mbit_s: f64) -> [f64; 2] {
+    let test_paths = [TestPath::new(10.0, 20), TestPath::new(10.0, 10)];
     let source = Source::Messages { bytes: (offered_mbit_s * 1e6 / 8.0 * 0.01) as u64, every_ms: 10 };
     let plan = [(100, Action::Create { path: 1, backup: false })];
-    let mut pair = Pair::new(Setup { scheduler, ..Setup::new(&ways, source) }, &plan);
+    let mut pair = Pair::new(Setup { scheduler, ..Setup::new(&test_paths, source) }, &plan);
     pair.run_until_ms(5_000);
     let before = pair.arrived.clone();
     pair.run_until_ms(15_000);
@@ -21,10 +21,10 @@ fn spread(scheduler: Scheduler, offered_mbit_s: f64) -> [f64; 2] {
 
 #[test]
 fn the_priority_scheduler_fills_the_preferred_path_first() {
-    let below = spread(Scheduler::Priority, 4.0);
+    let below = rates(Scheduler::Priority, 4.0);
     assert!(below[0] > 3.9 && below[1] < 0.05, "{below:?}");
-    let beyond = spread(Scheduler::Priority, 14.0);
+    let beyond = rates(Scheduler::Priority, 14.0);
     assert!(beyond[0] > 8.5 && beyond[0] + beyond[1] > 13.5, "{beyond:?}");
-    let fastest = spread(Scheduler::MinRtt, 4.0);
+    let fastest = rates(Scheduler::MinRtt, 4.0);
     assert!(fastest[1] > 3.9, "{fastest:?}");
 }

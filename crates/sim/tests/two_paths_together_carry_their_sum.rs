@@ -1,24 +1,24 @@
-//! Bulk over 2 × 10 Mbit/s: both are used up, less headers (1424 of 1500
-//! bytes; 5 % of tolerance).
+//! Bulk over 2 × 10 Mbit/s uses the whole capacity of both paths, less headers
+//! (1424 of 1500 bytes; tolerance 5 %).
 #![allow(missing_docs)]
 
 mod pair;
 
 use crosslane_sim::transport::congestion::Algorithm;
-use pair::{Action, Pair, Setup, Source, Way};
+use pair::{Action, Pair, Setup, Source, TestPath};
 
 #[test]
 fn two_paths_together_carry_their_sum() {
     for algorithm in [Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr] {
-        let ways = [Way::new(10.0, 15), Way::new(10.0, 25)];
+        let test_paths = [TestPath::new(10.0, 15), TestPath::new(10.0, 25)];
         let plan = [(200, Action::Create { path: 1, backup: false })];
-        let mut pair = Pair::new(Setup { algorithm, ..Setup::new(&ways, Source::Bulk) }, &plan);
+        let mut pair = Pair::new(Setup { algorithm, ..Setup::new(&test_paths, Source::Bulk) }, &plan);
         pair.run_until_ms(5_000);
         let before = pair.server.delivered();
         pair.run_until_ms(25_000);
         let mbit_s = (pair.server.delivered() - before) as f64 * 8.0 / 20e6;
-        let most = 20.0 * 1424.0 / 1500.0;
+        let max = 20.0 * 1424.0 / 1500.0;
         println!("{algorithm:?}: {mbit_s:.2} Mbit/s");
-        assert!((0.95 * most..=1.01 * most).contains(&mbit_s), "{algorithm:?}: {mbit_s:.2} of {most:.2} Mbit/s");
+        assert!((0.95 * max..=1.01 * max).contains(&mbit_s), "{algorithm:?}: {mbit_s:.2} of {max:.2} Mbit/s");
     }
 }

@@ -1,5 +1,5 @@
-//! A shipped drive stays what it was: with the same seed the world says the
-//! same and its links carry packets alike, whatever else can be modelled.
+//! A shipped drive does not change: with the same seed the world has the same
+//! events, and its links carry packets in the same way.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -32,11 +32,11 @@ impl Digest {
     fn params(&mut self, params: &DirectionParams) {
         match &params.bottleneck {
             Bottleneck::Rate { bit_s } => self.number(*bit_s),
-            Bottleneck::Opportunities(chances) => self.add(chances.len() as u64),
-            Bottleneck::Ieee80211p(air) => {
-                self.number(air.mean_snr_db);
-                self.number(air.nakagami_m);
-                self.add(u64::from(air.tries));
+            Bottleneck::Opportunities(opportunities) => self.add(opportunities.len() as u64),
+            Bottleneck::Ieee80211p(channel) => {
+                self.number(channel.mean_snr_db);
+                self.number(channel.nakagami_m);
+                self.add(u64::from(channel.tries));
             }
         }
         self.add(params.delay.as_nanos() as u64);
@@ -75,7 +75,7 @@ impl Digest {
     }
 }
 
-/// What the world says and what its links make of a packet every 2 ms.
+/// Digest of the world's events, and of its links' results for a packet every 2 ms.
 fn digest(text: &str, seed: u64) -> Result<u64, Box<dyn Error>> {
     let scenario = Scenario::parse(text, "test.toml")?;
     let mut world = World::new(&scenario, seed)?;
@@ -110,7 +110,7 @@ fn digest(text: &str, seed: u64) -> Result<u64, Box<dyn Error>> {
 }
 
 #[test]
-fn a_shipped_drive_stays_what_it_was() -> Result<(), Box<dyn Error>> {
+fn a_shipped_drive_does_not_change() -> Result<(), Box<dyn Error>> {
     for (text, name, expected) in [
         (
             include_str!("../../../scenarios/leave-coverage.toml"),

@@ -1,5 +1,5 @@
-//! Many vehicles in one run: each gets what it would get alone but for the air
-//! that it shares, and nothing depends on who carries them out.
+//! Many vehicles in one run: each gets the result of a single vehicle except for
+//! the shared airtime, and the results do not depend on order and threads.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use crosslane_core::time::Instant;
 use crosslane_sim::fleet::{Fleet, Outcome, Totals};
 use crosslane_sim::scenario::{Scenario, Strategy};
 
-/// Vehicles that stand around one unit, LTE beside; `traffic` follows.
+/// Nearly parked vehicles around one RSU, with LTE; `traffic` is appended.
 fn square(vehicles: u32, lte_mbit_s: f64, traffic: &str) -> Result<(Scenario, Strategy), Box<dyn Error>> {
     let text = format!(
         "name = \"square\"\nduration_s = 12\n[vehicle]\nmobility = \"way.csv\"\n\
@@ -19,12 +19,12 @@ fn square(vehicles: u32, lte_mbit_s: f64, traffic: &str) -> Result<(Scenario, St
          [[cellular]]\nname = \"lte\"\nrat = \"lte\"\nrate_mbit_s = {lte_mbit_s}\ndelay_ms = 25\n\
          [service]\nprefer = [\"its-g5\", \"lte\"]\n{traffic}"
     );
-    let mut ways = String::from("t_s,vehicle,x_m,y_m\n");
+    let mut tracks = String::from("t_s,vehicle,x_m,y_m\n");
     for vehicle in 0..vehicles {
-        writeln!(ways, "0,{vehicle},{},3\n12,{vehicle},{},3", 20 + vehicle, 21 + vehicle)?;
+        writeln!(tracks, "0,{vehicle},{},3\n12,{vehicle},{},3", 20 + vehicle, 21 + vehicle)?;
     }
     let mut scenario = Scenario::parse(&text, "square.toml")?;
-    scenario.resolve(&BTreeMap::from([("way.csv".into(), ways)]))?;
+    scenario.resolve(&BTreeMap::from([("way.csv".into(), tracks)]))?;
     let strategy = scenario.strategy("threshold").ok_or("no threshold")?;
     Ok((scenario, strategy))
 }
@@ -40,32 +40,32 @@ fn run(scenario: &Scenario, strategy: &Strategy) -> Result<Vec<Outcome>, Box<dyn
 }
 
 fn bytes(outcomes: &[Outcome], path: usize) -> Vec<f64> {
-    outcomes.iter().map(|one| one.path_bytes[path] as f64).collect()
+    outcomes.iter().map(|outcome| outcome.path_bytes[path] as f64).collect()
 }
 
 #[test]
-fn vehicles_that_want_all_share_what_one_would_have() -> Result<(), Box<dyn Error>> {
+fn saturated_vehicles_share_the_rate_of_a_single_one() -> Result<(), Box<dyn Error>> {
     let carried = |vehicles: u32| -> Result<Vec<f64>, Box<dyn Error>> {
         let (scenario, strategy) = square(vehicles, 1.0, BULK)?;
         Ok(bytes(&run(&scenario, &strategy)?, 0))
     };
-    let alone = carried(1)?[0];
-    assert!(alone > 4e6, "{alone}");
+    let single = carried(1)?[0];
+    assert!(single > 4e6, "{single}");
     for vehicles in [2, 5] {
         let each = carried(vehicles)?;
-        let (sum, fair) = (each.iter().sum::<f64>(), alone / f64::from(vehicles));
-        assert!((0.75..1.1).contains(&(sum / alone)), "{vehicles}: {sum} of {alone}");
-        assert!(each.iter().all(|one| (0.5..1.6).contains(&(one / fair))), "{vehicles}: {each:?}, not {fair}");
+        let (sum, fair) = (each.iter().sum::<f64>(), single / f64::from(vehicles));
+        assert!((0.75..1.1).contains(&(sum / single)), "{vehicles}: {sum} of {single}");
+        assert!(each.iter().all(|outcome| (0.5..1.6).contains(&(outcome / fair))), "{vehicles}: {each:?}, not {fair}");
     }
     Ok(())
 }
 
 #[test]
-fn vehicles_that_want_little_do_not_notice_each_other() -> Result<(), Box<dyn Error>> {
+fn vehicles_with_little_traffic_do_not_affect_each_other() -> Result<(), Box<dyn Error>> {
     let (scenario, strategy) = square(4, 10.0, MESSAGES)?;
-    for one in run(&scenario, &strategy)? {
-        assert!(one.messages > 100 && one.lost == 0, "{one:?}");
-        assert!(one.delays.longest().as_secs_f64() < 0.2, "{:?}", one.delays.longest());
+    for outcome in run(&scenario, &strategy)? {
+        assert!(outcome.messages > 100 && outcome.lost == 0, "{outcome:?}");
+        assert!(outcome.delays.longest().as_secs_f64() < 0.2, "{:?}", outcome.delays.longest());
     }
     Ok(())
 }
@@ -74,14 +74,14 @@ fn vehicles_that_want_little_do_not_notice_each_other() -> Result<(), Box<dyn Er
 fn rates_are_drawn_for_each_vehicle_within_the_range() -> Result<(), Box<dyn Error>> {
     let (scenario, strategy) = square(12, 10.0, MESSAGES)?;
     let mut rates: Vec<f64> =
-        run(&scenario, &strategy)?.iter().map(|one| one.messages as f64 * 500.0 * 8e-6 / 10.0).collect();
+        run(&scenario, &strategy)?.iter().map(|outcome| outcome.messages as f64 * 500.0 * 8e-6 / 10.0).collect();
     rates.sort_by(f64::total_cmp);
     assert!(rates[0] > 0.045 && rates[11] < 0.51 && rates[11] > 2.0 * rates[0], "{rates:?}");
     Ok(())
 }
 
 #[test]
-fn it_does_not_matter_in_which_order_or_on_which_thread_vehicles_go_on() -> Result<(), Box<dyn Error>> {
+fn results_do_not_depend_on_the_order_and_threads_of_the_vehicles() -> Result<(), Box<dyn Error>> {
     let (scenario, strategy) = square(6, 2.0, BULK)?;
     let names = ["its-g5".to_string(), "lte".to_string()];
     let expected = Totals::new(run(&scenario, &strategy)?).table(&names);
@@ -92,21 +92,21 @@ fn it_does_not_matter_in_which_order_or_on_which_thread_vehicles_go_on() -> Resu
                 scope.spawn(move || part.iter_mut().rev().for_each(|vehicle| vehicle.run_until(next)));
             }
         });
-        fleet.share_air();
+        fleet.share_airtime();
     }
     assert_eq!(Totals::new(fleet.finish()).table(&names), expected);
     Ok(())
 }
 
 #[test]
-fn a_vehicle_is_there_from_its_first_point_to_its_last() -> Result<(), Box<dyn Error>> {
+fn a_vehicle_is_present_from_its_first_point_to_its_last() -> Result<(), Box<dyn Error>> {
     let (mut scenario, strategy) = square(2, 10.0, MESSAGES)?;
-    let ways = "t_s,vehicle,x_m,y_m\n3,0,20,3\n8,0,30,3\n0,1,20,3\n12,1,30,3\n";
-    scenario.resolve(&BTreeMap::from([("way.csv".into(), ways.into())]))?;
+    let tracks = "t_s,vehicle,x_m,y_m\n3,0,20,3\n8,0,30,3\n0,1,20,3\n12,1,30,3\n";
+    scenario.resolve(&BTreeMap::from([("way.csv".into(), tracks.into())]))?;
     let outcomes = run(&scenario, &strategy)?;
     assert_eq!(outcomes[0].here, [Instant::from_millis(3000), Instant::from_millis(8000)]);
     assert_eq!(outcomes[1].here, [Instant::ZERO, Instant::from_millis(12_000)]);
-    let rate = |one: &Outcome, s: f64| one.messages as f64 / s;
+    let rate = |outcome: &Outcome, s: f64| outcome.messages as f64 / s;
     assert!(rate(&outcomes[0], 4.0) > 5.0 && outcomes[0].lost == 0, "{:?}", outcomes[0]);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the world of a drive says, over the whole drive.
+//! Events of the world over whole drives.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const SUDDEN: &str = include_str!("../../../scenarios/sudden-loss.toml");
 const REDUNDANCY: &str = include_str!("../../../scenarios/szilagyi/redundancy.toml");
 const PASS_BY: &str = include_str!("../../../scenarios/pass-by.toml");
 
-/// All events of a drive, polled whenever the world asks to be.
+/// All events of a drive, polled at each wake-up time of the world.
 fn drive(text: &str, seed: u64) -> Result<Vec<WorldEvent>, Box<dyn Error>> {
     let scenario = Scenario::parse(text, "test.toml")?;
     let mut world = World::new(&scenario, seed)?;
@@ -53,7 +53,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_does_not() -> Result<(), 
 }
 
 #[test]
-fn a_late_poll_gets_the_same_events_as_a_punctual_one() -> Result<(), Box<dyn Error>> {
+fn a_late_poll_gets_the_same_events_as_one_in_time() -> Result<(), Box<dyn Error>> {
     let scenario = Scenario::parse(LEAVE, "test.toml")?;
     let mut late = World::new(&scenario, 3)?;
     let end = Instant::from_secs_f64(60.0);
@@ -64,7 +64,7 @@ fn a_late_poll_gets_the_same_events_as_a_punctual_one() -> Result<(), Box<dyn Er
 }
 
 #[test]
-fn another_unit_does_not_shift_the_chance_of_the_first() -> Result<(), Box<dyn Error>> {
+fn another_rsu_does_not_change_the_random_numbers_of_the_first() -> Result<(), Box<dyn Error>> {
     let far = "\n[[roadside_unit]]\nname = \"far\"\nradio = \"its-g5\"\nposition_m = [90000, 0]\n";
     let more = format!("{LEAVE}{far}");
     let first =
@@ -74,14 +74,15 @@ fn another_unit_does_not_shift_the_chance_of_the_first() -> Result<(), Box<dyn E
 }
 
 #[test]
-fn cams_come_ten_times_a_second_and_are_received_until_the_car_is_far() -> Result<(), Box<dyn Error>> {
+fn cams_are_sent_ten_times_a_second_and_received_until_the_vehicle_is_far() -> Result<(), Box<dyn Error>> {
     let events = drive(LEAVE, 1)?;
     let cams: Vec<&CamSent> = cams(&events).collect();
     assert_eq!(cams.len(), 400);
     let share = |from_s: f64, to_s: f64| {
         let span = cams.iter().filter(|cam| (from_s..to_s).contains(&cam.at.as_secs_f64()));
-        let (all, heard): (Vec<_>, Vec<_>) = (span.clone().collect(), span.filter(|c| c.received.is_some()).collect());
-        heard.len() as f64 / all.len() as f64
+        let (all, received): (Vec<_>, Vec<_>) =
+            (span.clone().collect(), span.filter(|c| c.received.is_some()).collect());
+        received.len() as f64 / all.len() as f64
     };
     assert!(share(0.0, 12.0) > 0.99, "near: {}", share(0.0, 12.0));
     assert!(share(36.0, 40.0) < 0.2, "far: {}", share(36.0, 40.0));
@@ -91,7 +92,7 @@ fn cams_come_ten_times_a_second_and_are_received_until_the_car_is_far() -> Resul
 }
 
 #[test]
-fn the_link_does_over_time_what_the_scenario_tells() -> Result<(), Box<dyn Error>> {
+fn the_link_follows_the_scenario_over_time() -> Result<(), Box<dyn Error>> {
     let plain = LEAVE.replace("shadowing_db = 3", "shadowing_db = 0");
     let events = drive(&plain, 1)?;
     let at: BTreeMap<u64, &Truth> = truths(&events, 0).map(|truth| (truth.at.as_nanos() / 10_000_000, truth)).collect();
@@ -114,7 +115,7 @@ fn the_link_does_over_time_what_the_scenario_tells() -> Result<(), Box<dyn Error
 }
 
 #[test]
-fn a_silent_unit_sends_nothing_and_its_link_answers_no_try() -> Result<(), Box<dyn Error>> {
+fn a_silent_rsu_sends_nothing_and_acknowledges_nothing() -> Result<(), Box<dyn Error>> {
     let events = drive(SUDDEN, 2)?;
     let last = cams(&events).last().map(|cam| cam.at.as_secs_f64());
     assert!(last.is_some_and(|t_s| (19.8..20.0).contains(&t_s)), "{last:?}");
@@ -127,7 +128,7 @@ fn a_silent_unit_sends_nothing_and_its_link_answers_no_try() -> Result<(), Box<d
 }
 
 #[test]
-fn a_silent_wire_carries_nothing_and_then_as_before() -> Result<(), Box<dyn Error>> {
+fn a_silent_wire_carries_nothing_until_the_outage_ends() -> Result<(), Box<dyn Error>> {
     let events = drive(REDUNDANCY, 1)?;
     let rate_at = |second: f64| truths(&events, 0).find(|truth| truth.at.as_secs_f64() >= second);
     let rates = [20.0, 22.0, 40.0, 42.0].map(|second| rate_at(second).map(|truth| truth.up_mbit_s));
@@ -137,7 +138,7 @@ fn a_silent_wire_carries_nothing_and_then_as_before() -> Result<(), Box<dyn Erro
 }
 
 #[test]
-fn the_strongest_unit_serves_the_path() -> Result<(), Box<dyn Error>> {
+fn the_strongest_rsu_serves_the_path() -> Result<(), Box<dyn Error>> {
     let events = drive(PASS_BY, 1)?;
     let farthest = truths(&events, 0).filter_map(|truth| truth.distance_m).fold(0.0, f64::max);
     assert!((880.0..1300.0).contains(&farthest), "{farthest}");
@@ -150,10 +151,10 @@ fn the_strongest_unit_serves_the_path() -> Result<(), Box<dyn Error>> {
 #[test]
 fn a_link_is_announced_once_and_then_only_when_it_changes() -> Result<(), Box<dyn Error>> {
     let events = drive(LEAVE, 1)?;
-    let params = |path: u8, way: Direction| {
+    let params = |path: u8, wanted: Direction| {
         events.iter().filter(move |event| {
             matches!(event, WorldEvent::LinkParams { path: p, direction, .. }
-                if *p == PathId(path) && *direction == way)
+                if *p == PathId(path) && *direction == wanted)
         })
     };
     assert_eq!(params(1, Direction::Up).count(), 1);
@@ -163,17 +164,17 @@ fn a_link_is_announced_once_and_then_only_when_it_changes() -> Result<(), Box<dy
 }
 
 #[test]
-fn a_trace_moves_rate_delay_loss_and_signal() -> Result<(), Box<dyn Error>> {
-    let text = "name = \"traced\"\nduration_s = 5\n[vehicle]\nmobility = \"way.csv\"\n\
+fn a_trace_sets_rate_delay_loss_and_signal() -> Result<(), Box<dyn Error>> {
+    let text = "name = \"traced\"\nduration_s = 5\n[vehicle]\nmobility = \"wanted.csv\"\n\
         [[cellular]]\nname = \"lte\"\nrat = \"lte\"\ndelay_ms = 20\ntrace = \"data:a.csv\"\n\
         [[cellular]]\nname = \"nr\"\nrat = \"nr\"\ndelay_ms = 10\ntrace = \"b.up\"\nrate_mbit_s = 9\n\
         [traffic]\nkind = \"bulk\"\n";
     let mut scenario = Scenario::parse(text, "traced.toml")?;
     assert!(World::new(&scenario, 1).is_err_and(|error| error.what.contains("not been read")));
     let files: Vec<(String, bool)> = scenario.files().into_iter().map(|f| (f.path, f.in_data)).collect();
-    assert_eq!(files, [("way.csv".into(), false), ("a.csv".into(), true), ("b.up".into(), false)]);
+    assert_eq!(files, [("wanted.csv".into(), false), ("a.csv".into(), true), ("b.up".into(), false)]);
     scenario.resolve(&BTreeMap::from([
-        ("way.csv".into(), "t_s,x_m,y_m\n0,0,0\n5,50,0\n".into()),
+        ("wanted.csv".into(), "t_s,x_m,y_m\n0,0,0\n5,50,0\n".into()),
         ("data:a.csv".into(), "t_s,rate_mbit_s,delay_ms,loss,rssi_dbm\n0,10,30,0,-70\n2,4,,0.1,-90\n".into()),
         ("b.up".into(), "1\n2\n3\n".into()),
     ]))?;

@@ -30,7 +30,7 @@ pub fn execute(
     let mut second = Instant::ZERO;
     while let Some(next) = fleet.next() {
         advance(fleet.vehicles(), next, threads);
-        fleet.share_air();
+        fleet.share_airtime();
         if next >= second + Duration::from_secs(1) {
             second = next;
             if !at_second() {

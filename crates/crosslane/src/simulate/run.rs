@@ -40,7 +40,7 @@ pub fn execute(
     let recording = simulation.finish();
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
     let agent_events: Vec<Value> =
-        recording.said.iter().map(|(at, output)| events::agent_event(*at, output, None, &names)).collect();
+        recording.agent_outputs.iter().map(|(at, output)| events::agent_event(*at, output, None, &names)).collect();
     let (messages, skipped) = (&recording.messages, recording.skipped);
     let carried = Carried { messages, skipped, duplicates: recording.duplicates, sums: &recording.sums };
     let metrics = run_folder::measure(scenario, entry.seed, &names, &agent_events, &carried)?;
@@ -54,7 +54,7 @@ pub fn execute(
 fn write(folder: &Path, names: &[String], recording: Recording, mut events: Vec<Value>) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|cause| Error::failure(format!("making {}", folder.display()), cause))?;
     let addresses: Vec<IpAddr> = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
-    let kernel_events = recording.heard.iter();
+    let kernel_events = recording.kernel_events.iter();
     events.extend(kernel_events.map(|(at, side, event)| events::kernel_event(*at, *side, event, names, &addresses)));
     let Recording { packets, samples, messages, links, tcp_info, .. } = recording;
     let written = run_folder::write(folder, names, Records { packets, samples, messages, links, tcp_info, events });

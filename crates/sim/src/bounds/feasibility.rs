@@ -1,32 +1,32 @@
-//! Can a scenario show what it promises? Proof that the mean signal crosses
-//! the thresholds named in `[[expect]]`, and what else looks wrong.
+//! Feasibility of a scenario: proof that the mean signal crosses the thresholds
+//! of its `[[expect]]` entries, and warnings.
 
 use crate::input::mobility::Track;
 use crate::radio::access_link::Channel;
 use crate::scenario::{Crossing, CrossingDirection, Expectation, Scenario, ScenarioError};
 use crate::world::coverage::Coverage;
 
-/// Outcome of one expected crossing.
+/// Result for one expected crossing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proof {
-    /// Place among the scenario's expectations.
+    /// Index into the scenario's expectations.
     pub expectation: usize,
-    /// True if every signal looked at crosses in time.
+    /// True if every signal evaluated crosses within the expected interval.
     pub ok: bool,
-    /// One sentence: when it crosses, or what the signal does instead.
+    /// One sentence: the time of the crossing, or what the signal does instead.
     pub text: String,
-    /// When it first crosses as expected, in s, without shadowing.
+    /// Time of the first expected crossing, in s, without shadowing.
     pub at_s: Option<f64>,
 }
 
 /// Time constant of the smoothing, in s.
 const SMOOTHING_S: f64 = 0.5;
-/// Step in which the drive is looked at, in s.
+/// Step in which the signal is evaluated, in s.
 const STEP_S: f64 = 0.01;
 
-/// Looks at each expected crossing: once on the bare path loss, and with
-/// shadowing once per seed. The signal is the mean one, before fading,
-/// smoothed over half a second.
+/// Evaluates each expected crossing: once with path loss only, and once per
+/// seed with shadowing. The signal is the mean before fading, smoothed with a
+/// time constant of half a second.
 pub fn prove(scenario: &Scenario, seeds: &[u64]) -> Result<Vec<Proof>, ScenarioError> {
     let track = scenario.track()?;
     let expectations = scenario.expectations.iter().enumerate();
@@ -37,7 +37,7 @@ pub fn prove(scenario: &Scenario, seeds: &[u64]) -> Result<Vec<Proof>, ScenarioE
     Ok(crossings.map(|(place, crossing)| prove_one(scenario, &track, seeds, place, crossing)).collect())
 }
 
-/// What `check` should mention although it is no error.
+/// Warnings for `check`: problems that are not errors.
 pub fn warnings(scenario: &Scenario, proofs: &[Proof]) -> Vec<String> {
     let mut warnings = Vec::new();
     let traffic = &scenario.traffic;
@@ -49,11 +49,11 @@ pub fn warnings(scenario: &Scenario, proofs: &[Proof]) -> Vec<String> {
             ));
         }
     }
-    let way_s = scenario.known_track().map(|track| track.points().last().map_or(0.0, |p| p.t_s));
-    if let Some(over_s) = way_s.map(|way_s| scenario.vehicle.start_s + way_s - scenario.duration_s)
+    let route_s = scenario.known_track().map(|track| track.points().last().map_or(0.0, |p| p.t_s));
+    if let Some(over_s) = route_s.map(|route_s| scenario.vehicle.start_s + route_s - scenario.duration_s)
         && over_s > 0.5
     {
-        warnings.push(format!("the vehicle is under way for {over_s:.1} s longer than the drive"));
+        warnings.push(format!("the vehicle moves for {over_s:.1} s longer than the drive lasts"));
     }
     warnings
 }
@@ -92,15 +92,15 @@ fn prove_one(scenario: &Scenario, track: &Track, seeds: &[u64], expectation: usi
     }
 }
 
-/// Smoothed mean signal of a path over the drive: (s, dBm). There is none
-/// while all is off.
+/// Smoothed mean signal of a path over the drive: (s, dBm). It has no entries
+/// while every transmitter is off.
 fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -> Vec<(f64, f64)> {
     let radio = scenario.radios.iter().find(|radio| radio.name == path);
     let link = scenario.access.iter().find(|link| link.name == path);
     let start_m = track.at(0.0).position_m;
     let mut coverage = radio.map(|radio| Coverage::new(scenario, radio, seed, start_m));
     let model = link.and_then(|link| link.model.as_ref());
-    let mut air = model.map(|model| Channel::new(model, path, seed, start_m));
+    let mut channel = model.map(|model| Channel::new(model, path, seed, start_m));
     let mut mean_dbm = |t_s: f64| {
         if let Some(coverage) = &mut coverage {
             let position_m = track.at(t_s - scenario.vehicle.start_s).position_m;
@@ -110,9 +110,9 @@ fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -
         let trace = link.trace.as_ref().and_then(|name| scenario.data.traces.get(name));
         let recorded = trace.and_then(|trace| trace.at(t_s).rssi_dbm);
         let on = !crate::world::coverage::is_within(t_s, &link.outages_s);
-        if let Some(air) = &mut air {
-            let heard = air.hear(t_s, track.at(t_s - scenario.vehicle.start_s).position_m);
-            return heard.dbm.filter(|_| on);
+        if let Some(channel) = &mut channel {
+            let received = channel.signal_at(t_s, track.at(t_s - scenario.vehicle.start_s).position_m);
+            return received.dbm.filter(|_| on);
         }
         on.then(|| recorded.unwrap_or(link.rssi_dbm))
     };
@@ -121,15 +121,15 @@ fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -
     for t_s in (0..=steps).map(|step| f64::from(step) * STEP_S) {
         let Some(dbm) = mean_dbm(t_s) else { continue };
         let smooth = signal.last().map_or(dbm, |&(before_s, before)| {
-            let news = 1.0 - libm::exp(-(t_s - before_s) / SMOOTHING_S);
-            before + news * (dbm - before)
+            let weight = 1.0 - libm::exp(-(t_s - before_s) / SMOOTHING_S);
+            before + weight * (dbm - before)
         });
         signal.push((t_s, smooth));
     }
     signal
 }
 
-/// When the signal crosses as expected, in s.
+/// Times of the expected crossings, in s.
 fn crossings(signal: &[(f64, f64)], crossing: &Crossing) -> Vec<f64> {
     let below = |dbm: f64| dbm < crossing.threshold_dbm;
     let falls = crossing.direction == CrossingDirection::Below;
@@ -140,7 +140,7 @@ fn crossings(signal: &[(f64, f64)], crossing: &Crossing) -> Vec<f64> {
         .collect()
 }
 
-/// What the signal does that does not cross as expected.
+/// Describes a signal that does not cross as expected.
 fn instead(signal: &[(f64, f64)], crossing: &Crossing) -> String {
     let Crossing { path, threshold_dbm, direction, between_s: [from_s, to_s] } = crossing;
     let verb = verb(*direction);
@@ -153,7 +153,7 @@ fn instead(signal: &[(f64, f64)], crossing: &Crossing) -> String {
         _ => Some(*next),
     };
     let Some((t_s, dbm)) = signal.iter().fold(None, extreme) else {
-        return format!("{path} has no signal at all");
+        return format!("{path} has no signal");
     };
     let word = match direction {
         CrossingDirection::Below => "lowest",

@@ -1,32 +1,32 @@
-//! The least cost at which what was due could have been carried, known
-//! afterwards: a continuous knapsack over slots of time.
+//! The lowest cost at which the objects of a run could have met their
+//! deadlines, computed with hindsight: a continuous knapsack over time slots.
 //!
-//! A slot of a path takes bytes of any object that has begun and whose deadline
-//! is not past when they arrive. Sets of slots that can be filled together are
-//! the independent sets of a transversal matroid, so taking the cheapest paths
-//! first is optimal: what the paths up to the k-th carry together, less what
-//! those up to the one before carry, is the k-th one's part. What a set of
-//! paths carries at most, filling every slot with the object that is due
-//! earliest shows.
+//! A slot of a path can carry bytes of any object that has started and whose
+//! deadline has not passed when the bytes arrive. The sets of slots that can be
+//! filled together are the independent sets of a transversal matroid, so taking
+//! the cheapest paths first is optimal: the k-th path carries what the first k
+//! paths carry together, less what the first k − 1 carry. The maximum that a
+//! set of paths carries is found by filling every slot with the object of the
+//! earliest deadline.
 
 use std::collections::VecDeque;
 
 use crate::scenario::{Scenario, ScenarioError, TrafficKind};
 use crate::world::{TICK, World, WorldEvent};
 
-/// Payload in an IP byte: a full MPTCP segment carries 1424 bytes in 1500.
+/// Payload per IP byte: a full MPTCP segment carries 1424 bytes in 1500.
 pub const PAYLOAD_SHARE: f64 = 1424.0 / 1500.0;
-/// What is left of an object may differ from 0 by so much, in bytes.
-const NOTHING: f64 = 1e-6;
+/// An object with at most this remainder, in bytes, is complete.
+const TOLERANCE_BYTES: f64 = 1e-6;
 
 /// An object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Job {
-    /// When it begins, in s.
+    /// Start time, in s.
     pub start_s: f64,
-    /// When its last byte must have arrived, in s.
+    /// Deadline of its last byte, in s.
     pub deadline_s: f64,
-    /// Its size, in bytes.
+    /// Size, in bytes.
     pub bytes: f64,
 }
 
@@ -35,32 +35,32 @@ pub struct Job {
 pub struct Capacity {
     /// Price of a byte.
     pub unit_cost: f64,
-    /// What it carries in each slot, in bytes of payload, and after how long
-    /// that arrives, in s.
+    /// For each slot: its capacity, in bytes of payload, and the one-way delay,
+    /// in s.
     pub slots: Vec<(f64, f64)>,
 }
 
-/// The best that could have been done.
+/// The optimal allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimum {
     /// Bytes over each path.
     pub bytes: Vec<f64>,
-    /// What they cost.
+    /// Total cost.
     pub cost: f64,
-    /// Bytes that no plan brings in time.
+    /// Bytes that no allocation delivers in time.
     pub late_bytes: f64,
 }
 
 impl Optimum {
-    /// Of the bytes carried, those over this path (0 to 1).
+    /// Share of the carried bytes that used this path (0 to 1).
     pub fn share(&self, place: usize) -> Option<f64> {
         let total: f64 = self.bytes.iter().sum();
         Some(self.bytes.get(place)? / total).filter(|share| share.is_finite())
     }
 }
 
-/// The least cost of carrying as much of `jobs` (in order of their beginning
-/// and of their deadline) in time as can be, over paths in slots of `slot_s`.
+/// The lowest cost of carrying as much of `jobs` in time as possible, over paths
+/// in slots of `slot_s`. `jobs` are in order of start and of deadline.
 pub fn least_cost(paths: &[Capacity], jobs: &[Job], slot_s: f64) -> Optimum {
     let mut order: Vec<usize> = (0..paths.len()).collect();
     order.sort_by(|&a, &b| paths[a].unit_cost.total_cmp(&paths[b].unit_cost));
@@ -77,7 +77,7 @@ pub fn least_cost(paths: &[Capacity], jobs: &[Job], slot_s: f64) -> Optimum {
     Optimum { bytes, cost, late_bytes }
 }
 
-/// Bytes that these paths carry in time at most.
+/// Maximum number of bytes that these paths carry in time.
 fn carried(paths: &[&Capacity], jobs: &[Job], slot_s: f64) -> f64 {
     let slots = paths.iter().map(|path| path.slots.len()).max().unwrap_or(0);
     let mut waiting = jobs.iter().copied();
@@ -90,11 +90,11 @@ fn carried(paths: &[&Capacity], jobs: &[Job], slot_s: f64) -> f64 {
             open.push_back(job);
             next = waiting.next();
         }
-        open.retain(|job| job.deadline_s > begin_s && job.bytes > NOTHING);
+        open.retain(|job| job.deadline_s > begin_s && job.bytes > TOLERANCE_BYTES);
         for (capacity, delay_s) in paths.iter().filter_map(|path| path.slots.get(slot)) {
             let mut used = 0.0;
             for job in &mut open {
-                // An object that begins or is due within the slot has part of it.
+                // An object that starts or is due within the slot can use part of it.
                 let usable_s = end_s.min(job.deadline_s - delay_s) - begin_s.max(job.start_s);
                 let usable = (capacity * (usable_s / slot_s).clamp(0.0, 1.0)).min(capacity - used);
                 let taken = usable.min(job.bytes).max(0.0);
@@ -107,10 +107,10 @@ fn carried(paths: &[&Capacity], jobs: &[Job], slot_s: f64) -> f64 {
     carried
 }
 
-/// What each path carries in a run of the scenario, slot by slot.
+/// Capacity of each path in a run of the scenario, slot by slot.
 ///
 /// # Errors
-/// The world cannot be made.
+/// The world cannot be created.
 pub fn capacities(scenario: &Scenario, seed: u64) -> Result<Vec<Capacity>, ScenarioError> {
     let mut world = World::new(scenario, seed)?;
     let path = |unit_cost| Capacity { unit_cost, slots: Vec::new() };
@@ -127,11 +127,11 @@ pub fn capacities(scenario: &Scenario, seed: u64) -> Result<Vec<Capacity>, Scena
     Ok(paths)
 }
 
-/// The optimum of a run whose objects began at these times (in ns); none if the
-/// traffic has no deadlines.
+/// The optimum of a run whose objects started at these times (in ns); none if
+/// the traffic has no deadlines.
 ///
 /// # Errors
-/// The world cannot be made.
+/// The world cannot be created.
 pub fn of_run(scenario: &Scenario, seed: u64, starts_ns: &[u64]) -> Result<Option<Optimum>, ScenarioError> {
     let TrafficKind::Deadline(rules) = scenario.traffic.kind else { return Ok(None) };
     let job = |&start_ns: &u64| {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_share_of_constant_rates_is_that_of_the_closed_formula() {
+    fn the_optimal_share_at_constant_rates_matches_the_closed_formula() {
         for (rates, bytes) in [([8.0, 8.0], 10e6), ([4.0, 12.0], 10e6), ([3.8, 3.0], 5e6)] {
             for deadline_s in [10.0, 9.0, 8.0, 7.5] {
                 let optimum = least_cost(&paths(rates), &jobs(bytes, deadline_s), SLOT_S);
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_carried_is_late_and_the_rest_fills_both_paths() {
+    fn bytes_beyond_capacity_are_late_and_the_rest_fills_both_paths() {
         let optimum = least_cost(&paths([8.0, 8.0]), &jobs(10e6, 4.0), SLOT_S);
         assert!((optimum.late_bytes - 6.0 * (10e6 - 7.6e6)).abs() < 10.0, "{optimum:?}");
         assert!((optimum.bytes[1] - 6.0 * 3.8e6).abs() < 10.0);
     }
 
     #[test]
-    fn objects_that_overlap_share_the_cheap_path() {
+    fn overlapping_objects_share_the_cheap_path() {
         let jobs = [(0.0, 1e6), (0.0, 1e6), (5.0, 1e6)].map(|(start_s, bytes)| Job {
             start_s,
             deadline_s: start_s + 10.0,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_under_way_at_the_deadline_are_late() {
+    fn bytes_in_flight_at_the_deadline_are_late() {
         let mut paths = paths([8.0, 0.0]);
         paths[0].slots.iter_mut().for_each(|slot| slot.1 = 0.5);
         let optimum = least_cost(&paths, &jobs(10e6, 2.0), SLOT_S);

@@ -1,4 +1,4 @@
-//! What could be had at best, and whether a scenario can show what it expects.
+//! Upper bounds on results, and the feasibility of a scenario's expectations.
 
 pub mod feasibility;
 pub mod least_cost;

@@ -1,9 +1,9 @@
-//! The oracle: an agent whose beliefs are the truth of the moments to come.
+//! The oracle: an agent that knows the future state of every path.
 //!
-//! No strategy can know what it knows, so what it carries is a bound for them.
-//! It runs the world of the same scenario and seed ahead, and notes when each
-//! path carries. Allocator and path manager are those of every other agent;
-//! only the assessors are others.
+//! No real strategy has this knowledge, so its results are an upper bound. The
+//! oracle runs the world of the same scenario and seed in advance and records
+//! when each path carries data. The allocator and the path manager are those of
+//! every other agent; only the assessors differ.
 
 use crosslane_core::path::{OnFade, PathSpec, Sample};
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::world::{TICK, Truth, World, WorldEvent};
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Params {
-    /// How long a path must carry from now on to be used, in ms.
+    /// Minimum remaining time of a path to be used, in ms.
     pub lookahead_ms: f64,
-    /// An interruption so short, in ms, is ridden out.
+    /// Maximum duration of an interruption that is ignored, in ms.
     pub ride_out_ms: f64,
-    /// What becomes of the subflow on a path that will carry no more.
+    /// Action on the subflow of a path that is about to fail.
     pub on_fade: OnFade,
-    /// Least rate at which a path counts as carrying, in Mbit/s.
+    /// Minimum rate of a usable path, in Mbit/s.
     pub floor_mbit_s: f64,
-    /// Greatest loss at which it does, 0 to 1.
+    /// Maximum loss of a usable path, 0 to 1.
     pub loss: f64,
 }
 
@@ -43,7 +43,7 @@ impl Params {
     /// Reads the parameters of a strategy.
     ///
     /// # Errors
-    /// What is wrong, with the key in backticks.
+    /// The error, with the key in backticks.
     pub fn read(parameters: &toml::Table) -> Result<Params, String> {
         let params = Params::deserialize(parameters.clone()).map_err(|fault| fault.to_string())?;
         let ranges = [
@@ -52,31 +52,31 @@ impl Params {
             ("floor_mbit_s", params.floor_mbit_s, 100_000.0),
             ("loss", params.loss, 1.0),
         ];
-        match ranges.into_iter().find(|(_, value, most)| !(0.0..=*most).contains(value)) {
-            Some((key, value, most)) => Err(format!("`{key}`: {value} is outside 0 to {most}")),
+        match ranges.into_iter().find(|(_, value, high)| !(0.0..=*high).contains(value)) {
+            Some((key, value, high)) => Err(format!("`{key}`: {value} is outside 0 to {high}")),
             None => Ok(params),
         }
     }
 }
 
-/// What a run will bring, path by path.
+/// The future of a run, path by path.
 #[derive(Clone, Debug)]
 pub struct Foresight {
     params: Params,
     paths: Vec<Arc<Future>>,
 }
 
-/// What one path will do.
+/// The future of one path.
 #[derive(Clone, Debug, Default)]
 struct Future {
-    /// From and to: when it carries, in order, apart from each other.
+    /// Intervals `[from, to]` in which it is usable, ordered and disjoint.
     spans: Vec<[Instant; 2]>,
-    /// What it could carry within them.
+    /// Its capacity within them, in bytes.
     bytes: f64,
 }
 
 impl Foresight {
-    /// Runs a fresh `world` of the scenario to its end.
+    /// Runs a new `world` of the scenario to its end.
     pub fn new(mut world: World, scenario: &Scenario, params: Params) -> Foresight {
         let mut futures = vec![Future::default(); scenario.paths().len()];
         let traffic = &scenario.traffic;
@@ -87,7 +87,7 @@ impl Foresight {
                 let Some(future) = futures.get_mut(usize::from(truth.path.0)) else { continue };
                 let mbit_s = if traffic.down { truth.down_mbit_s } else { truth.up_mbit_s };
                 if mbit_s >= params.floor_mbit_s && truth.loss <= params.loss {
-                    future.carries(&truth, millis(params.ride_out_ms));
+                    future.add(&truth, millis(params.ride_out_ms));
                     if traffic_s.contains(&truth.at.as_secs_f64()) {
                         future.bytes += mbit_s * (1.0 - truth.loss) * 1e6 / 8.0 * TICK.as_secs_f64();
                     }
@@ -97,13 +97,13 @@ impl Foresight {
         Foresight { params, paths: futures.into_iter().map(Arc::new).collect() }
     }
 
-    /// IP bytes that each path could carry while the traffic runs, in order of
-    /// their number: the integral of its rate over the times in which it carries.
+    /// IP bytes that each path could carry during the traffic, in order of path
+    /// id: the integral of its rate over the intervals in which it is usable.
     pub fn bytes(&self) -> Vec<f64> {
         self.paths.iter().map(|future| future.bytes).collect()
     }
 
-    /// The agent that acts on it. `ranks` and `overlap` as in
+    /// The agent that uses this knowledge. `ranks` and `overlap` as in
     /// [`Setup`](crosslane_core::agent::Setup).
     pub fn agent(&self, paths: Vec<PathSpec>, ranks: &[u8], mode: Mode, overlap: Duration) -> Agent {
         let assessors = self.paths.iter().map(|future| -> Vec<Box<dyn Assessor + Send>> {
@@ -119,7 +119,7 @@ impl Foresight {
 }
 
 impl Future {
-    fn carries(&mut self, truth: &Truth, ride_out: Duration) {
+    fn add(&mut self, truth: &Truth, ride_out: Duration) {
         let until = truth.at + TICK;
         match self.spans.last_mut() {
             Some([_, end]) if truth.at <= *end + ride_out => *end = until,
@@ -128,11 +128,11 @@ impl Future {
     }
 }
 
-/// Knows one path's future.
+/// Assessor of one path.
 struct Oracle {
     future: Arc<Future>,
     params: Params,
-    /// The first span that has not ended.
+    /// Index of the first span that has not ended.
     place: usize,
     belief: Belief,
     reason: Reason,
@@ -159,9 +159,9 @@ impl Oracle {
         self.belief = belief;
         let left_s = until.map_or(f64::INFINITY, |until| until.since(now).as_secs_f64());
         let (rule, text) = match belief {
-            Belief::Good => ("oracle.carries", format!("it will carry for another {left_s:.1} s and more")),
-            Belief::Fading => ("oracle.ends", format!("it will carry for {left_s:.2} s only")),
-            _ => ("oracle.silent", format!("it carries nothing for {left_s:.1} s")),
+            Belief::Good => ("oracle.carries", format!("the path is usable for at least another {left_s:.1} s")),
+            Belief::Fading => ("oracle.ends", format!("the path is usable for only another {left_s:.2} s")),
+            _ => ("oracle.silent", format!("the path carries nothing for {left_s:.1} s")),
         };
         self.reason = Reason { rule, text, inputs: vec![("left_s", left_s)] };
     }
@@ -211,7 +211,7 @@ mod tests {
         Ok(Foresight::new(World::new(&scenario, 1)?, &scenario, params))
     }
 
-    /// When the belief of a path changes: (ms, belief).
+    /// Changes of the belief of a path: (ms, belief).
     fn beliefs(foresight: &Foresight, path: usize) -> Vec<(u64, Belief)> {
         let mut oracle = Oracle::new(foresight.paths[path].clone(), foresight.params);
         let mut changes = Vec::new();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_falls_silent_at_20_s_is_left_just_before() -> Result<(), Box<dyn Error>> {
+    fn an_rsu_that_stops_at_20_s_is_left_just_before() -> Result<(), Box<dyn Error>> {
         let beliefs = beliefs(&foresight(Params::default())?, 0);
         let leave = [(0, Belief::Good), (19_900, Belief::Fading), (20_000, Belief::Lost)];
         assert_eq!(beliefs.get(..3), Some(&leave[..]));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_always_carries_is_left_only_as_the_run_ends() -> Result<(), Box<dyn Error>> {
+    fn a_path_that_always_carries_is_left_only_at_the_end_of_the_run() -> Result<(), Box<dyn Error>> {
         let beliefs = beliefs(&foresight(Params::default())?, 1);
         assert_eq!(beliefs[0], (0, Belief::Good));
         assert!(beliefs[1].0 >= 39_900, "{beliefs:?}");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_out_of_range_are_told_with_their_key() {
+    fn parameters_out_of_range_are_reported_with_their_key() {
         let read = |text: &str| Params::read(&text.parse::<toml::Table>().unwrap_or_default());
         assert_eq!(read("loss = 0.2").map(|params| params.loss), Ok(0.2));
         assert_eq!(read("loss = 3"), Err("`loss`: 3 is outside 0 to 1".into()));

@@ -1,4 +1,4 @@
-//! What came of each vehicle, and of all.
+//! Results of each vehicle, and of the fleet.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,93 +9,93 @@ use crosslane_core::time::{Duration, Instant};
 use crate::record::histogram::Histogram;
 use crate::simulation::Recording;
 
-/// What came of one vehicle.
+/// Results of one vehicle.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Its number in the mobility file.
     pub vehicle: u32,
-    /// When it was there, from and to.
+    /// Interval in which it was present: `[from, to]`.
     pub here: [Instant; 2],
-    /// Payload that each path delivered, in bytes, both ways.
+    /// Payload that each path delivered, in bytes, in both directions.
     pub path_bytes: Vec<u64>,
     /// Messages written.
     pub messages: u64,
-    /// Messages that had not arrived when it left.
+    /// Messages that had not arrived when the vehicle departed.
     pub lost: u64,
     /// Bytes of the messages that arrived.
     pub delivered_bytes: u64,
-    /// Their delays, from the beginning of the write to the last byte read.
+    /// Delays of those messages, from the start of the write to the last byte
+    /// read.
     pub delays: Histogram,
-    /// Changes of the wanted state of a path to active or from it, those of one
-    /// moment counted once.
+    /// Times at which the wanted state of any path changed to or from active.
     pub handovers: u64,
-    /// Events of its simulation.
+    /// Events of the vehicle's simulation.
     pub events: u64,
 }
 
 impl Outcome {
     pub(super) fn of(vehicle: u32, here: [Instant; 2], recording: Recording) -> Outcome {
         let mut changes: Vec<Instant> = Vec::new();
-        for (at, output) in &recording.said {
+        for (at, output) in &recording.agent_outputs {
             if matches!(output, Output::Decision { .. }) && changes.last() != Some(at) && *at > here[0] + SETTLED {
                 changes.push(*at);
             }
         }
-        let told = recording.tally;
+        let results = recording.results;
         Outcome {
             vehicle,
             here,
             path_bytes: recording.sums.delivered_payload_bytes().to_vec(),
-            messages: told.written,
-            lost: told.written - told.delays.count(),
-            delivered_bytes: told.delivered_bytes,
-            delays: told.delays,
+            messages: results.written,
+            lost: results.written - results.delays.count(),
+            delivered_bytes: results.delivered_bytes,
+            delays: results.delays,
             handovers: changes.len() as u64,
             events: recording.events,
         }
     }
 }
 
-/// The first decisions of an agent are no handover.
+/// Decisions of an agent before this are not handovers.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// A figure of one vehicle; none if it has no meaning there.
+/// A figure of one vehicle; none if it is not defined.
 type OfVehicle = fn(&Outcome) -> Option<f64>;
 
-/// All vehicles together: what the summary tells.
+/// Totals over all vehicles, for the summary.
 #[derive(Clone, Debug)]
 pub struct Totals {
     outcomes: Vec<Outcome>,
 }
 
 impl Totals {
-    /// Of these vehicles.
+    /// Totals of these vehicles.
     pub fn new(outcomes: Vec<Outcome>) -> Totals {
         Totals { outcomes }
     }
 
-    /// Metrics by name: sums, and for delay and goodput the median over the
-    /// vehicles, with other quantiles beside. `paths` are the names of the paths.
+    /// Metrics by name: sums, and for delay and goodput the median and other
+    /// quantiles over the vehicles. `paths` are the names of the paths.
     pub fn metrics(&self, paths: &[String]) -> BTreeMap<String, f64> {
         let mut found = BTreeMap::new();
         let sum = |of: fn(&Outcome) -> u64| self.outcomes.iter().map(of).sum::<u64>() as f64;
         found.insert("vehicles".into(), self.outcomes.len() as f64);
-        found.insert("messages.sent".into(), sum(|one| one.messages));
-        found.insert("messages.lost".into(), sum(|one| one.lost));
-        found.insert("delivered_bytes".into(), sum(|one| one.delivered_bytes));
-        found.insert("handover.count".into(), sum(|one| one.handovers));
-        let all: u64 = self.outcomes.iter().flat_map(|one| &one.path_bytes).sum();
+        found.insert("messages.sent".into(), sum(|outcome| outcome.messages));
+        found.insert("messages.lost".into(), sum(|outcome| outcome.lost));
+        found.insert("delivered_bytes".into(), sum(|outcome| outcome.delivered_bytes));
+        found.insert("handover.count".into(), sum(|outcome| outcome.handovers));
+        let all: u64 = self.outcomes.iter().flat_map(|outcome| &outcome.path_bytes).sum();
         for (place, name) in paths.iter().enumerate() {
-            let bytes: u64 = self.outcomes.iter().filter_map(|one| one.path_bytes.get(place)).sum();
+            let bytes: u64 = self.outcomes.iter().filter_map(|outcome| outcome.path_bytes.get(place)).sum();
             found.insert(format!("path.{name}.bytes"), bytes as f64);
             if all > 0 {
                 found.insert(format!("path.{name}.share"), bytes as f64 / all as f64);
             }
         }
         let of_each: [(&str, OfVehicle); 4] = [
-            ("delivery_delay_ms.p50", |one| one.delays.quantile(0.5).map(millis)),
-            ("delivery_delay_ms.p99", |one| one.delays.quantile(0.99).map(millis)),
-            ("delivery_delay_ms.max", |one| (one.delays.count() > 0).then(|| millis(one.delays.longest()))),
+            ("delivery_delay_ms.p50", |outcome| outcome.delays.quantile(0.5).map(millis)),
+            ("delivery_delay_ms.p99", |outcome| outcome.delays.quantile(0.99).map(millis)),
+            ("delivery_delay_ms.max", |outcome| (outcome.delays.count() > 0).then(|| millis(outcome.delays.longest()))),
             ("goodput_mbit_s", Outcome::goodput_mbit_s),
         ];
         for (name, of) in of_each {
@@ -109,28 +109,29 @@ impl Totals {
         found
     }
 
-    /// A row per vehicle, as `vehicles.csv` has it.
+    /// The text of `vehicles.csv`: a row per vehicle.
     pub fn table(&self, paths: &[String]) -> String {
         let bytes: String = paths.iter().map(|name| format!(",{name}_bytes")).collect();
         let mut text = format!(
             "vehicle,from_s,to_s{bytes},messages,lost,delivered_bytes,\
              delay_p50_ms,delay_p99_ms,delay_max_ms,handovers\n"
         );
-        for one in &self.outcomes {
-            let [from_s, to_s] = one.here.map(Instant::as_secs_f64);
-            let bytes: String = one.path_bytes.iter().map(|bytes| format!(",{bytes}")).collect();
-            let delay = |share: f64| one.delays.quantile(share).map_or(String::new(), |d| format!("{:.3}", millis(d)));
+        for outcome in &self.outcomes {
+            let [from_s, to_s] = outcome.here.map(Instant::as_secs_f64);
+            let bytes: String = outcome.path_bytes.iter().map(|bytes| format!(",{bytes}")).collect();
+            let delay =
+                |share: f64| outcome.delays.quantile(share).map_or(String::new(), |d| format!("{:.3}", millis(d)));
             let _ = writeln!(
                 text,
                 "{},{from_s:.3},{to_s:.3}{bytes},{},{},{},{},{},{},{}",
-                one.vehicle,
-                one.messages,
-                one.lost,
-                one.delivered_bytes,
+                outcome.vehicle,
+                outcome.messages,
+                outcome.lost,
+                outcome.delivered_bytes,
                 delay(0.5),
                 delay(0.99),
                 delay(1.0),
-                one.handovers,
+                outcome.handovers,
             );
         }
         text
@@ -138,7 +139,7 @@ impl Totals {
 }
 
 impl Outcome {
-    /// Bytes of messages that arrived over the time in which it was there.
+    /// Bytes of delivered messages per time present.
     fn goodput_mbit_s(&self) -> Option<f64> {
         let here_s = self.here[1].since(self.here[0]).as_secs_f64();
         (here_s > 0.0).then(|| self.delivered_bytes as f64 * 8e-6 / here_s)

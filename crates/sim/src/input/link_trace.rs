@@ -1,4 +1,4 @@
-//! Traces of links: our CSV, and mahimahi's.
+//! Link traces, in our CSV format and in mahimahi's format.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use crosslane_core::link::mahimahi;
 use crate::error::ScenarioError;
 use crate::input::numeric_csv::{self, Column, fault};
 
-/// What a link does over time.
+/// The behaviour of a link over time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trace {
-    /// Rows of our CSV; the last one holds to the end of the drive.
+    /// Rows of our CSV; the last one applies until the end of the drive.
     Rows(Vec<TraceRow>),
-    /// Mahimahi's: moments (ms, not falling) at which 1500 bytes may be sent.
+    /// Mahimahi: delivery opportunities of 1500 bytes (ms, non-decreasing).
     Opportunities(Arc<Vec<u64>>),
 }
 
-/// What holds from a moment on. A value that no row has given yet is `None`:
-/// then the scenario's constant holds.
+/// Link parameters from a time on. `None`: no row has set the value so far, and
+/// the scenario's constant applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TraceRow {
-    /// Since when, in s.
+    /// Start of validity, in s.
     pub t_s: f64,
     /// Rate, in Mbit/s.
     pub rate_mbit_s: Option<f64>,
@@ -41,8 +41,8 @@ const COLUMNS: [Column; 5] = [
 ];
 
 impl Trace {
-    /// Reads a trace. The name tells the format: `*.up`, `*.down` and `*.pps`
-    /// are mahimahi's, all else is CSV.
+    /// Reads a trace. The file name determines the format: `*.up`, `*.down` and
+    /// `*.pps` are mahimahi's, all others are CSV.
     pub fn parse(text: &str, file: &str) -> Result<Trace, ScenarioError> {
         let mahimahi = [".up", ".down", ".pps"];
         if mahimahi.iter().any(|ending| file.ends_with(ending)) {
@@ -54,7 +54,7 @@ impl Trace {
             let [t_s, rate_mbit_s, delay_ms, loss, rssi_dbm] = row.cells;
             if rows.is_empty() && t_s != Some(0.0) {
                 let what = "the first row is not at 0 s";
-                return Err(fault(file, row.line, what, "let `t_s` begin at 0"));
+                return Err(fault(file, row.line, what, "start `t_s` at 0"));
             }
             rows.push(TraceRow {
                 t_s: t_s.unwrap_or(before.t_s),
@@ -67,7 +67,7 @@ impl Trace {
         Ok(Trace::Rows(rows))
     }
 
-    /// The row that holds at `t_s`; an empty one for mahimahi's traces.
+    /// The row valid at `t_s`; an empty one for mahimahi's traces.
     pub fn at(&self, t_s: f64) -> TraceRow {
         let Trace::Rows(rows) = self else {
             return TraceRow::default();
@@ -76,18 +76,18 @@ impl Trace {
         after.checked_sub(1).map_or(TraceRow::default(), |place| rows[place])
     }
 
-    /// True if rate and signal are known from the first row on.
+    /// True if the first row has a rate and a signal.
     pub fn has_rate_and_signal(&self) -> bool {
         let first = self.at(0.0);
         first.rate_mbit_s.is_some() && first.rssi_dbm.is_some()
     }
 
-    /// Mean rate, in Mbit/s; 0 if it gives none.
+    /// Mean rate, in Mbit/s; 0 if the trace has none.
     pub fn mean_mbit_s(&self) -> f64 {
         match self {
-            Trace::Opportunities(moments) => {
-                let millis = moments.last().map_or(1, |&last| last.max(1));
-                moments.len() as f64 * 1500.0 * 8.0 / 1000.0 / millis as f64
+            Trace::Opportunities(times_ms) => {
+                let millis = times_ms.last().map_or(1, |&last| last.max(1));
+                times_ms.len() as f64 * 1500.0 * 8.0 / 1000.0 / millis as f64
             }
             Trace::Rows(rows) => {
                 let rate = |row: &TraceRow| row.rate_mbit_s.unwrap_or(0.0);
@@ -102,7 +102,7 @@ impl Trace {
 
 fn parse_opportunities(text: &str, file: &str) -> Result<Trace, ScenarioError> {
     match mahimahi::parse(file, text) {
-        Ok(moments) => Ok(Trace::Opportunities(Arc::new(moments))),
+        Ok(times_ms) => Ok(Trace::Opportunities(Arc::new(times_ms))),
         Err(error) => {
             let cause = error.cause.to_string();
             let (what, remedy) = cause.split_once("; ").unwrap_or((&cause, "correct the line or leave it out"));
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_trace_is_refused_with_its_line_and_a_remedy() {
+    fn a_broken_trace_is_rejected_with_its_line_and_a_remedy() {
         let table = [
             ("", "a.csv, line 1: the file is empty"),
             ("t_s,speed\n0,1", "line 1: unknown column `speed`; the columns are t_s,"),
-            ("t_s,loss,loss\n0,1,1", "line 1: column `loss` stands twice"),
+            ("t_s,loss,loss\n0,1,1", "line 1: column `loss` is repeated"),
             ("loss\n0", "line 1: column `t_s` is missing"),
             ("t_s,loss\n", "line 1: there is no row"),
-            ("t_s,loss\n0,0\n# c\n0,0", "line 4: the time does not rise; sort"),
+            ("t_s,loss\n0,0\n# c\n0,0", "line 4: the time does not increase; sort"),
             ("t_s,loss\n0,1.5", "line 2: `loss` is 1.5, outside 0 to 1"),
             ("t_s,rate_mbit_s\n0,-1", "line 2: `rate_mbit_s` is -1, outside"),
             ("t_s,rate_mbit_s\n0,NaN", "line 2: `rate_mbit_s` is NaN, outside"),

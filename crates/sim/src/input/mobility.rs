@@ -1,11 +1,11 @@
-//! Where the vehicle is, or each of many.
+//! Positions of one or many vehicles over time.
 
 use std::collections::BTreeMap;
 
 use crate::error::ScenarioError;
 use crate::input::numeric_csv::{self, Column, Row, fault};
 
-/// Where the vehicle is, and how fast it moves.
+/// Position and speed of the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
     /// Position, in m.
@@ -14,24 +14,25 @@ pub struct State {
     pub speed_m_s: f64,
 }
 
-/// A way over time.
+/// Positions over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Track {
     points: Vec<TrackPoint>,
 }
 
-/// A point of a way.
+/// A point of a track.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrackPoint {
-    /// When the vehicle is there, in s since it began to move.
+    /// Time, in s since the vehicle began to move.
     pub t_s: f64,
-    /// Where, in m.
+    /// Position, in m.
     pub position_m: [f64; 2],
 }
 
-/// Most vehicles in a mobility file: each has its links and its transport.
+/// Maximum number of vehicles in a mobility file: each has its links and its
+/// transport.
 pub const MAX_VEHICLES: usize = 10_000;
-/// Most rows of a mobility file: 2,000 vehicles, 30 minutes, a row a second.
+/// Maximum number of rows: 2,000 vehicles, 30 minutes, one row per second.
 const MAX_ROWS: usize = 4_000_000;
 
 const COLUMNS: [Column; 4] = [
@@ -42,8 +43,8 @@ const COLUMNS: [Column; 4] = [
 ];
 
 impl Track {
-    /// Reads a mobility file, `t_s,x_m,y_m` or `t_s,vehicle,x_m,y_m`: the way
-    /// of each vehicle by its number, which is 0 where the file names none.
+    /// Reads a mobility file, `t_s,x_m,y_m` or `t_s,vehicle,x_m,y_m`: the track
+    /// of each vehicle by its number, which is 0 without a column `vehicle`.
     pub fn parse(text: &str, file: &str) -> Result<BTreeMap<u32, Track>, ScenarioError> {
         let mut tracks: BTreeMap<u32, Track> = BTreeMap::new();
         let mut before: Option<Option<u32>> = None;
@@ -55,7 +56,7 @@ impl Track {
             let track = tracks.entry(vehicle.unwrap_or(0)).or_insert(Track { points: Vec::new() });
             add(track, &row, same && !blank).map_err(|(what, remedy)| fault(file, row.line, what, remedy))?;
             match tracks.len() {
-                _ if blank => Err(fault(file, row.line, "`vehicle` is blank in some rows", "number every row")),
+                _ if blank => Err(fault(file, row.line, "`vehicle` is blank in some rows", "give every row a number")),
                 0..=MAX_VEHICLES => Ok(()),
                 _ => {
                     let what = format!("more than {MAX_VEHICLES} vehicles");
@@ -66,7 +67,7 @@ impl Track {
         Ok(tracks)
     }
 
-    /// Through these points, in the order of their time.
+    /// A track through these points, in order of time.
     pub fn new(points: Vec<TrackPoint>) -> Track {
         Track { points }
     }
@@ -76,7 +77,7 @@ impl Track {
         &self.points
     }
 
-    /// Where the vehicle is `t_s` after it began to move: on the straight line
+    /// State of the vehicle `t_s` after it began to move: interpolated linearly
     /// between two points, at rest before the first and after the last.
     pub fn at(&self, t_s: f64) -> State {
         let after = self.points.partition_point(|point| point.t_s <= t_s);
@@ -98,7 +99,7 @@ impl Track {
     }
 }
 
-/// The vehicle's number in a row; none if the cell is blank or not there.
+/// The vehicle's number in a row; none if the cell is blank or missing.
 fn number(row: &Row<4>) -> Result<Option<u32>, (String, &'static str)> {
     let Some(number) = row.cells[1] else { return Ok(None) };
     if number != libm::floor(number) {
@@ -107,8 +108,8 @@ fn number(row: &Row<4>) -> Result<Option<u32>, (String, &'static str)> {
     Ok(Some(number as u32))
 }
 
-/// Takes a row into its vehicle's way; `same` if the row before was of the same
-/// vehicle.
+/// Appends a row to its vehicle's track; `same` if the previous row belongs to
+/// the same vehicle.
 fn add(track: &mut Track, row: &Row<4>, same: bool) -> Result<(), (String, &'static str)> {
     let cell = |place: usize| row.cells[place].unwrap_or(0.0);
     let point = TrackPoint { t_s: cell(0), position_m: [cell(2), cell(3)] };
@@ -117,17 +118,17 @@ fn add(track: &mut Track, row: &Row<4>, same: bool) -> Result<(), (String, &'sta
         return Ok(());
     };
     if !same {
-        let what = format!("vehicle {} comes a second time", cell(1));
+        let what = format!("the rows of vehicle {} are not contiguous", cell(1));
         return Err((what, "sort the rows by `vehicle`, then by `t_s`"));
     }
     if point.t_s <= last.t_s {
-        return Err(("the time does not rise".into(), "sort the rows by `t_s`, each once"));
+        return Err(("the time does not increase".into(), "sort the rows by `t_s`, each time once"));
     }
     track.points.push(point);
     Ok(())
 }
 
-/// Distance of two positions, in m.
+/// Distance between two positions, in m.
 pub fn distance_m([x0, y0]: [f64; 2], [x1, y1]: [f64; 2]) -> f64 {
     libm::hypot(x1 - x0, y1 - y0)
 }
@@ -144,19 +145,19 @@ mod tests {
         assert!(bad.is_err_and(|error| error.line == Some(3) && error.what.contains("blank")));
     }
     #[test]
-    fn a_file_of_many_vehicles_gives_each_its_way() {
+    fn a_file_of_many_vehicles_gives_each_its_track() {
         let text = "t_s,vehicle,x_m,y_m\n5,7,0,0\n6,7,10,0\n0,2,1,1\n9,2,1,4\n";
-        let ways = Track::parse(text, "m.csv").unwrap_or_default();
-        assert_eq!(ways.keys().copied().collect::<Vec<u32>>(), [2, 7]);
-        assert_eq!(ways[&7].at(5.5).position_m, [5.0, 0.0]);
-        assert_eq!(ways[&2].points().len(), 2);
+        let tracks = Track::parse(text, "m.csv").unwrap_or_default();
+        assert_eq!(tracks.keys().copied().collect::<Vec<u32>>(), [2, 7]);
+        assert_eq!(tracks[&7].at(5.5).position_m, [5.0, 0.0]);
+        assert_eq!(tracks[&2].points().len(), 2);
     }
 
     #[test]
-    fn a_fault_in_a_file_of_many_vehicles_is_told_with_its_line() {
+    fn an_error_in_a_file_of_many_vehicles_is_reported_with_its_line() {
         let table = [
-            ("0,1,0,0\n0,2,0,0\n1,1,0,0", 4, "vehicle 1 comes a second time"),
-            ("0,1,0,0\n0,1,0,0", 3, "the time does not rise"),
+            ("0,1,0,0\n0,2,0,0\n1,1,0,0", 4, "the rows of vehicle 1 are not contiguous"),
+            ("0,1,0,0\n0,1,0,0", 3, "the time does not increase"),
             ("0,1.5,0,0", 2, "`vehicle` is 1.5"),
             ("0,-1,0,0", 2, "`vehicle` is -1, outside"),
             ("0,1,0,0\n1,,0,0", 3, "`vehicle` is blank"),

@@ -1,4 +1,4 @@
-//! What comes from files of numbers: mobility, and traces of links.
+//! Numeric input files: mobility and link traces.
 
 pub mod link_trace;
 pub mod mobility;

@@ -1,30 +1,30 @@
-//! Numbers in columns: the CSV of traces and mobility files. No quotes, since
-//! there are only numbers; `#` begins a comment line; a blank cell is `None`.
+//! CSV of traces and mobility files. All cells are numbers, so there are no
+//! quotes; `#` begins a comment line; a blank cell is `None`.
 
 use crate::error::ScenarioError;
 
-/// Most rows of a file: 20 hours at 10 Hz, 70 minutes per 4 ms.
+/// Maximum number of rows: 20 hours at 10 Hz, 70 minutes with a row per 4 ms.
 const MAX_ROWS: usize = 1_000_000;
 
 /// A column that a file may have.
 pub(crate) struct Column {
     /// Name in the header.
     pub name: &'static str,
-    /// Least and greatest value.
+    /// Minimum and maximum value.
     pub range: [f64; 2],
-    /// Must the header have it, and every row a value?
+    /// True if the header must have it, and every row a value.
     pub required: bool,
 }
 
 /// A row, with its line in the file.
 pub(crate) struct Row<const N: usize> {
     pub line: usize,
-    /// In the order of the columns asked for.
+    /// In the order of the requested columns.
     pub cells: [Option<f64>; N],
 }
 
-/// Reads the rows of a file whose first column asked for is `t_s`, which must
-/// rise.
+/// Reads the rows of a file. The first requested column is `t_s`, which must
+/// increase.
 pub(crate) fn read<const N: usize>(
     text: &str,
     file: &str,
@@ -33,7 +33,7 @@ pub(crate) fn read<const N: usize>(
     let mut rows: Vec<Row<N>> = Vec::new();
     each(text, file, columns, MAX_ROWS, |row| {
         if rows.last().is_some_and(|last| row.cells[0] <= last.cells[0]) {
-            return Err(fault(file, row.line, "the time does not rise", "sort the rows by `t_s`, each once"));
+            return Err(fault(file, row.line, "the time does not increase", "sort the rows by `t_s`, each time once"));
         }
         rows.push(row);
         Ok(())
@@ -41,12 +41,12 @@ pub(crate) fn read<const N: usize>(
     Ok(rows)
 }
 
-/// Hands over the rows of a file one by one, at most `most` of them.
+/// Passes the rows of a file to `take` one by one, at most `max_rows` of them.
 pub(crate) fn each<const N: usize>(
     text: &str,
     file: &str,
     columns: &[Column; N],
-    most: usize,
+    max_rows: usize,
     mut take: impl FnMut(Row<N>) -> Result<(), ScenarioError>,
 ) -> Result<(), ScenarioError> {
     let mut lines = text
@@ -65,31 +65,31 @@ pub(crate) fn each<const N: usize>(
     for (text, line) in lines {
         let cells =
             cells(text, &places, columns).map_err(|what| fault(file, line, what, "correct the row or leave it out"))?;
-        if count == most {
-            return Err(fault(file, line, format!("more than {most} rows"), "split the file"));
+        if count == max_rows {
+            return Err(fault(file, line, format!("more than {max_rows} rows"), "split the file"));
         }
         count += 1;
         take(Row { line, cells })?;
     }
     if count == 0 {
-        return Err(fault(file, line, "there is no row after the header", "give one at least"));
+        return Err(fault(file, line, "there is no row after the header", "add at least one"));
     }
     Ok(())
 }
 
-/// A fault of a file that the scenario names.
+/// An error in a file that the scenario names.
 pub(crate) fn fault(file: &str, line: usize, what: impl Into<String>, remedy: impl Into<String>) -> ScenarioError {
     ScenarioError { file: file.into(), line: Some(line), what: what.into(), remedy: remedy.into() }
 }
 
-/// For each place in the header, which of the columns asked for stands there.
+/// For each position in the header, the index of the requested column.
 fn places<const N: usize>(header: &str, columns: &[Column; N]) -> Result<Vec<usize>, String> {
     let mut places = Vec::new();
     for name in header.split(',').map(str::trim) {
         let found = columns.iter().position(|column| column.name == name);
         let place = found.ok_or_else(|| format!("unknown column `{name}`"))?;
         if places.contains(&place) {
-            return Err(format!("column `{name}` stands twice"));
+            return Err(format!("column `{name}` is repeated"));
         }
         places.push(place);
     }

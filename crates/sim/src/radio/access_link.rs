@@ -1,16 +1,15 @@
-//! How the vehicle hears a modelled access link, from place to place and from
-//! moment to moment.
+//! Signal and rates of a modelled access link over time and position.
 
 use crosslane_core::rng::Rng;
 
 use crate::input::mobility::distance_m;
-use crate::radio::ar1::Wander;
+use crate::radio::ar1::Ar1;
 use crate::radio::cellular::Cells;
 use crate::radio::shadowing::{Memory, Shadowing};
-use crate::radio::wifi::{AccessPoint, Band, NOTHING_HEARD_DBM, decibels};
+use crate::radio::wifi::{AccessPoint, Band, NO_SIGNAL_DBM, decibels};
 
-/// Lowest RSRP that is reported, in dBm (TS 36.133, clause 9.1.4).
-const LEAST_RSRP_DBM: f64 = -140.0;
+/// Minimum reported RSRP, in dBm (TS 36.133, clause 9.1.4).
+const MIN_RSRP_DBM: f64 = -140.0;
 
 /// Model of an access link.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +21,7 @@ pub enum AccessModel {
 }
 
 impl AccessModel {
-    /// Its usual rates up and down at a good signal, in Mbit/s.
+    /// Nominal uplink and downlink rates at a good signal, in Mbit/s.
     pub fn nominal_mbit_s(&self) -> [f64; 2] {
         match self {
             AccessModel::Wifi(_, point) => [point.curve.peak_mbit_s; 2],
@@ -34,23 +33,23 @@ impl AccessModel {
     }
 }
 
-/// What the vehicle hears of a link and what that carries.
+/// Signal and rates of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReceivedSignal {
-    /// RSSI of Wi-Fi, RSRP of cellular, in dBm, with shadowing; none if nothing
-    /// is heard.
+    /// RSSI (Wi-Fi) or RSRP (cellular) with shadowing, in dBm; none without a
+    /// signal.
     pub dbm: Option<f64>,
-    /// Distance to what serves, in m.
+    /// Distance to the serving station, in m.
     pub distance_m: f64,
-    /// Rate from the vehicle, in Mbit/s.
+    /// Uplink rate, in Mbit/s.
     pub up_mbit_s: f64,
-    /// Rate to the vehicle, in Mbit/s.
+    /// Downlink rate, in Mbit/s.
     pub down_mbit_s: f64,
-    /// What else is known of the signal.
+    /// Further signal figures.
     pub quality: Quality,
 }
 
-/// Figures of a radio link beside its signal strength, where known.
+/// Signal figures in addition to the strength, if known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quality {
     /// SINR of a resource element, or SNR of Wi-Fi, in dB.
@@ -59,35 +58,35 @@ pub struct Quality {
     pub rsrq_db: Option<f64>,
     /// RSSI over the whole carrier, in dBm.
     pub carrier_rssi_dbm: Option<f64>,
-    /// The cell that serves, by its place in the file.
+    /// Index of the serving cell in the file.
     pub cell: Option<u8>,
 }
 
-/// The air between the vehicle and a modelled link.
+/// The channel between the vehicle and a modelled link.
 #[derive(Clone, Debug)]
 pub struct Channel {
     model: AccessModel,
-    /// SINR and share of the rate; none on the means.
-    wanders: Option<[Wander; 2]>,
-    place: Place,
+    /// Variation of SINR and of the share; none: mean values.
+    variations: Option<[Ar1; 2]>,
+    track_state: TrackState,
 }
 
-/// What depends on the way driven so far.
+/// State that depends on the track.
 #[derive(Clone, Debug)]
-struct Place {
-    /// One for each station; none on the bare path loss.
+struct TrackState {
+    /// One per station; empty: path loss only.
     shadowings: Vec<Shadowing>,
     memory: Memory,
-    /// The cell that serves, once there is one.
+    /// The serving cell, if any.
     cell: Option<usize>,
     interrupted_until_s: f64,
 }
 
 impl Channel {
-    /// The air of the link `name` around a vehicle that begins at `position_m`;
-    /// without `seed` there is neither shadowing nor wandering.
+    /// The channel of the link `name` for a vehicle that starts at `position_m`;
+    /// without `seed` there is no shadowing and no variation over time.
     pub fn new(model: &AccessModel, name: &str, seed: Option<u64>, position_m: [f64; 2]) -> Channel {
-        let (stations, decorrelation_m, memories_s) = match model {
+        let (stations, decorrelation_m, time_constants_s) = match model {
             AccessModel::Wifi(_, point) => {
                 let curve = &point.curve;
                 (1, curve.shadowing_distance_m, [1.0, curve.share_memory_s])
@@ -104,41 +103,41 @@ impl Channel {
             };
             (0..stations).map(shadowing).collect()
         });
-        let wanders = seed.map(|seed| {
-            let [sinr_s, share_s] = memories_s;
+        let variations = seed.map(|seed| {
+            let [sinr_s, share_s] = time_constants_s;
             [
-                Wander::new(Rng::new(seed, &format!("sinr of {name}")), sinr_s),
-                Wander::new(Rng::new(seed, &format!("share of {name}")), share_s),
+                Ar1::new(Rng::new(seed, &format!("sinr of {name}")), sinr_s),
+                Ar1::new(Rng::new(seed, &format!("share of {name}")), share_s),
             ]
         });
-        let place = Place {
+        let track_state = TrackState {
             shadowings: shadowings.unwrap_or_default(),
             memory: Memory::new(decorrelation_m),
             cell: None,
             interrupted_until_s: 0.0,
         };
-        Channel { model: model.clone(), wanders, place }
+        Channel { model: model.clone(), variations, track_state }
     }
 
-    /// What the vehicle hears at a time and place; times do not run backwards.
-    pub fn hear(&mut self, t_s: f64, position_m: [f64; 2]) -> ReceivedSignal {
-        let [sinr, share] = match &mut self.wanders {
+    /// The signal at a time and position; times must not decrease.
+    pub fn signal_at(&mut self, t_s: f64, position_m: [f64; 2]) -> ReceivedSignal {
+        let [sinr, share] = match &mut self.variations {
             Some([sinr, share]) => [sinr.at(t_s), share.at(t_s)],
             None => [0.0, 0.0],
         };
         match &self.model {
-            AccessModel::Wifi(band, point) => self.place.hear_wifi(*band, point, position_m, share),
-            AccessModel::Cellular(cells) => self.place.hear_cells(cells, t_s, position_m, [sinr, share]),
+            AccessModel::Wifi(band, point) => self.track_state.wifi_signal(*band, point, position_m, share),
+            AccessModel::Cellular(cells) => self.track_state.cellular_signal(cells, t_s, position_m, [sinr, share]),
         }
     }
 }
 
-impl Place {
-    fn hear_wifi(&mut self, band: Band, point: &AccessPoint, position_m: [f64; 2], share: f64) -> ReceivedSignal {
+impl TrackState {
+    fn wifi_signal(&mut self, band: Band, point: &AccessPoint, position_m: [f64; 2], share: f64) -> ReceivedSignal {
         let distance_m = distance_m(point.position_m, position_m);
         let shadow_db = self.shadow_db(0, position_m, point.curve.shadowing_db);
         let rssi_dbm = point.eirp_dbm - point.curve.loss_db(distance_m) - shadow_db;
-        if rssi_dbm < NOTHING_HEARD_DBM {
+        if rssi_dbm < NO_SIGNAL_DBM {
             return ReceivedSignal { distance_m, ..ReceivedSignal::default() };
         }
         let mbit_s = point.curve.mbit_s(rssi_dbm, share);
@@ -146,12 +145,12 @@ impl Place {
         ReceivedSignal { dbm: Some(rssi_dbm), distance_m, up_mbit_s: mbit_s, down_mbit_s: mbit_s, quality }
     }
 
-    fn hear_cells(
+    fn cellular_signal(
         &mut self,
         cells: &Cells,
         t_s: f64,
         position_m: [f64; 2],
-        [wander, share]: [f64; 2],
+        [variation, share]: [f64; 2],
     ) -> ReceivedSignal {
         let mut rsrp_dbm = Vec::new();
         for (cell, &at_m) in cells.cells_m.iter().enumerate() {
@@ -161,12 +160,12 @@ impl Place {
         let cell = self.choose(cells, t_s, &rsrp_dbm);
         let own_dbm = rsrp_dbm[cell];
         let distance_m = distance_m(cells.cells_m[cell], position_m);
-        if own_dbm < LEAST_RSRP_DBM {
+        if own_dbm < MIN_RSRP_DBM {
             return ReceivedSignal { distance_m, ..ReceivedSignal::default() };
         }
         let all_mw: f64 = rsrp_dbm.iter().map(|&dbm| decibels(dbm)).sum();
         let others_mw = (all_mw - decibels(own_dbm)).max(0.0);
-        let sinr_db = cells.sinr_db(own_dbm, others_mw, wander);
+        let sinr_db = cells.sinr_db(own_dbm, others_mw, variation);
         let interrupted = t_s < self.interrupted_until_s;
         let down_mbit_s = if interrupted { 0.0 } else { cells.mbit_s(own_dbm, sinr_db, share) };
         let quality = Quality {
@@ -178,15 +177,15 @@ impl Place {
         ReceivedSignal { dbm: Some(own_dbm), distance_m, up_mbit_s: down_mbit_s * cells.up_ratio, down_mbit_s, quality }
     }
 
-    /// The cell that serves from now on: the strongest at first, then another
-    /// once it is stronger by the hysteresis, after an interruption.
+    /// Selects the serving cell: the strongest at first, then another one once it
+    /// is stronger by the hysteresis; a handover starts an interruption.
     fn choose(&mut self, cells: &Cells, t_s: f64, rsrp_dbm: &[f64]) -> usize {
         let mut best = self.cell.unwrap_or(0);
         let needed_db = if self.cell.is_some() { cells.hysteresis_db } else { 0.0 };
-        let mut least_dbm = rsrp_dbm[best] + needed_db;
+        let mut threshold_dbm = rsrp_dbm[best] + needed_db;
         for (cell, &dbm) in rsrp_dbm.iter().enumerate() {
-            if dbm > least_dbm {
-                (best, least_dbm) = (cell, dbm);
+            if dbm > threshold_dbm {
+                (best, threshold_dbm) = (cell, dbm);
             }
         }
         if self.cell.is_some_and(|before| before != best) {

@@ -17,35 +17,35 @@ use geonetworking::{Packet, en302636_4_1 as gn};
 /// Station type of a roadside unit.
 pub const ROADSIDE_UNIT: u8 = 15;
 
-/// Bytes of a roadside unit's frame as [`encode`] makes it, whatever it says.
+/// Size of a frame of [`encode`], in bytes; independent of its values.
 pub const UNIT_BYTES: u32 = 70;
 
-/// Bytes of a vehicle's frame, made alike: headers and a CAM with the mandatory
+/// Size of a vehicle's frame, in bytes: headers and a CAM with the mandatory
 /// fields of its high-frequency container, no signature, no path history.
 pub const VEHICLE_BYTES: u32 = 85;
 
-/// What a CAM says, in physical units.
+/// Contents of a CAM, in physical units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cam {
     /// Protocol version of the header (2).
     pub protocol_version: u8,
-    /// Who sent it.
+    /// Station id of the sender.
     pub station_id: u32,
-    /// What sent it; [`ROADSIDE_UNIT`] or a kind of vehicle.
+    /// Station type: [`ROADSIDE_UNIT`] or a type of vehicle.
     pub station_type: u8,
-    /// When it was made: ms since 2004 in TAI, modulo 65,536.
+    /// Generation time: ms since 2004 in TAI, modulo 65,536.
     pub generation_delta_time: u16,
-    /// Latitude, in degrees north (WGS 84); none if not known.
+    /// Latitude, in degrees north (WGS 84); none if unavailable.
     pub latitude_deg: Option<f64>,
-    /// Longitude, in degrees east (WGS 84); none if not known.
+    /// Longitude, in degrees east (WGS 84); none if unavailable.
     pub longitude_deg: Option<f64>,
-    /// Speed, in m/s; none for roadside units and if not known.
+    /// Speed, in m/s; none for RSUs and if unavailable.
     pub speed_m_s: Option<f64>,
-    /// Heading, in degrees clockwise from north; none as for the speed.
+    /// Heading, in degrees clockwise from north; none for RSUs and if unavailable.
     pub heading_deg: Option<f64>,
 }
 
-/// Why a frame could not be made or understood.
+/// An error of encoding or decoding a frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("while {attempt}: {cause}; {remedy}")]
 pub struct CamError {
@@ -54,15 +54,11 @@ pub struct CamError {
     remedy: &'static str,
 }
 
-/// The frame of a roadside unit, from the GeoNetworking header on
-/// ([`UNIT_BYTES`]).
-/// The position must be known.
+/// Encodes the frame of an RSU, starting with the GeoNetworking header
+/// ([`UNIT_BYTES`]). The position must be known.
 pub fn encode(cam: &Cam) -> Result<Vec<u8>, CamError> {
-    let fail = |cause: String| CamError {
-        attempt: "encoding a CAM",
-        cause,
-        remedy: "give a station and a position that exist",
-    };
+    let fail =
+        |cause: String| CamError { attempt: "encoding a CAM", cause, remedy: "give a valid station and position" };
     let (Some(latitude), Some(longitude)) = (cam.latitude_deg, cam.longitude_deg) else {
         return Err(fail("the position is not known".into()));
     };
@@ -79,15 +75,15 @@ pub fn encode(cam: &Cam) -> Result<Vec<u8>, CamError> {
     message.encode(EncodingRules::UPER).map_err(fail)
 }
 
-/// Understands a frame, from the GeoNetworking header on.
+/// Decodes a frame that starts with the GeoNetworking header.
 pub fn decode(frame: &[u8]) -> Result<Cam, CamError> {
     let fail = |cause: String| CamError {
         attempt: "decoding a frame",
         cause,
-        remedy: "expect GeoNetworking, BTP-B and a CAM in it",
+        remedy: "send a CAM over BTP-B and GeoNetworking",
     };
     let payload =
-        payload(frame).ok_or_else(|| fail("it is no unsecured single-hop broadcast to BTP port 2001".into()))?;
+        payload(frame).ok_or_else(|| fail("it is not an unsecured single-hop broadcast to BTP port 2001".into()))?;
     let CAM { header, cam } = CAM::decode_from_uper(payload).map_err(fail)?;
     let basic = &cam.cam_parameters.basic_container;
     let position = &basic.reference_position;
@@ -110,12 +106,12 @@ pub fn decode(frame: &[u8]) -> Result<Cam, CamError> {
     })
 }
 
-/// Basic (4), common (8) and extended header (28), then BTP (4).
+/// Basic (4), common (8) and extended header (28), then BTP (4), in bytes.
 const HEADER_BYTES: usize = 44;
 
-/// What follows the headers, if they are those of a CAM. The decoder of
-/// `geonetworking` 0.4 panics on short frames and on negative speeds; what
-/// comes off the air is not trusted to it.
+/// The payload after the headers, if they are those of a CAM. The decoder of
+/// `geonetworking` 0.4 panics on short frames and on negative speeds, so it is
+/// not used for received frames.
 fn payload(frame: &[u8]) -> Option<&[u8]> {
     let (headers, payload) = frame.split_at_checked(HEADER_BYTES)?;
     let length = usize::from(u16::from_be_bytes([headers[8], headers[9]]));
@@ -126,16 +122,16 @@ fn payload(frame: &[u8]) -> Option<&[u8]> {
     (is_cam && length == payload.len() + 4).then_some(payload)
 }
 
-/// Where the map's origin lies: Aveiro, degrees north and east.
+/// Origin of the map: Aveiro, degrees north and east.
 const ORIGIN_DEG: [f64; 2] = [40.64, -8.655];
-/// Metres in a degree of latitude (IUGG mean radius).
+/// Metres per degree of latitude (IUGG mean radius).
 const METRES_PER_DEGREE: f64 = 111_195.0;
 
-/// Latitude and longitude, in degrees, of a position on the map, in m.
+/// Latitude and longitude, in degrees, of a map position, in m.
 pub fn to_degrees([x_m, y_m]: [f64; 2]) -> [f64; 2] {
     let [latitude, longitude] = ORIGIN_DEG;
-    let shrink = libm::cos(latitude * core::f64::consts::PI / 180.0);
-    [latitude + y_m / METRES_PER_DEGREE, longitude + x_m / (METRES_PER_DEGREE * shrink)]
+    let longitude_scale = libm::cos(latitude * core::f64::consts::PI / 180.0);
+    [latitude + y_m / METRES_PER_DEGREE, longitude + x_m / (METRES_PER_DEGREE * longitude_scale)]
 }
 
 fn tenth_microdegrees(degrees: f64) -> i32 {
@@ -163,8 +159,9 @@ fn body(cam: &Cam, latitude: i32, longitude: i32) -> CAM {
     )
 }
 
-/// Headers of a single-hop broadcast. `LongPositionVector::try_from_values`
-/// takes degrees as f32, which is off by up to 0.4 m; hence the integers.
+/// Headers of a single-hop broadcast, with integer coordinates:
+/// `LongPositionVector::try_from_values` takes degrees as f32, with an error of
+/// up to 0.4 m.
 fn shb(cam: &Cam, latitude: i32, longitude: i32) -> Result<Packet<'static>, gn::Error> {
     let [a, b, c, d] = cam.station_id.to_be_bytes();
     let station_type = gn::StationType::try_from(cam.station_type).unwrap_or_default();
@@ -223,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cam_survives_the_air_to_a_centimetre() -> Result<(), CamError> {
+    fn a_cam_is_encoded_and_decoded_to_a_centimetre() -> Result<(), CamError> {
         let sent = unit();
         let frame = encode(&sent)?;
         assert_eq!(frame.len(), UNIT_BYTES as usize);
@@ -231,13 +228,13 @@ mod tests {
         assert_eq!(received.station_id, sent.station_id);
         assert_eq!(received.generation_delta_time, 65_535);
         assert_eq!((received.station_type, received.speed_m_s), (15, None));
-        let off = received.latitude_deg.zip(sent.latitude_deg).map(|(a, b)| (a - b).abs());
-        assert!(off.is_some_and(|degrees| degrees <= 0.51e-7));
+        let error_deg = received.latitude_deg.zip(sent.latitude_deg).map(|(a, b)| (a - b).abs());
+        assert!(error_deg.is_some_and(|degrees| degrees <= 0.51e-7));
         Ok(())
     }
 
     #[test]
-    fn a_vehicles_cam_has_the_bytes_that_the_background_reckons_with() -> Result<(), Box<dyn std::error::Error>> {
+    fn a_vehicles_cam_has_the_size_used_for_the_background() -> Result<(), Box<dyn std::error::Error>> {
         let vehicle = BasicVehicleContainerHighFrequency::new(
             Heading::new(HeadingValue(900), HeadingConfidence(10)),
             Speed::new(SpeedValue(1389), SpeedConfidence(10)),
@@ -275,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_flipped_bit_is_an_error_or_a_cam_and_never_a_panic() -> Result<(), CamError> {
+    fn a_truncated_frame_is_an_error_and_a_flipped_bit_never_panics() -> Result<(), CamError> {
         let frame = encode(&unit())?;
         for length in 0..frame.len() {
             assert!(decode(&frame[..length]).is_err(), "{length} bytes");

@@ -1,46 +1,46 @@
-//! The cells of a 4G or 5G network: RSRP by distance, SINR, RSRQ and RSSI by
-//! the definitions of 3GPP, rate by CQI. The curves and their errors:
+//! The cells of a 4G or 5G network: RSRP from the distance; SINR, RSRQ and RSSI
+//! by the definitions of 3GPP; rate from the CQI. Curves and errors:
 //! `docs/radio.md`, "Cellular".
 
 use crate::radio::ar1::off_median_db;
 use crate::radio::wifi::decibels;
 
-/// Most cells of one link: each is looked at 100 times a second.
+/// Maximum number of cells of one link: each is evaluated 100 times a second.
 pub const MAX_CELLS: usize = 32;
 
-/// Efficiency, in bit/s/Hz, by CQI (3GPP TS 36.213, table 7.2.3-1).
+/// Spectral efficiency, in bit/s/Hz, by CQI (3GPP TS 36.213, table 7.2.3-1).
 pub const EFFICIENCY: [f64; 16] = [
     0.0, 0.1523, 0.2344, 0.3770, 0.6016, 0.8770, 1.1758, 1.4766, 1.9141, 2.4063, 2.7305, 3.3223, 3.9023, 4.5234,
     5.1152, 5.5547,
 ];
 
-/// Below this RSRP, in dBm, a phone does not stay on a cell (the least that
-/// networks commonly broadcast as q-RxLevMin, TS 36.304, clause 5.2.3.2).
+/// Minimum RSRP, in dBm, at which a phone stays on a cell (the lowest q-RxLevMin
+/// that networks commonly broadcast, TS 36.304, clause 5.2.3.2).
 pub const OUT_OF_SERVICE_DBM: f64 = -125.0;
 
-/// Nearer than this to a base station, in m, nothing gets louder (the least
-/// distance of TR 36.942).
-const NEAREST_M: f64 = 35.0;
+/// Minimum distance of the path-loss model, in m (TR 36.942); the loss is
+/// constant below it.
+const MIN_DISTANCE_M: f64 = 35.0;
 
 /// Thermal noise, in dBm, over one resource element of 15 kHz, with a noise
 /// figure of 7 dB.
 const NOISE_DBM: f64 = -125.2;
 
-/// RSRP, in dBm, for which [`Curve::share`] is stated.
+/// RSRP, in dBm, to which [`Curve::share`] refers.
 const PIVOT_DBM: f64 = -90.0;
 
-/// Resource elements per second of one resource block (12 · 14 · 1000), and
-/// the part of them that carries data.
+/// Resource elements per second of one resource block (12 · 14 · 1000), times
+/// the fraction that carries data.
 const ELEMENTS: f64 = 168_000.0 * 0.75;
 
 /// The cells that serve one link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cells {
-    /// Positions of the base stations, in m; one at least.
+    /// Positions of the base stations, in m; at least one.
     pub cells_m: Vec<[f64; 2]>,
-    /// Width of the carrier, in MHz; five resource blocks each.
+    /// Bandwidth of the carrier, in MHz, with five resource blocks per MHz.
     pub bandwidth_mhz: f64,
-    /// Spatial layers on the way down.
+    /// Spatial layers of the downlink.
     pub layers: f64,
     /// Effective radiated power over the whole carrier, in dBm.
     pub eirp_dbm: f64,
@@ -52,47 +52,47 @@ pub struct Cells {
     pub shadowing_db: f64,
     /// Decorrelation distance of shadowing, in m.
     pub shadowing_distance_m: f64,
-    /// Part of the resource elements in use, 0 to 1.
+    /// Fraction of the resource elements in use, 0 to 1.
     pub load: f64,
-    /// Median part of the cell that comes to the vehicle at an RSRP of −90 dBm.
+    /// Median share of the cell's capacity for the vehicle at an RSRP of −90 dBm.
     pub share: f64,
-    /// Rate up as a part of the rate down.
+    /// Uplink rate relative to the downlink rate.
     pub up_ratio: f64,
-    /// How much stronger another cell must be to take over, in dB.
+    /// Handover hysteresis, in dB.
     pub hysteresis_db: f64,
-    /// How long nothing passes at a handover, in ms.
+    /// Interruption by a handover, in ms.
     pub interruption_ms: f64,
-    /// What was fitted.
+    /// Fitted curve.
     pub curve: Curve,
 }
 
-/// What was fitted to `uccmisl-5g`.
+/// Parameters fitted to `uccmisl-5g`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Curve {
-    /// SINR gained per dB of RSRP: less than 1, as other cells come nearer too.
+    /// Increase of SINR per dB of RSRP: below 1, because interference rises too.
     pub sinr_slope: f64,
     /// SINR at an RSRP of 0 dBm (extrapolated), in dB.
     pub sinr_offset_db: f64,
-    /// Standard deviation of the SINR around that, in dB.
+    /// Standard deviation of the SINR around this line, in dB.
     pub sinr_db: f64,
-    /// Time over which that deviation is forgotten to 1/e, in s.
+    /// Correlation time (to 1/e) of that deviation, in s.
     pub sinr_memory_s: f64,
-    /// CQI gained per dB of SINR.
+    /// Increase of CQI per dB of SINR.
     pub cqi_slope: f64,
     /// CQI at a SINR of 0 dB.
     pub cqi_offset: f64,
-    /// Load that explains the RSRQ, 0 to 1.
+    /// Load that matches the RSRQ, 0 to 1.
     pub load: f64,
-    /// Median part of the cell that comes to one phone at that load and at an
-    /// RSRP of −90 dBm.
+    /// Median share of the cell's capacity for one phone at that load and an RSRP
+    /// of −90 dBm.
     pub share: f64,
-    /// Growth of that part per dB of RSRP, in dB.
+    /// Increase of the share per dB of RSRP, in dB.
     pub share_slope: f64,
-    /// Deviation of that part below its median, in dB.
+    /// Deviation of the share below its median, in dB.
     pub share_low_db: f64,
-    /// Deviation of that part above its median, in dB.
+    /// Deviation of the share above its median, in dB.
     pub share_high_db: f64,
-    /// Time over which that deviation is forgotten to 1/e, in s.
+    /// Correlation time (to 1/e) of that deviation, in s.
     pub share_memory_s: f64,
 }
 
@@ -129,10 +129,10 @@ pub const NR: Curve = Curve {
 };
 
 impl Cells {
-    /// Path loss, in dB. With 128.1 dB at 1 km and 37.6 dB a decade: TR 36.942,
+    /// Path loss, in dB. With 128.1 dB at 1 km and 37.6 dB per decade: TR 36.942,
     /// macro cell at 2 GHz.
     pub fn loss_db(&self, distance_m: f64) -> f64 {
-        self.loss_1km_db + self.loss_decade_db * libm::log10(distance_m.max(NEAREST_M) / 1000.0)
+        self.loss_1km_db + self.loss_decade_db * libm::log10(distance_m.max(MIN_DISTANCE_M) / 1000.0)
     }
 
     /// Mean power of one resource element of the reference signal (TS 36.214,
@@ -142,18 +142,18 @@ impl Cells {
         self.eirp_dbm - 10.0 * libm::log10(12.0 * self.blocks()) - self.loss_db(distance_m)
     }
 
-    /// SINR of a resource element, in dB, `wander` standard deviations off its
-    /// mean. `others_mw` is what the other cells of the link send into it if
-    /// they are fully loaded; cells that no one modelled are in the curve.
-    pub fn sinr_db(&self, rsrp_dbm: f64, others_mw: f64, wander: f64) -> f64 {
-        let usual_db = self.curve.sinr_slope * rsrp_dbm + self.curve.sinr_offset_db;
-        let noise_mw = decibels(rsrp_dbm - usual_db) + decibels(NOISE_DBM) + self.load * others_mw;
-        rsrp_dbm - 10.0 * libm::log10(noise_mw) + self.curve.sinr_db * wander
+    /// SINR of a resource element, in dB, `variation` standard deviations from its
+    /// mean. `others_mw` is the interference of the link's other cells at full
+    /// load; the curve includes cells that are not modelled.
+    pub fn sinr_db(&self, rsrp_dbm: f64, others_mw: f64, variation: f64) -> f64 {
+        let mean_db = self.curve.sinr_slope * rsrp_dbm + self.curve.sinr_offset_db;
+        let noise_mw = decibels(rsrp_dbm - mean_db) + decibels(NOISE_DBM) + self.load * others_mw;
+        rsrp_dbm - 10.0 * libm::log10(noise_mw) + self.curve.sinr_db * variation
     }
 
-    /// RSSI (TS 36.214, clause 5.1.3), in dBm: all that is received over the
-    /// carrier in a symbol with reference signals, of which one element in six
-    /// is always sent and the others as loaded.
+    /// RSSI (TS 36.214, clause 5.1.3), in dBm: the power received over the carrier
+    /// in a symbol with reference signals. One element in six is always sent, the
+    /// others according to the load.
     pub fn carrier_rssi_dbm(&self, rsrp_dbm: f64, sinr_db: f64) -> f64 {
         let elements = 12.0 * self.blocks();
         let per_element = (1.0 + 5.0 * self.load) / 6.0 + decibels(-sinr_db);
@@ -165,7 +165,7 @@ impl Cells {
         10.0 * libm::log10(self.blocks()) + rsrp_dbm - self.carrier_rssi_dbm(rsrp_dbm, sinr_db)
     }
 
-    /// Rate down, in Mbit/s, `share` deviations off its median.
+    /// Downlink rate, in Mbit/s, `share` deviations from its median.
     pub fn mbit_s(&self, rsrp_dbm: f64, sinr_db: f64, share: f64) -> f64 {
         if rsrp_dbm < OUT_OF_SERVICE_DBM {
             return 0.0;
@@ -176,25 +176,25 @@ impl Cells {
         self.whole_mbit_s(curve.cqi(sinr_db)) * share.min(1.0)
     }
 
-    /// Median rate down, in Mbit/s, at the best CQI and an RSRP of −90 dBm.
+    /// Median downlink rate, in Mbit/s, at the best CQI and an RSRP of −90 dBm.
     pub fn nominal_mbit_s(&self) -> f64 {
         self.whole_mbit_s(15) * self.share.min(1.0)
     }
 
-    /// Rate down, in Mbit/s, of the whole cell at a CQI.
+    /// Downlink rate of the whole cell at a CQI, in Mbit/s.
     pub fn whole_mbit_s(&self, cqi: usize) -> f64 {
         EFFICIENCY[cqi.min(15)] * ELEMENTS * self.blocks() * self.layers / 1e6
     }
 
-    /// Resource blocks.
+    /// Number of resource blocks.
     fn blocks(&self) -> f64 {
         5.0 * self.bandwidth_mhz
     }
 }
 
 impl Curve {
-    /// The median part of a cell that comes to one phone: others leave it the
-    /// less, the higher the load.
+    /// Median share of a cell's capacity for one phone at a load; it decreases as
+    /// the load increases.
     pub fn share_at(&self, load: f64) -> f64 {
         (self.share * (1.0 - load) / (1.0 - self.load)).min(1.0)
     }
@@ -229,10 +229,10 @@ mod tests {
         }
     }
 
-    /// 50 blocks, one layer, by hand from the table: efficiency · 168 · 1000 ·
+    /// 50 blocks, one layer, calculated from the table: efficiency · 168 · 1000 ·
     /// 50 · 0.75.
     #[test]
-    fn the_whole_cell_carries_what_the_cqi_table_says() {
+    fn the_rate_of_the_whole_cell_matches_the_cqi_table() {
         for (cqi, mbit_s) in [(0, 0.0), (1, 0.96), (4, 3.79), (7, 9.30), (10, 17.20), (15, 34.99), (99, 34.99)] {
             let rate = cells().whole_mbit_s(cqi);
             assert!((rate - mbit_s).abs() < 0.01, "CQI {cqi}: {rate}");
@@ -255,13 +255,13 @@ mod tests {
             let found = cells.rsrq_db(-80.0, 100.0);
             assert!((found - rsrq_db).abs() < 0.01, "load {load}: {found}");
         }
-        // As much noise as signal in a full cell: 3 dB less.
+        // Noise equal to the signal in a full cell: 3 dB less.
         let full = Cells { load: 1.0, ..cells() };
         assert!((full.rsrq_db(-80.0, 0.0) + 13.80).abs() < 0.01);
     }
 
     #[test]
-    fn load_and_other_cells_cost_rate_and_sinr() {
+    fn load_reduces_the_rate_and_other_cells_reduce_the_sinr() {
         assert!((LTE.share_at(0.1) / LTE.share_at(0.9) - 9.0).abs() < 1e-9);
         assert_eq!((LTE.share_at(1.0), LTE.share_at(0.6)), (0.0, 0.122));
         let whole = Cells { share: 1.0, ..cells() };

@@ -1,4 +1,4 @@
-//! Fading: how the power of a single frame differs from the mean.
+//! Fading: variation of the power of single frames around the mean.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const M_BY_DISTANCE: [(f64, f64); 6] =
 /// Fading of each frame around the mean signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Fading {
-    /// None.
+    /// No fading.
     None,
     /// Nakagami with m by distance (Cheng et al. 2007).
     #[default]
@@ -43,26 +43,27 @@ pub fn gain_db(rng: &mut Rng, m: f64) -> f64 {
     10.0 * libm::log10(rng.gamma_mean_one(m))
 }
 
-/// Packet error rate averaged over fading, from a fixed sample of gains: the
-/// same for every call, so that a record of it is smooth. Remembered by tenths
-/// of a decibel, to which it is exact.
+/// Packet error rate averaged over fading, from a fixed sample of gains, so that
+/// equal inputs give equal results and records are smooth. Cached in steps of
+/// 0.1 dB, which is its resolution.
 #[derive(Clone, Debug)]
 pub struct MeanError {
     rate: PhyRate,
     ip_bytes: u32,
-    /// By m, of which there are at most seven: [`Fading`] knows no more.
+    /// By m; [`Fading`] has at most seven values of m.
     by_m: Vec<(f64, Mean)>,
 }
 
-/// The mean at one m.
+/// The mean for one m.
 #[derive(Clone, Debug)]
 struct Mean {
     gains_db: Vec<f64>,
-    /// By tenths of a decibel, within [`SNR_TENTHS`].
+    /// Cache by SNR in 0.1 dB, within [`SNR_TENTHS`].
     known: BTreeMap<i32, f64>,
 }
 
-/// Signal-to-noise ratios told apart, in 0.1 dB; beyond, nothing changes.
+/// Range of the cached signal-to-noise ratios, in 0.1 dB; the rate is constant
+/// beyond it.
 const SNR_TENTHS: [f64; 2] = [-1000.0, 2000.0];
 
 impl MeanError {
@@ -71,7 +72,7 @@ impl MeanError {
         MeanError { rate, ip_bytes, by_m: Vec::new() }
     }
 
-    /// Chance (0 to 1) that one try is lost at this mean SNR and fading.
+    /// Probability (0 to 1) that one attempt is lost at this mean SNR and fading.
     pub fn of(&mut self, mean_snr_db: f64, m: f64) -> f64 {
         let place = self.by_m.iter().position(|(known, _)| *known == m).unwrap_or_else(|| {
             self.by_m.push((m, Mean::new(m)));
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m_falls_with_distance_as_cheng_measured_it() {
+    fn m_falls_with_distance_as_measured_by_cheng() {
         for (distance_m, m) in [(0.0, 3.01), (50.0, 1.86), (100.0, 0.45), (1e6, 0.32)] {
             assert_eq!(Fading::Nakagami.m(distance_m), m);
         }

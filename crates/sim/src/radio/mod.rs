@@ -1,4 +1,4 @@
-//! What a radio delivers where the vehicle is: coverage, path loss, shadowing, fading, and the models of each technology.
+//! Radio models: path loss, shadowing, fading, and one model per technology.
 
 pub mod access_link;
 pub mod ar1;

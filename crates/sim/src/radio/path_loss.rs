@@ -5,14 +5,14 @@ use serde::Deserialize;
 
 /// Carrier frequency of ITS-G5, in GHz.
 const GHZ: f64 = 5.9;
-/// Its logarithm, which each loss needs.
+/// Logarithm of the carrier frequency in GHz.
 const LOG10_GHZ: f64 = 0.7708520116421442;
 /// Speed of light, in m/s.
 const LIGHT_M_S: f64 = 299_792_458.0;
-/// Nearer than this the formulas do not hold; the loss stays as it is there.
-const NEAREST_M: f64 = 1.0;
+/// Minimum distance of the formulas, in m; the loss is constant below it.
+const MIN_DISTANCE_M: f64 = 1.0;
 
-/// A model of path loss, with the shadowing that belongs to it.
+/// A path-loss model, with its shadowing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathLoss {
@@ -20,30 +20,30 @@ pub enum PathLoss {
     HighwayLos,
     /// 3GPP TR 37.885, urban, line of sight.
     UrbanLos,
-    /// 3GPP TR 37.885, urban, around the corner.
+    /// 3GPP TR 37.885, urban, no line of sight.
     UrbanNlos,
-    /// A grid city: [`UrbanLos`](PathLoss::UrbanLos) along the streets that meet
-    /// at the unit, [`UrbanNlos`](PathLoss::UrbanNlos) elsewhere (TR 37.885
-    /// §6.2.1). Streets run along x and y.
+    /// A grid city: [`UrbanLos`](PathLoss::UrbanLos) along the two streets of the
+    /// RSU, [`UrbanNlos`](PathLoss::UrbanNlos) elsewhere (TR 37.885 §6.2.1).
+    /// Streets run along x and y.
     Manhattan,
-    /// WINNER+ B1, line of sight, with its break point.
+    /// WINNER+ B1, line of sight, with break point.
     #[serde(rename = "winner-b1")]
     WinnerB1,
     /// Cheng et al. 2007, suburban dual slope.
     Cheng,
 }
 
-/// What a path goes through: distance over ground and the antennas' heights.
+/// Geometry of a radio path: ground distance and antenna heights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Geometry {
-    /// Distance over ground, in m.
+    /// Ground distance, in m.
     pub distance_m: f64,
-    /// How far the vehicle is beside the nearer of the two lines along x and y
-    /// through the unit, in m.
-    pub beside_m: f64,
+    /// Distance of the vehicle from the nearer of the two lines along x and y
+    /// through the RSU, in m.
+    pub lateral_m: f64,
     /// Height of the vehicle's antenna, in m.
     pub vehicle_m: f64,
-    /// Height of the unit's antenna, in m.
+    /// Height of the RSU's antenna, in m.
     pub unit_m: f64,
 }
 
@@ -51,9 +51,9 @@ impl PathLoss {
     /// Loss, in dB, without shadowing.
     pub fn loss_db(self, geometry: Geometry) -> f64 {
         let rise_m = geometry.unit_m - geometry.vehicle_m;
-        let d = libm::hypot(geometry.distance_m, rise_m).max(NEAREST_M);
+        let d = libm::hypot(geometry.distance_m, rise_m).max(MIN_DISTANCE_M);
         match self {
-            PathLoss::Manhattan => along_street(geometry.beside_m).loss_db(geometry),
+            PathLoss::Manhattan => along_street(geometry.lateral_m).loss_db(geometry),
             // TR 37.885 table 6.2.1-1
             PathLoss::HighwayLos => 32.4 + 20.0 * log10(d) + 20.0 * LOG10_GHZ,
             PathLoss::UrbanLos => 38.77 + 16.7 * log10(d) + 18.2 * LOG10_GHZ,
@@ -63,7 +63,7 @@ impl PathLoss {
         }
     }
 
-    /// Standard deviation of shadowing, in dB, `distance_m` away.
+    /// Standard deviation of shadowing at `distance_m`, in dB.
     pub fn shadowing_db(self, distance_m: f64) -> f64 {
         match self {
             PathLoss::HighwayLos | PathLoss::UrbanLos | PathLoss::WinnerB1 | PathLoss::Manhattan => 3.0,
@@ -73,7 +73,7 @@ impl PathLoss {
         }
     }
 
-    /// Distance over which shadowing loses its memory (to 1/e), in m.
+    /// Decorrelation distance of shadowing (to 1/e), in m.
     pub fn decorrelation_m(self) -> f64 {
         match self {
             PathLoss::UrbanNlos => 13.0,
@@ -82,12 +82,12 @@ impl PathLoss {
     }
 }
 
-/// Half of what lies between the buildings of a street, in m: two lanes of
-/// 3.5 m each way and pavements of 3 m (TR 37.885 §6.1.9).
+/// Half the distance between the buildings of a street, in m: two lanes of 3.5 m
+/// per direction and pavements of 3 m (TR 37.885 §6.1.9).
 const HALF_STREET_M: f64 = 10.0;
 
-fn along_street(beside_m: f64) -> PathLoss {
-    if beside_m <= HALF_STREET_M { PathLoss::UrbanLos } else { PathLoss::UrbanNlos }
+fn along_street(lateral_m: f64) -> PathLoss {
+    if lateral_m <= HALF_STREET_M { PathLoss::UrbanLos } else { PathLoss::UrbanNlos }
 }
 
 /// TR 36.885 table A.1.4-1, with effective heights one metre lower.
@@ -104,12 +104,12 @@ fn winner_b1(d: f64, geometry: Geometry) -> f64 {
 
 const CHENG_BREAK_M: f64 = 100.0;
 
-/// Free space to 100 m, then the fourth power of the distance.
+/// Free-space loss up to 100 m, then the fourth power of the distance.
 fn cheng(d: f64) -> f64 {
     if d <= CHENG_BREAK_M {
         return 32.4 + 20.0 * log10(d) + 20.0 * LOG10_GHZ;
     }
-    // The logarithm of the break point is 2.
+    // The logarithm of the break-point distance is 2.
     32.4 + 20.0 * 2.0 + 20.0 * LOG10_GHZ + 40.0 * log10(d / CHENG_BREAK_M)
 }
 
@@ -120,9 +120,9 @@ mod tests {
 
     const ALL: [PathLoss; 6] = [HighwayLos, UrbanLos, UrbanNlos, Manhattan, WinnerB1, Cheng];
 
-    /// Antennas of equal height, so that the distance is the one in the formulas.
+    /// Antennas of equal height, so the distance equals that of the formulas.
     fn level(distance_m: f64) -> Geometry {
-        Geometry { distance_m, beside_m: 0.0, vehicle_m: 1.5, unit_m: 1.5 }
+        Geometry { distance_m, lateral_m: 0.0, vehicle_m: 1.5, unit_m: 1.5 }
     }
 
     /// Distance at which the mean signal at 23 dBm falls to `dbm`.
@@ -158,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn in_a_grid_city_the_corner_decides() {
-        let at = |beside_m| Geometry { beside_m, ..level(120.0) };
+    fn in_a_grid_city_the_loss_rises_at_the_corner() {
+        let at = |lateral_m| Geometry { lateral_m, ..level(120.0) };
         assert_eq!(Manhattan.loss_db(at(9.0)), UrbanLos.loss_db(level(120.0)));
         assert_eq!(Manhattan.loss_db(at(11.0)), UrbanNlos.loss_db(level(120.0)));
         assert!(Manhattan.loss_db(at(11.0)) > Manhattan.loss_db(at(9.0)) + 20.0);
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn the_slopes_of_winner_b1_meet_at_its_break_point() {
         let at = |distance_m| {
-            let geometry = Geometry { distance_m, beside_m: 0.0, vehicle_m: 1.5, unit_m: 1.5 };
+            let geometry = Geometry { distance_m, lateral_m: 0.0, vehicle_m: 1.5, unit_m: 1.5 };
             WinnerB1.loss_db(geometry)
         };
         let break_m = 4.0 * 0.25 * GHZ * 1e9 / LIGHT_M_S;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn no_model_gets_better_with_distance_and_all_are_finite_at_the_antenna() {
+    fn no_loss_decreases_with_distance_and_all_are_finite_at_the_antenna() {
         for model in ALL {
             let mut before = model.loss_db(level(0.0));
             assert!(before.is_finite());
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_logarithms_written_down_are_right() {
+    fn the_logarithm_constants_are_correct() {
         assert_eq!(log10(GHZ), LOG10_GHZ);
         assert_eq!(log10(CHENG_BREAK_M), 2.0);
     }

@@ -1,9 +1,9 @@
-//! Shadowing: log-normal, with a memory over the way driven.
+//! Shadowing: log-normal, correlated over the distance driven.
 
 use crosslane_core::rng::Rng;
 
-/// Shadowing between two stations (Gudmundson, *Electronics Letters* 27, 1991):
-/// an autoregressive process whose correlation falls as e^(−way / decorrelation).
+/// Shadowing between two stations (Gudmundson, *Electronics Letters* 27, 1991): an
+/// autoregressive process with correlation e^(−distance / decorrelation).
 #[derive(Clone, Debug)]
 pub struct Shadowing {
     rng: Rng,
@@ -12,27 +12,27 @@ pub struct Shadowing {
     value: f64,
 }
 
-/// How much of shadowing is left after a way: the same for all stations that a
-/// vehicle hears, so that it is worked out once for each step.
+/// Correlation of shadowing over a distance. It is the same for all stations of a
+/// vehicle, so it is computed once per step.
 #[derive(Clone, Debug)]
 pub struct Memory {
     decorrelation_m: f64,
-    way_m: f64,
+    moved_m: f64,
     old: f64,
     new: f64,
 }
 
 impl Memory {
-    /// Memory that falls to 1/e over `decorrelation_m`, which is above 0.
+    /// A memory that falls to 1/e over `decorrelation_m`, which is above 0.
     pub fn new(decorrelation_m: f64) -> Memory {
-        Memory { decorrelation_m, way_m: 0.0, old: 1.0, new: 0.0 }
+        Memory { decorrelation_m, moved_m: 0.0, old: 1.0, new: 0.0 }
     }
 
-    /// Weights of the value before `way_m` and of a new one.
-    fn after(&mut self, way_m: f64) -> (f64, f64) {
-        if self.way_m != way_m {
-            self.way_m = way_m;
-            self.old = libm::exp(-way_m / self.decorrelation_m);
+    /// Weights of the value `moved_m` ago and of a new one.
+    fn after(&mut self, moved_m: f64) -> (f64, f64) {
+        if self.moved_m != moved_m {
+            self.moved_m = moved_m;
+            self.old = libm::exp(-moved_m / self.decorrelation_m);
             self.new = libm::sqrt(1.0 - self.old * self.old);
         }
         (self.old, self.new)
@@ -40,18 +40,18 @@ impl Memory {
 }
 
 impl Shadowing {
-    /// Shadowing that begins at a position.
+    /// Shadowing that starts at a position.
     pub fn new(mut rng: Rng, position_m: [f64; 2]) -> Shadowing {
         let value = rng.normal();
         Shadowing { rng, position_m, value }
     }
 
-    /// Loss, in dB, at a position reached from the last one asked for, with
-    /// standard deviation `sigma_db` there.
+    /// Loss, in dB, at the next position, with standard deviation `sigma_db`
+    /// there.
     pub fn loss_db(&mut self, position_m: [f64; 2], sigma_db: f64, memory: &mut Memory) -> f64 {
-        let way_m = crate::input::mobility::distance_m(self.position_m, position_m);
-        if way_m > 0.0 {
-            let (old, new) = memory.after(way_m);
+        let moved_m = crate::input::mobility::distance_m(self.position_m, position_m);
+        if moved_m > 0.0 {
+            let (old, new) = memory.after(moved_m);
             self.value = old * self.value + new * self.rng.normal();
             self.position_m = position_m;
         }

@@ -1,12 +1,12 @@
-//! An 802.11n access point: RSSI by distance, goodput by RSSI. The curves and
-//! their errors: `docs/radio.md`, "Wi-Fi".
+//! An 802.11n access point: RSSI from the distance, goodput from the RSSI. Curves
+//! and errors: `docs/radio.md`, "Wi-Fi".
 
 use serde::Deserialize;
 
 use crate::radio::ar1::off_median_db;
 
-/// Below this, in dBm, a client hears no beacon and reports nothing.
-pub const NOTHING_HEARD_DBM: f64 = -95.0;
+/// Minimum RSSI, in dBm, at which a client receives beacons and reports a signal.
+pub const NO_SIGNAL_DBM: f64 = -95.0;
 
 /// Band of an access point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -19,25 +19,25 @@ pub enum Band {
     Ghz5,
 }
 
-/// An access point beside the road.
+/// An access point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccessPoint {
     /// Position, in m.
     pub position_m: [f64; 2],
     /// Effective radiated power, in dBm.
     pub eirp_dbm: f64,
-    /// How far it is heard, and what it carries.
+    /// Path loss and goodput.
     pub curve: Curve,
 }
 
-/// What was fitted to `feup-wifi`.
+/// Parameters fitted to `feup-wifi`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Curve {
     /// Loss at 1 m, in dB, extrapolated from beyond `near_m`.
     pub loss_1m_db: f64,
     /// Loss per decade of distance, in 10 dB.
     pub exponent: f64,
-    /// Nearer than this, in m, nothing gets louder: the antenna is overhead.
+    /// Minimum distance of the path loss, in m: the antenna is overhead.
     pub near_m: f64,
     /// Standard deviation of shadowing, in dB.
     pub shadowing_db: f64,
@@ -45,11 +45,11 @@ pub struct Curve {
     pub shadowing_distance_m: f64,
     /// Median goodput at the knee and above, in Mbit/s.
     pub peak_mbit_s: f64,
-    /// The most that ever arrives, in Mbit/s.
-    pub most_mbit_s: f64,
-    /// RSSI, in dBm, above which the median grows no more.
+    /// Maximum goodput, in Mbit/s.
+    pub max_mbit_s: f64,
+    /// RSSI, in dBm, above which the median is constant.
     pub knee_dbm: f64,
-    /// RSSI, in dBm, at which it is one bit of attenuated Shannon.
+    /// RSSI, in dBm, at which the attenuated Shannon capacity is one bit.
     pub floor_dbm: f64,
     /// RSSI, in dBm, below which no data passes.
     pub sensitivity_dbm: f64,
@@ -57,7 +57,7 @@ pub struct Curve {
     pub share_low_db: f64,
     /// Deviation of the goodput above its median, in dB.
     pub share_high_db: f64,
-    /// Time over which that deviation is forgotten to 1/e, in s.
+    /// Correlation time (to 1/e) of that deviation, in s.
     pub share_memory_s: f64,
 }
 
@@ -69,7 +69,7 @@ pub const BAND_2_4: Curve = Curve {
     shadowing_db: 6.2,
     shadowing_distance_m: 22.0,
     peak_mbit_s: 19.8,
-    most_mbit_s: 26.2,
+    max_mbit_s: 26.2,
     knee_dbm: -48.0,
     floor_dbm: -71.0,
     sensitivity_dbm: -85.0,
@@ -86,7 +86,7 @@ pub const BAND_5: Curve = Curve {
     shadowing_db: 4.5,
     shadowing_distance_m: 20.0,
     peak_mbit_s: 42.8,
-    most_mbit_s: 62.8,
+    max_mbit_s: 62.8,
     knee_dbm: -57.0,
     floor_dbm: -71.0,
     sensitivity_dbm: -82.0,
@@ -96,7 +96,7 @@ pub const BAND_5: Curve = Curve {
 };
 
 impl Band {
-    /// What was fitted for it.
+    /// The fitted curve of the band.
     pub fn curve(self) -> Curve {
         match self {
             Band::Ghz2_4 => BAND_2_4,
@@ -128,14 +128,14 @@ impl Curve {
         self.peak_mbit_s * bits(rssi_dbm.min(self.knee_dbm)) / bits(self.knee_dbm)
     }
 
-    /// Goodput, in Mbit/s, at an RSSI, `share` deviations off its median.
+    /// Goodput, in Mbit/s, at an RSSI, `share` deviations from its median.
     pub fn mbit_s(&self, rssi_dbm: f64, share: f64) -> f64 {
         let off = decibels(off_median_db(share, [self.share_low_db, self.share_high_db]));
-        (self.median_mbit_s(rssi_dbm) * off).min(self.most_mbit_s)
+        (self.median_mbit_s(rssi_dbm) * off).min(self.max_mbit_s)
     }
 }
 
-/// The ratio that so many decibels are.
+/// Power ratio of a level in dB.
 pub(crate) fn decibels(db: f64) -> f64 {
     libm::pow(10.0, db / 10.0)
 }
@@ -144,8 +144,7 @@ pub(crate) fn decibels(db: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Medians of the recording by RSSI, in laps with a flow (Mbit/s, to 20 %
-    /// and 1 Mbit/s): a fit that drifts from them is wrong.
+    /// Compares the fit with medians of the recording.
     #[test]
     fn the_medians_follow_the_loss_and_rate_of_the_recording() {
         for (curve, distance_m, dbm) in [(BAND_2_4, 30.0, -60.0), (BAND_5, 75.0, -69.0), (BAND_5, 135.0, -76.0)] {
@@ -167,7 +166,7 @@ mod tests {
             assert_eq!(before, curve.peak_mbit_s);
             assert_eq!(curve.median_mbit_s(curve.sensitivity_dbm - 0.1), 0.0);
             assert!(curve.median_mbit_s(curve.sensitivity_dbm) > 0.0);
-            assert_eq!(curve.mbit_s(-40.0, 9.0), curve.most_mbit_s);
+            assert_eq!(curve.mbit_s(-40.0, 9.0), curve.max_mbit_s);
         }
     }
 }

@@ -1,22 +1,23 @@
-//! Times counted by size, so that quantiles of millions need no list of them.
+//! A histogram of durations: quantiles of millions of values in constant memory.
 
 use crosslane_core::time::Duration;
 
-/// Buckets for each factor of two: a quantile is exact to 1 part in 2 × this.
+/// Buckets per factor of two: the relative error of a quantile is at most
+/// 1 / (2 × this).
 const PER_OCTAVE: u64 = 32;
 const OCTAVES: u64 = 40;
 
-/// A histogram of times whose buckets grow with them: from 1 µs to 12 days.
+/// A histogram of durations with logarithmic buckets, from 1 µs to 12 days.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    /// Made with the first time, of a size that does not grow.
+    /// Allocated with the first value; the size is fixed.
     counts: Vec<u32>,
     count: u64,
     longest: Duration,
 }
 
 impl Histogram {
-    /// Counts a time.
+    /// Adds a duration.
     pub fn note(&mut self, time: Duration) {
         if self.counts.is_empty() {
             self.counts = vec![0; (PER_OCTAVE * OCTAVES) as usize];
@@ -28,24 +29,23 @@ impl Histogram {
         self.longest = self.longest.max(time);
     }
 
-    /// How many were counted.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The longest time; zero if there is none.
+    /// The maximum; zero if there is no value.
     pub fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// The time that a share (0 to 1) of all does not exceed; none if there is
-    /// none.
+    /// The quantile `share` (0 to 1); none if there is no value.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
-        let wanted = libm::ceil(share * self.count as f64).max(1.0) as u64;
-        let mut below = 0;
+        let rank = libm::ceil(share * self.count as f64).max(1.0) as u64;
+        let mut cumulative = 0;
         for (place, &count) in self.counts.iter().enumerate() {
-            below += u64::from(count);
-            if below >= wanted {
+            cumulative += u64::from(count);
+            if cumulative >= rank {
                 return Some(Duration::from_micros(middle(place as u64)).min(self.longest));
             }
         }
@@ -53,7 +53,7 @@ impl Histogram {
     }
 }
 
-/// Up to [`PER_OCTAVE`] µs a bucket each, then so many to the double.
+/// Linear up to [`PER_OCTAVE`] µs, then [`PER_OCTAVE`] buckets per octave.
 fn bucket(micros: u64) -> usize {
     let octave = (micros / PER_OCTAVE).checked_ilog2().map_or(0, |octave| u64::from(octave) + 1);
     let within = if octave == 0 { micros } else { (micros >> (octave - 1)) - PER_OCTAVE };

@@ -1,4 +1,4 @@
-//! What a run leaves: rows, and the metrics that are counted from them.
+//! Records of a run: rows, and the metrics computed from them.
 
 pub mod histogram;
 pub mod metrics;

@@ -1,4 +1,4 @@
-//! Which payload bytes were sent before, and over which subflow.
+//! Retransmitted and re-injected payload bytes.
 
 use std::collections::VecDeque;
 
@@ -6,21 +6,21 @@ use crosslane_core::link::Direction;
 
 use crate::record::rows::PacketRow;
 
-/// How far behind the newest byte a byte is remembered. No receive window is
-/// larger, so older bytes are acknowledged and are not sent again.
+/// Distance from the newest byte up to which bytes are remembered. No receive
+/// window is larger, so older bytes are acknowledged and not retransmitted.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Longest range, so that old bytes can be forgotten piece by piece.
-const LONGEST_BYTES: u64 = 1 << 20;
+/// Maximum length of a range, so that old bytes can be forgotten in steps.
+const MAX_RANGE_BYTES: u64 = 1 << 20;
 
-/// Remembers what was sent, per direction, and tells what a packet repeats.
-/// Holds at most one range per packet of the last 64 MiB.
+/// Remembers the bytes sent, per direction, and counts those that a packet
+/// repeats. It has at most one range per packet of the last 64 MiB.
 #[derive(Clone, Debug, Default)]
 pub struct Repeats {
     up: Sent,
     down: Sent,
 }
 
-/// What a packet repeats.
+/// Bytes of a packet that were sent before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repeat {
     /// Bytes sent before, but only over other subflows.
@@ -30,8 +30,8 @@ pub struct Repeat {
 }
 
 impl Repeats {
-    /// Takes note of a packet that enters a link. Plain TCP has no data
-    /// sequence numbers; there the sequence numbers of TCP serve.
+    /// Adds a packet that enters a link. For plain TCP, which has no data
+    /// sequence numbers, TCP's sequence numbers are used.
     pub fn note(&mut self, packet: &PacketRow) -> Repeat {
         let (Some(subflow), 1..) = (packet.subflow, packet.payload_bytes) else {
             return Repeat::default();
@@ -45,8 +45,8 @@ impl Repeats {
     }
 }
 
-/// Ranges of bytes sent, rising and apart. New bytes nearly always follow the
-/// newest, so most of what is noted touches only the last range.
+/// Ranges of bytes sent, ascending and disjoint. New bytes nearly always follow
+/// the newest, so most packets change only the last range.
 #[derive(Clone, Debug, Default)]
 struct Sent {
     ranges: VecDeque<Range>,
@@ -62,7 +62,8 @@ struct Range {
 }
 
 impl Sent {
-    /// The 64-bit number nearest to the highest one that ends in these 32 bits.
+    /// The 64-bit sequence number nearest to the highest one with these low 32
+    /// bits.
     fn unwrapped(&self, number: u32) -> u64 {
         let ahead = number.wrapping_sub(self.highest as u32) as i32;
         self.highest.saturating_add_signed(i64::from(ahead))
@@ -87,7 +88,7 @@ impl Sent {
             Some(last)
                 if last.end == range.start
                     && last.subflows == range.subflows
-                    && range.end - last.start <= LONGEST_BYTES =>
+                    && range.end - last.start <= MAX_RANGE_BYTES =>
             {
                 last.end = range.end;
             }
@@ -169,9 +170,9 @@ mod tests {
         assert_eq!(sent.note(1, 0, 300), repeat(200, 100));
     }
 
-    /// The rule, byte by byte.
+    /// Compares the ranges with a model that has one entry per byte.
     #[test]
-    fn ranges_tell_what_single_bytes_would() {
+    fn ranges_agree_with_a_model_of_single_bytes() {
         let mut rng = crosslane_core::rng::Rng::new(1, "repeats");
         let (mut sent, mut bytes) = (Sent::default(), vec![0_u64; 4000]);
         let mut newest = 0;

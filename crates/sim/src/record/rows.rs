@@ -1,8 +1,8 @@
-//! What a run records: the rows of `docs/formats.md`, as plain structs.
+//! Records of a run: the rows of `docs/formats.md`, as plain structs.
 //!
-//! The emulator and the simulator fill them, [`crate::record::metrics`] sums them up,
-//! the binary writes them. Times are nanoseconds since the run began; a path is
-//! its place in the scenario.
+//! The emulator and the simulator create them, [`crate::record::metrics`]
+//! evaluates them, and the binary writes them. Times are nanoseconds since the
+//! start of the run; a path is its index in the scenario.
 
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::path::{PathId, PathState};
@@ -14,19 +14,19 @@ use crate::world::Truth;
 /// One packet that entered a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketRow {
-    /// When it entered the link.
+    /// Time at which it entered the link.
     pub t_ns: u64,
-    /// When it left the link; `None` if it was dropped.
+    /// Time at which it left the link; `None` if it was dropped.
     pub delivered_ns: Option<u64>,
-    /// The link's path.
+    /// Path of the link.
     pub path: PathId,
-    /// Which way it went.
+    /// Direction.
     pub direction: Direction,
-    /// Length with IP header, in bytes.
+    /// Length including the IP header, in bytes.
     pub ip_bytes: u16,
     /// Length of the TCP or UDP payload, in bytes.
     pub payload_bytes: u16,
-    /// Number of the subflow, in order of its SYN, from 0.
+    /// Index of the subflow, in order of the SYNs, from 0.
     pub subflow: Option<u16>,
     /// Sequence number, relative to the initial one (the SYN has 0).
     pub tcp_seq: u32,
@@ -39,40 +39,40 @@ pub struct PacketRow {
     pub dsn: Option<u64>,
     /// Data bytes acknowledged on the connection level.
     pub data_ack: Option<u64>,
-    /// MPTCP options in it.
+    /// MPTCP options.
     pub mptcp: MptcpOptions,
-    /// Why it was dropped, if it was.
+    /// Reason of the drop, if it was dropped.
     pub drop: Option<DropReason>,
-    /// Tries on the air (802.11p), else 0.
+    /// Transmission attempts (802.11p), else 0.
     pub tries: u8,
 }
 
-/// What one path delivered in 100 ms of one direction.
+/// Bytes that one path delivered in one direction within 100 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThroughputRow {
-    /// Beginning of the 100 ms.
+    /// Start of the interval.
     pub t_ns: u64,
     /// The path.
     pub path: PathId,
-    /// Which way.
+    /// Direction.
     pub direction: Direction,
     /// Bytes of IP packets delivered.
     pub ip_bytes: u64,
     /// Bytes of payload delivered.
     pub payload_bytes: u64,
-    /// Of these, bytes whose data sequence numbers had been sent before over
-    /// another subflow.
+    /// Of these, bytes whose data sequence numbers were sent before over another
+    /// subflow.
     pub reinjected_bytes: u64,
 }
 
-/// One sample of a signal, as the on-board unit was handed it.
+/// One signal sample, as the on-board unit received it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampleRow {
-    /// When it was handed over.
+    /// Time of reception.
     pub t_ns: u64,
-    /// The path it is about.
+    /// The path.
     pub path: PathId,
-    /// Where it came from.
+    /// Source.
     pub kind: SampleSource,
     /// Signal strength, in dBm.
     pub rssi_dbm: f32,
@@ -80,12 +80,12 @@ pub struct SampleRow {
     pub station: Option<u32>,
 }
 
-/// Where a [`SampleRow`] came from.
+/// Source of a [`SampleRow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleSource {
     /// A roadside unit's CAM.
     Cam,
-    /// A radio's own report.
+    /// A report of a radio.
     Radio,
 }
 
@@ -102,11 +102,11 @@ impl SampleSource {
 /// State of one subflow, from the kernel's `tcp_info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpInfoRow {
-    /// When it was asked for.
+    /// Time of the query.
     pub t_ns: u64,
-    /// The path it runs over.
+    /// The path.
     pub path: PathId,
-    /// Number of the subflow, where known.
+    /// Index of the subflow, if known.
     pub subflow: Option<u16>,
     /// The vehicle's address and port.
     pub local: String,
@@ -124,7 +124,7 @@ pub struct TcpInfoRow {
     pub cwnd: u32,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
-    /// Segments taken for lost.
+    /// Segments marked lost.
     pub lost: u32,
     /// Retransmissions since the subflow began.
     pub total_retrans: u32,
@@ -141,23 +141,23 @@ pub struct TcpInfoRow {
 /// One message of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageRow {
-    /// Number, from 0.
+    /// Sequence number, from 0.
     pub number: u64,
-    /// When its write began; of an object with a deadline, when it came up.
+    /// Start of its write; for an object with a deadline, its generation time.
     pub sent_ns: u64,
-    /// When the connection had taken its last byte; `None` if it never did, and
-    /// for traffic without deadlines.
+    /// Time at which the connection accepted its last byte; `None` if it never
+    /// did, and for traffic without deadlines.
     pub written_ns: Option<u64>,
-    /// When its last byte was read; `None` if that never came.
+    /// Time at which its last byte was read; `None` if it never arrived.
     pub received_ns: Option<u64>,
-    /// Length with its header, in bytes.
+    /// Length including its header, in bytes.
     pub size_bytes: u32,
 }
 
-/// The world's truth about one link at one moment.
+/// Ground truth of one link at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkRow {
-    /// When.
+    /// Time.
     pub t_ns: u64,
     /// The path.
     pub path: PathId,
@@ -167,19 +167,19 @@ pub struct LinkRow {
     pub y_m: f64,
     /// The vehicle's speed, in m/s.
     pub speed_m_s: f64,
-    /// Distance to the unit that serves, in m, where there is one.
+    /// Distance to the serving RSU or station, in m, if there is one.
     pub distance_m: Option<f64>,
     /// Mean signal with shadowing, before fading, in dBm.
     pub rssi_dbm: f32,
-    /// What the link could carry up, in Mbit/s.
+    /// Capacity of the uplink, in Mbit/s.
     pub up_mbit_s: f64,
-    /// What the link could carry down, in Mbit/s.
+    /// Capacity of the downlink, in Mbit/s.
     pub down_mbit_s: f64,
     /// One-way delay after the bottleneck, in ms.
     pub delay_ms: f64,
     /// Probability of independent loss (0 to 1).
     pub loss: f64,
-    /// What else is known of the signal.
+    /// Further signal figures.
     pub quality: Quality,
 }
 
@@ -202,30 +202,30 @@ impl From<&Truth> for LinkRow {
     }
 }
 
-/// One change of the state that the agent wants of a path.
+/// One change of the wanted state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionRow {
-    /// When.
+    /// Time.
     pub t_ns: u64,
     /// The path.
     pub path: PathId,
-    /// The state wanted from now on.
+    /// The new wanted state.
     pub state: PathState,
 }
 
 /// One alarm of a sudden loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlarmRow {
-    /// When.
+    /// Time.
     pub t_ns: u64,
     /// The path.
     pub path: PathId,
-    /// Whether it proved wrong, once that is known.
+    /// True if it was a false positive; none: not known yet.
     pub was_false: Option<bool>,
 }
 
-/// All that [`crate::record::metrics`] looks at beside the packets, each in the order of
-/// its time (messages: of their number).
+/// Input of [`crate::record::metrics`] besides the packets, each in order of time
+/// (messages: of their sequence number).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunRecords<'a> {
     /// Messages of the traffic.
@@ -234,6 +234,6 @@ pub struct RunRecords<'a> {
     pub decisions: &'a [DecisionRow],
     /// The agent's alarms.
     pub alarms: &'a [AlarmRow],
-    /// How many datagrams came once more; none where messages are no datagrams.
+    /// Number of duplicate datagrams; none if messages are not datagrams.
     pub duplicates: Option<u64>,
 }

@@ -1,10 +1,10 @@
-//! What only one of the two engines can run.
+//! Scenarios and strategies that only one of the two engines supports.
 
 use super::base::{Base, CATALOG};
 use super::metric::Engines;
 use super::{Congestion, Scenario, ScenarioError, Scheduler, Strategy, TrafficKind};
 
-/// What carries out a drive.
+/// Engine of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// The kernel of this machine.
@@ -13,21 +13,21 @@ pub enum Engine {
     Simulator,
 }
 
-/// A key that only one engine can follow, and why.
+/// A key that only one engine supports, and the reason.
 struct Only {
     key: String,
     what: String,
 }
 
 impl Scenario {
-    /// Whether this engine can run the scenario.
+    /// Checks that this engine can run the scenario.
     ///
     /// # Errors
-    /// Names the key that it cannot.
+    /// Names the unsupported key.
     pub fn check_engine(&self, engine: Engine) -> Result<(), ScenarioError> {
         match (engine, self.only_simulated()) {
             (Engine::Kernel, Some(only)) => {
-                let remedy = "use `crosslane simulate`, or take the key out";
+                let remedy = "use `crosslane simulate`, or remove the key";
                 let what = format!("only the simulator can run this `{}`: {}", only.key, only.what);
                 Err(self.lines.error(&only.key, what, remedy))
             }
@@ -35,21 +35,22 @@ impl Scenario {
         }
     }
 
-    /// Whether this engine knows the strategy, and the strategy the traffic.
+    /// Checks that this engine supports the strategy, and that the strategy
+    /// supports the traffic.
     ///
     /// # Errors
     /// Names the strategy.
     pub fn check_strategy(&self, engine: Engine, strategy: &Strategy) -> Result<(), ScenarioError> {
         let deadlines = matches!(self.traffic.kind, TrafficKind::Deadline(_));
         if strategy.base.entry().needs_deadlines && !deadlines {
-            let what = format!("strategy `{}` prefers paths by deadlines, and the traffic has none", strategy.name);
+            let what = format!("strategy `{}` needs deadlines, and the traffic has none", strategy.name);
             return Err(self.lines.error("traffic", what, "make it of kind `deadline`, or choose another strategy"));
         }
         let Some((command, other, why)) = why_not(engine, strategy.base) else { return Ok(()) };
         let what = format!("only `crosslane {other}` can run strategy `{}`: {why}", strategy.name);
         let known = CATALOG.iter().filter(|entry| why_not(engine, entry.base).is_none());
         let known = known.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-        let remedy = format!("use that, or with `crosslane {command}` choose from {known}");
+        let remedy = format!("use that command, or choose for `crosslane {command}` from {known}");
         Err(self.lines.error("strategy", what, remedy))
     }
 
@@ -59,29 +60,27 @@ impl Scenario {
             return only("congestion", "upstream Linux has no coupled congestion control");
         }
         if !Scheduler::is_upstream(self.scheduler) {
-            return only("scheduler", "upstream Linux has no packet scheduler but its own");
+            return only("scheduler", "upstream Linux has no other packet scheduler than its default");
         }
         if matches!(self.traffic.kind, TrafficKind::Uploads { .. }) {
-            return only("traffic.kind", "the emulator's traffic has no uploads");
+            return only("traffic.kind", "the emulator does not support uploads");
         }
         if matches!(self.traffic.kind, TrafficKind::Deadline(_)) && self.traffic.down {
             return only(
                 "traffic.direction",
-                "the agent that knows the deadlines is the vehicle's, and so is the sender",
+                "the agent, which uses the deadlines, runs on the vehicle, so the vehicle must be the sender",
             );
         }
         self.fleet.as_ref().and_then(|_| only("fleet", "the emulator drives one vehicle"))
     }
 }
 
-/// This engine's command, the one that knows the strategy, and why this one
-/// does not; none if it does.
+/// This engine's command, the command that supports the strategy, and the
+/// reason why this one does not; none if it does.
 fn why_not(engine: Engine, base: Base) -> Option<(&'static str, &'static str, &'static str)> {
     match (engine, base.entry().engines) {
         (Engine::Kernel, Engines::Simulate) => Some(("drive", "simulate", "no kernel knows the future")),
-        (Engine::Simulator, Engines::Drive) => {
-            Some(("simulate", "drive", "it is a tunnel of others, and there is no such thing in the simulator"))
-        }
+        (Engine::Simulator, Engines::Drive) => Some(("simulate", "drive", "the simulator has no third-party tunnels")),
         _ => None,
     }
 }

@@ -1,8 +1,8 @@
-//! What a scenario promises: crossings of a threshold and bounds on metrics.
+//! Expectations of a scenario: threshold crossings and bounds on metrics.
 
 use serde::Deserialize;
 
-/// What must come out.
+/// An expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expectation {
     /// The mean signal of a path crosses a threshold.
@@ -18,30 +18,30 @@ pub struct Crossing {
     pub path: String,
     /// Threshold, in dBm.
     pub threshold_dbm: f64,
-    /// Which way the signal goes.
+    /// Direction of the crossing.
     pub direction: CrossingDirection,
-    /// First and last moment allowed, in s.
+    /// Earliest and latest time allowed, in s.
     pub between_s: [f64; 2],
 }
 
-/// Which way a signal crosses.
+/// Direction of a crossing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CrossingDirection {
-    /// It falls below.
+    /// The signal falls below the threshold.
     Below,
-    /// It rises above.
+    /// The signal rises above the threshold.
     Above,
 }
 
 /// A bound on a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// Strategy whose metric it is.
+    /// Strategy of the run.
     pub strategy: String,
     /// Name of the metric.
     pub metric: String,
-    /// True if the metric must not exceed the limit, false if not fall short.
+    /// True: the limit is an upper bound; false: a lower bound.
     pub at_most: bool,
     /// The limit.
     pub limit: Limit,

@@ -6,32 +6,32 @@ use super::schema::optional_range;
 use super::{Motion, Scenario, ScenarioError, Traffic, TrafficKind};
 use crate::input::mobility::MAX_VEHICLES;
 
-/// All vehicles of the mobility file together on one map (simulator only). A
-/// vehicle is there from its first point to its last.
+/// All vehicles of the mobility file on one map (simulator only). A vehicle is
+/// present from its first point to its last.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fleet {
-    /// At most so many vehicles, in order of their number (1 to
+    /// Maximum number of vehicles, taken in order of their number (1 to
     /// [`MAX_VEHICLES`]); none: all of the file.
     pub vehicles: Option<usize>,
-    /// Least and greatest rate of a vehicle's messages, in Mbit/s (0.001 to
-    /// 100), uniform between; none: each as `[traffic]` says.
+    /// Minimum and maximum rate of a vehicle's messages, in Mbit/s (0.001 to
+    /// 100), drawn uniformly; none: as in `[traffic]`.
     #[serde(default, deserialize_with = "rate_mbit_s")]
     pub rate_mbit_s: Option<[f64; 2]>,
 }
 
 impl Fleet {
-    /// The traffic of a vehicle that is there from `from_s` to `to_s`, at a
-    /// place from 0 to 1 in the range of rates. It ends a second before the
-    /// vehicle leaves, so that what is under way can arrive.
+    /// The traffic of a vehicle that is present from `from_s` to `to_s`; `place`
+    /// (0 to 1) selects its rate in the range. The traffic ends a second before
+    /// the vehicle departs, so that data in flight can arrive.
     pub fn traffic(&self, common: &Traffic, [from_s, to_s]: [f64; 2], place: f64) -> Traffic {
         let mut traffic = common.clone();
         traffic.start_s = common.start_s.max(from_s);
         traffic.stop_s = common.stop_s.min(to_s - 1.0).max(traffic.start_s);
-        if let (TrafficKind::Messages { every_ms, size_bytes }, Some([least, greatest])) =
+        if let (TrafficKind::Messages { every_ms, size_bytes }, Some([min, max])) =
             (&mut traffic.kind, self.rate_mbit_s)
         {
-            *every_ms = f64::from(*size_bytes) * 8.0 / (least + place * (greatest - least)) / 1000.0;
+            *every_ms = f64::from(*size_bytes) * 8.0 / (min + place * (max - min)) / 1000.0;
         }
         traffic
     }
@@ -43,9 +43,9 @@ impl Scenario {
         let (key, what, remedy) = if !matches!(self.vehicle.motion, Motion::Mobility(_)) {
             ("fleet", "a fleet needs a mobility file".into(), "give `vehicle.mobility`, with a column `vehicle`")
         } else if self.vehicle.number.is_some() {
-            ("vehicle.vehicle", "a fleet takes every vehicle of the file".into(), "leave `vehicle` or `[fleet]` out")
+            ("vehicle.vehicle", "a fleet uses every vehicle of the file".into(), "leave `vehicle` or `[fleet]` out")
         } else if fleet.vehicles.is_some_and(|count| !(1..=MAX_VEHICLES).contains(&count)) {
-            ("fleet.vehicles", format!("a fleet has 1 to {MAX_VEHICLES} vehicles"), "choose a number inside")
+            ("fleet.vehicles", format!("a fleet has 1 to {MAX_VEHICLES} vehicles"), "choose a number in this range")
         } else if fleet.rate_mbit_s.is_some() && !matches!(self.traffic.kind, TrafficKind::Messages { .. }) {
             ("fleet.rate_mbit_s", "only messages have a rate".into(), "write `kind = \"messages\"`, or leave it out")
         } else {

@@ -1,5 +1,5 @@
-//! What a cellular or Wi-Fi link does to packets beside its rate: how it loses
-//! them, and how its queue drops them.
+//! Impairments of a cellular or Wi-Fi link besides its rate: loss and active
+//! queue management.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use super::schema::{number, period, whole};
 
-/// CoDel's times, in ms; by default those of RFC 8289.
+/// CoDel's target and interval, in ms; the defaults are those of RFC 8289.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CoDelKeys {
@@ -32,7 +32,7 @@ pub(super) fn codel<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CoDel>,
     Ok(Some(CoDel { target: millis(target_ms), interval: millis(interval_ms) }))
 }
 
-/// A channel that loses in bursts.
+/// A channel with burst losses (Gilbert–Elliott).
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BurstKeys {
@@ -46,7 +46,7 @@ struct BurstKeys {
     to_good: f64,
 }
 
-/// A share of packets lost, or a table for losses in bursts.
+/// Independent loss as a number, or burst losses as a table.
 pub(super) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error> {
     struct Shapes;
     impl<'de> Visitor<'de> for Shapes {
@@ -64,7 +64,7 @@ pub(super) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error>
             if (0.0..=1.0).contains(&loss) {
                 return Ok(Loss::Independent(loss));
             }
-            Err(E::custom(format!("{loss} is outside 0 to 1; choose a number inside")))
+            Err(E::custom(format!("{loss} is outside 0 to 1; choose a number in this range")))
         }
 
         fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Loss, A::Error> {

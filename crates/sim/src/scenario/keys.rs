@@ -1,5 +1,5 @@
-//! The tables of the scenario file whose keys depend on one another, and how
-//! they become the types of a [`Scenario`].
+//! The tables of the scenario file whose keys depend on each other, and their
+//! conversion to the types of a [`Scenario`].
 
 use super::base::{self, Base};
 use super::source_map::{Lines, did_you_mean};
@@ -232,7 +232,7 @@ impl VehicleKeys {
             }
         };
         if self.vehicle.is_some() && matches!(motion, Motion::Route(_)) {
-            let what = "only a mobility file has vehicles to choose from";
+            let what = "`vehicle` selects a vehicle of a mobility file, and there is no such file";
             return Err(lines.error("vehicle.vehicle", what, "leave `vehicle` out"));
         }
         Ok(Vehicle { motion, number: self.vehicle, start_s: self.start_s, antenna_m: self.antenna_m })
@@ -243,16 +243,16 @@ impl CellularKeys {
     fn build(self, lines: &Lines, key: String) -> Result<AccessLink, ScenarioError> {
         let constant = self.rate_mbit_s.is_some() || self.down_mbit_s.is_some() || self.rssi_dbm.is_some();
         if self.model.is_some() && (constant || self.trace.is_some() || self.trace_down.is_some()) {
-            let what = format!("`{}` has a model, and a rate, signal or trace beside it", self.name);
-            return Err(lines.error(&format!("{key}.model"), what, "keep the model or the others"));
+            let what = format!("`{}` has both a model and a rate, signal or trace", self.name);
+            return Err(lines.error(&format!("{key}.model"), what, "keep the model or the other keys"));
         }
         if self.rate_mbit_s.is_none() && self.trace.is_none() && self.model.is_none() {
             let what = format!("`{}` has neither `rate_mbit_s` nor `trace` nor `model`", self.name);
-            return Err(lines.error(&key, what, "give its rate, a trace of it or the place of its cells"));
+            return Err(lines.error(&key, what, "give its rate, a trace or the positions of its cells"));
         }
         if self.trace_down.is_some() && self.trace.is_none() {
             let what = format!("`{}` has `trace_down` without `trace`", self.name);
-            return Err(lines.error(&key, what, "give the trace of the way up too"));
+            return Err(lines.error(&key, what, "give the uplink trace too"));
         }
         let model = self.model.map(|keys| keys.build(lines, &key, self.rat)).transpose()?;
         let usual = model.as_ref().map(AccessModel::nominal_mbit_s);
@@ -281,8 +281,8 @@ impl CellularKeys {
 impl WifiKeys {
     fn build(self, lines: &Lines, key: String) -> Result<AccessLink, ScenarioError> {
         if self.trace.is_some() == self.model.is_some() {
-            let what = format!("`{}` has not exactly one of `trace` and `model`", self.name);
-            return Err(lines.error(&key, what, "give a trace of it or the place of its access point"));
+            let what = format!("`{}` does not have exactly one of `trace` and `model`", self.name);
+            return Err(lines.error(&key, what, "give a trace or the position of its access point"));
         }
         let model = self.model.map(|keys| keys.build(lines, &key)).transpose()?;
         let usual = model.as_ref().map(AccessModel::nominal_mbit_s);
@@ -315,7 +315,7 @@ fn queue(lines: &Lines, key: &str, keys: (Option<f64>, Option<u32>, Option<u32>)
         (None, Some(bytes), None) if bytes >= 1500 => Ok(Queue::Limit(QueueLimit::Bytes(bytes))),
         (None, None, Some(packets)) if packets > 0 => Ok(Queue::Limit(QueueLimit::Packets(packets))),
         (None, _, _) => {
-            let what = "a queue must hold one packet at least, and has one size";
+            let what = "a queue has one size and must hold at least one packet";
             let remedy = "keep one of `queue_bytes` (from 1500) and `queue_packets` (from 1)";
             Err(lines.error(key, what, remedy))
         }
@@ -344,7 +344,7 @@ impl ExpectKeys {
                     (None, None, Some(of), None) => (true, of.build()),
                     (None, None, None, Some(of)) => (false, of.build()),
                     _ => {
-                        let what = format!("`{metric}` is not held against exactly one limit");
+                        let what = format!("`{metric}` does not have exactly one limit");
                         let remedy = "give one of `at_most`, `at_least`, `at_most_of`, `at_least_of`";
                         return Err(lines.error(key, what, remedy));
                     }

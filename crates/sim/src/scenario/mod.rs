@@ -1,6 +1,5 @@
-//! A scenario: what is driven, over which networks, with which traffic, and
-//! what must come out. `docs/formats.md` describes the file; the types here
-//! are its keys, with their ranges and defaults beside them.
+//! A scenario: vehicle, networks, traffic and expectations. `docs/formats.md`
+//! describes the file; the types here are its keys, with ranges and defaults.
 
 use std::collections::BTreeMap;
 
@@ -50,15 +49,15 @@ pub use wires::Wire;
 pub struct Scenario {
     /// Name, `[a-z0-9-]+`.
     pub name: String,
-    /// One sentence for the report; empty if none was given.
+    /// One sentence for the report; may be empty.
     pub title: String,
-    /// Length of the drive, in s (above 0, at most 7200).
+    /// Duration of the drive, in s (above 0, at most 7200).
     pub duration_s: f64,
     /// Congestion control of the traffic's sockets.
     pub congestion: Congestion,
     /// Packet scheduler of MPTCP.
     pub scheduler: Scheduler,
-    /// May runs of it stand side by side?
+    /// True if several runs may execute in parallel.
     pub parallel: bool,
     /// Bounds of the positions.
     pub map: Option<Map>,
@@ -72,38 +71,38 @@ pub struct Scenario {
     pub units: Vec<RoadsideUnit>,
     /// Cellular links, then Wi-Fi, then wires.
     pub access: Vec<AccessLink>,
-    /// What the user wants of the paths.
+    /// The user's preferences.
     pub service: Service,
-    /// What tunnels have in common.
+    /// Settings of all tunnels.
     pub tunnel: Tunnel,
-    /// What is carried.
+    /// Traffic.
     pub traffic: Traffic,
-    /// Strategies that the file defines beside the [built-in ones](base::CATALOG).
+    /// Strategies that the file defines in addition to the [built-in ones](base::CATALOG).
     pub strategies: Vec<Strategy>,
-    /// What must come out.
+    /// Expectations.
     pub expectations: Vec<Expectation>,
-    /// What the files named in the scenario contain, once [resolved](Self::resolve).
+    /// Contents of the files named in the scenario, once [resolved](Self::resolve).
     pub data: Data,
     /// A sentence for each key that the file has under a former name.
     pub renamed: Vec<String>,
     lines: Lines,
 }
 
-/// Contents of the files that a scenario names, under the names it uses.
+/// Contents of the files that a scenario names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Data {
-    /// Traces of links.
+    /// Link traces, by the names that the scenario uses.
     pub traces: BTreeMap<String, Trace>,
-    /// The vehicle's way, where a file gives it; the first one's of a fleet.
+    /// The vehicle's track from a file; of a fleet, the first vehicle's.
     pub mobility: Option<Track>,
-    /// The way of each vehicle of a fleet, by its number.
+    /// The track of each vehicle of a fleet, by its number.
     pub fleet: BTreeMap<u32, Track>,
 }
 
-/// Most paths in a scenario: a [`PathId`] goes from 0 to 15.
+/// Maximum number of paths in a scenario: a [`PathId`] is 0 to 15.
 pub const MAX_PATHS: usize = 16;
 
-/// Most roadside units in a scenario: each is looked at 100 times a second.
+/// Maximum number of RSUs in a scenario: each is evaluated 100 times a second.
 pub const MAX_UNITS: usize = 256;
 
 /// Congestion control, set per socket.
@@ -127,42 +126,42 @@ pub enum Congestion {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Map {
-    /// Least and greatest x.
+    /// Minimum and maximum x.
     pub x_m: [f64; 2],
-    /// Least and greatest y.
+    /// Minimum and maximum y.
     pub y_m: [f64; 2],
 }
 
 /// The vehicle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vehicle {
-    /// How it moves.
+    /// Motion.
     pub motion: Motion,
-    /// Which vehicle of a mobility file of many it is.
+    /// Its number in a mobility file of many vehicles.
     pub number: Option<u32>,
-    /// When it begins to move, in s.
+    /// Time at which it begins to move, in s.
     pub start_s: f64,
     /// Height of its antenna, in m.
     pub antenna_m: f64,
 }
 
-/// How the vehicle moves.
+/// Motion of the vehicle.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Motion {
     /// Along waypoints; it stops at the end.
     Route(Route),
-    /// By a file, named as in the scenario.
+    /// From a file, by the name that the scenario uses.
     Mobility(String),
 }
 
-/// What the user wants of the paths.
+/// The user's preferences.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Use of the paths.
+    /// Mode of use of the paths.
     #[serde(default)]
     pub mode: Mode,
-    /// Paths, the preferred first; may be empty.
+    /// Paths in order of preference; may be empty.
     #[serde(default)]
     pub prefer: Vec<String>,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
@@ -175,9 +174,9 @@ pub struct Service {
 pub struct Strategy {
     /// Its name.
     pub name: String,
-    /// The built-in strategy that it varies.
+    /// The built-in strategy that it is based on.
     pub base: Base,
-    /// Parameters of the base, to be checked by [`Scenario::check_strategies`].
+    /// Parameters of the base, checked by [`Scenario::check_strategies`].
     pub parameters: toml::Table,
 }
 
@@ -194,21 +193,21 @@ pub struct FileRef {
     pub line: Option<usize>,
 }
 
-/// A parameter that a strategy does not take, or not so.
+/// A parameter that a strategy does not have, or an invalid value of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterError {
     /// Name of the parameter.
     pub key: String,
-    /// What is wrong, as `-3 is not between 0 and 1`.
+    /// The error, for example `-3 is not between 0 and 1`.
     pub what: String,
-    /// What to do, as `choose a share`.
+    /// The remedy, for example `choose a share`.
     pub remedy: String,
 }
 
 /// A path of the scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct PathEntry<'a> {
-    /// Its number: radios first, then cellular, Wi-Fi and wires, as in the file.
+    /// Its id: radios first, then cellular, Wi-Fi and wires, in file order.
     pub id: PathId,
     /// Its name.
     pub name: &'a str,
@@ -217,8 +216,8 @@ pub struct PathEntry<'a> {
 }
 
 impl Scenario {
-    /// Base and parameters of the strategy with this name: one that the file
-    /// defines, or a built-in one.
+    /// The strategy with this name: one that the file defines, or a built-in
+    /// one.
     pub fn strategy(&self, name: &str) -> Option<Strategy> {
         let defined = self.strategies.iter().find(|entry| entry.name == name);
         defined.cloned().or_else(|| tunnel::built_in(name))
@@ -240,8 +239,8 @@ impl Scenario {
         files
     }
 
-    /// Holds each strategy's parameters against what its base takes: `check`
-    /// gets the name of the base and the parameters.
+    /// Checks each strategy's parameters with `check`, which receives the name
+    /// of the base and the parameters.
     pub fn check_strategies(
         &self,
         check: impl Fn(Base, &toml::Table) -> Result<(), ParameterError>,
@@ -255,7 +254,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Where the vehicle is over time; none while its mobility file has not been read.
+    /// The vehicle's track; none before its mobility file has been read.
     pub(crate) fn known_track(&self) -> Option<Track> {
         match &self.vehicle.motion {
             Motion::Route(route) => Some(route.track()),

@@ -1,5 +1,5 @@
-//! `[wifi.model]` and `[cellular.model]`: access links from the position of
-//! their stations.
+//! `[wifi.model]` and `[cellular.model]`: access links modelled from the
+//! positions of their stations.
 
 use crosslane_core::path::Rat;
 use serde::Deserialize;
@@ -66,7 +66,7 @@ pub(super) struct CellularModelKeys {
     interruption_ms: f64,
 }
 
-/// What differs between LTE and NR where the file says nothing.
+/// Defaults that differ between LTE and NR.
 struct Defaults {
     bandwidth_mhz: f64,
     eirp_dbm: f64,
@@ -88,7 +88,7 @@ const LTE: Defaults = Defaults {
     curve: cellular::LTE,
 };
 
-/// 100 MHz at 3.5 GHz: urban macro cell out of sight of TR 38.901, table
+/// 100 MHz at 3.5 GHz: urban macro cell without line of sight of TR 38.901, table
 /// 7.4.1-1; 49 dBm and beams of 24 dBi.
 const NR: Defaults = Defaults {
     bandwidth_mhz: 100.0,
@@ -112,7 +112,7 @@ impl WifiModelKeys {
         curve.share_low_db = self.share_db.unwrap_or(curve.share_low_db);
         curve.share_high_db = self.share_db.unwrap_or(curve.share_high_db);
         if let Some(peak_mbit_s) = self.peak_mbit_s {
-            curve.most_mbit_s *= peak_mbit_s / curve.peak_mbit_s;
+            curve.max_mbit_s *= peak_mbit_s / curve.peak_mbit_s;
             curve.peak_mbit_s = peak_mbit_s;
         }
         let point = AccessPoint { position_m, eirp_dbm: self.eirp_dbm, curve };
@@ -125,28 +125,28 @@ impl CellularModelKeys {
         let key = format!("{key}.model.cells_m");
         if self.cells_m.is_empty() || self.cells_m.len() > MAX_CELLS {
             let what = format!("{} cells are not 1 to {MAX_CELLS}", self.cells_m.len());
-            return Err(lines.error(&key, what, "give the positions of that many, as [[0, 0], [800, 0]]"));
+            return Err(lines.error(&key, what, "give the positions of the cells, for example [[0, 0], [800, 0]]"));
         }
         let cells_m = self.cells_m.iter().zip(0..);
         let cells_m = cells_m.map(|(cell_m, place)| point(lines, &format!("{key}.{place}"), "the cell", cell_m));
-        let usual = if rat == Rat::Nr { NR } else { LTE };
-        let mut curve = usual.curve;
+        let defaults = if rat == Rat::Nr { NR } else { LTE };
+        let mut curve = defaults.curve;
         curve.share_low_db = self.share_db.unwrap_or(curve.share_low_db);
         curve.share_high_db = self.share_db.unwrap_or(curve.share_high_db);
         curve.sinr_db = self.sinr_db.unwrap_or(curve.sinr_db);
         let load = self.load.unwrap_or(curve.load);
         Ok(AccessModel::Cellular(Cells {
             cells_m: cells_m.collect::<Result<_, _>>()?,
-            bandwidth_mhz: self.bandwidth_mhz.unwrap_or(usual.bandwidth_mhz),
+            bandwidth_mhz: self.bandwidth_mhz.unwrap_or(defaults.bandwidth_mhz),
             layers: self.layers,
-            eirp_dbm: self.eirp_dbm.unwrap_or(usual.eirp_dbm),
-            loss_1km_db: self.loss_1km_db.unwrap_or(usual.loss_1km_db),
-            loss_decade_db: self.loss_decade_db.unwrap_or(usual.loss_decade_db),
-            shadowing_db: self.shadowing_db.unwrap_or(usual.shadowing_db),
+            eirp_dbm: self.eirp_dbm.unwrap_or(defaults.eirp_dbm),
+            loss_1km_db: self.loss_1km_db.unwrap_or(defaults.loss_1km_db),
+            loss_decade_db: self.loss_decade_db.unwrap_or(defaults.loss_decade_db),
+            shadowing_db: self.shadowing_db.unwrap_or(defaults.shadowing_db),
             shadowing_distance_m: self.shadowing_distance_m,
             load,
             share: self.share.unwrap_or_else(|| curve.share_at(load)),
-            up_ratio: self.up_ratio.unwrap_or(usual.up_ratio),
+            up_ratio: self.up_ratio.unwrap_or(defaults.up_ratio),
             hysteresis_db: self.hysteresis_db,
             interruption_ms: self.interruption_ms,
             curve,
@@ -157,6 +157,6 @@ impl CellularModelKeys {
 fn point(lines: &Lines, key: &str, what: &str, position_m: &[f64]) -> Result<[f64; 2], ScenarioError> {
     match *position_m {
         [x, y] if x.is_finite() && y.is_finite() => Ok([x, y]),
-        _ => Err(lines.error(key, format!("{what} is not at a finite x and y"), "give both in m, as [0, 12]")),
+        _ => Err(lines.error(key, format!("{what} is not at a finite x and y"), "give both in m, for example [0, 12]")),
     }
 }

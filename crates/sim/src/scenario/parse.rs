@@ -1,4 +1,4 @@
-//! From the text of a scenario file to a [`Scenario`].
+//! Parsing of a scenario file.
 
 use super::keys::Keys;
 use super::source_map::Lines;
@@ -6,8 +6,8 @@ use super::{Scenario, ScenarioError};
 use crate::input::renamed_keys::renew;
 
 impl Scenario {
-    /// Reads a scenario; `file_name` stands in errors. Everything is checked
-    /// but the files that it names, its [strategies'
+    /// Reads a scenario; errors name `file_name`. Everything is checked except
+    /// the files that it names, its [strategies'
     /// parameters](Scenario::check_strategies) and its
     /// [crossings](crate::bounds::feasibility::prove).
     pub fn parse(text: &str, file_name: &str) -> Result<Scenario, ScenarioError> {

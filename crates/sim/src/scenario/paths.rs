@@ -1,25 +1,25 @@
-//! The paths of a scenario, and which of them comes first.
+//! The paths of a scenario, and their order of preference.
 
 use crosslane_core::path::PathId;
 
 use super::{PathEntry, Scenario, Strategy};
 
 impl Scenario {
-    /// The paths, in order of their number.
+    /// The paths, in order of their id.
     pub fn paths(&self) -> Vec<PathEntry<'_>> {
         let radios = self.radios.iter().map(|radio| (&radio.name, radio.rat));
         let access = self.access.iter().map(|link| (&link.name, link.rat));
         radios.chain(access).zip(0..).map(|((name, rat), id)| PathEntry { id: PathId(id), name, rat }).collect()
     }
 
-    /// Number of the path with this name.
+    /// Id of the path with this name.
     pub fn path_id(&self, name: &str) -> Option<PathId> {
         let found = self.paths().into_iter().find(|path| path.name == name);
         found.map(|path| path.id)
     }
 
-    /// Place of each path in the user's preference, 0 first, in order of their
-    /// number; those not named follow in that order.
+    /// Rank of each path in the user's preference, 0 first, in order of path id;
+    /// paths that are not named follow in that order.
     pub fn ranks(&self) -> Vec<u8> {
         let named = |name: &str| self.service.prefer.iter().position(|other| other == name);
         let rank =
@@ -27,19 +27,19 @@ impl Scenario {
         self.paths().into_iter().map(rank).collect()
     }
 
-    /// The path that the user prefers; the first if none is named.
+    /// The path that the user prefers; path 0 if none is named.
     pub fn preferred_path(&self) -> PathId {
         let named = self.service.prefer.first().and_then(|name| self.path_id(name));
         named.unwrap_or(PathId(0))
     }
 
-    /// The path over which the connection begins.
+    /// The path of the first subflow.
     pub fn first_path(&self) -> PathId {
         let named = self.traffic.over.as_ref().and_then(|name| self.path_id(name));
         named.unwrap_or_else(|| self.preferred_path())
     }
 
-    /// The path of strategy `single`, and of other people's tunnels.
+    /// The path of strategy `single` and of third-party tunnels.
     pub fn single_path(&self, strategy: &Strategy) -> PathId {
         let named = strategy.parameters.get("path").and_then(|value| value.as_str());
         named.and_then(|name| self.path_id(name)).unwrap_or_else(|| self.preferred_path())

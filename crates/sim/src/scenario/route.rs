@@ -7,23 +7,23 @@ use super::schema::{number, optional_period};
 use super::source_map::Lines;
 use crate::input::mobility::{Track, TrackPoint, distance_m};
 
-/// Most waypoints of a route; for more there are mobility files.
+/// Maximum number of waypoints of a route; a mobility file may have more.
 pub const MAX_WAYPOINTS: usize = 1000;
-/// Greatest speed, in km/h.
+/// Maximum speed, in km/h.
 const MAX_SPEED_KMH: f64 = 500.0;
 
 /// Straight legs, each driven at constant speed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Where it begins, bends and ends, in m (2 to [`MAX_WAYPOINTS`]).
+    /// Start, corners and end, in m (2 to [`MAX_WAYPOINTS`]).
     pub waypoints_m: Vec<[f64; 2]>,
-    /// Speed on each leg, in km/h (above 0, at most 500): one fewer than waypoints.
+    /// Speed on each leg, in km/h (above 0, at most 500).
     pub speeds_kmh: Vec<f64>,
-    /// How long the vehicle stands at each waypoint between, in s (0 to 3600).
+    /// Pause at each intermediate waypoint, in s (0 to 3600).
     pub pause_s: f64,
 }
 
-/// The table as written.
+/// The table in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RouteKeys {
@@ -40,7 +40,7 @@ pub(super) struct RouteKeys {
 const KEY: &str = "vehicle.route";
 
 impl Route {
-    /// The way along a self.
+    /// The track along the route.
     pub fn track(&self) -> Track {
         let mut points: Vec<TrackPoint> = Vec::new();
         let legs = self.waypoints_m.windows(2).zip(&self.speeds_kmh);
@@ -55,12 +55,12 @@ impl Route {
         Track::new(points)
     }
 
-    /// Key of a waypoint's position in the file, for errors, and what to call it.
+    /// Key of a waypoint's position in the file, and its name in errors.
     pub(super) fn place(&self, lines: &Lines, waypoint: usize) -> (String, String) {
         let key = format!("{KEY}.waypoints_m.{waypoint}");
         match waypoint {
             _ if lines.has(&key) => (key, format!("waypoint {}", waypoint + 1)),
-            0 => (format!("{KEY}.from_m"), "the route's begin".into()),
+            0 => (format!("{KEY}.from_m"), "the route's start".into()),
             _ => (format!("{KEY}.to_m"), "the route's end".into()),
         }
     }
@@ -73,12 +73,12 @@ impl RouteKeys {
             (None, None, Some(waypoints_m)) => waypoints_m,
             _ => {
                 let what = "the route is not given by either both `from_m` and `to_m` or `waypoints_m`";
-                return Err(lines.error(KEY, what, "give both ends, or waypoints instead"));
+                return Err(lines.error(KEY, what, "give both positions, or waypoints instead"));
             }
         };
         if !(2..=MAX_WAYPOINTS).contains(&waypoints_m.len()) {
             let what = format!("{} waypoints are not 2 to {MAX_WAYPOINTS}", waypoints_m.len());
-            let remedy = "give as many, or a mobility file";
+            let remedy = "change their number, or use a mobility file";
             return Err(lines.error(&format!("{KEY}.waypoints_m"), what, remedy));
         }
         let legs = waypoints_m.len() - 1;
@@ -86,7 +86,7 @@ impl RouteKeys {
             (Some(speed_kmh), None) => vec![speed_kmh; legs],
             (None, Some(speeds_kmh)) => speeds_kmh,
             _ => {
-                let what = "the route has not exactly one of `speed_kmh` and `speeds_kmh`";
+                let what = "the route does not have exactly one of `speed_kmh` and `speeds_kmh`";
                 return Err(lines.error(KEY, what, "give one of them"));
             }
         };
@@ -97,7 +97,7 @@ impl RouteKeys {
         }
         if let Some(speed) = speeds_kmh.iter().find(|speed| !(**speed > 0.0 && **speed <= MAX_SPEED_KMH)) {
             let what = format!("`speeds_kmh`: {speed} is not above 0 and up to {MAX_SPEED_KMH}");
-            return Err(lines.error(&key, what, "choose a number that is"));
+            return Err(lines.error(&key, what, "choose a number in this range"));
         }
         Ok(Route { waypoints_m, speeds_kmh, pause_s: self.pause_s })
     }

@@ -1,6 +1,6 @@
-//! Values of the scenario file that are narrower than their TOML type. Errors
-//! raised here get the line of the value from the TOML reader. What follows
-//! `; ` in a message is the remedy.
+//! Values of the scenario file with a narrower range than their TOML type. The
+//! TOML reader adds the line of the value to these errors. The text after `; ` in
+//! a message is the remedy.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use crate::radio::fading::Fading;
 
-/// A whole number as default of a float key.
+/// An integer as the default of a float key.
 pub(super) fn whole<const VALUE: i32>() -> f64 {
     f64::from(VALUE)
 }
@@ -23,7 +23,7 @@ where
     if (f64::from(LOW)..=f64::from(HIGH)).contains(&value) {
         return Ok(value);
     }
-    Err(D::Error::custom(format!("{value} is outside {LOW} to {HIGH}; choose a number inside")))
+    Err(D::Error::custom(format!("{value} is outside {LOW} to {HIGH}; choose a number in this range")))
 }
 
 /// A number above 0, up to `HIGH`.
@@ -35,7 +35,7 @@ where
     if value > 0.0 && value <= f64::from(HIGH) {
         return Ok(value);
     }
-    Err(D::Error::custom(format!("{value} is not above 0 and up to {HIGH}; choose a number that is")))
+    Err(D::Error::custom(format!("{value} is not above 0 and up to {HIGH}; choose a number in this range")))
 }
 
 /// As [`number`], for a key that may be absent.
@@ -54,17 +54,17 @@ where
     period::<D, HIGH>(from).map(Some)
 }
 
-/// A range `[least, greatest]` within bounds, for a key that may be absent.
+/// A range `[min, max]` within bounds, for a key that may be absent.
 pub(super) fn optional_range<'de, D>(from: D, [low, high]: [f64; 2]) -> Result<Option<[f64; 2]>, D::Error>
 where
     D: Deserializer<'de>,
 {
-    let [least, greatest] = <[f64; 2]>::deserialize(from)?;
-    if low <= least && least <= greatest && greatest <= high {
-        return Ok(Some([least, greatest]));
+    let [min, max] = <[f64; 2]>::deserialize(from)?;
+    if low <= min && min <= max && max <= high {
+        return Ok(Some([min, max]));
     }
     Err(D::Error::custom(format!(
-        "[{least}, {greatest}] is no range within {low} to {high}; give the least and the greatest"
+        "[{min}, {max}] is no range within {low} to {high}; give the minimum and the maximum"
     )))
 }
 
@@ -76,7 +76,7 @@ pub(super) fn phy_rate<'de, D: Deserializer<'de>>(from: D) -> Result<PhyRate, D:
     })
 }
 
-/// A station id; 0 stands for none in the file.
+/// A station id from 1.
 pub(super) fn station<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     match u32::deserialize(from)? {
         0 => Err(D::Error::custom("0 is no station id; choose one from 1")),
@@ -88,11 +88,11 @@ pub(super) fn station<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Erro
 pub(super) fn stations<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     match u32::deserialize(from)? {
         stations @ 0..=1000 => Ok(stations),
-        more => Err(D::Error::custom(format!("{more} is outside 0 to 1000; choose a number inside"))),
+        more => Err(D::Error::custom(format!("{more} is outside 0 to 1000; choose a number in this range"))),
     }
 }
 
-/// Times `[[from, to], …]`, in s: each from before its to, in order.
+/// Intervals `[[from, to], …]`, in s: not empty, ordered and disjoint.
 pub(super) fn spans<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<[f64; 2]>, D::Error> {
     let spans = Vec::<[f64; 2]>::deserialize(from)?;
     let mut earliest = 0.0;
@@ -100,7 +100,7 @@ pub(super) fn spans<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<[f64; 2]>,
         if !(begin >= earliest && begin < end) {
             return Err(D::Error::custom(format!(
                 "[{begin}, {end}] does not begin at {earliest} or later and end after it begins; \
-                 give times in s, in order"
+                give times in s, in order"
             )));
         }
         earliest = end;
@@ -135,7 +135,7 @@ impl<'de> Deserialize<'de> for Fading {
                 if (0.3..=100.0).contains(&m) {
                     return Ok(Fading::M(m));
                 }
-                Err(E::custom(format!("m = {m} is outside 0.3 to 100; choose a number inside")))
+                Err(E::custom(format!("m = {m} is outside 0.3 to 100; choose a number in this range")))
             }
         }
         from.deserialize_any(Words)

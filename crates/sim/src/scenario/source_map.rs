@@ -1,4 +1,4 @@
-//! Where each key of a TOML file stands, and what its reader's errors mean.
+//! Line numbers of the keys of a TOML file, and messages for its reader's errors.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::ScenarioError;
 
-/// Where each key of the file stands.
+/// Line of each key of the file.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     file: String,
@@ -41,7 +41,7 @@ impl Lines {
         }
     }
 
-    /// Line of a key, as `radio.0.name`, or else of what contains it.
+    /// Line of a key, for example `radio.0.name`, or else of the table around it.
     pub(super) fn line(&self, key: &str) -> Option<usize> {
         let mut key = key;
         loop {
@@ -52,17 +52,17 @@ impl Lines {
         }
     }
 
-    /// Does the file have this key?
+    /// True if the file has this key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.lines.contains_key(key)
     }
 
-    /// A fault at a key.
+    /// An error at a key.
     pub(super) fn error(&self, key: &str, what: impl Into<String>, remedy: impl Into<String>) -> ScenarioError {
         ScenarioError { file: self.file.clone(), line: self.line(key), what: what.into(), remedy: remedy.into() }
     }
 
-    /// A fault that the TOML reader found, in our words.
+    /// An error of the TOML reader, as a [`ScenarioError`].
     pub(super) fn explain(&self, text: &str, error: &toml::de::Error) -> ScenarioError {
         let (mut what, remedy) = in_our_words(error.message());
         let start = error.span().map(|span| span.start);
@@ -85,7 +85,7 @@ fn key_before(text: &str, offset: usize) -> Option<&str> {
     before.rsplit(|c| !inside(c)).next().filter(|key| !key.is_empty())
 }
 
-/// What is wrong and what to do, from a message of serde or of the TOML reader.
+/// Error and remedy, from a message of serde or of the TOML reader.
 fn in_our_words(message: &str) -> (String, String) {
     let message = message.trim().replace('\n', ", ");
     if let Some((what, remedy)) = message.split_once("; ") {
@@ -113,7 +113,7 @@ fn in_our_words(message: &str) -> (String, String) {
     }
 }
 
-/// A remedy that names the nearest of the known words, or all of them.
+/// A remedy that names the most similar of the known words, or all of them.
 pub(super) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let longer = known.iter().find(|other| other.starts_with(word));
@@ -123,11 +123,11 @@ pub(super) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>)
             format!("did you mean `{other}`?")
         }
         Some(_) => format!("choose from `{}`", known.join("`, `")),
-        None => "leave it out: there is none to choose".into(),
+        None => "leave it out: there is nothing to choose from".into(),
     }
 }
 
-/// Edits (insert, delete, replace) from one word to the other.
+/// Edit distance (insertions, deletions, replacements) between two words.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, from) in a.chars().enumerate() {

@@ -8,36 +8,37 @@ use super::deadlines::{DeadlineKeys, DeadlineTraffic};
 use super::schema::{number, optional_period, optional_range, whole};
 use super::source_map::Lines;
 
-/// What is carried, and when.
+/// The traffic of a drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     /// Messages, uploads, bulk, a stream or objects with deadlines.
     pub kind: TrafficKind,
-    /// What carries it.
+    /// Transport protocol.
     pub protocol: Protocol,
-    /// True from the server to the vehicle.
+    /// True: from the server to the vehicle.
     pub down: bool,
-    /// True if the server answers each message with one as long, and the vehicle
-    /// awaits that before the next. A delay is then that of the answer.
+    /// True if the server answers each message with one of the same size, and
+    /// the vehicle waits for the answer before the next message. Delays are then
+    /// those of the answers.
     pub answered: bool,
-    /// Path over which the connection begins; none: the preferred one.
+    /// Path of the first subflow; none: the preferred one.
     pub over: Option<String>,
     /// Send buffer of the socket, in bytes; 0: the kernel's choice.
     pub send_buffer_bytes: u32,
-    /// When it begins, in s.
+    /// Start time, in s.
     pub start_s: f64,
-    /// When the last byte is handed over, in s.
+    /// Time until which the sender writes, in s.
     pub stop_s: f64,
 }
 
-/// What carries the traffic.
+/// Transport protocol of the traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// One connection, MPTCP where the strategy has several paths.
     #[default]
     Tcp,
-    /// A message a datagram. Without a tunnel, over the first path.
+    /// One datagram per message. Without a tunnel, over the first path.
     Udp,
 }
 
@@ -46,27 +47,27 @@ pub enum Protocol {
 pub enum TrafficKind {
     /// Timestamped messages.
     Messages {
-        /// Size of each, in bytes (16 to 1,000,000).
+        /// Size of a message, in bytes (16 to 1,000,000).
         size_bytes: u32,
         /// Period, in ms (above 0, at most 60,000).
         every_ms: f64,
     },
-    /// As fast as it goes.
+    /// As fast as possible.
     Bulk,
     /// Datagrams at a constant rate.
     Stream {
-        /// Payload of each, in bytes (24 to 1472).
+        /// Payload of a datagram, in bytes (24 to 1472).
         size_bytes: u32,
         /// Rate of the payload, in Mbit/s (above 0, at most 10,000).
         rate_mbit_s: f64,
     },
-    /// One file after the other, each as fast as it goes (simulator only).
+    /// Consecutive files, each as fast as possible (simulator only).
     Uploads {
-        /// Least and greatest size, in bytes (1,000 to 10⁹); log-uniform
-        /// between, so that each factor of two is as likely as the next.
+        /// Minimum and maximum size, in bytes (1,000 to 10⁹); log-uniform, so each
+        /// factor of two is equally likely.
         size_bytes: [u64; 2],
-        /// Least and greatest pause from the last byte acknowledged to the next
-        /// file, in s (0 to 3600); uniform between.
+        /// Minimum and maximum pause between the acknowledgement of the last byte
+        /// and the next file, in s (0 to 3600); uniform.
         pause_s: [f64; 2],
     },
     /// Objects with deadlines.
@@ -74,7 +75,7 @@ pub enum TrafficKind {
 }
 
 impl TrafficKind {
-    /// Time from one message to the next, in ns; 0 where there is none.
+    /// Period of the messages, in ns; 0 if there is none.
     pub fn period_ns(&self) -> u64 {
         match *self {
             TrafficKind::Messages { every_ms, .. } => (every_ms * 1e6) as u64,
@@ -166,7 +167,7 @@ impl TrafficKeys {
             return Err(lines.error("traffic.rate_mbit_s", what, "leave it out, or change the kind"));
         }
         if self.kind == KindKey::PingPong && self.direction == DirectionKey::Down {
-            let what = "in a ping-pong the vehicle asks and the server answers";
+            let what = "traffic of kind `ping-pong` has no `direction`: the vehicle sends and the server answers";
             return Err(lines.error("traffic.direction", what, "leave it out"));
         }
         let (what, remedy) = match (self.kind, of_messages, of_uploads) {
@@ -210,8 +211,7 @@ impl TrafficKeys {
         }
     }
 
-    /// A stream is always of datagrams, and of what else there is only messages
-    /// can be.
+    /// The protocol: a stream is always UDP, messages may be, all else is TCP.
     fn protocol(&self, lines: &Lines) -> Result<Protocol, ScenarioError> {
         match (self.kind, self.protocol) {
             (KindKey::Stream, Some(Protocol::Tcp)) => {
@@ -230,9 +230,9 @@ impl TrafficKeys {
     }
 }
 
-/// Sizes that an upload may have, in MB: below, it is a message.
+/// Minimum and maximum size of an upload, in MB; smaller ones are messages.
 const SIZE_MB: [f64; 2] = [0.001, 1000.0];
-/// Pauses between uploads, in s.
+/// Minimum and maximum pause between uploads, in s.
 const PAUSE_S: [f64; 2] = [0.0, 3600.0];
 
 fn size_mb<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {

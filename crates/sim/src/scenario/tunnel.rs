@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::base::{Base, CATALOG, Entry, Kind};
 use super::{Scenario, Strategy};
 
-/// What the tunnels of a scenario's strategies have in common.
+/// Settings of all tunnels of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tunnel {
@@ -30,7 +30,7 @@ fn ethernet() -> u32 {
 fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     match u32::deserialize(from)? {
         mtu @ 576..=1500 => Ok(mtu),
-        other => Err(D::Error::custom(format!("{other} is outside 576 to 1500; choose a number inside"))),
+        other => Err(D::Error::custom(format!("{other} is outside 576 to 1500; choose a number in this range"))),
     }
 }
 
@@ -38,12 +38,12 @@ fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TunnelParams {
-    /// How packets are spread.
+    /// Mode of use of the paths.
     pub mode: Mode,
-    /// How what the tunnel carries is protected.
+    /// Protection of what the tunnel carries.
     pub encryption: Encryption,
-    /// The agent's strategy that says which paths are to be used, with its own
-    /// parameters left at their defaults.
+    /// The agent's strategy that selects the paths, with its default
+    /// parameters.
     #[serde(deserialize_with = "steering")]
     pub steer: Base,
 }
@@ -58,7 +58,7 @@ impl TunnelParams {
     /// Reads the parameters of a strategy.
     ///
     /// # Errors
-    /// What is wrong, with the key in backticks.
+    /// The error, with the key in backticks.
     pub fn read(parameters: &toml::Table) -> Result<TunnelParams, String> {
         let in_a_line = |fault: toml::de::Error| fault.to_string().trim().replace('\n', " ");
         TunnelParams::deserialize(parameters.clone()).map_err(in_a_line)
@@ -81,26 +81,26 @@ impl Strategy {
         self.base == Base::Tunnel
     }
 
-    /// True if it takes one path only ([`Scenario::single_path`]).
+    /// True if it uses a single path ([`Scenario::single_path`]).
     pub fn keeps_to_one_path(&self) -> bool {
         self.base == Base::Single || self.is_others_tunnel()
     }
 
-    /// True if it sends the traffic through a tunnel that is not ours.
+    /// True if it sends the traffic through a third-party tunnel.
     pub fn is_others_tunnel(&self) -> bool {
         self.base.is_peer_tunnel()
     }
 }
 
 impl Scenario {
-    /// When a tunnel has been there for long enough to know its paths: the vehicle
-    /// connects through it then, or when the traffic begins.
+    /// Time at which the vehicle connects through the tunnel: the tunnel has
+    /// measured its paths by then, or the traffic starts.
     pub fn tunnel_stands(&self) -> Instant {
         TUNNEL_STANDS.min(Instant::from_secs_f64(self.traffic.start_s))
     }
 
-    /// The names by which strategies can be chosen: built-in ones, then those
-    /// that the file defines.
+    /// Names of the selectable strategies: the built-in ones, then those that
+    /// the file defines.
     pub fn strategy_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = built_in_names().collect();
         names.extend(self.strategies.iter().map(|entry| entry.name.as_str()));

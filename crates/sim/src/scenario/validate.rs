@@ -1,4 +1,4 @@
-//! What no single key can say: names, references, places, times.
+//! Validation across keys: names, references, positions, times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -14,21 +14,21 @@ use super::{
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
 
-/// Longest name of a network interface on Linux (`IFNAMSIZ` − 1).
+/// Maximum length of a network interface's name on Linux (`IFNAMSIZ` − 1).
 const MAX_NAME: usize = 15;
-/// Greatest part of a channel's time that background CAMs may take: beyond it
-/// stations would send less often (ETSI TS 102 687), which no model here does.
+/// Maximum share of the airtime of background CAMs: above it stations would
+/// send less often (ETSI TS 102 687), which is not modelled.
 const MAX_CHANNEL_LOAD: f64 = 0.95;
-/// Payload of a datagram, in bytes: the traffic's header, and what an MTU of
-/// 1500 leaves.
+/// Payload of a datagram, in bytes: from the size of the traffic's header to
+/// the space in an MTU of 1500.
 const UDP_BYTES: RangeInclusive<u32> = 24..=1472;
-/// Farthest place of a unit from the map's origin, in m: its CAM says where it
-/// is in degrees.
+/// Maximum distance of an RSU from the map's origin along an axis, in m: its CAM
+/// has the position in degrees.
 const MAX_UNIT_M: f64 = 1e6;
 
 impl Scenario {
-    /// Takes the contents of the [files](Scenario::files), keyed by
-    /// [`FileRef::name`](super::FileRef::name), and checks them.
+    /// Reads and checks the contents of the [files](Scenario::files), keyed by
+    /// [`FileRef::name`](super::FileRef::name).
     pub fn resolve(&mut self, contents: &BTreeMap<String, String>) -> Result<(), ScenarioError> {
         let mut data = Data::default();
         if let Motion::Mobility(name) = &self.vehicle.motion {
@@ -80,7 +80,7 @@ impl Scenario {
         key: &str,
     ) -> Result<&'a str, ScenarioError> {
         contents.get(name).map(String::as_str).ok_or_else(|| {
-            let remedy = "put it there, or name the folder with `--data DIR`";
+            let remedy = "create it, or name its folder with `--data DIR`";
             self.lines.error(key, format!("`{name}` was not found"), remedy)
         })
     }
@@ -90,23 +90,23 @@ impl Scenario {
         let radios = self.radios.iter().map(|radio| &radio.name).zip(0..);
         let named = radios.map(|(name, place)| (name, format!("radio.{place}")));
         let access = self.access.iter().map(|link| (&link.name, link.key.clone()));
-        let mut seen = BTreeSet::new();
+        let mut names = BTreeSet::new();
         for (name, key) in named.chain(access) {
             let key = format!("{key}.name");
             check_word(name, MAX_NAME).map_err(|(what, remedy)| self.lines.error(&key, what, remedy))?;
-            if name == "lo" || !seen.insert(name) {
+            if name == "lo" || !names.insert(name) {
                 let what = format!("the path name `{name}` is taken");
                 return Err(self.lines.error(&key, what, "choose another"));
             }
         }
-        let Some(last) = seen.last() else {
+        let Some(last) = names.last() else {
             let what = "the scenario has no path";
             let remedy = "add a `[[radio]]` with a `[[roadside_unit]]`, a `[[cellular]]`, a `[[wifi]]` or a `[[wire]]`";
             return Err(self.lines.error("", what, remedy));
         };
-        if seen.len() > MAX_PATHS {
-            let what = format!("{} paths are more than {MAX_PATHS}", seen.len());
-            return Err(self.lines.error("", what, format!("leave some out, as `{last}`")));
+        if names.len() > MAX_PATHS {
+            let what = format!("{} paths are more than {MAX_PATHS}", names.len());
+            return Err(self.lines.error("", what, format!("leave some out, for example `{last}`")));
         }
         self.check_rats()?;
         for (place, name) in self.service.prefer.iter().enumerate() {
@@ -127,13 +127,13 @@ impl Scenario {
             }
             if !(1..=7).contains(&radio.tries) || !(1..=100_000).contains(&radio.queue_packets) {
                 let what = format!("`{}` needs 1 to 7 tries and 1 to 100000 packets", radio.name);
-                let remedy = "choose `tries` and `queue_packets` inside";
+                let remedy = "choose `tries` and `queue_packets` in these ranges";
                 return Err(self.lines.error(&format!("radio.{place}"), what, remedy));
             }
             let load = radio.channel_load();
             if load > MAX_CHANNEL_LOAD {
-                let (percent, most) = (load * 100.0, MAX_CHANNEL_LOAD * 100.0);
-                let what = format!("CAMs of the `background` take {percent:.0} % of the channel, more than {most} %");
+                let (percent, max) = (load * 100.0, MAX_CHANNEL_LOAD * 100.0);
+                let what = format!("CAMs of the `background` take {percent:.0} % of the channel, more than {max} %");
                 let remedy = "choose fewer `stations`, a longer `cam_period_ms` or a faster `rate_mbit_s`";
                 return Err(self.lines.error(&format!("radio.{place}.background"), what, remedy));
             }
@@ -164,7 +164,7 @@ impl Scenario {
                 return Err(self.lines.error(&format!("{key}.radio"), what, remedy));
             }
             if !names.insert(&unit.name) {
-                let what = format!("the unit name `{}` is taken", unit.name);
+                let what = format!("the roadside unit name `{}` is taken", unit.name);
                 return Err(self.lines.error(&format!("{key}.name"), what, "choose another"));
             }
             if !stations.insert(unit.station_id) {
@@ -176,26 +176,26 @@ impl Scenario {
         for (place, radio) in self.radios.iter().enumerate() {
             if !self.units.iter().any(|unit| unit.radio == radio.name) {
                 let what = format!("radio `{}` has no roadside unit", radio.name);
-                let remedy = "add a `[[roadside_unit]]` with it";
+                let remedy = "add a `[[roadside_unit]]` for it";
                 return Err(self.lines.error(&format!("radio.{place}"), what, remedy));
             }
         }
         Ok(())
     }
 
-    /// The vehicles that the scenario takes from its mobility file.
+    /// Selects the vehicles of the scenario from its mobility file.
     fn choose_vehicles(&self, mut tracks: BTreeMap<u32, Track>, data: &mut Data) -> Result<(), ScenarioError> {
         let found = tracks.len();
         let (first, last) = (tracks.keys().next().copied(), tracks.keys().next_back().copied());
         let fault = |key: &str, what: String, remedy: &str| Err(self.lines.error(key, what, remedy));
         match (&self.fleet, self.vehicle.number) {
             (Some(fleet), _) => {
-                let wanted = fleet.vehicles.unwrap_or(found);
-                if wanted > found {
-                    let what = format!("the mobility file has {found} vehicles, not {wanted}");
-                    return fault("fleet.vehicles", what, "take fewer, or make a file of more");
+                let count = fleet.vehicles.unwrap_or(found);
+                if count > found {
+                    let what = format!("the mobility file has {found} vehicles, not {count}");
+                    return fault("fleet.vehicles", what, "choose fewer, or use a file with more");
                 }
-                data.fleet = tracks.into_iter().take(wanted).collect();
+                data.fleet = tracks.into_iter().take(count).collect();
                 data.mobility = data.fleet.values().next().cloned();
             }
             (None, Some(number)) => {
@@ -219,9 +219,9 @@ impl Scenario {
         for (place, unit) in self.units.iter().enumerate() {
             let what = format!("roadside unit `{}`", unit.name);
             let key = format!("roadside_unit.{place}.position_m");
-            if unit.position_m.iter().any(|way_m| way_m.is_finite() && way_m.abs() > MAX_UNIT_M) {
+            if unit.position_m.iter().any(|axis_m| axis_m.is_finite() && axis_m.abs() > MAX_UNIT_M) {
                 let what = format!("{what} is more than {} km from the origin", MAX_UNIT_M / 1000.0);
-                return Err(self.lines.error(&key, what, "move the origin nearer to the scene"));
+                return Err(self.lines.error(&key, what, "move the origin nearer to the roadside units"));
             }
             self.check_position(unit.position_m, &key, || what.clone())?;
         }
@@ -262,11 +262,11 @@ impl Scenario {
                 "traffic from {} s to {} s does not fit a drive of {} s",
                 traffic.start_s, traffic.stop_s, self.duration_s
             );
-            let remedy = "let it start before it stops, and stop before the drive ends";
+            let remedy = "choose a start before the stop, and a stop before the end of the drive";
             return Err(self.lines.error("traffic.stop_s", what, remedy));
         }
         if self.vehicle.start_s >= self.duration_s {
-            let what = "the vehicle begins to move after the drive's end";
+            let what = "the vehicle begins to move after the end of the drive";
             let remedy = "choose an earlier `start_s`, or a longer `duration_s`";
             return Err(self.lines.error("vehicle.start_s", what, remedy));
         }
@@ -279,26 +279,26 @@ impl Scenario {
             return Ok(());
         };
         if self.traffic.protocol == Protocol::Udp && !UDP_BYTES.contains(&size_bytes) {
-            let [least, most] = [UDP_BYTES.start(), UDP_BYTES.end()];
-            let what = format!("a datagram of {size_bytes} bytes is outside {least} to {most}");
-            let remedy = "choose a size inside: it has a header of 24 bytes, and is not to be cut";
+            let [min, max] = [UDP_BYTES.start(), UDP_BYTES.end()];
+            let what = format!("a datagram of {size_bytes} bytes is outside {min} to {max}");
+            let remedy = "choose a size in this range: it has a header of 24 bytes and must not be fragmented";
             return Err(self.lines.error("traffic.size_bytes", what, remedy));
         }
         if !(16..=1_000_000).contains(&size_bytes) {
             let what = format!("a message of {size_bytes} bytes is outside 16 to 1000000");
-            let remedy = "choose a size inside: number and time need 16 bytes";
+            let remedy = "choose a size in this range: sequence number and time need 16 bytes";
             return Err(self.lines.error("traffic.size_bytes", what, remedy));
         }
         Ok(())
     }
 
     fn check_strategy_names(&self) -> Result<(), ScenarioError> {
-        let mut seen: BTreeSet<&str> = tunnel::built_in_names().collect();
+        let mut names: BTreeSet<&str> = tunnel::built_in_names().collect();
         for (place, strategy) in self.strategies.iter().enumerate() {
             let key = format!("strategy.{place}");
             check_word(&strategy.name, 40)
                 .map_err(|(what, remedy)| self.lines.error(&format!("{key}.name"), what, remedy))?;
-            if !seen.insert(&strategy.name) {
+            if !names.insert(&strategy.name) {
                 let what = format!("the strategy name `{}` is taken", strategy.name);
                 return Err(self.lines.error(&format!("{key}.name"), what, "choose another"));
             }
@@ -313,7 +313,7 @@ impl Scenario {
         self.known_path(&crossing.path, &format!("expect.{place}.crossing"))?;
         let [from, to] = crossing.between_s;
         if !(0.0 <= from && from < to && to <= self.duration_s) {
-            let what = format!("[{from}, {to}] is not a time within {} s", self.duration_s);
+            let what = format!("[{from}, {to}] is not an interval within {} s", self.duration_s);
             let remedy = "give two times of the drive, in order";
             let key = format!("expect.{place}.between_s");
             return Err(self.lines.error(&key, what, remedy));
@@ -365,15 +365,15 @@ impl Scenario {
     }
 }
 
-/// A name: `[a-z0-9-]+`, at most `longest` characters.
-fn check_word(name: &str, longest: usize) -> Result<(), (String, String)> {
+/// Checks a name: `[a-z0-9-]+`, at most `max_length` characters.
+fn check_word(name: &str, max_length: usize) -> Result<(), (String, String)> {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if name.is_empty() || !name.bytes().all(fits) {
         let what = format!("the name `{name}` is not made of a–z, 0–9 and -");
-        return Err((what, "choose one that is".into()));
+        return Err((what, "use only these characters".into()));
     }
-    if name.len() > longest {
-        let what = format!("the name `{name}` is longer than {longest} characters");
+    if name.len() > max_length {
+        let what = format!("the name `{name}` is longer than {max_length} characters");
         return Err((what, "choose a shorter one: it names an interface or a folder".into()));
     }
     Ok(())

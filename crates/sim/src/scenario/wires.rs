@@ -1,4 +1,4 @@
-//! Wires: links without a radio, which the kernel shapes in a drive.
+//! Wires: links without a radio. In a drive the kernel shapes them.
 
 use crosslane_core::link::Loss;
 use crosslane_core::path::Rat;
@@ -7,13 +7,13 @@ use serde::Deserialize;
 use super::networks::{AccessLink, Queue};
 use super::schema::{optional_period, period, spans, whole};
 
-/// What shapes a wire.
+/// Shaping of a wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wire {
-    /// Rate both ways, in Mbit/s (above 0, at most 100,000); none: whatever
-    /// the machine carries.
+    /// Rate of both directions, in Mbit/s (above 0, at most 100,000); none: not
+    /// shaped.
     pub rate_mbit_s: Option<f64>,
-    /// What its queue may hold, in ms at that rate (above 0, at most 60,000).
+    /// Queue limit, in ms at that rate (above 0, at most 60,000).
     pub queue_ms: f64,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct WireKeys {
     outages_s: Vec<[f64; 2]>,
 }
 
-/// Rate at which the simulator plays a wire without one, in Mbit/s.
+/// Simulated rate of a wire without a rate, in Mbit/s.
 const UNSHAPED_MBIT_S: f64 = 10_000.0;
-/// One-way delay at which the simulator plays a wire, in ms.
+/// Simulated one-way delay of a wire, in ms.
 const DELAY_MS: f64 = 0.1;
-/// Signal that is told of a wire, in dBm: no strategy finds it weak.
+/// Reported signal of a wire, in dBm: above the threshold of every strategy.
 const RSSI_DBM: f64 = -50.0;
 
 fn lte() -> Rat {

@@ -1,5 +1,4 @@
-//! Traffic by UDP: a message a datagram, sent when it is due whatever becomes
-//! of those before.
+//! UDP traffic: one datagram per message, sent when it is due.
 
 use std::collections::VecDeque;
 
@@ -17,28 +16,28 @@ pub(super) struct Datagrams {
     stop: Instant,
     due: Option<Instant>,
     ready: VecDeque<Datagram>,
-    /// Every message: what it adds up to is known when its datagram came.
+    /// All messages; a row is completed when its datagram arrives.
     rows: Vec<MessageRow>,
-    tally: Results,
+    results: Results,
     duplicates: u64,
     keep: bool,
 }
 
 impl Datagrams {
-    pub(super) fn new(wanted: &scenario::Traffic, keep: bool) -> Datagrams {
-        let size = match wanted.kind {
+    pub(super) fn new(config: &scenario::Traffic, keep: bool) -> Datagrams {
+        let size = match config.kind {
             TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } => size_bytes,
             TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => 0,
         };
         Datagrams {
             size: size as u16,
-            down: wanted.down,
-            period: Duration::from_nanos(wanted.kind.period_ns().max(1)),
-            stop: Instant::from_secs_f64(wanted.stop_s),
-            due: Some(Instant::from_secs_f64(wanted.start_s)),
+            down: config.down,
+            period: Duration::from_nanos(config.kind.period_ns().max(1)),
+            stop: Instant::from_secs_f64(config.stop_s),
+            due: Some(Instant::from_secs_f64(config.start_s)),
             ready: VecDeque::new(),
             rows: Vec::new(),
-            tally: Results::default(),
+            results: Results::default(),
             duplicates: 0,
             keep,
         }
@@ -53,8 +52,8 @@ impl Datagrams {
         self.down
     }
 
-    /// Sends what is due.
-    pub(super) fn play(&mut self, now: Instant) {
+    /// Sends the datagrams that are due.
+    pub(super) fn advance(&mut self, now: Instant) {
         while let Some(due) = self.due.filter(|due| *due <= now) {
             self.due = Some(due + self.period).filter(|next| *next < self.stop);
             if due < self.stop {
@@ -65,18 +64,18 @@ impl Datagrams {
 
     fn send(&mut self, now: Instant) {
         let number = self.rows.len() as u64;
-        self.tally.written += 1;
+        self.results.written += 1;
         self.ready.push_back(Datagram { number, payload: self.size });
         let (sent_ns, size_bytes) = (now.as_nanos(), u32::from(self.size));
         self.rows.push(MessageRow { number, sent_ns, written_ns: None, received_ns: None, size_bytes });
     }
 
-    /// The next datagram that leaves.
+    /// The next datagram to transmit.
     pub(super) fn poll(&mut self) -> Option<Datagram> {
         self.ready.pop_front()
     }
 
-    /// A datagram has come.
+    /// A datagram has arrived.
     pub(super) fn receive(&mut self, now: Instant, datagram: Datagram) {
         let Some(row) = self.rows.get_mut(datagram.number as usize) else { return };
         if row.received_ns.is_some() {
@@ -84,12 +83,12 @@ impl Datagrams {
             return;
         }
         row.received_ns = Some(now.as_nanos());
-        self.tally.delivered_bytes += u64::from(datagram.payload);
-        self.tally.delays.note(Duration::from_nanos(now.as_nanos() - row.sent_ns));
+        self.results.delivered_bytes += u64::from(datagram.payload);
+        self.results.delays.note(Duration::from_nanos(now.as_nanos() - row.sent_ns));
     }
 
-    /// Messages, what they add up to, and how many came more than once.
+    /// Messages, their results, and the number of duplicates.
     pub(super) fn finish(self) -> (Vec<MessageRow>, Results, u64) {
-        (if self.keep { self.rows } else { Vec::new() }, self.tally, self.duplicates)
+        (if self.keep { self.rows } else { Vec::new() }, self.results, self.duplicates)
     }
 }

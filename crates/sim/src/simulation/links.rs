@@ -1,4 +1,4 @@
-//! The links of a run, and what is under way on them.
+//! The links of a run, and the packets in flight on them.
 
 use crosslane_core::link::{Direction, DirectionParams, DropReason, Exit, Link, PacketId};
 use crosslane_core::path::PathId;
@@ -12,11 +12,11 @@ use crate::scenario::Scenario;
 use crate::transport::segment::MptcpOptions;
 use crate::world::{World, WorldEvent};
 
-/// What goes over a link.
+/// A packet on a link.
 #[derive(Clone, Debug)]
-pub(super) enum Cargo {
-    /// A packet of the traffic as it is.
-    Bare(Packet),
+pub(super) enum LinkPacket {
+    /// A packet of the traffic without a tunnel.
+    Direct(Packet),
     /// A datagram of the tunnel.
     Tunnelled(TunnelPacket),
 }
@@ -24,11 +24,11 @@ pub(super) enum Cargo {
 /// A packet on a link.
 #[derive(Clone, Debug)]
 struct InFlight {
-    cargo: Cargo,
+    content: LinkPacket,
     path: PathId,
     sent: Instant,
     direction: Direction,
-    /// Its place among the rows, where packets are kept.
+    /// Index of its row, if rows are kept.
     row: usize,
 }
 
@@ -36,18 +36,18 @@ struct InFlight {
 pub(super) struct Wires {
     pub(super) links: Vec<Link>,
     due: Vec<Option<Instant>>,
-    /// By number of packet; what has arrived leaves its place to another.
-    under_way: Vec<Option<InFlight>>,
+    /// Packets by slot; the slot of a packet that has left is reused.
+    in_flight: Vec<Option<InFlight>>,
     free: Vec<usize>,
     rows: Vec<PacketRow>,
     keep: bool,
     events: u64,
-    /// What the world said of the links when it began.
+    /// The world's first ground truth of the links.
     pub(super) first_truths: Vec<LinkRow>,
 }
 
 impl Wires {
-    /// The links as the world has them at the beginning.
+    /// The links with the world's initial parameters.
     pub(super) fn new(scenario: &Scenario, seed: u64, world: &mut World, keep: bool) -> Wires {
         let paths = scenario.paths();
         let mut first: Vec<[Option<DirectionParams>; 2]> = paths.iter().map(|_| [None, None]).collect();
@@ -67,7 +67,7 @@ impl Wires {
         Wires {
             due: vec![None; links.len()],
             links,
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             free: Vec::new(),
             rows: Vec::new(),
             keep,
@@ -92,15 +92,15 @@ impl Wires {
         self.due[place] = self.links[place].next_wakeup();
     }
 
-    /// The next packet that arrives by `now`, and which way it went.
-    pub(super) fn poll(&mut self, now: Instant, sums: &mut PacketSums) -> Option<(Cargo, Direction)> {
+    /// The next packet that arrives by `now`, and its direction.
+    pub(super) fn poll(&mut self, now: Instant, sums: &mut PacketSums) -> Option<(LinkPacket, Direction)> {
         for place in 0..self.links.len() {
             if self.due[place].is_none_or(|at| at > now) {
                 continue;
             }
             while let Some(exit) = self.links[place].poll(now) {
                 if let Some(arrived) = self.leave(exit, sums) {
-                    return Some((arrived.cargo, arrived.direction));
+                    return Some((arrived.content, arrived.direction));
                 }
             }
             self.due[place] = self.links[place].next_wakeup();
@@ -108,29 +108,29 @@ impl Wires {
         None
     }
 
-    /// Takes a packet that enters a link now.
+    /// Sends a packet into a link.
     pub(super) fn send(
         &mut self,
         now: Instant,
         (path, direction): (PathId, Direction),
-        cargo: Cargo,
+        content: LinkPacket,
         sums: &mut PacketSums,
     ) {
         let place = usize::from(path.0);
         if place >= self.links.len() {
             return;
         }
-        let ip_bytes = u32::from(cargo.ip_bytes());
+        let ip_bytes = u32::from(content.ip_bytes());
         let row = self.rows.len();
-        let under_way = InFlight { cargo, path, sent: now, direction, row };
+        let in_flight = InFlight { content, path, sent: now, direction, row };
         if self.keep {
-            self.rows.push(packet_row(&under_way));
+            self.rows.push(packet_row(&in_flight));
         }
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.under_way.push(None);
-            self.under_way.len() - 1
+            self.in_flight.push(None);
+            self.in_flight.len() - 1
         });
-        self.under_way[slot] = Some(under_way);
+        self.in_flight[slot] = Some(in_flight);
         self.events += 1;
         let packet = PacketId(slot as u64);
         if let Err(reason) = self.links[place].send(now, direction, packet, ip_bytes) {
@@ -140,49 +140,49 @@ impl Wires {
         self.due[place] = self.links[place].next_wakeup();
     }
 
-    /// Rows of the packets, and events so far; what is still under way counts
-    /// as neither delivered nor dropped.
+    /// Rows of the packets, and the number of events; packets still in flight
+    /// count as neither delivered nor dropped.
     pub(super) fn finish(self, sums: &mut PacketSums, events: u64) -> (Vec<PacketRow>, u64) {
-        for under_way in self.under_way.iter().flatten() {
-            sums.note(&packet_row(under_way));
+        for in_flight in self.in_flight.iter().flatten() {
+            sums.note(&packet_row(in_flight));
         }
         (self.rows, events + self.events)
     }
 
     fn leave(&mut self, exit: Exit, sums: &mut PacketSums) -> Option<InFlight> {
         let slot = exit.packet.0 as usize;
-        let under_way = self.under_way.get_mut(slot)?.take()?;
+        let in_flight = self.in_flight.get_mut(slot)?.take()?;
         self.free.push(slot);
         self.events += 1;
-        let mut row = packet_row(&under_way);
+        let mut row = packet_row(&in_flight);
         row.delivered_ns = exit.dropped.is_none().then(|| exit.at.as_nanos());
         row.drop = exit.dropped;
         row.tries = if exit.dropped == Some(DropReason::Queue) { 0 } else { exit.tries };
         sums.note(&row);
         if self.keep {
-            self.rows[under_way.row] = row;
+            self.rows[in_flight.row] = row;
         }
-        exit.dropped.is_none().then_some(under_way)
+        exit.dropped.is_none().then_some(in_flight)
     }
 }
 
-impl Cargo {
+impl LinkPacket {
     /// Length with IP header, in bytes.
     fn ip_bytes(&self) -> u16 {
         match self {
-            Cargo::Bare(packet) => packet.ip_bytes(),
-            Cargo::Tunnelled(parcel) => parcel.ip_bytes,
+            LinkPacket::Direct(packet) => packet.ip_bytes(),
+            LinkPacket::Tunnelled(datagram) => datagram.ip_bytes,
         }
     }
 }
 
-fn packet_row(under_way: &InFlight) -> PacketRow {
-    let ip_bytes = under_way.cargo.ip_bytes();
+fn packet_row(in_flight: &InFlight) -> PacketRow {
+    let ip_bytes = in_flight.content.ip_bytes();
     let row = PacketRow {
-        t_ns: under_way.sent.as_nanos(),
+        t_ns: in_flight.sent.as_nanos(),
         delivered_ns: None,
-        path: under_way.path,
-        direction: under_way.direction,
+        path: in_flight.path,
+        direction: in_flight.direction,
         ip_bytes,
         payload_bytes: ip_bytes.saturating_sub(UDP_HEADER_BYTES),
         subflow: None,
@@ -195,8 +195,8 @@ fn packet_row(under_way: &InFlight) -> PacketRow {
         drop: None,
         tries: 0,
     };
-    // What the tunnel carries is hidden from whoever looks at the link.
-    let Cargo::Bare(Packet::Segment(segment, _)) = &under_way.cargo else { return row };
+    // The link cannot see the packets inside the tunnel.
+    let LinkPacket::Direct(Packet::Segment(segment, _)) = &in_flight.content else { return row };
     PacketRow {
         payload_bytes: segment.payload,
         subflow: Some(segment.subflow),

@@ -7,12 +7,12 @@
 //!                   ◀──events, tcp_info──┘
 //! ```
 //!
-//! With a tunnel its two ends stand between the endpoints and the links, and
-//! the agent's states of paths go to the vehicle's.
+//! With a tunnel, its two endpoints are between the TCP endpoints and the links,
+//! and the vehicle's one receives the agent's path states.
 //!
-//! There is no queue of events: each part says when it is next due, the run
-//! goes to the earliest, lets every part that is due act in a fixed order, and
-//! asks again. So the same scenario and seed give the same run.
+//! There is no queue of events: each part reports when it is next due; the run
+//! advances to the earliest time, runs every due part in a fixed order, and
+//! repeats. So the same scenario and seed give the same run.
 
 use std::net::SocketAddr;
 
@@ -46,21 +46,21 @@ use path_control::PathControl;
 use source::Source;
 pub use traffic::Results;
 
-/// How often the agent asks after each subflow, as by default on a vehicle.
+/// Period of the agent's subflow queries; the default on a vehicle.
 const TRANSPORT_PERIOD: Duration = Duration::from_millis(10);
 /// Period of the `tcp_info` record.
 const RECORD_PERIOD: Duration = Duration::from_millis(50);
-/// When the vehicle connects.
+/// Time at which the vehicle connects.
 const CONNECT: Instant = Instant::from_millis(10);
 
-/// What a run keeps.
+/// Records that a run keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Detail {
-    /// Every packet; else sums only.
+    /// Every packet; else totals only.
     pub packets: bool,
     /// The state of each subflow, over time.
     pub tcp_info: bool,
-    /// The truth about each link, over time.
+    /// The ground truth of each link, over time.
     pub links: bool,
     /// Every message.
     pub messages: bool,
@@ -69,13 +69,13 @@ pub struct Detail {
 impl Detail {
     /// Everything.
     pub const ALL: Detail = Detail { packets: true, tcp_info: true, links: true, messages: true };
-    /// Nothing but sums.
+    /// Totals only.
     pub const NONE: Detail = Detail { packets: false, tcp_info: false, links: false, messages: false };
-    /// What the metrics need.
+    /// The records that the metrics need.
     pub const METRICS: Detail = Detail { packets: false, tcp_info: false, links: false, messages: true };
 }
 
-/// An end of the connection.
+/// An endpoint of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The vehicle.
@@ -84,7 +84,7 @@ pub enum Side {
     Server,
 }
 
-/// What a run left.
+/// Records of a run.
 #[derive(Debug)]
 pub struct Recording {
     /// Packets, in order of entry.
@@ -93,26 +93,26 @@ pub struct Recording {
     pub samples: Vec<SampleRow>,
     /// Messages.
     pub messages: Vec<MessageRow>,
-    /// What the messages add up to, kept or not.
-    pub tally: Results,
+    /// Results over all messages, kept or not.
+    pub results: Results,
     /// Links.
     pub links: Vec<LinkRow>,
     /// Subflows.
     pub tcp_info: Vec<TcpInfoRow>,
-    /// Messages that were due and never written.
+    /// Messages that were due but not written.
     pub skipped: u64,
-    /// What the agent said.
-    pub said: Vec<(Instant, Output)>,
-    /// Health of paths as the ends of the tunnel found it, and why.
+    /// Outputs of the agent.
+    pub agent_outputs: Vec<(Instant, Output)>,
+    /// Liveness changes at the tunnel's endpoints, with reasons.
     pub liveness: Vec<(Instant, Side, PathId, Liveness, String)>,
-    /// Datagrams that came more than once; none where the traffic has none.
+    /// Number of duplicate datagrams; none if the traffic has no datagrams.
     pub duplicates: Option<u64>,
-    /// What each kernel told.
-    pub heard: Vec<(Instant, Side, Event)>,
-    /// Sums over the packets.
+    /// Path-manager events of each kernel.
+    pub kernel_events: Vec<(Instant, Side, Event)>,
+    /// Totals over the packets.
     pub sums: PacketSums,
-    /// Events processed: packets that entered or left a link, timers, what the
-    /// world and the agent said.
+    /// Number of events processed: packets that entered or left a link, steps and
+    /// agent outputs.
     pub events: u64,
 }
 
@@ -127,9 +127,9 @@ pub struct Simulation {
     path_control: PathControl,
     traffic: Source,
     detail: Detail,
-    /// Path over which the connection begins.
+    /// Path of the first subflow.
     first: PathId,
-    air: Vec<airtime::Account>,
+    airtime: Vec<airtime::Account>,
     connect_at: Option<Instant>,
     observe_at: Instant,
     record_at: Instant,
@@ -137,10 +137,10 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A run that has not begun.
+    /// A run before its start.
     ///
     /// # Errors
-    /// A scenario or strategy that the simulator cannot run.
+    /// The simulator does not support the scenario or the strategy.
     pub fn new(
         scenario: &Scenario,
         strategy: &Strategy,
@@ -158,14 +158,14 @@ impl Simulation {
             packets: Vec::new(),
             samples: Vec::new(),
             messages: Vec::new(),
-            tally: Results::default(),
+            results: Results::default(),
             links: Vec::new(),
             tcp_info: Vec::new(),
             skipped: 0,
-            said: Vec::new(),
+            agent_outputs: Vec::new(),
             liveness: Vec::new(),
             duplicates: None,
-            heard: Vec::new(),
+            kernel_events: Vec::new(),
             sums: PacketSums::new(scenario.paths().len(), Recovery::of(scenario)),
             events: 0,
         };
@@ -187,7 +187,7 @@ impl Simulation {
             traffic: Source::new(scenario, seed, detail.messages),
             detail,
             first: setup::first_path(scenario, strategy),
-            air: vec![airtime::Account::default(); scenario.radios.len()],
+            airtime: vec![airtime::Account::default(); scenario.radios.len()],
             connect_at: (scenario.traffic.protocol == Protocol::Tcp)
                 .then(|| scenario.first_object(seed).unwrap_or(connect)),
             observe_at: Instant::ZERO,
@@ -196,7 +196,7 @@ impl Simulation {
         })
     }
 
-    /// Lets the run go on until this moment.
+    /// Advances the run until this time.
     pub fn run_until(&mut self, until: Instant) {
         while let Some(at) = self.next_wakeup().filter(|at| *at <= until) {
             self.now = at.max(self.now);
@@ -209,12 +209,12 @@ impl Simulation {
     pub fn finish(self) -> Recording {
         let mut recording = self.recording;
         (recording.packets, recording.events) = self.wires.finish(&mut recording.sums, recording.events);
-        (recording.messages, recording.tally, recording.skipped, recording.duplicates) = self.traffic.finish();
+        (recording.messages, recording.results, recording.skipped, recording.duplicates) = self.traffic.finish();
         recording
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let observe = self.path_control.watches().then_some(self.observe_at);
+        let observe = self.path_control.queries_subflows().then_some(self.observe_at);
         let record = self.records_subflows().then_some(self.record_at);
         let times = [
             self.world.next_wakeup(),
@@ -234,50 +234,50 @@ impl Simulation {
     fn step(&mut self) {
         let now = self.now;
         self.recording.events += 1;
-        self.arrive();
-        for end in [&mut self.vehicle, &mut self.server] {
-            if end.next_wakeup().is_some_and(|at| at <= now) {
-                end.on_time(now);
+        self.receive_from_links();
+        for endpoint in [&mut self.vehicle, &mut self.server] {
+            if endpoint.next_wakeup().is_some_and(|at| at <= now) {
+                endpoint.on_time(now);
             }
         }
         if self.connect_at.take_if(|at| *at <= now).is_some() {
             self.vehicle.connect(now, self.first);
         }
-        let looks = self.observe_at <= now;
-        if looks {
+        let queries = self.observe_at <= now;
+        if queries {
             self.observe_at = now + TRANSPORT_PERIOD;
             self.observe_transport();
         }
-        self.play(looks);
-        self.act();
+        self.advance_traffic(queries);
+        self.apply_commands();
         if self.records_subflows() && self.record_at <= now {
             self.record_at = now + RECORD_PERIOD;
             self.record_subflows();
         }
-        self.depart();
-        // What enters a link as it changes has still entered.
-        self.stage();
-        self.act();
-        self.depart();
+        self.transmit();
+        // A packet that is sent when a link changes still uses the old parameters.
+        self.advance_world();
+        self.apply_commands();
+        self.transmit();
     }
 
-    fn play(&mut self, looks: bool) {
-        self.traffic.play(self.now, looks, (&mut self.vehicle, &mut self.server), &mut self.path_control);
+    fn advance_traffic(&mut self, queries: bool) {
+        self.traffic.advance(self.now, queries, (&mut self.vehicle, &mut self.server), &mut self.path_control);
     }
 
-    fn stage(&mut self) {
+    fn advance_world(&mut self) {
         if self.world.next_wakeup().is_none_or(|at| at > self.now) {
             return;
         }
         while let Some(event) = self.world.poll(self.now) {
-            self.take_event(event);
+            self.on_world_event(event);
         }
     }
 
-    fn take_event(&mut self, event: WorldEvent) {
+    fn on_world_event(&mut self, event: WorldEvent) {
         match event {
             WorldEvent::LinkParams { path, direction, params } => self.set_link(path, direction, params),
-            WorldEvent::CamSent(cam) => self.hear_cam(&cam),
+            WorldEvent::CamSent(cam) => self.on_cam(&cam),
             WorldEvent::Signal { path, rssi_dbm, .. } => self.sample(path, SampleSource::Radio, rssi_dbm, None),
             WorldEvent::Truth(truth) => {
                 if self.detail.links {
@@ -287,7 +287,7 @@ impl Simulation {
         }
     }
 
-    fn hear_cam(&mut self, cam: &CamSent) {
+    fn on_cam(&mut self, cam: &CamSent) {
         self.occupy(cam.path, cam.air_time);
         if let Some(rssi_dbm) = cam.received {
             self.sample(cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station));
@@ -305,36 +305,36 @@ impl Simulation {
     }
 
     fn observe_transport(&mut self) {
-        if self.path_control.watches() {
+        if self.path_control.queries_subflows() {
             self.path_control.observe_transport(self.now, &self.vehicle);
         }
     }
 
-    /// Lets path managers hear and act.
-    fn act(&mut self) {
+    /// Passes events to the path managers and applies their commands.
+    fn apply_commands(&mut self) {
         let now = self.now;
         loop {
-            let mut quiet = true;
+            let mut idle = true;
             while let Some(event) = self.vehicle.poll_event() {
-                self.path_control.hear(now, &event, &mut self.vehicle);
-                self.recording.heard.push((now, Side::Vehicle, event));
-                quiet = false;
+                self.path_control.on_event(now, &event, &mut self.vehicle);
+                self.recording.kernel_events.push((now, Side::Vehicle, event));
+                idle = false;
             }
             while let Some(event) = self.server.poll_event() {
-                self.recording.heard.push((now, Side::Server, event));
+                self.recording.kernel_events.push((now, Side::Server, event));
             }
-            while let Some(output) = self.path_control.act(now, &mut self.vehicle) {
-                self.recording.said.push((now, output));
+            while let Some(output) = self.path_control.apply_next(now, &mut self.vehicle) {
+                self.recording.agent_outputs.push((now, output));
                 self.recording.events += 1;
-                quiet = false;
+                idle = false;
             }
-            if quiet {
+            if idle {
                 return self.steer();
             }
         }
     }
 
-    /// A connection inside the tunnel has no path of its own.
+    /// A connection inside the tunnel has no path.
     fn records_subflows(&self) -> bool {
         self.detail.tcp_info && self.tunnel.is_none()
     }
@@ -356,7 +356,7 @@ impl Simulation {
             cwnd: info.window,
             unacked: info.unacked,
             lost: info.lost,
-            total_retrans: info.repeated,
+            total_retrans: info.total_retrans,
             bytes_acked: info.bytes_acked,
             bytes_received: info.bytes_received,
             notsent_bytes: info.notsent_bytes,

@@ -1,5 +1,5 @@
-//! Traffic of kind `deadline`: objects that come up periodically and are due
-//! some time later, sent by the transfer's engine.
+//! Traffic of kind `deadline`: objects that are generated periodically, each with
+//! a deadline, sent by the transfer engine.
 
 use std::collections::VecDeque;
 
@@ -16,18 +16,19 @@ use crate::transport::Endpoint;
 pub(super) struct Objects {
     rules: DeadlineTraffic,
     down: bool,
-    /// When the next object comes up, and those after it.
+    /// Generation time of the next object, and of those after it.
     due: Option<Instant>,
     starts: Starts,
     sender: Sender,
-    /// Place in `rows` and last byte of objects written and not read.
+    /// Row index and end offset of the objects written and not read.
     unread: VecDeque<(usize, u64)>,
     connected: bool,
     blocked: bool,
-    /// Bytes that the engine has given out, and of these the socket not taken.
+    /// Bytes that the engine has output, and the part not yet accepted by the
+    /// socket.
     written: u64,
-    rest: u64,
-    /// The object whose last piece that is.
+    pending: u64,
+    /// The object whose last chunk is being written.
     ending: Option<usize>,
     unit_costs: Vec<f64>,
     rows: Vec<MessageRow>,
@@ -47,7 +48,7 @@ impl Objects {
             connected: false,
             blocked: false,
             written: PREFACE.len() as u64,
-            rest: PREFACE.len() as u64,
+            pending: PREFACE.len() as u64,
             ending: None,
             unit_costs,
             rows: Vec::new(),
@@ -59,12 +60,12 @@ impl Objects {
         self.due.into_iter().chain(self.sender.next_wakeup()).min().filter(|_| self.connected)
     }
 
-    /// Sets how much may be written and not acknowledged.
+    /// Sets the limit of bytes written and not acknowledged.
     pub(super) fn set_backlog(&mut self, bytes: Option<u64>) {
         self.sender.set_backlog(bytes);
     }
 
-    pub(super) fn play(&mut self, now: Instant, vehicle: &mut Endpoint, server: &mut Endpoint) {
+    pub(super) fn advance(&mut self, now: Instant, vehicle: &mut Endpoint, server: &mut Endpoint) {
         let (sender, receiver) = if self.down { (server, vehicle) } else { (vehicle, server) };
         let delivered = receiver.delivered();
         while let Some((place, _)) = self.unread.front().copied().filter(|(_, end)| *end <= delivered) {
@@ -75,7 +76,7 @@ impl Objects {
         if !self.connected {
             return;
         }
-        self.sender.set_outstanding(sender.outstanding() + self.rest);
+        self.sender.set_outstanding(sender.outstanding() + self.pending);
         while let Some(due) = self.due.filter(|due| *due <= now) {
             self.due = self.starts.next();
             self.begin(due);
@@ -84,13 +85,12 @@ impl Objects {
         self.write(now, sender);
     }
 
-    /// What is open, if there is news since the last call: an object came or
-    /// went.
-    pub(super) fn news(&mut self) -> Option<Demand> {
+    /// The current demand, if an object was added or removed since the last call.
+    pub(super) fn changed_demand(&mut self) -> Option<Demand> {
         self.sender.take_changed().then(|| self.demand())
     }
 
-    /// What is open.
+    /// The current demand.
     pub(super) fn demand(&self) -> Demand {
         Demand { objects: self.sender.demand(), unit_costs: self.unit_costs.clone() }
     }
@@ -112,12 +112,12 @@ impl Objects {
 
     fn write(&mut self, now: Instant, sender: &mut Endpoint) {
         loop {
-            if self.rest > 0 {
+            if self.pending > 0 {
                 if self.blocked && !sender.is_writeable() {
                     return;
                 }
-                self.rest -= sender.write(now, self.rest);
-                self.blocked = self.rest > 0;
+                self.pending -= sender.write(now, self.pending);
+                self.blocked = self.pending > 0;
                 if self.blocked {
                     return;
                 }
@@ -127,7 +127,7 @@ impl Objects {
             }
             let Some((write, bytes)) = self.sender.poll() else { return };
             self.written += bytes;
-            self.rest = bytes;
+            self.pending = bytes;
             if let Write::Chunk { number, last: true, .. } = write {
                 self.unread.push_back((number as usize, self.written - END_BYTES as u64));
                 self.ending = Some(number as usize);

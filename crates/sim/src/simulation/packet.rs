@@ -1,4 +1,4 @@
-//! What the ends of a run send: TCP segments or datagrams.
+//! Packets of a run's endpoints: TCP segments or UDP datagrams.
 
 use crosslane_core::time::Instant;
 
@@ -10,28 +10,29 @@ pub(super) const UDP_HEADER_BYTES: u16 = 28;
 /// An IP packet of the traffic.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Packet {
-    /// Of the connection, and when its end sent it.
+    /// A segment of the connection, and its transmission time.
     Segment(Segment, Instant),
-    /// Of traffic by UDP.
+    /// A datagram of UDP traffic.
     Datagram(Datagram),
 }
 
-/// A message by UDP.
+/// A UDP message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram {
-    /// From 0.
+    /// Sequence number, from 0.
     pub number: u64,
     /// UDP payload, in bytes.
     pub payload: u16,
 }
 
 impl Packet {
-    /// Of a flow that takes what it can get; bare acknowledgements are not.
+    /// True for packets of a throughput-oriented flow, except pure
+    /// acknowledgements.
     pub(super) fn is_bulk(&self) -> bool {
         matches!(self, Packet::Segment(segment, _) if segment.payload > 0 || segment.flags & SYN != 0)
     }
 
-    /// Length with IP header, in bytes.
+    /// Length including the IP header, in bytes.
     pub(super) fn ip_bytes(&self) -> u16 {
         match self {
             Packet::Segment(segment, _) => segment.ip_bytes(),

@@ -1,5 +1,5 @@
-//! Who manages the vehicle's paths: nobody, the kernel, or an agent. The agent
-//! is the one of `core`, fed as the driver of `crosslane agent` feeds it.
+//! Control of the vehicle's paths: none, the kernel's path manager, or an agent.
+//! The agent is that of `core`, driven as `crosslane agent` drives it.
 
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::demand::Demand;
@@ -11,21 +11,21 @@ use crosslane_core::time::Instant;
 use crate::transport::{Endpoint, KernelPathManager, SERVER_ADDRESS};
 
 pub(super) enum PathControl {
-    /// Plain TCP has no paths to manage.
+    /// Plain TCP: there are no paths to manage.
     None,
     Kernel(KernelPathManager),
     Agent(AgentDriver),
 }
 
-/// An agent, and what it said when it was last asked.
+/// An agent, and its state at the last poll.
 pub(super) struct AgentDriver {
     agent: Box<Agent>,
     due: Option<Instant>,
-    watches: bool,
+    queries_subflows: bool,
 }
 
 impl AgentDriver {
-    /// It has to be asked again at once.
+    /// Passes an input to the agent, and schedules a poll now.
     fn handle(&mut self, now: Instant, input: Input) {
         self.agent.handle(now, input);
         self.due = Some(now);
@@ -38,50 +38,50 @@ impl AgentDriver {
         let output = self.agent.poll(now);
         if output.is_none() {
             self.due = self.agent.next_wakeup();
-            self.watches = self.agent.manager().subflows().next().is_some();
+            self.queries_subflows = self.agent.manager().subflows().next().is_some();
         }
         output
     }
 }
 
 impl PathControl {
-    /// An agent that finds the interfaces of all paths up.
+    /// An agent that starts with the interfaces of all paths up.
     pub(super) fn with_agent(agent: Agent, paths: usize) -> PathControl {
-        let mut fed = AgentDriver { agent: Box::new(agent), due: None, watches: false };
+        let mut driver = AgentDriver { agent: Box::new(agent), due: None, queries_subflows: false };
         for path in (0..paths).map(|place| PathId(place as u8)) {
-            fed.handle(Instant::ZERO, Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
+            driver.handle(Instant::ZERO, Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
         }
-        PathControl::Agent(fed)
+        PathControl::Agent(driver)
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         match self {
-            PathControl::Agent(fed) => fed.due,
+            PathControl::Agent(driver) => driver.due,
             PathControl::None | PathControl::Kernel(_) => None,
         }
     }
 
-    /// True if it wants to know how subflows fare.
-    pub(super) fn watches(&self) -> bool {
+    /// True if it needs the statistics of subflows.
+    pub(super) fn queries_subflows(&self) -> bool {
         match self {
-            PathControl::Agent(fed) => fed.watches,
+            PathControl::Agent(driver) => driver.queries_subflows,
             PathControl::None | PathControl::Kernel(_) => false,
         }
     }
 
-    /// Token of the connection, where it is MPTCP.
+    /// Token of the connection, if it uses MPTCP.
     pub(super) fn token(&self) -> Option<Token> {
         (!matches!(self, PathControl::None)).then_some(Token(1))
     }
 
     pub(super) fn observe(&mut self, now: Instant, sample: Sample) {
-        if let PathControl::Agent(fed) = self {
-            fed.handle(now, Input::Sample(sample));
+        if let PathControl::Agent(driver) = self {
+            driver.handle(now, Input::Sample(sample));
         }
     }
 
     pub(super) fn observe_transport(&mut self, now: Instant, vehicle: &Endpoint) {
-        let PathControl::Agent(fed) = self else { return };
+        let PathControl::Agent(driver) = self else { return };
         for info in vehicle.subflows() {
             let transport = Transport {
                 token: 1,
@@ -96,33 +96,33 @@ impl PathControl {
                 notsent_bytes: info.notsent_bytes,
                 bytes_received: info.bytes_received,
             };
-            fed.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(transport) }));
+            driver.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(transport) }));
         }
     }
 
-    /// What the agent wants of each path; none without an agent.
+    /// The agent's wanted state of each path; none without an agent.
     pub(super) fn wanted(&self) -> Option<Vec<PathState>> {
         match self {
-            PathControl::Agent(fed) => Some(fed.agent.paths().map(|(_, _, state)| state).collect()),
+            PathControl::Agent(driver) => Some(driver.agent.paths().map(|(_, _, state)| state).collect()),
             PathControl::None | PathControl::Kernel(_) => None,
         }
     }
 
     pub(super) fn demand(&mut self, now: Instant, demand: Demand) {
-        if let PathControl::Agent(fed) = self {
-            fed.handle(now, Input::Demand(demand));
+        if let PathControl::Agent(driver) = self {
+            driver.handle(now, Input::Demand(demand));
         }
     }
 
-    /// Most bytes that the sender should have under way, if that is limited.
+    /// Limit of the bytes that the sender has written and not acknowledged, if any.
     pub(super) fn backlog_bytes(&self) -> Option<u64> {
         match self {
-            PathControl::Agent(fed) => fed.agent.backlog_bytes(),
+            PathControl::Agent(driver) => driver.agent.backlog_bytes(),
             PathControl::None | PathControl::Kernel(_) => None,
         }
     }
 
-    pub(super) fn hear(&mut self, now: Instant, event: &Event, vehicle: &mut Endpoint) {
+    pub(super) fn on_event(&mut self, now: Instant, event: &Event, vehicle: &mut Endpoint) {
         match self {
             PathControl::None => {}
             PathControl::Kernel(manager) => {
@@ -130,18 +130,18 @@ impl PathControl {
                     vehicle.command(now, &command);
                 }
             }
-            PathControl::Agent(fed) => fed.handle(now, Input::Mptcp(*event)),
+            PathControl::Agent(driver) => driver.handle(now, Input::Mptcp(*event)),
         }
     }
 
-    /// Carries out the next thing that the agent says, and tells it.
-    pub(super) fn act(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
-        let PathControl::Agent(fed) = self else { return None };
-        let output = fed.poll(now)?;
+    /// Applies the agent's next output, and returns it.
+    pub(super) fn apply_next(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
+        let PathControl::Agent(driver) = self else { return None };
+        let output = driver.poll(now)?;
         if let Output::Command { command, .. } = &output
             && !vehicle.command(now, command)
         {
-            fed.handle(now, Input::Refused(*command, Refusal::Other(0)));
+            driver.handle(now, Input::Refused(*command, Refusal::Other(0)));
         }
         Some(output)
     }

@@ -1,4 +1,4 @@
-//! From a scenario and a strategy to the parts of a run.
+//! Creates the parts of a run from a scenario and a strategy.
 
 use crate::scenario::{Base, Congestion, Mode, Scenario, ScenarioError, Strategy, TrafficKind, TunnelParams};
 use crosslane_core::agent::{Agent, Setup};
@@ -17,13 +17,13 @@ use crate::transport::segment::MTU_BYTES;
 use crate::transport::{KernelPathManager, Protocol, Settings, Ticks};
 use crate::world::World;
 
-/// Overlap of two subflows, as by default on a vehicle.
+/// Overlap of two subflows; the default on a vehicle.
 const OVERLAP: Duration = Duration::from_millis(10);
-/// `net.mptcp.stale_loss_cnt` by default, and tuned.
+/// `net.mptcp.stale_loss_cnt`: the default, and the tuned value.
 const STALE_LOSS_COUNT: u32 = 4;
 const TUNED_STALE_LOSS_COUNT: u32 = 1;
 
-/// How both kernels are set up.
+/// Settings of both kernels.
 pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side: &str) -> Settings {
     Settings {
         protocol: if strategy.base == Base::Single || strategy.is_tunnel() { Protocol::Tcp } else { Protocol::Mptcp },
@@ -43,21 +43,21 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
     }
 }
 
-/// Who manages the paths.
+/// The path control of a strategy.
 ///
 /// # Errors
-/// Parameters that the strategy does not take, a world that cannot be made.
+/// Invalid parameters, or a world that cannot be created.
 pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<PathControl, ScenarioError> {
     match strategy.base {
         Base::Single => Ok(PathControl::None),
         Base::Kernel | Base::KernelTuned => {
             let preferred = scenario.preferred_path();
-            let in_reserve = |path: PathId| scenario.service.mode == Mode::Backup && path != preferred;
-            let paths = scenario.paths().into_iter().map(|path| (path.id, in_reserve(path.id)));
+            let is_backup = |path: PathId| scenario.service.mode == Mode::Backup && path != preferred;
+            let paths = scenario.paths().into_iter().map(|path| (path.id, is_backup(path.id)));
             Ok(PathControl::Kernel(KernelPathManager::new(paths.collect())))
         }
         Base::Oracle => {
-            let params = Params::read(&strategy.parameters).map_err(|fault| refused(scenario, strategy, &fault))?;
+            let params = Params::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))?;
             let foresight = Foresight::new(World::new(scenario, seed)?, scenario, params);
             let agent = foresight.agent(specs(scenario), &scenario.ranks(), scenario.service.mode, OVERLAP);
             Ok(PathControl::with_agent(agent, scenario.paths().len()))
@@ -69,8 +69,9 @@ pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) 
         }
         base => {
             let read = strategy::Strategy::read(base.name(), toml::Value::Table(strategy.parameters.clone()));
-            let known = read.ok_or_else(|| refused(scenario, strategy, "the simulator knows no such strategy"))?;
-            let strategy = known.map_err(|fault| refused(scenario, strategy, &fault.to_string()))?;
+            let known =
+                read.ok_or_else(|| rejected(scenario, strategy, "the simulator does not have this strategy"))?;
+            let strategy = known.map_err(|fault| rejected(scenario, strategy, &fault.to_string()))?;
             let setup = Setup {
                 paths: specs(scenario),
                 ranks: scenario.ranks(),
@@ -83,11 +84,10 @@ pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) 
     }
 }
 
-/// The ends of the tunnel that the traffic goes through, if it does, and what
-/// a packet in it may have at most, in bytes.
+/// The tunnel's endpoints and its inner MTU, in bytes; none without a tunnel.
 ///
 /// # Errors
-/// Parameters that the tunnel does not take, datagrams that do not fit.
+/// Invalid parameters, or datagrams that do not fit.
 pub(super) fn tunnel(
     scenario: &Scenario,
     strategy: &Strategy,
@@ -97,22 +97,22 @@ pub(super) fn tunnel(
     }
     let params = tunnel_params(scenario, strategy)?;
     let mtu_bytes = tunnel::mtu_bytes(scenario, &params);
-    let most = mtu_bytes.saturating_sub(UDP_HEADER_BYTES);
+    let max = mtu_bytes.saturating_sub(UDP_HEADER_BYTES);
     if let TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } = scenario.traffic.kind
         && scenario.traffic.protocol == crate::scenario::Protocol::Udp
-        && size_bytes > u32::from(most)
+        && size_bytes > u32::from(max)
     {
-        let fault = format!("the simulator does not fragment datagrams, and more than {most} bytes do not fit");
-        return Err(refused(scenario, strategy, &fault));
+        let fault = format!("the simulator does not fragment datagrams, and more than {max} bytes do not fit");
+        return Err(rejected(scenario, strategy, &fault));
     }
     Ok(Some((TunnelEndpoints::new(scenario, &params), mtu_bytes)))
 }
 
 fn tunnel_params(scenario: &Scenario, strategy: &Strategy) -> Result<TunnelParams, ScenarioError> {
-    TunnelParams::read(&strategy.parameters).map_err(|fault| refused(scenario, strategy, &fault))
+    TunnelParams::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))
 }
 
-/// The path over which the connection begins.
+/// The path of the first subflow.
 pub(super) fn first_path(scenario: &Scenario, strategy: &Strategy) -> PathId {
     match strategy.base {
         Base::Single => scenario.single_path(strategy),
@@ -130,7 +130,7 @@ fn specs(scenario: &Scenario) -> Vec<PathSpec> {
     scenario.paths().into_iter().map(spec).collect()
 }
 
-fn refused(scenario: &Scenario, strategy: &Strategy, cause: &str) -> ScenarioError {
+fn rejected(scenario: &Scenario, strategy: &Strategy, cause: &str) -> ScenarioError {
     ScenarioError {
         file: scenario.name.clone(),
         line: None,

@@ -1,4 +1,4 @@
-//! What the sending application does: messages and files, or objects with
+//! The application's traffic: messages, files, datagrams, or objects with
 //! deadlines.
 
 use crosslane_core::link::Direction;
@@ -40,54 +40,55 @@ impl Source {
         }
     }
 
-    /// Writes and reads what can be at `now`, and tells the agent what is due
-    /// when that has changed or, as acknowledgements come in, when it `looks`.
-    pub(super) fn play(
+    /// Writes and reads at `now`, and passes the demand to the agent if it has
+    /// changed or if the agent `queries` the transport, since acknowledgements
+    /// change it too.
+    pub(super) fn advance(
         &mut self,
         now: Instant,
-        looks: bool,
+        queries: bool,
         (vehicle, server): (&mut Endpoint, &mut Endpoint),
         path_control: &mut PathControl,
     ) {
         match self {
-            Source::Stream(traffic) => traffic.play(now, vehicle, server),
-            Source::Datagrams(datagrams) => datagrams.play(now),
+            Source::Stream(traffic) => traffic.advance(now, vehicle, server),
+            Source::Datagrams(datagrams) => datagrams.advance(now),
             Source::Objects(objects) => {
                 objects.set_backlog(path_control.backlog_bytes());
-                objects.play(now, vehicle, server);
-                if let Some(demand) = objects.news().or_else(|| looks.then(|| objects.demand())) {
+                objects.advance(now, vehicle, server);
+                if let Some(demand) = objects.changed_demand().or_else(|| queries.then(|| objects.demand())) {
                     path_control.demand(now, demand);
                 }
             }
         }
     }
 
-    /// The next datagram that leaves this way.
-    pub(super) fn poll_datagram(&mut self, way: Direction) -> Option<Datagram> {
+    /// The next datagram to transmit in this direction.
+    pub(super) fn poll_datagram(&mut self, direction: Direction) -> Option<Datagram> {
         match self {
-            Source::Datagrams(datagrams) if datagrams.is_down() == (way == Direction::Down) => datagrams.poll(),
+            Source::Datagrams(datagrams) if datagrams.is_down() == (direction == Direction::Down) => datagrams.poll(),
             _ => None,
         }
     }
 
-    /// A datagram has come.
+    /// A datagram has arrived.
     pub(super) fn receive(&mut self, now: Instant, datagram: Datagram) {
         if let Source::Datagrams(datagrams) = self {
             datagrams.receive(now, datagram);
         }
     }
 
-    /// Messages, what they add up to, how many were skipped, and how many came
-    /// more than once; none where that cannot be.
+    /// Messages, their results, the number skipped, and the number of
+    /// duplicates; none without datagrams.
     pub(super) fn finish(self) -> (Vec<MessageRow>, Results, u64, Option<u64>) {
-        let (rows, tally, skipped) = match self {
+        let (rows, results, skipped) = match self {
             Source::Stream(traffic) => traffic.finish(),
             Source::Objects(objects) => objects.finish(),
             Source::Datagrams(datagrams) => {
-                let (rows, tally, duplicates) = datagrams.finish();
-                return (rows, tally, 0, Some(duplicates));
+                let (rows, results, duplicates) = datagrams.finish();
+                return (rows, results, 0, Some(duplicates));
             }
         };
-        (rows, tally, skipped, None)
+        (rows, results, skipped, None)
     }
 }

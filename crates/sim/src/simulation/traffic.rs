@@ -1,8 +1,8 @@
-//! The traffic of a run: what the emulated ends do, as engines.
+//! The traffic of a run: the traffic endpoints of the emulator as an engine.
 //!
-//! A message is due at `start + number × period`. While the socket takes no
-//! more, due messages wait at the source, for a second at most; older ones are
-//! skipped and counted. Delay is counted from the beginning of the write.
+//! A message is due at `start + number × period`. While the socket accepts no
+//! data, due messages wait at the source for at most a second; older ones are
+//! skipped and counted. The delay starts with the write.
 
 use std::collections::VecDeque;
 
@@ -16,26 +16,26 @@ use crate::transport::Endpoint;
 
 /// Size of a message of bulk traffic.
 const BULK_BYTES: u32 = 65_536;
-/// How long due messages may wait for the socket before they are skipped.
+/// Time for which due messages wait for the socket before they are skipped.
 const BACKLOG: Duration = Duration::from_secs(1);
 
-/// What the messages of a run add up to.
+/// Results over the messages of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     /// Messages written.
     pub written: u64,
-    /// Bytes of those that were read.
+    /// Bytes of the messages that were read.
     pub delivered_bytes: u64,
-    /// Their delays.
+    /// Delays of the messages that were read.
     pub delays: Histogram,
 }
 
-/// A message written and not read.
+/// A message that was written and not yet read.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenMessage {
     number: u64,
     size: u64,
-    /// Its last byte among all.
+    /// Stream offset of its end.
     end: u64,
     sent: Instant,
 }
@@ -43,26 +43,26 @@ struct Open {
 pub(super) struct Traffic {
     kind: TrafficKind,
     down: bool,
-    /// Each message is answered before the next.
+    /// Each message is answered before the next is sent.
     answered: bool,
-    /// Bytes of answers that the server has yet to write.
+    /// Bytes of answers that the server has not written yet.
     answers: u64,
-    asked: u64,
+    requested: u64,
     period: Duration,
     stop: Instant,
     due: Option<Instant>,
-    /// Bytes of the present message that the socket has not taken.
-    rest: u64,
+    /// Bytes of the current message that the socket has not accepted.
+    pending: u64,
     connected: bool,
-    /// The socket took less than was offered; the writer waits to be woken.
+    /// The socket accepted only a part; the writer waits until it is writeable.
     blocked: bool,
-    /// The message is a file, and its last byte is not acknowledged yet.
+    /// The message is a file whose last byte is not acknowledged yet.
     uploading: bool,
-    /// Messages written and not read; their number is bounded by the send buffer.
-    open: VecDeque<Open>,
-    handed_over: u64,
-    tally: Results,
-    /// Every message, if they are kept.
+    /// Messages written and not read; the send buffer limits their number.
+    open: VecDeque<OpenMessage>,
+    written_bytes: u64,
+    results: Results,
+    /// All messages, if they are kept.
     rows: Vec<MessageRow>,
     keep: bool,
     skipped: u64,
@@ -70,23 +70,23 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn new(wanted: &scenario::Traffic, seed: u64, keep: bool) -> Traffic {
+    pub(super) fn new(config: &scenario::Traffic, seed: u64, keep: bool) -> Traffic {
         Traffic {
-            kind: wanted.kind,
-            down: wanted.down,
-            answered: wanted.answered,
+            kind: config.kind,
+            down: config.down,
+            answered: config.answered,
             answers: 0,
-            asked: 0,
-            period: Duration::from_nanos(wanted.kind.period_ns()),
-            stop: Instant::from_secs_f64(wanted.stop_s),
-            due: Some(Instant::from_secs_f64(wanted.start_s)),
-            rest: 0,
+            requested: 0,
+            period: Duration::from_nanos(config.kind.period_ns()),
+            stop: Instant::from_secs_f64(config.stop_s),
+            due: Some(Instant::from_secs_f64(config.start_s)),
+            pending: 0,
             connected: false,
             blocked: false,
             uploading: false,
             open: VecDeque::new(),
-            handed_over: 0,
-            tally: Results::default(),
+            written_bytes: 0,
+            results: Results::default(),
             rows: Vec::new(),
             keep,
             skipped: 0,
@@ -94,14 +94,14 @@ impl Traffic {
         }
     }
 
-    /// When something is due; what waits for the socket is woken by what that
-    /// does.
+    /// Time of the next message. A writer that waits for the socket needs no
+    /// timer: the events of the connection wake it.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.due.filter(|_| self.connected && self.rest == 0 && !self.uploading && !self.awaits_answer())
+        self.due.filter(|_| self.connected && self.pending == 0 && !self.uploading && !self.awaits_answer())
     }
 
-    /// Writes and reads what can be at `now`.
-    pub(super) fn play(&mut self, now: Instant, vehicle: &mut Endpoint, server: &mut Endpoint) {
+    /// Writes and reads at `now`.
+    pub(super) fn advance(&mut self, now: Instant, vehicle: &mut Endpoint, server: &mut Endpoint) {
         if self.answered {
             self.answer(now, server);
             self.read(now, vehicle.delivered());
@@ -112,11 +112,11 @@ impl Traffic {
         self.write(now, sender);
     }
 
-    /// The server writes back as much as has come.
+    /// The server answers with as many bytes as it has received.
     fn answer(&mut self, now: Instant, server: &mut Endpoint) {
-        let asked = server.delivered();
-        self.answers += asked - self.asked;
-        self.asked = asked;
+        let requested = server.delivered();
+        self.answers += requested - self.requested;
+        self.requested = requested;
         if self.answers > 0 {
             self.answers -= server.write(now, self.answers);
         }
@@ -126,9 +126,9 @@ impl Traffic {
         self.answered && !self.open.is_empty()
     }
 
-    /// Messages, what they add up to, and how many were skipped.
+    /// Messages, their results, and the number skipped.
     pub(super) fn finish(self) -> (Vec<MessageRow>, Results, u64) {
-        (self.rows, self.tally, self.skipped)
+        (self.rows, self.results, self.skipped)
     }
 
     fn write(&mut self, now: Instant, sender: &mut Endpoint) {
@@ -136,12 +136,12 @@ impl Traffic {
         if !self.connected {
             return;
         }
-        if self.uploading && self.rest == 0 && sender.outstanding() == 0 {
+        if self.uploading && self.pending == 0 && sender.outstanding() == 0 {
             self.uploading = false;
             self.due = Some(now + self.pause());
         }
         loop {
-            if self.rest > 0 && !self.write_rest(now, sender) {
+            if self.pending > 0 && !self.write_pending(now, sender) {
                 return;
             }
             if self.uploading || self.awaits_answer() || self.due.is_none_or(|due| due > now) {
@@ -151,17 +151,17 @@ impl Traffic {
         }
     }
 
-    /// False if the socket takes no more.
-    fn write_rest(&mut self, now: Instant, sender: &mut Endpoint) -> bool {
+    /// False if the socket accepts no more data.
+    fn write_pending(&mut self, now: Instant, sender: &mut Endpoint) -> bool {
         if self.blocked && !sender.is_writeable() {
             return false;
         }
-        self.rest -= sender.write(now, self.rest);
-        self.blocked = self.rest > 0;
+        self.pending -= sender.write(now, self.pending);
+        self.blocked = self.pending > 0;
         !self.blocked
     }
 
-    /// Begins the message that is due.
+    /// Starts the message that is due.
     fn begin(&mut self, now: Instant) {
         let Some(due) = self.due else { return };
         if due.max(now) >= self.stop {
@@ -177,11 +177,11 @@ impl Traffic {
         self.due = Some(if self.period.is_zero() { now } else { due + self.period });
         let size = self.size();
         self.uploading = matches!(self.kind, TrafficKind::Uploads { .. });
-        self.rest = size;
-        self.handed_over += size;
-        let number = self.tally.written;
-        self.tally.written += 1;
-        self.open.push_back(Open { number, size, end: self.handed_over, sent: now });
+        self.pending = size;
+        self.written_bytes += size;
+        let number = self.results.written;
+        self.results.written += 1;
+        self.open.push_back(OpenMessage { number, size, end: self.written_bytes, sent: now });
         if self.keep {
             let (sent_ns, size_bytes) = (now.as_nanos(), size as u32);
             self.rows.push(MessageRow { number, sent_ns, written_ns: None, received_ns: None, size_bytes });
@@ -191,8 +191,8 @@ impl Traffic {
     fn read(&mut self, now: Instant, delivered: u64) {
         while let Some(open) = self.open.front().copied().filter(|open| open.end <= delivered) {
             self.open.pop_front();
-            self.tally.delivered_bytes += open.size;
-            self.tally.delays.note(now.since(open.sent));
+            self.results.delivered_bytes += open.size;
+            self.results.delays.note(now.since(open.sent));
             if let Some(row) = self.rows.get_mut(open.number as usize) {
                 row.received_ns = Some(now.as_nanos());
             }
@@ -203,17 +203,17 @@ impl Traffic {
         match self.kind {
             TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } => u64::from(size_bytes),
             TrafficKind::Bulk | TrafficKind::Deadline(_) => u64::from(BULK_BYTES),
-            TrafficKind::Uploads { size_bytes: [least, greatest], .. } => {
-                let factor = libm::pow(greatest as f64 / least as f64, self.rng.uniform());
-                (least as f64 * factor) as u64
+            TrafficKind::Uploads { size_bytes: [min, max], .. } => {
+                let factor = libm::pow(max as f64 / min as f64, self.rng.uniform());
+                (min as f64 * factor) as u64
             }
         }
     }
 
     fn pause(&mut self) -> Duration {
         match self.kind {
-            TrafficKind::Uploads { pause_s: [least, greatest], .. } => {
-                Duration::from_secs_f64(least + (greatest - least) * self.rng.uniform())
+            TrafficKind::Uploads { pause_s: [min, max], .. } => {
+                Duration::from_secs_f64(min + (max - min) * self.rng.uniform())
             }
             _ => Duration::ZERO,
         }

@@ -1,6 +1,6 @@
-//! Both ends of the multipath tunnel: the engine of `core`, once for the
-//! vehicle and once for the gateway. What it gives out goes over the links at
-//! the length that it has on a real wire.
+//! Both endpoints of the multipath tunnel: the engine of `core`, once for the
+//! vehicle and once for the gateway. Its datagrams have the same length on the
+//! links as on a real network.
 
 use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
@@ -11,50 +11,50 @@ use crosslane_core::tunnel::{Encryption, Input, Liveness, Output, Setup, Tunnel}
 use super::packet::{Packet, UDP_HEADER_BYTES};
 use crate::scenario::{Scenario, TunnelParams};
 
-/// What the security layer adds to a GRE packet: type, session and counter
-/// before it, the tag behind it.
-const SEAL_BYTES: u16 = 12 + 16;
-/// A GRE header with key (RFC 2890), and the sequence number that follows it.
+/// Overhead of the security layer for a GRE packet: type, session and counter
+/// before it, the tag after it.
+const SECURITY_BYTES: u16 = 12 + 16;
+/// A GRE header with key (RFC 2890), and its sequence number field.
 const GRE_BYTES: u16 = 8;
 const SEQUENCE_BYTES: u16 = 4;
 /// The traffic is one flow.
 const FLOW: u8 = 1;
-/// A timer of the system wakes nobody sooner.
-const SOONEST: Duration = Duration::from_micros(50);
+/// Minimum delay of a system timer.
+const MIN_TIMER: Duration = Duration::from_micros(50);
 
-/// Vehicle and gateway, by the direction in which they send.
+/// The endpoints of vehicle and gateway, indexed by their send direction.
 pub(super) struct TunnelEndpoints {
-    ends: [Tunnel<Packet>; 2],
+    endpoints: [Tunnel<Packet>; 2],
     due: [Option<Instant>; 2],
     overhead_bytes: u16,
     wanted: Vec<PathState>,
 }
 
-/// What comes out of an end.
-pub(super) enum Left {
+/// Output of an endpoint.
+pub(super) enum TunnelOutput {
     /// A packet of the traffic, at its destination.
-    Out(Packet),
-    /// A datagram for the other end.
-    Over(TunnelPacket),
-    /// The health of a path has changed.
-    Changed(PathId, Liveness, String),
+    Delivered(Packet),
+    /// A datagram for the other endpoint.
+    Datagram(TunnelPacket),
+    /// The liveness of a path has changed.
+    LivenessChanged(PathId, Liveness, String),
 }
 
-/// A datagram between the ends.
+/// A datagram between the endpoints.
 #[derive(Clone, Debug)]
 pub(super) struct TunnelPacket {
-    /// Over which path it goes.
+    /// Path.
     pub path: PathId,
-    /// Length with IP header, in bytes.
+    /// Length including the IP header, in bytes.
     pub ip_bytes: u16,
     output: Output<Packet>,
 }
 
 impl TunnelEndpoints {
-    /// Two ends that find all paths there.
+    /// Two endpoints with all paths present.
     pub(super) fn new(scenario: &Scenario, params: &TunnelParams) -> TunnelEndpoints {
         let overhead_bytes = overhead_bytes(params);
-        let end = |is_initiator| {
+        let endpoint = |is_initiator| {
             Tunnel::new(Setup {
                 mode: params.mode,
                 is_initiator,
@@ -63,89 +63,96 @@ impl TunnelEndpoints {
                 overhead_bytes: u32::from(overhead_bytes),
             })
         };
-        let mut ends =
-            TunnelEndpoints { ends: [end(true), end(false)], due: [None; 2], overhead_bytes, wanted: Vec::new() };
+        let mut endpoints = TunnelEndpoints {
+            endpoints: [endpoint(true), endpoint(false)],
+            due: [None; 2],
+            overhead_bytes,
+            wanted: Vec::new(),
+        };
         for path in scenario.paths() {
-            ends.handle(Instant::ZERO, Direction::Up, Input::Present(path.id, true));
+            endpoints.handle(Instant::ZERO, Direction::Up, Input::Present(path.id, true));
         }
-        ends
+        endpoints
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         self.due.into_iter().flatten().min()
     }
 
-    /// A packet of the traffic enters at the end that sends this way.
-    pub(super) fn enter(&mut self, now: Instant, way: Direction, packet: Packet) {
+    /// Passes a packet of the traffic to the endpoint that sends in this
+    /// direction.
+    pub(super) fn enter(&mut self, now: Instant, direction: Direction, packet: Packet) {
         self.handle(
             now,
-            way,
+            direction,
             Input::Packet { flow: FLOW, bytes: packet.ip_bytes().into(), bulk: packet.is_bulk(), packet },
         );
     }
 
-    /// A datagram has come this way.
-    pub(super) fn arrive(&mut self, now: Instant, way: Direction, parcel: TunnelPacket) {
-        let input = match parcel.output {
-            Output::Send { key: label, number, packet } => {
-                Input::Arrived { key: label, number: Some(number), bytes: packet.ip_bytes().into(), packet }
+    /// Passes a datagram of this direction to its receiver.
+    pub(super) fn receive(&mut self, now: Instant, direction: Direction, datagram: TunnelPacket) {
+        let input = match datagram.output {
+            Output::Send { key, number, packet } => {
+                Input::Arrived { key, number: Some(number), bytes: packet.ip_bytes().into(), packet }
             }
             Output::Message { path, number, message } => Input::Message { path, number, message },
             Output::Deliver(_) | Output::Changed { .. } => return,
         };
-        let other = if way == Direction::Up { Direction::Down } else { Direction::Up };
+        let other = if direction == Direction::Up { Direction::Down } else { Direction::Up };
         self.handle(now, other, input);
     }
 
-    /// What is wanted of each path from now on.
-    pub(super) fn want(&mut self, now: Instant, states: Vec<PathState>) {
+    /// Sets the wanted state of each path.
+    pub(super) fn set_wanted(&mut self, now: Instant, states: Vec<PathState>) {
         if self.wanted != states {
             self.wanted = states.clone();
             self.handle(now, Direction::Up, Input::SetWantedStates(states));
         }
     }
 
-    /// The next that comes out of the end that sends this way.
-    pub(super) fn poll(&mut self, now: Instant, way: Direction) -> Option<Left> {
-        let place = way as usize;
+    /// The next output of the endpoint that sends in this direction.
+    pub(super) fn poll(&mut self, now: Instant, direction: Direction) -> Option<TunnelOutput> {
+        let place = direction as usize;
         if self.due[place].is_none_or(|due| due > now) {
             return None;
         }
-        let Some(output) = self.ends[place].poll(now) else {
-            self.due[place] = self.ends[place].next_wakeup().map(|at| at.max(now + SOONEST));
+        let Some(output) = self.endpoints[place].poll(now) else {
+            self.due[place] = self.endpoints[place].next_wakeup().map(|at| at.max(now + MIN_TIMER));
             return None;
         };
-        let (path, inside) = match &output {
-            Output::Send { key: label, packet, .. } => (label.path, packet.ip_bytes() + SEQUENCE_BYTES),
+        let (path, inner_bytes) = match &output {
+            Output::Send { key, packet, .. } => (key.path, packet.ip_bytes() + SEQUENCE_BYTES),
             Output::Message { path, number, message } => {
                 let mut wire = Vec::new();
                 message.write(&mut wire);
                 (*path, wire.len() as u16 + if number.is_some() { SEQUENCE_BYTES } else { 0 })
             }
-            Output::Deliver(packet) => return Some(Left::Out(*packet)),
-            Output::Changed { path, liveness, reason } => return Some(Left::Changed(*path, *liveness, reason.clone())),
+            Output::Deliver(packet) => return Some(TunnelOutput::Delivered(*packet)),
+            Output::Changed { path, liveness, reason } => {
+                return Some(TunnelOutput::LivenessChanged(*path, *liveness, reason.clone()));
+            }
         };
-        let ip_bytes = inside + GRE_BYTES + self.overhead_bytes;
-        Some(Left::Over(TunnelPacket { path, ip_bytes, output }))
+        let ip_bytes = inner_bytes + GRE_BYTES + self.overhead_bytes;
+        Some(TunnelOutput::Datagram(TunnelPacket { path, ip_bytes, output }))
     }
 
-    fn handle(&mut self, now: Instant, way: Direction, input: Input<Packet>) {
-        let place = way as usize;
-        self.ends[place].handle(now, input);
+    fn handle(&mut self, now: Instant, direction: Direction, input: Input<Packet>) {
+        let place = direction as usize;
+        self.endpoints[place].handle(now, input);
         self.due[place] = Some(now);
     }
 }
 
-/// Bytes of IP that a packet inside may have.
+/// Inner MTU, in bytes.
 pub(super) fn mtu_bytes(scenario: &Scenario, params: &TunnelParams) -> u16 {
-    let outside = scenario.tunnel.mtu as u16;
-    outside.saturating_sub(overhead_bytes(params) + GRE_BYTES + SEQUENCE_BYTES)
+    let outer_mtu = scenario.tunnel.mtu as u16;
+    outer_mtu.saturating_sub(overhead_bytes(params) + GRE_BYTES + SEQUENCE_BYTES)
 }
 
 fn overhead_bytes(params: &TunnelParams) -> u16 {
     UDP_HEADER_BYTES
         + match params.encryption {
-            Encryption::Noise => SEAL_BYTES,
+            Encryption::Noise => SECURITY_BYTES,
             Encryption::None => 0,
         }
 }

@@ -1,46 +1,46 @@
-//! The kernel's timers are as coarse as its ticks.
+//! Granularity of the kernel's timers.
 //!
-//! Linux counts time for timers in jiffies and never lets one expire early: it
-//! rounds up to the next jiffy, and for longer waits to the next multiple of 8,
-//! 64, … (`kernel/time/timer.c`, `calc_index`). A retransmission timeout of 208
-//! ms is one of 212 to 216.
+//! Linux counts time for timers in jiffies, and no timer expires early: it rounds
+//! up to the next jiffy, and for longer waits to the next multiple of 8, 64, …
+//! jiffies (`kernel/time/timer.c`, `calc_index`). A retransmission timeout of
+//! 208 ms becomes 212 to 216 ms.
 
 use crosslane_core::time::{Duration, Instant};
 
-/// Length of a jiffy, in ns, with `CONFIG_HZ=250` (Debian's choice).
+/// Length of a jiffy with `CONFIG_HZ=250` (Debian's default), in ns.
 const JIFFY_NS: u64 = 4_000_000;
-/// Jiffies that the first level of the wheel spans; each further one spans
-/// eight times as many.
+/// Jiffies of the first level of the timer wheel; each further level has eight
+/// times as many.
 const FIRST_LEVEL: u64 = 63;
-/// Levels of the wheel.
+/// Levels of the timer wheel.
 const LEVELS: u32 = 9;
 
 /// The ticks of one kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticks {
-    /// Nanoseconds by which the count of jiffies is ahead of the run's time.
-    ahead_ns: u64,
+    /// Offset of the jiffy counter from the time of the run, in ns.
+    offset_ns: u64,
 }
 
 impl Ticks {
-    /// Ticks of a kernel that was started at some moment before the run;
-    /// `chance` (0 to 1) says when.
-    pub fn new(chance: f64) -> Ticks {
-        // Beyond 64 jiffies only timers of two seconds and more would differ.
-        Ticks { ahead_ns: (chance * 64.0 * JIFFY_NS as f64) as u64 }
+    /// Ticks of a kernel that was started before the run; `phase` (0 to 1)
+    /// selects the offset.
+    pub fn new(phase: f64) -> Ticks {
+        // An offset above 64 jiffies would affect only timers of two seconds and more.
+        Ticks { offset_ns: (phase * 64.0 * JIFFY_NS as f64) as u64 }
     }
 
-    /// When a timer that is set at `now` to go off after `wait` does so.
+    /// Expiry of a timer that is set at `now` for `wait`.
     pub fn after(self, now: Instant, wait: Duration) -> Instant {
-        let jiffies = (now.as_nanos() + self.ahead_ns) / JIFFY_NS;
+        let jiffies = (now.as_nanos() + self.offset_ns) / JIFFY_NS;
         let wait = (wait.as_nanos() as u64).div_ceil(JIFFY_NS);
         let level = (0..LEVELS).find(|level| wait < FIRST_LEVEL << (3 * level)).unwrap_or(LEVELS - 1);
         let shift = 3 * level;
         let expires = (((jiffies + wait) >> shift) + 1) << shift;
-        Instant::from_nanos((expires * JIFFY_NS).saturating_sub(self.ahead_ns))
+        Instant::from_nanos((expires * JIFFY_NS).saturating_sub(self.offset_ns))
     }
 
-    /// The same for a timer that is to go off at a moment.
+    /// The same for a timer that is set for a point in time.
     pub fn at(self, now: Instant, at: Instant) -> Instant {
         self.after(now, at.since(now))
     }
@@ -62,18 +62,18 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_wait_ends_with_a_multiple_of_eight_or_64_jiffies() {
+    fn a_longer_wait_ends_at_a_multiple_of_8_or_64_jiffies() {
         assert_eq!(after(0, 424_000), 448_000);
         assert_eq!(after(0, 2_100_000), 2_304_000);
     }
 
     proptest::proptest! {
         #[test]
-        fn no_timer_is_early_and_none_later_than_an_eighth(
-            now_us in 0u64..10_000_000, wait_us in 0u64..100_000_000, chance in 0.0f64..1.0,
+        fn no_timer_is_early_or_late_by_more_than_an_eighth(
+            now_us in 0u64..10_000_000, wait_us in 0u64..100_000_000, phase in 0.0f64..1.0,
         ) {
             let now = Instant::from_nanos(now_us * 1000);
-            let end = Ticks::new(chance).after(now, Duration::from_micros(wait_us));
+            let end = Ticks::new(phase).after(now, Duration::from_micros(wait_us));
             let late_us = end.since(now).as_micros() as u64 - wait_us;
             proptest::prop_assert!(end.since(now) >= Duration::from_micros(wait_us));
             proptest::prop_assert!(late_us <= 8000 + wait_us / 7);

@@ -1,41 +1,41 @@
-//! What the application has written and the peer has not acknowledged: the
-//! connection's retransmission queue.
+//! The connection's retransmission queue: data that the application has written
+//! and the peer has not acknowledged.
 //!
-//! Linux keeps it in fragments of a page (`struct mptcp_data_frag`): a write
-//! begins one of its own unless earlier data still waits, and re-injection
-//! works fragment by fragment.
+//! Linux stores it in page fragments (`struct mptcp_data_frag`): a write starts a
+//! new fragment unless earlier data still waits, and re-injection works per
+//! fragment.
 
 use std::collections::VecDeque;
 
-/// Bytes of a fragment at most (Linux: a page fragment of order 3).
+/// Maximum size of a fragment (Linux: a page fragment of order 3), in bytes.
 const FRAG_BYTES: u64 = 32_768;
-/// What a fragment costs of the send buffer beside its bytes.
+/// Send-buffer overhead of a fragment, in bytes.
 const OVERHEAD_BYTES: u64 = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Frag {
     dsn: u64,
     len: u64,
-    /// How much of it has been handed to a subflow.
+    /// Bytes of it that have been passed to a subflow.
     sent: u64,
 }
 
-/// The queue. Its length is bounded by the send buffer.
+/// The queue. The send buffer limits its length.
 #[derive(Clone, Debug, Default)]
 pub struct Frags {
     queue: VecDeque<Frag>,
-    /// Place of the first fragment not wholly handed out.
+    /// Index of the first fragment that has not been sent completely.
     pending: usize,
     charged: u64,
     written: u64,
 }
 
-/// Bytes to be handed to a subflow.
+/// A contiguous range of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Data sequence number of the first.
+    /// Data sequence number of the first byte.
     pub dsn: u64,
-    /// How many.
+    /// Length, in bytes.
     pub len: u64,
 }
 
@@ -62,24 +62,24 @@ impl Frags {
         self.written
     }
 
-    /// What counts against the send buffer, in bytes.
+    /// Send-buffer usage, in bytes.
     pub fn charged(&self) -> u64 {
         self.charged
     }
 
-    /// True if all is acknowledged.
+    /// True if all data is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// The next bytes to be handed out, if any.
+    /// The next data to send, if any.
     pub fn next(&self) -> Option<Run> {
         let frag = self.queue.get(self.pending)?;
         Some(Run { dsn: frag.dsn + frag.sent, len: frag.len - frag.sent })
     }
 
-    /// So many of the next bytes have been handed out.
-    pub fn hand_out(&mut self, len: u64) {
+    /// Marks the next `len` bytes as passed to a subflow.
+    pub fn mark_sent(&mut self, len: u64) {
         if let Some(frag) = self.queue.get_mut(self.pending) {
             frag.sent = (frag.sent + len).min(frag.len);
             if frag.sent == frag.len {
@@ -88,7 +88,7 @@ impl Frags {
         }
     }
 
-    /// Everything below `una` is acknowledged.
+    /// Removes everything below `una`, which is acknowledged.
     pub fn acknowledge(&mut self, una: u64) {
         while let Some(frag) = self.queue.front().filter(|frag| frag.dsn + frag.len <= una) {
             self.charged -= frag.len + OVERHEAD_BYTES;
@@ -104,13 +104,13 @@ impl Frags {
         }
     }
 
-    /// The first bytes that were handed out and are not acknowledged.
+    /// The oldest data that was sent and is not acknowledged.
     pub fn head(&self) -> Option<Run> {
         let frag = self.queue.front().filter(|frag| frag.sent > 0)?;
         Some(Run { dsn: frag.dsn, len: frag.sent })
     }
 
-    /// Everything is to be handed out anew (`__mptcp_retransmit_pending_data`).
+    /// Marks all data as not sent (`__mptcp_retransmit_pending_data`).
     pub fn restart(&mut self) {
         for frag in self.queue.iter_mut().take_while(|frag| frag.sent > 0) {
             frag.sent = 0;
@@ -128,23 +128,23 @@ mod tests {
     }
 
     #[test]
-    fn a_write_joins_what_waits_and_nothing_that_was_handed_out() {
+    fn a_write_extends_a_waiting_fragment_but_not_a_sent_one() {
         let mut frags = Frags::default();
         frags.write(1000);
         frags.write(500);
         assert_eq!(frags.next(), run(0, 1500));
-        frags.hand_out(1500);
+        frags.mark_sent(1500);
         frags.write(1000);
         assert_eq!(frags.next(), run(1500, 1000));
         assert_eq!(frags.charged(), 2500 + 2 * OVERHEAD_BYTES);
     }
 
     #[test]
-    fn what_is_acknowledged_leaves_and_what_restarts_is_the_rest() {
+    fn acknowledged_data_is_removed_and_a_restart_covers_the_rest() {
         let mut frags = Frags::default();
         for _ in 0..3 {
             frags.write(1000);
-            frags.hand_out(1000);
+            frags.mark_sent(1000);
         }
         frags.write(1000);
         frags.acknowledge(1400);

@@ -1,4 +1,4 @@
-//! TCP and MPTCP as upstream Linux does them, packet by packet, in simulated
+//! A model of upstream Linux's TCP and MPTCP, packet by packet, in simulated
 //! time.
 //!
 //! ```text
@@ -7,10 +7,10 @@
 //!                        Endpoint ◀─ in order ──── Subflow ─ Receiver ◀──────────┘
 //! ```
 //!
-//! An [`Endpoint`] is one end of one connection: what the kernel keeps in an
-//! MPTCP socket. Both ends are the same type. Nothing here knows a link or an
-//! application: segments and events come out, segments and commands go in.
-//! `docs/simulator.md` lists what is modelled and what is not.
+//! An [`Endpoint`] is one endpoint of one connection: the state of the kernel's
+//! MPTCP socket. Vehicle and server use the same type. The module has no links
+//! and no application: its inputs are segments and commands, its outputs segments
+//! and events. `docs/simulator.md` lists what is modelled and what is not.
 
 mod clock;
 pub mod congestion;

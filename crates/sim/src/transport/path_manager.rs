@@ -1,29 +1,29 @@
-//! The kernel's own path manager (`net.mptcp.path_manager=kernel`) on the
-//! vehicle: a subflow from every endpoint, once, when the connection can take
-//! them.
+//! The kernel's in-kernel path manager (`net.mptcp.path_manager=kernel`) on the
+//! vehicle: it creates one subflow from every endpoint once the connection admits
+//! further subflows.
 
 use crosslane_core::mptcp::{AddressId, Command, Event};
 use crosslane_core::path::PathId;
 
 use super::connection::{SERVER_ADDRESS, vehicle_address};
 
-/// Subflows beside the first, at most.
+/// Maximum number of additional subflows.
 const MAX_SUBFLOWS: usize = 8;
 
 /// The path manager.
 #[derive(Clone, Debug)]
 pub struct KernelPathManager {
-    /// Path and backup flag of each endpoint, in the order of their adding.
+    /// Path and backup flag of each endpoint, in order of configuration.
     endpoints: Vec<(PathId, bool)>,
 }
 
 impl KernelPathManager {
-    /// One that knows these endpoints: path and backup flag.
+    /// A path manager with these endpoints: path and backup flag.
     pub fn new(endpoints: Vec<(PathId, bool)>) -> KernelPathManager {
         KernelPathManager { endpoints }
     }
 
-    /// What it does upon an event.
+    /// The commands for an event.
     pub fn on_event(&self, event: &Event) -> Vec<Command> {
         let Event::Established { token, subflow, .. } = event else { return Vec::new() };
         let is_first = |path: PathId| vehicle_address(path) == subflow.local.ip();
@@ -36,7 +36,7 @@ impl KernelPathManager {
             remote: SERVER_ADDRESS,
             backup,
         };
-        // The first subflow learns by MP_PRIO that its endpoint is a backup.
+        // MP_PRIO makes the first subflow a backup if its endpoint is one.
         let demote = self.endpoints.iter().find(|(path, backup)| *backup && is_first(*path)).map(|_| {
             let (local, remote) = (subflow.local, subflow.remote);
             Command::SetBackup { token: *token, local, remote, backup: true }

@@ -1,5 +1,5 @@
-//! The receiving half of a subflow: puts segments in order and decides when to
-//! acknowledge.
+//! The receiver of a subflow: it reorders segments and decides when to acknowledge
+//! them.
 //!
 //! Acknowledgements follow Linux (`__tcp_ack_snd_check`, `tcp_cleanup_rbuf`): at
 //! once for more than one full segment, for anything out of order, for the
@@ -19,7 +19,7 @@ const DELAY: Duration = Duration::from_millis(40);
 /// `TCP_MAX_QUICKACKS`).
 const QUICK: u32 = 16;
 
-/// A piece of the connection's data.
+/// A mapping of the connection's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// Data sequence number of its first byte.
@@ -28,37 +28,38 @@ pub struct Mapping {
     pub len: u64,
 }
 
-/// The half.
+/// The receiver.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     ticks: Ticks,
     /// Next byte expected.
     next: u64,
-    /// What came too early, by sequence number; at most a window of it.
+    /// Out-of-order segments, by sequence number; at most a window.
     early: BTreeMap<u64, Mapping>,
-    /// Acknowledged so far.
-    told: u64,
+    /// Sequence number last acknowledged.
+    acknowledged: u64,
     full: u64,
     quick: u32,
     due: Option<Instant>,
     now: bool,
     pushed: bool,
     block: Option<Block>,
-    /// Round-trip time as the receiver sees it, and the echo it came from.
+    /// Receiver's estimate of the round-trip time, and the echo of its last
+    /// sample.
     rtt: Option<Duration>,
     echo: Instant,
-    /// Payload bytes taken, each once.
+    /// Payload bytes received, without duplicates.
     pub bytes_received: u64,
 }
 
 impl Receiver {
-    /// A half that has received the SYN.
+    /// A receiver after the SYN.
     pub fn new(ticks: Ticks) -> Receiver {
         Receiver {
             ticks,
             next: 1,
             early: BTreeMap::new(),
-            told: 1,
+            acknowledged: 1,
             full: 536,
             quick: QUICK,
             due: None,
@@ -71,33 +72,33 @@ impl Receiver {
         }
     }
 
-    /// Takes the payload of a segment and appends to `ordered` what is now in
-    /// order; `pushed` if the sender marked it with PSH.
-    pub fn take(&mut self, now: Instant, seq: u64, piece: Mapping, pushed: bool, ordered: &mut Vec<Mapping>) {
+    /// Adds the payload of a segment, and appends the mappings that are now in
+    /// order to `ordered`; `pushed` if the segment had PSH.
+    pub fn receive(&mut self, now: Instant, seq: u64, mapping: Mapping, pushed: bool, ordered: &mut Vec<Mapping>) {
         self.pushed |= pushed;
-        self.full = self.full.max(piece.len);
-        if seq + piece.len <= self.next || self.early.contains_key(&seq) {
+        self.full = self.full.max(mapping.len);
+        if seq + mapping.len <= self.next || self.early.contains_key(&seq) {
             self.now = true;
             return;
         }
         if seq != self.next {
-            self.early.insert(seq, piece);
+            self.early.insert(seq, mapping);
             self.block = Some(self.block_around(seq));
             self.now = true;
             return;
         }
-        self.advance(piece, ordered);
+        self.advance(mapping, ordered);
         let filled = !self.early.is_empty();
-        while let Some((first, next_piece)) = self.early.first_key_value().map(|(&seq, &piece)| (seq, piece))
+        while let Some((first, next_mapping)) = self.early.first_key_value().map(|(&seq, &mapping)| (seq, mapping))
             && first <= self.next
         {
             self.early.remove(&first);
-            self.advance(next_piece, ordered);
+            self.advance(next_mapping, ordered);
         }
         if self.early.is_empty() {
             self.block = None;
         }
-        if filled || self.next - self.told > self.full || self.quick > 0 {
+        if filled || self.next - self.acknowledged > self.full || self.quick > 0 {
             self.quick = self.quick.saturating_sub(1);
             self.now = true;
         } else {
@@ -105,9 +106,9 @@ impl Receiver {
         }
     }
 
-    /// A full segment came that answers what was sent at `echo` (RFC 7323; Linux
-    /// `tcp_rcv_rtt_measure_ts`): a shorter time counts at once, a longer one by
-    /// an eighth.
+    /// Updates the RTT estimate with a full segment that echoes the time `echo`
+    /// (RFC 7323; Linux `tcp_rcv_rtt_measure_ts`): a shorter RTT applies
+    /// immediately, a longer one with weight 1/8.
     pub fn measure(&mut self, now: Instant, echo: Instant, len: u64) {
         if len < self.full || echo <= self.echo {
             return;
@@ -117,50 +118,50 @@ impl Receiver {
         self.rtt = Some(self.rtt.map_or(sample, |rtt| sample.min((rtt * 7 + sample) / 8)));
     }
 
-    /// Round-trip time as the receiver sees it; `None` before it was measured.
+    /// Receiver's estimate of the round-trip time; `None` before the first
+    /// sample.
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt
     }
 
-    /// The application has read what came.
+    /// Notes that the application has read the data.
     pub fn read(&mut self) {
-        self.now |= self.pushed && self.next > self.told;
+        self.now |= self.pushed && self.next > self.acknowledged;
     }
 
-    /// True if an acknowledgement is to go out at `now`.
+    /// True if an acknowledgement is due at `now`.
     pub fn wants_ack(&self, now: Instant) -> bool {
         self.now || self.due.is_some_and(|due| due <= now)
     }
 
-    /// An acknowledgement goes out, alone or with data: the next byte expected
-    /// and the block to tell.
+    /// Acknowledgement number and SACK block of a segment that is sent now.
     pub fn acknowledge(&mut self) -> (u64, Option<Block>) {
-        (self.now, self.pushed, self.due, self.told) = (false, false, None, self.next);
+        (self.now, self.pushed, self.due, self.acknowledged) = (false, false, None, self.next);
         (self.next, self.block)
     }
 
-    /// When [`wants_ack`](Self::wants_ack) will say yes.
+    /// Time at which [`wants_ack`](Self::wants_ack) becomes true.
     pub fn wakeup(&self) -> Option<Instant> {
         self.due
     }
 
-    fn advance(&mut self, piece: Mapping, ordered: &mut Vec<Mapping>) {
-        self.next += piece.len;
-        self.bytes_received += piece.len;
-        ordered.push(piece);
+    fn advance(&mut self, mapping: Mapping, ordered: &mut Vec<Mapping>) {
+        self.next += mapping.len;
+        self.bytes_received += mapping.len;
+        ordered.push(mapping);
     }
 
     fn block_around(&self, seq: u64) -> Block {
         let mut end = seq;
-        for (&first, piece) in self.early.range(seq..) {
+        for (&first, mapping) in self.early.range(seq..) {
             if first != end {
                 break;
             }
-            end = first + piece.len;
+            end = first + mapping.len;
         }
         let mut begin = seq;
-        for (&first, piece) in self.early.range(..seq).rev() {
-            if first + piece.len != begin {
+        for (&first, mapping) in self.early.range(..seq).rev() {
+            if first + mapping.len != begin {
                 break;
             }
             begin = first;
@@ -175,7 +176,7 @@ mod tests {
 
     fn take(receiver: &mut Receiver, ms: u64, seq: u64, len: u64) -> Vec<Mapping> {
         let mut ordered = Vec::new();
-        receiver.take(Instant::from_millis(ms), seq, Mapping { dsn: seq - 1, len }, false, &mut ordered);
+        receiver.receive(Instant::from_millis(ms), seq, Mapping { dsn: seq - 1, len }, false, &mut ordered);
         ordered
     }
 
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_segment_waits_40_ms_and_a_second_one_ends_the_wait() {
+    fn the_ack_of_one_segment_is_delayed_by_40_ms_and_a_second_segment_ends_the_delay() {
         let mut receiver = settled();
         take(&mut receiver, 100, 16_001, 1000);
         assert!(!receiver.wants_ack(Instant::from_millis(143)));
@@ -208,26 +209,26 @@ mod tests {
         receiver.read();
         assert!(!receiver.wants_ack(Instant::from_millis(100)));
         receiver.acknowledge();
-        receiver.take(Instant::from_millis(120), 17_001, Mapping { dsn: 17_000, len: 1000 }, true, &mut Vec::new());
+        receiver.receive(Instant::from_millis(120), 17_001, Mapping { dsn: 17_000, len: 1000 }, true, &mut Vec::new());
         receiver.read();
         assert!(receiver.wants_ack(Instant::from_millis(120)));
     }
 
     #[test]
-    fn a_gap_is_told_with_the_block_behind_it() {
+    fn a_hole_is_reported_with_the_sack_block_after_it() {
         let mut receiver = settled();
         assert!(take(&mut receiver, 100, 17_001, 1000).is_empty());
         assert!(take(&mut receiver, 101, 18_001, 1000).is_empty());
         assert!(receiver.wants_ack(Instant::from_millis(101)));
         assert_eq!(receiver.acknowledge(), (16_001, Some((17_001, 19_001))));
         let ordered = take(&mut receiver, 102, 16_001, 1000);
-        assert_eq!(ordered.iter().map(|piece| piece.dsn).collect::<Vec<_>>(), [16_000, 17_000, 18_000]);
-        assert!(receiver.wants_ack(Instant::from_millis(102)), "a filled gap is told at once");
+        assert_eq!(ordered.iter().map(|mapping| mapping.dsn).collect::<Vec<_>>(), [16_000, 17_000, 18_000]);
+        assert!(receiver.wants_ack(Instant::from_millis(102)), "a filled hole is acknowledged at once");
         assert_eq!(receiver.acknowledge(), (19_001, None));
     }
 
     #[test]
-    fn full_segments_measure_the_round_trip_and_a_shorter_one_counts_at_once() {
+    fn full_segments_measure_the_rtt_and_a_shorter_one_applies_at_once() {
         let mut receiver = settled();
         receiver.measure(Instant::from_millis(900), Instant::from_millis(100), 100);
         assert_eq!(receiver.rtt(), None, "a small segment may have waited for its writer");
@@ -241,10 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn what_came_twice_counts_once() {
+    fn duplicate_segments_count_once() {
         let mut receiver = settled();
         assert!(take(&mut receiver, 100, 1, 1000).is_empty());
-        assert!(receiver.wants_ack(Instant::from_millis(100)), "so that the sender learns of it");
+        assert!(receiver.wants_ack(Instant::from_millis(100)), "the sender must be notified");
         assert_eq!(receiver.bytes_received, 16_000);
     }
 }

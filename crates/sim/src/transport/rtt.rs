@@ -1,42 +1,41 @@
 //! Round-trip time and retransmission timeout of one subflow.
 //!
-//! RFC 6298 as Linux does it (`tcp_rtt_estimator`): the deviation that goes
-//! into the timeout is the greatest of the last round trip and never below the
-//! minimum of the timeout, so that RTO = SRTT + max(4·deviation, 200 ms).
+//! RFC 6298 as in Linux (`tcp_rtt_estimator`): the deviation in the timeout is
+//! the maximum over the last RTT, and at least the minimum timeout, so
+//! RTO = SRTT + max(4·deviation, 200 ms).
 
 use crosslane_core::time::{Duration, Instant};
 
-/// Least deviation that goes into a timeout (Linux `TCP_RTO_MIN`).
+/// Minimum deviation in a timeout (Linux `TCP_RTO_MIN`).
 pub const RTO_MIN_US: u64 = 200_000;
-/// Longest timeout (Linux `TCP_RTO_MAX`).
+/// Maximum timeout (Linux `TCP_RTO_MAX`).
 pub const RTO_MAX: Duration = Duration::from_secs(120);
-/// Timeout before any sample (RFC 6298 §2.1).
+/// Timeout before the first sample (RFC 6298 §2.1).
 pub const RTO_INITIAL: Duration = Duration::from_secs(1);
-/// How long the least round-trip time is remembered
-/// (`net.ipv4.tcp_min_rtt_wlen`).
+/// Window of the minimum round-trip time (`net.ipv4.tcp_min_rtt_wlen`).
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
 
 /// The estimator.
 #[derive(Clone, Debug, Default)]
 pub struct Rtt {
-    /// Eight times the smoothed time, in µs; 0 before the first sample.
+    /// Eight times the smoothed RTT, in µs; 0 before the first sample.
     srtt8_us: u64,
     /// Four times the mean deviation, in µs.
     mdev4_us: u64,
     mdev_max_us: u64,
     rttvar_us: u64,
-    /// The round trip that `mdev_max_us` belongs to ends with this byte.
-    ends_with: u64,
+    /// The RTT round of `mdev_max_us` ends with this byte.
+    round_ends: u64,
     min: Option<(Duration, Instant)>,
-    /// Times that the timeout has been doubled.
+    /// Number of doublings of the timeout.
     pub backoff: u32,
 }
 
 impl Rtt {
-    /// Takes a sample: what was sent `rtt` ago is acknowledged up to `una`.
+    /// Adds a sample; data is acknowledged up to `una` and sent up to `next`.
     pub fn sample(&mut self, now: Instant, rtt: Duration, una: u64, next: u64) {
         self.backoff = 0;
-        if self.min.is_none_or(|(least, at)| rtt <= least || now.since(at) > MIN_RTT_WINDOW) {
+        if self.min.is_none_or(|(min, at)| rtt <= min || now.since(at) > MIN_RTT_WINDOW) {
             self.min = Some((rtt, now));
         }
         let rtt_us = (rtt.as_nanos() as u64 / 1000).max(1);
@@ -45,26 +44,26 @@ impl Rtt {
             self.mdev4_us = rtt_us * 2;
             self.rttvar_us = self.mdev4_us.max(RTO_MIN_US);
             self.mdev_max_us = self.rttvar_us;
-            self.ends_with = next;
+            self.round_ends = next;
             return;
         }
         let error = rtt_us as i64 - (self.srtt8_us / 8) as i64;
         self.srtt8_us = (self.srtt8_us as i64 + error).max(8) as u64;
-        let mut news = error.abs() - (self.mdev4_us / 4) as i64;
-        // A sudden fall of the round-trip time must not raise the deviation.
-        if error < 0 && news > 0 {
-            news /= 8;
+        let mut change = error.abs() - (self.mdev4_us / 4) as i64;
+        // A sudden decrease of the RTT must not raise the deviation.
+        if error < 0 && change > 0 {
+            change /= 8;
         }
-        self.mdev4_us = (self.mdev4_us as i64 + news).max(0) as u64;
+        self.mdev4_us = (self.mdev4_us as i64 + change).max(0) as u64;
         if self.mdev4_us > self.mdev_max_us {
             self.mdev_max_us = self.mdev4_us;
             self.rttvar_us = self.rttvar_us.max(self.mdev_max_us);
         }
-        if una > self.ends_with {
+        if una > self.round_ends {
             if self.mdev_max_us < self.rttvar_us {
                 self.rttvar_us -= (self.rttvar_us - self.mdev_max_us) / 4;
             }
-            self.ends_with = next;
+            self.round_ends = next;
             self.mdev_max_us = RTO_MIN_US;
         }
     }
@@ -74,17 +73,17 @@ impl Rtt {
         (self.srtt8_us > 0).then(|| Duration::from_micros(self.srtt8_us / 8))
     }
 
-    /// Mean deviation, as `tcp_info` tells it.
+    /// Mean deviation, as reported by `tcp_info`.
     pub fn deviation(&self) -> Duration {
         Duration::from_micros(self.mdev4_us / 4)
     }
 
-    /// The least round-trip time of late.
-    pub fn least(&self) -> Option<Duration> {
-        self.min.map(|(least, _)| least)
+    /// Minimum round-trip time within the last 300 s.
+    pub fn min(&self) -> Option<Duration> {
+        self.min.map(|(min, _)| min)
     }
 
-    /// Retransmission timeout, doubled as often as it has expired in a row.
+    /// Retransmission timeout, doubled for each consecutive expiry.
     pub fn timeout(&self) -> Duration {
         let base = match self.srtt8_us {
             0 => RTO_INITIAL,
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timeout_is_the_round_trip_and_at_least_200_ms_more() {
+    fn the_timeout_is_the_rtt_plus_at_least_200_ms() {
         assert_eq!(Rtt::default().timeout(), Duration::from_secs(1));
         let steady = after(&[40; 100]);
         assert_eq!(steady.smoothed(), Some(Duration::from_millis(40)));
@@ -116,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_raises_the_timeout_at_once_and_quiet_lowers_it_slowly() {
+    fn a_jump_raises_the_timeout_immediately_and_steady_rtts_lower_it_slowly() {
         let jumped = after(&[40, 40, 40, 400]);
         assert!(jumped.timeout() > Duration::from_millis(400), "{:?}", jumped.timeout());
-        let mut calm = vec![40, 40, 40, 400];
-        calm.extend([40; 60]);
-        let calm = after(&calm);
-        assert!(calm.timeout() < Duration::from_millis(260), "{:?}", calm.timeout());
+        let mut steady_again = vec![40, 40, 40, 400];
+        steady_again.extend([40; 60]);
+        let steady_again = after(&steady_again);
+        assert!(steady_again.timeout() < Duration::from_millis(260), "{:?}", steady_again.timeout());
     }
 
     #[test]

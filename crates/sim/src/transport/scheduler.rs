@@ -1,44 +1,44 @@
-//! Packet schedulers: over which subflow the next data goes.
+//! Packet schedulers: they select the subflow for the next data.
 
 use crosslane_core::time::Duration;
 use serde::Deserialize;
 
-/// Bytes handed to one subflow before the scheduler is asked again (Linux
+/// Bytes that one subflow receives before the next scheduling decision (Linux
 /// `MPTCP_SEND_BURST_SIZE`).
 pub const BURST_BYTES: u64 = 65_388;
 
-/// Which scheduler.
+/// A scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduler {
-    /// Linux's: the subflow that will soonest have sent what it holds. If that
-    /// one's buffer is full, none: a slower one would block the others (BLEST).
+    /// Linux's default: the subflow that will drain its queue first. None if its
+    /// buffer is full: a slower subflow would cause head-of-line blocking (BLEST).
     #[default]
     Default,
-    /// The subflow with the shortest round-trip time and room in its window
+    /// The subflow with the lowest RTT and space in its window
     /// (multipath-tcp.org's default until 2019).
     MinRtt,
-    /// One after the other, each with room in its window.
+    /// Subflows in turn, each with space in its window.
     RoundRobin,
-    /// The subflow opened first, as long as its window has room, then the next:
-    /// the preferred path is filled, the others take what overflows (Liao et
-    /// al. 2020, §IV).
+    /// The subflow of the preferred path while its window has space, then the
+    /// next: the preferred path is filled, the others carry the overflow (Liao
+    /// et al. 2020, §IV).
     Priority,
 }
 
-/// What a scheduler sees of a subflow that is active.
+/// Scheduler input for an active subflow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// Place in the connection's list.
+    /// Index in the connection's list.
     pub(super) place: usize,
     pub(super) backup: bool,
-    /// Place in the user's preference, 0 first.
+    /// Rank in the user's preference, 0 first.
     pub(super) rank: u8,
-    /// Time in which it will have sent what it holds, in s.
-    pub(super) linger_s: f64,
-    /// Its buffer takes more.
+    /// Time to drain its queue, in s.
+    pub(super) drain_s: f64,
+    /// Its send buffer has space.
     pub(super) has_room: bool,
-    /// Its window takes more than it holds already.
+    /// Its congestion window has space beyond the queued data.
     pub(super) has_window: bool,
     pub(super) rtt: Duration,
 }
@@ -49,21 +49,21 @@ impl Scheduler {
         self == Scheduler::Default
     }
 
-    /// The place of the choice, if any. Backup subflows count only where there
-    /// is no other (RFC 8684 §3.3.8); `last` was chosen before.
+    /// Index of the selected subflow, if any. Backup subflows are eligible only
+    /// if there is no other (RFC 8684 §3.3.8); `last` is the previous choice.
     pub(super) fn choose(self, candidates: &[Candidate], last: usize) -> Option<usize> {
         let backups = candidates.iter().all(|candidate| candidate.backup);
-        let mut may = candidates.iter().filter(|candidate| candidate.backup == backups);
+        let mut eligible = candidates.iter().filter(|candidate| candidate.backup == backups);
         if self == Scheduler::Default {
-            let first = may.next()?;
-            let best = may.fold(first, |best, next| if next.linger_s < best.linger_s { next } else { best });
+            let first = eligible.next()?;
+            let best = eligible.fold(first, |best, next| if next.drain_s < best.drain_s { next } else { best });
             return best.has_room.then_some(best.place);
         }
-        let may = may.filter(|candidate| candidate.has_window && candidate.has_room);
+        let eligible = eligible.filter(|candidate| candidate.has_window && candidate.has_room);
         let chosen = match self {
-            Scheduler::RoundRobin => may.min_by_key(|candidate| (candidate.place <= last, candidate.place)),
-            Scheduler::Priority => may.min_by_key(|candidate| (candidate.rank, candidate.place)),
-            Scheduler::MinRtt | Scheduler::Default => may.min_by_key(|candidate| (candidate.rtt, candidate.place)),
+            Scheduler::RoundRobin => eligible.min_by_key(|candidate| (candidate.place <= last, candidate.place)),
+            Scheduler::Priority => eligible.min_by_key(|candidate| (candidate.rank, candidate.place)),
+            Scheduler::MinRtt | Scheduler::Default => eligible.min_by_key(|candidate| (candidate.rtt, candidate.place)),
         };
         chosen.map(|candidate| candidate.place)
     }
@@ -78,7 +78,7 @@ mod tests {
             place,
             backup: false,
             rank: place as u8,
-            linger_s: 0.0,
+            drain_s: 0.0,
             has_room: true,
             has_window: true,
             rtt: Duration::from_millis(10 + place as u64),
@@ -86,19 +86,19 @@ mod tests {
     }
 
     #[test]
-    fn the_default_stays_with_the_first_while_it_is_idle() {
+    fn the_default_uses_the_first_subflow_while_it_is_idle() {
         assert_eq!(Scheduler::Default.choose(&[candidate(0), candidate(1)], 1), Some(0));
     }
 
     #[test]
     fn the_default_waits_for_the_faster_subflow_although_a_slower_one_has_room() {
-        let faster = Candidate { linger_s: 0.1, has_room: false, ..candidate(0) };
-        let slower = Candidate { linger_s: 0.2, ..candidate(1) };
+        let faster = Candidate { drain_s: 0.1, has_room: false, ..candidate(0) };
+        let slower = Candidate { drain_s: 0.2, ..candidate(1) };
         assert_eq!(Scheduler::Default.choose(&[faster, slower], 0), None);
     }
 
     #[test]
-    fn a_backup_is_chosen_only_where_there_is_nothing_else() {
+    fn a_backup_is_chosen_only_if_there_is_no_other_subflow() {
         let (full, backup) =
             (Candidate { has_room: false, ..candidate(0) }, Candidate { backup: true, ..candidate(1) });
         for scheduler in [Scheduler::Default, Scheduler::MinRtt, Scheduler::RoundRobin, Scheduler::Priority] {

@@ -1,4 +1,4 @@
-//! What crosses a link: a TCP segment with its MPTCP options, without bytes.
+//! A TCP segment with its MPTCP options, without the payload bytes.
 
 use std::fmt;
 
@@ -19,11 +19,11 @@ pub const HEADER_BYTES: u16 = 52;
 /// A DSS option with mapping and data acknowledgement (RFC 8684 §3.3): what
 /// Linux puts on every segment with data.
 pub const MAPPING_BYTES: u16 = 24;
-/// Bytes of IP that an Ethernet carries at most.
+/// IP MTU of Ethernet, in bytes.
 pub const MTU_BYTES: u16 = 1500;
 
-/// Stream offsets of one block of a selective acknowledgement (RFC 2018): from
-/// the first, up to but not including the second.
+/// One block of a selective acknowledgement (RFC 2018): the half-open range of
+/// stream offsets `(begin, end)`.
 pub type Block = (u64, u64);
 
 /// A set of MPTCP options (RFC 8684 §3), by kind.
@@ -50,11 +50,11 @@ impl MptcpOptions {
     /// MP_TCPRST.
     pub const RESET: MptcpOptions = MptcpOptions(1 << 8);
 
-    /// Names in the order of the option's subtype.
+    /// Names in order of subtype.
     const NAMES: [&str; 9] =
         ["capable", "join", "dss", "add_addr", "remove_addr", "prio", "fail", "fastclose", "reset"];
 
-    /// The option of this subtype (RFC 8684 §8); empty for subtypes unknown.
+    /// The option of this subtype (RFC 8684 §8); empty for unknown subtypes.
     pub fn of_subtype(subtype: u8) -> MptcpOptions {
         let known = usize::from(subtype) < Self::NAMES.len();
         MptcpOptions(if known { 1 << subtype } else { 0 })
@@ -74,11 +74,11 @@ impl MptcpOptions {
 /// Names joined by `+`; empty for the empty set.
 impl fmt::Display for MptcpOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut joint = "";
+        let mut separator = "";
         for (bit, name) in Self::NAMES.iter().enumerate() {
             if self.0 & (1 << bit) != 0 {
-                write!(f, "{joint}{name}")?;
-                joint = "+";
+                write!(f, "{separator}{name}")?;
+                separator = "+";
             }
         }
         Ok(())
@@ -89,11 +89,11 @@ impl fmt::Display for MptcpOptions {
 /// the first byte 1) and do not wrap; data sequence numbers count from 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segment {
-    /// The path it goes over.
+    /// Path.
     pub path: PathId,
-    /// Port of the vehicle's end: it names the subflow.
+    /// The vehicle's port; it identifies the subflow.
     pub port: u16,
-    /// Number of the subflow, in order of the vehicle's SYN, from 0.
+    /// Index of the subflow, in order of the vehicle's SYNs, from 0.
     pub subflow: u16,
     /// TCP flags.
     pub flags: u8,
@@ -107,9 +107,9 @@ pub struct Segment {
     pub dsn: Option<u64>,
     /// Data acknowledgement.
     pub data_ack: Option<u64>,
-    /// Bytes beyond the acknowledgement that the sender of this segment takes.
+    /// Receive window of this segment's sender, in bytes.
     pub window: u64,
-    /// The block that the latest arrival belongs to. MPTCP leaves room for one.
+    /// The SACK block of the latest arrival. MPTCP leaves space for one.
     pub sack: Option<Block>,
     /// MPTCP options.
     pub options: MptcpOptions,
@@ -117,12 +117,12 @@ pub struct Segment {
     pub backup: Option<bool>,
     /// Id of the address that REMOVE_ADDR withdraws.
     pub removed: Option<u8>,
-    /// When the segment was sent that this one acknowledges (RFC 7323).
+    /// Transmission time of the acknowledged segment (RFC 7323).
     pub echo: Instant,
 }
 
 impl Segment {
-    /// Length with IP header, in bytes, as Linux sends it.
+    /// Length including the IP header, in bytes, as in Linux.
     pub fn ip_bytes(&self) -> u16 {
         let capable = self.options.contains(MptcpOptions::CAPABLE);
         let join = self.options.contains(MptcpOptions::JOIN);

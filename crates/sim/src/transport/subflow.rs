@@ -1,4 +1,4 @@
-//! One subflow, as one end keeps it.
+//! State of one subflow at one endpoint.
 
 use crosslane_core::mptcp::AddressId;
 use crosslane_core::path::PathId;
@@ -7,24 +7,24 @@ use crosslane_core::time::{Duration, Instant};
 use super::receiver::Receiver;
 use super::sender::Sender;
 
-/// First wait for an answer to a SYN (RFC 6298 §2.1).
+/// First timeout of a SYN (RFC 6298 §2.1).
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Times that a SYN is sent again at this pace
-/// (`net.ipv4.tcp_syn_linear_timeouts`), and then each time after twice the wait
+/// Number of SYN retransmissions at this interval
+/// (`net.ipv4.tcp_syn_linear_timeouts`), and then with doubled intervals
 /// (`net.ipv4.tcp_syn_retries`).
 const SYN_LINEAR: u32 = 4;
 const SYN_RETRIES: u32 = 6;
 
-/// How far a subflow is.
+/// Phase of a subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// A SYN is out.
+    /// SYN sent.
     Opening,
-    /// A SYN has been answered.
+    /// SYN received and answered.
     Accepted,
-    /// The handshake is over.
+    /// Handshake complete.
     Open,
-    /// Closed here; what was queued still drains.
+    /// Closed locally; queued data still drains.
     Closing,
 }
 
@@ -37,46 +37,46 @@ pub(super) struct Subflow {
     pub(super) join: bool,
     pub(super) local_id: AddressId,
     pub(super) phase: Phase,
-    /// May carry data: a join only once the peer has answered its third
-    /// segment (RFC 8684 §3.2, PRE_ESTABLISHED).
+    /// True if it may carry data: a join only after the peer has acknowledged
+    /// its third segment (RFC 8684 §3.2, PRE_ESTABLISHED).
     pub(super) usable: bool,
-    /// We want it as a backup, and the peer does.
+    /// Backup flag of this endpoint, and of the peer.
     pub(super) backup: [bool; 2],
     pub(super) tx: Sender,
     pub(super) rx: Receiver,
-    /// When something last came over it, and was sent then.
-    pub(super) heard: Instant,
+    /// Time of the last reception, and the transmission time of that segment.
+    pub(super) last_received: Instant,
     pub(super) echo: Instant,
     pub(super) stale: bool,
     pub(super) stale_count: u32,
-    pub(super) stale_heard: Instant,
-    /// The scheduler's running mean of the pacing rate, in bytes a second.
+    pub(super) stale_last_received: Instant,
+    /// The scheduler's running mean of the pacing rate, in bytes per second.
     pub(super) pace: Option<f64>,
-    /// A priority to be told to the peer.
-    pub(super) tell: Option<bool>,
-    /// When the handshake or its end is repeated, and how often it was.
-    pub(super) repeat: Repeat,
+    /// Backup flag to send by MP_PRIO.
+    pub(super) pending_prio: Option<bool>,
+    /// Retransmission timer of SYN, SYN/ACK and FIN.
+    pub(super) retry: RetryTimer,
 }
 
-/// Repeats a SYN, its answer or a FIN.
+/// Retransmission timer of a SYN, SYN/ACK or FIN.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Repeat {
+pub(super) struct RetryTimer {
     pub(super) first: Instant,
     pub(super) at: Option<Instant>,
-    pub(super) times: u32,
+    pub(super) attempts: u32,
 }
 
-impl Repeat {
+impl RetryTimer {
     pub(super) fn begin(&mut self, now: Instant) {
-        *self = Repeat { first: now, at: Some(now + SYN_TIMEOUT), times: 0 };
+        *self = RetryTimer { first: now, at: Some(now + SYN_TIMEOUT), attempts: 0 };
     }
 
-    /// Counts one more; false when it has been tried often enough.
-    pub(super) fn again(&mut self, now: Instant) -> bool {
-        self.times += 1;
-        let doubled = self.times.saturating_sub(SYN_LINEAR).min(SYN_RETRIES);
+    /// Counts a retransmission; false after the maximum number.
+    pub(super) fn next_attempt(&mut self, now: Instant) -> bool {
+        self.attempts += 1;
+        let doubled = self.attempts.saturating_sub(SYN_LINEAR).min(SYN_RETRIES);
         self.at = Some(now + SYN_TIMEOUT * (1 << doubled));
-        self.times <= SYN_LINEAR + SYN_RETRIES
+        self.attempts <= SYN_LINEAR + SYN_RETRIES
     }
 
     pub(super) fn end(&mut self) {
@@ -85,10 +85,10 @@ impl Repeat {
 }
 
 impl Subflow {
-    /// Linux `mptcp_subflow_active`: usable, and not stale; a stale one is
-    /// taken back as soon as anything was heard from the peer.
+    /// Linux `mptcp_subflow_active`: usable and not stale; a stale subflow is
+    /// active again as soon as it receives anything.
     pub(super) fn is_active(&mut self) -> bool {
-        if self.stale && self.heard != self.stale_heard {
+        if self.stale && self.last_received != self.stale_last_received {
             self.stale = false;
         }
         !self.stale && self.is_usable()
@@ -99,12 +99,12 @@ impl Subflow {
         self.phase == Phase::Open && self.usable
     }
 
-    /// True if either end wants it as a backup.
+    /// True if either endpoint has set the backup flag.
     pub(super) fn is_backup(&self) -> bool {
         self.backup[0] || self.backup[1]
     }
 
-    /// Time left of its timer, where that says something of the path (Linux
+    /// Remaining time of its timer, unless it made no progress (Linux
     /// `mptcp_timeout_from_subflow`).
     pub(super) fn time_left(&self, now: Instant) -> Duration {
         match self.tx.timer() {
@@ -113,46 +113,46 @@ impl Subflow {
         }
     }
 
-    /// When something of it is due.
+    /// Time of its next timer.
     pub(super) fn wakeup(&self) -> Option<Instant> {
-        [self.tx.wakeup(), self.rx.wakeup(), self.repeat.at].into_iter().flatten().min()
+        [self.tx.wakeup(), self.rx.wakeup(), self.retry.at].into_iter().flatten().min()
     }
 }
 
-/// What `tcp_info` tells of a subflow.
+/// Statistics of a subflow, as in `tcp_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubflowInfo {
-    /// Its path.
+    /// Path.
     pub path: PathId,
-    /// Port of the vehicle's end.
+    /// The vehicle's port.
     pub port: u16,
-    /// Number, in order of the SYN.
+    /// Index, in order of the SYNs.
     pub number: u16,
-    /// True if either end wants it as a backup.
+    /// True if either endpoint has set the backup flag.
     pub backup: bool,
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub rttvar: Duration,
     /// Congestion window, in segments.
     pub window: u32,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
-    /// Segments held for lost.
+    /// Segments marked lost.
     pub lost: u32,
     /// Segments in the network (RFC 6675 §4, `pipe`).
     pub in_flight: u32,
-    /// Segments sent again since it began.
-    pub repeated: u32,
-    /// Segments delivered since it began.
+    /// Retransmissions since the subflow began.
+    pub total_retrans: u32,
+    /// Segments delivered since the subflow began.
     pub delivered: u32,
-    /// Bytes sent since it began, each counted once.
+    /// Bytes sent since the subflow began, without retransmissions.
     pub bytes_sent: u64,
-    /// Bytes acknowledged since it began.
+    /// Bytes acknowledged since the subflow began.
     pub bytes_acked: u64,
-    /// Bytes received since it began.
+    /// Bytes received since the subflow began.
     pub bytes_received: u64,
-    /// Bytes that wait to be sent first.
+    /// Bytes that have not been sent yet.
     pub notsent_bytes: u32,
     /// Delivery rate of the last sample, in bit/s.
     pub delivery_rate_bit_s: u64,
@@ -172,7 +172,7 @@ impl Subflow {
             unacked: self.tx.unacked(),
             lost: self.tx.lost(),
             in_flight: self.tx.in_flight(),
-            repeated: self.tx.repeated,
+            total_retrans: self.tx.total_retrans,
             delivered: self.tx.delivered as u32,
             bytes_sent: self.tx.next - 1,
             bytes_acked: self.tx.una.saturating_sub(1),

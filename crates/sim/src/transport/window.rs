@@ -1,9 +1,9 @@
-//! The connection's receive side: data in order for the application, and the
-//! window that all subflows share.
+//! The connection's receive queue: data in order for the application, and the
+//! receive window that all subflows share.
 //!
-//! The window follows the reader (`mptcp_rcv_space_adjust`): when more was read
-//! within the longest round-trip time of the subflows than ever before, it
-//! becomes twice that and what the growth suggests, up to half of
+//! The window follows the reading application (`mptcp_rcv_space_adjust`): if the
+//! application read more than before within the longest RTT of the subflows, the
+//! window becomes twice that plus an allowance for the growth, up to half of
 //! `net.ipv4.tcp_rmem[2]`. Its right edge never moves back (RFC 8684 §3.3.5).
 
 use std::collections::BTreeMap;
@@ -12,20 +12,20 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::receiver::Mapping;
 
-/// First window: half of `net.ipv4.tcp_rmem[1]`.
-const FIRST_BYTES: u64 = 65_536;
-/// Greatest window: half of `net.ipv4.tcp_rmem[2]`, 32 MiB since Linux 6.16.
-const GREATEST_BYTES: u64 = 16 * 1024 * 1024;
-/// What a reader is taken to read before it is measured.
-const FIRST_SPACE_BYTES: u64 = 14_240;
+/// Initial window: half of `net.ipv4.tcp_rmem[1]`.
+const INITIAL_BYTES: u64 = 65_536;
+/// Maximum window: half of `net.ipv4.tcp_rmem[2]`, 32 MiB since Linux 6.16.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// Assumed bytes read per RTT before the first measurement.
+const INITIAL_SPACE_BYTES: u64 = 14_240;
 const FULL_BYTES: u64 = 1424;
 
-/// The side.
+/// The receive queue.
 #[derive(Clone, Debug)]
-pub struct Inbox {
+pub struct ReceiveQueue {
     /// Next byte for the application.
     next: u64,
-    /// What came too early, by data sequence number: at most a window of it.
+    /// Out-of-order data, by data sequence number: at most a window.
     early: BTreeMap<u64, u64>,
     early_bytes: u64,
     size: u64,
@@ -35,30 +35,31 @@ pub struct Inbox {
     since: Instant,
 }
 
-impl Inbox {
-    /// A side that has received nothing.
-    pub fn new() -> Inbox {
-        Inbox {
+impl ReceiveQueue {
+    /// An empty queue.
+    pub fn new() -> ReceiveQueue {
+        ReceiveQueue {
             next: 0,
             early: BTreeMap::new(),
             early_bytes: 0,
-            size: FIRST_BYTES,
-            edge: FIRST_BYTES,
+            size: INITIAL_BYTES,
+            edge: INITIAL_BYTES,
             read: 0,
-            space: FIRST_SPACE_BYTES,
+            space: INITIAL_SPACE_BYTES,
             since: Instant::ZERO,
         }
     }
 
-    /// Bytes that the application has had.
+    /// Bytes delivered to the application.
     pub fn delivered(&self) -> u64 {
         self.next
     }
 
-    /// Takes a piece that a subflow has in order; true if the application gets
-    /// data by it. What lies beyond the window is dropped: no peer sends it.
-    pub fn take(&mut self, piece: Mapping) -> bool {
-        let (begin, end) = (piece.dsn.max(self.next), piece.dsn + piece.len);
+    /// Adds a mapping that a subflow has received in order; true if it makes
+    /// data available to the application. Data outside the window, which no
+    /// correct peer sends, is dropped.
+    pub fn add(&mut self, mapping: Mapping) -> bool {
+        let (begin, end) = (mapping.dsn.max(self.next), mapping.dsn + mapping.len);
         if end <= begin || end > self.edge {
             return false;
         }
@@ -81,24 +82,24 @@ impl Inbox {
         true
     }
 
-    /// The application has read everything; `rtt` is the longest of the
-    /// subflows'.
+    /// Updates the window after the application has read everything; `rtt` is
+    /// the longest of the subflows.
     pub fn measure(&mut self, now: Instant, rtt: Duration) {
         if now.since(self.since) < rtt {
             return;
         }
         let read = self.next - self.read;
         if read > self.space {
-            let want = 2 * read + 16 * FULL_BYTES;
-            let growth = want * (read - self.space) / self.space.max(1);
-            self.size = self.size.max((want + 2 * growth).min(GREATEST_BYTES));
+            let wanted = 2 * read + 16 * FULL_BYTES;
+            let growth = wanted * (read - self.space) / self.space.max(1);
+            self.size = self.size.max((wanted + 2 * growth).min(MAX_BYTES));
             self.space = read;
         }
         (self.read, self.since) = (self.next, now);
     }
 
-    /// Data acknowledgement and window to tell.
-    pub fn tell(&mut self) -> (u64, u64) {
+    /// Data acknowledgement and window to advertise.
+    pub fn advertise(&mut self) -> (u64, u64) {
         let free = self.size.saturating_sub(self.early_bytes);
         self.edge = self.edge.max(self.next + free);
         (self.next, self.edge - self.next)
@@ -116,33 +117,33 @@ mod tests {
 
     #[test]
     fn data_comes_out_once_and_in_order() {
-        let mut inbox = Inbox::new();
-        assert!(!inbox.take(Mapping { dsn: 1000, len: 1000 }));
-        assert!(!inbox.take(Mapping { dsn: 1000, len: 1000 }));
-        assert_eq!(inbox.waiting(), 1000);
-        assert!(inbox.take(Mapping { dsn: 0, len: 1500 }));
-        assert_eq!((inbox.delivered(), inbox.waiting()), (2000, 0));
-        assert!(!inbox.take(Mapping { dsn: 0, len: 1500 }));
+        let mut receive_queue = ReceiveQueue::new();
+        assert!(!receive_queue.add(Mapping { dsn: 1000, len: 1000 }));
+        assert!(!receive_queue.add(Mapping { dsn: 1000, len: 1000 }));
+        assert_eq!(receive_queue.waiting(), 1000);
+        assert!(receive_queue.add(Mapping { dsn: 0, len: 1500 }));
+        assert_eq!((receive_queue.delivered(), receive_queue.waiting()), (2000, 0));
+        assert!(!receive_queue.add(Mapping { dsn: 0, len: 1500 }));
     }
 
     #[test]
     fn the_window_grows_with_the_reader_and_its_edge_never_moves_back() {
-        let mut inbox = Inbox::new();
+        let mut receive_queue = ReceiveQueue::new();
         let (rtt, mut edge) = (Duration::from_millis(50), 0);
         for round in 0..20 {
-            let (data_ack, window) = inbox.tell();
+            let (data_ack, window) = receive_queue.advertise();
             assert!(data_ack + window >= edge);
             edge = data_ack + window;
-            inbox.take(Mapping { dsn: data_ack, len: window });
-            inbox.measure(Instant::from_millis(round * 50), rtt);
+            receive_queue.add(Mapping { dsn: data_ack, len: window });
+            receive_queue.measure(Instant::from_millis(round * 50), rtt);
         }
-        assert_eq!(inbox.tell().1, GREATEST_BYTES);
+        assert_eq!(receive_queue.advertise().1, MAX_BYTES);
     }
 
     #[test]
-    fn what_lies_beyond_the_window_is_not_kept() {
-        let mut inbox = Inbox::new();
-        assert!(!inbox.take(Mapping { dsn: FIRST_BYTES, len: 1000 }));
-        assert_eq!(inbox.waiting(), 0);
+    fn data_outside_the_window_is_dropped() {
+        let mut receive_queue = ReceiveQueue::new();
+        assert!(!receive_queue.add(Mapping { dsn: INITIAL_BYTES, len: 1000 }));
+        assert_eq!(receive_queue.waiting(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The mean signal between the vehicle and the roadside units of one radio.
+//! The mean signal between the vehicle and the RSUs of one radio.
 
 use crosslane_core::rng::Rng;
 
@@ -7,47 +7,46 @@ use crate::radio::path_loss::Geometry;
 use crate::radio::shadowing::{Memory, Shadowing};
 use crate::scenario::{Radio, RoadsideUnit, Scenario};
 
-/// Beyond the distance at which path loss alone leaves a unit's signal so many
-/// dB below the noise, no shadow and no fade makes up for it: the unit is out of
-/// reach.
+/// An RSU is out of reach if its signal, by path loss only, is more than this
+/// many dB below the noise: neither shadowing nor fading compensates for it.
 const REACH_MARGIN_DB: f64 = 30.0;
-/// The units in reach are looked up anew when the vehicle is so many m from
-/// where it last did so; until then those that may come into reach count too.
-const LOOK_M: f64 = 50.0;
+/// The set of RSUs in reach is updated after the vehicle has moved this many m;
+/// it includes those that may come into reach until then.
+const UPDATE_M: f64 = 50.0;
 
-/// The units that share a radio, and the channel to each.
+/// The RSUs that share a radio, and the channel to each.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     radio: Radio,
     vehicle_m: f64,
     channels: Vec<Channel>,
     memory: Memory,
-    /// Units in reach, by their place among the channels, rising.
+    /// RSUs in reach: ascending indices into `channels`.
     near: Vec<usize>,
-    looked_at_m: [f64; 2],
-    looks: u64,
+    updated_at_m: [f64; 2],
+    updates: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Channel {
     unit: RoadsideUnit,
-    /// None on the bare path loss.
+    /// None: path loss only.
     shadowing: Option<Shadowing>,
 }
 
-/// How the vehicle hears a unit.
+/// Signal of an RSU at the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Signal {
-    /// The unit, by its place among those of the radio.
+    /// Index of the RSU among those of the radio.
     pub unit: usize,
-    /// Distance over ground, in m.
+    /// Ground distance, in m.
     pub distance_m: f64,
-    /// Mean received power, in dBm, with shadowing, before fading.
+    /// Mean received power with shadowing, before fading, in dBm.
     pub mean_dbm: f64,
 }
 
 impl Coverage {
-    /// Coverage of a radio of the scenario around a vehicle that begins at
+    /// Coverage of a radio of the scenario for a vehicle that starts at
     /// `position_m`; without `seed` there is no shadowing.
     pub fn new(scenario: &Scenario, radio: &Radio, seed: Option<u64>, position_m: [f64; 2]) -> Coverage {
         let decorrelation_m = radio.shadowing_distance_m.unwrap_or(radio.path_loss.decorrelation_m());
@@ -65,10 +64,10 @@ impl Coverage {
             channels: channels.collect(),
             memory: Memory::new(decorrelation_m),
             near: Vec::new(),
-            looked_at_m: position_m,
-            looks: 0,
+            updated_at_m: position_m,
+            updates: 0,
         };
-        coverage.look(position_m);
+        coverage.update(position_m);
         coverage
     }
 
@@ -77,40 +76,40 @@ impl Coverage {
         &self.radio
     }
 
-    /// The units, in the order of the file.
+    /// The RSUs, in file order.
     pub fn units(&self) -> impl Iterator<Item = &RoadsideUnit> {
         self.channels.iter().map(|channel| &channel.unit)
     }
 
-    /// A unit, by its place.
+    /// An RSU, by its index.
     pub fn unit(&self, unit: usize) -> Option<&RoadsideUnit> {
         self.channels.get(unit).map(|channel| &channel.unit)
     }
 
-    /// Places of the units in reach when the vehicle last [looked](Self::looks),
-    /// rising.
+    /// Ascending indices of the RSUs in reach at the last
+    /// [update](Self::updates).
     pub fn near(&self) -> &[usize] {
         &self.near
     }
 
-    /// How often the units in reach have been looked up.
-    pub fn looks(&self) -> u64 {
-        self.looks
+    /// Number of updates of the set of RSUs in reach.
+    pub fn updates(&self) -> u64 {
+        self.updates
     }
 
-    fn look(&mut self, position_m: [f64; 2]) {
-        self.looked_at_m = position_m;
-        self.looks += 1;
+    fn update(&mut self, position_m: [f64; 2]) {
+        self.updated_at_m = position_m;
+        self.updates += 1;
         let (path_loss, vehicle_m) = (self.radio.path_loss, self.vehicle_m);
-        let most_db = self.radio.eirp_dbm - self.radio.noise_dbm + REACH_MARGIN_DB;
+        let max_loss_db = self.radio.eirp_dbm - self.radio.noise_dbm + REACH_MARGIN_DB;
         let channels = self.channels.iter().enumerate();
         let near = channels
-            .filter(|(_, channel)| path_loss.loss_db(channel.geometry(position_m, vehicle_m, LOOK_M)) <= most_db);
+            .filter(|(_, channel)| path_loss.loss_db(channel.geometry(position_m, vehicle_m, UPDATE_M)) <= max_loss_db);
         self.near.clear();
         self.near.extend(near.map(|(place, _)| place));
     }
 
-    /// How the vehicle at a position hears a unit that is on.
+    /// Signal, at a vehicle position, of an RSU that is on.
     pub fn signal(&mut self, unit: usize, position_m: [f64; 2]) -> Signal {
         let channel = &mut self.channels[unit];
         let geometry = channel.geometry(position_m, self.vehicle_m, 0.0);
@@ -121,11 +120,11 @@ impl Coverage {
         Signal { unit, distance_m, mean_dbm: self.radio.eirp_dbm - loss_db - shadow_db }
     }
 
-    /// The unit that serves the vehicle at `t_s`: the one with the strongest
-    /// mean signal of those in reach that are on. Several units share one path.
+    /// The RSU that serves the vehicle at `t_s`: the one with the strongest mean
+    /// signal of those in reach that are on. All RSUs of a radio share one path.
     pub fn serving(&mut self, t_s: f64, position_m: [f64; 2]) -> Option<Signal> {
-        if distance_m(self.looked_at_m, position_m) >= LOOK_M {
-            self.look(position_m);
+        if distance_m(self.updated_at_m, position_m) >= UPDATE_M {
+            self.update(position_m);
         }
         let mut best: Option<Signal> = None;
         for place in 0..self.near.len() {
@@ -141,17 +140,17 @@ impl Coverage {
 }
 
 impl Channel {
-    /// What lies between the unit and a vehicle up to `nearer_m` nearer to it
-    /// than this position.
+    /// Geometry between the RSU and a vehicle that is up to `nearer_m` nearer to
+    /// it than this position.
     fn geometry(&self, position_m: [f64; 2], vehicle_m: f64, nearer_m: f64) -> Geometry {
         let distance_m = (distance_m(self.unit.position_m, position_m) - nearer_m).max(0.0);
-        let [beside_x, beside_y] = [0, 1].map(|axis| (self.unit.position_m[axis] - position_m[axis]).abs());
-        let beside_m = (beside_x.min(beside_y) - nearer_m).max(0.0);
-        Geometry { distance_m, beside_m, vehicle_m, unit_m: self.unit.antenna_m }
+        let [lateral_x, lateral_y] = [0, 1].map(|axis| (self.unit.position_m[axis] - position_m[axis]).abs());
+        let lateral_m = (lateral_x.min(lateral_y) - nearer_m).max(0.0);
+        Geometry { distance_m, lateral_m, vehicle_m, unit_m: self.unit.antenna_m }
     }
 }
 
-/// True if `t_s` lies in one of the spans, whose ends do not belong to them.
+/// True if `t_s` is in one of the half-open spans `[begin, end)`.
 pub fn is_within(t_s: f64, spans: &[[f64; 2]]) -> bool {
     spans.iter().any(|&[begin, end]| begin <= t_s && t_s < end)
 }

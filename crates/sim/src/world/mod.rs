@@ -1,5 +1,5 @@
-//! The world of a drive: it moves the vehicle and says what each link does,
-//! who sent which roadside message, and who heard it.
+//! The world of a drive: it moves the vehicle and generates the parameters of
+//! each link, the CAMs of the RSUs and the signal reports of the modems.
 
 use std::collections::VecDeque;
 
@@ -20,62 +20,62 @@ mod radio_link;
 use modem::ModemLink;
 use radio_link::RadioLink;
 
-/// How often links change and the truth is told.
+/// Period of link updates and of the ground truth.
 pub const TICK: Duration = Duration::from_millis(10);
 
-/// Mean signal-to-noise ratio, in dB, of a link whose units are all off:
-/// tries are made, cost air time, and no one answers.
+/// Mean signal-to-noise ratio, in dB, of a link whose RSUs are all off:
+/// transmissions take airtime and are not acknowledged.
 pub const SILENT_SNR_DB: f64 = -100.0;
 
-/// What the world says.
+/// An event of the world.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorldEvent {
-    /// A link treats packets differently from now on.
+    /// The parameters of a link change.
     LinkParams {
-        /// The link's path.
+        /// Path of the link.
         path: PathId,
-        /// Which way.
+        /// Direction.
         direction: Direction,
-        /// How.
+        /// New parameters.
         params: DirectionParams,
     },
-    /// A roadside unit sent a CAM.
+    /// An RSU sent a CAM.
     CamSent(CamSent),
     /// A modem reported its signal.
     Signal {
-        /// When.
+        /// Time.
         at: Instant,
-        /// The modem's path.
+        /// Path of the modem.
         path: PathId,
         /// RSRP or RSSI, in dBm.
         rssi_dbm: f64,
     },
-    /// Where the vehicle is and what a link could do.
+    /// Position of the vehicle and capacity of a link.
     Truth(Truth),
 }
 
-/// A CAM on the air.
+/// A transmitted CAM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CamSent {
-    /// When it was sent.
+    /// Transmission time.
     pub at: Instant,
-    /// Path of the radio it was sent on.
+    /// Path of the radio.
     pub path: PathId,
-    /// Station id of the unit.
+    /// Station id of the RSU.
     pub station: u32,
-    /// Where the unit stands, in m.
+    /// Position of the RSU, in m.
     pub position_m: [f64; 2],
-    /// How long it held the channel.
+    /// Time for which it occupied the channel.
     pub air_time: Duration,
-    /// Signal, in dBm, with which the vehicle received it; none if it did not.
+    /// RSSI at the vehicle, in dBm; none if it was not received.
     pub received: Option<f64>,
 }
 
 impl CamSent {
-    /// The frame, from the GeoNetworking header on.
+    /// The frame, starting with the GeoNetworking header.
     ///
     /// # Errors
-    /// The unit stands where no degrees of latitude and longitude are.
+    /// The position of the RSU has no valid latitude and longitude.
     pub fn frame(&self) -> Result<Vec<u8>, CamError> {
         let [latitude_deg, longitude_deg] = cam::to_degrees(self.position_m);
         cam::encode(&Cam {
@@ -91,10 +91,10 @@ impl CamSent {
     }
 }
 
-/// The truth about the vehicle and one path.
+/// Ground truth of the vehicle and one path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth {
-    /// When.
+    /// Time.
     pub at: Instant,
     /// The path.
     pub path: PathId,
@@ -102,26 +102,26 @@ pub struct Truth {
     pub position_m: [f64; 2],
     /// Speed of the vehicle, in m/s.
     pub speed_m_s: f64,
-    /// Distance to the serving unit or modelled station, in m; none for others.
+    /// Distance to the serving RSU or modelled station, in m; none for other links.
     pub distance_m: Option<f64>,
-    /// Mean signal, with shadowing, before fading, in dBm; none if all is off or
-    /// out of reach.
+    /// Mean signal with shadowing, before fading, in dBm; none if every
+    /// transmitter is off or out of reach.
     pub rssi_dbm: Option<f64>,
-    /// Rate from the vehicle, in Mbit/s. For 802.11p: what packets of 1500
-    /// bytes one after the other would get, averaged over fading.
+    /// Uplink rate, in Mbit/s. For 802.11p: the throughput of back-to-back
+    /// packets of 1500 bytes, averaged over fading.
     pub up_mbit_s: f64,
-    /// Rate to the vehicle, in Mbit/s, likewise.
+    /// Downlink rate, in Mbit/s, likewise.
     pub down_mbit_s: f64,
     /// One-way delay after the bottleneck, in ms.
     pub delay_ms: f64,
-    /// Chance that a packet of 1500 bytes is lost, after all tries.
+    /// Probability that a packet of 1500 bytes is lost, after all attempts.
     pub loss: f64,
-    /// What else is known of the signal.
+    /// Further signal figures.
     pub quality: Quality,
 }
 
-/// The world. Drive it as any engine: [`poll`](World::poll) until it answers
-/// `None`, then wait until [`next_wakeup`](World::next_wakeup).
+/// The world, an engine: call [`poll`](World::poll) until it returns `None`,
+/// then wait until [`next_wakeup`](World::next_wakeup).
 #[derive(Debug)]
 pub struct World {
     track: Track,
@@ -132,11 +132,11 @@ pub struct World {
     next_truth: Instant,
     radios: Vec<RadioLink>,
     access: Vec<ModemLink>,
-    /// What came of the last moment; at most three events per link.
+    /// Events of the last time step; at most three per link.
     ready: VecDeque<WorldEvent>,
 }
 
-/// What is due next.
+/// The next action.
 enum Due {
     Tick,
     Cam { radio: usize, unit: usize },
@@ -144,14 +144,14 @@ enum Due {
 }
 
 impl World {
-    /// The world of a scenario, whose files are [resolved](Scenario::resolve).
-    /// Same scenario and seed, same events.
+    /// The world of a scenario whose files are [resolved](Scenario::resolve). The
+    /// same scenario and seed give the same events.
     pub fn new(scenario: &Scenario, seed: u64) -> Result<World, ScenarioError> {
         World::with_track(scenario, scenario.track()?, seed)
     }
 
-    /// The same with another way for the vehicle, as one of a fleet. The
-    /// scenario's `start_s` holds for it too.
+    /// The same with another track for the vehicle, as for a member of a fleet.
+    /// The scenario's `start_s` applies to it too.
     pub fn with_track(scenario: &Scenario, track: Track, seed: u64) -> Result<World, ScenarioError> {
         let position_m = track.at(0.0).position_m;
         let radios = scenario.radios.iter().zip(0..).map(|(radio, path)| {
@@ -177,13 +177,13 @@ impl World {
         })
     }
 
-    /// Tells the truth so often (rounded up to whole [`TICK`]s), or never; by
-    /// default each tick.
+    /// Sets the period of the ground truth (rounded up to whole [`TICK`]s); none:
+    /// no ground truth. The default is one tick.
     pub fn set_truth_period(&mut self, period: Option<Duration>) {
         self.truth_period = period;
     }
 
-    /// The next event due at `now`, in order of time; each comes once.
+    /// The next event due at `now`, in order of time; each is returned once.
     pub fn poll(&mut self, now: Instant) -> Option<WorldEvent> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -201,13 +201,13 @@ impl World {
         }
     }
 
-    /// The unit that serves the vehicle on the path of a radio, by its place
+    /// The RSU that serves the vehicle on the path of a radio, by its index
     /// among those of the radio.
     pub fn serving(&self, path: PathId) -> Option<usize> {
         self.radios.get(usize::from(path.0))?.serving
     }
 
-    /// When the next event is due; none after the drive's end.
+    /// Time of the next event; none after the end of the drive.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let (at, _) = self.next_due();
         (at <= self.end).then_some(at)
@@ -235,22 +235,22 @@ impl World {
     fn tick(&mut self, at: Instant) {
         self.next_tick = at + TICK;
         let vehicle = self.vehicle(at);
-        let tells = self.truth_period.filter(|_| at >= self.next_truth);
-        if let Some(period) = tells {
+        let truth_due = self.truth_period.filter(|_| at >= self.next_truth);
+        if let Some(period) = truth_due {
             self.next_truth = at + period;
         }
         for radio in &mut self.radios {
             let signal = radio.signal(at, vehicle.position_m);
             let params = radio.params(signal);
             announce(&mut self.ready, radio.path, &mut radio.last, params);
-            if tells.is_some() {
+            if truth_due.is_some() {
                 self.ready.push_back(WorldEvent::Truth(radio.truth(at, vehicle, signal)));
             }
         }
         for modem in &mut self.access {
             let params = modem.params(at.as_secs_f64(), vehicle);
             announce(&mut self.ready, modem.path, &mut modem.last, params);
-            if tells.is_some() {
+            if truth_due.is_some() {
                 self.ready.push_back(WorldEvent::Truth(modem.truth(at, vehicle)));
             }
         }
@@ -268,7 +268,7 @@ impl World {
 }
 
 impl Scenario {
-    /// The vehicle's way.
+    /// The vehicle's track.
     pub(crate) fn track(&self) -> Result<Track, ScenarioError> {
         self.known_track().ok_or_else(|| self.unresolved("the mobility file"))
     }
@@ -283,7 +283,7 @@ impl Scenario {
     }
 }
 
-/// Queues the directions that changed.
+/// Queues an event for each direction whose parameters changed.
 fn announce(
     ready: &mut VecDeque<WorldEvent>,
     path: PathId,

@@ -16,12 +16,12 @@ use crate::world::coverage::is_within;
 pub(super) struct ModemLink {
     pub(super) path: PathId,
     link: AccessLink,
-    up: Way,
-    down: Way,
-    /// Of a modelled link.
-    air: Option<Channel>,
-    /// What was last heard through it.
-    heard: ReceivedSignal,
+    up: LinkDirection,
+    down: LinkDirection,
+    /// Channel of a modelled link.
+    channel: Option<Channel>,
+    /// Last signal received over it.
+    received: ReceivedSignal,
     pub(super) next_sample: Instant,
     rng: Rng,
     pub(super) last: Option<[DirectionParams; 2]>,
@@ -29,9 +29,9 @@ pub(super) struct ModemLink {
 
 /// One direction.
 #[derive(Clone, Debug)]
-struct Way {
+struct LinkDirection {
     trace: Option<Trace>,
-    /// Rate where the trace gives none.
+    /// Rate if the trace has none, in Mbit/s.
     mbit_s: f64,
     queue: QueueLimit,
 }
@@ -51,10 +51,10 @@ impl ModemLink {
                 None => Err(scenario.unresolved(&format!("`{name}`"))),
             },
         };
-        let up = Way::new(link, trace(&link.trace)?, link.up_mbit_s);
+        let up = LinkDirection::new(link, trace(&link.trace)?, link.up_mbit_s);
         let down = match (trace(&link.trace_down)?, link.down_mbit_s) {
             (None, None) => up.clone(),
-            (trace, mbit_s) => Way::new(link, trace, mbit_s.unwrap_or(link.up_mbit_s)),
+            (trace, mbit_s) => LinkDirection::new(link, trace, mbit_s.unwrap_or(link.up_mbit_s)),
         };
         let mut rng = Rng::new(seed, &format!("signal {}", link.name));
         let phase_s = rng.uniform() * link.sample_period_ms / 1000.0;
@@ -63,29 +63,29 @@ impl ModemLink {
             link: link.clone(),
             up,
             down,
-            air: link.model.as_ref().map(|model| Channel::new(model, &link.name, Some(seed), position_m)),
-            heard: ReceivedSignal::default(),
+            channel: link.model.as_ref().map(|model| Channel::new(model, &link.name, Some(seed), position_m)),
+            received: ReceivedSignal::default(),
             next_sample: Instant::from_secs_f64(phase_s),
             rng,
             last: None,
         })
     }
 
-    /// Both directions; while it is silent or nothing is heard nothing passes,
-    /// and packets wait as they would in a modem.
+    /// Parameters of both directions. During an outage or without a signal the
+    /// rate is 0, and packets wait as in a modem.
     pub(super) fn params(&mut self, t_s: f64, vehicle: State) -> [DirectionParams; 2] {
-        if let Some(air) = &mut self.air {
-            self.heard = air.hear(t_s, vehicle.position_m);
+        if let Some(channel) = &mut self.channel {
+            self.received = channel.signal_at(t_s, vehicle.position_m);
         }
         let row = self.row(t_s);
         [Direction::Up, Direction::Down].map(|direction| DirectionParams {
-            bottleneck: match &self.way(direction).trace {
+            bottleneck: match &self.direction(direction).trace {
                 Some(Trace::Opportunities(moments)) if self.is_on(t_s) => Bottleneck::Opportunities(moments.clone()),
                 _ => Bottleneck::Rate { bit_s: self.rate_mbit_s(direction, t_s) * 1e6 },
             },
             delay: millis(row.delay_ms.unwrap_or(self.link.delay_ms)),
             loss: row.loss.map_or(self.link.loss, Loss::Independent),
-            queue: self.way(direction).queue,
+            queue: self.direction(direction).queue,
             codel: self.link.codel,
         })
     }
@@ -98,18 +98,18 @@ impl ModemLink {
             path: self.path,
             position_m: vehicle.position_m,
             speed_m_s: vehicle.speed_m_s,
-            distance_m: self.air.as_ref().map(|_| self.heard.distance_m),
+            distance_m: self.channel.as_ref().map(|_| self.received.distance_m),
             rssi_dbm: self.mean_dbm(t_s),
             up_mbit_s: self.rate_mbit_s(Direction::Up, t_s),
             down_mbit_s: self.rate_mbit_s(Direction::Down, t_s),
             delay_ms: row.delay_ms.unwrap_or(self.link.delay_ms),
             loss: row.loss.unwrap_or(self.link.loss.mean()),
-            quality: if self.is_on(t_s) { self.heard.quality } else { Quality::default() },
+            quality: if self.is_on(t_s) { self.received.quality } else { Quality::default() },
         }
     }
 
-    /// The modem's report of its signal; none while it is silent or hears
-    /// nothing. What a trace recorded gets no further noise.
+    /// The modem's signal report; none during an outage or without a signal. A
+    /// recorded signal gets no further noise.
     pub(super) fn sample(&mut self, at: Instant) -> Option<WorldEvent> {
         self.next_sample = at + millis(self.link.sample_period_ms);
         let noise_db = self.rng.normal() * self.link.rssi_sigma_db;
@@ -122,10 +122,10 @@ impl ModemLink {
         })
     }
 
-    /// Signal as last heard, recorded or given; none while it is silent.
+    /// The last received, recorded or configured signal; none during an outage.
     fn mean_dbm(&self, t_s: f64) -> Option<f64> {
         let given = || Some(self.row(t_s).rssi_dbm.unwrap_or(self.link.rssi_dbm));
-        let dbm = if self.air.is_some() { self.heard.dbm } else { given() };
+        let dbm = if self.channel.is_some() { self.received.dbm } else { given() };
         dbm.filter(|_| self.is_on(t_s))
     }
 
@@ -138,7 +138,7 @@ impl ModemLink {
         trace.map_or(TraceRow::default(), |trace| trace.at(t_s))
     }
 
-    fn way(&self, direction: Direction) -> &Way {
+    fn direction(&self, direction: Direction) -> &LinkDirection {
         match direction {
             Direction::Up => &self.up,
             Direction::Down => &self.down,
@@ -149,25 +149,25 @@ impl ModemLink {
         if !self.is_on(t_s) {
             return 0.0;
         }
-        if self.air.is_some() {
+        if self.channel.is_some() {
             return match direction {
-                Direction::Up => self.heard.up_mbit_s,
-                Direction::Down => self.heard.down_mbit_s,
+                Direction::Up => self.received.up_mbit_s,
+                Direction::Down => self.received.down_mbit_s,
             };
         }
-        let way = self.way(direction);
-        let traced = match &way.trace {
+        let side = self.direction(direction);
+        let traced = match &side.trace {
             Some(trace @ Trace::Opportunities(_)) => Some(trace.mean_mbit_s()),
             Some(trace) => trace.at(t_s).rate_mbit_s,
             None => None,
         };
-        traced.unwrap_or(way.mbit_s)
+        traced.unwrap_or(side.mbit_s)
     }
 }
 
-impl Way {
-    /// A queue in ms is held against the mean rate of the trace.
-    fn new(link: &AccessLink, trace: Option<Trace>, mbit_s: f64) -> Way {
+impl LinkDirection {
+    /// A queue in ms is converted to bytes with the mean rate of the trace.
+    fn new(link: &AccessLink, trace: Option<Trace>, mbit_s: f64) -> LinkDirection {
         let queue = match link.queue {
             Queue::Limit(limit) => limit,
             Queue::Millis(millis) => {
@@ -176,6 +176,6 @@ impl Way {
                 QueueLimit::Bytes((mean * millis * 1000.0 / 8.0).max(3000.0) as u32)
             }
         };
-        Way { trace, mbit_s, queue }
+        LinkDirection { trace, mbit_s, queue }
     }
 }

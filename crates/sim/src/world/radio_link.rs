@@ -1,4 +1,4 @@
-//! A radio of the vehicle, with the units that serve it.
+//! A radio of the vehicle, with the RSUs that serve it.
 
 use crosslane_core::link::{Bottleneck, Channel, DirectionParams, Loss, QueueLimit, ieee80211p};
 use crosslane_core::path::PathId;
@@ -12,12 +12,12 @@ use crate::radio::cam;
 use crate::radio::fading::{self, MeanError};
 use crate::world::coverage::{Coverage, Signal, is_within};
 
-/// Packet for which the truth is told.
+/// Packet size of the ground truth, in bytes.
 const FULL_BYTES: u32 = 1500;
 
-/// A unit's CAM that begins at any moment of another station's frame or of that
-/// frame's length before it collides with it, if that station does not hear the
-/// unit; and a quarter of those in reach of the vehicle do not (`docs/radio.md`).
+/// An RSU's CAM collides with another station's frame if it starts during that
+/// frame or up to one frame length earlier, and that station is hidden from the
+/// RSU; a quarter of those in reach of the vehicle are (`docs/radio.md`).
 const COLLISIONS_PER_LOAD: f64 = 2.0 * 0.25;
 
 #[derive(Debug)]
@@ -25,38 +25,38 @@ pub(super) struct RadioLink {
     pub(super) path: PathId,
     pub(super) coverage: Coverage,
     senders: Vec<Sender>,
-    /// The unit that serves, by its place.
+    /// Index of the serving RSU.
     pub(super) serving: Option<usize>,
-    /// The next CAM of a unit in reach.
+    /// The next CAM of an RSU in reach.
     pub(super) next_cam: Option<(Instant, usize)>,
-    /// What `next_cam` was planned from.
-    looks: u64,
+    /// The coverage update that `next_cam` is based on.
+    updates: u64,
     cam_air_time: Duration,
     background: Background,
     mean_error: MeanError,
     pub(super) last: Option<[DirectionParams; 2]>,
 }
 
-/// What other vehicles do to the channel.
+/// Effect of other vehicles on the channel.
 #[derive(Clone, Copy, Debug)]
 struct Background {
-    /// Part of the air time that they leave.
+    /// Share of the airtime that they leave (0 to 1).
     share: f64,
-    /// Mean wait of a unit's CAM for the air.
+    /// Mean time for which an RSU's CAM waits for the channel, in s.
     mean_wait_s: f64,
-    /// Chance that a unit's CAM collides with another at the vehicle.
+    /// Probability that an RSU's CAM collides with another frame at the vehicle.
     collision: f64,
 }
 
 #[derive(Debug)]
 struct Sender {
     period: Duration,
-    /// When it wants to send.
+    /// Scheduled time of the next CAM.
     due: Instant,
-    /// When it sends.
+    /// Transmission time of the next CAM.
     next: Instant,
     rng: Rng,
-    /// Chance that comes with the background only.
+    /// Random numbers used only for the background.
     others: Rng,
 }
 
@@ -76,7 +76,7 @@ impl RadioLink {
             senders: senders.collect(),
             serving: None,
             next_cam: None,
-            looks: coverage.looks(),
+            updates: coverage.updates(),
             cam_air_time,
             background,
             mean_error: MeanError::new(radio.rate, FULL_BYTES),
@@ -87,12 +87,12 @@ impl RadioLink {
         link
     }
 
-    /// How the vehicle hears the unit that serves it.
+    /// Signal of the serving RSU at the vehicle.
     pub(super) fn signal(&mut self, at: Instant, position_m: [f64; 2]) -> Option<Signal> {
         let signal = self.coverage.serving(at.as_secs_f64(), position_m);
         self.serving = signal.map(|signal| signal.unit);
-        if self.looks != self.coverage.looks() {
-            self.looks = self.coverage.looks();
+        if self.updates != self.coverage.updates() {
+            self.updates = self.coverage.updates();
             for &unit in self.coverage.near() {
                 self.senders[unit].catch_up(at, self.background);
             }
@@ -152,8 +152,8 @@ impl RadioLink {
         }
     }
 
-    /// Broadcasts a CAM of one unit, unless that is off. The vehicle hears it
-    /// over the same channel that carries packets.
+    /// Broadcasts a CAM of one RSU, unless the RSU is off. It uses the same
+    /// channel as the packets.
     pub(super) fn send_cam(&mut self, at: Instant, unit: usize, position_m: [f64; 2]) -> Option<CamSent> {
         let signal = self.coverage.signal(unit, position_m);
         let sender = self.senders.get_mut(unit)?;
@@ -181,7 +181,7 @@ impl RadioLink {
 }
 
 impl Sender {
-    /// Units are not in step: each begins somewhere in its first period.
+    /// RSUs are not synchronized: each starts at a random phase of its period.
     fn new(seed: u64, unit: &str, period_ms: f64, background: Background) -> Sender {
         let mut rng = Rng::new(seed, &format!("cam {unit}"));
         let due = Instant::from_secs_f64(rng.uniform() * period_ms / 1000.0);
@@ -196,11 +196,11 @@ impl Sender {
         self.wait(background);
     }
 
-    /// Leaves out what was due before `now`, when no one was in reach.
+    /// Skips the CAMs that were due before `now`, while out of reach.
     fn catch_up(&mut self, now: Instant, background: Background) {
         if self.next < now {
-            let left_out = now.since(self.due).as_nanos().div_ceil(self.period.as_nanos().max(1));
-            self.due = self.due + self.period * u32::try_from(left_out).unwrap_or(u32::MAX);
+            let skipped = now.since(self.due).as_nanos().div_ceil(self.period.as_nanos().max(1));
+            self.due = self.due + self.period * u32::try_from(skipped).unwrap_or(u32::MAX);
             self.wait(background);
         }
     }
@@ -210,7 +210,7 @@ impl Sender {
         if background.mean_wait_s > 0.0 {
             wait = Duration::from_secs_f64(background.mean_wait_s * self.others.exponential());
         }
-        // A CAM that has waited for longer makes way for the next.
+        // A CAM waits for one period at most: then the next one replaces it.
         self.next = self.due + wait.min(self.period);
     }
 }

@@ -1,8 +1,8 @@
-//! Two ends of a connection, joined by links, without a world around them: what
-//! the stories and the property tests of the transport model play with.
+//! Two endpoints of a connection, joined by links, without a world: the testbed of
+//! the story and property tests of the transport model.
 //!
-//! After each thing that happens, the pair checks what must hold always (see
-//! `watch`); a story only has to look at its own point.
+//! After each event the pair checks the invariants (see `watch`), so a story only
+//! checks its specific rule.
 #![allow(dead_code, missing_docs)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,23 +17,23 @@ use crosslane_sim::transport::{Endpoint, SERVER_ADDRESS, Segment, SubflowInfo};
 mod plan;
 mod watch;
 
-pub use plan::{Action, Setup, Source, Way};
+pub use plan::{Action, Setup, Source, TestPath};
 use watch::Watch;
 
 /// Size of a write of bulk traffic.
 const BULK_BYTES: u64 = 65_536;
 
-/// Segments that one end may send for one thing that happens.
+/// Maximum number of segments that one endpoint may send for one event.
 const MAX_AT_ONCE: usize = 20_000;
 
-/// A segment with data that entered a link on its way to the server.
+/// A data segment to the server that entered a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Carried {
     pub at: Instant,
     pub path: u8,
     pub dsn: u64,
     pub len: u64,
-    /// Its bytes had not been sent before, on any subflow.
+    /// True if its bytes were not sent before, on any subflow.
     pub first: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Carried {
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     pub written: Instant,
-    pub end: u64,
+    pub endpoint: u64,
     pub read: Option<Instant>,
 }
 
@@ -57,10 +57,10 @@ pub struct Pair {
     pub watch: Watch,
     setup: Setup,
     links: Vec<Link>,
-    under_way: BTreeMap<u64, (Segment, Instant)>,
+    in_flight: BTreeMap<u64, (Segment, Instant)>,
     packets: u64,
     plan: VecDeque<(Instant, Action)>,
-    talking: bool,
+    writing: bool,
     due: Instant,
     offered: u64,
     rest: u64,
@@ -68,12 +68,13 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A pair that connects over path 0 at time 0; what is planned happens at
-    /// its time, in ms.
+    /// A pair that connects over path 0 at time 0; the times of `plan` are in
+    /// ms.
     pub fn new(setup: Setup, plan: &[(u64, Action)]) -> Pair {
-        let links = setup.ways.iter().enumerate();
-        let links =
-            links.map(|(n, way)| Link::new(setup.seed, &format!("path{n}"), way.params(way.loss), way.params(0.0)));
+        let links = setup.test_paths.iter().enumerate();
+        let links = links.map(|(n, test_path)| {
+            Link::new(setup.seed, &format!("path{n}"), test_path.params(test_path.loss), test_path.params(0.0))
+        });
         let mut plan: Vec<(Instant, Action)> =
             plan.iter().map(|&(ms, action)| (Instant::from_millis(ms), action)).collect();
         plan.sort_by_key(|(at, _)| *at);
@@ -84,13 +85,13 @@ impl Pair {
             carried: Vec::new(),
             messages: Vec::new(),
             events: Vec::new(),
-            arrived: vec![0; setup.ways.len()],
+            arrived: vec![0; setup.test_paths.len()],
             watch: Watch::new(),
             links: links.collect(),
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             packets: 0,
             plan: plan.into(),
-            talking: true,
+            writing: true,
             due: Instant::ZERO,
             offered: 0,
             rest: 0,
@@ -98,11 +99,11 @@ impl Pair {
             setup,
         };
         pair.client.connect(Instant::ZERO, PathId(0));
-        pair.settle(None);
+        pair.transmit(None);
         pair
     }
 
-    /// Lets time go by until this moment, in ms.
+    /// Advances the pair until this time, in ms.
     pub fn run_until_ms(&mut self, until_ms: u64) {
         let until = Instant::from_millis(until_ms);
         while let Some(at) = self.next_wakeup().filter(|at| *at <= until) {
@@ -114,8 +115,8 @@ impl Pair {
         self.now = until;
     }
 
-    /// Worst time from write to read among messages written in these ms; one
-    /// that was never read counts until now.
+    /// Maximum time from write to read of the messages written in this interval,
+    /// in ms; one that was never read counts until now.
     pub fn worst_delay_ms(&self, from_ms: u64, to_ms: u64) -> f64 {
         let span = Instant::from_millis(from_ms)..Instant::from_millis(to_ms);
         let written = self.messages.iter().filter(|message| span.contains(&message.written));
@@ -123,7 +124,7 @@ impl Pair {
         written.map(delay).max().unwrap_or_default().as_secs_f64() * 1e3
     }
 
-    /// Data that entered a path between these moments, in ms.
+    /// Data segments that entered a path in this interval, in ms.
     pub fn carried_between(&self, path: u8, from_ms: u64, to_ms: u64) -> impl Iterator<Item = &Carried> {
         let span = Instant::from_millis(from_ms)..Instant::from_millis(to_ms);
         self.carried.iter().filter(move |segment| segment.path == path && span.contains(&segment.at))
@@ -134,20 +135,20 @@ impl Pair {
         self.client.subflows().find(|info| info.path == PathId(path))
     }
 
-    /// Bytes that the source has handed over to the socket.
+    /// Bytes that the source has written to the socket.
     pub fn written(&self) -> u64 {
         self.offered - self.rest
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
         let links = self.links.iter().filter_map(Link::next_wakeup);
-        let ends = [self.client.next_wakeup(), self.server.next_wakeup()].into_iter().flatten();
+        let endpoints = [self.client.next_wakeup(), self.server.next_wakeup()].into_iter().flatten();
         let plan = self.plan.front().map(|(at, _)| *at);
-        links.chain(ends).chain(plan).chain(self.next_message()).min()
+        links.chain(endpoints).chain(plan).chain(self.next_message()).min()
     }
 
     fn next_message(&self) -> Option<Instant> {
-        let waits = self.rest == 0 && self.talking && self.client.is_connected();
+        let waits = self.rest == 0 && self.writing && self.client.is_connected();
         (waits && matches!(self.setup.source, Source::Messages { .. })).then_some(self.due)
     }
 
@@ -155,7 +156,7 @@ impl Pair {
         let now = self.now;
         for place in 0..self.links.len() {
             while let Some(exit) = self.links[place].poll(now) {
-                let Some((segment, sent)) = self.under_way.remove(&exit.packet.0) else { continue };
+                let Some((segment, sent)) = self.in_flight.remove(&exit.packet.0) else { continue };
                 if exit.dropped.is_none() {
                     self.arrive(&segment, sent, exit.direction);
                 }
@@ -163,20 +164,20 @@ impl Pair {
         }
         if self.client.next_wakeup().is_some_and(|at| at <= now) {
             self.client.on_time(now);
-            self.settle(None);
+            self.transmit(None);
             assert!(self.client.next_wakeup().is_none_or(|at| at > now), "the vehicle's timers do not move on");
         }
         if self.server.next_wakeup().is_some_and(|at| at <= now) {
             self.server.on_time(now);
-            self.settle(None);
+            self.transmit(None);
             assert!(self.server.next_wakeup().is_none_or(|at| at > now), "the server's timers do not move on");
         }
         while let Some((_, action)) = self.plan.front().copied().filter(|(at, _)| *at <= now) {
             self.plan.pop_front();
             self.act(action);
-            self.settle(None);
+            self.transmit(None);
         }
-        self.talk();
+        self.write_due();
     }
 
     fn arrive(&mut self, segment: &Segment, sent: Instant, direction: Direction) {
@@ -188,9 +189,9 @@ impl Pair {
             }
             Direction::Down => self.client.on_segment(self.now, segment, sent),
         }
-        self.settle(Some(direction));
+        self.transmit(Some(direction));
         self.watch.check_delivered(self.server.delivered());
-        while let Some(message) = self.messages.get_mut(self.unread).filter(|m| m.end <= self.server.delivered()) {
+        while let Some(message) = self.messages.get_mut(self.unread).filter(|m| m.endpoint <= self.server.delivered()) {
             message.read = Some(self.now);
             self.unread += 1;
         }
@@ -203,8 +204,8 @@ impl Pair {
         let named = |pair: &Pair, path: u8| pair.subflow(path).map(|info| (local(path), info.port).into());
         let command = match action {
             Action::Carry { path, on } => return self.links[usize::from(path)].set_on(self.now, on),
-            Action::Talk { on } => return self.talking = on,
-            Action::Mend { mbit_s } => return self.mend(mbit_s),
+            Action::Write { on } => return self.writing = on,
+            Action::Restore { mbit_s } => return self.restore(mbit_s),
             Action::Create { path, backup } => Some(Command::CreateSubflow {
                 token,
                 local_id: AddressId(path + 1),
@@ -225,29 +226,29 @@ impl Pair {
         }
     }
 
-    fn mend(&mut self, mbit_s: f64) {
-        for (link, way) in self.links.iter_mut().zip(&mut self.setup.ways) {
-            way.mbit_s = way.mbit_s.max(mbit_s);
+    fn restore(&mut self, mbit_s: f64) {
+        for (link, test_path) in self.links.iter_mut().zip(&mut self.setup.test_paths) {
+            test_path.mbit_s = test_path.mbit_s.max(mbit_s);
             link.set_on(self.now, true);
             for direction in Direction::BOTH {
-                link.set(self.now, direction, way.params(0.0));
+                link.set(self.now, direction, test_path.params(0.0));
             }
         }
     }
 
-    fn talk(&mut self) {
-        if !self.client.is_connected() || !self.talking {
+    fn write_due(&mut self) {
+        if !self.client.is_connected() || !self.writing {
             return;
         }
         self.due = if self.offered == 0 { self.now } else { self.due };
         loop {
             if self.rest > 0 {
-                // A writer that could not write is woken when a third is free.
+                // A blocked writer is woken when a third of the buffer is free.
                 if !self.client.is_writeable() {
                     return;
                 }
                 self.rest -= self.client.write(self.now, self.rest);
-                self.settle(None);
+                self.transmit(None);
                 if self.rest > 0 {
                     return;
                 }
@@ -260,22 +261,22 @@ impl Pair {
                     }
                     self.due = self.due + Duration::from_millis(every_ms);
                     self.rest = bytes;
-                    self.messages.push(Message { written: self.now, end: self.offered + bytes, read: None });
+                    self.messages.push(Message { written: self.now, endpoint: self.offered + bytes, read: None });
                 }
             }
             self.offered += self.rest;
         }
     }
 
-    /// Puts on the links what both ends want to send after one thing has
-    /// happened; `heard` says which way a segment came.
-    fn settle(&mut self, heard: Option<Direction>) {
+    /// Sends the segments of both endpoints after one event; `received` is the
+    /// direction of the segment that was received, if any.
+    fn transmit(&mut self, received: Option<Direction>) {
         for direction in Direction::BOTH {
-            let end = if direction == Direction::Up { &mut self.client } else { &mut self.server };
+            let endpoint = if direction == Direction::Up { &mut self.client } else { &mut self.server };
             let mut segments = Vec::new();
-            segments.extend(std::iter::from_fn(|| end.poll_segment()).take(MAX_AT_ONCE + 1));
-            assert!(segments.len() <= MAX_AT_ONCE, "an end sends without end");
-            self.watch.check_sent(end, direction, &segments, heard);
+            segments.extend(std::iter::from_fn(|| endpoint.poll_segment()).take(MAX_AT_ONCE + 1));
+            assert!(segments.len() <= MAX_AT_ONCE, "an endpoint sends without endpoint");
+            self.watch.check_sent(endpoint, direction, &segments, received);
             for segment in segments {
                 self.send(direction, segment);
             }
@@ -296,15 +297,15 @@ impl Pair {
         self.watch.note_sent(&segment, direction);
         let packet = PacketId(self.packets);
         self.packets += 1;
-        self.under_way.insert(packet.0, (segment, self.now));
+        self.in_flight.insert(packet.0, (segment, self.now));
         let bytes = u32::from(segment.ip_bytes());
         if self.links[usize::from(path)].send(self.now, direction, packet, bytes).is_err() {
-            self.under_way.remove(&packet.0);
+            self.in_flight.remove(&packet.0);
         }
     }
 }
 
-/// The middle one of what `figure` says for seeds 1 to `seeds`.
+/// Median of `figure` over the seeds 1 to `seeds`.
 pub fn median(seeds: u64, figure: impl FnMut(u64) -> f64) -> f64 {
     let mut figures: Vec<f64> = (1..=seeds).map(figure).collect();
     figures.sort_by(f64::total_cmp);
@@ -312,27 +313,27 @@ pub fn median(seeds: u64, figure: impl FnMut(u64) -> f64) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Within a factor 1.5 or 20 ms of the range that the kernel showed.
+/// True if the figure is within a factor 1.5 or 20 ms of the kernel's range.
 pub fn agrees_ms(figure: f64, least: f64, greatest: f64) -> bool {
     let (low, high) = ((least / 1.5).min(least - 20.0), (greatest * 1.5).max(greatest + 20.0));
     println!("{figure:.1} ms, the kernel {least} to {greatest} ms");
     (low..=high).contains(&figure)
 }
 
-/// When the path of [`silent_death`] dies, in ms, but for its phase.
-pub const DEATH_MS: u64 = 5_000;
+/// Time of the failure of [`silent_failure`], in ms, without its phase.
+pub const FAILURE_MS: u64 = 5_000;
 
-/// A path dies silently as in the kernel's table: a message of 1 kB each 20 ms,
-/// round trips of 40 ms, another path. What is planned is in ms relative to the
-/// death, whose phase among messages and ticks is the seed's. Returns the worst
-/// delay.
-pub fn silent_death(seed: u64, stale_loss_count: u32, backup: bool, plan: &[(i64, Action)]) -> f64 {
-    let ways = [Way::new(20.0, 20), Way::new(20.0, 20)];
+/// A path fails silently as in the kernel's table: a message of 1 kB every 20 ms,
+/// RTTs of 40 ms, and a second path. The times of `plan` are in ms relative to the
+/// failure; the seed determines its phase among messages and ticks. Returns the
+/// maximum delay.
+pub fn silent_failure(seed: u64, stale_loss_count: u32, backup: bool, plan: &[(i64, Action)]) -> f64 {
+    let test_paths = [TestPath::new(20.0, 20), TestPath::new(20.0, 20)];
     let source = Source::Messages { bytes: 1000, every_ms: 20 };
-    let death = DEATH_MS + seed * 7 % 20;
-    let mut whole = vec![(500, Action::Create { path: 1, backup }), (death, Action::Carry { path: 0, on: false })];
-    whole.extend(plan.iter().map(|&(ms, action)| (death.saturating_add_signed(ms), action)));
-    let mut pair = Pair::new(Setup { stale_loss_count, seed, ..Setup::new(&ways, source) }, &whole);
-    pair.run_until_ms(DEATH_MS + 15_000);
-    pair.worst_delay_ms(DEATH_MS - 1000, DEATH_MS + 5000)
+    let failure_ms = FAILURE_MS + seed * 7 % 20;
+    let mut whole = vec![(500, Action::Create { path: 1, backup }), (failure_ms, Action::Carry { path: 0, on: false })];
+    whole.extend(plan.iter().map(|&(ms, action)| (failure_ms.saturating_add_signed(ms), action)));
+    let mut pair = Pair::new(Setup { stale_loss_count, seed, ..Setup::new(&test_paths, source) }, &whole);
+    pair.run_until_ms(FAILURE_MS + 15_000);
+    pair.worst_delay_ms(FAILURE_MS - 1000, FAILURE_MS + 5000)
 }

@@ -1,4 +1,4 @@
-//! What a pair of ends is tried with.
+//! Setup and planned actions of a pair of endpoints.
 
 use crosslane_core::link::{Bottleneck, DirectionParams, Loss, QueueLimit};
 use crosslane_core::rng::Rng;
@@ -8,19 +8,19 @@ use crosslane_sim::transport::scheduler::Scheduler;
 use crosslane_sim::transport::segment::MTU_BYTES;
 use crosslane_sim::transport::{Protocol, Settings, Ticks};
 
-/// One path, the same both ways; loss only in the direction of the data.
+/// A path with equal directions; only the direction of the data has loss.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct TestPath {
     pub mbit_s: f64,
     pub delay_ms: u64,
     pub loss: f64,
     pub queue_bytes: u32,
 }
 
-impl Way {
-    /// A path that loses nothing and can queue 200 ms.
-    pub fn new(mbit_s: f64, delay_ms: u64) -> Way {
-        Way { mbit_s, delay_ms, loss: 0.0, queue_bytes: (mbit_s * 1e6 / 8.0 * 0.2) as u32 }
+impl TestPath {
+    /// A path without loss and with a queue of 200 ms.
+    pub fn new(mbit_s: f64, delay_ms: u64) -> TestPath {
+        TestPath { mbit_s, delay_ms, loss: 0.0, queue_bytes: (mbit_s * 1e6 / 8.0 * 0.2) as u32 }
     }
 
     pub fn params(&self, loss: f64) -> DirectionParams {
@@ -34,36 +34,36 @@ impl Way {
     }
 }
 
-/// What is sent from the vehicle.
+/// Traffic of the vehicle.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
-    /// As much as the socket takes.
+    /// As much as the socket accepts.
     Bulk,
-    /// A message of so many bytes each so many milliseconds.
+    /// A message of `bytes` every `every_ms`.
     Messages { bytes: u64, every_ms: u64 },
 }
 
-/// What somebody does at a moment.
+/// A planned action.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// The path carries nothing, silently; or does again.
+    /// Switches a path silently off or on.
     Carry { path: u8, on: bool },
-    /// The path manager of the vehicle opens a subflow.
+    /// The vehicle's path manager creates a subflow.
     Create { path: u8, backup: bool },
-    /// It closes the first open subflow of the path, unless that is the last.
+    /// It closes the first open subflow of the path unless it is the last one.
     Destroy { path: u8 },
     /// It sets or clears the flag of the first open subflow of the path.
     Flag { path: u8, backup: bool },
-    /// The source begins, or ends.
-    Talk { on: bool },
-    /// All links lose nothing and have at least this rate.
-    Mend { mbit_s: f64 },
+    /// Starts or stops the source.
+    Write { on: bool },
+    /// Removes all loss, and sets at least this rate on all links.
+    Restore { mbit_s: f64 },
 }
 
-/// How the pair is set up.
+/// Settings of the pair.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    pub ways: Vec<Way>,
+    pub test_paths: Vec<TestPath>,
     pub source: Source,
     pub protocol: Protocol,
     pub algorithm: Algorithm,
@@ -75,9 +75,9 @@ pub struct Setup {
 
 impl Setup {
     /// MPTCP with the kernel's defaults and CUBIC.
-    pub fn new(ways: &[Way], source: Source) -> Setup {
+    pub fn new(test_paths: &[TestPath], source: Source) -> Setup {
         Setup {
-            ways: ways.to_vec(),
+            test_paths: test_paths.to_vec(),
             source,
             protocol: Protocol::Mptcp,
             algorithm: Algorithm::Cubic,
@@ -95,7 +95,7 @@ impl Setup {
             scheduler: self.scheduler,
             send_buffer_bytes: self.send_buffer_bytes,
             stale_loss_count: self.stale_loss_count,
-            ranks: (0..self.ways.len() as u8).collect(),
+            ranks: (0..self.test_paths.len() as u8).collect(),
             mtu_bytes: MTU_BYTES,
             ticks: Ticks::new(Rng::new(self.seed, &format!("ticks {side}")).uniform()),
         }

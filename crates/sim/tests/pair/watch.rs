@@ -1,4 +1,4 @@
-//! What must hold on the wire whatever happens.
+//! Invariants of the segments on the links.
 
 use std::collections::BTreeMap;
 
@@ -7,38 +7,38 @@ use crosslane_core::time::Instant;
 use crosslane_sim::transport::segment::{ACK, MptcpOptions, SYN, Segment};
 use crosslane_sim::transport::{Endpoint, SubflowInfo};
 
-/// Greatest payload of a segment: 1500 bytes less the headers of plain TCP.
+/// Maximum payload of a segment: 1500 bytes less the headers of plain TCP.
 const MSS: u16 = 1448;
-/// Things that may happen in a millisecond: some segments of 52 bytes at 50
-/// Mbit/s on three links, and what they cause.
+/// Maximum number of events per millisecond: segments of 52 bytes at 50 Mbit/s on
+/// three links, and their effects.
 const MAX_STEPS_PER_MS: u32 = 2000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
-    /// Sequence numbers below it were sent.
+    /// Sequence numbers sent up to here.
     sent: u64,
-    /// When it last became a backup beside an active subflow: sequence numbers
-    /// below it were already handed to it.
+    /// Sequence number up to which data had been queued when it last became a
+    /// backup next to an active subflow.
     demoted_at: Option<u64>,
-    /// The peer has answered data of it.
-    proven: bool,
+    /// The peer has acknowledged data of it.
+    acknowledged: bool,
 }
 
 pub struct Watch {
     /// By direction and port.
     flows: BTreeMap<(Direction, u16), Flow>,
-    /// By direction of the data: where the window ends that its sender knows.
+    /// By direction of the data: right edge of the window known to its sender.
     edges: [u64; 2],
-    /// Data sent to the server, and arrived there.
+    /// Data sent to the server, and received by it.
     sent: Ranges,
-    there: Ranges,
-    /// Mapping of each byte: data sequence number at a segment's sequence number.
+    received_data: Ranges,
+    /// Data sequence number by port and sequence number of a segment.
     maps: BTreeMap<(u16, u64), u64>,
     delivered: u64,
     ms: u64,
     steps: u32,
-    /// Checks that a backup carries nothing new beside an active subflow: only
-    /// where no subflow can become stale.
+    /// Checks that a backup carries no new data next to an active subflow; valid
+    /// only if no subflow can become stale.
     pub backups: bool,
 }
 
@@ -48,7 +48,7 @@ impl Watch {
             flows: BTreeMap::new(),
             edges: [0; 2],
             sent: Ranges::default(),
-            there: Ranges::default(),
+            received_data: Ranges::default(),
             maps: BTreeMap::new(),
             delivered: 0,
             ms: 0,
@@ -61,14 +61,14 @@ impl Watch {
         let ms = now.as_nanos() / 1_000_000;
         self.steps = if ms == self.ms { self.steps + 1 } else { 0 };
         self.ms = ms;
-        assert!(self.steps < MAX_STEPS_PER_MS, "something turns in circles at {now:?}");
+        assert!(self.steps < MAX_STEPS_PER_MS, "an endless loop at {now:?}");
     }
 
     pub fn is_first(&self, dsn: u64) -> bool {
         !self.sent.contains(dsn)
     }
 
-    /// A segment arrives: what it tells its receiver, and what data it brings.
+    /// Notes a received segment: its window, its acknowledgement and its data.
     pub fn note_arrival(&mut self, segment: &Segment, direction: Direction) {
         let data = other(direction);
         let plain = segment.options == MptcpOptions::default();
@@ -77,33 +77,39 @@ impl Watch {
         *edge = (*edge).max(below + segment.window);
         if segment.flags & (ACK | SYN) == ACK {
             let sent = self.flows.entry((data, segment.port)).or_default();
-            // A FIN takes a number of its own.
+            // A FIN takes one sequence number.
             assert!(segment.ack <= sent.sent.max(1) + 1, "an acknowledgement of what was never sent: {segment:?}");
-            sent.proven |= segment.ack > 1;
+            sent.acknowledged |= segment.ack > 1;
         }
         if direction == Direction::Up && segment.payload > 0 {
             let dsn = dsn_of(segment);
-            self.there.add(dsn, dsn + u64::from(segment.payload));
+            self.received_data.add(dsn, dsn + u64::from(segment.payload));
         }
     }
 
-    /// The application has nothing twice, nothing with a gap before it.
+    /// Checks that the application receives no byte twice and no byte after a hole.
     pub fn check_delivered(&mut self, delivered: u64) {
         assert!(delivered >= self.delivered, "bytes were taken back");
-        let whole = self.there.0.get(&0).copied().unwrap_or(0);
+        let whole = self.received_data.0.get(&0).copied().unwrap_or(0);
         assert!(delivered <= whole, "bytes {whole} to {delivered} never arrived");
         self.delivered = delivered;
     }
 
-    /// One thing has happened, and these segments are to leave for it.
-    pub fn check_sent(&mut self, end: &Endpoint, direction: Direction, segments: &[Segment], heard: Option<Direction>) {
-        let infos: Vec<SubflowInfo> = end.subflows().collect();
+    /// Checks the segments that an endpoint sends for one event.
+    pub fn check_sent(
+        &mut self,
+        endpoint: &Endpoint,
+        direction: Direction,
+        segments: &[Segment],
+        received: Option<Direction>,
+    ) {
+        let infos: Vec<SubflowInfo> = endpoint.subflows().collect();
         self.note_backups(&infos, direction);
         for info in &infos {
             let data = segments.iter().filter(|segment| segment.port == info.port && segment.payload > 0).count();
-            // Only a probe or the first segment after a timeout may exceed the
-            // window, and those a timer sends, one at a time.
-            let timer = heard.is_none() && data == 1;
+            // Only a loss probe or the first segment after a timeout may exceed the
+            // window; a timer sends these one at a time.
+            let timer = received.is_none() && data == 1;
             let held = info.in_flight <= info.window || data == 0 || timer;
             assert!(held, "{} in flight in a window of {}: {info:?}", info.in_flight, info.window);
         }
@@ -118,25 +124,26 @@ impl Watch {
     fn note_backups(&mut self, infos: &[SubflowInfo], direction: Direction) {
         for info in infos {
             let others = infos.iter().filter(|other| other.port != info.port && !other.backup);
-            let proven = |other: &SubflowInfo| self.flows.get(&(direction, other.port)).is_some_and(|f| f.proven);
-            let silent = info.backup && others.clone().any(proven);
-            let handed = 1 + info.bytes_handed();
+            let acknowledged =
+                |other: &SubflowInfo| self.flows.get(&(direction, other.port)).is_some_and(|f| f.acknowledged);
+            let silent = info.backup && others.clone().any(acknowledged);
+            let queued = 1 + info.bytes_queued();
             let flow = self.flows.entry((direction, info.port)).or_default();
-            flow.demoted_at = if silent { flow.demoted_at.or(Some(handed)) } else { None };
+            flow.demoted_at = if silent { flow.demoted_at.or(Some(queued)) } else { None };
         }
     }
 
     pub fn note_sent(&mut self, segment: &Segment, direction: Direction) {
         let flow = self.flows.entry((direction, segment.port)).or_default();
-        let end = segment.seq + u64::from(segment.payload);
-        flow.sent = flow.sent.max(end);
+        let endpoint = segment.seq + u64::from(segment.payload);
+        flow.sent = flow.sent.max(endpoint);
         if direction == Direction::Down || segment.payload == 0 {
             return;
         }
         let dsn = dsn_of(segment);
         if self.backups && !self.sent.contains(dsn) {
-            let late = flow.demoted_at.is_some_and(|handed| end > handed);
-            assert!(!late, "new data over a backup beside an active subflow: {segment:?}");
+            let late = flow.demoted_at.is_some_and(|queued| endpoint > queued);
+            assert!(!late, "new data over a backup next to an active subflow: {segment:?}");
         }
         let known = *self.maps.entry((segment.port, segment.seq)).or_insert(dsn);
         assert_eq!(known, dsn, "a mapping has changed");
@@ -144,13 +151,13 @@ impl Watch {
     }
 }
 
-/// Bytes from each key to its value; neighbours are joined.
+/// Half-open ranges from key to value; adjacent ranges are merged.
 #[derive(Default)]
 struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
     fn contains(&self, byte: u64) -> bool {
-        self.0.range(..=byte).next_back().is_some_and(|(_, end)| *end > byte)
+        self.0.range(..=byte).next_back().is_some_and(|(_, endpoint)| *endpoint > byte)
     }
 
     fn add(&mut self, mut from: u64, mut to: u64) {
@@ -173,13 +180,13 @@ fn other(direction: Direction) -> Direction {
     }
 }
 
-trait Handed {
-    fn bytes_handed(&self) -> u64;
+trait QueuedBytes {
+    fn bytes_queued(&self) -> u64;
 }
 
-impl Handed for SubflowInfo {
-    /// Bytes that the connection has handed to the subflow.
-    fn bytes_handed(&self) -> u64 {
+impl QueuedBytes for SubflowInfo {
+    /// Bytes that the connection has passed to the subflow.
+    fn bytes_queued(&self) -> u64 {
         self.bytes_sent + u64::from(self.notsent_bytes)
     }
 }

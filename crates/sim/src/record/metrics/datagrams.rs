@@ -1,17 +1,17 @@
-//! Metrics of traffic whose messages are datagrams: none is repeated, none
-//! waits for another.
+//! Metrics of datagram traffic, which has neither retransmission nor
+//! head-of-line blocking.
 
 use super::Context;
 use crate::record::rows::MessageRow;
 
-/// Of the datagrams sent, those never received (0 to 1).
+/// Share of the sent datagrams that were never received (0 to 1).
 pub(super) fn lost_share(messages: &[MessageRow]) -> Option<f64> {
     let lost = messages.iter().filter(|m| m.received_ns.is_none()).count();
     share(lost, messages.len())
 }
 
-/// Of the datagrams received, those before which one with a higher number had
-/// come (RFC 4737, section 3.3).
+/// Share of the received datagrams that arrived after one with a higher sequence
+/// number (RFC 4737, section 3.3).
 pub(super) fn reordered_share(messages: &[MessageRow]) -> Option<f64> {
     let mut arrivals: Vec<(u64, u64)> = messages.iter().filter_map(|m| Some((m.received_ns?, m.number))).collect();
     arrivals.sort_unstable();
@@ -26,19 +26,20 @@ pub(super) fn reordered_share(messages: &[MessageRow]) -> Option<f64> {
     share(reordered, arrivals.len())
 }
 
-/// Datagrams received once more, over those sent.
+/// Duplicates received, relative to the datagrams sent.
 pub(super) fn duplicated_share(messages: &[MessageRow], duplicates: u64) -> Option<f64> {
     (!messages.is_empty()).then(|| duplicates as f64 / messages.len() as f64)
 }
 
-/// Longest pause in delivery, minus the period of the messages, in ms. One
-/// datagram lost is no pause; nothing delivered up to the last one sent is.
+/// Longest pause in delivery, less the period of the messages, in ms. The loss
+/// of one datagram is not a pause; the time from the last delivery to the last
+/// datagram sent is.
 pub(super) fn longest_gap_ms(messages: &[MessageRow], context: &Context) -> Option<f64> {
-    let mut moments: Vec<u64> = messages.iter().filter_map(|m| m.received_ns).collect();
-    let last_delivery = moments.iter().copied().max()?;
-    moments.extend(messages.last().map(|last| last.sent_ns).filter(|&sent_ns| sent_ns > last_delivery));
-    moments.sort_unstable();
-    let longest = moments.windows(2).map(|pair| pair[1] - pair[0]).max()?;
+    let mut times_ns: Vec<u64> = messages.iter().filter_map(|m| m.received_ns).collect();
+    let last_delivery = times_ns.iter().copied().max()?;
+    times_ns.extend(messages.last().map(|last| last.sent_ns).filter(|&sent_ns| sent_ns > last_delivery));
+    times_ns.sort_unstable();
+    let longest = times_ns.windows(2).map(|pair| pair[1] - pair[0]).max()?;
     Some(longest.saturating_sub(context.period_ns) as f64 / 1e6)
 }
 
@@ -56,7 +57,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Datagrams sent each 10 ms, received so many ms after the first was sent.
+    /// Datagrams sent every 10 ms; `received_ms` counts from the first one sent.
     fn datagrams(received_ms: &[Option<u64>]) -> Vec<MessageRow> {
         let row = |(number, received_ms): (u64, &Option<u64>)| MessageRow {
             number,
@@ -82,17 +83,17 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_is_reordered_when_a_later_one_came_before_it() {
+    fn a_datagram_is_reordered_if_a_later_one_arrived_before_it() {
         let in_order = datagrams(&[Some(5), Some(15), None, Some(35)]);
-        assert_eq!(reordered_share(&in_order), Some(0.0), "a gap is no reordering");
+        assert_eq!(reordered_share(&in_order), Some(0.0), "a loss is no reordering");
         let late = datagrams(&[Some(5), Some(40), Some(25), Some(35)]);
-        assert_eq!(reordered_share(&late), Some(0.25), "the second came last");
+        assert_eq!(reordered_share(&late), Some(0.25), "the second arrived last");
         let early = datagrams(&[Some(5), Some(36), Some(37), Some(35)]);
         assert_eq!(reordered_share(&early), Some(0.5), "both that the fourth overtook");
     }
 
     #[test]
-    fn what_datagrams_lose_counts_as_loss_and_not_as_delay() {
+    fn lost_datagrams_count_as_loss_and_not_as_delay() {
         let messages = datagrams(&[Some(5), None, Some(25), Some(38)]);
         let found = measured(&messages, Some(2));
         assert_eq!(found["lost_share"], 0.25);
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_delivered_up_to_the_last_datagram_is_a_pause() {
+    fn the_time_from_the_last_delivery_to_the_last_datagram_is_a_pause() {
         let mut received = vec![None; 30];
         received[0] = Some(5);
         assert_eq!(measured(&datagrams(&received), Some(0))["gap_ms.max"], 275.0);

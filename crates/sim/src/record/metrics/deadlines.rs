@@ -9,9 +9,9 @@ use crate::bounds::least_cost::Optimum;
 use crate::record::rows::MessageRow;
 use crate::scenario::{Scenario, TrafficKind};
 
-/// What deadlines were missed, when objects were handed over and were there,
-/// what that cost and what it need have cost; empty if the traffic has no deadlines. Objects whose
-/// deadline is past the run's end do not count.
+/// Missed deadlines, write and completion times, cost and optimal cost; empty if
+/// the traffic has no deadlines. Objects whose deadline is after the end of the
+/// run do not count.
 pub fn of_deadlines(
     scenario: &Scenario,
     objects: &[MessageRow],

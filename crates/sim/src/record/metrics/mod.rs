@@ -1,8 +1,8 @@
-//! A run in numbers: the metrics of `docs/formats.md`, from its records.
+//! The metrics of `docs/formats.md`, computed from the records of a run.
 //!
-//! Pure, so that emulator and simulator mean the same by the same name. What
-//! only the emulator knows of itself (`lateness_us.p99`, `stall_us.max`,
-//! `agent.rss_mb`) it adds to the map.
+//! Pure functions, so that each metric has the same definition in the emulator
+//! and the simulator. The emulator adds its own metrics (`lateness_us.p99`,
+//! `stall_us.max`, `agent.rss_mb`) to the map.
 
 use std::collections::BTreeMap;
 
@@ -22,44 +22,44 @@ mod packet_totals;
 pub use deadlines::of_deadlines;
 pub use packet_totals::PacketSums;
 
-/// Width of a throughput row.
+/// Interval of a throughput row.
 pub const THROUGHPUT_BIN_NS: u64 = 100_000_000;
-/// Decisions closer than this belong to one change.
+/// Decisions within this time belong to one change.
 const ONE_CHANGE_NS: u64 = 1_000_000;
-/// What counts as the neighbourhood of a handover, on either side.
-const AROUND_HANDOVER_NS: u64 = 1_000_000_000;
+/// Messages within this time before or after a handover belong to it.
+const NEAR_HANDOVER_NS: u64 = 1_000_000_000;
 
-/// What the metrics need to know of the scenario.
+/// Properties of the scenario that the metrics use.
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
-    /// Names of the paths; [`PathId`] is the place in it.
+    /// Names of the paths, indexed by [`PathId`].
     pub paths: &'a [String],
-    /// The traffic's direction.
+    /// Direction of the traffic.
     pub direction: Direction,
     /// Period of the messages; 0 for bulk.
     pub period_ns: u64,
-    /// When the traffic begins: paths chosen before are no handover.
+    /// Start of the traffic; path changes before it are not handovers.
     pub traffic_start_ns: u64,
-    /// When the run ended.
+    /// End of the run.
     pub end_ns: u64,
-    /// Where to look for the handover's delay in runs without one: the crossing
-    /// that the scenario expects.
+    /// Time that replaces the handover in runs without one, for the handover
+    /// delay: the crossing that the scenario expects.
     pub crossing_ns: Option<u64>,
 }
 
-/// From when on a path counts as recovered.
+/// Definition of the recovery of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recovery {
     /// The path.
     pub path: PathId,
-    /// It is left below this, in dBm.
+    /// Leave threshold, in dBm.
     pub leave_dbm: f32,
-    /// And taken again so much above, in dB.
+    /// Hysteresis above it for the return, in dB.
     pub hysteresis_db: f32,
 }
 
 impl Context<'_> {
-    /// What a run of this scenario must be seen in; `paths` are the names of its
+    /// The context of a run of this scenario; `paths` are the names of its
     /// paths.
     pub fn of<'a>(scenario: &Scenario, paths: &'a [String]) -> Context<'a> {
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
@@ -76,8 +76,8 @@ impl Context<'_> {
 }
 
 impl Recovery {
-    /// The path that the scenario expects to come back, if any; the same
-    /// thresholds for every strategy, those of `threshold`.
+    /// The path that the scenario expects to return, if any. The thresholds are
+    /// those of `threshold` for every strategy.
     pub fn of(scenario: &Scenario) -> Option<Recovery> {
         let path = scenario.expectations.iter().find_map(|expectation| match expectation {
             Expectation::Crossing(crossing) if crossing.direction == CrossingDirection::Above => {
@@ -91,8 +91,8 @@ impl Recovery {
     }
 }
 
-/// All metrics that the records and the sums over the packets yield. A metric
-/// that has no meaning in this run (no message was delivered, say) is absent.
+/// All metrics of the records and the packet totals. A metric that is not
+/// defined for this run (for example without a delivered message) is absent.
 pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     let mut put = |name: &str, value: Option<f64>| {
@@ -102,7 +102,7 @@ pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BT
     };
     let messages = records.messages;
     let received: Vec<MessageRow>;
-    // Nobody waits for a datagram that was lost.
+    // A lost datagram has no delay.
     let awaited = match records.duplicates {
         Some(_) => {
             received = messages.iter().filter(|m| m.received_ns.is_some()).copied().collect();
@@ -135,8 +135,8 @@ pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BT
     put("handover.first_s", handovers.first().map(|&t_ns| t_ns as f64 / 1e9));
     put("handover_delay_ms.max", handover_delay_ms(awaited, &handovers, context));
     put("alarms", Some(records.alarms.len() as f64));
-    let wrong = records.alarms.iter().filter(|alarm| alarm.was_false == Some(true)).count();
-    put("alarms.false", Some(wrong as f64));
+    let false_positives = records.alarms.iter().filter(|alarm| alarm.was_false == Some(true)).count();
+    put("alarms.false", Some(false_positives as f64));
 
     for (name, path) in context.paths.iter().zip(0u8..) {
         put(&format!("path.{name}.share"), sums.share(PathId(path)));
@@ -152,8 +152,8 @@ pub fn metrics(records: &RunRecords, sums: &PacketSums, context: &Context) -> BT
     found
 }
 
-/// What each path delivered per 100 ms and direction; rows of nothing are left
-/// out. Ordered by time, path, direction.
+/// Bytes that each path delivered per 100 ms and direction, without empty rows.
+/// Ordered by time, path, direction.
 pub fn throughput(packets: &[PacketRow]) -> Vec<ThroughputRow> {
     let mut repeats = Repeats::default();
     let mut bins: BTreeMap<(u64, PathId, Direction), (u64, u64, u64)> = BTreeMap::new();
@@ -180,8 +180,8 @@ pub fn throughput(packets: &[PacketRow]) -> Vec<ThroughputRow> {
         .collect()
 }
 
-/// A message never delivered counts as delivered when the run ended: a lower
-/// bound, so that losing messages cannot look like speed.
+/// Delay of a message. One that was never delivered counts as delivered at the
+/// end of the run: a lower bound, so that loss does not reduce the delay.
 fn delay_ms(message: &MessageRow, end_ns: u64) -> f64 {
     message.received_ns.unwrap_or(end_ns).saturating_sub(message.sent_ns) as f64 / 1e6
 }
@@ -192,7 +192,7 @@ fn sorted_delays_ms(messages: &[MessageRow], end_ns: u64) -> Vec<f64> {
     delays
 }
 
-/// Nearest rank.
+/// Percentile by nearest rank.
 fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
@@ -212,23 +212,23 @@ fn goodput_mbit_s(messages: &[MessageRow]) -> Option<f64> {
     let delivered = || messages.iter().filter_map(|m| Some((m.received_ns?, m.size_bytes)));
     let (first_ns, first_bytes) = delivered().min()?;
     let last_ns = delivered().map(|(received_ns, _)| received_ns).max()?;
-    // The clock starts when the first message is there, so it does not count.
+    // The time starts with the delivery of the first message, so its bytes do not count.
     let bytes: u64 = delivered().map(|(_, size)| u64::from(size)).sum::<u64>() - u64::from(first_bytes);
     (last_ns > first_ns).then(|| bytes as f64 * 8e3 / (last_ns - first_ns) as f64)
 }
 
-/// Without an agent nobody says when the kernel changes paths; it is some time
-/// after the crossing.
+/// Without an agent the time of the kernel's path change is unknown; it is after
+/// the crossing.
 fn handover_delay_ms(messages: &[MessageRow], handovers: &[u64], context: &Context) -> Option<f64> {
-    let near = |at_ns: u64, sent_ns: u64| sent_ns.abs_diff(at_ns) < AROUND_HANDOVER_NS;
+    let near = |at_ns: u64, sent_ns: u64| sent_ns.abs_diff(at_ns) < NEAR_HANDOVER_NS;
     let counts = |message: &&MessageRow| match (handovers, context.crossing_ns) {
-        ([], crossing) => crossing.is_some_and(|at_ns| message.sent_ns + AROUND_HANDOVER_NS >= at_ns),
+        ([], crossing) => crossing.is_some_and(|at_ns| message.sent_ns + NEAR_HANDOVER_NS >= at_ns),
         (handovers, _) => handovers.iter().any(|&at_ns| near(at_ns, message.sent_ns)),
     };
     messages.iter().filter(counts).map(|message| delay_ms(message, context.end_ns)).max_by(f64::total_cmp)
 }
 
-/// When the set of active paths changed after `start_ns`.
+/// Times after `start_ns` at which the set of active paths changed.
 fn handovers(decisions: &[DecisionRow], start_ns: u64) -> Vec<u64> {
     let mut active: BTreeMap<PathId, bool> = BTreeMap::new();
     let mut changes: Vec<u64> = Vec::new();

@@ -1,5 +1,5 @@
-//! What the packets of a run add up to, packet by packet, so that a run need
-//! not keep them.
+//! Totals over the packets of a run, computed packet by packet, so that a run
+//! does not need to keep the packets.
 
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
@@ -9,15 +9,14 @@ use crate::record::retransmissions::{Repeat, Repeats};
 use crate::record::rows::{PacketRow, SampleRow};
 use crate::transport::segment::MptcpOptions;
 
-/// So long without a sample at the leaving threshold is a loss of the path.
+/// A path is lost after this time without a sample at the leave threshold.
 const LOSS_NS: u64 = 1_000_000_000;
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-/// Sums over the packets of a run. The order in which packets are
-/// [noted](Self::note) may be that of entry or that of exit (dropped ones: when
-/// they were dropped).
+/// Totals over the packets of a run. Packets may be [added](Self::note) in order
+/// of entry or of exit (dropped ones: of the drop).
 #[derive(Clone, Debug)]
 pub struct PacketSums {
     repeats: Repeats,
@@ -26,13 +25,13 @@ pub struct PacketSums {
     lost_packets: u64,
     sent_up_bytes: u64,
     sent_down_bytes: u64,
-    heard_ns: Option<u64>,
+    acknowledged_ns: Option<u64>,
     joined_ns: Option<u64>,
-    watch: Option<Watch>,
+    detector: Option<RecoveryDetector>,
 }
 
 impl PacketSums {
-    /// Sums of a run of so many paths that has not begun.
+    /// Empty totals of a run with this number of paths.
     pub fn new(paths: usize, recovery: Option<Recovery>) -> PacketSums {
         PacketSums {
             repeats: Repeats::default(),
@@ -41,13 +40,13 @@ impl PacketSums {
             lost_packets: 0,
             sent_up_bytes: 0,
             sent_down_bytes: 0,
-            heard_ns: None,
+            acknowledged_ns: None,
             joined_ns: None,
-            watch: recovery.map(Watch::new),
+            detector: recovery.map(RecoveryDetector::new),
         }
     }
 
-    /// Adds a packet whose fate is known.
+    /// Adds a packet that was delivered or dropped.
     pub fn note(&mut self, packet: &PacketRow) {
         let repeat = self.repeats.note(packet);
         self.repeated.reinjected_bytes += repeat.reinjected_bytes;
@@ -64,15 +63,14 @@ impl PacketSums {
         self.lost_packets += u64::from(packet.drop.is_some() && packet.payload_bytes > 0);
         self.note_join(packet);
         if packet.payload_bytes > 0
-            && let Some(watch) = &mut self.watch
+            && let Some(detector) = &mut self.detector
         {
-            watch.note_data(packet);
+            detector.note_data(packet);
         }
     }
 
-    /// Adds what a count of the whole run tells of a path and direction whose
-    /// packets are not known: bytes of IP `sent` and `delivered`, and packets
-    /// lost.
+    /// Adds the counters of a path and direction whose packets are not recorded:
+    /// IP bytes sent and delivered, and packets lost.
     pub fn note_count(
         &mut self,
         path: PathId,
@@ -91,14 +89,14 @@ impl PacketSums {
         self.lost_packets += lost_packets;
     }
 
-    /// Takes note of a sample, before the packets that enter after it.
+    /// Adds a sample; call it before adding the packets that enter later.
     pub fn note_sample(&mut self, sample: &SampleRow) {
-        if let Some(watch) = &mut self.watch {
-            watch.note_sample(sample);
+        if let Some(detector) = &mut self.detector {
+            detector.note_sample(sample);
         }
     }
 
-    /// Of the payload bytes delivered, those over this path (0 to 1); none if
+    /// Share of this path in the payload bytes delivered (0 to 1); none if
     /// nothing was delivered.
     pub fn share(&self, path: PathId) -> Option<f64> {
         let total: u64 = self.delivered_payload_bytes.iter().sum();
@@ -106,17 +104,17 @@ impl PacketSums {
         (total > 0).then(|| part as f64 / total as f64)
     }
 
-    /// Payload bytes that each path delivered, both ways.
+    /// Payload bytes that each path delivered, in both directions.
     pub fn delivered_payload_bytes(&self) -> &[u64] {
         &self.delivered_payload_bytes
     }
 
-    /// Packets with payload that a link dropped, whatever for.
+    /// Packets with payload that a link dropped, for any reason.
     pub fn lost_packets(&self) -> u64 {
         self.lost_packets
     }
 
-    /// Bytes of IP that entered links in this direction.
+    /// IP bytes that entered links in this direction.
     pub fn sent_ip_bytes(&self, direction: Direction) -> u64 {
         match direction {
             Direction::Up => self.sent_up_bytes,
@@ -124,29 +122,29 @@ impl PacketSums {
         }
     }
 
-    /// Payload bytes that had been sent before.
+    /// Payload bytes that were sent before.
     pub fn repeated(&self) -> Repeat {
         self.repeated
     }
 
-    /// From the first data acknowledged to the vehicle to its first SYN that
-    /// joins, in ns. The kernel lets a connection take further subflows once
-    /// data has been acknowledged, so that is when a path manager hears of it.
+    /// Time from the first data acknowledgement at the vehicle to its first SYN
+    /// with MP_JOIN, in ns. The kernel admits further subflows, and notifies
+    /// the path manager, once data has been acknowledged.
     pub fn join_latency_ns(&self) -> Option<u64> {
-        Some(self.joined_ns? - self.heard_ns?)
+        Some(self.joined_ns? - self.acknowledged_ns?)
     }
 
-    /// The worst recovery, in ns; one that did not come counts until `end_ns`.
+    /// The longest recovery, in ns; an incomplete one counts until `end_ns`.
     pub fn recovery_ns(&self, end_ns: u64) -> Option<u64> {
-        let recoveries = &self.watch.as_ref()?.recoveries;
+        let recoveries = &self.detector.as_ref()?.recoveries;
         recoveries.iter().map(|recovery| recovery.data_ns.unwrap_or(end_ns).saturating_sub(recovery.from_ns)).max()
     }
 
     fn note_join(&mut self, packet: &PacketRow) {
-        match (packet.direction, self.heard_ns) {
-            (Direction::Down, None) if packet.data_ack > Some(0) => self.heard_ns = packet.delivered_ns,
-            (Direction::Up, Some(heard_ns)) if packet.mptcp.contains(MptcpOptions::JOIN) => {
-                let joins = packet.tcp_flags & (SYN | ACK) == SYN && packet.t_ns >= heard_ns;
+        match (packet.direction, self.acknowledged_ns) {
+            (Direction::Down, None) if packet.data_ack > Some(0) => self.acknowledged_ns = packet.delivered_ns,
+            (Direction::Up, Some(acknowledged_ns)) if packet.mptcp.contains(MptcpOptions::JOIN) => {
+                let joins = packet.tcp_flags & (SYN | ACK) == SYN && packet.t_ns >= acknowledged_ns;
                 if joins && self.joined_ns.is_none_or(|joined_ns| packet.t_ns < joined_ns) {
                     self.joined_ns = Some(packet.t_ns);
                 }
@@ -156,26 +154,26 @@ impl PacketSums {
     }
 }
 
-/// Looks for losses and recoveries of a path.
+/// Detects losses and recoveries of a path.
 #[derive(Clone, Debug)]
-struct Watch {
+struct RecoveryDetector {
     rule: Recovery,
     good_ns: Option<u64>,
     lost: bool,
     recoveries: Vec<Recovered>,
 }
 
-/// A sample that rose above the threshold with its hysteresis, after a loss,
-/// and the first data on the path since.
+/// A recovery after a loss: the sample above threshold and hysteresis, and the
+/// first data on the path after it.
 #[derive(Clone, Copy, Debug)]
 struct Recovered {
     from_ns: u64,
     data_ns: Option<u64>,
 }
 
-impl Watch {
-    fn new(rule: Recovery) -> Watch {
-        Watch { rule, good_ns: None, lost: false, recoveries: Vec::new() }
+impl RecoveryDetector {
+    fn new(rule: Recovery) -> RecoveryDetector {
+        RecoveryDetector { rule, good_ns: None, lost: false, recoveries: Vec::new() }
     }
 
     fn note_sample(&mut self, sample: &SampleRow) {
@@ -192,7 +190,8 @@ impl Watch {
         }
     }
 
-    /// From the newest recovery back to the first that had data before this.
+    /// Updates the recoveries, from the newest back to the first one that had
+    /// data before this packet.
     fn note_data(&mut self, packet: &PacketRow) {
         if packet.path != self.rule.path {
             return;

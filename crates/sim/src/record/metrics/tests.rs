@@ -28,7 +28,7 @@ fn plain(records: &RunRecords, context: &Context) -> BTreeMap<String, f64> {
     metrics(records, &PacketSums::new(2, None), context)
 }
 
-/// The metrics of packets alone.
+/// The metrics of packets without other records.
 fn of_packets(packets: &[PacketRow], context: &Context) -> BTreeMap<String, f64> {
     metrics(&RunRecords::default(), &sums(packets), context)
 }
@@ -97,7 +97,7 @@ fn delays_gaps_and_goodput_are_those_of_the_messages() {
 }
 
 #[test]
-fn a_message_that_never_came_is_late_until_the_run_ended() {
+fn an_undelivered_message_counts_until_the_end_of_the_run() {
     let messages = [message(0, 1000, Some(1010)), message(1, 1020, None)];
     let names = names();
     let found = plain(&RunRecords { messages: &messages, ..Default::default() }, &context(&names));
@@ -107,7 +107,7 @@ fn a_message_that_never_came_is_late_until_the_run_ended() {
 }
 
 #[test]
-fn a_run_without_messages_has_no_delay_rather_than_a_good_one() {
+fn a_run_without_messages_has_no_delay() {
     let names = names();
     let found = plain(&RunRecords::default(), &context(&names));
     assert!(!found.contains_key("delivery_delay_ms.max"));
@@ -116,7 +116,7 @@ fn a_run_without_messages_has_no_delay_rather_than_a_good_one() {
 }
 
 #[test]
-fn paths_chosen_before_the_traffic_begins_are_no_handover() {
+fn path_changes_before_the_traffic_are_no_handovers() {
     use PathState::{Active, Backup};
     let decisions = [
         decision(0, LTE, Active),
@@ -150,7 +150,7 @@ fn without_a_decision_the_delay_is_taken_from_the_expected_crossing_on() {
 }
 
 #[test]
-fn shares_and_repeats_count_payload_and_overhead_counts_all_that_was_sent() {
+fn shares_and_retransmissions_count_payload_and_overhead_counts_all_bytes_sent() {
     let mut lost = packet(1000, WLAN, 0, 0);
     lost.delivered_ns = None;
     let packets = [lost, packet(1001, WLAN, 0, 1000), packet(1050, WLAN, 0, 1000), packet(1100, LTE, 1, 0)];
@@ -194,7 +194,7 @@ fn recovery_runs_from_the_first_good_sample_after_a_loss_to_the_first_data() {
     assert_eq!(recovery(&samples[3..], &packets), None, "it was never lost");
 }
 
-/// The emulator sums up in the order of entry, the simulator in that of exit.
+/// The emulator adds packets in order of entry, the simulator in order of exit.
 #[test]
 fn sums_over_packets_are_the_same_in_order_of_entry_and_of_exit() {
     let mut rng = crosslane_core::rng::Rng::new(7, "sums");
@@ -226,7 +226,7 @@ fn sums_over_packets_are_the_same_in_order_of_entry_and_of_exit() {
 }
 
 #[test]
-fn false_alarms_are_counted_once_they_are_known_to_be_false() {
+fn only_alarms_known_to_be_false_count_as_false() {
     let alarm = |was_false| AlarmRow { t_ns: 0, path: WLAN, was_false };
     let alarms = [alarm(None), alarm(Some(true)), alarm(Some(false))];
     let names = names();
@@ -235,7 +235,7 @@ fn false_alarms_are_counted_once_they_are_known_to_be_false() {
 }
 
 #[test]
-fn throughput_is_what_was_delivered_in_each_tenth_of_a_second() {
+fn throughput_counts_the_bytes_delivered_in_each_tenth_of_a_second() {
     let mut lost = packet(1000, WLAN, 0, 0);
     lost.delivered_ns = None;
     let rows = throughput(&[lost, packet(1098, WLAN, 0, 1000), packet(1099, LTE, 1, 0)]);

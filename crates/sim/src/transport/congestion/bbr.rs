@@ -1,42 +1,42 @@
 //! A model of BBR version 1 (Cardwell et al., *BBR: Congestion-Based Congestion
-//! Control*, ACM Queue 14, 2016), as Linux 6.18 does it (`tcp_bbr.c`; names of
-//! its functions stand at ours).
+//! Control*, ACM Queue 14, 2016) as in Linux 6.18 (`tcp_bbr.c`; comments name the
+//! corresponding functions).
 //!
-//! Not modelled: the long-term rate behind a policer (`bbr_lt_bw_sampling`) and
-//! what the pacer holds back (`bbr_packets_in_net_at_edt`).
+//! Not modelled: the long-term rate of a policer (`bbr_lt_bw_sampling`) and the
+//! segments held by the pacer (`bbr_packets_in_net_at_edt`).
 
 use std::collections::VecDeque;
 
 use crosslane_core::time::{Duration, Instant};
 
 use super::INITIAL_WINDOW;
-use super::sample::{RateSample, Repair};
+use super::sample::{RateSample, RecoveryState};
 
 /// Gain of startup, 2 / ln 2: the rate doubles each round.
 const STARTUP_GAIN: f64 = 2.89;
 const WINDOW_GAIN: f64 = 2.0;
 const PHASES: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// Rounds over which the greatest rate counts.
+/// Window of the maximum rate, in rounds.
 const RATE_ROUNDS: u64 = 10;
-/// How long a least round-trip time counts.
+/// Window of the minimum round-trip time.
 const RTT_WINDOW: Duration = Duration::from_secs(10);
-/// How long the window stays at [`LEAST_WINDOW`] to find a new one.
+/// Time for which the window is [`MIN_WINDOW`] to measure a new minimum.
 const PROBE_RTT: Duration = Duration::from_millis(200);
-const LEAST_WINDOW: u32 = 4;
-/// The pipe is full when the rate grew by less than a quarter in so many
+const MIN_WINDOW: u32 = 4;
+/// The pipe is full if the rate grew by less than a quarter in this number of
 /// rounds.
 const FULL_ROUNDS: u32 = 3;
-/// BBR paces by 1 % below its estimate.
+/// BBR paces 1 % below its estimate.
 const MARGIN: f64 = 0.99;
-/// Below this rate, in bytes a second, segments leave one by one.
-const LEAST_BURST_RATE: f64 = 150_000.0;
+/// Below this rate, in bytes per second, segments are sent one by one.
+const MIN_BURST_RATE: f64 = 150_000.0;
 const BURST_MAX: u32 = 127;
-/// Rounds that one half of the memory of aggregated acknowledgements covers.
+/// Rounds of each of the two windows of ACK aggregation.
 const AGGREGATION_ROUNDS: u32 = 5;
-/// What aggregation may add to the window, in seconds of the rate.
+/// Maximum of the aggregation's addition to the window, in seconds of the rate.
 const AGGREGATION_MAX_S: f64 = 0.1;
-/// Payload of a full segment as Linux paces it (`mss_cache`, without MPTCP's
-/// options: on a subflow BBR paces 1.7 % faster than it means to).
+/// Payload of a full segment in Linux's pacing (`mss_cache`, without MPTCP's
+/// options: on a subflow BBR paces 1.7 % faster than intended).
 const SEGMENT_BYTES: f64 = 1448.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,34 +50,34 @@ enum Mode {
 #[derive(Clone, Debug)]
 pub(super) struct Bbr {
     mode: Mode,
-    /// (round, segments a second), falling: the front is the maximum.
+    /// (round, segments per second), descending: the front is the maximum.
     rates: VecDeque<(u64, f64)>,
     round: u64,
     round_ends: u64,
     round_start: bool,
-    least_rtt: Option<Duration>,
-    least_rtt_at: Instant,
+    min_rtt: Option<Duration>,
+    min_rtt_at: Instant,
     full_rate: f64,
     full_rounds: u32,
     filled: bool,
-    /// Sending begins again after the application paused.
-    restarts: bool,
-    /// Segments a second at which they leave (`sk_pacing_rate`).
+    /// Transmission restarts after the application paused.
+    restarts_from_idle: bool,
+    /// Pacing rate, in segments per second (`sk_pacing_rate`).
     pace: Option<f64>,
-    /// Window before recovery or the probe of the round trip.
+    /// Window before recovery or ProbeRTT.
     window_before: u32,
-    repair: Repair,
-    conserves: bool,
+    recovery: RecoveryState,
+    conserves_packets: bool,
     aggregation: Aggregation,
 }
 
-/// How many segments more than the rate explains came at once (`extra_acked`).
+/// Segments acknowledged in excess of the rate (`extra_acked`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Aggregation {
     since: Instant,
     acked: f64,
-    /// The most of the present rounds, and of those before.
-    most: [f64; 2],
+    /// Maximum of the current window of rounds, and of the previous one.
+    max: [f64; 2],
     rounds: u32,
 }
 
@@ -89,37 +89,37 @@ impl Default for Bbr {
             round: 0,
             round_ends: 0,
             round_start: false,
-            least_rtt: None,
-            least_rtt_at: Instant::ZERO,
+            min_rtt: None,
+            min_rtt_at: Instant::ZERO,
             full_rate: 0.0,
             full_rounds: 0,
             filled: false,
-            restarts: false,
+            restarts_from_idle: false,
             pace: None,
             window_before: 0,
-            repair: Repair::None,
-            conserves: false,
+            recovery: RecoveryState::None,
+            conserves_packets: false,
             aggregation: Aggregation::default(),
         }
     }
 }
 
 impl Bbr {
-    /// The handshake took so long (`bbr_init`).
+    /// Completes the handshake, which took `rtt` (`bbr_init`).
     pub(super) fn begin(&mut self, now: Instant, rtt: Duration) {
-        (self.least_rtt, self.least_rtt_at) = (Some(rtt), now);
+        (self.min_rtt, self.min_rtt_at) = (Some(rtt), now);
         self.pace = Some(f64::from(INITIAL_WINDOW) / rtt.as_secs_f64().max(1e-6) * STARTUP_GAIN * MARGIN);
         self.aggregation.since = now;
     }
 
-    /// Something is sent, and nothing was in flight (`bbr_cwnd_event`): the
-    /// window. Only after a pause that the application made does BBR know that
-    /// it rested.
+    /// Notes a transmission with nothing in flight (`bbr_cwnd_event`); returns the
+    /// window. BBR detects an idle period only if the samples are
+    /// application-limited.
     pub(super) fn on_start(&mut self, now: Instant, app_limited: bool, window: u32) -> u32 {
         if !app_limited {
             return window;
         }
-        self.restarts = true;
+        self.restarts_from_idle = true;
         (self.aggregation.since, self.aggregation.acked) = (now, 0.0);
         match self.mode {
             Mode::ProbeRate { .. } => self.set_pace(1.0),
@@ -129,36 +129,37 @@ impl Bbr {
         window
     }
 
-    /// Recovery or a timeout begins (`bbr_ssthresh`, `bbr_save_cwnd`).
+    /// Notes the start of recovery or a timeout (`bbr_ssthresh`,
+    /// `bbr_save_cwnd`).
     pub(super) fn on_loss(&mut self, window: u32) {
-        let good = self.repair == Repair::None && !self.probes_rtt();
-        self.window_before = if good { window } else { self.window_before.max(window) };
+        let undisturbed = self.recovery == RecoveryState::None && !self.probes_rtt();
+        self.window_before = if undisturbed { window } else { self.window_before.max(window) };
     }
 
-    /// A timeout (`bbr_set_state`).
+    /// Notes a timeout (`bbr_set_state`).
     pub(super) fn on_timeout(&mut self) {
-        (self.repair, self.full_rate) = (Repair::Loss, 0.0);
+        (self.recovery, self.full_rate) = (RecoveryState::Loss, 0.0);
     }
 
-    /// The window after a sample (`bbr_main`).
+    /// Processes a sample; returns the window (`bbr_main`).
     pub(super) fn on_sample(&mut self, sample: &RateSample, window: u32) -> u32 {
         self.note_rate(sample);
         self.note_aggregation(sample, window);
-        self.follow_cycle(sample);
-        self.look_whether_full(sample);
-        self.look_whether_drained(sample);
+        self.advance_cycle(sample);
+        self.check_full(sample);
+        self.check_drain(sample);
         let window = self.note_rtt(sample, window);
         self.set_pace(self.gain());
         self.window(sample, window)
     }
 
-    /// Bytes a second.
+    /// Pacing rate, in bytes per second.
     pub(super) fn pace(&self) -> Option<f64> {
         self.pace.map(|pace| pace * SEGMENT_BYTES)
     }
 
-    /// True while the window is cut to measure the round trip: rates of then
-    /// count as limited by the application (`bbr_update_min_rtt`).
+    /// True in ProbeRTT: rate samples then count as application-limited
+    /// (`bbr_update_min_rtt`).
     pub(super) fn probes_rtt(&self) -> bool {
         matches!(self.mode, Mode::ProbeRtt { .. })
     }
@@ -180,15 +181,15 @@ impl Bbr {
         }
     }
 
-    /// `bbr_max_bw`: segments a second.
+    /// `bbr_max_bw`, in segments per second.
     fn rate(&self) -> f64 {
         self.rates.front().map_or(0.0, |&(_, rate)| rate)
     }
 
-    /// `bbr_set_pacing_rate`: until the pipe is full, the pace only rises.
+    /// `bbr_set_pacing_rate`: until the pipe is full, the rate does not decrease.
     fn set_pace(&mut self, gain: f64) {
         let pace = self.rate() * gain * MARGIN;
-        if self.filled || self.pace.is_none_or(|known| pace > known) {
+        if self.filled || self.pace.is_none_or(|current| pace > current) {
             self.pace = (pace > 0.0).then_some(pace);
         }
     }
@@ -200,12 +201,12 @@ impl Bbr {
         if sample.prior_delivered >= self.round_ends {
             self.round += 1;
             self.round_ends = sample.total_delivered;
-            (self.round_start, self.conserves) = (true, false);
+            (self.round_start, self.conserves_packets) = (true, false);
         }
         if sample.app_limited && rate < self.rate() {
             return;
         }
-        while self.rates.back().is_some_and(|&(_, known)| known <= rate) {
+        while self.rates.back().is_some_and(|&(_, current)| current <= rate) {
             self.rates.pop_back();
         }
         self.rates.push_back((self.round, rate));
@@ -220,31 +221,31 @@ impl Bbr {
             return;
         }
         let rate = self.rate();
-        let seen = &mut self.aggregation;
+        let aggregation = &mut self.aggregation;
         if self.round_start {
-            seen.rounds += 1;
-            if seen.rounds >= AGGREGATION_ROUNDS {
-                (seen.rounds, seen.most) = (0, [0.0, seen.most[0]]);
+            aggregation.rounds += 1;
+            if aggregation.rounds >= AGGREGATION_ROUNDS {
+                (aggregation.rounds, aggregation.max) = (0, [0.0, aggregation.max[0]]);
             }
         }
-        let mut expected = libm::floor(rate * sample.now.since(seen.since).as_secs_f64());
-        if seen.acked <= expected {
-            (seen.acked, seen.since, expected) = (0.0, sample.now, 0.0);
+        let mut expected = libm::floor(rate * sample.now.since(aggregation.since).as_secs_f64());
+        if aggregation.acked <= expected {
+            (aggregation.acked, aggregation.since, expected) = (0.0, sample.now, 0.0);
         }
-        seen.acked += f64::from(sample.newly);
-        seen.most[0] = seen.most[0].max((seen.acked - expected).min(f64::from(window)));
+        aggregation.acked += f64::from(sample.newly);
+        aggregation.max[0] = aggregation.max[0].max((aggregation.acked - expected).min(f64::from(window)));
     }
 
     /// `bbr_ack_aggregation_cwnd`, in segments.
     fn aggregated(&self) -> f64 {
-        let [now, before] = self.aggregation.most;
+        let [now, before] = self.aggregation.max;
         if self.filled { now.max(before).min(libm::floor(self.rate() * AGGREGATION_MAX_S)) } else { 0.0 }
     }
 
     /// `bbr_is_next_cycle_phase`.
-    fn follow_cycle(&mut self, sample: &RateSample) {
+    fn advance_cycle(&mut self, sample: &RateSample) {
         let Mode::ProbeRate { phase, since } = self.mode else { return };
-        let over = self.least_rtt.is_none_or(|least| sample.now.since(since) > least);
+        let over = self.min_rtt.is_none_or(|min| sample.now.since(since) > min);
         let in_flight = sample.in_flight[0];
         let next = match PHASES[phase] {
             gain if gain > 1.0 => over && (sample.losses > 0 || in_flight + self.burst() >= self.inflight(gain)),
@@ -257,7 +258,7 @@ impl Bbr {
     }
 
     /// `bbr_check_full_bw_reached`.
-    fn look_whether_full(&mut self, sample: &RateSample) {
+    fn check_full(&mut self, sample: &RateSample) {
         if self.filled || !self.round_start || sample.app_limited {
             return;
         }
@@ -270,7 +271,7 @@ impl Bbr {
     }
 
     /// `bbr_check_drain`.
-    fn look_whether_drained(&mut self, sample: &RateSample) {
+    fn check_drain(&mut self, sample: &RateSample) {
         if self.mode == Mode::Startup && self.filled {
             self.mode = Mode::Drain;
         }
@@ -279,20 +280,20 @@ impl Bbr {
         }
     }
 
-    /// `bbr_update_min_rtt`: the window.
+    /// `bbr_update_min_rtt`; returns the window.
     fn note_rtt(&mut self, sample: &RateSample, mut window: u32) -> u32 {
-        let expired = sample.now.since(self.least_rtt_at) > RTT_WINDOW;
+        let expired = sample.now.since(self.min_rtt_at) > RTT_WINDOW;
         if let Some(rtt) = sample.rtt
-            && (expired || self.least_rtt.is_none_or(|least| rtt <= least))
+            && (expired || self.min_rtt.is_none_or(|min| rtt <= min))
         {
-            (self.least_rtt, self.least_rtt_at) = (Some(rtt), sample.now);
+            (self.min_rtt, self.min_rtt_at) = (Some(rtt), sample.now);
         }
-        if expired && !self.restarts && !self.probes_rtt() {
+        if expired && !self.restarts_from_idle && !self.probes_rtt() {
             self.mode = Mode::ProbeRtt { until: None, round_over: false };
             self.window_before = self.window_before.max(window);
         }
         match &mut self.mode {
-            Mode::ProbeRtt { until: until @ None, .. } if sample.in_flight[1] <= LEAST_WINDOW => {
+            Mode::ProbeRtt { until: until @ None, .. } if sample.in_flight[1] <= MIN_WINDOW => {
                 *until = Some(sample.now + PROBE_RTT);
                 self.round_ends = sample.total_delivered;
             }
@@ -303,31 +304,31 @@ impl Bbr {
             }
             _ => {}
         }
-        self.restarts &= sample.delivered == 0;
+        self.restarts_from_idle &= sample.delivered == 0;
         window
     }
 
-    /// `bbr_check_probe_rtt_done`: the window.
+    /// `bbr_check_probe_rtt_done`; returns the window.
     fn end_probe_rtt(&mut self, now: Instant, until: Option<Instant>, window: u32) -> u32 {
         if until.is_none_or(|until| now <= until) {
             return window;
         }
-        self.least_rtt_at = now;
+        self.min_rtt_at = now;
         self.reset_mode(now);
         window.max(self.window_before)
     }
 
-    /// `bbr_reset_mode`. Linux begins the cycle at random, but never with the
-    /// phase that drains; here the number of the round is the die.
+    /// `bbr_reset_mode`. Linux starts the cycle in a random phase, except the
+    /// draining one; here the round number determines the phase.
     fn reset_mode(&mut self, now: Instant) {
         let phase = [0, 2, 3, 4, 5, 6, 7][(self.round % 7) as usize];
         self.mode = if self.filled { Mode::ProbeRate { phase, since: now } } else { Mode::Startup };
     }
 
-    /// `bbr_bdp`: segments that fill the way, times a gain.
+    /// `bbr_bdp`: bandwidth-delay product in segments, times a gain.
     fn bdp(&self, gain: f64) -> f64 {
         let initial = f64::from(INITIAL_WINDOW);
-        self.least_rtt.map_or(initial, |rtt| libm::ceil(self.rate() * rtt.as_secs_f64() * gain))
+        self.min_rtt.map_or(initial, |rtt| libm::ceil(self.rate() * rtt.as_secs_f64() * gain))
     }
 
     /// `bbr_inflight`.
@@ -335,24 +336,24 @@ impl Bbr {
         self.budget(self.bdp(gain))
     }
 
-    /// `bbr_quantization_budget`: three bursts more, an even number, and enough
-    /// for the phase that probes.
+    /// `bbr_quantization_budget`: adds three bursts, rounds up to an even number,
+    /// and adds two segments in the probing phase.
     fn budget(&self, segments: f64) -> u32 {
         let even = (segments as u32 + 3 * self.burst()).next_multiple_of(2);
         even + if matches!(self.mode, Mode::ProbeRate { phase: 0, .. }) { 2 } else { 0 }
     }
 
-    /// `bbr_tso_segs_goal`: segments that leave together, about 1 ms of them.
+    /// `bbr_tso_segs_goal`: segments per burst, about 1 ms of the rate.
     fn burst(&self) -> u32 {
         let pace = self.pace().unwrap_or_default();
-        let least = if pace < LEAST_BURST_RATE { 1 } else { 2 };
-        ((pace / 1024.0 / SEGMENT_BYTES) as u32).clamp(least, BURST_MAX)
+        let min = if pace < MIN_BURST_RATE { 1 } else { 2 };
+        ((pace / 1024.0 / SEGMENT_BYTES) as u32).clamp(min, BURST_MAX)
     }
 
     /// `bbr_set_cwnd`.
     fn window(&mut self, sample: &RateSample, window: u32) -> u32 {
-        let mut window = self.recover(sample, window);
-        if !self.conserves {
+        let mut window = self.recover_or_restore(sample, window);
+        if !self.conserves_packets {
             let target = self.budget(self.bdp(self.window_gain()) + self.aggregated());
             let grown = window + sample.newly;
             window = match self.filled {
@@ -360,25 +361,25 @@ impl Bbr {
                 false if window < target || sample.total_delivered < u64::from(INITIAL_WINDOW) => grown,
                 false => window,
             };
-            window = window.max(LEAST_WINDOW);
+            window = window.max(MIN_WINDOW);
         }
-        if self.probes_rtt() { window.min(LEAST_WINDOW) } else { window }
+        if self.probes_rtt() { window.min(MIN_WINDOW) } else { window }
     }
 
-    /// `bbr_set_cwnd_to_recover_or_restore`: in the first round of recovery as
-    /// many leave as arrive; at its end the window is as before.
-    fn recover(&mut self, sample: &RateSample, window: u32) -> u32 {
+    /// `bbr_set_cwnd_to_recover_or_restore`: packet conservation in the first
+    /// round of recovery; at its end the window is restored.
+    fn recover_or_restore(&mut self, sample: &RateSample, window: u32) -> u32 {
         let mut window = window.saturating_sub(sample.losses).max(1);
-        let before = std::mem::replace(&mut self.repair, sample.repair);
-        if sample.repair == Repair::Recovery && before != Repair::Recovery {
-            self.conserves = true;
+        let before = std::mem::replace(&mut self.recovery, sample.recovery);
+        if sample.recovery == RecoveryState::Recovery && before != RecoveryState::Recovery {
+            self.conserves_packets = true;
             self.round_ends = sample.total_delivered;
             window = sample.in_flight[1] + sample.newly;
-        } else if sample.repair == Repair::None && before != Repair::None {
-            self.conserves = false;
+        } else if sample.recovery == RecoveryState::None && before != RecoveryState::None {
+            self.conserves_packets = false;
             window = window.max(self.window_before);
         }
-        if self.conserves { window.max(sample.in_flight[1] + sample.newly) } else { window }
+        if self.conserves_packets { window.max(sample.in_flight[1] + sample.newly) } else { window }
     }
 }
 

@@ -1,10 +1,10 @@
-//! Increases that depend on all subflows of the connection.
+//! Coupled congestion control: increases that depend on all subflows.
 
 use crosslane_core::time::Duration;
 
 use super::Algorithm;
 
-/// One subflow, as the others see it.
+/// State of one subflow.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
     /// Congestion window, in segments.
@@ -15,19 +15,19 @@ pub struct Member {
     pub loss_interval: u64,
 }
 
-/// What one subflow needs to know of the others.
+/// Increase of one subflow, computed from all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Coupled {
-    /// Increase for each acknowledged segment, in segments, before the bound.
+    /// Increase per acknowledged segment, in segments, before the bound.
     each: f64,
-    /// Added over the window (OLIA's α).
+    /// OLIA's α: this over the window is added to the increase.
     pub(super) alpha: f64,
     /// True if the increase may not exceed Reno's.
     bounded: bool,
 }
 
 impl Coupled {
-    /// Increase of the window, in segments, for each segment acknowledged.
+    /// Increase of the window per acknowledged segment, in segments.
     pub(super) fn increase(&self, window: f64) -> f64 {
         let each = self.each + self.alpha / window;
         if self.bounded { each.min(1.0 / window) } else { each }
@@ -53,8 +53,8 @@ fn lia(members: &[Member]) -> Coupled {
 /// Khalili et al. 2012, equations 3 and 4.
 fn olia(members: &[Member], own: usize) -> Coupled {
     let sum: f64 = members.iter().map(weight).sum();
-    let Some(me) = members.get(own).filter(|_| sum > 0.0) else { return Coupled::default() };
-    let each = weight(me) / seconds(me) / (sum * sum);
+    let Some(own_member) = members.get(own).filter(|_| sum > 0.0) else { return Coupled::default() };
+    let each = weight(own_member) / seconds(own_member) / (sum * sum);
     let quality = |m: &Member| {
         let interval = m.loss_interval as f64;
         interval * interval / seconds(m)
@@ -67,9 +67,9 @@ fn olia(members: &[Member], own: usize) -> Coupled {
     let n = members.len() as f64;
     let alpha = if collected == 0 {
         0.0
-    } else if is_best(me) && !is_widest(me) {
+    } else if is_best(own_member) && !is_widest(own_member) {
         1.0 / (n * collected as f64)
-    } else if is_widest(me) {
+    } else if is_widest(own_member) {
         -1.0 / (n * members.iter().filter(|m| is_widest(m)).count() as f64)
     } else {
         0.0

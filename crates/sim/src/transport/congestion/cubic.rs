@@ -11,11 +11,11 @@ const BETA: f64 = 717.0 / 1024.0;
 /// Acknowledgements, in windows, by which Reno would grow by one segment:
 /// 3 (1 − β) / (1 + β) of RFC 9438 §4.3, inverted.
 const RENO_ACKS: f64 = (1.0 + BETA) / (3.0 * (1.0 - BETA));
-/// HyStart acts from this window on, in segments.
+/// Minimum window for HyStart, in segments.
 const HYSTART_WINDOW: u32 = 16;
-/// Samples whose least is a round's delay.
+/// Number of samples whose minimum is the delay of a round.
 const HYSTART_SAMPLES: u32 = 8;
-/// Spacing of acknowledgements within one train.
+/// Maximum spacing of acknowledgements within one packet train.
 const HYSTART_SPACING: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Debug, Default)]
@@ -38,77 +38,77 @@ struct Epoch {
 struct Round {
     began: Instant,
     last_ack: Instant,
-    ends_with: u64,
-    least: Option<Duration>,
+    end: u64,
+    min: Option<Duration>,
     samples: u32,
 }
 
 impl Cubic {
-    /// Keeps HyStart's rounds.
+    /// Updates HyStart's round.
     pub(super) fn note_rtt(&mut self, ack: &Ack) {
-        if ack.una > self.round.ends_with {
-            self.round = Round { began: ack.now, last_ack: ack.now, ends_with: ack.next, least: None, samples: 0 };
+        if ack.una > self.round.end {
+            self.round = Round { began: ack.now, last_ack: ack.now, end: ack.next, min: None, samples: 0 };
         }
         if let Some(rtt) = ack.rtt {
-            self.round.least = Some(self.round.least.map_or(rtt, |least| least.min(rtt)));
+            self.round.min = Some(self.round.min.map_or(rtt, |min| min.min(rtt)));
             self.round.samples += 1;
         }
     }
 
-    /// HyStart: the train of acknowledgements is as long as the way, or the
-    /// delay has risen by an eighth (at least 4 ms, at most 16).
+    /// HyStart: true if the train of acknowledgements is longer than the one-way
+    /// delay, or the delay has risen by an eighth (at least 4 ms, at most 16 ms).
     pub(super) fn leaves_slow_start(&mut self, ack: &Ack, window: u32) -> bool {
-        let Some(least) = ack.least_rtt.filter(|_| window >= HYSTART_WINDOW) else { return false };
+        let Some(min) = ack.min_rtt.filter(|_| window >= HYSTART_WINDOW) else { return false };
         let round = &mut self.round;
         if ack.now.since(round.last_ack) <= HYSTART_SPACING {
             round.last_ack = ack.now;
-            if ack.now.since(round.began) > least / 2 {
+            if ack.now.since(round.began) > min / 2 {
                 return true;
             }
         }
-        let rise = (least / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
-        round.samples >= HYSTART_SAMPLES && round.least.is_some_and(|delay| delay > least + rise)
+        let rise = (min / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
+        round.samples >= HYSTART_SAMPLES && round.min.is_some_and(|delay| delay > min + rise)
     }
 
-    /// Acknowledged segments for which the window grows by one.
+    /// Number of acknowledged segments per increase of the window by one.
     pub(super) fn acks_for_one(&mut self, ack: &Ack, window: u32) -> f64 {
-        let now_window = f64::from(window);
+        let current = f64::from(window);
         let last_max = self.last_max;
         let epoch = self.epoch.get_or_insert_with(|| {
-            let below = (last_max - now_window).max(0.0);
+            let below = (last_max - current).max(0.0);
             Epoch {
                 began: ack.now,
-                origin: last_max.max(now_window),
+                origin: last_max.max(current),
                 k_s: libm::cbrt(below / C),
-                reno: now_window,
+                reno: current,
                 reno_acks: 0.0,
             }
         });
-        let t_s = (ack.now.since(epoch.began) + ack.least_rtt.unwrap_or_default()).as_secs_f64();
+        let t_s = (ack.now.since(epoch.began) + ack.min_rtt.unwrap_or_default()).as_secs_f64();
         let offset_s = t_s - epoch.k_s;
         let target = epoch.origin + C * offset_s * offset_s * offset_s;
-        let mut acks = if target > now_window { now_window / (target - now_window) } else { 100.0 * now_window };
+        let mut acks = if target > current { current / (target - current) } else { 100.0 * current };
         if last_max == 0.0 {
             acks = acks.min(20.0);
         }
         epoch.reno_acks += f64::from(ack.acked);
-        let each = now_window * RENO_ACKS;
+        let each = current * RENO_ACKS;
         while epoch.reno_acks > each {
             epoch.reno_acks -= each;
             epoch.reno += 1.0;
         }
-        if epoch.reno > now_window {
-            acks = acks.min(now_window / (epoch.reno - now_window));
+        if epoch.reno > current {
+            acks = acks.min(current / (epoch.reno - current));
         }
         acks.max(2.0)
     }
 
-    /// A loss: the window to go on with (fast convergence, RFC 9438 §4.7).
+    /// The window after a loss (fast convergence, RFC 9438 §4.7).
     pub(super) fn reduce(&mut self, window: u32) -> u32 {
-        let now_window = f64::from(window);
-        self.last_max = if now_window < self.last_max { now_window * (1.0 + BETA) / 2.0 } else { now_window };
+        let current = f64::from(window);
+        self.last_max = if current < self.last_max { current * (1.0 + BETA) / 2.0 } else { current };
         self.epoch = None;
-        (now_window * BETA) as u32
+        (current * BETA) as u32
     }
 
     pub(super) fn forget_epoch(&mut self) {

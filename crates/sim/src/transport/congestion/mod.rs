@@ -10,19 +10,19 @@ mod sample;
 use bbr::Bbr;
 pub use coupled::{Coupled, Member, couple};
 use cubic::Cubic;
-pub use sample::{RateSample, Repair};
+pub use sample::{RateSample, RecoveryState};
 
-/// First window, in segments (RFC 6928).
+/// Initial window, in segments (RFC 6928).
 pub const INITIAL_WINDOW: u32 = 10;
-/// Window at the beginning of a recovery at least, in segments.
-const LEAST_SSTHRESH: u32 = 2;
+/// Minimum slow-start threshold, in segments.
+const MIN_SSTHRESH: u32 = 2;
 
-/// Which algorithm.
+/// A congestion control algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// RFC 5681.
     Reno,
-    /// RFC 9438 as Linux does it, with HyStart.
+    /// RFC 9438 as in Linux, with HyStart.
     Cubic,
     /// Linked increases (RFC 6356).
     Lia,
@@ -39,34 +39,35 @@ impl Algorithm {
     }
 }
 
-/// What an acknowledgement tells.
+/// Input of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
-    /// When it came.
+    /// Time of arrival.
     pub now: Instant,
     /// Segments newly acknowledged in order.
     pub acked: u32,
-    /// Round-trip time of the last of them, if it was sent once.
+    /// Round-trip time of the last of them, if it was not retransmitted.
     pub rtt: Option<Duration>,
-    /// Least round-trip time of late.
-    pub least_rtt: Option<Duration>,
+    /// Minimum round-trip time.
+    pub min_rtt: Option<Duration>,
     /// First byte not acknowledged.
     pub una: u64,
     /// First byte not sent.
     pub next: u64,
 }
 
-/// Window and what moves it.
+/// Congestion control of a subflow.
 #[derive(Clone, Debug)]
 pub struct Control {
     /// Congestion window, in segments.
     pub window: u32,
-    /// Slow start ends here; `u32::MAX` before the first loss.
+    /// Slow-start threshold, in segments; `u32::MAX` before the first loss.
     pub ssthresh: u32,
-    /// Part of a segment that the window has grown by.
+    /// Fractional part of the window's growth, in segments.
     fraction: f64,
     law: Law,
-    /// Segments acknowledged since the last loss, and between the two last.
+    /// Segments acknowledged since the last loss, and between the last two
+    /// losses.
     acked_since: [u64; 2],
 }
 
@@ -90,25 +91,25 @@ impl Control {
         Control { window: INITIAL_WINDOW, ssthresh: u32::MAX, fraction: 0.0, law, acked_since: [0; 2] }
     }
 
-    /// Segments between losses, for OLIA: the greater of the present stretch
-    /// and the one before.
+    /// Segments between losses, for OLIA: the maximum of the current interval
+    /// and the previous one.
     pub fn loss_interval(&self) -> u64 {
         self.acked_since[0].max(self.acked_since[1])
     }
 
-    /// True while the window doubles each round trip.
+    /// True while the window doubles each RTT.
     pub fn in_slow_start(&self) -> bool {
         self.window < self.ssthresh
     }
 
-    /// Data has been acknowledged; `limited` if the window, and not the
-    /// application, held the sender back.
-    pub fn on_ack(&mut self, ack: &Ack, limited: bool, coupled: &Coupled) {
+    /// Processes an acknowledgement; `window_limited` if the window, not the
+    /// application, limited the sender.
+    pub fn on_ack(&mut self, ack: &Ack, window_limited: bool, coupled: &Coupled) {
         self.acked_since[0] += u64::from(ack.acked);
         if let Law::Cubic(cubic) = &mut self.law {
             cubic.note_rtt(ack);
         }
-        if !limited || matches!(self.law, Law::Bbr(_)) {
+        if !window_limited || matches!(self.law, Law::Bbr(_)) {
             return;
         }
         let mut acked = ack.acked;
@@ -133,21 +134,21 @@ impl Control {
             Law::Bbr(_) => return,
         };
         self.fraction += f64::from(acked) * each;
-        let whole = libm::floor(self.fraction);
-        self.fraction -= whole;
+        let whole_segments = libm::floor(self.fraction);
+        self.fraction -= whole_segments;
         // A coupled increase may be negative (OLIA).
-        self.window = (window + whole).max(1.0) as u32;
+        self.window = (window + whole_segments).max(1.0) as u32;
     }
 
-    /// A loss has been found: where the window goes (RFC 5681 §3.1, RFC 9438
+    /// Processes a loss: sets the slow-start threshold (RFC 5681 §3.1, RFC 9438
     /// §4.6).
     pub fn on_loss(&mut self) {
         self.acked_since = [0, self.acked_since[0]];
         self.fraction = 0.0;
         self.ssthresh = match &mut self.law {
-            Law::Reno | Law::Coupled => (self.window / 2).max(LEAST_SSTHRESH),
-            Law::Cubic(cubic) => cubic.reduce(self.window).max(LEAST_SSTHRESH),
-            // BBR takes a loss for no sign of congestion.
+            Law::Reno | Law::Coupled => (self.window / 2).max(MIN_SSTHRESH),
+            Law::Cubic(cubic) => cubic.reduce(self.window).max(MIN_SSTHRESH),
+            // BBR does not treat a loss as congestion.
             Law::Bbr(bbr) => {
                 bbr.on_loss(self.window);
                 self.ssthresh
@@ -155,52 +156,52 @@ impl Control {
         };
     }
 
-    /// The retransmission timer has expired.
+    /// Processes the expiry of the retransmission timer.
     pub fn on_timeout(&mut self) {
         if let Law::Bbr(bbr) = &mut self.law {
             bbr.on_timeout();
         }
     }
 
-    /// True if each round of recovery reduces the window (RFC 6937).
+    /// True if recovery reduces the window (RFC 6937).
     pub fn reduces(&self) -> bool {
         !matches!(self.law, Law::Bbr(_))
     }
 
-    /// Windows that the send buffer holds (Linux `tcp_sndbuf_expand`,
+    /// Size of the send buffer, in windows (Linux `tcp_sndbuf_expand`,
     /// `bbr_sndbuf_expand`).
     pub fn windows_buffered(&self) -> u32 {
         if matches!(self.law, Law::Bbr(_)) { 3 } else { 2 }
     }
 
-    /// The handshake took so long.
+    /// Completes the handshake, which took `rtt`.
     pub fn begin(&mut self, now: Instant, rtt: Duration) {
         if let Law::Bbr(bbr) = &mut self.law {
             bbr.begin(now, rtt);
         }
     }
 
-    /// Something is sent, and nothing was in flight; `app_limited` if that is
-    /// because the application paused.
+    /// Notes a transmission with nothing in flight; `app_limited` if the
+    /// application had paused.
     pub fn on_start(&mut self, now: Instant, app_limited: bool) {
         if let Law::Bbr(bbr) = &mut self.law {
             self.window = bbr.on_start(now, app_limited, self.window);
         }
     }
 
-    /// What the network was seen to deliver; BBR's window and pace follow it.
+    /// Processes a delivery-rate sample, which sets BBR's window and pacing rate.
     pub fn on_rate(&mut self, sample: &RateSample) {
         if let Law::Bbr(bbr) = &mut self.law {
             self.window = bbr.on_sample(sample, self.window);
         }
     }
 
-    /// True while the window is cut to measure the round trip.
+    /// True while the window is reduced to measure the minimum RTT.
     pub fn probes_rtt(&self) -> bool {
         matches!(&self.law, Law::Bbr(bbr) if bbr.probes_rtt())
     }
 
-    /// Bytes a second at which segments leave; `None`: as the window allows.
+    /// Pacing rate, in bytes per second; `None`: no pacing.
     pub fn pace(&self) -> Option<f64> {
         match &self.law {
             Law::Bbr(bbr) => bbr.pace(),
@@ -208,8 +209,8 @@ impl Control {
         }
     }
 
-    /// Nothing has been sent for longer than the timeout (RFC 2861, Linux
-    /// `tcp_cwnd_restart`): halve the window for each timeout that passed.
+    /// Restarts after an idle time longer than the timeout (RFC 2861, Linux
+    /// `tcp_cwnd_restart`): halves the window for each timeout that passed.
     pub fn after_idle(&mut self, timeouts: u32) {
         if matches!(self.law, Law::Bbr(_)) {
             return;

@@ -1,50 +1,50 @@
-//! What acknowledgements tell of the network's rate.
+//! Delivery-rate samples.
 
 use crosslane_core::time::{Duration, Instant};
 
-/// How a subflow stands with losses (Linux `tcp_ca_state`).
+/// State of a subflow's loss recovery (Linux `tcp_ca_state`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Repair {
-    /// Nothing to repair.
+pub enum RecoveryState {
+    /// No recovery.
     #[default]
     None,
-    /// Recovery.
+    /// Fast recovery.
     Recovery,
-    /// After a timeout.
+    /// Recovery after a timeout.
     Loss,
 }
 
-/// What the network delivered, from one acknowledgement
+/// Delivery-rate sample of one acknowledgement
 /// (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug)]
 pub struct RateSample {
-    /// When the acknowledgement came.
+    /// Time of the acknowledgement.
     pub now: Instant,
     /// Segments delivered since the acknowledged segment was sent.
     pub delivered: u64,
-    /// In what time; zero if that was shorter than any round trip, and says
-    /// nothing.
+    /// Interval of that delivery; zero if it was shorter than the minimum RTT,
+    /// which makes the sample invalid.
     pub interval: Duration,
-    /// Segments delivered in all before the acknowledged one was sent.
+    /// Total segments delivered before the acknowledged one was sent.
     pub prior_delivered: u64,
-    /// Segments delivered in all.
+    /// Total segments delivered.
     pub total_delivered: u64,
-    /// Round-trip time, where measured.
+    /// Round-trip time, if measured.
     pub rtt: Option<Duration>,
-    /// The application did not fill the window when the segment was sent.
+    /// True if the application did not fill the window when the segment was sent.
     pub app_limited: bool,
     /// Segments in flight before the acknowledgement, and after it.
     pub in_flight: [u32; 2],
     /// Segments newly delivered.
     pub newly: u32,
-    /// Segments newly found lost.
+    /// Segments newly marked lost.
     pub losses: u32,
-    /// What loss recovery does.
-    pub repair: Repair,
+    /// State of loss recovery.
+    pub recovery: RecoveryState,
 }
 
 impl RateSample {
-    /// Segments a second.
+    /// Delivery rate, in segments per second; none if the sample is invalid.
     pub(super) fn rate(&self) -> Option<f64> {
         (!self.interval.is_zero()).then(|| self.delivered as f64 / self.interval.as_secs_f64())
     }

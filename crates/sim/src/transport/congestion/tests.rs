@@ -2,7 +2,7 @@ use super::*;
 
 fn ack(ms: u64, acked: u32, una: u64) -> Ack {
     let rtt = Some(Duration::from_millis(50));
-    Ack { now: Instant::from_millis(ms), acked, rtt, least_rtt: rtt, una, next: una + 1 }
+    Ack { now: Instant::from_millis(ms), acked, rtt, min_rtt: rtt, una, next: una + 1 }
 }
 
 fn round(control: &mut Control, ms: u64) {
@@ -23,21 +23,21 @@ fn slow_start_doubles_and_reno_adds_one_each_round() {
 }
 
 #[test]
-fn an_application_that_sends_little_grows_no_window() {
+fn a_window_that_is_not_the_limit_does_not_grow() {
     let mut reno = Control::new(Algorithm::Reno);
     reno.on_ack(&ack(50, 10, 1), false, &Coupled::default());
     assert_eq!(reno.window, INITIAL_WINDOW);
 }
 
 #[test]
-fn cubic_comes_back_to_its_last_window_after_k_seconds() {
+fn cubic_returns_to_its_last_window_after_k_seconds() {
     let mut cubic = Control::new(Algorithm::Cubic);
     (cubic.window, cubic.ssthresh) = (100, 100);
     cubic.on_loss();
     cubic.window = cubic.ssthresh;
     assert_eq!(cubic.window, 70);
-    // K = cbrt(30 / 0.4) = 4.2 s (RFC 9438 §4.2); in rounds of 50 ms Reno would
-    // be there earlier (§4.3).
+    // K = cbrt(30 / 0.4) = 4.2 s (RFC 9438 §4.2); with rounds of 50 ms Reno would
+    // reach it earlier (§4.3).
     for step in 1..=42 {
         round(&mut cubic, step * 100);
     }
@@ -48,11 +48,11 @@ fn cubic_comes_back_to_its_last_window_after_k_seconds() {
 fn lia_on_two_equal_paths_grows_like_one_reno() {
     let member = Member { window: 20, rtt: Duration::from_millis(50), loss_interval: 100 };
     let coupled = couple(Algorithm::Lia, &[member, member], 0);
-    // Each grows by a quarter of what Reno would: together, over twice the
-    // acknowledgements, they grow by half a segment a round each.
+    // The increase per acknowledgement is a quarter of Reno's. The two subflows
+    // receive twice the acknowledgements, so each grows by half a segment per round.
     assert!((coupled.increase(20.0) * 20.0 - 0.25).abs() < 1e-9);
-    let alone = couple(Algorithm::Lia, &[member], 0);
-    assert!((alone.increase(20.0) * 20.0 - 1.0).abs() < 1e-9, "one path alone is Reno");
+    let single = couple(Algorithm::Lia, &[member], 0);
+    assert!((single.increase(20.0) * 20.0 - 1.0).abs() < 1e-9, "with a single path it is Reno");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a segment that arrives does.
+//! Processing of received segments.
 
 use crosslane_core::mptcp::{AddressId, Event};
 use crosslane_core::time::Instant;
@@ -10,31 +10,31 @@ use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, MAX_SUBFLOWS, Protocol};
 
 impl Endpoint {
-    /// A segment arrives that was sent at `sent`.
+    /// Receives a segment that was sent at `sent`.
     pub fn on_segment(&mut self, now: Instant, segment: &Segment, sent: Instant) {
         let Some(place) = self.place_of(segment.port).or_else(|| self.accept(now, segment)) else {
-            self.answer_stranger(segment);
+            self.answer_unknown(segment);
             return;
         };
         let subflow = &mut self.subflows[place];
-        (subflow.heard, subflow.echo) = (now, sent);
-        // Segments of a handshake acknowledge no data yet.
+        (subflow.last_received, subflow.echo) = (now, sent);
+        // Segments of a handshake do not acknowledge data.
         self.edge = self.edge.max(segment.data_ack.unwrap_or(0) + segment.window);
         if segment.flags & SYN != 0 {
-            self.shake_hands(now, place, segment, sent);
+            self.on_syn(now, place, segment, sent);
         } else {
             self.finish_handshake(now, place, segment);
-            self.take_acknowledgement(now, place, segment);
-            self.take_payload(now, place, segment);
+            self.on_acknowledgement(now, place, segment);
+            self.on_payload(now, place, segment);
         }
         if segment.flags & FIN != 0 {
-            self.hear_end(now, place);
+            self.on_fin(now, place);
         }
         self.push(now);
         self.transmit(now);
     }
 
-    /// A SYN opens a subflow at the server.
+    /// Opens a subflow at the server for a SYN.
     fn accept(&mut self, now: Instant, segment: &Segment) -> Option<usize> {
         let opens = !self.client && segment.flags & (SYN | ACK) == SYN && self.subflows.len() < MAX_SUBFLOWS;
         if !opens {
@@ -47,17 +47,18 @@ impl Endpoint {
         Some(place)
     }
 
-    /// Whoever closes a subflow repeats its FIN until it is answered.
-    fn answer_stranger(&mut self, segment: &Segment) {
+    /// Answers a FIN of an unknown subflow: its sender retransmits it until it is
+    /// answered.
+    fn answer_unknown(&mut self, segment: &Segment) {
         if segment.flags & FIN != 0 {
             let answer = Segment { flags: FIN | ACK, seq: segment.ack, ack: segment.seq + 1, payload: 0, ..*segment };
             self.segments.push_back(answer);
         }
     }
 
-    fn shake_hands(&mut self, now: Instant, place: usize, segment: &Segment, sent: Instant) {
+    fn on_syn(&mut self, now: Instant, place: usize, segment: &Segment, sent: Instant) {
         if !self.client {
-            self.answer_syn(place);
+            self.send_syn_ack(place);
             return;
         }
         if segment.flags & ACK == 0 {
@@ -67,22 +68,22 @@ impl Endpoint {
         let first = subflow.phase == Phase::Opening;
         if first {
             subflow.phase = Phase::Open;
-            let once = subflow.repeat.times == 0;
-            let began = if once { subflow.repeat.first } else { sent };
+            let once = subflow.retry.attempts == 0;
+            let began = if once { subflow.retry.first } else { sent };
             subflow.tx.begin(now, now.since(began));
-            subflow.repeat.end();
+            subflow.retry.end();
             subflow.usable = !subflow.join;
             if subflow.join {
-                subflow.repeat.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
+                subflow.retry.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
             }
         }
         self.send_third(place);
         if first {
-            self.tell_opened(place);
+            self.report_opened(place);
         }
     }
 
-    fn tell_opened(&mut self, place: usize) {
+    fn report_opened(&mut self, place: usize) {
         self.connected = true;
         if self.settings.protocol == Protocol::Tcp {
             return;
@@ -101,22 +102,22 @@ impl Endpoint {
             Phase::Accepted if segment.flags & ACK != 0 => {
                 subflow.phase = Phase::Open;
                 subflow.usable = true;
-                let once = subflow.repeat.times == 0;
-                let began = subflow.repeat.first;
+                let once = subflow.retry.attempts == 0;
+                let began = subflow.retry.first;
                 if once {
                     subflow.tx.begin(now, now.since(began));
                 }
-                subflow.repeat.end();
+                subflow.retry.end();
                 let join = subflow.join;
-                self.tell_opened(place);
+                self.report_opened(place);
                 if join {
-                    // RFC 8684 §3.2: the fourth segment lets the opener send.
+                    // RFC 8684 §3.2: the initiator may send after the fourth segment.
                     self.send_ack(place);
                 }
             }
             Phase::Open if self.client => {
                 subflow.usable = true;
-                subflow.repeat.end();
+                subflow.retry.end();
             }
             // The fourth segment was lost.
             Phase::Open if segment.options.contains(MptcpOptions::JOIN) => self.send_ack(place),
@@ -124,7 +125,7 @@ impl Endpoint {
         }
     }
 
-    fn take_acknowledgement(&mut self, now: Instant, place: usize, segment: &Segment) {
+    fn on_acknowledgement(&mut self, now: Instant, place: usize, segment: &Segment) {
         if segment.flags & ACK == 0 {
             return;
         }
@@ -134,21 +135,21 @@ impl Endpoint {
             self.events.push_back(Event::SubflowPriority { token: self.token, subflow });
         }
         if let Some(id) = segment.removed {
-            self.hear_removal(now, AddressId(id));
+            self.on_remove_addr(now, AddressId(id));
         }
         if let Some(data_ack) = segment.data_ack {
-            self.take_data_ack(now, place, data_ack);
+            self.on_data_ack(now, place, data_ack);
         }
         let coupled = self.coupled(place);
         self.subflows[place].tx.on_ack(now, segment.ack, segment.sack, segment.echo, &coupled);
         if self.settings.protocol == Protocol::Tcp {
             let una = self.subflows[place].tx.acked_data();
             self.edge = self.edge.max(una + segment.window);
-            self.take_data_ack(now, place, una);
+            self.on_data_ack(now, place, una);
         }
     }
 
-    fn take_data_ack(&mut self, now: Instant, place: usize, data_ack: u64) {
+    fn on_data_ack(&mut self, now: Instant, place: usize, data_ack: u64) {
         if data_ack <= self.una || data_ack > self.sent {
             return;
         }
@@ -161,16 +162,16 @@ impl Endpoint {
                 self.events.push_back(Event::Established { token: self.token, subflow, server_side: false });
             }
         }
-        // Linux `__mptcp_clean_una`: progress begins the timer anew.
+        // Linux `__mptcp_clean_una`: progress restarts the timer.
         let all = self.una == self.frags.written();
         self.retransmit_at = (!all).then(|| self.settings.ticks.after(now, self.interval));
     }
 
-    fn take_payload(&mut self, now: Instant, place: usize, segment: &Segment) {
+    fn on_payload(&mut self, now: Instant, place: usize, segment: &Segment) {
         if segment.payload == 0 {
             return;
         }
-        // Linux `check_fully_established`: data with a mapping is as good as its acknowledgement.
+        // Linux `check_fully_established`: data with a mapping counts as an acknowledgement.
         if !self.established {
             self.established = true;
             let subflow = self.named(&self.subflows[place]);
@@ -178,39 +179,39 @@ impl Endpoint {
                 self.events.push_back(Event::Established { token: self.token, subflow, server_side: !self.client });
             }
         }
-        let piece = Mapping { dsn: segment.dsn.unwrap_or(segment.seq - 1), len: u64::from(segment.payload) };
+        let mapping = Mapping { dsn: segment.dsn.unwrap_or(segment.seq - 1), len: u64::from(segment.payload) };
         let mut ordered = Vec::new();
-        self.subflows[place].rx.measure(now, segment.echo, piece.len);
-        self.subflows[place].rx.take(now, segment.seq, piece, segment.flags & PSH != 0, &mut ordered);
+        self.subflows[place].rx.measure(now, segment.echo, mapping.len);
+        self.subflows[place].rx.receive(now, segment.seq, mapping, segment.flags & PSH != 0, &mut ordered);
         let mut read = false;
-        for piece in ordered {
-            read |= self.inbox.take(piece);
+        for mapping in ordered {
+            read |= self.receive_queue.add(mapping);
         }
         if read {
             let longest = self.subflows.iter().filter_map(|subflow| subflow.rx.rtt()).max();
             if let Some(rtt) = longest {
-                self.inbox.measure(now, rtt);
+                self.receive_queue.measure(now, rtt);
             }
-            // The reader empties the queue, whatever subflow filled it.
+            // The reader empties the queues of all subflows.
             self.subflows.iter_mut().for_each(|subflow| subflow.rx.read());
         }
     }
 
-    /// The peer has closed a subflow: so do we, and send its data elsewhere.
-    fn hear_end(&mut self, now: Instant, place: usize) {
+    /// Handles the peer's FIN: closes the subflow and re-injects its data.
+    fn on_fin(&mut self, now: Instant, place: usize) {
         let subflow = self.subflows.remove(place);
         if subflow.phase == Phase::Closing {
             return;
         }
-        self.segments.push_back(self.bare(&subflow, FIN | ACK));
+        self.segments.push_back(self.segment_of(&subflow, FIN | ACK));
         let named = self.named(&subflow);
         self.events.push_back(Event::SubflowClosed { token: self.token, subflow: named, error: 0 });
         self.reinject(now);
     }
 
-    /// The peer has withdrawn an address: its subflows are closed, and what they
-    /// carried is sent elsewhere.
-    fn hear_removal(&mut self, now: Instant, id: AddressId) {
+    /// Handles REMOVE_ADDR: closes the address's subflows and re-injects their
+    /// data.
+    fn on_remove_addr(&mut self, now: Instant, id: AddressId) {
         let of = |subflow: &Subflow| subflow.phase == Phase::Open && self.named(subflow).remote_id == id;
         let places: Vec<usize> = (0..self.subflows.len()).filter(|&place| of(&self.subflows[place])).collect();
         for place in places {

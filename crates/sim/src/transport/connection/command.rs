@@ -1,4 +1,4 @@
-//! What a path manager may ask of a connection.
+//! Commands of a path manager to a connection.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use super::super::subflow::Phase;
 use super::{Endpoint, MAX_SUBFLOWS, Protocol, SERVER_ADDRESS, vehicle_address};
 
 impl Endpoint {
-    /// Carries out a command; false if the kernel would refuse it.
+    /// Executes a command; false if the kernel would reject it.
     pub fn command(&mut self, now: Instant, command: &Command) -> bool {
         if self.settings.protocol == Protocol::Tcp {
             return false;
@@ -39,19 +39,19 @@ impl Endpoint {
                 let Some(place) = self.place(local, remote) else { return false };
                 let subflow = &mut self.subflows[place];
                 subflow.backup[0] = backup;
-                subflow.tell = Some(backup);
+                subflow.pending_prio = Some(backup);
                 self.push(now);
                 self.transmit(now);
                 true
             }
             Command::Withdraw { local_id, .. } => self.withdraw(local_id),
-            // The vehicle opens every subflow: nothing is announced.
+            // The vehicle opens every subflow, so no address is announced.
             Command::Announce { .. } => false,
         }
     }
 
-    /// Sends the SYN of a subflow: of the first one, or of one that joins from
-    /// the address with this id.
+    /// Sends the SYN of the first subflow, or of one that joins from the address
+    /// with this id.
     pub(super) fn open(&mut self, now: Instant, path: PathId, joins: Option<AddressId>, backup: bool) {
         let port = super::FIRST_PORT + self.opened;
         let id = joins.unwrap_or(AddressId(0));
@@ -60,8 +60,8 @@ impl Endpoint {
         self.send_syn(place);
     }
 
-    /// Sends REMOVE_ADDR over a subflow from another address, preferably one that
-    /// is no backup.
+    /// Sends REMOVE_ADDR over a subflow from another address, preferably not a
+    /// backup.
     fn withdraw(&mut self, id: AddressId) -> bool {
         let known = self.subflows.iter().any(|subflow| self.named(subflow).local_id == id);
         let others = 0..self.subflows.len();

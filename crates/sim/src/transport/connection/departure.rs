@@ -1,4 +1,4 @@
-//! Segments that leave.
+//! Transmission of segments.
 
 use crosslane_core::mptcp::{AddressId, Event};
 use crosslane_core::time::Instant;
@@ -7,71 +7,71 @@ use super::super::segment::{ACK, FIN, MptcpOptions, PSH, SYN, Segment};
 use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, Protocol};
 
-/// `errno` of a subflow that nobody answered (ETIMEDOUT).
+/// `errno` of a subflow whose handshake was not answered (ETIMEDOUT).
 const TIMED_OUT: u8 = 110;
 
 impl Endpoint {
-    /// Everything that may leave at `now`.
+    /// Transmits everything that may be sent at `now`.
     pub(super) fn transmit(&mut self, now: Instant) {
         for place in 0..self.subflows.len() {
             if matches!(self.subflows[place].phase, Phase::Opening | Phase::Accepted) {
                 continue;
             }
-            while let Some(leaving) = self.subflows[place].tx.poll(now) {
-                let mut segment = self.answer(place, ACK);
-                segment.seq = leaving.seq;
-                segment.payload = leaving.piece.len as u16;
-                segment.flags |= if leaving.pushed { PSH } else { 0 };
+            while let Some(outgoing) = self.subflows[place].tx.poll(now) {
+                let mut segment = self.acknowledge_with(place, ACK);
+                segment.seq = outgoing.seq;
+                segment.payload = outgoing.mapping.len as u16;
+                segment.flags |= if outgoing.pushed { PSH } else { 0 };
                 if self.settings.protocol == Protocol::Mptcp {
-                    segment.dsn = Some(leaving.piece.dsn);
+                    segment.dsn = Some(outgoing.mapping.dsn);
                     let begins = !self.established && self.client;
                     let option = if begins { MptcpOptions::CAPABLE } else { MptcpOptions::DSS };
                     segment.options = option;
                 }
                 self.segments.push_back(segment);
             }
-            if self.subflows[place].tell.is_some() || self.subflows[place].rx.wants_ack(now) {
+            if self.subflows[place].pending_prio.is_some() || self.subflows[place].rx.wants_ack(now) {
                 self.send_ack(place);
             }
         }
-        self.end_drained(now);
+        self.close_drained(now);
     }
 
-    /// An acknowledgement without data.
+    /// Sends an acknowledgement without data.
     pub(super) fn send_ack(&mut self, place: usize) {
-        let mut segment = self.answer(place, ACK);
-        if let Some(backup) = self.subflows[place].tell.take() {
+        let mut segment = self.acknowledge_with(place, ACK);
+        if let Some(backup) = self.subflows[place].pending_prio.take() {
             segment.options.insert(MptcpOptions::PRIO);
             segment.backup = Some(backup);
         }
         self.segments.push_back(segment);
     }
 
-    /// The withdrawal of an address.
+    /// Sends REMOVE_ADDR.
     pub(super) fn send_removal(&mut self, place: usize, id: AddressId) {
-        let mut segment = self.answer(place, ACK);
+        let mut segment = self.acknowledge_with(place, ACK);
         segment.options.insert(MptcpOptions::REMOVE_ADDR);
         segment.removed = Some(id.0);
         self.segments.push_back(segment);
     }
 
-    /// A SYN of the vehicle.
+    /// Sends the vehicle's SYN.
     pub(super) fn send_syn(&mut self, place: usize) {
         let subflow = &self.subflows[place];
-        let segment = Segment { seq: 0, ack: 0, ..self.bare(subflow, SYN) };
+        let segment = Segment { seq: 0, ack: 0, ..self.segment_of(subflow, SYN) };
         self.segments.push_back(self.with_handshake_option(segment, place));
     }
 
-    pub(super) fn answer_syn(&mut self, place: usize) {
+    pub(super) fn send_syn_ack(&mut self, place: usize) {
         let subflow = &self.subflows[place];
-        let window = self.inbox.clone().tell().1;
-        let segment = Segment { seq: 0, ack: 1, window, echo: subflow.echo, ..self.bare(subflow, SYN | ACK) };
+        let window = self.receive_queue.clone().advertise().1;
+        let segment = Segment { seq: 0, ack: 1, window, echo: subflow.echo, ..self.segment_of(subflow, SYN | ACK) };
         self.segments.push_back(self.with_handshake_option(segment, place));
     }
 
-    /// The third segment of a handshake.
+    /// Sends the third segment of a handshake.
     pub(super) fn send_third(&mut self, place: usize) {
-        let segment = Segment { data_ack: None, ..self.answer(place, ACK) };
+        let segment = Segment { data_ack: None, ..self.acknowledge_with(place, ACK) };
         self.segments.push_back(self.with_handshake_option(segment, place));
     }
 
@@ -86,9 +86,9 @@ impl Endpoint {
         segment
     }
 
-    /// A segment that acknowledges what has come.
-    fn answer(&mut self, place: usize, flags: u8) -> Segment {
-        let (data_ack, window) = self.inbox.tell();
+    /// A segment that acknowledges the data received.
+    fn acknowledge_with(&mut self, place: usize, flags: u8) -> Segment {
+        let (data_ack, window) = self.receive_queue.advertise();
         let (ack, sack) = self.subflows[place].rx.acknowledge();
         let mptcp = self.settings.protocol == Protocol::Mptcp;
         let subflow = &self.subflows[place];
@@ -100,11 +100,11 @@ impl Endpoint {
             data_ack: mptcp.then_some(data_ack),
             echo: subflow.echo,
             options,
-            ..self.bare(subflow, flags)
+            ..self.segment_of(subflow, flags)
         }
     }
 
-    pub(super) fn bare(&self, subflow: &Subflow, flags: u8) -> Segment {
+    pub(super) fn segment_of(&self, subflow: &Subflow, flags: u8) -> Segment {
         Segment {
             path: subflow.path,
             port: subflow.port,
@@ -124,36 +124,36 @@ impl Endpoint {
         }
     }
 
-    /// What is closed here ends with a FIN once it has drained.
-    fn end_drained(&mut self, now: Instant) {
+    /// Sends the FIN of locally closed subflows that have drained.
+    fn close_drained(&mut self, now: Instant) {
         for place in 0..self.subflows.len() {
             let subflow = &mut self.subflows[place];
-            if subflow.phase == Phase::Closing && subflow.repeat.at.is_none() && subflow.tx.is_empty() {
-                subflow.repeat.begin(now);
-                let segment = self.answer(place, FIN | ACK);
+            if subflow.phase == Phase::Closing && subflow.retry.at.is_none() && subflow.tx.is_empty() {
+                subflow.retry.begin(now);
+                let segment = self.acknowledge_with(place, FIN | ACK);
                 self.segments.push_back(segment);
             }
         }
     }
 
-    /// SYNs, their answers and FINs that were not answered in time.
-    pub(super) fn repeat_handshakes(&mut self, now: Instant) {
+    /// Retransmits SYNs, SYN/ACKs and FINs that were not answered in time.
+    pub(super) fn retry_handshakes(&mut self, now: Instant) {
         let mut place = 0;
         while place < self.subflows.len() {
             let subflow = &mut self.subflows[place];
-            if subflow.repeat.at.is_none_or(|at| at > now) {
+            if subflow.retry.at.is_none_or(|at| at > now) {
                 place += 1;
                 continue;
             }
             let phase = subflow.phase;
             if phase == Phase::Open {
-                // Linux `schedule_3rdack_retransmission`: after two round trips.
-                subflow.repeat.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
+                // Linux `schedule_3rdack_retransmission`: after two RTTs.
+                subflow.retry.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
                 self.send_third(place);
                 place += 1;
                 continue;
             }
-            if !subflow.repeat.again(now) {
+            if !subflow.retry.next_attempt(now) {
                 let subflow = self.subflows.remove(place);
                 if phase != Phase::Closing {
                     let named = self.named(&subflow);
@@ -163,9 +163,9 @@ impl Endpoint {
             }
             match phase {
                 Phase::Opening => self.send_syn(place),
-                Phase::Accepted => self.answer_syn(place),
+                Phase::Accepted => self.send_syn_ack(place),
                 Phase::Closing => {
-                    let segment = self.answer(place, FIN | ACK);
+                    let segment = self.acknowledge_with(place, FIN | ACK);
                     self.segments.push_back(segment);
                 }
                 Phase::Open => {}

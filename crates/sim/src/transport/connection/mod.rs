@@ -1,4 +1,4 @@
-//! One end of one connection.
+//! One endpoint of one connection.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -14,8 +14,8 @@ use super::receiver::Receiver;
 use super::scheduler::Scheduler;
 use super::segment::{HEADER_BYTES, MAPPING_BYTES, Segment};
 use super::sender::Sender;
-use super::subflow::{Phase, Repeat, Subflow, SubflowInfo};
-use super::window::Inbox;
+use super::subflow::{Phase, RetryTimer, Subflow, SubflowInfo};
+use super::window::ReceiveQueue;
 use crate::addresses;
 
 mod arrival;
@@ -27,11 +27,11 @@ mod push;
 pub const SERVER_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(addresses::SERVER), 5001);
 /// Port of the vehicle's first subflow.
 const FIRST_PORT: u16 = 40_000;
-/// Subflows that a connection has at most (Linux: 8 beside the first), those
-/// that drain included.
+/// Maximum number of subflows of a connection (Linux: 8 and the first), including
+/// those that drain.
 const MAX_SUBFLOWS: usize = 32;
-/// Memory that a connection may write beside what its subflows hold
-/// (`net.ipv4.tcp_wmem[0]`).
+/// Send buffer of a connection in addition to that of its subflows
+/// (`net.ipv4.tcp_wmem[0]`), in bytes.
 const BUFFER_BASE_BYTES: u64 = 4096;
 
 /// The vehicle's address on a path.
@@ -39,7 +39,7 @@ pub(super) fn vehicle_address(path: PathId) -> IpAddr {
     addresses::vehicle_address(usize::from(path.0)).into()
 }
 
-/// Plain or multipath.
+/// Transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP over one path.
@@ -48,48 +48,48 @@ pub enum Protocol {
     Mptcp,
 }
 
-/// How a connection works.
+/// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Plain or multipath.
+    /// Transport protocol.
     pub protocol: Protocol,
     /// Congestion control of every subflow.
     pub algorithm: Algorithm,
     /// Packet scheduler.
     pub scheduler: Scheduler,
-    /// SO_SNDBUF, in bytes; 0: the kernel's choice.
+    /// SO_SNDBUF, in bytes; 0: autotuning.
     pub send_buffer_bytes: u32,
     /// `net.mptcp.stale_loss_cnt`; 0: never.
     pub stale_loss_count: u32,
-    /// Place of each path in the user's preference, 0 first.
+    /// Rank of each path in the user's preference, 0 first.
     pub ranks: Vec<u8>,
-    /// Bytes of IP in a packet at most (576 to 9000).
+    /// IP MTU, in bytes (576 to 9000).
     pub mtu_bytes: u16,
     /// The kernel's ticks.
     pub ticks: Ticks,
 }
 
-/// The end.
+/// The endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
     settings: Settings,
     client: bool,
     token: Token,
-    /// In the kernel's order: the first one first, then by the time of joining.
+    /// In the kernel's order: the first subflow, then by time of joining.
     subflows: Vec<Subflow>,
     frags: Frags,
-    /// Data acknowledged, and handed to subflows at least once.
+    /// Data sequence numbers acknowledged up to, and sent up to.
     una: u64,
     sent: u64,
-    /// The peer takes data up to here.
+    /// Right edge of the peer's receive window.
     edge: u64,
-    inbox: Inbox,
-    /// Connection-level timer and its length.
+    receive_queue: ReceiveQueue,
+    /// Connection-level retransmission timer and its interval.
     retransmit_at: Option<Instant>,
     interval: Duration,
-    /// The first subflow has been open.
+    /// The first subflow has been established.
     connected: bool,
-    /// The peer has acknowledged data: it knows that this is MPTCP.
+    /// The peer has acknowledged data (fully established).
     established: bool,
     opened: u16,
     last_chosen: usize,
@@ -98,12 +98,12 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The vehicle's end, which opens the connection.
+    /// The vehicle's endpoint, which opens the connection.
     pub fn client(settings: Settings) -> Endpoint {
         Endpoint::new(settings, true)
     }
 
-    /// The server's end.
+    /// The server's endpoint.
     pub fn server(settings: Settings) -> Endpoint {
         Endpoint::new(settings, false)
     }
@@ -118,9 +118,9 @@ impl Endpoint {
             una: 0,
             sent: 0,
             edge: 0,
-            inbox: Inbox::new(),
+            receive_queue: ReceiveQueue::new(),
             retransmit_at: None,
-            interval: push::LEAST_INTERVAL,
+            interval: push::MIN_INTERVAL,
             connected: false,
             established: false,
             opened: 0,
@@ -135,12 +135,12 @@ impl Endpoint {
         self.open(now, path, None, false);
     }
 
-    /// True once data can be written.
+    /// True if data can be written.
     pub fn is_connected(&self) -> bool {
         self.connected
     }
 
-    /// Hands over data; returns how many bytes were taken.
+    /// Writes data; returns the number of bytes accepted.
     pub fn write(&mut self, now: Instant, len: u64) -> u64 {
         if self.settings.protocol == Protocol::Tcp && self.frags.next().is_none() {
             self.subflows.iter_mut().for_each(|subflow| subflow.tx.note_write());
@@ -157,28 +157,28 @@ impl Endpoint {
         taken
     }
 
-    /// True if a writer that waited would be woken: a third of the buffer is
-    /// free (Linux `sk_stream_is_writeable`).
+    /// True if a blocked writer would be woken: a third of the buffer is free
+    /// (Linux `sk_stream_is_writeable`).
     pub fn is_writeable(&self) -> bool {
         self.held() * 3 <= self.buffer() * 2
     }
 
-    /// Bytes that the application has had, in order.
+    /// Bytes delivered to the application.
     pub fn delivered(&self) -> u64 {
-        self.inbox.delivered()
+        self.receive_queue.delivered()
     }
 
-    /// Bytes written and not acknowledged by the peer's end of the connection.
+    /// Bytes written and not acknowledged by the peer.
     pub fn outstanding(&self) -> u64 {
         self.frags.written() - self.una
     }
 
-    /// How each subflow fares.
+    /// Statistics of each open subflow.
     pub fn subflows(&self) -> impl Iterator<Item = SubflowInfo> {
         self.subflows.iter().filter(|subflow| subflow.phase == Phase::Open).map(Subflow::info)
     }
 
-    /// The next segment to be sent, if any.
+    /// The next segment to send, if any.
     pub fn poll_segment(&mut self) -> Option<Segment> {
         self.segments.pop_front()
     }
@@ -188,17 +188,17 @@ impl Endpoint {
         self.events.pop_front()
     }
 
-    /// When [`on_time`](Self::on_time) has something to do.
+    /// Time of the next call of [`on_time`](Self::on_time).
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.subflows.iter().filter_map(Subflow::wakeup).chain(self.retransmit_at).min()
     }
 
-    /// Lets timers expire.
+    /// Processes expired timers.
     pub fn on_time(&mut self, now: Instant) {
         for place in 0..self.subflows.len() {
             self.subflows[place].tx.on_time(now);
         }
-        self.repeat_handshakes(now);
+        self.retry_handshakes(now);
         if self.retransmit_at.is_some_and(|at| at <= now) {
             self.retransmit_at = None;
             self.retransmit(now);
@@ -224,7 +224,7 @@ impl Endpoint {
         BUFFER_BASE_BYTES + of_subflows
     }
 
-    /// The kernel holds twice what SO_SNDBUF asks for.
+    /// The kernel doubles SO_SNDBUF.
     fn fixed_buffer(&self) -> u64 {
         2 * u64::from(self.settings.send_buffer_bytes)
     }
@@ -233,15 +233,15 @@ impl Endpoint {
         self.subflows.iter().position(|subflow| subflow.port == port)
     }
 
-    /// A new subflow at this end.
+    /// Adds a subflow at this endpoint; returns its index.
     fn add(&mut self, now: Instant, path: PathId, port: u16, phase: Phase, join: bool, local_id: AddressId) -> usize {
         let overhead = match self.settings.protocol {
             Protocol::Mptcp => HEADER_BYTES + MAPPING_BYTES,
             Protocol::Tcp => HEADER_BYTES,
         };
         let mss = self.settings.mtu_bytes.saturating_sub(overhead);
-        let mut repeat = Repeat::default();
-        repeat.begin(now);
+        let mut retry = RetryTimer::default();
+        retry.begin(now);
         self.subflows.push(Subflow {
             path,
             port,
@@ -253,26 +253,26 @@ impl Endpoint {
             backup: [false; 2],
             tx: Sender::new(self.settings.algorithm, self.settings.ticks, mss, self.fixed_buffer()),
             rx: Receiver::new(self.settings.ticks),
-            heard: now,
+            last_received: now,
             echo: Instant::ZERO,
             stale: false,
             stale_count: 0,
-            stale_heard: now,
+            stale_last_received: now,
             pace: None,
-            tell: None,
-            repeat,
+            pending_prio: None,
+            retry,
         });
         self.opened += 1;
         self.subflows.len() - 1
     }
 
-    /// A subflow as path managers name it.
+    /// A subflow as path managers identify it.
     fn named(&self, subflow: &Subflow) -> mptcp::Subflow {
         let vehicle = SocketAddr::new(vehicle_address(subflow.path), subflow.port);
         let (local, remote) = if self.client { (vehicle, SERVER_ADDRESS) } else { (SERVER_ADDRESS, vehicle) };
         let (local_id, remote_id) =
             if self.client { (subflow.local_id, AddressId(0)) } else { (AddressId(0), subflow.local_id) };
-        // What the kernel tells is the peer's wish.
+        // The kernel reports the peer's backup flag.
         mptcp::Subflow { local, remote, local_id, remote_id, backup: subflow.backup[1] }
     }
 }

@@ -1,6 +1,5 @@
-//! From the connection's queue to its subflows: scheduling, re-injection, and
-//! the timer that finds subflows stale. Source: Linux `net/mptcp/protocol.c`
-//! and `pm.c`, release 6.18.
+//! Scheduling of data to subflows, re-injection, and the timer that marks subflows
+//! stale. Source: Linux `net/mptcp/protocol.c` and `pm.c`, release 6.18.
 
 use crosslane_core::time::{Duration, Instant};
 
@@ -9,15 +8,15 @@ use super::super::scheduler::{BURST_BYTES, Candidate, Scheduler};
 use super::super::subflow::Phase;
 use super::{Endpoint, Protocol};
 
-/// Least length of the connection's timer (Linux: `TCP_RTO_MIN`).
-pub(super) const LEAST_INTERVAL: Duration = Duration::from_millis(200);
-/// Periods without progress on every subflow after which an idle backup is
+/// Minimum interval of the connection's timer (Linux: `TCP_RTO_MIN`).
+pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(200);
+/// Timer periods without progress on every subflow after which an idle backup is
 /// used for re-injection.
 const BACKUP_AFTER: u32 = 1;
 
 impl Endpoint {
-    /// Hands out what waits, as far as scheduler, buffers and the peer's
-    /// window allow (`__mptcp_push_pending`).
+    /// Passes waiting data to subflows as far as scheduler, buffers and the
+    /// peer's window allow (`__mptcp_push_pending`).
     pub(super) fn push(&mut self, now: Instant) {
         let mut pushed = false;
         while self.frags.next().is_some() {
@@ -48,20 +47,21 @@ impl Endpoint {
                 place,
                 backup: subflow.is_backup(),
                 rank: self.settings.ranks.get(usize::from(subflow.path.0)).copied().unwrap_or(u8::MAX),
-                linger_s: subflow.tx.memory() as f64 / pace.max(1.0),
+                drain_s: subflow.tx.memory() as f64 / pace.max(1.0),
                 has_room: self.settings.protocol == Protocol::Tcp || subflow.tx.has_room(),
                 has_window: holds < u64::from(subflow.tx.control().window),
                 rtt: subflow.tx.rtt().smoothed().unwrap_or_default(),
             });
         }
-        self.interval = if longest.is_zero() { LEAST_INTERVAL } else { longest };
+        self.interval = if longest.is_zero() { MIN_INTERVAL } else { longest };
         let place = self.settings.scheduler.choose(&candidates, self.last_chosen)?;
         self.last_chosen = place;
         Some(place)
     }
 
-    /// Hands data to a subflow until its burst is over, its buffer is full at
-    /// the end of a fragment, or the peer's window ends; returns how much.
+    /// Passes data to a subflow until its burst is over, its buffer is full at
+    /// the end of a fragment, or the peer's window ends; returns the number of
+    /// bytes.
     fn push_to(&mut self, now: Instant, place: usize) -> u64 {
         let mss = self.subflows[place].tx.mss;
         let burst = match self.settings.scheduler {
@@ -78,7 +78,7 @@ impl Endpoint {
                 break;
             }
             self.enqueue(now, place, Mapping { dsn: run.dsn, len });
-            self.frags.hand_out(len);
+            self.frags.mark_sent(len);
             pushed += len;
             let full = self.settings.protocol == Protocol::Mptcp && !self.subflows[place].tx.has_room();
             if pushed >= burst || full {
@@ -88,12 +88,12 @@ impl Endpoint {
         pushed
     }
 
-    fn enqueue(&mut self, now: Instant, place: usize, piece: Mapping) {
-        self.sent = self.sent.max(piece.dsn + piece.len);
-        self.subflows[place].tx.enqueue(now, piece);
+    fn enqueue(&mut self, now: Instant, place: usize, mapping: Mapping) {
+        self.sent = self.sent.max(mapping.dsn + mapping.len);
+        self.subflows[place].tx.enqueue(now, mapping);
     }
 
-    /// The scheduler's mean of the pacing rate, weighted by what is queued.
+    /// Updates the scheduler's mean pacing rate, weighted by the queued bytes.
     fn average_pace(&mut self, place: usize, burst: u64) {
         let window = self.edge.saturating_sub(self.sent);
         let (subflow, burst) = (&mut self.subflows[place], burst.min(window));
@@ -105,8 +105,8 @@ impl Endpoint {
         subflow.pace = Some((pace * memory + subflow.tx.pacing_rate() * burst) / (burst + memory));
     }
 
-    /// The connection's timer has expired (`__mptcp_retrans`): look which
-    /// subflows are stale, and send the oldest data over an idle one.
+    /// Handles the expiry of the connection's timer (`__mptcp_retrans`): checks
+    /// for stale subflows, and sends the oldest data over an idle one.
     pub(super) fn retransmit(&mut self, now: Instant) {
         if self.settings.protocol == Protocol::Tcp || self.frags.is_empty() {
             return;
@@ -120,7 +120,7 @@ impl Endpoint {
     }
 
     /// A subflow with nothing in flight (`mptcp_subflow_get_retrans`); a backup
-    /// only where no other makes progress.
+    /// only if no other subflow makes progress.
     fn idle_subflow(&mut self, now: Instant) -> Option<usize> {
         let (mut pick, mut backup) = (None, None);
         let mut least_stale = u32::MAX;
@@ -132,7 +132,7 @@ impl Endpoint {
                 continue;
             }
             if !subflow.tx.is_empty() {
-                self.judge(now, place);
+                self.check_stale(now, place);
                 least_stale = least_stale.min(self.subflows[place].stale_count);
             } else if subflow.is_backup() {
                 backup = backup.or(Some(place));
@@ -144,33 +144,33 @@ impl Endpoint {
         pick.or(backup.filter(|_| least_stale > BACKUP_AFTER))
     }
 
-    /// Counts the timer's periods in which nothing came over a subflow
+    /// Counts the timer periods in which a subflow received nothing
     /// (`mptcp_pm_subflow_chk_stale`).
-    fn judge(&mut self, now: Instant, place: usize) {
+    fn check_stale(&mut self, now: Instant, place: usize) {
         let subflow = &mut self.subflows[place];
         if subflow.stale_count == 0 {
-            subflow.stale_heard = subflow.heard;
+            subflow.stale_last_received = subflow.last_received;
             subflow.stale_count = 1;
-        } else if subflow.stale_heard == subflow.heard {
+        } else if subflow.stale_last_received == subflow.last_received {
             subflow.stale_count = subflow.stale_count.saturating_add(1);
-            self.give_up(now, place);
+            self.mark_stale(now, place);
         } else {
             subflow.stale_count = 0;
             subflow.stale = false;
         }
     }
 
-    /// A subflow without progress for too long is left, and all its data sent
-    /// again, if another is in better health (`mptcp_pm_subflows_chk_stale`).
-    fn give_up(&mut self, now: Instant, place: usize) {
+    /// Marks a subflow without progress stale and re-injects its data, if
+    /// another subflow makes progress (`mptcp_pm_subflows_chk_stale`).
+    fn mark_stale(&mut self, now: Instant, place: usize) {
         let allowed = self.settings.stale_loss_count;
         let subflow = &self.subflows[place];
         if subflow.stale || allowed == 0 || subflow.stale_count <= allowed {
             return;
         }
-        let healthy = (allowed - 1).max(1);
+        let max_stale_count = (allowed - 1).max(1);
         let mut others = self.subflows.iter_mut().enumerate().filter(|(other, _)| *other != place);
-        if others.any(|(_, other)| other.stale_count < healthy && other.is_active()) {
+        if others.any(|(_, other)| other.stale_count < max_stale_count && other.is_active()) {
             self.subflows[place].stale = true;
             self.reinject(now);
         }
@@ -181,8 +181,7 @@ impl Endpoint {
         self.retransmit_at = self.retransmit_at.or(Some(at));
     }
 
-    /// Everything not acknowledged goes out anew
-    /// (`__mptcp_retransmit_pending_data`).
+    /// Re-injects all unacknowledged data (`__mptcp_retransmit_pending_data`).
     pub(super) fn reinject(&mut self, now: Instant) {
         if self.settings.protocol == Protocol::Mptcp && !self.frags.is_empty() {
             self.frags.restart();
@@ -190,7 +189,7 @@ impl Endpoint {
         }
     }
 
-    /// Closes a subflow; what it holds goes out anew, and still drains over it.
+    /// Closes a subflow; its data is re-injected, and still drains over it.
     pub(super) fn close(&mut self, now: Instant, place: usize) {
         self.subflows[place].phase = Phase::Closing;
         self.reinject(now);

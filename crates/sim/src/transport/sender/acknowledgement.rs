@@ -1,6 +1,6 @@
-//! What an acknowledgement does to the sending half: it frees what has arrived,
-//! measures, and moves the window. Losses it reveals are for
-//! [`loss`](super::loss).
+//! Processing of an acknowledgement in the sender: it removes delivered segments,
+//! measures RTT and rate, and updates the window. [`loss`](super::loss) handles
+//! the losses.
 
 use crosslane_core::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::super::congestion::{Ack, Coupled};
 use super::super::segment::Block;
 use super::{Sender, Sent};
 
-/// What an acknowledgement delivered.
+/// Segments newly delivered by an acknowledgement.
 #[derive(Default)]
 pub(super) struct Delivered {
     pub(super) acked: u32,
@@ -16,17 +16,17 @@ pub(super) struct Delivered {
     first: Option<Instant>,
     last: Option<Instant>,
     by_sack: Option<Instant>,
-    repeated: bool,
+    any_retransmitted: bool,
     pub(super) newest: Option<Sent>,
 }
 
 impl Delivered {
     fn note(&mut self, sent: &Sent) {
-        if !sent.repeated {
+        if !sent.ever_retransmitted {
             self.first = self.first.or(Some(sent.at));
             self.last = Some(sent.at);
         }
-        self.repeated |= sent.repeated;
+        self.any_retransmitted |= sent.ever_retransmitted;
         self.note_newest(sent);
     }
 
@@ -38,9 +38,9 @@ impl Delivered {
 }
 
 impl Sender {
-    /// Takes an acknowledgement: everything below `ack` and the block `sack`
-    /// have arrived; `echo` is when the segment was sent that caused it. True
-    /// if something new has arrived.
+    /// Processes an acknowledgement: everything below `ack` and the block `sack`
+    /// have arrived; `echo` is the transmission time of the segment that
+    /// triggered it. Returns true if data was newly delivered.
     pub fn on_ack(&mut self, now: Instant, ack: u64, sack: Option<Block>, echo: Instant, coupled: &Coupled) -> bool {
         if ack > self.next {
             return false;
@@ -58,7 +58,7 @@ impl Sender {
         }
         let losses = self.find_lost(now);
         self.end_probe();
-        self.steer(now, &delivered, rtt, coupled);
+        self.update_window(now, &delivered, rtt, coupled);
         if newly > 0 {
             self.sample_rate(now, &delivered, rtt, in_flight, losses);
         }
@@ -73,11 +73,11 @@ impl Sender {
         self.una = self.una.max(ack);
         while let Some(head) = self.flight.front().copied().filter(|head| head.end() <= ack) {
             self.flight.pop_front();
-            self.flight_bytes -= head.piece.len;
+            self.flight_bytes -= head.mapping.len;
             delivered.acked += 1;
             self.sacked -= u32::from(head.sacked);
             self.lost -= u32::from(head.lost);
-            self.again -= u32::from(head.again);
+            self.retrans_out -= u32::from(head.retransmitted);
             if !head.sacked {
                 self.delivered += 1;
                 delivered.note(&head);
@@ -94,11 +94,11 @@ impl Sender {
             sent.sacked = true;
             self.sacked += 1;
             self.lost -= u32::from(sent.lost);
-            self.again -= u32::from(sent.again);
-            (sent.lost, sent.again) = (false, false);
+            self.retrans_out -= u32::from(sent.retransmitted);
+            (sent.lost, sent.retransmitted) = (false, false);
             self.delivered += 1;
             delivered.sacked += 1;
-            if !sent.repeated {
+            if !sent.ever_retransmitted {
                 delivered.by_sack = delivered.by_sack.or(Some(sent.at));
             }
             let sent = *sent;
@@ -106,21 +106,21 @@ impl Sender {
         }
     }
 
-    /// RFC 6298 §3 (no sample from a segment sent twice), RFC 7323 §4.
+    /// RFC 6298 §3 (no sample from a retransmitted segment), RFC 7323 §4.
     fn measure(&mut self, now: Instant, ack: u64, echo: Instant, delivered: &Delivered) -> Option<Duration> {
-        let first = delivered.first.filter(|_| !delivered.repeated).or(delivered.by_sack);
+        let first = delivered.first.filter(|_| !delivered.any_retransmitted).or(delivered.by_sack);
         let advanced = delivered.acked > 0 && echo > Instant::ZERO;
         let began = first.or(advanced.then_some(echo))?;
         self.rtt.sample(now, now.since(began), ack, self.next);
         Some(now.since(delivered.last.unwrap_or(began)))
     }
 
-    fn steer(&mut self, now: Instant, delivered: &Delivered, rtt: Option<Duration>, coupled: &Coupled) {
-        if self.repair(delivered) || delivered.acked == 0 {
+    fn update_window(&mut self, now: Instant, delivered: &Delivered, rtt: Option<Duration>, coupled: &Coupled) {
+        if self.update_recovery(delivered) || delivered.acked == 0 {
             return;
         }
-        let ack = Ack { now, acked: delivered.acked, rtt, least_rtt: self.rtt.least(), una: self.una, next: self.next };
-        let limited = self.limited || (self.control.in_slow_start() && self.control.window < 2 * self.most_out);
+        let ack = Ack { now, acked: delivered.acked, rtt, min_rtt: self.rtt.min(), una: self.una, next: self.next };
+        let limited = self.window_limited || (self.control.in_slow_start() && self.control.window < 2 * self.max_out);
         self.control.on_ack(&ack, limited, coupled);
     }
 }

@@ -3,19 +3,19 @@
 use super::Sender;
 use crate::transport::congestion::INITIAL_WINDOW;
 
-/// Memory that one segment costs beside its bytes (Linux: `sk_buff` and head).
+/// Memory overhead of a segment (Linux: `sk_buff` and head), in bytes.
 const SEGMENT_OVERHEAD_BYTES: u64 = 900;
-/// What a segment of the window counts in the send buffer (Linux
-/// `tcp_sndbuf_expand`: rounded up to a power of two, with its overhead).
+/// Send buffer per segment of the window (Linux `tcp_sndbuf_expand`: rounded up to
+/// a power of two, with overhead), in bytes.
 const BUFFER_PER_SEGMENT_BYTES: u64 = 4352;
-/// Greatest send buffer (`net.ipv4.tcp_wmem[2]`).
+/// Maximum send buffer (`net.ipv4.tcp_wmem[2]`), in bytes.
 const BUFFER_MAX_BYTES: u64 = 4 * 1024 * 1024;
-/// Buffer that a subflow begins with.
-pub(super) const FIRST_BYTES: u64 = 2 * INITIAL_WINDOW as u64 * BUFFER_PER_SEGMENT_BYTES;
+/// Initial send buffer of a subflow, in bytes.
+pub(super) const INITIAL_BYTES: u64 = 2 * INITIAL_WINDOW as u64 * BUFFER_PER_SEGMENT_BYTES;
 
 impl Sender {
-    /// Memory held by what waits and what is in flight (Linux
-    /// `sk_wmem_queued`), in bytes.
+    /// Memory of queued data and data in flight (Linux `sk_wmem_queued`), in
+    /// bytes.
     pub fn memory(&self) -> u64 {
         self.queue_bytes + self.flight_bytes + self.flight.len() as u64 * SEGMENT_OVERHEAD_BYTES / 2
     }
@@ -25,17 +25,17 @@ impl Sender {
         self.buffer
     }
 
-    /// Linux `tcp_should_expand_sndbuf`: the buffer grows when it could not fill
+    /// Linux `tcp_should_expand_sndbuf`: the buffer grows if it could not fill
     /// the window.
     pub(super) fn expand_buffer(&mut self) {
         if !self.fixed_buffer && self.in_flight() < self.control.window {
             let windows = u64::from(self.control.windows_buffered());
-            let wanted = windows * u64::from(self.control.window) * BUFFER_PER_SEGMENT_BYTES;
-            self.buffer = self.buffer.max(wanted.min(BUFFER_MAX_BYTES));
+            let needed = windows * u64::from(self.control.window) * BUFFER_PER_SEGMENT_BYTES;
+            self.buffer = self.buffer.max(needed.min(BUFFER_MAX_BYTES));
         }
     }
 
-    /// True if the buffer takes more (Linux `sk_stream_memory_free`).
+    /// True if the buffer has space (Linux `sk_stream_memory_free`).
     pub fn has_room(&self) -> bool {
         self.memory() < self.buffer()
     }

@@ -1,33 +1,33 @@
-//! How a subflow finds and repairs losses: RACK-TLP (RFC 8985) over selective
+//! Loss detection and recovery of a subflow: RACK-TLP (RFC 8985) with selective
 //! acknowledgements, proportional rate reduction (RFC 6937), and the
-//! retransmission timeout (RFC 6298), as Linux does them.
+//! retransmission timeout (RFC 6298), as in Linux.
 //!
-//! Links keep the order of packets, so reordering is never seen and RACK's
-//! window for it stays at its first value. Not modelled: the undoing of a
-//! recovery that proves needless (F-RTO, Eifel, DSACK).
+//! Links preserve the order of packets, so there is no reordering, and RACK's
+//! reordering window keeps its initial value. Not modelled: the undo of a spurious
+//! recovery (F-RTO, Eifel, DSACK).
 
 use crosslane_core::time::{Duration, Instant};
 
 use super::acknowledgement::Delivered;
 use super::{Force, Sender, Sent, State};
 
-/// Segments selectively acknowledged after which no reordering is allowed for
-/// (RFC 8985 §6.2 step 4, DupThresh).
-const SURE: u32 = 3;
+/// Number of SACKed segments from which the reordering window is 0 (RFC 8985
+/// §6.2 step 4, DupThresh).
+const DUP_THRESH: u32 = 3;
 
-/// What recovery remembers.
+/// State of recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recovery {
-    /// Of the latest sent of the segments delivered: when, its end, its round
-    /// trip.
+    /// Transmission time, end and RTT of the delivered segment that was sent
+    /// last.
     latest: Option<(Instant, u64, Duration)>,
-    /// When segments sent before it count as lost.
+    /// Expiry of the reordering timer.
     pub(super) reorder_at: Option<Instant>,
-    /// PRR: window at the beginning, delivered and sent since.
+    /// PRR: window at the start, segments delivered and sent since.
     window: u32,
     delivered: u32,
     pub(super) sent: u32,
-    /// No segment below this waits to be sent again.
+    /// No segment below this waits for retransmission.
     from: u64,
 }
 
@@ -41,12 +41,12 @@ impl Recovery {
 }
 
 impl Sender {
-    /// Lets timers expire; call when [`wakeup`](Sender::wakeup) is due.
+    /// Processes expired timers; call when [`wakeup`](Sender::wakeup) is due.
     pub fn on_time(&mut self, now: Instant) {
         if self.recovery.reorder_at.is_some_and(|at| at <= now) {
             self.recovery.reorder_at = None;
             self.find_lost(now);
-            self.repair(&Delivered::default());
+            self.update_recovery(&Delivered::default());
         }
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_at = None;
@@ -60,57 +60,57 @@ impl Sender {
         }
     }
 
-    /// RFC 8985 §6.2 step 5: what was sent before something that has arrived is
-    /// lost, once the time for reordering is over; returns how many are.
+    /// RFC 8985 §6.2 step 5: a segment sent before a delivered one is lost once
+    /// the reordering window is over. Returns the number of new losses.
     pub(super) fn find_lost(&mut self, now: Instant) -> u32 {
         self.recovery.reorder_at = None;
-        if self.sacked == 0 && self.again == 0 {
+        if self.sacked == 0 && self.retrans_out == 0 {
             return 0;
         }
         let Some((latest_at, latest_end, rtt)) = self.recovery.latest else { return 0 };
-        let sure = self.state != State::Open || self.sacked >= SURE;
-        let patience = match (sure, self.rtt.least(), self.rtt.smoothed()) {
-            (false, Some(least), Some(smoothed)) => (least / 4).min(smoothed),
+        let no_reordering = self.state != State::Open || self.sacked >= DUP_THRESH;
+        let reordering_window = match (no_reordering, self.rtt.min(), self.rtt.smoothed()) {
+            (false, Some(min), Some(smoothed)) => (min / 4).min(smoothed),
             _ => Duration::ZERO,
         };
         let mut wait: Option<Instant> = None;
-        let (mut found, mut again) = (0, 0);
+        let (mut found, mut lost_again) = (0, 0);
         let mut lowest = u64::MAX;
         for sent in self.flight.iter_mut() {
-            if sent.sacked || (sent.lost && !sent.again) {
+            if sent.sacked || (sent.lost && !sent.retransmitted) {
                 continue;
             }
             if (sent.at, sent.end()) >= (latest_at, latest_end) {
-                // Segments follow in the order in which they were first sent.
-                if !sent.repeated {
+                // Segments are in order of their first transmission.
+                if !sent.ever_retransmitted {
                     break;
                 }
                 continue;
             }
-            let due = sent.at + rtt + patience;
+            let due = sent.at + rtt + reordering_window;
             if due > now {
                 wait = Some(wait.map_or(due, |wait| wait.max(due)));
                 continue;
             }
             lowest = lowest.min(sent.seq);
-            if sent.again {
-                sent.again = false;
-                again += 1;
+            if sent.retransmitted {
+                sent.retransmitted = false;
+                lost_again += 1;
             } else {
                 sent.lost = true;
                 found += 1;
             }
         }
         self.lost += found;
-        self.again -= again;
+        self.retrans_out -= lost_again;
         self.recovery.from = self.recovery.from.min(lowest);
         self.recovery.reorder_at = wait.map(|due| self.ticks.at(now, due));
-        found + again
+        found + lost_again
     }
 
-    /// Enters, steers and leaves recovery; true while the window follows it and
-    /// not the congestion control.
-    pub(super) fn repair(&mut self, delivered: &Delivered) -> bool {
+    /// Enters, updates and leaves recovery; true while recovery, not congestion
+    /// control, sets the window.
+    pub(super) fn update_recovery(&mut self, delivered: &Delivered) -> bool {
         match self.state {
             State::Recovery { until } if self.una >= until => {
                 self.state = State::Open;
@@ -140,8 +140,8 @@ impl Sender {
         }
     }
 
-    /// RFC 6937 §3, with Linux's bound: in each round, send in proportion to
-    /// what arrives until the window has come down.
+    /// RFC 6937 §3, with Linux's bound: sends in proportion to the segments
+    /// delivered until the window has reached its target.
     fn reduce(&mut self, delivered: &Delivered) {
         if !self.control.reduces() {
             return;
@@ -161,34 +161,34 @@ impl Sender {
         self.control.window = in_flight + may.max(first);
     }
 
-    /// Place of the first segment that is lost and was not sent again.
+    /// Index of the first lost segment that was not retransmitted.
     pub(super) fn next_lost(&mut self) -> Option<usize> {
-        if self.lost <= self.again {
+        if self.lost <= self.retrans_out {
             return None;
         }
         let first = self.flight.partition_point(|sent| sent.seq < self.recovery.from);
-        let offset = self.flight.range(first..).position(|sent| sent.lost && !sent.again)?;
+        let offset = self.flight.range(first..).position(|sent| sent.lost && !sent.retransmitted)?;
         self.recovery.from = self.flight[first + offset].seq;
         Some(first + offset)
     }
 
-    /// The probe has been answered (RFC 8985 §7.4): what lay beyond it is for
-    /// RACK to judge.
+    /// Ends an acknowledged probe (RFC 8985 §7.4); RACK evaluates later
+    /// segments.
     pub(super) fn end_probe(&mut self) {
         if self.probed.is_some_and(|end| self.una >= end) {
             self.probed = None;
         }
     }
 
-    /// RFC 6298 §5.4–5.6: everything in flight is held for lost, but what was
-    /// sent less than a round trip ago (RFC 8985 §6.3).
+    /// RFC 6298 §5.4–5.6: marks everything in flight lost except segments sent
+    /// less than an RTT ago (RFC 8985 §6.3).
     fn time_out(&mut self, now: Instant) {
         if self.flight.is_empty() {
             self.timeout_at = None;
             return;
         }
-        let again = matches!(self.state, State::Loss { until } if self.una < until) && self.rtt.backoff > 0;
-        if !again {
+        let repeated_timeout = matches!(self.state, State::Loss { until } if self.una < until) && self.rtt.backoff > 0;
+        if !repeated_timeout {
             self.control.on_loss();
         }
         self.control.on_timeout();
@@ -197,12 +197,12 @@ impl Sender {
         let mut lost = 0;
         for (place, sent) in self.flight.iter_mut().enumerate() {
             if !sent.sacked && (place == 0 || sent.at + round <= now) {
-                (sent.lost, sent.again) = (true, false);
+                (sent.lost, sent.retransmitted) = (true, false);
             }
             lost += u32::from(sent.lost);
         }
         self.lost = lost;
-        self.again = self.flight.iter().filter(|sent| sent.again).count() as u32;
+        self.retrans_out = self.flight.iter().filter(|sent| sent.retransmitted).count() as u32;
         self.recovery.from = 0;
         self.state = State::Loss { until: self.next };
         self.control.window = self.in_flight() + 1;

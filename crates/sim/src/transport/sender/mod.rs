@@ -1,5 +1,5 @@
-//! The sending half of a subflow: what is in flight, what waits, and when the
-//! next segment may leave.
+//! The sender of a subflow: segments in flight, queued data, and the time of the
+//! next transmission.
 
 use std::collections::VecDeque;
 
@@ -15,9 +15,9 @@ mod buffer;
 mod loss;
 mod rate;
 
-/// Least time before a loss probe with more than one segment in flight.
+/// Minimum delay of a loss probe with more than one segment in flight.
 const PROBE_MIN: Duration = Duration::from_millis(2);
-/// Segments of a new subflow that leave before pacing begins (Linux
+/// Segments of a new subflow that are sent before pacing starts (Linux
 /// `tcp_update_skb_after_send`).
 const UNPACED: u64 = 10;
 
@@ -25,15 +25,15 @@ const UNPACED: u64 = 10;
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     seq: u64,
-    piece: Mapping,
-    /// When it was last sent.
+    mapping: Mapping,
+    /// Time of the last transmission.
     at: Instant,
     sacked: bool,
     lost: bool,
-    /// Sent again since it was found lost.
-    again: bool,
-    /// Ever sent more than once.
-    repeated: bool,
+    /// Retransmitted since it was marked lost.
+    retransmitted: bool,
+    /// Sent more than once.
+    ever_retransmitted: bool,
     pushed: bool,
     delivered: u64,
     delivered_at: Instant,
@@ -43,43 +43,43 @@ struct Sent {
 
 impl Sent {
     fn end(&self) -> u64 {
-        self.seq + self.piece.len
+        self.seq + self.mapping.len
     }
 }
 
-/// A segment that leaves.
+/// A segment to transmit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaving {
+pub struct OutgoingSegment {
     /// Sequence number.
     pub seq: u64,
-    /// What it carries.
-    pub piece: Mapping,
-    /// True if it ends what was written.
+    /// The data it carries.
+    pub mapping: Mapping,
+    /// True if it ends the queued data (PSH).
     pub pushed: bool,
 }
 
-/// Where loss recovery stands (RFC 6675, RFC 5681).
+/// State of loss recovery (RFC 6675, RFC 5681).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Until everything sent before is acknowledged.
+    /// Fast recovery until everything sent before it is acknowledged.
     Recovery {
         until: u64,
     },
-    /// The same, after a timeout.
+    /// Recovery after a timeout.
     Loss {
         until: u64,
     },
 }
 
-/// A segment that leaves whatever the window says.
+/// A segment that is sent regardless of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Force {
-    /// A new one, or the last one again (RFC 8985 §7.3).
+    /// A loss probe: new data, or the last segment (RFC 8985 §7.3).
     Probe,
 }
 
-/// The half.
+/// The sender.
 #[derive(Clone, Debug)]
 pub struct Sender {
     ticks: Ticks,
@@ -92,7 +92,7 @@ pub struct Sender {
     queue_bytes: u64,
     sacked: u32,
     lost: u32,
-    again: u32,
+    retrans_out: u32,
     pub(super) control: Control,
     state: State,
     recovery: loss::Recovery,
@@ -100,11 +100,11 @@ pub struct Sender {
     timeout_at: Option<Instant>,
     probe_at: Option<Instant>,
     force: Option<Force>,
-    /// A probe is out: it ended here.
+    /// End of the outstanding loss probe.
     probed: Option<u64>,
-    limited: bool,
-    most_out: u32,
-    usage_ends: u64,
+    window_limited: bool,
+    max_out: u32,
+    usage_round_ends: u64,
     last_sent: Instant,
     pace_at: Instant,
     buffer: u64,
@@ -112,13 +112,13 @@ pub struct Sender {
     rate: rate::Rate,
     /// Segments delivered since the subflow began.
     pub delivered: u64,
-    /// Segments sent again since the subflow began.
-    pub repeated: u32,
+    /// Retransmissions since the subflow began.
+    pub total_retrans: u32,
 }
 
 impl Sender {
-    /// The half of a new subflow; `buffer_bytes` is SO_SNDBUF as the kernel
-    /// holds it, 0 for its own choice.
+    /// The sender of a new subflow; `buffer_bytes` is SO_SNDBUF as the kernel
+    /// stores it, 0 for autotuning.
     pub fn new(algorithm: Algorithm, ticks: Ticks, mss: u16, buffer_bytes: u64) -> Sender {
         let fixed_buffer = buffer_bytes > 0;
         Sender {
@@ -132,7 +132,7 @@ impl Sender {
             queue_bytes: 0,
             sacked: 0,
             lost: 0,
-            again: 0,
+            retrans_out: 0,
             control: Control::new(algorithm),
             state: State::Open,
             recovery: Default::default(),
@@ -141,16 +141,16 @@ impl Sender {
             probe_at: None,
             force: None,
             probed: None,
-            limited: false,
-            most_out: 0,
-            usage_ends: 1,
+            window_limited: false,
+            max_out: 0,
+            usage_round_ends: 1,
             last_sent: Instant::ZERO,
             pace_at: Instant::ZERO,
-            buffer: if fixed_buffer { buffer_bytes } else { buffer::FIRST_BYTES },
+            buffer: if fixed_buffer { buffer_bytes } else { buffer::INITIAL_BYTES },
             fixed_buffer,
             rate: rate::Rate::new(),
             delivered: 0,
-            repeated: 0,
+            total_retrans: 0,
         }
     }
 
@@ -159,7 +159,7 @@ impl Sender {
         &self.rtt
     }
 
-    /// The handshake took so long.
+    /// Completes the handshake, which took `rtt`.
     pub fn begin(&mut self, now: Instant, rtt: Duration) {
         self.rtt.sample(now, rtt, self.una, self.next);
         self.control.begin(now, rtt);
@@ -170,8 +170,8 @@ impl Sender {
         &self.control
     }
 
-    /// Hands over data to be sent; pieces that follow each other become one.
-    pub fn enqueue(&mut self, now: Instant, piece: Mapping) {
+    /// Queues data to send; contiguous mappings are merged.
+    pub fn enqueue(&mut self, now: Instant, mapping: Mapping) {
         if self.flight.is_empty() && self.queue.is_empty() {
             let idle = now.since(self.last_sent);
             let timeout = self.rtt.timeout();
@@ -179,16 +179,16 @@ impl Sender {
                 self.control.after_idle((idle.as_nanos() / timeout.as_nanos().max(1)) as u32);
             }
         }
-        self.queue_bytes += piece.len;
+        self.queue_bytes += mapping.len;
         match self.queue.back_mut() {
-            Some(last) if last.dsn + last.len == piece.dsn => last.len += piece.len,
-            _ => self.queue.push_back(piece),
+            Some(last) if last.dsn + last.len == mapping.dsn => last.len += mapping.len,
+            _ => self.queue.push_back(mapping),
         }
     }
 
     /// Segments in the network (RFC 6675 §4, `pipe`).
     pub fn in_flight(&self) -> u32 {
-        (self.flight.len() as u32 + self.again).saturating_sub(self.sacked + self.lost)
+        (self.flight.len() as u32 + self.retrans_out).saturating_sub(self.sacked + self.lost)
     }
 
     /// Segments sent and not acknowledged in order.
@@ -202,23 +202,23 @@ impl Sender {
         self.una - 1
     }
 
-    /// Segments held for lost.
+    /// Segments marked lost.
     pub fn lost(&self) -> u32 {
         self.lost
     }
 
-    /// Bytes that wait to be sent first.
+    /// Bytes that have not been sent yet.
     pub fn queued_bytes(&self) -> u64 {
         self.queue_bytes
     }
 
-    /// True if nothing waits and nothing is in flight.
+    /// True if no data is queued or in flight.
     pub fn is_empty(&self) -> bool {
         self.flight.is_empty() && self.queue.is_empty()
     }
 
-    /// Rate that Linux would pace at, in bytes a second (`tcp_update_pacing_rate`:
-    /// the window per round trip, times 2 in slow start, else 1.2).
+    /// Pacing rate of Linux, in bytes per second (`tcp_update_pacing_rate`: the
+    /// window per RTT, times 2 in slow start, else 1.2).
     pub fn pacing_rate(&self) -> f64 {
         let segment = self.mss as f64;
         if let Some(pace) = self.control.pace() {
@@ -235,14 +235,14 @@ impl Sender {
         self.rate.last_bit_s as u64
     }
 
-    /// The next segment that may leave at `now`.
-    pub fn poll(&mut self, now: Instant) -> Option<Leaving> {
+    /// The next segment that may be sent at `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<OutgoingSegment> {
         if self.force.take().is_some() {
             return self.probe(now);
         }
         if self.in_flight() < self.control.window && self.pace_at <= now {
             if let Some(place) = self.next_lost() {
-                return Some(self.send_again(now, place));
+                return Some(self.retransmit(now, place));
             }
             if !self.queue.is_empty() {
                 return self.send_new(now);
@@ -253,29 +253,29 @@ impl Sender {
         None
     }
 
-    /// When to poll again, and when [`on_time`](Self::on_time) has something to
-    /// do.
+    /// Time of the next call of [`poll`](Self::poll) or
+    /// [`on_time`](Self::on_time).
     pub fn wakeup(&self) -> Option<Instant> {
-        let waits = !self.queue.is_empty() || self.lost > self.again;
+        let waits = !self.queue.is_empty() || self.lost > self.retrans_out;
         let paced = (waits && self.in_flight() < self.control.window).then_some(self.pace_at);
         [self.timeout_at, self.probe_at, self.recovery.reorder_at, paced].into_iter().flatten().min()
     }
 
-    /// When the timer that Linux would have set expires: timeout or probe.
+    /// Expiry of the timer that Linux would have set: timeout or probe.
     pub fn timer(&self) -> Option<Instant> {
         self.probe_at.or(self.timeout_at)
     }
 
-    fn send_new(&mut self, now: Instant) -> Option<Leaving> {
+    fn send_new(&mut self, now: Instant) -> Option<OutgoingSegment> {
         let front = self.queue.front_mut()?;
-        let piece = Mapping { dsn: front.dsn, len: front.len.min(self.mss) };
-        front.dsn += piece.len;
-        front.len -= piece.len;
+        let mapping = Mapping { dsn: front.dsn, len: front.len.min(self.mss) };
+        front.dsn += mapping.len;
+        front.len -= mapping.len;
         if front.len == 0 {
             self.queue.pop_front();
         }
-        self.queue_bytes -= piece.len;
-        self.flight_bytes += piece.len;
+        self.queue_bytes -= mapping.len;
+        self.flight_bytes += mapping.len;
         if self.flight.is_empty() {
             (self.rate.first_sent, self.rate.delivered_at) = (now, now);
         }
@@ -286,62 +286,62 @@ impl Sender {
         let seq = self.next;
         self.flight.push_back(Sent {
             seq,
-            piece,
+            mapping,
             at: now,
             sacked: false,
             lost: false,
-            again: false,
-            repeated: false,
+            retransmitted: false,
+            ever_retransmitted: false,
             pushed,
             delivered: self.delivered,
             delivered_at: self.rate.delivered_at,
             first_sent: self.rate.first_sent,
             app_limited: self.rate.app_limited_until.is_some(),
         });
-        self.next += piece.len;
-        self.note_sent(now, piece.len);
+        self.next += mapping.len;
+        self.note_sent(now, mapping.len);
         if self.timeout_at.is_none() || self.probe_at.is_some() {
             self.timeout_at = Some(self.ticks.after(now, self.rtt.timeout()));
         }
         self.schedule_probe(now);
-        Some(Leaving { seq, piece, pushed })
+        Some(OutgoingSegment { seq, mapping, pushed })
     }
 
-    fn send_again(&mut self, now: Instant, place: usize) -> Leaving {
+    fn retransmit(&mut self, now: Instant, place: usize) -> OutgoingSegment {
         let (delivered, delivered_at, first_sent) = (self.delivered, self.rate.delivered_at, self.rate.first_sent);
         let app_limited = self.rate.app_limited_until.is_some();
         let sent = &mut self.flight[place];
-        if sent.lost && !sent.again {
-            sent.again = true;
-            self.again += 1;
+        if sent.lost && !sent.retransmitted {
+            sent.retransmitted = true;
+            self.retrans_out += 1;
         }
-        sent.repeated = true;
+        sent.ever_retransmitted = true;
         sent.at = now;
         (sent.delivered, sent.delivered_at, sent.first_sent) = (delivered, delivered_at, first_sent);
         sent.app_limited = app_limited;
-        let leaving = Leaving { seq: sent.seq, piece: sent.piece, pushed: sent.pushed };
-        self.repeated += 1;
-        self.note_sent(now, leaving.piece.len);
+        let outgoing = OutgoingSegment { seq: sent.seq, mapping: sent.mapping, pushed: sent.pushed };
+        self.total_retrans += 1;
+        self.note_sent(now, outgoing.mapping.len);
         self.timeout_at = self.timeout_at.or(Some(self.ticks.after(now, self.rtt.timeout())));
-        leaving
+        outgoing
     }
 
-    /// RFC 8985 §7: new data if there is any, else the last segment again.
-    fn probe(&mut self, now: Instant) -> Option<Leaving> {
-        let leaving = match self.queue.is_empty() {
+    /// RFC 8985 §7: sends new data if there is any, else the last segment.
+    fn probe(&mut self, now: Instant) -> Option<OutgoingSegment> {
+        let outgoing = match self.queue.is_empty() {
             false => self.send_new(now),
             true => {
                 let last = self.flight.len().checked_sub(1)?;
-                Some(self.send_again(now, last))
+                Some(self.retransmit(now, last))
             }
         };
         self.probed = Some(self.next);
         self.probe_at = None;
         self.await_timeout(now);
-        leaving
+        outgoing
     }
 
-    /// The timeout of the oldest segment is what is left to wait for.
+    /// Sets the timer to the timeout of the oldest segment.
     fn await_timeout(&mut self, now: Instant) {
         let due = self.flight.front().map_or(now, |head| head.at + self.rtt.timeout());
         self.timeout_at = Some(self.ticks.at(now, due));
@@ -356,9 +356,8 @@ impl Sender {
         }
     }
 
-    /// RFC 8985 §7.2 as in Linux: twice the round-trip time, and for a lone
-    /// segment as much longer as an acknowledgement may be delayed; never later
-    /// than the timeout.
+    /// RFC 8985 §7.2 as in Linux: twice the RTT, for a single segment plus the
+    /// maximum delay of an acknowledgement; never later than the timeout.
     fn schedule_probe(&mut self, now: Instant) {
         let may = self.state == State::Open && self.sacked == 0;
         self.probe_at = None;
@@ -369,13 +368,13 @@ impl Sender {
         }
     }
 
-    /// RFC 7661 as in Linux (`tcp_cwnd_validate`): was the window the limit in
-    /// the last round?
+    /// RFC 7661 as in Linux (`tcp_cwnd_validate`): records whether the window
+    /// was the limit in the last round.
     fn validate_window(&mut self) {
-        let limited = self.in_flight() >= self.control.window;
+        let window_limited = self.in_flight() >= self.control.window;
         let out = self.flight.len() as u32;
-        if self.una >= self.usage_ends || limited || (!self.limited && out > self.most_out) {
-            (self.limited, self.most_out, self.usage_ends) = (limited, out, self.next);
+        if self.una >= self.usage_round_ends || window_limited || (!self.window_limited && out > self.max_out) {
+            (self.window_limited, self.max_out, self.usage_round_ends) = (window_limited, out, self.next);
         }
     }
 }

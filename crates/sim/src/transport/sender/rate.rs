@@ -1,24 +1,25 @@
-//! The rate that the network delivers, sampled with each acknowledgement
+//! Delivery rate of the network, sampled with each acknowledgement
 //! (draft-cheng-iccrg-delivery-rate-estimation, Linux `tcp_rate.c`).
 
 use crosslane_core::time::{Duration, Instant};
 
-use super::super::congestion::{RateSample, Repair};
+use super::super::congestion::{RateSample, RecoveryState};
 use super::acknowledgement::Delivered;
 use super::{Sender, State};
 
-/// What it remembers.
+/// State of the estimator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     pub(super) delivered_at: Instant,
     pub(super) first_sent: Instant,
-    /// The application is the limit until more than so many are delivered.
+    /// Samples are application-limited until more segments than this are
+    /// delivered.
     pub(super) app_limited_until: Option<u64>,
     pub(super) last_bit_s: f64,
 }
 
 impl Rate {
-    /// Until the first acknowledgement, nothing can tell the rate.
+    /// The state before the first acknowledgement: the rate is unknown.
     pub(super) fn new() -> Rate {
         let began = Instant::ZERO;
         Rate { delivered_at: began, first_sent: began, app_limited_until: Some(0), last_bit_s: 0.0 }
@@ -26,16 +27,16 @@ impl Rate {
 }
 
 impl Sender {
-    /// The application writes: it was the limit if nothing waited and the window
-    /// had room (Linux `tcp_rate_check_app_limited`). What goes over a subflow of
-    /// MPTCP does not come by there.
+    /// A write by the application: the application was the limit if no data was
+    /// queued and the window had space (Linux `tcp_rate_check_app_limited`).
+    /// Linux does not call this for a subflow of MPTCP.
     pub fn note_write(&mut self) {
-        if self.queue.is_empty() && self.in_flight() < self.control.window && self.lost <= self.again {
+        if self.queue.is_empty() && self.in_flight() < self.control.window && self.lost <= self.retrans_out {
             self.limit_rate();
         }
     }
 
-    /// Rates count as limited by the application until what is in flight is
+    /// Marks samples as application-limited until the data in flight is
     /// delivered.
     fn limit_rate(&mut self) {
         self.rate.app_limited_until = Some(self.delivered + u64::from(self.in_flight()));
@@ -65,7 +66,7 @@ impl Sender {
         let sample = RateSample {
             now,
             delivered: count,
-            interval: if self.rtt.least().is_some_and(|least| interval < least) { Duration::ZERO } else { interval },
+            interval: if self.rtt.min().is_some_and(|min| interval < min) { Duration::ZERO } else { interval },
             prior_delivered: newest.delivered,
             total_delivered: self.delivered,
             rtt,
@@ -73,10 +74,10 @@ impl Sender {
             in_flight: [in_flight_before, self.in_flight()],
             newly: delivered.acked + delivered.sacked,
             losses,
-            repair: match self.state {
-                State::Open => Repair::None,
-                State::Recovery { .. } => Repair::Recovery,
-                State::Loss { .. } => Repair::Loss,
+            recovery: match self.state {
+                State::Open => RecoveryState::None,
+                State::Recovery { .. } => RecoveryState::Recovery,
+                State::Loss { .. } => RecoveryState::Loss,
             },
         };
         self.control.on_rate(&sample);

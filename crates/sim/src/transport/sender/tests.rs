@@ -7,12 +7,12 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// Segments that leave at `now`.
-fn leave(sender: &mut Sender, now: Instant) -> usize {
+/// Number of segments transmitted at `now`.
+fn transmit(sender: &mut Sender, now: Instant) -> usize {
     std::iter::from_fn(|| sender.poll(now)).count()
 }
 
-/// A subflow with a round trip of 100 ms and much to send, at 1 s.
+/// A subflow with an RTT of 100 ms and 100 segments to send, at 1 s.
 fn sender() -> Sender {
     let mut sender = Sender::new(Algorithm::Bbr, Ticks::default(), MSS as u16, 1_000_000);
     sender.begin(at(900), Duration::from_millis(100));
@@ -20,7 +20,7 @@ fn sender() -> Sender {
     sender
 }
 
-/// Acknowledges by a block from one segment up to another.
+/// Acknowledges a range of segments by a SACK block.
 fn sack(sender: &mut Sender, now: Instant, segments: std::ops::Range<u64>) {
     let block = (1 + segments.start * MSS, 1 + segments.end * MSS);
     sender.on_ack(now, 1, Some(block), at(1000), &Coupled::default());
@@ -29,19 +29,19 @@ fn sack(sender: &mut Sender, now: Instant, segments: std::ops::Range<u64>) {
 #[test]
 fn the_first_ten_segments_are_not_paced() {
     let mut sender = sender();
-    assert_eq!(leave(&mut sender, at(1000)), 10);
+    assert_eq!(transmit(&mut sender, at(1000)), 10);
     sack(&mut sender, at(1100), 0..10);
-    assert_eq!(leave(&mut sender, at(1100)), 1);
+    assert_eq!(transmit(&mut sender, at(1100)), 1);
 }
 
 #[test]
-fn bbrs_window_follows_what_is_lost_in_the_first_round_of_recovery() {
+fn bbrs_window_follows_the_losses_in_the_first_round_of_recovery() {
     let mut sender = sender();
-    leave(&mut sender, at(1000));
+    transmit(&mut sender, at(1000));
     sack(&mut sender, at(1100), 3..6);
     assert_eq!((sender.lost(), sender.control.window), (3, 4 + 3), "four in flight and three that arrived");
     for ms in 1100..1120 {
-        leave(&mut sender, at(ms));
+        transmit(&mut sender, at(ms));
     }
     assert_eq!(sender.in_flight(), 7);
     sack(&mut sender, at(1120), 7..8);

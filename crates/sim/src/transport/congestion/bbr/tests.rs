@@ -1,9 +1,9 @@
 use super::*;
 
-/// A way of 1000 segments a second and 50 ms, without a queue.
+/// A path of 1000 segments per second and 50 ms, without a queue.
 const RTT: Duration = Duration::from_millis(50);
 
-/// BBR, with the round trips that it has seen.
+/// BBR on a path, with the state of its rounds.
 struct Flow {
     bbr: Bbr,
     window: u32,
@@ -18,7 +18,7 @@ impl Flow {
         Flow { bbr, window: INITIAL_WINDOW, ms: 0, total: 0 }
     }
 
-    /// A flow that has found the rate and holds it.
+    /// A flow whose rate has converged.
     fn settled() -> Flow {
         let mut flow = Flow::new();
         (0..40).for_each(|_| flow.round());
@@ -34,7 +34,7 @@ impl Flow {
         assert!(rounds.count() < 40);
     }
 
-    /// What one acknowledgement for each round trip tells.
+    /// The sample of one acknowledgement per RTT.
     fn sample(&self, delivered: u64) -> RateSample {
         RateSample {
             now: Instant::from_millis(self.ms),
@@ -47,7 +47,7 @@ impl Flow {
             in_flight: [self.window, self.window.min(50)],
             newly: delivered as u32,
             losses: 0,
-            repair: Repair::None,
+            recovery: RecoveryState::None,
         }
     }
 
@@ -64,7 +64,7 @@ impl Flow {
         self.window = self.bbr.on_sample(&sample, self.window);
     }
 
-    /// Rounds of so many ms whose round trip is a little longer than the least.
+    /// Rounds for this time, with an RTT slightly above the minimum.
     fn rounds_for(&mut self, ms: u64) {
         let end = self.ms + ms;
         while self.ms < end {
@@ -78,7 +78,7 @@ impl Flow {
 }
 
 #[test]
-fn pacing_begins_with_the_first_window_in_the_handshakes_round_trip() {
+fn pacing_starts_with_the_initial_window_per_handshake_rtt() {
     let flow = Flow::new();
     assert!((flow.pace() - 10.0 / 0.05 * 2.89 * 0.99).abs() < 1e-9, "{}", flow.pace());
     assert!((flow.bbr.pace().unwrap_or_default() / flow.pace() - 1448.0).abs() < 1e-9);
@@ -99,14 +99,14 @@ fn startup_ends_after_three_rounds_without_growth_and_the_queue_is_drained() {
 }
 
 #[test]
-fn rounds_that_the_application_limits_do_not_end_startup() {
+fn application_limited_rounds_do_not_end_startup() {
     let mut flow = Flow::new();
     (0..40).for_each(|_| flow.round_with(|sample| sample.app_limited = true));
     assert!(!flow.bbr.filled);
 }
 
 #[test]
-fn a_rate_that_the_application_limits_counts_only_if_it_is_higher() {
+fn an_application_limited_rate_counts_only_if_it_is_higher() {
     let mut flow = Flow::settled();
     let known = flow.bbr.rate();
     let limited = |delivered| move |sample: &mut RateSample| (sample.delivered, sample.app_limited) = (delivered, true);
@@ -115,29 +115,29 @@ fn a_rate_that_the_application_limits_counts_only_if_it_is_higher() {
     flow.round_with(limited(80));
     assert_eq!(flow.bbr.rate(), 80.0 / 0.05);
     (0..12).for_each(|_| flow.round_with(|sample| sample.delivered = 10));
-    assert_eq!(flow.bbr.rate(), 10.0 / 0.05, "without the mark a low rate counts, ten rounds later");
+    assert_eq!(flow.bbr.rate(), 10.0 / 0.05, "a rate that is not application-limited counts after ten rounds");
 }
 
 #[test]
-fn after_ten_seconds_without_a_shorter_round_trip_four_segments_look_for_it() {
+fn after_ten_seconds_without_a_lower_rtt_probe_rtt_uses_four_segments() {
     let mut flow = Flow::settled();
     let before = flow.window;
     flow.rounds_for(10_000);
     assert!(!flow.bbr.probes_rtt());
     flow.rounds_for(50);
-    assert_eq!((flow.bbr.probes_rtt(), flow.window), (true, LEAST_WINDOW));
+    assert_eq!((flow.bbr.probes_rtt(), flow.window), (true, MIN_WINDOW));
     let began = flow.ms;
     while flow.bbr.probes_rtt() {
         flow.rounds_for(50);
     }
     assert_eq!(flow.ms - began, 300, "from the first round at four segments, 200 ms and more");
-    assert!(flow.window > LEAST_WINDOW);
+    assert!(flow.window > MIN_WINDOW);
     flow.await_phase(3);
     assert_eq!(flow.window, before);
 }
 
 #[test]
-fn the_probe_of_the_round_trip_waits_until_the_queue_is_gone() {
+fn probe_rtt_waits_until_the_queue_is_empty() {
     let mut flow = Flow::settled();
     flow.rounds_for(10_000);
     for _ in 0..20 {
@@ -147,17 +147,17 @@ fn the_probe_of_the_round_trip_waits_until_the_queue_is_gone() {
 }
 
 #[test]
-fn the_probe_of_the_round_trip_lasts_a_round_at_least() {
+fn probe_rtt_lasts_at_least_a_round() {
     let mut flow = Flow::settled();
     flow.rounds_for(10_100);
     (0..10).for_each(|_| flow.round_with(|sample| sample.prior_delivered = 0));
-    assert!(flow.bbr.probes_rtt(), "what was sent since has not arrived");
+    assert!(flow.bbr.probes_rtt(), "the data sent since has not arrived");
     flow.round();
     assert!(!flow.bbr.probes_rtt());
 }
 
 #[test]
-fn a_round_trip_as_short_as_the_least_puts_off_the_probe() {
+fn an_rtt_equal_to_the_minimum_postpones_probe_rtt() {
     let mut flow = Flow::settled();
     flow.rounds_for(9_000);
     flow.round();
@@ -165,22 +165,22 @@ fn a_round_trip_as_short_as_the_least_puts_off_the_probe() {
     assert!(!flow.bbr.probes_rtt());
 }
 
-/// Plain TCP knows that its application paused, a subflow of MPTCP does not.
+/// Plain TCP detects that its application paused, a subflow of MPTCP does not.
 #[test]
-fn after_a_rest_only_who_knows_that_it_rested_skips_the_probe() {
+fn only_a_flow_that_detects_its_idle_period_skips_probe_rtt() {
     for (app_limited, probes) in [(true, false), (false, true)] {
         let mut flow = Flow::settled();
         flow.ms += 11_000;
         flow.window = flow.bbr.on_start(Instant::from_millis(flow.ms), app_limited, flow.window);
         flow.rounds_for(50);
         assert_eq!(flow.bbr.probes_rtt(), probes);
-        assert_eq!(flow.bbr.least_rtt, Some(RTT + Duration::from_micros(100)), "the old one has expired");
-        assert!(!flow.bbr.restarts, "data was delivered: the rest is over");
+        assert_eq!(flow.bbr.min_rtt, Some(RTT + Duration::from_micros(100)), "the old one has expired");
+        assert!(!flow.bbr.restarts_from_idle, "data was delivered: the idle period is over");
     }
 }
 
 #[test]
-fn who_begins_again_paces_at_the_rate_and_no_faster() {
+fn after_an_idle_period_the_pacing_rate_is_the_estimated_rate() {
     let mut flow = Flow::settled();
     flow.await_phase(0);
     assert!(flow.pace() > flow.bbr.rate());
@@ -189,7 +189,7 @@ fn who_begins_again_paces_at_the_rate_and_no_faster() {
 }
 
 #[test]
-fn a_rest_in_the_probe_ends_it() {
+fn an_idle_period_ends_probe_rtt() {
     let mut flow = Flow::settled();
     let before = flow.window;
     flow.rounds_for(10_100);
@@ -199,7 +199,7 @@ fn a_rest_in_the_probe_ends_it() {
 }
 
 #[test]
-fn until_the_pipe_is_full_the_pace_only_rises() {
+fn until_the_pipe_is_full_the_pacing_rate_does_not_decrease() {
     let mut flow = Flow::new();
     (0..3).for_each(|_| flow.round());
     let known = flow.pace();
@@ -209,24 +209,24 @@ fn until_the_pipe_is_full_the_pace_only_rises() {
 }
 
 #[test]
-fn the_first_round_of_recovery_sends_as_much_as_arrives_and_its_end_restores_the_window() {
+fn the_first_round_of_recovery_conserves_packets_and_its_end_restores_the_window() {
     let mut flow = Flow::settled();
     let before = flow.window;
     flow.bbr.on_loss(before);
     let lossy = |sample: &mut RateSample| {
-        (sample.losses, sample.repair) = (5, Repair::Recovery);
+        (sample.losses, sample.recovery) = (5, RecoveryState::Recovery);
         (sample.newly, sample.in_flight) = (2, [50, 43]);
     };
     flow.round_with(lossy);
     assert_eq!(flow.window, 45);
-    flow.round_with(|sample| (sample.repair, sample.newly) = (Repair::Recovery, 2));
+    flow.round_with(|sample| (sample.recovery, sample.newly) = (RecoveryState::Recovery, 2));
     assert_eq!(flow.window, 47, "later rounds grow");
     flow.round_with(|sample| sample.newly = 0);
     assert!(flow.window.abs_diff(before) <= 2, "two more while the rate is probed");
 }
 
 #[test]
-fn a_timeout_saves_the_window_and_forgets_how_full_the_pipe_was() {
+fn a_timeout_saves_the_window_and_resets_the_full_rate() {
     let mut flow = Flow::new();
     (0..3).for_each(|_| flow.round());
     let before = flow.window;
@@ -234,16 +234,16 @@ fn a_timeout_saves_the_window_and_forgets_how_full_the_pipe_was() {
     flow.bbr.on_timeout();
     assert_eq!(flow.bbr.full_rate, 0.0);
     flow.window = 1;
-    flow.round_with(|sample| sample.repair = Repair::Loss);
-    assert_eq!(flow.window, LEAST_WINDOW);
+    flow.round_with(|sample| sample.recovery = RecoveryState::Loss);
+    assert_eq!(flow.window, MIN_WINDOW);
     flow.round();
     assert!(flow.window >= before);
 }
 
 #[test]
-fn the_window_is_two_products_three_bursts_and_what_is_acknowledged_at_once() {
+fn the_window_is_two_bdps_three_bursts_and_the_aggregation() {
     let mut flow = Flow::settled();
-    // One acknowledgement a round: all 50 segments of it come at once.
+    // One acknowledgement per round covers all its 50 segments.
     assert_eq!(flow.window, 2 * 50 + 3 * 2 + 50);
     flow.bbr.aggregation = Aggregation { since: Instant::from_millis(flow.ms), ..Aggregation::default() };
     flow.round_with(|sample| sample.newly = 0);
@@ -251,7 +251,7 @@ fn the_window_is_two_products_three_bursts_and_what_is_acknowledged_at_once() {
 }
 
 #[test]
-fn a_sample_shorter_than_any_round_trip_says_nothing() {
+fn a_sample_shorter_than_the_minimum_rtt_is_ignored() {
     let mut flow = Flow::settled();
     let (rate, round) = (flow.bbr.rate(), flow.bbr.round);
     flow.round_with(|sample| (sample.delivered, sample.interval) = (1000, Duration::ZERO));
