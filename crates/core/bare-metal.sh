@@ -10,7 +10,7 @@ target=x86_64-unknown-none
 if ! rustup target list --installed 2>/dev/null | grep -qx "$target"; then
     target=$(rustc -vV | sed -n 's/^host: //p')
     full=$(rustc --print sysroot)/lib/rustlib/$target/lib
-    # Named by compiler, so that another compiler gets a sysroot of its own.
+    # Named by compiler, so that another compiler gets a separate sysroot.
     bare=$(mkdir -p "$out" && cd "$out" && pwd)/sysroot-$(rustc -vV | cksum | cut -d ' ' -f 1)
     mkdir -p "$bare/lib/rustlib/$target/lib"
     for crate in core alloc compiler_builtins rustc_std_workspace_core rustc_std_workspace_alloc; do
