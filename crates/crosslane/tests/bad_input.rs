@@ -48,7 +48,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84",
         "base = \"tunnel\"\nsteer = \"deadline\"",
-        "s.toml, line 29: `steer`: deadline is none of hapanchak, threshold; see docs/strategies.md",
+        "s.toml, line 29: deadline is none of hapanchak, threshold in `steer`; see docs/strategies.md",
     ),
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84",
@@ -104,7 +104,7 @@ const CALLS: &[(&str, &str)] = &[
     ("drive s.toml --strategy threshhold", "there is no strategy \"threshhold\"; choose from "),
     ("drive s.toml --strategy kernel,", "there is no strategy \"\"; choose from "),
     ("drive s.toml --seed x", "\"x\" is not a seed; write 7, or 1,2,3, or 1..200"),
-    ("drive s.toml --seed 4..1", "\"4..1\" is no seed"),
+    ("drive s.toml --seed 4..1", "\"4..1\" is not a seed"),
     ("drive s.toml --jobs 0", "0 is not in 1..=16"),
     ("drive s.toml --keep", "--keep with 3 runs; name one strategy and one seed"),
     ("drive s.toml --sed 1", "unexpected argument '--sed' found; a similar argument exists: '--seed'"),

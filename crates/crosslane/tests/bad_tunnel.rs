@@ -97,7 +97,7 @@ const KEY_FILE_FAULTS: &[(&str, &str, &str, &str)] = &[
         VEHICLE,
         "own.key",
         "open.key",
-        "while reading the private key open.key: group or others have access to it (mode 0644); `chmod",
+        "while reading the private key open.key: group or others have access to it (mode 0644); run `chmod",
     ),
     (
         VEHICLE,

@@ -82,7 +82,7 @@ fn a_cut_starts_with_the_value_in_effect_at_its_start() {
 fn a_trace_states_its_source_and_the_meaning_of_its_rate() {
     let trace = import(&VERIZON, &Cut { from_s: Some(0.5), to_s: Some(1.5) }, &drive(), "UL_run.csv").expect("a trace");
     assert!(trace.starts_with("# Trace of the uplink of Verizon in UL_run.csv, 0.5 s to 1.5 s\n"), "{trace}");
-    for phrase in ["PAM 2025", "CC0", "TCP goodput", "not what the link could carry"] {
+    for phrase in ["PAM 2025", "CC0", "TCP goodput", "not the capacity of the link"] {
         assert!(trace.contains(phrase), "{phrase} in {trace}");
     }
     let downlink = all(&ATT, &drive().replace("ULtput", "DLtput")).expect("a trace");

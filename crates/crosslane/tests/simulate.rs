@@ -228,7 +228,7 @@ fn bad_input_is_reported_in_one_message_and_leaves_no_files() {
         ("simulate none.toml", 2, "while reading scenario none.toml: No such file"),
         ("simulate key.toml", 2, "key.toml, line 2: unknown key `duration`; did you mean `duration_s`?"),
         ("simulate s.toml --strategy kernel,fast", 2, "there is no strategy \"fast\"; choose from single, kernel"),
-        ("simulate s.toml --seed 4..1", 2, "\"4..1\" is no seed"),
+        ("simulate s.toml --seed 4..1", 2, "\"4..1\" is not a seed"),
         ("simulate s.toml --jobs 0", 2, "0 is not in 1..=256"),
         ("simulate s.toml --records some", 2, "invalid value 'some' for '--records <WHICH>'"),
         ("simulate s.toml --keep", 2, "unexpected argument '--keep' found"),

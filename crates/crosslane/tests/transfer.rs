@@ -178,7 +178,7 @@ fn a_transfer_over_plain_tcp_continues_and_is_reported() {
         assert_eq!(receive_one(&listener, folder.path(), |_| {})[0].incomplete, None);
         let output = sender.join().unwrap();
         assert_eq!((output.code, outcomes(&output)), (Some(0), vec!["stored".to_owned()]), "{output:?}");
-        assert_eq!(output.stderr.matches("this is plain TCP").count(), 1, "{output:?}");
+        assert_eq!(output.stderr.matches("plain TCP is used").count(), 1, "{output:?}");
         assert!(output.stdout.contains("\"multipath\": false"), "{output:?}");
     });
 }
@@ -324,7 +324,7 @@ fn an_unreachable_or_invalid_receiver_is_reported_in_one_message() {
         assert_eq!(output.code, Some(1));
         assert!(output.stdout.starts_with("a  3000000 bytes  not finished: "), "{output:?}");
         assert!(
-            output.stderr.contains("not a Crosslane transfer of version 1 at byte 0 of the stream; look"),
+            output.stderr.contains("not a Crosslane transfer of version 1 at byte 0 of the stream; check"),
             "{output:?}"
         );
     });

@@ -71,7 +71,7 @@ fn steering<'de, D: Deserializer<'de>>(from: D) -> Result<Base, D::Error> {
     let fits = |entry: &&Entry| entry.kind == Kind::Agent && !entry.needs_deadlines;
     CATALOG.iter().filter(fits).find(|entry| entry.name == name).map(|entry| entry.base).ok_or_else(|| {
         let known: Vec<&str> = CATALOG.iter().filter(fits).map(|entry| entry.name).collect();
-        D::Error::custom(format!("`steer`: {name} is none of {}", known.join(", ")))
+        D::Error::custom(format!("{name} is none of {}", known.join(", ")))
     })
 }
 
