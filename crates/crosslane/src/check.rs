@@ -1,5 +1,7 @@
 //! `crosslane check`: validates a scenario or an agent's configuration.
 
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::process::ExitCode;
 use std::{fs, io};
@@ -109,24 +111,32 @@ fn is_configuration(file: &Path) -> bool {
     table.contains_key("path") || is_gateway
 }
 
-/// Replaces former names of keys in the file.
+/// Replaces former names of keys in the file, or in that to which a symbolic link leads.
 fn rewrite(file: &Path) -> Result<()> {
     let attempt = format!("rewriting {}", file.display());
     let fault = |cause: io::Error| Error::usage(&attempt, cause, "name a file that can be read and written");
     let text = text_file::read(file).map_err(fault)?;
     let (renewed, replaced) = renew(&text);
-    if replaced.is_empty() {
-        return Ok(());
+    if !replaced.is_empty() {
+        replace(&fs::canonicalize(file).map_err(fault)?, renewed.as_bytes()).map_err(fault)?;
     }
-    // The file is there whole, before and after, whatever happens in between.
-    let mut replacement = file.as_os_str().to_owned();
-    replacement.push(".new");
-    let written = fs::write(&replacement, renewed.as_bytes())
-        .and_then(|()| fs::set_permissions(&replacement, fs::metadata(file)?.permissions()))
-        .and_then(|()| fs::rename(&replacement, file));
-    written.inspect_err(|_| drop(fs::remove_file(&replacement))).map_err(fault)?;
     replaced.iter().for_each(|sentence| eprintln!("crosslane: {}, {sentence}", file.display()));
     Ok(())
+}
+
+/// Replaces a file's contents; a failure at any time leaves the former or the new ones whole.
+fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
+    let was = fs::metadata(file)?;
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    let mut new = fs::File::create_new(&name)?;
+    let replaced = new
+        .write_all(contents)
+        .and_then(|()| new.set_permissions(was.permissions()))
+        .and_then(|()| fchown(&new, Some(was.uid()), Some(was.gid())))
+        .and_then(|()| new.sync_all())
+        .and_then(|()| fs::rename(&name, file));
+    replaced.inspect_err(|_| drop(fs::remove_file(&name)))
 }
 
 fn former_names(renamed: &[String]) -> impl Iterator<Item = String> {

@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -56,6 +57,27 @@ fn check_fix_rewrites_renamed_keys_and_changes_nothing_else() {
 }
 
 #[test]
+fn a_link_stays_a_link_and_no_other_file_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, link, taken] = ["agent.toml", "link.toml", "agent.toml.new"].map(|name| folder.path().join(name));
+    fs::write(&file, CONFIGURATION).unwrap();
+    fs::write(&taken, "mine").unwrap();
+    symlink(&file, &link).unwrap();
+    let output = run(&["check", "--fix"], &link);
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        (fs::read_to_string(&file).unwrap(), fs::read_to_string(&taken).unwrap()),
+        (CONFIGURATION.into(), "mine".into())
+    );
+    fs::remove_file(&taken).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+    assert!(run(&["check", "--fix"], &link).status.success());
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read_to_string(&file).unwrap().contains("on_fade"));
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
+}
+
+#[test]
 fn a_scenario_of_the_previous_version_runs_with_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("old.toml");
@@ -66,4 +88,7 @@ fn a_scenario_of_the_previous_version_runs_with_a_warning() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     assert_eq!(stderr.matches("`silent_s` is now `outages_s`").count(), 1, "{stderr}");
+    assert!(!stderr.contains("earlier comparison"), "{stderr}");
+    let second = run(&arguments, &file);
+    assert!(String::from_utf8_lossy(&second.stderr).contains("has the records of an earlier comparison"));
 }

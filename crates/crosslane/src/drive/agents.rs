@@ -59,7 +59,7 @@ impl Agents {
         let start = || AgentProcess::start("agent", configuration(scenario, strategy), folder);
         let vehicle = Agents::has_any(strategy).then(|| testbed.vehicle.enter(start)?).transpose()?;
         let start = || PeerTunnels::start(scenario, strategy, folder, testbed);
-        let third_party = strategy.is_others_tunnel().then(start).transpose()?;
+        let third_party = strategy.base.is_peer_tunnel().then(start).transpose()?;
         Ok(Agents { vehicle, gateway: None, third_party, _keys: None })
     }
 

@@ -154,7 +154,7 @@ impl Run {
     /// Configuration of the traffic's endpoints for this strategy.
     fn endpoint_config(&self) -> EndpointConfig {
         let single = self.strategy.base == Base::Single;
-        let tunnel = self.strategy.is_tunnel() || self.strategy.is_others_tunnel();
+        let tunnel = self.strategy.is_tunnel() || self.strategy.base.is_peer_tunnel();
         EndpointConfig {
             server: if tunnel { tunnel::SERVER.into() } else { SERVER.into() },
             local: single.then(|| self.addresses[usize::from(self.scenario.single_path(&self.strategy).0)]),

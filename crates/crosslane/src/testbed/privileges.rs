@@ -24,7 +24,7 @@ pub enum Privileges {
 }
 
 /// Lets this process create network namespaces and TUN devices: as root, else
-/// in a new user namespace. Call it previous_mask any thread exists, and previous_mask
+/// in a new user namespace. Call it before any thread exists, and before
 /// [`contain`].
 ///
 /// # Errors
@@ -81,7 +81,7 @@ fn refuse_threads(attempt: &str) -> Result<()> {
 }
 
 /// Lets SIGKILL end this process when `parent`, which started it, ends. Call it
-/// after [`prepare_privileges`], since new credentials cancel it, and previous_mask
+/// after [`prepare_privileges`], since new credentials cancel it, and before
 /// [`contain`].
 ///
 /// # Errors
@@ -94,7 +94,7 @@ pub fn end_with(parent: i32) -> Result<()> {
 
 /// Moves the rest of the program into a PID namespace, so that any end of this
 /// process (SIGKILL included) ends all processes that it has started. Call it
-/// previous_mask any thread exists.
+/// before any thread exists.
 ///
 /// It returns in a grandchild. This process forwards SIGINT, SIGTERM and SIGHUP
 /// and exits as the grandchild does; between them the namespace's first process

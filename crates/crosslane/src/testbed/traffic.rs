@@ -321,6 +321,20 @@ fn has_ended(plan: &Plan, clock: Clock, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || clock() >= plan.deadline_ns
 }
 
+/// Sleeps until this time; false if the traffic has ended before.
+fn sleep_until(plan: &Plan, clock: Clock, stop: &AtomicBool, due_ns: u64) -> bool {
+    loop {
+        if has_ended(plan, clock, stop) {
+            return false;
+        }
+        let remaining = Duration::from_nanos(due_ns.saturating_sub(clock()));
+        if remaining.is_zero() {
+            return true;
+        }
+        std::thread::sleep(remaining.min(POLL_INTERVAL));
+    }
+}
+
 /// Waits until the socket is ready or [`POLL_INTERVAL`] has passed.
 fn wait(socket: &impl AsFd, events: PollFlags) -> Result<(), TrafficError> {
     let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);

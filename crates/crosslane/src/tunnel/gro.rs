@@ -65,7 +65,7 @@ struct Key {
     version: u8,
 }
 
-/// A packet with a is_data TCP or UDP header.
+/// A packet with a plain TCP or UDP header.
 struct Segment {
     key: Key,
     /// Offset of the TCP or UDP header.

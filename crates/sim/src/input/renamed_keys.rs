@@ -1,5 +1,5 @@
-//! Keys of scenarios and configurations that have a new name: read for one
-//! version under the former one.
+//! Keys of scenarios and configurations that have a new name; version 0.2 is the
+//! last that reads the former ones.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,7 +20,7 @@ const ENCRYPTED: &[(&str, &str)] = &[("true", "\"noise\""), ("false", "\"none\""
 const PLAIN: &[(&str, &str)] = &[("true", "\"none\""), ("false", "\"noise\"")];
 const ON_FADE: &[(&str, &str)] = &[("\"demote\"", "\"backup\""), ("\"remove\"", "\"close\"")];
 
-/// Renamed in version 0.2.
+/// All of them.
 const RENAMED: [Renamed; 8] = [
     Renamed { table: "roadside_unit", ..OUTAGES },
     Renamed { table: "cellular", ..OUTAGES },
@@ -70,6 +70,8 @@ fn tables<'a, 'i>(document: &'a DeTable<'i>, name: &str) -> Vec<&'a DeTable<'i>>
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -89,5 +91,31 @@ mod tests {
     fn what_is_no_toml_and_values_that_never_were_are_left_to_the_reader() {
         assert_eq!(renew("[tunnel\nplain = true").0, "[tunnel\nplain = true");
         assert_eq!(renew("[tunnel]\nplain = 3").0, "[tunnel]\nencryption = 3");
+    }
+
+    #[test]
+    fn a_key_is_found_however_it_is_written() {
+        for (old, new) in [
+            ("tunnel.plain = true", "tunnel.encryption = \"none\""),
+            ("tunnel = { plain = false }", "tunnel = { encryption = \"noise\" }"),
+            ("[tunnel]\n\"plain\" = true", "[tunnel]\nencryption = \"none\""),
+            ("# ö\n[[wire]]\nname = \"ä\"\n  silent_s=[]", "# ö\n[[wire]]\nname = \"ä\"\n  outages_s=[]"),
+            ("wire = [{ silent_s = [] }, { silent_s = [] }]", "wire = [{ outages_s = [] }, { outages_s = [] }]"),
+            ("[tunnel.plain]\na = 1", "[tunnel.encryption]\na = 1"),
+        ] {
+            assert_eq!(renew(old).0, new);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_causes_a_panic_and_no_line_moves(parts in prop::collection::vec(prop::sample::select(vec![
+            "[tunnel]", "[[strategy]]", "[[wire]]", "[wire.a]", "tunnel.", "plain", "\"plain\"", "silent_s", "encrypt",
+            "weak_subflow", " = ", "true", "'remove'", "{ ", " }", ", ", "[", "]", "\n", "\n", "ö", "\"", "#", ".",
+        ]), 0..24)) {
+            let text = parts.concat();
+            let (renewed, _) = renew(&text);
+            prop_assert_eq!(renewed.matches('\n').count(), text.matches('\n').count());
+        }
     }
 }

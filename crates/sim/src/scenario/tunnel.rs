@@ -83,12 +83,7 @@ impl Strategy {
 
     /// True if it uses a single path ([`Scenario::single_path`]).
     pub fn keeps_to_one_path(&self) -> bool {
-        self.base == Base::Single || self.is_others_tunnel()
-    }
-
-    /// True if it sends the traffic through a third-party tunnel.
-    pub fn is_others_tunnel(&self) -> bool {
-        self.base.is_peer_tunnel()
+        self.base == Base::Single || self.base.is_peer_tunnel()
     }
 }
 

@@ -8,7 +8,6 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use crosslane_core::link::Direction;
 use crosslane_sim::record::rows::MessageRow;
@@ -16,7 +15,7 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::frame::{self, HEADER_BYTES};
-use super::{BACKLOG_NS, Clock, MESSAGES_MAX, POLL_INTERVAL, Plan, TrafficError, check, has_ended, system, wait};
+use super::{BACKLOG_NS, Clock, MESSAGES_MAX, Plan, TrafficError, check, has_ended, sleep_until, system, wait};
 
 /// Payload of a call.
 const CALL: &[u8] = b"crosslane";
@@ -143,7 +142,7 @@ impl Endpoint<'_> {
         let mut record = Sent::default();
         let mut message = vec![0; plan.size_bytes as usize];
         let mut due_ns = plan.start_ns;
-        while self.sleep_until(due_ns) && record.sent_ns.len() < MESSAGES_MAX {
+        while sleep_until(self.plan, self.clock, self.stop, due_ns) && record.sent_ns.len() < MESSAGES_MAX {
             let now_ns = (self.clock)();
             if due_ns.max(now_ns) >= plan.stop_ns {
                 break;
@@ -172,20 +171,6 @@ impl Endpoint<'_> {
             wait(self.socket, PollFlags::POLLOUT)?;
         }
         Ok(true)
-    }
-
-    /// False if the traffic has ended before.
-    fn sleep_until(&self, due_ns: u64) -> bool {
-        loop {
-            if has_ended(self.plan, self.clock, self.stop) {
-                return false;
-            }
-            let remaining = Duration::from_nanos(due_ns.saturating_sub((self.clock)()));
-            if remaining.is_zero() {
-                return true;
-            }
-            std::thread::sleep(remaining.min(POLL_INTERVAL));
-        }
     }
 
     /// Receives until the deadline, since nothing marks the last datagram. Calls
@@ -281,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Runs both endpoints has_ended loopback.
+    /// Runs both endpoints over loopback.
     fn run(plan: &Plan) -> (Sent, Received) {
         let began = Instant::now();
         let clock = move || began.elapsed().as_nanos() as u64;

@@ -2,14 +2,13 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use nix::poll::PollFlags;
 use socket2::Socket;
 
 use super::frame::{self, Checker};
 use super::{
-    BACKLOG_NS, Clock, ConnectionRecord, MESSAGES_MAX, POLL_INTERVAL, Plan, TrafficError, has_ended, system, wait,
+    BACKLOG_NS, Clock, ConnectionRecord, MESSAGES_MAX, Plan, TrafficError, has_ended, sleep_until, system, wait,
 };
 
 /// One endpoint of the connection.
@@ -36,7 +35,7 @@ impl Endpoint<'_> {
         let mut echo = vec![0; plan.size_bytes as usize];
         let mut checker = Checker::default();
         let mut due_ns = plan.start_ns;
-        while self.sleep_until(due_ns) {
+        while sleep_until(self.plan, self.clock, self.stop, due_ns) {
             let now_ns = (self.clock)();
             if now_ns >= plan.stop_ns || record.sent_ns.len() >= MESSAGES_MAX {
                 break;
@@ -83,7 +82,7 @@ impl Endpoint<'_> {
         let mut record = ConnectionRecord::default();
         let mut message = vec![0; plan.size_bytes as usize];
         let mut due_ns = plan.start_ns;
-        while self.sleep_until(due_ns) {
+        while sleep_until(self.plan, self.clock, self.stop, due_ns) {
             let now_ns = (self.clock)();
             if due_ns.max(now_ns) >= plan.stop_ns || record.sent_ns.len() >= MESSAGES_MAX {
                 break;
@@ -104,20 +103,6 @@ impl Endpoint<'_> {
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
         while self.read(&mut [0; 64])?.is_some_and(|count| count > 0) {}
         Ok(record)
-    }
-
-    /// False if the traffic has ended before.
-    fn sleep_until(&self, due_ns: u64) -> bool {
-        loop {
-            if has_ended(self.plan, self.clock, self.stop) {
-                return false;
-            }
-            let remaining = Duration::from_nanos(due_ns.saturating_sub((self.clock)()));
-            if remaining.is_zero() {
-                return true;
-            }
-            std::thread::sleep(remaining.min(POLL_INTERVAL));
-        }
     }
 
     /// False if the deadline passed or `stop` was set before.

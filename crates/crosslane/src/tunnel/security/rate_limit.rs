@@ -18,7 +18,7 @@ pub(super) struct RateLimit {
 }
 
 impl RateLimit {
-    /// Takes a token if is_available is one.
+    /// Takes a token if there is one.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.max(now) + INTERVAL;
         let is_available = full_at.since(now) <= INTERVAL * BURST;
