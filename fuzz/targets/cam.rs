@@ -12,8 +12,8 @@ pub fn run(bytes: &[u8]) {
         Senders { stations: BTreeMap::from([(1001, PathId(0))]), paths: BTreeMap::from([("lte".into(), PathId(1))]) };
     match vanetza::read(bytes, &senders) {
         Ok(sample) => {
-            let SampleKind::Signal { rssi_dbm, .. } = sample.kind else { panic!("{sample:?}") };
-            assert!((-120.0..=0.0).contains(&rssi_dbm) && sample.path.0 <= 1);
+            let SampleKind::Signal(signal) = sample.kind else { panic!("{sample:?}") };
+            assert!((-120.0..=0.0).contains(&signal.rssi_dbm) && sample.path.0 <= 1);
         }
         Err(cause) => assert!(!cause.to_string().is_empty()),
     }

@@ -4,54 +4,42 @@
 //! commands. Data flows in one direction. The result of a command returns as an event
 //! of the kernel or as a sample.
 
-use crate::path::{PathId, PathSpec, PathState, Sample, SampleKind};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
-use crate::allocate::{Allocator, Mode, PathInput, PathSupply};
+use crate::actuator::{self, Actuator, Command, ConnectionClass, Event, MeasuredSubflow, Verdict, Wanted};
+use crate::allocate::{Allocator, Latest, Mode, PathInput, PathSupply};
 use crate::assess::arrivals::Arrivals;
-use crate::assess::{Alarm, Assessor, Belief, Reason, StalledSubflow};
+use crate::assess::{Alarm, Assessor, Belief, Reason};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
-use crate::mptcp::manager::Manager;
-use crate::mptcp::{Command, ConnectionSnapshot, Event, Notice, Refusal, Token};
+use crate::mptcp::Notice;
+use crate::path::{PathId, PathSpec, PathState, Position, Sample, SampleKind};
 use crate::strategy::Strategy;
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
+
+/// Maximum number of paths.
+pub const MAX_PATHS: usize = 16;
 
 /// Inputs of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// An observation.
     Sample(Sample),
+    /// The vehicle's position.
+    Position(Position),
     /// Objects with deadlines, for strategies that use them.
     Demand(Demand),
-    /// An event of the kernel.
-    Mptcp(Event),
-    /// The list of all connections, after a start or after events were lost.
-    Resync(Vec<ConnectionSnapshot>),
-    /// The kernel refused a command, for this reason.
-    Refused(Command, Refusal),
-    /// The address of a path changed or was removed.
-    Address {
-        /// The path.
-        path: PathId,
-        /// Local address on it.
-        local: Option<IpAddr>,
-        /// Index of its interface.
-        if_index: u32,
-    },
-    /// An address that a path had before the agent started; subflows from it may
-    /// remain.
-    FormerAddress {
-        /// The path.
-        path: PathId,
-        /// The address.
-        local: IpAddr,
-    },
+    /// An event for the actuators.
+    Event(Event),
+    /// A further path, of this rank in the user's preference. It takes the place of a
+    /// removed one, if there is any; beyond [`MAX_PATHS`] it is ignored.
+    AddPath(PathSpec, u8),
+    /// A path is used no more.
+    RemovePath(PathId),
 }
 
 impl From<Sample> for Input {
@@ -60,16 +48,17 @@ impl From<Sample> for Input {
     }
 }
 
+impl From<Event> for Input {
+    fn from(event: Event) -> Input {
+        Input::Event(event)
+    }
+}
+
 /// Outputs of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// A command to execute.
-    Command {
-        /// The path.
-        path: PathId,
-        /// The command.
-        command: Command,
-    },
+    Command(Command),
     /// The belief about a path changed.
     Belief {
         /// The path.
@@ -90,7 +79,7 @@ pub enum Output {
         /// The reason.
         reason: Reason,
     },
-    /// A notice of the path manager to the user.
+    /// A notice of an actuator to the user.
     Notice(Notice),
     /// The prediction whether an object meets its deadline.
     Admission(Admission),
@@ -104,25 +93,28 @@ pub enum Output {
 }
 
 /// Configuration of an agent.
-#[derive(Clone, Debug)]
 pub struct Setup {
-    /// The paths (at most 16).
+    /// The paths (at most [`MAX_PATHS`]).
     pub paths: Vec<PathSpec>,
     /// Rank of each path in the user's preference, 0 first.
     pub ranks: Vec<u8>,
     /// How the paths are used together.
     pub mode: Mode,
-    /// How long two subflows carry data together before one is demoted.
-    pub overlap: Duration,
     /// The strategy.
     pub strategy: Strategy,
+    /// What carries out the wanted states.
+    pub actuators: Vec<Box<dyn Actuator>>,
 }
+
+/// Creates the assessors of a path.
+pub type Assessors = Box<dyn Fn(PathId, &PathSpec) -> Vec<Box<dyn Assessor + Send>> + Send>;
 
 /// The engine.
 pub struct Agent {
     paths: Vec<Path>,
+    assessors: Assessors,
     allocator: Box<dyn Allocator + Send>,
-    manager: Manager,
+    actuators: Vec<Box<dyn Actuator>>,
     arrivals: Arrivals,
     outputs: VecDeque<Output>,
 }
@@ -134,50 +126,45 @@ struct Path {
     belief: Belief,
     reason: Reason,
     state: PathState,
+    /// The reason for its state, one sentence.
+    state_reason: String,
+    latest: Latest,
+    removed: bool,
 }
 
 impl Agent {
     /// An agent without connections and samples.
     pub fn new(setup: Setup) -> Agent {
-        let assessors = setup.paths.iter().map(|spec| setup.strategy.assessors(spec)).collect();
-        let allocator = setup.strategy.allocator(setup.mode);
-        Agent::of(setup.paths, &setup.ranks, setup.overlap, assessors, allocator)
+        let (strategy, allocator) = (setup.strategy, setup.strategy.allocator(setup.mode));
+        let assessors: Assessors = Box::new(move |_, spec| strategy.assessors(spec));
+        Agent::of(&setup.paths, &setup.ranks, assessors, allocator, setup.actuators)
     }
 
-    /// An agent from its parts, with the assessors of each path. [`Setup`] describes
-    /// `paths`, `ranks` and `overlap`.
+    /// An agent from its parts. [`Setup`] describes `paths`, `ranks` and `actuators`.
     pub fn of(
-        paths: Vec<PathSpec>,
+        paths: &[PathSpec],
         ranks: &[u8],
-        overlap: Duration,
-        assessors: Vec<Vec<Box<dyn Assessor + Send>>>,
+        assessors: Assessors,
         allocator: Box<dyn Allocator + Send>,
+        actuators: Vec<Box<dyn Actuator>>,
     ) -> Agent {
-        let known = paths.iter().zip(ranks).zip(assessors).map(|((spec, &rank), assessors)| Path {
-            name: spec.name.clone(),
-            rank,
-            assessors,
-            belief: Belief::Unknown,
-            reason: Reason::default(),
-            state: PathState::Closed,
-        });
-        Agent {
-            paths: known.collect(),
-            allocator,
-            manager: Manager::new(paths, overlap),
-            arrivals: Arrivals::default(),
-            outputs: VecDeque::new(),
+        let outputs = VecDeque::new();
+        let mut agent =
+            Agent { paths: Vec::new(), assessors, allocator, actuators, arrivals: Arrivals::default(), outputs };
+        for (spec, &rank) in paths.iter().zip(ranks) {
+            agent.place(spec, rank);
         }
+        agent
     }
 
-    /// Excludes connections from these addresses, e.g. those inside a tunnel.
-    pub fn leave_alone(&mut self, addresses: Vec<IpAddr>) {
-        self.manager.leave_alone(addresses);
+    /// The subflows whose transport statistics are wanted as samples.
+    pub fn subflows(&self) -> impl Iterator<Item = MeasuredSubflow> {
+        self.actuators.iter().flat_map(|actuator| actuator.subflows())
     }
 
-    /// The path manager, for queries.
-    pub fn manager(&self) -> &Manager {
-        &self.manager
+    /// Number of connections since the start that no actuator manages for lack of room.
+    pub fn left_out(&self) -> u64 {
+        self.actuators.iter().map(|actuator| actuator.left_out()).sum()
     }
 
     /// Name, belief and wanted state of each path.
@@ -204,28 +191,67 @@ impl Agent {
         let Some(path) = self.paths.get_mut(usize::from(sample.path.0)) else {
             return;
         };
+        path.latest.observe(now, &sample.kind);
         for assessor in &mut path.assessors {
             assessor.advance(now);
             assessor.observe(now, sample);
         }
     }
 
+    /// The first vacant place for a path; `None` if there is no more room.
+    fn place(&mut self, spec: &PathSpec, rank: u8) -> Option<PathId> {
+        let vacant = self.paths.iter().position(|path| path.removed).unwrap_or(self.paths.len());
+        if vacant >= MAX_PATHS {
+            return None;
+        }
+        let id = PathId(vacant as u8);
+        let path = Path::new(spec, rank, (self.assessors)(id, spec));
+        match self.paths.get_mut(vacant) {
+            Some(removed) => *removed = path,
+            None => self.paths.push(path),
+        }
+        Some(id)
+    }
+
+    fn add_path(&mut self, now: Instant, spec: PathSpec, rank: u8) {
+        if let Some(id) = self.place(&spec, rank) {
+            self.pass(now, &Event::PathAdded(id, spec));
+            let reason = Reason { rule: "paths.add", text: "a path was added".into(), ..Reason::default() };
+            self.allocate(now, |_, _| reason.clone());
+        }
+    }
+
+    /// A removed path counts as lost, and is closed whatever the allocator wants.
+    fn remove_path(&mut self, now: Instant, id: PathId) {
+        let Some(path) = self.paths.get_mut(usize::from(id.0)).filter(|path| !path.removed) else { return };
+        (path.removed, path.belief, path.assessors) = (true, Belief::Lost, Vec::new());
+        let reason = Reason { rule: "paths.remove", text: format!("{} was removed", path.name), ..Reason::default() };
+        self.allocate(now, |_, _| reason.clone());
+        self.pass(now, &Event::Address { path: id, local: None, if_index: 0 });
+    }
+
+    fn pass(&mut self, now: Instant, event: &Event) {
+        self.actuators.iter_mut().for_each(|actuator| actuator.handle(now, event));
+    }
+
     /// A subflow over a path of unknown belief sets the path's state, so that an agent
     /// that starts in the middle of a connection adopts it.
-    fn adopt(&mut self, now: Instant, snapshots: &[ConnectionSnapshot]) {
-        for subflow in snapshots.iter().flat_map(|connection| &connection.subflows) {
-            let Some(id) = self.manager.path_of(subflow.local.ip()) else { continue };
+    fn adopt(&mut self, now: Instant, event: &Event) {
+        let found: Vec<(PathId, PathState)> =
+            self.actuators.iter().flat_map(|actuator| actuator.found(event)).collect();
+        for &(id, found) in &found {
             let Some(path) = self.paths.get_mut(usize::from(id.0)) else { continue };
-            let (was, found) = (path.state, if subflow.backup { PathState::Backup } else { PathState::Active });
+            let was = path.state;
             if path.belief == Belief::Unknown && was < found {
-                path.state = found;
                 let text = "a subflow exists on it".into();
                 let reason = Reason { rule: "resync", text, ..Reason::default() };
-                self.outputs.push_back(Output::Decision { path: id, state: found, was, reason });
+                path.decide(id, found, reason, &mut self.outputs);
             }
         }
-        let states: Vec<PathState> = self.paths.iter().map(|path| path.state).collect();
-        self.manager.set_wanted(now, &states);
+        if !found.is_empty() {
+            let states: Vec<PathState> = self.paths.iter().map(|path| path.state).collect();
+            self.apply(now, &states.into());
+        }
     }
 
     fn assess(&mut self, now: Instant) {
@@ -237,8 +263,9 @@ impl Agent {
                 while let Some(alarm) = assessor.poll_alarm() {
                     self.outputs.push_back(Output::Alarm { path: id, alarm });
                 }
-                while let Some(StalledSubflow { token, peer }) = assessor.poll_stalled() {
-                    self.manager.abandon(now, Token(token), id, peer);
+                while let Some(stalled) = assessor.poll_stalled() {
+                    let event = Event::Stalled(id, stalled);
+                    self.actuators.iter_mut().for_each(|actuator| actuator.handle(now, &event));
                 }
             }
             let Some((belief, reason)) = path.assessors.iter().map(|a| a.belief()).max_by_key(|(belief, _)| *belief)
@@ -253,13 +280,23 @@ impl Agent {
             }
         }
         if let Some(changed) = changed {
-            self.allocate(now, |agent, place| agent.reason_for(place, changed));
+            self.allocate(now, |paths, place| reason_for(paths, place, changed));
+        }
+        self.review(now);
+    }
+
+    /// Allocates again if the allocator asks for it.
+    fn review(&mut self, now: Instant) {
+        let supplies: Vec<PathSupply> = self.paths.iter().map(Path::supply).collect();
+        if let Some(reason) = self.allocator.review(now, &supplies) {
+            self.allocate(now, |_, _| reason.clone());
         }
     }
 
-    fn assessors_wakeup(&self) -> Option<Instant> {
+    /// When a belief or what the allocator wants may change.
+    fn deciding_wakeup(&self) -> Option<Instant> {
         let assessors = self.paths.iter().flat_map(|path| &path.assessors);
-        assessors.filter_map(|assessor| assessor.next_wakeup()).min()
+        assessors.filter_map(|assessor| assessor.next_wakeup()).chain(self.allocator.next_wakeup()).min()
     }
 
     fn on_demand(&mut self, now: Instant, demand: &Demand) {
@@ -273,41 +310,72 @@ impl Agent {
         }
     }
 
-    fn allocate(&mut self, now: Instant, why: impl Fn(&Agent, usize) -> Reason) {
+    fn allocate(&mut self, now: Instant, why: impl Fn(&[Path], usize) -> Reason) {
         let inputs: Vec<PathInput> = self.paths.iter().map(Path::input).collect();
-        let is_lost = |path: &Path| matches!(path.belief, Belief::Lost | Belief::Stalled);
-        self.manager.set_lost(self.paths.iter().map(is_lost).collect());
-        let states = self.allocator.allocate(&inputs);
-        for (place, &state) in states.iter().enumerate() {
-            let was = self.paths[place].state;
-            if was != state {
-                let reason = why(self, place);
-                self.outputs.push_back(Output::Decision { path: PathId(place as u8), state, was, reason });
-                self.paths[place].state = state;
+        let mut wanted = self.allocator.allocate(&inputs);
+        for place in 0..self.paths.len() {
+            let id = PathId(place as u8);
+            if self.paths[place].removed {
+                wanted.close(id);
+            }
+            let state = wanted.state(ConnectionClass::default(), id);
+            if self.paths[place].state != state {
+                let reason = why(&self.paths, place);
+                self.paths[place].decide(id, state, reason, &mut self.outputs);
             }
         }
-        self.manager.set_wanted(now, &states);
+        self.apply(now, &wanted);
     }
 
-    /// The reason for a state: the belief about the path itself, or about the path that
-    /// changed.
-    fn reason_for(&self, place: usize, changed: usize) -> Reason {
-        let cause = &self.paths[changed];
-        let mut reason = cause.reason.clone();
-        if place != changed {
-            reason.text = format!("{} is {}: {}", cause.name, cause.belief.name(), reason.text);
-        }
-        reason
+    fn apply(&mut self, now: Instant, wanted: &Wanted) {
+        let verdicts: Vec<Verdict> = self.paths.iter().map(Path::verdict).collect();
+        self.actuators.iter_mut().for_each(|actuator| actuator.apply(now, wanted, &verdicts));
     }
 }
 
+/// The reason for a state: the belief about the path itself, or about the path that
+/// changed.
+fn reason_for(paths: &[Path], place: usize, changed: usize) -> Reason {
+    let cause = &paths[changed];
+    let mut reason = cause.reason.clone();
+    if place != changed {
+        reason.text = format!("{} is {}: {}", cause.name, cause.belief.name(), reason.text);
+    }
+    reason
+}
+
 impl Path {
+    fn new(spec: &PathSpec, rank: u8, assessors: Vec<Box<dyn Assessor + Send>>) -> Path {
+        Path {
+            name: spec.name.clone(),
+            rank,
+            assessors,
+            belief: Belief::Unknown,
+            reason: Reason::default(),
+            state: PathState::Closed,
+            state_reason: String::new(),
+            latest: Latest::default(),
+            removed: false,
+        }
+    }
+
+    fn decide(&mut self, path: PathId, state: PathState, reason: Reason, outputs: &mut VecDeque<Output>) {
+        let was = core::mem::replace(&mut self.state, state);
+        self.state_reason.clone_from(&reason.text);
+        outputs.push_back(Output::Decision { path, state, was, reason });
+    }
+
+    fn verdict(&self) -> Verdict<'_> {
+        Verdict { belief: self.belief, reason: &self.state_reason }
+    }
+
     fn input(&self) -> PathInput {
         PathInput { belief: self.belief, was: self.state, rank: self.rank }
     }
 
     fn supply(&self) -> PathSupply<'_> {
-        PathSupply { input: self.input(), history: self.assessors.iter().find_map(|assessor| assessor.history()) }
+        let history = self.assessors.iter().find_map(|assessor| assessor.history());
+        PathSupply { input: self.input(), history, latest: &self.latest }
     }
 }
 
@@ -322,34 +390,36 @@ impl Engine for Agent {
                 self.assess(now);
             }
             Input::Demand(demand) => self.on_demand(now, &demand),
-            Input::Mptcp(event) => self.manager.handle(now, &event),
-            Input::Resync(snapshots) => {
-                self.adopt(now, &snapshots);
-                self.manager.resync(now, &snapshots);
+            Input::Position(position) => {
+                for path in (0..self.paths.len()).map(|place| PathId(place as u8)) {
+                    self.assess_sample(now, &Sample { path, kind: SampleKind::Position(position) });
+                }
+                self.assess(now);
             }
-            Input::Refused(command, why) => self.manager.refused(now, &command, why),
-            Input::Address { path, local, if_index } => self.manager.set_address(now, path, local, if_index),
-            Input::FormerAddress { path, local } => self.manager.add_former_address(path, local),
+            Input::Event(event) => {
+                self.adopt(now, &event);
+                self.pass(now, &event);
+            }
+            Input::AddPath(spec, rank) => self.add_path(now, spec, rank),
+            Input::RemovePath(path) => self.remove_path(now, path),
         }
     }
 
     fn poll(&mut self, now: Instant) -> Option<Output> {
-        if self.outputs.is_empty() {
-            if self.assessors_wakeup().is_some_and(|at| now >= at) {
-                self.assess(now);
-            }
-            if self.outputs.is_empty() {
-                let command = self.manager.poll(now).map(|(path, command)| Output::Command { path, command });
-                self.outputs.extend(command);
-            }
-            while let Some(notice) = self.manager.poll_notice() {
-                self.outputs.push_back(Output::Notice(notice));
-            }
+        if self.outputs.is_empty() && self.deciding_wakeup().is_some_and(|at| now >= at) {
+            self.assess(now);
         }
-        self.outputs.pop_front()
+        let mut actuators = self.actuators.iter_mut();
+        self.outputs.pop_front().or_else(|| {
+            actuators.find_map(|actuator| actuator.poll(now)).map(|output| match output {
+                actuator::Output::Command(command) => Output::Command(command),
+                actuator::Output::Notice(notice) => Output::Notice(notice),
+            })
+        })
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.assessors_wakeup().into_iter().chain(self.manager.next_wakeup()).min()
+        let actuators = self.actuators.iter().filter_map(|actuator| actuator.next_wakeup());
+        self.deciding_wakeup().into_iter().chain(actuators).min()
     }
 }

@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+pub mod actuator;
 pub mod agent;
 pub mod allocate;
 pub mod assess;

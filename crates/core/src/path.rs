@@ -93,12 +93,11 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SampleKind {
     /// Received signal strength, in dBm (−120 to 0).
-    Signal {
-        /// RSSI (802.11p, Wi-Fi) or RSRP (cellular), in dBm.
-        rssi_dbm: f32,
-        /// Station id of the C-ITS sender, if the sample is from a C-ITS message.
-        station: Option<u32>,
-    },
+    Signal(Signal),
+    /// Rates and failures of the radio link.
+    Radio(RadioLink),
+    /// The vehicle's position.
+    Position(Position),
     /// The interface is up, or down.
     Link {
         /// True if it can carry packets.
@@ -110,6 +109,43 @@ pub enum SampleKind {
     Transport(Transport),
     /// Packet counters of the path's interface.
     Counters(Counters),
+}
+
+/// A received signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Signal {
+    /// RSSI (802.11p, Wi-Fi) or RSRP (cellular), in dBm (−120 to 0).
+    pub rssi_dbm: f32,
+    /// RSRQ, in dB (3GPP TS 36.214, section 5.1.3).
+    pub rsrq_db: Option<f32>,
+    /// SINR, in dB.
+    pub sinr_db: Option<f32>,
+    /// Station id of the C-ITS sender, if the sample is from a C-ITS message.
+    pub station: Option<u32>,
+    /// Position of the sender, if the message has one.
+    pub sender: Option<Position>,
+}
+
+/// Rates and failures of a radio link, as nl80211 and modems report them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RadioLink {
+    /// PHY rate of the last transmission, in bit/s.
+    pub tx_bit_s: Option<f64>,
+    /// PHY rate of the last reception, in bit/s.
+    pub rx_bit_s: Option<f64>,
+    /// Retransmissions of frames since the link began.
+    pub retries: Option<u32>,
+    /// Frames given up since the link began.
+    pub failures: Option<u32>,
+}
+
+/// A position (WGS 84).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Position {
+    /// Latitude, in degrees (−90 to 90).
+    pub latitude_deg: f64,
+    /// Longitude, in degrees (−180 to 180).
+    pub longitude_deg: f64,
 }
 
 /// Regular downlink messages that stopped.
@@ -161,6 +197,16 @@ pub struct Transport {
     pub notsent_bytes: u32,
     /// Bytes received since the subflow began.
     pub bytes_received: u64,
+    /// Segments presumed lost and not yet retransmitted.
+    pub lost: u32,
+    /// Segments retransmitted since the subflow began.
+    pub retransmitted: u32,
+    /// Congestion window, in segments.
+    pub cwnd: u32,
+    /// Minimum round-trip time, if known.
+    pub min_rtt: Option<Duration>,
+    /// Delivery rate (draft-cheng-iccrg-delivery-rate-estimation), in bit/s, if measured.
+    pub delivery_bit_s: Option<u64>,
 }
 
 impl Transport {

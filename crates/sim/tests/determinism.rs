@@ -6,6 +6,8 @@
 use std::error::Error;
 use std::fmt::{self, Write};
 
+use crosslane_core::actuator::Command;
+use crosslane_core::agent::Output;
 use crosslane_core::time::Instant;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
@@ -42,9 +44,20 @@ fn digest(run: &Recording) -> Result<u64, Box<dyn Error>> {
     );
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
     write!(digest, "{:?}{:?}{:?}", run.packets, run.messages, run.kernel_events)?;
-    write!(digest, "{}", without_sentences(&format!("{:?}", run.agent_outputs)))?;
+    write!(digest, "{}", without_sentences(&outputs(run)))?;
     write!(digest, "{:?}{:?}{:?}", run.samples, run.tcp_info, run.links)?;
     Ok(digest.0)
+}
+
+/// The agent's outputs in the form in which the golden values were taken.
+fn outputs(run: &Recording) -> String {
+    let line = |(at, output): &(Instant, Output)| match output {
+        Output::Command(Command::Mptcp(path, command)) => {
+            format!("({at:?}, Command {{ path: {path:?}, command: {command:?} }})")
+        }
+        other => format!("({at:?}, {other:?})"),
+    };
+    format!("[{}]", run.agent_outputs.iter().map(line).collect::<Vec<_>>().join(", "))
 }
 
 /// Removes the text of reasons, which is not a result.

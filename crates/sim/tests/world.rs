@@ -185,7 +185,7 @@ fn a_trace_sets_rate_delay_loss_and_signal() -> Result<(), Box<dyn Error>> {
         == (4.0, 4.0, 30.0, 0.1, Some(-90.0))
         && t.position_m == [20.0, 0.0]));
     let signals = events.iter().filter_map(|event| match event {
-        WorldEvent::Signal { at, path: PathId(0), rssi_dbm } => Some((at.as_secs_f64(), *rssi_dbm)),
+        WorldEvent::Signal { at, path: PathId(0), rssi_dbm, .. } => Some((at.as_secs_f64(), *rssi_dbm)),
         _ => None,
     });
     assert!(signals.clone().all(|(t_s, dbm)| dbm == if t_s < 2.0 { -70.0 } else { -90.0 }));

@@ -1,8 +1,7 @@
 //! Every good path carries data.
 
-use alloc::vec::Vec;
-
 use super::{Allocator, PathInput, fallback_state, last_resort};
+use crate::actuator::Wanted;
 use crate::assess::Belief;
 use crate::path::{OnFade, PathState};
 
@@ -14,9 +13,9 @@ pub struct Aggregate {
 }
 
 impl Allocator for Aggregate {
-    fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState> {
+    fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
         if !paths.iter().any(|path| path.belief == Belief::Good) {
-            return last_resort(paths);
+            return last_resort(paths).into();
         }
         paths
             .iter()
@@ -34,11 +33,12 @@ mod tests {
     use super::*;
     use Belief::{Fading, Good, Lost, Stalled, Unknown};
     use PathState::{Active, Backup, Closed};
+    use alloc::vec::Vec;
 
     fn allocate(on_fade: OnFade, paths: &[(Belief, PathState)]) -> Vec<PathState> {
         let inputs: Vec<_> =
             paths.iter().enumerate().map(|(i, &(belief, was))| PathInput { belief, was, rank: i as u8 }).collect();
-        Aggregate { on_fade }.allocate(&inputs)
+        Aggregate { on_fade }.allocate(&inputs).states().to_vec()
     }
 
     #[test]

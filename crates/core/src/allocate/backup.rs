@@ -1,8 +1,7 @@
 //! One path carries data, the others are in reserve.
 
-use alloc::vec::Vec;
-
 use super::{Allocator, PathInput, fallback_state, last_resort};
+use crate::actuator::Wanted;
 use crate::assess::Belief;
 use crate::path::{OnFade, PathState};
 
@@ -15,10 +14,10 @@ pub struct Backup {
 }
 
 impl Allocator for Backup {
-    fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState> {
+    fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
         let good = paths.iter().filter(|path| path.belief == Belief::Good);
         let Some(first) = good.map(|path| path.rank).min() else {
-            return last_resort(paths);
+            return last_resort(paths).into();
         };
         paths
             .iter()
@@ -37,10 +36,11 @@ mod tests {
     use super::*;
     use Belief::{Fading, Good, Lost};
     use PathState::{Active, Backup, Closed};
+    use alloc::vec::Vec;
 
     fn allocate(paths: &[(Belief, PathState, u8)]) -> Vec<PathState> {
         let inputs: Vec<_> = paths.iter().map(|&(belief, was, rank)| PathInput { belief, was, rank }).collect();
-        super::Backup::default().allocate(&inputs)
+        super::Backup::default().allocate(&inputs).states().to_vec()
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! is measured, and may pause. A path that delays the others more than it helps is
 //! suspended (`suspension.rs`).
 
+use crate::actuator::Wanted;
 use crate::path::PathState;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -336,12 +337,12 @@ impl Deadline {
 }
 
 impl Allocator for Deadline {
-    fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState> {
+    fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
         let mut states = select_active(paths, &self.on);
         for (state, _) in states.iter_mut().zip(&self.closed).filter(|(_, closed)| **closed) {
             *state = PathState::Closed;
         }
-        states
+        states.into()
     }
 
     fn on_demand(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {

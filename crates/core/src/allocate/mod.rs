@@ -3,12 +3,13 @@
 //! An allocator receives all paths and the user's demand, but no samples. An actuator
 //! that knows no strategy applies the wanted states.
 
-use crate::path::PathState;
+use crate::path::{PathState, RadioLink, SampleKind, Signal, Transport};
 use alloc::format;
 use alloc::vec::Vec;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+use crate::actuator::Wanted;
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
@@ -48,12 +49,50 @@ pub struct PathSupply<'a> {
     pub input: PathInput,
     /// Its measured throughput, if it is measured.
     pub history: Option<&'a History>,
+    /// Its latest measurements.
+    pub latest: &'a Latest,
+}
+
+/// The latest measurements of a path, each with its time; `None` until there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latest {
+    /// The received signal.
+    pub signal: Option<(Instant, Signal)>,
+    /// The radio link's rates and failures.
+    pub radio: Option<(Instant, RadioLink)>,
+    /// The transport statistics of a subflow over it.
+    pub transport: Option<(Instant, Transport)>,
+}
+
+impl Latest {
+    /// Keeps what a sample measures.
+    pub fn observe(&mut self, now: Instant, sample: &SampleKind) {
+        match *sample {
+            SampleKind::Signal(signal) => self.signal = Some((now, signal)),
+            SampleKind::Radio(radio) => self.radio = Some((now, radio)),
+            SampleKind::Transport(transport) => self.transport = Some((now, transport)),
+            _ => {}
+        }
+    }
 }
 
 /// Decides on all paths; the result has one state for each input.
 pub trait Allocator {
-    /// The wanted states, in the order of `paths`.
-    fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState>;
+    /// The wanted states in the order of `paths`, for each class of connections, and the
+    /// order in which the paths are preferred.
+    fn allocate(&mut self, paths: &[PathInput]) -> Wanted;
+
+    /// Reviews what each path can contribute, after every sample and at
+    /// [`next_wakeup`](Self::next_wakeup); returns a reason if the states or the order
+    /// must be [allocated](Self::allocate) again though no belief changed.
+    fn review(&mut self, _now: Instant, _paths: &[PathSupply]) -> Option<Reason> {
+        None
+    }
+
+    /// When to [review](Self::review) if no sample arrives.
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
 
     /// Processes the demand and what each path can contribute; returns a reason if the
     /// states must be [allocated](Self::allocate) again.

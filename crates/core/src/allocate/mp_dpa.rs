@@ -8,7 +8,7 @@
 //! [`Params::window_ms`], at most since the object's start, updated every
 //! [`Params::interval_ms`].
 
-use crate::path::PathState;
+use crate::actuator::Wanted;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
@@ -112,8 +112,8 @@ impl MpDpa {
 }
 
 impl Allocator for MpDpa {
-    fn allocate(&mut self, paths: &[PathInput]) -> Vec<PathState> {
-        select_active(paths, &self.on)
+    fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
+        select_active(paths, &self.on).into()
     }
 
     fn on_demand(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {
@@ -136,14 +136,17 @@ impl Allocator for MpDpa {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocate::Latest;
     use crate::assess::Belief;
+    use crate::path::PathState;
 
     /// Whether the other path carries at each step, if `bytes` are acknowledged each
     /// 100 ms of 1 MB due in 10 s.
     fn others(params: Params, bytes: impl Fn(u64) -> u64) -> Vec<bool> {
         let mut mp_dpa = MpDpa::new(params);
         let input = |rank| PathInput { belief: Belief::Good, was: PathState::Backup, rank };
-        let paths = [0, 1].map(|rank| PathSupply { input: input(rank), history: None });
+        let latest = Latest::default();
+        let paths = [0, 1].map(|rank| PathSupply { input: input(rank), history: None, latest: &latest });
         let mut acked_bytes = 0;
         let mut states = Vec::new();
         for step in 0..100 {

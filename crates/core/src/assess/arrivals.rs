@@ -202,6 +202,11 @@ mod tests {
             bytes_acked: 0,
             notsent_bytes: 0,
             bytes_received,
+            lost: 0,
+            retransmitted: 0,
+            cwnd: 10,
+            min_rtt: None,
+            delivery_bit_s: None,
         }
     }
 

@@ -105,8 +105,8 @@ impl Assessor for Hapanchak {
     fn observe(&mut self, _now: Instant, sample: &Sample) {
         match sample.kind {
             SampleKind::Link { up } => self.on_link(up),
-            SampleKind::Signal { rssi_dbm, .. } if self.link_up => self.on_signal(f64::from(rssi_dbm)),
-            SampleKind::Signal { .. } | SampleKind::Transport(_) | SampleKind::Break(_) | SampleKind::Counters(_) => {}
+            SampleKind::Signal(signal) if self.link_up => self.on_signal(f64::from(signal.rssi_dbm)),
+            _ => {}
         }
     }
 
@@ -120,10 +120,10 @@ impl Assessor for Hapanchak {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::PathId;
+    use crate::path::{PathId, Signal};
 
     fn feed(assessor: &mut Hapanchak, rssi_dbm: f32) -> Belief {
-        let kind = SampleKind::Signal { rssi_dbm, station: None };
+        let kind = SampleKind::Signal(Signal { rssi_dbm, ..Signal::default() });
         assessor.observe(Instant::ZERO, &Sample { path: PathId(0), kind });
         assessor.belief().0
     }

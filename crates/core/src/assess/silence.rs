@@ -283,12 +283,12 @@ impl Silence {
 impl Assessor for Silence {
     fn observe(&mut self, now: Instant, sample: &Sample) {
         match &sample.kind {
-            SampleKind::Signal { station: Some(_), .. } => self.on_cam(now),
-            SampleKind::Signal { station: None, .. } => {}
+            SampleKind::Signal(signal) if signal.station.is_some() => self.on_cam(now),
             SampleKind::Link { up } => self.on_link(now, *up),
             SampleKind::Transport(transport) => self.watch_transport(now, transport),
             SampleKind::Break(broken) => self.on_break(now, broken),
             SampleKind::Counters(counters) => self.watch_counters(now, *counters),
+            _ => {}
         }
     }
 

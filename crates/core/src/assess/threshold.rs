@@ -241,8 +241,8 @@ impl Assessor for Threshold {
     fn observe(&mut self, now: Instant, sample: &Sample) {
         match (sample.kind, self.threshold_dbm) {
             (SampleKind::Link { up }, _) => self.on_link(up),
-            (SampleKind::Signal { rssi_dbm, .. }, Some(threshold_dbm)) if self.link_up => {
-                self.on_signal(now, f64::from(rssi_dbm), threshold_dbm);
+            (SampleKind::Signal(signal), Some(threshold_dbm)) if self.link_up => {
+                self.on_signal(now, f64::from(signal.rssi_dbm), threshold_dbm);
             }
             _ => {}
         }
@@ -278,7 +278,7 @@ impl Assessor for Threshold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::PathId;
+    use crate::path::{PathId, Signal};
 
     const PERIOD_MS: u64 = 100;
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     fn signal(rssi_dbm: f32) -> Sample {
-        Sample { path: PathId(0), kind: SampleKind::Signal { rssi_dbm, station: Some(1) } }
+        Sample { path: PathId(0), kind: SampleKind::Signal(Signal { rssi_dbm, station: Some(1), ..Signal::default() }) }
     }
 
     fn assessor() -> Threshold {

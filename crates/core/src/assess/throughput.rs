@@ -323,7 +323,7 @@ impl Assessor for Rate {
                 let text = alloc::format!("the interface is {text}");
                 self.reason = Reason { rule, text, ..Reason::default() };
             }
-            SampleKind::Signal { .. } | SampleKind::Break(_) | SampleKind::Counters(_) => {}
+            _ => {}
         }
     }
 

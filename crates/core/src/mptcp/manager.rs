@@ -29,16 +29,19 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::{Command, ConnectionSnapshot, Event, Notice, Refusal, Subflow, Token};
+use crate::actuator::{ConnectionClass, Wanted};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::{Duration, Instant};
 use budget::Budget;
 use connection::{Commands, Connection};
+use plan::{Paths, Plan};
 
 mod backoff;
 mod budget;
 mod connection;
 mod entry;
 mod ids;
+mod plan;
 
 pub use connection::MAX_SUBFLOWS;
 
@@ -46,8 +49,6 @@ pub use connection::MAX_SUBFLOWS;
 pub const MAX_CONNECTIONS: usize = 1024;
 /// Maximum number of peers whose limit has been reported.
 const MAX_PEERS: usize = 64;
-/// Maximum number of former addresses of paths.
-const MAX_FORMER: usize = 64;
 /// Maximum number of notices not yet polled.
 const MAX_NOTICES: usize = 64;
 /// Minimum time between two notices that commands are delayed.
@@ -58,7 +59,7 @@ const MIN_WAIT: Duration = Duration::from_millis(1);
 /// The state machine.
 #[derive(Debug)]
 pub struct Manager {
-    plan: Plan,
+    paths: Paths,
     excluded: Vec<IpAddr>,
     connections: BTreeMap<Token, Connection>,
     /// Connections to be compared with the wanted states, in the order of request.
@@ -73,56 +74,12 @@ pub struct Manager {
     peers: BTreeMap<IpAddr, u8>,
 }
 
-/// The paths and their wanted states.
-#[derive(Debug)]
-struct Plan {
-    paths: Vec<PathSpec>,
-    wanted: Vec<PathState>,
-    /// Lost paths.
-    lost: Vec<bool>,
-    overlap: Duration,
-    /// Former addresses of paths, the oldest first: a subflow from one may become known
-    /// only now.
-    former: VecDeque<(IpAddr, PathId)>,
-}
-
-impl Plan {
-    fn ids(&self) -> impl Iterator<Item = PathId> + use<> {
-        (0..self.paths.len()).map(|place| PathId(place as u8))
-    }
-
-    fn wanted(&self, path: PathId) -> PathState {
-        self.wanted.get(usize::from(path.0)).copied().unwrap_or(PathState::Closed)
-    }
-
-    fn is_lost(&self, path: PathId) -> bool {
-        self.lost.get(usize::from(path.0)).is_some_and(|lost| *lost)
-    }
-
-    /// Local address on a path, and the index of its interface.
-    fn address(&self, path: PathId) -> Option<(IpAddr, u32)> {
-        let spec = self.paths.get(usize::from(path.0))?;
-        Some((spec.local?, spec.if_index))
-    }
-
-    fn path_of(&self, local: IpAddr) -> Option<PathId> {
-        let local = canonical(local);
-        let place = self.paths.iter().position(|path| path.local == Some(local))?;
-        Some(PathId(place as u8))
-    }
-
-    fn former_path_of(&self, local: IpAddr) -> Option<PathId> {
-        self.former.iter().rfind(|(address, _)| *address == local).map(|&(_, path)| path)
-    }
-}
-
 impl Manager {
     /// A manager of these paths (at most 16), all closed at first. `overlap` is how
     /// long two subflows carry data together before one is demoted.
     pub fn new(paths: Vec<PathSpec>, overlap: Duration) -> Manager {
-        let wanted = paths.iter().map(|_| PathState::Closed).collect();
         Manager {
-            plan: Plan { paths, wanted, lost: Vec::new(), overlap, former: VecDeque::new() },
+            paths: Paths::new(paths, overlap),
             excluded: Vec::new(),
             connections: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -145,34 +102,48 @@ impl Manager {
 
     /// Sets the wanted state of each path. A path that is wanted again starts without
     /// the pauses of earlier attempts.
-    pub fn set_wanted(&mut self, _now: Instant, states: &[PathState]) {
-        let mut changed = Vec::new();
-        for (place, (wanted, &state)) in self.plan.wanted.iter_mut().zip(states).enumerate() {
-            if *wanted != state {
-                changed.push((PathId(place as u8), *wanted == PathState::Closed));
-            }
-            *wanted = state;
-        }
-        if changed.is_empty() {
+    pub fn set_wanted(&mut self, _now: Instant, wanted: &Wanted) {
+        if self.paths.wanted == *wanted {
             return;
         }
+        let was = core::mem::replace(&mut self.paths.wanted, wanted.clone());
         for connection in self.connections.values_mut() {
-            changed.iter().for_each(|&(path, was_closed)| connection.on_wanted_change(path, was_closed));
+            for path in self.paths.ids() {
+                let before = was.state(connection.class, path);
+                if before != wanted.state(connection.class, path) {
+                    connection.on_wanted_change(path, before == PathState::Closed);
+                }
+            }
         }
         self.queue_all();
+    }
+
+    /// Sets the class of a connection, by which its wanted states are chosen.
+    pub fn set_class(&mut self, token: Token, class: ConnectionClass) {
+        self.with(token, |connection, _| connection.class = class);
+    }
+
+    /// Adds a path, or another one in the place of a removed one.
+    pub fn add_path(&mut self, now: Instant, path: PathId, spec: PathSpec) {
+        let (local, if_index) = (spec.local, spec.if_index);
+        match self.paths.specs.get_mut(usize::from(path.0)) {
+            Some(removed) => removed.name = spec.name,
+            None => self.paths.specs.push(PathSpec { local: None, ..spec }),
+        }
+        self.set_address(now, path, local, if_index);
     }
 
     /// Sets which paths are lost. The address of a subflow closed on a lost path is
     /// withdrawn over another: no FIN would reach the peer, which would continue to
     /// send there.
     pub fn set_lost(&mut self, lost: Vec<bool>) {
-        self.plan.lost = lost;
+        self.paths.lost = lost;
     }
 
     /// Sets the address of a path; `None`: it has none. Subflows from the old one
     /// cannot carry data any more and are closed.
     pub fn set_address(&mut self, now: Instant, path: PathId, local: Option<IpAddr>, if_index: u32) {
-        let Some(spec) = self.plan.paths.get_mut(usize::from(path.0)) else { return };
+        let Some(spec) = self.paths.specs.get_mut(usize::from(path.0)) else { return };
         spec.if_index = if_index;
         if spec.local == local {
             return;
@@ -187,11 +158,7 @@ impl Manager {
     /// Adds a former address of a path. A subflow found from it carries no data any
     /// more and is closed.
     pub fn add_former_address(&mut self, path: PathId, local: IpAddr) {
-        self.plan.former.retain(|known| *known != (local, path));
-        if self.plan.former.len() >= MAX_FORMER {
-            self.plan.former.pop_front();
-        }
-        self.plan.former.push_back((local, path));
+        self.paths.add_former(path, local);
     }
 
     /// Processes an event of the kernel.
@@ -262,7 +229,8 @@ impl Manager {
     /// retransmits its data over that one. On a lost path only if it is a backup: else
     /// it is closed with the others there, or is a last resort.
     pub fn abandon(&mut self, now: Instant, token: Token, path: PathId, remote: SocketAddr) {
-        if self.plan.is_lost(path) && self.plan.wanted(path) != PathState::Backup {
+        let Some(class) = self.connections.get(&token).map(|connection| connection.class) else { return };
+        if self.paths.is_lost(path) && self.paths.wanted.state(class, path) != PathState::Backup {
             return;
         }
         let mut out = Commands::new();
@@ -315,7 +283,7 @@ impl Manager {
 
     /// The path of a subflow, by its local address.
     pub fn path_of(&self, local: IpAddr) -> Option<PathId> {
-        self.plan.path_of(local)
+        self.paths.path_of(local)
     }
 
     /// True for a connection that this endpoint accepted.
@@ -327,7 +295,7 @@ impl Manager {
     /// is gone.
     pub fn subflows(&self) -> impl Iterator<Item = (Token, PathId, &Subflow)> {
         self.connections.iter().flat_map(|(&token, connection)| {
-            connection.subflows(&self.plan).map(move |(path, subflow)| (token, path, subflow))
+            connection.subflows(&self.paths).map(move |(path, subflow)| (token, path, subflow))
         })
     }
 
@@ -391,12 +359,13 @@ impl Manager {
     }
 
     /// Changes a connection and queues it for comparison with the wanted states.
-    fn with<T>(&mut self, token: Token, change: impl FnOnce(&mut Connection, &Plan) -> T) -> Option<T> {
+    fn with<T>(&mut self, token: Token, change: impl FnOnce(&mut Connection, Plan) -> T) -> Option<T> {
         let connection = self.connections.get_mut(&token)?;
         if !core::mem::replace(&mut connection.is_queued, true) {
             self.queue.push_back(token);
         }
-        Some(change(connection, &self.plan))
+        let plan = Plan { paths: &self.paths, class: connection.class };
+        Some(change(connection, plan))
     }
 
     fn queue_all(&mut self) {
@@ -411,8 +380,9 @@ impl Manager {
         // A connection that is gone may still be in the queue.
         let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.is_queued = false;
-        connection.reconcile(now, token, &self.plan, &mut self.commands);
-        let due = connection.wakeup(&self.plan).map(|at| at.max(now + MIN_WAIT));
+        let plan = Plan { paths: &self.paths, class: connection.class };
+        connection.reconcile(now, token, plan, &mut self.commands);
+        let due = connection.wakeup(plan).map(|at| at.max(now + MIN_WAIT));
         if let Some(before) = core::mem::replace(&mut connection.due, due) {
             self.wakeups.remove(&(before, token));
         }

@@ -175,6 +175,11 @@ impl<P: Clone> Tunnel<P> {
             bytes_acked: sender.acknowledged_bytes,
             notsent_bytes: 0,
             bytes_received: 0,
+            lost: 0,
+            retransmitted: 0,
+            cwnd: 0,
+            min_rtt: sender.rtt.min(),
+            delivery_bit_s: sender.rate_bytes_s().map(|rate| (rate * 8.0) as u64),
         };
         Some(Sample { path, kind: SampleKind::Transport(transport) })
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use crosslane_core::actuator::Event;
 use crosslane_core::agent::Input;
 use crosslane_core::path::{PathId, Sample, SampleKind};
 
@@ -77,7 +78,7 @@ impl Interfaces {
         let is_unusable = |(local, _): &(IpAddr, u32)| !paths().any(|path| self.usable(path).1 == Some(*local));
         let unusable: BTreeSet<(IpAddr, u32)> = subflows.filter(is_unusable).collect();
         let former = unusable.into_iter().filter_map(|(local, if_index)| Some((path_of(local, if_index)?, local)));
-        former.map(|(path, local)| Input::FormerAddress { path, local }).collect()
+        former.map(|(path, local)| Event::FormerAddress { path, local }.into()).collect()
     }
 
     /// The address of a path, also while its interface is down.
@@ -126,7 +127,7 @@ impl Interfaces {
 
     fn address(&self, path: PathId) -> Input {
         let (if_index, local) = self.usable(path);
-        Input::Address { path, local, if_index }
+        Event::Address { path, local, if_index }.into()
     }
 
     /// The address to use, and its interface: the configured one if it is present,
@@ -172,7 +173,7 @@ mod tests {
     /// The last address of the path in these inputs.
     fn last_address(inputs: &[Input], of: u8) -> Option<Option<IpAddr>> {
         inputs.iter().rev().find_map(|input| match input {
-            Input::Address { path, local, .. } if path.0 == of => Some(*local),
+            Input::Event(Event::Address { path, local, .. }) if path.0 == of => Some(*local),
             _ => None,
         })
     }
@@ -203,7 +204,7 @@ mod tests {
             [link(1, "lte", true), link(2, "wlan", false), address(1, 1), address(1, 2), address(2, 3), tunnel];
         present.iter().for_each(|notice| drop(interfaces.notice(notice)));
         let former = |local: [u8; 4], if_index| interfaces.former(&present, [(local.into(), if_index)].into_iter());
-        let of = |path, local: [u8; 4]| [Input::FormerAddress { path: PathId(path), local: local.into() }];
+        let of = |path, local: [u8; 4]| [Event::FormerAddress { path: PathId(path), local: local.into() }.into()];
         assert_eq!(former([10, 0, 0, 8], 2), of(1, [10, 0, 0, 8]));
         assert_eq!(former([10, 0, 0, 8], 0), of(0, [10, 0, 0, 8]), "a first subflow");
         assert_eq!(former([10, 0, 0, 3], 0), of(1, [10, 0, 0, 3]), "its interface is down");

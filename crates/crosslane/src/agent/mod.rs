@@ -7,9 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crosslane_core::actuator::{self, Actuator, Command, TunnelPaths};
 use crosslane_core::agent::{Agent, Input, Output, Setup};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
+use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::path::PathSpec;
 use crosslane_core::strategy::{Strategy, ThresholdParams};
 use tokio::signal::unix::{SignalKind, signal};
@@ -78,6 +80,20 @@ pub fn run(file: &Path) -> Result<()> {
     })
 }
 
+/// MPTCP's path manager, and the tunnel if there is one. Connections inside the tunnel
+/// are left alone: a subflow outside it would bypass it.
+fn actuators(config: &Config, paths: &[PathSpec]) -> Vec<Box<dyn Actuator>> {
+    let overlap = Duration::from_millis(u64::from(*config.service.overlap_ms.get_ref()));
+    let mut manager = Manager::new(paths.to_vec(), overlap);
+    let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
+    manager.leave_alone(inside.map(|prefix| prefix.get_ref().address).collect());
+    let mut actuators: Vec<Box<dyn Actuator>> = vec![Box::new(manager)];
+    if config.tunnel.is_some() {
+        actuators.push(Box::new(TunnelPaths::new(paths.len())));
+    }
+    actuators
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|cause| Error::failure("starting the agent", cause))
@@ -130,16 +146,14 @@ impl Driver {
         let clock = Clock::since(monotonic_ns());
         let journal = Journal::open(&config, clock);
         let specs: Vec<PathSpec> = config.paths.iter().map(|path| path.get_ref().spec()).collect();
-        let mut engine = Agent::new(Setup {
+        let engine = Agent::new(Setup {
+            actuators: actuators(&config, &specs),
             paths: specs,
             ranks: config.ranks(),
             mode: config.service.mode,
-            overlap: Duration::from_millis(u64::from(*config.service.overlap_ms.get_ref())),
             // Only a gateway has no strategy, and it has no path to use one on.
             strategy: config.strategy.unwrap_or(Strategy::Threshold(ThresholdParams::default())),
         });
-        let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
-        engine.leave_alone(inside.map(|prefix| prefix.get_ref().address).collect());
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {
             clock,
@@ -188,7 +202,7 @@ impl Driver {
             let wait = self.engine.next_wakeup().map(|at| at.since(now));
             let poll = self.poller.next().since(now);
             let count = self.poller.count_at().map(|at| at.since(now));
-            let observed = self.tunnel.is_some() || self.engine.manager().subflows().next().is_some();
+            let observed = self.tunnel.is_some() || self.engine.subflows().next().is_some();
             let trigger = tokio::select! {
                 biased;
                 () = &mut shutdown => Trigger::Shutdown,
@@ -236,7 +250,7 @@ impl Driver {
             self.journal.tunnel_totals(&tunnel.status(), tunnel.counts());
         }
         self.tunnel.take().into_iter().for_each(ActiveTunnel::finish);
-        self.journal.finish(self.engine.manager().left_out());
+        self.journal.finish(self.engine.left_out());
         Ok(())
     }
 
@@ -244,7 +258,7 @@ impl Driver {
         match event {
             Ok(event) => {
                 self.poller.poll_soon(self.clock.now());
-                self.handle(Input::Mptcp(event));
+                self.handle(actuator::Event::Mptcp(event).into());
             }
             Err(EventError::Overrun) => self.resync(),
             Err(EventError::Malformed(fault)) => self.journal.fault(&fault),
@@ -274,7 +288,7 @@ impl Driver {
 
     fn links(&mut self, inputs: Vec<Input>) {
         for input in inputs {
-            if let (Input::Address { path, .. }, Some(tunnel)) = (&input, &mut self.tunnel)
+            if let (Input::Event(actuator::Event::Address { path, .. }), Some(tunnel)) = (&input, &mut self.tunnel)
                 && let Err(fault) = tunnel.set_path(*path, self.interfaces.configured(*path))
             {
                 self.journal.fault(&fault);
@@ -324,7 +338,8 @@ impl Driver {
         match self.mptcp.as_mut().map_or(Ok(Vec::new()), |mptcp| mptcp.diag.connections()) {
             Ok(connections) => {
                 self.former_addresses(&connections);
-                self.handle(Input::Resync(connections.iter().map(connection_snapshot).collect()));
+                let snapshots = connections.iter().map(connection_snapshot).collect();
+                self.handle(actuator::Event::Resync(snapshots).into());
             }
             Err(fault) => self.journal.fault(&fault),
         }
@@ -367,21 +382,21 @@ impl Driver {
     }
 
     fn carry_out(&mut self, output: Output) {
-        let Output::Command { command, .. } = output else {
-            if let (Output::Decision { .. }, Some(tunnel)) = (&output, &self.tunnel) {
-                tunnel.set_wanted(&self.engine);
+        let mut error = None;
+        match &output {
+            Output::Command(Command::Tunnel(steering)) => {
+                self.tunnel.iter_mut().for_each(|tunnel| tunnel.steer(steering));
             }
-            if let (Output::Admission(admission), Some(server)) = (&output, &mut self.demands) {
-                server.admit(admission);
+            Output::Command(Command::Mptcp(_, command)) => {
+                let Some(mptcp) = &mut self.mptcp else { return };
+                error = mptcp.carry_out(command).err();
+                if let Some(error) = &error {
+                    self.handle(actuator::Event::Refused(*command, path_manager::refusal(error)).into());
+                }
             }
-            self.journal.output(output, None);
-            return;
-        };
-        let Some(mptcp) = &mut self.mptcp else { return };
-        let result = mptcp.carry_out(&command);
-        self.journal.output(output, result.as_ref().err());
-        if let Err(error) = &result {
-            self.handle(Input::Refused(command, path_manager::refusal(error)));
+            Output::Admission(admission) => self.demands.iter_mut().for_each(|server| server.admit(admission)),
+            _ => {}
         }
+        self.journal.output(output, error.as_ref());
     }
 }

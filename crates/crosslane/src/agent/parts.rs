@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crosslane_core::actuator::Event;
 use crosslane_core::path::PathId;
 use tokio::net::UdpSocket;
 
@@ -133,7 +134,7 @@ impl Driver {
         }
     }
 
-    /// Passes the present addresses and wanted states to a tunnel that started late.
+    /// Passes the present addresses to a tunnel that started; the engine then steers it.
     fn join_tunnel(&mut self) {
         for path in (0..self.config.paths.len()).map(|place| PathId(place as u8)) {
             let address = self.interfaces.configured(path);
@@ -141,9 +142,7 @@ impl Driver {
                 self.journal.fault(&fault);
             }
         }
-        if let Some(tunnel) = &self.tunnel {
-            tunnel.set_wanted(&self.engine);
-        }
+        self.handle(Event::TunnelStarted.into());
         self.open_tunnel_control();
     }
 

@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use crosslane_core::actuator::MeasuredSubflow;
 use crosslane_core::assess::answers::CROWD;
-use crosslane_core::mptcp::{Subflow, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
 
@@ -47,6 +47,10 @@ const COUNT_PERIOD: Duration = Duration::from_millis(4);
 
 /// A subflow, by its local and remote address.
 type Addresses = (SocketAddr, SocketAddr);
+
+fn addresses(subflow: &MeasuredSubflow) -> Addresses {
+    (subflow.local, subflow.remote)
+}
 
 /// Decides which subflows are queried, and when.
 pub(super) struct SubflowPoller {
@@ -86,15 +90,6 @@ struct Costs {
     list: Duration,
     /// IPv6 sockets, among them IPv4-mapped ones, are listed separately.
     list_ipv6: bool,
-}
-
-/// A subflow to be queried.
-#[derive(Clone, Copy)]
-pub(super) struct PolledSubflow {
-    token: Token,
-    path: PathId,
-    addresses: Addresses,
-    accepted: bool,
 }
 
 impl SubflowPoller {
@@ -163,12 +158,12 @@ impl SubflowPoller {
     }
 
     /// The samples of the subflows now.
-    fn poll(&mut self, now: Instant, wanted: &[PolledSubflow], diag: &mut Diag) -> Vec<Sample> {
+    fn poll(&mut self, now: Instant, wanted: &[MeasuredSubflow], diag: &mut Diag) -> Vec<Sample> {
         self.repeat_at = now + REPEAT_SUBFLOW;
         let busy = |known: &SubflowEntry| known.transport.unacked > 0 || now.since(known.moved) < IDLE;
         let (mut queried, mut rest) = (Vec::new(), Vec::new());
         for subflow in wanted {
-            let idle = self.known.get(&subflow.addresses).is_some_and(|known| !busy(known));
+            let idle = self.known.get(&addresses(subflow)).is_some_and(|known| !busy(known));
             if idle { rest.push(*subflow) } else { queried.push(*subflow) }
         }
         self.busy = queried.len();
@@ -184,8 +179,7 @@ impl SubflowPoller {
         }
         self.repeat(now, &rest, &mut samples);
         if self.known.len() > wanted.len() {
-            let current: std::collections::BTreeSet<Addresses> =
-                wanted.iter().map(|subflow| subflow.addresses).collect();
+            let current: std::collections::BTreeSet<Addresses> = wanted.iter().map(addresses).collect();
             self.known.retain(|addresses, _| current.contains(addresses));
         }
         samples
@@ -204,11 +198,11 @@ impl SubflowPoller {
         if self.busy >= CROWD { SHARE_OF_MANY } else { SHARE }
     }
 
-    fn query(&mut self, now: Instant, queried: &[PolledSubflow], diag: &mut Diag, samples: &mut Vec<Sample>) {
+    fn query(&mut self, now: Instant, queried: &[MeasuredSubflow], diag: &mut Diag, samples: &mut Vec<Sample>) {
         let began = processor_time();
         if self.costs.query * queried.len() as u32 <= self.costs.list_all() {
             for subflow in queried {
-                let found = diag.socket(subflow.addresses.0, subflow.addresses.1);
+                let found = diag.socket(subflow.local, subflow.remote);
                 if let Some(known) = self.take(now, subflow, found.ok().flatten()) {
                     samples.push(known);
                 }
@@ -224,25 +218,25 @@ impl SubflowPoller {
         collect(&mut found, diag.list(true).unwrap_or_default());
         let elapsed = processor_time().saturating_sub(began);
         self.costs.list = (self.costs.list * 7 + elapsed) / 8;
-        self.costs.list_ipv6 = queried.iter().any(|subflow| !found.contains_key(&subflow.addresses));
+        self.costs.list_ipv6 = queried.iter().any(|subflow| !found.contains_key(&addresses(subflow)));
         if self.costs.list_ipv6 {
             collect(&mut found, diag.list(false).unwrap_or_default());
         }
         for subflow in queried {
-            let socket = found.get(&subflow.addresses).copied();
+            let socket = found.get(&addresses(subflow)).copied();
             samples.extend(self.take(now, subflow, socket));
         }
     }
 
-    fn take(&mut self, now: Instant, subflow: &PolledSubflow, found: Option<SocketInfo>) -> Option<Sample> {
+    fn take(&mut self, now: Instant, subflow: &MeasuredSubflow, found: Option<SocketInfo>) -> Option<Sample> {
         // The kernel keeps no statistics of a socket in TIME_WAIT; zeros would count as the path's.
         let Some(socket) = found.filter(|socket| !socket.tcp.rtt.is_zero()) else {
-            self.known.remove(&subflow.addresses);
+            self.known.remove(&addresses(subflow));
             return None;
         };
         let transport = Transport {
             token: subflow.token.0,
-            peer: subflow.addresses.1,
+            peer: subflow.remote,
             accepted: subflow.accepted,
             backup: socket.mptcp.is_some_and(|mptcp| mptcp.backup_local() || mptcp.backup_remote()),
             rtt: socket.tcp.rtt,
@@ -252,25 +246,30 @@ impl SubflowPoller {
             bytes_acked: socket.tcp.bytes_acked,
             notsent_bytes: socket.tcp.notsent_bytes,
             bytes_received: socket.tcp.bytes_received,
+            lost: socket.tcp.lost,
+            retransmitted: socket.tcp.total_retrans,
+            cwnd: socket.tcp.cwnd,
+            min_rtt: Some(socket.tcp.min_rtt),
+            delivery_bit_s: Some(socket.tcp.delivery_rate_bit_s),
         };
-        let moved = match self.known.get(&subflow.addresses) {
+        let moved = match self.known.get(&addresses(subflow)) {
             Some(known) if known.transport == transport => known.moved,
             _ => now,
         };
-        self.known.insert(subflow.addresses, SubflowEntry { path: subflow.path, transport, moved, reported: now });
-        self.reported.insert(subflow.path, (now, subflow.addresses));
+        self.known.insert(addresses(subflow), SubflowEntry { path: subflow.path, transport, moved, reported: now });
+        self.reported.insert(subflow.path, (now, addresses(subflow)));
         Some(Sample { path: subflow.path, kind: SampleKind::Transport(transport) })
     }
 
     /// Repeats the last samples of the subflows that were not queried.
-    fn repeat(&mut self, now: Instant, rest: &[PolledSubflow], samples: &mut Vec<Sample>) {
+    fn repeat(&mut self, now: Instant, rest: &[MeasuredSubflow], samples: &mut Vec<Sample>) {
         for subflow in rest {
-            let Some(known) = self.known.get_mut(&subflow.addresses) else { continue };
+            let Some(known) = self.known.get_mut(&addresses(subflow)) else { continue };
             let of_path =
                 self.reported.get(&known.path).is_none_or(|(reported, _)| now.since(*reported) >= REPEAT_PATH);
             if of_path || now.since(known.reported) >= REPEAT_SUBFLOW {
                 known.reported = now;
-                self.reported.insert(known.path, (now, subflow.addresses));
+                self.reported.insert(known.path, (now, addresses(subflow)));
                 samples.push(Sample { path: known.path, kind: SampleKind::Transport(known.transport) });
             }
         }
@@ -338,12 +337,7 @@ impl Driver {
             return;
         }
         let began = processor_time();
-        let manager = self.engine.manager();
-        let wanted = |(token, path, subflow): (Token, PathId, &Subflow)| {
-            let addresses = (subflow.local, subflow.remote);
-            PolledSubflow { token, path, addresses, accepted: manager.is_accepted(token) }
-        };
-        let wanted: Vec<PolledSubflow> = manager.subflows().map(wanted).collect();
+        let wanted: Vec<MeasuredSubflow> = self.engine.subflows().collect();
         let samples = match &mut self.mptcp {
             Some(Mptcp { diag, .. }) => self.poller.poll(now, &wanted, diag),
             None => Vec::new(),

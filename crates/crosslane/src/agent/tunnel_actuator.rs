@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crosslane_core::agent::Agent;
-use crosslane_core::path::{PathId, PathState, Sample};
+use crosslane_core::actuator::Steering;
+use crosslane_core::path::{PathId, Sample};
 use crosslane_core::tunnel::Mode;
 use tokio::sync::oneshot;
 
@@ -129,9 +129,8 @@ impl ActiveTunnel {
     }
 
     /// Passes the wanted state of each path to the tunnel.
-    pub fn set_wanted(&self, engine: &Agent) {
-        let states: Vec<PathState> = engine.paths().map(|(_, _, state)| state).collect();
-        self.data_plane.set_wanted(&states);
+    pub fn steer(&mut self, steering: &Steering) {
+        self.data_plane.set_wanted(&steering.states);
     }
 
     /// A sample of each path; none on a gateway, whose vehicles decide.

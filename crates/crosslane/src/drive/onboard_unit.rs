@@ -4,6 +4,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
+use crosslane_sim::radio::access_link::Quality;
 use crosslane_sim::radio::cam;
 use serde_json::{Value, json};
 
@@ -40,9 +41,12 @@ impl OnBoardUnit {
         true
     }
 
-    /// Sends the signal strength that another radio reports.
-    pub fn report(&self, unix_s: f64, path: &str, rssi_dbm: f64) {
-        self.send(&json!({ "type": "radio", "timestamp": unix_s, "path": path, "rssi": rssi_dbm }));
+    /// Sends the signal that another radio reports.
+    pub fn report(&self, unix_s: f64, path: &str, rssi_dbm: f64, quality: Quality) {
+        self.send(&json!({
+            "type": "radio", "timestamp": unix_s, "path": path, "rssi": rssi_dbm, "rsrq": quality.rsrq_db,
+            "sinr": quality.sinr_db
+        }));
     }
 
     /// A missing listener is no fault: some strategies have no agent.
@@ -91,7 +95,7 @@ fn station_address(station: u32) -> String {
 mod tests {
     use super::*;
     use crate::observe::vanetza::{Senders, read};
-    use crosslane_core::path::{PathId, SampleKind};
+    use crosslane_core::path::{PathId, Position, SampleKind, Signal};
 
     #[test]
     fn the_agent_reads_what_the_on_board_unit_sends() {
@@ -110,6 +114,8 @@ mod tests {
         let text = message(0.0, &decoded, frame.len(), -71.5).to_string();
         let senders = Senders { stations: [(1001, PathId(0))].into(), paths: Default::default() };
         let sample = read(text.as_bytes(), &senders).expect("readable");
-        assert_eq!(sample.kind, SampleKind::Signal { rssi_dbm: -71.5, station: Some(1001) });
+        let sender = Some(Position { latitude_deg: 41.0, longitude_deg: -8.0 });
+        let signal = Signal { rssi_dbm: -71.5, station: Some(1001), sender, ..Signal::default() };
+        assert_eq!(sample.kind, SampleKind::Signal(signal));
     }
 }

@@ -155,8 +155,8 @@ impl EmulatedWorld {
                 }
             }
             WorldEvent::CamSent(cam) => self.send_cam(&cam)?,
-            WorldEvent::Signal { path, rssi_dbm, .. } => {
-                self.unit.report(unix_s(), &self.names[usize::from(path.0)], rssi_dbm);
+            WorldEvent::Signal { path, rssi_dbm, quality, .. } => {
+                self.unit.report(unix_s(), &self.names[usize::from(path.0)], rssi_dbm, quality);
                 self.record_sample(path, SampleSource::Radio, rssi_dbm, None);
             }
             WorldEvent::Truth(truth) => self.links.push(LinkRow::from(&truth)),

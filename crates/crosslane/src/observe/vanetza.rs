@@ -2,9 +2,10 @@
 //! vanetza-nap in UDP datagrams (port 5051).
 //!
 //! `{"fields": {"header": {"stationID": …}, "cam": {…}}, "rssi": …, "stationID": …, …}`.
-//! Other radios send to the same port: `{"type": "radio", "path": NAME, "rssi": …}`.
+//! Other radios send to the same port: `{"type": "radio", "path": NAME, "rssi": …}`, with
+//! `rsrq` and `sinr` in dB if they are known.
 
-use crosslane_core::path::{PathId, Sample, SampleKind};
+use crosslane_core::path::{PathId, Position, Sample, SampleKind, Signal};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -46,6 +47,8 @@ struct Message {
     kind: Option<String>,
     path: Option<String>,
     rssi: Option<f64>,
+    rsrq: Option<f32>,
+    sinr: Option<f32>,
     #[serde(rename = "stationID")]
     station_id: Option<u32>,
     fields: Option<Fields>,
@@ -54,6 +57,8 @@ struct Message {
 #[derive(Deserialize)]
 struct Fields {
     header: Option<Header>,
+    #[serde(default, deserialize_with = "position")]
+    cam: Option<Position>,
 }
 
 #[derive(Deserialize)]
@@ -74,12 +79,23 @@ pub fn read(datagram: &[u8], senders: &Senders) -> Result<Sample, Rejected> {
     if message.kind.as_deref() == Some("radio") {
         let name = message.path.unwrap_or_default();
         let path = *senders.paths.get(&name).ok_or(Rejected::UnknownPath(name))?;
-        return Ok(Sample { path, kind: SampleKind::Signal { rssi_dbm, station: None } });
+        let signal = Signal { rssi_dbm, rsrq_db: message.rsrq, sinr_db: message.sinr, ..Signal::default() };
+        return Ok(Sample { path, kind: SampleKind::Signal(signal) });
     }
-    let in_header = message.fields.and_then(|fields| fields.header).and_then(|header| header.station_id);
-    let station = message.station_id.or(in_header).unwrap_or(0);
+    let (in_header, sender) = message.fields.map_or((None, None), |fields| (fields.header, fields.cam));
+    let station = message.station_id.or(in_header.and_then(|header| header.station_id)).unwrap_or(0);
     let path = *senders.stations.get(&station).ok_or(Rejected::UnknownStation(station))?;
-    Ok(Sample { path, kind: SampleKind::Signal { rssi_dbm, station: Some(station) } })
+    let signal = Signal { rssi_dbm, station: Some(station), sender, ..Signal::default() };
+    Ok(Sample { path, kind: SampleKind::Signal(signal) })
+}
+
+/// The reference position of a CAM; `None` if it has none that is valid.
+fn position<'de, D: serde::Deserializer<'de>>(cam: D) -> Result<Option<Position>, D::Error> {
+    let cam = serde_json::Value::deserialize(cam)?;
+    let place = &cam["camParameters"]["basicContainer"]["referencePosition"];
+    let degrees = |key: &str, limit: f64| place[key].as_f64().filter(|degrees| degrees.abs() <= limit);
+    let found = degrees("latitude", 90.0).zip(degrees("longitude", 180.0));
+    Ok(found.map(|(latitude_deg, longitude_deg)| Position { latitude_deg, longitude_deg }))
 }
 
 #[cfg(test)]
@@ -99,14 +115,16 @@ mod tests {
     #[test]
     fn a_cam_of_a_known_rsu_is_a_signal_sample_of_its_path() {
         let sample = read(CAM.as_bytes(), &senders()).expect("readable");
-        let kind = SampleKind::Signal { rssi_dbm: -71.0, station: Some(1001) };
+        let kind = SampleKind::Signal(Signal { rssi_dbm: -71.0, station: Some(1001), ..Signal::default() });
         assert_eq!(sample, Sample { path: PathId(0), kind });
     }
 
     #[test]
     fn a_message_of_another_radio_names_its_path() {
-        let sample = read(br#"{"type": "radio", "path": "lte", "rssi": -95.5}"#, &senders()).expect("readable");
-        assert_eq!(sample.kind, SampleKind::Signal { rssi_dbm: -95.5, station: None });
+        let message = br#"{"type": "radio", "path": "lte", "rssi": -95.5, "rsrq": -11, "sinr": 7.5}"#;
+        let sample = read(message, &senders()).expect("readable");
+        let signal = Signal { rssi_dbm: -95.5, rsrq_db: Some(-11.0), sinr_db: Some(7.5), ..Signal::default() };
+        assert_eq!(sample.kind, SampleKind::Signal(signal));
     }
 
     #[test]

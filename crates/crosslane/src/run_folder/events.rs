@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 
+use crosslane_core::actuator;
 use crosslane_core::agent::Output;
 use crosslane_core::assess::Reason;
 use crosslane_core::mptcp::{Command, Event, Subflow, Token};
@@ -45,7 +46,11 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
         Output::Alarm { path, alarm } => {
             ("alarm", json!({ "path": name(path), "kind": alarm.kind.name(), "false_positive": alarm.false_positive }))
         }
-        Output::Command { path, command } => {
+        Output::Command(actuator::Command::Tunnel(steering)) => {
+            let states: Vec<&str> = steering.states.iter().map(|state| state.name()).collect();
+            ("steering", json!({ "states": states, "reasons": steering.reasons }))
+        }
+        Output::Command(actuator::Command::Mptcp(path, command)) => {
             let mut fields = of_command(command);
             fields["path"] = json!(name(path));
             fields["error"] = json!(error.map(ToString::to_string));

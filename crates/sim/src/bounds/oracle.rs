@@ -5,9 +5,10 @@
 //! when each path carries data. The allocator and the path manager are those of
 //! every other agent; only the assessors differ.
 
-use crosslane_core::path::{OnFade, PathSpec, Sample};
+use crosslane_core::path::{OnFade, PathId, PathSpec, Sample};
 use std::sync::Arc;
 
+use crosslane_core::actuator::Actuator;
 use crosslane_core::agent::Agent;
 use crosslane_core::allocate::{Allocator, aggregate::Aggregate, backup::Backup};
 use crosslane_core::assess::{Assessor, Belief, Reason};
@@ -103,18 +104,19 @@ impl Foresight {
         self.paths.iter().map(|future| future.bytes).collect()
     }
 
-    /// The agent that uses this knowledge. `ranks` and `overlap` as in
+    /// The agent that uses this knowledge. `ranks` and `actuators` as in
     /// [`Setup`](crosslane_core::agent::Setup).
-    pub fn agent(&self, paths: Vec<PathSpec>, ranks: &[u8], mode: Mode, overlap: Duration) -> Agent {
-        let assessors = self.paths.iter().map(|future| -> Vec<Box<dyn Assessor + Send>> {
-            vec![Box::new(Oracle::new(future.clone(), self.params))]
-        });
+    pub fn agent(&self, paths: &[PathSpec], ranks: &[u8], mode: Mode, actuators: Vec<Box<dyn Actuator>>) -> Agent {
+        let (futures, params) = (self.paths.clone(), self.params);
+        let assessors = move |path: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> {
+            vec![Box::new(Oracle::new(futures[usize::from(path.0)].clone(), params))]
+        };
         let on_fade = self.params.on_fade;
         let allocator: Box<dyn Allocator + Send> = match mode {
             Mode::Aggregate => Box::new(Aggregate { on_fade }),
             Mode::Backup => Box::new(Backup { on_fade }),
         };
-        Agent::of(paths, ranks, overlap, assessors.collect(), allocator)
+        Agent::of(paths, ranks, Box::new(assessors), allocator, actuators)
     }
 }
 

@@ -43,13 +43,6 @@ impl Simulation {
         }
     }
 
-    /// Passes the agent's wanted path states to the tunnel.
-    pub(super) fn steer(&mut self) {
-        if let (Some(tunnel), Some(wanted)) = (&mut self.tunnel, self.path_control.wanted()) {
-            tunnel.set_wanted(self.now, wanted);
-        }
-    }
-
     fn next_packet(&mut self, direction: Direction) -> Option<(PathId, Packet)> {
         let endpoint = if direction == Direction::Up { &mut self.vehicle } else { &mut self.server };
         if let Some(segment) = endpoint.poll_segment() {

@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 
 use crosslane_core::agent::Output;
 use crosslane_core::mptcp::{Event, Token};
-use crosslane_core::path::{PathId, Sample, SampleKind};
+use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::Liveness;
 
@@ -42,7 +42,7 @@ mod traffic;
 mod tunnel;
 
 use links::Wires;
-use path_control::PathControl;
+use path_control::{Applied, PathControl};
 use source::Source;
 pub use traffic::Results;
 
@@ -278,7 +278,11 @@ impl Simulation {
         match event {
             WorldEvent::LinkParams { path, direction, params } => self.set_link(path, direction, params),
             WorldEvent::CamSent(cam) => self.on_cam(&cam),
-            WorldEvent::Signal { path, rssi_dbm, .. } => self.sample(path, SampleSource::Radio, rssi_dbm, None),
+            WorldEvent::Signal { path, rssi_dbm, quality, .. } => {
+                let [rsrq_db, sinr_db] = [quality.rsrq_db, quality.sinr_db].map(|db| db.map(|db| db as f32));
+                let signal = Signal { rssi_dbm: rssi_dbm as f32, rsrq_db, sinr_db, ..Signal::default() };
+                self.sample(path, SampleSource::Radio, signal);
+            }
             WorldEvent::Truth(truth) => {
                 if self.detail.links {
                     self.recording.links.push(LinkRow::from(&truth));
@@ -290,18 +294,24 @@ impl Simulation {
     fn on_cam(&mut self, cam: &CamSent) {
         self.occupy(cam.path, cam.air_time);
         if let Some(rssi_dbm) = cam.received {
-            self.sample(cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station));
+            let signal = Signal {
+                rssi_dbm: rssi_dbm as f32,
+                station: Some(cam.station),
+                sender: Some(cam.position()),
+                ..Signal::default()
+            };
+            self.sample(cam.path, SampleSource::Cam, signal);
         }
     }
 
-    fn sample(&mut self, path: PathId, kind: SampleSource, rssi_dbm: f64, station: Option<u32>) {
-        let row = SampleRow { t_ns: self.now.as_nanos(), path, kind, rssi_dbm: rssi_dbm as f32, station };
+    fn sample(&mut self, path: PathId, kind: SampleSource, signal: Signal) {
+        let row =
+            SampleRow { t_ns: self.now.as_nanos(), path, kind, rssi_dbm: signal.rssi_dbm, station: signal.station };
         self.recording.sums.note_sample(&row);
         if self.detail.packets {
             self.recording.samples.push(row);
         }
-        let kind = SampleKind::Signal { rssi_dbm: rssi_dbm as f32, station };
-        self.path_control.observe(self.now, Sample { path, kind });
+        self.path_control.observe(self.now, Sample { path, kind: SampleKind::Signal(signal) });
     }
 
     fn observe_transport(&mut self) {
@@ -323,13 +333,20 @@ impl Simulation {
             while let Some(event) = self.server.poll_event() {
                 self.recording.kernel_events.push((now, Side::Server, event));
             }
-            while let Some(output) = self.path_control.apply_next(now, &mut self.vehicle) {
-                self.recording.agent_outputs.push((now, output));
-                self.recording.events += 1;
+            while let Some(applied) = self.path_control.apply_next(now, &mut self.vehicle) {
+                match applied {
+                    Applied::Here(output) => {
+                        self.recording.agent_outputs.push((now, output));
+                        self.recording.events += 1;
+                    }
+                    Applied::Tunnel(steering) => {
+                        self.tunnel.iter_mut().for_each(|tunnel| tunnel.steer(now, &steering));
+                    }
+                }
                 idle = false;
             }
             if idle {
-                return self.steer();
+                return;
             }
         }
     }

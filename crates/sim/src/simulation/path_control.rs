@@ -1,11 +1,12 @@
 //! Control of the vehicle's paths: none, the kernel's path manager, or an agent.
 //! The agent is that of `core`, driven as `crosslane agent` drives it.
 
+use crosslane_core::actuator::{Command, Event as ActuatorEvent, Steering};
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::demand::Demand;
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::{Event, Refusal, Token};
-use crosslane_core::path::{PathId, PathState, Sample, SampleKind, Transport};
+use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
 
 use crate::transport::{Endpoint, KernelPathManager, SERVER_ADDRESS};
@@ -38,7 +39,7 @@ impl AgentDriver {
         let output = self.agent.poll(now);
         if output.is_none() {
             self.due = self.agent.next_wakeup();
-            self.queries_subflows = self.agent.manager().subflows().next().is_some();
+            self.queries_subflows = self.agent.subflows().next().is_some();
         }
         output
     }
@@ -95,16 +96,13 @@ impl PathControl {
                 bytes_acked: info.bytes_acked,
                 notsent_bytes: info.notsent_bytes,
                 bytes_received: info.bytes_received,
+                lost: info.lost,
+                retransmitted: info.total_retrans,
+                cwnd: info.window,
+                min_rtt: info.min_rtt,
+                delivery_bit_s: Some(info.delivery_rate_bit_s),
             };
             driver.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(transport) }));
-        }
-    }
-
-    /// The agent's wanted state of each path; none without an agent.
-    pub(super) fn wanted(&self) -> Option<Vec<PathState>> {
-        match self {
-            PathControl::Agent(driver) => Some(driver.agent.paths().map(|(_, _, state)| state).collect()),
-            PathControl::None | PathControl::Kernel(_) => None,
         }
     }
 
@@ -130,19 +128,32 @@ impl PathControl {
                     vehicle.command(now, &command);
                 }
             }
-            PathControl::Agent(driver) => driver.handle(now, Input::Mptcp(*event)),
+            PathControl::Agent(driver) => driver.handle(now, ActuatorEvent::Mptcp(*event).into()),
         }
     }
 
-    /// Applies the agent's next output, and returns it.
-    pub(super) fn apply_next(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
+    /// Applies the agent's next output. Returns it, and the wanted states of the tunnel's
+    /// paths if they changed.
+    pub(super) fn apply_next(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Applied> {
         let PathControl::Agent(driver) = self else { return None };
-        let output = driver.poll(now)?;
-        if let Output::Command { command, .. } = &output
-            && !vehicle.command(now, command)
-        {
-            driver.handle(now, Input::Refused(*command, Refusal::Other(0)));
+        match driver.poll(now)? {
+            Output::Command(Command::Tunnel(steering)) => Some(Applied::Tunnel(steering)),
+            output => {
+                if let Output::Command(Command::Mptcp(_, command)) = &output
+                    && !vehicle.command(now, command)
+                {
+                    driver.handle(now, ActuatorEvent::Refused(*command, Refusal::Other(0)).into());
+                }
+                Some(Applied::Here(output))
+            }
         }
-        Some(output)
     }
+}
+
+/// What became of an output of the agent.
+pub(super) enum Applied {
+    /// It was applied to the vehicle's connection, or needs no action.
+    Here(Output),
+    /// It is for the tunnel.
+    Tunnel(Steering),
 }

@@ -1,7 +1,9 @@
 //! Creates the parts of a run from a scenario and a strategy.
 
 use crate::scenario::{Base, Congestion, Mode, Scenario, ScenarioError, Strategy, TrafficKind, TunnelParams};
+use crosslane_core::actuator::{Actuator, TunnelPaths};
 use crosslane_core::agent::{Agent, Setup};
+use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::path::{PathId, PathSpec};
 use crosslane_core::rng::Rng;
 use crosslane_core::strategy;
@@ -48,6 +50,17 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
 /// # Errors
 /// Invalid parameters, or a world that cannot be created.
 pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<PathControl, ScenarioError> {
+    control_by(scenario, strategy, seed, Box::new(Manager::new(specs(scenario), OVERLAP)))
+}
+
+/// The path control of a strategy; if it is an agent, it controls this actuator.
+fn control_by(
+    scenario: &Scenario,
+    strategy: &Strategy,
+    seed: u64,
+    actuator: Box<dyn Actuator>,
+) -> Result<PathControl, ScenarioError> {
+    let actuators = vec![actuator];
     match strategy.base {
         Base::Single => Ok(PathControl::None),
         Base::Kernel | Base::KernelTuned => {
@@ -59,13 +72,13 @@ pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) 
         Base::Oracle => {
             let params = Params::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))?;
             let foresight = Foresight::new(World::new(scenario, seed)?, scenario, params);
-            let agent = foresight.agent(specs(scenario), &scenario.ranks(), scenario.service.mode, OVERLAP);
+            let agent = foresight.agent(&specs(scenario), &scenario.ranks(), scenario.service.mode, actuators);
             Ok(PathControl::with_agent(agent, scenario.paths().len()))
         }
         Base::Tunnel => {
             let steer = tunnel_params(scenario, strategy)?.steer;
             let steering = Strategy { name: steer.to_string(), base: steer, parameters: toml::Table::new() };
-            path_control(scenario, &steering, seed)
+            control_by(scenario, &steering, seed, Box::new(TunnelPaths::new(scenario.paths().len())))
         }
         base => {
             let read = strategy::Strategy::read(base.name(), toml::Value::Table(strategy.parameters.clone()));
@@ -76,8 +89,8 @@ pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) 
                 paths: specs(scenario),
                 ranks: scenario.ranks(),
                 mode: scenario.service.mode,
-                overlap: OVERLAP,
                 strategy,
+                actuators,
             };
             Ok(PathControl::with_agent(Agent::new(setup), scenario.paths().len()))
         }

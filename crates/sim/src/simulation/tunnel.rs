@@ -2,9 +2,10 @@
 //! vehicle and once for the gateway. Its datagrams have the same length on the
 //! links as on a real network.
 
+use crosslane_core::actuator::Steering;
 use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
-use crosslane_core::path::{PathId, PathState};
+use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::{Encryption, Input, Liveness, Output, Setup, Tunnel};
 
@@ -27,7 +28,6 @@ pub(super) struct TunnelEndpoints {
     endpoints: [Tunnel<Packet>; 2],
     due: [Option<Instant>; 2],
     overhead_bytes: u16,
-    wanted: Vec<PathState>,
 }
 
 /// Output of an endpoint.
@@ -63,12 +63,8 @@ impl TunnelEndpoints {
                 overhead_bytes: u32::from(overhead_bytes),
             })
         };
-        let mut endpoints = TunnelEndpoints {
-            endpoints: [endpoint(true), endpoint(false)],
-            due: [None; 2],
-            overhead_bytes,
-            wanted: Vec::new(),
-        };
+        let mut endpoints =
+            TunnelEndpoints { endpoints: [endpoint(true), endpoint(false)], due: [None; 2], overhead_bytes };
         for path in scenario.paths() {
             endpoints.handle(Instant::ZERO, Direction::Up, Input::Present(path.id, true));
         }
@@ -103,11 +99,8 @@ impl TunnelEndpoints {
     }
 
     /// Sets the wanted state of each path.
-    pub(super) fn set_wanted(&mut self, now: Instant, states: Vec<PathState>) {
-        if self.wanted != states {
-            self.wanted = states.clone();
-            self.handle(now, Direction::Up, Input::SetWantedStates(states));
-        }
+    pub(super) fn steer(&mut self, now: Instant, steering: &Steering) {
+        self.handle(now, Direction::Up, Input::SetWantedStates(steering.states.clone()));
     }
 
     /// The next output of the endpoint that sends in this direction.

@@ -134,6 +134,8 @@ pub struct SubflowInfo {
     pub rtt: Duration,
     /// Mean deviation of the round-trip time.
     pub rttvar: Duration,
+    /// Minimum round-trip time, once measured.
+    pub min_rtt: Option<Duration>,
     /// Congestion window, in segments.
     pub window: u32,
     /// Segments sent and not acknowledged.
@@ -168,6 +170,7 @@ impl Subflow {
             backup: self.is_backup(),
             rtt: rtt.smoothed().unwrap_or_default(),
             rttvar: rtt.deviation(),
+            min_rtt: rtt.min(),
             window: self.tx.control().window,
             unacked: self.tx.unacked(),
             lost: self.tx.lost(),

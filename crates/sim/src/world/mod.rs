@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crosslane_core::link::{Direction, DirectionParams};
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, Position};
 use crosslane_core::time::{Duration, Instant};
 
 use crate::input::mobility::{State, Track};
@@ -49,6 +49,8 @@ pub enum WorldEvent {
         path: PathId,
         /// RSRP or RSSI, in dBm.
         rssi_dbm: f64,
+        /// Further signal figures.
+        quality: Quality,
     },
     /// Position of the vehicle and capacity of a link.
     Truth(Truth),
@@ -72,12 +74,18 @@ pub struct CamSent {
 }
 
 impl CamSent {
+    /// The position of the RSU on the globe.
+    pub fn position(&self) -> Position {
+        let [latitude_deg, longitude_deg] = cam::to_degrees(self.position_m);
+        Position { latitude_deg, longitude_deg }
+    }
+
     /// The frame, starting with the GeoNetworking header.
     ///
     /// # Errors
     /// The position of the RSU has no valid latitude and longitude.
     pub fn frame(&self) -> Result<Vec<u8>, CamError> {
-        let [latitude_deg, longitude_deg] = cam::to_degrees(self.position_m);
+        let Position { latitude_deg, longitude_deg } = self.position();
         cam::encode(&Cam {
             protocol_version: 2,
             station_id: self.station,

@@ -119,6 +119,7 @@ impl ModemLink {
             at,
             path: self.path,
             rssi_dbm: recorded.unwrap_or((mean_dbm + noise_db).min(0.0)),
+            quality: self.received.quality,
         })
     }
 

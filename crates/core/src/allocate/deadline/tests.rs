@@ -1,10 +1,13 @@
 use super::*;
+use crate::allocate::Latest;
 use crate::assess::throughput::History;
 use crate::assess::throughput::tests::{history, history_after};
 use crate::path::PathState;
 
 /// Step of a transfer: the interval at which an agent receives acknowledgements.
 const STEP_S: f64 = 0.01;
+
+const LATEST: Latest = Latest { signal: None, radio: None, transport: None };
 
 fn input(rank: u8, was: PathState) -> PathInput {
     PathInput { belief: Belief::Good, was, rank }
@@ -31,11 +34,14 @@ fn carry(rates: &[f64], unit_costs: &[f64], size: f64, deadline_s: f64) -> (Vec<
             return (bytes, now_s);
         }
         let inputs: Vec<PathInput> = states.iter().zip(0..).map(|(&was, rank)| input(rank, was)).collect();
-        let supply =
-            inputs.iter().zip(&histories).map(|(&input, history)| PathSupply { input, history: Some(history) });
+        let supply = inputs.iter().zip(&histories).map(|(&input, history)| PathSupply {
+            input,
+            history: Some(history),
+            latest: &LATEST,
+        });
         let demand = demand(size as u64, acked as u64, (deadline_s * 1e3) as u64, unit_costs);
         deadline.on_demand(Instant::from_secs_f64(now_s), &demand, &supply.collect::<Vec<_>>());
-        let wanted = deadline.allocate(&inputs);
+        let wanted = deadline.allocate(&inputs).states().to_vec();
         for place in 0..rates.len() {
             if wanted[place] != PathState::Active {
                 continue;
@@ -112,8 +118,11 @@ fn the_most_expensive_of_three_paths_carries_only_what_the_others_cannot() {
 fn first_admission(rates: [f64; 2], size: u64) -> Option<Admission> {
     let histories = rates.map(|rate| history(&[rate], 100));
     let mut deadline = Deadline::new(Params::default());
-    let supply =
-        [0, 1].map(|place| PathSupply { input: input(place as u8, PathState::Active), history: histories.get(place) });
+    let supply = [0, 1].map(|place| PathSupply {
+        input: input(place as u8, PathState::Active),
+        history: histories.get(place),
+        latest: &LATEST,
+    });
     deadline.on_demand(Instant::ZERO, &demand(size, 0, 10_000, &[1.0, 5.0]), &supply);
     deadline.poll_admission()
 }
@@ -131,20 +140,22 @@ fn feasibility_is_reported_before_an_object_begins() {
 #[test]
 fn unknown_paths_give_no_prediction_and_the_cheapest_is_used_first() {
     let mut deadline = Deadline::new(Params::default());
-    let supply = [0, 1].map(|rank| PathSupply { input: input(rank, PathState::Backup), history: None });
+    let supply =
+        [0, 1].map(|rank| PathSupply { input: input(rank, PathState::Backup), history: None, latest: &LATEST });
     deadline.on_demand(Instant::ZERO, &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
     assert_eq!(deadline.poll_admission().and_then(|a| a.can_be_met()), None);
     let inputs = supply.map(|supply| supply.input);
-    assert_eq!(deadline.allocate(&inputs), [PathState::Active, PathState::Backup]);
+    assert_eq!(deadline.allocate(&inputs).states(), [PathState::Active, PathState::Backup]);
     deadline.on_demand(Instant::from_millis(2000), &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
-    assert_eq!(deadline.allocate(&inputs), [PathState::Active; 2]);
+    assert_eq!(deadline.allocate(&inputs).states(), [PathState::Active; 2]);
 }
 
 #[test]
 fn objects_due_earlier_come_first_in_the_shortage() {
     let fast = history(&[1e6], 100);
     let mut deadline = Deadline::new(Params::default());
-    let supply = [0, 1].map(|rank| PathSupply { input: input(rank, PathState::Backup), history: Some(&fast) });
+    let supply =
+        [0, 1].map(|rank| PathSupply { input: input(rank, PathState::Backup), history: Some(&fast), latest: &LATEST });
     let object = |number, size_bytes, due_ms| Object {
         number,
         size_bytes,
@@ -154,7 +165,7 @@ fn objects_due_earlier_come_first_in_the_shortage() {
     };
     let mut on = |objects: Vec<Object>| {
         deadline.on_demand(Instant::ZERO, &Demand { objects, unit_costs: Vec::new() }, &supply);
-        deadline.allocate(&supply.map(|supply| supply.input))
+        deadline.allocate(&supply.map(|supply| supply.input)).states().to_vec()
     };
     assert_eq!(on(vec![object(0, 3_000_000, 10_000)]), [PathState::Active, PathState::Backup]);
     let both = vec![object(0, 4_900_000, 2_800), object(1, 3_000_000, 10_000)];
@@ -173,9 +184,10 @@ fn a_path_that_delays_the_others_is_closed_and_then_opened_again() {
             history_after(step, |_| 20_000, |step| u32::from(step % 60 < 30) * 200),
         ];
         let inputs = [0, 1].map(|place| input(place as u8, states[place]));
-        let supply = [0, 1].map(|place| PathSupply { input: inputs[place], history: histories.get(place) });
+        let supply =
+            [0, 1].map(|place| PathSupply { input: inputs[place], history: histories.get(place), latest: &LATEST });
         deadline.on_demand(Instant::from_millis(step * 10), &demand(100_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
-        states = deadline.allocate(&inputs);
+        states = deadline.allocate(&inputs).states().to_vec();
         assert_eq!(states[1], PathState::Active);
         observed.push(states[0]);
     }
@@ -191,8 +203,11 @@ fn an_object_submitted_before_any_path_is_known_gets_its_prediction_later() {
     let mut reports = Vec::new();
     for step in 0..5 {
         let known = |place: usize| rates.get(place).filter(|_| step >= 2);
-        let supply =
-            [0, 1].map(|place| PathSupply { input: input(place as u8, PathState::Active), history: known(place) });
+        let supply = [0, 1].map(|place| PathSupply {
+            input: input(place as u8, PathState::Active),
+            history: known(place),
+            latest: &LATEST,
+        });
         deadline.on_demand(Instant::from_millis(step * 10), &object, &supply);
         reports.extend(deadline.poll_admission().map(|admission| (step, admission.can_be_met())));
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::path::PathId;
+use crate::path::{PathId, Signal};
 use alloc::vec::Vec;
 
 fn at(ms: u64) -> Instant {
@@ -7,7 +7,10 @@ fn at(ms: u64) -> Instant {
 }
 
 fn cam() -> Sample {
-    Sample { path: PathId(0), kind: SampleKind::Signal { rssi_dbm: -70.0, station: Some(1) } }
+    Sample {
+        path: PathId(0),
+        kind: SampleKind::Signal(Signal { rssi_dbm: -70.0, station: Some(1), ..Signal::default() }),
+    }
 }
 
 fn transport(unacked: u32, delivered: u32) -> Sample {
@@ -25,6 +28,11 @@ fn transport(unacked: u32, delivered: u32) -> Sample {
         bytes_acked: 0,
         notsent_bytes: 0,
         bytes_received: 0,
+        lost: 0,
+        retransmitted: 0,
+        cwnd: 10,
+        min_rtt: None,
+        delivery_bit_s: None,
     };
     Sample { path: PathId(0), kind: SampleKind::Transport(kind) }
 }

@@ -39,6 +39,11 @@ pub(crate) fn history_after(
                 bytes_acked,
                 notsent_bytes: 0,
                 bytes_received: 0,
+                lost: 0,
+                retransmitted: 0,
+                cwnd: 10,
+                min_rtt: None,
+                delivery_bit_s: None,
             },
         );
     }

@@ -6,9 +6,11 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::super::{AddressId, Command, ConnectionSnapshot, Refusal, Subflow, Token};
 use super::backoff::Backoff;
+use super::canonical;
 use super::entry::Entry;
 use super::ids::Ids;
-use super::{Plan, canonical};
+use super::plan::{Paths, Plan};
+use crate::actuator::ConnectionClass;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
@@ -59,6 +61,7 @@ pub(super) type Commands = VecDeque<(PathId, Command)>;
 pub(super) struct Connection {
     pub established: bool,
     pub server_side: bool,
+    pub class: ConnectionClass,
     /// True if the in-kernel path manager manages it.
     pub is_foreign: bool,
     /// True if it is queued for comparison with the wanted states.
@@ -96,6 +99,7 @@ impl Connection {
         Connection {
             established: false,
             server_side,
+            class: ConnectionClass::default(),
             is_foreign: false,
             is_queued: false,
             due: None,
@@ -108,8 +112,9 @@ impl Connection {
         }
     }
 
-    pub fn subflows(&self, plan: &Plan) -> impl Iterator<Item = (PathId, &Subflow)> {
-        let usable = self.subflows.iter().filter(|entry| !entry.is_stranded(plan));
+    pub fn subflows(&self, paths: &Paths) -> impl Iterator<Item = (PathId, &Subflow)> {
+        let plan = Plan { paths, class: self.class };
+        let usable = self.subflows.iter().filter(move |entry| !entry.is_stranded(plan));
         usable.map(|entry| (entry.path, &entry.subflow))
     }
 
@@ -155,7 +160,7 @@ impl Connection {
         self.gained_room(now);
     }
 
-    pub fn opened(&mut self, now: Instant, plan: &Plan, subflow: Subflow) {
+    pub fn opened(&mut self, now: Instant, plan: Plan, subflow: Subflow) {
         let ip = canonical(subflow.local.ip());
         let Some(path) = plan.path_of(ip).or_else(|| plan.former_path_of(ip)) else { return };
         // The event has the peer's flag; the kernel does not report our own to the
@@ -192,7 +197,7 @@ impl Connection {
     }
 
     /// A subflow exists that the peer has not answered yet.
-    fn found_opening(&mut self, now: Instant, plan: &Plan, subflow: &Subflow) {
+    fn found_opening(&mut self, now: Instant, plan: Plan, subflow: &Subflow) {
         let ip = canonical(subflow.local.ip());
         let Some(path) = plan.path_of(ip) else { return };
         let join = self.joins.entry(path).or_default();
@@ -205,7 +210,7 @@ impl Connection {
     }
 
     /// Processes the list of all its subflows.
-    pub fn resync(&mut self, now: Instant, plan: &Plan, snapshot: &ConnectionSnapshot) {
+    pub fn resync(&mut self, now: Instant, plan: Plan, snapshot: &ConnectionSnapshot) {
         let before = core::mem::take(&mut self.subflows);
         snapshot.opening.iter().for_each(|subflow| self.found_opening(now, plan, subflow));
         for &subflow in &snapshot.subflows {
@@ -225,7 +230,7 @@ impl Connection {
 
     /// A subflow is gone. Returns how many subflows beyond the first the peer accepts,
     /// if that has just been detected.
-    pub fn closed(&mut self, now: Instant, plan: &Plan, subflow: Subflow) -> Option<u8> {
+    pub fn closed(&mut self, now: Instant, plan: Plan, subflow: Subflow) -> Option<u8> {
         let same = |entry: &Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
         let Some(place) = self.subflows.iter().position(same) else {
             let ip = canonical(subflow.local.ip());
@@ -297,7 +302,7 @@ impl Connection {
     }
 
     /// Issues the commands for the difference from the wanted states.
-    pub fn reconcile(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+    pub fn reconcile(&mut self, now: Instant, token: Token, plan: Plan, out: &mut Commands) {
         self.expire(now);
         if self.established && !self.is_foreign {
             // First, since the peer may need the room, and data is stalled on lost
@@ -312,7 +317,7 @@ impl Connection {
     }
 
     /// When to compare it again if no input arrives.
-    pub fn wakeup(&self, plan: &Plan) -> Option<Instant> {
+    pub fn wakeup(&self, plan: Plan) -> Option<Instant> {
         if !self.established || self.is_foreign {
             return None;
         }
@@ -369,7 +374,7 @@ impl Connection {
         join.tries.failed(now, FIRST_PAUSE, longest);
     }
 
-    fn was_reset(&mut self, now: Instant, plan: &Plan) -> Option<u8> {
+    fn was_reset(&mut self, now: Instant, plan: Plan) -> Option<u8> {
         let Room { resets, last_reset, mut full, .. } = self.room;
         let is_usable = |entry: &&Entry| entry.is_usable(plan);
         let had_room =
@@ -401,7 +406,7 @@ impl Connection {
         }
     }
 
-    fn open_and_promote(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+    fn open_and_promote(&mut self, now: Instant, token: Token, plan: Plan, out: &mut Commands) {
         let promotes = self.promotes(plan);
         for path in plan.ids() {
             let is_over_path = |entry: &&mut Entry| entry.path == path && entry.is_usable(plan);
@@ -418,11 +423,11 @@ impl Connection {
     /// False for accepted connections, where the peer sets the backup flag. Also false
     /// while a subflow on a lost path closes: a backup carries data then anyway, and
     /// other connections need their commands more.
-    fn promotes(&self, plan: &Plan) -> bool {
+    fn promotes(&self, plan: Plan) -> bool {
         !self.server_side && !self.subflows.iter().any(|entry| entry.closing && entry.is_lost(plan))
     }
 
-    fn open(&mut self, now: Instant, token: Token, plan: &Plan, path: PathId, out: &mut Commands) {
+    fn open(&mut self, now: Instant, token: Token, plan: Plan, path: PathId, out: &mut Commands) {
         let earlier = self.joins.get(&path).copied().unwrap_or_default();
         let is_early = earlier.opening_until.is_some() || now < earlier.tries.not_before() || now < self.full_until();
         if is_early {
@@ -440,7 +445,7 @@ impl Connection {
     /// Local address, interface and peer address for a subflow over the path, if it is
     /// wanted, missing, and opened by us: the endpoint that accepted the connection
     /// opens none.
-    fn missing(&self, plan: &Plan, path: PathId) -> Option<(IpAddr, u32, SocketAddr)> {
+    fn missing(&self, plan: Plan, path: PathId) -> Option<(IpAddr, u32, SocketAddr)> {
         let is_there = self.subflows.iter().any(|entry| entry.path == path && !entry.is_stranded(plan));
         if is_there || self.server_side || plan.wanted(path) == PathState::Closed {
             return None;
@@ -451,7 +456,7 @@ impl Connection {
         Some((local, if_index, remote))
     }
 
-    fn demote(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+    fn demote(&mut self, now: Instant, token: Token, plan: Plan, out: &mut Commands) {
         if self.demotion_due(plan).is_none_or(|due| now < due) {
             return;
         }
@@ -464,7 +469,7 @@ impl Connection {
 
     /// When an active subflow has carried for the overlap, if another waits to be
     /// demoted.
-    fn demotion_due(&self, plan: &Plan) -> Option<Instant> {
+    fn demotion_due(&self, plan: Plan) -> Option<Instant> {
         if !self.subflows.iter().any(|entry| entry.waits_for_demotion(plan)) {
             return None;
         }
@@ -475,7 +480,7 @@ impl Connection {
         since.map(|since| since + plan.overlap)
     }
 
-    fn demotion_wakeup(&self, plan: &Plan) -> Option<Instant> {
+    fn demotion_wakeup(&self, plan: Plan) -> Option<Instant> {
         let due = self.demotion_due(plan)?;
         let waits = self.subflows.iter().filter(|entry| entry.waits_for_demotion(plan));
         waits.filter_map(|entry| entry.flag.retry_at()).min().map(|retry| due.max(retry))

@@ -2,7 +2,8 @@
 
 use super::super::{Command, Subflow, Token};
 use super::backoff::Backoff;
-use super::{Plan, canonical};
+use super::canonical;
+use super::plan::Plan;
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
 
@@ -27,28 +28,28 @@ impl Entry {
     }
 
     /// True if its address is no longer the address of its path.
-    pub fn is_stranded(&self, plan: &Plan) -> bool {
+    pub fn is_stranded(&self, plan: Plan) -> bool {
         plan.address(self.path).is_none_or(|(local, _)| local != canonical(self.subflow.local.ip()))
     }
 
     /// True if its path is lost and to be closed.
-    pub fn is_lost(&self, plan: &Plan) -> bool {
+    pub fn is_lost(&self, plan: Plan) -> bool {
         plan.is_lost(self.path) && plan.wanted(self.path) == PathState::Closed
     }
 
-    pub fn is_unwanted(&self, plan: &Plan) -> bool {
+    pub fn is_unwanted(&self, plan: Plan) -> bool {
         self.is_stranded(plan) || plan.wanted(self.path) == PathState::Closed
     }
 
-    pub fn is_usable(&self, plan: &Plan) -> bool {
+    pub fn is_usable(&self, plan: Plan) -> bool {
         !self.closing && !self.is_stranded(plan)
     }
 
-    pub fn waits_for_promotion(&self, plan: &Plan) -> bool {
+    pub fn waits_for_promotion(&self, plan: Plan) -> bool {
         !self.closing && self.subflow.backup && plan.wanted(self.path) == PathState::Active
     }
 
-    pub fn waits_for_demotion(&self, plan: &Plan) -> bool {
+    pub fn waits_for_demotion(&self, plan: Plan) -> bool {
         self.carries() && plan.wanted(self.path) == PathState::Backup
     }
 

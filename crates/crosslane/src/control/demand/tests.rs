@@ -51,8 +51,8 @@ impl TestAgent {
         let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0 };
         let paths = vec![path("lte-a"), path("lte-b")];
         let strategy = Strategy::Deadline(Default::default());
-        let overlap = Duration::ZERO;
-        let mut engine = Engine::new(Setup { paths, ranks: vec![0, 1], mode: Mode::Aggregate, overlap, strategy });
+        let (mode, actuators) = (Mode::Aggregate, Vec::new());
+        let mut engine = Engine::new(Setup { paths, ranks: vec![0, 1], mode, strategy, actuators });
         for path in [PathId(0), PathId(1)] {
             engine.handle(clock.now(), Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
         }

@@ -19,7 +19,7 @@ impl Connection {
     /// The kernel sends REMOVE_ADDR over the first subflow that is not of that address,
     /// even if it is stranded too. So all but one are closed before, and as the kernel
     /// withdraws no address that it does not have, they are announced once more.
-    pub(super) fn close_stranded(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+    pub(super) fn close_stranded(&mut self, now: Instant, token: Token, plan: Plan, out: &mut Commands) {
         if self.confirmed_at(plan).is_none_or(|at| now < at) {
             return;
         }
@@ -50,7 +50,7 @@ impl Connection {
         &mut self,
         now: Instant,
         token: Token,
-        plan: &Plan,
+        plan: Plan,
         out: &mut Commands,
         which: impl Fn(&Entry) -> bool,
     ) {
@@ -73,13 +73,13 @@ impl Connection {
     }
 
     /// When a subflow can first carry REMOVE_ADDR.
-    pub(super) fn confirmed_at(&self, plan: &Plan) -> Option<Instant> {
+    pub(super) fn confirmed_at(&self, plan: Plan) -> Option<Instant> {
         let is_usable = self.subflows.iter().filter(|entry| entry.is_usable(plan));
         is_usable.map(|entry| entry.confirmed).min()
     }
 
     /// Withdraws the addresses that no path has any more.
-    pub(super) fn withdraw_unused(&mut self, now: Instant, token: Token, plan: &Plan, out: &mut Commands) {
+    pub(super) fn withdraw_unused(&mut self, now: Instant, token: Token, plan: Plan, out: &mut Commands) {
         for (ip, local_id, path) in self.unused(plan).collect::<Vec<_>>() {
             if self.ids.settled_at(ip) <= now {
                 self.ids.forget(ip);
@@ -88,7 +88,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn unused(&self, plan: &Plan) -> impl Iterator<Item = (IpAddr, AddressId, PathId)> {
+    pub(super) fn unused(&self, plan: Plan) -> impl Iterator<Item = (IpAddr, AddressId, PathId)> {
         let is_used = |ip: IpAddr| self.subflows.iter().any(|entry| canonical(entry.subflow.local.ip()) == ip);
         self.ids.pairs().filter(move |&(ip, _, _)| plan.path_of(ip).is_none() && !is_used(ip))
     }

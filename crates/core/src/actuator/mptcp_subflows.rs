@@ -1,0 +1,63 @@
+//! MPTCP's path manager as an actuator: a subflow for each wanted path.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{Actuator, Command, Event, MeasuredSubflow, Output, Verdict, Wanted};
+use crate::assess::{Belief, StalledSubflow};
+use crate::mptcp::Token;
+use crate::mptcp::manager::Manager;
+use crate::path::{PathId, PathState};
+use crate::time::Instant;
+
+impl Actuator for Manager {
+    fn apply(&mut self, now: Instant, wanted: &Wanted, verdicts: &[Verdict]) {
+        let is_lost = |verdict: &Verdict| matches!(verdict.belief, Belief::Lost | Belief::Stalled);
+        self.set_lost(verdicts.iter().map(is_lost).collect());
+        self.set_wanted(now, wanted);
+    }
+
+    fn handle(&mut self, now: Instant, event: &Event) {
+        match event {
+            Event::Mptcp(event) => Manager::handle(self, now, event),
+            Event::Resync(snapshots) => self.resync(now, snapshots),
+            Event::Refused(command, why) => self.refused(now, command, *why),
+            Event::Class(token, class) => self.set_class(*token, *class),
+            Event::Stalled(path, StalledSubflow { token, peer }) => self.abandon(now, Token(*token), *path, *peer),
+            Event::Address { path, local, if_index } => self.set_address(now, *path, *local, *if_index),
+            Event::FormerAddress { path, local } => self.add_former_address(*path, *local),
+            Event::PathAdded(path, spec) => self.add_path(now, *path, spec.clone()),
+            Event::TunnelStarted => {}
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Output> {
+        let command = Manager::poll(self, now).map(|(path, command)| Output::Command(Command::Mptcp(path, command)));
+        command.or_else(|| self.poll_notice().map(Output::Notice))
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        Manager::next_wakeup(self)
+    }
+
+    fn found(&self, event: &Event) -> Vec<(PathId, PathState)> {
+        let Event::Resync(snapshots) = event else { return Vec::new() };
+        let subflows = snapshots.iter().flat_map(|connection| &connection.subflows);
+        let state = |backup| if backup { PathState::Backup } else { PathState::Active };
+        subflows.filter_map(|subflow| Some((self.path_of(subflow.local.ip())?, state(subflow.backup)))).collect()
+    }
+
+    fn subflows(&self) -> Box<dyn Iterator<Item = MeasuredSubflow> + '_> {
+        Box::new(Manager::subflows(self).map(|(token, path, subflow)| MeasuredSubflow {
+            token,
+            path,
+            local: subflow.local,
+            remote: subflow.remote,
+            accepted: self.is_accepted(token),
+        }))
+    }
+
+    fn left_out(&self) -> u64 {
+        Manager::left_out(self)
+    }
+}

@@ -1,0 +1,88 @@
+//! The paths of the path manager, and their wanted states.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::ops::Deref;
+
+use super::canonical;
+use crate::actuator::{ConnectionClass, Wanted};
+use crate::path::{PathId, PathSpec, PathState};
+use crate::time::Duration;
+
+/// Maximum number of former addresses of paths.
+const MAX_FORMER: usize = 64;
+
+/// The paths and their wanted states.
+#[derive(Debug)]
+pub(super) struct Paths {
+    pub specs: Vec<PathSpec>,
+    pub wanted: Wanted,
+    /// Lost paths.
+    pub lost: Vec<bool>,
+    pub overlap: Duration,
+    /// Former addresses of paths, the oldest first: a subflow from one may become known
+    /// only now.
+    former: VecDeque<(IpAddr, PathId)>,
+}
+
+/// The plan for one connection: the paths, and the states that its class wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan<'a> {
+    pub paths: &'a Paths,
+    pub class: ConnectionClass,
+}
+
+impl Deref for Plan<'_> {
+    type Target = Paths;
+
+    fn deref(&self) -> &Paths {
+        self.paths
+    }
+}
+
+impl Plan<'_> {
+    pub fn wanted(self, path: PathId) -> PathState {
+        self.paths.wanted.state(self.class, path)
+    }
+}
+
+impl Paths {
+    /// Paths that are not lost and whose former addresses are unknown.
+    pub fn new(specs: Vec<PathSpec>, overlap: Duration) -> Paths {
+        Paths { specs, wanted: Wanted::default(), lost: Vec::new(), overlap, former: VecDeque::new() }
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = PathId> + use<> {
+        (0..self.specs.len()).map(|place| PathId(place as u8))
+    }
+
+    pub fn is_lost(&self, path: PathId) -> bool {
+        self.lost.get(usize::from(path.0)).is_some_and(|lost| *lost)
+    }
+
+    /// Local address on a path, and the index of its interface.
+    pub fn address(&self, path: PathId) -> Option<(IpAddr, u32)> {
+        let spec = self.specs.get(usize::from(path.0))?;
+        Some((spec.local?, spec.if_index))
+    }
+
+    pub fn path_of(&self, local: IpAddr) -> Option<PathId> {
+        let local = canonical(local);
+        let place = self.specs.iter().position(|path| path.local == Some(local))?;
+        Some(PathId(place as u8))
+    }
+
+    pub fn former_path_of(&self, local: IpAddr) -> Option<PathId> {
+        self.former.iter().rfind(|(address, _)| *address == local).map(|&(_, path)| path)
+    }
+
+    /// Adds a former address of a path; the oldest one makes room.
+    pub fn add_former(&mut self, path: PathId, local: IpAddr) {
+        self.former.retain(|known| *known != (local, path));
+        if self.former.len() >= MAX_FORMER {
+            self.former.pop_front();
+        }
+        self.former.push_back((local, path));
+    }
+}
