@@ -24,7 +24,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "runs", type=Path, nargs="+", metavar="DIR", help="run folders; those of one case are combined"
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/deadlines-measured.md"
+        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results/deadlines-measured.md"
     )
     parser.set_defaults(act=_act)
 
@@ -113,7 +113,7 @@ def page(folders: list[RunFolder]) -> str:
     lines = [
         "# Deadlines, measured",
         "",
-        "Written by `make deadlines`; `docs/deadlines.md` explains it. Shares of the payload on the expensive",
+        "Written by `make deadlines`; `docs/design/deadline.md` explains it. Shares of the payload on the expensive",
         "path, in %: medians over the runs (min–max), and after the slash the share of missed deadlines over all",
         "runs. *Optimum*: the minimum possible with knowledge of the whole run. *Best α*: the variant of `mp-dpa`",
         "with the lowest such share of those that miss at most half a point more than `deadline`. Overhead:",

@@ -25,6 +25,12 @@ fn the_lab_has_the_current_catalogue() {
 fn the_pages_have_the_current_tables() {
     let tables = catalog(&[]);
     let (strategies, metrics) = tables.split_once("\n\n").unwrap();
-    assert!(file("docs/strategies.md").contains(strategies), "docs/strategies.md lacks the table:\n{strategies}");
-    assert!(file("docs/formats.md").contains(metrics), "docs/formats.md lacks the table:\n{metrics}");
+    assert!(
+        file("docs/reference/strategies.md").contains(strategies),
+        "docs/reference/strategies.md lacks the table:\n{strategies}"
+    );
+    assert!(
+        file("docs/reference/scenario.md").contains(metrics),
+        "docs/reference/scenario.md lacks the table:\n{metrics}"
+    );
 }

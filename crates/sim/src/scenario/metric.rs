@@ -1,5 +1,5 @@
 //! The catalogue of metrics: what a run is measured by, for `[[expect]]`, the
-//! program's tables, the lab and `docs/formats.md`.
+//! program's tables, the lab and `docs/reference/scenario.md`.
 
 use serde::Serialize;
 
