@@ -1,4 +1,4 @@
-"""Uploads with deadlines over recorded drives (docs/results/roads.md): every uplink drive of PAM 2025 of at least 60 s.
+"""Uploads with deadlines (docs/results/roads.md) over every uplink drive of PAM 2025 of at least 60 s.
 
 Each drive gives one scenario per load, in which an object is generated every 20 s and is due 20 s later. Its
 size is the load times the mean capacity of both operators in 20 s. The drives prefer AT&T and Verizon in turn;

@@ -112,9 +112,9 @@ def page(folders: Sequence[RunFolder]) -> str:
     lines = [
         "# The tunnel, measured",
         "",
-        "Written by `make tunnel`; `docs/guide/tunnel.md` explains it, `scenarios/tunnel` has the scenarios. Medians",
-        "over the valid runs, minimum and maximum in brackets; *of kernel*: goodput relative to that of `kernel`,",
-        "which uses no tunnel.",
+        "Written by `make tunnel`; `docs/guide/tunnel.md` explains it, `scenarios/tunnel` has the scenarios.",
+        "Medians over the valid runs, minimum and maximum in brackets; *of kernel*: goodput relative to that of",
+        "`kernel`, which uses no tunnel.",
         "",
         f"Targets met: {verdicts.count(True)} of {len(verdicts)}.",
         "",
