@@ -85,7 +85,7 @@ e2e: build ## drive the scenarios and check the results against their expectatio
 	$(call say,driving $(DRIVES) (seeds $(SEEDS)))
 	@SEEDS='$(SEEDS)' JOBS='$(JOBS)' e2e/drives.sh $(DRIVES)
 
-hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/results/hardship.md; SEEDS=1..100; default: the short form)
+hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/design/hardship.md; SEEDS=1..100; default: the short form)
 	$(call say,hardships)
 	cargo test --release --locked -p crosslane --test hardship -- --out $(CURDIR)/runs/hardship $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
 
