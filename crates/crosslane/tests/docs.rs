@@ -31,6 +31,56 @@ fn every_page_that_is_named_exists() {
 }
 
 #[test]
+fn every_source_file_that_a_page_names_exists() {
+    // Written by the fuzzer.
+    const EXCUSED: [&str; 2] = ["fuzz/corpus", "fuzz/artifacts"];
+    let mut missing = Vec::new();
+    for (name, text) in files(&["md"]).filter(|(name, _)| name != "CHANGELOG.md") {
+        for line in text.split("```").step_by(2).flat_map(str::lines) {
+            let mut folder = None;
+            for path in quoted(line).into_iter().filter(|code| !EXCUSED.contains(code)).flat_map(alternatives) {
+                let Some(path) = source(&path).or_else(|| sibling(folder.as_deref(), &path)) else { continue };
+                let is_there = [path.clone(), path.with_extension("rs"), path.with_extension("toml")];
+                if !is_there.iter().any(|path| path.exists()) {
+                    missing.push(format!("{name}: {}", path.display()));
+                }
+                folder = path.parent().map(Path::to_path_buf);
+            }
+        }
+    }
+    assert_none(&missing);
+}
+
+/// The path of a file or folder that begins at the root, or with the name of a crate, which stands for its sources.
+fn source(path: &str) -> Option<PathBuf> {
+    let is_path = path.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "/_-.".contains(c));
+    let (first, rest) = path.split_once('/').filter(|_| is_path)?;
+    match first {
+        "crates" | "lab" | "scenarios" | "packaging" | "fuzz" | "data" | "e2e" => Some(root().join(path)),
+        "core" | "sim" | "crosslane" if rest.starts_with("tests/") || rest.starts_with("src/") => {
+            Some(root().join("crates").join(path))
+        }
+        "core" | "sim" | "crosslane" => Some(root().join("crates").join(first).join("src").join(rest)),
+        _ => None,
+    }
+}
+
+/// A source file named without folder, after another one in the same line.
+fn sibling(folder: Option<&Path>, name: &str) -> Option<PathBuf> {
+    name.ends_with(".rs").then(|| folder.map(|folder| folder.join(name))).flatten()
+}
+
+/// `a/{b,c}.rs` stands for `a/b.rs` and `a/c.rs`.
+fn alternatives(path: &str) -> Vec<String> {
+    match (path.split_once('{'), path.split_once('}')) {
+        (Some((before, _)), Some((inside, after))) if inside.len() > before.len() => {
+            inside[before.len() + 1..].split(',').map(|one| format!("{before}{one}{after}")).collect()
+        }
+        _ => vec![path.into()],
+    }
+}
+
+#[test]
 fn every_heading_that_is_linked_exists() {
     let mut missing = Vec::new();
     for (name, text) in files(&["md"]) {
