@@ -8,7 +8,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 SCENARIOS ?= leave-coverage leave-coverage-fast leave-coverage-loaded pass-by enter-coverage backup-mode sudden-loss aggregate
 # The same downstream, and with replies.
 BOTH_WAYS = leave-coverage-down leave-coverage-ping-pong sudden-loss-down sudden-loss-ping-pong
-# Scenarios of which docs/results.md shows distributions, simulated over 200 seeds.
+# Scenarios of which docs/results/results.md shows distributions, simulated over 200 seeds.
 DISTRIBUTIONS ?= leave-coverage leave-coverage-fast pass-by leave-coverage-loaded sudden-loss flapping
 # Scenarios that `make test` drives, with one seed.
 SHORT = leave-coverage sudden-loss sudden-loss-down backup-mode deadline/narrow-10s-cubic tunnel/narrow-25-47 tunnel/redundant-loss
@@ -85,28 +85,28 @@ e2e: build ## drive the scenarios and check the results against their expectatio
 	$(call say,driving $(DRIVES) (seeds $(SEEDS)))
 	@SEEDS='$(SEEDS)' JOBS='$(JOBS)' e2e/drives.sh $(DRIVES)
 
-hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/hardship.md; SEEDS=1..100; default: the short form)
+hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/design/hardship.md; SEEDS=1..100; default: the short form)
 	$(call say,hardships)
 	cargo test --release --locked -p crosslane --test hardship -- --out $(CURDIR)/runs/hardship $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
 
-results: build lab ## measure every strategy in every scenario, 10 seeds each, into docs/results.md (over an hour)
+results: build lab ## measure every strategy in every scenario, 10 seeds each, into docs/results/results.md (over an hour)
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/results/$$name; done
 	@set -e; for name in $(DISTRIBUTIONS); do $(MAKE) --no-print-directory runs/distributions/$$name; done
-	$(LAB) results $(SCENARIOS:%=runs/results/%) $(DISTRIBUTIONS:%=runs/distributions/%) --out docs/results.md
+	$(LAB) results $(SCENARIOS:%=runs/results/%) $(DISTRIBUTIONS:%=runs/distributions/%) --out docs/results/results.md
 
-nota: build lab ## simulate the measurements of the thesis on MP-DPA, into docs/nota.md (some minutes)
+nota: build lab ## simulate the measurements of the thesis on MP-DPA, into docs/results/nota.md (some minutes)
 	$(call say,simulating the thesis on MP-DPA)
-	$(LAB) reproduce nota --runs runs/nota --program $(CROSSLANE) --out docs/nota.md
+	$(LAB) reproduce nota --runs runs/nota --program $(CROSSLANE) --out docs/results/nota.md
 
-szilagyi: build lab ## drive the measurements of the paper on MPT-GRE, into docs/szilagyi.md (over an hour; RUNS_OF=5x10)
+szilagyi: build lab ## drive the measurements of the paper on MPT-GRE, into docs/results/szilagyi.md (over an hour; RUNS_OF=5x10)
 	$(call say,driving the paper on MPT-GRE)
-	$(LAB) reproduce szilagyi --runs runs/szilagyi --program $(CROSSLANE) --runs-of $(RUNS_OF) --out docs/szilagyi.md
+	$(LAB) reproduce szilagyi --runs runs/szilagyi --program $(CROSSLANE) --runs-of $(RUNS_OF) --out docs/results/szilagyi.md
 
-tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/tunnel-measured.md (two hours)
+tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/results/tunnel-measured.md (two hours)
 	@set -e; for name in $(TUNNELS_BULK); do $(MAKE) --no-print-directory runs/tunnel/$$name/cubic runs/tunnel/$$name/bbr; done
 	@set -e; for name in $(TUNNELS_OTHER); do $(MAKE) --no-print-directory runs/tunnel/$$name; done
 	$(LAB) tunnel $(foreach name,$(TUNNELS_BULK),runs/tunnel/$(name)/cubic runs/tunnel/$(name)/bbr) \
-	    $(TUNNELS_OTHER:%=runs/tunnel/%) --out docs/tunnel-measured.md
+	    $(TUNNELS_OTHER:%=runs/tunnel/%) --out docs/results/tunnel-measured.md
 
 runs/tunnel/%/cubic: FORCE
 	$(call say,measuring tunnel/$* with cubic)
@@ -131,10 +131,10 @@ runs/distributions/%: FORCE
 	$(call say,simulating $* over 200 seeds)
 	$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..200 --records none --out $@
 
-deadlines: build lab ## measure the cases with deadlines, simulated and driven, into docs/deadlines-measured.md (over an hour)
+deadlines: build lab ## measure the cases with deadlines, simulated and driven, into docs/results/deadlines-measured.md (over an hour)
 	@set -e; for name in $(DEADLINES); do $(MAKE) --no-print-directory runs/deadlines/$$name; done
 	$(LAB) deadlines $(foreach name,$(DEADLINES),$(addprefix runs/deadlines/$(name)/,simulated compared driven)) \
-	    --out docs/deadlines-measured.md
+	    --out docs/results/deadlines-measured.md
 
 runs/deadlines/%: FORCE
 	$(call say,measuring deadline/$*)
@@ -142,11 +142,11 @@ runs/deadlines/%: FORCE
 	$(CROSSLANE) simulate scenarios/deadline/$*.toml --strategy $(OTHERS) --seed 1..20 --records none --out $@/compared
 	$(CROSSLANE) drive scenarios/deadline/$*.toml --strategy $(DRIVEN) --seed 1..5 --jobs $(JOBS) --out $@/driven
 
-conformance: build lab ## measure the agreement of the simulator with the kernel, into docs/conformance.md (over an hour)
+conformance: build lab ## measure the agreement of the simulator with the kernel, into docs/results/conformance.md (over an hour)
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/kernel/$$name; done
 	@$(MAKE) --no-print-directory conformance-simulated
 	$(LAB) conformance $(SCENARIOS:%=runs/conformance/kernel/%) $(SCENARIOS:%=runs/conformance/simulated/%) \
-	    --golden docs/conformance.csv --out docs/conformance.md
+	    --golden lab/tests/golden/conformance.csv --out docs/results/conformance.md
 
 runs/conformance/kernel/%: FORCE
 	$(call say,driving $* on the kernel)
@@ -154,7 +154,7 @@ runs/conformance/kernel/%: FORCE
 
 conformance-check: build lab conformance-simulated
 	$(call say,comparing the simulator with stored results of the kernel)
-	$(LAB) conformance $(SCENARIOS:%=runs/conformance/simulated/%) --golden docs/conformance.csv --check
+	$(LAB) conformance $(SCENARIOS:%=runs/conformance/simulated/%) --golden lab/tests/golden/conformance.csv --check
 
 conformance-simulated: build
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/simulated/$$name; done

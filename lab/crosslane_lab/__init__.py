@@ -1,4 +1,4 @@
-"""Reports, figures and results pages from Crosslane run folders (docs/formats.md).
+"""Reports, figures and results pages from Crosslane run folders (docs/reference/records.md).
 
 Start with `run` (the contents of a run folder), then `figures` (one file per published figure), then
 `report` and `results` (the pages).

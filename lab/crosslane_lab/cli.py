@@ -48,7 +48,9 @@ def _parser() -> argparse.ArgumentParser:
         "results", help="make the results page from several run folders", description=results.__doc__
     )
     many.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders, one per scenario")
-    many.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results.md")
+    many.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results/results.md"
+    )
     many.set_defaults(act=_results)
 
     deadlines.add(commands)

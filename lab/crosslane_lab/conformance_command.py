@@ -18,10 +18,14 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument(
         "runs", type=Path, nargs="+", metavar="DIR", help="run folders of drives and of simulations"
     )
-    parser.add_argument("--golden", type=Path, required=True, metavar="FILE", help="as docs/conformance.csv")
+    parser.add_argument(
+        "--golden", type=Path, required=True, metavar="FILE", help="as lab/tests/golden/conformance.csv"
+    )
     parser.add_argument("--exceptions", type=Path, metavar="FILE", help="(default: as the golden file, but .toml)")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--out", type=Path, metavar="FILE", help="write golden file and page, as docs/conformance.md")
+    what.add_argument(
+        "--out", type=Path, metavar="FILE", help="write golden file and page, as docs/results/conformance.md"
+    )
     what.add_argument("--check", action="store_true", help="fail if a value left its tolerance; write nothing")
     parser.set_defaults(act=_act)
 

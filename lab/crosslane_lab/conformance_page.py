@@ -1,4 +1,4 @@
-"""The page that compares the simulator with the kernel: `docs/conformance.md`."""
+"""The page that compares the simulator with the kernel: `docs/results/conformance.md`."""
 
 from collections.abc import Iterator
 

@@ -24,7 +24,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "runs", type=Path, nargs="+", metavar="DIR", help="run folders; those of one case are combined"
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/deadlines-measured.md"
+        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results/deadlines-measured.md"
     )
     parser.set_defaults(act=_act)
 
@@ -113,11 +113,11 @@ def page(folders: list[RunFolder]) -> str:
     lines = [
         "# Deadlines, measured",
         "",
-        "Written by `make deadlines`; `docs/deadlines.md` explains it. Shares of the payload on the expensive",
-        "path, in %: medians over the runs (min–max), and after the slash the share of missed deadlines over all",
-        "runs. *Optimum*: the minimum possible with knowledge of the whole run. *Best α*: the variant of `mp-dpa`",
-        "with the lowest such share of those that miss at most half a point more than `deadline`. Overhead:",
-        "`deadline` / `kernel`, in % of the payload. Cost: of `deadline`, as a multiple of the minimum.",
+        "Written by `make deadlines`; `docs/design/deadline.md` explains it. Shares of the payload on the",
+        "expensive path, in %: medians over the runs (min–max), and after the slash the share of missed deadlines",
+        "over all runs. *Optimum*: the minimum possible with knowledge of the whole run. *Best α*: the variant of",
+        "`mp-dpa` with the lowest such share of those that miss at most half a point more than `deadline`.",
+        "Overhead: `deadline` / `kernel`, in % of the payload. Cost: of `deadline`, as a multiple of the minimum.",
         "",
         f"Targets met: {verdicts.count(True)} of {len(verdicts)}.",
         "",

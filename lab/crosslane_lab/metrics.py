@@ -1,4 +1,4 @@
-"""The metrics of a run: names and units as in docs/formats.md, medians and ranges over the seeds."""
+"""The metrics of a run: names and units as in docs/reference/metrics.md, medians and ranges over the seeds."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def describe(name: str) -> Metric:
 
 
 def in_order(names: set[str]) -> list[str]:
-    """Metric names in the order of docs/formats.md; shares after the goodput, unknown names last."""
+    """Metric names in the order of docs/reference/metrics.md; shares after the goodput, unknown names last."""
 
     def rank(name: str) -> tuple[float, str]:
         share = name.startswith("path.")

@@ -1,4 +1,4 @@
-"""Uploads with deadlines over recorded drives (docs/roads.md): every uplink drive of PAM 2025 of at least 60 s.
+"""Uploads with deadlines (docs/results/roads.md) over every uplink drive of PAM 2025 of at least 60 s.
 
 Each drive gives one scenario per load, in which an object is generated every 20 s and is due 20 s later. Its
 size is the load times the mean capacity of both operators in 20 s. The drives prefer AT&T and Verizon in turn;
@@ -50,7 +50,7 @@ BASELINES = ("kernel", "kernel-tuned")
 OURS = "deadline"
 
 _TEMPLATE = """\
-# {file} of PAM 2025 (docs/real-data.md), made by `crosslane-lab reproduce roads`.
+# {file} of PAM 2025 (docs/guide/real-data.md), made by `crosslane-lab reproduce roads`.
 # Run it with --data DIR.
 
 name = "{name}"
@@ -143,7 +143,7 @@ def drives(binary: str, data: Path, scratch: Path) -> list[Drive]:
     folder = data / "pam2025" / "uplink"
     files = sorted(folder.glob("UL_*.csv"))
     if not files:
-        raise unreadable(folder, "no file UL_*.csv", "docs/real-data.md has its source")
+        raise unreadable(folder, "no file UL_*.csv", "docs/guide/real-data.md has its source")
     found = [_drive(binary, file, scratch) for file in files]
     long = [drive for drive in found if drive.duration_s >= MIN_DURATION_S]
     return [

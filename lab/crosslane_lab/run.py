@@ -1,4 +1,4 @@
-"""A run folder as `crosslane drive` and `crosslane simulate` write it (docs/formats.md, "Run folder").
+"""A run folder as `crosslane drive` and `crosslane simulate` write it (docs/reference/records.md, "Run folder").
 
 `RunFolder.open` reads and checks the summary and the scenario. The records of a run are read on first use,
 as lazy polars frames whose columns have the documented types.

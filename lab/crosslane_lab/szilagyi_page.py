@@ -1,4 +1,4 @@
-"""The page docs/szilagyi.md and the pictures of `crosslane-lab reproduce szilagyi`."""
+"""The page docs/results/szilagyi.md and the pictures of `crosslane-lab reproduce szilagyi`."""
 
 from pathlib import Path
 from string import Template

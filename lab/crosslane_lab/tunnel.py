@@ -92,7 +92,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     )
     parser.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders of scenarios/tunnel")
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/tunnel-measured.md"
+        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results/tunnel-measured.md"
     )
     parser.set_defaults(act=_act)
 
@@ -112,9 +112,9 @@ def page(folders: Sequence[RunFolder]) -> str:
     lines = [
         "# The tunnel, measured",
         "",
-        "Written by `make tunnel`; `docs/tunnel.md` explains it, `scenarios/tunnel` has the scenarios. Medians",
-        "over the valid runs, minimum and maximum in brackets; *of kernel*: goodput relative to that of `kernel`,",
-        "which uses no tunnel.",
+        "Written by `make tunnel`; `docs/guide/tunnel.md` explains it, `scenarios/tunnel` has the scenarios.",
+        "Medians over the valid runs, minimum and maximum in brackets; *of kernel*: goodput relative to that of",
+        "`kernel`, which uses no tunnel.",
         "",
         f"Targets met: {verdicts.count(True)} of {len(verdicts)}.",
         "",

@@ -144,7 +144,7 @@ PLACES = {
 def test_the_program_has_the_fitted_parameters(data_set: str) -> None:
     data = Path(os.environ.get("CROSSLANE_DATA", "/nowhere"))
     if not (data / data_set).is_dir():
-        pytest.skip(f"CROSSLANE_DATA names no folder with {data_set} (docs/real-data.md)")
+        pytest.skip(f"CROSSLANE_DATA names no folder with {data_set} (docs/guide/real-data.md)")
     fitted = json.loads(calibrate.text(data_set, data))
     for part, (file, name) in PLACES[data_set].items():
         assert constants(file, name) == fitted[part]["parameters"]

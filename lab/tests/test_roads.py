@@ -59,4 +59,4 @@ def test_a_folder_without_recordings_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["reproduce", "roads", "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "no file UL_*.csv; docs/real-data.md has its source" in capsys.readouterr().err
+    assert "no file UL_*.csv; docs/guide/real-data.md has its source" in capsys.readouterr().err

@@ -1,5 +1,5 @@
 //! All decisions and protocols of Crosslane. This crate uses no clock, socket, file or
-//! thread; see `docs/architecture.md`.
+//! thread; see `docs/design/architecture.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -61,7 +61,7 @@ fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<P
     }
     data.map(|folder| folder.join(&reference.path)).ok_or_else(|| {
         let cause = "this is public data, which is not part of Crosslane";
-        let remedy = "say where the data lies with --data DIR (docs/real-data.md tells where to get it)";
+        let remedy = "say where the data lies with --data DIR (docs/guide/real-data.md tells where to get it)";
         Error::usage(naming(&reference.name, scenario, reference), cause, remedy)
     })
 }
@@ -79,7 +79,7 @@ fn check_parameters(base: Base, parameters: &toml::Table) -> Result<(), Paramete
     let fault = |key: &str, what: String| ParameterError {
         key: key.into(),
         what,
-        remedy: "see docs/strategies.md for the parameters".into(),
+        remedy: "see docs/reference/strategies.md for the parameters".into(),
     };
     let known = match base {
         Base::Single | Base::Vxlan | Base::WireguardGo => parameters.keys().find(|key| *key != "path"),

@@ -17,7 +17,7 @@ pub struct Outcome {
     /// Why the run is invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Metrics by name (`docs/formats.md`).
+    /// Metrics by name (`docs/reference/metrics.md`).
     pub metrics: BTreeMap<String, f64>,
 }
 

@@ -48,7 +48,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84",
         "base = \"tunnel\"\nsteer = \"deadline\"",
-        "s.toml, line 29: deadline is none of hapanchak, threshold in `steer`; see docs/strategies.md",
+        "s.toml, line 29: deadline is none of hapanchak, threshold in `steer`; see docs/reference/strategies.md",
     ),
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84",

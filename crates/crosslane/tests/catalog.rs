@@ -1,30 +1,51 @@
 //! The tables of strategies and metrics in the pages and in the lab equal those of `crosslane catalog`.
+//! With `UPDATE=1` in the environment the tests write them.
 
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+const REMEDY: &str = "run UPDATE=1 cargo test --release -p crosslane --test catalog";
 
 fn catalog(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_crosslane")).arg("catalog").args(arguments).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn file(name: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)).unwrap()
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+}
+
+/// Compares a file with what it has to be, or writes it.
+fn assert_is(name: &str, current: &str) {
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(path(name), current).unwrap();
+    }
+    assert_eq!(fs::read_to_string(path(name)).unwrap(), current, "{name}: {REMEDY}");
+}
+
+/// The page with its table of the same head replaced.
+fn with_table(page: &str, table: &str) -> String {
+    let head = table.lines().next().unwrap();
+    let (before, rest) = page.split_once(head).unwrap_or_else(|| panic!("a page lacks a table with the head {head}"));
+    let after = rest.split_once("\n\n").map_or("\n", |(_, after)| after);
+    let gap = if after == "\n" { "" } else { "\n" };
+    format!("{before}{}\n{gap}{}", table.trim_end(), after.trim_start_matches('\n'))
 }
 
 #[test]
 fn the_lab_has_the_current_catalogue() {
-    let name = "lab/crosslane_lab/catalog.json";
-    assert_eq!(file(name), catalog(&["--json"]), "run `crosslane catalog --json > {name}`");
+    assert_is("lab/crosslane_lab/catalog.json", &catalog(&["--json"]));
 }
 
 #[test]
 fn the_pages_have_the_current_tables() {
     let tables = catalog(&[]);
     let (strategies, metrics) = tables.split_once("\n\n").unwrap();
-    assert!(file("docs/strategies.md").contains(strategies), "docs/strategies.md lacks the table:\n{strategies}");
-    assert!(file("docs/formats.md").contains(metrics), "docs/formats.md lacks the table:\n{metrics}");
+    for (name, table) in [("docs/reference/strategies.md", strategies), ("docs/reference/metrics.md", metrics)] {
+        let page = fs::read_to_string(path(name)).unwrap();
+        assert_is(name, &with_table(&page, table));
+    }
 }

@@ -1,5 +1,5 @@
 //! No cyclic imports: within each folder of the three crates, files and folders import
-//! each other in one direction only (`docs/architecture.md`).
+//! each other in one direction only (`docs/design/architecture.md`).
 
 #![allow(clippy::unwrap_used)]
 

@@ -15,7 +15,7 @@ fn data() -> Option<PathBuf> {
     let folder = std::env::var_os("CROSSLANE_DATA").map(PathBuf::from);
     let data = folder.filter(|folder| folder.join("pam2025").is_dir() && folder.join("feup-wifi").is_dir());
     if data.is_none() {
-        eprintln!("SKIPPED: CROSSLANE_DATA names no folder with pam2025 and feup-wifi (docs/real-data.md)");
+        eprintln!("SKIPPED: CROSSLANE_DATA names no folder with pam2025 and feup-wifi (docs/guide/real-data.md)");
     }
     data
 }
@@ -62,7 +62,7 @@ impl TraceStats {
     }
 }
 
-/// `--nocapture` prints the table of `docs/real-data.md`.
+/// `--nocapture` prints the table of `docs/guide/real-data.md`.
 #[test]
 fn every_real_drive_becomes_a_trace() {
     let Some(data) = data() else { return };
@@ -129,7 +129,7 @@ fn seconds_of(log: &str) -> impl Iterator<Item = (&str, f64, f64, Option<f64>)> 
     })
 }
 
-/// `--nocapture` prints figures of `docs/radio.md`.
+/// `--nocapture` prints figures of `docs/design/radio.md`.
 #[test]
 fn the_error_of_the_wifi_model_on_the_recordings_is_as_documented() {
     let Some(data) = data() else { return };

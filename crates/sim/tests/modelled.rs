@@ -76,7 +76,7 @@ fn the_wi_fi_rate_varies_around_its_median_as_fitted() -> Result<(), Box<dyn Err
 }
 
 /// Measured in LTE at an RSRP around −90 dBm: median 6.8 Mbit/s and −12 dB, 12 % of
-/// the seconds below 1 Mbit/s (docs/radio.md).
+/// the seconds below 1 Mbit/s (docs/design/radio.md).
 #[test]
 fn a_parked_phone_gets_the_measured_rate() -> Result<(), Box<dyn Error>> {
     let text = "name = \"parked\"\nduration_s = 7200\n[vehicle]\n\

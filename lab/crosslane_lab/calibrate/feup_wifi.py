@@ -1,4 +1,4 @@
-"""Wi-Fi from `feup-wifi`: RSSI by distance, and goodput by RSSI (docs/radio.md, "Wi-Fi").
+"""Wi-Fi from `feup-wifi`: RSSI by distance, and goodput by RSSI (docs/design/radio.md, "Wi-Fi").
 
 The access points of one band are fitted together. The stated error is that of a fit on one of them, tested on
 the other, which had another location, client and channel.

@@ -1,4 +1,4 @@
-"""LTE and NR from `uccmisl-5g`: SINR, RSRQ, CQI by RSRP, and the rate by CQI (docs/radio.md, "Cellular").
+"""LTE and NR from `uccmisl-5g`: SINR, RSRQ, CQI by RSRP, and the rate by CQI (docs/design/radio.md, "Cellular").
 
 The driving downloads. The stated error is that of a fit on every second drive, tested on the others.
 The positions of base stations were not recorded, so path loss cannot be fitted.

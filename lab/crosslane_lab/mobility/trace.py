@@ -1,4 +1,4 @@
-"""The mobility file: `t_s,vehicle,x_m,y_m` (docs/formats.md), without points that interpolation gives."""
+"""The mobility file: `t_s,vehicle,x_m,y_m` (docs/reference/scenario.md), without interpolated points."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

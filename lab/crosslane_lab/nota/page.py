@@ -1,4 +1,4 @@
-"""The page docs/nota.md and the pictures of `crosslane-lab reproduce nota`."""
+"""The page docs/results/nota.md and the pictures of `crosslane-lab reproduce nota`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -3,7 +3,7 @@
 //! A [sender](sender::Sender) selects what to write next: chunks of the object due earliest, within the
 //! limit of unacknowledged bytes. A [receiver](receiver::Receiver) splits the stream into objects. Both
 //! know only lengths; the driver has the bytes, reads files and computes digests. [`frame`] is the wire
-//! format, shown in `docs/transfer.md`.
+//! format, shown in `docs/reference/transfer-wire.md`.
 
 use serde::Deserialize;
 

@@ -186,7 +186,7 @@ fn parse(text: &str) -> Result<Config, Fault> {
         |place: usize, cause: String, remedy: &str| Fault { line: line_at(place), cause, remedy: remedy.into() };
     let mut config: Config = toml::from_str(&text).map_err(|error| {
         let place = error.span().map_or(0, |span| span.start);
-        fault(place, error.message().replace('\n', " "), "see docs/formats.md for the keys")
+        fault(place, error.message().replace('\n', " "), "see docs/reference/agent-config.md for the keys")
     })?;
     if let Some(tunnel) = &config.tunnel {
         let at = |place: usize| if place == 0 { tunnel.span().start } else { place };
@@ -197,7 +197,7 @@ fn parse(text: &str) -> Result<Config, Fault> {
     match &config.strategy_table {
         Some(table) => {
             config.strategy = Some(read_strategy(table.get_ref()).map_err(|cause| {
-                let remedy = "see docs/strategies.md for the strategies and their parameters";
+                let remedy = "see docs/reference/strategies.md for the strategies and their parameters";
                 fault(table.span().start, cause, remedy)
             })?);
         }

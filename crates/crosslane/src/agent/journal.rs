@@ -1,4 +1,4 @@
-//! What the agent observed and did, one JSON object a line (`docs/formats.md`).
+//! What the agent observed and did, one JSON object a line (`docs/reference/records.md`).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,5 +1,5 @@
 //! Status and control of a running tunnel for users of the same machine
-//! (`docs/tunnel.md`).
+//! (`docs/reference/control-socket.md`).
 //!
 //! ```text
 //! client ── {} or {"mode": "redundant"} ──▶ agent

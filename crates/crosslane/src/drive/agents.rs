@@ -65,7 +65,7 @@ impl Agents {
 
     fn start_tunnel(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Agents> {
         let params = TunnelParams::read(&strategy.parameters)
-            .map_err(|cause| Error::usage("planning the tunnel", cause, "see docs/strategies.md"))?;
+            .map_err(|cause| Error::usage("planning the tunnel", cause, "see docs/reference/strategies.md"))?;
         let is_encrypted = params.encryption == Encryption::Noise;
         let keys = is_encrypted.then(|| Keys::make(folder)).transpose()?;
         let tunnel_config = tunnel::gateway_config(scenario, keys.as_ref());

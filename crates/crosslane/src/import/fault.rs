@@ -131,7 +131,7 @@ impl Fault {
             Fault::Binary => "unpack it and give the CSV file".into(),
             Fault::LfsPointer => "run `git lfs pull` in the data set's repository".into(),
             Fault::TooLarge | Fault::Empty | Fault::MissingColumn { .. } => {
-                "give a file of the data set (docs/real-data.md)".into()
+                "give a file of the data set (docs/guide/real-data.md)".into()
             }
             Fault::ColumnCount { .. } | Fault::Cell { .. } => {
                 "correct or remove the line, or fetch the file again".into()

@@ -116,7 +116,7 @@ pub fn import_named(name: &Path) -> Option<Result<String>> {
     })
 }
 
-/// Converts a recording into a trace (CSV, `docs/formats.md`).
+/// Converts a recording into a trace (CSV, `docs/reference/scenario.md`).
 ///
 /// `file_name` appears in the trace's comments and in errors. Equal arguments
 /// give equal output.
@@ -159,9 +159,9 @@ fn read(path: &Path) -> Result<String> {
     let attempt = || format!("importing {}", path.display());
     let fault = |fault| ImportError { file: path.to_string_lossy().into_owned(), line: None, fault };
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|cause| Error::usage(attempt(), cause, "give a recording of the data set (docs/real-data.md)"))?;
+    File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(|cause| {
+        Error::usage(attempt(), cause, "give a recording of the data set (docs/guide/real-data.md)")
+    })?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(fault(Fault::TooLarge).into());
     }

@@ -83,7 +83,7 @@ impl Trace {
         if last_s > MAX_S { Err(Fault::TooLong { last_s }) } else { Ok(()) }
     }
 
-    /// The trace in the format of `docs/formats.md`, comments first.
+    /// The trace in the format of `docs/reference/scenario.md`, comments first.
     pub fn to_csv(&self, file_name: &str) -> String {
         let file_name: String = file_name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let mut csv = format!(

@@ -1,5 +1,5 @@
 //! The lines of `events.jsonl`: events of an agent and of a kernel as JSON
-//! objects (`docs/formats.md`).
+//! objects (`docs/reference/records.md`).
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! The folder of one run, as described in `docs/formats.md`: the records and
+//! The folder of one run, as described in `docs/reference/records.md`: the records and
 //! metrics of both engines.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! Writes the record files of a run: Arrow IPC with one table a file, and events
-//! as lines of JSON. `docs/formats.md` lists the columns.
+//! as lines of JSON. `docs/reference/records.md` lists the columns.
 //!
 //! Rows are written in batches of [`BATCH_ROWS`], so that memory is bounded. A
 //! file is complete after `finish`.

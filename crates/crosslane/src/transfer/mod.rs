@@ -1,6 +1,6 @@
 //! Sending and receiving objects over one connection: feeds the engines of
 //! `core::transfer` with bytes, digests and acknowledgements. `crosslane send`
-//! and `crosslane receive` are this library with files; `docs/transfer.md`
+//! and `crosslane receive` are this library with files; `docs/guide/transfer.md`
 //! lists its guarantees.
 //!
 //! A [`Source`](sending::Source) supplies objects as they are generated and

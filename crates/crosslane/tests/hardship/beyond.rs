@@ -1,4 +1,4 @@
-//! Connections that no path manager can save (`docs/hardship.md`): they are counted and break no rule.
+//! Connections that no path manager can save (`docs/design/hardship.md`): they are counted and break no rule.
 
 use super::plan::{Kind, Plan};
 use super::programs::{ConnectionReport, Outcome};

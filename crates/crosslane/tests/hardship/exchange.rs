@@ -268,7 +268,7 @@ impl Connection {
 
     /// True if the kernel holds more bytes for this socket than its limit. A read that still waits
     /// waits for earlier bytes, but Linux accepts no data from any subflow while the limit is
-    /// exceeded, not even the missing bytes (`docs/hardship.md`).
+    /// exceeded, not even the missing bytes (`docs/design/hardship.md`).
     fn is_full(&self) -> bool {
         const SO_MEMINFO: i32 = 55;
         let (mut info, mut length) = ([0_u32; 9], 36 as libc::socklen_t);

@@ -1,5 +1,5 @@
 //! Hardships on real namespaces: rules that must hold after them, with the agent and, for
-//! comparison, with the in-kernel path manager. `docs/hardship.md` describes the plans and
+//! comparison, with the in-kernel path manager. `docs/design/hardship.md` describes the plans and
 //! the rules. This is a separate program without a test harness, since a run must be
 //! contained before it starts threads.
 //!

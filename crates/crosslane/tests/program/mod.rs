@@ -46,7 +46,7 @@ base = "threshold"
 threshold_dbm = -84
 "#;
 
-/// Columns of each record, as `docs/formats.md` lists them.
+/// Columns of each record, as `docs/reference/records.md` lists them.
 pub const RECORDS: [(&str, &str); 6] = [
     (
         "packets",

@@ -1,6 +1,6 @@
 //! The cells of a 4G or 5G network: RSRP from the distance; SINR, RSRQ and RSSI
 //! by the definitions of 3GPP; rate from the CQI. Curves and errors:
-//! `docs/radio.md`, "Cellular".
+//! `docs/design/radio.md`, "Cellular".
 
 use crate::radio::ar1::off_median_db;
 use crate::radio::wifi::decibels;

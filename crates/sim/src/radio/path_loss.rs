@@ -1,4 +1,4 @@
-//! Path loss at 5.9 GHz. Formulas and sources: `docs/radio.md`.
+//! Path loss at 5.9 GHz. Formulas and sources: `docs/design/radio.md`.
 
 use libm::log10;
 use serde::Deserialize;

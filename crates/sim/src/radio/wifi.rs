@@ -1,5 +1,5 @@
 //! An 802.11n access point: RSSI from the distance, goodput from the RSSI. Curves
-//! and errors: `docs/radio.md`, "Wi-Fi".
+//! and errors: `docs/design/radio.md`, "Wi-Fi".
 
 use serde::Deserialize;
 

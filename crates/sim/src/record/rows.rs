@@ -1,4 +1,4 @@
-//! Records of a run: the rows of `docs/formats.md`, as plain structs.
+//! Records of a run: the rows of `docs/reference/records.md`, as plain structs.
 //!
 //! The emulator and the simulator create them, [`crate::record::metrics`]
 //! evaluates them, and the binary writes them. Times are nanoseconds since the

@@ -1,5 +1,5 @@
 //! The catalogue of metrics: what a run is measured by, for `[[expect]]`, the
-//! program's tables, the lab and `docs/formats.md`.
+//! program's tables, the lab and `docs/reference/metrics.md`.
 
 use serde::Serialize;
 
@@ -340,7 +340,7 @@ pub const METRICS: &[Metric] = &[
         better: Better::Neither,
         engines: Engines::Drive,
         label: "longest CPU stall",
-        meaning: "longest CPU stall (`docs/decisions/0010-pauses-of-the-machine.md`)",
+        meaning: "longest CPU stall (decision 10)",
     },
     Metric {
         name: "tunnel.cpu_s_per_gb",

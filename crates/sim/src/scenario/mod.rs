@@ -1,4 +1,4 @@
-//! A scenario: vehicle, networks, traffic and expectations. `docs/formats.md`
+//! A scenario: vehicle, networks, traffic and expectations. `docs/reference/scenario.md`
 //! describes the file; the types here are its keys, with ranges and defaults.
 
 use std::collections::BTreeMap;

@@ -94,7 +94,7 @@ fn in_our_words(message: &str) -> (String, String) {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match (message.split_once(", expected "), quoted.split_first()) {
         (_, Some((key, []))) if message.starts_with("missing field") => {
-            (format!("`{key}` is missing"), "add it (docs/formats.md lists the keys)".into())
+            (format!("`{key}` is missing"), "add it (docs/reference/scenario.md lists the keys)".into())
         }
         (Some((what, _)), Some((word, known))) if what.starts_with("unknown") => {
             let what = what.replace("unknown field", "unknown key").replace("unknown variant", "unknown word");

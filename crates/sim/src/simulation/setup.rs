@@ -148,6 +148,6 @@ fn rejected(scenario: &Scenario, strategy: &Strategy, cause: &str) -> ScenarioEr
         file: scenario.name.clone(),
         line: None,
         what: format!("strategy `{}`: {}", strategy.name, cause.trim().replace('\n', " ")),
-        remedy: "see docs/strategies.md for its parameters".into(),
+        remedy: "see docs/reference/strategies.md for its parameters".into(),
     }
 }

@@ -10,7 +10,7 @@
 //! An [`Endpoint`] is one endpoint of one connection: the state of the kernel's
 //! MPTCP socket. Vehicle and server use the same type. The module has no links
 //! and no application: its inputs are segments and commands, its outputs segments
-//! and events. `docs/simulator.md` lists what is modelled and what is not.
+//! and events. `docs/design/simulator.md` lists what is modelled and what is not.
 
 mod clock;
 pub mod congestion;

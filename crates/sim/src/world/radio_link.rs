@@ -17,7 +17,7 @@ const FULL_BYTES: u32 = 1500;
 
 /// An RSU's CAM collides with another station's frame if it starts during that
 /// frame or up to one frame length earlier, and that station is hidden from the
-/// RSU; a quarter of those in reach of the vehicle are (`docs/radio.md`).
+/// RSU; a quarter of those in reach of the vehicle are (`docs/design/radio.md`).
 const COLLISIONS_PER_LOAD: f64 = 2.0 * 0.25;
 
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! Demand (objects with deadlines), sent to the agent by programs on the same
-//! machine over a stream socket (`docs/formats.md`, decision 23).
+//! machine over a stream socket (`docs/reference/control-socket.md`, decision 23).
 //!
 //! ```text
 //! sender ──the complete demand──────▶ agent

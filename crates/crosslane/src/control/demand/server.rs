@@ -145,7 +145,7 @@ impl Server {
             match read_demand(line, self.clock.origin_ns()) {
                 Ok(objects) => update.changed |= self.table.replace(sender, objects),
                 Err(cause) => {
-                    let remedy = "write one line of JSON as in docs/formats.md";
+                    let remedy = "write one line of JSON as in docs/reference/control-socket.md";
                     let sentence = self.senders.get_mut(&sender).map(|of| of.reject(cause, remedy));
                     update.faults.extend(sentence);
                     return self.remove(sender, update);

@@ -138,7 +138,7 @@ async fn reply(stream: &mut UnixStream, sender: &mpsc::Sender<ControlRequest>) -
     let request = match read(&line) {
         Ok(request) => request,
         Err(cause) => {
-            let remedy = "write one line of JSON as in docs/formats.md";
+            let remedy = "write one line of JSON as in docs/reference/control-socket.md";
             return Some(reject(&Error::usage(ATTEMPT, cause, remedy)));
         }
     };

@@ -1,4 +1,4 @@
-//! The metrics of `docs/formats.md`, computed from the records of a run.
+//! The metrics of `docs/reference/metrics.md`, computed from the records of a run.
 //!
 //! Pure functions, so that each metric has the same definition in the emulator
 //! and the simulator. The emulator adds its own metrics (`lateness_us.p99`,
