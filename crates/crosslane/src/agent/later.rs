@@ -14,8 +14,8 @@ pub const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// A part that may become available later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// The socket for received CAMs.
-    Datagrams,
+    /// A source of observations, by its index in [`SOURCES`](super::sources::SOURCES).
+    Source(usize),
     /// The socket for demands.
     Demands,
     /// The tunnel: its gateway's address, its socket, its interface.

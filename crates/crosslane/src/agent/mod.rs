@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{EventError, PathManager, Stream, path_manager};
-use crate::observe::vanetza::{self, MAX_DATAGRAM, Senders};
+use crate::observe::{self, Observation, Observer};
 
 mod commands;
 pub mod config;
@@ -35,6 +35,7 @@ pub mod later;
 pub mod machine;
 mod parts;
 pub mod ready;
+mod sources;
 mod transport;
 mod tunnel_actuator;
 
@@ -44,7 +45,7 @@ use counters::InterfaceCounters;
 use interfaces::Interfaces;
 use journal::Journal;
 use later::Missing;
-use parts::{CHECK_PERIOD, Datagrams, receive};
+use parts::CHECK_PERIOD;
 use transport::SubflowPoller;
 use tunnel_actuator::{ActiveTunnel, Resolving};
 
@@ -109,8 +110,7 @@ struct Driver {
     tunnel_control: Option<tunnel_control::Server>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
-    datagrams: Option<Datagrams>,
-    senders: Senders,
+    observers: Vec<Box<dyn Observer>>,
     demands: Option<Server>,
     /// Parts that are retried.
     missing: Missing,
@@ -127,7 +127,7 @@ struct Driver {
 enum Trigger {
     Event(Result<Event, EventError>),
     Notice(Result<Notice, EventError>),
-    Datagram(usize, SocketAddr),
+    Observation(Observation),
     Resolved(Result<SocketAddr>),
     PeriodicCheck,
     Retry,
@@ -164,8 +164,7 @@ impl Driver {
             tunnel_control: None,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
-            datagrams: None,
-            senders: config.senders(),
+            observers: Vec::new(),
             demands: None,
             missing: Missing::default(),
             resolving: None,
@@ -187,7 +186,6 @@ impl Driver {
     /// Runs until `shutdown`.
     async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let mut shutdown = std::pin::pin!(shutdown);
-        let mut buffer = vec![0; MAX_DATAGRAM];
         let mut watchdog = ready::watchdog();
         let mut checks = tokio::time::interval(CHECK_PERIOD);
         checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -209,7 +207,7 @@ impl Driver {
                 () = ready::due(watchdog.as_mut()) => Trigger::Watchdog,
                 event = event(self.mptcp.as_mut()) => Trigger::Event(event),
                 notice = self.notices.next() => Trigger::Notice(notice),
-                (length, from) = receive(self.datagrams.as_ref(), &mut buffer) => Trigger::Datagram(length, from),
+                observation = observe::next(&mut self.observers) => Trigger::Observation(observation),
                 () = std::future::ready(()), if is_busy => Trigger::Wakeup,
                 () = tokio::time::sleep(poll), if observed => Trigger::Transport,
                 () = tokio::time::sleep(count.unwrap_or(Duration::MAX)), if count.is_some() => Trigger::Counters,
@@ -226,7 +224,8 @@ impl Driver {
                 Trigger::Event(event) => self.event(event)?,
                 Trigger::Notice(Ok(notice)) => self.notice(&notice),
                 Trigger::Notice(Err(error)) => self.notice_error(error)?,
-                Trigger::Datagram(length, from) => self.datagram(&buffer[..length], from),
+                Trigger::Observation(Ok(input)) => self.handle(input),
+                Trigger::Observation(Err(rejected)) => self.journal.rejected(&rejected),
                 Trigger::Resolved(answer) => self.resolved(answer),
                 Trigger::Retry => self.retry(),
                 Trigger::PeriodicCheck => self.periodic_check(),
@@ -294,16 +293,6 @@ impl Driver {
                 self.journal.fault(&fault);
             }
             self.handle(input);
-        }
-    }
-
-    fn datagram(&mut self, bytes: &[u8], from: SocketAddr) {
-        if !self.is_admitted(from) {
-            return;
-        }
-        match vanetza::read(bytes, &self.senders) {
-            Ok(sample) => self.handle(sample.into()),
-            Err(rejected) => self.journal.rejected(&rejected),
         }
     }
 

@@ -5,18 +5,16 @@ use std::time::Duration;
 
 use crosslane_core::actuator::Event;
 use crosslane_core::path::PathId;
-use tokio::net::UdpSocket;
 
 use super::Driver;
 use super::later::Part;
-use super::machine::{self, trusted};
+use super::machine;
+use super::sources::SOURCES;
 use super::tunnel_actuator::{ActiveTunnel, Gateway};
 use crate::control::demand::server::Server;
 use crate::control::tunnel::server as tunnel_control;
 use crate::error::{Error, Result};
-use crate::netlink::udp::UdpOwners;
 use crate::netlink::{PathManager, selected_path_manager};
-use crate::observe::admission::Admission;
 
 /// Period in which the agent checks the selected path manager and reports
 /// suppressed lines of its journal.
@@ -24,21 +22,11 @@ pub const CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// Longest wait at the start for the address of a gateway that has a name.
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The socket that receives CAMs.
-pub struct Datagrams {
-    /// The socket.
-    pub socket: UdpSocket,
-    admission: Admission,
-    owners: Option<UdpOwners>,
-}
-
 impl Driver {
     /// Sets up every part that the configuration asks for; a part that is not
     /// available yet is retried later.
     pub(super) fn set_up_all(&mut self) {
-        if self.config.observe.vanetza.is_some() {
-            self.set_up(Part::Datagrams);
-        }
+        (0..SOURCES.len()).for_each(|source| self.set_up(Part::Source(source)));
         if self.config.service.demands.is_some() {
             self.set_up(Part::Demands);
         }
@@ -60,7 +48,7 @@ impl Driver {
 
     fn set_up(&mut self, part: Part) {
         let done = match part {
-            Part::Datagrams => self.open_datagrams().map(Some),
+            Part::Source(source) => self.open_source(source).map(Some),
             Part::Demands => self.open_demands().map(Some),
             Part::Tunnel => self.start_tunnel(),
         };
@@ -73,11 +61,12 @@ impl Driver {
 
     fn set_available(&mut self, part: Part) {
         if self.missing.resolve(part) {
-            self.note_to_user(match part {
-                Part::Datagrams => "listening for CAMs works now",
-                Part::Demands => "listening for demands works now",
-                Part::Tunnel => "the tunnel works now",
-            });
+            let name = match part {
+                Part::Source(source) => SOURCES[source].name,
+                Part::Demands => "listening for demands",
+                Part::Tunnel => "the tunnel",
+            };
+            self.note_to_user(&format!("{name} works now"));
         }
     }
 
@@ -87,13 +76,10 @@ impl Driver {
         }
     }
 
-    fn open_datagrams(&mut self) -> Result<()> {
-        let observe = &self.config.observe;
-        let Some(address) = observe.vanetza.as_ref().map(|address| *address.get_ref()) else { return Ok(()) };
-        let (users, _) = trusted(&observe.vanetza_users);
-        let socket = listen_for_cams(address)?;
-        let admission = Admission::new(observe.vanetza_from.iter().copied(), users);
-        self.datagrams = Some(Datagrams { socket, admission, owners: UdpOwners::open().ok() });
+    fn open_source(&mut self, source: usize) -> Result<()> {
+        if let Some(observer) = (SOURCES[source].open)(&self.config, self.clock) {
+            self.observers.push(observer?);
+        }
         Ok(())
     }
 
@@ -155,21 +141,6 @@ impl Driver {
         }
     }
 
-    /// Whether datagrams of this sender are accepted; a rejection is noted.
-    pub(super) fn is_admitted(&mut self, from: SocketAddr) -> bool {
-        let Some(datagrams) = &mut self.datagrams else { return false };
-        let owners = &mut datagrams.owners;
-        let find_owner = |port| match owners {
-            Some(owners) => owners.of(port).map_err(|cause| cause.to_string()),
-            None => Err("the kernel has no sock_diag; name the address in observe.vanetza_from".into()),
-        };
-        let admitted = datagrams.admission.admit(self.clock.now(), from, find_owner);
-        if let Err(rejected) = &admitted {
-            self.journal.rejected(rejected);
-        }
-        admitted.is_ok()
-    }
-
     /// Notes what is missing at the start.
     pub(super) fn note_lacks(&mut self) {
         self.config.renamed.iter().for_each(|sentence| self.journal.note(sentence));
@@ -201,33 +172,5 @@ impl Driver {
         if self.notes_to_stderr {
             eprintln!("crosslane: {sentence}");
         }
-    }
-}
-
-/// The CAM socket of the configuration; must be called within a runtime.
-///
-/// # Errors
-/// The port is taken, or the address is not local.
-pub(super) fn listen_for_cams(address: SocketAddr) -> Result<UdpSocket> {
-    let bind = || {
-        let socket = std::net::UdpSocket::bind(address)?;
-        socket.set_nonblocking(true)?;
-        UdpSocket::from_std(socket)
-    };
-    bind().map_err(|cause| {
-        let attempt = format!("listening for CAMs on {address}");
-        Error::failure(attempt, cause).with_remedy("set observe.vanetza to a free local address and port")
-    })
-}
-
-/// The length of the next datagram and its sender; pends forever without a socket.
-pub(super) async fn receive(datagrams: Option<&Datagrams>, buffer: &mut [u8]) -> (usize, SocketAddr) {
-    match datagrams {
-        Some(Datagrams { socket, .. }) => loop {
-            if let Ok(received) = socket.recv_from(buffer).await {
-                return received;
-            }
-        },
-        None => std::future::pending().await,
     }
 }

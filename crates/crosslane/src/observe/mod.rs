@@ -1,4 +1,65 @@
-//! Observers: received radio messages as samples of paths.
+//! Observers: sources of the agent's inputs, such as received radio messages.
+
+use std::fmt::Display;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use crosslane_core::agent::Input;
 
 pub mod admission;
 pub mod vanetza;
+
+/// The next input, or why a message yields none; the latter is no failure of the agent.
+pub type Observation = Result<Input, Box<dyn Display>>;
+
+/// A source of observations.
+pub trait Observer {
+    /// The next observation. Safe to cancel.
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Observation> + '_>>;
+}
+
+/// The next observation of any source, each in its turn; pends forever without sources.
+pub async fn next(sources: &mut [Box<dyn Observer>]) -> Observation {
+    if let [_, _, ..] = sources {
+        sources.rotate_left(1);
+    }
+    let mut pending: Vec<_> = sources.iter_mut().map(|source| source.next()).collect();
+    poll_fn(|context| {
+        let ready = |source: &mut Pin<Box<dyn Future<Output = Observation> + '_>>| match source.as_mut().poll(context) {
+            Poll::Ready(observation) => Some(observation),
+            Poll::Pending => None,
+        };
+        pending.iter_mut().find_map(ready).map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crosslane_core::path::{PathId, Sample, SampleKind};
+
+    /// Observes that the interface of one path is up, always.
+    struct AlwaysUp(u8);
+
+    impl Observer for AlwaysUp {
+        fn next(&mut self) -> Pin<Box<dyn Future<Output = Observation> + '_>> {
+            let sample = Sample { path: PathId(self.0), kind: SampleKind::Link { up: true } };
+            Box::pin(async move { Ok(sample.into()) })
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_source_that_always_has_something_does_not_starve_another() {
+        let mut sources: Vec<Box<dyn Observer>> = vec![Box::new(AlwaysUp(0)), Box::new(AlwaysUp(1))];
+        let mut seen = [0; 2];
+        for _ in 0..10 {
+            match next(&mut sources).await {
+                Ok(Input::Sample(sample)) => seen[usize::from(sample.path.0)] += 1,
+                other => panic!("{:?}", other.is_ok()),
+            }
+        }
+        assert_eq!(seen, [5, 5]);
+    }
+}

@@ -5,15 +5,80 @@
 //! Other radios send to the same port: `{"type": "radio", "path": NAME, "rssi": …}`, with
 //! `rsrq` and `sinr` in dB if they are known.
 
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+
 use crosslane_core::path::{PathId, Position, Sample, SampleKind, Signal};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use tokio::net::UdpSocket;
+
+use super::admission::Admission;
+use super::{Observation, Observer};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::netlink::udp::UdpOwners;
 
 /// The port to which vanetza-nap sends.
 pub const PORT: u16 = 5051;
 
 /// Largest datagram read, in bytes: four times a CAM with all its containers.
 pub const MAX_DATAGRAM: usize = 8192;
+
+/// The socket that receives CAMs.
+pub struct Vanetza {
+    socket: UdpSocket,
+    admission: Admission,
+    owners: Option<UdpOwners>,
+    senders: Senders,
+    clock: Clock,
+    buffer: Vec<u8>,
+}
+
+impl Vanetza {
+    /// Listens on this address; must be called within a runtime.
+    ///
+    /// # Errors
+    /// The port is taken, or the address is not local.
+    pub fn open(address: SocketAddr, admission: Admission, senders: Senders, clock: Clock) -> Result<Vanetza> {
+        let bind = || {
+            let socket = std::net::UdpSocket::bind(address)?;
+            socket.set_nonblocking(true)?;
+            UdpSocket::from_std(socket)
+        };
+        let socket = bind().map_err(|cause| {
+            let attempt = format!("listening for CAMs on {address}");
+            Error::failure(attempt, cause).with_remedy("set observe.vanetza to a free local address and port")
+        })?;
+        let (owners, buffer) = (UdpOwners::open().ok(), vec![0; MAX_DATAGRAM]);
+        Ok(Vanetza { socket, admission, owners, senders, clock, buffer })
+    }
+
+    fn observe(&mut self, length: usize, from: SocketAddr) -> Observation {
+        let owners = &mut self.owners;
+        let find_owner = |port| match owners {
+            Some(owners) => owners.of(port).map_err(|cause| cause.to_string()),
+            None => Err("the kernel has no sock_diag; name the address in observe.vanetza_from".into()),
+        };
+        let admitted = self.admission.admit(self.clock.now(), from, find_owner);
+        admitted.map_err(|rejected| Box::new(rejected) as _)?;
+        let sample = read(&self.buffer[..length], &self.senders);
+        sample.map(Into::into).map_err(|rejected| Box::new(rejected) as _)
+    }
+}
+
+impl Observer for Vanetza {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Observation> + '_>> {
+        Box::pin(async {
+            loop {
+                if let Ok((length, from)) = self.socket.recv_from(&mut self.buffer).await {
+                    return self.observe(length, from);
+                }
+            }
+        })
+    }
+}
 
 /// Maps the sender of a message to a path.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +137,7 @@ struct Header {
 /// # Errors
 /// [`Rejected`] has the reason; none of these is a failure of the agent, since
 /// any process may send to the port.
-pub fn read(datagram: &[u8], senders: &Senders) -> Result<Sample, Rejected> {
+pub fn read(datagram: &[u8], senders: &Senders) -> std::result::Result<Sample, Rejected> {
     let message: Message = serde_json::from_slice(datagram)?;
     let rssi = message.rssi.filter(|rssi| (-120.0..=0.0).contains(rssi)).ok_or(Rejected::Rssi)?;
     let rssi_dbm = rssi as f32;
@@ -90,7 +155,7 @@ pub fn read(datagram: &[u8], senders: &Senders) -> Result<Sample, Rejected> {
 }
 
 /// The reference position of a CAM; `None` if it has none that is valid.
-fn position<'de, D: serde::Deserializer<'de>>(cam: D) -> Result<Option<Position>, D::Error> {
+fn position<'de, D: serde::Deserializer<'de>>(cam: D) -> std::result::Result<Option<Position>, D::Error> {
     let cam = serde_json::Value::deserialize(cam)?;
     let place = &cam["camParameters"]["basicContainer"]["referencePosition"];
     let degrees = |key: &str, limit: f64| place[key].as_f64().filter(|degrees| degrees.abs() <= limit);
