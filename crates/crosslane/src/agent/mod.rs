@@ -139,7 +139,7 @@ impl Driver {
             strategy: config.strategy.unwrap_or(Strategy::Threshold(ThresholdParams::default())),
         });
         let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
-        engine.leave_alone(inside.map(|prefix| prefix.get_ref().address).collect());
+        engine.leave_alone(inside.map(|prefix| prefix.get_ref().0.addr()).collect());
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {
             clock,
