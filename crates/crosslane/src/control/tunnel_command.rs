@@ -3,7 +3,8 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crosslane_core::tunnel::Mode;
 
-use crate::control::tunnel::{self, PathStatus, PeerStatus, Request, Status};
+use super::client::query_tunnel;
+use super::status::{PathStatus, PeerStatus, Status};
 use crate::error::{Error, Result};
 use crate::output;
 use crate::tunnel::config;
@@ -51,7 +52,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Mode { mode, options } => (Some(*mode), options),
     };
     let attempt = "printing the tunnel's status";
-    let status = tunnel::query(&options.interface, Request { mode })?;
+    let status = query_tunnel(&options.interface, mode)?;
     let shown = match options.json {
         true => serde_json::to_string(&status).map_err(|cause| Error::failure(attempt, cause))? + "\n",
         false => text(&status),
