@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crosslane::tunnel::config::Prefix;
 use crosslane::tunnel::endpoint::{Endpoint, PeerPlan, Plan};
 use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::time::Instant;
@@ -37,7 +36,7 @@ pub fn endpoint(
 ) -> Endpoint {
     let planned = |peer: &usize| PeerPlan {
         name: format!("peer{peer}"),
-        prefixes: if *peer == 0 { vec![] } else { vec![Prefix { address: inside(*peer).into(), bits: 32 }] },
+        prefixes: if *peer == 0 { vec![] } else { vec![IpAddr::from(inside(*peer)).into()] },
         at: at.map(Into::into),
     };
     let plan = Plan {

@@ -2,6 +2,7 @@
 //! thread; see `docs/design/architecture.md`.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::expect_used))]
 
 extern crate alloc;
 

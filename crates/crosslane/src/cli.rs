@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::control::tunnel;
+use crate::control::tunnel_command;
 use crate::error::{Error, Result};
 use crate::{agent, catalog, check, drive, import, keygen, output, receive, send, simulate};
 
@@ -60,7 +60,7 @@ enum Command {
     Keygen(keygen::Options),
     /// Show and control the tunnel of a running agent.
     #[command(subcommand)]
-    Tunnel(tunnel::command::Command),
+    Tunnel(tunnel_command::Command),
     /// Print a shell completion script.
     Completion {
         /// The shell.
@@ -125,7 +125,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Catalog { json } => catalog::run(json).map(|()| ExitCode::SUCCESS),
         Command::Import(options) => import::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Keygen(options) => keygen::run(&options).map(|()| ExitCode::SUCCESS),
-        Command::Tunnel(command) => tunnel::command::run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Tunnel(command) => tunnel_command::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);

@@ -1,5 +1,6 @@
 //! The only part of Crosslane that touches the system: clock, kernel, sockets,
 //! files.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::expect_used))]
 
 pub mod agent;
 pub mod catalog;

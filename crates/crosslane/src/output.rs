@@ -1,6 +1,7 @@
-//! Standard output.
+//! Standard output, and tables on it.
 
 use std::io::{ErrorKind, Write, stdout};
+use std::ops::Range;
 
 use crate::error::{Error, Result};
 
@@ -15,4 +16,19 @@ pub fn print(attempt: &str, text: impl AsRef<[u8]>) -> Result<()> {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => Err(Error::failure(attempt, cause)),
         _ => Ok(()),
     }
+}
+
+/// Lines with aligned columns: those of `figures` to the right, the others to the left. All rows have as many cells
+/// as the first.
+pub fn table<T: AsRef<[String]>>(rows: &[T], figures: Range<usize>) -> String {
+    let columns = rows.first().map_or(0, |row| row.as_ref().len());
+    let width = |column: usize| rows.iter().map(|row| row.as_ref()[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &T| {
+        let cells = row.as_ref().iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            if figures.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
 }

@@ -8,6 +8,7 @@ use crosslane_sim::scenario::{Bound, Expectation, Limit, Protocol, Scenario, Tra
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::output::table;
 
 /// Outcome of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -192,7 +193,7 @@ impl Summary {
             row.extend(self.columns.iter().map(|column| shown(column) + mark));
             rows.push(row);
         }
-        let mut text = format!("{}\n", aligned(&rows));
+        let mut text = format!("{}\n", table(&rows, 1..usize::MAX));
         for run in self.runs.iter().filter(|run| !run.outcome.valid) {
             let reason = run.outcome.reason.as_deref().unwrap_or("it is not valid");
             let _ = writeln!(
@@ -286,19 +287,6 @@ fn figure(value: f64) -> String {
 /// Without trailing zeros.
 fn without_trailing_zeros(figure: String) -> String {
     if figure.contains('.') { figure.trim_end_matches('0').trim_end_matches('.').to_string() } else { figure }
-}
-
-fn aligned(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, &width))| match i {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        cells.collect::<Vec<_>>().join("  ")
-    };
-    rows.iter().map(|row| line(row) + "\n").collect()
 }
 
 #[cfg(test)]

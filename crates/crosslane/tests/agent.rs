@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crosslane::clock::Clock;
-use crosslane::control::demand::{Reply, client};
+use crosslane::control::{client, protocol::Reply};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, select_path_manager};

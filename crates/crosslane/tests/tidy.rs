@@ -1,4 +1,4 @@
-//! Project rules that neither the compiler nor clippy checks, for every file that `.gitignore` does not exclude.
+//! Project rules that neither the compiler nor clippy (`clippy.toml`) checks, for every file that `.gitignore` does not exclude.
 //! Exceptions are listed at their rule, with a reason.
 
 use std::fmt::Display;
@@ -24,15 +24,6 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/crosslane/tests/netlink.rs", "all tests of the kernel's path manager, which share their namespaces"),
 ];
 
-/// Longer functions, with the reason.
-const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[];
-
-/// Files that start third-party programs, with the reason.
-const STARTS_OTHERS: &[(&str, &str)] = &[(
-    "crates/crosslane/src/drive/peer_tunnels.rs",
-    "wireguard-go, as a peer under test in a drive; Crosslane itself does not use it (decision 30)",
-)];
-
 #[test]
 fn files_are_short_enough_to_read() {
     let mut broken = Vec::new();
@@ -54,18 +45,15 @@ fn files_are_short_enough_to_read() {
 }
 
 #[test]
-fn functions_fit_on_a_screen() {
+fn python_functions_fit_on_a_screen() {
     let too_long = |file: &File| {
-        let functions = if file.is("rs") { rust_functions(&file.text) } else { python_functions(&file.text) };
-        let excused =
-            |name: &str| LONG_FUNCTIONS.iter().any(|(in_file, long, _)| *in_file == file.name && *long == name);
-        let long = functions.into_iter().filter(|(_, name, lines)| *lines > FUNCTION_LINES && !excused(name));
+        let long = python_functions(&file.text).into_iter().filter(|(_, _, lines)| *lines > FUNCTION_LINES);
         long.map(|(line, name, lines)| {
             file.at(line, format!("{name} has {lines} lines, the limit is {FUNCTION_LINES}"))
         })
         .collect::<Vec<_>>()
     };
-    assert_none(sources().filter(|file| file.is("rs") || file.is("py")).flat_map(|file| too_long(&file)));
+    assert_none(files().filter(|file| file.is("py")).flat_map(|file| too_long(&file)));
 }
 
 #[test]
@@ -76,43 +64,6 @@ fn no_file_or_folder_has_a_generic_name() {
         parts.any(|part| part.split(['-', '_']).any(|word| BANNED.contains(&word)))
     };
     assert_none(files().filter(banned).map(|file| format!("{}: name its content", file.name)));
-}
-
-#[test]
-fn only_one_file_reads_clocks() {
-    const CLOCKS: [&str; 6] =
-        ["Instant::now", "SystemTime", "UNIX_EPOCH", "clock_gettime", "gettimeofday", "std::time::Instant"];
-    let elsewhere = rust().filter(|file| file.name != "crates/crosslane/src/clock.rs");
-    assert_none(elsewhere.flat_map(|file| file.program_lines_with(&CLOCKS, "take the time from crosslane::clock")));
-}
-
-#[test]
-fn maps_in_core_and_sim_are_ordered() {
-    let pure = rust().filter(|file| file.name.starts_with("crates/core/") || file.name.starts_with("crates/sim/"));
-    assert_none(pure.flat_map(|file| {
-        let unordered = ["HashMap", "HashSet", "RandomState"];
-        file.lines_with(&code(&file.text), &unordered, "a BTreeMap has the same order in every run")
-    }));
-}
-
-#[test]
-fn the_program_does_not_panic_by_choice() {
-    const PANICS: [&str; 6] = [".unwrap()", ".expect(", ".unwrap_err()", "todo!(", "unimplemented!(", "dbg!("];
-    assert_none(rust().flat_map(|file| file.program_lines_with(&PANICS, "return an error")));
-}
-
-#[test]
-fn the_program_starts_only_itself() {
-    assert!(
-        STARTS_OTHERS.iter().all(|(name, _)| root().join(name).exists()),
-        "remove entries of files that do not exist"
-    );
-    assert_none(rust().flat_map(|file| {
-        let knows_itself = program(&file.text).contains("current_exe");
-        let excused = STARTS_OTHERS.iter().any(|(name, _)| *name == file.name);
-        let spawned = if knows_itself || excused { "Command::new(\"" } else { "Command::new(" };
-        file.program_lines_with(&[spawned], "use netlink and system calls; only current_exe may be spawned")
-    }));
 }
 
 #[test]
@@ -178,16 +129,10 @@ fn links_in_documents_have_targets() {
 }
 
 #[test]
-fn the_rust_scanner_handles_strings_comments_and_lifetimes() {
-    let text = "fn a<'x>() { let _ = ('{', \"}\\\"}\", r#\"}\"}\"#); } // }\n/* { /* { */ } */\nfn b() {\n}\n";
-    assert_eq!(rust_functions(text), [(1, "a".into(), 1), (3, "b".into(), 2)]);
-    let guarded = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { None.unwrap() }\n}\nfn c() {}\n";
-    assert!(!program(guarded).contains("unwrap") && program(guarded).contains("fn c"));
-    assert_eq!(
-        python_functions("def a():\n    x\n\n    y\n\n\nclass B:\n    def c(\n        self,\n    ):\n        z\n")
-            .len(),
-        2
-    );
+fn a_python_function_ends_with_its_last_indented_line() {
+    let functions =
+        python_functions("def a():\n    x\n\n    y\n\n\nclass B:\n    def c(\n        self,\n    ):\n        z\n");
+    assert_eq!(functions, [(1, "a".into(), 4), (8, "c".into(), 4)]);
 }
 
 /// A file of the project; `name` is its path from the root.
@@ -201,19 +146,8 @@ impl File {
         Path::new(&self.name).extension().is_some_and(|own| own == extension)
     }
 
-    fn is_test(&self) -> bool {
-        self.name.split('/').any(|part| {
-            matches!(part, "tests" | "benches" | "e2e" | "fuzz" | "tests.rs") || part.ends_with("_tests.rs")
-        })
-    }
-
     fn at(&self, line: usize, what: impl Display) -> String {
         format!("{}:{line}: {what}", self.name)
-    }
-
-    /// Lines of the program, without tests, comments and string contents, that contain one of `words`.
-    fn program_lines_with(&self, words: &[&str], remedy: &str) -> Vec<String> {
-        if self.is_test() { Vec::new() } else { self.lines_with(&program(&self.text), words, remedy) }
     }
 
     fn lines_with(&self, text: &str, words: &[&str], remedy: &str) -> Vec<String> {
@@ -226,10 +160,6 @@ impl File {
 fn assert_none(broken: impl IntoIterator<Item = String>) {
     let broken: Vec<String> = broken.into_iter().collect();
     assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
-}
-
-fn rust() -> impl Iterator<Item = File> {
-    files().filter(|file| file.is("rs"))
 }
 
 fn sources() -> impl Iterator<Item = File> {
@@ -269,111 +199,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate is in crates/").to_path_buf()
 }
 
-/// Rust source without comments and string contents; line numbers do not change.
-fn code(text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    let mut out = String::with_capacity(text.len());
-    let mut at = 0;
-    while at < chars.len() {
-        let (length, keeps) = token(&chars[at..]);
-        let blank = chars[at..at + length].iter().enumerate();
-        out.extend(blank.map(|(i, &c)| if keeps || c == '\n' || (c == '"' && i == 0) { c } else { ' ' }));
-        at += length;
-    }
-    out
-}
-
-/// Length of the comment, literal, name or single character at the start of `rest`, and whether it is code.
-fn token(rest: &[char]) -> (usize, bool) {
-    let until = |from: usize, end: &[char]| {
-        (from..rest.len()).find(|&i| rest[i..].starts_with(end)).map_or(rest.len(), |i| i + end.len())
-    };
-    match rest {
-        ['/', '/', ..] => (until(2, &['\n']), false),
-        ['/', '*', ..] => (block_comment(rest), false),
-        ['r', '"', ..] => (until(2, &['"']), false),
-        ['r', '#', '"', ..] => (until(3, &['"', '#']), false),
-        ['"', ..] => (string(rest), false),
-        ['\'', '\\', ..] => (until(3, &['\'']), false),
-        ['\'', _, '\'', ..] => (3, false),
-        // The whole name, so that its last letter does not start a raw string.
-        [c, ..] if c.is_alphanumeric() || *c == '_' => {
-            (rest.iter().take_while(|c| c.is_alphanumeric() || **c == '_').count(), true)
-        }
-        _ => (1, true),
-    }
-}
-
-fn block_comment(rest: &[char]) -> usize {
-    let (mut depth, mut at) = (0, 0);
-    while at < rest.len() {
-        match rest[at..] {
-            ['/', '*', ..] => (depth, at) = (depth + 1, at + 2),
-            ['*', '/', ..] => (depth, at) = (depth - 1, at + 2),
-            _ => at += 1,
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    at
-}
-
-fn string(rest: &[char]) -> usize {
-    let mut at = 1;
-    while at < rest.len() && rest[at] != '"' {
-        at += if rest[at] == '\\' { 2 } else { 1 };
-    }
-    (at + 1).min(rest.len())
-}
-
-/// [`code`] without items that are compiled only for tests.
-fn program(text: &str) -> String {
-    const MARK: &str = "#[cfg(test)]";
-    let mut code = code(text);
-    while let Some(start) = code.find(MARK) {
-        let end = start + MARK.len() + item_length(&code[start + MARK.len()..]);
-        let blank: String = code[start..end].chars().map(|c| if c == '\n' { c } else { ' ' }).collect();
-        code.replace_range(start..end, &blank);
-    }
-    code
-}
-
-/// Length in bytes of the item at the start of `code`, up to a semicolon or its closing brace.
-fn item_length(code: &str) -> usize {
-    let (mut braces, mut others) = (0, 0);
-    for (at, c) in code.char_indices() {
-        match c {
-            '{' => braces += 1,
-            '(' | '[' => others += 1,
-            ')' | ']' => others -= 1,
-            '}' => braces -= 1,
-            _ => {}
-        }
-        if (c == ';' && braces == 0 && others == 0) || (c == '}' && braces <= 0) {
-            return at + c.len_utf8();
-        }
-    }
-    code.len()
-}
-
-/// Line, name and length in lines of each function with a body.
-fn rust_functions(text: &str) -> Vec<(usize, String, usize)> {
-    let code = code(text);
-    let mut functions = Vec::new();
-    for (start, _) in code.match_indices("fn ") {
-        let name: String = code[start + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        let begins_word = code[..start].chars().next_back().is_none_or(|c| !c.is_alphanumeric() && c != '_');
-        if name.is_empty() || !begins_word {
-            continue;
-        }
-        let body = &code[start..start + item_length(&code[start..])];
-        functions.push((code[..start].matches('\n').count() + 1, name, body.lines().count()));
-    }
-    functions
-}
-
-/// The same for Python; a body ends at the last line that is indented more than its `def`.
+/// Line, name and length in lines of each Python function; a body ends at the last line that is indented more than its `def`.
 fn python_functions(text: &str) -> Vec<(usize, String, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let indent = |line: &str| line.len() - line.trim_start().len();

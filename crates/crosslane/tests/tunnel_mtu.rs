@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use crosslane::control::tunnel::Status;
+use crosslane::control::status::Status;
 use crosslane::testbed::{Namespace, SERVER, Wiring, vehicle_address};
 use crosslane::tunnel::ip::too_big;
 use etherparse::PacketBuilder;

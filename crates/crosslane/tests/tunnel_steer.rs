@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
-use crosslane::control::tunnel::{PeerStatus, Status};
+use crosslane::control::status::{PeerStatus, Status};
 use crosslane::testbed::Namespace;
 use crosslane_core::tunnel::Mode;
 use program::agent::Agent;
@@ -217,7 +217,7 @@ fn a_tunnel_carries_traffic_if_its_control_socket_is_in_use() {
     let (events, _) = vehicle.end();
     let faults = faults(&events);
     assert_eq!(faults.len(), 1, "{faults:?}");
-    let begin = "while listening for requests to the tunnel \"crosslane1\": Address already in use";
+    let begin = "while listening on @crosslane/crosslane1: an agent listens there";
     assert!(
         faults[0].starts_with(begin) && faults[0].contains("; end the process that listens at this name;"),
         "{faults:?}"

@@ -2,6 +2,7 @@
 //! simulator, and the records and metrics of a run. The crate has no clock,
 //! socket or file: the caller passes texts and time.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::expect_used))]
 
 pub mod addresses;
 pub mod bounds;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::config::Config;
 use crate::clock::Clock;
-use crate::control::tunnel::{Status, path_name};
+use crate::control::status::{Status, path_name};
 use crate::netlink::CommandError;
 use crate::run_folder::events;
 use crate::tunnel::endpoint::{Change, Counts};

@@ -10,7 +10,7 @@ use nix::unistd::{AccessFlags, Group, User, access, geteuid};
 use toml::Spanned;
 
 use super::config::Config;
-use crate::control::demand;
+use crate::control::listener;
 use crate::error::{Error, Result};
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{self, PathManager, selected_path_manager};
@@ -59,8 +59,7 @@ pub fn waits(config: &Config) -> Vec<String> {
     }
     if let Some(name) = config.service.demands.as_ref().map(Spanned::get_ref) {
         tries.push(
-            demand::server::try_name(name)
-                .map_err(|cause| format!("demands cannot be received on {name} now: {cause}")),
+            listener::try_name(name).map_err(|cause| format!("demands cannot be received on {name} now: {cause}")),
         );
     }
     if let Some(tunnel) = config.tunnel.as_ref().map(Spanned::get_ref) {

@@ -17,8 +17,7 @@ use crosslane_core::strategy::{Strategy, ThresholdParams};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, monotonic_ns};
-use crate::control::demand::server::{self, DemandUpdate, Server};
-use crate::control::tunnel::server::{self as tunnel_control, ControlRequest};
+use crate::control::server::{Server, TunnelRequest, Update};
 use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
@@ -87,7 +86,7 @@ fn actuators(config: &Config, paths: &[PathSpec]) -> Vec<Box<dyn Actuator>> {
     let overlap = Duration::from_millis(u64::from(*config.service.overlap_ms.get_ref()));
     let mut manager = Manager::new(paths.to_vec(), overlap);
     let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
-    manager.leave_alone(inside.map(|prefix| prefix.get_ref().address).collect());
+    manager.leave_alone(inside.map(|prefix| prefix.get_ref().0.addr()).collect());
     let mut actuators: Vec<Box<dyn Actuator>> = vec![Box::new(manager)];
     if config.tunnel.is_some() {
         actuators.push(Box::new(TunnelPaths::new(paths.len())));
@@ -107,11 +106,10 @@ struct Driver {
     journal: Journal,
     mptcp: Option<Mptcp>,
     tunnel: Option<ActiveTunnel>,
-    tunnel_control: Option<tunnel_control::Server>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
     observers: Vec<Box<dyn Observer>>,
-    demands: Option<Server>,
+    control: Server,
     /// Parts that are retried.
     missing: Missing,
     resolving: Option<Resolving>,
@@ -131,8 +129,7 @@ enum Trigger {
     Resolved(Result<SocketAddr>),
     PeriodicCheck,
     Retry,
-    Demands(DemandUpdate),
-    ControlRequest(ControlRequest),
+    Control(Update),
     Transport,
     Counters,
     Wakeup,
@@ -145,6 +142,7 @@ impl Driver {
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
         let clock = Clock::since(monotonic_ns());
         let journal = Journal::open(&config, clock);
+        let group = config.service.demands_group.as_ref().and_then(|group| machine::group(group.get_ref()));
         let specs: Vec<PathSpec> = config.paths.iter().map(|path| path.get_ref().spec()).collect();
         let engine = Agent::new(Setup {
             actuators: actuators(&config, &specs),
@@ -161,11 +159,10 @@ impl Driver {
             journal,
             mptcp: Mptcp::open(&config)?,
             tunnel: None,
-            tunnel_control: None,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
             observers: Vec::new(),
-            demands: None,
+            control: Server::new(clock, group),
             missing: Missing::default(),
             resolving: None,
             path_manager: None,
@@ -215,9 +212,8 @@ impl Driver {
                 answer = tunnel_actuator::resolved(self.resolving.as_mut()) => Trigger::Resolved(answer),
                 _ = tokio::time::sleep(retry.unwrap_or(Duration::MAX)), if retry.is_some() => Trigger::Retry,
                 _ = checks.tick() => Trigger::PeriodicCheck,
-                // Last, so that a sender that writes continuously starves nothing else.
-                update = server::next_update(self.demands.as_mut()) => Trigger::Demands(update),
-                request = tunnel_control::next(self.tunnel_control.as_mut()) => Trigger::ControlRequest(request),
+                // Last, so that a client that writes continuously starves nothing else.
+                update = self.control.next() => Trigger::Control(update),
             };
             match trigger {
                 Trigger::Shutdown => break,
@@ -229,8 +225,7 @@ impl Driver {
                 Trigger::Resolved(answer) => self.resolved(answer),
                 Trigger::Retry => self.retry(),
                 Trigger::PeriodicCheck => self.periodic_check(),
-                Trigger::Demands(update) => self.demands(&update),
-                Trigger::ControlRequest(request) => self.answer(request),
+                Trigger::Control(update) => self.control(&update),
                 Trigger::Transport => {
                     self.observe_transport();
                     self.pass_demand();
@@ -297,26 +292,31 @@ impl Driver {
     }
 
     /// Acknowledged bytes are considered at the next poll of the transport.
-    fn demands(&mut self, update: &DemandUpdate) {
+    fn control(&mut self, update: &Update) {
         update.faults.iter().for_each(|fault| self.journal.fault(fault));
-        if update.changed {
+        if update.demand_changed {
             self.pass_demand();
         }
+        update.requests.iter().for_each(|request| self.answer(request));
     }
 
-    fn answer(&mut self, request: ControlRequest) {
-        let Some(tunnel) = &self.tunnel else { return };
-        let used = request.mode().map(|mode| Ok((mode, tunnel.use_mode(mode)?))).transpose();
+    fn answer(&mut self, request: &TunnelRequest) {
+        let Some(tunnel) = &self.tunnel else {
+            let rejection = Error::usage("requesting from the agent", "it has no tunnel", "query another agent");
+            return self.control.answer(request, Err(rejection));
+        };
+        let used = request.mode.map(|mode| Ok((mode, tunnel.use_mode(mode)?))).transpose();
         if let Ok(Some((mode, previous))) = used
             && mode != previous
         {
             self.journal.tunnel_mode(mode, previous);
         }
-        request.answer(used.map(|_| tunnel.status()));
+        let status = used.map(|_| tunnel.status());
+        self.control.answer(request, status);
     }
 
     fn pass_demand(&mut self) {
-        if let Some(demand) = self.demands.as_mut().map(Server::demand) {
+        if let Some(demand) = self.control.demand() {
             self.handle(Input::Demand(demand));
         }
     }
@@ -360,9 +360,7 @@ impl Driver {
                     continue;
                 }
                 self.journal.flush();
-                if let Some(server) = &mut self.demands {
-                    server.report(&self.engine);
-                }
+                self.control.report(&self.engine);
                 return false;
             };
             self.carry_out(output);
@@ -383,7 +381,7 @@ impl Driver {
                     self.handle(actuator::Event::Refused(*command, path_manager::refusal(error)).into());
                 }
             }
-            Output::Admission(admission) => self.demands.iter_mut().for_each(|server| server.admit(admission)),
+            Output::Admission(admission) => self.control.admit(admission),
             _ => {}
         }
         self.journal.output(output, error.as_ref());

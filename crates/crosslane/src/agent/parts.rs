@@ -11,8 +11,6 @@ use super::later::Part;
 use super::machine;
 use super::sources::SOURCES;
 use super::tunnel_actuator::{ActiveTunnel, Gateway};
-use crate::control::demand::server::Server;
-use crate::control::tunnel::server as tunnel_control;
 use crate::error::{Error, Result};
 use crate::netlink::{PathManager, selected_path_manager};
 
@@ -86,9 +84,7 @@ impl Driver {
     fn open_demands(&mut self) -> Result<()> {
         let service = &self.config.service;
         let Some(name) = &service.demands else { return Ok(()) };
-        let group = service.demands_group.as_ref().and_then(|group| machine::group(group.get_ref()));
-        self.demands = Some(Server::open(name.get_ref(), self.clock, self.config.unit_costs(), group)?);
-        Ok(())
+        self.control.listen_for_demands(name.get_ref(), self.config.unit_costs())
     }
 
     /// `None` if the gateway's name must be resolved first.
@@ -132,12 +128,11 @@ impl Driver {
         self.open_tunnel_control();
     }
 
-    /// Opens the control socket of the tunnel; the tunnel works without it.
+    /// Listens for requests to the tunnel, which works without them.
     fn open_tunnel_control(&mut self) {
         let Some(tunnel) = &self.config.tunnel else { return };
-        match tunnel_control::Server::open(&tunnel.get_ref().interface) {
-            Ok(server) => self.tunnel_control = Some(server),
-            Err(fault) => self.journal.fault(&fault),
+        if let Err(fault) = self.control.listen_for_tunnel(&tunnel.get_ref().interface) {
+            self.journal.fault(&fault);
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::config::Config;
 use crate::clock::Clock;
-use crate::control::tunnel::Status;
+use crate::control::status::Status;
 use crate::error::{Error, Result};
 use crate::tunnel::config::find_gateway;
 use crate::tunnel::data_plane::DataPlane;

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use toml::Table;
 
+use super::program::this_program;
 use crate::agent::ready;
 use crate::error::{Error, Result};
 
@@ -51,7 +52,8 @@ impl AgentProcess {
         // The agent appends.
         drop(std::fs::remove_file(&events));
         let stderr = File::create(&log).map_err(|cause| failure(&cause))?;
-        let child = Command::new(std::env::current_exe().map_err(|cause| failure(&cause))?)
+        let child = this_program()
+            .map_err(|cause| failure(&cause))?
             .arg("agent")
             .arg("--config")
             .arg(&config)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::Plan;
+use super::program::this_program;
 use crate::comparison::Entry;
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, let_through};
@@ -29,8 +30,7 @@ const NAP: Duration = Duration::from_millis(50);
 /// What is missing and what to do (exit code 2).
 pub fn check_machine(bases: &BTreeSet<String>) -> Result<()> {
     let attempt = "checking this machine";
-    let program = std::env::current_exe().map_err(|cause| Error::failure(attempt, cause))?;
-    let mut probe = Command::new(program);
+    let mut probe = this_program().map_err(|cause| Error::failure(attempt, cause))?;
     let output = let_through(probe.arg("drive-probe").args(bases).stdin(Stdio::null())).output();
     let output = output.map_err(|cause| Error::failure(attempt, cause))?;
     match output.status.code() {
@@ -151,8 +151,7 @@ fn execute(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<
     let attempt = format!("running {} with seed {}", plan.entry.strategy, plan.entry.seed);
     let failure = |cause: &dyn std::fmt::Display| Error::failure(&attempt, cause);
     let text = serde_json::to_string(plan).map_err(|cause| failure(&cause))?;
-    let program = std::env::current_exe().map_err(|cause| failure(&cause))?;
-    let mut run = Command::new(program);
+    let mut run = this_program().map_err(|cause| failure(&cause))?;
     run.args(["drive-run", &text]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
         if plan.keep { &mut run } else { let_through(&mut run) }.spawn().map_err(|cause| failure(&cause))?;

@@ -25,6 +25,7 @@ mod monitor;
 mod objects;
 mod onboard_unit;
 mod peer_tunnels;
+mod program;
 mod results;
 mod run;
 mod traffic;

@@ -10,7 +10,7 @@ use crosslane_sim::scenario::{DeadlineTraffic, Starts, Traffic};
 use socket2::Socket;
 
 use crate::clock::Clock;
-use crate::control::demand::client::Agent;
+use crate::control::client::Agent;
 use crate::error::{Error, Result};
 use crate::transfer::receiving::{self, Incomplete, Offer, Sink};
 use crate::transfer::sending::{self, Content, News, Object, Source};

@@ -76,6 +76,7 @@ pub fn probe(base: &str) -> Result<()> {
 ///
 /// # Errors
 /// It is missing, or does not start.
+#[expect(clippy::disallowed_methods, reason = "wireguard-go, a peer under test in a drive (decision 30)")]
 pub fn version() -> Result<String> {
     let output = Command::new(program()?).arg("--version").stdin(Stdio::null()).output();
     let output = output.map_err(|cause| Error::failure(format!("asking {PROGRAM} for its version"), cause))?;
@@ -167,6 +168,7 @@ fn bring_up(here: Endpoint, mtu: u32) -> Result<()> {
 }
 
 /// Starts and configures the program in this thread's network namespace.
+#[expect(clippy::disallowed_methods, reason = "wireguard-go, a peer under test in a drive (decision 30)")]
 fn start_process(program: &Path, log: PathBuf, config: &str, here: Endpoint, mtu: u32) -> Result<Process> {
     let failure = |cause: std::io::Error| Error::failure(format!("starting {PROGRAM}"), cause);
     let output = File::create(&log).map_err(failure)?;

@@ -15,7 +15,7 @@ use super::agents::DEMANDS;
 use super::objects;
 use super::world::PRIORITY;
 use crate::clock::Clock;
-use crate::control::demand::client::Agent;
+use crate::control::client::Agent;
 use crate::error::{Error, Result};
 use crate::testbed::realtime::become_realtime;
 use crate::testbed::traffic::{self, BULK_BYTES, ConnectionRecord, datagrams};

@@ -11,7 +11,7 @@ use socket2::Socket;
 
 use super::Options;
 use crate::clock::Clock;
-use crate::control::demand::{AdmissionReport, Reply};
+use crate::control::protocol::{AdmissionReport, Reply};
 use crate::error::Result;
 use crate::output;
 use crate::transfer::connection::is_multipath;

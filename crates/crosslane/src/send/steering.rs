@@ -8,7 +8,7 @@ use super::Options;
 use super::plan::paths;
 use crate::agent::config::{self, Config};
 use crate::agent::embedded::Embedded;
-use crate::control::demand::client::Agent;
+use crate::control::client::Agent;
 use crate::error::{Error, Result};
 use crate::netlink::{PathManager, select_path_manager, selected_path_manager};
 

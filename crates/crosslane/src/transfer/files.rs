@@ -12,7 +12,7 @@ use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::Outcome;
 
 use super::sending::{Content, News, Object, Source};
-use crate::control::demand::{AdmissionReport, Reply};
+use crate::control::protocol::{AdmissionReport, Reply};
 
 /// A file to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

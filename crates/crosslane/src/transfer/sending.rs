@@ -16,8 +16,8 @@ use socket2::Socket;
 
 use super::{PREFACE_TIMEOUT, TransferError, outstanding_bytes, rejected};
 use crate::clock::Clock;
-use crate::control::demand::Reply;
-use crate::control::demand::client::Agent;
+use crate::control::client::Agent;
+use crate::control::protocol::Reply;
 
 /// Interval at which acknowledgements are polled and reported.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

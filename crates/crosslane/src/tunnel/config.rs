@@ -1,12 +1,12 @@
 //! The section `[tunnel]` of an agent's configuration.
 
 use crosslane_core::tunnel::{Encryption, Mode};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::OnceLock;
 
 use crosslane_core::tunnel::wire::gre::NUMBERED_BYTES;
+use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -86,49 +86,16 @@ fn mtu() -> Spanned<u32> {
 }
 
 /// An address and the length of its prefix, as `10.0.0.1/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Prefix {
-    /// The address.
-    pub address: IpAddr,
-    /// Bits of its network.
-    pub bits: u8,
-}
+pub struct Prefix(pub IpNet);
 
 impl TryFrom<String> for Prefix {
     type Error = String;
 
     fn try_from(text: String) -> Result<Prefix, String> {
-        text.parse()
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Prefix, String> {
-        let fault = || format!("{text:?} is no address with a prefix; write one as \"10.0.0.1/24\"");
-        let (address, bits) = text.split_once('/').ok_or_else(fault)?;
-        let address: IpAddr = address.parse().map_err(|_| fault())?;
-        let longest = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.parse().ok().filter(|bits| *bits <= longest).ok_or_else(fault)?;
-        Ok(Prefix { address, bits })
-    }
-}
-
-impl Prefix {
-    /// Whether it contains an address.
-    pub fn holds(&self, address: IpAddr) -> bool {
-        let number = |address: IpAddr| match address {
-            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
-            IpAddr::V6(address) => address.to_bits(),
-        };
-        let differ = number(self.address) ^ number(address);
-        self.address.is_ipv4() == address.is_ipv4() && (self.bits == 0 || differ >> (128 - u32::from(self.bits)) == 0)
-    }
-
-    fn overlaps(&self, other: &Prefix) -> bool {
-        self.holds(other.address) || other.holds(self.address)
+        let fault = |_| format!("{text:?} is no address with a prefix; write one as \"10.0.0.1/24\"");
+        text.parse().map(Prefix).map_err(fault)
     }
 }
 
@@ -238,7 +205,7 @@ impl TunnelConfig {
         let Some(first) = self.address.first() else {
             return Err((0, "the tunnel has no `address`".into(), "give one as [\"10.0.0.1/24\"]"));
         };
-        let v6 = self.address.iter().any(|prefix| prefix.get_ref().address.is_ipv6());
+        let v6 = self.address.iter().any(|prefix| prefix.get_ref().0.addr().is_ipv6());
         if v6 && self.inner_mtu() < 1280 {
             let cause = format!("an MTU of {} leaves {} bytes inside", self.mtu.get_ref(), self.inner_mtu());
             return Err((self.mtu.span().start.max(first.span().start), cause, "IPv6 needs 1280: raise `mtu`"));
@@ -258,7 +225,7 @@ impl TunnelConfig {
             let remedy = "give one vehicle, or keys: without keys, vehicles cannot be distinguished";
             return Err((self.vehicles[1].span().start, "an unencrypted gateway has several vehicles".into(), remedy));
         }
-        let mut taken: Vec<(&str, Prefix)> = Vec::new();
+        let mut taken: Vec<(&str, IpNet)> = Vec::new();
         for vehicle in self.vehicles.iter().map(Spanned::get_ref) {
             if self.is_plain() == vehicle.key.is_some() {
                 let cause = format!(
@@ -272,13 +239,15 @@ impl TunnelConfig {
                 return Err((0, cause, "give it `address`, as [\"10.0.0.2/32\"]"));
             }
             for prefix in &vehicle.address {
-                let (place, prefix) = (prefix.span().start, *prefix.get_ref());
-                if let Some(own) = self.address.iter().find(|own| prefix.holds(own.get_ref().address)) {
-                    let own = own.get_ref().address;
+                let (place, prefix) = (prefix.span().start, prefix.get_ref().0);
+                if let Some(own) = self.address.iter().find(|own| prefix.contains(&own.get_ref().0.addr())) {
+                    let own = own.get_ref().0.addr();
                     let cause = format!("vehicle {:?} is given {own}, the gateway's own address", vehicle.name);
                     return Err((place, cause, "give each vehicle distinct addresses"));
                 }
-                if let Some((other, _)) = taken.iter().find(|(_, other)| other.overlaps(&prefix)) {
+                if let Some((other, _)) =
+                    taken.iter().find(|(_, other)| other.contains(&prefix) || prefix.contains(other))
+                {
                     let cause = format!("addresses of vehicles {:?} and {other:?} overlap", vehicle.name);
                     return Err((place, cause, "give each vehicle distinct addresses"));
                 }
@@ -333,7 +302,7 @@ impl TunnelConfig {
 
     /// Parameters of the interface.
     pub fn device(&self) -> Plan {
-        let addresses = self.address.iter().map(|prefix| (prefix.get_ref().address, prefix.get_ref().bits));
+        let addresses = self.address.iter().map(|prefix| (prefix.get_ref().0.addr(), prefix.get_ref().0.prefix_len()));
         Plan { name: self.interface.clone(), mtu: self.inner_mtu(), addresses: addresses.collect() }
     }
 

@@ -198,7 +198,7 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
     let gateway = PeerPlan { name: "gateway".into(), prefixes: Vec::new(), at };
     let vehicles = config.vehicles.iter().map(|vehicle| {
         let vehicle = vehicle.get_ref();
-        let prefixes = vehicle.address.iter().map(|prefix| *prefix.get_ref()).collect();
+        let prefixes = vehicle.address.iter().map(|prefix| prefix.get_ref().0).collect();
         PeerPlan { name: vehicle.name.clone(), prefixes, at: None }
     });
     let peers = if at.is_some() { vec![gateway] } else { vehicles.collect() };
@@ -210,7 +210,7 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
         ranks,
         overhead_bytes: config.overhead_bytes(),
         mtu: config.inner_mtu(),
-        addresses: config.address.iter().map(|prefix| prefix.get_ref().address).collect(),
+        addresses: config.address.iter().map(|prefix| prefix.get_ref().0.addr()).collect(),
         rfc8086_only: config.rfc8086_only,
     })
 }

@@ -23,8 +23,8 @@ use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
 use crosslane_core::tunnel::wire::gre::NUMBERED_BYTES;
 use crosslane_core::tunnel::wire::gre_key::GreKey;
 use crosslane_core::tunnel::{Input, Output, Setup, Tunnel};
+use ipnet::IpNet;
 
-use super::config::Prefix;
 use super::ip::{Inner, clamp_mss, fragment, too_big};
 use super::security::Security;
 use crate::tunnel::endpoint::egress::{Outbox, Transmit};
@@ -55,7 +55,7 @@ const TOO_BIG_PERIOD: Duration = Duration::from_millis(5);
 
 struct Peer {
     name: String,
-    prefixes: Vec<Prefix>,
+    prefixes: Vec<IpNet>,
     at: Option<SocketAddr>,
     tunnel: Mutex<Tunnel<TunnelPacket>>,
     /// Queue for an RFC 8086 peer, which bypasses the engine.
@@ -232,7 +232,8 @@ impl Endpoint {
     /// The peer of a packet from inside.
     fn route(&self, packet: &[u8]) -> Option<usize> {
         let to = Inner::parse(packet)?.destination();
-        let is_routed = |peer: &Peer| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(to));
+        let is_routed =
+            |peer: &Peer| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.contains(&to));
         self.peers.iter().position(is_routed)
     }
 

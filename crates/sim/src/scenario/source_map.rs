@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use strsim::levenshtein;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::ScenarioError;
@@ -117,29 +118,12 @@ fn in_our_words(message: &str) -> (String, String) {
 pub(super) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let longer = known.iter().find(|other| other.starts_with(word));
-    let nearest = known.iter().min_by_key(|other| distance(word, other));
+    let nearest = known.iter().min_by_key(|other| levenshtein(word, other));
     match longer.or(nearest) {
-        Some(other) if longer.is_some() || distance(word, other) <= 1 + word.chars().count() / 3 => {
+        Some(other) if longer.is_some() || levenshtein(word, other) <= 1 + word.chars().count() / 3 => {
             format!("did you mean `{other}`?")
         }
         Some(_) => format!("choose from `{}`", known.join("`, `")),
         None => "leave it out: there is nothing to choose from".into(),
     }
-}
-
-/// Edit distance (insertions, deletions, replacements) between two words.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (to, cell) in b.chars().zip(row.iter_mut().skip(1)) {
-            let cost = diagonal + usize::from(from != to);
-            diagonal = *cell;
-            *cell = cost.min(*cell + 1).min(left + 1);
-            left = *cell;
-        }
-        row[0] = i + 1;
-    }
-    row.last().copied().unwrap_or(0)
 }

@@ -6,7 +6,7 @@ use crosslane_core::strategy::Strategy;
 use toml::Spanned;
 
 use super::Config;
-use crate::control::demand::MAX_NAME_BYTES;
+use crate::control::protocol::MAX_NAME_BYTES;
 
 /// Maximum price of 10⁹ bytes, as in scenarios.
 const MAX_COST_PER_GB: f64 = 1e6;

@@ -106,48 +106,6 @@ impl EmulatorReport {
     }
 }
 
-/// Histogram of whole microseconds.
-#[derive(Debug)]
-pub(super) struct Histogram {
-    counts: Vec<u64>,
-    total: u64,
-    max_us: u32,
-}
-
-impl Histogram {
-    /// Largest value with its own count.
-    const TOP_US: usize = 10_000;
-
-    pub(super) fn new() -> Histogram {
-        Histogram { counts: vec![0; Self::TOP_US + 1], total: 0, max_us: 0 }
-    }
-
-    pub(super) fn add(&mut self, value: Duration) {
-        let us = micros(value);
-        self.counts[(us as usize).min(Self::TOP_US)] += 1;
-        self.total += 1;
-        self.max_us = self.max_us.max(us);
-    }
-
-    pub(super) fn max_us(&self) -> u32 {
-        self.max_us
-    }
-
-    /// The smallest value that at least a `share` (0 to 1) of the values does not
-    /// exceed.
-    pub(super) fn quantile_us(&self, share: f64) -> u32 {
-        let rank = (self.total as f64 * share).ceil().max(1.0) as u64;
-        let mut counted = 0;
-        for (us, count) in self.counts[..Self::TOP_US].iter().enumerate() {
-            counted += count;
-            if counted >= rank {
-                return us as u32;
-            }
-        }
-        self.max_us
-    }
-}
-
 /// Stalls and late reads.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
@@ -203,24 +161,7 @@ impl Stalls {
     }
 }
 
-fn micros(value: Duration) -> u32 {
+/// Whole µs; at most an hour and eleven minutes.
+pub(super) fn micros(value: Duration) -> u32 {
     u32::try_from(value.as_micros()).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_values_that_occurred() {
-        let mut histogram = Histogram::new();
-        assert_eq!(histogram.quantile_us(0.99), 0);
-        for us in 1..=100 {
-            histogram.add(Duration::from_micros(us));
-        }
-        histogram.add(Duration::from_secs(1));
-        assert_eq!(histogram.quantile_us(0.5), 51);
-        assert_eq!(histogram.quantile_us(0.99), 100);
-        assert_eq!(histogram.quantile_us(1.0), 1_000_000);
-    }
 }

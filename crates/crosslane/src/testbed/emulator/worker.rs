@@ -6,6 +6,7 @@ use std::sync::mpsc::Receiver;
 
 use crosslane_core::link::{Direction, DropReason, Exit, Link, PacketId};
 use crosslane_core::time::{Duration, Instant};
+use hdrhistogram::Histogram;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
@@ -16,7 +17,7 @@ use nix::time::{ClockNanosleepFlags, clock_nanosleep};
 
 use super::cpu_pause::Pause;
 use super::pool::Pool;
-use super::report::{Histogram, Stalls};
+use super::report::{Stalls, micros};
 use super::{Command, Counters, EmulatedLink, EmulatorReport, LinkReport, PacketRecord, PacketSink, SLOT};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -25,6 +26,9 @@ use crate::tun::Tun;
 
 /// Maximum number of packets read from one device before the next is polled.
 const BATCH: usize = 64;
+
+/// Longest lateness that is counted, in µs; below 32 ms each µs has its own count.
+const LONGEST_US: u64 = 60_000_000;
 
 /// Longest sleep, so that a stall is detected even without traffic.
 const HEARTBEAT: Duration = Duration::from_millis(1);
@@ -49,7 +53,8 @@ pub(super) struct Worker {
     links: Vec<Carried>,
     pool: Pool,
     sink: Option<PacketSink>,
-    lateness: Histogram,
+    /// Of released packets, in µs.
+    lateness: Histogram<u32>,
     stalls: Stalls,
     pace: Pace,
     wakeup_latency: WakeupLatency,
@@ -138,7 +143,7 @@ impl Worker {
             links,
             pool: Pool::new(),
             sink,
-            lateness: Histogram::new(),
+            lateness: Histogram::new_with_max(LONGEST_US, 4).map_err(|_| Errno::EINVAL)?,
             stalls: Stalls::default(),
             pace: Pace::default(),
             wakeup_latency: WakeupLatency(Duration::ZERO),
@@ -314,7 +319,7 @@ impl Worker {
         let packet = self.pool.get(exit.packet).packet();
         let mut dropped = exit.dropped;
         if dropped.is_none() {
-            self.lateness.add(now.since(exit.at));
+            self.lateness.saturating_record(micros(now.since(exit.at)).into());
             if carried.devices[1 - direction as usize].send(packet).is_err() {
                 dropped = Some(DropReason::Device);
             }
@@ -379,9 +384,9 @@ impl Worker {
         }
         let (stall_us_max, stalled_at, pause_us_max) = self.stalls.longest(pauses);
         Ok(EmulatorReport {
-            lateness_us_p50: self.lateness.quantile_us(0.5),
-            lateness_us_p99: self.lateness.quantile_us(0.99),
-            lateness_us_max: self.lateness.max_us(),
+            lateness_us_p50: self.lateness.value_at_quantile(0.5) as u32,
+            lateness_us_p99: self.lateness.value_at_quantile(0.99) as u32,
+            lateness_us_max: self.lateness.max() as u32,
             stall_us_max,
             stalled_at,
             pause_us_max,

@@ -167,7 +167,7 @@ impl Endpoint {
     /// Delivers a packet if the peer may use its source address.
     fn deliver_packet(&self, peer: &Peer, mut packet: TunnelPacket, deliver: &mut impl FnMut(&[u8])) {
         let is_of =
-            |source: IpAddr| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.holds(source));
+            |source: IpAddr| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.contains(&source));
         if !Inner::parse(&packet.bytes).is_some_and(|inner| is_of(inner.source())) {
             self.counts.misrouted.fetch_add(1, Relaxed);
             return;

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 use crosslane_core::path::PathId;
 use crosslane_core::tunnel::{Liveness, Mode, Output};
+use ipnet::IpNet;
 
-use super::super::config::Prefix;
 use super::super::security::{PrivateKey, PublicKey};
 
 /// A packet in the tunnel.
@@ -28,7 +28,7 @@ pub struct PeerPlan {
     /// Name in records and logs.
     pub name: String,
     /// Inner addresses that are routed to it, and that it may use; empty: all.
-    pub prefixes: Vec<Prefix>,
+    pub prefixes: Vec<IpNet>,
     /// Its address; none: it is learned.
     pub at: Option<SocketAddr>,
 }

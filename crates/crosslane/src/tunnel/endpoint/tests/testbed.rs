@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use etherparse::PacketBuilder;
+use ipnet::Ipv4Net;
 
 use crosslane_core::tunnel::Mode;
 
@@ -109,7 +110,7 @@ impl Testbed {
     pub fn side(&self, side: usize) -> Side {
         let vehicle = |place: usize| PeerPlan {
             name: format!("car{place}"),
-            prefixes: vec![Prefix { address: inner(place).into(), bits: 24 }],
+            prefixes: vec![Ipv4Net::new_assert(inner(place), 24).into()],
             at: None,
         };
         let gateway = PeerPlan { name: "gateway".into(), prefixes: Vec::new(), at: Some(gateway_address()) };

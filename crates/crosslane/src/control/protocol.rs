@@ -1,13 +1,4 @@
-//! Demand (objects with deadlines), sent to the agent by programs on the same
-//! machine over a stream socket (`docs/reference/control-socket.md`, decision 23).
-//!
-//! ```text
-//! sender ──the complete demand──────▶ agent
-//!        ◀─backlog, admissions, states─
-//! ```
-//!
-//! One JSON object a line in both directions. Neither side waits for the other: what
-//! the socket has no room for is replaced by a newer line when there is room.
+//! The lines of the control socket in both directions, and their limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,24 +6,24 @@ use std::os::fd::AsFd;
 
 use crosslane_core::demand::{MAX_OBJECTS, Object};
 use crosslane_core::time::Instant;
+use crosslane_core::tunnel::Mode;
 use serde::{Deserialize, Serialize};
 use socket2::{SockAddr, SockRef};
 
-pub mod client;
-pub mod server;
-mod table;
-mod trust;
+use super::demand_table::DemandTable;
 
 /// Longest line, in bytes, without the line break: 64 objects take less than 12,000.
 pub const MAX_LINE_BYTES: usize = 65_536;
-/// Maximum number of connected senders: more than a vehicle has programs with
-/// deadlines, and few enough to process all their objects every 10 ms.
-pub const MAX_SENDERS: usize = 16;
+/// The version of the protocol. A line without `version` has this one.
+pub const VERSION: u32 = 1;
+/// Maximum number of clients: more than a vehicle has programs with deadlines, and few enough to process all their
+/// objects every 10 ms.
+pub const MAX_CLIENTS: usize = 16;
 /// Longest name of a socket, in bytes (unix(7)).
 pub const MAX_NAME_BYTES: usize = 107;
 
 /// Bytes read from a socket at once.
-const READ_BYTES: usize = 16_384;
+pub(super) const READ_BYTES: usize = 16_384;
 
 /// The agent's messages to a sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,11 +57,24 @@ pub struct AdmissionReport {
     pub can_be_met: Option<bool>,
 }
 
-/// A sender's demand: all open objects, the earliest deadline first.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DemandLine {
-    objects: Vec<ObjectLine>,
+/// A client's line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Request {
+    /// The complete demand: all open objects, the earliest deadline first.
+    Demand(Vec<Object>),
+    /// The status of the tunnel, after a change of its mode if there is one.
+    Tunnel(Option<Mode>),
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RequestLine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects: Option<Vec<ObjectLine>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<Mode>,
 }
 
 /// Times are ns of CLOCK_MONOTONIC.
@@ -85,7 +89,7 @@ struct ObjectLine {
 }
 
 /// The line with these objects, at most as many as an agent considers.
-fn write_demand(objects: &[Object], origin_ns: u64) -> Vec<u8> {
+pub(super) fn write_demand(objects: &[Object], origin_ns: u64) -> Vec<u8> {
     let reported = |object: &Object| ObjectLine {
         number: object.number,
         size_bytes: object.size_bytes,
@@ -93,23 +97,40 @@ fn write_demand(objects: &[Object], origin_ns: u64) -> Vec<u8> {
         start_ns: origin_ns.saturating_add(object.start.as_nanos()),
         deadline_ns: origin_ns.saturating_add(object.deadline.as_nanos()),
     };
-    line(&DemandLine { objects: objects.iter().take(MAX_OBJECTS).map(reported).collect() })
+    let objects = Some(objects.iter().take(MAX_OBJECTS).map(reported).collect());
+    line(&RequestLine { objects, ..RequestLine::default() })
 }
 
-/// The objects of a line, with times since `origin_ns`.
+/// The line that requests the tunnel's status.
+pub(super) fn write_tunnel_request(mode: Option<Mode>) -> Vec<u8> {
+    line(&RequestLine { mode, ..RequestLine::default() })
+}
+
+/// Parses a client's line; the times of objects are since `origin_ns`.
 ///
 /// # Errors
 /// The cause, without the attempt and the remedy.
-fn read_demand(line: &[u8], origin_ns: u64) -> Result<Vec<Object>, String> {
+pub(super) fn read_request(line: &[u8], origin_ns: u64) -> Result<Request, String> {
     if line.len() > MAX_LINE_BYTES {
         return Err(format!("a line has more than {MAX_LINE_BYTES} bytes"));
     }
-    let demand: DemandLine = serde_json::from_slice(line).map_err(|cause| cause.to_string())?;
-    if demand.objects.len() > MAX_OBJECTS {
-        return Err(format!("{} objects are more than {MAX_OBJECTS}", demand.objects.len()));
+    let request: RequestLine = serde_json::from_slice(line).map_err(|cause| cause.to_string())?;
+    match request {
+        RequestLine { version: Some(version), .. } if version != VERSION => {
+            Err(format!("the agent's protocol has version {VERSION}, not {version}"))
+        }
+        RequestLine { objects: Some(_), mode: Some(_), .. } => Err("a line has both `objects` and `mode`".into()),
+        RequestLine { objects: Some(objects), .. } => demand(objects, origin_ns).map(Request::Demand),
+        RequestLine { mode, .. } => Ok(Request::Tunnel(mode)),
+    }
+}
+
+fn demand(objects: Vec<ObjectLine>, origin_ns: u64) -> Result<Vec<Object>, String> {
+    if objects.len() > MAX_OBJECTS {
+        return Err(format!("{} objects are more than {MAX_OBJECTS}", objects.len()));
     }
     let mut numbers = BTreeSet::new();
-    if let Some(duplicate) = demand.objects.iter().find(|object| !numbers.insert(object.number)) {
+    if let Some(duplicate) = objects.iter().find(|object| !numbers.insert(object.number)) {
         return Err(format!("object {} is listed twice", duplicate.number));
     }
     let since = |at_ns: u64| Instant::from_nanos(at_ns.saturating_sub(origin_ns));
@@ -120,19 +141,25 @@ fn read_demand(line: &[u8], origin_ns: u64) -> Result<Vec<Object>, String> {
         start: since(reported.start_ns),
         deadline: since(reported.deadline_ns),
     };
-    Ok(demand.objects.into_iter().map(object).collect())
+    Ok(objects.into_iter().map(object).collect())
 }
 
 /// Runs both sides' decoders on a stream received in parts of this size, for tests with arbitrary bytes.
 #[doc(hidden)]
 pub fn read_anything(stream: &[u8], part: usize) {
-    let (mut inbox, mut table) = (Inbox::default(), table::DemandTable::default());
+    let (mut inbox, mut table) = (Inbox::default(), DemandTable::default());
     for (place, bytes) in stream.chunks(part.max(1)).enumerate() {
         for line in inbox.lines(bytes) {
-            if let Ok(objects) = read_demand(&line, 1_000_000) {
-                let decoded = read_demand(write_demand(&objects, 1_000_000).trim_ascii_end(), 1_000_000);
-                assert_eq!(decoded.as_ref(), Ok(&objects), "encoding and decoding are inverse");
-                table.replace(place as u64 % 3, objects);
+            if let Ok(request) = read_request(&line, 1_000_000) {
+                let encoded = match &request {
+                    Request::Demand(objects) => write_demand(objects, 1_000_000),
+                    Request::Tunnel(mode) => write_tunnel_request(*mode),
+                };
+                let decoded = read_request(encoded.trim_ascii_end(), 1_000_000);
+                assert_eq!(decoded.as_ref(), Ok(&request), "encoding and decoding are inverse");
+                if let Request::Demand(objects) = request {
+                    table.replace(place as u64 % 3, objects);
+                }
             }
             let _ = serde_json::from_slice::<Reply>(&line);
         }
@@ -144,15 +171,20 @@ pub fn read_anything(stream: &[u8], part: usize) {
     }
 }
 
-fn line(value: &impl Serialize) -> Vec<u8> {
+pub(super) fn line(value: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
+/// Name of the socket of an agent with this tunnel: like the interface, it belongs to the network namespace.
+pub(super) fn tunnel_name(interface: &str) -> String {
+    format!("@crosslane/{interface}")
+}
+
 /// The agent's address: a file, or after `@` an abstract name, which belongs to
 /// the network namespace.
-fn address(name: &str) -> io::Result<SockAddr> {
+pub(super) fn address(name: &str) -> io::Result<SockAddr> {
     match name.strip_prefix('@') {
         Some(name) => SockAddr::unix(format!("\0{name}")),
         None => SockAddr::unix(name),
@@ -160,7 +192,7 @@ fn address(name: &str) -> io::Result<SockAddr> {
 }
 
 /// Writes as much as the socket has room for and removes it from `bytes`.
-fn flush(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
+pub(super) fn flush(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
     while !bytes.is_empty() {
         match SockRef::from(socket).send_with_flags(bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) {
             Ok(sent) => drop(bytes.drain(..sent)),
@@ -173,12 +205,12 @@ fn flush(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
 
 /// Received bytes of an incomplete line.
 #[derive(Default)]
-struct Inbox(Vec<u8>);
+pub(super) struct Inbox(Vec<u8>);
 
 impl Inbox {
     /// The lines that `bytes` complete. A line that is too long is truncated, and
     /// still too long.
-    fn lines(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+    pub(super) fn lines(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut rest = bytes;
         let mut lines = Vec::new();
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -193,6 +225,3 @@ impl Inbox {
         lines
     }
 }
-
-#[cfg(test)]
-mod tests;

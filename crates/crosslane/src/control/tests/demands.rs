@@ -1,4 +1,4 @@
-//! The socket's rules, with an engine behind it and senders in this process.
+//! Demand, with an engine behind the socket and senders in this process.
 
 use std::fs;
 use std::io::Write;
@@ -10,16 +10,19 @@ use std::time::Duration;
 
 use crosslane_core::agent::{Agent as Engine, Input, Output, Setup};
 use crosslane_core::allocate::Mode;
+use crosslane_core::demand::{MAX_OBJECTS, Object};
 use crosslane_core::engine::Engine as _;
 use crosslane_core::path::{PathId, PathSpec, Rat, Sample, SampleKind};
 use crosslane_core::strategy::Strategy;
+use crosslane_core::time::Instant;
 use proptest::prelude::*;
+use socket2::SockRef;
 use tempfile::TempDir;
 
-use super::client::Agent;
-use super::server::{DemandUpdate, Server, next_update};
-use super::table::DemandTable;
-use super::*;
+use super::super::client::Agent;
+use super::super::demand_table::DemandTable;
+use super::super::protocol::*;
+use super::super::server::{RESERVED_CLIENTS, Server, Update};
 use crate::clock::Clock;
 
 /// Backlog limit of one path whose rate is unknown.
@@ -34,6 +37,11 @@ fn with<T>(test: impl AsyncFnOnce() -> T) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test())
 }
 
+fn listening(name: &str, clock: Clock, group: Option<u32>) -> crate::error::Result<Server> {
+    let mut server = Server::new(clock, group);
+    server.listen_for_demands(name, vec![0.0, 1.0]).map(|()| server)
+}
+
 /// An agent without a kernel, on `demands` in a temporary folder.
 struct TestAgent {
     folder: TempDir,
@@ -46,8 +54,7 @@ struct TestAgent {
 impl TestAgent {
     fn new() -> TestAgent {
         let (folder, clock) = (TempDir::new().unwrap(), Clock::start());
-        let server =
-            Server::open(folder.path().join("demands").to_str().unwrap(), clock, vec![0.0, 1.0], None).unwrap();
+        let server = listening(folder.path().join("demands").to_str().unwrap(), clock, None).unwrap();
         let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0 };
         let paths = vec![path("lte-a"), path("lte-b")];
         let strategy = Strategy::Deadline(Default::default());
@@ -73,17 +80,15 @@ impl TestAgent {
 
     /// Runs the agent's driver until no sender has anything more to send.
     async fn settle(&mut self) {
-        while let Ok(update) =
-            tokio::time::timeout(Duration::from_millis(20), next_update(Some(&mut self.server))).await
-        {
+        while let Ok(update) = tokio::time::timeout(Duration::from_millis(20), self.server.next()).await {
             self.apply(update);
         }
     }
 
-    fn apply(&mut self, update: DemandUpdate) {
+    fn apply(&mut self, update: Update) {
         self.faults.extend(update.faults);
-        if update.changed {
-            self.engine.handle(self.clock.now(), Input::Demand(self.server.demand()));
+        if update.demand_changed {
+            self.engine.handle(self.clock.now(), Input::Demand(self.server.demand().unwrap()));
         }
         while let Some(output) = self.engine.poll(self.clock.now()) {
             if let Output::Admission(admission) = output {
@@ -121,16 +126,16 @@ fn each_sender_receives_admissions_of_its_objects_and_its_share_of_the_backlog()
         agent.settle().await;
         assert_eq!(replies(&mut one), [Reply::BacklogBytes(Some(BACKLOG / 2))]);
         assert_eq!(replies(&mut two), [admission(7), admission(8), Reply::BacklogBytes(Some(BACKLOG / 2))]);
-        let demand = agent.server.demand();
+        let demand = agent.server.demand().unwrap();
         assert_eq!(demand.objects.iter().map(|object| object.number).collect::<Vec<u64>>(), [1, 2, 0]);
         // As after a kill: nothing is sent, the kernel closes the socket.
         drop(two);
         agent.settle().await;
-        assert_eq!(agent.server.demand().objects, [object(0, 9000)]);
+        assert_eq!(agent.server.demand().unwrap().objects, [object(0, 9000)]);
         assert_eq!(replies(&mut one), [Reply::BacklogBytes(Some(BACKLOG))]);
         one.send_demand(&[], agent.clock);
         agent.settle().await;
-        assert_eq!((agent.server.demand().objects, replies(&mut one)), (vec![], vec![]));
+        assert_eq!((agent.server.demand().unwrap().objects, replies(&mut one)), (vec![], vec![]));
     });
 }
 
@@ -143,9 +148,9 @@ fn acknowledgements_are_no_change_of_the_demand() {
         agent.settle().await;
         let acked = Object { acked_bytes: 500_000, ..object(0, 9000) };
         sender.send_demand(&[acked], agent.clock);
-        let update = next_update(Some(&mut agent.server)).await;
-        assert!(!update.changed && update.faults.is_empty(), "{update:?}");
-        assert_eq!(agent.server.demand().objects, [acked]);
+        let update = agent.server.next().await;
+        assert!(!update.demand_changed && update.faults.is_empty(), "{update:?}");
+        assert_eq!(agent.server.demand().unwrap().objects, [acked]);
     });
 }
 
@@ -159,6 +164,8 @@ fn an_invalid_demand_is_answered_with_an_error_and_the_connection_is_closed() {
         ("\u{fffd}\0\u{7f}", "expected value"),
         ("{\"objects\":[]}x", "trailing"),
         ("{\"objects\":[],\"price\":1}", "unknown field `price`"),
+        ("{\"objects\":[],\"mode\":\"redundant\"}", "both `objects` and `mode`"),
+        ("{\"version\":2,\"objects\":[]}", "has version 1, not 2"),
         ("{\"objects\":[{\"number\":-1}]}", "invalid value: integer `-1`"),
         (&format!("{{\"objects\":[{},{}]}}", plain(3), plain(3)), "object 3 is listed twice"),
         (&format!("{{\"objects\":[{}]}}", many.join(",")), "65 objects are more than 64"),
@@ -184,7 +191,7 @@ fn an_invalid_demand_is_answered_with_an_error_and_the_connection_is_closed() {
             assert!(sentence.contains(word) && sentence.starts_with("while "), "{word}: {sentence}");
             assert!(!sentence.contains('\n') && sentence.contains("; "), "{sentence}");
             assert_eq!(agent.faults.pop(), Some(sentence));
-            assert_eq!(agent.server.demand().objects.len(), 2, "the demand of the rejected sender is gone");
+            assert_eq!(agent.server.demand().unwrap().objects.len(), 2, "the demand of the rejected sender is gone");
         }
         assert!(!replies(&mut other).contains(&Reply::Gone));
     });
@@ -195,20 +202,20 @@ fn plain(number: impl std::fmt::Display) -> String {
 }
 
 #[test]
-fn the_seventeenth_sender_is_rejected_and_the_sixteen_continue() {
+fn the_last_sender_beyond_the_maximum_is_rejected_and_the_others_continue() {
     with(async || {
         let mut agent = TestAgent::new();
-        let mut senders: Vec<Agent> = (0..MAX_SENDERS).map(|_| agent.connect()).collect();
+        let mut senders: Vec<Agent> = (0..MAX_CLIENTS + RESERVED_CLIENTS).map(|_| agent.connect()).collect();
         agent.settle().await;
         let mut late = agent.connect();
         late.send_demand(&[object(0, 1)], agent.clock);
         agent.settle().await;
-        let sentence = "while sending a demand: 16 senders are connected; end one of them".to_string();
+        let sentence = "while requesting from the agent: 24 clients are connected; end one of them".to_string();
         assert_eq!(replies(&mut late), [Reply::Error(sentence), Reply::Gone]);
         assert_eq!(replies(&mut late), [], "that it is gone is reported once");
         senders.iter_mut().for_each(|sender| sender.send_demand(&[object(0, 9000)], agent.clock));
         agent.settle().await;
-        assert_eq!(agent.server.demand().objects.len(), 16);
+        assert_eq!(agent.server.demand().unwrap().objects.len(), MAX_CLIENTS + RESERVED_CLIENTS);
         senders.pop();
         agent.settle().await;
         let mut next = agent.connect();
@@ -229,17 +236,17 @@ fn neither_endpoint_waits_for_one_that_does_not_read() {
             (0..1000).for_each(|_| sender.send_demand(&many, agent.clock));
             agent.settle().await;
         }
-        assert_eq!((agent.faults.len(), agent.server.demand().objects.len()), (0, MAX_OBJECTS));
+        assert_eq!((agent.faults.len(), agent.server.demand().unwrap().objects.len()), (0, MAX_OBJECTS));
         for number in 0..20_000 {
             sender.send_demand(&[object(number, 9000)], agent.clock);
-            let update = next_update(Some(&mut agent.server)).await;
+            let update = agent.server.next().await;
             agent.apply(update);
         }
         sender.send_demand(&[object(1_000_000, 9000)], agent.clock);
         assert!(replies(&mut sender).len() < 20_000);
         agent.settle().await;
         assert!(!replies(&mut sender).contains(&Reply::Gone));
-        assert_eq!(agent.server.demand().objects.len(), 1);
+        assert_eq!(agent.server.demand().unwrap().objects.len(), 1);
     });
 }
 
@@ -281,23 +288,23 @@ fn only_root_the_agents_user_and_the_configured_group_may_send_demand() {
         let mut agent = TestAgent::new();
         let name = format!("@crosslane-trust-{}", std::process::id());
         for (group, trusted) in [(None, false), (Some(UNPRIVILEGED - 1), false), (Some(UNPRIVILEGED), true)] {
-            agent.server = Server::open(&name, agent.clock, vec![0.0, 1.0], group).unwrap();
+            agent.server = listening(&name, agent.clock, group).unwrap();
             // Only root can change the user.
             let Some(mut other) = connect_as(UNPRIVILEGED, UNPRIVILEGED, &name) else { return };
             other.write_all(&write_demand(&[object(1, 9000)], agent.clock.origin_ns())).unwrap();
             agent.settle().await;
-            assert_eq!(agent.server.demand().objects.len(), usize::from(trusted), "{group:?}");
+            assert_eq!(agent.server.demand().unwrap().objects.len(), usize::from(trusted), "{group:?}");
             if !trusted {
                 let mut received = Vec::new();
                 // What it wrote was not read: after the error message, it finds the connection reset.
                 drop(std::io::Read::read_to_end(&mut other, &mut received));
                 let received = String::from_utf8(received).unwrap();
                 let expected =
-                    "{\"error\":\"while sending a demand: user 65534 is neither root, nor the agent's, nor of";
+                    "{\"error\":\"while requesting from the agent: user 65534 is neither root, nor the agent's, nor of";
                 assert!(received.starts_with(expected) && received.lines().count() == 1, "{received}");
             }
             // A name has one server.
-            agent.server = Server::open(&agent.name_of("other"), agent.clock, vec![], None).unwrap();
+            agent.server = listening(&agent.name_of("other"), agent.clock, None).unwrap();
         }
     });
 }
@@ -306,11 +313,10 @@ fn only_root_the_agents_user_and_the_configured_group_may_send_demand() {
 fn a_stale_file_is_replaced_and_a_live_socket_is_kept() {
     with(async || {
         let agent = TestAgent::new();
-        let open =
-            |name: &str| Server::open(name, agent.clock, vec![], None).map(drop).map_err(|error| error.to_string());
+        let open = |name: &str| listening(name, agent.clock, None).map(drop).map_err(|error| error.to_string());
         let rejected = |name: &str, why: &str| {
             let error = open(name).unwrap_err();
-            assert!(error.starts_with(&format!("while listening for demands on {name}: {why}")), "{error}");
+            assert!(error.starts_with(&format!("while listening on {name}: {why}")), "{error}");
         };
         rejected(&agent.name(), "an agent listens there");
         let place = |name: &str| agent.folder.path().join(name).to_str().unwrap().to_string();
@@ -322,7 +328,7 @@ fn a_stale_file_is_replaced_and_a_live_socket_is_kept() {
         assert_eq!(fs::read(place("file")).unwrap(), b"mine");
         rejected(&place("none/here"), "No such file or directory");
         let name = format!("@crosslane-test-{}", std::process::id());
-        let _lives = Server::open(&name, agent.clock, vec![], None).unwrap();
+        let _lives = listening(&name, agent.clock, None).unwrap();
         rejected(&name, "an agent listens there");
         assert!(Agent::connect(&name).is_ok());
     });
@@ -366,7 +372,7 @@ fn the_longest_demand_fits_into_a_line() {
     let objects: Vec<Object> = (0..100).map(|place| object(u64::MAX - place)).collect();
     let line = write_demand(&objects, 0);
     assert!(line.len() < 12_000, "{}", line.len());
-    assert_eq!(read_demand(&line, 0).unwrap(), objects[..MAX_OBJECTS]);
+    assert_eq!(read_request(&line, 0), Ok(Request::Demand(objects[..MAX_OBJECTS].to_vec())));
 }
 
 proptest! {
@@ -385,6 +391,6 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(prop::num::u8::ANY, 0..200), origin_ns: u64) {
-        prop_assert!(read_demand(&bytes, origin_ns).is_err() || !bytes.is_empty());
+        prop_assert!(read_request(&bytes, origin_ns).is_err() || !bytes.is_empty());
     }
 }

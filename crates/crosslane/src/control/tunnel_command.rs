@@ -1,11 +1,10 @@
 //! `crosslane tunnel`: shows and controls the tunnel of a running agent.
 
-use std::fmt::Write;
-
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crosslane_core::tunnel::Mode;
 
-use crate::control::tunnel::{self, PathStatus, PeerStatus, Request, Status};
+use super::client::query_tunnel;
+use super::status::{PathStatus, PeerStatus, Status};
 use crate::error::{Error, Result};
 use crate::output;
 use crate::tunnel::config;
@@ -53,7 +52,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Mode { mode, options } => (Some(*mode), options),
     };
     let attempt = "printing the tunnel's status";
-    let status = tunnel::query(&options.interface, Request { mode })?;
+    let status = query_tunnel(&options.interface, mode)?;
     let shown = match options.json {
         true => serde_json::to_string(&status).map_err(|cause| Error::failure(attempt, cause))? + "\n",
         false => text(&status),
@@ -78,7 +77,8 @@ fn peer_text(peer: &PeerStatus) -> String {
     let mut text = format!("\n{}{address}: {}, {last_seen}\n", peer.name, peer.mode.name());
     if !peer.paths.is_empty() {
         let heading = HEADING.map(str::to_owned);
-        text += &table(&[heading].into_iter().chain(peer.paths.iter().map(row)).collect::<Vec<_>>());
+        let rows: Vec<_> = [heading].into_iter().chain(peer.paths.iter().map(row)).collect();
+        text += &output::table(&rows, FIGURES);
     }
     text
 }
@@ -102,22 +102,6 @@ fn row(path: &PathStatus) -> [String; COLUMNS] {
         path.lost.to_string(),
         path.reason.clone(),
     ]
-}
-
-fn table(rows: &[[String; COLUMNS]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells =
-            row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match FIGURES.contains(&column) {
-                true => format!("{cell:>width$}"),
-                false => format!("{cell:<width$}"),
-            });
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,12 +1,20 @@
-//! The socket's rules, with both endpoints in this process.
+//! Requests to a tunnel, with both sides of the socket in this process.
 
-use std::os::unix::net::UnixListener;
+use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::thread;
+use std::time::Duration;
 
-use proptest::prelude::*;
+use crosslane_core::path::PathId;
+use crosslane_core::tunnel::Mode;
 
-use super::server::{MAX_CLIENTS, Server, next, read};
-use super::*;
+use super::super::client::query_tunnel;
+use super::super::protocol::{MAX_CLIENTS, MAX_LINE_BYTES, Reply};
+use super::super::server::{RESERVED_CLIENTS, Server};
+use super::super::status::{PeerStatus, Status, path_name};
+use crate::clock::Clock;
+use crate::error::Error;
 
 /// A user without rights.
 const UNPRIVILEGED: u32 = 65_534;
@@ -34,27 +42,41 @@ fn status(peers: usize, mode: Mode) -> Status {
 /// Runs `work` while requests are answered as by an agent: with a status of
 /// `peers`, except for one mode, which is rejected.
 fn answered<T: Send + 'static>(interface: &str, peers: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
+    answered_with(None, interface, peers, work)
+}
+
+/// The same with a group that may read.
+fn answered_with<T: Send + 'static>(
+    group: Option<u32>,
+    interface: &str,
+    peers: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     let answer = |mode: Option<Mode>| match mode {
         Some(Mode::Standby) => Err(Error::usage("changing it", "this one does not", "leave it")),
         mode => Ok(status(peers, mode.unwrap_or_default())),
     };
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-        let mut server = Server::open(interface).unwrap();
+        let mut server = Server::new(Clock::start(), group);
+        server.listen_for_tunnel(interface).unwrap();
         let mut work = tokio::task::spawn_blocking(work);
         loop {
             tokio::select! {
-                        done = &mut work => return done.unwrap(),
-                        request = next(Some(&mut server)) => {
-            let mode = request.mode();
-            request.answer(answer(mode));
-                        }
-                    }
+                done = &mut work => return done.unwrap(),
+                update = server.next() => {
+                    update.requests.iter().for_each(|request| server.answer(request, answer(request.mode)));
+                }
+            }
         }
     })
 }
 
+fn address(interface: &str) -> SocketAddr {
+    SocketAddr::from_abstract_name(format!("crosslane/{interface}")).unwrap()
+}
+
 fn connect(interface: &str) -> UnixStream {
-    let stream = UnixStream::connect_addr(&address(interface).unwrap()).unwrap();
+    let stream = UnixStream::connect_addr(&address(interface)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream
 }
@@ -64,7 +86,7 @@ fn rejection(stream: &UnixStream) -> String {
     let mut reply = Vec::new();
     BufReader::new(stream).read_until(b'\n', &mut reply).unwrap();
     match serde_json::from_slice(&reply) {
-        Ok(Reply::Refused { error }) => error,
+        Ok(Reply::Error(error)) => error,
         other => panic!("{other:?} of {:?}", String::from_utf8_lossy(&reply)),
     }
 }
@@ -88,7 +110,7 @@ fn as_other_user<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
 fn a_status_is_returned_and_a_mode_is_changed_or_rejected() {
     let name = named("query");
     let of = name.clone();
-    let query = move |mode| query(&of, Request { mode });
+    let query = move |mode| query_tunnel(&of, mode);
     let answers = answered(&name, 1000, move || [None, Some(Mode::PerFlow), Some(Mode::Standby)].map(query));
     let [plain, changed, rejected] = answers;
     assert_eq!(plain.unwrap(), status(1000, Mode::Aggregate));
@@ -102,16 +124,17 @@ fn a_status_is_returned_and_a_mode_is_changed_or_rejected() {
 
 #[test]
 fn an_invalid_request_is_answered_with_an_error_and_the_connection_is_closed() {
-    let long = format!("{{\"mode\": \"{}\"}}", "x".repeat(MAX_REQUEST_BYTES));
+    let long = format!("{{\"mode\": \"{}\"}}", "x".repeat(MAX_LINE_BYTES));
     let cases = [
         ("{", "EOF"),
         ("", "EOF"),
         ("\u{fffd}\0\u{7f}", "expected value"),
         ("{}x", "trailing"),
+        ("{\"objects\":[]}", "accepts no demand"),
         ("{\"mood\":\"redundant\"}", "unknown field `mood`"),
         ("{\"mode\":\"fast\"}", "unknown variant `fast`"),
-        (&long, "more than 1024 bytes"),
-        (&long.repeat(1000), "more than 1024 bytes"),
+        (&long, "more than 65536 bytes"),
+        (&long.repeat(10), "more than 65536 bytes"),
     ];
     let cases = cases.map(|(bad, word)| (bad.to_owned(), word));
     let name = named("bad");
@@ -123,27 +146,25 @@ fn an_invalid_request_is_answered_with_an_error_and_the_connection_is_closed() {
             drop(stream.write_all(format!("{bad}\n").as_bytes()));
             let sentence = rejection(&stream);
             assert!(
-                sentence.starts_with("while querying the tunnel: ") && sentence.contains(word),
+                sentence.starts_with("while requesting from the agent: ") && sentence.contains(word),
                 "{word}: {sentence}"
             );
             assert!(sentence.contains("; ") && !sentence.contains('\n'), "{sentence}");
         }
-        assert!(query(&of, Request::default()).is_ok());
+        assert!(query_tunnel(&of, None).is_ok());
     });
 }
 
 #[test]
-fn the_ninth_client_is_rejected_and_silent_clients_are_disconnected() {
-    let name = named("ninth");
+fn a_client_beyond_the_maximum_is_rejected_until_another_ends() {
+    let name = named("beyond");
     let of = name.clone();
     answered(&name, 1, move || {
-        let silent: Vec<UnixStream> = (0..MAX_CLIENTS).map(|_| connect(&of)).collect();
-        let error = query(&of, Request::default()).unwrap_err().to_string();
-        assert_eq!(error, "while querying the tunnel: 8 other clients are connected; retry in a moment");
-        for mut stream in silent {
-            assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0, "it is closed");
-        }
-        assert!(query(&of, Request::default()).is_ok());
+        let silent: Vec<UnixStream> = (0..MAX_CLIENTS + RESERVED_CLIENTS).map(|_| connect(&of)).collect();
+        let error = query_tunnel(&of, None).unwrap_err().to_string();
+        assert_eq!(error, "while requesting from the agent: 24 clients are connected; end one of them");
+        drop(silent);
+        assert!((0..100).any(|_| query_tunnel(&of, None).is_ok()));
     });
 }
 
@@ -159,7 +180,7 @@ fn a_client_that_never_reads_blocks_no_other() {
                 stream
             })
             .collect();
-        assert_eq!(query(&of, Request::default()).unwrap().peers.len(), 2000);
+        assert_eq!(query_tunnel(&of, None).unwrap().peers.len(), 2000);
         drop(unread);
     });
 }
@@ -168,11 +189,24 @@ fn a_client_that_never_reads_blocks_no_other() {
 fn another_user_is_rejected() {
     let name = named("unknown");
     let of = name.clone();
-    let result = answered(&name, 1, move || as_other_user(move || query(&of, Request { mode: Some(Mode::PerFlow) })));
+    let result = answered(&name, 1, move || as_other_user(move || query_tunnel(&of, Some(Mode::PerFlow))));
     if let Some(result) = result {
-        let sentence = "while querying the tunnel: only root and the agent's own user may; \
-                        run this command as one of them, as with `sudo`";
+        let sentence = "while requesting from the agent: user 65534 is neither root, nor the agent's, nor of \
+                        service.demands_group; run this program as one of them, as with `sudo`";
         assert_eq!(result.unwrap_err().to_string(), sentence);
+    }
+}
+
+#[test]
+fn a_user_of_the_group_may_read_and_not_change() {
+    let name = named("group");
+    let of = name.clone();
+    // Another user keeps our group.
+    let group = nix::unistd::getgid().as_raw();
+    let queries = move || as_other_user(move || [None, Some(Mode::PerFlow)].map(|mode| query_tunnel(&of, mode)));
+    if let Some([read, change]) = answered_with(Some(group), &name, 1, queries) {
+        assert_eq!(read.unwrap(), status(1, Mode::Aggregate));
+        assert!(change.unwrap_err().to_string().contains("only root and the agent's own user may change it"));
     }
 }
 
@@ -180,9 +214,9 @@ fn another_user_is_rejected() {
 fn a_process_of_another_user_at_the_agents_address_is_not_trusted() {
     let name = named("imposter");
     let of = name.clone();
-    let imposter = as_other_user(move || UnixListener::bind_addr(&address(&of).unwrap()).unwrap());
+    let imposter = as_other_user(move || UnixListener::bind_addr(&address(&of)).unwrap());
     if imposter.is_some() {
-        let error = query(&name, Request::default()).unwrap_err().to_string();
+        let error = query_tunnel(&name, None).unwrap_err().to_string();
         assert!(
             error.ends_with("user 65534 runs it, or another program at its address; run this command as that user")
         );
@@ -192,8 +226,8 @@ fn a_process_of_another_user_at_the_agents_address_is_not_trusted() {
 #[test]
 fn an_agent_that_does_not_answer_is_reported() {
     let name = named("hangs");
-    let hangs = UnixListener::bind_addr(&address(&name).unwrap()).unwrap();
-    let error = query(&name, Request::default()).unwrap_err();
+    let hangs = UnixListener::bind_addr(&address(&name)).unwrap();
+    let error = query_tunnel(&name, None).unwrap_err();
     assert!(error.to_string().contains(": no answer for 5 s; check whether it hangs"), "{error}");
     assert_eq!(error.exit_code(), 1);
     drop(hangs);
@@ -205,9 +239,9 @@ fn a_name_that_is_taken_is_reported() {
     let of = name.clone();
     let error = answered(&name, 1, move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { Server::open(&of).map(drop) }).unwrap_err().to_string()
+        runtime.block_on(async { Server::new(Clock::start(), None).listen_for_tunnel(&of) }).unwrap_err().to_string()
     });
-    let begin = format!("while listening for requests to the tunnel {name:?}: Address already in use");
+    let begin = format!("while listening on @crosslane/{name}: an agent listens there");
     assert!(error.starts_with(&begin) && error.contains("; end the process that listens"), "{error}");
 }
 
@@ -215,11 +249,4 @@ fn a_name_that_is_taken_is_reported() {
 fn a_path_of_another_endpoint_is_named_by_its_number() {
     assert_eq!(path_name(&["lte", "its-g5"], PathId(1)), "its-g5");
     assert_eq!(path_name(&["lte"], PathId(1)), "1");
-}
-
-proptest! {
-    #[test]
-    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(prop::num::u8::ANY, 0..200)) {
-        prop_assert!(read(&bytes).is_err() || !bytes.is_empty());
-    }
 }

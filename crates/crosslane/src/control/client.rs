@@ -1,0 +1,166 @@
+//! The clients' side of the socket: a sender, for its poll loop, and the query of a tunnel.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crosslane_core::demand::Object;
+use crosslane_core::tunnel::Mode;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use socket2::{Domain, Socket, Type};
+
+use super::protocol::{Inbox, READ_BYTES, Reply, address, flush, tunnel_name, write_demand, write_tunnel_request};
+use super::status::Status;
+use super::trust::trust;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+
+/// Longest replies to a query, in bytes: 1000 vehicles with 16 paths each take less than a third of it.
+const MAX_REPLY_BYTES: u64 = 16 << 20;
+/// Longest time for an agent's reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection to an agent.
+pub struct Agent {
+    stream: UnixStream,
+    inbox: Inbox,
+    /// Rest of the last demand line, not sent yet.
+    outbox: Vec<u8>,
+    replies: VecDeque<Reply>,
+    gone: bool,
+}
+
+impl Agent {
+    /// Connects to an agent, by the name that its `service.demands` has.
+    ///
+    /// # Errors
+    /// No agent listens there, or access is denied.
+    pub fn connect(name: &str) -> io::Result<Agent> {
+        let stream = connect(name)?;
+        stream.set_nonblocking(true)?;
+        Ok(Agent { stream, inbox: Inbox::default(), outbox: Vec::new(), replies: VecDeque::new(), gone: false })
+    }
+
+    /// Sends all open objects (the earliest deadline first; at most as many as an
+    /// agent considers), with times on `clock`. Never blocks: a demand for which the
+    /// socket has no room is dropped, since the next one is complete again.
+    pub fn send_demand(&mut self, objects: &[Object], clock: Clock) {
+        self.flush();
+        if self.outbox.is_empty() && !self.gone {
+            self.outbox = write_demand(objects, clock.origin_ns());
+            self.flush();
+        }
+    }
+
+    /// The agent's next reply; [`Reply::Gone`] once, as the last.
+    pub fn poll(&mut self) -> Option<Reply> {
+        self.flush();
+        if self.replies.is_empty() && !self.gone {
+            self.read();
+        }
+        self.replies.pop_front()
+    }
+
+    /// Errors are ignored: the next read shows whether the agent is gone.
+    fn flush(&mut self) {
+        if flush(&self.stream, &mut self.outbox).is_err() {
+            self.outbox.clear();
+        }
+    }
+
+    fn read(&mut self) {
+        let mut buffer = [0; READ_BYTES];
+        while self.replies.is_empty() && !self.gone {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.gone = true,
+                // A line that is no known reply is from a newer agent.
+                Ok(length) => {
+                    let lines = self.inbox.lines(&buffer[..length]);
+                    self.replies.extend(lines.iter().filter_map(|line| serde_json::from_slice(line).ok()));
+                }
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.gone = true,
+            }
+        }
+        if self.gone {
+            self.replies.push_back(Reply::Gone);
+        }
+    }
+}
+
+impl AsFd for Agent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+fn connect(name: &str) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.connect(&address(name)?)?;
+    Ok(OwnedFd::from(socket).into())
+}
+
+/// A line of the agent, as a query reads it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Rejected {
+        error: String,
+    },
+    Status(Status),
+    /// What a sender wants to know.
+    Other(IgnoredAny),
+}
+
+/// Requests the status of the tunnel with this interface, in this network namespace, after a change of its mode if
+/// there is one.
+///
+/// # Errors
+/// There is no such agent, it is another user's, or it rejects the request: one error message with the remedy.
+pub fn query_tunnel(interface: &str, mode: Option<Mode>) -> Result<Status> {
+    let attempt = format!("querying the agent with the tunnel {interface:?}");
+    let stream = connect(&tunnel_name(interface)).map_err(|cause| {
+        let remedy = "start `crosslane agent` with a [tunnel], or name its interface with --interface";
+        match cause.kind() {
+            // No interface has a name that is too long for a socket's.
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput => {
+                Error::usage(&attempt, "none runs in this network namespace", remedy)
+            }
+            _ => Error::usage(&attempt, cause, remedy),
+        }
+    })?;
+    // An abstract name is free to every program of the namespace.
+    trust(&stream, None).map_err(|user| {
+        let cause = format!("{user} runs it, or another program at its address");
+        Error::usage(&attempt, cause, "run this command as that user")
+    })?;
+    match exchange(&stream, &write_tunnel_request(mode)) {
+        Ok(Ok(status)) => Ok(status),
+        Ok(Err(rejection)) => Err(Error::message(rejection, 2)),
+        Err(cause) => {
+            let timed_out = cause.kind() == io::ErrorKind::WouldBlock;
+            let cause =
+                if timed_out { format!("no answer for {} s", REPLY_TIMEOUT.as_secs()) } else { cause.to_string() };
+            Err(Error::failure(attempt, cause).with_remedy("check whether it hangs or has another version"))
+        }
+    }
+}
+
+/// The status, or the error message of a rejection.
+fn exchange(mut stream: &UnixStream, request: &[u8]) -> io::Result<Result<Status, String>> {
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    // An agent that rejects us may have replied and closed the connection already.
+    drop(stream.write_all(request));
+    for line in BufReader::new(stream.take(MAX_REPLY_BYTES)).split(b'\n') {
+        match serde_json::from_slice(&line?)? {
+            Answer::Status(status) => return Ok(Ok(status)),
+            Answer::Rejected { error } => return Ok(Err(error)),
+            Answer::Other(_) => {}
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"))
+}

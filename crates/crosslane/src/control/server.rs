@@ -1,0 +1,296 @@
+//! The agent's side of the socket. The agent's loop polls it and waits for no client.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use crosslane_core::agent::Agent;
+use crosslane_core::demand::{Admission, Demand};
+use crosslane_core::tunnel::Mode;
+use serde::Serialize;
+use tokio::net::UnixStream;
+
+use super::demand_table::DemandTable;
+use super::listener::{Listener, listen};
+use super::protocol::{
+    AdmissionReport, Inbox, MAX_CLIENTS, MAX_LINE_BYTES, READ_BYTES, Reply, Request, flush, line, read_request,
+    tunnel_name,
+};
+use super::status::Status;
+use super::trust::{Trust, trust};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+
+/// Further clients of root and the agent's own user, so that a group cannot exclude them.
+pub const RESERVED_CLIENTS: usize = 8;
+/// The attempt named by every rejection.
+const ATTEMPT: &str = "requesting from the agent";
+
+/// Listens, and stores each client's open objects.
+pub struct Server {
+    listeners: Vec<Listener>,
+    clock: Clock,
+    group: Option<u32>,
+    /// Price of a byte over each path; none: no demand is accepted.
+    unit_costs: Option<Vec<f64>>,
+    clients: BTreeMap<u64, Client>,
+    next: u64,
+    table: DemandTable,
+}
+
+/// Result of reading from the clients.
+#[derive(Debug, Default)]
+pub struct Update {
+    /// An object was added or removed.
+    pub demand_changed: bool,
+    /// Requests to [answer](Server::answer).
+    pub requests: Vec<TunnelRequest>,
+    /// Errors in what was received, a sentence each.
+    pub faults: Vec<String>,
+}
+
+/// A client requests the tunnel's status.
+#[derive(Debug)]
+pub struct TunnelRequest {
+    client: u64,
+    /// The mode to set before.
+    pub mode: Option<Mode>,
+}
+
+impl Server {
+    /// A server that does not listen yet. `group` may read, and report demand, besides root and this user.
+    pub fn new(clock: Clock, group: Option<u32>) -> Server {
+        let (listeners, clients, table) = (Vec::new(), BTreeMap::new(), DemandTable::default());
+        Server { listeners, clock, group, unit_costs: None, clients, next: 0, table }
+    }
+
+    /// Listens for demand at a name as in `service.demands`; `unit_costs` are in the order of the paths. Must be
+    /// called within a runtime with I/O, as the next.
+    ///
+    /// # Errors
+    /// One error message with the name and the remedy.
+    pub fn listen_for_demands(&mut self, name: &str, unit_costs: Vec<f64>) -> Result<()> {
+        let remedy = "end the process that listens there, or set service.demands to a free name in an existing folder";
+        self.listen(name, remedy)?;
+        self.unit_costs = Some(unit_costs);
+        Ok(())
+    }
+
+    /// Listens for requests to the tunnel with this interface.
+    ///
+    /// # Errors
+    /// Another process listens there.
+    pub fn listen_for_tunnel(&mut self, interface: &str) -> Result<()> {
+        let remedy = "end the process that listens at this name; the tunnel works without `crosslane tunnel` meanwhile";
+        self.listen(&tunnel_name(interface), remedy)
+    }
+
+    fn listen(&mut self, name: &str, remedy: &str) -> Result<()> {
+        let failed = |cause| Error::failure(format!("listening on {name}"), cause).with_remedy(remedy);
+        self.listeners.push(listen(name, self.group).map_err(failed)?);
+        Ok(())
+    }
+
+    /// The next update. Safe to cancel.
+    pub async fn next(&mut self) -> Update {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    /// Reads the clients' lines, and accepts and removes clients.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Update> {
+        let mut update = Update::default();
+        let mut quiet = true;
+        let clients: Vec<u64> = self.clients.keys().copied().collect();
+        for client in clients {
+            match self.clients.get_mut(&client).map(|of| of.poll(context)) {
+                Some(Poll::Ready(Some(lines))) => self.receive(client, &lines, &mut update),
+                Some(Poll::Ready(None)) => self.remove(client, &mut update),
+                Some(Poll::Pending) | None => continue,
+            }
+            quiet = false;
+        }
+        // Afterwards, since those that have gone leave room.
+        quiet &= !self.accept(context, &mut update);
+        if quiet { Poll::Pending } else { Poll::Ready(update) }
+    }
+
+    /// The open objects of all clients; none if no demand is accepted.
+    pub fn demand(&mut self) -> Option<Demand> {
+        self.unit_costs.as_ref().map(|unit_costs| self.table.demand(unit_costs))
+    }
+
+    /// Passes on whether an object can be delivered in time.
+    pub fn admit(&mut self, admission: &Admission) {
+        let Some((client, number)) = self.table.owner(admission.number) else { return };
+        let predicted_ns = admission.best.map(|best| self.clock.origin_ns().saturating_add(best.as_nanos()));
+        let report = AdmissionReport { number, predicted_ns, can_be_met: admission.can_be_met() };
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.send(&Reply::Admission(report));
+        }
+    }
+
+    /// Sends each client what has changed for it, if demand is accepted.
+    pub fn report(&mut self, agent: &Agent) {
+        if self.clients.is_empty() || self.unit_costs.is_none() {
+            return;
+        }
+        let backlog = agent.backlog_bytes();
+        let states = agent.paths().map(|(name, _, state)| (name.to_string(), state.name().to_string())).collect();
+        let states = Reply::States(states);
+        for (id, client) in &mut self.clients {
+            let share = self.table.share(*id, backlog).map(Reply::BacklogBytes);
+            client.report(share, &states);
+        }
+    }
+
+    /// Sends the status, or why the request is rejected. The client may have gone.
+    pub fn answer(&mut self, request: &TunnelRequest, status: Result<Status>) {
+        if let Some(client) = self.clients.get_mut(&request.client) {
+            match status {
+                Ok(status) => client.send(&status),
+                Err(rejection) => client.send(&Reply::Error(rejection.to_string())),
+            }
+        }
+    }
+
+    /// True if a connection was accepted.
+    fn accept(&mut self, context: &mut Context<'_>, update: &mut Update) -> bool {
+        let mut accepted = false;
+        for _ in 0..MAX_CLIENTS {
+            let Some(stream) = self.listeners.iter().find_map(|listener| listener.accept(context)) else { break };
+            accepted = true;
+            update.faults.extend(self.admit_client(stream).err());
+        }
+        accepted
+    }
+
+    /// Adds a client.
+    ///
+    /// # Errors
+    /// Why it was rejected, as it was sent.
+    fn admit_client(&mut self, stream: UnixStream) -> Result<(), String> {
+        let trust = trust(&stream, self.group);
+        let places = if trust == Ok(Trust::Owner) { MAX_CLIENTS + RESERVED_CLIENTS } else { MAX_CLIENTS };
+        let mut client = Client::new(stream);
+        client.trust = trust.map_err(|user| {
+            let cause = format!("{user} is neither root, nor the agent's, nor of service.demands_group");
+            client.reject(cause, "run this program as one of them, as with `sudo`")
+        })?;
+        if self.clients.len() >= places {
+            return Err(client.reject(format!("{places} clients are connected"), "end one of them"));
+        }
+        self.clients.insert(self.next, client);
+        self.next += 1;
+        Ok(())
+    }
+
+    fn receive(&mut self, client: u64, lines: &[Vec<u8>], update: &mut Update) {
+        for line in lines {
+            let Some(of) = self.clients.get_mut(&client) else { return };
+            let rejection = match read_request(line, self.clock.origin_ns()) {
+                Ok(Request::Demand(_)) if self.unit_costs.is_none() => {
+                    ("it accepts no demand".into(), "set service.demands in its configuration")
+                }
+                Ok(Request::Demand(objects)) => {
+                    update.demand_changed |= self.table.replace(client, objects);
+                    continue;
+                }
+                Ok(Request::Tunnel(Some(_))) if of.trust != Trust::Owner => {
+                    ("only root and the agent's own user may change it".into(), "run this command as one of them")
+                }
+                Ok(Request::Tunnel(mode)) => {
+                    update.requests.push(TunnelRequest { client, mode });
+                    continue;
+                }
+                Err(cause) => (cause, "write one line of JSON as in docs/reference/control-socket.md"),
+            };
+            update.faults.push(of.reject(rejection.0, rejection.1));
+            return self.remove(client, update);
+        }
+    }
+
+    fn remove(&mut self, client: u64, update: &mut Update) {
+        self.clients.remove(&client);
+        update.demand_changed |= self.table.remove(client);
+    }
+}
+
+/// A client, and what was last sent to it.
+struct Client {
+    stream: UnixStream,
+    trust: Trust,
+    inbox: Inbox,
+    outbox: Vec<u8>,
+    backlog: Option<Reply>,
+    states: Option<Reply>,
+}
+
+impl Client {
+    fn new(stream: UnixStream) -> Client {
+        Client { stream, trust: Trust::Group, inbox: Inbox::default(), outbox: Vec::new(), backlog: None, states: None }
+    }
+
+    /// Sends what waits, and returns the lines received; `None` if the client is gone.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<Vec<u8>>>> {
+        while !self.outbox.is_empty() && self.stream.poll_write_ready(context).is_ready() {
+            match self.stream.try_write(&self.outbox) {
+                Ok(sent) => drop(self.outbox.drain(..sent)),
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => self.outbox.clear(),
+            }
+        }
+        loop {
+            if ready!(self.stream.poll_read_ready(context)).is_err() {
+                return Poll::Ready(None);
+            }
+            let mut buffer = [0; READ_BYTES];
+            match self.stream.try_read(&mut buffer) {
+                Ok(0) => return Poll::Ready(None),
+                Ok(length) => return Poll::Ready(Some(self.inbox.lines(&buffer[..length]))),
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Poll::Ready(None),
+            }
+        }
+    }
+
+    /// Sends what has changed. While the client does not read, nothing is added, so
+    /// that it finds the newest state when it does.
+    fn report(&mut self, share: Option<Reply>, states: &Reply) {
+        self.flush();
+        if !self.outbox.is_empty() {
+            return;
+        }
+        if share.is_some() && share != self.backlog {
+            share.iter().for_each(|share| self.send(share));
+            self.backlog = share;
+        }
+        if self.states.as_ref() != Some(states) {
+            self.send(states);
+            self.states = Some(states.clone());
+        }
+    }
+
+    /// A client that reads nothing and requests continuously misses replies.
+    fn send(&mut self, reply: &impl Serialize) {
+        if self.outbox.len() < MAX_LINE_BYTES {
+            self.outbox.extend(line(reply));
+        }
+        self.flush();
+    }
+
+    /// Sends the reason of a rejection, and returns it.
+    fn reject(&mut self, cause: impl Display, remedy: &str) -> String {
+        let sentence = format!("while {ATTEMPT}: {cause}; {remedy}");
+        self.send(&Reply::Error(sentence.clone()));
+        sentence
+    }
+
+    /// Errors are ignored: the next read shows whether the client is gone.
+    fn flush(&mut self) {
+        if flush(&self.stream, &mut self.outbox).is_err() {
+            self.outbox.clear();
+        }
+    }
+}

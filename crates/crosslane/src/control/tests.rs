@@ -1,0 +1,4 @@
+//! The socket's rules.
+
+mod demands;
+mod tunnel;

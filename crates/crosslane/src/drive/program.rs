@@ -1,0 +1,13 @@
+//! Starts this program again, for what needs a separate process: a run, an agent, a new key.
+
+use std::io;
+use std::process::Command;
+
+/// This program, to be started with arguments.
+///
+/// # Errors
+/// The system does not name its file.
+#[expect(clippy::disallowed_methods, reason = "the program itself, not another one")]
+pub fn this_program() -> io::Result<Command> {
+    std::env::current_exe().map(Command::new)
+}
