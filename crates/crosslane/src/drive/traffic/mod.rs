@@ -12,13 +12,15 @@ use crosslane_sim::scenario::{Congestion, Protocol, Scenario, TrafficKind};
 use socket2::Socket;
 
 use super::agents::DEMANDS;
-use super::objects;
 use super::world::PRIORITY;
 use crate::clock::Clock;
 use crate::control::demand::client::Agent;
 use crate::error::{Error, Result};
 use crate::testbed::realtime::become_realtime;
-use crate::testbed::traffic::{self, BULK_BYTES, ConnectionRecord, datagrams};
+use connection::{self as traffic, BULK_BYTES, ConnectionRecord, datagrams};
+
+mod connection;
+mod objects;
 
 /// Port of the traffic's server.
 const PORT: u16 = 5001;
