@@ -6,7 +6,7 @@ use crosslane_sim::scenario::base::Kind;
 use std::path::Path;
 use std::time::Duration;
 
-use crosslane_sim::scenario::{Mode, PathEntry, Scenario, Strategy, TrafficKind, TunnelParams};
+use crosslane_sim::scenario::{Mode, PathEntry, Scenario, Strategy, TunnelParams};
 use serde_json::Value;
 use toml::{Table, Value as Toml};
 
@@ -130,7 +130,7 @@ fn configuration(scenario: &Scenario, strategy: &Strategy) -> Table {
         Toml::Table(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
     };
     let mut service = vec![("mode", mode.into()), ("prefer", Toml::Array(prefer))];
-    if matches!(scenario.traffic.kind, TrafficKind::Deadline(_)) {
+    if scenario.traffic.kind.deadlines().is_some() {
         let costs = scenario.service.cost_per_gb.iter().map(|(name, cost)| (name.clone(), (*cost).into()));
         service.extend([("demands", DEMANDS.into()), ("cost_per_gb", Toml::Table(costs.collect()))]);
     }

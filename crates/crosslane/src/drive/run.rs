@@ -1,6 +1,7 @@
 //! One run: namespaces, emulated links, agents, traffic and records.
 
-use crosslane_sim::scenario::{Base, Protocol, Scenario, Strategy, Wire};
+use crosslane_sim::scenario::{Base, Scenario, Strategy, Wire};
+use crosslane_sim::traffic::Protocol;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -125,7 +126,8 @@ impl Run {
         std::thread::scope(|scope| {
             let vehicle = scope.spawn(|| self.monitor(Side::Vehicle, clock, &stop));
             let server = scope.spawn(|| self.monitor(Side::Server, clock, &stop));
-            let serving = scope.spawn(|| self.testbed.server.enter(|| traffic.serve(&listener, clock, &stop))?);
+            let serve = || traffic.serve(listener, clock, &stop);
+            let serving = scope.spawn(|| self.testbed.server.enter(serve)?);
             let driving = scope.spawn(|| self.testbed.vehicle.enter(|| traffic.drive(clock, &stop))?);
             let outages = scope.spawn(|| interface_outages::apply(&self.scenario, &self.testbed, clock, &stop));
             let result = world.run(self.scenario.duration_s, should_continue);

@@ -1,121 +1,46 @@
-//! The traffic of a drive: one connection with timestamped messages or bulk
-//! data, up or down; [`datagrams`] is the same without a connection.
+//! Traffic over one connection: timestamped messages or bulk data, up or down,
+//! or messages that the server answers.
 //!
-//! Every function works in the network namespace of the thread that calls it.
 //! Each message carries its number and the time at which its write began, and
-//! the receiver checks every byte. Bulk traffic is messages of 64 KiB back to
-//! back: smaller writes end each MPTCP mapping with a small packet.
-//!
-//! A message is due at `start + number × period`. While the socket is blocked,
-//! due messages wait at the source for at most [`BACKLOG_NS`]; older ones are
-//! skipped and counted. Delay is measured from the beginning of the write, so
-//! it excludes the wait at the source.
+//! the receiver checks every byte. Delay is measured from the beginning of the
+//! write, so it excludes the wait at the source.
 
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
 use std::time::Duration;
 
 use crosslane_core::link::Direction;
-use crosslane_sim::record::rows::MessageRow;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use crosslane_sim::record::messages::MessageLog;
+use nix::poll::PollFlags;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-pub mod datagrams;
-mod endpoint;
-pub mod frame;
+use super::driver::{Driver, EndpointRecord, POLL_INTERVAL, Plan, Run, TrafficError, system};
+use super::frame::Checker;
+use crate::error::Result;
 
-use endpoint::Endpoint;
-use frame::{HEADER_BYTES, SIZE_MAX_BYTES};
-
-/// How long due messages may wait for the socket before they are skipped.
-pub const BACKLOG_NS: u64 = 1_000_000_000;
-/// Maximum number of messages in a run; its record stays below 400 MB.
-pub const MESSAGES_MAX: usize = 10_000_000;
-/// Size of a message of bulk traffic.
-pub const BULK_BYTES: u32 = 65_536;
-
-/// Longest wait before `stop` is checked again.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout of one connection attempt; the kernel retransmits a lost SYN after
 /// 1 s.
 const CONNECT_ATTEMPT: Duration = Duration::from_secs(4);
+/// Remedy for a connection that broke.
+const SEE_EVENTS: &str = "see events.jsonl for why the connection was closed";
 
-/// The run's clock: nanoseconds since the run began.
-pub type Clock<'a> = &'a (dyn Fn() -> u64 + Sync);
+/// Drives messages, their answers, and bulk data.
+pub struct Connection;
 
-/// Parameters of the traffic.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Direction of the data.
-    pub direction: Direction,
-    /// True if the server sends each message back and the vehicle waits for it
-    /// before the next.
-    pub answered: bool,
-    /// Length of a message with its 24-byte header (24 to 1 MiB).
-    pub size_bytes: u32,
-    /// Time from one message to the next; 0: as fast as the socket accepts them.
-    pub period_ns: u64,
-    /// When the first message is due.
-    pub start_ns: u64,
-    /// When the sender stops; written messages are still delivered.
-    pub stop_ns: u64,
-    /// When both endpoints stop.
-    pub deadline_ns: u64,
-    /// Multipath TCP, or plain TCP.
-    pub mptcp: bool,
-    /// Congestion control (`cubic`, `reno`, `bbr`).
-    pub congestion: String,
-    /// SO_SNDBUF of the sender, in bytes; 0: the kernel's default.
-    pub send_buffer_bytes: usize,
-}
+impl Driver for Connection {
+    fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
+        Ok(listen(plan, port)?)
+    }
 
-/// What one endpoint of a connection recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ConnectionRecord {
-    /// When the write of each message began, by number.
-    pub sent_ns: Vec<u64>,
-    /// When the last byte of each message was read, by number.
-    pub received_ns: Vec<u64>,
-    /// Messages that waited too long at the source and were not written.
-    pub skipped: u64,
-}
+    fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {
+        let endpoint = Endpoint { socket: accept(run, &listener)?, run };
+        let served = if run.plan.kind.is_answered() { endpoint.echo() } else { endpoint.run(Direction::Down) };
+        Ok(served?)
+    }
 
-/// Why the traffic failed.
-#[derive(Debug, thiserror::Error)]
-pub enum TrafficError {
-    /// The plan is invalid.
-    #[error("while planning the traffic: {0}")]
-    Plan(String),
-    /// A system call failed.
-    #[error("while {attempt}: {cause}; {remedy}")]
-    System {
-        /// The attempt.
-        attempt: String,
-        /// The system's error.
-        cause: io::Error,
-        /// The remedy.
-        remedy: &'static str,
-    },
-    /// A datagram differs from the one sent.
-    #[error("while checking received data: datagram of {length} bytes: {what}; report this, since UDP has checksums")]
-    Damaged {
-        /// Bytes received.
-        length: usize,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The stream differs from the one sent.
-    #[error(
-        "while checking received data: {what} at byte {offset} of the stream; report this, since TCP must prevent it"
-    )]
-    Corrupt {
-        /// Offset in the stream.
-        offset: u64,
-        /// What is wrong.
-        what: &'static str,
-    },
+    fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord> {
+        Ok(Endpoint { socket: dial(run, server, local)?, run }.run(Direction::Up)?)
+    }
 }
 
 /// Opens the server's socket on the wildcard address, which MPTCP joins to
@@ -124,8 +49,8 @@ pub enum TrafficError {
 /// # Errors
 /// The kernel has no MPTCP, the port is in use or the congestion control is
 /// not available.
-pub fn listen(port: u16, plan: &Plan) -> Result<Socket, TrafficError> {
-    check(plan)?;
+pub fn listen(plan: &Plan, port: u16) -> Result<Socket, TrafficError> {
+    plan.check()?;
     let socket = open(plan, Domain::IPV4)?;
     let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
     let prepare = || {
@@ -138,28 +63,11 @@ pub fn listen(port: u16, plan: &Plan) -> Result<Socket, TrafficError> {
     Ok(socket)
 }
 
-/// Accepts one connection and runs the server until the traffic has ended, the
-/// deadline has passed or `stop` is set.
-///
-/// # Errors
-/// The vehicle does not connect in time, the connection breaks, or bytes
-/// differ from those sent.
-pub fn serve(
-    listener: &Socket,
-    plan: &Plan,
-    clock: Clock,
-    stop: &AtomicBool,
-) -> Result<ConnectionRecord, TrafficError> {
-    let socket = accept(listener, plan, clock, stop)?;
-    let endpoint = Endpoint { socket, plan, clock, stop };
-    if plan.answered { endpoint.echo() } else { endpoint.run(plan.direction == Direction::Down) }
-}
-
 /// Accepts one connection.
 ///
 /// # Errors
 /// The vehicle does not connect in time.
-pub fn accept(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -> Result<Socket, TrafficError> {
+pub fn accept(run: Run, listener: &Socket) -> Result<Socket, TrafficError> {
     let socket = loop {
         match listener.accept() {
             Ok((socket, _)) => break socket,
@@ -168,30 +76,14 @@ pub fn accept(listener: &Socket, plan: &Plan, clock: Clock, stop: &AtomicBool) -
                 return Err(system("accepting the vehicle's connection", "see the kernel's log")(error));
             }
         }
-        if has_ended(plan, clock, stop) {
+        if run.has_ended() {
             let late = io::Error::from(ErrorKind::TimedOut);
             return Err(system("waiting for the vehicle's connection", "check that a link is up at the start")(late));
         }
-        wait(listener, PollFlags::POLLIN)?;
+        run.wait(listener, PollFlags::POLLIN)?;
     };
-    tune(&socket, plan)?;
+    tune(&socket, run.plan)?;
     Ok(socket)
-}
-
-/// [Connects](dial) and runs the vehicle's client.
-///
-/// # Errors
-/// The connection fails or breaks, or bytes differ from those sent.
-pub fn drive(
-    server: SocketAddr,
-    local: Option<IpAddr>,
-    plan: &Plan,
-    clock: Clock,
-    stop: &AtomicBool,
-) -> Result<ConnectionRecord, TrafficError> {
-    let socket = dial(server, local, plan, clock, stop)?;
-    let endpoint = Endpoint { socket, plan, clock, stop };
-    if plan.answered { endpoint.send_and_await() } else { endpoint.run(plan.direction == Direction::Up) }
 }
 
 /// Connects, with retries until the deadline. `local` is the source address;
@@ -199,59 +91,17 @@ pub fn drive(
 ///
 /// # Errors
 /// The connection fails.
-pub fn dial(
-    server: SocketAddr,
-    local: Option<IpAddr>,
-    plan: &Plan,
-    clock: Clock,
-    stop: &AtomicBool,
-) -> Result<Socket, TrafficError> {
-    check(plan)?;
+pub fn dial(run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<Socket, TrafficError> {
+    run.plan.check()?;
     loop {
-        match connect(server, local, plan) {
+        match connect(server, local, run.plan) {
             Ok(socket) => return Ok(socket),
-            Err(error @ TrafficError::System { .. }) if has_ended(plan, clock, stop) => {
-                return Err(error);
+            Err(TrafficError::System { cause, .. }) if is_transient(&cause) && !run.has_ended() => {
+                std::thread::sleep(POLL_INTERVAL);
             }
-            Err(TrafficError::System { cause, .. }) if is_transient(&cause) => std::thread::sleep(POLL_INTERVAL),
             Err(error) => return Err(error),
         }
     }
-}
-
-/// Joins the records of both endpoints into rows of messages.
-pub fn messages(plan: &Plan, sender: &ConnectionRecord, receiver: &ConnectionRecord) -> Vec<MessageRow> {
-    let received = receiver.received_ns.iter().copied().map(Some).chain(std::iter::repeat(None));
-    sender
-        .sent_ns
-        .iter()
-        .zip(received)
-        .enumerate()
-        .map(|(number, (&sent_ns, received_ns))| MessageRow {
-            number: number as u64,
-            sent_ns,
-            written_ns: None,
-            received_ns,
-            size_bytes: plan.size_bytes,
-        })
-        .collect()
-}
-
-fn check(plan: &Plan) -> Result<(), TrafficError> {
-    let sizes = HEADER_BYTES..=SIZE_MAX_BYTES;
-    let due = plan.stop_ns.saturating_sub(plan.start_ns).checked_div(plan.period_ns).unwrap_or(0);
-    if !sizes.contains(&(plan.size_bytes as usize)) {
-        return Err(TrafficError::Plan(format!(
-            "messages of {} bytes cannot be sent; set size_bytes between {HEADER_BYTES} and {SIZE_MAX_BYTES}",
-            plan.size_bytes
-        )));
-    }
-    if due > MESSAGES_MAX as u64 {
-        return Err(TrafficError::Plan(format!(
-            "{due} messages are more than {MESSAGES_MAX}; send fewer or larger ones, or drive for less long"
-        )));
-    }
-    Ok(())
 }
 
 fn open(plan: &Plan, domain: Domain) -> Result<Socket, TrafficError> {
@@ -317,37 +167,108 @@ fn is_transient(cause: &io::Error) -> bool {
     transient.contains(&cause.kind())
 }
 
-fn has_ended(plan: &Plan, clock: Clock, stop: &AtomicBool) -> bool {
-    stop.load(Ordering::Relaxed) || clock() >= plan.deadline_ns
+/// One endpoint of an established connection.
+struct Endpoint<'a> {
+    socket: Socket,
+    run: Run<'a>,
 }
 
-/// Sleeps until this time; false if the traffic has ended before.
-fn sleep_until(plan: &Plan, clock: Clock, stop: &AtomicBool, due_ns: u64) -> bool {
-    loop {
-        if has_ended(plan, clock, stop) {
-            return false;
+impl Endpoint<'_> {
+    /// Sends or receives until the traffic has ended; an endpoint sends if the
+    /// data has its direction.
+    fn run(self, sends: Direction) -> Result<EndpointRecord, TrafficError> {
+        self.prepare()?;
+        if sends == self.run.plan.direction { self.send() } else { self.receive() }
+    }
+
+    /// Sends received bytes back.
+    fn echo(self) -> Result<EndpointRecord, TrafficError> {
+        self.prepare()?;
+        let mut buffer = vec![0; 64 * 1024];
+        while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
+            if !self.write(&buffer[..count])? {
+                break;
+            }
         }
-        let remaining = Duration::from_nanos(due_ns.saturating_sub(clock()));
-        if remaining.is_zero() {
-            return true;
+        let _ = self.socket.shutdown(Shutdown::Write);
+        Ok(EndpointRecord::default())
+    }
+
+    fn prepare(&self) -> Result<(), TrafficError> {
+        self.socket.set_nonblocking(true).map_err(system("setting up the traffic's socket", "see the kernel's log"))
+    }
+
+    fn send(&self) -> Result<EndpointRecord, TrafficError> {
+        let is_answered = self.run.plan.kind.is_answered();
+        let mut checker = Checker::default();
+        let record = self.run.send(|message, log| {
+            Ok(self.write(message)? && (!is_answered || self.await_answer(message.len(), &mut checker, log)?))
+        })?;
+        // The peer ends its stream when it has received all.
+        let _ = self.socket.shutdown(Shutdown::Write);
+        while self.read(&mut [0; 64])?.is_some_and(|count| count > 0) {}
+        Ok(record)
+    }
+
+    /// False if the stream ended before the answer.
+    fn await_answer(&self, size: usize, checker: &mut Checker, log: &mut MessageLog) -> Result<bool, TrafficError> {
+        let mut answer = vec![0; size];
+        let mut is_complete = false;
+        while !is_complete {
+            let Some(count) = self.read(&mut answer)?.filter(|&count| count > 0) else { return Ok(false) };
+            let now = self.run.clock.now();
+            checker.take(&answer[..count], |header| {
+                log.received(now, header.number);
+                is_complete = true;
+            })?;
         }
-        std::thread::sleep(remaining.min(POLL_INTERVAL));
+        Ok(true)
+    }
+
+    /// False if the deadline passed or the run stopped before.
+    fn write(&self, mut bytes: &[u8]) -> Result<bool, TrafficError> {
+        while !bytes.is_empty() {
+            match (&self.socket).write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.run.has_ended() {
+                        return Ok(false);
+                    }
+                    self.run.wait(&self.socket, PollFlags::POLLOUT)?;
+                }
+                Err(error) => return Err(system("sending the traffic", SEE_EVENTS)(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    fn receive(&self) -> Result<EndpointRecord, TrafficError> {
+        let mut record = EndpointRecord::default();
+        let mut checker = Checker::default();
+        let mut buffer = vec![0; 256 * 1024];
+        while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
+            let now = self.run.clock.now();
+            checker.take(&buffer[..count], |header| record.note(header.number as usize, now))?;
+        }
+        Ok(record)
+    }
+
+    /// The number of bytes read; 0 at the end of the stream, `None` if the deadline
+    /// passed or the run stopped before.
+    fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, TrafficError> {
+        loop {
+            match (&self.socket).read(buffer) {
+                Ok(count) => return Ok(Some(count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.run.has_ended() {
+                        return Ok(None);
+                    }
+                    self.run.wait(&self.socket, PollFlags::POLLIN)?;
+                }
+                Err(error) => return Err(system("receiving the traffic", SEE_EVENTS)(error)),
+            }
+        }
     }
 }
-
-/// Waits until the socket is ready or [`POLL_INTERVAL`] has passed.
-fn wait(socket: &impl AsFd, events: PollFlags) -> Result<(), TrafficError> {
-    let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
-    match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
-        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-        Err(errno) => Err(system("waiting for the traffic's socket", "see the kernel's log")(errno.into())),
-    }
-}
-
-fn system(attempt: impl Into<String>, remedy: &'static str) -> impl FnOnce(io::Error) -> TrafficError {
-    let attempt = attempt.into();
-    move |cause| TrafficError::System { attempt, cause, remedy }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,26 +1,32 @@
-//! The two endpoints of a drive's traffic: a connection, datagrams or objects
-//! with deadlines, with or without a tunnel.
+//! The two endpoints of a drive's traffic, with or without a tunnel.
 
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
 use crosslane_sim::record::rows::MessageRow;
-use crosslane_sim::scenario::{Congestion, Protocol, Scenario, TrafficKind};
+use crosslane_sim::scenario::{Congestion, Scenario};
+use crosslane_sim::traffic::Protocol;
 use socket2::Socket;
 
-use super::agents::DEMANDS;
 use super::world::PRIORITY;
 use crate::clock::Clock;
-use crate::control::demand::client::Agent;
 use crate::error::{Error, Result};
 use crate::testbed::realtime::become_realtime;
-use connection::{self as traffic, BULK_BYTES, ConnectionRecord, datagrams};
 
 mod connection;
+mod datagrams;
+mod driver;
+mod frame;
 mod objects;
+
+use connection::Connection;
+use datagrams::Datagrams;
+pub use driver::EndpointRecord;
+use driver::{Driver, Plan, Run};
+use objects::Objects;
 
 /// Port of the traffic's server.
 const PORT: u16 = 5001;
@@ -28,7 +34,7 @@ const PORT: u16 = 5001;
 /// pass in both directions.
 const DISCARD: u16 = 9;
 /// Time for delivery after the sender has stopped.
-const GRACE_NS: u64 = 2_000_000_000;
+const GRACE: Duration = Duration::from_secs(2);
 /// Longest time until a tunnel carries packets.
 const TUNNEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of one attempt to reach the server through the tunnel.
@@ -52,29 +58,9 @@ pub struct EndpointConfig {
 /// The traffic of a run.
 pub struct TrafficEndpoints<'a> {
     scenario: &'a Scenario,
-    seed: u64,
     config: EndpointConfig,
-    plan: traffic::Plan,
-}
-
-/// Listening socket of the server.
-pub enum Listener {
-    /// Of a connection.
-    Connection(Socket),
-    /// Of datagrams.
-    Datagrams(UdpSocket),
-}
-
-/// What one endpoint of the traffic recorded.
-pub enum EndpointRecord {
-    /// An endpoint of a connection.
-    Connection(ConnectionRecord),
-    /// An endpoint of datagrams.
-    Datagrams(datagrams::EndpointRecord),
-    /// The sender of objects: one row for each.
-    Sent(Vec<MessageRow>),
-    /// The receiver of objects: when each was complete.
-    Received(Vec<Option<u64>>),
+    plan: Plan,
+    driver: Box<dyn Driver>,
 }
 
 /// What was carried, from the records of both endpoints.
@@ -88,42 +74,38 @@ pub struct Delivered {
     pub duplicates: Option<u64>,
 }
 
+/// The driver of a kind of traffic. A kind that needs another one is named here.
+fn driver(scenario: &Scenario, demands: bool) -> Box<dyn Driver> {
+    let traffic = &scenario.traffic;
+    match (traffic.kind.deadlines(), traffic.protocol) {
+        (Some(rules), _) => Box::new(Objects { rules, demands }),
+        (None, Protocol::Udp) => Box::new(Datagrams),
+        (None, Protocol::Tcp) => Box::new(Connection),
+    }
+}
+
 impl<'a> TrafficEndpoints<'a> {
     /// The traffic of a scenario.
     pub fn new(scenario: &'a Scenario, seed: u64, config: EndpointConfig) -> TrafficEndpoints<'a> {
-        TrafficEndpoints { scenario, seed, config, plan: plan(scenario, config.mptcp) }
+        let (plan, driver) = (plan(scenario, seed, config.mptcp), driver(scenario, config.demands));
+        TrafficEndpoints { scenario, config, plan, driver }
     }
 
-    /// Opens the server's listening socket, from a thread in its namespace.
+    /// Opens the server's socket, from a thread in its namespace.
     ///
     /// # Errors
     /// System errors.
-    pub fn listen(&self) -> Result<Listener> {
-        match self.scenario.traffic.protocol {
-            Protocol::Tcp => traffic::listen(PORT, &self.plan).map(Listener::Connection).map_err(message),
-            Protocol::Udp => datagrams::listen(PORT, &self.plan).map(Listener::Datagrams).map_err(message),
-        }
+    pub fn listen(&self) -> Result<Socket> {
+        self.driver.listen(&self.plan, PORT)
     }
 
     /// Runs the server, from a thread in its namespace.
     ///
     /// # Errors
     /// The cause of the failure.
-    pub fn serve(&self, listener: &Listener, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord> {
+    pub fn serve(&self, listener: Socket, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord> {
         become_realtime(PRIORITY);
-        let now = || clock.now().as_nanos();
-        match (listener, self.scenario.traffic.kind) {
-            (Listener::Datagrams(socket), _) => {
-                datagrams::serve(socket, &self.plan, &now, stop).map(EndpointRecord::Datagrams).map_err(message)
-            }
-            (Listener::Connection(listener), TrafficKind::Deadline(_)) => {
-                let socket = traffic::accept(listener, &self.plan, &now, stop).map_err(message)?;
-                Ok(EndpointRecord::Received(objects::receive(&socket, clock, stop)?))
-            }
-            (Listener::Connection(listener), _) => {
-                traffic::serve(listener, &self.plan, &now, stop).map(EndpointRecord::Connection).map_err(message)
-            }
-        }
+        self.driver.serve(Run { plan: &self.plan, clock, stop }, listener)
     }
 
     /// Runs the vehicle's client, from a thread in its namespace.
@@ -136,21 +118,8 @@ impl<'a> TrafficEndpoints<'a> {
             self.await_tunnel(clock, stop)?;
             std::thread::sleep(self.scenario.tunnel_stands().since(clock.now()));
         }
-        let now = || clock.now().as_nanos();
-        let (server, local, plan) = (SocketAddr::new(self.config.server, PORT), self.config.local, &self.plan);
-        let params = &self.scenario.traffic;
-        if params.protocol == Protocol::Udp {
-            return datagrams::drive(server, local, plan, &now, stop).map(EndpointRecord::Datagrams).map_err(message);
-        }
-        let TrafficKind::Deadline(rules) = params.kind else {
-            return traffic::drive(server, local, plan, &now, stop).map(EndpointRecord::Connection).map_err(message);
-        };
-        let first = self.scenario.first_object(self.seed).unwrap_or_default();
-        std::thread::sleep(first.since(clock.now()));
-        let socket = traffic::dial(server, local, plan, &now, stop).map_err(message)?;
-        let agent = self.config.demands.then(|| Agent::connect(DEMANDS)).transpose();
-        let agent = agent.map_err(|cause| Error::failure("reaching the agent", cause))?;
-        Ok(EndpointRecord::Sent(objects::send(&socket, agent, (params, rules, self.seed), clock, stop)?))
+        let server = SocketAddr::new(self.config.server, PORT);
+        self.driver.drive(Run { plan: &self.plan, clock, stop }, server, self.config.local)
     }
 
     /// Joins the records of both endpoints.
@@ -159,29 +128,8 @@ impl<'a> TrafficEndpoints<'a> {
             Direction::Up => (vehicle, server),
             Direction::Down => (server, vehicle),
         };
-        match (sender, receiver) {
-            (EndpointRecord::Connection(sender), EndpointRecord::Connection(receiver)) => Delivered {
-                // With answers, the vehicle knows both times.
-                messages: traffic::messages(&self.plan, &sender, if self.plan.answered { &sender } else { &receiver }),
-                skipped: sender.skipped,
-                duplicates: None,
-            },
-            (
-                EndpointRecord::Datagrams(datagrams::EndpointRecord::Sent(sent)),
-                EndpointRecord::Datagrams(datagrams::EndpointRecord::Received(received)),
-            ) => Delivered {
-                messages: datagrams::messages(&self.plan, &sent, &received),
-                skipped: sent.skipped,
-                duplicates: Some(received.duplicates),
-            },
-            (EndpointRecord::Sent(mut rows), EndpointRecord::Received(received_ns)) => {
-                for (row, received_ns) in rows.iter_mut().zip(received_ns) {
-                    row.received_ns = received_ns;
-                }
-                Delivered { messages: rows, ..Delivered::default() }
-            }
-            _ => Delivered::default(),
-        }
+        let duplicates = (self.scenario.traffic.protocol == Protocol::Udp).then_some(receiver.duplicates);
+        Delivered { messages: messages(sender.sent, &receiver.received_ns), skipped: sender.skipped, duplicates }
     }
 
     /// Returns once the tunnel carries packets in both directions: the server's
@@ -205,9 +153,17 @@ impl<'a> TrafficEndpoints<'a> {
     }
 }
 
-fn plan(scenario: &Scenario, mptcp: bool) -> traffic::Plan {
-    let params = &scenario.traffic;
-    let nanos = |seconds: f64| (seconds * 1e9) as u64;
+/// The messages with the times at which they were received; those that are
+/// answered have them already.
+fn messages(mut sent: Vec<MessageRow>, received_ns: &[Option<u64>]) -> Vec<MessageRow> {
+    for (row, received_ns) in sent.iter_mut().zip(received_ns) {
+        row.received_ns = *received_ns;
+    }
+    sent
+}
+
+fn plan(scenario: &Scenario, seed: u64, mptcp: bool) -> Plan {
+    let traffic = &scenario.traffic;
     let congestion = match scenario.congestion {
         Congestion::Cubic => "cubic",
         Congestion::Reno => "reno",
@@ -215,24 +171,17 @@ fn plan(scenario: &Scenario, mptcp: bool) -> traffic::Plan {
         Congestion::Lia => "lia",
         Congestion::Olia => "olia",
     };
-    traffic::Plan {
-        answered: params.answered,
-        direction: if params.down { Direction::Down } else { Direction::Up },
-        size_bytes: match params.kind {
-            TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } => size_bytes,
-            // Only the simulator has uploads (`Scenario::check_engine`). Objects have their own sizes.
-            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => BULK_BYTES,
-        },
-        period_ns: params.kind.period_ns(),
-        start_ns: nanos(params.start_s),
-        stop_ns: nanos(params.stop_s),
-        deadline_ns: nanos(params.stop_s) + GRACE_NS,
+    Plan {
+        kind: traffic.kind.clone(),
+        span: traffic.span(),
+        seed,
+        direction: if traffic.down { Direction::Down } else { Direction::Up },
+        deadline: traffic.span().stop + GRACE,
         mptcp,
         congestion: congestion.into(),
-        send_buffer_bytes: params.send_buffer_bytes as usize,
+        send_buffer_bytes: traffic.send_buffer_bytes as usize,
     }
 }
 
-fn message(cause: traffic::TrafficError) -> Error {
-    Error::message(cause.to_string(), 1)
-}
+#[cfg(test)]
+mod tests;

@@ -1,52 +1,60 @@
 //! Traffic of kind `deadline`: the transfer, with synthetic objects that are
 //! not stored.
 
-use std::sync::atomic::AtomicBool;
+use std::net::{IpAddr, SocketAddr};
 
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
-use crosslane_sim::record::rows::MessageRow;
-use crosslane_sim::scenario::{DeadlineTraffic, Starts, Traffic};
+use crosslane_sim::record::messages::MessageLog;
+use crosslane_sim::traffic::{DeadlineTraffic, Starts};
 use socket2::Socket;
 
-use crate::clock::Clock;
+use super::connection;
+use super::driver::{Driver, EndpointRecord, Plan, Run};
 use crate::control::demand::client::Agent;
+use crate::drive::agents::DEMANDS;
 use crate::error::{Error, Result};
+use crate::transfer::TransferError;
 use crate::transfer::receiving::{self, Incomplete, Offer, Sink};
 use crate::transfer::sending::{self, Content, News, Object, Source};
 
-/// Sends the scenario's objects and returns their rows without receive times.
-///
-/// # Errors
-/// The connection broke.
-pub fn send(
-    socket: &Socket,
-    agent: Option<Agent>,
-    (traffic, rules, seed): (&Traffic, DeadlineTraffic, u64),
-    clock: Clock,
-    stop: &AtomicBool,
-) -> Result<Vec<MessageRow>> {
-    let mut starts = rules.starts(traffic, seed);
-    let mut periodic = Periodic { rules, due: starts.next(), starts, rows: Vec::new() };
-    sending::send(socket, agent, &mut periodic, rules.late, clock, stop)
-        .map_err(|cause| Error::message(cause.to_string(), 1))?;
-    Ok(periodic.rows)
+/// Drives objects with deadlines.
+pub struct Objects {
+    /// The objects.
+    pub rules: DeadlineTraffic,
+    /// Deadlines are reported to an agent.
+    pub demands: bool,
 }
 
-/// Receives the objects and returns when each was complete, by number.
-///
-/// # Errors
-/// The connection broke, or bytes differ from those sent.
-pub fn receive(socket: &Socket, clock: Clock, stop: &AtomicBool) -> Result<Vec<Option<u64>>> {
-    let mut objects = Received::default();
-    receiving::receive(socket, &mut objects, clock, stop).map_err(|cause| Error::message(cause.to_string(), 1))?;
-    match objects.differs {
-        Some(number) => {
-            let cause = format!("object {number} differs from the one sent; report this, since TCP must prevent it");
-            Err(Error::failure("checking received data", cause))
-        }
-        None => Ok(objects.received_ns),
+impl Driver for Objects {
+    fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
+        Ok(connection::listen(plan, port)?)
     }
+
+    fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {
+        let socket = connection::accept(run, &listener)?;
+        let mut objects = Received::default();
+        receiving::receive(&socket, &mut objects, run.clock, run.stop).map_err(failed)?;
+        let Some(number) = objects.differs else { return Ok(objects.record) };
+        let cause = format!("object {number} differs from the one sent; report this, since TCP must prevent it");
+        Err(Error::failure("checking received data", cause))
+    }
+
+    fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord> {
+        let mut starts = self.rules.starts(run.plan.span, run.plan.seed);
+        let due = starts.next();
+        std::thread::sleep(due.unwrap_or_default().since(run.clock.now()));
+        let socket = connection::dial(run, server, local)?;
+        let agent = self.demands.then(|| Agent::connect(DEMANDS)).transpose();
+        let agent = agent.map_err(|cause| Error::failure("reaching the agent", cause))?;
+        let mut periodic = Periodic { rules: self.rules, due, starts, log: MessageLog::new(true) };
+        sending::send(&socket, agent, &mut periodic, self.rules.late, run.clock, run.stop).map_err(failed)?;
+        Ok(EndpointRecord { sent: periodic.log.finish().0, ..EndpointRecord::default() })
+    }
+}
+
+fn failed(cause: TransferError) -> Error {
+    Error::message(cause.to_string(), 1)
 }
 
 /// Objects that are generated periodically.
@@ -54,7 +62,7 @@ struct Periodic {
     rules: DeadlineTraffic,
     due: Option<Instant>,
     starts: Starts,
-    rows: Vec<MessageRow>,
+    log: MessageLog,
 }
 
 impl Source for Periodic {
@@ -65,20 +73,16 @@ impl Source for Periodic {
     fn take(&mut self) -> Option<Object> {
         let start = self.due?;
         self.due = self.starts.next();
-        let (number, size_bytes) = (self.rows.len() as u64, self.rules.object_bytes);
-        let content = Pattern { next: number << 40, size_bytes };
-        let (sent_ns, name) = (start.as_nanos(), number.to_string());
-        let size_bytes = size_bytes as u32;
-        self.rows.push(MessageRow { number, sent_ns, written_ns: None, received_ns: None, size_bytes });
-        Some(Object { name, start, deadline: Some(start + self.rules.deadline()), content: Box::new(content) })
+        let size_bytes = self.rules.object_bytes;
+        let number = self.log.begin(start, size_bytes);
+        let content = Box::new(Pattern { next: number << 40, size_bytes });
+        Some(Object { name: number.to_string(), start, deadline: Some(start + self.rules.deadline()), content })
     }
 
     /// Objects are numbered in the order in which they are taken.
     fn on_news(&mut self, now: Instant, news: News) {
-        if let News::Written(number) = news
-            && let Some(row) = self.rows.get_mut(number as usize)
-        {
-            row.written_ns = Some(now.as_nanos());
+        if let News::Written(number) = news {
+            self.log.accepted(now, number.into());
         }
     }
 }
@@ -106,14 +110,12 @@ impl Content for Pattern {
 
 #[derive(Default)]
 struct Received {
-    received_ns: Vec<Option<u64>>,
+    record: EndpointRecord,
     differs: Option<u32>,
 }
 
 impl Sink for Received {
-    fn begin(&mut self, offer: &Offer) -> Result<(), String> {
-        let objects = self.received_ns.len().max(offer.number as usize + 1);
-        self.received_ns.resize(objects, None);
+    fn begin(&mut self, _: &Offer) -> Result<(), String> {
         Ok(())
     }
 
@@ -122,7 +124,7 @@ impl Sink for Received {
     }
 
     fn complete(&mut self, number: u32, last: Instant) -> Result<(), String> {
-        self.received_ns[number as usize] = Some(last.as_nanos());
+        self.record.note(number as usize, last);
         Ok(())
     }
 
