@@ -48,7 +48,8 @@ pub struct PathSpec {
 }
 
 /// Wanted state of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PathState {
     /// No subflow over it.
     Closed,

@@ -9,7 +9,7 @@ use std::{fs, io};
 use crosslane_sim::bounds::feasibility::{prove, warnings};
 use crosslane_sim::bounds::oracle::{Foresight, Params};
 use crosslane_sim::input::renamed_keys::renew;
-use crosslane_sim::scenario::{Engine, Scenario, TrafficKind};
+use crosslane_sim::scenario::{Engine, Scenario};
 use crosslane_sim::world::World;
 use serde_json::json;
 
@@ -92,7 +92,7 @@ fn what_it_is(config: &Config) -> String {
 
 /// What each path could carry of uploads, which take all that they get.
 fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
-    if !matches!(scenario.traffic.kind, TrafficKind::Uploads { .. }) {
+    if !scenario.traffic.kind.reports_bounds() {
         return Ok(Vec::new());
     }
     let foresight = Foresight::new(World::new(scenario, SEEDS[0])?, scenario, Params::default());

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crosslane_sim::scenario::{Bound, Expectation, Limit, Protocol, Scenario, TrafficKind};
+use crosslane_sim::scenario::{Bound, Expectation, Limit, Scenario};
+use crosslane_sim::traffic::Protocol;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -83,7 +84,7 @@ fn columns(scenario: &Scenario) -> Vec<Column> {
         heading: heading.to_string(),
         times,
     };
-    if !matches!(scenario.traffic.kind, TrafficKind::Deadline(_)) {
+    if scenario.traffic.kind.deadlines().is_none() {
         let shown = [
             ("delivery_delay_ms.p50", "delay p50 ms", 1.0),
             ("delivery_delay_ms.max", "delay max ms", 1.0),

@@ -26,7 +26,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     ("radio = \"its-g5\"", "radio = \"g5\"", "s.toml, line 15: there is no radio `g5`"),
     ("rat = \"80211p\"", "rat = \"80211n\"", "s.toml, line 10: `rat`: unknown word `80211n`"),
     ("name = \"lte\"", "name = \"its-g5\"", "s.toml, line 18: the path name `its-g5` is taken"),
-    ("every_ms = 20\n", "", "s.toml, line 23: messages need"),
+    ("every_ms = 20\n", "", "s.toml, line 23: traffic of kind `messages` needs"),
     ("base = \"threshold\"", "base = \"treshold\"", "s.toml, line 28: there is no strategy `treshold`"),
     ("[strategy.signal]", "silense = 1\n[strategy.signal]", "s.toml, line 29: unknown field `silense`"),
     (

@@ -13,5 +13,6 @@ pub mod radio;
 pub mod record;
 pub mod scenario;
 pub mod simulation;
+pub mod traffic;
 pub mod transport;
 pub mod world;

@@ -40,22 +40,18 @@ const TABLE: [(&str, &str, &str); 15] = [
     (
         MESSAGES,
         "kind = \"bulk\"\nprotocol = \"udp\"",
-        "line 12: only messages and streams can be sent by UDP; write `kind",
+        "line 12: UDP cannot carry traffic of kind `bulk`; write `protocol = \"tcp\"`, or leave it out",
     ),
     (
         MESSAGES,
         "kind = \"stream\"\nprotocol = \"tcp\"\nsize_bytes = 1000\nrate_mbit_s = 5",
-        "line 12: a stream has a constant rate, which TCP does not keep; write `protocol",
+        "line 12: TCP cannot carry traffic of kind `stream`; write `protocol = \"udp\"`, or leave it out",
     ),
-    (
-        MESSAGES,
-        "kind = \"stream\"\nsize_bytes = 1000",
-        "line 11: a stream needs `size_bytes` and `rate_mbit_s`; give both",
-    ),
+    (MESSAGES, "kind = \"stream\"\nsize_bytes = 1000", "line 11: traffic of kind `stream` needs `rate_mbit_s`; add it"),
     (
         MESSAGES,
         "kind = \"stream\"\nsize_bytes = 1000\nrate_mbit_s = 5\nevery_ms = 2",
-        "line 11: a stream has no `every_ms`, `size_mb`, `pause_s`; leave them out",
+        "line 14: traffic of kind `stream` has no `every_ms`; leave it out, or change the kind",
     ),
     (
         MESSAGES,
@@ -70,7 +66,7 @@ const TABLE: [(&str, &str, &str); 15] = [
     (
         "every_ms = 20",
         "every_ms = 20\nrate_mbit_s = 5",
-        "line 14: only traffic of kind `stream` has `rate_mbit_s`; leave it out, or change the kind",
+        "line 14: traffic of kind `messages` has no `rate_mbit_s`; leave it out, or change the kind",
     ),
     ("[traffic]", "[[wire]]\nname = \"lte\"\n[traffic]", "line 11: the path name `lte` is taken; choose another"),
     (

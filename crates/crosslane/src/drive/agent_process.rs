@@ -2,7 +2,7 @@
 //! namespace, with a configuration like a real vehicle's or gateway's.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
-use serde_json::Value;
 use toml::Table;
 
 use super::program::this_program;
 use crate::agent::ready;
 use crate::error::{Error, Result};
+use crate::run_folder::agent_file::{AgentFile, Reader};
 
 /// Longest time until an agent is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -95,29 +95,18 @@ impl AgentProcess {
         self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }
 
-    /// Ends the agent and returns its events, with `t_s` relative to
-    /// `origin_ns` of the monotonic clock, and its CPU time.
+    /// Ends the agent and returns its events and its CPU time.
     ///
     /// # Errors
     /// Its error message if it has exited before.
-    pub fn finish(mut self, origin_ns: u64) -> Result<(Vec<Value>, Duration)> {
+    pub fn finish(mut self, reader: Reader) -> Result<(AgentFile, Duration)> {
         if let Some(status) = self.child.try_wait().ok().flatten() {
             return Err(Error::failure("driving", format!("the agent exited early: {}", self.exit_message(status))));
         }
         let failure = |cause: &dyn std::fmt::Display| Error::failure("ending the agent", cause);
         let cpu_time = end(&mut self.child, Signal::SIGTERM).map_err(|cause| failure(&cause))?;
         let file = File::open(&self.events).map_err(|cause| failure(&cause))?;
-        let mut events = Vec::new();
-        let mut offset_s = 0.0;
-        for line in BufReader::new(file).lines() {
-            let line = line.map_err(|cause| failure(&cause))?;
-            let mut event: Value = serde_json::from_str(&line).map_err(|cause| failure(&cause))?;
-            if let Some(start_ns) = event["monotonic_ns"].as_u64() {
-                offset_s = (start_ns as f64 - origin_ns as f64) / 1e9;
-            }
-            event["t_s"] = (event["t_s"].as_f64().unwrap_or(0.0) + offset_s).into();
-            events.push(event);
-        }
+        let events = reader.read(BufReader::new(file)).map_err(|cause| failure(&cause))?;
         drop(std::fs::remove_file(&self.events));
         Ok((events, cpu_time))
     }

@@ -6,8 +6,7 @@ use crosslane_sim::scenario::base::Kind;
 use std::path::Path;
 use std::time::Duration;
 
-use crosslane_sim::scenario::{Mode, PathEntry, Scenario, Strategy, TrafficKind, TunnelParams};
-use serde_json::Value;
+use crosslane_sim::scenario::{Mode, PathEntry, Scenario, Strategy, TunnelParams};
 use toml::{Table, Value as Toml};
 
 use super::agent_process::AgentProcess;
@@ -15,6 +14,7 @@ use super::peer_tunnels::PeerTunnels;
 use super::tunnel::{self, Keys};
 use crate::error::{Error, Result};
 use crate::observe::vanetza::PORT;
+use crate::run_folder::agent_file::{AgentFile, Reader};
 use crate::testbed::Testbed;
 
 /// Demand socket of a drive's agent. Abstract names belong to a network
@@ -33,10 +33,10 @@ pub struct Agents {
 /// What the agents reported and used.
 #[derive(Default)]
 pub struct Finished {
-    /// Events of the vehicle's agent, if there was one.
-    pub vehicle: Option<Vec<Value>>,
+    /// Events of the vehicle's agent.
+    pub vehicle: AgentFile,
     /// Events of the gateway.
-    pub gateway: Vec<Value>,
+    pub gateway: AgentFile,
     /// CPU time of both endpoints of a tunnel.
     pub tunnel_cpu_time: Option<Duration>,
 }
@@ -86,24 +86,19 @@ impl Agents {
             && self.third_party.iter_mut().all(PeerTunnels::are_running)
     }
 
-    /// Ends them; `t_s` of their events is relative to `origin_ns` of the
-    /// monotonic clock.
+    /// Ends them and reads their events.
     ///
     /// # Errors
     /// The error message of an agent that has exited before.
-    pub fn finish(self, origin_ns: u64) -> Result<Finished> {
+    pub fn finish(self, reader: Reader) -> Result<Finished> {
         let Some(vehicle) = self.vehicle else {
             let tunnel_cpu_time = self.third_party.map(PeerTunnels::finish).transpose()?.flatten();
             return Ok(Finished { tunnel_cpu_time, ..Finished::default() });
         };
-        let (events, cpu_time) = vehicle.finish(origin_ns)?;
-        let Some(gateway) = self.gateway else { return Ok(Finished { vehicle: Some(events), ..Finished::default() }) };
-        let (mut gateway_events, gateway_cpu_time) = gateway.finish(origin_ns)?;
-        for event in &mut gateway_events {
-            event["source"] = "gateway".into();
-        }
-        let tunnel_cpu_time = Some(cpu_time + gateway_cpu_time);
-        Ok(Finished { vehicle: Some(events), gateway: gateway_events, tunnel_cpu_time })
+        let (vehicle, cpu_time) = vehicle.finish(reader)?;
+        let Some(gateway) = self.gateway else { return Ok(Finished { vehicle, ..Finished::default() }) };
+        let (gateway, gateway_cpu_time) = gateway.finish(Reader { source: "gateway", ..reader })?;
+        Ok(Finished { vehicle, gateway, tunnel_cpu_time: Some(cpu_time + gateway_cpu_time) })
     }
 }
 
@@ -130,7 +125,7 @@ fn configuration(scenario: &Scenario, strategy: &Strategy) -> Table {
         Toml::Table(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
     };
     let mut service = vec![("mode", mode.into()), ("prefer", Toml::Array(prefer))];
-    if matches!(scenario.traffic.kind, TrafficKind::Deadline(_)) {
+    if scenario.traffic.kind.deadlines().is_some() {
         let costs = scenario.service.cost_per_gb.iter().map(|(name, cost)| (name.clone(), (*cost).into()));
         service.extend([("demands", DEMANDS.into()), ("cost_per_gb", Toml::Table(costs.collect()))]);
     }

@@ -22,7 +22,6 @@ mod jobs;
 mod keep;
 mod kernel_path_manager;
 mod monitor;
-mod objects;
 mod onboard_unit;
 mod peer_tunnels;
 mod program;

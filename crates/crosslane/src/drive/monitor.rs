@@ -5,18 +5,17 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crosslane_core::mptcp::Event;
 use crosslane_core::path::PathId;
+use crosslane_core::time::Instant;
 use crosslane_sim::record::rows::TcpInfoRow;
 use crosslane_sim::simulation::Side;
-use serde_json::{Value, json};
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink::diag::{Diag, SocketInfo};
 use crate::netlink::path_manager::{self, EventSocket};
 use crate::netlink::{EventError, TcpState};
-use crate::run_folder::events;
+use crate::run_folder::events::RunEvent;
 
 /// Period of the `tcp_info` record.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -25,7 +24,6 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub struct Monitor {
     side: Side,
     clock: Clock,
-    names: Vec<String>,
     addresses: Vec<IpAddr>,
     events: EventSocket,
     diag: Diag,
@@ -34,24 +32,23 @@ pub struct Monitor {
 /// What a monitor recorded.
 #[derive(Debug, Default)]
 pub struct MonitorRecord {
-    /// Lines for `events.jsonl`.
-    pub events: Vec<Value>,
+    /// Events of the kernel's path manager.
+    pub events: Vec<(Instant, RunEvent)>,
     /// Rows for `tcp_info.arrow`.
     pub subflows: Vec<TcpInfoRow>,
 }
 
 impl Monitor {
-    /// A monitor; `names` and `addresses` are those of the vehicle's paths in
-    /// the order of their ids.
+    /// A monitor; `addresses` are those of the vehicle's paths in the order of
+    /// their ids.
     ///
     /// # Errors
     /// What the kernel rejected.
-    pub fn new(side: Side, clock: Clock, names: &[String], addresses: &[IpAddr]) -> Result<Monitor> {
+    pub fn new(side: Side, clock: Clock, addresses: &[IpAddr]) -> Result<Monitor> {
         let message = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
         Ok(Monitor {
             side,
             clock,
-            names: names.to_vec(),
             addresses: addresses.to_vec(),
             events: path_manager::events().map_err(|cause| message(&cause))?,
             diag: Diag::open().map_err(|cause| message(&cause))?,
@@ -69,10 +66,13 @@ impl Monitor {
                 self.record_subflows(&mut record);
             }
             match self.events.recv(next_record.since(now)) {
-                Ok(Some(event)) => record.events.push(self.describe(&event)),
+                Ok(Some(event)) => record.events.push((self.clock.now(), RunEvent::Kernel(self.side, event))),
                 Ok(None) => {}
                 Err(EventError::Io(_)) => break,
-                Err(fault) => record.events.push(self.fault(&fault)),
+                Err(fault) => {
+                    let fault = RunEvent::KernelFault(self.side, fault.to_string());
+                    record.events.push((self.clock.now(), fault));
+                }
             }
         }
         record
@@ -114,14 +114,5 @@ impl Monitor {
 
     fn path(&self, address: IpAddr) -> Option<usize> {
         self.addresses.iter().position(|known| *known == address.to_canonical())
-    }
-
-    fn describe(&self, event: &Event) -> Value {
-        events::kernel_event(self.clock.now(), self.side, event, &self.names, &self.addresses)
-    }
-
-    fn fault(&self, fault: &EventError) -> Value {
-        let fields = json!({ "reason": fault.to_string(), "side": events::name_of(self.side) });
-        events::line(self.clock.now(), "kernel", "fault", fields)
     }
 }

@@ -6,7 +6,6 @@ use crosslane_core::time::Instant;
 use crosslane_sim::record::metrics::{PacketSums, Recovery};
 use crosslane_sim::record::rows::{PacketRow, TcpInfoRow};
 use crosslane_sim::scenario::Scenario;
-use serde_json::{Value, json};
 
 use super::Plan;
 use super::agents::Finished;
@@ -14,7 +13,8 @@ use super::monitor::MonitorRecord;
 use super::traffic::Delivered;
 use super::world::WorldRecord;
 use crate::error::Result;
-use crate::run_folder::{self, Carried, Records, events};
+use crate::run_folder::events::RunEvent;
+use crate::run_folder::{self, Carried, Records};
 use crate::summary::Outcome;
 use crate::testbed::emulator::{EmulatorReport, PacketRecord};
 use crate::testbed::packet::FlowTracker;
@@ -38,11 +38,7 @@ pub struct Raw {
 pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) -> Result<Outcome> {
     let packets = packet_rows(std::mem::take(&mut raw.world.packets));
     let samples = std::mem::take(&mut raw.world.samples);
-    // The links go down after the drive; these events do not belong to it.
-    let within = |event: &Value| event["t_s"].as_f64().is_some_and(|t_s| t_s <= scenario.duration_s);
-    let agent_events = raw.agents.vehicle.take().unwrap_or_default();
-    let resident_mb = agent_events.iter().find_map(|event| event["resident_mb"].as_f64());
-    let agent_events: Vec<Value> = agent_events.into_iter().filter(within).collect();
+    let (agent, end) = (raw.agents.vehicle, Instant::from_secs_f64(scenario.duration_s));
     let report = raw.world.report.as_ref();
     let mut sums = PacketSums::new(names.len(), Recovery::of(scenario));
     samples.iter().for_each(|sample| sums.note_sample(sample));
@@ -55,24 +51,23 @@ pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Ra
     }
     let Delivered { messages, skipped, duplicates } = raw.delivered;
     let carried = Carried { messages: &messages, skipped, duplicates, sums: &sums };
-    let mut metrics = run_folder::measure(scenario, plan.entry.seed, names, &agent_events, &carried)?;
+    let mut metrics = run_folder::measure(scenario, plan.entry.seed, names, &agent.rows, &carried)?;
     if let Some(report) = report {
         metrics.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));
         metrics.insert("stall_us.max".into(), f64::from(report.stall_us_max));
         metrics.insert("pause_us.max".into(), f64::from(report.pause_us_max));
     }
-    metrics.extend(resident_mb.map(|resident| ("agent.rss_mb".to_string(), resident)));
+    metrics.extend(agent.resident_mb.map(|resident| ("agent.rss_mb".to_string(), resident)));
     let delivered_gb = metrics.get("delivered_bytes").map_or(0.0, |bytes| bytes / 1e9);
     if let Some(cpu_time) = raw.agents.tunnel_cpu_time.filter(|_| delivered_gb > 0.0) {
         metrics.insert("tunnel.cpu_s_per_gb".into(), cpu_time.as_secs_f64() / delivered_gb);
     }
-    let others: Vec<Value> = raw.kernel.events.into_iter().chain(raw.agents.gateway).collect();
+    // The links go down after the drive; these events do not belong to it.
+    let kernel_events = raw.kernel.events.into_iter().filter(|(at, _)| *at <= end);
     let reason = report.and_then(EmulatorReport::invalid_reason);
-    let mut events: Vec<Value> = agent_events.into_iter().chain(others.into_iter().filter(within)).collect();
-    if let Some(reason) = &reason {
-        let end = Instant::from_secs_f64(scenario.duration_s);
-        events.push(events::line(end, "run", "invalid", json!({ "reason": reason })));
-    }
+    let invalid = reason.clone().map(|reason| (end, RunEvent::Invalid(reason)));
+    let events = agent.events.into_iter().chain(kernel_events).chain(raw.agents.gateway.events).chain(invalid);
+    let events = events.collect();
     number_subflows(&mut raw.kernel.subflows, &packets);
     let (links, tcp_info) = (raw.world.links, raw.kernel.subflows);
     run_folder::write(&plan.folder, names, Records { packets, samples, messages, links, tcp_info, events })?;

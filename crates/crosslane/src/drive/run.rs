@@ -1,11 +1,13 @@
 //! One run: namespaces, emulated links, agents, traffic and records.
 
-use crosslane_sim::scenario::{Base, Protocol, Scenario, Strategy, Wire};
+use crosslane_sim::scenario::{Base, Scenario, Strategy, Wire};
+use crosslane_sim::traffic::Protocol;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crosslane_core::time::Instant;
 use crosslane_sim::simulation::Side;
 
 use super::Plan;
@@ -22,6 +24,7 @@ use super::world::EmulatedWorld;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink;
+use crate::run_folder::agent_file::Reader;
 use crate::scenario_file;
 use crate::summary::Outcome;
 use crate::testbed::wire::{Shape, WirePlan};
@@ -107,7 +110,9 @@ impl Run {
         let clock = world.clock();
         let result = self.run_for_duration(clock, world, || agents.are_running());
         // An agent that exited early is the cause of any other failure.
-        let agents = agents.finish(clock.origin_ns())?;
+        let end = Instant::from_secs_f64(self.scenario.duration_s);
+        let reader = Reader { source: "agent", names: &self.names, origin_ns: clock.origin_ns(), end };
+        let agents = agents.finish(reader)?;
         let raw = result?;
         results::summarize(&self.scenario, &self.names, &self.plan, Raw { agents, ..raw })
     }
@@ -125,7 +130,8 @@ impl Run {
         std::thread::scope(|scope| {
             let vehicle = scope.spawn(|| self.monitor(Side::Vehicle, clock, &stop));
             let server = scope.spawn(|| self.monitor(Side::Server, clock, &stop));
-            let serving = scope.spawn(|| self.testbed.server.enter(|| traffic.serve(&listener, clock, &stop))?);
+            let serve = || traffic.serve(listener, clock, &stop);
+            let serving = scope.spawn(|| self.testbed.server.enter(serve)?);
             let driving = scope.spawn(|| self.testbed.vehicle.enter(|| traffic.drive(clock, &stop))?);
             let outages = scope.spawn(|| interface_outages::apply(&self.scenario, &self.testbed, clock, &stop));
             let result = world.run(self.scenario.duration_s, should_continue);
@@ -148,7 +154,7 @@ impl Run {
             Side::Vehicle => &self.testbed.vehicle,
             Side::Server => &self.testbed.server,
         };
-        namespace.enter(|| Ok(Monitor::new(side, clock, &self.names, &self.addresses)?.run(stop)))?
+        namespace.enter(|| Ok(Monitor::new(side, clock, &self.addresses)?.run(stop)))?
     }
 
     /// Configuration of the traffic's endpoints for this strategy.

@@ -1,5 +1,5 @@
-//! The lines of `events.jsonl`: events of an agent and of a kernel as JSON
-//! objects (`docs/reference/records.md`).
+//! The events of a run, and the lines of `events.jsonl`: JSON objects
+//! (`docs/reference/records.md`).
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -12,6 +12,37 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::simulation::Side;
 use serde_json::{Map, Value, json};
+
+/// An event of a run.
+#[derive(Clone, Debug)]
+pub enum RunEvent {
+    /// An output of the simulated agent.
+    Agent(Output),
+    /// A line that an agent of the drive wrote.
+    Line(Value),
+    /// An event of a kernel's path manager.
+    Kernel(Side, Event),
+    /// Events of a kernel were lost, and why.
+    KernelFault(Side, String),
+    /// The run is invalid, and why.
+    Invalid(String),
+}
+
+impl RunEvent {
+    /// The line of an event; `names` and `addresses` are those of the vehicle's paths
+    /// in the order of their ids.
+    pub fn line(self, at: Instant, names: &[String], addresses: &[IpAddr]) -> Value {
+        match self {
+            RunEvent::Agent(output) => agent_event(at, &output, None, names),
+            RunEvent::Line(line) => line,
+            RunEvent::Kernel(side, event) => kernel_event(at, side, &event, names, addresses),
+            RunEvent::KernelFault(side, reason) => {
+                line(at, "kernel", "fault", json!({ "reason": reason, "side": name_of(side) }))
+            }
+            RunEvent::Invalid(reason) => line(at, "run", "invalid", json!({ "reason": reason })),
+        }
+    }
+}
 
 /// A line; `fields` must be an object.
 pub fn line(at: Instant, source: &str, event: &str, mut fields: Value) -> Value {
@@ -60,9 +91,7 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
     line(at, "agent", event, fields)
 }
 
-/// The line of a kernel event of one side; `names` and `addresses` are those of
-/// the vehicle's paths in the order of their ids.
-pub fn kernel_event(at: Instant, side: Side, event: &Event, names: &[String], addresses: &[IpAddr]) -> Value {
+fn kernel_event(at: Instant, side: Side, event: &Event, names: &[String], addresses: &[IpAddr]) -> Value {
     let of_subflow = |token: &Token, subflow: &Subflow, error: Option<u8>| {
         let vehicle = match side {
             Side::Vehicle => subflow.local,
@@ -92,7 +121,7 @@ pub fn kernel_event(at: Instant, side: Side, event: &Event, names: &[String], ad
 }
 
 /// The name of a side in records.
-pub fn name_of(side: Side) -> &'static str {
+fn name_of(side: Side) -> &'static str {
     match side {
         Side::Vehicle => "vehicle",
         Side::Server => "server",

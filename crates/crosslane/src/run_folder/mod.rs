@@ -2,22 +2,23 @@
 //! metrics of both engines.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 
-use crosslane_core::path::{PathId, PathState};
+use crosslane_core::time::Instant;
+use crosslane_sim::addresses::vehicle_address;
 use crosslane_sim::bounds::least_cost;
 use crosslane_sim::record::metrics::{Context, PacketSums, metrics, of_deadlines, throughput};
-use crosslane_sim::record::rows::{
-    AlarmRow, DecisionRow, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow,
-};
+use crosslane_sim::record::rows::{AgentRows, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow};
 use crosslane_sim::scenario::Scenario;
-use serde_json::Value;
 
+pub mod agent_file;
 pub mod events;
 pub mod tables;
 
 use crate::error::Result;
 
+use events::RunEvent;
 use tables::{Events, RecordError, write_table};
 
 /// The records of a run, each in order of time.
@@ -33,8 +34,8 @@ pub struct Records {
     pub links: Vec<LinkRow>,
     /// State of the subflows.
     pub tcp_info: Vec<TcpInfoRow>,
-    /// [Lines](lines) of `events.jsonl`, in any order.
-    pub events: Vec<Value>,
+    /// Events, in any order.
+    pub events: Vec<(Instant, RunEvent)>,
 }
 
 /// Writes the records into `folder`; `names` are those of the paths.
@@ -50,11 +51,11 @@ pub fn write(folder: &Path, names: &[String], records: Records) -> std::result::
     write_table(&file("links.arrow"), names, links)?;
     write_table(&file("tcp_info.arrow"), names, tcp_info)?;
     write_table(&file("messages.arrow"), names, messages)?;
-    let time = |event: &Value| event["t_s"].as_f64().unwrap_or(0.0);
-    events.sort_by(|a, b| time(a).total_cmp(&time(b)));
+    events.sort_by_key(|(at, _)| *at);
+    let addresses: Vec<IpAddr> = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
     let mut lines = Events::create(&file("events.jsonl"))?;
-    for event in events {
-        lines.write(&event)?;
+    for (at, event) in events {
+        lines.write(&event.line(at, names, &addresses))?;
     }
     lines.finish()
 }
@@ -72,8 +73,7 @@ pub struct Carried<'a> {
     pub sums: &'a PacketSums,
 }
 
-/// The metrics of a run, from the agent's events (lines of `events.jsonl`) and
-/// the traffic.
+/// The metrics of a run, from the agent's decisions and alarms and the traffic.
 ///
 /// # Errors
 /// The world that the optimum needs cannot be created again.
@@ -81,51 +81,16 @@ pub fn measure(
     scenario: &Scenario,
     seed: u64,
     names: &[String],
-    agent_events: &[Value],
+    agent: &AgentRows,
     carried: &Carried,
 ) -> Result<BTreeMap<String, f64>> {
     let Carried { messages, skipped, duplicates, sums } = *carried;
-    let (decisions, alarms) = (decisions(agent_events, names), alarms(agent_events, names));
-    let records = RunRecords { messages, decisions: &decisions, alarms: &alarms, duplicates };
+    let AgentRows { decisions, alarms } = agent;
+    let records = RunRecords { messages, decisions, alarms, duplicates };
     let mut found = metrics(&records, sums, &Context::of(scenario, names));
     found.insert("messages.skipped".into(), skipped as f64);
     let starts_ns: Vec<u64> = messages.iter().map(|object| object.sent_ns).collect();
     let optimum = least_cost::of_run(scenario, seed, &starts_ns)?;
     found.extend(of_deadlines(scenario, messages, sums, optimum.as_ref()));
     Ok(found)
-}
-
-/// Time and path of an event of the agent.
-fn place(event: &Value, names: &[String]) -> Option<(u64, PathId)> {
-    let path = names.iter().position(|name| event["path"] == name.as_str())?;
-    Some(((event["t_s"].as_f64()? * 1e9) as u64, PathId(path as u8)))
-}
-
-fn decisions(agent_events: &[Value], names: &[String]) -> Vec<DecisionRow> {
-    let state = |event: &Value| {
-        [PathState::Closed, PathState::Backup, PathState::Active]
-            .into_iter()
-            .find(|state| event["state"] == state.name())
-    };
-    let decisions = agent_events.iter().filter(|event| event["event"] == "decision");
-    let row = |event: &Value| {
-        let (t_ns, path) = place(event, names)?;
-        Some(DecisionRow { t_ns, path, state: state(event)? })
-    };
-    decisions.filter_map(row).collect()
-}
-
-/// Each alarm once: a later report whether it was a false positive belongs to
-/// the last alarm of its path.
-fn alarms(agent_events: &[Value], names: &[String]) -> Vec<AlarmRow> {
-    let mut rows: Vec<AlarmRow> = Vec::new();
-    for event in agent_events.iter().filter(|event| event["event"] == "alarm") {
-        let Some((t_ns, path)) = place(event, names) else { continue };
-        let was_false = event["false_positive"].as_bool();
-        match rows.iter_mut().rfind(|row| row.path == path && row.was_false.is_none()) {
-            Some(row) if was_false.is_some() => row.was_false = was_false,
-            _ => rows.push(AlarmRow { t_ns, path, was_false }),
-        }
-    }
-    rows
 }

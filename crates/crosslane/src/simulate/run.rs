@@ -1,17 +1,16 @@
 //! One run in simulated time, and its folder.
 
-use std::net::IpAddr;
 use std::path::Path;
 
 use crosslane_core::time::Instant;
-use crosslane_sim::addresses::vehicle_address;
+use crosslane_sim::record::rows::AgentRows;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
-use serde_json::Value;
 
 use crate::comparison::Entry;
 use crate::error::{Error, Result};
-use crate::run_folder::{self, Carried, Records, events};
+use crate::run_folder::events::RunEvent;
+use crate::run_folder::{self, Carried, Records};
 use crate::summary::Outcome;
 
 /// Executes a run and writes its records into `folder`, if there is one.
@@ -39,24 +38,24 @@ pub fn execute(
     }
     let recording = simulation.finish();
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-    let agent_events: Vec<Value> =
-        recording.agent_outputs.iter().map(|(at, output)| events::agent_event(*at, output, None, &names)).collect();
+    let mut agent = AgentRows::default();
+    recording.agent_outputs.iter().for_each(|(at, output)| agent.note(*at, output));
     let (messages, skipped) = (&recording.messages, recording.skipped);
     let carried = Carried { messages, skipped, duplicates: recording.duplicates, sums: &recording.sums };
-    let metrics = run_folder::measure(scenario, entry.seed, &names, &agent_events, &carried)?;
+    let metrics = run_folder::measure(scenario, entry.seed, &names, &agent, &carried)?;
     if let Some(folder) = folder {
-        write(folder, &names, recording, agent_events)?;
+        write(folder, &names, recording)?;
     }
     Ok(Some(Outcome { valid: true, reason: None, metrics }))
 }
 
 /// Writes the records; an incomplete folder is removed.
-fn write(folder: &Path, names: &[String], recording: Recording, mut events: Vec<Value>) -> Result<()> {
+fn write(folder: &Path, names: &[String], recording: Recording) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|cause| Error::failure(format!("making {}", folder.display()), cause))?;
-    let addresses: Vec<IpAddr> = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
-    let kernel_events = recording.kernel_events.iter();
-    events.extend(kernel_events.map(|(at, side, event)| events::kernel_event(*at, *side, event, names, &addresses)));
-    let Recording { packets, samples, messages, links, tcp_info, .. } = recording;
+    let Recording { packets, samples, messages, links, tcp_info, agent_outputs, kernel_events, .. } = recording;
+    let agent_events = agent_outputs.into_iter().map(|(at, output)| (at, RunEvent::Agent(output)));
+    let kernel_events = kernel_events.into_iter().map(|(at, side, event)| (at, RunEvent::Kernel(side, event)));
+    let events = agent_events.chain(kernel_events).collect();
     let written = run_folder::write(folder, names, Records { packets, samples, messages, links, tcp_info, events });
     written.map_err(|cause| {
         drop(std::fs::remove_dir_all(folder));

@@ -23,7 +23,6 @@ mod netns;
 pub mod packet;
 mod privileges;
 pub mod realtime;
-pub mod traffic;
 pub mod wire;
 
 pub use crosslane_sim::addresses::{SERVER, vehicle_address};

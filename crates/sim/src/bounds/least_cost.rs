@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use crate::scenario::{Scenario, ScenarioError, TrafficKind};
+use crate::scenario::{Scenario, ScenarioError};
 use crate::world::{TICK, World, WorldEvent};
 
 /// Payload per IP byte: a full MPTCP segment carries 1424 bytes in 1500.
@@ -133,7 +133,7 @@ pub fn capacities(scenario: &Scenario, seed: u64) -> Result<Vec<Capacity>, Scena
 /// # Errors
 /// The world cannot be created.
 pub fn of_run(scenario: &Scenario, seed: u64, starts_ns: &[u64]) -> Result<Option<Optimum>, ScenarioError> {
-    let TrafficKind::Deadline(rules) = scenario.traffic.kind else { return Ok(None) };
+    let Some(rules) = scenario.traffic.kind.deadlines() else { return Ok(None) };
     let job = |&start_ns: &u64| {
         let start_s = start_ns as f64 / 1e9;
         Job { start_s, deadline_s: start_s + rules.deadline_s, bytes: rules.object_bytes as f64 }

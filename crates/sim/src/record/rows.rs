@@ -4,8 +4,10 @@
 //! evaluates them, and the binary writes them. Times are nanoseconds since the
 //! start of the run; a path is its index in the scenario.
 
+use crosslane_core::agent::Output;
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::path::{PathId, PathState};
+use crosslane_core::time::Instant;
 
 use crate::radio::access_link::Quality;
 use crate::transport::segment::MptcpOptions;
@@ -222,6 +224,36 @@ pub struct AlarmRow {
     pub path: PathId,
     /// True if it was a false positive; none: not known yet.
     pub was_false: Option<bool>,
+}
+
+/// Decisions and alarms of an agent, each in order of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentRows {
+    /// Decisions.
+    pub decisions: Vec<DecisionRow>,
+    /// Alarms.
+    pub alarms: Vec<AlarmRow>,
+}
+
+impl AgentRows {
+    /// Adds an output of the agent.
+    pub fn note(&mut self, at: Instant, output: &Output) {
+        let t_ns = at.as_nanos();
+        match *output {
+            Output::Decision { path, state, .. } => self.decisions.push(DecisionRow { t_ns, path, state }),
+            Output::Alarm { path, alarm } => self.note_alarm(AlarmRow { t_ns, path, was_false: alarm.false_positive }),
+            _ => {}
+        }
+    }
+
+    /// Adds an alarm once: a later report whether it was a false positive belongs
+    /// to the last alarm of its path.
+    pub fn note_alarm(&mut self, alarm: AlarmRow) {
+        match self.alarms.iter_mut().rfind(|row| row.path == alarm.path && row.was_false.is_none()) {
+            Some(row) if alarm.was_false.is_some() => row.was_false = alarm.was_false,
+            _ => self.alarms.push(alarm),
+        }
+    }
 }
 
 /// Input of [`crate::record::metrics`] besides the packets, each in order of time

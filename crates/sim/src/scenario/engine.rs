@@ -2,7 +2,7 @@
 
 use super::base::{Base, CATALOG};
 use super::metric::Engines;
-use super::{Congestion, Scenario, ScenarioError, Scheduler, Strategy, TrafficKind};
+use super::{Congestion, Scenario, ScenarioError, Scheduler, Strategy};
 
 /// Engine of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Scenario {
     /// # Errors
     /// Names the strategy.
     pub fn check_strategy(&self, engine: Engine, strategy: &Strategy) -> Result<(), ScenarioError> {
-        let deadlines = matches!(self.traffic.kind, TrafficKind::Deadline(_));
+        let deadlines = self.traffic.kind.deadlines().is_some();
         if strategy.base.entry().needs_deadlines && !deadlines {
             let what = format!("strategy `{}` needs deadlines, and the traffic has none", strategy.name);
             return Err(self.lines.error("traffic", what, "make it of kind `deadline`, or choose another strategy"));
@@ -62,10 +62,10 @@ impl Scenario {
         if !Scheduler::is_upstream(self.scheduler) {
             return only("scheduler", "upstream Linux has no other packet scheduler than its default");
         }
-        if matches!(self.traffic.kind, TrafficKind::Uploads { .. }) {
-            return only("traffic.kind", "the emulator does not support uploads");
+        if let Some(why) = self.traffic.kind.only_simulated() {
+            return only("traffic.kind", why);
         }
-        if matches!(self.traffic.kind, TrafficKind::Deadline(_)) && self.traffic.down {
+        if self.traffic.kind.deadlines().is_some() && self.traffic.down {
             return only(
                 "traffic.direction",
                 "the agent, which uses the deadlines, runs on the vehicle, so the vehicle must be the sender",

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::schema::optional_range;
-use super::{Motion, Scenario, ScenarioError, Traffic, TrafficKind};
+use super::{Motion, Scenario, ScenarioError, Traffic};
 use crate::input::mobility::MAX_VEHICLES;
 
 /// All vehicles of the mobility file on one map (simulator only). A vehicle is
@@ -28,10 +28,9 @@ impl Fleet {
         let mut traffic = common.clone();
         traffic.start_s = common.start_s.max(from_s);
         traffic.stop_s = common.stop_s.min(to_s - 1.0).max(traffic.start_s);
-        if let (TrafficKind::Messages { every_ms, size_bytes }, Some([min, max])) =
-            (&mut traffic.kind, self.rate_mbit_s)
-        {
-            *every_ms = f64::from(*size_bytes) * 8.0 / (min + place * (max - min)) / 1000.0;
+        let rated = self.rate_mbit_s.and_then(|[min, max]| traffic.kind.with_rate(min + place * (max - min)));
+        if let Some(rated) = rated {
+            traffic.kind = rated;
         }
         traffic
     }
@@ -46,7 +45,7 @@ impl Scenario {
             ("vehicle.vehicle", "a fleet uses every vehicle of the file".into(), "leave `vehicle` or `[fleet]` out")
         } else if fleet.vehicles.is_some_and(|count| !(1..=MAX_VEHICLES).contains(&count)) {
             ("fleet.vehicles", format!("a fleet has 1 to {MAX_VEHICLES} vehicles"), "choose a number in this range")
-        } else if fleet.rate_mbit_s.is_some() && !matches!(self.traffic.kind, TrafficKind::Messages { .. }) {
+        } else if fleet.rate_mbit_s.is_some() && self.traffic.kind.with_rate(1.0).is_none() {
             ("fleet.rate_mbit_s", "only messages have a rate".into(), "write `kind = \"messages\"`, or leave it out")
         } else {
             return Ok(());

@@ -33,14 +33,13 @@ mod wires;
 
 pub use crate::error::ScenarioError;
 pub use base::Base;
-pub use deadlines::{DeadlineTraffic, Starts};
 pub use engine::Engine;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
 pub use fleet::Fleet;
 pub use networks::{AccessLink, Background, Queue, Radio, RoadsideUnit};
 pub use route::{MAX_WAYPOINTS, Route};
 use source_map::Lines;
-pub use traffic::{Protocol, Traffic, TrafficKind};
+pub use traffic::Traffic;
 pub use tunnel::{Tunnel, TunnelParams};
 pub use wires::Wire;
 

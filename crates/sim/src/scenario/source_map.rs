@@ -63,6 +63,12 @@ impl Lines {
         ScenarioError { file: self.file.clone(), line: self.line(key), what: what.into(), remedy: remedy.into() }
     }
 
+    /// An error in the value of a key, from a message of serde; `name` is the name to give the key.
+    pub(super) fn explain_value(&self, key: &str, name: Option<&str>, message: &str) -> ScenarioError {
+        let (what, remedy) = in_our_words(message);
+        self.error(key, name.map_or(what.clone(), |name| format!("`{name}`: {what}")), remedy)
+    }
+
     /// An error of the TOML reader, as a [`ScenarioError`].
     pub(super) fn explain(&self, text: &str, error: &toml::de::Error) -> ScenarioError {
         let (mut what, remedy) = in_our_words(error.message());

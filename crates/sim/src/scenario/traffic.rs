@@ -1,26 +1,26 @@
 //! The traffic of a scenario.
 
-use crosslane_core::transfer::Late;
+use std::sync::Arc;
+
+use crosslane_core::time::Instant;
 use serde::Deserialize;
+use toml::Table;
 
 use super::ScenarioError;
-use super::deadlines::{DeadlineKeys, DeadlineTraffic};
-use super::schema::{number, optional_period, optional_range, whole};
-use super::source_map::Lines;
+use super::schema::{number, optional_period, whole};
+use super::source_map::{Lines, did_you_mean};
+use crate::traffic::keys::{Fault, Keys};
+use crate::traffic::{KINDS, KindEntry, Protocol, Span, TrafficKind};
 
 /// The traffic of a drive.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Traffic {
-    /// Messages, uploads, bulk, a stream or objects with deadlines.
-    pub kind: TrafficKind,
+    /// What is sent.
+    pub kind: Arc<dyn TrafficKind>,
     /// Transport protocol.
     pub protocol: Protocol,
     /// True: from the server to the vehicle.
     pub down: bool,
-    /// True if the server answers each message with one of the same size, and
-    /// the vehicle waits for the answer before the next message. Delays are then
-    /// those of the answers.
-    pub answered: bool,
     /// Path of the first subflow; none: the preferred one.
     pub over: Option<String>,
     /// Send buffer of the socket, in bytes; 0: the kernel's choice.
@@ -31,81 +31,21 @@ pub struct Traffic {
     pub stop_s: f64,
 }
 
-/// Transport protocol of the traffic.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// One connection, MPTCP where the strategy has several paths.
-    #[default]
-    Tcp,
-    /// One datagram per message. Without a tunnel, over the first path.
-    Udp,
-}
-
-/// Kind of traffic.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TrafficKind {
-    /// Timestamped messages.
-    Messages {
-        /// Size of a message, in bytes (16 to 1,000,000).
-        size_bytes: u32,
-        /// Period, in ms (above 0, at most 60,000).
-        every_ms: f64,
-    },
-    /// As fast as possible.
-    Bulk,
-    /// Datagrams at a constant rate.
-    Stream {
-        /// Payload of a datagram, in bytes (24 to 1472).
-        size_bytes: u32,
-        /// Rate of the payload, in Mbit/s (above 0, at most 10,000).
-        rate_mbit_s: f64,
-    },
-    /// Consecutive files, each as fast as possible (simulator only).
-    Uploads {
-        /// Minimum and maximum size, in bytes (1,000 to 10⁹); log-uniform, so each
-        /// factor of two is equally likely.
-        size_bytes: [u64; 2],
-        /// Minimum and maximum pause between the acknowledgement of the last byte
-        /// and the next file, in s (0 to 3600); uniform.
-        pause_s: [f64; 2],
-    },
-    /// Objects with deadlines.
-    Deadline(DeadlineTraffic),
-}
-
-impl TrafficKind {
-    /// Period of the messages, in ns; 0 if there is none.
-    pub fn period_ns(&self) -> u64 {
-        match *self {
-            TrafficKind::Messages { every_ms, .. } => (every_ms * 1e6) as u64,
-            TrafficKind::Stream { size_bytes, rate_mbit_s } => (f64::from(size_bytes) * 8e3 / rate_mbit_s) as u64,
-            TrafficKind::Bulk | TrafficKind::Uploads { .. } | TrafficKind::Deadline(_) => 0,
-        }
+impl Traffic {
+    /// When the sender writes.
+    pub fn span(&self) -> Span {
+        Span { start: Instant::from_secs_f64(self.start_s), stop: Instant::from_secs_f64(self.stop_s) }
     }
 }
 
+/// Keys of all kinds; the others belong to the kind.
+const COMMON: [&str; 6] = ["protocol", "direction", "over", "send_buffer_bytes", "start_s", "stop_s"];
+
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct TrafficKeys {
-    kind: KindKey,
+    kind: String,
     protocol: Option<Protocol>,
-    size_bytes: Option<u32>,
-    #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
-    every_ms: Option<f64>,
-    #[serde(default, deserialize_with = "optional_period::<_, 10_000>")]
-    rate_mbit_s: Option<f64>,
-    #[serde(default, deserialize_with = "size_mb")]
-    size_mb: Option<[f64; 2]>,
-    #[serde(default, deserialize_with = "pause_s")]
-    pause_s: Option<[f64; 2]>,
-    object_bytes: Option<u64>,
-    period_s: Option<f64>,
-    deadline_s: Option<f64>,
-    objects: Option<u32>,
-    late: Option<Late>,
-    #[serde(default)]
-    direction: DirectionKey,
+    direction: Option<DirectionKey>,
     over: Option<String>,
     #[serde(default)]
     send_buffer_bytes: u32,
@@ -113,132 +53,76 @@ pub(super) struct TrafficKeys {
     start_s: f64,
     #[serde(default, deserialize_with = "optional_period::<_, 7200>")]
     stop_s: Option<f64>,
+    #[serde(flatten)]
+    of_kind: Table,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-enum KindKey {
-    Messages,
-    PingPong,
-    Bulk,
-    Stream,
-    Uploads,
-    Deadline,
-}
-
-#[derive(Default, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum DirectionKey {
-    #[default]
     Up,
     Down,
 }
 
 impl TrafficKeys {
     pub(super) fn build(self, lines: &Lines, duration_s: f64) -> Result<Traffic, ScenarioError> {
+        let entry = entry(&self.kind, lines)?;
+        let mut keys = Keys::new(entry.name, self.of_kind);
+        let kind = (entry.read)(&mut keys).map_err(|fault| explain(&fault, lines))?;
+        if let Some(key) = keys.left() {
+            return Err(unknown(key, entry, lines));
+        }
+        if kind.is_answered() && self.direction == Some(DirectionKey::Down) {
+            let what = format!("traffic of kind `{}` has no `direction`: the server answers", entry.name);
+            return Err(lines.error("traffic.direction", what, "leave it out"));
+        }
         Ok(Traffic {
-            kind: self.kind(lines)?,
-            protocol: self.protocol(lines)?,
-            down: self.direction == DirectionKey::Down,
-            answered: self.kind == KindKey::PingPong,
+            protocol: protocol(self.protocol, kind.protocols(), entry, lines)?,
+            kind,
+            down: self.direction == Some(DirectionKey::Down),
             over: self.over,
             send_buffer_bytes: self.send_buffer_bytes,
             start_s: self.start_s,
             stop_s: self.stop_s.unwrap_or(duration_s - 1.0),
         })
     }
-
-    fn kind(&self, lines: &Lines) -> Result<TrafficKind, ScenarioError> {
-        let of_messages = (self.size_bytes, self.every_ms);
-        let of_uploads = (self.size_mb, self.pause_s);
-        let of_deadline = DeadlineKeys {
-            object_bytes: self.object_bytes,
-            period_s: self.period_s,
-            deadline_s: self.deadline_s,
-            objects: self.objects,
-            late: self.late,
-        };
-        if let Some(key) = of_deadline.given().filter(|_| self.kind != KindKey::Deadline) {
-            let what = format!("only traffic of kind `deadline` has `{key}`");
-            return Err(lines.error(&format!("traffic.{key}"), what, "leave it out, or change the kind"));
-        }
-        if self.rate_mbit_s.is_some() && self.kind != KindKey::Stream {
-            let what = "only traffic of kind `stream` has `rate_mbit_s`";
-            return Err(lines.error("traffic.rate_mbit_s", what, "leave it out, or change the kind"));
-        }
-        if self.kind == KindKey::PingPong && self.direction == DirectionKey::Down {
-            let what = "traffic of kind `ping-pong` has no `direction`: the vehicle sends and the server answers";
-            return Err(lines.error("traffic.direction", what, "leave it out"));
-        }
-        let (what, remedy) = match (self.kind, of_messages, of_uploads) {
-            (KindKey::Messages | KindKey::PingPong, (Some(size_bytes), Some(every_ms)), (None, None)) => {
-                return Ok(TrafficKind::Messages { size_bytes, every_ms });
-            }
-            (KindKey::Stream, ..) => return self.stream(lines),
-            (KindKey::Bulk, (None, None), (None, None)) => return Ok(TrafficKind::Bulk),
-            (KindKey::Uploads, (None, None), (Some(size_mb), Some(pause_s))) => {
-                return Ok(TrafficKind::Uploads { size_bytes: size_mb.map(|mb| (mb * 1e6) as u64), pause_s });
-            }
-            (KindKey::Deadline, (None, None), (None, None)) => {
-                return of_deadline.build(lines).map(TrafficKind::Deadline);
-            }
-            (KindKey::Deadline, _, _) => {
-                ("objects with deadlines have no `size_bytes`, `every_ms`, `size_mb`, `pause_s`", "leave them out")
-            }
-            (KindKey::Messages | KindKey::PingPong, _, (None, None)) => {
-                ("messages need `size_bytes` and `every_ms`", "give both")
-            }
-            (KindKey::Messages | KindKey::PingPong, _, _) => {
-                ("messages have no `size_mb` and no `pause_s`", "leave them out")
-            }
-            (KindKey::Bulk, (None, None), _) => ("bulk traffic has no `size_mb` and no `pause_s`", "leave them out"),
-            (KindKey::Bulk, _, _) => ("bulk traffic has no `size_bytes` and no `every_ms`", "leave them out"),
-            (KindKey::Uploads, (None, None), _) => ("uploads need `size_mb` and `pause_s`", "give both"),
-            (KindKey::Uploads, _, _) => ("uploads have no `size_bytes` and no `every_ms`", "leave them out"),
-        };
-        Err(lines.error("traffic.kind", what, remedy))
-    }
-
-    fn stream(&self, lines: &Lines) -> Result<TrafficKind, ScenarioError> {
-        let others = self.every_ms.is_some() || self.size_mb.is_some() || self.pause_s.is_some();
-        match (self.size_bytes, self.rate_mbit_s, others) {
-            (Some(size_bytes), Some(rate_mbit_s), false) => Ok(TrafficKind::Stream { size_bytes, rate_mbit_s }),
-            (_, _, true) => {
-                let what = "a stream has no `every_ms`, `size_mb`, `pause_s`";
-                Err(lines.error("traffic.kind", what, "leave them out"))
-            }
-            _ => Err(lines.error("traffic.kind", "a stream needs `size_bytes` and `rate_mbit_s`", "give both")),
-        }
-    }
-
-    /// The protocol: a stream is always UDP, messages may be, all else is TCP.
-    fn protocol(&self, lines: &Lines) -> Result<Protocol, ScenarioError> {
-        match (self.kind, self.protocol) {
-            (KindKey::Stream, Some(Protocol::Tcp)) => {
-                let what = "a stream has a constant rate, which TCP does not keep";
-                Err(lines.error("traffic.protocol", what, "write `protocol = \"udp\"`, or `kind = \"bulk\"`"))
-            }
-            (KindKey::Stream, _) => Ok(Protocol::Udp),
-            (KindKey::Messages, protocol) => Ok(protocol.unwrap_or_default()),
-            (_, Some(Protocol::Udp)) => {
-                let what = "only messages and streams can be sent by UDP";
-                let remedy = "write `kind = \"messages\"` or `kind = \"stream\"`, or leave `protocol` out";
-                Err(lines.error("traffic.protocol", what, remedy))
-            }
-            _ => Ok(Protocol::Tcp),
-        }
-    }
 }
 
-/// Minimum and maximum size of an upload, in MB; smaller ones are messages.
-const SIZE_MB: [f64; 2] = [0.001, 1000.0];
-/// Minimum and maximum pause between uploads, in s.
-const PAUSE_S: [f64; 2] = [0.0, 3600.0];
-
-fn size_mb<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {
-    optional_range(from, SIZE_MB)
+fn entry(name: &str, lines: &Lines) -> Result<&'static KindEntry, ScenarioError> {
+    let unknown = || {
+        let what = format!("`kind`: unknown word `{name}`");
+        lines.error("traffic.kind", what, did_you_mean(name, KINDS.iter().map(|entry| entry.name)))
+    };
+    KINDS.iter().find(|entry| entry.name == name).ok_or_else(unknown)
 }
 
-fn pause_s<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {
-    optional_range(from, PAUSE_S)
+fn explain(fault: &Fault, lines: &Lines) -> ScenarioError {
+    let key = fault.key.as_deref();
+    lines.explain_value(&format!("traffic.{}", key.unwrap_or("kind")), key, &fault.text)
+}
+
+/// A key that the kind does not have.
+fn unknown(key: &str, entry: &KindEntry, lines: &Lines) -> ScenarioError {
+    let place = format!("traffic.{key}");
+    if KINDS.iter().any(|other| other.keys.contains(&key)) {
+        let what = format!("traffic of kind `{}` has no `{key}`", entry.name);
+        return lines.error(&place, what, "leave it out, or change the kind");
+    }
+    let known = COMMON.iter().chain(entry.keys).copied();
+    lines.error(&place, format!("unknown key `{key}`"), did_you_mean(key, known))
+}
+
+fn protocol(
+    chosen: Option<Protocol>,
+    possible: &[Protocol],
+    entry: &KindEntry,
+    lines: &Lines,
+) -> Result<Protocol, ScenarioError> {
+    let protocol = chosen.or(possible.first().copied()).unwrap_or_default();
+    if possible.contains(&protocol) {
+        return Ok(protocol);
+    }
+    let (name, other) = if protocol == Protocol::Udp { ("UDP", "tcp") } else { ("TCP", "udp") };
+    let what = format!("{name} cannot carry traffic of kind `{}`", entry.name);
+    Err(lines.error("traffic.protocol", what, format!("write `protocol = \"{other}\"`, or leave it out")))
 }

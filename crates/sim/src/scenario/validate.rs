@@ -7,12 +7,10 @@ use crosslane_core::path::Rat;
 
 use super::metric::{METRICS, Metric};
 use super::source_map::did_you_mean;
-use super::{
-    Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, Motion, Protocol, Scenario, ScenarioError,
-    TrafficKind, tunnel,
-};
+use super::{Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, Motion, Scenario, ScenarioError, tunnel};
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
+use crate::traffic::Protocol;
 
 /// Maximum length of a network interface's name on Linux (`IFNAMSIZ` − 1).
 const MAX_NAME: usize = 15;
@@ -274,10 +272,7 @@ impl Scenario {
     }
 
     fn check_traffic(&self) -> Result<(), ScenarioError> {
-        let (TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. }) = self.traffic.kind
-        else {
-            return Ok(());
-        };
+        let Some(size_bytes) = self.traffic.kind.message_bytes() else { return Ok(()) };
         if self.traffic.protocol == Protocol::Udp && !UDP_BYTES.contains(&size_bytes) {
             let [min, max] = [UDP_BYTES.start(), UDP_BYTES.end()];
             let what = format!("a datagram of {size_bytes} bytes is outside {min} to {max}");

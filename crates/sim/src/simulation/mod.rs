@@ -23,28 +23,26 @@ use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::Liveness;
 
 use crate::addresses::vehicle_address;
+use crate::record::messages::Results;
 use crate::record::metrics::{PacketSums, Recovery};
 use crate::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow};
-use crate::scenario::{Engine, Protocol, Scenario, ScenarioError, Strategy};
+use crate::scenario::{Engine, Scenario, ScenarioError, Strategy};
+use crate::traffic::Protocol;
 use crate::transport::{Endpoint, SERVER_ADDRESS, Settings};
 use crate::world::{CamSent, World, WorldEvent};
 
 mod airtime;
-mod datagrams;
 mod forwarding;
 mod links;
-mod objects;
 mod packet;
 mod path_control;
 mod setup;
-mod source;
 mod traffic;
 mod tunnel;
 
 use links::Wires;
 use path_control::{Applied, PathControl};
-use source::Source;
-pub use traffic::Results;
+use traffic::Traffic;
 
 /// Period of the agent's subflow queries; the default on a vehicle.
 const TRANSPORT_PERIOD: Duration = Duration::from_millis(10);
@@ -125,7 +123,7 @@ pub struct Simulation {
     server: Endpoint,
     tunnel: Option<tunnel::TunnelEndpoints>,
     path_control: PathControl,
-    traffic: Source,
+    traffic: Traffic,
     detail: Detail,
     /// Path of the first subflow.
     first: PathId,
@@ -184,7 +182,7 @@ impl Simulation {
             server: Endpoint::server(settings("server")),
             tunnel,
             path_control: setup::path_control(scenario, strategy, seed)?,
-            traffic: Source::new(scenario, seed, detail.messages),
+            traffic: Traffic::new(scenario, seed, detail.messages),
             detail,
             first: setup::first_path(scenario, strategy),
             airtime: vec![airtime::Account::default(); scenario.radios.len()],

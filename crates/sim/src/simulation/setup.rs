@@ -1,6 +1,6 @@
 //! Creates the parts of a run from a scenario and a strategy.
 
-use crate::scenario::{Base, Congestion, Mode, Scenario, ScenarioError, Strategy, TrafficKind, TunnelParams};
+use crate::scenario::{Base, Congestion, Mode, Scenario, ScenarioError, Strategy, TunnelParams};
 use crosslane_core::actuator::{Actuator, TunnelPaths};
 use crosslane_core::agent::{Agent, Setup};
 use crosslane_core::mptcp::manager::Manager;
@@ -111,10 +111,8 @@ pub(super) fn tunnel(
     let params = tunnel_params(scenario, strategy)?;
     let mtu_bytes = tunnel::mtu_bytes(scenario, &params);
     let max = mtu_bytes.saturating_sub(UDP_HEADER_BYTES);
-    if let TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } = scenario.traffic.kind
-        && scenario.traffic.protocol == crate::scenario::Protocol::Udp
-        && size_bytes > u32::from(max)
-    {
+    let is_udp = scenario.traffic.protocol == crate::traffic::Protocol::Udp;
+    if is_udp && scenario.traffic.kind.message_bytes().is_some_and(|bytes| bytes > max.into()) {
         let fault = format!("the simulator does not fragment datagrams, and more than {max} bytes do not fit");
         return Err(rejected(scenario, strategy, &fault));
     }

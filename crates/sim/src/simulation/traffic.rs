@@ -1,158 +1,184 @@
-//! The traffic of a run: the traffic endpoints of the emulator as an engine.
-//!
-//! A message is due at `start + number × period`. While the socket accepts no
-//! data, due messages wait at the source for at most a second; older ones are
-//! skipped and counted. The delay starts with the write.
+//! The traffic of a run: a source of its kind, which writes to the connection or
+//! sends datagrams.
 
 use std::collections::VecDeque;
 
-use crosslane_core::rng::Rng;
-use crosslane_core::time::{Duration, Instant};
+use crosslane_core::demand::Demand;
+use crosslane_core::link::Direction;
+use crosslane_core::time::Instant;
 
-use crate::record::histogram::Histogram;
+use super::packet::Datagram;
+use super::path_control::PathControl;
+use crate::record::messages::{MessageLog, Results};
 use crate::record::rows::MessageRow;
-use crate::scenario::{self, TrafficKind};
+use crate::scenario::Scenario;
+use crate::traffic::{Protocol, Source, Write};
 use crate::transport::Endpoint;
 
-/// Size of a message of bulk traffic.
-const BULK_BYTES: u32 = 65_536;
-/// Time for which due messages wait for the socket before they are skipped.
-const BACKLOG: Duration = Duration::from_secs(1);
-
-/// Results over the messages of a run.
-#[derive(Clone, Debug, Default)]
-pub struct Results {
-    /// Messages written.
-    pub written: u64,
-    /// Bytes of the messages that were read.
-    pub delivered_bytes: u64,
-    /// Delays of the messages that were read.
-    pub delays: Histogram,
-}
-
-/// A message that was written and not yet read.
-#[derive(Clone, Copy, Debug)]
-struct OpenMessage {
-    number: u64,
-    size: u64,
-    /// Stream offset of its end.
-    end: u64,
-    sent: Instant,
-}
-
 pub(super) struct Traffic {
-    kind: TrafficKind,
-    down: bool,
-    /// Each message is answered before the next is sent.
-    answered: bool,
-    /// Bytes of answers that the server has not written yet.
-    answers: u64,
-    requested: u64,
-    period: Duration,
-    stop: Instant,
-    due: Option<Instant>,
-    /// Bytes of the current message that the socket has not accepted.
-    pending: u64,
+    source: Box<dyn Source>,
+    log: MessageLog,
+    protocol: Protocol,
+    sender: Direction,
+    /// The server sends everything back.
+    echo: Option<Echo>,
+    connection: Connection,
+    ready: VecDeque<Datagram>,
+    unit_costs: Vec<f64>,
+}
+
+/// The bytes of the connection's sender.
+#[derive(Default)]
+struct Connection {
     connected: bool,
     /// The socket accepted only a part; the writer waits until it is writeable.
     blocked: bool,
-    /// The message is a file whose last byte is not acknowledged yet.
-    uploading: bool,
-    /// Messages written and not read; the send buffer limits their number.
-    open: VecDeque<OpenMessage>,
-    written_bytes: u64,
-    results: Results,
-    /// All messages, if they are kept.
-    rows: Vec<MessageRow>,
-    keep: bool,
-    skipped: u64,
-    rng: Rng,
+    written: u64,
+    /// Bytes written that the socket has not accepted.
+    pending: u64,
+    /// The object whose last byte is among the pending ones.
+    ending: Option<u64>,
+    /// End offset and number of the messages that are not read yet, in order.
+    unread: VecDeque<(u64, u64)>,
+}
+
+/// Bytes of answers.
+#[derive(Default)]
+struct Echo {
+    requested: u64,
+    /// Not written yet.
+    pending: u64,
 }
 
 impl Traffic {
-    pub(super) fn new(config: &scenario::Traffic, seed: u64, keep: bool) -> Traffic {
+    pub(super) fn new(scenario: &Scenario, seed: u64, keep: bool) -> Traffic {
+        let traffic = &scenario.traffic;
         Traffic {
-            kind: config.kind,
-            down: config.down,
-            answered: config.answered,
-            answers: 0,
-            requested: 0,
-            period: Duration::from_nanos(config.kind.period_ns()),
-            stop: Instant::from_secs_f64(config.stop_s),
-            due: Some(Instant::from_secs_f64(config.start_s)),
-            pending: 0,
-            connected: false,
-            blocked: false,
-            uploading: false,
-            open: VecDeque::new(),
-            written_bytes: 0,
-            results: Results::default(),
-            rows: Vec::new(),
-            keep,
-            skipped: 0,
-            rng: Rng::new(seed, "traffic"),
+            source: traffic.kind.source(traffic.span(), seed),
+            log: MessageLog::new(keep),
+            protocol: traffic.protocol,
+            sender: if traffic.down { Direction::Down } else { Direction::Up },
+            echo: traffic.kind.is_answered().then(Echo::default),
+            connection: Connection::default(),
+            ready: VecDeque::new(),
+            unit_costs: scenario.unit_costs(),
         }
     }
 
-    /// Time of the next message. A writer that waits for the socket needs no
-    /// timer: the events of the connection wake it.
+    /// A writer that waits for the socket needs no timer: the events of the
+    /// connection wake it.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.due.filter(|_| self.connected && self.pending == 0 && !self.uploading && !self.awaits_answer())
+        if self.protocol == Protocol::Udp {
+            return self.source.next_write();
+        }
+        let write = self.source.next_write().filter(|_| self.connection.pending == 0);
+        write.into_iter().chain(self.source.next_wakeup()).min().filter(|_| self.connection.connected)
     }
 
-    /// Writes and reads at `now`.
-    pub(super) fn advance(&mut self, now: Instant, vehicle: &mut Endpoint, server: &mut Endpoint) {
-        if self.answered {
-            self.answer(now, server);
-            self.read(now, vehicle.delivered());
-            return self.write(now, vehicle);
+    /// Writes and reads at `now`, and passes the demand to the agent if it has
+    /// changed or if the agent `queries` the transport, since acknowledgements
+    /// change it too.
+    pub(super) fn advance(
+        &mut self,
+        now: Instant,
+        queries: bool,
+        (vehicle, server): (&mut Endpoint, &mut Endpoint),
+        path_control: &mut PathControl,
+    ) {
+        if self.protocol == Protocol::Udp {
+            return self.send_datagrams(now);
         }
-        let (sender, receiver) = if self.down { (server, vehicle) } else { (vehicle, server) };
-        self.read(now, receiver.delivered());
+        self.source.set_backlog(path_control.backlog_bytes());
+        if let Some(echo) = &mut self.echo {
+            echo.advance(now, server);
+        }
+        let (sender, receiver) = if self.sender == Direction::Down { (server, vehicle) } else { (vehicle, server) };
+        let delivered = if self.echo.is_some() { sender.delivered() } else { receiver.delivered() };
+        self.read(now, delivered);
         self.write(now, sender);
-    }
-
-    /// The server answers with as many bytes as it has received.
-    fn answer(&mut self, now: Instant, server: &mut Endpoint) {
-        let requested = server.delivered();
-        self.answers += requested - self.requested;
-        self.requested = requested;
-        if self.answers > 0 {
-            self.answers -= server.write(now, self.answers);
+        if let Some(objects) = self.source.demand(queries) {
+            path_control.demand(now, Demand { objects, unit_costs: self.unit_costs.clone() });
         }
     }
 
-    fn awaits_answer(&self) -> bool {
-        self.answered && !self.open.is_empty()
+    /// The next datagram to transmit in this direction.
+    pub(super) fn poll_datagram(&mut self, direction: Direction) -> Option<Datagram> {
+        if direction == self.sender { self.ready.pop_front() } else { None }
     }
 
-    /// Messages, their results, and the number skipped.
-    pub(super) fn finish(self) -> (Vec<MessageRow>, Results, u64) {
-        (self.rows, self.results, self.skipped)
+    /// A datagram has arrived.
+    pub(super) fn receive(&mut self, now: Instant, datagram: Datagram) {
+        self.log.received(now, datagram.number);
+    }
+
+    /// Messages, their results, the number skipped, and the number of
+    /// duplicates; none without datagrams.
+    pub(super) fn finish(self) -> (Vec<MessageRow>, Results, u64, Option<u64>) {
+        let (rows, results) = self.log.finish();
+        let duplicates = (self.protocol == Protocol::Udp).then_some(results.duplicates);
+        (rows, results, self.source.skipped(), duplicates)
+    }
+
+    fn send_datagrams(&mut self, now: Instant) {
+        while let Some(write) = self.source.poll(now) {
+            if let Write::Message(bytes) = write {
+                let number = self.log.begin(now, bytes);
+                self.ready.push_back(Datagram { number, payload: bytes as u16 });
+            }
+        }
+    }
+
+    fn read(&mut self, now: Instant, delivered: u64) {
+        let unread = &mut self.connection.unread;
+        while let Some((_, number)) = unread.front().copied().filter(|(end, _)| *end <= delivered) {
+            unread.pop_front();
+            self.log.received(now, number);
+            self.source.on_answer();
+        }
     }
 
     fn write(&mut self, now: Instant, sender: &mut Endpoint) {
-        self.connected = sender.is_connected();
-        if !self.connected {
+        let connection = &mut self.connection;
+        connection.connected = sender.is_connected();
+        if !connection.connected {
             return;
         }
-        if self.uploading && self.pending == 0 && sender.outstanding() == 0 {
-            self.uploading = false;
-            self.due = Some(now + self.pause());
+        self.source.on_outstanding(now, sender.outstanding() + connection.pending);
+        while let Some(object) = self.source.generate(now) {
+            self.log.begin(object.at, object.size_bytes);
         }
-        loop {
-            if self.pending > 0 && !self.write_pending(now, sender) {
-                return;
+        while connection.flush(now, sender) {
+            if let Some(number) = connection.ending.take() {
+                self.log.accepted(now, number);
             }
-            if self.uploading || self.awaits_answer() || self.due.is_none_or(|due| due > now) {
-                return;
+            match self.source.poll(now) {
+                Some(Write::Message(bytes)) => {
+                    let number = self.log.begin(now, bytes);
+                    connection.write(bytes, Some((number, 0)));
+                }
+                Some(Write::Part { bytes, ends }) => {
+                    connection.write(bytes, ends);
+                    connection.ending = ends.map(|(number, _)| number);
+                }
+                None => return,
             }
-            self.begin(now);
         }
+    }
+}
+
+impl Connection {
+    /// Writes bytes of which the last message has this number, and ends this many bytes before.
+    fn write(&mut self, bytes: u64, ends: Option<(u64, u64)>) {
+        self.written += bytes;
+        self.pending = bytes;
+        self.unread.extend(ends.map(|(number, after)| (self.written - after, number)));
     }
 
     /// False if the socket accepts no more data.
-    fn write_pending(&mut self, now: Instant, sender: &mut Endpoint) -> bool {
+    fn flush(&mut self, now: Instant, sender: &mut Endpoint) -> bool {
+        if self.pending == 0 {
+            return true;
+        }
         if self.blocked && !sender.is_writeable() {
             return false;
         }
@@ -160,62 +186,16 @@ impl Traffic {
         self.blocked = self.pending > 0;
         !self.blocked
     }
+}
 
-    /// Starts the message that is due.
-    fn begin(&mut self, now: Instant) {
-        let Some(due) = self.due else { return };
-        if due.max(now) >= self.stop {
-            self.due = None;
-            return;
-        }
-        let mut due = due;
-        if !self.period.is_zero() && now > due + BACKLOG {
-            let late = now.since(due + BACKLOG).as_nanos() / self.period.as_nanos();
-            self.skipped += late as u64;
-            due = due + self.period * late as u32;
-        }
-        self.due = Some(if self.period.is_zero() { now } else { due + self.period });
-        let size = self.size();
-        self.uploading = matches!(self.kind, TrafficKind::Uploads { .. });
-        self.pending = size;
-        self.written_bytes += size;
-        let number = self.results.written;
-        self.results.written += 1;
-        self.open.push_back(OpenMessage { number, size, end: self.written_bytes, sent: now });
-        if self.keep {
-            let (sent_ns, size_bytes) = (now.as_nanos(), size as u32);
-            self.rows.push(MessageRow { number, sent_ns, written_ns: None, received_ns: None, size_bytes });
-        }
-    }
-
-    fn read(&mut self, now: Instant, delivered: u64) {
-        while let Some(open) = self.open.front().copied().filter(|open| open.end <= delivered) {
-            self.open.pop_front();
-            self.results.delivered_bytes += open.size;
-            self.results.delays.note(now.since(open.sent));
-            if let Some(row) = self.rows.get_mut(open.number as usize) {
-                row.received_ns = Some(now.as_nanos());
-            }
-        }
-    }
-
-    fn size(&mut self) -> u64 {
-        match self.kind {
-            TrafficKind::Messages { size_bytes, .. } | TrafficKind::Stream { size_bytes, .. } => u64::from(size_bytes),
-            TrafficKind::Bulk | TrafficKind::Deadline(_) => u64::from(BULK_BYTES),
-            TrafficKind::Uploads { size_bytes: [min, max], .. } => {
-                let factor = libm::pow(max as f64 / min as f64, self.rng.uniform());
-                (min as f64 * factor) as u64
-            }
-        }
-    }
-
-    fn pause(&mut self) -> Duration {
-        match self.kind {
-            TrafficKind::Uploads { pause_s: [min, max], .. } => {
-                Duration::from_secs_f64(min + (max - min) * self.rng.uniform())
-            }
-            _ => Duration::ZERO,
+impl Echo {
+    /// Answers with as many bytes as the server has received.
+    fn advance(&mut self, now: Instant, server: &mut Endpoint) {
+        let requested = server.delivered();
+        self.pending += requested - self.requested;
+        self.requested = requested;
+        if self.pending > 0 {
+            self.pending -= server.write(now, self.pending);
         }
     }
 }

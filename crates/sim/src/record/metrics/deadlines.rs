@@ -7,7 +7,7 @@ use crosslane_core::path::PathId;
 use super::{PacketSums, percentile};
 use crate::bounds::least_cost::Optimum;
 use crate::record::rows::MessageRow;
-use crate::scenario::{Scenario, TrafficKind};
+use crate::scenario::Scenario;
 
 /// Missed deadlines, write and completion times, cost and optimal cost; empty if
 /// the traffic has no deadlines. Objects whose deadline is after the end of the
@@ -18,7 +18,7 @@ pub fn of_deadlines(
     sums: &PacketSums,
     optimum: Option<&Optimum>,
 ) -> BTreeMap<String, f64> {
-    let TrafficKind::Deadline(rules) = scenario.traffic.kind else { return BTreeMap::new() };
+    let Some(rules) = scenario.traffic.kind.deadlines() else { return BTreeMap::new() };
     let end_ns = (scenario.duration_s * 1e9) as u64;
     let deadline_ns = (rules.deadline_s * 1e9) as u64;
     let due = || objects.iter().filter(|object| object.sent_ns + deadline_ns <= end_ns);

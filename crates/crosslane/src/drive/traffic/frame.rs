@@ -1,7 +1,7 @@
 //! Messages in a byte stream: a header, then a pattern that the receiver checks
 //! byte by byte.
 
-use super::TrafficError;
+use super::driver::TrafficError;
 
 /// Bytes of the header: magic, length, number, time of sending.
 pub const HEADER_BYTES: usize = 24;
@@ -93,11 +93,6 @@ impl Checker {
         Ok(())
     }
 
-    /// Bytes of complete messages so far.
-    pub fn checked_bytes(&self) -> u64 {
-        self.offset
-    }
-
     fn header(&self) -> Result<Header, TrafficError> {
         let Some((magic, header)) = read_header(&self.partial) else {
             return Err(self.corrupt(0, "a header is truncated"));
@@ -172,7 +167,7 @@ mod tests {
             let got: Vec<usize> = headers.iter().map(|header| header.size_bytes as usize).collect();
             assert_eq!(got, sizes, "split into {step}");
             assert_eq!(headers[3].sent_ns, 21);
-            assert_eq!(checker.checked_bytes(), bytes.len() as u64);
+            assert_eq!(checker.offset, bytes.len() as u64);
         }
     }
 
@@ -193,5 +188,18 @@ mod tests {
         let mut checker = Checker::default();
         checker.take(&bytes[..100], |_| ()).unwrap();
         assert!(checker.take(&bytes[200..], |_| ()).is_err());
+    }
+
+    #[test]
+    fn a_damaged_datagram_is_reported() {
+        let mut message = vec![0; 100];
+        fill(&mut message, 7, 9);
+        assert_eq!(check(&message).map(|header| (header.number, header.sent_ns)), Ok((7, 9)));
+        for wrong in [0, 5, 24, 99] {
+            let mut damaged = message.clone();
+            damaged[wrong] ^= 1;
+            assert!(check(&damaged).is_err(), "byte {wrong}");
+        }
+        assert!(check(&message[..23]).is_err() && check(&message[..99]).is_err());
     }
 }

@@ -1,0 +1,274 @@
+//! Traffic over one connection: timestamped messages or bulk data, up or down,
+//! or messages that the server answers.
+//!
+//! Each message carries its number and the time at which its write began, and
+//! the receiver checks every byte. Delay is measured from the beginning of the
+//! write, so it excludes the wait at the source.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::time::Duration;
+
+use crosslane_core::link::Direction;
+use crosslane_sim::record::messages::MessageLog;
+use nix::poll::PollFlags;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::driver::{Driver, EndpointRecord, POLL_INTERVAL, Plan, Run, TrafficError, system};
+use super::frame::Checker;
+use crate::error::Result;
+
+/// Timeout of one connection attempt; the kernel retransmits a lost SYN after
+/// 1 s.
+const CONNECT_ATTEMPT: Duration = Duration::from_secs(4);
+/// Remedy for a connection that broke.
+const SEE_EVENTS: &str = "see events.jsonl for why the connection was closed";
+
+/// Drives messages, their answers, and bulk data.
+pub struct Connection;
+
+impl Driver for Connection {
+    fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
+        Ok(listen(plan, port)?)
+    }
+
+    fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {
+        let endpoint = Endpoint { socket: accept(run, &listener)?, run };
+        let served = if run.plan.kind.is_answered() { endpoint.echo() } else { endpoint.run(Direction::Down) };
+        Ok(served?)
+    }
+
+    fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord> {
+        Ok(Endpoint { socket: dial(run, server, local)?, run }.run(Direction::Up)?)
+    }
+}
+
+/// Opens the server's socket on the wildcard address, which MPTCP joins to
+/// another address of the server need.
+///
+/// # Errors
+/// The kernel has no MPTCP, the port is in use or the congestion control is
+/// not available.
+pub fn listen(plan: &Plan, port: u16) -> Result<Socket, TrafficError> {
+    plan.check()?;
+    let socket = open(plan, Domain::IPV4)?;
+    let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    let prepare = || {
+        socket.set_reuse_address(true)?;
+        socket.bind(&SockAddr::from(address))?;
+        socket.listen(1)?;
+        socket.set_nonblocking(true)
+    };
+    prepare().map_err(system(format!("listening on {address}"), "end the program that uses the port"))?;
+    Ok(socket)
+}
+
+/// Accepts one connection.
+///
+/// # Errors
+/// The vehicle does not connect in time.
+pub fn accept(run: Run, listener: &Socket) -> Result<Socket, TrafficError> {
+    let socket = loop {
+        match listener.accept() {
+            Ok((socket, _)) => break socket,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => {
+                return Err(system("accepting the vehicle's connection", "see the kernel's log")(error));
+            }
+        }
+        if run.has_ended() {
+            let late = io::Error::from(ErrorKind::TimedOut);
+            return Err(system("waiting for the vehicle's connection", "check that a link is up at the start")(late));
+        }
+        run.wait(listener, PollFlags::POLLIN)?;
+    };
+    tune(&socket, run.plan)?;
+    Ok(socket)
+}
+
+/// Connects, with retries until the deadline. `local` is the source address;
+/// `None`: the kernel chooses.
+///
+/// # Errors
+/// The connection fails.
+pub fn dial(run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<Socket, TrafficError> {
+    run.plan.check()?;
+    loop {
+        match connect(server, local, run.plan) {
+            Ok(socket) => return Ok(socket),
+            Err(TrafficError::System { cause, .. }) if is_transient(&cause) && !run.has_ended() => {
+                std::thread::sleep(POLL_INTERVAL);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn open(plan: &Plan, domain: Domain) -> Result<Socket, TrafficError> {
+    // An MPTCP socket without a subflow accepts any name and drops it later, so a
+    // TCP socket checks the name first.
+    let plain = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))
+        .map_err(system("opening a socket for the traffic", "raise the limit of open files"))?;
+    tune(&plain, plan)?;
+    if !plan.mptcp {
+        return Ok(plain);
+    }
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::MPTCP)).map_err(system(
+        "opening a socket for MPTCP",
+        "use a kernel with CONFIG_MPTCP and set sysctl net.mptcp.enabled=1",
+    ))?;
+    tune(&socket, plan)?;
+    Ok(socket)
+}
+
+fn tune(socket: &Socket, plan: &Plan) -> Result<(), TrafficError> {
+    socket.set_tcp_congestion(plan.congestion.as_bytes()).map_err(system(
+        format!("setting the congestion control {}", plan.congestion),
+        "add it to sysctl net.ipv4.tcp_allowed_congestion_control, or run as root",
+    ))?;
+    let rest = || {
+        socket.set_tcp_nodelay(true)?;
+        if plan.send_buffer_bytes > 0 {
+            socket.set_send_buffer_size(plan.send_buffer_bytes)?;
+        }
+        Ok(())
+    };
+    rest().map_err(system("setting up the traffic's socket", "use a kernel of 5.19 or later"))
+}
+
+fn connect(server: SocketAddr, local: Option<IpAddr>, plan: &Plan) -> Result<Socket, TrafficError> {
+    let socket = open(plan, Domain::for_address(server))?;
+    let establish = || {
+        if let Some(local) = local {
+            socket.bind(&SockAddr::from(SocketAddr::new(local, 0)))?;
+        }
+        socket.connect_timeout(&SockAddr::from(server), CONNECT_ATTEMPT)?;
+        socket.set_nonblocking(true)
+    };
+    establish().map_err(system(format!("connecting to {server}"), "check that a link is up at the start"))?;
+    Ok(socket)
+}
+
+/// True for errors that can disappear while the links come up.
+fn is_transient(cause: &io::Error) -> bool {
+    use ErrorKind::{
+        AddrNotAvailable, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,
+        TimedOut,
+    };
+    let transient = [
+        AddrNotAvailable,
+        ConnectionRefused,
+        ConnectionReset,
+        HostUnreachable,
+        NetworkDown,
+        NetworkUnreachable,
+        TimedOut,
+    ];
+    transient.contains(&cause.kind())
+}
+
+/// One endpoint of an established connection.
+struct Endpoint<'a> {
+    socket: Socket,
+    run: Run<'a>,
+}
+
+impl Endpoint<'_> {
+    /// Sends or receives until the traffic has ended; an endpoint sends if the
+    /// data has its direction.
+    fn run(self, sends: Direction) -> Result<EndpointRecord, TrafficError> {
+        self.prepare()?;
+        if sends == self.run.plan.direction { self.send() } else { self.receive() }
+    }
+
+    /// Sends received bytes back.
+    fn echo(self) -> Result<EndpointRecord, TrafficError> {
+        self.prepare()?;
+        let mut buffer = vec![0; 64 * 1024];
+        while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
+            if !self.write(&buffer[..count])? {
+                break;
+            }
+        }
+        let _ = self.socket.shutdown(Shutdown::Write);
+        Ok(EndpointRecord::default())
+    }
+
+    fn prepare(&self) -> Result<(), TrafficError> {
+        self.socket.set_nonblocking(true).map_err(system("setting up the traffic's socket", "see the kernel's log"))
+    }
+
+    fn send(&self) -> Result<EndpointRecord, TrafficError> {
+        let is_answered = self.run.plan.kind.is_answered();
+        let mut checker = Checker::default();
+        let record = self.run.send(|message, log| {
+            Ok(self.write(message)? && (!is_answered || self.await_answer(message.len(), &mut checker, log)?))
+        })?;
+        // The peer ends its stream when it has received all.
+        let _ = self.socket.shutdown(Shutdown::Write);
+        while self.read(&mut [0; 64])?.is_some_and(|count| count > 0) {}
+        Ok(record)
+    }
+
+    /// False if the stream ended before the answer.
+    fn await_answer(&self, size: usize, checker: &mut Checker, log: &mut MessageLog) -> Result<bool, TrafficError> {
+        let mut answer = vec![0; size];
+        let mut is_complete = false;
+        while !is_complete {
+            let Some(count) = self.read(&mut answer)?.filter(|&count| count > 0) else { return Ok(false) };
+            let now = self.run.clock.now();
+            checker.take(&answer[..count], |header| {
+                log.received(now, header.number);
+                is_complete = true;
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// False if the deadline passed or the run stopped before.
+    fn write(&self, mut bytes: &[u8]) -> Result<bool, TrafficError> {
+        while !bytes.is_empty() {
+            match (&self.socket).write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.run.has_ended() {
+                        return Ok(false);
+                    }
+                    self.run.wait(&self.socket, PollFlags::POLLOUT)?;
+                }
+                Err(error) => return Err(system("sending the traffic", SEE_EVENTS)(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    fn receive(&self) -> Result<EndpointRecord, TrafficError> {
+        let mut record = EndpointRecord::default();
+        let mut checker = Checker::default();
+        let mut buffer = vec![0; 256 * 1024];
+        while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
+            let now = self.run.clock.now();
+            checker.take(&buffer[..count], |header| record.note(header.number as usize, now))?;
+        }
+        Ok(record)
+    }
+
+    /// The number of bytes read; 0 at the end of the stream, `None` if the deadline
+    /// passed or the run stopped before.
+    fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, TrafficError> {
+        loop {
+            match (&self.socket).read(buffer) {
+                Ok(count) => return Ok(Some(count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.run.has_ended() {
+                        return Ok(None);
+                    }
+                    self.run.wait(&self.socket, PollFlags::POLLIN)?;
+                }
+                Err(error) => return Err(system("receiving the traffic", SEE_EVENTS)(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What drives the two endpoints of a kind of traffic over real sockets.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crosslane_core::link::Direction;
+use crosslane_core::time::Instant;
+use crosslane_sim::record::messages::MessageLog;
+use crosslane_sim::record::rows::MessageRow;
+use crosslane_sim::traffic::{BULK_BYTES, Span, TrafficKind, Write};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::Socket;
+
+use super::frame::{self, HEADER_BYTES, SIZE_MAX_BYTES};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+
+/// Maximum number of messages in a run; its record stays below 400 MB.
+pub const MESSAGES_MAX: usize = 10_000_000;
+/// Longest wait before `stop` is checked again.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Drives kinds of traffic. Each function works in the network namespace of the
+/// thread that calls it, and returns when the traffic has ended, the deadline
+/// has passed or the run stops.
+pub trait Driver: Send + Sync {
+    /// Opens the server's socket.
+    ///
+    /// # Errors
+    /// The plan is invalid, or the kernel refuses the socket.
+    fn listen(&self, plan: &Plan, port: u16) -> Result<Socket>;
+
+    /// Runs the server.
+    ///
+    /// # Errors
+    /// The vehicle does not connect, the connection breaks, or bytes differ from
+    /// those sent.
+    fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord>;
+
+    /// Runs the vehicle's client. `local` is the source address; `None`: the
+    /// kernel chooses.
+    ///
+    /// # Errors
+    /// The connection fails or breaks, or bytes differ from those sent.
+    fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord>;
+}
+
+/// Parameters of the traffic.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is sent.
+    pub kind: Arc<dyn TrafficKind>,
+    /// When.
+    pub span: Span,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Direction of the data.
+    pub direction: Direction,
+    /// When both endpoints stop.
+    pub deadline: Instant,
+    /// Multipath TCP, or plain TCP.
+    pub mptcp: bool,
+    /// Congestion control (`cubic`, `reno`, `bbr`).
+    pub congestion: String,
+    /// SO_SNDBUF of the sender, in bytes; 0: the kernel's default.
+    pub send_buffer_bytes: usize,
+}
+
+/// What one endpoint recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndpointRecord {
+    /// Messages that it sent, with the time of the answer if they are answered.
+    pub sent: Vec<MessageRow>,
+    /// Messages that waited too long at the source and were not sent.
+    pub skipped: u64,
+    /// When the last byte of each message first arrived, by number, up to the
+    /// last that arrived.
+    pub received_ns: Vec<Option<u64>>,
+    /// Number of duplicates.
+    pub duplicates: u64,
+}
+
+/// Why the traffic failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// The plan is invalid.
+    #[error("while planning the traffic: {0}")]
+    Plan(String),
+    /// A system call failed.
+    #[error("while {attempt}: {cause}; {remedy}")]
+    System {
+        /// The attempt.
+        attempt: String,
+        /// The system's error.
+        cause: io::Error,
+        /// The remedy.
+        remedy: &'static str,
+    },
+    /// A datagram differs from the one sent.
+    #[error("while checking received data: datagram of {length} bytes: {what}; report this, since UDP has checksums")]
+    Damaged {
+        /// Bytes received.
+        length: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The stream differs from the one sent.
+    #[error(
+        "while checking received data: {what} at byte {offset} of the stream; report this, since TCP must prevent it"
+    )]
+    Corrupt {
+        /// Offset in the stream.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl From<TrafficError> for Error {
+    fn from(cause: TrafficError) -> Error {
+        Error::message(cause.to_string(), 1)
+    }
+}
+
+/// Turns an error of the system into a [`TrafficError`].
+pub fn system(attempt: impl Into<String>, remedy: &'static str) -> impl FnOnce(io::Error) -> TrafficError {
+    let attempt = attempt.into();
+    move |cause| TrafficError::System { attempt, cause, remedy }
+}
+
+impl Plan {
+    /// Checks that messages have a valid size and number.
+    ///
+    /// # Errors
+    /// They have not.
+    pub fn check(&self) -> Result<(), TrafficError> {
+        let size_bytes = self.kind.message_bytes().unwrap_or(BULK_BYTES);
+        if !(HEADER_BYTES..=SIZE_MAX_BYTES).contains(&(size_bytes as usize)) {
+            return Err(TrafficError::Plan(format!(
+                "messages of {size_bytes} bytes cannot be sent; \
+                set size_bytes between {HEADER_BYTES} and {SIZE_MAX_BYTES}"
+            )));
+        }
+        let span_ns = self.span.stop.since(self.span.start).as_nanos();
+        let due = span_ns.checked_div(self.kind.period_ns().into()).unwrap_or(0);
+        if due > MESSAGES_MAX as u128 {
+            return Err(TrafficError::Plan(format!(
+                "{due} messages are more than {MESSAGES_MAX}; send fewer or larger ones, or drive for less long"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl EndpointRecord {
+    /// The last byte of a message has arrived.
+    pub fn note(&mut self, number: usize, now: Instant) {
+        if number >= MESSAGES_MAX {
+            return;
+        }
+        if number >= self.received_ns.len() {
+            self.received_ns.resize(number + 1, None);
+        }
+        match self.received_ns.get_mut(number) {
+            Some(first @ None) => *first = Some(now.as_nanos()),
+            Some(Some(_)) => self.duplicates += 1,
+            None => {}
+        }
+    }
+}
+
+/// A run of the traffic at one endpoint.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// The traffic.
+    pub plan: &'a Plan,
+    /// The run's clock.
+    pub clock: Clock,
+    /// Set when the run stops.
+    pub stop: &'a AtomicBool,
+}
+
+impl Run<'_> {
+    /// True when the run stops or the deadline has passed.
+    pub fn has_ended(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.clock.now() >= self.plan.deadline
+    }
+
+    /// Writes the source's messages when they are due. `write` gets the bytes of
+    /// a message; it returns false if the traffic has ended before they are
+    /// written, and answered if the kind has answers.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn send(
+        &self,
+        mut write: impl FnMut(&[u8], &mut MessageLog) -> Result<bool, TrafficError>,
+    ) -> Result<EndpointRecord, TrafficError> {
+        // The default slack of 50 µs would show in every message.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        let mut source = self.plan.kind.source(self.plan.span, self.plan.seed);
+        let mut log = MessageLog::new(true);
+        let mut message = Vec::new();
+        while let Some(due) = source.next_write()
+            && self.sleep_until(due)
+            && log.count() < MESSAGES_MAX as u64
+        {
+            let now = self.clock.now();
+            let Some(Write::Message(bytes)) = source.poll(now) else { continue };
+            let number = log.begin(now, bytes);
+            message.resize(bytes as usize, 0);
+            frame::fill(&mut message, number, now.as_nanos());
+            if !write(&message, &mut log)? {
+                break;
+            }
+            source.on_answer();
+        }
+        let skipped = source.skipped();
+        Ok(EndpointRecord { sent: log.finish().0, skipped, ..EndpointRecord::default() })
+    }
+
+    /// Waits until the socket is ready or [`POLL_INTERVAL`] has passed.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn wait(&self, socket: &impl AsFd, events: PollFlags) -> Result<(), TrafficError> {
+        let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(errno) => Err(system("waiting for the traffic's socket", "see the kernel's log")(errno.into())),
+        }
+    }
+
+    /// Sleeps until this time; false if the traffic has ended before.
+    fn sleep_until(&self, due: Instant) -> bool {
+        while !self.has_ended() {
+            let remaining = due.since(self.clock.now());
+            if remaining.is_zero() {
+                return true;
+            }
+            std::thread::sleep(remaining.min(POLL_INTERVAL));
+        }
+        false
+    }
+}

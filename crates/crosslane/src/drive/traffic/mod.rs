@@ -1,0 +1,187 @@
+//! The two endpoints of a drive's traffic, with or without a tunnel.
+
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crosslane_core::link::Direction;
+use crosslane_core::time::Instant;
+use crosslane_sim::record::rows::MessageRow;
+use crosslane_sim::scenario::{Congestion, Scenario};
+use crosslane_sim::traffic::Protocol;
+use socket2::Socket;
+
+use super::world::PRIORITY;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::testbed::realtime::become_realtime;
+
+mod connection;
+mod datagrams;
+mod driver;
+mod frame;
+mod objects;
+
+use connection::Connection;
+use datagrams::Datagrams;
+pub use driver::EndpointRecord;
+use driver::{Driver, Plan, Run};
+use objects::Objects;
+
+/// Port of the traffic's server.
+const PORT: u16 = 5001;
+/// Port without a listener (RFC 863): a refused connection proves that packets
+/// pass in both directions.
+const DISCARD: u16 = 9;
+/// Time for delivery after the sender has stopped.
+const GRACE: Duration = Duration::from_secs(2);
+/// Longest time until a tunnel carries packets.
+const TUNNEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of one attempt to reach the server through the tunnel.
+const ATTEMPT: Duration = Duration::from_millis(100);
+
+/// Configuration of the traffic's endpoints for a strategy.
+#[derive(Clone, Copy, Debug)]
+pub struct EndpointConfig {
+    /// Address of the server.
+    pub server: IpAddr,
+    /// Source address of the vehicle; `None`: the kernel chooses.
+    pub local: Option<IpAddr>,
+    /// True for MPTCP, if the traffic uses TCP.
+    pub mptcp: bool,
+    /// True if deadlines are reported to an agent.
+    pub demands: bool,
+    /// True if the traffic waits for a tunnel.
+    pub tunnel: bool,
+}
+
+/// The traffic of a run.
+pub struct TrafficEndpoints<'a> {
+    scenario: &'a Scenario,
+    config: EndpointConfig,
+    plan: Plan,
+    driver: Box<dyn Driver>,
+}
+
+/// What was carried, from the records of both endpoints.
+#[derive(Default)]
+pub struct Delivered {
+    /// The record.
+    pub messages: Vec<MessageRow>,
+    /// Messages that were due but never written.
+    pub skipped: u64,
+    /// Number of duplicate datagrams; `None` for other traffic.
+    pub duplicates: Option<u64>,
+}
+
+/// The driver of a kind of traffic. A kind that needs another one is named here.
+fn driver(scenario: &Scenario, demands: bool) -> Box<dyn Driver> {
+    let traffic = &scenario.traffic;
+    match (traffic.kind.deadlines(), traffic.protocol) {
+        (Some(rules), _) => Box::new(Objects { rules, demands }),
+        (None, Protocol::Udp) => Box::new(Datagrams),
+        (None, Protocol::Tcp) => Box::new(Connection),
+    }
+}
+
+impl<'a> TrafficEndpoints<'a> {
+    /// The traffic of a scenario.
+    pub fn new(scenario: &'a Scenario, seed: u64, config: EndpointConfig) -> TrafficEndpoints<'a> {
+        let (plan, driver) = (plan(scenario, seed, config.mptcp), driver(scenario, config.demands));
+        TrafficEndpoints { scenario, config, plan, driver }
+    }
+
+    /// Opens the server's socket, from a thread in its namespace.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn listen(&self) -> Result<Socket> {
+        self.driver.listen(&self.plan, PORT)
+    }
+
+    /// Runs the server, from a thread in its namespace.
+    ///
+    /// # Errors
+    /// The cause of the failure.
+    pub fn serve(&self, listener: Socket, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord> {
+        become_realtime(PRIORITY);
+        self.driver.serve(Run { plan: &self.plan, clock, stop }, listener)
+    }
+
+    /// Runs the vehicle's client, from a thread in its namespace.
+    ///
+    /// # Errors
+    /// The cause of the failure.
+    pub fn drive(&self, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord> {
+        become_realtime(PRIORITY);
+        if self.config.tunnel {
+            self.await_tunnel(clock, stop)?;
+            std::thread::sleep(self.scenario.tunnel_stands().since(clock.now()));
+        }
+        let server = SocketAddr::new(self.config.server, PORT);
+        self.driver.drive(Run { plan: &self.plan, clock, stop }, server, self.config.local)
+    }
+
+    /// Joins the records of both endpoints.
+    pub fn delivered(&self, vehicle: EndpointRecord, server: EndpointRecord) -> Delivered {
+        let (sender, receiver) = match self.plan.direction {
+            Direction::Up => (vehicle, server),
+            Direction::Down => (server, vehicle),
+        };
+        let duplicates = (self.scenario.traffic.protocol == Protocol::Udp).then_some(receiver.duplicates);
+        Delivered { messages: messages(sender.sent, &receiver.received_ns), skipped: sender.skipped, duplicates }
+    }
+
+    /// Returns once the tunnel carries packets in both directions: the server's
+    /// kernel refuses a connection to a port without a listener.
+    fn await_tunnel(&self, clock: Clock, stop: &AtomicBool) -> Result<()> {
+        let closed = SocketAddr::new(self.config.server, DISCARD);
+        let deadline = Instant::ZERO + TUNNEL_TIMEOUT;
+        while clock.now() < deadline {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            match TcpStream::connect_timeout(&closed, ATTEMPT) {
+                Ok(_) => return Ok(()),
+                Err(cause) if cause.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(()),
+                // Without a route the call returns at once.
+                Err(_) => std::thread::sleep(ATTEMPT / 10),
+            }
+        }
+        let cause = format!("it carried no packet within {} s", TUNNEL_TIMEOUT.as_secs());
+        Err(Error::failure("waiting for the tunnel", cause).with_remedy("see the logs in the folder of the run"))
+    }
+}
+
+/// The messages with the times at which they were received; those that are
+/// answered have them already.
+fn messages(mut sent: Vec<MessageRow>, received_ns: &[Option<u64>]) -> Vec<MessageRow> {
+    for (row, received_ns) in sent.iter_mut().zip(received_ns) {
+        row.received_ns = *received_ns;
+    }
+    sent
+}
+
+fn plan(scenario: &Scenario, seed: u64, mptcp: bool) -> Plan {
+    let traffic = &scenario.traffic;
+    let congestion = match scenario.congestion {
+        Congestion::Cubic => "cubic",
+        Congestion::Reno => "reno",
+        Congestion::Bbr => "bbr",
+        Congestion::Lia => "lia",
+        Congestion::Olia => "olia",
+    };
+    Plan {
+        kind: traffic.kind.clone(),
+        span: traffic.span(),
+        seed,
+        direction: if traffic.down { Direction::Down } else { Direction::Up },
+        deadline: traffic.span().stop + GRACE,
+        mptcp,
+        congestion: congestion.into(),
+        send_buffer_bytes: traffic.send_buffer_bytes as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Traffic of kind `deadline`: the transfer, with synthetic objects that are
+//! not stored.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crosslane_core::time::Instant;
+use crosslane_core::transfer::Abandoned;
+use crosslane_sim::record::messages::MessageLog;
+use crosslane_sim::traffic::{DeadlineTraffic, Starts};
+use socket2::Socket;
+
+use super::connection;
+use super::driver::{Driver, EndpointRecord, Plan, Run};
+use crate::control::client::Agent;
+use crate::drive::agents::DEMANDS;
+use crate::error::{Error, Result};
+use crate::transfer::TransferError;
+use crate::transfer::receiving::{self, Incomplete, Offer, Sink};
+use crate::transfer::sending::{self, Content, News, Object, Source};
+
+/// Drives objects with deadlines.
+pub struct Objects {
+    /// The objects.
+    pub rules: DeadlineTraffic,
+    /// Deadlines are reported to an agent.
+    pub demands: bool,
+}
+
+impl Driver for Objects {
+    fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
+        Ok(connection::listen(plan, port)?)
+    }
+
+    fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {
+        let socket = connection::accept(run, &listener)?;
+        let mut objects = Received::default();
+        receiving::receive(&socket, &mut objects, run.clock, run.stop).map_err(failed)?;
+        let Some(number) = objects.differs else { return Ok(objects.record) };
+        let cause = format!("object {number} differs from the one sent; report this, since TCP must prevent it");
+        Err(Error::failure("checking received data", cause))
+    }
+
+    fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord> {
+        let mut starts = self.rules.starts(run.plan.span, run.plan.seed);
+        let due = starts.next();
+        std::thread::sleep(due.unwrap_or_default().since(run.clock.now()));
+        let socket = connection::dial(run, server, local)?;
+        let agent = self.demands.then(|| Agent::connect(DEMANDS)).transpose();
+        let agent = agent.map_err(|cause| Error::failure("reaching the agent", cause))?;
+        let mut periodic = Periodic { rules: self.rules, due, starts, log: MessageLog::new(true) };
+        sending::send(&socket, agent, &mut periodic, self.rules.late, run.clock, run.stop).map_err(failed)?;
+        Ok(EndpointRecord { sent: periodic.log.finish().0, ..EndpointRecord::default() })
+    }
+}
+
+fn failed(cause: TransferError) -> Error {
+    Error::message(cause.to_string(), 1)
+}
+
+/// Objects that are generated periodically.
+struct Periodic {
+    rules: DeadlineTraffic,
+    due: Option<Instant>,
+    starts: Starts,
+    log: MessageLog,
+}
+
+impl Source for Periodic {
+    fn next_due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn take(&mut self) -> Option<Object> {
+        let start = self.due?;
+        self.due = self.starts.next();
+        let size_bytes = self.rules.object_bytes;
+        let number = self.log.begin(start, size_bytes);
+        let content = Box::new(Pattern { next: number << 40, size_bytes });
+        Some(Object { name: number.to_string(), start, deadline: Some(start + self.rules.deadline()), content })
+    }
+
+    /// Objects are numbered in the order in which they are taken.
+    fn on_news(&mut self, now: Instant, news: News) {
+        if let News::Written(number) = news {
+            self.log.accepted(now, number.into());
+        }
+    }
+}
+
+/// 64-bit words that no other object contains, so that the digest detects
+/// misplaced bytes.
+struct Pattern {
+    next: u64,
+    size_bytes: u64,
+}
+
+impl Content for Pattern {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Abandoned> {
+        for word in buffer.chunks_mut(8) {
+            word.copy_from_slice(&self.next.to_le_bytes()[..word.len()]);
+            self.next += 1;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Received {
+    record: EndpointRecord,
+    differs: Option<u32>,
+}
+
+impl Sink for Received {
+    fn begin(&mut self, _: &Offer) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn put(&mut self, _: u32, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn complete(&mut self, number: u32, last: Instant) -> Result<(), String> {
+        self.record.note(number as usize, last);
+        Ok(())
+    }
+
+    fn incomplete(&mut self, number: u32, why: Incomplete) {
+        if why == Incomplete::Differs {
+            self.differs = Some(number);
+        }
+    }
+}
