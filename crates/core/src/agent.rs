@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -115,7 +116,7 @@ pub struct Setup {
     /// How long two subflows carry data together before one is demoted.
     pub overlap: Duration,
     /// The strategy.
-    pub strategy: Strategy,
+    pub strategy: Arc<dyn Strategy>,
 }
 
 /// The engine.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crosslane_sim::bounds::feasibility;
-use crosslane_sim::scenario::{Base, ParameterError, Scenario};
+use crosslane_sim::scenario::Scenario;
 
 const VALID: &str = r#"name = "drive"
 duration_s = 40
@@ -35,7 +35,7 @@ every_ms = 20
 [[strategy]]
 name = "mine"
 base = "threshold"
-leave_dbm = -84
+silence.cam_periods = 3
 [[expect]]
 crossing = "its-g5"
 threshold_dbm = -82
@@ -316,16 +316,16 @@ fn the_valid_scenario_is_accepted() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[test]
-fn a_parameter_that_the_base_does_not_take_is_found_with_its_line() -> Result<(), Box<dyn std::error::Error>> {
-    let scenario = Scenario::parse(VALID, "drive.toml")?;
-    let reject = |base: Base, parameters: &toml::Table| {
-        assert_eq!((base, parameters.len()), (Base::Threshold, 1));
-        Err(ParameterError { key: "leave_dbm".into(), what: "-84 is too low".into(), remedy: "raise it".into() })
-    };
-    let sentence = scenario.check_strategies(reject).map_err(|error| error.to_string());
-    let expected = "while reading drive.toml, line 29: -84 is too low; raise it";
-    assert_eq!(sentence, Err(expected.to_string()));
-    Ok(())
+fn a_parameter_that_the_base_does_not_take_is_found_with_its_line() {
+    let cases = [
+        ("silence.cam_periods = -3", "`silence.cam_periods`: -3 is outside 0 to 1000; choose a number inside"),
+        ("leave_dbm = -84", "`leave_dbm`: there is no such parameter; choose from signal, silence"),
+    ];
+    for (parameter, expected) in cases {
+        let text = VALID.replacen("silence.cam_periods = 3", parameter, 1);
+        let sentence = Scenario::parse(&text, "drive.toml").map_err(|error| error.to_string());
+        assert_eq!(sentence.err(), Some(format!("while reading drive.toml, line 29: {expected}")));
+    }
 }
 
 #[test]

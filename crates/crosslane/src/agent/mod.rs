@@ -11,7 +11,7 @@ use crosslane_core::agent::{Agent, Input, Output, Setup};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
 use crosslane_core::path::PathSpec;
-use crosslane_core::strategy::{Strategy, ThresholdParams};
+use crosslane_core::strategy::threshold;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, monotonic_ns};
@@ -136,7 +136,7 @@ impl Driver {
             mode: config.service.mode,
             overlap: Duration::from_millis(u64::from(*config.service.overlap_ms.get_ref())),
             // Only a gateway has no strategy, and it has no path to use one on.
-            strategy: config.strategy.unwrap_or(Strategy::Threshold(ThresholdParams::default())),
+            strategy: config.strategy.clone().unwrap_or_else(|| Arc::new(threshold::Params::default())),
         });
         let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
         engine.leave_alone(inside.map(|prefix| prefix.get_ref().address).collect());

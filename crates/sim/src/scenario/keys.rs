@@ -184,7 +184,7 @@ impl Keys {
         for (place, keys) in self.strategy.into_iter().enumerate() {
             let base = Base::find(&keys.base).ok_or_else(|| {
                 let what = format!("there is no strategy `{}` to base on", keys.base);
-                let remedy = did_you_mean(&keys.base, base::CATALOG.iter().map(|entry| entry.name));
+                let remedy = did_you_mean(&keys.base, base::catalog().map(Base::name));
                 lines.error(&format!("strategy.{place}.base"), what, remedy)
             })?;
             strategies.push(Strategy { name: keys.name, base, parameters: keys.parameters });

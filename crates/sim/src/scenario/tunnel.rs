@@ -1,11 +1,13 @@
 //! Strategies that send the traffic through the multipath tunnel.
 
+use crosslane_core::parameters::Choice;
+use crosslane_core::strategy;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::{Encryption, Mode};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::base::{Base, CATALOG, Entry, Kind};
+use super::base::{Base, catalog};
 use super::{Scenario, Strategy};
 
 /// Settings of all tunnels of a scenario.
@@ -34,45 +36,32 @@ fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     }
 }
 
-/// Parameters of the base `tunnel`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TunnelParams {
-    /// Mode of use of the paths.
-    pub mode: Mode,
-    /// Protection of what the tunnel carries.
-    pub encryption: Encryption,
-    /// The agent's strategy that selects the paths, with its default
-    /// parameters.
-    #[serde(deserialize_with = "steering")]
-    pub steer: Base,
-}
-
-impl Default for TunnelParams {
-    fn default() -> TunnelParams {
-        TunnelParams { mode: Mode::Aggregate, encryption: Encryption::Noise, steer: Base::Threshold }
+crosslane_core::parameters! {
+    /// Parameters of the base `tunnel`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct TunnelParams {
+        /// Mode of use of the paths: over all by what each can carry, each packet over every path, over the most
+        /// preferred one, over it and what it cannot carry over the next, or each flow over one path.
+        mode: Mode = Mode::Aggregate;
+        /// Protection of what the tunnel carries; `none`: GRE-in-UDP in the clear (RFC 8086).
+        encryption: Encryption = Encryption::Noise;
+        /// The agent's strategy that selects the paths, with its default parameters.
+        steer: Steer = Steer(&strategy::threshold::ENTRY);
     }
 }
 
-impl TunnelParams {
-    /// Reads the parameters of a strategy.
-    ///
-    /// # Errors
-    /// The error, with the key in backticks.
-    pub fn read(parameters: &toml::Table) -> Result<TunnelParams, String> {
-        let in_a_line = |fault: toml::de::Error| fault.to_string().trim().replace('\n', " ");
-        TunnelParams::deserialize(parameters.clone()).map_err(in_a_line)
-    }
-}
+/// A strategy of the agent that a tunnel can follow: one that needs no deadlines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steer(pub &'static strategy::Entry);
 
-/// A strategy of the agent that a tunnel can follow.
-fn steering<'de, D: Deserializer<'de>>(from: D) -> Result<Base, D::Error> {
-    let name = String::deserialize(from)?;
-    let fits = |entry: &&Entry| entry.kind == Kind::Agent && !entry.needs_deadlines;
-    CATALOG.iter().filter(fits).find(|entry| entry.name == name).map(|entry| entry.base).ok_or_else(|| {
-        let known: Vec<&str> = CATALOG.iter().filter(fits).map(|entry| entry.name).collect();
-        D::Error::custom(format!("{name} is none of {}", known.join(", ")))
-    })
+impl Choice for Steer {
+    fn choices() -> Vec<(&'static str, Steer)> {
+        strategy::CATALOG
+            .iter()
+            .filter(|entry| !entry.needs_deadlines())
+            .map(|entry| (entry.name, Steer(entry)))
+            .collect()
+    }
 }
 
 impl Strategy {
@@ -112,7 +101,7 @@ const VARIANTS: [(&str, Base, &str, &str); 2] =
 
 /// Names of the strategies that need no `[[strategy]]` entry.
 pub(super) fn built_in_names() -> impl Iterator<Item = &'static str> {
-    CATALOG.iter().map(|entry| entry.name).chain(VARIANTS.into_iter().map(|(name, ..)| name))
+    catalog().map(Base::name).chain(VARIANTS.into_iter().map(|(name, ..)| name))
 }
 
 /// The built-in strategy with this name.
@@ -128,10 +117,11 @@ pub(super) fn built_in(name: &str) -> Option<Strategy> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::base;
     use super::*;
 
     fn params(of: &Strategy) -> TunnelParams {
-        TunnelParams::read(&of.parameters).unwrap_or_else(|fault| panic!("{fault}"))
+        base::read::<TunnelParams>(&of.parameters).unwrap_or_else(|fault| panic!("{fault}"))
     }
 
     #[test]
@@ -154,7 +144,7 @@ mod tests {
             ("per-flow", Mode::PerFlow),
         ] {
             let table = toml::Table::from_iter([("mode".to_string(), word.into())]);
-            assert_eq!(TunnelParams::read(&table).map(|params| params.mode), Ok(mode));
+            assert_eq!(base::read::<TunnelParams>(&table).map(|params| params.mode), Ok(mode));
         }
     }
 
@@ -162,7 +152,7 @@ mod tests {
     fn a_steering_strategy_that_needs_deadlines_is_refused() {
         for (steer, fits) in [("hapanchak", true), ("deadline", false), ("tunnel", false)] {
             let table = toml::Table::from_iter([("steer".to_string(), steer.into())]);
-            assert_eq!(TunnelParams::read(&table).is_ok(), fits, "{steer}");
+            assert_eq!(base::read::<TunnelParams>(&table).is_ok(), fits, "{steer}");
         }
     }
 }

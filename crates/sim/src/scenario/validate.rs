@@ -302,8 +302,12 @@ impl Scenario {
                 let what = format!("the strategy name `{}` is taken", strategy.name);
                 return Err(self.lines.error(&format!("{key}.name"), what, "choose another"));
             }
-            if let Some(path) = strategy.parameters.get("path").filter(|_| strategy.keeps_to_one_path()) {
-                self.known_path(path.as_str().unwrap_or_default(), &format!("{key}.path"))?;
+            strategy.base.check(&strategy.parameters).map_err(|error| {
+                let what = format!("`{}`: {}", error.key, error.what);
+                self.lines.error(&format!("{key}.{}", error.key), what, error.remedy)
+            })?;
+            if let Some(path) = strategy.path() {
+                self.known_path(path, &format!("{key}.path"))?;
             }
         }
         Ok(())

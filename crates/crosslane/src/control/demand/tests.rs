@@ -6,13 +6,13 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crosslane_core::agent::{Agent as Engine, Input, Output, Setup};
-use crosslane_core::allocate::Mode;
+use crosslane_core::allocate::{Mode, deadline};
 use crosslane_core::engine::Engine as _;
 use crosslane_core::path::{PathId, PathSpec, Rat, Sample, SampleKind};
-use crosslane_core::strategy::Strategy;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -50,7 +50,7 @@ impl TestAgent {
             Server::open(folder.path().join("demands").to_str().unwrap(), clock, vec![0.0, 1.0], None).unwrap();
         let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0 };
         let paths = vec![path("lte-a"), path("lte-b")];
-        let strategy = Strategy::Deadline(Default::default());
+        let strategy = Arc::new(deadline::Params::default());
         let overlap = Duration::ZERO;
         let mut engine = Engine::new(Setup { paths, ranks: vec![0, 1], mode: Mode::Aggregate, overlap, strategy });
         for path in [PathId(0), PathId(1)] {
