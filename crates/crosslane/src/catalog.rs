@@ -1,9 +1,9 @@
 //! `crosslane catalog`: lists the strategies and metrics.
 
 use crosslane_core::parameters::Value;
+use crosslane_sim::record::metrics::METRICS;
 use crosslane_sim::scenario::Base;
 use crosslane_sim::scenario::base::{Entry, catalog};
-use crosslane_sim::scenario::metric::METRICS;
 use serde_json::json;
 
 use crate::error::Result;

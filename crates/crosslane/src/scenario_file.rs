@@ -1,5 +1,6 @@
 //! Scenario files and the files that they name.
 
+use crosslane_sim::record::metrics::METRICS;
 use crosslane_sim::scenario::{FileRef, Scenario, ScenarioError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
     let attempt = format!("reading scenario {}", file.display());
     let text = read_text(file, attempt, "name a scenario that exists, as those in scenarios/")?;
     let mut scenario = Scenario::parse(&text, &file.display().to_string())?;
+    scenario.check_metrics(METRICS.iter().map(|metric| metric.name))?;
     let mut contents = BTreeMap::new();
     for reference in scenario.files() {
         let place = locate(file, &reference, data)?;

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use crosslane_sim::bounds::feasibility;
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::record::metrics::METRICS;
+use crosslane_sim::scenario::{Scenario, ScenarioError};
 
 const VALID: &str = r#"name = "drive"
 duration_s = 40
@@ -52,7 +53,7 @@ const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
 
 /// Text replaced in the valid scenario, its replacement, and the expected error.
-const TABLE: [(&str, &str, &str); 93] = [
+const TABLE: [(&str, &str, &str); 94] = [
     (
         "position_m = [0, 0]",
         "position_m = [0, 0]\nstation_id = 0",
@@ -88,6 +89,7 @@ const TABLE: [(&str, &str, &str); 93] = [
     ("rate_mbit_s = 6", "rate_mbit_s = 54", "line 11: `rate_mbit_s`: 802.11p has no rate of 54 Mbit/s; choose 3"),
     ("rate_mbit_s = 20", "rate_mbit_s = -20", "line 20: `rate_mbit_s`: -20 is outside 0 to 100000"),
     ("rate_mbit_s = 20\n", "", "line 17: `lte` has neither `rate_mbit_s` nor `trace`"),
+    ("delay_ms = 25", "", "line 17: the link has no `delay_ms`; give its one-way delay"),
     ("delay_ms = 25", "delay_ms = 25\nloss = 2", "line 22: `loss`: 2 is outside 0 to 1"),
     ("delay_ms = 25", "delay_ms = 25\nqueue_ms = 9\nqueue_packets = 9", "line 17: the queue has more than one size"),
     (
@@ -248,12 +250,18 @@ const TABLE: [(&str, &str, &str); 93] = [
     ("speed_kmh = 50", "speed_kmh = 50, pause_s = -1", "line 7: `pause_s`: -1 is outside 0 to 3600"),
 ];
 
+fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+    let scenario = Scenario::parse(text, "drive.toml")?;
+    scenario.check_metrics(METRICS.iter().map(|metric| metric.name))?;
+    Ok(scenario)
+}
+
 #[test]
 fn every_error_is_one_sentence_with_file_line_and_remedy() {
     for (from, to, expected) in TABLE {
         assert!(VALID.contains(from), "{from}");
         let text = VALID.replacen(from, to, 1);
-        let Err(error) = Scenario::parse(&text, "drive.toml") else {
+        let Err(error) = parse(&text) else {
             panic!("accepted: {to}");
         };
         let sentence = error.to_string();
@@ -341,6 +349,22 @@ fn a_missing_crossing_is_reported_with_the_actual_signal() -> Result<(), Box<dyn
         let proofs = feasibility::prove(&scenario, &[])?;
         assert!(!proofs[0].ok && proofs[0].text.contains(expected), "{}", proofs[0].text);
     }
+    Ok(())
+}
+
+#[test]
+fn a_trace_with_a_delay_needs_no_key_for_it() -> Result<(), Box<dyn std::error::Error>> {
+    let text = VALID.replacen("rate_mbit_s = 20\ndelay_ms = 25", "trace = \"lte.csv\"", 1);
+    let read = |trace: &str| -> Result<Scenario, ScenarioError> {
+        let mut scenario = Scenario::parse(&text, "drive.toml")?;
+        scenario.resolve(&BTreeMap::from([("lte.csv".into(), trace.into())]))?;
+        Ok(scenario)
+    };
+    read("t_s,rate_mbit_s,delay_ms\n0,20,25\n")?;
+    let sentence = read("t_s,rate_mbit_s,delay_ms\n0,20,\n1,20,25\n").err().map(|error| error.to_string());
+    let expected = "while reading drive.toml, line 17: `lte` has no `delay_ms`, and its trace has none in the first row; \
+                    give its one-way delay";
+    assert_eq!(sentence.as_deref(), Some(expected));
     Ok(())
 }
 

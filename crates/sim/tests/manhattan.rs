@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 
 use crosslane_sim::bounds::oracle::Foresight;
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::scenario::{OracleParams, Scenario};
 use crosslane_sim::world::World;
 
 const TRACKS: &str = include_str!("../../../data/manhattan.csv");

@@ -3,12 +3,22 @@
 use std::fmt;
 
 use crosslane_core::parameters::{self, Field, List, ParameterError, Table};
-use crosslane_core::path::OnFade;
 use crosslane_core::strategy;
 use serde::{Deserialize, Serialize};
 
-use super::metric::Engines;
-use super::tunnel::TunnelParams;
+use super::params::{NoParams, OracleParams, SinglePathParams, TunnelParams};
+
+/// Which commands run a strategy, or measure a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engines {
+    /// `crosslane drive` and `crosslane simulate`.
+    Both,
+    /// `crosslane drive` only.
+    Drive,
+    /// `crosslane simulate` only.
+    Simulate,
+}
 
 /// What a strategy is in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -60,39 +70,6 @@ pub struct Entry {
     pub what: &'static str,
     /// Its parameters.
     pub parameters: List,
-}
-
-crosslane_core::parameters! {
-    /// Parameters of a strategy that has none.
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct NoParams {}
-}
-
-crosslane_core::parameters! {
-    /// Parameters of a strategy over one path.
-    #[derive(Clone, Debug, PartialEq)]
-    pub struct SinglePathParams {
-        /// The path; unset: the preferred one.
-        path: Option<String> = None;
-    }
-}
-
-crosslane_core::parameters! {
-    /// Parameters of the base `oracle`.
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct OracleParams {
-        /// Minimum remaining time of a path to be used: it is good until this before it no longer is, then it is
-        /// fading, and after that lost.
-        lookahead_ms: f64 = 100.0, "ms", 0.0 to 10000.0;
-        /// Maximum duration of an interruption that is ignored.
-        ride_out_ms: f64 = 200.0, "ms", 0.0 to 60000.0;
-        /// What happens to the subflow of a fading path.
-        on_fade: OnFade = OnFade::Close;
-        /// Minimum rate of a usable path.
-        floor_mbit_s: f64 = 0.5, "Mbit/s", 0.0 to 100000.0;
-        /// Maximum loss of a usable path.
-        loss: f64 = 0.05, "0–1", 0.0 to 1.0;
-    }
 }
 
 /// All of them, in the order in which messages and pages name them.

@@ -1,7 +1,6 @@
 //! Scenarios and strategies that only one of the two engines supports.
 
-use super::base::{Base, catalog};
-use super::metric::Engines;
+use super::base::{Base, Engines, catalog};
 use super::{Congestion, Scenario, ScenarioError, Scheduler, Strategy, TrafficKind};
 
 /// Engine of a drive.

@@ -18,9 +18,9 @@ mod expectation;
 mod fleet;
 mod impairments;
 mod keys;
-pub mod metric;
 mod models;
 mod networks;
+mod params;
 mod parse;
 mod paths;
 mod route;
@@ -32,16 +32,17 @@ mod validate;
 mod wires;
 
 pub use crate::error::ScenarioError;
-pub use base::{Base, OracleParams};
+pub use base::{Base, Engines};
 pub use deadlines::{DeadlineTraffic, Starts};
 pub use engine::Engine;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
 pub use fleet::Fleet;
 pub use networks::{AccessLink, Background, Queue, Radio, RoadsideUnit};
+pub use params::{OracleParams, Steer, TunnelParams};
 pub use route::{MAX_WAYPOINTS, Route};
 use source_map::Lines;
 pub use traffic::{Protocol, Traffic, TrafficKind};
-pub use tunnel::{Tunnel, TunnelParams};
+pub use tunnel::Tunnel;
 pub use wires::Wire;
 
 /// A drive to be emulated or simulated.

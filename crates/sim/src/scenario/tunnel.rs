@@ -1,9 +1,6 @@
 //! Strategies that send the traffic through the multipath tunnel.
 
-use crosslane_core::parameters::Choice;
-use crosslane_core::strategy;
 use crosslane_core::time::Instant;
-use crosslane_core::tunnel::{Encryption, Mode};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -33,34 +30,6 @@ fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     match u32::deserialize(from)? {
         mtu @ 576..=1500 => Ok(mtu),
         other => Err(D::Error::custom(format!("{other} is outside 576 to 1500; choose a number in this range"))),
-    }
-}
-
-crosslane_core::parameters! {
-    /// Parameters of the base `tunnel`.
-    #[derive(Clone, Debug, PartialEq)]
-    pub struct TunnelParams {
-        /// Mode of use of the paths: over all by what each can carry, each packet over every path, over the most
-        /// preferred one, over it and what it cannot carry over the next, or each flow over one path.
-        mode: Mode = Mode::Aggregate;
-        /// Protection of what the tunnel carries; `none`: GRE-in-UDP in the clear (RFC 8086).
-        encryption: Encryption = Encryption::Noise;
-        /// The agent's strategy that selects the paths, with its default parameters.
-        steer: Steer = Steer(&strategy::threshold::ENTRY);
-    }
-}
-
-/// A strategy of the agent that a tunnel can follow: one that needs no deadlines.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Steer(pub &'static strategy::Entry);
-
-impl Choice for Steer {
-    fn choices() -> Vec<(&'static str, Steer)> {
-        strategy::CATALOG
-            .iter()
-            .filter(|entry| !entry.needs_deadlines())
-            .map(|entry| (entry.name, Steer(entry)))
-            .collect()
     }
 }
 
@@ -118,7 +87,9 @@ pub(super) fn built_in(name: &str) -> Option<Strategy> {
 #[cfg(test)]
 mod tests {
     use super::super::base;
+    use super::super::params::TunnelParams;
     use super::*;
+    use crosslane_core::tunnel::{Encryption, Mode};
 
     fn params(of: &Strategy) -> TunnelParams {
         base::read::<TunnelParams>(&of.parameters).unwrap_or_else(|fault| panic!("{fault}"))
