@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::actuator::{self, Actuator, Command, ConnectionClass, Event, MeasuredSubflow, Verdict, Wanted};
@@ -101,7 +102,7 @@ pub struct Setup {
     /// How the paths are used together.
     pub mode: Mode,
     /// The strategy.
-    pub strategy: Strategy,
+    pub strategy: Arc<dyn Strategy>,
     /// What carries out the wanted states.
     pub actuators: Vec<Box<dyn Actuator>>,
 }
@@ -135,7 +136,7 @@ struct Path {
 impl Agent {
     /// An agent without connections and samples.
     pub fn new(setup: Setup) -> Agent {
-        let (strategy, allocator) = (setup.strategy, setup.strategy.allocator(setup.mode));
+        let (allocator, strategy) = (setup.strategy.allocator(setup.mode), setup.strategy);
         let assessors: Assessors = Box::new(move |_, spec| strategy.assessors(spec));
         Agent::of(&setup.paths, &setup.ranks, assessors, allocator, setup.actuators)
     }

@@ -1,9 +1,12 @@
 //! Paths: name, access technology and wanted state, and the samples about them.
 
 use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
+use crate::parameters::Choice;
 use crate::time::{Duration, Instant};
 
 /// A path, by its index in the configuration (0 to 15).
@@ -71,14 +74,19 @@ impl PathState {
 }
 
 /// What happens to the subflow on a fading path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFade {
     /// It becomes a backup.
     #[default]
     Backup,
     /// It is closed.
     Close,
+}
+
+impl Choice for OnFade {
+    fn choices() -> Vec<(&'static str, OnFade)> {
+        vec![("backup", OnFade::Backup), ("close", OnFade::Close)]
+    }
 }
 
 /// One observation, from a radio, a roadside message, the kernel or the tunnel.

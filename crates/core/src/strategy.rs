@@ -1,96 +1,141 @@
-//! A strategy: a choice of assessors and an allocator, by name and parameters.
+//! The agent's strategies: each is a choice of assessors and an allocator, with parameters.
 //!
-//! Strategies from papers have the papers' names, ours are named after what they do. To
-//! add one: an assessor or an allocator in a separate file, and a line in each function
-//! here.
+//! A strategy is a file in this folder and a line of [`CATALOG`]. Strategies from papers
+//! have the papers' names, ours are named after what they do.
 
-use crate::path::{OnFade, PathSpec};
 use alloc::boxed::Box;
-use alloc::vec;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use serde::Deserialize;
+use core::fmt;
 
-use crate::allocate::deadline::{self, Deadline};
-use crate::allocate::mp_dpa::{self, MpDpa};
 use crate::allocate::{Allocator, Mode, aggregate::Aggregate, backup::Backup};
 use crate::assess::Assessor;
-use crate::assess::hapanchak::{self, Hapanchak};
-use crate::assess::silence::{self, Silence};
-use crate::assess::threshold::{self, Threshold};
-use crate::assess::throughput::Rate;
+use crate::parameters::{Field, List, ParameterError, Table, list, read};
+use crate::path::{OnFade, PathSpec, Rat};
 
-/// The names that [`Strategy::read`] knows.
-pub const NAMES: [&str; 4] = ["hapanchak", "threshold", "mp-dpa", "deadline"];
+pub mod deadline;
+pub mod hapanchak;
+pub mod mp_dpa;
+pub mod threshold;
+
+/// All of them, in the order in which messages and pages name them.
+pub static CATALOG: [Entry; 4] = [hapanchak::ENTRY, threshold::ENTRY, mp_dpa::ENTRY, deadline::ENTRY];
 
 /// A strategy with its parameters.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Strategy {
-    /// Hapanchak & Costa 2023, Algorithm 1.
-    Hapanchak(hapanchak::Params),
-    /// Signal with hysteresis and time to trigger, and detection of sudden loss.
-    Threshold(ThresholdParams),
-    /// Nota 2020, Algorithm 1.
-    MpDpa(mp_dpa::Params),
-    /// Objects before their deadlines at minimum cost.
-    Deadline(deadline::Params),
-}
-
-/// Parameters of the strategy `threshold`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ThresholdParams {
-    /// Parameters of the signal's assessment.
-    pub signal: threshold::Params,
-    /// Parameters of the detection of sudden loss.
-    pub silence: silence::Params,
-}
-
-impl Strategy {
-    /// Reads the parameters of the strategy `name`; `None` if no strategy has this
-    /// name.
-    pub fn read<'de, D>(name: &str, parameters: D) -> Option<Result<Strategy, D::Error>>
-    where
-        D: serde::Deserializer<'de>,
-    {
-        match name {
-            "hapanchak" => Some(hapanchak::Params::deserialize(parameters).map(Strategy::Hapanchak)),
-            "threshold" => Some(ThresholdParams::deserialize(parameters).map(Strategy::Threshold)),
-            "mp-dpa" => Some(mp_dpa::Params::deserialize(parameters).map(Strategy::MpDpa)),
-            "deadline" => Some(deadline::Params::deserialize(parameters).map(Strategy::Deadline)),
-            _ => None,
-        }
-    }
-
+pub trait Strategy: fmt::Debug + Send + Sync {
     /// Assessors for one path; the greatest of their beliefs applies.
-    pub fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
-        let pick = |others: f64, cellular: Option<f64>| {
-            if path.rat.is_cellular() { cellular } else { Some(others) }
-        };
-        match self {
-            Strategy::Hapanchak(params) => {
-                let threshold_dbm = pick(params.threshold_dbm, params.cellular_threshold_dbm);
-                vec![Box::new(Hapanchak::new(params.alpha, threshold_dbm))]
-            }
-            Strategy::Threshold(params) => {
-                let signal = params.signal;
-                let threshold_dbm = pick(signal.threshold_dbm, signal.cellular_threshold_dbm);
-                vec![Box::new(Threshold::new(signal, threshold_dbm)), Box::new(Silence::new(params.silence))]
-            }
-            Strategy::MpDpa(_) | Strategy::Deadline(_) => vec![Box::new(Rate::default())],
-        }
-    }
+    fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>>;
 
     /// The allocator for a mode of use.
-    pub fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        let on_fade = match self {
-            Strategy::Hapanchak(params) => params.on_fade,
-            Strategy::Threshold(_) => OnFade::Backup,
-            Strategy::MpDpa(params) => return Box::new(MpDpa::new(*params)),
-            Strategy::Deadline(params) => return Box::new(Deadline::new(*params)),
-        };
-        match mode {
-            Mode::Aggregate => Box::new(Aggregate { on_fade }),
-            Mode::Backup => Box::new(Backup { on_fade }),
+    fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send>;
+
+    /// Whether it prefers paths by the deadlines of the traffic, and needs them.
+    fn needs_deadlines(&self) -> bool {
+        false
+    }
+}
+
+/// A strategy in the catalogue.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name in configurations, scenarios and records.
+    pub name: &'static str,
+    /// What it does.
+    pub what: &'static str,
+    /// Its parameters.
+    pub parameters: fn() -> List,
+    read: fn(Table) -> Result<Arc<dyn Strategy>, ParameterError>,
+}
+
+impl Entry {
+    /// The entry of a strategy whose parameters are `P`.
+    pub const fn new<P: Field + Default + Strategy + 'static>(name: &'static str, what: &'static str) -> Entry {
+        Entry { name, what, parameters: list::<P>, read: |table| Ok(Arc::new(read::<P>(table)?)) }
+    }
+
+    /// The strategy with these parameters; those that are absent have their defaults.
+    ///
+    /// # Errors
+    /// The first parameter that does not exist or is invalid.
+    pub fn read(&self, parameters: Table) -> Result<Arc<dyn Strategy>, ParameterError> {
+        (self.read)(parameters)
+    }
+
+    /// Whether it [needs deadlines](Strategy::needs_deadlines).
+    pub fn needs_deadlines(&self) -> bool {
+        self.read(Table::new()).is_ok_and(|strategy| strategy.needs_deadlines())
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Entry {}
+
+/// The strategy `name`.
+///
+/// # Errors
+/// No strategy has this name; the message names those that exist.
+pub fn find(name: &str) -> Result<&'static Entry, String> {
+    CATALOG.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let known: Vec<&str> = CATALOG.iter().map(|entry| entry.name).collect();
+        format!("there is no strategy {name:?}, only {}", known.join(", "))
+    })
+}
+
+/// The threshold of a path by its access technology; `None`: only its interface counts.
+/// Without one of its own, Wi-Fi has that of 802.11p.
+fn threshold_of(path: &PathSpec, ieee80211p_dbm: f64, wifi_dbm: Option<f64>, cellular_dbm: Option<f64>) -> Option<f64> {
+    match path.rat {
+        Rat::Ieee80211p => Some(ieee80211p_dbm),
+        Rat::Wifi => Some(wifi_dbm.unwrap_or(ieee80211p_dbm)),
+        Rat::Lte | Rat::Nr => cellular_dbm,
+    }
+}
+
+/// The allocator of a strategy that goes by its beliefs alone.
+pub fn by_belief(mode: Mode, on_fade: OnFade) -> Box<dyn Allocator + Send> {
+    match mode {
+        Mode::Aggregate => Box::new(Aggregate { on_fade }),
+        Mode::Backup => Box::new(Backup { on_fade }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_strategy_has_a_separate_name_and_reads_its_defaults() {
+        for entry in &CATALOG {
+            assert_eq!(CATALOG.iter().filter(|other| *other == entry).count(), 1, "{entry:?}");
+            assert_eq!(find(entry.name), Ok(entry));
+            assert!(entry.read(Table::new()).is_ok(), "{entry:?}");
         }
+        assert_eq!(
+            find("treshold"),
+            Err("there is no strategy \"treshold\", only hapanchak, threshold, mp-dpa, deadline".into())
+        );
+    }
+
+    #[test]
+    fn wifi_has_a_threshold_of_its_own_or_that_of_80211p() {
+        let of = |rat, wifi_dbm| {
+            threshold_of(&PathSpec { name: "a".into(), rat, local: None, if_index: 0 }, -82.0, wifi_dbm, None)
+        };
+        assert_eq!(of(Rat::Ieee80211p, Some(-75.0)), Some(-82.0));
+        assert_eq!((of(Rat::Wifi, Some(-75.0)), of(Rat::Wifi, None)), (Some(-75.0), Some(-82.0)));
+        assert_eq!(of(Rat::Nr, Some(-75.0)), None);
     }
 }

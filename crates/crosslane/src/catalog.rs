@@ -1,7 +1,9 @@
 //! `crosslane catalog`: lists the strategies and metrics.
 
-use crosslane_sim::scenario::base::CATALOG;
-use crosslane_sim::scenario::metric::METRICS;
+use crosslane_core::parameters::Value;
+use crosslane_sim::record::metrics::METRICS;
+use crosslane_sim::scenario::Base;
+use crosslane_sim::scenario::base::{Entry, catalog};
 use serde_json::json;
 
 use crate::error::Result;
@@ -12,21 +14,42 @@ use crate::output;
 /// # Errors
 /// It cannot be printed.
 pub fn run(json: bool) -> Result<()> {
+    let strategies: Vec<Entry> = catalog().map(Base::entry).collect();
     let text = if json {
-        format!("{:#}\n", json!({ "strategies": CATALOG, "metrics": METRICS }))
+        format!("{:#}\n", json!({ "strategies": strategies, "metrics": METRICS }))
     } else {
-        format!("{}\n{}", strategies(), metrics())
+        let parameters = strategies.iter().filter(|entry| !entry.parameters.is_empty()).map(parameters);
+        let tables = [strategy_table(&strategies)].into_iter().chain(parameters).chain([metrics()]);
+        tables.collect::<Vec<_>>().join("\n")
     };
     output::print("printing the catalogue", text)
 }
 
-fn strategies() -> String {
-    let row = |name: &str, kind, engines, what: &str| format!("| {name} | {kind} | {engines} | {what} |\n");
-    let rows = CATALOG
-        .iter()
-        .map(|entry| row(&format!("`{}`", entry.name), word(&entry.kind), word(&entry.engines), entry.what));
-    let head = [row("strategy", "kind".into(), "commands".into(), "what"), "|---|---|---|---|\n".into()];
-    head.into_iter().chain(rows).collect()
+fn strategy_table(entries: &[Entry]) -> String {
+    let rows = entries.iter().map(|entry| {
+        format!("| `{}` | {} | {} | {} |\n", entry.name, word(&entry.kind), word(&entry.engines), entry.what)
+    });
+    "| strategy | kind | commands | what |\n|---|---|---|---|\n".to_string() + &rows.collect::<String>()
+}
+
+fn parameters(entry: &Entry) -> String {
+    let head =
+        format!("| parameter of `{}` | unit | values | default | meaning |\n|---|---|---|---|---|\n", entry.name);
+    let rows = entry.parameters.iter().map(|parameter| {
+        let values = parameter.range.map(|[low, high]| format!("{low} to {high}"));
+        let values = values.unwrap_or_else(|| parameter.choices.join(", "));
+        let default = parameter.default.as_ref().map_or("unset".into(), value);
+        format!("| `{}` | {} | {values} | {default} | {} |\n", parameter.name, parameter.unit, parameter.meaning)
+    });
+    head + &rows.collect::<String>()
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Number(number) => number.to_string(),
+        Value::Text(text) => format!("`{text}`"),
+        other => serde_json::to_string(other).unwrap_or_default(),
+    }
 }
 
 fn metrics() -> String {

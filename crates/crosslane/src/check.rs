@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::{fs, io};
 
 use crosslane_sim::bounds::feasibility::{prove, warnings};
-use crosslane_sim::bounds::oracle::{Foresight, Params};
+use crosslane_sim::bounds::oracle::Foresight;
 use crosslane_sim::input::renamed_keys::renew;
-use crosslane_sim::scenario::{Engine, Scenario};
+use crosslane_sim::scenario::{Engine, OracleParams, Scenario};
 use crosslane_sim::world::World;
 use serde_json::json;
 
@@ -95,7 +95,7 @@ fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
     if !scenario.traffic.kind.reports_bounds() {
         return Ok(Vec::new());
     }
-    let foresight = Foresight::new(World::new(scenario, SEEDS[0])?, scenario, Params::default());
+    let foresight = Foresight::new(World::new(scenario, SEEDS[0])?, scenario, OracleParams::default());
     let paths = scenario.paths().into_iter().zip(foresight.bytes());
     let text = |name: &str, bytes: f64| format!("{name} could carry {:.0} MB while the traffic runs", bytes / 1e6);
     Ok(paths.map(|(path, bytes)| text(path.name, bytes)).collect())

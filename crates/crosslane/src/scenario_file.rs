@@ -1,12 +1,10 @@
 //! Scenario files and the files that they name.
 
-use crosslane_sim::scenario::{Base, FileRef, ParameterError, Scenario, ScenarioError, TunnelParams};
+use crosslane_sim::record::metrics::METRICS;
+use crosslane_sim::scenario::{FileRef, Scenario, ScenarioError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crosslane_sim::bounds::oracle;
-
-use crate::agent::config;
 use crate::error::{Error, Result};
 use crate::import;
 use crate::text_file;
@@ -25,7 +23,7 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
     let attempt = format!("reading scenario {}", file.display());
     let text = read_text(file, attempt, "name a scenario that exists, as those in scenarios/")?;
     let mut scenario = Scenario::parse(&text, &file.display().to_string())?;
-    scenario.check_strategies(check_parameters)?;
+    scenario.check_metrics(METRICS.iter().map(|metric| metric.name))?;
     let mut contents = BTreeMap::new();
     for reference in scenario.files() {
         let place = locate(file, &reference, data)?;
@@ -73,42 +71,4 @@ fn naming(place: &str, scenario: &Path, reference: &FileRef) -> String {
 
 fn read_text(file: &Path, attempt: String, remedy: &str) -> Result<String> {
     text_file::read(file).map_err(|cause| Error::usage(attempt, cause, remedy))
-}
-
-fn check_parameters(base: Base, parameters: &toml::Table) -> Result<(), ParameterError> {
-    let fault = |key: &str, what: String| ParameterError {
-        key: key.into(),
-        what,
-        remedy: "see docs/reference/strategies.md for the parameters".into(),
-    };
-    let known = match base {
-        Base::Single | Base::Vxlan | Base::WireguardGo => parameters.keys().find(|key| *key != "path"),
-        Base::Kernel | Base::KernelTuned => parameters.keys().next(),
-        _ => {
-            let read = match base {
-                Base::Oracle => oracle::Params::read(parameters).map(drop),
-                Base::Tunnel => TunnelParams::read(parameters).map(drop),
-                _ => config::strategy(base.name(), parameters.clone()).map(drop),
-            };
-            let key = |what: &str| named_first(what, parameters).map_or(String::new(), |(_, key)| key);
-            return read.map_err(|what| fault(&key(&what), what));
-        }
-    };
-    match known {
-        Some(key) => Err(fault(key, format!("`{base}` takes no parameter `{key}`"))),
-        None => Ok(()),
-    }
-}
-
-/// The parameter that a sentence names first, as `signal.threshold_dbm`, and
-/// where in the sentence.
-fn named_first(what: &str, parameters: &toml::Table) -> Option<(usize, String)> {
-    let of_key = |(key, value): (&String, &toml::Value)| {
-        let named = [format!("`{key}`"), format!(".{key}`")];
-        let here = named.iter().filter_map(|name| what.find(name)).min().map(|at| (at, key.clone()));
-        let within = value.as_table().and_then(|table| named_first(what, table));
-        let within = within.map(|(at, inner)| (at, format!("{key}.{inner}")));
-        here.into_iter().chain(within).min()
-    };
-    parameters.iter().filter_map(of_key).min()
 }

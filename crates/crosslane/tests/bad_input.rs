@@ -28,17 +28,17 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     ("name = \"lte\"", "name = \"its-g5\"", "s.toml, line 18: the path name `its-g5` is taken"),
     ("every_ms = 20\n", "", "s.toml, line 23: traffic of kind `messages` needs"),
     ("base = \"threshold\"", "base = \"treshold\"", "s.toml, line 28: there is no strategy `treshold`"),
-    ("[strategy.signal]", "silense = 1\n[strategy.signal]", "s.toml, line 29: unknown field `silense`"),
+    ("[strategy.signal]", "silense = 1\n[strategy.signal]", "s.toml, line 29: `silense`: there is no such parameter"),
     (
         "threshold_dbm = -84",
         "threshold_dbm = \"low\"",
-        "s.toml, line 30: invalid type: string \"low\", expected f64 in `signal.threshold_dbm`",
+        "s.toml, line 30: `signal.threshold_dbm`: this is not a number; choose one",
     ),
-    ("threshold_dbm", "treshold_dbm", "s.toml, line 30: unknown field `treshold_dbm`"),
+    ("threshold_dbm", "treshold_dbm", "s.toml, line 30: `signal.treshold_dbm`: there is no such parameter"),
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm",
         "base = \"kernel\"\ndbm",
-        "s.toml, line 29: `kernel` takes",
+        "s.toml, line 29: `dbm`: there is no such parameter; remove it",
     ),
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm",
@@ -48,12 +48,12 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84",
         "base = \"tunnel\"\nsteer = \"deadline\"",
-        "s.toml, line 29: deadline is none of hapanchak, threshold in `steer`; see docs/reference/strategies.md",
+        "s.toml, line 29: `steer`: deadline is none of hapanchak, threshold; choose one of them",
     ),
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84",
         "base = \"tunnel\"\nmode = \"all\"",
-        "s.toml, line 29: unknown variant `all`, expected one of `aggregate`, `redundant`",
+        "s.toml, line 29: `mode`: all is none of aggregate, redundant",
     ),
     ("rate_mbit_s = 20", "trace = \"none.csv\"", "reading none.csv, which s.toml names in line 21: No such file"),
     (

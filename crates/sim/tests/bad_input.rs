@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use crosslane_sim::bounds::feasibility;
-use crosslane_sim::scenario::{Base, ParameterError, Scenario};
+use crosslane_sim::record::metrics::METRICS;
+use crosslane_sim::scenario::{Scenario, ScenarioError};
 
 const VALID: &str = r#"name = "drive"
 duration_s = 40
@@ -35,7 +36,7 @@ every_ms = 20
 [[strategy]]
 name = "mine"
 base = "threshold"
-leave_dbm = -84
+silence.cam_periods = 3
 [[expect]]
 crossing = "its-g5"
 threshold_dbm = -82
@@ -52,7 +53,7 @@ const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
 
 /// Text replaced in the valid scenario, its replacement, and the expected error.
-const TABLE: [(&str, &str, &str); 93] = [
+const TABLE: [(&str, &str, &str); 94] = [
     (
         "position_m = [0, 0]",
         "position_m = [0, 0]\nstation_id = 0",
@@ -88,6 +89,7 @@ const TABLE: [(&str, &str, &str); 93] = [
     ("rate_mbit_s = 6", "rate_mbit_s = 54", "line 11: `rate_mbit_s`: 802.11p has no rate of 54 Mbit/s; choose 3"),
     ("rate_mbit_s = 20", "rate_mbit_s = -20", "line 20: `rate_mbit_s`: -20 is outside 0 to 100000"),
     ("rate_mbit_s = 20\n", "", "line 17: `lte` has neither `rate_mbit_s` nor `trace`"),
+    ("delay_ms = 25", "", "line 17: the link has no `delay_ms`; give its one-way delay"),
     ("delay_ms = 25", "delay_ms = 25\nloss = 2", "line 22: `loss`: 2 is outside 0 to 1"),
     ("delay_ms = 25", "delay_ms = 25\nqueue_ms = 9\nqueue_packets = 9", "line 17: the queue has more than one size"),
     (
@@ -260,12 +262,18 @@ const TABLE: [(&str, &str, &str); 93] = [
     ("speed_kmh = 50", "speed_kmh = 50, pause_s = -1", "line 7: `pause_s`: -1 is outside 0 to 3600"),
 ];
 
+fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+    let scenario = Scenario::parse(text, "drive.toml")?;
+    scenario.check_metrics(METRICS.iter().map(|metric| metric.name))?;
+    Ok(scenario)
+}
+
 #[test]
 fn every_error_is_one_sentence_with_file_line_and_remedy() {
     for (from, to, expected) in TABLE {
         assert!(VALID.contains(from), "{from}");
         let text = VALID.replacen(from, to, 1);
-        let Err(error) = Scenario::parse(&text, "drive.toml") else {
+        let Err(error) = parse(&text) else {
             panic!("accepted: {to}");
         };
         let sentence = error.to_string();
@@ -328,16 +336,16 @@ fn the_valid_scenario_is_accepted() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[test]
-fn a_parameter_that_the_base_does_not_take_is_found_with_its_line() -> Result<(), Box<dyn std::error::Error>> {
-    let scenario = Scenario::parse(VALID, "drive.toml")?;
-    let reject = |base: Base, parameters: &toml::Table| {
-        assert_eq!((base, parameters.len()), (Base::Threshold, 1));
-        Err(ParameterError { key: "leave_dbm".into(), what: "-84 is too low".into(), remedy: "raise it".into() })
-    };
-    let sentence = scenario.check_strategies(reject).map_err(|error| error.to_string());
-    let expected = "while reading drive.toml, line 29: -84 is too low; raise it";
-    assert_eq!(sentence, Err(expected.to_string()));
-    Ok(())
+fn a_parameter_that_the_base_does_not_take_is_found_with_its_line() {
+    let cases = [
+        ("silence.cam_periods = -3", "`silence.cam_periods`: -3 is outside 0 to 1000; choose a number inside"),
+        ("leave_dbm = -84", "`leave_dbm`: there is no such parameter; choose from signal, silence"),
+    ];
+    for (parameter, expected) in cases {
+        let text = VALID.replacen("silence.cam_periods = 3", parameter, 1);
+        let sentence = Scenario::parse(&text, "drive.toml").map_err(|error| error.to_string());
+        assert_eq!(sentence.err(), Some(format!("while reading drive.toml, line 29: {expected}")));
+    }
 }
 
 #[test]
@@ -353,6 +361,22 @@ fn a_missing_crossing_is_reported_with_the_actual_signal() -> Result<(), Box<dyn
         let proofs = feasibility::prove(&scenario, &[])?;
         assert!(!proofs[0].ok && proofs[0].text.contains(expected), "{}", proofs[0].text);
     }
+    Ok(())
+}
+
+#[test]
+fn a_trace_with_a_delay_needs_no_key_for_it() -> Result<(), Box<dyn std::error::Error>> {
+    let text = VALID.replacen("rate_mbit_s = 20\ndelay_ms = 25", "trace = \"lte.csv\"", 1);
+    let read = |trace: &str| -> Result<Scenario, ScenarioError> {
+        let mut scenario = Scenario::parse(&text, "drive.toml")?;
+        scenario.resolve(&BTreeMap::from([("lte.csv".into(), trace.into())]))?;
+        Ok(scenario)
+    };
+    read("t_s,rate_mbit_s,delay_ms\n0,20,25\n")?;
+    let sentence = read("t_s,rate_mbit_s,delay_ms\n0,20,\n1,20,25\n").err().map(|error| error.to_string());
+    let expected = "while reading drive.toml, line 17: `lte` has no `delay_ms`, and its trace has none in the first row; \
+                    give its one-way delay";
+    assert_eq!(sentence.as_deref(), Some(expected));
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! intended effects.
 #![allow(missing_docs)]
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,9 @@ use crosslane_core::agent::Output;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::bounds::least_cost;
-use crosslane_sim::record::metrics::of_deadlines;
+use crosslane_sim::bounds::least_cost::Optimum;
+use crosslane_sim::record::metrics::{Context, Objects, metrics};
+use crosslane_sim::record::rows::RunRecords;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 
@@ -41,6 +44,13 @@ fn every_shipped_case_is_valid_and_named_as_its_file() -> Result<(), Box<dyn Err
     Ok(())
 }
 
+fn metrics_of(scenario: &Scenario, recording: &Recording, optimum: Option<Optimum>) -> BTreeMap<String, f64> {
+    let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
+    let objects = Objects::of(scenario, &recording.messages, optimum);
+    let records = RunRecords { messages: &recording.messages, ..RunRecords::default() };
+    metrics(&records, &recording.sums, &Context { objects, ..Context::of(scenario, &names) })
+}
+
 #[test]
 fn no_deadline_is_missed_and_the_expensive_path_is_used_little_more_than_needed() -> Result<(), Box<dyn Error>> {
     let scenario = read("symmetric-10s-cubic.toml")?;
@@ -48,7 +58,7 @@ fn no_deadline_is_missed_and_the_expensive_path_is_used_little_more_than_needed(
     let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
     assert_eq!(starts_ns.len(), 6);
     let optimum = least_cost::of_run(&scenario, 3, &starts_ns)?.ok_or("no optimum")?;
-    let metrics = of_deadlines(&scenario, &recording.messages, &recording.sums, Some(&optimum));
+    let metrics = metrics_of(&scenario, &recording, Some(optimum));
     assert_eq!(metrics["deadline.missed_share"], 0.0);
     assert_eq!(metrics["deadline.unwritten_share"], 0.0);
     let (share, min) = (recording.sums.share(PathId(1)).unwrap_or(1.0), metrics["path.lte-b.share_optimum"]);
@@ -73,7 +83,7 @@ fn a_send_buffer_accepts_an_object_before_the_peer_has_read_it() -> Result<(), B
         text.replace("start_s = 1", "start_s = 1\nsend_buffer_bytes = 8000000").replace("objects = 6", "objects = 1");
     let scenario = Scenario::parse(&text, "test.toml")?;
     let recording = run(&scenario, "single", 1)?;
-    let metrics = of_deadlines(&scenario, &recording.messages, &recording.sums, None);
+    let metrics = metrics_of(&scenario, &recording, None);
     assert_eq!((metrics["deadline.unwritten_share"], metrics["deadline.missed_share"]), (0.0, 1.0));
     assert!(metrics["object.written_s.p50"] < 0.2, "{metrics:?}");
     assert!((20.0..22.0).contains(&metrics["object.completion_s.p50"]), "{metrics:?}");

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use crosslane_sim::bounds::oracle::{Foresight, Params};
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::bounds::oracle::Foresight;
+use crosslane_sim::scenario::{OracleParams, Scenario};
 use crosslane_sim::world::World;
 
 const TRACKS: &str = include_str!("../../../data/manhattan.csv");
@@ -27,7 +27,7 @@ fn more_rsus_carry_more_and_lte_is_always_usable() -> Result<(), Box<dyn Error>>
     for (units, text) in DENSITIES {
         let scenario = read(text)?;
         assert_eq!(scenario.units.len(), units);
-        let foresight = Foresight::new(World::new(&scenario, 1)?, &scenario, Params::default());
+        let foresight = Foresight::new(World::new(&scenario, 1)?, &scenario, OracleParams::default());
         let [its_g5, lte] = foresight.bytes()[..] else { return Err("two paths".into()) };
         let share = its_g5 / (5.1e6 / 8.0 * 1798.0);
         println!("{units} units: {its_g5:.0} bytes over its-g5, {:.0} % of a link without interruption", share * 100.0);

@@ -72,13 +72,12 @@ fn a_single_path_strategy_must_name_an_existing_path() -> Result<(), Box<dyn Err
     for base in ["single", "vxlan", "wireguard-go"] {
         let with = |path: &str| format!("{PLAIN}[[strategy]]\nname = \"mine\"\nbase = \"{base}\"\npath = {path}\n");
         Scenario::parse(&with("\"lte\""), "drive.toml")?;
-        for wrong in ["\"lt\"", "5"] {
+        for (wrong, what) in
+            [("\"lt\"", "there is no path `lt`; did you mean `lte`?"), ("5", "`path`: this is not a name")]
+        {
             let error_text =
                 Scenario::parse(&with(wrong), "drive.toml").err().map_or(String::new(), |error| error.to_string());
-            assert!(
-                error_text.contains("drive.toml, line 15: there is no path") && error_text.contains("lte"),
-                "{error_text}"
-            );
+            assert!(error_text.contains(&format!("drive.toml, line 15: {what}")), "{error_text}");
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
 
 mod pair;
 
+use crosslane_core::path::PathId;
 use crosslane_sim::transport::scheduler::Scheduler;
 use pair::{Action, Pair, Setup, Source, TestPath};
 
@@ -17,6 +18,23 @@ fn rates(scheduler: Scheduler, offered_mbit_s: f64) -> [f64; 2] {
     let before = pair.arrived.clone();
     pair.run_until_ms(15_000);
     [0, 1].map(|path| (pair.arrived[path] - before[path]) as f64 * 8.0 / 10e6)
+}
+
+#[test]
+fn a_new_order_of_paths_moves_the_traffic() {
+    let test_paths = [TestPath::new(10.0, 20), TestPath::new(10.0, 10)];
+    let source = Source::Messages { bytes: 5_000, every_ms: 10 };
+    let plan = [(100, Action::Create { path: 1, backup: false })];
+    let mut pair = Pair::new(Setup { scheduler: Scheduler::Priority, ..Setup::new(&test_paths, source) }, &plan);
+    pair.run_until_ms(5_000);
+    assert_eq!(pair.carried_between(1, 0, 5_000).count(), 0);
+    pair.client.set_order(&[PathId(1)]);
+    pair.run_until_ms(10_000);
+    assert_eq!(pair.carried_between(0, 5_000, 10_000).filter(|segment| segment.first).count(), 0);
+    assert!(pair.carried_between(1, 5_000, 10_000).count() > 1_000);
+    pair.client.set_order(&[PathId(0), PathId(1)]);
+    pair.run_until_ms(15_000);
+    assert_eq!(pair.carried_between(1, 10_000, 15_000).filter(|segment| segment.first).count(), 0);
 }
 
 #[test]

@@ -4,10 +4,8 @@
 //! that knows no strategy applies the wanted states.
 
 use crate::path::{PathState, RadioLink, SampleKind, Signal, Transport};
-use alloc::format;
 use alloc::vec::Vec;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::actuator::Wanted;
 use crate::assess::throughput::History;
@@ -127,25 +125,6 @@ fn select_active(paths: &[PathInput], on: &[bool]) -> Vec<PathState> {
         false => fallback_state(path),
     };
     paths.iter().enumerate().map(state).collect()
-}
-
-/// A parameter from `low` to `high`.
-fn number<'de, D: Deserializer<'de>>(from: D, low: f64, high: f64) -> Result<f64, D::Error> {
-    let number = f64::deserialize(from)?;
-    if (low..=high).contains(&number) {
-        return Ok(number);
-    }
-    Err(D::Error::custom(format!("{number} is outside {low} to {high}; choose a number inside")))
-}
-
-/// A time from 0 to an hour, in ms.
-fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    number(from, 0.0, 3.6e6)
-}
-
-/// A part of a whole, 0 to 1.
-fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    number(from, 0.0, 1.0)
 }
 
 /// Fallback when no path is good: fading paths, else unknown ones, else all, since an

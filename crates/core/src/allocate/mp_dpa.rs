@@ -13,38 +13,24 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
-use serde::{Deserialize, Deserializer};
 
-use super::{Allocator, PathInput, PathSupply, millis, number, select_active};
+use super::{Allocator, PathInput, PathSupply, select_active};
 use crate::assess::Reason;
 use crate::demand::{Demand, Object};
 use crate::time::{Duration, Instant};
 
-/// Parameters of [`MpDpa`].
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Params {
-    /// Deadline sensitivity: the object is to be complete after α × deadline (the
-    /// thesis: 0.5 to 2.3, default 1).
-    #[serde(deserialize_with = "alpha")]
-    pub alpha: f64,
-    /// Time between two estimates, in ms (not published; Algorithm 1 names 1 ms
-    /// as the time before the first).
-    #[serde(deserialize_with = "millis")]
-    pub interval_ms: f64,
-    /// Averaging time of the goodput, in ms (not published).
-    #[serde(deserialize_with = "millis")]
-    pub window_ms: f64,
-}
-
-impl Default for Params {
-    fn default() -> Params {
-        Params { alpha: 1.0, interval_ms: 100.0, window_ms: 1000.0 }
+crate::parameters! {
+    /// Parameters of [`MpDpa`].
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Params {
+        /// Deadline sensitivity α: the object is to be complete after α × deadline (the thesis: 0.5 to 2.3, default
+        /// 1).
+        alpha: f64 = 1.0, "", 0.0 to 10.0;
+        /// Time between two estimates (not published; Algorithm 1 names 1 ms as the time before the first).
+        interval_ms: f64 = 100.0, "ms", 0.0 to 3.6e6;
+        /// Averaging time of the goodput (not published).
+        window_ms: f64 = 1000.0, "ms", 0.0 to 3.6e6;
     }
-}
-
-fn alpha<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    number(from, 0.0, 10.0)
 }
 
 /// Maximum number of readings: a window of a minute, taken every 10 ms.

@@ -2,37 +2,13 @@
 //!
 //! Hapanchak & Costa 2023, Algorithm 1: RSS(t) = (1 − α)·RSS(t−1) + α·RSS, a path is
 //! weak at RSS(t) ≤ T. The text calls a large α slow, by the formula it is fast; the
-//! formula applies here. α is not published: it is a parameter.
+//! formula applies here.
 
 use alloc::format;
-use serde::Deserialize;
 
 use super::{Assessor, Belief, Reason};
 use crate::path::{Sample, SampleKind};
 use crate::time::Instant;
-
-/// Parameters that the paper leaves open.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Params {
-    /// Smoothing factor α, above 0 up to 1; 1 takes each sample as it is.
-    pub alpha: f64,
-    /// Threshold for 802.11p and Wi-Fi, in dBm: the receiver's sensitivity
-    /// (−82 dBm at 6 Mbit/s, IEEE 802.11-2020 table 17-18).
-    pub threshold_dbm: f64,
-    /// Threshold for cellular paths, in dBm; unset, a cellular path is good
-    /// while its interface is up.
-    pub cellular_threshold_dbm: Option<f64>,
-    /// What happens to a weak subflow: the algorithm and figure 8 demote it, figures 7
-    /// and 10 remove it.
-    pub on_fade: crate::path::OnFade,
-}
-
-impl Default for Params {
-    fn default() -> Params {
-        Params { alpha: 0.5, threshold_dbm: -82.0, cellular_threshold_dbm: None, on_fade: crate::path::OnFade::Backup }
-    }
-}
 
 /// The assessor of one path.
 #[derive(Clone, Debug)]

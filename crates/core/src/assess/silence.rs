@@ -13,28 +13,22 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use core::net::IpAddr;
-use serde::Deserialize;
 
 use super::answers::{Answers, CROWD};
 use super::stalls::{Stalls, Verdict};
 use super::{Alarm, AlarmKind, Assessor, Belief, Reason, StalledSubflow};
 use crate::time::{Duration, Instant};
 
-/// Parameters of [`Silence`].
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Params {
-    /// Consecutive missed messages that count as a silence (≥ 2); 0 turns this sign
-    /// off.
-    pub cam_periods: u32,
-    /// Timeout beyond the round-trip time and four times its deviation, in ms; 0 turns
-    /// this sign off.
-    pub unacked_margin_ms: u32,
-}
-
-impl Default for Params {
-    fn default() -> Params {
-        Params { cam_periods: 4, unacked_margin_ms: 20 }
+crate::parameters! {
+    /// Parameters of [`Silence`].
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Params {
+        /// Consecutive missed messages of a roadside unit that mean sudden loss (from 2); 0: off.
+        cam_periods: u32 = 4, "count", 0.0 to 1000.0;
+        /// Bytes unacknowledged for longer than RTT + 4·RTTVAR + this mean sudden loss too, as do an interface
+        /// over which nothing returns while more is sent and eight or more subflows wait, and regular downlink
+        /// messages that stop; 0: all off.
+        unacked_margin_ms: u32 = 20, "ms", 0.0 to 60000.0;
     }
 }
 

@@ -13,39 +13,32 @@
 //! This does not apply to a lost path: the second of loss is sufficient.
 
 use alloc::format;
-use serde::Deserialize;
 
 use super::{Assessor, Belief, Reason};
 use crate::path::{Sample, SampleKind};
 use crate::time::{Duration, Instant};
 
-/// Parameters of [`Threshold`].
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Params {
-    /// Signal at which an 802.11p or Wi-Fi path is left, in dBm (−120 to 0).
-    pub threshold_dbm: f64,
-    /// The same for cellular paths; unset, a cellular path is good while its
-    /// interface is up.
-    pub cellular_threshold_dbm: Option<f64>,
-    /// How far above the threshold a path must be to be used again, in dB (≥ 0).
-    pub hysteresis_db: f64,
-    /// Time to trigger, in ms; if it is less than the period of roadside messages (100
-    /// ms), it does not wait for the next one.
-    pub time_to_trigger_ms: u32,
-    /// Time constant of the smoothing for leaving, in ms; 0 for none.
-    pub smoothing_ms: u32,
-}
-
-impl Default for Params {
-    fn default() -> Params {
-        Params {
-            threshold_dbm: -82.0,
-            cellular_threshold_dbm: None,
-            hysteresis_db: 3.0,
-            time_to_trigger_ms: 80,
-            smoothing_ms: 300,
-        }
+crate::parameters! {
+    /// Parameters of [`Threshold`].
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Params {
+        /// Signal at which an 802.11p path is left: smoothed, it has stayed at or below this for the time to
+        /// trigger.
+        threshold_dbm: f64 = -82.0, "dBm", -120.0 to 0.0;
+        /// The same for a Wi-Fi path; unset: as for 802.11p.
+        wifi_threshold_dbm: Option<f64> = None, "dBm", -120.0 to 0.0;
+        /// The same for a cellular path; unset: it is good while its interface is up.
+        cellular_threshold_dbm: Option<f64> = None, "dBm", -120.0 to 0.0;
+        /// How far above the threshold the smoothed signal must stay for the time to trigger before the path is
+        /// entered. After a loss (1 s without a sample at the threshold) one such sample starts the time to
+        /// trigger, and the mean since must stay above the threshold.
+        hysteresis_db: f64 = 3.0, "dB", 0.0 to 60.0;
+        /// Time to trigger. For re-entry without a loss it doubles after each entry that lasted less than 5 s, up
+        /// to 64 times.
+        time_to_trigger_ms: u32 = 80, "ms", 0.0 to 60000.0;
+        /// Time constant of the smoothing, in time and not in samples, so that a lost message changes nothing; 0:
+        /// none.
+        smoothing_ms: u32 = 300, "ms", 0.0 to 60000.0;
     }
 }
 

@@ -1,6 +1,7 @@
 //! Inputs, outputs, setup and status of a tunnel.
 
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::send_path::Liveness;
 use super::wire::control_message::Message;
 use super::wire::gre_key::GreKey;
+use crate::parameters::Choice;
 use crate::path::{PathId, PathState};
 use crate::time::Duration;
 
@@ -60,6 +62,18 @@ impl Mode {
 
     pub(super) fn of_code(code: u8) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.code() == code)
+    }
+}
+
+impl Choice for Mode {
+    fn choices() -> Vec<(&'static str, Mode)> {
+        Mode::ALL.map(|mode| (mode.name(), mode)).into()
+    }
+}
+
+impl Choice for Encryption {
+    fn choices() -> Vec<(&'static str, Encryption)> {
+        vec![("noise", Encryption::Noise), ("none", Encryption::None)]
     }
 }
 

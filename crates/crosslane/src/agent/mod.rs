@@ -13,7 +13,7 @@ use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::path::PathSpec;
-use crosslane_core::strategy::{Strategy, ThresholdParams};
+use crosslane_core::strategy::threshold;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, monotonic_ns};
@@ -150,7 +150,7 @@ impl Driver {
             ranks: config.ranks(),
             mode: config.service.mode,
             // Only a gateway has no strategy, and it has no path to use one on.
-            strategy: config.strategy.unwrap_or(Strategy::Threshold(ThresholdParams::default())),
+            strategy: config.strategy.clone().unwrap_or_else(|| Arc::new(threshold::Params::default())),
         });
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {

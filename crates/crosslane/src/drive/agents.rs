@@ -2,7 +2,7 @@
 //! gateway's, which are the two endpoints of a tunnel; or a third-party tunnel.
 
 use crosslane_core::tunnel::Encryption;
-use crosslane_sim::scenario::base::Kind;
+use crosslane_sim::scenario::base::{self, Base, Kind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl Agents {
     }
 
     fn start_tunnel(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Agents> {
-        let params = TunnelParams::read(&strategy.parameters)
+        let params: TunnelParams = base::read(&strategy.parameters)
             .map_err(|cause| Error::usage("planning the tunnel", cause, "see docs/reference/strategies.md"))?;
         let is_encrypted = params.encryption == Encryption::Noise;
         let keys = is_encrypted.then(|| Keys::make(folder)).transpose()?;
@@ -72,7 +72,8 @@ impl Agents {
         let gateway_config = Table::from_iter([("tunnel".to_string(), tunnel_config.into())]);
         let start = || AgentProcess::start("gateway", gateway_config, folder);
         let gateway = testbed.server.enter(start)??;
-        let steer = Strategy { name: strategy.name.clone(), base: params.steer, parameters: Table::new() };
+        let steer =
+            Strategy { name: strategy.name.clone(), base: Base::Agent(params.steer.0), parameters: Table::new() };
         let mut vehicle_config = configuration(scenario, &steer);
         vehicle_config.insert("tunnel".into(), tunnel::vehicle_config(scenario, &params, keys.as_ref()).into());
         let start = || AgentProcess::start("agent", vehicle_config, folder);

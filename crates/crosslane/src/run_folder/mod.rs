@@ -8,7 +8,7 @@ use std::path::Path;
 use crosslane_core::time::Instant;
 use crosslane_sim::addresses::vehicle_address;
 use crosslane_sim::bounds::least_cost;
-use crosslane_sim::record::metrics::{Context, PacketSums, metrics, of_deadlines, throughput};
+use crosslane_sim::record::metrics::{Context, Objects, PacketSums, metrics, throughput};
 use crosslane_sim::record::rows::{AgentRows, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow};
 use crosslane_sim::scenario::Scenario;
 
@@ -87,10 +87,10 @@ pub fn measure(
     let Carried { messages, skipped, duplicates, sums } = *carried;
     let AgentRows { decisions, alarms } = agent;
     let records = RunRecords { messages, decisions, alarms, duplicates };
-    let mut found = metrics(&records, sums, &Context::of(scenario, names));
-    found.insert("messages.skipped".into(), skipped as f64);
     let starts_ns: Vec<u64> = messages.iter().map(|object| object.sent_ns).collect();
     let optimum = least_cost::of_run(scenario, seed, &starts_ns)?;
-    found.extend(of_deadlines(scenario, messages, sums, optimum.as_ref()));
+    let objects = Objects::of(scenario, messages, optimum);
+    let mut found = metrics(&records, sums, &Context { objects, ..Context::of(scenario, names) });
+    found.insert("messages.skipped".into(), skipped as f64);
     Ok(found)
 }

@@ -5,60 +5,17 @@
 //! when each path carries data. The allocator and the path manager are those of
 //! every other agent; only the assessors differ.
 
-use crosslane_core::path::{OnFade, PathId, PathSpec, Sample};
+use crosslane_core::path::{PathId, PathSpec, Sample};
 use std::sync::Arc;
 
 use crosslane_core::actuator::Actuator;
 use crosslane_core::agent::Agent;
-use crosslane_core::allocate::{Allocator, aggregate::Aggregate, backup::Backup};
 use crosslane_core::assess::{Assessor, Belief, Reason};
+use crosslane_core::strategy::by_belief;
 use crosslane_core::time::{Duration, Instant};
-use serde::Deserialize;
 
-use crate::scenario::{Mode, Scenario};
+use crate::scenario::{Mode, OracleParams as Params, Scenario};
 use crate::world::{TICK, Truth, World, WorldEvent};
-
-/// Parameters of the strategy `oracle`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Params {
-    /// Minimum remaining time of a path to be used, in ms.
-    pub lookahead_ms: f64,
-    /// Maximum duration of an interruption that is ignored, in ms.
-    pub ride_out_ms: f64,
-    /// Action on the subflow of a path that is about to fail.
-    pub on_fade: OnFade,
-    /// Minimum rate of a usable path, in Mbit/s.
-    pub floor_mbit_s: f64,
-    /// Maximum loss of a usable path, 0 to 1.
-    pub loss: f64,
-}
-
-impl Default for Params {
-    fn default() -> Params {
-        Params { lookahead_ms: 100.0, ride_out_ms: 200.0, on_fade: OnFade::Close, floor_mbit_s: 0.5, loss: 0.05 }
-    }
-}
-
-impl Params {
-    /// Reads the parameters of a strategy.
-    ///
-    /// # Errors
-    /// The error, with the key in backticks.
-    pub fn read(parameters: &toml::Table) -> Result<Params, String> {
-        let params = Params::deserialize(parameters.clone()).map_err(|fault| fault.to_string())?;
-        let ranges = [
-            ("lookahead_ms", params.lookahead_ms, 10_000.0),
-            ("ride_out_ms", params.ride_out_ms, 60_000.0),
-            ("floor_mbit_s", params.floor_mbit_s, 100_000.0),
-            ("loss", params.loss, 1.0),
-        ];
-        match ranges.into_iter().find(|(_, value, high)| !(0.0..=*high).contains(value)) {
-            Some((key, value, high)) => Err(format!("`{key}`: {value} is outside 0 to {high}")),
-            None => Ok(params),
-        }
-    }
-}
 
 /// The future of a run, path by path.
 #[derive(Clone, Debug)]
@@ -111,12 +68,7 @@ impl Foresight {
         let assessors = move |path: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> {
             vec![Box::new(Oracle::new(futures[usize::from(path.0)].clone(), params))]
         };
-        let on_fade = self.params.on_fade;
-        let allocator: Box<dyn Allocator + Send> = match mode {
-            Mode::Aggregate => Box::new(Aggregate { on_fade }),
-            Mode::Backup => Box::new(Backup { on_fade }),
-        };
-        Agent::of(paths, ranks, Box::new(assessors), allocator, actuators)
+        Agent::of(paths, ranks, Box::new(assessors), by_belief(mode, params.on_fade), actuators)
     }
 }
 
@@ -251,15 +203,6 @@ mod tests {
         assert!((bytes[1] / whole - 1.0).abs() < 1e-3, "{} of {whole}", bytes[1]);
         assert!(bytes[0] > 10e6 && bytes[0] < 20.0 * 5.2e6 / 8.0, "{}", bytes[0]);
         Ok(())
-    }
-
-    #[test]
-    fn parameters_out_of_range_are_reported_with_their_key() {
-        let read = |text: &str| Params::read(&text.parse::<toml::Table>().unwrap_or_default());
-        assert_eq!(read("loss = 0.2").map(|params| params.loss), Ok(0.2));
-        assert_eq!(read("loss = 3"), Err("`loss`: 3 is outside 0 to 1".into()));
-        assert!(read("lookahead_ms = nan").is_err_and(|what| what.contains("`lookahead_ms`: NaN")));
-        assert!(read("flor_mbit_s = 3").is_err_and(|what| what.contains("unknown field `flor_mbit_s`")));
     }
 
     #[test]

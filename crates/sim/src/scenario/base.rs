@@ -1,10 +1,24 @@
-//! The catalogue of strategies: what each is, and which commands run it.
+//! The catalogue of strategies: those of the agent, and what they are compared with.
 
 use std::fmt;
 
-use serde::Serialize;
+use crosslane_core::parameters::{self, Field, List, ParameterError, Table};
+use crosslane_core::strategy;
+use serde::{Deserialize, Serialize};
 
-use super::metric::Engines;
+use super::params::{NoParams, OracleParams, SinglePathParams, TunnelParams};
+
+/// Which commands run a strategy, or measure a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engines {
+    /// `crosslane drive` and `crosslane simulate`.
+    Both,
+    /// `crosslane drive` only.
+    Drive,
+    /// `crosslane simulate` only.
+    Simulate,
+}
 
 /// What a strategy is in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -21,7 +35,7 @@ pub enum Kind {
 }
 
 /// A built-in strategy, which a `[[strategy]]` may vary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// Plain TCP or UDP over one path.
     Single,
@@ -29,16 +43,10 @@ pub enum Base {
     Kernel,
     /// The same with `net.mptcp.stale_loss_cnt = 1`.
     KernelTuned,
-    /// Algorithm 1 of Hapanchak & Costa 2023.
-    Hapanchak,
-    /// Signal with hysteresis and time to trigger, and sudden loss.
-    Threshold,
+    /// A strategy of the agent.
+    Agent(&'static strategy::Entry),
     /// What each path will do is known.
     Oracle,
-    /// Algorithm 1 of Nota 2020.
-    MpDpa,
-    /// Objects in time at the minimum cost.
-    Deadline,
     /// The multipath tunnel.
     Tunnel,
     /// The kernel's VXLAN over one path.
@@ -48,12 +56,9 @@ pub enum Base {
 }
 
 /// A strategy in the catalogue.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// Which it is.
-    #[serde(skip)]
-    pub base: Base,
-    /// Its name.
+    /// Its name in scenarios, records and on the command line.
     pub name: &'static str,
     /// What it is in a comparison.
     pub kind: Kind,
@@ -63,89 +68,100 @@ pub struct Entry {
     pub needs_deadlines: bool,
     /// What it does.
     pub what: &'static str,
+    /// Its parameters.
+    pub parameters: List,
 }
 
-const BASELINE: Entry = Entry {
-    base: Base::Single,
-    name: "single",
-    kind: Kind::Baseline,
-    engines: Engines::Both,
-    needs_deadlines: false,
-    what: "plain TCP or UDP over one path (`path`, by default the preferred one)",
-};
-const AGENT: Entry = Entry { kind: Kind::Agent, ..BASELINE };
-
 /// All of them, in the order in which messages and pages name them.
-pub const CATALOG: [Entry; 11] = [
-    BASELINE,
-    Entry { base: Base::Kernel, name: "kernel", what: "the in-kernel path manager", ..BASELINE },
-    Entry {
-        base: Base::KernelTuned,
-        name: "kernel-tuned",
-        what: "the in-kernel path manager with `net.mptcp.stale_loss_cnt = 1`",
-        ..BASELINE
-    },
-    Entry { base: Base::Hapanchak, name: "hapanchak", what: "Algorithm 1 of Hapanchak & Costa 2023", ..AGENT },
-    Entry {
-        base: Base::Threshold,
-        name: "threshold",
-        what: "signal with hysteresis and time to trigger, and sudden loss",
-        ..AGENT
-    },
-    Entry {
-        base: Base::Oracle,
-        name: "oracle",
-        kind: Kind::Bound,
-        engines: Engines::Simulate,
-        what: "knows what each path will do",
-        ..BASELINE
-    },
-    Entry { base: Base::MpDpa, name: "mp-dpa", needs_deadlines: true, what: "Algorithm 1 of Nota 2020", ..AGENT },
-    Entry {
-        base: Base::Deadline,
-        name: "deadline",
-        needs_deadlines: true,
-        what: "objects in time at the minimum cost",
-        ..AGENT
-    },
-    Entry {
-        base: Base::Tunnel,
-        name: "tunnel",
-        kind: Kind::Tunnel,
-        what: "plain TCP or UDP through the multipath tunnel",
-        ..BASELINE
-    },
-    Entry {
-        base: Base::Vxlan,
-        name: "vxlan",
-        engines: Engines::Drive,
-        what: "plain TCP or UDP through the kernel's VXLAN over one path (`path`), in the clear",
-        ..BASELINE
-    },
-    Entry {
-        base: Base::WireguardGo,
-        name: "wireguard-go",
-        engines: Engines::Drive,
-        what: "plain TCP or UDP through WireGuard in Go over one path (`path`)",
-        ..BASELINE
-    },
-];
+pub fn catalog() -> impl Iterator<Item = Base> {
+    [Base::Single, Base::Kernel, Base::KernelTuned]
+        .into_iter()
+        .chain(strategy::CATALOG.iter().map(Base::Agent))
+        .chain([Base::Oracle, Base::Tunnel, Base::Vxlan, Base::WireguardGo])
+}
+
+/// Reads the parameters of a strategy.
+///
+/// # Errors
+/// The first parameter that `P` does not have, or whose value is invalid.
+pub fn read<P: Field>(given: &toml::Table) -> Result<P, ParameterError> {
+    parameters::read(values(given))
+}
+
+/// The values of a table. [`parameters::Value`] takes any, so there is no error.
+pub fn values(given: &toml::Table) -> Table {
+    Table::deserialize(given.clone()).unwrap_or_default()
+}
 
 impl Base {
     /// The strategy of this name.
     pub fn find(name: &str) -> Option<Base> {
-        CATALOG.iter().find(|entry| entry.name == name).map(|entry| entry.base)
+        catalog().find(|base| base.name() == name)
+    }
+
+    /// Checks the parameters of a strategy with this base.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn check(self, given: &toml::Table) -> Result<(), ParameterError> {
+        match self {
+            Base::Kernel | Base::KernelTuned => read::<NoParams>(given).map(drop),
+            Base::Single | Base::Vxlan | Base::WireguardGo => read::<SinglePathParams>(given).map(drop),
+            Base::Agent(entry) => entry.read(values(given)).map(drop),
+            Base::Oracle => read::<OracleParams>(given).map(drop),
+            Base::Tunnel => read::<TunnelParams>(given).map(drop),
+        }
     }
 
     /// What the catalogue has on it.
-    pub fn entry(self) -> &'static Entry {
-        // The catalogue is in the order of the variants (see the test).
-        &CATALOG[self as usize]
+    pub fn entry(self) -> Entry {
+        let none = parameters::list::<NoParams>;
+        let over_one_path = parameters::list::<SinglePathParams>;
+        let (kind, engines, what, parameters) = match self {
+            Base::Single => (Kind::Baseline, Engines::Both, "plain TCP or UDP over one path", over_one_path()),
+            Base::Kernel => (Kind::Baseline, Engines::Both, "the in-kernel path manager", none()),
+            Base::KernelTuned => {
+                let what = "the in-kernel path manager with `net.mptcp.stale_loss_cnt = 1`";
+                (Kind::Baseline, Engines::Both, what, none())
+            }
+            Base::Agent(entry) => (Kind::Agent, Engines::Both, entry.what, (entry.parameters)()),
+            Base::Oracle => {
+                let what = "knows what each path will do";
+                (Kind::Bound, Engines::Simulate, what, parameters::list::<OracleParams>())
+            }
+            Base::Tunnel => {
+                let what = "plain TCP or UDP through the multipath tunnel";
+                (Kind::Tunnel, Engines::Both, what, parameters::list::<TunnelParams>())
+            }
+            Base::Vxlan => {
+                let what = "plain TCP or UDP through the kernel's VXLAN over one path, in the clear";
+                (Kind::Baseline, Engines::Drive, what, over_one_path())
+            }
+            Base::WireguardGo => {
+                let what = "plain TCP or UDP through WireGuard in Go over one path";
+                (Kind::Baseline, Engines::Drive, what, over_one_path())
+            }
+        };
+        Entry { name: self.name(), kind, engines, needs_deadlines: self.needs_deadlines(), what, parameters }
     }
 
     /// Its name in scenarios, records and on the command line.
     pub fn name(self) -> &'static str {
-        self.entry().name
+        match self {
+            Base::Single => "single",
+            Base::Kernel => "kernel",
+            Base::KernelTuned => "kernel-tuned",
+            Base::Agent(entry) => entry.name,
+            Base::Oracle => "oracle",
+            Base::Tunnel => "tunnel",
+            Base::Vxlan => "vxlan",
+            Base::WireguardGo => "wireguard-go",
+        }
+    }
+
+    /// Whether it prefers paths by the deadlines of the traffic, and needs them.
+    pub fn needs_deadlines(self) -> bool {
+        matches!(self, Base::Agent(entry) if entry.needs_deadlines())
     }
 
     /// Whether it is a tunnel that is not Crosslane's.
@@ -165,8 +181,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_strategy_is_in_the_catalogue_at_its_own_place() {
-        assert!(CATALOG.iter().all(|entry| entry.base.entry().name == entry.name));
-        assert!(CATALOG.iter().all(|entry| Base::find(entry.name) == Some(entry.base)));
+    fn each_strategy_is_found_by_its_name_and_takes_the_parameters_that_it_lists() {
+        for base in catalog() {
+            assert_eq!(Base::find(base.name()), Some(base));
+            let entry = base.entry();
+            for parameter in &entry.parameters {
+                let names: Vec<&str> = parameter.name.split('.').collect();
+                let wrong = toml::Value::Datetime("2026-01-01".parse().unwrap());
+                let table = names
+                    .iter()
+                    .rev()
+                    .fold(wrong, |value, name| toml::Value::Table(toml::Table::from_iter([(name.to_string(), value)])));
+                let fault = base.check(table.as_table().unwrap()).err().map(|fault| fault.key);
+                assert_eq!(fault.as_ref(), Some(&parameter.name), "{base}");
+            }
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Scenarios and strategies that only one of the two engines supports.
 
-use super::base::{Base, CATALOG};
-use super::metric::Engines;
+use super::base::{Base, Engines, catalog};
 use super::{Congestion, Scenario, ScenarioError, Scheduler, Strategy};
 
 /// Engine of a drive.
@@ -42,14 +41,14 @@ impl Scenario {
     /// Names the strategy.
     pub fn check_strategy(&self, engine: Engine, strategy: &Strategy) -> Result<(), ScenarioError> {
         let deadlines = self.traffic.kind.deadlines().is_some();
-        if strategy.base.entry().needs_deadlines && !deadlines {
+        if strategy.base.needs_deadlines() && !deadlines {
             let what = format!("strategy `{}` needs deadlines, and the traffic has none", strategy.name);
             return Err(self.lines.error("traffic", what, "make it of kind `deadline`, or choose another strategy"));
         }
         let Some((command, other, why)) = why_not(engine, strategy.base) else { return Ok(()) };
         let what = format!("only `crosslane {other}` can run strategy `{}`: {why}", strategy.name);
-        let known = CATALOG.iter().filter(|entry| why_not(engine, entry.base).is_none());
-        let known = known.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        let known = catalog().filter(|base| why_not(engine, *base).is_none());
+        let known = known.map(Base::name).collect::<Vec<_>>().join(", ");
         let remedy = format!("use that command, or choose for `crosslane {command}` from {known}");
         Err(self.lines.error("strategy", what, remedy))
     }

@@ -78,8 +78,8 @@ struct CellularKeys {
     rate_mbit_s: Option<f64>,
     #[serde(default, deserialize_with = "optional_number::<_, 0, 100_000>")]
     down_mbit_s: Option<f64>,
-    #[serde(deserialize_with = "number::<_, 0, 10_000>")]
-    delay_ms: f64,
+    #[serde(default, deserialize_with = "optional_number::<_, 0, 10_000>")]
+    delay_ms: Option<f64>,
     #[serde(default, deserialize_with = "loss")]
     loss: Loss,
     #[serde(default, deserialize_with = "codel")]
@@ -107,8 +107,8 @@ struct WifiKeys {
     name: String,
     trace: Option<String>,
     model: Option<WifiModelKeys>,
-    #[serde(deserialize_with = "number::<_, 0, 10_000>")]
-    delay_ms: f64,
+    #[serde(default, deserialize_with = "optional_number::<_, 0, 10_000>")]
+    delay_ms: Option<f64>,
     #[serde(default, deserialize_with = "loss")]
     loss: Loss,
     #[serde(default, deserialize_with = "codel")]
@@ -184,7 +184,7 @@ impl Keys {
         for (place, keys) in self.strategy.into_iter().enumerate() {
             let base = Base::find(&keys.base).ok_or_else(|| {
                 let what = format!("there is no strategy `{}` to base on", keys.base);
-                let remedy = did_you_mean(&keys.base, base::CATALOG.iter().map(|entry| entry.name));
+                let remedy = did_you_mean(&keys.base, base::catalog().map(Base::name));
                 lines.error(&format!("strategy.{place}.base"), what, remedy)
             })?;
             strategies.push(Strategy { name: keys.name, base, parameters: keys.parameters });
@@ -260,7 +260,7 @@ impl CellularKeys {
             rat: self.rat,
             up_mbit_s: usual.map(|[up, _]| up).or(self.rate_mbit_s).unwrap_or(0.0),
             down_mbit_s: usual.map(|[_, down]| down).or(self.down_mbit_s),
-            delay_ms: self.delay_ms,
+            delay_ms: delay(lines, &key, self.delay_ms, self.trace.is_some())?,
             loss: self.loss,
             codel: self.codel,
             queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
@@ -290,7 +290,7 @@ impl WifiKeys {
             rat: Rat::Wifi,
             up_mbit_s: usual.map_or(0.0, |[up, _]| up),
             down_mbit_s: usual.map(|[_, down]| down),
-            delay_ms: self.delay_ms,
+            delay_ms: delay(lines, &key, self.delay_ms, self.trace.is_some())?,
             loss: self.loss,
             codel: self.codel,
             queue: queue(lines, &key, (self.queue_ms, self.queue_bytes, self.queue_packets))?,
@@ -306,6 +306,14 @@ impl WifiKeys {
             key,
         })
     }
+}
+
+/// The delay of a link; only a trace may have it instead, which [`Scenario::resolve`] checks.
+fn delay(lines: &Lines, key: &str, delay_ms: Option<f64>, has_trace: bool) -> Result<Option<f64>, ScenarioError> {
+    if delay_ms.is_some() || has_trace {
+        return Ok(delay_ms);
+    }
+    Err(lines.error(key, "the link has no `delay_ms`", "give its one-way delay"))
 }
 
 fn queue(lines: &Lines, key: &str, keys: (Option<f64>, Option<u32>, Option<u32>)) -> Result<Queue, ScenarioError> {

@@ -18,9 +18,9 @@ mod expectation;
 mod fleet;
 mod impairments;
 mod keys;
-pub mod metric;
 mod models;
 mod networks;
+mod params;
 mod parse;
 mod paths;
 mod route;
@@ -32,15 +32,16 @@ mod validate;
 mod wires;
 
 pub use crate::error::ScenarioError;
-pub use base::Base;
+pub use base::{Base, Engines};
 pub use engine::Engine;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
 pub use fleet::Fleet;
 pub use networks::{AccessLink, Background, Queue, Radio, RoadsideUnit};
+pub use params::{OracleParams, Steer, TunnelParams};
 pub use route::{MAX_WAYPOINTS, Route};
 use source_map::Lines;
 pub use traffic::Traffic;
-pub use tunnel::{Tunnel, TunnelParams};
+pub use tunnel::Tunnel;
 pub use wires::Wire;
 
 /// A drive to be emulated or simulated.
@@ -76,7 +77,7 @@ pub struct Scenario {
     pub tunnel: Tunnel,
     /// Traffic.
     pub traffic: Traffic,
-    /// Strategies that the file defines in addition to the [built-in ones](base::CATALOG).
+    /// Strategies that the file defines in addition to the [built-in ones](base::catalog).
     pub strategies: Vec<Strategy>,
     /// Expectations.
     pub expectations: Vec<Expectation>,
@@ -175,7 +176,7 @@ pub struct Strategy {
     pub name: String,
     /// The built-in strategy that it is based on.
     pub base: Base,
-    /// Parameters of the base, checked by [`Scenario::check_strategies`].
+    /// Parameters of the base ([`Base::check`]).
     pub parameters: toml::Table,
 }
 
@@ -190,17 +191,6 @@ pub struct FileRef {
     pub in_data: bool,
     /// Line of the scenario that names it.
     pub line: Option<usize>,
-}
-
-/// A parameter that a strategy does not have, or an invalid value of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParameterError {
-    /// Name of the parameter.
-    pub key: String,
-    /// The error, for example `-3 is not between 0 and 1`.
-    pub what: String,
-    /// The remedy, for example `choose a share`.
-    pub remedy: String,
 }
 
 /// A path of the scenario.
@@ -236,21 +226,6 @@ impl Scenario {
             }
         }
         files
-    }
-
-    /// Checks each strategy's parameters with `check`, which receives the name
-    /// of the base and the parameters.
-    pub fn check_strategies(
-        &self,
-        check: impl Fn(Base, &toml::Table) -> Result<(), ParameterError>,
-    ) -> Result<(), ScenarioError> {
-        for (place, strategy) in self.strategies.iter().enumerate() {
-            check(strategy.base, &strategy.parameters).map_err(|error| {
-                let key = format!("strategy.{place}.{}", error.key);
-                self.lines.error(&key, error.what, error.remedy)
-            })?;
-        }
-        Ok(())
     }
 
     /// The vehicle's track; none before its mobility file has been read.

@@ -119,8 +119,8 @@ pub struct AccessLink {
     pub up_mbit_s: f64,
     /// Downlink rate, in Mbit/s; none: equal to the uplink rate.
     pub down_mbit_s: Option<f64>,
-    /// One-way delay, in ms.
-    pub delay_ms: f64,
+    /// One-way delay, in ms; a trace overrides it. `None`: the trace has it.
+    pub delay_ms: Option<f64>,
     /// Loss; a trace overrides it.
     pub loss: Loss,
     /// CoDel parameters of the queue; none: drop-tail.

@@ -7,8 +7,7 @@ use crate::input::renamed_keys::renew;
 
 impl Scenario {
     /// Reads a scenario; errors name `file_name`. Everything is checked except
-    /// the files that it names, its [strategies'
-    /// parameters](Scenario::check_strategies) and its
+    /// the files that it names and its
     /// [crossings](crate::bounds::feasibility::prove).
     pub fn parse(text: &str, file_name: &str) -> Result<Scenario, ScenarioError> {
         let (text, renamed) = renew(text);

@@ -41,7 +41,13 @@ impl Scenario {
 
     /// The path of strategy `single` and of third-party tunnels.
     pub fn single_path(&self, strategy: &Strategy) -> PathId {
-        let named = strategy.parameters.get("path").and_then(|value| value.as_str());
-        named.and_then(|name| self.path_id(name)).unwrap_or_else(|| self.preferred_path())
+        strategy.path().and_then(|name| self.path_id(name)).unwrap_or_else(|| self.preferred_path())
+    }
+}
+
+impl Strategy {
+    /// The path that a strategy over one path names.
+    pub(super) fn path(&self) -> Option<&str> {
+        self.parameters.get("path").filter(|_| self.keeps_to_one_path())?.as_str()
     }
 }

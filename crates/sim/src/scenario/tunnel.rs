@@ -1,11 +1,10 @@
 //! Strategies that send the traffic through the multipath tunnel.
 
 use crosslane_core::time::Instant;
-use crosslane_core::tunnel::{Encryption, Mode};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::base::{Base, CATALOG, Entry, Kind};
+use super::base::{Base, catalog};
 use super::{Scenario, Strategy};
 
 /// Settings of all tunnels of a scenario.
@@ -32,47 +31,6 @@ fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
         mtu @ 576..=1500 => Ok(mtu),
         other => Err(D::Error::custom(format!("{other} is outside 576 to 1500; choose a number in this range"))),
     }
-}
-
-/// Parameters of the base `tunnel`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TunnelParams {
-    /// Mode of use of the paths.
-    pub mode: Mode,
-    /// Protection of what the tunnel carries.
-    pub encryption: Encryption,
-    /// The agent's strategy that selects the paths, with its default
-    /// parameters.
-    #[serde(deserialize_with = "steering")]
-    pub steer: Base,
-}
-
-impl Default for TunnelParams {
-    fn default() -> TunnelParams {
-        TunnelParams { mode: Mode::Aggregate, encryption: Encryption::Noise, steer: Base::Threshold }
-    }
-}
-
-impl TunnelParams {
-    /// Reads the parameters of a strategy.
-    ///
-    /// # Errors
-    /// The error, with the key in backticks.
-    pub fn read(parameters: &toml::Table) -> Result<TunnelParams, String> {
-        let in_a_line = |fault: toml::de::Error| fault.to_string().trim().replace('\n', " ");
-        TunnelParams::deserialize(parameters.clone()).map_err(in_a_line)
-    }
-}
-
-/// A strategy of the agent that a tunnel can follow.
-fn steering<'de, D: Deserializer<'de>>(from: D) -> Result<Base, D::Error> {
-    let name = String::deserialize(from)?;
-    let fits = |entry: &&Entry| entry.kind == Kind::Agent && !entry.needs_deadlines;
-    CATALOG.iter().filter(fits).find(|entry| entry.name == name).map(|entry| entry.base).ok_or_else(|| {
-        let known: Vec<&str> = CATALOG.iter().filter(fits).map(|entry| entry.name).collect();
-        D::Error::custom(format!("{name} is none of {}", known.join(", ")))
-    })
 }
 
 impl Strategy {
@@ -112,7 +70,7 @@ const VARIANTS: [(&str, Base, &str, &str); 2] =
 
 /// Names of the strategies that need no `[[strategy]]` entry.
 pub(super) fn built_in_names() -> impl Iterator<Item = &'static str> {
-    CATALOG.iter().map(|entry| entry.name).chain(VARIANTS.into_iter().map(|(name, ..)| name))
+    catalog().map(Base::name).chain(VARIANTS.into_iter().map(|(name, ..)| name))
 }
 
 /// The built-in strategy with this name.
@@ -128,10 +86,13 @@ pub(super) fn built_in(name: &str) -> Option<Strategy> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::base;
+    use super::super::params::TunnelParams;
     use super::*;
+    use crosslane_core::tunnel::{Encryption, Mode};
 
     fn params(of: &Strategy) -> TunnelParams {
-        TunnelParams::read(&of.parameters).unwrap_or_else(|fault| panic!("{fault}"))
+        base::read::<TunnelParams>(&of.parameters).unwrap_or_else(|fault| panic!("{fault}"))
     }
 
     #[test]
@@ -154,7 +115,7 @@ mod tests {
             ("per-flow", Mode::PerFlow),
         ] {
             let table = toml::Table::from_iter([("mode".to_string(), word.into())]);
-            assert_eq!(TunnelParams::read(&table).map(|params| params.mode), Ok(mode));
+            assert_eq!(base::read::<TunnelParams>(&table).map(|params| params.mode), Ok(mode));
         }
     }
 
@@ -162,7 +123,7 @@ mod tests {
     fn a_steering_strategy_that_needs_deadlines_is_refused() {
         for (steer, fits) in [("hapanchak", true), ("deadline", false), ("tunnel", false)] {
             let table = toml::Table::from_iter([("steer".to_string(), steer.into())]);
-            assert_eq!(TunnelParams::read(&table).is_ok(), fits, "{steer}");
+            assert_eq!(base::read::<TunnelParams>(&table).is_ok(), fits, "{steer}");
         }
     }
 }

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 
 use crosslane_core::path::Rat;
 
-use super::metric::{METRICS, Metric};
 use super::source_map::did_you_mean;
 use super::{Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, Motion, Scenario, ScenarioError, tunnel};
 use crate::input::link_trace::Trace;
@@ -48,9 +47,35 @@ impl Scenario {
                 }
                 data.traces.insert(name.clone(), trace);
             }
+            let of_trace = link.trace.as_ref().and_then(|name| data.traces[name].at(0.0).delay_ms);
+            if link.delay_ms.or(of_trace).is_none() {
+                let what = format!("`{}` has no `delay_ms`, and its trace has none in the first row", link.name);
+                return Err(self.lines.error(&link.key, what, "give its one-way delay"));
+            }
         }
         self.data = data;
         self.check_positions()
+    }
+
+    /// Checks the metrics of the expectations against all that there are, by their names, in
+    /// which `NAME` stands for each path.
+    ///
+    /// # Errors
+    /// Names the first that does not exist, or whose path does not.
+    pub fn check_metrics(&self, known: impl Iterator<Item = &'static str> + Clone) -> Result<(), ScenarioError> {
+        for (place, expectation) in self.expectations.iter().enumerate() {
+            let Expectation::Bound(bound) = expectation else { continue };
+            let key = format!("expect.{place}.metric");
+            match known.clone().find_map(|name| matches_metric(name, &bound.metric)) {
+                Some(Some(path)) => self.known_path(path, &key)?,
+                Some(None) => {}
+                None => {
+                    let what = format!("there is no metric `{}`", bound.metric);
+                    return Err(self.lines.error(&key, what, did_you_mean(&bound.metric, known)));
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn validate(&self) -> Result<(), ScenarioError> {
@@ -297,8 +322,12 @@ impl Scenario {
                 let what = format!("the strategy name `{}` is taken", strategy.name);
                 return Err(self.lines.error(&format!("{key}.name"), what, "choose another"));
             }
-            if let Some(path) = strategy.parameters.get("path").filter(|_| strategy.keeps_to_one_path()) {
-                self.known_path(path.as_str().unwrap_or_default(), &format!("{key}.path"))?;
+            strategy.base.check(&strategy.parameters).map_err(|error| {
+                let what = format!("`{}`: {}", error.key, error.what);
+                self.lines.error(&format!("{key}.{}", error.key), what, error.remedy)
+            })?;
+            if let Some(path) = strategy.path() {
+                self.known_path(path, &format!("{key}.path"))?;
             }
         }
         Ok(())
@@ -319,15 +348,6 @@ impl Scenario {
     fn check_bound(&self, place: usize, bound: &Bound) -> Result<(), ScenarioError> {
         self.known_strategy(&bound.strategy, &format!("expect.{place}.strategy"))?;
         let key = format!("expect.{place}.metric");
-        match Metric::find(&bound.metric) {
-            Some((_, Some(path))) => self.known_path(path, &key)?,
-            Some((_, None)) => {}
-            None => {
-                let what = format!("there is no metric `{}`", bound.metric);
-                let remedy = did_you_mean(&bound.metric, METRICS.iter().map(|metric| metric.name));
-                return Err(self.lines.error(&key, what, remedy));
-            }
-        }
         let number = match &bound.limit {
             Limit::Number(number) => *number,
             Limit::Of { strategy, times } => {
@@ -357,6 +377,14 @@ impl Scenario {
         }
         let remedy = did_you_mean(name, self.strategy_names().into_iter());
         Err(self.lines.error(key, format!("there is no strategy `{name}`"), remedy))
+    }
+}
+
+/// Whether `name` is the metric `known`; the path in it, if `known` has one.
+fn matches_metric<'a>(known: &str, name: &'a str) -> Option<Option<&'a str>> {
+    match known.split_once("NAME") {
+        None => (known == name).then_some(None),
+        Some((before, after)) => name.strip_prefix(before)?.strip_suffix(after).map(Some),
     }
 }
 

@@ -49,7 +49,7 @@ impl WireKeys {
             rat: self.rat,
             up_mbit_s: self.rate_mbit_s.unwrap_or(UNSHAPED_MBIT_S),
             down_mbit_s: None,
-            delay_ms: DELAY_MS,
+            delay_ms: Some(DELAY_MS),
             loss: Loss::default(),
             codel: None,
             queue: Queue::Millis(self.queue_ms),

@@ -1,19 +1,20 @@
 //! Creates the parts of a run from a scenario and a strategy.
 
-use crate::scenario::{Base, Congestion, Mode, Scenario, ScenarioError, Strategy, TunnelParams};
+use std::fmt::Display;
+
+use crate::scenario::{Base, Congestion, Mode, Scenario, ScenarioError, Strategy, TunnelParams, base};
 use crosslane_core::actuator::{Actuator, TunnelPaths};
 use crosslane_core::agent::{Agent, Setup};
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::path::{PathId, PathSpec};
 use crosslane_core::rng::Rng;
-use crosslane_core::strategy;
 use crosslane_core::time::Duration;
 
 use super::packet::UDP_HEADER_BYTES;
 use super::path_control::PathControl;
 use super::tunnel::{self, TunnelEndpoints};
 use crate::addresses::vehicle_address;
-use crate::bounds::oracle::{Foresight, Params};
+use crate::bounds::oracle::Foresight;
 use crate::transport::congestion::Algorithm;
 use crate::transport::segment::MTU_BYTES;
 use crate::transport::{KernelPathManager, Protocol, Settings, Ticks};
@@ -70,21 +71,23 @@ fn control_by(
             Ok(PathControl::Kernel(KernelPathManager::new(paths.collect())))
         }
         Base::Oracle => {
-            let params = Params::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))?;
+            let params = base::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))?;
             let foresight = Foresight::new(World::new(scenario, seed)?, scenario, params);
             let agent = foresight.agent(&specs(scenario), &scenario.ranks(), scenario.service.mode, actuators);
             Ok(PathControl::with_agent(agent, scenario.paths().len()))
         }
         Base::Tunnel => {
             let steer = tunnel_params(scenario, strategy)?.steer;
-            let steering = Strategy { name: steer.to_string(), base: steer, parameters: toml::Table::new() };
+            let steering =
+                Strategy { name: steer.0.name.into(), base: Base::Agent(steer.0), parameters: toml::Table::new() };
             control_by(scenario, &steering, seed, Box::new(TunnelPaths::new(scenario.paths().len())))
         }
-        base => {
-            let read = strategy::Strategy::read(base.name(), toml::Value::Table(strategy.parameters.clone()));
-            let known =
-                read.ok_or_else(|| rejected(scenario, strategy, "the simulator does not have this strategy"))?;
-            let strategy = known.map_err(|fault| rejected(scenario, strategy, &fault.to_string()))?;
+        Base::Vxlan | Base::WireguardGo => {
+            Err(rejected(scenario, strategy, &"the simulator does not have this strategy"))
+        }
+        Base::Agent(entry) => {
+            let read = entry.read(base::values(&strategy.parameters));
+            let strategy = read.map_err(|fault| rejected(scenario, strategy, &fault))?;
             let setup = Setup {
                 paths: specs(scenario),
                 ranks: scenario.ranks(),
@@ -120,7 +123,7 @@ pub(super) fn tunnel(
 }
 
 fn tunnel_params(scenario: &Scenario, strategy: &Strategy) -> Result<TunnelParams, ScenarioError> {
-    TunnelParams::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))
+    base::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))
 }
 
 /// The path of the first subflow.
@@ -141,11 +144,11 @@ fn specs(scenario: &Scenario) -> Vec<PathSpec> {
     scenario.paths().into_iter().map(spec).collect()
 }
 
-fn rejected(scenario: &Scenario, strategy: &Strategy, cause: &str) -> ScenarioError {
+fn rejected(scenario: &Scenario, strategy: &Strategy, cause: &dyn Display) -> ScenarioError {
     ScenarioError {
         file: scenario.name.clone(),
         line: None,
-        what: format!("strategy `{}`: {}", strategy.name, cause.trim().replace('\n', " ")),
+        what: format!("strategy `{}`: {cause}", strategy.name),
         remedy: "see docs/reference/strategies.md for its parameters".into(),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use crosslane_core::strategy::Strategy;
 use toml::Spanned;
 
 use super::Config;
@@ -51,7 +50,9 @@ pub(super) fn demands(config: &Config) -> Result<(), Complaint> {
             let remedy = "set `demands`, or remove `demands_group`";
             return Err((group.span().start, "`demands_group` without `demands`".into(), remedy));
         }
-        let Some(Strategy::MpDpa(_) | Strategy::Deadline(_)) = config.strategy else { return Ok(()) };
+        if !config.strategy.as_ref().is_some_and(|strategy| strategy.needs_deadlines()) {
+            return Ok(());
+        }
         let cause = "the strategy needs objects with deadlines, and `demands` is not set".into();
         let remedy = "set service.demands to the name of a socket, as \"/run/crosslane/demands.sock\"";
         return Err((config.strategy_table.as_ref().map_or(0, |table| table.span().start), cause, remedy));

@@ -6,14 +6,14 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crosslane_core::agent::{Agent as Engine, Input, Output, Setup};
-use crosslane_core::allocate::Mode;
+use crosslane_core::allocate::{Mode, deadline};
 use crosslane_core::demand::{MAX_OBJECTS, Object};
 use crosslane_core::engine::Engine as _;
 use crosslane_core::path::{PathId, PathSpec, Rat, Sample, SampleKind};
-use crosslane_core::strategy::Strategy;
 use crosslane_core::time::Instant;
 use proptest::prelude::*;
 use socket2::SockRef;
@@ -57,7 +57,7 @@ impl TestAgent {
         let server = listening(folder.path().join("demands").to_str().unwrap(), clock, None).unwrap();
         let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0 };
         let paths = vec![path("lte-a"), path("lte-b")];
-        let strategy = Strategy::Deadline(Default::default());
+        let strategy = Arc::new(deadline::Params::default());
         let (mode, actuators) = (Mode::Aggregate, Vec::new());
         let mut engine = Engine::new(Setup { paths, ranks: vec![0, 1], mode, strategy, actuators });
         for path in [PathId(0), PathId(1)] {

@@ -1,19 +1,21 @@
 //! Metrics of datagram traffic, which has neither retransmission nor
 //! head-of-line blocking.
 
-use super::Context;
-use crate::record::rows::MessageRow;
+use super::Run;
+use super::messages::{self, longest_pause_ms, lost};
 
 /// Share of the sent datagrams that were never received (0 to 1).
-pub(super) fn lost_share(messages: &[MessageRow]) -> Option<f64> {
-    let lost = messages.iter().filter(|m| m.received_ns.is_none()).count();
-    share(lost, messages.len())
+pub(super) fn lost_share(run: &Run) -> Option<f64> {
+    run.records.duplicates?;
+    share(lost(run), run.messages().len())
 }
 
 /// Share of the received datagrams that arrived after one with a higher sequence
 /// number (RFC 4737, section 3.3).
-pub(super) fn reordered_share(messages: &[MessageRow]) -> Option<f64> {
-    let mut arrivals: Vec<(u64, u64)> = messages.iter().filter_map(|m| Some((m.received_ns?, m.number))).collect();
+pub(super) fn reordered_share(run: &Run) -> Option<f64> {
+    run.records.duplicates?;
+    let received = run.messages().iter().filter_map(|m| Some((m.received_ns?, m.number)));
+    let mut arrivals: Vec<(u64, u64)> = received.collect();
     arrivals.sort_unstable();
     let mut next_expected = 0;
     let mut reordered = 0;
@@ -27,20 +29,22 @@ pub(super) fn reordered_share(messages: &[MessageRow]) -> Option<f64> {
 }
 
 /// Duplicates received, relative to the datagrams sent.
-pub(super) fn duplicated_share(messages: &[MessageRow], duplicates: u64) -> Option<f64> {
-    (!messages.is_empty()).then(|| duplicates as f64 / messages.len() as f64)
+pub(super) fn duplicated_share(run: &Run) -> Option<f64> {
+    share(run.records.duplicates? as usize, run.messages().len())
 }
 
 /// Longest pause in delivery, less the period of the messages, in ms. The loss
 /// of one datagram is not a pause; the time from the last delivery to the last
 /// datagram sent is.
-pub(super) fn longest_gap_ms(messages: &[MessageRow], context: &Context) -> Option<f64> {
-    let mut times_ns: Vec<u64> = messages.iter().filter_map(|m| m.received_ns).collect();
+pub(super) fn longest_gap_ms(run: &Run) -> Option<f64> {
+    if run.records.duplicates.is_none() {
+        return messages::longest_gap_ms(run);
+    }
+    let mut times_ns: Vec<u64> = run.messages().iter().filter_map(|m| m.received_ns).collect();
     let last_delivery = times_ns.iter().copied().max()?;
-    times_ns.extend(messages.last().map(|last| last.sent_ns).filter(|&sent_ns| sent_ns > last_delivery));
-    times_ns.sort_unstable();
-    let longest = times_ns.windows(2).map(|pair| pair[1] - pair[0]).max()?;
-    Some(longest.saturating_sub(context.period_ns) as f64 / 1e6)
+    let last_sent = run.messages().last().map(|last| last.sent_ns);
+    times_ns.extend(last_sent.filter(|&sent_ns| sent_ns > last_delivery));
+    longest_pause_ms(times_ns, run.context.period_ns)
 }
 
 fn share(part: usize, whole: usize) -> Option<f64> {
@@ -50,8 +54,7 @@ fn share(part: usize, whole: usize) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::super::{Context, PacketSums, metrics};
-    use super::*;
-    use crate::record::rows::RunRecords;
+    use crate::record::rows::{MessageRow, RunRecords};
     use crosslane_core::link::Direction;
     use std::collections::BTreeMap;
 
@@ -77,6 +80,7 @@ mod tests {
             traffic_start_ns: 0,
             end_ns: 10_000 * MS,
             crossing_ns: None,
+            objects: None,
         };
         let records = RunRecords { messages, duplicates, ..Default::default() };
         metrics(&records, &PacketSums::new(0, None), &context)
@@ -85,11 +89,12 @@ mod tests {
     #[test]
     fn a_datagram_is_reordered_if_a_later_one_arrived_before_it() {
         let in_order = datagrams(&[Some(5), Some(15), None, Some(35)]);
-        assert_eq!(reordered_share(&in_order), Some(0.0), "a loss is no reordering");
+        let reordered_share = |messages: &[MessageRow]| measured(messages, Some(0))["reordered_share"];
+        assert_eq!(reordered_share(&in_order), 0.0, "a loss is no reordering");
         let late = datagrams(&[Some(5), Some(40), Some(25), Some(35)]);
-        assert_eq!(reordered_share(&late), Some(0.25), "the second arrived last");
+        assert_eq!(reordered_share(&late), 0.25, "the second arrived last");
         let early = datagrams(&[Some(5), Some(36), Some(37), Some(35)]);
-        assert_eq!(reordered_share(&early), Some(0.5), "both that the fourth overtook");
+        assert_eq!(reordered_share(&early), 0.5, "both that the fourth overtook");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use super::*;
-use crate::record::rows::{AlarmRow, SampleRow, SampleSource};
+use crate::record::rows::{AlarmRow, DecisionRow, SampleRow, SampleSource};
 use crate::transport::segment::MptcpOptions;
+use crosslane_core::path::PathState;
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -20,6 +21,7 @@ fn context(paths: &[String]) -> Context<'_> {
         traffic_start_ns: 1000 * MS,
         end_ns: 10_000 * MS,
         crossing_ns: None,
+        objects: None,
     }
 }
 

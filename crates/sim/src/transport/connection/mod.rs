@@ -61,7 +61,8 @@ pub struct Settings {
     pub send_buffer_bytes: u32,
     /// `net.mptcp.stale_loss_cnt`; 0: never.
     pub stale_loss_count: u32,
-    /// Rank of each path in the user's preference, 0 first.
+    /// Rank of each path in the user's preference, 0 first, until the [order is
+    /// set](Endpoint::set_order).
     pub ranks: Vec<u8>,
     /// IP MTU, in bytes (576 to 9000).
     pub mtu_bytes: u16,
@@ -133,6 +134,21 @@ impl Endpoint {
     /// Opens the connection over a path.
     pub fn connect(&mut self, now: Instant, path: PathId) {
         self.open(now, path, None, false);
+    }
+
+    /// Sets the order of the paths that [`Scheduler::Priority`] follows from the next
+    /// data on: the paths named, the first one first, and then the others in the order
+    /// that they had.
+    pub fn set_order(&mut self, order: &[PathId]) {
+        let ranks = &mut self.settings.ranks;
+        let mut paths: Vec<usize> = (0..ranks.len()).collect();
+        paths.sort_by_key(|&path| {
+            let named = order.iter().position(|named| usize::from(named.0) == path);
+            (named.unwrap_or(usize::MAX), ranks[path])
+        });
+        for (rank, path) in (0..).zip(paths) {
+            ranks[path] = rank;
+        }
     }
 
     /// True if data can be written.

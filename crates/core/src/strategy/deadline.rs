@@ -1,0 +1,28 @@
+//! Objects before their deadlines at minimum cost.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Entry, Strategy};
+use crate::allocate::deadline::{Deadline, Params};
+use crate::allocate::{Allocator, Mode};
+use crate::assess::{Assessor, throughput::Rate};
+use crate::path::PathSpec;
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new::<Params>("deadline", "objects in time at the minimum cost");
+
+impl Strategy for Params {
+    fn assessors(&self, _: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
+        vec![Box::new(Rate::default())]
+    }
+
+    fn allocator(&self, _: Mode) -> Box<dyn Allocator + Send> {
+        Box::new(Deadline::new(*self))
+    }
+
+    fn needs_deadlines(&self) -> bool {
+        true
+    }
+}

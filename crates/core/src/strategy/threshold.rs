@@ -1,0 +1,37 @@
+//! Signal with hysteresis and time to trigger, and detection of sudden loss.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Entry, Strategy, by_belief, threshold_of};
+use crate::allocate::{Allocator, Mode};
+use crate::assess::{Assessor, silence, threshold};
+use crate::path::{OnFade, PathSpec};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry =
+    Entry::new::<Params>("threshold", "signal with hysteresis and time to trigger, and sudden loss");
+
+crate::parameters! {
+    /// Parameters of the strategy `threshold`.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Params {
+        /// Parameters of the signal's assessment.
+        signal: threshold::Params = threshold::Params::default();
+        /// Parameters of the detection of sudden loss.
+        silence: silence::Params = silence::Params::default();
+    }
+}
+
+impl Strategy for Params {
+    fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
+        let signal = self.signal;
+        let dbm = threshold_of(path, signal.threshold_dbm, signal.wifi_threshold_dbm, signal.cellular_threshold_dbm);
+        vec![Box::new(threshold::Threshold::new(signal, dbm)), Box::new(silence::Silence::new(self.silence))]
+    }
+
+    fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
+        by_belief(mode, OnFade::Backup)
+    }
+}

@@ -1,0 +1,71 @@
+//! The metrics of traffic with deadlines.
+
+use super::PacketSums;
+use crate::bounds::least_cost::Optimum;
+use crate::record::rows::MessageRow;
+use crate::scenario::Scenario;
+
+/// Results of the objects whose deadline is within the run.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    due: usize,
+    missed: usize,
+    unwritten: usize,
+    /// Times from generation to the last byte read, ascending, in s.
+    pub(super) took_s: Vec<f64>,
+    /// Times from generation to the last byte accepted by the connection, ascending, in s.
+    pub(super) write_s: Vec<f64>,
+    /// Price of a byte over each path; none without prices.
+    byte_costs: Option<Vec<f64>>,
+    /// The least cost of the run.
+    pub(super) optimum: Option<Optimum>,
+}
+
+impl Objects {
+    /// The results; `None` if the traffic has no deadlines.
+    pub fn of(scenario: &Scenario, objects: &[MessageRow], optimum: Option<Optimum>) -> Option<Objects> {
+        let rules = scenario.traffic.kind.deadlines()?;
+        let end_ns = (scenario.duration_s * 1e9) as u64;
+        let deadline_ns = (rules.deadline_s * 1e9) as u64;
+        let due: Vec<&MessageRow> = objects.iter().filter(|object| object.sent_ns + deadline_ns <= end_ns).collect();
+        let times_ns = |at: fn(&MessageRow) -> Option<u64>| -> Vec<Option<u64>> {
+            due.iter().map(|object| Some(at(object)? - object.sent_ns)).collect()
+        };
+        let (took_ns, write_ns) = (times_ns(|object| object.received_ns), times_ns(|object| object.written_ns));
+        let late = |times_ns: &[Option<u64>]| {
+            times_ns.iter().filter(|took_ns| took_ns.is_none_or(|took_ns| took_ns > deadline_ns)).count()
+        };
+        Some(Objects {
+            due: due.len(),
+            missed: late(&took_ns),
+            unwritten: late(&write_ns),
+            took_s: sorted_s(took_ns),
+            write_s: sorted_s(write_ns),
+            byte_costs: (!scenario.service.cost_per_gb.is_empty()).then(|| scenario.unit_costs()),
+            optimum,
+        })
+    }
+
+    pub(super) fn missed_share(&self) -> Option<f64> {
+        Some(self.missed as f64 / self.due as f64)
+    }
+
+    pub(super) fn unwritten_share(&self) -> Option<f64> {
+        Some(self.unwritten as f64 / self.due as f64)
+    }
+
+    pub(super) fn cost(&self, sums: &PacketSums) -> Option<f64> {
+        let costs = self.byte_costs.as_ref()?;
+        Some(sums.delivered_payload_bytes().iter().zip(costs).map(|(&bytes, cost)| bytes as f64 * cost).sum())
+    }
+
+    pub(super) fn optimal_cost(&self) -> Option<f64> {
+        self.byte_costs.as_ref().and(self.optimum.as_ref()).map(|optimum| optimum.cost)
+    }
+}
+
+fn sorted_s(times_ns: Vec<Option<u64>>) -> Vec<f64> {
+    let mut times_s: Vec<f64> = times_ns.into_iter().flatten().map(|time_ns| time_ns as f64 / 1e9).collect();
+    times_s.sort_by(f64::total_cmp);
+    times_s
+}
