@@ -23,7 +23,9 @@ fn assert_is(name: &str, current: &str) {
     if std::env::var_os("UPDATE").is_some() {
         fs::write(path(name), current).unwrap();
     }
-    assert_eq!(fs::read_to_string(path(name)).unwrap(), current, "{name}: {REMEDY}");
+    let present = fs::read_to_string(path(name)).unwrap();
+    let differs = present.lines().zip(current.lines()).find(|(line, other)| line != other);
+    assert!(present == current, "{name} differs at {differs:?}; {REMEDY}");
 }
 
 /// The page with its table of the same head replaced; the head alone is a table, too.
