@@ -2,7 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crosslane::tunnel::ip::{Inner, clamp_mss, decapsulate, fragment, too_big};
+use crosslane_core::packet::ecn::decapsulate;
+use crosslane_core::packet::fragment::fragment;
+use crosslane_core::packet::icmp_too_big::too_big;
+use crosslane_core::packet::ip::Inner;
+use crosslane_core::packet::mss_clamp::clamp_mss;
 
 /// Runs one input.
 pub fn run(bytes: &[u8]) {

@@ -1,7 +1,7 @@
 //! Frames of a device, segmented and coalesced again.
 
-use crosslane::tunnel::gro::Coalescer;
-use crosslane::tunnel::gso::{FRAME_BYTES, split};
+use crosslane_core::packet::gro::Coalescer;
+use crosslane_core::packet::gso::{FRAME_BYTES, split};
 
 /// Runs one input.
 pub fn run(bytes: &[u8]) {

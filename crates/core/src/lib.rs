@@ -12,6 +12,7 @@ pub mod demand;
 pub mod engine;
 pub mod link;
 pub mod mptcp;
+pub mod packet;
 pub mod path;
 pub mod rng;
 pub mod strategy;

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use crosslane::clock::monotonic_ns;
-use crosslane::tunnel::checksum::Sum;
-use crosslane::tunnel::gro::Coalescer;
-use crosslane::tunnel::gso::{FRAME_BYTES, Header, split};
 use crosslane::tunnel::socket::{PathSocket, ReceiveBuffers};
+use crosslane_core::packet::checksum::Sum;
+use crosslane_core::packet::gro::Coalescer;
+use crosslane_core::packet::gso::{FRAME_BYTES, Header, split};
 use nix::sys::resource::{UsageWho, getrusage};
 
 const PACKET: usize = 1400;

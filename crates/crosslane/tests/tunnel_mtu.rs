@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crosslane::control::tunnel::Status;
 use crosslane::testbed::{Namespace, SERVER, Wiring, vehicle_address};
-use crosslane::tunnel::ip::too_big;
+use crosslane_core::packet::icmp_too_big::too_big;
 use etherparse::PacketBuilder;
 use program::agent::Agent;
 use program::tunnelled::{INNER, INNER_V6, World};

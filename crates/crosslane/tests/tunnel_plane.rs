@@ -14,10 +14,11 @@ use std::{env, fs};
 
 use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
 use crosslane::tunnel::device::{Device, Plan};
-use crosslane::tunnel::gro::Coalescer;
-use crosslane::tunnel::gso::{FRAME_BYTES, split};
-use crosslane::tunnel::ip::{Inner, too_big};
 use crosslane::tunnel::socket::{PathSocket, ReceiveBuffers, is_too_big};
+use crosslane_core::packet::gro::Coalescer;
+use crosslane_core::packet::gso::{FRAME_BYTES, split};
+use crosslane_core::packet::icmp_too_big::too_big;
+use crosslane_core::packet::ip::Inner;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sha2::{Digest, Sha256};
 

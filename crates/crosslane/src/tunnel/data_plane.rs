@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use crosslane_core::packet::gro::Coalescer;
 use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::tunnel::Mode;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -13,7 +14,6 @@ use super::config::TunnelConfig;
 use super::device::Device;
 use super::endpoint::egress::Transmit;
 use super::endpoint::{Change, Counts, Endpoint, EndpointStatus, PeerPlan, Plan, lock};
-use super::gro::Coalescer;
 use super::path_errors::Faults;
 use super::socket::PathSocket;
 use super::threads::Threads;

@@ -17,6 +17,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crosslane_core::engine::Engine;
+use crosslane_core::packet::fragment::fragment;
+use crosslane_core::packet::icmp_too_big::too_big;
+use crosslane_core::packet::ip::Inner;
+use crosslane_core::packet::mss_clamp::clamp_mss;
 use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
@@ -25,7 +29,6 @@ use crosslane_core::tunnel::wire::gre_key::GreKey;
 use crosslane_core::tunnel::{Input, Output, Setup, Tunnel};
 
 use super::config::Prefix;
-use super::ip::{Inner, clamp_mss, fragment, too_big};
 use super::security::Security;
 use crate::tunnel::endpoint::egress::{Outbox, Transmit};
 

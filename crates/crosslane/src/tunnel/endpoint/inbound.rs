@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crosslane_core::engine::Engine;
+use crosslane_core::packet::ecn::{Verdict, decapsulate};
+use crosslane_core::packet::ip::Inner;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Input;
 use crosslane_core::tunnel::wire::control_message::Message;
@@ -13,7 +15,6 @@ use crosslane_core::tunnel::wire::gre_key::GreKey;
 
 use super::super::security::{HandshakeEvent, Session, is_data};
 use super::{Endpoint, PathAddress, Peer, TunnelPacket, lock};
-use crate::tunnel::ip::{Inner, Verdict, decapsulate};
 
 /// The ECN field in the DS byte.
 const ECN_MASK: u8 = 3;

@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 
 use etherparse::PacketBuilder;
 
+use crosslane_core::packet::checksum::Sum;
 use crosslane_core::tunnel::Mode;
 
 use super::super::*;
-use crate::tunnel::packets_for_tests::sum_ip;
 use crate::tunnel::security::PrivateKey;
 
 /// Paths of each vehicle.
@@ -75,7 +75,9 @@ pub fn between(from: Ipv4Addr, to: Ipv4Addr, number: u32, length: usize) -> Vec<
     step.write_to_slice(&mut bytes, &payload).unwrap();
     // DF.
     bytes[6] = 0x40;
-    sum_ip(&mut bytes);
+    bytes[10..12].fill(0);
+    let checksum = Sum::default().with(&bytes[..20]).checksum();
+    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
     bytes
 }
 

@@ -1,10 +1,17 @@
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 
-use super::super::packets_for_tests::{Tcp, assert_valid, set_ip, sum_ip, udp};
-use super::*;
+use super::checksum::Sum;
+use super::ecn::{Verdict, decapsulate, outer_tos};
+use super::fragment::fragment;
+use super::icmp_too_big::too_big;
+use super::ip::{Fragment, ICMP, ICMPV6, Inner, SYN, UDP};
+use super::mss_clamp::clamp_mss;
+use super::packets_for_tests::{Tcp, assert_valid, set_ip, sum_ip, udp};
 
 const ACK: u8 = 16;
 const OURS_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9));
@@ -196,7 +203,7 @@ fn fragments_have_exactly_the_options_that_must_be_copied() {
     assert_eq!(parts[0][..28].len(), 28);
     assert_eq!((parts[0][0], parts[1][0], &parts[1][20..24]), (0x47, 0x46, &options[..4]));
     for part in &parts {
-        assert_eq!(super::super::checksum::Sum::default().with(&part[..usize::from(part[0] & 15) * 4]).checksum(), 0);
+        assert_eq!(Sum::default().with(&part[..usize::from(part[0] & 15) * 4]).checksum(), 0);
     }
     // Fragmented once more, for a smaller MTU.
     let mut refragmented = Vec::new();

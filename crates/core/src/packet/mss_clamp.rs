@@ -1,9 +1,7 @@
 //! MSS clamping for TCP through the tunnel.
 
-use super::super::checksum::changed;
-use super::{Fragment, Inner, TCP};
-
-const SYN: u8 = 0x02;
+use super::checksum::changed;
+use super::ip::{Fragment, Inner, SYN, TCP};
 
 /// Lowers the maximum segment size that a SYN offers (RFC 9293, section 3.7.1)
 /// to what fits into `mtu` bytes of IP. True if it was changed.

@@ -1,9 +1,10 @@
 //! ICMP messages for packets that are too big for the tunnel.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::super::checksum::Sum;
-use super::{Fragment, ICMP, ICMPV6, Inner};
+use super::checksum::Sum;
+use super::ip::{Fragment, ICMP, ICMPV6, Inner};
 
 /// RFC 1812, section 4.3.2.3: maximum length of the packet with the ICMP message, in bytes.
 const V4_MAX: usize = 576;

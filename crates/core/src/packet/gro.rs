@@ -7,11 +7,12 @@
 //! The order within a flow is kept; packets without a known flow (fragments,
 //! IP options, extension headers) keep their place among all packets.
 
-use std::io::{self, IoSlice};
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::checksum::Sum;
-use super::gso::{GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM, PSH, TCP, UDP};
+use super::gso::{GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM, PSH};
+use super::ip::{TCP, UDP};
 
 /// Maximum number of GSO packets that can grow at one time.
 pub const FLOWS_MAX: usize = 8;
@@ -23,6 +24,8 @@ pub const HELD_FRAMES_MAX: usize = 4096;
 const UDP_SEGMENTS_MAX: u16 = 64;
 /// Maximum number of chunks of one write, besides the header.
 const CHUNKS_MAX: usize = 60;
+/// Maximum number of parts of one write.
+pub const PARTS_MAX: usize = CHUNKS_MAX + 1;
 const ACK: u8 = 0x10;
 
 /// Coalesces the packets of a batch. It keeps its memory from batch to batch.
@@ -77,8 +80,7 @@ struct Segment {
 }
 
 impl Coalescer {
-    /// Coalesces TCP, and UDP if `udp` (as reported by the device, see
-    /// [`super::device::Offload::udp`]).
+    /// Coalesces TCP, and UDP if `udp`: the device has USO.
     pub fn new(udp: bool) -> Coalescer {
         Coalescer { udp, bytes: Vec::new(), items: Vec::new(), used: 0, open: Vec::with_capacity(FLOWS_MAX) }
     }
@@ -118,18 +120,18 @@ impl Coalescer {
     }
 
     /// Writes everything held, in as few frames as possible, and is empty then.
-    /// `write` gets the parts of each frame, for [`super::device::Device::send`].
+    /// `write` gets the parts of each frame, to be written one after the other.
     ///
     /// # Errors
     /// The first error of `write`; the other frames are written nevertheless.
-    pub fn flush(&mut self, mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<()>) -> io::Result<()> {
+    pub fn flush<E>(&mut self, mut write: impl FnMut(&[&[u8]]) -> Result<(), E>) -> Result<(), E> {
         let mut outcome = Ok(());
         for item in &self.items[..self.used] {
             let header = item.finish(&mut self.bytes).emit();
-            let mut parts = [IoSlice::new(&[]); CHUNKS_MAX + 1];
-            parts[0] = IoSlice::new(&header);
+            let mut parts: [&[u8]; PARTS_MAX] = [&[]; PARTS_MAX];
+            parts[0] = &header;
             for (part, chunk) in parts[1..].iter_mut().zip(&item.chunks) {
-                *part = IoSlice::new(&self.bytes[chunk.clone()]);
+                *part = &self.bytes[chunk.clone()];
             }
             outcome = outcome.and(write(&parts[..=item.chunks.len()]));
         }

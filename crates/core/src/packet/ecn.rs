@@ -1,7 +1,7 @@
 //! DSCP and ECN of the outer header: encapsulation and decapsulation.
 
-use super::super::checksum::changed;
-use super::Inner;
+use super::checksum::changed;
+use super::ip::Inner;
 
 const NOT_ECT: u8 = 0b00;
 const ECT_1: u8 = 0b01;

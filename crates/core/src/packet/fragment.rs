@@ -1,7 +1,9 @@
 //! Fragmentation of IPv4 packets, as by a router.
 
-use super::super::checksum::Sum;
-use super::Inner;
+use alloc::vec::Vec;
+
+use super::checksum::Sum;
+use super::ip::Inner;
 
 /// An IPv4 header with all options.
 const HEADER_MAX: usize = 60;

@@ -1,9 +1,13 @@
+use alloc::vec;
+use alloc::vec::Vec;
+use core::convert::Infallible;
+
 use proptest::prelude::*;
 
 use super::super::checksum::changed;
 use super::super::packets_for_tests::{Tcp, assert_valid, frame, set_ip, sum_ip, udp};
 use super::*;
-use crate::tunnel::gso::{HEADER_BYTES, split};
+use crate::packet::gso::{HEADER_BYTES, split};
 
 /// The writes for these packets in one batch.
 fn frames(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
@@ -19,7 +23,7 @@ fn flushed(coalescer: &mut Coalescer) -> Vec<Vec<u8>> {
     coalescer
         .flush(|parts| {
             frames.push(frame(parts));
-            Ok(())
+            Ok::<(), Infallible>(())
         })
         .unwrap();
     assert!(coalescer.is_empty());

@@ -1,27 +1,17 @@
 //! Fields of the packets that the tunnel carries.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-mod ecn;
-mod fragment;
-mod icmp_too_big;
-mod mss_clamp;
-
-pub use ecn::{Verdict, decapsulate, outer_tos};
-pub use fragment::fragment;
-pub use icmp_too_big::too_big;
-pub use mss_clamp::clamp_mss;
-
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
+pub(super) const ICMP: u8 = 1;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+pub(super) const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
 const DCCP: u8 = 33;
 
 /// The flag (RFC 9293, section 3.1).
-const SYN: u8 = 2;
+pub(super) const SYN: u8 = 2;
 /// Port of HTTP/3.
 const QUIC: [u8; 2] = 443u16.to_be_bytes();
 /// Longest UDP datagram that counts as a mere QUIC acknowledgement.
@@ -37,7 +27,7 @@ pub struct Inner<'a> {
     packet: &'a [u8],
     protocol: u8,
     /// Offset of the IP payload, after options and extension headers.
-    payload: usize,
+    pub(super) payload: usize,
     fragment: Fragment,
 }
 
@@ -205,6 +195,3 @@ impl<'a> Inner<'a> {
         ((hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
     }
 }
-
-#[cfg(test)]
-mod tests;
