@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use super::checksum::Sum;
 use super::gso::{GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM, PSH};
-use super::ip::{TCP, UDP};
+use super::ip::{Fragment, IpView, TCP, UDP};
 
 /// Maximum number of GSO packets that can grow at one time.
 pub const FLOWS_MAX: usize = 8;
@@ -85,14 +85,15 @@ impl Coalescer {
         Coalescer { udp, bytes: Vec::new(), items: Vec::new(), used: 0, open: Vec::with_capacity(FLOWS_MAX) }
     }
 
-    /// Adds a packet, of any bytes. False if too much is held: then the packet was not
+    /// Adds a packet. False if too much is held: then the packet was not
     /// added, and [`Coalescer::flush`] must be called first.
     #[must_use]
-    pub fn push(&mut self, packet: &[u8]) -> bool {
+    pub fn push(&mut self, view: &IpView<impl AsRef<[u8]>>) -> bool {
+        let packet = view.packet();
         if self.bytes.len() + packet.len() > HELD_BYTES_MAX || self.used == HELD_FRAMES_MAX {
             return false;
         }
-        let Some(segment) = Segment::of(packet) else {
+        let Some(segment) = Segment::of(view) else {
             self.open.clear();
             self.add(packet, 0);
             return true;
@@ -257,28 +258,19 @@ impl Item {
 }
 
 impl Segment {
-    /// `None` unless it is a whole packet with an IP header without options, followed
+    /// `None` unless it is a whole datagram with an IP header without options, followed
     /// by TCP or UDP.
-    fn of(packet: &[u8]) -> Option<Segment> {
-        let (transport, protocol, addresses) = match packet.first()? {
-            0x45 => {
-                let header: &[u8; 20] = packet.first_chunk()?;
-                // Any fragment, or the reserved bit.
-                let whole = header[6] & 0xbf == 0 && header[7] == 0;
-                let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
-                (whole && length == packet.len()).then_some(())?;
-                (20, header[9], [word(&header[12..20]), 0, 0, 0])
-            }
-            0x60..=0x6f => {
-                let header: &[u8; 40] = packet.first_chunk()?;
-                let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
-                (length + 40 == packet.len()).then_some(())?;
-                let part = |at: usize| word(&header[at..at + 8]);
-                (40, header[6], [part(8), part(16), part(24), part(32)])
-            }
-            _ => return None,
-        };
-        let header = &packet[transport..];
+    fn of(view: &IpView<impl AsRef<[u8]>>) -> Option<Segment> {
+        let (packet, transport, protocol) = (view.packet(), view.layout.payload, view.protocol());
+        let version = packet[0] >> 4;
+        // IPv4 has a reserved bit besides those of fragments.
+        let is_plain = if version == 4 { transport == 20 && packet[6] & 0x80 == 0 } else { transport == 40 };
+        (is_plain && view.fragment() == Fragment::Whole).then_some(())?;
+        let mut addresses = [0; 4];
+        for (word, bytes) in addresses.iter_mut().zip(view.addresses().as_chunks().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        let header = view.payload();
         let length = match protocol {
             TCP => {
                 let header: &[u8; 20] = header.first_chunk()?;
@@ -292,7 +284,7 @@ impl Segment {
         let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let ports = number(0);
         let (sequence, flags) = if protocol == TCP { (number(4), header[13]) } else { (0, 0) };
-        let key = Key { addresses, ports, protocol, version: packet[0] >> 4 };
+        let key = Key { addresses, ports, protocol, version };
         Some(Segment { key, transport, headers: transport + length, sequence, flags })
     }
 
@@ -344,11 +336,6 @@ impl Segment {
         };
         ip && transport
     }
-}
-
-/// Eight bytes as a number, for comparison.
-fn word(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
 #[cfg(test)]

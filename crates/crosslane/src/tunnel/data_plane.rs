@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use crosslane_core::packet::gro::Coalescer;
+use crosslane_core::packet::ip::IpView;
 use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::tunnel::Mode;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -208,7 +209,7 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
         is_initiator: at.is_some(),
         mode: config.mode,
         ranks,
-        overhead_bytes: config.overhead_bytes(),
+        overhead: config.overhead(),
         mtu: config.inner_mtu(),
         addresses: config.address.iter().map(|prefix| prefix.get_ref().address).collect(),
         rfc8086_only: config.rfc8086_only,
@@ -236,7 +237,7 @@ impl Shared {
     }
 }
 
-fn deliver(coalescer: &mut Coalescer, device: &Device, packet: &[u8]) {
+fn deliver(coalescer: &mut Coalescer, device: &Device, packet: &IpView<&mut [u8]>) {
     if !coalescer.push(packet) {
         flush(coalescer, device);
         let _ = coalescer.push(packet);

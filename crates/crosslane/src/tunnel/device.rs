@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use crosslane_core::packet::gro::PARTS_MAX;
-use crosslane_core::packet::gso::{self, Header};
+use crosslane_core::packet::gso::Header;
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
@@ -117,8 +117,8 @@ impl Device {
         self.offload
     }
 
-    /// Reads one frame, for [`gso::split`]; returns its length. Does not
-    /// block. `frame` has [`gso::FRAME_BYTES`].
+    /// Reads one frame, for `gso::split`; returns its length. Does not
+    /// block. `frame` has `gso::FRAME_BYTES`.
     ///
     /// # Errors
     /// `WouldBlock` if there is none; the kernel's otherwise.

@@ -1,13 +1,15 @@
 //! A gateway and its vehicles without sockets and clocks.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use etherparse::PacketBuilder;
 
 use crosslane_core::packet::checksum::Sum;
 use crosslane_core::tunnel::Mode;
+use crosslane_core::tunnel::wire::overhead::Overhead;
 
 use super::super::*;
+use crate::tunnel::config::Prefix;
 use crate::tunnel::security::PrivateKey;
 
 /// Paths of each vehicle.
@@ -126,7 +128,7 @@ impl Testbed {
             is_initiator: side != GATEWAY,
             mode: Mode::Aggregate,
             ranks: vec![0, 1],
-            overhead_bytes: 68,
+            overhead: Overhead::new(false, self.keys.is_some()),
             mtu: MTU,
             addresses: vec![inner(side).into()],
             rfc8086_only: self.rfc8086_only,
@@ -174,7 +176,7 @@ impl Testbed {
             }
             let reply = side.endpoint.on_datagram(&mut side.state, self.now, flight.address, flight.tos, &flight.bytes);
             transmitted.extend(reply.map(|reply| (flight.to, flight.address, 0, reply)));
-            side.endpoint.flush(&mut side.state, self.now, |packet| side.received.push(packet.into()));
+            side.endpoint.flush(&mut side.state, self.now, |packet| side.received.push(packet.packet().into()));
         }
         for (place, side) in self.sides.iter_mut().enumerate().filter(|(_, side)| side.is_up) {
             let mut send = |out: Transmit<'_>| {
@@ -185,7 +187,7 @@ impl Testbed {
             for peer in 0..side.endpoint.peers() {
                 side.endpoint.transmit(self.now, peer, &mut side.outbox, &mut send);
                 side.endpoint.changes(peer, &mut side.outbox);
-                side.endpoint.deliver(peer, |packet| side.received.push(packet.into()));
+                side.endpoint.deliver(peer, |packet| side.received.push(packet.packet().into()));
             }
         }
         for (from, address, tos, bytes) in transmitted {
