@@ -1,6 +1,6 @@
 //! Arbitrary datagrams into a gateway: unencrypted, encrypted, and RFC 8086 only.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crosslane::tunnel::endpoint::egress::Outbox;
@@ -24,7 +24,7 @@ pub fn run(bytes: &[u8]) {
             endpoint.on_datagram(&mut receive_state, now, PathAddress { via: 0, to, from: None }, tos, datagram);
         assert!(reply.is_none_or(|reply| reply.len() <= 200));
         endpoint.flush(&mut receive_state, now, |packet| {
-            assert_eq!(packet.get(12..16).filter(|_| packet[0] >> 4 == 4), Some(&gateway::inside(1)[..]));
+            assert_eq!(packet.source(), IpAddr::from(gateway::inside(1)));
         });
         endpoint.ingress(now, &mut datagram.to_vec(), |error| assert!(error.len() <= 1280));
         endpoint.transmit(now, 0, &mut outbox, |sent| assert!(!sent.bytes.is_empty()));

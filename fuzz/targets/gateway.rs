@@ -7,6 +7,7 @@ use crosslane::tunnel::endpoint::{Endpoint, PeerPlan, Plan};
 use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
+use crosslane_core::tunnel::wire::overhead::Overhead;
 
 /// Beginning of the run.
 pub const BEGIN: Instant = Instant::from_millis(1);
@@ -45,7 +46,7 @@ pub fn endpoint(
         is_initiator: number != 0,
         mode: Mode::Aggregate,
         ranks: vec![],
-        overhead_bytes: 68,
+        overhead: Overhead::new(false, is_encrypted),
         mtu: 1432,
         addresses: vec![IpAddr::from(inside(number))],
         rfc8086_only: standard,

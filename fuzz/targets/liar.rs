@@ -99,13 +99,13 @@ impl Side {
             // Repeated while the outbox is full.
             while self.endpoint.transmit(now, peer, &mut self.outbox, &mut send) == Some(now) {}
             self.endpoint.changes(peer, &mut self.outbox);
-            self.endpoint.deliver(peer, |packet| self.delivered.push(packet.into()));
+            self.endpoint.deliver(peer, |packet| self.delivered.push(packet.packet().into()));
         }
     }
 
     fn take(&mut self, now: Instant, address: PathAddress, tos: u8, datagram: &[u8]) -> Option<Vec<u8>> {
         let reply = self.endpoint.on_datagram(&mut self.receive_state, now, address, tos, datagram);
-        self.endpoint.flush(&mut self.receive_state, now, |packet| self.delivered.push(packet.into()));
+        self.endpoint.flush(&mut self.receive_state, now, |packet| self.delivered.push(packet.packet().into()));
         reply
     }
 }

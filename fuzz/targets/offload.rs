@@ -1,7 +1,10 @@
 //! Frames of a device, segmented and coalesced again.
 
-use crosslane::tunnel::gro::Coalescer;
-use crosslane::tunnel::gso::{FRAME_BYTES, split};
+use std::convert::Infallible;
+
+use crosslane_core::packet::gro::Coalescer;
+use crosslane_core::packet::gso::{FRAME_BYTES, split};
+use crosslane_core::packet::ip::IpView;
 
 /// Runs one input.
 pub fn run(bytes: &[u8]) {
@@ -18,14 +21,14 @@ pub fn run(bytes: &[u8]) {
                 written += 1;
                 let length: usize = parts.iter().map(|part| part.len()).sum();
                 assert!(length <= FRAME_BYTES);
-                Ok(())
+                Ok::<(), Infallible>(())
             });
             assert!(coalescer.is_empty());
         };
-        for packet in &packets {
-            if !coalescer.push(packet) {
+        for packet in packets.iter().filter_map(IpView::parse) {
+            if !coalescer.push(&packet) {
                 flush(&mut coalescer);
-                assert!(coalescer.push(packet), "an empty coalescer accepts a packet");
+                assert!(coalescer.push(&packet), "an empty coalescer accepts a packet");
             }
         }
         flush(&mut coalescer);

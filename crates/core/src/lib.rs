@@ -14,6 +14,7 @@ pub mod demand;
 pub mod engine;
 pub mod link;
 pub mod mptcp;
+pub mod packet;
 pub mod parameters;
 pub mod path;
 pub mod rng;

@@ -4,6 +4,7 @@
 //! coalesced again. Over loopback: UDP sent with GSO and received with GRO, in
 //! CPU time of both endpoints including the kernel's.
 
+use std::convert::Infallible;
 use std::hint::black_box;
 use std::io;
 use std::net::SocketAddr;
@@ -11,10 +12,11 @@ use std::thread;
 use std::time::Duration;
 
 use crosslane::clock::monotonic_ns;
-use crosslane::tunnel::checksum::Sum;
-use crosslane::tunnel::gro::Coalescer;
-use crosslane::tunnel::gso::{FRAME_BYTES, Header, split};
 use crosslane::tunnel::socket::{PathSocket, ReceiveBuffers};
+use crosslane_core::packet::checksum::Sum;
+use crosslane_core::packet::gro::Coalescer;
+use crosslane_core::packet::gso::{FRAME_BYTES, Header, split};
+use crosslane_core::packet::ip::IpView;
 use nix::sys::resource::{UsageWho, getrusage};
 
 const PACKET: usize = 1400;
@@ -127,12 +129,12 @@ fn coalesce(packets: &[Vec<u8>]) -> usize {
     let rounds = ROUNDS * SEGMENTS / packets.len();
     for _ in 0..rounds {
         for packet in packets {
-            assert!(coalescer.push(packet));
+            assert!(IpView::parse(packet).is_some_and(|packet| coalescer.push(&packet)));
         }
         let done = coalescer.flush(|parts| {
             black_box(parts);
             writes += 1;
-            Ok(())
+            Ok::<(), Infallible>(())
         });
         assert!(done.is_ok());
     }

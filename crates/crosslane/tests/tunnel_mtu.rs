@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use crosslane::control::status::Status;
 use crosslane::testbed::{Namespace, SERVER, Wiring, vehicle_address};
-use crosslane::tunnel::ip::too_big;
+use crosslane_core::packet::icmp_too_big::too_big;
+use crosslane_core::packet::ip::IpView;
 use etherparse::PacketBuilder;
 use program::agent::Agent;
 use program::tunnelled::{INNER, INNER_V6, World};
@@ -70,7 +71,7 @@ fn forged(about: Ipv4Addr, mtu: u16) -> Vec<u8> {
     sent.write_to_slice(&mut packet, &[0; 1400]).unwrap();
     // Don't Fragment.
     packet[6] = 0x40;
-    too_big(&packet, mtu, ROUTER.into()).unwrap()
+    too_big(&IpView::parse(packet).unwrap(), mtu, ROUTER.into()).unwrap()
 }
 
 fn forge(from: &Namespace, about: Ipv4Addr) {

@@ -14,10 +14,11 @@ use std::{env, fs};
 
 use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
 use crosslane::tunnel::device::{Device, Plan};
-use crosslane::tunnel::gro::Coalescer;
-use crosslane::tunnel::gso::{FRAME_BYTES, split};
-use crosslane::tunnel::ip::{Inner, too_big};
 use crosslane::tunnel::socket::{PathSocket, ReceiveBuffers, is_too_big};
+use crosslane_core::packet::gro::Coalescer;
+use crosslane_core::packet::gso::{FRAME_BYTES, split};
+use crosslane_core::packet::icmp_too_big::too_big;
+use crosslane_core::packet::ip::IpView;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sha2::{Digest, Sha256};
 
@@ -90,7 +91,7 @@ fn read_packets(device: &Device, packets: &SyncSender<Vec<u8>>, stop: &AtomicBoo
             Ok(len) => {
                 counts.reads.fetch_add(1, Ordering::Relaxed);
                 let each = |packet: &mut [u8]| {
-                    assert!(packet.len() <= MTU as usize && Inner::parse(packet).is_some());
+                    assert!(packet.len() <= MTU as usize && IpView::parse(&*packet).is_some());
                     counts.packets.fetch_add(1, Ordering::Relaxed);
                     let _ = packets.try_send(packet.to_vec());
                 };
@@ -110,7 +111,7 @@ fn write_packets(device: &Device, packets: &Receiver<Vec<u8>>, counts: &Counts) 
     let mut coalescer = Coalescer::new(device.offload().udp);
     while let Ok(first) = packets.recv() {
         for packet in std::iter::once(first).chain(packets.try_iter().take(200)) {
-            assert!(coalescer.push(&packet));
+            assert!(coalescer.push(&IpView::parse(&packet).unwrap()));
         }
         let written = coalescer.flush(|parts| {
             counts.writes.fetch_add(1, Ordering::Relaxed);
@@ -220,7 +221,7 @@ fn a_path_without_offload_carries_all_datagrams_of_one_call() {
     let mut packet = [0; 2000];
     for _ in 0..40 {
         let len = devices.vehicle.receive(&mut packet).unwrap();
-        assert_eq!((len, Inner::parse(&packet[..len]).unwrap().must_stay_whole()), (1228, true));
+        assert_eq!((len, IpView::parse(&packet[..len]).unwrap().must_stay_whole()), (1228, true));
         devices.server.send(&packet[..len]).unwrap();
     }
     let mut buffers = ReceiveBuffers::default();
@@ -251,7 +252,7 @@ fn a_forged_icmp_error_does_not_change_what_a_socket_sends() {
         // While IPv6 is still being configured on the interface, the kernel may discard ICMP errors.
         for _ in 0..10 {
             socket.send((None, to), 0, 1400, &[5; 1400]).unwrap();
-            let icmp = outgoing(&device, |packet| too_big(packet, 1280, router.parse().unwrap()));
+            let icmp = outgoing(&device, |packet| too_big(&IpView::parse(packet)?, 1280, router.parse().unwrap()));
             device.send_packet(&icmp).unwrap();
             thread::sleep(Duration::from_millis(5));
         }
@@ -259,7 +260,7 @@ fn a_forged_icmp_error_does_not_change_what_a_socket_sends() {
         assert_eq!(socket.send((None, to), 0, longest, &vec![5; longest]).unwrap(), 1);
         let sent = outgoing(&device, |packet| (packet.len() == 1500).then(|| packet.to_vec()));
         assert_eq!(sent.len(), 1500, "unfragmented, in spite of the ICMP error");
-        assert!(Inner::parse(&sent).unwrap().must_stay_whole());
+        assert!(IpView::parse(&sent).unwrap().must_stay_whole());
         assert_eq!(socket.send((None, to), 0, 1400, &[5; 5600]).unwrap(), 4);
         assert!(is_too_big(&socket.send((None, to), 0, longest + 1, &vec![5; longest + 1]).unwrap_err()));
     }
@@ -280,11 +281,11 @@ fn fragmentable_datagrams_are_fragmented_by_the_kernel_over_ipv6_and_by_routers_
     let (to, to_v6) = ("10.77.0.2:6000".parse().unwrap(), "[fd77::2]:6000".parse().unwrap());
     assert_eq!(v4.send_in_fragments((None, to), 0, 1400, &[5; 2800]).unwrap(), 2);
     let sent = outgoing(&device, length(1428));
-    assert!(!Inner::parse(&sent).unwrap().must_stay_whole());
+    assert!(!IpView::parse(&sent).unwrap().must_stay_whole());
     // While IPv6 is still being configured on the interface, the kernel may discard ICMP errors.
     for _ in 0..10 {
         v6.send((None, to_v6), 0, 1400, &[5; 1400]).unwrap();
-        let icmp = outgoing(&device, |packet| too_big(packet, 1280, "fd77::9".parse().unwrap()));
+        let icmp = outgoing(&device, |packet| too_big(&IpView::parse(packet)?, 1280, "fd77::9".parse().unwrap()));
         device.send_packet(&icmp).unwrap();
         thread::sleep(Duration::from_millis(5));
     }
@@ -294,7 +295,7 @@ fn fragmentable_datagrams_are_fragmented_by_the_kernel_over_ipv6_and_by_routers_
     assert!((1232..=1280).contains(&first.len()), "{}", first.len());
     // Later datagrams are not fragmented.
     v4.send((None, to), 0, 1300, &[5; 1300]).unwrap();
-    assert!(Inner::parse(&outgoing(&device, length(1328))).unwrap().must_stay_whole());
+    assert!(IpView::parse(&outgoing(&device, length(1328))).unwrap().must_stay_whole());
     v6.send((None, to_v6), 0, 1400, &[5; 1400]).unwrap();
     assert_eq!(outgoing(&device, length(1448))[6], 17);
 }

@@ -5,19 +5,16 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use crosslane_core::tunnel::wire::gre::NUMBERED_BYTES;
+use crosslane_core::tunnel::wire::overhead::Overhead;
 use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::device::Plan;
-use super::security::{DATA_OVERHEAD_BYTES, KeyFault, PrivateKey, PublicKey};
+use super::security::{KeyFault, PrivateKey, PublicKey};
 use crate::error::{Error, Result};
 use crate::tun::check_name;
 
-/// Bytes of an outer IPv6 and UDP header; IPv4 needs 20 fewer.
-const OUTER_V6_BYTES: u32 = 48;
-const OUTER_V4_BYTES: u32 = 28;
 /// Valid path MTUs (RFC 791, RFC 8200 and jumbo frames).
 const MTUS: std::ops::RangeInclusive<u32> = 576..=9216;
 /// Remedy for an invalid or wrong public key.
@@ -257,14 +254,14 @@ impl TunnelConfig {
         Ok(())
     }
 
-    /// Bytes that the tunnel adds to a packet, the outer IP header included.
-    pub fn overhead_bytes(&self) -> u32 {
-        let outer = match (&self.listen, self.peer_is_v6()) {
-            (Some(listen), _) if listen.get_ref().is_ipv4() => OUTER_V4_BYTES,
-            (None, false) => OUTER_V4_BYTES,
-            _ => OUTER_V6_BYTES,
+    /// The headers that the tunnel adds to a packet; a gateway at an IPv6 address may send
+    /// over IPv6.
+    pub fn overhead(&self) -> Overhead {
+        let outer_is_v6 = match &self.listen {
+            Some(listen) => listen.get_ref().is_ipv6(),
+            None => self.peer_is_v6(),
         };
-        outer + NUMBERED_BYTES + if self.is_plain() { 0 } else { DATA_OVERHEAD_BYTES as u32 }
+        Overhead::new(outer_is_v6, !self.is_plain())
     }
 
     /// Resolves no name; an unresolved gateway counts as IPv4.
@@ -285,7 +282,7 @@ impl TunnelConfig {
 
     /// MTU of the interface, in bytes.
     pub fn inner_mtu(&self) -> u32 {
-        self.mtu.get_ref() - self.overhead_bytes()
+        self.mtu.get_ref() - self.overhead().around_packet()
     }
 
     /// The gateway's address, on a vehicle.

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use crosslane_core::packet::gro::Coalescer;
+use crosslane_core::packet::ip::IpView;
 use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::tunnel::Mode;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -13,7 +15,6 @@ use super::config::TunnelConfig;
 use super::device::Device;
 use super::endpoint::egress::Transmit;
 use super::endpoint::{Change, Counts, Endpoint, EndpointStatus, PeerPlan, Plan, lock};
-use super::gro::Coalescer;
 use super::path_errors::Faults;
 use super::socket::PathSocket;
 use super::threads::Threads;
@@ -208,7 +209,7 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
         is_initiator: at.is_some(),
         mode: config.mode,
         ranks,
-        overhead_bytes: config.overhead_bytes(),
+        overhead: config.overhead(),
         mtu: config.inner_mtu(),
         addresses: config.address.iter().map(|prefix| prefix.get_ref().0.addr()).collect(),
         rfc8086_only: config.rfc8086_only,
@@ -236,7 +237,7 @@ impl Shared {
     }
 }
 
-fn deliver(coalescer: &mut Coalescer, device: &Device, packet: &[u8]) {
+fn deliver(coalescer: &mut Coalescer, device: &Device, packet: &IpView<&mut [u8]>) {
     if !coalescer.push(packet) {
         flush(coalescer, device);
         let _ = coalescer.push(packet);

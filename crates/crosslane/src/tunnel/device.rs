@@ -6,9 +6,10 @@ use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use crosslane_core::packet::gro::PARTS_MAX;
+use crosslane_core::packet::gso::Header;
 use nix::errno::Errno;
 
-use super::gso::Header;
 use crate::error::{Error, Result};
 use crate::netlink::Wiring;
 use crate::netlink::links::{self, Notice};
@@ -45,7 +46,7 @@ pub struct Offload {
 
 /// One TUN device, held by its descriptor: it is removed when this is dropped, unless it
 /// is [kept](Device::keep). Every read and write has an
-/// [`offload::Header`](Header) in front.
+/// [`Header`] in front.
 #[derive(Debug)]
 pub struct Device {
     file: File,
@@ -116,8 +117,8 @@ impl Device {
         self.offload
     }
 
-    /// Reads one frame, for [`super::gso::split`]; returns its length. Does not
-    /// block. `frame` has [`super::gso::FRAME_BYTES`].
+    /// Reads one frame, for `gso::split`; returns its length. Does not
+    /// block. `frame` has `gso::FRAME_BYTES`.
     ///
     /// # Errors
     /// `WouldBlock` if there is none; the kernel's otherwise.
@@ -125,13 +126,15 @@ impl Device {
         (&self.file).read(frame)
     }
 
-    /// Writes one frame in parts, header first.
+    /// Writes one frame in parts, header first: at most [`PARTS_MAX`].
     ///
     /// # Errors
     /// The kernel's, such as EIO while the interface is down and EINVAL
     /// for anything but an IP packet.
-    pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        (&self.file).write_vectored(parts).map(|_| ())
+    pub fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
+        slices.iter_mut().zip(parts).for_each(|(slice, part)| *slice = IoSlice::new(part));
+        (&self.file).write_vectored(&slices[..parts.len().min(PARTS_MAX)]).map(|_| ())
     }
 
     /// Writes one packet.
@@ -139,7 +142,7 @@ impl Device {
     /// # Errors
     /// As [`Device::send`].
     pub fn send_packet(&self, packet: &[u8]) -> io::Result<()> {
-        self.send(&[IoSlice::new(&Header::default().emit()), IoSlice::new(packet)])
+        self.send(&[&Header::default().emit(), packet])
     }
 }
 

@@ -1,18 +1,11 @@
 //! The tunnel's I/O: TUN device, UDP sockets, encryption, and the processing
 //! of packets between them.
 
-pub mod checksum;
 pub mod config;
 pub mod data_plane;
 pub mod device;
 pub mod endpoint;
-pub mod gro;
-pub mod gso;
-pub mod ip;
 mod path_errors;
 pub mod security;
 pub mod socket;
 mod threads;
-
-#[cfg(test)]
-mod packets_for_tests;

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crosslane::tunnel::checksum::Sum;
+use crosslane_core::packet::checksum::Sum;
 
 const TCP: u8 = 6;
 const ICMP: u8 = 1;

@@ -7,17 +7,12 @@ use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
+use crosslane_core::tunnel::wire::overhead::{KEYED_BYTES, Overhead, SEQUENCE_BYTES};
 use crosslane_core::tunnel::{Encryption, Input, Liveness, Output, Setup, Tunnel};
 
-use super::packet::{Packet, UDP_HEADER_BYTES};
+use super::packet::Packet;
 use crate::scenario::{Scenario, TunnelParams};
 
-/// Overhead of the security layer for a GRE packet: type, session and counter
-/// before it, the tag after it.
-const SECURITY_BYTES: u16 = 12 + 16;
-/// A GRE header with key (RFC 2890), and its sequence number field.
-const GRE_BYTES: u16 = 8;
-const SEQUENCE_BYTES: u16 = 4;
 /// The traffic is one flow.
 const FLOW: u8 = 1;
 /// Minimum delay of a system timer.
@@ -27,7 +22,7 @@ const MIN_TIMER: Duration = Duration::from_micros(50);
 pub(super) struct TunnelEndpoints {
     endpoints: [Tunnel<Packet>; 2],
     due: [Option<Instant>; 2],
-    overhead_bytes: u16,
+    overhead: Overhead,
 }
 
 /// Output of an endpoint.
@@ -53,18 +48,17 @@ pub(super) struct TunnelPacket {
 impl TunnelEndpoints {
     /// Two endpoints with all paths present.
     pub(super) fn new(scenario: &Scenario, params: &TunnelParams) -> TunnelEndpoints {
-        let overhead_bytes = overhead_bytes(params);
+        let overhead = overhead(params);
         let endpoint = |is_initiator| {
             Tunnel::new(Setup {
                 mode: params.mode,
                 is_initiator,
                 ranks: scenario.ranks(),
                 epoch: if is_initiator { 1 } else { 2 },
-                overhead_bytes: u32::from(overhead_bytes),
+                overhead_bytes: overhead.around_gre(),
             })
         };
-        let mut endpoints =
-            TunnelEndpoints { endpoints: [endpoint(true), endpoint(false)], due: [None; 2], overhead_bytes };
+        let mut endpoints = TunnelEndpoints { endpoints: [endpoint(true), endpoint(false)], due: [None; 2], overhead };
         for path in scenario.paths() {
             endpoints.handle(Instant::ZERO, Direction::Up, Input::Present(path.id, true));
         }
@@ -114,18 +108,18 @@ impl TunnelEndpoints {
             return None;
         };
         let (path, inner_bytes) = match &output {
-            Output::Send { key, packet, .. } => (key.path, packet.ip_bytes() + SEQUENCE_BYTES),
+            Output::Send { key, packet, .. } => (key.path, u32::from(packet.ip_bytes()) + SEQUENCE_BYTES),
             Output::Message { path, number, message } => {
                 let mut wire = Vec::new();
                 message.write(&mut wire);
-                (*path, wire.len() as u16 + if number.is_some() { SEQUENCE_BYTES } else { 0 })
+                (*path, wire.len() as u32 + if number.is_some() { SEQUENCE_BYTES } else { 0 })
             }
             Output::Deliver(packet) => return Some(TunnelOutput::Delivered(*packet)),
             Output::Changed { path, liveness, reason } => {
                 return Some(TunnelOutput::LivenessChanged(*path, *liveness, reason.clone()));
             }
         };
-        let ip_bytes = inner_bytes + GRE_BYTES + self.overhead_bytes;
+        let ip_bytes = (inner_bytes + KEYED_BYTES + self.overhead.around_gre()) as u16;
         Some(TunnelOutput::Datagram(TunnelPacket { path, ip_bytes, output }))
     }
 
@@ -139,13 +133,9 @@ impl TunnelEndpoints {
 /// Inner MTU, in bytes.
 pub(super) fn mtu_bytes(scenario: &Scenario, params: &TunnelParams) -> u16 {
     let outer_mtu = scenario.tunnel.mtu as u16;
-    outer_mtu.saturating_sub(overhead_bytes(params) + GRE_BYTES + SEQUENCE_BYTES)
+    outer_mtu.saturating_sub(overhead(params).around_packet() as u16)
 }
 
-fn overhead_bytes(params: &TunnelParams) -> u16 {
-    UDP_HEADER_BYTES
-        + match params.encryption {
-            Encryption::Noise => SECURITY_BYTES,
-            Encryption::None => 0,
-        }
+fn overhead(params: &TunnelParams) -> Overhead {
+    Overhead::new(false, params.encryption == Encryption::Noise)
 }

@@ -15,10 +15,11 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use super::overhead::NUMBERED_BYTES;
+use crate::packet::checksum::Sum;
+
 /// UDP port of GRE-in-UDP (RFC 8086, section 6).
 pub const UDP_PORT: u16 = 4754;
-/// Length of a header with key and sequence number, in bytes.
-pub const NUMBERED_BYTES: u32 = 12;
 /// Length of the longest header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 16;
 
@@ -120,7 +121,7 @@ pub fn read(packet: &[u8]) -> Result<(Header, &[u8]), Discard> {
     };
     let checksum = field(CHECKSUM)?.is_some();
     let (key, sequence) = (field(KEY)?, field(SEQUENCE)?);
-    if checksum && sum(packet) != 0 {
+    if checksum && Sum::default().with(packet).checksum() != 0 {
         return Err(Discard::Checksum);
     }
     let payload = Payload::of_ether_type(ether_type).ok_or(Discard::Protocol(ether_type))?;
@@ -149,7 +150,7 @@ impl Header {
         }
         into.extend(payload);
         if self.checksum {
-            let checksum = sum(&into[begin..]);
+            let checksum = Sum::default().with(&into[begin..]).checksum();
             into[begin + 4..begin + 6].copy_from_slice(&checksum.to_be_bytes());
         }
     }
@@ -158,14 +159,6 @@ impl Header {
 fn take_u16(bytes: &[u8]) -> Result<(u16, &[u8]), Discard> {
     let (word, rest) = bytes.split_first_chunk::<2>().ok_or(Discard::Truncated)?;
     Ok((u16::from_be_bytes(*word), rest))
-}
-
-/// The Internet checksum (RFC 1071); 0 over bytes that contain their own checksum.
-fn sum(bytes: &[u8]) -> u16 {
-    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
-    let folded = |sum: u32| (sum & 0xffff) + (sum >> 16);
-    let total = bytes.chunks(2).fold(0, |sum, pair| folded(sum + word(pair)));
-    !(folded(total) as u16)
 }
 
 #[cfg(test)]

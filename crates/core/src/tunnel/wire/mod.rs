@@ -1,5 +1,6 @@
-//! The wire format: GRE in UDP, the fields of its key, and control messages.
+//! The wire format: GRE in UDP, the fields of its key, control messages, and the overhead.
 
 pub mod control_message;
 pub mod gre;
 pub mod gre_key;
+pub mod overhead;

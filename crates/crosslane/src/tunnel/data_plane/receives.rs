@@ -4,12 +4,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crosslane_core::packet::gro::Coalescer;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Shared, deliver, flush};
 use crate::tunnel::endpoint::egress::Transmit;
 use crate::tunnel::endpoint::{PathAddress, ReceiveState, lock};
-use crate::tunnel::gro::Coalescer;
 use crate::tunnel::socket::{PathSocket, ReceiveBuffers};
 use crate::tunnel::threads::Pulse;
 

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use crosslane_core::packet::gro::Coalescer;
+use crosslane_core::packet::gso::{FRAME_BYTES, split};
 use crosslane_core::time::Instant;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
@@ -13,8 +15,6 @@ use super::{AWAKE, Shared, deliver, flush};
 use crate::clock;
 use crate::tunnel::endpoint::Change;
 use crate::tunnel::endpoint::egress::Outbox;
-use crate::tunnel::gro::Coalescer;
-use crate::tunnel::gso::{FRAME_BYTES, split};
 use crate::tunnel::threads::Pulse;
 
 /// Frames read from the device before their packets are sent.

@@ -1,10 +1,11 @@
 //! Received datagrams: decrypted, passed to the engine of the peer, and delivered.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crosslane_core::engine::Engine;
+use crosslane_core::packet::ecn::{Verdict, decapsulate};
+use crosslane_core::packet::ip::IpView;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Input;
 use crosslane_core::tunnel::wire::control_message::Message;
@@ -12,11 +13,8 @@ use crosslane_core::tunnel::wire::gre::{self, Payload};
 use crosslane_core::tunnel::wire::gre_key::GreKey;
 
 use super::super::security::{HandshakeEvent, Session, is_data};
-use super::{Endpoint, PathAddress, Peer, TunnelPacket, lock};
-use crate::tunnel::ip::{Inner, Verdict, decapsulate};
-
-/// The ECN field in the DS byte.
-const ECN_MASK: u8 = 3;
+use super::peer::{Peer, PeerEngine};
+use super::{Endpoint, PathAddress, TunnelPacket, lock};
 
 /// State of the receiving thread between datagrams.
 #[derive(Default)]
@@ -37,15 +35,15 @@ impl Endpoint {
         tos: u8,
         datagram: &[u8],
     ) -> Option<Vec<u8>> {
-        let Some(security) = &self.security else {
+        let Some(keys) = &self.keys else {
             self.receive_unencrypted(state, now, address, tos, datagram);
             return None;
         };
         if !is_data(datagram) {
-            return match lock(security).receive(now, datagram) {
+            return match keys.security().receive(now, datagram) {
                 HandshakeEvent::Reply { datagram, .. } => Some(datagram),
                 HandshakeEvent::Established { peer, .. } => {
-                    self.peers.get(peer)?.answered(now);
+                    self.peers.get(peer)?.contact.on_receive(now);
                     None
                 }
                 HandshakeEvent::Nothing(_) => self.reject(),
@@ -53,7 +51,7 @@ impl Endpoint {
         }
         let Some(begin) = datagram.first_chunk::<4>() else { return self.reject() };
         if state.session.as_ref().is_none_or(|(known, _, session)| known != begin || session.is_over(now)) {
-            let found = lock(security).session_of(now, datagram);
+            let found = keys.security().session_of(now, datagram);
             let Some((peer, session)) = found else { return self.reject() };
             state.session = Some((*begin, peer, session));
         }
@@ -80,9 +78,9 @@ impl Endpoint {
     ) {
         // Without keys any host can impersonate the peer; a vehicle at least knows
         // its gateway's address.
-        if self.peers.first().is_some_and(|peer| peer.at.is_none_or(|at| at == address.to)) {
+        if let Some(peer) = self.peers.first().filter(|peer| peer.at.is_none_or(|at| at == address.to)) {
             let key = gre::read(datagram).ok().and_then(|(header, _)| header.key);
-            let path = if self.rfc8086_only { Some(0) } else { key.map(|key| GreKey::of_key(key).path.0) };
+            let path = if peer.is_rfc8086() { Some(0) } else { key.map(|key| GreKey::of_key(key).path.0) };
             self.receive_gre(state, now, 0, path.map(|path| (path, address)), tos, datagram);
         } else {
             self.reject();
@@ -99,12 +97,12 @@ impl Endpoint {
         packet: &[u8],
     ) {
         let Some(peer) = self.peers.get(place) else { return };
-        peer.answered(now);
+        peer.contact.on_receive(now);
         let Ok((header, payload)) = gre::read(packet) else {
             self.reject();
             return;
         };
-        let key = header.key.filter(|_| !self.rfc8086_only).map(GreKey::of_key);
+        let key = header.key.filter(|_| !peer.is_rfc8086()).map(GreKey::of_key);
         if let Some((path, address)) = from
             && key.is_none_or(|key| key.path.0 == path)
         {
@@ -137,13 +135,30 @@ impl Endpoint {
 
     /// Passes the received packets to the engines, and the packets they release to
     /// `deliver`; returns when the sending thread must run.
-    pub fn flush(&self, state: &mut ReceiveState, now: Instant, mut deliver: impl FnMut(&[u8])) -> Option<Instant> {
+    pub fn flush(
+        &self,
+        state: &mut ReceiveState,
+        now: Instant,
+        mut deliver: impl FnMut(&IpView<&mut [u8]>),
+    ) -> Option<Instant> {
         let mut wakeup: Option<Instant> = None;
         let mut inputs = state.inputs.drain(..).peekable();
         while let Some((place, first)) = inputs.next() {
             let Some(peer) = self.peers.get(place) else { continue };
-            let mut tunnel = lock(&peer.tunnel);
-            tunnel.handle(now, first);
+            let mut tunnel = match (&peer.engine, first) {
+                (PeerEngine::Rfc8086(sender), input) => {
+                    if let Input::Keyless(packet) = input {
+                        self.deliver_packet(peer, packet, &mut deliver);
+                    }
+                    wakeup = wakeup.into_iter().chain(lock(sender).next_wakeup(now)).min();
+                    continue;
+                }
+                (PeerEngine::Multipath(tunnel), input) => {
+                    let mut tunnel = lock(tunnel);
+                    tunnel.handle(now, input);
+                    tunnel
+                }
+            };
             while let Some((_, input)) = inputs.next_if(|(other, _)| *other == place) {
                 tunnel.handle(now, input);
             }
@@ -156,28 +171,23 @@ impl Endpoint {
     }
 
     /// Delivers packets whose reorder timeout has expired, for the sending thread.
-    pub fn deliver(&self, peer: usize, mut deliver: impl FnMut(&[u8])) {
+    pub fn deliver(&self, peer: usize, mut deliver: impl FnMut(&IpView<&mut [u8]>)) {
         let Some(peer) = self.peers.get(peer) else { return };
-        let mut tunnel = lock(&peer.tunnel);
+        let Some(mut tunnel) = peer.multipath() else { return };
         while let Some(packet) = tunnel.poll_delivery() {
             self.deliver_packet(peer, packet, &mut deliver);
         }
     }
 
     /// Delivers a packet if the peer may use its source address.
-    fn deliver_packet(&self, peer: &Peer, mut packet: TunnelPacket, deliver: &mut impl FnMut(&[u8])) {
-        let is_of =
-            |source: IpAddr| peer.prefixes.is_empty() || peer.prefixes.iter().any(|prefix| prefix.contains(&source));
-        if !Inner::parse(&packet.bytes).is_some_and(|inner| is_of(inner.source())) {
+    fn deliver_packet(&self, peer: &Peer, mut packet: TunnelPacket, deliver: &mut impl FnMut(&IpView<&mut [u8]>)) {
+        let view = IpView::parse(Arc::make_mut(&mut packet.bytes)).filter(|view| peer.holds(view.source()));
+        let Some(mut view) = view else {
             self.counts.misrouted.fetch_add(1, Relaxed);
             return;
+        };
+        if decapsulate(&mut view, packet.tos) == Verdict::Forward {
+            deliver(&view);
         }
-        if packet.tos & ECN_MASK != 0
-            && let Some(bytes) = Arc::get_mut(&mut packet.bytes)
-            && decapsulate(bytes, packet.tos) == Verdict::Drop
-        {
-            return;
-        }
-        deliver(&packet.bytes);
     }
 }

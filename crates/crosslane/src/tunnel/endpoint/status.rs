@@ -10,7 +10,8 @@ use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
 use crosslane_core::tunnel::{Input, Mode, PathStats};
 
-use super::{Endpoint, Peer, lock};
+use super::peer::{Peer, PeerEngine};
+use super::{Endpoint, lock};
 use crate::error::{Error, Result};
 
 /// Status of an endpoint.
@@ -48,23 +49,28 @@ impl Endpoint {
     pub fn status(&self, now: Instant) -> EndpointStatus {
         EndpointStatus {
             is_initiator: self.is_initiator,
-            is_encrypted: self.security.is_some(),
-            mtu_bytes: self.peers.iter().map(|peer| peer.mtu.load(Relaxed)).min().unwrap_or(self.mtu),
+            is_encrypted: self.keys.is_some(),
+            mtu_bytes: self.peers.iter().map(|peer| peer.mtu.load(Relaxed)).min().unwrap_or(self.limits.mtu),
             peers: self.peers.iter().map(|peer| self.peer_status(now, peer)).collect(),
         }
     }
 
     fn peer_status(&self, now: Instant, peer: &Peer) -> PeerStatusView {
-        let tunnel = lock(&peer.tunnel);
-        let paths = (0..MAX_PATHS as u8).map(PathId).filter(|_| !self.rfc8086_only);
-        let last_received_ns = peer.last_received_ns.load(Relaxed);
+        let (mode, paths) = match &peer.engine {
+            PeerEngine::Rfc8086(sender) => (lock(sender).mode, Vec::new()),
+            PeerEngine::Multipath(tunnel) => {
+                let tunnel = lock(tunnel);
+                let paths = (0..MAX_PATHS as u8).map(PathId);
+                (tunnel.mode(), paths.filter_map(|path| Some((path, tunnel.path(path)?))).collect())
+            }
+        };
         PeerStatusView {
             name: peer.name.clone(),
             at: peer.at,
-            mode: tunnel.mode(),
+            mode,
             mtu_bytes: peer.mtu.load(Relaxed),
-            last_seen_ago: (last_received_ns > 0).then(|| now.since(Instant::from_nanos(last_received_ns))),
-            paths: paths.filter_map(|path| Some((path, tunnel.path(path)?))).collect(),
+            last_seen_ago: peer.contact.last_received_ago(now),
+            paths,
         }
     }
 
@@ -79,11 +85,10 @@ impl Endpoint {
             let cause = "this is the gateway, which uses the paths of each vehicle as that vehicle does";
             return rejected(cause, "run `crosslane tunnel mode` on the vehicle");
         };
-        if self.rfc8086_only {
+        let Some(mut tunnel) = gateway.multipath() else {
             let cause = "with `rfc8086_only` the tunnel uses one path at a time";
             return rejected(cause, "remove `rfc8086_only` if the peer is Crosslane too");
-        }
-        let mut tunnel = lock(&gateway.tunnel);
+        };
         let previous = tunnel.mode();
         tunnel.handle(now, Input::SetMode(mode));
         Ok(previous)

@@ -1,12 +1,14 @@
 mod limits;
 mod testbed;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crosslane_core::rng::Rng;
 use crosslane_core::tunnel::wire::gre;
+use crosslane_core::tunnel::wire::gre_key::GreKey;
 use proptest::prelude::*;
 
+use super::contact::SILENCE_TIMEOUT;
 use super::*;
 use testbed::{Flight, GATEWAY, MTU, Side, Testbed, inner, packet};
 
@@ -108,7 +110,7 @@ fn no_forged_replayed_truncated_or_flipped_datagram_is_delivered_or_answered() {
         let reply = endpoint.on_datagram(state, testbed.now, unknown, 0, &datagram);
         assert_eq!(reply, None, "{datagram:02x?}");
         assert!(state.inputs.is_empty(), "{datagram:02x?}");
-        endpoint.flush(state, testbed.now, |packet| received.push(packet.into()));
+        endpoint.flush(state, testbed.now, |packet| received.push(packet.packet().into()));
     }
     assert_eq!(testbed.received(GATEWAY), Vec::<Vec<u8>>::new());
     assert_eq!(testbed.rejected(GATEWAY) - rejected_before, tried);
@@ -196,15 +198,8 @@ fn a_replayed_datagram_does_not_change_the_peers_address() {
         let Side { endpoint, state, .. } = &mut testbed.sides[GATEWAY];
         endpoint.on_datagram(state, testbed.now, attacker, 0, datagram);
     }
-    assert!(
-        testbed.sides[GATEWAY].endpoint.peers[0]
-            .path_addresses
-            .lock()
-            .unwrap()
-            .iter()
-            .flatten()
-            .all(|address| *address != attacker)
-    );
+    let known = testbed.sides[GATEWAY].endpoint.peers[0].addresses();
+    assert!(known.iter().flatten().all(|address| *address != attacker));
 }
 
 /// A packet encrypted for one path with a GRE key of another changes the address of
@@ -213,10 +208,10 @@ fn a_replayed_datagram_does_not_change_the_peers_address() {
 fn a_path_address_is_learned_only_if_encryption_and_gre_key_name_the_same_path() {
     let mut testbed = Testbed::new(1, true);
     testbed.until_bidirectional(1, 1000);
-    let session = lock(testbed.sides[1].endpoint.security.as_ref().unwrap()).session_for(testbed.now, 0).unwrap();
+    let session = testbed.sides[1].endpoint.keys.as_ref().unwrap().security().session_for(testbed.now, 0).unwrap();
     let elsewhere = PathAddress { via: 0, to: (Ipv4Addr::new(203, 0, 113, 66), 6).into(), from: None };
     for (sealed, claimed) in [(0, 1), (1, 0), (1, 1)] {
-        let before = *lock(&testbed.sides[GATEWAY].endpoint.peers[0].path_addresses);
+        let before = testbed.sides[GATEWAY].endpoint.peers[0].addresses();
         let key = GreKey { path: PathId(claimed), flow: 9, sequence: 0 }.key();
         let header = gre::Header { payload: gre::Payload::Ipv4, key: Some(key), sequence: None, checksum: false };
         let (mut plain, mut datagram) = (Vec::new(), Vec::new());
@@ -228,7 +223,7 @@ fn a_path_address_is_learned_only_if_encryption_and_gre_key_name_the_same_path()
         if sealed == claimed {
             after[usize::from(sealed)] = Some(elsewhere);
         }
-        assert_eq!(*lock(&endpoint.peers[0].path_addresses), after, "encrypted for {sealed}, GRE key of {claimed}");
+        assert_eq!(endpoint.peers[0].addresses(), after, "encrypted for {sealed}, GRE key of {claimed}");
     }
 }
 
@@ -247,7 +242,7 @@ fn without_a_gateway_memory_is_bounded_and_there_is_no_panic() {
                 testbed.sides[1].answers.clear();
             }
         }
-        let dropped = testbed.sides[1].endpoint.peers[0].tunnel.lock().unwrap().dropped();
+        let dropped = testbed.sides[1].endpoint.peers[0].multipath().unwrap().dropped();
         assert!(dropped > 20_000, "encrypted {is_encrypted}, known {is_known}: only {dropped} dropped");
         let silent_ms = testbed.sides[1].endpoint.unanswered(testbed.now).map(|wait| wait.as_millis());
         assert!(silent_ms.is_some_and(|ms| ms > 9000), "{silent_ms:?}");
@@ -280,7 +275,7 @@ fn packets_longer_than_the_mtu_are_answered_and_others_are_carried() {
     assert!(testbed.sides[1].answers.is_empty());
     testbed.offer(1, packet(1, GATEWAY, 2, MTU as usize - head + 1));
     let message = testbed.sides[1].answers.pop().unwrap();
-    let parsed = Inner::parse(&message).unwrap();
+    let parsed = IpView::parse(&message).unwrap();
     assert_eq!((parsed.protocol(), parsed.destination()), (1, IpAddr::from(inner(1))));
     // Destination unreachable, fragmentation needed, and the MTU (RFC 1191).
     assert_eq!(parsed.payload()[..2], [3, 4]);
@@ -317,18 +312,6 @@ fn an_rfc_8086_peer_receives_neither_key_nor_sequence_number_nor_control() {
     assert_eq!(testbed.received(1).len(), 1);
 }
 
-#[test]
-fn packets_for_an_absent_rfc_8086_peer_are_bounded() {
-    let testbed = Testbed::of(1, false, true);
-    for number in 0..20_000 {
-        let endpoint = &testbed.sides[GATEWAY].endpoint;
-        endpoint.ingress(testbed.now, &mut packet(GATEWAY, 1, number, 100), |_| {});
-    }
-    let waiting = testbed.sides[GATEWAY].endpoint.peers[0].keyless_queue.lock().unwrap();
-    assert_eq!(waiting.len(), MAX_KEYLESS);
-    assert_eq!(waiting[MAX_KEYLESS - 1].bytes[28..32], 19_999u32.to_be_bytes(), "the newest are kept");
-}
-
 /// Datagrams of an attacker: random, and such as resemble ours.
 fn strange() -> impl Strategy<Value = Vec<u8>> {
     let random = || proptest::collection::vec(any::<u8>(), 0..120);
@@ -360,7 +343,7 @@ proptest! {
             testbed.now = testbed.now + Duration::from_millis(wait_ms);
         }
         for packet in testbed.received(GATEWAY) {
-            let source = Inner::parse(&packet).map(|inner| inner.source());
+            let source = IpView::parse(&packet).map(|packet| packet.source());
             prop_assert_eq!(source, Some(IpAddr::from(inner(1))));
         }
         prop_assert!(testbed.wire.len() < 5000);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crosslane_core::path::PathId;
+use crosslane_core::tunnel::wire::overhead::Overhead;
 use crosslane_core::tunnel::{Liveness, Mode, Output};
 use ipnet::IpNet;
 
@@ -46,8 +47,8 @@ pub struct Plan {
     pub mode: Mode,
     /// Place of each path in the user's preference, 0 first.
     pub ranks: Vec<u8>,
-    /// Bytes that the tunnel adds, the outer IP header included.
-    pub overhead_bytes: u32,
+    /// The headers that the tunnel adds.
+    pub overhead: Overhead,
     /// Longest inner packet, in bytes.
     pub mtu: u32,
     /// Our inner addresses, the sources of "too big" messages about multicast packets.

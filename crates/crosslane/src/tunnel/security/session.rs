@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::anti_replay::Replay;
+use crosslane_core::tunnel::wire::overhead::SECURITY_BYTES;
 use snow::StatelessTransportState;
 
 use super::message::{self, DATA_HEADER_BYTES, Index, TAG_BYTES};
@@ -16,6 +17,7 @@ use super::reject::RejectReason;
 pub const PATHS: usize = 16;
 /// Bytes that a data message adds to its payload.
 pub const DATA_OVERHEAD_BYTES: usize = DATA_HEADER_BYTES + TAG_BYTES;
+const _: () = assert!(DATA_OVERHEAD_BYTES == SECURITY_BYTES as usize);
 
 /// The initiator requests new keys when the session is this old (WireGuard, section 6.1): compromise of a
 /// vehicle's session keys exposes only these minutes.

@@ -1,6 +1,6 @@
 //! Limits of packet lengths and of queued bytes.
 
-use super::super::limits::MAX_QUEUED_BYTES;
+use super::super::queued_bytes::MAX_QUEUED_BYTES;
 use super::*;
 
 /// The inner MTU of a vehicle and of its gateway for each other.
@@ -36,7 +36,7 @@ fn a_path_with_a_smaller_mtu_shortens_the_packets_of_its_vehicle_only() {
     testbed.sides[1].answers.clear();
     testbed.offer(1, packet(1, GATEWAY, 1, 1350));
     let message = testbed.sides[1].answers.pop().unwrap();
-    assert_eq!(Inner::parse(&message).unwrap().payload()[6..8], (narrow[0] as u16).to_be_bytes());
+    assert_eq!(IpView::parse(&message).unwrap().payload()[6..8], (narrow[0] as u16).to_be_bytes());
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn queues_of_absent_vehicles_are_bounded_in_total_and_expire() {
     }
     let waiting = |testbed: &Testbed| {
         let endpoint = &testbed.sides[GATEWAY].endpoint;
-        let of_each: Vec<u64> = endpoint.peers.iter().map(|peer| lock(&peer.tunnel).waiting_bytes()).collect();
-        assert_eq!(of_each.iter().sum::<u64>(), endpoint.waiting_bytes.load(Relaxed));
+        let of_each: Vec<u64> = endpoint.peers.iter().map(|peer| peer.multipath().unwrap().waiting_bytes()).collect();
+        assert_eq!(of_each.iter().sum::<u64>(), endpoint.queued.total());
         of_each
     };
     let of_each = waiting(&testbed);

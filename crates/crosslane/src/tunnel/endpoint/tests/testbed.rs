@@ -1,14 +1,15 @@
 //! A gateway and its vehicles without sockets and clocks.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use etherparse::PacketBuilder;
 use ipnet::Ipv4Net;
 
+use crosslane_core::packet::checksum::Sum;
 use crosslane_core::tunnel::Mode;
+use crosslane_core::tunnel::wire::overhead::Overhead;
 
 use super::super::*;
-use crate::tunnel::packets_for_tests::sum_ip;
 use crate::tunnel::security::PrivateKey;
 
 /// Paths of each vehicle.
@@ -76,7 +77,9 @@ pub fn between(from: Ipv4Addr, to: Ipv4Addr, number: u32, length: usize) -> Vec<
     step.write_to_slice(&mut bytes, &payload).unwrap();
     // DF.
     bytes[6] = 0x40;
-    sum_ip(&mut bytes);
+    bytes[10..12].fill(0);
+    let checksum = Sum::default().with(&bytes[..20]).checksum();
+    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
     bytes
 }
 
@@ -125,7 +128,7 @@ impl Testbed {
             is_initiator: side != GATEWAY,
             mode: Mode::Aggregate,
             ranks: vec![0, 1],
-            overhead_bytes: 68,
+            overhead: Overhead::new(false, self.keys.is_some()),
             mtu: MTU,
             addresses: vec![inner(side).into()],
             rfc8086_only: self.rfc8086_only,
@@ -173,7 +176,7 @@ impl Testbed {
             }
             let reply = side.endpoint.on_datagram(&mut side.state, self.now, flight.address, flight.tos, &flight.bytes);
             transmitted.extend(reply.map(|reply| (flight.to, flight.address, 0, reply)));
-            side.endpoint.flush(&mut side.state, self.now, |packet| side.received.push(packet.into()));
+            side.endpoint.flush(&mut side.state, self.now, |packet| side.received.push(packet.packet().into()));
         }
         for (place, side) in self.sides.iter_mut().enumerate().filter(|(_, side)| side.is_up) {
             let mut send = |out: Transmit<'_>| {
@@ -184,7 +187,7 @@ impl Testbed {
             for peer in 0..side.endpoint.peers() {
                 side.endpoint.transmit(self.now, peer, &mut side.outbox, &mut send);
                 side.endpoint.changes(peer, &mut side.outbox);
-                side.endpoint.deliver(peer, |packet| side.received.push(packet.into()));
+                side.endpoint.deliver(peer, |packet| side.received.push(packet.packet().into()));
             }
         }
         for (from, address, tos, bytes) in transmitted {

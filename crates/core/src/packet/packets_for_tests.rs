@@ -1,5 +1,8 @@
 //! Packets for unit tests, built and checked by etherparse.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use etherparse::{PacketBuilder, PacketBuilderStep, SlicedPacket, TransportSlice, ip_number};
 
 use super::checksum::Sum;
@@ -161,7 +164,7 @@ pub fn assert_valid(packet: &[u8]) {
 }
 
 /// The contents of one write of a coalescer: header and packet.
-pub fn frame(parts: &[std::io::IoSlice<'_>]) -> Vec<u8> {
+pub fn frame(parts: &[&[u8]]) -> Vec<u8> {
     assert_eq!(parts[0].len(), HEADER_BYTES);
     parts.iter().flat_map(|part| part.to_vec()).collect()
 }

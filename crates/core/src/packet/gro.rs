@@ -7,11 +7,12 @@
 //! The order within a flow is kept; packets without a known flow (fragments,
 //! IP options, extension headers) keep their place among all packets.
 
-use std::io::{self, IoSlice};
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::checksum::Sum;
-use super::gso::{GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM, PSH, TCP, UDP};
+use super::gso::{GSO_TCP4, GSO_TCP6, GSO_UDP, Header, NEEDS_CHECKSUM, PSH};
+use super::ip::{Fragment, IpView, TCP, UDP};
 
 /// Maximum number of GSO packets that can grow at one time.
 pub const FLOWS_MAX: usize = 8;
@@ -23,6 +24,8 @@ pub const HELD_FRAMES_MAX: usize = 4096;
 const UDP_SEGMENTS_MAX: u16 = 64;
 /// Maximum number of chunks of one write, besides the header.
 const CHUNKS_MAX: usize = 60;
+/// Maximum number of parts of one write.
+pub const PARTS_MAX: usize = CHUNKS_MAX + 1;
 const ACK: u8 = 0x10;
 
 /// Coalesces the packets of a batch. It keeps its memory from batch to batch.
@@ -77,20 +80,20 @@ struct Segment {
 }
 
 impl Coalescer {
-    /// Coalesces TCP, and UDP if `udp` (as reported by the device, see
-    /// [`super::device::Offload::udp`]).
+    /// Coalesces TCP, and UDP if `udp`: the device has USO.
     pub fn new(udp: bool) -> Coalescer {
         Coalescer { udp, bytes: Vec::new(), items: Vec::new(), used: 0, open: Vec::with_capacity(FLOWS_MAX) }
     }
 
-    /// Adds a packet, of any bytes. False if too much is held: then the packet was not
+    /// Adds a packet. False if too much is held: then the packet was not
     /// added, and [`Coalescer::flush`] must be called first.
     #[must_use]
-    pub fn push(&mut self, packet: &[u8]) -> bool {
+    pub fn push(&mut self, view: &IpView<impl AsRef<[u8]>>) -> bool {
+        let packet = view.packet();
         if self.bytes.len() + packet.len() > HELD_BYTES_MAX || self.used == HELD_FRAMES_MAX {
             return false;
         }
-        let Some(segment) = Segment::of(packet) else {
+        let Some(segment) = Segment::of(view) else {
             self.open.clear();
             self.add(packet, 0);
             return true;
@@ -118,18 +121,18 @@ impl Coalescer {
     }
 
     /// Writes everything held, in as few frames as possible, and is empty then.
-    /// `write` gets the parts of each frame, for [`super::device::Device::send`].
+    /// `write` gets the parts of each frame, to be written one after the other.
     ///
     /// # Errors
     /// The first error of `write`; the other frames are written nevertheless.
-    pub fn flush(&mut self, mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<()>) -> io::Result<()> {
+    pub fn flush<E>(&mut self, mut write: impl FnMut(&[&[u8]]) -> Result<(), E>) -> Result<(), E> {
         let mut outcome = Ok(());
         for item in &self.items[..self.used] {
             let header = item.finish(&mut self.bytes).emit();
-            let mut parts = [IoSlice::new(&[]); CHUNKS_MAX + 1];
-            parts[0] = IoSlice::new(&header);
+            let mut parts: [&[u8]; PARTS_MAX] = [&[]; PARTS_MAX];
+            parts[0] = &header;
             for (part, chunk) in parts[1..].iter_mut().zip(&item.chunks) {
-                *part = IoSlice::new(&self.bytes[chunk.clone()]);
+                *part = &self.bytes[chunk.clone()];
             }
             outcome = outcome.and(write(&parts[..=item.chunks.len()]));
         }
@@ -255,28 +258,19 @@ impl Item {
 }
 
 impl Segment {
-    /// `None` unless it is a whole packet with an IP header without options, followed
+    /// `None` unless it is a whole datagram with an IP header without options, followed
     /// by TCP or UDP.
-    fn of(packet: &[u8]) -> Option<Segment> {
-        let (transport, protocol, addresses) = match packet.first()? {
-            0x45 => {
-                let header: &[u8; 20] = packet.first_chunk()?;
-                // Any fragment, or the reserved bit.
-                let whole = header[6] & 0xbf == 0 && header[7] == 0;
-                let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
-                (whole && length == packet.len()).then_some(())?;
-                (20, header[9], [word(&header[12..20]), 0, 0, 0])
-            }
-            0x60..=0x6f => {
-                let header: &[u8; 40] = packet.first_chunk()?;
-                let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
-                (length + 40 == packet.len()).then_some(())?;
-                let part = |at: usize| word(&header[at..at + 8]);
-                (40, header[6], [part(8), part(16), part(24), part(32)])
-            }
-            _ => return None,
-        };
-        let header = &packet[transport..];
+    fn of(view: &IpView<impl AsRef<[u8]>>) -> Option<Segment> {
+        let (packet, transport, protocol) = (view.packet(), view.layout.payload, view.protocol());
+        let version = packet[0] >> 4;
+        // IPv4 has a reserved bit besides those of fragments.
+        let is_plain = if version == 4 { transport == 20 && packet[6] & 0x80 == 0 } else { transport == 40 };
+        (is_plain && view.fragment() == Fragment::Whole).then_some(())?;
+        let mut addresses = [0; 4];
+        for (word, bytes) in addresses.iter_mut().zip(view.addresses().as_chunks().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        let header = view.payload();
         let length = match protocol {
             TCP => {
                 let header: &[u8; 20] = header.first_chunk()?;
@@ -290,7 +284,7 @@ impl Segment {
         let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let ports = number(0);
         let (sequence, flags) = if protocol == TCP { (number(4), header[13]) } else { (0, 0) };
-        let key = Key { addresses, ports, protocol, version: packet[0] >> 4 };
+        let key = Key { addresses, ports, protocol, version };
         Some(Segment { key, transport, headers: transport + length, sequence, flags })
     }
 
@@ -342,11 +336,6 @@ impl Segment {
         };
         ip && transport
     }
-}
-
-/// Eight bytes as a number, for comparison.
-fn word(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
 #[cfg(test)]

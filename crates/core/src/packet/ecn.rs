@@ -1,7 +1,7 @@
-//! DSCP and ECN of the outer header: encapsulation and decapsulation.
+//! Congestion marks of the outer header, on decapsulation.
 
-use super::super::checksum::changed;
-use super::Inner;
+use super::checksum::changed;
+use super::ip::IpView;
 
 const NOT_ECT: u8 = 0b00;
 const ECT_1: u8 = 0b01;
@@ -17,16 +17,10 @@ pub enum Verdict {
     Drop,
 }
 
-/// DSCP and ECN of the outer packet: those of the inner one (RFC 2983, uniform
-/// model; RFC 6040, section 4.1, normal mode); 0 for what is no IP packet.
-pub fn outer_tos(packet: &[u8]) -> u8 {
-    Inner::parse(packet).map_or(0, |inner| inner.tos())
-}
-
 /// Applies the congestion mark of the outer packet: figure 4 of RFC 6040. `outer`
 /// is its DSCP and ECN; its DSCP is ignored (RFC 2983, pipe model).
-pub fn decapsulate(packet: &mut [u8], outer: u8) -> Verdict {
-    let Some(inner) = Inner::parse(packet).map(|inner| inner.tos() & CE) else { return Verdict::Drop };
+pub fn decapsulate<B: AsRef<[u8]> + AsMut<[u8]>>(packet: &mut IpView<B>, outer: u8) -> Verdict {
+    let inner = packet.tos() & CE;
     let result = match (inner, outer & CE) {
         (NOT_ECT, CE) => return Verdict::Drop,
         (ECT_0 | ECT_1, CE) => CE,
@@ -39,9 +33,10 @@ pub fn decapsulate(packet: &mut [u8], outer: u8) -> Verdict {
     Verdict::Forward
 }
 
-/// Sets the ECN field of a packet that has been parsed.
-fn set_ecn(packet: &mut [u8], ecn: u8) {
-    if packet[0] >> 4 == 6 {
+fn set_ecn<B: AsRef<[u8]> + AsMut<[u8]>>(packet: &mut IpView<B>, ecn: u8) {
+    let is_v6 = packet.is_v6();
+    let packet = packet.packet_mut();
+    if is_v6 {
         packet[1] = packet[1] & !(CE << 4) | ecn << 4;
         return;
     }

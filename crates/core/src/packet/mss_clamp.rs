@@ -1,22 +1,19 @@
 //! MSS clamping for TCP through the tunnel.
 
-use super::super::checksum::changed;
-use super::{Fragment, Inner, TCP};
-
-const SYN: u8 = 0x02;
+use super::checksum::changed;
+use super::ip::{Fragment, IpView, SYN, TCP};
 
 /// Lowers the maximum segment size that a SYN offers (RFC 9293, section 3.7.1)
 /// to what fits into `mtu` bytes of IP. True if it was changed.
-pub fn clamp_mss(packet: &mut [u8], mtu: u16) -> bool {
-    let Some(inner) = Inner::parse(packet) else { return false };
-    let headers = if inner.is_v6() { 60 } else { 40 };
-    if inner.protocol() != TCP || inner.fragment() == Fragment::Later {
+pub fn clamp_mss<B: AsRef<[u8]> + AsMut<[u8]>>(packet: &mut IpView<B>, mtu: u16) -> bool {
+    let headers = if packet.is_v6() { 60 } else { 40 };
+    if packet.protocol() != TCP || packet.fragment() == Fragment::Later {
         return false;
     }
-    let Some(option) = mss_option(inner.payload()) else { return false };
-    let start = inner.payload;
+    let Some(option) = mss_option(packet.payload()) else { return false };
+    let start = packet.layout.payload;
     let max = mtu.saturating_sub(headers);
-    let tcp = &mut packet[start..];
+    let tcp = &mut packet.packet_mut()[start..];
     let before = u16::from_be_bytes([tcp[option], tcp[option + 1]]);
     if before <= max {
         return false;

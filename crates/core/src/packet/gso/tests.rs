@@ -1,3 +1,6 @@
+use alloc::vec;
+use alloc::vec::Vec;
+
 use proptest::prelude::*;
 
 use super::super::packets_for_tests::{Tcp, assert_valid, udp_frame};
@@ -51,7 +54,7 @@ fn a_udp_gso_packet_becomes_datagrams() {
 fn a_packet_without_segmentation_gets_its_checksum_completed() {
     let finished = Tcp::default().packet(&bytes(999));
     let mut frame = [&[0; HEADER_BYTES][..], &finished].concat();
-    assert_eq!(packets(&frame), std::slice::from_ref(&finished));
+    assert_eq!(packets(&frame), core::slice::from_ref(&finished));
     let header = Header { flags: 1, checksum_start: 20, checksum_offset: 16, ..Header::default() };
     frame[..HEADER_BYTES].copy_from_slice(&header.emit());
     let pseudo = Sum::default().with_pseudo_header(&finished[12..20], TCP, finished.len() - 20).folded();

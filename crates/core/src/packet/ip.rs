@@ -1,27 +1,17 @@
-//! Fields of the packets that the tunnel carries.
+//! Fields of an IP packet.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-mod ecn;
-mod fragment;
-mod icmp_too_big;
-mod mss_clamp;
-
-pub use ecn::{Verdict, decapsulate, outer_tos};
-pub use fragment::fragment;
-pub use icmp_too_big::too_big;
-pub use mss_clamp::clamp_mss;
-
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
+pub(super) const ICMP: u8 = 1;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+pub(super) const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
 const DCCP: u8 = 33;
 
 /// The flag (RFC 9293, section 3.1).
-const SYN: u8 = 2;
+pub(super) const SYN: u8 = 2;
 /// Port of HTTP/3.
 const QUIC: [u8; 2] = 443u16.to_be_bytes();
 /// Longest UDP datagram that counts as a mere QUIC acknowledgement.
@@ -31,14 +21,23 @@ const MAX_QUIC_ACK_BYTES: usize = 200;
 /// a second of destination options make 6 (RFC 8200, section 4.1).
 const EXTENSIONS_MAX: usize = 8;
 
-/// An IP packet: a checked view.
+/// A checked view of an IP packet. It is made once, where the packet enters; whatever reads
+/// or changes the packet after that takes the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inner<'a> {
-    packet: &'a [u8],
-    protocol: u8,
+pub struct IpView<B> {
+    bytes: B,
+    pub(super) layout: Layout,
+}
+
+/// What parsing finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Length of the packet, in bytes.
+    pub(super) len: usize,
+    pub(super) protocol: u8,
     /// Offset of the IP payload, after options and extension headers.
-    payload: usize,
-    fragment: Fragment,
+    pub(super) payload: usize,
+    pub(super) fragment: Fragment,
 }
 
 /// Which part of a datagram a packet is.
@@ -52,32 +51,22 @@ pub enum Fragment {
     Later,
 }
 
-impl<'a> Inner<'a> {
-    /// The packet that begins with `bytes` and ends as its header says; `None`
-    /// unless they are a whole IPv4 or IPv6 packet.
-    pub fn parse(bytes: &'a [u8]) -> Option<Inner<'a>> {
-        match bytes.first()? >> 4 {
-            4 => Inner::parse_v4(bytes),
-            6 => Inner::parse_v6(bytes),
-            _ => None,
-        }
-    }
-
-    fn parse_v4(bytes: &'a [u8]) -> Option<Inner<'a>> {
+impl Layout {
+    fn parse_v4(bytes: &[u8]) -> Option<Layout> {
         let header: &[u8; 20] = bytes.first_chunk()?;
         let payload = usize::from(header[0] & 0xf) * 4;
-        let packet = bytes.get(..usize::from(u16::from_be_bytes([header[2], header[3]])))?;
-        (payload >= 20 && payload <= packet.len()).then_some(())?;
+        let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        (payload >= 20 && payload <= len && len <= bytes.len()).then_some(())?;
         let parts = u16::from_be_bytes([header[6], header[7]]);
         let fragment = match (parts & 0x1fff, parts & 0x2000) {
             (0, 0) => Fragment::Whole,
             (0, _) => Fragment::First,
             _ => Fragment::Later,
         };
-        Some(Inner { packet, protocol: header[9], payload, fragment })
+        Some(Layout { len, protocol: header[9], payload, fragment })
     }
 
-    fn parse_v6(bytes: &'a [u8]) -> Option<Inner<'a>> {
+    fn parse_v6(bytes: &[u8]) -> Option<Layout> {
         let header: &[u8; 40] = bytes.first_chunk()?;
         let packet = bytes.get(..40 + usize::from(u16::from_be_bytes([header[4], header[5]])))?;
         let (mut protocol, mut payload, mut fragment) = (header[6], 40, Fragment::Whole);
@@ -105,37 +94,55 @@ impl<'a> Inner<'a> {
             (payload <= packet.len()).then_some(())?;
             protocol = next;
         }
-        Some(Inner { packet, protocol, payload, fragment })
+        Some(Layout { len: packet.len(), protocol, payload, fragment })
+    }
+}
+
+impl<B: AsRef<[u8]>> IpView<B> {
+    /// The packet that begins with `bytes` and ends as its header says; `None`
+    /// unless they are a whole IPv4 or IPv6 packet.
+    pub fn parse(bytes: B) -> Option<IpView<B>> {
+        let layout = match bytes.as_ref() {
+            packet @ [0x40..=0x4f, ..] => Layout::parse_v4(packet),
+            packet @ [0x60..=0x6f, ..] => Layout::parse_v6(packet),
+            _ => None,
+        };
+        Some(IpView { layout: layout?, bytes })
+    }
+
+    /// A view of bytes that are laid out so.
+    pub(super) fn of(bytes: B, layout: Layout) -> IpView<B> {
+        IpView { bytes, layout }
     }
 
     /// The whole packet, without bytes after its end.
-    pub fn packet(&self) -> &'a [u8] {
-        self.packet
+    pub fn packet(&self) -> &[u8] {
+        &self.bytes.as_ref()[..self.layout.len]
     }
 
     /// Whether it is IPv6.
     pub fn is_v6(&self) -> bool {
-        self.packet[0] >> 4 == 6
+        self.packet()[0] >> 4 == 6
     }
 
     /// The protocol above IP (that of the last extension header parsed).
     pub fn protocol(&self) -> u8 {
-        self.protocol
+        self.layout.protocol
     }
 
     /// The payload of IP, without options and extension headers.
-    pub fn payload(&self) -> &'a [u8] {
-        &self.packet[self.payload..]
+    pub fn payload(&self) -> &[u8] {
+        &self.packet()[self.layout.payload..]
     }
 
     /// Which part of a datagram it is.
     pub fn fragment(&self) -> Fragment {
-        self.fragment
+        self.layout.fragment
     }
 
     /// IPv4: routers must not fragment it (DF). IPv6: always true.
     pub fn must_stay_whole(&self) -> bool {
-        self.is_v6() || self.packet[6] & 0x40 != 0
+        self.is_v6() || self.packet()[6] & 0x40 != 0
     }
 
     /// Source address.
@@ -159,24 +166,26 @@ impl<'a> Inner<'a> {
     }
 
     /// Both addresses, as in the header.
-    fn addresses(&self) -> &'a [u8] {
-        if self.is_v6() { &self.packet[8..40] } else { &self.packet[12..20] }
+    pub(super) fn addresses(&self) -> &[u8] {
+        if self.is_v6() { &self.packet()[8..40] } else { &self.packet()[12..20] }
     }
 
-    /// DSCP (upper 6 bits) and ECN (lower 2).
+    /// DSCP (upper 6 bits) and ECN (lower 2), which the outer packet gets, too (RFC 2983,
+    /// uniform model; RFC 6040, section 4.1, normal mode).
     pub fn tos(&self) -> u8 {
-        if self.is_v6() { self.packet[0] << 4 | self.packet[1] >> 4 } else { self.packet[1] }
+        let packet = self.packet();
+        if self.is_v6() { packet[0] << 4 | packet[1] >> 4 } else { packet[1] }
     }
 
     /// Whether it belongs to a bulk flow: data and SYN of TCP, and
     /// QUIC by its port, unless marked for another service than best effort (RFC
     /// 2474), as OpenSSH marks interactive traffic. A pure acknowledgement does not.
     pub fn is_bulk(&self) -> bool {
-        if self.tos() >> 2 != 0 || self.fragment != Fragment::Whole {
+        if self.tos() >> 2 != 0 || self.layout.fragment != Fragment::Whole {
             return false;
         }
         let payload = self.payload();
-        match (self.protocol, payload.first_chunk::<14>()) {
+        match (self.layout.protocol, payload.first_chunk::<14>()) {
             (TCP, Some(header)) => header[13] & SYN != 0 || payload.len() > usize::from(header[12] >> 4) * 4,
             (UDP, Some(header)) => header[..4].as_chunks().0.contains(&QUIC) && payload.len() > MAX_QUIC_ACK_BYTES,
             _ => false,
@@ -187,8 +196,8 @@ impl<'a> Inner<'a> {
     /// every process. Fragments are hashed without ports, so that all parts of a
     /// datagram share a slot.
     pub fn flow_slot(&self) -> u8 {
-        let has_ports = self.fragment == Fragment::Whole
-            && matches!(self.protocol, TCP | UDP | SCTP | UDP_LITE | DCCP)
+        let has_ports = self.layout.fragment == Fragment::Whole
+            && matches!(self.layout.protocol, TCP | UDP | SCTP | UDP_LITE | DCCP)
             && self.payload().len() >= 4;
         let ports = match self.payload().first_chunk() {
             Some(ports) if has_ports => u32::from_be_bytes(*ports),
@@ -199,12 +208,16 @@ impl<'a> Inner<'a> {
         const PRIME: u64 = 0x0000_0100_0000_01b3;
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
         let words = self.addresses().as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
-        for word in words.chain([ports, u32::from(self.protocol)]) {
+        for word in words.chain([ports, u32::from(self.layout.protocol)]) {
             hash = (hash ^ u64::from(word)).wrapping_mul(PRIME);
         }
         ((hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
     }
 }
 
-#[cfg(test)]
-mod tests;
+impl<B: AsMut<[u8]>> IpView<B> {
+    /// The packet, of which lengths, protocols and fragment offset must not be changed.
+    pub(super) fn packet_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes.as_mut()[..self.layout.len]
+    }
+}

@@ -1,10 +1,17 @@
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 
-use super::super::packets_for_tests::{Tcp, assert_valid, set_ip, sum_ip, udp};
-use super::*;
+use super::checksum::Sum;
+use super::ecn::{Verdict, decapsulate};
+use super::fragment::fragment;
+use super::icmp_too_big::too_big;
+use super::ip::{Fragment, ICMP, ICMPV6, IpView, SYN, UDP};
+use super::mss_clamp::clamp_mss;
+use super::packets_for_tests::{Tcp, assert_valid, set_ip, sum_ip, udp};
 
 const ACK: u8 = 16;
 const OURS_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9));
@@ -29,30 +36,34 @@ fn extended(extensions: &[(u8, &[u8])]) -> Vec<u8> {
     packet
 }
 
+fn view(packet: &[u8]) -> IpView<&[u8]> {
+    IpView::parse(packet).unwrap()
+}
+
 fn flow_slot(packet: &[u8]) -> u8 {
-    Inner::parse(packet).map_or(0, |inner| inner.flow_slot())
+    view(packet).flow_slot()
 }
 
 #[test]
 fn extension_headers_are_parsed_up_to_the_protocol() {
     let plain = udp(true, 53, &[1; 50]);
     let packet = extended(&[(0, &[0; 8]), (43, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), (60, &[0; 8])]);
-    let inner = Inner::parse(&packet).unwrap();
+    let inner = view(&packet);
     assert_eq!((inner.protocol(), inner.payload(), inner.fragment()), (UDP, &plain[40..], Fragment::Whole));
     assert_eq!(flow_slot(&packet), flow_slot(&plain));
     let first = extended(&[(44, &[0, 0, 0, 1, 0, 0, 0, 7])]);
-    assert_eq!(Inner::parse(&first).unwrap().fragment(), Fragment::First);
+    assert_eq!(view(&first).fragment(), Fragment::First);
     let later = extended(&[(44, &[0, 0, 0, 0x18, 0, 0, 0, 7])]);
-    assert_eq!(Inner::parse(&later).unwrap().fragment(), Fragment::Later);
+    assert_eq!(view(&later).fragment(), Fragment::Later);
     assert_eq!(flow_slot(&first), flow_slot(&later));
     // Atomic fragments (RFC 6946) are whole.
-    assert_eq!(Inner::parse(&extended(&[(44, &[0; 8])])).unwrap().fragment(), Fragment::Whole);
-    assert_eq!(Inner::parse(&extended(&[(0, &[0, 200, 0, 0, 0, 0, 0, 0])])), None);
+    assert_eq!(view(&extended(&[(44, &[0; 8])])).fragment(), Fragment::Whole);
+    assert_eq!(IpView::parse(extended(&[(0, &[0, 200, 0, 0, 0, 0, 0, 0])])), None);
 }
 
 #[test]
 fn tcp_data_and_syn_and_quic_are_bulk_unless_marked() {
-    let bulk = |packet: &[u8]| Inner::parse(packet).is_some_and(|inner| inner.is_bulk());
+    let bulk = |packet: &[u8]| view(packet).is_bulk();
     for v6 in [false, true] {
         let tcp = |flags: u8, tos: u8, payload: &[u8]| bulk(&Tcp { v6, flags, tos, ..Tcp::default() }.packet(payload));
         assert!(tcp(SYN, 0, &[]) && tcp(ACK, 0, &[1]) && tcp(ACK, 2, &[1; 1000]), "ECN is no DSCP mark");
@@ -61,7 +72,7 @@ fn tcp_data_and_syn_and_quic_are_bulk_unless_marked() {
         assert!(bulk(&udp(v6, 443, &[1; 1200])) && !bulk(&udp(v6, 443, &[1; 40])));
         assert!(!bulk(&udp(v6, 5004, &[1; 1200])), "a stream has its own rate");
     }
-    assert!(!bulk(&[]) && !bulk(&extended(&[(44, &[0, 0, 0, 1, 0, 0, 0, 7])])));
+    assert!(!bulk(&extended(&[(44, &[0, 0, 0, 1, 0, 0, 0, 7])])));
 }
 
 #[test]
@@ -75,7 +86,6 @@ fn a_flow_has_one_slot_and_flows_are_spread() {
         // Of 256 balls in 256 bins, 162 bins are hit on average.
         assert!(slots.len() > 130, "{}", slots.len());
     }
-    assert_eq!(flow_slot(&[]), 0);
 }
 
 #[test]
@@ -83,8 +93,8 @@ fn parts_of_a_datagram_share_a_slot() {
     let mut packet = udp(false, 53, &[3; 3000]);
     set_ip(&mut packet, 0, 1, false);
     let mut slots = BTreeSet::new();
-    assert!(fragment(&packet, 1000, |part| {
-        slots.insert(flow_slot(part));
+    assert!(fragment(&view(&packet), 1000, |part| {
+        slots.insert(part.flow_slot());
     }));
     assert_eq!(slots.len(), 1);
 }
@@ -97,16 +107,17 @@ fn the_mss_of_a_syn_is_clamped_to_the_mtu() {
             let syn = Tcp { v6, flags: 0x02, options, ..Tcp::default() };
             let mut packet = syn.packet(&[]);
             let max = if v6 { 1320 - 60 } else { 1320 - 40_u16 };
-            assert!(clamp_mss(&mut packet, 1320));
+            let mut view = IpView::parse(&mut packet[..]).unwrap();
+            assert!(clamp_mss(&mut view, 1320));
+            assert!(!clamp_mss(&mut view, 1320), "a second call changes nothing");
             assert_valid(&packet);
             let bytes = max.to_be_bytes();
             assert!(packet.windows(4).any(|window| window == [2, 4, bytes[0], bytes[1]]));
-            assert!(!clamp_mss(&mut packet, 1320), "a second call changes nothing");
             let data = Tcp { flags: 0x10, ..syn.clone() }.packet(&[]);
-            assert!(!clamp_mss(&mut data.clone(), 1320));
+            assert!(!clamp_mss(&mut IpView::parse(data).unwrap(), 1320));
         }
         let without = Tcp { v6, flags: 0x02, options: vec![4, 2, 0, 0], ..Tcp::default() };
-        assert!(!clamp_mss(&mut without.packet(&[]), 1320));
+        assert!(!clamp_mss(&mut IpView::parse(without.packet(&[])).unwrap(), 1320));
     }
 }
 
@@ -114,20 +125,20 @@ fn the_mss_of_a_syn_is_clamped_to_the_mtu() {
 fn a_packet_too_big_is_answered_with_the_mtu_and_its_beginning() {
     for v6 in [false, true] {
         let packet = Tcp { v6, ..Tcp::default() }.packet(&[7; 1440]);
-        let answer = too_big(&packet, 1300, ours(v6)).unwrap();
+        let answer = too_big(&view(&packet), 1300, ours(v6)).unwrap();
         assert_valid(&answer);
-        let inner = Inner::parse(&answer).unwrap();
-        assert_eq!((inner.source(), inner.destination()), (ours(v6), Inner::parse(&packet).unwrap().source()));
+        let inner = view(&answer);
+        assert_eq!((inner.source(), inner.destination()), (ours(v6), view(&packet).source()));
         let icmp = inner.payload();
         assert_eq!(icmp[..2], if v6 { [2, 0] } else { [3, 4] });
         assert_eq!(u16::from_be_bytes([icmp[6], icmp[7]]), 1300);
         assert_eq!(answer.len(), if v6 { 1280 } else { 576 });
         assert!(packet.starts_with(&icmp[8..]));
-        assert_eq!(too_big(&packet, packet.len() as u16, ours(v6)), None);
-        assert_eq!(too_big(&packet, 1300, ours(!v6)), None);
+        assert_eq!(too_big(&view(&packet), packet.len() as u16, ours(v6)), None);
+        assert_eq!(too_big(&view(&packet), 1300, ours(!v6)), None);
     }
     let v6 = Tcp { v6: true, ..Tcp::default() }.packet(&[7; 1400]);
-    let answer = too_big(&v6, 1000, OURS_V6).unwrap();
+    let answer = too_big(&view(&v6), 1000, OURS_V6).unwrap();
     assert_eq!(answer[46..48], 1280_u16.to_be_bytes());
 }
 
@@ -138,7 +149,7 @@ fn packets_that_may_be_fragmented_or_must_not_be_answered_are_not() {
         let mut packet = packet.clone();
         change(&mut packet);
         sum_ip(&mut packet);
-        too_big(&packet, 1300, OURS_V4).is_none()
+        too_big(&view(&packet), 1300, OURS_V4).is_none()
     };
     assert!(!is_silent(&|_| ()));
     assert!(is_silent(&|packet| packet[6] = 0), "without DF");
@@ -161,7 +172,7 @@ fn packets_that_may_be_fragmented_or_must_not_be_answered_are_not() {
     v6[6] = ICMPV6;
     for (kind, answered) in [(1, false), (2, false), (137, false), (128, true)] {
         v6[40] = kind;
-        assert_eq!(too_big(&v6, 1300, OURS_V6).is_some(), answered, "about ICMPv6 {kind}");
+        assert_eq!(too_big(&view(&v6), 1300, OURS_V6).is_some(), answered, "about ICMPv6 {kind}");
     }
 }
 
@@ -169,7 +180,7 @@ fn packets_that_may_be_fragmented_or_must_not_be_answered_are_not() {
 fn reassembled(parts: &[Vec<u8>]) -> Vec<u8> {
     let mut payload = Vec::new();
     for (at, part) in parts.iter().enumerate() {
-        let inner = Inner::parse(part).unwrap();
+        let inner = view(part);
         let field = u16::from_be_bytes([part[6], part[7]]);
         assert_eq!(usize::from(field & 0x1fff) * 8, payload.len());
         assert_eq!(field & 0x2000 != 0, at + 1 < parts.len());
@@ -190,32 +201,32 @@ fn fragments_have_exactly_the_options_that_must_be_copied() {
     packet[2..4].copy_from_slice(&total);
     sum_ip(&mut packet);
     let mut parts = Vec::new();
-    assert!(fragment(&packet, 700, |part| parts.push(part.to_vec())));
+    assert!(fragment(&view(&packet), 700, |part| parts.push(part.packet().to_vec())));
     assert!(parts.len() > 2 && parts.iter().all(|part| part.len() <= 700));
     assert_eq!(reassembled(&parts), packet[28..]);
     assert_eq!(parts[0][..28].len(), 28);
     assert_eq!((parts[0][0], parts[1][0], &parts[1][20..24]), (0x47, 0x46, &options[..4]));
     for part in &parts {
-        assert_eq!(super::super::checksum::Sum::default().with(&part[..usize::from(part[0] & 15) * 4]).checksum(), 0);
+        assert_eq!(Sum::default().with(&part[..usize::from(part[0] & 15) * 4]).checksum(), 0);
     }
     // Fragmented once more, for a smaller MTU.
     let mut refragmented = Vec::new();
     for part in &parts {
-        assert!(fragment(part, 300, |part| refragmented.push(part.to_vec())));
+        assert!(fragment(&view(part), 300, |part| refragmented.push(part.packet().to_vec())));
     }
     assert_eq!(reassembled(&refragmented), packet[28..]);
 }
 
 #[test]
 fn a_packet_that_must_stay_whole_is_not_fragmented() {
-    let never = |_: &[u8]| panic!("fragmented");
-    assert!(!fragment(&Tcp::default().packet(&[0; 1000]), 500, never));
-    assert!(!fragment(&udp(true, 1, &[0; 1000]), 500, never));
+    let never = |_: IpView<&[u8]>| panic!("fragmented");
+    assert!(!fragment(&view(&Tcp::default().packet(&[0; 1000])), 500, never));
+    assert!(!fragment(&view(&udp(true, 1, &[0; 1000])), 500, never));
     let mut packet = udp(false, 1, &[0; 1000]);
     set_ip(&mut packet, 0, 1, false);
-    assert!(!fragment(&packet, 27, never));
+    assert!(!fragment(&view(&packet), 27, never));
     let mut count = 0;
-    assert!(fragment(&packet, 28, |_| count += 1));
+    assert!(fragment(&view(&packet), 28, |_| count += 1));
     assert_eq!(count, 1008 / 8);
 }
 
@@ -236,15 +247,14 @@ fn outer_ecn_is_decapsulated_as_in_figure_4_of_rfc_6040() {
             for (outer, result) in [NOT, ZERO, ONE, 3].into_iter().zip(results) {
                 let dscp = 46 << 2;
                 let mut packet = Tcp { v6, tos: dscp | inner, ..Tcp::default() }.packet(&[1; 9]);
-                let verdict = decapsulate(&mut packet, 0x1c | outer);
+                let verdict = decapsulate(&mut IpView::parse(&mut packet[..]).unwrap(), 0x1c | outer);
                 let expected = if result.is_some() { Verdict::Forward } else { Verdict::Drop };
                 assert_eq!(verdict, expected, "{inner} in {outer}");
-                assert_eq!(outer_tos(&packet), dscp | result.unwrap_or(inner), "{inner} in {outer}");
+                assert_eq!(view(&packet).tos(), dscp | result.unwrap_or(inner), "{inner} in {outer}");
                 assert_valid(&packet);
             }
         }
     }
-    assert_eq!(decapsulate(&mut [0; 3], 0), Verdict::Drop);
 }
 
 proptest! {
@@ -271,23 +281,27 @@ proptest! {
         let mut packet = udp(false, 53, &payload);
         set_ip(&mut packet, 0, 5, false);
         let mut parts = Vec::new();
-        prop_assert!(fragment(&packet, mtu, |part| parts.push(part.to_vec())));
+        let is_fragmented = fragment(&view(&packet), mtu, |part| {
+            assert_eq!(part, view(part.packet()), "the view of a fragment is that of its bytes");
+            parts.push(part.packet().to_vec());
+        });
+        prop_assert!(is_fragmented);
         prop_assert!(parts.iter().all(|part| part.len() <= usize::from(mtu)));
         prop_assert_eq!(reassembled(&parts), &packet[20..]);
     }
 }
 
 fn call_all(bytes: &mut [u8], mtu: u16, outer: u8) {
-    let _ = (flow_slot(bytes), outer_tos(bytes));
+    let Some(mut view) = IpView::parse(bytes) else { return };
+    let _ = (view.flow_slot(), view.tos(), view.is_bulk());
+    let _ = (view.source(), view.destination(), view.payload().len(), view.must_stay_whole());
     for ours in [OURS_V4, OURS_V6] {
-        let _ = too_big(bytes, mtu, ours);
+        let _ = too_big(&view, mtu, ours);
     }
-    let _ = fragment(bytes, mtu, |_| ());
-    let _ = clamp_mss(bytes, mtu);
-    let _ = decapsulate(bytes, outer);
-    if let Some(inner) = Inner::parse(bytes) {
-        let _ = (inner.source(), inner.destination(), inner.payload(), inner.must_stay_whole());
-    }
+    let _ = fragment(&view, mtu, |_| ());
+    let _ = clamp_mss(&mut view, mtu);
+    let _ = decapsulate(&mut view, outer);
+    assert_eq!(Some(view.layout), IpView::parse(view.packet()).map(|again| again.layout), "it is still right");
 }
 
 /// Slots of the two packets that fix the hash.

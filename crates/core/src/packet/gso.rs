@@ -7,6 +7,7 @@
 //! before its payload, which have been processed by then, so nothing is copied.
 
 use super::checksum::Sum;
+use super::ip::{TCP, UDP};
 
 /// Bytes of the header in front of each packet.
 pub const HEADER_BYTES: usize = 10;
@@ -20,8 +21,6 @@ pub(super) const GSO_TCP6: u8 = 4;
 pub(super) const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-pub(super) const TCP: u8 = 6;
-pub(super) const UDP: u8 = 17;
 pub(super) const FIN: u8 = 0x01;
 pub(super) const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;

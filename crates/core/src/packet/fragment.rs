@@ -1,7 +1,9 @@
 //! Fragmentation of IPv4 packets, as by a router.
 
-use super::super::checksum::Sum;
-use super::Inner;
+use alloc::vec::Vec;
+
+use super::checksum::Sum;
+use super::ip::{Fragment, IpView, Layout};
 
 /// An IPv4 header with all options.
 const HEADER_MAX: usize = 60;
@@ -9,16 +11,15 @@ const HEADER_MAX: usize = 60;
 /// Fragments an IPv4 packet without DF into at most `mtu` bytes each (RFC
 /// 791, section 3.2), passed to `each` in order; a packet that fits is
 /// passed unchanged. False, and nothing passed, if it cannot be fragmented: DF,
-/// IPv6, no IP packet, or an MTU without room for 8 bytes.
-pub fn fragment(packet: &[u8], mtu: u16, mut each: impl FnMut(&[u8])) -> bool {
-    let Some(inner) = Inner::parse(packet) else { return false };
-    let (packet, mtu) = (inner.packet(), usize::from(mtu));
+/// IPv6, or an MTU without room for 8 bytes.
+pub fn fragment(view: &IpView<impl AsRef<[u8]>>, mtu: u16, mut each: impl FnMut(IpView<&[u8]>)) -> bool {
+    let (packet, mtu) = (view.packet(), usize::from(mtu));
     if packet.len() <= mtu {
-        each(packet);
+        each(IpView::of(packet, view.layout));
         return true;
     }
-    let headers = packet.len() - inner.payload().len();
-    if inner.must_stay_whole() || mtu < headers + 8 {
+    let headers = view.layout.payload;
+    if view.must_stay_whole() || mtu < headers + 8 {
         return false;
     }
     let before = u16::from_be_bytes([packet[6], packet[7]]);
@@ -26,7 +27,7 @@ pub fn fragment(packet: &[u8], mtu: u16, mut each: impl FnMut(&[u8])) -> bool {
     let mut later = [0; HEADER_MAX];
     let later = later_header(&packet[..headers], &mut later);
     let mut fragment = Vec::with_capacity(mtu);
-    let (mut rest, mut at) = (inner.payload(), offset);
+    let (mut rest, mut at) = (view.payload(), offset);
     // An offset has 13 bits: the packet is inconsistent.
     if offset * 8 + rest.len() > 0x1fff * 8 + 7 {
         return false;
@@ -46,7 +47,9 @@ pub fn fragment(packet: &[u8], mtu: u16, mut each: impl FnMut(&[u8])) -> bool {
         fragment[10..12].fill(0);
         let checksum = Sum::default().with(&fragment[..header.len()]).checksum();
         fragment[10..12].copy_from_slice(&checksum.to_be_bytes());
-        each(&fragment);
+        let kind = if at == 0 { Fragment::First } else { Fragment::Later };
+        let layout = Layout { len: fragment.len(), payload: header.len(), fragment: kind, ..view.layout };
+        each(IpView::of(&fragment, layout));
         at += payload.len() / 8;
         rest = after;
     }
