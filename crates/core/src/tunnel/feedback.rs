@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_report_goes_over_the_first_path_and_at_intervals_over_each_other_one() {
-        let mut paths: Paths<u8> = Paths::new(PathOrder::of_ranks(&[]));
+        let mut paths: Paths<u8> = Paths::new(PathOrder::new(&[]));
         (0..4).for_each(|path| paths.add(Instant::ZERO, PathId(path)));
         paths.set_wanted(Instant::ZERO, [PathState::Backup, PathState::Active, PathState::Active, PathState::Closed]);
         let mut choice = ReportPaths::default();

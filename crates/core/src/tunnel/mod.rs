@@ -89,7 +89,7 @@ impl<P: Clone> Tunnel<P> {
             epoch: setup.epoch,
             overhead_bytes: setup.overhead_bytes,
             peer: Peer::default(),
-            paths: Paths::new(PathOrder::of_ranks(&setup.ranks)),
+            paths: Paths::new(PathOrder::new(&setup.ranks)),
             queue: Queue::new(),
             retransmits: RetransmitQueue::new(),
             next_sequences: alloc::vec![0; 256],
@@ -426,6 +426,7 @@ impl<P: Clone> Engine for Tunnel<P> {
                 self.paths.request_feedback_on_all(now);
             }
             Input::SetWantedStates(states) => self.paths.set_wanted(now, states),
+            Input::SetOrder(order) => self.paths.set_order(now, &order),
         }
     }
 

@@ -136,6 +136,13 @@ impl<P> Paths<P> {
         }
     }
 
+    /// Sets the order of the paths; the peer is informed at once of a change.
+    pub(super) fn set_order(&mut self, now: Instant, order: &[PathId]) {
+        if self.order.set(order) {
+            self.request_feedback_on_all(now);
+        }
+    }
+
     /// Takes wanted state and rank of a path from the initiator.
     pub(super) fn follow(&mut self, report: &PathReport) {
         if let Some(path) = self.get_mut(report.path) {
@@ -252,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_path_added_again_continues_its_numbers_and_has_its_wanted_state() {
-        let mut paths: Paths<u8> = Paths::new(PathOrder::of_ranks(&[]));
+        let mut paths: Paths<u8> = Paths::new(PathOrder::new(&[]));
         paths.set_wanted(NOW, [PathState::Active, PathState::Backup]);
         paths.add(NOW, PathId(1));
         assert_eq!(paths.get_mut(PathId(1)).map(|path| path.sender.send(NOW, 100, None)), Some(0));
@@ -267,7 +274,7 @@ mod tests {
 
     #[test]
     fn no_path_beyond_the_sixteenth_is_added() {
-        let mut paths: Paths<u8> = Paths::new(PathOrder::of_ranks(&[]));
+        let mut paths: Paths<u8> = Paths::new(PathOrder::new(&[]));
         paths.add(NOW, PathId(16));
         paths.remove(PathId(16));
         paths.set_wanted(NOW, [PathState::Backup; 20]);
@@ -276,7 +283,7 @@ mod tests {
 
     #[test]
     fn packets_may_arrive_on_active_paths_that_are_not_down() {
-        let mut paths: Paths<u8> = Paths::new(PathOrder::of_ranks(&[]));
+        let mut paths: Paths<u8> = Paths::new(PathOrder::new(&[]));
         (0..3).for_each(|path| paths.add(NOW, PathId(path)));
         paths.set_wanted(NOW, [PathState::Active, PathState::Backup, PathState::Active]);
         assert_eq!(paths.active_paths(true).paths, 0b101);

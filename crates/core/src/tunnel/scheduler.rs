@@ -168,7 +168,9 @@ impl Scheduler {
                     (primary.is_some_and(|primary| primary != candidate.path), candidate.expected_arrival_us)
                 });
             }
-            Mode::Standby | Mode::CheapestFirst => candidates.sort_unstable_by_key(|candidate| candidate.rank),
+            Mode::Standby | Mode::CheapestFirst => {
+                candidates.sort_unstable_by_key(|candidate| (candidate.rank, candidate.path));
+            }
             Mode::PerFlow => {
                 let pinned = self.path_of_flow(head.flow, candidates);
                 candidates.retain(|candidate| Some(candidate.path) == pinned);
