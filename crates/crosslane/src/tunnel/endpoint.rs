@@ -166,10 +166,12 @@ impl Endpoint {
         }
     }
 
-    /// Sets the wanted state of each path.
-    pub fn set_wanted(&self, now: Instant, states: &[PathState]) {
+    /// Sets the wanted state of each path, and their order (empty: the user's preference).
+    pub fn set_wanted(&self, now: Instant, states: &[PathState], order: &[PathId]) {
         for peer in &self.peers {
-            lock(&peer.tunnel).handle(now, Input::SetWantedStates(states.to_vec()));
+            let mut tunnel = lock(&peer.tunnel);
+            tunnel.handle(now, Input::SetWantedStates(states.to_vec()));
+            tunnel.handle(now, Input::SetOrder(order.to_vec()));
         }
     }
 
