@@ -10,7 +10,6 @@
 //! The engine knows only the length and flow of a packet; [`wire`] defines the wire format. Encryption and
 //! authentication are the driver's task, with [`anti_replay`].
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::engine::Engine;
@@ -23,6 +22,7 @@ pub mod wire;
 mod api;
 mod feedback;
 mod fq_codel;
+mod outbox;
 mod path_order;
 mod paths;
 mod peer;
@@ -36,6 +36,7 @@ mod send_path;
 pub use api::{Encryption, Input, Mode, Output, PathStats, Setup};
 use feedback::ReportPaths;
 use fq_codel::{PathDelays, Queue, Queued};
+use outbox::{Header, Outbox};
 use path_order::PathOrder;
 use paths::{PathSet, Paths};
 use peer::{EpochChange, Peer};
@@ -44,9 +45,8 @@ use reorder_buffer::ReorderBuffer;
 use retransmit_queue::{RetransmitQueue, Retransmittable};
 use scheduler::{Head, Scheduler};
 pub use send_path::Liveness;
-use send_path::{SendPath, TRAIN_PACKETS, TunnelState};
-use wire::control_message::{Body, Message, PROBE_BYTES, PathReport};
-use wire::gre::NUMBERED_BYTES;
+use send_path::{SendPath, TunnelState};
+use wire::control_message::{Body, Message};
 use wire::gre_key::{GreKey, SEQUENCES};
 
 /// Feedback and retransmission take one RTT of the lowest-delay path in addition to the packet's own delay.
@@ -64,7 +64,6 @@ pub struct Tunnel<P> {
     mode: Mode,
     is_initiator: bool,
     epoch: u32,
-    overhead_bytes: u32,
     peer: Peer,
     paths: Paths<P>,
     queue: Queue<P>,
@@ -74,7 +73,7 @@ pub struct Tunnel<P> {
     scheduler: Scheduler,
     reorder: ReorderBuffer<P>,
     report_paths: ReportPaths,
-    outputs: VecDeque<Output<P>>,
+    outbox: Outbox<P>,
     last_busy: Instant,
     /// The time up to which all paths have been advanced; `None` after an input.
     advanced: Option<Instant>,
@@ -87,7 +86,6 @@ impl<P: Clone> Tunnel<P> {
             mode: setup.mode,
             is_initiator: setup.is_initiator,
             epoch: setup.epoch,
-            overhead_bytes: setup.overhead_bytes,
             peer: Peer::default(),
             paths: Paths::new(PathOrder::new(&setup.ranks)),
             queue: Queue::new(),
@@ -96,7 +94,7 @@ impl<P: Clone> Tunnel<P> {
             scheduler: Scheduler::new(),
             reorder: ReorderBuffer::new(),
             report_paths: ReportPaths::default(),
-            outputs: VecDeque::new(),
+            outbox: Outbox::new(setup.overhead_bytes),
             last_busy: Instant::ZERO,
             advanced: None,
         }
@@ -181,10 +179,10 @@ impl<P: Clone> Tunnel<P> {
                 self.advance(now);
             }
         }
-        if self.outputs.is_empty() {
+        if self.outbox.is_empty() {
             self.transmit(now);
         }
-        self.outputs.pop_front()
+        self.outbox.pop()
     }
 
     /// When [`advance`](Self::advance) is due.
@@ -215,12 +213,19 @@ impl<P: Clone> Tunnel<P> {
             }
             if path.take_change() {
                 let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
-                self.outputs.push_back(Output::Changed { path: id, liveness, reason });
+                self.outbox.push(Output::Changed { path: id, liveness, reason });
             }
         }
-        probes.iter().for_each(|path| self.probe(now, path));
-        mtu_probes.into_iter().for_each(|(path, size)| self.probe_mtu(now, path, size));
-        trains.iter().for_each(|path| self.send_train(now, path));
+        let header = self.header();
+        for (id, path) in self.paths.of(probes) {
+            self.outbox.probe(now, id, path, header);
+        }
+        for (id, size) in mtu_probes {
+            self.paths.get_mut(id).into_iter().for_each(|path| self.outbox.mtu_probe(now, id, path, header, size));
+        }
+        for (id, path) in self.paths.of(trains) {
+            self.outbox.train(now, id, path, header);
+        }
         self.scheduler.update_primary(self.mode, &self.paths);
         if self.paths.report_due().is_some_and(|at| now >= at) {
             self.report(now);
@@ -255,41 +260,27 @@ impl<P: Clone> Tunnel<P> {
     }
 
     fn choose(&mut self, now: Instant, flow: u8, bytes: u32, arrived: Instant, bulk: bool) -> PathSet {
-        let wire_bytes = self.wire_bytes(bytes);
+        let wire_bytes = self.outbox.wire_bytes(bytes);
         let backlog_bytes = self.queue.backlog_bytes(flow) + u64::from(bytes);
         let head = Head { flow, bulk, arrived, wire_bytes, backlog_bytes };
         self.scheduler.choose(now, self.mode, &mut self.paths, head)
     }
 
     fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>) {
-        let wire_bytes = self.wire_bytes(copy.bytes);
-        let kept = self.keeps_copies().then(|| copy.clone());
+        let is_kept = self.keeps_copies();
         let Some(at) = self.paths.get_mut(path) else { return };
-        let number = at.sender.send(now, wire_bytes, kept);
+        self.outbox.packet(now, path, at, copy, is_kept);
         at.sender.note_carried(now);
-        self.push_packet(path, number, copy);
     }
 
     /// Sends copies on recovering paths, which must show that they deliver.
     fn send_recovery_copies(&mut self, now: Instant, copy: &Retransmittable<P>) {
-        let wire_bytes = self.wire_bytes(copy.bytes);
         let is_recovering = |sender: &SendPath<P>| sender.liveness() == Liveness::Recovering && sender.is_open();
-        let recovering = self.paths.iter().filter(|(_, path)| is_recovering(&path.sender)).map(|(id, _)| id);
-        for path in recovering.collect::<PathSet>().iter() {
-            let Some(at) = self.paths.get_mut(path).filter(|at| at.sender.has_cwnd_room()) else { continue };
-            let number = at.sender.send(now, wire_bytes, None);
-            self.push_packet(path, number, copy);
+        for (id, path) in self.paths.iter_mut().filter(|(_, path)| is_recovering(&path.sender)) {
+            if path.sender.has_cwnd_room() {
+                self.outbox.packet(now, id, path, copy, false);
+            }
         }
-    }
-
-    fn push_packet(&mut self, path: PathId, number: u32, copy: &Retransmittable<P>) {
-        let key = GreKey { path, flow: copy.flow, sequence: copy.sequence };
-        self.outputs.push_back(Output::Send { key, number, packet: copy.packet.clone() });
-    }
-
-    /// Length of a numbered packet of `bytes` as a datagram on the wire, in bytes.
-    fn wire_bytes(&self, bytes: u32) -> u32 {
-        bytes + NUMBERED_BYTES + self.overhead_bytes
     }
 
     /// Whether packets sent now are retransmitted on loss; in mode redundant they are not.
@@ -302,49 +293,17 @@ impl<P: Clone> Tunnel<P> {
         self.retransmits() && self.paths.bytes_in_flight() < MAX_KEPT_BYTES
     }
 
-    fn probe(&mut self, now: Instant, path: PathId) {
-        self.paths.get_mut(path).into_iter().for_each(|path| path.sender.on_probe_sent());
-        self.send_numbered(now, path, Body::Probe);
-    }
-
-    fn send_train(&mut self, now: Instant, path: PathId) {
-        self.paths.get_mut(path).into_iter().for_each(|path| path.sender.begin_train());
-        (0..TRAIN_PACKETS).for_each(|_| self.send_numbered(now, path, Body::PacketTrain));
-    }
-
-    /// Sends a probe of the size in question. The short probe after it, which any path carries, makes the
-    /// peer report at once whether the long one arrived.
-    fn probe_mtu(&mut self, now: Instant, path: PathId, size: u32) {
-        let length = u16::try_from(size.saturating_sub(self.wire_bytes(0))).unwrap_or(u16::MAX);
-        self.send_numbered(now, path, Body::MtuProbe(length.max(PROBE_BYTES as u16 + 1)));
-        self.paths.get_mut(path).into_iter().for_each(|path| path.sender.note_mtu_probe());
-        self.probe(now, path);
-    }
-
-    fn send_numbered(&mut self, now: Instant, path: PathId, body: Body) {
-        let wire_bytes = self.wire_bytes(body.bytes() as u32);
-        let message = self.message(body);
-        let Some(at) = self.paths.get_mut(path) else { return };
-        let number = Some(at.sender.send(now, wire_bytes, None));
-        self.outputs.push_back(Output::Message { path, number, message });
-    }
-
     fn report(&mut self, now: Instant) {
         let paths = self.paths.report(now);
-        let message = self.message(Body::Report { peer_epoch: self.peer.epoch(), paths });
+        let message = self.header().message(Body::Report { peer_epoch: self.peer.epoch(), paths });
         for path in self.report_paths.choose(now, &self.paths) {
-            self.outputs.push_back(Output::Message { path, number: None, message: message.clone() });
+            self.outbox.push(Output::Message { path, number: None, message: message.clone() });
         }
     }
 
-    fn message(&self, body: Body) -> Message {
-        Message {
-            epoch: self.epoch,
-            mode: self.mode,
-            retransmits: self.retransmits(),
-            is_initiator: self.is_initiator,
-            body,
-        }
+    fn header(&self) -> Header {
+        let Tunnel { epoch, mode, is_initiator, .. } = *self;
+        Header { epoch, mode, retransmits: self.retransmits(), is_initiator }
     }
 
     fn on_packet(&mut self, now: Instant, key: GreKey, number: Option<u32>, bytes: u32, packet: P) {
@@ -355,7 +314,7 @@ impl<P: Clone> Tunnel<P> {
     }
 
     fn note_received(&mut self, now: Instant, path: PathId, number: Option<u32>, bytes: u32) {
-        let wire_bytes = self.wire_bytes(bytes);
+        let wire_bytes = self.outbox.wire_bytes(bytes);
         if let (Some(number), Some(path)) = (number, self.paths.get_mut(path)) {
             path.receiver.take(now, number, wire_bytes);
         }
@@ -381,8 +340,10 @@ impl<P: Clone> Tunnel<P> {
                     if follows {
                         self.paths.follow(report);
                     }
-                    if peer_epoch == self.epoch {
-                        self.on_path_report(now, report);
+                    if peer_epoch == self.epoch
+                        && let Some(path) = self.paths.get_mut(report.path)
+                    {
+                        self.retransmits.push_lost(now, path.sender.on_report(now, report));
                     }
                 }
             }
@@ -396,12 +357,6 @@ impl<P: Clone> Tunnel<P> {
         self.reorder = ReorderBuffer::after_sender_restart(now);
         self.paths.on_peer_restart(now);
         self.retransmits.clear();
-    }
-
-    fn on_path_report(&mut self, now: Instant, report: &PathReport) {
-        if let Some(path) = self.paths.get_mut(report.path) {
-            self.retransmits.push_lost(now, path.sender.on_report(now, report));
-        }
     }
 }
 

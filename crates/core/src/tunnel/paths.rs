@@ -25,11 +25,15 @@ pub(super) struct PathSet(u16);
 impl PathSet {
     /// The paths, by index.
     pub(super) fn iter(self) -> impl Iterator<Item = PathId> {
-        (0..MAX_PATHS as u8).filter(move |path| self.0 & (1 << path) != 0).map(PathId)
+        (0..MAX_PATHS as u8).map(PathId).filter(move |path| self.contains(*path))
     }
 
     pub(super) fn insert(&mut self, path: PathId) {
         self.0 |= 1 << path.0;
+    }
+
+    pub(super) fn contains(self, path: PathId) -> bool {
+        self.0 & (1 << path.0) != 0
     }
 
     pub(super) fn is_empty(self) -> bool {
@@ -100,6 +104,11 @@ impl<P> Paths<P> {
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
         let paths = self.present.iter_mut().enumerate();
         paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_mut()?)))
+    }
+
+    /// These paths, if they are present.
+    pub(super) fn of(&mut self, paths: PathSet) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
+        self.iter_mut().filter(move |(id, _)| paths.contains(*id))
     }
 
     pub(super) fn senders(&self) -> impl Iterator<Item = &SendPath<P>> {

@@ -1,5 +1,6 @@
 use alloc::vec;
 
+use super::wire::gre::NUMBERED_BYTES;
 use super::*;
 use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Link, Loss, PacketId, QueueLimit};
 use crate::path::PathState;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::tunnel::retransmit_queue::MAX_RETRANSMISSIONS;
 use crate::tunnel::send_path::MAX_CWND_BYTES;
+use crate::tunnel::wire::control_message::PathReport;
 
 const PATH: PathId = PathId(0);
 const OWN_EPOCH: u32 = 7;
