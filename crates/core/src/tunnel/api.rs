@@ -82,7 +82,7 @@ impl Choice for Encryption {
 pub struct Setup {
     /// The mode until it is changed.
     pub mode: Mode,
-    /// Whether the peer follows this endpoint's mode and wanted states: true for the vehicle, false for the
+    /// Whether the peer follows this endpoint's mode, wanted states and order: true for the vehicle, false for the
     /// gateway.
     pub is_initiator: bool,
     /// Preference of each path by the user, 0 first.
@@ -134,6 +134,10 @@ pub enum Input<P> {
     Present(PathId, bool),
     /// The wanted state of each path.
     SetWantedStates(Vec<PathState>),
+    /// The order of the paths from now on, most preferred first, which modes standby and cheapest-first
+    /// follow; paths that it lacks come after these, by the user's preference. Ignored if it has a path
+    /// twice, or one that cannot exist.
+    SetOrder(Vec<PathId>),
     /// The mode from now on.
     SetMode(Mode),
 }

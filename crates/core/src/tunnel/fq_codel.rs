@@ -13,7 +13,7 @@ const MAX_PACKETS: usize = 8192;
 /// Maximum number of queued bytes.
 const MAX_BYTES: u64 = MAX_PACKETS as u64 * 1500;
 /// Maximum queueing time of a packet: its receiver is no longer reachable.
-pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Bytes that a flow may send per turn.
 const QUANTUM: i64 = 1514;
 /// CoDel's target queueing time, if the RTT is not longer; the paths' delay difference is added. With this
@@ -49,6 +49,8 @@ pub(super) struct Queue<P> {
     packets: usize,
     bytes: u64,
     dropped: u64,
+    /// The packet taken from its flow that waits for room on a path; it counts in no sum.
+    head: Option<Queued<P>>,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,8 @@ impl<P> Queue<P> {
         let slot =
             |_| Slot { waiting: VecDeque::new(), bytes: 0, codel: State::default(), deficit: 0, scheduled: false };
         let slots = (0..=u8::MAX).map(slot).collect();
-        Queue { slots, new_flows: VecDeque::new(), old_flows: VecDeque::new(), packets: 0, bytes: 0, dropped: 0 }
+        let (new_flows, old_flows) = (VecDeque::new(), VecDeque::new());
+        Queue { slots, new_flows, old_flows, packets: 0, bytes: 0, dropped: 0, head: None }
     }
 
     /// Queues a packet; beyond the limits, the flow with the most bytes loses its oldest packet.
@@ -114,6 +117,7 @@ impl<P> Queue<P> {
 
     /// Drops packets queued for too long, and frees the unused memory of empty queues.
     pub(super) fn expire(&mut self, now: Instant) {
+        self.head.take_if(|head| now.since(head.arrived) > MAX_WAIT);
         for slot in &mut self.slots {
             while slot.waiting.front().is_some_and(|oldest| now.since(oldest.arrived) > MAX_WAIT) {
                 let removed = slot.pop().map_or(0, |removed| u64::from(removed.bytes));
@@ -142,8 +146,20 @@ impl<P> Queue<P> {
         self.slots[usize::from(flow)].bytes
     }
 
-    /// The next packet to send.
-    pub(super) fn take(&mut self, now: Instant, delays: PathDelays) -> Option<Queued<P>> {
+    /// The next packet to send; it stays the next until it is taken.
+    pub(super) fn head(&mut self, now: Instant, delays: impl FnOnce() -> PathDelays) -> Option<&Queued<P>> {
+        if self.head.is_none() {
+            self.head = self.take(now, delays());
+        }
+        self.head.as_ref()
+    }
+
+    /// Takes the packet that [`head`](Self::head) showed.
+    pub(super) fn take_head(&mut self) -> Option<Queued<P>> {
+        self.head.take()
+    }
+
+    fn take(&mut self, now: Instant, delays: PathDelays) -> Option<Queued<P>> {
         let codel = delays.codel();
         loop {
             let from_new = !self.new_flows.is_empty();
@@ -265,6 +281,20 @@ mod tests {
         push(&mut queue, 20_000, 7, 100, 1);
         assert_eq!(queue.take(Instant::from_millis(20_000), ALLOWED).map(|taken| taken.packet), Some(1));
         assert_eq!(queue.bytes(), 0);
+    }
+
+    #[test]
+    fn the_head_stays_until_it_is_taken_or_expires() {
+        let mut queue = Queue::new();
+        push(&mut queue, 0, 1, 1400, 7);
+        let head =
+            |queue: &mut Queue<u32>, ms| queue.head(Instant::from_millis(ms), || ALLOWED).map(|head| head.packet);
+        assert_eq!((head(&mut queue, 1), head(&mut queue, 1)), (Some(7), Some(7)));
+        push(&mut queue, 1, 2, 100, 8);
+        queue.expire(Instant::from_millis(1) + MAX_WAIT);
+        assert_eq!((head(&mut queue, 1), queue.dropped()), (Some(8), 0));
+        assert_eq!(queue.take_head().map(|head| head.packet), Some(8));
+        assert_eq!(head(&mut queue, 1), None);
     }
 
     #[test]

@@ -10,11 +10,10 @@
 //! The engine knows only the length and flow of a packet; [`wire`] defines the wire format. Encryption and
 //! authentication are the driver's task, with [`anti_replay`].
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::engine::Engine;
-use crate::path::{PathId, PathState, Sample, SampleKind, Transport};
+use crate::path::{PathId, Sample};
 use crate::time::{Duration, Instant};
 
 pub mod anti_replay;
@@ -23,40 +22,39 @@ pub mod wire;
 mod api;
 mod feedback;
 mod fq_codel;
-mod limits;
+mod outbox;
+mod path_order;
+mod paths;
+mod peer;
 mod primary_path;
 mod recv_path;
 mod reorder_buffer;
+mod retransmit_queue;
 mod scheduler;
 mod send_path;
 
 pub use api::{Encryption, Input, Mode, Output, PathStats, Setup};
-use fq_codel::{Queue, Queued};
-use recv_path::RecvPath;
-use reorder_buffer::{ActivePaths, ReorderBuffer};
+use feedback::ReportPaths;
+use fq_codel::{PathDelays, Queue, Queued};
+use outbox::{Header, Outbox};
+use path_order::PathOrder;
+use paths::{PathSet, Paths};
+use peer::{EpochChange, Peer};
+use primary_path::wants_trains;
+use reorder_buffer::ReorderBuffer;
+use retransmit_queue::{RetransmitQueue, Retransmittable};
+use scheduler::{Head, Scheduler};
 pub use send_path::Liveness;
-use send_path::{PathMtu, Retransmittable, SendPath};
-use wire::control_message::MAX_PATHS;
-use wire::gre::NUMBERED_BYTES;
-use wire::gre_key::GreKey;
+use send_path::{SendPath, TunnelState};
+use wire::control_message::{Body, Message};
+use wire::gre_key::{GreKey, SEQUENCES};
 
-/// Retransmission of a packet ends this long after its first transmission; the inner TCP has retransmitted
-/// by then.
-const RETRANSMIT_WITHIN: Duration = Duration::from_millis(250);
 /// Feedback and retransmission take one RTT of the lowest-delay path in addition to the packet's own delay.
 /// If that RTT is longer than this, nothing is retransmitted and the peer does not wait.
 const MAX_RETRANSMIT_DELAY: Duration = Duration::from_millis(120);
-/// Maximum number of packets queued for retransmission.
-const MAX_RETRANSMIT_QUEUE: usize = 8192;
-/// Maximum number of retransmissions of a packet. A packet lost each time reaches about this number within
-/// [`RETRANSMIT_WITHIN`]; only a peer with false reports exceeds it.
-const MAX_RETRANSMISSIONS: u8 = 8;
 /// While more bytes than this are in flight over all paths, packets are not kept for retransmission: 250 ms
 /// at 1 Gbit/s.
 const MAX_KEPT_BYTES: u64 = 32 << 20;
-/// Minimum time between two restarts of the peer. An earlier change of epoch is a delayed message or a
-/// false report.
-const MIN_RESTART_INTERVAL: Duration = Duration::from_millis(250);
 /// The tunnel is idle after this time without a packet.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
 
@@ -65,43 +63,20 @@ const IDLE_AFTER: Duration = Duration::from_secs(5);
 pub struct Tunnel<P> {
     mode: Mode,
     is_initiator: bool,
-    ranks: Vec<u8>,
     epoch: u32,
-    overhead_bytes: u32,
-    peer_epoch: Option<u32>,
-    /// Time of the peer's last restart.
-    peer_restarted_at: Option<Instant>,
-    peer_retransmits: bool,
-    /// Longest datagram on the wire, in bytes. `None`: no path MTU discovery.
-    max_datagram_bytes: Option<u32>,
-    paths: Vec<Option<Path<P>>>,
-    /// Next path sequence number of each path that is not present.
-    next_numbers: [u64; MAX_PATHS],
+    peer: Peer,
+    paths: Paths<P>,
     queue: Queue<P>,
-    /// The packet taken from the queue that waits for room on a path.
-    next: Option<Queued<P>>,
-    retransmits: VecDeque<Retransmittable<P>>,
+    retransmits: RetransmitQueue<P>,
+    /// Next flow sequence number of each flow.
     next_sequences: Vec<u32>,
-    flow_paths: Vec<Option<PathId>>,
-    /// The primary path of bulk flows, if it is not the lowest-delay path.
-    primary: Option<PathId>,
+    scheduler: Scheduler,
     reorder: ReorderBuffer<P>,
-    outputs: VecDeque<Output<P>>,
-    wanted_states: Vec<PathState>,
+    report_paths: ReportPaths,
+    outbox: Outbox<P>,
     last_busy: Instant,
-    report_turn: u8,
-    last_second_report: Instant,
     /// The time up to which all paths have been advanced; `None` after an input.
     advanced: Option<Instant>,
-    /// When to try again to send a packet that found no room.
-    retry_at: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Path<P> {
-    sender: SendPath<P>,
-    receiver: RecvPath,
-    reported: Option<Liveness>,
 }
 
 impl<P: Clone> Tunnel<P> {
@@ -110,29 +85,18 @@ impl<P: Clone> Tunnel<P> {
         Tunnel {
             mode: setup.mode,
             is_initiator: setup.is_initiator,
-            ranks: (0..MAX_PATHS).map(|index| setup.ranks.get(index).copied().unwrap_or(index as u8)).collect(),
             epoch: setup.epoch,
-            overhead_bytes: setup.overhead_bytes,
-            peer_epoch: None,
-            peer_restarted_at: None,
-            peer_retransmits: false,
-            max_datagram_bytes: None,
-            paths: (0..MAX_PATHS).map(|_| None).collect(),
-            next_numbers: [0; MAX_PATHS],
+            peer: Peer::default(),
+            paths: Paths::new(PathOrder::new(&setup.ranks)),
             queue: Queue::new(),
-            next: None,
-            retransmits: VecDeque::new(),
+            retransmits: RetransmitQueue::new(),
             next_sequences: alloc::vec![0; 256],
-            flow_paths: alloc::vec![None; 256],
-            primary: None,
+            scheduler: Scheduler::new(),
             reorder: ReorderBuffer::new(),
-            outputs: VecDeque::new(),
-            wanted_states: alloc::vec![PathState::Active; MAX_PATHS],
+            report_paths: ReportPaths::default(),
+            outbox: Outbox::new(setup.overhead_bytes),
             last_busy: Instant::ZERO,
-            report_turn: 0,
-            last_second_report: Instant::ZERO,
             advanced: None,
-            retry_at: None,
         }
     }
 
@@ -143,45 +107,14 @@ impl<P: Clone> Tunnel<P> {
 
     /// Status of a path; `None` if it is not present.
     pub fn path(&self, path: PathId) -> Option<PathStats> {
-        let sender = &self.at(path)?.sender;
-        Some(PathStats {
-            wanted_state: sender.wanted_state,
-            liveness: sender.liveness,
-            reason: sender.reason.clone(),
-            rate_bit_s: sender.rate_bytes_s().map(|rate| rate * 8.0),
-            rtt: sender.rtt.min(),
-            loss: sender.loss(),
-            sent_bytes: sender.sent_bytes,
-            delivered: sender.delivered,
-            lost: sender.lost,
-        })
+        Some(self.paths.get(path)?.sender.stats())
     }
 
     /// The tunnel's measurements of a path as a sample for an assessor; `token` identifies the tunnel among
     /// connections. The unacknowledged count is always 0, because the tunnel itself detects stalls of a
     /// path and reacts to them.
     pub fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
-        let sender = &self.at(path)?.sender;
-        sender.rtt.min()?;
-        let transport = Transport {
-            token,
-            peer: Transport::NO_PEER,
-            accepted: false,
-            backup: false,
-            rtt: sender.rtt.smoothed(),
-            rttvar: sender.rtt.variation(),
-            unacked: 0,
-            delivered: sender.delivered as u32,
-            bytes_acked: sender.acknowledged_bytes,
-            notsent_bytes: 0,
-            bytes_received: 0,
-            lost: 0,
-            retransmitted: 0,
-            cwnd: 0,
-            min_rtt: sender.rtt.min(),
-            delivery_bit_s: sender.rate_bytes_s().map(|rate| (rate * 8.0) as u64),
-        };
-        Some(Sample { path, kind: SampleKind::Transport(transport) })
+        self.paths.get(path)?.sender.sample(path, token)
     }
 
     /// Number of packets dropped after queueing for too long.
@@ -192,6 +125,42 @@ impl<P: Clone> Tunnel<P> {
     /// Number of packets delivered after later packets of their flow.
     pub fn late(&self) -> u64 {
         self.reorder.late()
+    }
+
+    /// Bytes queued for a path.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    /// Drops one queued packet: the oldest of the flow with the most bytes.
+    pub fn shed(&mut self) {
+        self.queue.shed();
+    }
+
+    /// Drops packets queued for longer than 5 s, such as those for an absent peer, and frees their memory.
+    /// To be called every few seconds.
+    pub fn expire(&mut self, now: Instant) {
+        self.queue.expire(now);
+        self.retransmits.expire(now);
+        self.paths.iter_mut().for_each(|(_, path)| path.sender.release_memory());
+    }
+
+    /// Enables path MTU discovery by probes of up to `max_datagram_bytes` (outer IP header included). To be
+    /// called before a path is added.
+    pub fn probe_mtu_up_to(&mut self, max_datagram_bytes: u32) {
+        self.paths.probe_mtu_up_to(max_datagram_bytes);
+    }
+
+    /// The longest datagram confirmed on a path, in bytes, outer IP header included; a longer one may be
+    /// fragmented. `None` without path MTU discovery, or if the path is not present.
+    pub fn passes_bytes(&self, path: PathId) -> Option<u32> {
+        Some(self.paths.get(path)?.sender.mtu.as_ref()?.passes())
+    }
+
+    /// The longest datagram that every usable path carries; `None` without path MTU discovery, or without a
+    /// path.
+    pub fn passes_all_bytes(&self) -> Option<u32> {
+        self.paths.passes_all_bytes()
     }
 
     /// The next packet to deliver. Like [`poll`](Engine::poll), for drivers that deliver and send in two
@@ -210,128 +179,184 @@ impl<P: Clone> Tunnel<P> {
                 self.advance(now);
             }
         }
-        if self.outputs.is_empty() {
-            self.retry_at = None;
+        if self.outbox.is_empty() {
             self.transmit(now);
         }
-        self.outputs.pop_front()
+        self.outbox.pop()
     }
 
     /// When [`advance`](Self::advance) is due.
     fn due(&self) -> Option<Instant> {
-        let paths = self.paths.iter().flatten().filter_map(|path| path.sender.next_wakeup());
-        paths.chain(self.report_due()).chain(self.reorder.next_wakeup()).min()
-    }
-
-    fn at(&self, path: PathId) -> Option<&Path<P>> {
-        self.paths.get(usize::from(path.0))?.as_ref()
-    }
-
-    fn at_mut(&mut self, path: PathId) -> Option<&mut Path<P>> {
-        self.paths.get_mut(usize::from(path.0))?.as_mut()
-    }
-
-    fn paths_mut(&mut self) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
-        let paths = self.paths.iter_mut().enumerate();
-        paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_mut()?)))
-    }
-
-    /// Adds a path unless it is present.
-    fn add_path(&mut self, now: Instant, path: PathId) {
-        if let Some(slot @ None) = self.paths.get_mut(usize::from(path.0)) {
-            let wanted_state = self.wanted_states[usize::from(path.0)];
-            let mut sender = SendPath::new(now, wanted_state, self.next_numbers[usize::from(path.0)]);
-            sender.mtu = self.max_datagram_bytes.map(PathMtu::new);
-            *slot = Some(Path { sender, receiver: RecvPath::default(), reported: None });
-        }
-    }
-
-    fn remove_path(&mut self, now: Instant, path: PathId) {
-        let Some(removed) = self.paths.get_mut(usize::from(path.0)).and_then(Option::take) else { return };
-        let mut sender = removed.sender;
-        self.next_numbers[usize::from(path.0)] = sender.next_number();
-        self.retransmit(now, sender.take_in_flight());
-    }
-
-    fn on_packet(&mut self, now: Instant, key: GreKey, number: Option<u32>, bytes: u32, packet: P) {
-        self.add_path(now, key.path);
-        self.last_busy = now;
-        let overhead = self.overhead_bytes + NUMBERED_BYTES;
-        if let (Some(number), Some(path)) = (number, self.at_mut(key.path)) {
-            path.receiver.take(now, number, bytes + overhead);
-        }
-        let active_paths = self.active_paths();
-        self.reorder.take(now, key, packet, active_paths);
-    }
-
-    fn active_paths(&self) -> ActivePaths {
-        let up_to = |worst: Liveness| {
-            let used = |path: &Path<P>| path.sender.wanted_state == PathState::Active && path.sender.liveness <= worst;
-            let bit = |(index, path): (usize, &Option<Path<P>>)| u16::from(path.as_ref().is_some_and(used)) << index;
-            self.paths.iter().enumerate().map(bit).sum::<u16>()
-        };
-        // Our own unanswered probe gives no information about what the peer sends.
-        let paths =
-            Some(up_to(Liveness::Unknown)).filter(|paths| *paths != 0).unwrap_or_else(|| up_to(Liveness::Probing));
-        ActivePaths { paths, retransmits: self.peer_retransmits }
-    }
-
-    /// Whether packets sent now are retransmitted on loss; in mode redundant they are not.
-    fn retransmits(&self) -> bool {
-        self.mode != Mode::Redundant && self.min_rtt() <= MAX_RETRANSMIT_DELAY
-    }
-
-    /// Whether packets sent now are kept until they are acknowledged.
-    fn keeps_copies(&self) -> bool {
-        let in_flight = self.paths.iter().flatten().map(|path| path.sender.bytes_in_flight()).sum::<u64>();
-        self.retransmits() && in_flight < MAX_KEPT_BYTES
-    }
-
-    fn retransmit(&mut self, now: Instant, copies: VecDeque<Retransmittable<P>>) {
-        for copy in copies {
-            if copy.until > now && copy.tries > 0 && self.retransmits.len() < MAX_RETRANSMIT_QUEUE {
-                self.retransmits.push_back(Retransmittable { tries: copy.tries - 1, ..copy });
-            }
-        }
+        let paths = self.paths.senders().filter_map(|sender| sender.next_wakeup());
+        paths.chain(self.paths.report_due()).chain(self.reorder.next_wakeup()).min()
     }
 
     /// Advances all paths to `now`, and sends the reports and events that are due.
     fn advance(&mut self, now: Instant) {
-        let active_paths = self.active_paths();
-        self.reorder.advance(now, active_paths);
-        let usable = self.paths_mut().filter(|(_, path)| path.sender.liveness == Liveness::Up).count();
-        let idle = now.since(self.last_busy) > IDLE_AFTER;
-        let delay_difference = self.possible_delay_difference();
-        let trains = self.wants_trains();
-        let (mut to_retransmit, mut probes, mut train_paths, mut mtu_probes) =
-            (VecDeque::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut outputs = core::mem::take(&mut self.outputs);
-        for (id, path) in self.paths_mut() {
-            path.sender.tunnel_idle = idle;
-            path.sender.delay_difference = delay_difference;
-            let has_other_path = usable > usize::from(path.sender.liveness == Liveness::Up);
-            to_retransmit.extend(path.sender.advance(now, has_other_path));
+        self.reorder.advance(now, self.paths.active_paths(self.peer.retransmits));
+        let state = TunnelState {
+            is_idle: now.since(self.last_busy) > IDLE_AFTER,
+            delay_difference: self.paths.possible_delay_difference(),
+        };
+        let wants_trains = wants_trains(self.mode, &self.paths);
+        let up = self.paths.senders().filter(|sender| sender.liveness() == Liveness::Up).count();
+        let (mut probes, mut mtu_probes, mut trains) = (PathSet::default(), Vec::new(), PathSet::default());
+        for (id, path) in self.paths.iter_mut() {
+            let has_other_path = up > usize::from(path.sender.liveness() == Liveness::Up);
+            self.retransmits.push_lost(now, path.sender.advance(now, state, has_other_path));
             if path.sender.wants_probe(now) {
-                probes.push(id);
+                probes.insert(id);
             }
             mtu_probes.extend(path.sender.mtu_probe(now).map(|size| (id, size)));
-            if trains && path.sender.wants_train() {
-                train_paths.push(id);
+            if wants_trains && path.sender.wants_train() {
+                trains.insert(id);
             }
-            let liveness = path.sender.liveness;
-            if path.reported.replace(liveness) != Some(liveness) {
-                outputs.push_back(Output::Changed { path: id, liveness, reason: path.sender.reason.clone() });
+            if path.take_change() {
+                let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
+                self.outbox.push(Output::Changed { path: id, liveness, reason });
             }
         }
-        self.outputs = outputs;
-        self.retransmit(now, to_retransmit);
-        probes.into_iter().for_each(|path| self.probe(now, path));
-        mtu_probes.into_iter().for_each(|(path, size)| self.probe_mtu(now, path, size));
-        train_paths.into_iter().for_each(|path| self.send_train(now, path));
-        self.primary = self.primary_path();
-        if self.report_due().is_some_and(|at| now >= at) {
+        let header = self.header();
+        for (id, path) in self.paths.of(probes) {
+            self.outbox.probe(now, id, path, header);
+        }
+        for (id, size) in mtu_probes {
+            self.paths.get_mut(id).into_iter().for_each(|path| self.outbox.mtu_probe(now, id, path, header, size));
+        }
+        for (id, path) in self.paths.of(trains) {
+            self.outbox.train(now, id, path, header);
+        }
+        self.scheduler.update_primary(self.mode, &self.paths);
+        if self.paths.report_due().is_some_and(|at| now >= at) {
             self.report(now);
         }
+    }
+
+    /// Sends the next packet, with its copies, if a path has room.
+    fn transmit(&mut self, now: Instant) {
+        if let Some(&Retransmittable { bytes, flow, .. }) = self.retransmits.front(now) {
+            if let Some(path) = self.choose(now, flow, bytes, now, false).iter().next()
+                && let Some(copy) = self.retransmits.pop()
+            {
+                self.send_on(now, path, &copy);
+            }
+            return;
+        }
+        let paths = &self.paths;
+        let delays = || PathDelays { rtt: paths.min_rtt(), delay_difference: paths.delay_difference() };
+        let Some(&Queued { bytes, flow, arrived, bulk, .. }) = self.queue.head(now, delays) else {
+            return self.scheduler.note_idle(now, &mut self.paths);
+        };
+        let chosen = self.choose(now, flow, bytes, arrived, bulk);
+        if chosen.is_empty() {
+            return;
+        }
+        let Some(queued) = self.queue.take_head() else { return };
+        let next = &mut self.next_sequences[usize::from(flow)];
+        let copy = Retransmittable::new(now, queued, *next);
+        *next = (*next + 1) % SEQUENCES;
+        chosen.iter().for_each(|path| self.send_on(now, path, &copy));
+        self.send_recovery_copies(now, &copy);
+    }
+
+    fn choose(&mut self, now: Instant, flow: u8, bytes: u32, arrived: Instant, bulk: bool) -> PathSet {
+        let wire_bytes = self.outbox.wire_bytes(bytes);
+        let backlog_bytes = self.queue.backlog_bytes(flow) + u64::from(bytes);
+        let head = Head { flow, bulk, arrived, wire_bytes, backlog_bytes };
+        self.scheduler.choose(now, self.mode, &mut self.paths, head)
+    }
+
+    fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>) {
+        let is_kept = self.keeps_copies();
+        let Some(at) = self.paths.get_mut(path) else { return };
+        self.outbox.packet(now, path, at, copy, is_kept);
+        at.sender.note_carried(now);
+    }
+
+    /// Sends copies on recovering paths, which must show that they deliver.
+    fn send_recovery_copies(&mut self, now: Instant, copy: &Retransmittable<P>) {
+        let is_recovering = |sender: &SendPath<P>| sender.liveness() == Liveness::Recovering && sender.is_open();
+        for (id, path) in self.paths.iter_mut().filter(|(_, path)| is_recovering(&path.sender)) {
+            if path.sender.has_cwnd_room() {
+                self.outbox.packet(now, id, path, copy, false);
+            }
+        }
+    }
+
+    /// Whether packets sent now are retransmitted on loss; in mode redundant they are not.
+    fn retransmits(&self) -> bool {
+        self.mode != Mode::Redundant && self.paths.min_rtt() <= MAX_RETRANSMIT_DELAY
+    }
+
+    /// Whether packets sent now are kept until they are acknowledged.
+    fn keeps_copies(&self) -> bool {
+        self.retransmits() && self.paths.bytes_in_flight() < MAX_KEPT_BYTES
+    }
+
+    fn report(&mut self, now: Instant) {
+        let paths = self.paths.report(now);
+        let message = self.header().message(Body::Report { peer_epoch: self.peer.epoch(), paths });
+        for path in self.report_paths.choose(now, &self.paths) {
+            self.outbox.push(Output::Message { path, number: None, message: message.clone() });
+        }
+    }
+
+    fn header(&self) -> Header {
+        let Tunnel { epoch, mode, is_initiator, .. } = *self;
+        Header { epoch, mode, retransmits: self.retransmits(), is_initiator }
+    }
+
+    fn on_packet(&mut self, now: Instant, key: GreKey, number: Option<u32>, bytes: u32, packet: P) {
+        self.paths.add(now, key.path);
+        self.last_busy = now;
+        self.note_received(now, key.path, number, bytes);
+        self.reorder.take(now, key, packet, self.paths.active_paths(self.peer.retransmits));
+    }
+
+    fn note_received(&mut self, now: Instant, path: PathId, number: Option<u32>, bytes: u32) {
+        let wire_bytes = self.outbox.wire_bytes(bytes);
+        if let (Some(number), Some(path)) = (number, self.paths.get_mut(path)) {
+            path.receiver.take(now, number, wire_bytes);
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, path: PathId, number: Option<u32>, message: Message) {
+        self.paths.add(now, path);
+        match self.peer.on_epoch(now, message.epoch) {
+            EpochChange::None => {}
+            EpochChange::TooSoon => return,
+            EpochChange::Restarted => self.on_peer_restart(now),
+        }
+        self.peer.retransmits = message.retransmits;
+        let follows = message.is_initiator && !self.is_initiator;
+        if follows {
+            self.mode = message.mode;
+        }
+        self.note_received(now, path, number, message.body.bytes() as u32);
+        match message.body {
+            Body::Probe | Body::MtuProbe(_) if number.is_some() => self.paths.request_feedback(now, path),
+            Body::Report { peer_epoch, paths } => {
+                for report in &paths {
+                    if follows {
+                        self.paths.follow(report);
+                    }
+                    if peer_epoch == self.epoch
+                        && let Some(path) = self.paths.get_mut(report.path)
+                    {
+                        self.retransmits.push_lost(now, path.sender.on_report(now, report));
+                    }
+                }
+            }
+            Body::Probe | Body::MtuProbe(_) | Body::PacketTrain => {}
+        }
+    }
+
+    /// The peer lost its state. Sequence numbers of flows and paths continue, because the peer may have
+    /// received some already.
+    fn on_peer_restart(&mut self, now: Instant) {
+        self.reorder = ReorderBuffer::after_sender_restart(now);
+        self.paths.on_peer_restart(now);
+        self.retransmits.clear();
     }
 }
 
@@ -349,22 +374,14 @@ impl<P: Clone> Engine for Tunnel<P> {
             Input::Arrived { key, number, bytes, packet } => self.on_packet(now, key, number, bytes, packet),
             Input::Keyless(packet) => self.reorder.deliver_unordered(packet),
             Input::Message { path, number, message } => self.on_message(now, path, number, message),
-            Input::Present(path, true) => self.add_path(now, path),
-            Input::Present(path, false) => self.remove_path(now, path),
+            Input::Present(path, true) => self.paths.add(now, path),
+            Input::Present(path, false) => self.retransmits.push_lost(now, self.paths.remove(path)),
             Input::SetMode(mode) => {
                 self.mode = mode;
-                // The peer follows this mode, so it is reported at once.
-                self.paths_mut().for_each(|(_, path)| path.receiver.request_immediate_feedback(now));
+                self.paths.request_feedback_on_all(now);
             }
-            Input::SetWantedStates(states) => {
-                for (index, state) in states.into_iter().enumerate().take(MAX_PATHS) {
-                    self.wanted_states[index] = state;
-                    if let Some(path) = self.at_mut(PathId(index as u8)) {
-                        path.sender.wanted_state = state;
-                        path.receiver.request_immediate_feedback(now);
-                    }
-                }
-            }
+            Input::SetWantedStates(states) => self.paths.set_wanted(now, states),
+            Input::SetOrder(order) => self.paths.set_order(now, &order),
         }
     }
 
@@ -377,7 +394,7 @@ impl<P: Clone> Engine for Tunnel<P> {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.due().into_iter().chain(self.retry_at).min()
+        self.due().into_iter().chain(self.scheduler.retry_at()).min()
     }
 }
 

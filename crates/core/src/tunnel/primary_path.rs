@@ -8,8 +8,8 @@
 //! buffer. In the opposite case no primary path is needed: a flow that begins on a fast low-delay path is
 //! not harmed by a slow path with a higher delay.
 
-use super::scheduler::NEGLIGIBLE_DELAY_US;
-use super::{Mode, Tunnel};
+use super::Mode;
+use super::paths::{NEGLIGIBLE_DELAY_US, Paths};
 use crate::path::PathId;
 
 /// Minimum ratio of a path's rate to that of the lowest-delay path to become primary. To stay primary it
@@ -24,31 +24,28 @@ struct RatedPath {
     rate: Option<f64>,
 }
 
-impl<P: Clone> Tunnel<P> {
-    /// The primary path, if it is not the lowest-delay path.
-    pub(super) fn primary_path(&self) -> Option<PathId> {
-        if self.mode != Mode::Aggregate {
-            return None;
-        }
-        let reference = self.reference_delay();
-        let rated = || {
-            self.paths.iter().enumerate().filter_map(|(index, path)| {
-                let sender = &path.as_ref()?.sender;
-                let delay_us = sender.one_way_delay().filter(|_| sender.is_used())?.minus_us(reference);
-                Some(RatedPath { path: PathId(index as u8), delay_us, rate: sender.estimated_bytes_s() })
-            })
-        };
-        let lowest = rated().min_by_key(|path| path.delay_us)?;
-        let higher = rated().filter(|path| path.delay_us > lowest.delay_us + NEGLIGIBLE_DELAY_US);
-        let (rate, fastest) =
-            higher.filter_map(|path| Some((path.rate?, path.path))).max_by(|left, right| left.0.total_cmp(&right.0))?;
-        let is_primary = self.primary == Some(fastest);
-        let ratio = if is_primary { 1.0 } else { PRIMARY_RATE_RATIO };
-        lowest.rate.map_or(is_primary, |lowest_rate| rate > lowest_rate * ratio).then_some(fastest)
+/// The primary path after `current`; `None` if it is the lowest-delay path, or in another mode than aggregate.
+pub(super) fn primary_path<P>(mode: Mode, paths: &Paths<P>, current: Option<PathId>) -> Option<PathId> {
+    if mode != Mode::Aggregate {
+        return None;
     }
+    let reference = paths.reference_delay();
+    let rated = || {
+        paths.iter().filter(|(_, path)| path.sender.is_used()).filter_map(|(id, path)| {
+            let delay_us = path.sender.one_way_delay()?.minus_us(reference);
+            Some(RatedPath { path: id, delay_us, rate: path.sender.estimated_bytes_s() })
+        })
+    };
+    let lowest = rated().min_by_key(|path| path.delay_us)?;
+    let higher = rated().filter(|path| path.delay_us > lowest.delay_us + NEGLIGIBLE_DELAY_US);
+    let (rate, fastest) =
+        higher.filter_map(|path| Some((path.rate?, path.path))).max_by(|left, right| left.0.total_cmp(&right.0))?;
+    let is_primary = current == Some(fastest);
+    let ratio = if is_primary { 1.0 } else { PRIMARY_RATE_RATIO };
+    lowest.rate.map_or(is_primary, |lowest_rate| rate > lowest_rate * ratio).then_some(fastest)
+}
 
-    /// Whether the rates of the paths are to be estimated by packet trains.
-    pub(super) fn wants_trains(&self) -> bool {
-        self.mode == Mode::Aggregate && self.delay_difference().as_micros() as i64 > NEGLIGIBLE_DELAY_US
-    }
+/// Whether the rates of the paths are to be estimated by packet trains.
+pub(super) fn wants_trains<P>(mode: Mode, paths: &Paths<P>) -> bool {
+    mode == Mode::Aggregate && paths.delay_difference().as_micros() as i64 > NEGLIGIBLE_DELAY_US
 }

@@ -127,7 +127,13 @@ impl RecvPath {
     }
 
     /// The report to send now; `None` before the first packet.
-    pub(super) fn report(&mut self, now: Instant, path: PathId, wanted_state: PathState) -> Option<PathReport> {
+    pub(super) fn report(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        wanted_state: PathState,
+        rank: u8,
+    ) -> Option<PathReport> {
         (self.unreported, self.pending_since, self.request_immediate_feedback) = (0, None, false);
         let highest = self.highest?;
         let missing: Vec<(u32, u16)> = self.missing.iter().map(|range| (range.first as u32, range.length)).collect();
@@ -137,7 +143,7 @@ impl RecvPath {
         Some(PathReport {
             path,
             wanted_state,
-            rank: path.0,
+            rank,
             highest: highest as u32,
             arrival_us: (self.arrived.as_nanos() / 1000) as u32,
             held_us: u32::try_from(now.since(self.arrived).as_micros()).unwrap_or(u32::MAX),
@@ -166,7 +172,7 @@ mod tests {
         }
         assert_eq!(receiver.due(), Some(at(1)));
         let report =
-            |receiver: &mut RecvPath| receiver.report(at(2), PathId(0), PathState::Active).expect("packets arrived");
+            |receiver: &mut RecvPath| receiver.report(at(2), PathId(0), PathState::Active, 0).expect("packets arrived");
         assert_eq!(report(&mut receiver).missing, [(7, 2)]);
         assert!(receiver.take(at(3), 7, 1000) && !receiver.take(at(3), 7, 1000) && !receiver.take(at(3), 9, 1000));
         let after_fill = report(&mut receiver);
@@ -186,7 +192,7 @@ mod tests {
         let mut receiver = RecvPath::default();
         receiver.request_immediate_feedback(at(1));
         assert_eq!(receiver.due(), Some(at(1)));
-        assert_eq!(receiver.report(at(1), PathId(0), PathState::Active), None);
+        assert_eq!(receiver.report(at(1), PathId(0), PathState::Active, 0), None);
         assert_eq!(receiver.due(), None);
     }
 
@@ -198,7 +204,7 @@ mod tests {
         assert_eq!(receiver.due(), Some(at(18)));
         (1..4).for_each(|number| assert!(receiver.take(at(11), number, 100)));
         assert_eq!(receiver.due(), Some(at(10)));
-        assert!(receiver.report(at(11), PathId(0), PathState::Active).is_some());
+        assert!(receiver.report(at(11), PathId(0), PathState::Active, 0).is_some());
         (4..8).for_each(|number| assert!(receiver.take(at(11), number, 100)));
         assert_eq!(receiver.due(), Some(at(13)));
     }
@@ -207,7 +213,7 @@ mod tests {
     fn numbers_go_on_beyond_32_bits() {
         let mut receiver = RecvPath::default();
         assert!(receiver.take(at(1), u32::MAX, 100) && receiver.take(at(1), 1, 100));
-        let report = receiver.report(at(1), PathId(0), PathState::Active).expect("packets arrived");
+        let report = receiver.report(at(1), PathId(0), PathState::Active, 0).expect("packets arrived");
         assert_eq!((report.highest, report.missing), (1, vec![(0, 1)]));
     }
 }

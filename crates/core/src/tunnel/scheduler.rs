@@ -2,27 +2,67 @@
 
 use alloc::vec::Vec;
 
-use super::fq_codel::{PathDelays, Queued};
-use super::send_path::{Liveness, OneWayDelay, Retransmittable, SendPath};
-use super::wire::gre::NUMBERED_BYTES;
-use super::{MAX_PATHS, MAX_RETRANSMISSIONS, Mode, Output, RETRANSMIT_WITHIN, Tunnel};
+use super::Mode;
+use super::paths::{NEGLIGIBLE_DELAY_US, PathSet, Paths};
+use super::primary_path::primary_path;
+use super::send_path::Liveness;
+use super::wire::control_message::MAX_PATHS;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
-use crate::tunnel::wire::gre_key::{GreKey, SEQUENCES};
 
 /// How long a packet waits for the most preferred path before it may use the next.
 const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
-/// Maximum delay difference of the paths that counts, in µs.
-const MAX_DELAY_DIFFERENCE_US: i64 = 150_000;
-
-/// A path whose arrival is later by no more than this, in µs, is always used if it has room: a congestion
-/// control that builds no queue would otherwise never use it.
-pub(super) const NEGLIGIBLE_DELAY_US: i64 = 15_000;
-
 /// Share of lost packets above which the scheduler allows for losses on a path.
 const LOSSY_PATH: f64 = 0.005;
 /// Time beyond one RTT until a loss is reported.
 const LOSS_DETECTION: Duration = Duration::from_millis(25);
+
+/// The packet to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    /// Slot of its flow.
+    pub flow: u8,
+    /// Whether its flow is bulk.
+    pub bulk: bool,
+    pub arrived: Instant,
+    /// Its length as a datagram on the wire, in bytes.
+    pub wire_bytes: u32,
+    /// Bytes of its flow that wait, with its own.
+    pub backlog_bytes: u64,
+}
+
+/// Class of a path; of those present, only the paths of the least class carry packets. Without a path that
+/// is up, a backup counts as one step worse than an active path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum PathClass {
+    ActiveUp,
+    BackupUp,
+    ActiveUnknown,
+    ActiveRecoveringOrBackupUnknown,
+    ActiveProbingOrBackupRecovering,
+    ActiveDownOrBackupProbing,
+    BackupDown,
+}
+
+impl PathClass {
+    /// The class; `None` for a closed path.
+    fn of(wanted_state: PathState, liveness: Liveness) -> Option<PathClass> {
+        let is_active = match wanted_state {
+            PathState::Closed => return None,
+            PathState::Backup => false,
+            PathState::Active => true,
+        };
+        Some(match (liveness, is_active) {
+            (Liveness::Up, true) => PathClass::ActiveUp,
+            (Liveness::Up, false) => PathClass::BackupUp,
+            (Liveness::Unknown, true) => PathClass::ActiveUnknown,
+            (Liveness::Recovering, true) | (Liveness::Unknown, false) => PathClass::ActiveRecoveringOrBackupUnknown,
+            (Liveness::Probing, true) | (Liveness::Recovering, false) => PathClass::ActiveProbingOrBackupRecovering,
+            (Liveness::Down, true) | (Liveness::Probing, false) => PathClass::ActiveDownOrBackupProbing,
+            (Liveness::Down, false) => PathClass::BackupDown,
+        })
+    }
+}
 
 /// A path that may carry a packet.
 #[derive(Clone, Copy, Debug)]
@@ -41,182 +81,112 @@ impl Candidate {
     }
 }
 
-impl<P: Clone> Tunnel<P> {
-    /// Sends the next packet, with its copies, if a path has room.
-    pub(super) fn transmit(&mut self, now: Instant) {
-        while let Some(copy) = self.retransmits.front() {
-            if copy.until <= now {
-                self.retransmits.pop_front();
-                continue;
-            }
-            let (bytes, flow) = (copy.bytes, copy.flow);
-            let Some(path) = self.choose(now, bytes, flow, now, false).into_iter().next() else { return };
-            let Some(copy) = self.retransmits.pop_front() else { return };
-            self.send_on(now, path, copy);
-            return;
-        }
-        if self.next.is_none() {
-            let delays = PathDelays { rtt: self.min_rtt(), delay_difference: self.delay_difference() };
-            self.next = self.queue.take(now, delays);
-        }
-        let Some(waiting) = &self.next else { return self.note_idle(now) };
-        let (bytes, flow, arrived, bulk) = (waiting.bytes, waiting.flow, waiting.arrived, waiting.bulk);
-        let chosen = self.choose(now, bytes, flow, arrived, bulk);
-        let Some(waiting) = (if chosen.is_empty() { None } else { self.next.take() }) else { return };
-        let Queued { packet, .. } = waiting;
-        let sequence = self.next_sequences[usize::from(flow)];
-        self.next_sequences[usize::from(flow)] = (sequence + 1) % SEQUENCES;
-        let copy = Retransmittable {
-            packet,
-            bytes,
-            flow,
-            sequence,
-            until: now + RETRANSMIT_WITHIN,
-            tries: MAX_RETRANSMISSIONS,
-        };
-        for path in chosen {
-            self.send_on(now, path, copy.clone());
-        }
-        self.send_recovery_copies(now, &copy);
+/// State of the scheduler.
+#[derive(Debug)]
+pub(super) struct Scheduler {
+    /// The path of each flow in mode per-flow.
+    flow_paths: Vec<Option<PathId>>,
+    /// The primary path of bulk flows, if it is not the lowest-delay path.
+    primary: Option<PathId>,
+    /// When to try again to send a packet that found no room.
+    retry_at: Option<Instant>,
+    /// The candidates of the last packet; their memory is reused.
+    candidates: Vec<Candidate>,
+}
+
+impl Scheduler {
+    pub(super) fn new() -> Scheduler {
+        let flow_paths = alloc::vec![None; 256];
+        Scheduler { flow_paths, primary: None, retry_at: None, candidates: Vec::with_capacity(MAX_PATHS) }
     }
 
-    fn send_on(&mut self, now: Instant, path: PathId, copy: Retransmittable<P>) {
-        let bytes = copy.bytes + NUMBERED_BYTES + self.overhead_bytes;
-        let key = GreKey { path, flow: copy.flow, sequence: copy.sequence };
-        let packet = copy.packet.clone();
-        let kept = self.keeps_copies().then_some(copy);
-        let Some(at) = self.at_mut(path) else { return };
-        let number = at.sender.send(now, bytes, kept);
-        at.sender.note_carried(now);
-        self.outputs.push_back(Output::Send { key, number, packet });
+    /// Updates the primary path.
+    pub(super) fn update_primary<P>(&mut self, mode: Mode, paths: &Paths<P>) {
+        self.primary = primary_path(mode, paths, self.primary);
     }
 
-    /// Sends copies on recovering paths, which must show that they deliver.
-    fn send_recovery_copies(&mut self, now: Instant, copy: &Retransmittable<P>) {
-        let is_recovering = |path: &super::Path<P>| {
-            path.sender.liveness == Liveness::Recovering && path.sender.wanted_state != PathState::Closed
-        };
-        let recovering: Vec<PathId> =
-            self.paths_mut().filter(|(_, path)| is_recovering(path)).map(|(id, _)| id).collect();
-        for path in recovering {
-            let bytes = copy.bytes + NUMBERED_BYTES + self.overhead_bytes;
-            let Some(at) = self.at_mut(path).filter(|at| at.sender.has_cwnd_room()) else { continue };
-            let number = at.sender.send(now, bytes, None);
-            let key = GreKey { path, flow: copy.flow, sequence: copy.sequence };
-            self.outputs.push_back(Output::Send { key, number, packet: copy.packet.clone() });
-        }
+    /// Records that no packet waits.
+    pub(super) fn note_idle<P>(&mut self, now: Instant, paths: &mut Paths<P>) {
+        self.retry_at = None;
+        paths.note_idle(now);
     }
 
-    /// The paths that may carry: the active paths that are up; without any, the next best class of paths.
-    fn candidates(&self, bytes: u32) -> Vec<Candidate> {
-        let class = |wanted_state: PathState, liveness: Liveness| match (wanted_state, liveness) {
-            (PathState::Closed, _) => None,
-            (PathState::Active, Liveness::Up) => Some(0),
-            (PathState::Backup, Liveness::Up) => Some(1),
-            (PathState::Active, liveness) => Some(2 + liveness as u8),
-            (PathState::Backup, liveness) => Some(3 + liveness as u8),
-        };
-        let bytes = bytes + NUMBERED_BYTES + self.overhead_bytes;
-        let reference = self.reference_delay();
-        let mut best = u8::MAX;
-        let mut candidates = Vec::with_capacity(MAX_PATHS);
-        for (index, path) in self.paths.iter().enumerate() {
-            let Some(sender) = path.as_ref().map(|path| &path.sender) else { continue };
-            let Some(class) = class(sender.wanted_state, sender.liveness).filter(|class| *class <= best) else {
-                continue;
-            };
-            if class < best {
-                best = class;
-                candidates.clear();
-            }
-            candidates.push(Candidate {
-                path: PathId(index as u8),
-                rank: self.ranks.get(index).copied().unwrap_or(index as u8),
-                expected_arrival_us: sender.expected_arrival_us(bytes, reference),
-                has_cwnd_room: sender.has_cwnd_room(),
-                has_room_for_copies: sender.has_room_for_copies(),
-                paced_to: sender.paced_to(),
-            });
-        }
-        candidates
+    #[cfg(test)]
+    pub(super) fn primary(&self) -> Option<PathId> {
+        self.primary
+    }
+
+    /// When to try again to send a packet that found no room.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
     }
 
     /// The paths on which to send a packet now; none if it has to wait.
-    fn choose(&mut self, now: Instant, bytes: u32, flow: u8, arrived: Instant, bulk: bool) -> Vec<PathId> {
-        let mut candidates = self.candidates(bytes);
+    pub(super) fn choose<P>(&mut self, now: Instant, mode: Mode, paths: &mut Paths<P>, head: Head) -> PathSet {
+        let mut candidates = core::mem::take(&mut self.candidates);
+        find_candidates(paths, head.wire_bytes, &mut candidates);
         for full in candidates.iter().filter(|candidate| !candidate.has_cwnd_room) {
-            if let Some(at) = self.paths[usize::from(full.path.0)].as_mut() {
-                at.sender.note_full(now);
+            if let Some(path) = paths.get_mut(full.path) {
+                path.sender.note_full(now);
             }
         }
-        match self.mode {
-            Mode::Aggregate => {
-                let primary = self.primary.filter(|_| bulk);
+        let chosen = match mode {
+            Mode::Redundant => {
+                let free = candidates.iter().filter(|candidate| candidate.has_room_for_copies);
+                free.map(|free| free.path).collect()
+            }
+            _ => self.first_free(now, mode, paths, head, &mut candidates).into_iter().collect::<PathSet>(),
+        };
+        self.retry_at = None;
+        if chosen.is_empty() && !candidates.is_empty() {
+            let overflow = (mode == Mode::CheapestFirst).then_some(head.arrived + OVERFLOW_AFTER);
+            self.retry_at = next_attempt(now, &candidates, overflow);
+            // A path that was offered too little shows nothing about its rate.
+            for free in candidates.iter().filter(|candidate| candidate.is_free(now)) {
+                if let Some(path) = paths.get_mut(free.path) {
+                    path.sender.note_idle(now);
+                }
+            }
+        }
+        self.candidates = candidates;
+        chosen
+    }
+
+    /// The first candidate in the order of the mode that has room and may be used.
+    fn first_free<P>(
+        &mut self,
+        now: Instant,
+        mode: Mode,
+        paths: &Paths<P>,
+        head: Head,
+        candidates: &mut Vec<Candidate>,
+    ) -> Option<PathId> {
+        match mode {
+            Mode::Aggregate | Mode::Redundant => {
+                let primary = self.primary.filter(|_| head.bulk);
                 candidates.sort_unstable_by_key(|candidate| {
                     (primary.is_some_and(|primary| primary != candidate.path), candidate.expected_arrival_us)
                 });
             }
-            Mode::Redundant => {
-                let free = candidates.iter().filter(|candidate| candidate.has_room_for_copies).map(|free| free.path);
-                let free: Vec<PathId> = free.collect();
-                if free.is_empty() {
-                    self.retry_after(now, &candidates, None);
-                }
-                return free;
+            Mode::Standby | Mode::CheapestFirst => {
+                candidates.sort_unstable_by_key(|candidate| (candidate.rank, candidate.path));
             }
-            Mode::Standby | Mode::CheapestFirst => candidates.sort_unstable_by_key(|candidate| candidate.rank),
             Mode::PerFlow => {
-                let pinned = self.path_of_flow(flow, &candidates);
+                let pinned = self.path_of_flow(head.flow, candidates);
                 candidates.retain(|candidate| Some(candidate.path) == pinned);
             }
         }
-        let Some(first) = candidates.first().copied() else { return Vec::new() };
-        let may = |candidate: &Candidate| match self.mode {
+        let first = *candidates.first()?;
+        let may = |candidate: &Candidate| match mode {
             _ if candidate.path == first.path => true,
             Mode::Aggregate => {
-                candidate.expected_arrival_us
-                    <= first.expected_arrival_us + self.later_us(first.path, candidate.path, flow, bytes)
+                let later_us = candidate.expected_arrival_us - first.expected_arrival_us;
+                later_us <= max_later_us(paths, first.path, candidate.path, head.backlog_bytes)
             }
-            Mode::CheapestFirst => now.since(arrived) >= OVERFLOW_AFTER,
+            Mode::CheapestFirst => now.since(head.arrived) >= OVERFLOW_AFTER,
             _ => false,
         };
-        let free = candidates.iter().find(|candidate| candidate.is_free(now) && may(candidate)).map(|free| free.path);
-        if free.is_none() {
-            let overflow = (self.mode == Mode::CheapestFirst).then_some(arrived + OVERFLOW_AFTER);
-            self.retry_after(now, &candidates, overflow);
-        }
-        free.into_iter().collect()
-    }
-
-    /// Sets the time of the next attempt: pacing allows a path to send, or the packet has waited long
-    /// enough to overflow.
-    fn retry_after(&mut self, now: Instant, candidates: &[Candidate], overflow: Option<Instant>) {
-        // A path that was offered too little shows nothing about its rate.
-        for free in candidates.iter().filter(|candidate| candidate.is_free(now)) {
-            if let Some(at) = self.at_mut(free.path) {
-                at.sender.note_idle(now);
-            }
-        }
-        let paced = candidates.iter().filter(|candidate| candidate.has_cwnd_room).map(|candidate| candidate.paced_to);
-        self.retry_at = paced.chain(overflow).filter(|at| *at > now).min();
-    }
-
-    /// How much later a packet may arrive on `path` than on the first path, in µs. Its successors wait for
-    /// it in the reorder buffer, and the sender gets no acknowledgement meanwhile. So the backlog must keep
-    /// the first path busy for the difference plus one RTT, or plus two if `path` is lossy, for a
-    /// retransmission.
-    fn later_us(&self, first: PathId, path: PathId, flow: u8, bytes: u32) -> i64 {
-        let rtt = self.at(first).and_then(|path| path.sender.rtt.min()).unwrap_or_default();
-        let is_lossy = self.at(path).is_some_and(|path| path.sender.loss() > LOSSY_PATH);
-        let spare = if is_lossy { rtt * 2 + LOSS_DETECTION } else { rtt };
-        (self.wait_us(first, flow, bytes) - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
-    }
-
-    /// How long a packet of this flow would queue for this path, in µs.
-    fn wait_us(&self, path: PathId, flow: u8, bytes: u32) -> i64 {
-        let rate = self.at(path).and_then(|path| path.sender.rate_bytes_s());
-        let ahead = (self.queue.backlog_bytes(flow) + u64::from(bytes)) as f64;
-        rate.map_or(0, |rate| (ahead / rate * 1e6) as i64)
+        candidates.iter().find(|candidate| candidate.is_free(now) && may(candidate)).map(|free| free.path)
     }
 
     /// The path of a flow: the assigned one, or that with the earliest expected arrival.
@@ -228,42 +198,48 @@ impl<P: Clone> Tunnel<P> {
         }
         *slot
     }
+}
 
-    /// Minimum RTT of the lowest-delay active path; without one, of any path.
-    pub(super) fn min_rtt(&self) -> Duration {
-        let senders = || self.paths.iter().flatten().map(|path| &path.sender);
-        let min = senders().filter(|sender| sender.is_used()).filter_map(|sender| sender.rtt.min()).min();
-        min.or_else(|| senders().filter_map(|sender| sender.rtt.min()).min()).unwrap_or_default()
-    }
-
-    /// Delay difference of the active paths: the queueing time allowed in addition.
-    pub(super) fn delay_difference(&self) -> Duration {
-        self.delay_difference_of(SendPath::is_used)
-    }
-
-    /// Delay difference of all paths that are not closed.
-    pub(super) fn possible_delay_difference(&self) -> Duration {
-        self.delay_difference_of(|sender| sender.wanted_state != PathState::Closed)
-    }
-
-    fn delay_difference_of(&self, counts: impl Fn(&SendPath<P>) -> bool) -> Duration {
-        let delays = self.paths.iter().flatten().map(|path| &path.sender).filter(|sender| counts(sender));
-        let reference = self.reference_delay();
-        let delays = delays.filter_map(|sender| Some(sender.one_way_delay()?.minus_us(reference)));
-        let (low, high) = delays.fold((i64::MAX, i64::MIN), |(low, high), us| (low.min(us), high.max(us)));
-        Duration::from_micros(high.saturating_sub(low).clamp(0, MAX_DELAY_DIFFERENCE_US) as u64)
-    }
-
-    /// Reference for one-way delays: that of any path.
-    pub(super) fn reference_delay(&self) -> OneWayDelay {
-        self.paths.iter().flatten().find_map(|path| path.sender.one_way_delay()).unwrap_or_default()
-    }
-
-    fn note_idle(&mut self, now: Instant) {
-        for (_, path) in self.paths_mut() {
-            if path.sender.has_cwnd_room() {
-                path.sender.note_idle(now);
-            }
+/// Finds the paths that may carry: those of the best class.
+fn find_candidates<P>(paths: &Paths<P>, wire_bytes: u32, candidates: &mut Vec<Candidate>) {
+    let reference = paths.reference_delay();
+    let mut best = PathClass::BackupDown;
+    candidates.clear();
+    for (id, path) in paths.iter() {
+        let sender = &path.sender;
+        let class = PathClass::of(sender.wanted_state, sender.liveness());
+        let Some(class) = class.filter(|class| *class <= best) else { continue };
+        if class < best {
+            best = class;
+            candidates.clear();
         }
+        candidates.push(Candidate {
+            path: id,
+            rank: paths.order.rank(id),
+            expected_arrival_us: sender.expected_arrival_us(wire_bytes, reference),
+            has_cwnd_room: sender.has_cwnd_room(),
+            has_room_for_copies: sender.has_room_for_copies(),
+            paced_to: sender.paced_to(),
+        });
     }
+}
+
+/// The time of the next attempt: pacing allows a path to send, or the packet has waited long enough to
+/// overflow.
+fn next_attempt(now: Instant, candidates: &[Candidate], overflow: Option<Instant>) -> Option<Instant> {
+    let paced = candidates.iter().filter(|candidate| candidate.has_cwnd_room).map(|candidate| candidate.paced_to);
+    paced.chain(overflow).filter(|at| *at > now).min()
+}
+
+/// How much later a packet may arrive on `path` than on the first path, in µs. Its successors wait for it in
+/// the reorder buffer, and the sender gets no acknowledgement meanwhile. So the backlog must keep the first
+/// path busy for the difference plus one RTT, or plus two if `path` is lossy, for a retransmission.
+fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, backlog_bytes: u64) -> i64 {
+    let first = paths.get(first).map(|path| &path.sender);
+    let rtt = first.and_then(|first| first.rtt.min()).unwrap_or_default();
+    let is_lossy = paths.get(path).is_some_and(|path| path.sender.counts.recent_loss > LOSSY_PATH);
+    let spare = if is_lossy { rtt * 2 + LOSS_DETECTION } else { rtt };
+    let rate = first.and_then(|first| first.rate_bytes_s());
+    let wait_us = rate.map_or(0, |rate| (backlog_bytes as f64 / rate * 1e6) as i64);
+    (wait_us - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
 }

@@ -1,191 +1,134 @@
-//! The sending side of one path: packets in flight, delivery rate and liveness.
-//!
-//! The congestion window is the delivery rate times the min RTT, plus a short queue. While that queue does
-//! not appear the window grows; when the queue exceeds its target the window shrinks. So the rate is found
-//! by measurement, and the queue in the path stays short.
+//! The sending side of one path: what is in flight, how fast the path delivers, and whether it does.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
+use super::api::PathStats;
+use super::retransmit_queue::Retransmittable;
 use super::wire::control_message::PathReport;
-use super::wire::gre_key::unwrap;
-use crate::path::PathState;
+use crate::path::{PathId, PathState, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 
 mod cwnd;
 mod delivery_rate;
 mod feedback;
+mod in_flight;
 mod liveness;
+mod pacer;
+mod packet_counts;
 mod packet_train;
 mod path_mtu;
 mod rtt;
 mod slow_start;
 
 pub(super) use cwnd::MAX_CWND_BYTES;
-use cwnd::{FEEDBACK_DELAY, INITIAL_CWND_BYTES, MIN_ROUND, MinRttProbe, QUEUE, Round};
-use delivery_rate::Rate;
+use cwnd::{Cwnd, FEEDBACK_DELAY, MIN_ROUND};
+use delivery_rate::DeliveryRate;
 use feedback::Mark;
 pub(super) use feedback::OneWayDelay;
+use in_flight::{InFlight, SentPacket};
 pub use liveness::Liveness;
+pub(super) use liveness::TunnelState;
+use liveness::{LivenessMonitor, Observed, Transition};
+use pacer::Pacer;
+use packet_counts::PacketCounts;
 use packet_train::PacketTrain;
 pub(super) use packet_train::TRAIN_PACKETS;
 pub(super) use path_mtu::PathMtu;
 use rtt::Rtt;
-use slow_start::SlowStart;
 
-/// Maximum burst, as time at the path's rate.
-const BURST: Duration = Duration::from_millis(1);
-/// Pacing rate as a multiple of the delivery rate, so that the bottleneck's queue is visible.
-const PACING_GAIN: f64 = 1.25;
-/// The same during slow start, in windows per RTT: a burst then neither fills the queue of a link nor
-/// stretches the train of acknowledgements, which HyStart takes for a rising RTT.
-const SLOW_START_PACING_GAIN: f64 = 4.0;
-/// Maximum number of packets in flight.
-pub(super) const MAX_IN_FLIGHT: usize = 65_536;
-
-/// A packet kept for retransmission.
-#[derive(Clone, Debug)]
-pub(super) struct Retransmittable<P> {
-    pub packet: P,
-    pub bytes: u32,
-    pub flow: u8,
-    pub sequence: u32,
-    /// Retransmission ends at this time.
-    pub until: Instant,
-    /// Retransmissions left.
-    pub tries: u8,
-}
-
-#[derive(Debug)]
-struct InFlight<P> {
-    sent: Instant,
-    bytes: u32,
-    /// A path MTU probe: its loss is not counted as a loss of the path.
-    is_mtu_probe: bool,
-    copy: Option<Retransmittable<P>>,
-}
+/// The rate of a path that carried no packet for this time while other paths did is discarded.
+const UNUSED_AFTER: Duration = Duration::from_secs(10);
 
 /// The sending side of a path.
 #[derive(Debug)]
 pub(super) struct SendPath<P> {
     pub wanted_state: PathState,
-    pub liveness: Liveness,
-    /// The reason for its liveness.
-    pub reason: String,
-    next: u64,
-    in_flight: VecDeque<InFlight<P>>,
-    bytes_in_flight: u64,
     pub rtt: Rtt,
     /// `None`: no path MTU discovery.
     pub mtu: Option<PathMtu>,
-    rate: Rate,
+    pub counts: PacketCounts,
+    in_flight: InFlight<P>,
+    rate: DeliveryRate,
     train: PacketTrain,
     /// One-way delay without a queue.
     one_way_delay: Option<OneWayDelay>,
-    window_gain: f64,
-    /// `None` once slow start has ended.
-    slow_start: Option<SlowStart>,
-    queue: Duration,
-    round: Round,
-    min_rtt_probe: MinRttProbe,
-    paced_to: Instant,
-    loss: f64,
-    baseline_loss: f64,
-    probe_wanted: bool,
-    /// Time of the last tail-loss probe.
-    tail_probed: Instant,
-    /// Delay difference of all paths that are not closed.
-    pub delay_difference: Duration,
-    /// Whether the whole tunnel is idle.
-    pub tunnel_idle: bool,
-    last_sent: Instant,
+    cwnd: Cwnd,
+    pacer: Pacer,
+    liveness: LivenessMonitor,
     /// When it last carried a packet that no other path carried too.
     last_carried: Instant,
-    recovery: (u32, u32),
-    pub delivered: u64,
-    pub acknowledged_bytes: u64,
-    pub lost: u64,
-    pub sent_bytes: u64,
 }
 
-impl<P: Clone> SendPath<P> {
+impl<P> SendPath<P> {
+    /// A path without feedback; `next` is its first sequence number.
     pub(super) fn new(now: Instant, wanted_state: PathState, next: u64) -> SendPath<P> {
         SendPath {
             wanted_state,
-            liveness: Liveness::Unknown,
-            reason: "no feedback yet".into(),
-            next,
-            in_flight: VecDeque::new(),
-            bytes_in_flight: 0,
             rtt: Rtt::default(),
             mtu: None,
-            rate: Rate::default(),
+            counts: PacketCounts::default(),
+            in_flight: InFlight::new(now, next),
+            rate: DeliveryRate::default(),
             train: PacketTrain::default(),
             one_way_delay: None,
-            window_gain: 1.0,
-            slow_start: Some(SlowStart::default()),
-            queue: QUEUE,
-            round: Round { since: now, ..Round::default() },
-            min_rtt_probe: MinRttProbe { until: None, last: now },
-            paced_to: now,
-            loss: 0.0,
-            baseline_loss: 0.0,
-            probe_wanted: true,
-            tail_probed: now,
-            delay_difference: Duration::ZERO,
-            tunnel_idle: false,
-            last_sent: now,
+            cwnd: Cwnd::new(now),
+            pacer: Pacer::new(now),
+            liveness: LivenessMonitor::new(now),
             last_carried: now,
-            recovery: (0, 0),
-            delivered: 0,
-            acknowledged_bytes: 0,
-            lost: 0,
-            sent_bytes: 0,
         }
+    }
+
+    /// The same path after a restart of the peer: sequence numbers and path MTU remain.
+    pub(super) fn after_peer_restart(&mut self, now: Instant) -> SendPath<P> {
+        SendPath { mtu: self.mtu.take(), ..SendPath::new(now, self.wanted_state, self.next_number()) }
     }
 
     /// The next path sequence number. The peer continues its count, so a path that is added again continues
     /// here.
     pub(super) fn next_number(&self) -> u64 {
-        self.next
+        self.in_flight.next_number()
     }
 
     /// Records a packet that is sent now and returns its path sequence number; `copy` is kept for
     /// retransmission.
     pub(super) fn send(&mut self, now: Instant, bytes: u32, copy: Option<Retransmittable<P>>) -> u32 {
-        let number = self.next;
-        self.next += 1;
-        if self.in_flight.len() == MAX_IN_FLIGHT
-            && let Some(oldest) = self.in_flight.pop_front()
-        {
-            self.bytes_in_flight -= u64::from(oldest.bytes);
-        }
-        self.in_flight.push_back(InFlight { sent: now, bytes, is_mtu_probe: false, copy });
-        self.bytes_in_flight += u64::from(bytes);
-        self.sent_bytes += u64::from(bytes);
-        self.last_sent = now;
-        if let Some(pacing_bytes_s) = self.pacing_bytes_s() {
-            let takes = Duration::from_secs_f64(f64::from(bytes) / pacing_bytes_s);
-            self.paced_to = self.paced_to.max(now - BURST) + takes;
+        let number = self.in_flight.push(now, bytes, copy);
+        self.counts.sent_bytes += u64::from(bytes);
+        if let Some(pacing_bytes_s) = self.cwnd.pacing_bytes_s(&self.rate, &self.rtt) {
+            self.pacer.on_sent(now, bytes, pacing_bytes_s);
         }
         number as u32
     }
 
     /// The size of a path MTU probe to send now, as a datagram on the wire, in bytes.
     pub(super) fn mtu_probe(&mut self, now: Instant) -> Option<u32> {
-        let can_probe =
-            matches!(self.liveness, Liveness::Up | Liveness::Recovering) && self.wanted_state != PathState::Closed;
+        let can_probe = matches!(self.liveness(), Liveness::Up | Liveness::Recovering) && self.is_open();
         self.mtu.as_mut().filter(|_| can_probe)?.probe(now)
     }
 
     /// Marks the packet sent last as a path MTU probe.
     pub(super) fn note_mtu_probe(&mut self) {
-        self.in_flight.iter_mut().next_back().into_iter().for_each(|packet| packet.is_mtu_probe = true);
+        self.in_flight.mark_mtu_probe();
+    }
+
+    pub(super) fn liveness(&self) -> Liveness {
+        self.liveness.liveness()
+    }
+
+    /// The reason for its liveness, one sentence.
+    pub(super) fn reason(&self) -> &String {
+        self.liveness.reason()
+    }
+
+    /// Whether it is active or a backup.
+    pub(super) fn is_open(&self) -> bool {
+        self.wanted_state != PathState::Closed
     }
 
     /// Whether it is active and up.
     pub(super) fn is_used(&self) -> bool {
-        self.wanted_state == PathState::Active && self.liveness == Liveness::Up
+        self.wanted_state == PathState::Active && self.liveness() == Liveness::Up
     }
 
     /// Records that it carried a packet that no other path carries too.
@@ -193,15 +136,19 @@ impl<P: Clone> SendPath<P> {
         self.last_carried = now;
     }
 
+    fn cwnd_bytes(&self) -> f64 {
+        self.cwnd.bytes(&self.rate, &self.rtt)
+    }
+
     /// Whether the congestion window allows another packet.
     pub(super) fn has_cwnd_room(&self) -> bool {
-        (self.bytes_in_flight as f64) < self.cwnd_bytes()
+        (self.bytes_in_flight() as f64) < self.cwnd_bytes()
     }
 
     /// Whether it may carry a copy of a packet that other paths carry too: copies come at the rate of the
     /// traffic, so only a path that is much too slow is left out.
     pub(super) fn has_room_for_copies(&self) -> bool {
-        (self.bytes_in_flight as f64) < (self.cwnd_bytes() * 3.0).min(MAX_CWND_BYTES)
+        (self.bytes_in_flight() as f64) < (self.cwnd_bytes() * 3.0).min(MAX_CWND_BYTES)
     }
 
     #[cfg(test)]
@@ -211,27 +158,17 @@ impl<P: Clone> SendPath<P> {
 
     /// Bytes in flight.
     pub(super) fn bytes_in_flight(&self) -> u64 {
-        self.bytes_in_flight
-    }
-
-    /// Pacing rate, in bytes/s.
-    fn pacing_bytes_s(&self) -> Option<f64> {
-        match (&self.slow_start, self.rtt.min()) {
-            (Some(_), Some(min_rtt)) => {
-                Some(self.cwnd_bytes() / min_rtt.max(FEEDBACK_DELAY).as_secs_f64() * SLOW_START_PACING_GAIN)
-            }
-            _ => self.rate.bytes_s().map(|rate| rate * PACING_GAIN * self.window_gain),
-        }
+        self.in_flight.bytes()
     }
 
     /// When pacing allows the next packet.
     pub(super) fn paced_to(&self) -> Instant {
-        self.paced_to - BURST
+        self.pacer.next_send()
     }
 
     /// Records that the window limited sending.
     pub(super) fn note_full(&mut self, now: Instant) {
-        self.round.was_full = true;
+        self.cwnd.note_full();
         self.rate.note_limited(now);
     }
 
@@ -244,7 +181,7 @@ impl<P: Clone> SendPath<P> {
     pub(super) fn expected_arrival_us(&self, bytes: u32, reference: OneWayDelay) -> i64 {
         let delay_us = self.one_way_delay.map_or(0, |one_way_delay| one_way_delay.minus_us(reference));
         let Some((rate, min_rtt)) = self.estimated_bytes_s().zip(self.rtt.min()) else { return delay_us };
-        let ahead_s = (self.bytes_in_flight as f64 / rate - (min_rtt + FEEDBACK_DELAY).as_secs_f64()).max(0.0);
+        let ahead_s = (self.bytes_in_flight() as f64 / rate - (min_rtt + FEEDBACK_DELAY).as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
     }
 
@@ -256,19 +193,19 @@ impl<P: Clone> SendPath<P> {
     /// The delivery rate, or the packet train's estimate until it is known, in bytes/s.
     pub(super) fn estimated_bytes_s(&self) -> Option<f64> {
         let known = self.rate.bytes_s();
-        if self.slow_start.is_some() {
+        if self.cwnd.in_slow_start() {
             return self.train.bytes_s().map(|guess| known.map_or(guess, |known| known.max(guess)));
         }
         known.or(self.train.bytes_s())
     }
 
     pub(super) fn wants_train(&self) -> bool {
-        self.liveness == Liveness::Up && self.train == PacketTrain::Unsent && self.slow_start.is_some()
+        self.liveness() == Liveness::Up && self.train == PacketTrain::Unsent && self.cwnd.in_slow_start()
     }
 
     pub(super) fn begin_train(&mut self) {
-        let last = self.next + u64::from(TRAIN_PACKETS) - 1;
-        self.train = PacketTrain::InFlight { first: self.next, last, first_mark: None };
+        let first = self.next_number();
+        self.train = PacketTrain::InFlight { first, last: first + u64::from(TRAIN_PACKETS) - 1, first_mark: None };
     }
 
     /// One-way delay without a queue.
@@ -276,58 +213,80 @@ impl<P: Clone> SendPath<P> {
         self.one_way_delay
     }
 
-    /// Recent share of lost packets.
-    pub(super) fn loss(&self) -> f64 {
-        self.loss
-    }
-
     /// Takes the kept copies of the packets in flight, for retransmission on another path.
     pub(super) fn take_in_flight(&mut self) -> VecDeque<Retransmittable<P>> {
-        self.in_flight.iter_mut().filter_map(|packet| packet.copy.take()).collect()
+        self.in_flight.take_copies()
     }
 
     /// Frees the unused memory of the list of packets in flight.
     pub(super) fn release_memory(&mut self) {
-        if self.in_flight.is_empty() {
-            self.in_flight.shrink_to_fit();
+        self.in_flight.release_memory();
+    }
+
+    /// Status of the path.
+    pub(super) fn stats(&self) -> PathStats {
+        PathStats {
+            wanted_state: self.wanted_state,
+            liveness: self.liveness(),
+            reason: self.reason().clone(),
+            rate_bit_s: self.rate_bytes_s().map(|rate| rate * 8.0),
+            rtt: self.rtt.min(),
+            loss: self.counts.recent_loss,
+            sent_bytes: self.counts.sent_bytes,
+            delivered: self.counts.delivered,
+            lost: self.counts.lost,
         }
+    }
+
+    /// The measurements as a sample of connection `token`; `None` before any feedback.
+    pub(super) fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
+        self.rtt.min()?;
+        let transport = Transport {
+            token,
+            peer: Transport::NO_PEER,
+            accepted: false,
+            backup: false,
+            rtt: self.rtt.smoothed(),
+            rttvar: self.rtt.variation(),
+            unacked: 0,
+            delivered: self.counts.delivered as u32,
+            bytes_acked: self.counts.acknowledged_bytes,
+            notsent_bytes: 0,
+            bytes_received: 0,
+            lost: 0,
+            retransmitted: 0,
+            cwnd: 0,
+            min_rtt: self.rtt.min(),
+            delivery_bit_s: self.rate_bytes_s().map(|rate| (rate * 8.0) as u64),
+        };
+        Some(Sample { path, kind: SampleKind::Transport(transport) })
     }
 
     /// Applies the peer's report on this path; returns the lost packets.
     pub(super) fn on_report(&mut self, now: Instant, report: &PathReport) -> VecDeque<Retransmittable<P>> {
         let mut lost = VecDeque::new();
-        let first = self.next - self.in_flight.len() as u64;
-        let highest = unwrap(self.next, report.highest, 32);
-        if highest >= self.next || highest < first {
-            return lost;
-        }
+        let Some(covered) = self.in_flight.covered_by(report.highest) else { return lost };
         let is_missing = |number: u64| {
             let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
             report.missing.iter().any(inside)
         };
-        let used = self.bytes_in_flight as f64 * 2.0 >= self.cwnd_bytes();
-        self.round.was_busy |= used || self.bytes_in_flight as f64 >= INITIAL_CWND_BYTES;
+        let is_window_used = self.cwnd.note_use(self.bytes_in_flight(), &self.rate, &self.rtt);
         let mut newest = None;
-        for number in first..=highest {
-            let Some(packet) = self.in_flight.pop_front() else { break };
-            self.bytes_in_flight -= u64::from(packet.bytes);
+        for number in covered {
+            let Some(packet) = self.in_flight.pop_oldest() else { break };
             let is_lost = !report.missing.is_empty() && is_missing(number);
-            if let Some(mtu) = &mut self.mtu {
-                match packet.is_mtu_probe {
-                    true => mtu.on_probe(now, packet.bytes, is_lost),
-                    false => mtu.on_packet(packet.bytes, is_lost),
-                }
-            }
-            if packet.is_mtu_probe && is_lost {
+            if !self.is_of_the_path(now, &packet, is_lost) {
                 continue;
             }
-            self.count(is_lost);
-            match is_lost {
-                true => lost.extend(packet.copy),
-                false => {
-                    self.acknowledged_bytes += u64::from(packet.bytes);
-                    self.slow_start.iter_mut().filter(|_| used).for_each(|slow_start| slow_start.grow(packet.bytes));
-                    newest = Some(packet.sent);
+            self.cwnd.on_packet(is_lost);
+            self.liveness.on_packet(is_lost);
+            self.counts.on_packet(packet.bytes, is_lost);
+            if is_lost {
+                lost.extend(packet.copy);
+            } else {
+                newest = Some(packet.sent);
+                if is_window_used {
+                    self.cwnd.grow(packet.bytes);
                 }
             }
         }
@@ -338,28 +297,95 @@ impl<P: Clone> SendPath<P> {
         lost
     }
 
-    fn count(&mut self, is_lost: bool) {
-        self.round.packets = self.round.packets.saturating_add(1);
-        self.round.lost = self.round.lost.saturating_add(u32::from(is_lost));
-        self.recovery.0 = self.recovery.0.saturating_add(u32::from(!is_lost));
-        self.recovery.1 = self.recovery.1.saturating_add(u32::from(is_lost));
-        self.delivered += u64::from(!is_lost);
-        self.lost += u64::from(is_lost);
-        self.loss += (f64::from(u8::from(is_lost)) - self.loss) / 100.0;
+    /// Reports the packet to path MTU discovery; false if its loss is due to its size.
+    fn is_of_the_path(&mut self, now: Instant, packet: &SentPacket<P>, is_lost: bool) -> bool {
+        if let Some(mtu) = &mut self.mtu {
+            match packet.is_mtu_probe {
+                true => mtu.on_probe(now, packet.bytes, is_lost),
+                false => mtu.on_packet(packet.bytes, is_lost),
+            }
+        }
+        !(packet.is_mtu_probe && is_lost)
     }
 
     fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport) {
         let rtt = feedback::rtt(now, sent, report);
-        let in_min_rtt_probe = self.min_rtt_probe.until.is_some();
         self.rtt.note(now, rtt);
-        self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min_rtt| min_rtt.min(rtt)));
+        self.cwnd.on_rtt(rtt);
+        let min_rtt = self.rtt.min().unwrap_or(rtt);
         // Queueing delay is assumed to be in the sending direction.
-        let queued = rtt.saturating_sub(self.rtt.min().unwrap_or(rtt));
-        let unqueued = OneWayDelay::of(report, sent, queued);
+        let unqueued = OneWayDelay::of(report, sent, rtt.saturating_sub(min_rtt));
         self.one_way_delay = Some(self.one_way_delay.map_or(unqueued, |old| old.toward(unqueued)));
         let window = self.rtt.smoothed().max(MIN_ROUND);
-        self.rate.note(now, sent, Mark::of(report), window, in_min_rtt_probe);
-        self.on_delivery(rtt);
-        self.end_round(now);
+        self.rate.note(now, sent, Mark::of(report), window, self.cwnd.in_min_rtt_probe());
+        let transition = self.liveness.on_delivery(rtt, min_rtt, self.counts.recent_loss);
+        self.follow(transition);
+        self.cwnd.end_round(now, &mut self.rtt, &mut self.rate, self.train.is_in_flight());
+    }
+
+    /// Applies a change of liveness to the rest of the path.
+    fn follow(&mut self, transition: Option<Transition>) {
+        match transition {
+            Some(Transition::Answered) => self.forget_rate(),
+            Some(Transition::Recovered(loss)) => self.counts.recent_loss = loss,
+            Some(Transition::Down) => {
+                self.cwnd.reset_gain();
+                self.in_flight.clear();
+            }
+            Some(Transition::Overdue) | None => {}
+        }
+    }
+
+    fn forget_rate(&mut self) {
+        self.rate = DeliveryRate::default();
+        self.cwnd.restart_slow_start();
+    }
+
+    fn observed(&self) -> Observed<'_> {
+        observed(&self.rtt, &self.in_flight, self.wanted_state)
+    }
+
+    /// Updates the liveness at `now`; returns packets to retransmit on another path, if there is one.
+    pub(super) fn advance(
+        &mut self,
+        now: Instant,
+        tunnel: TunnelState,
+        has_other_path: bool,
+    ) -> VecDeque<Retransmittable<P>> {
+        if now.since(self.last_carried) > UNUSED_AFTER && !tunnel.is_idle && self.is_used() {
+            // Its last measured rate was too low to use it, but that may have changed.
+            self.forget_rate();
+            self.last_carried = now;
+        }
+        let observed = observed(&self.rtt, &self.in_flight, self.wanted_state);
+        let transition = self.liveness.advance(now, tunnel, &observed);
+        let to_retransmit =
+            if transition.is_some() && has_other_path { self.take_in_flight() } else { VecDeque::new() };
+        self.follow(transition);
+        to_retransmit
+    }
+
+    /// Whether a probe is due.
+    pub(super) fn wants_probe(&self, now: Instant) -> bool {
+        self.liveness.probe_at(&self.observed()).is_some_and(|at| now >= at)
+    }
+
+    /// Records that a probe was sent.
+    pub(super) fn on_probe_sent(&mut self) {
+        self.liveness.on_probe_sent();
+    }
+
+    /// When [`advance`](Self::advance) or a probe is due.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.liveness.next_wakeup(&self.observed())
+    }
+}
+
+fn observed<'a, P>(rtt: &'a Rtt, in_flight: &InFlight<P>, wanted_state: PathState) -> Observed<'a> {
+    Observed {
+        rtt,
+        oldest_sent: in_flight.oldest_sent(),
+        last_sent: in_flight.last_sent(),
+        is_closed: wanted_state == PathState::Closed,
     }
 }

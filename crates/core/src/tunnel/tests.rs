@@ -1,8 +1,9 @@
 use alloc::vec;
 
-use super::wire::control_message::Message;
+use super::wire::gre::NUMBERED_BYTES;
 use super::*;
 use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Link, Loss, PacketId, QueueLimit};
+use crate::path::PathState;
 
 mod burst_end;
 mod clocks;
@@ -237,7 +238,7 @@ impl Testbed {
 
     /// The sending state of a path at the first endpoint.
     fn sender(&self, path: u8) -> &SendPath<Numbered> {
-        &self.endpoints[0].at(PathId(path)).expect("the path is present").sender
+        &self.endpoints[0].paths.get(PathId(path)).expect("the path is present").sender
     }
 
     /// Goodput of delivered packets between two times, in Mbit/s of their own bytes.

@@ -62,6 +62,11 @@ impl Script<'_> {
     }
 }
 
+/// An order of paths, often malformed.
+fn order(script: &mut Script<'_>) -> Vec<PathId> {
+    (0..script.byte() % 6).map(|_| PathId(script.byte() % 5 * (1 + script.byte() % 8))).collect()
+}
+
 fn engine(is_initiator: bool, mode: Mode, epoch: u32) -> Endpoint {
     let mut endpoint = Tunnel::new(Setup { mode, is_initiator, ranks: vec![1, 0, 3, 2], epoch, overhead_bytes: 56 });
     endpoint.probe_mtu_up_to(MTU);
@@ -131,11 +136,12 @@ impl Pair {
                 let (path, is_present) = (PathId(script.byte() % 4), script.byte() & 1 == 0);
                 self.endpoints[0].handle(self.now, Input::Present(path, is_present));
             }
-            _ => match script.byte() & 1 {
+            _ => match script.byte() % 3 {
                 0 => {
                     let states = (0..4).map(|_| STATES[usize::from(script.byte()) % 3]).collect();
                     self.endpoints[0].handle(self.now, Input::SetWantedStates(states));
                 }
+                1 => self.endpoints[0].handle(self.now, Input::SetOrder(order(script))),
                 _ => {
                     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
                     self.endpoints[0].handle(self.now, Input::SetMode(mode));
@@ -243,7 +249,7 @@ pub fn stranger(script: &[u8]) {
     while !script.0.is_empty() {
         let packet = Packet { flow: 0, number, _token: token.clone() };
         number += 1;
-        match script.byte() % 8 {
+        match script.byte() % 9 {
             0 | 1 => {
                 let key = GreKey::of_key(script.word());
                 let has_number = script.byte() & 1 == 0;
@@ -268,6 +274,7 @@ pub fn stranger(script: &[u8]) {
             }
             5 => endpoint.handle(now, Input::Keyless(packet)),
             6 => endpoint.handle(now, Input::Present(PathId(script.byte()), script.byte() & 1 == 0)),
+            7 => endpoint.handle(now, Input::SetOrder(order(&mut script))),
             _ => now = now + Duration::from_micros(script.below(65_536) as u64 * 10),
         }
         let mut in_a_row = 0;

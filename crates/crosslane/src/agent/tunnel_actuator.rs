@@ -128,9 +128,9 @@ impl ActiveTunnel {
         self.data_plane.set_path(path, address, &known.interface)
     }
 
-    /// Passes the wanted state of each path to the tunnel.
+    /// Passes the wanted state of each path to the tunnel, and their order.
     pub fn steer(&mut self, steering: &Steering) {
-        self.data_plane.set_wanted(&steering.states);
+        self.data_plane.set_wanted(&steering.states, &steering.order);
     }
 
     /// A sample of each path; none on a gateway, whose vehicles decide.

@@ -134,8 +134,8 @@ impl DataPlane {
     }
 
     /// Sets the wanted state of each path.
-    pub fn set_wanted(&self, states: &[PathState]) {
-        self.shared.endpoint.set_wanted(self.shared.clock.now(), states);
+    pub fn set_wanted(&self, states: &[PathState], order: &[PathId]) {
+        self.shared.endpoint.set_wanted(self.shared.clock.now(), states, order);
         self.wake();
     }
 

@@ -120,10 +120,11 @@ impl Endpoint {
         }
     }
 
-    /// Sets the wanted state of each path.
-    pub fn set_wanted(&self, now: Instant, states: &[PathState]) {
+    /// Sets the wanted state of each path, and their order (empty: the user's preference).
+    pub fn set_wanted(&self, now: Instant, states: &[PathState], order: &[PathId]) {
         for mut tunnel in self.peers.iter().filter_map(Peer::multipath) {
             tunnel.handle(now, Input::SetWantedStates(states.to_vec()));
+            tunnel.handle(now, Input::SetOrder(order.to_vec()));
         }
     }
 

@@ -92,9 +92,10 @@ impl TunnelEndpoints {
         self.handle(now, other, input);
     }
 
-    /// Sets the wanted state of each path.
+    /// Sets the wanted state of each path, and their order.
     pub(super) fn steer(&mut self, now: Instant, steering: &Steering) {
         self.handle(now, Direction::Up, Input::SetWantedStates(steering.states.clone()));
+        self.handle(now, Direction::Up, Input::SetOrder(steering.order.clone()));
     }
 
     /// The next output of the endpoint that sends in this direction.

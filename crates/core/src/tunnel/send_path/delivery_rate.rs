@@ -10,7 +10,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(8);
 
 /// Estimator of the delivery rate.
 #[derive(Debug, Default)]
-pub(super) struct Rate {
+pub(super) struct DeliveryRate {
     /// Start of the present measurement: the peer's clock and count, and the send time of the packet that
     /// the report covered.
     begin: Option<(Mark, Instant)>,
@@ -25,7 +25,7 @@ pub(super) struct Rate {
     limited: Instant,
 }
 
-impl Rate {
+impl DeliveryRate {
     /// The rate, in bytes/s.
     pub(super) fn bytes_s(&self) -> Option<f64> {
         larger(self.before, self.now)

@@ -1,14 +1,10 @@
 //! The liveness of a path, judged by its feedback.
 
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 
 use super::cwnd::FEEDBACK_DELAY;
-use super::delivery_rate::Rate;
-use super::slow_start::SlowStart;
-use super::{Retransmittable, SendPath};
-use crate::path::PathState;
+use super::rtt::Rtt;
 use crate::time::{Duration, Instant};
 
 /// Feedback is overdue by this time beyond RTT and its variation.
@@ -25,8 +21,6 @@ const KEEPALIVE: Duration = Duration::from_millis(500);
 /// Keepalive interval while the whole tunnel is idle: below the 30 s after which some NATs drop a mapping
 /// (RFC 4787, section 4.3, requires 2 minutes).
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-/// The rate of a path that carried no packet for this time while other paths did is discarded.
-const UNUSED_AFTER: Duration = Duration::from_secs(10);
 /// Number of copies that decide whether a recovering path is up.
 const RECOVERY_PACKETS: u32 = 10;
 /// Maximum share of lost copies for a recovering path to be up.
@@ -65,155 +59,289 @@ impl Liveness {
     }
 }
 
-impl<P: Clone> SendPath<P> {
-    /// Updates the liveness after a delivery with this RTT.
-    pub(super) fn on_delivery(&mut self, rtt: Duration) {
-        let min_rtt = self.rtt.min().unwrap_or(rtt);
+/// State of the whole tunnel, for each of its paths.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct TunnelState {
+    /// Whether it carries nothing.
+    pub is_idle: bool,
+    /// Delay difference of all paths that are not closed.
+    pub delay_difference: Duration,
+}
+
+/// What liveness and its timers depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observed<'a> {
+    pub(super) rtt: &'a Rtt,
+    /// Send time of the oldest packet in flight.
+    pub(super) oldest_sent: Option<Instant>,
+    /// Send time of the newest packet.
+    pub(super) last_sent: Instant,
+    /// Whether the path is to be closed; it is then not probed.
+    pub(super) is_closed: bool,
+}
+
+/// A change that the rest of the path follows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Transition {
+    /// It was down and answers: its rate is unknown.
+    Answered,
+    /// It is up after this share of copies was lost.
+    Recovered(f64),
+    /// Its feedback is overdue.
+    Overdue,
+    /// It was declared down: nothing is in flight any more.
+    Down,
+}
+
+/// Judges the liveness of a path.
+#[derive(Debug)]
+pub(super) struct LivenessMonitor {
+    liveness: Liveness,
+    reason: String,
+    /// Packets delivered and lost since it is recovering.
+    recovery: (u32, u32),
+    probe_wanted: bool,
+    /// Time of the last tail-loss probe.
+    tail_probed: Instant,
+    tunnel: TunnelState,
+}
+
+impl LivenessMonitor {
+    pub(super) fn new(now: Instant) -> LivenessMonitor {
+        LivenessMonitor {
+            liveness: Liveness::Unknown,
+            reason: "no feedback yet".into(),
+            recovery: (0, 0),
+            probe_wanted: true,
+            tail_probed: now,
+            tunnel: TunnelState::default(),
+        }
+    }
+
+    pub(super) fn liveness(&self) -> Liveness {
+        self.liveness
+    }
+
+    /// The reason for the liveness, one sentence.
+    pub(super) fn reason(&self) -> &String {
+        &self.reason
+    }
+
+    /// Counts a packet that was delivered or lost.
+    pub(super) fn on_packet(&mut self, is_lost: bool) {
+        self.recovery.0 = self.recovery.0.saturating_add(u32::from(!is_lost));
+        self.recovery.1 = self.recovery.1.saturating_add(u32::from(is_lost));
+    }
+
+    /// Updates the liveness after a delivery with this RTT; `loss` is the recent share of lost packets.
+    pub(super) fn on_delivery(&mut self, rtt: Duration, min_rtt: Duration, loss: f64) -> Option<Transition> {
         let in_time = rtt < min_rtt * LATE_RTTS + LATE_MARGIN;
         match self.liveness {
-            Liveness::Probing | Liveness::Unknown if in_time => self.set_liveness(Liveness::Up, "it delivers".into()),
+            Liveness::Probing | Liveness::Unknown if in_time => self.set(Liveness::Up, "it delivers".into()),
             Liveness::Down if in_time => {
                 self.recovery = (0, 0);
-                self.rate = Rate::default();
-                self.slow_start = Some(SlowStart::default());
-                self.set_liveness(Liveness::Recovering, format!("it answers within {} ms", rtt.as_millis()));
+                self.set(Liveness::Recovering, format!("it answers within {} ms", rtt.as_millis()));
+                return Some(Transition::Answered);
             }
-            Liveness::Recovering => self.judge_recovery(),
-            Liveness::Up if self.loss > UNTRUSTED_LOSS => {
+            Liveness::Recovering => return self.judge_recovery(),
+            Liveness::Up if loss > UNTRUSTED_LOSS => {
                 self.recovery = (0, 0);
-                self.set_liveness(Liveness::Recovering, format!("it loses {:.0} % of packets", self.loss * 100.0));
+                self.set(Liveness::Recovering, format!("it loses {:.0} % of packets", loss * 100.0));
             }
             _ => {}
         }
+        None
     }
 
-    fn judge_recovery(&mut self) {
+    fn judge_recovery(&mut self) -> Option<Transition> {
         let (arrived, lost) = self.recovery;
         if arrived + lost < RECOVERY_PACKETS {
-            return;
-        }
-        let share = f64::from(lost) / f64::from(arrived + lost);
-        if share <= RECOVERY_LOSS {
-            self.loss = share;
-            self.set_liveness(Liveness::Up, format!("{arrived} of {} copies arrived", arrived + lost));
+            return None;
         }
         self.recovery = (0, 0);
+        let share = f64::from(lost) / f64::from(arrived + lost);
+        (share <= RECOVERY_LOSS).then(|| {
+            self.set(Liveness::Up, format!("{arrived} of {} copies arrived", arrived + lost));
+            Transition::Recovered(share)
+        })
     }
 
-    fn set_liveness(&mut self, liveness: Liveness, reason: String) {
-        if self.liveness != liveness {
-            self.liveness = liveness;
-            self.reason = reason;
-        }
+    fn set(&mut self, liveness: Liveness, reason: String) {
+        (self.liveness, self.reason) = (liveness, reason);
     }
 
-    /// Updates the liveness at `now`; returns packets to retransmit on another path.
-    pub(in super::super) fn advance(&mut self, now: Instant, has_other_path: bool) -> VecDeque<Retransmittable<P>> {
-        let is_unused =
-            now.since(self.last_carried) > UNUSED_AFTER && !self.tunnel_idle && self.wanted_state == PathState::Active;
-        if is_unused && self.liveness == Liveness::Up {
-            // Its last measured rate was too low to use it, but that may have changed.
-            self.rate = Rate::default();
-            self.slow_start = Some(SlowStart::default());
-            self.last_carried = now;
-        }
-        if self.tail_probe_at().is_some_and(|at| now >= at) {
+    /// Updates the liveness at `now`.
+    pub(super) fn advance(&mut self, now: Instant, tunnel: TunnelState, path: &Observed<'_>) -> Option<Transition> {
+        self.tunnel = tunnel;
+        if self.tail_probe_at(path).is_some_and(|at| now >= at) {
             self.tail_probed = now;
             self.probe_wanted = true;
         }
-        match self.liveness {
-            Liveness::Up | Liveness::Recovering | Liveness::Unknown
-                if self.overdue_at().is_some_and(|at| now >= at) =>
-            {
-                self.probe_wanted = true;
-                let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
-                if self.liveness == Liveness::Recovering {
-                    self.set_liveness(Liveness::Down, format!("copies unacknowledged for {} ms", waited.as_millis()));
-                } else {
-                    self.set_liveness(
-                        Liveness::Probing,
-                        format!("packets unacknowledged for {} ms", waited.as_millis()),
-                    );
-                }
-                if has_other_path { self.take_in_flight() } else { VecDeque::new() }
-            }
-            Liveness::Probing if self.down_at().is_some_and(|at| now >= at) => {
-                let waited = self.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
-                self.set_liveness(Liveness::Down, format!("no answer for {} ms", waited.as_millis()));
-                self.window_gain = 1.0;
-                let to_retransmit = if has_other_path { self.take_in_flight() } else { VecDeque::new() };
-                self.in_flight.clear();
-                self.bytes_in_flight = 0;
-                to_retransmit
-            }
-            _ => VecDeque::new(),
+        if self.expires_at(path).is_none_or(|at| now < at) {
+            return None;
         }
+        let waited_ms = path.oldest_sent.map_or(Duration::ZERO, |sent| now.since(sent)).as_millis();
+        if self.liveness == Liveness::Probing {
+            self.set(Liveness::Down, format!("no answer for {waited_ms} ms"));
+            return Some(Transition::Down);
+        }
+        self.probe_wanted = true;
+        if self.liveness == Liveness::Recovering {
+            self.set(Liveness::Down, format!("copies unacknowledged for {waited_ms} ms"));
+        } else {
+            self.set(Liveness::Probing, format!("packets unacknowledged for {waited_ms} ms"));
+        }
+        Some(Transition::Overdue)
     }
 
-    fn oldest(&self) -> Option<Instant> {
-        self.in_flight.front().map(|packet| packet.sent)
+    /// When the present liveness ends without feedback.
+    fn expires_at(&self, path: &Observed<'_>) -> Option<Instant> {
+        let timeout = match self.liveness {
+            Liveness::Down => return None,
+            Liveness::Probing => self.feedback_timeout(path.rtt) * 2 + PROBE_TIMEOUT,
+            _ if path.rtt.min().is_some() => self.feedback_timeout(path.rtt),
+            _ => PROBE_INTERVAL_UNANSWERED,
+        };
+        path.oldest_sent.map(|sent| sent + timeout)
     }
 
-    fn feedback_timeout(&self) -> Duration {
-        self.rtt.smoothed() + self.rtt.variation() * 4 + FEEDBACK_DELAY * 3 + FEEDBACK_MARGIN + self.delay_difference
-    }
-
-    fn overdue_at(&self) -> Option<Instant> {
-        let since = self.oldest()?;
-        let known = self.rtt.min().is_some();
-        Some(since + if known { self.feedback_timeout() } else { PROBE_INTERVAL_UNANSWERED })
+    fn feedback_timeout(&self, rtt: &Rtt) -> Duration {
+        rtt.smoothed() + rtt.variation() * 4 + FEEDBACK_DELAY * 3 + FEEDBACK_MARGIN + self.tunnel.delay_difference
     }
 
     /// When to send a tail-loss probe: a loss at the end of a burst shows only by a later packet.
-    fn tail_probe_at(&self) -> Option<Instant> {
-        let since = self.oldest().filter(|sent| self.liveness == Liveness::Up && *sent >= self.tail_probed)?;
-        Some(since + self.rtt.smoothed() + self.rtt.variation() * 4 + FEEDBACK_DELAY * 4)
+    fn tail_probe_at(&self, path: &Observed<'_>) -> Option<Instant> {
+        let since = path.oldest_sent.filter(|sent| self.liveness == Liveness::Up && *sent >= self.tail_probed)?;
+        Some(since + path.rtt.smoothed() + path.rtt.variation() * 4 + FEEDBACK_DELAY * 4)
     }
 
-    fn down_at(&self) -> Option<Instant> {
-        self.oldest().map(|sent| sent + self.feedback_timeout() * 2 + PROBE_TIMEOUT)
-    }
-
-    /// Whether a probe is due.
-    pub(in super::super) fn wants_probe(&self, now: Instant) -> bool {
-        self.probe_at().is_some_and(|at| now >= at)
-    }
-
-    fn probe_at(&self) -> Option<Instant> {
-        if self.wanted_state == PathState::Closed {
+    /// When a probe is due.
+    pub(super) fn probe_at(&self, path: &Observed<'_>) -> Option<Instant> {
+        if path.is_closed {
             return None;
         }
         if self.probe_wanted {
-            return Some(self.last_sent);
+            return Some(path.last_sent);
         }
-        let idle = self.in_flight.is_empty();
-        match self.liveness {
-            Liveness::Up => {
-                let interval = if self.tunnel_idle { KEEPALIVE_IDLE } else { KEEPALIVE };
-                Some(self.last_sent + interval).filter(|_| idle)
-            }
-            Liveness::Recovering | Liveness::Unknown | Liveness::Down | Liveness::Probing => Some(
-                self.last_sent
-                    + if idle || self.liveness == Liveness::Recovering {
-                        PROBE_INTERVAL
-                    } else {
-                        PROBE_INTERVAL_UNANSWERED
-                    },
-            ),
-        }
+        let has_nothing_in_flight = path.oldest_sent.is_none();
+        let interval = match self.liveness {
+            Liveness::Up if !has_nothing_in_flight => return None,
+            Liveness::Up if self.tunnel.is_idle => KEEPALIVE_IDLE,
+            Liveness::Up => KEEPALIVE,
+            Liveness::Recovering => PROBE_INTERVAL,
+            _ if has_nothing_in_flight => PROBE_INTERVAL,
+            _ => PROBE_INTERVAL_UNANSWERED,
+        };
+        Some(path.last_sent + interval)
     }
 
-    pub(in super::super) fn probed(&mut self) {
+    /// Records that a probe was sent.
+    pub(super) fn on_probe_sent(&mut self) {
         self.probe_wanted = false;
     }
 
     /// When [`advance`](Self::advance) or a probe is due.
-    pub(in super::super) fn next_wakeup(&self) -> Option<Instant> {
-        let liveness_due = match self.liveness {
-            Liveness::Up | Liveness::Recovering | Liveness::Unknown => self.overdue_at(),
-            Liveness::Probing => self.down_at(),
-            Liveness::Down => None,
-        };
-        liveness_due.into_iter().chain(self.tail_probe_at()).chain(self.probe_at()).min()
+    pub(super) fn next_wakeup(&self, path: &Observed<'_>) -> Option<Instant> {
+        self.expires_at(path).into_iter().chain(self.tail_probe_at(path)).chain(self.probe_at(path)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(20);
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn rtt() -> Rtt {
+        let mut rtt = Rtt::default();
+        (0..100).for_each(|ms| rtt.note(at(ms), RTT));
+        rtt
+    }
+
+    /// A path with a packet in flight since 1 s, and nothing sent since.
+    fn observed(rtt: &Rtt) -> Observed<'_> {
+        Observed { rtt, oldest_sent: Some(at(1000)), last_sent: at(1000), is_closed: false }
+    }
+
+    fn up() -> LivenessMonitor {
+        let mut monitor = LivenessMonitor::new(at(0));
+        assert_eq!(monitor.on_delivery(RTT, RTT, 0.0), None);
+        monitor.on_probe_sent();
+        monitor
+    }
+
+    /// The times and transitions while no feedback arrives.
+    fn without_feedback(monitor: &mut LivenessMonitor, tunnel: TunnelState) -> Vec<(u64, Transition)> {
+        let rtt = rtt();
+        let advance = |ms| Some((ms - 1000, monitor.advance(at(ms), tunnel, &observed(&rtt))?));
+        (1000..2000).filter_map(advance).collect()
+    }
+
+    #[test]
+    fn a_path_without_feedback_is_probed_and_then_down() {
+        let mut monitor = up();
+        let expected = [(54, Transition::Overdue), (133, Transition::Down)];
+        assert_eq!(without_feedback(&mut monitor, TunnelState::default()), expected);
+        assert_eq!((monitor.liveness(), monitor.reason().as_str()), (Liveness::Down, "no answer for 133 ms"));
+    }
+
+    #[test]
+    fn the_delay_difference_of_the_paths_extends_the_timeouts() {
+        let tunnel = TunnelState { delay_difference: Duration::from_millis(50), ..TunnelState::default() };
+        assert_eq!(without_feedback(&mut up(), tunnel), [(104, Transition::Overdue), (233, Transition::Down)]);
+    }
+
+    #[test]
+    fn a_tail_loss_probe_is_sent_once_for_each_burst() {
+        let (rtt, mut monitor) = (rtt(), up());
+        let path = observed(&rtt);
+        assert_eq!(monitor.probe_at(&path), None, "a packet is in flight");
+        assert_eq!(monitor.next_wakeup(&path), Some(at(1032)), "an RTT and the delay of feedback");
+        assert_eq!(monitor.advance(at(1032), TunnelState::default(), &path), None);
+        assert_eq!(monitor.probe_at(&path), Some(at(1000)));
+        monitor.on_probe_sent();
+        assert_eq!(monitor.next_wakeup(&path), Some(at(1054)));
+    }
+
+    #[test]
+    fn an_idle_path_is_probed_less_often_while_the_whole_tunnel_is_idle() {
+        let (rtt, mut monitor) = (rtt(), up());
+        let path = Observed { oldest_sent: None, ..observed(&rtt) };
+        assert_eq!(monitor.probe_at(&path), Some(at(1500)));
+        let is_idle = TunnelState { is_idle: true, ..TunnelState::default() };
+        monitor.advance(at(1100), is_idle, &path);
+        assert_eq!(monitor.probe_at(&path), Some(at(16_000)));
+        assert_eq!(monitor.probe_at(&Observed { is_closed: true, ..path }), None);
+    }
+
+    #[test]
+    fn a_path_that_answers_is_up_when_eight_of_ten_copies_arrive() {
+        for (lost, recovered) in [(2, Some(Transition::Recovered(0.2))), (3, None)] {
+            let mut monitor = up();
+            without_feedback(&mut monitor, TunnelState::default());
+            assert_eq!(monitor.on_delivery(RTT * 10, RTT, 0.0), None, "an answer that late proves nothing");
+            assert_eq!(monitor.on_delivery(RTT, RTT, 0.0), Some(Transition::Answered));
+            (0..9).for_each(|packet| monitor.on_packet(packet < lost));
+            assert_eq!(monitor.on_delivery(RTT, RTT, 0.0), None, "nine copies do not suffice");
+            monitor.on_packet(false);
+            assert_eq!(monitor.on_delivery(RTT, RTT, 0.0), recovered);
+            let expected = if recovered.is_some() { Liveness::Up } else { Liveness::Recovering };
+            assert_eq!(monitor.liveness(), expected, "{lost} lost");
+        }
+    }
+
+    #[test]
+    fn a_path_that_loses_more_than_a_third_must_recover() {
+        for (loss, liveness) in [(0.3, Liveness::Up), (0.4, Liveness::Recovering)] {
+            let mut monitor = up();
+            assert_eq!(monitor.on_delivery(RTT, RTT, loss), None);
+            assert_eq!(monitor.liveness(), liveness);
+        }
     }
 }

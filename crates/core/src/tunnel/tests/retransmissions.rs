@@ -52,6 +52,6 @@ fn no_retransmission_is_announced_while_the_only_path_is_long_and_stalled() {
     testbed.stream(1, 10.0, 2000);
     testbed.set(0, 0.0, 105.0, 0.0);
     testbed.stream(1, 10.0, 2400);
-    assert_ne!(testbed.sender(0).liveness, Liveness::Up);
+    assert_ne!(testbed.sender(0).liveness(), Liveness::Up);
     assert!(!testbed.endpoints[0].retransmits());
 }

@@ -133,6 +133,53 @@ fn only_the_preferred_path_carries_until_it_is_full() {
     }
 }
 
+/// Bytes sent on two paths by each endpoint while both offer 15 Mbit/s for a second.
+fn sent_in_a_second(testbed: &mut Testbed) -> [[u64; 2]; 2] {
+    let sent = |testbed: &Testbed| {
+        let on =
+            |endpoint: usize, path| testbed.endpoints[endpoint].path(PathId(path)).map_or(0, |path| path.sent_bytes);
+        [0, 1].map(|endpoint| [0, 1].map(|path| on(endpoint, path)))
+    };
+    let before = sent(testbed);
+    for _ in 0..1340 {
+        testbed.offer_at(0, 1);
+        testbed.offer_at(1, 2);
+        testbed.run_until(testbed.now + Duration::from_micros(746));
+    }
+    let after = sent(testbed);
+    [0, 1].map(|endpoint| [0, 1].map(|path| after[endpoint][path] - before[endpoint][path]))
+}
+
+#[test]
+fn an_order_set_while_running_moves_the_traffic_of_both_endpoints() {
+    for mode in [Mode::CheapestFirst, Mode::Standby] {
+        let mut testbed = Testbed::new(mode, &[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)]);
+        sent_in_a_second(&mut testbed);
+        for (order, carries) in
+            [(vec![0, 1], 0), (vec![1, 0], 1), (vec![0, 0], 1), (vec![0, 16], 1), (vec![], 0), (vec![1], 1)]
+        {
+            let input = Input::SetOrder(order.iter().copied().map(PathId).collect());
+            testbed.endpoints[0].handle(testbed.now, input);
+            testbed.run_until(testbed.now + Duration::from_millis(20));
+            for sent in sent_in_a_second(&mut testbed) {
+                let (used, other) = (sent[carries], sent[1 - carries]);
+                assert!(used > 1_800_000 && other < 60_000, "{mode:?} {order:?}: {sent:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_order_reaches_the_follower_at_once_without_traffic() {
+    let mut testbed = Testbed::new(Mode::Standby, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
+    testbed.run_until(Instant::from_millis(1800));
+    testbed.endpoints[0].handle(testbed.now, Input::SetOrder(vec![PathId(1), PathId(0)]));
+    testbed.run_until(testbed.now + Duration::from_millis(15));
+    for endpoint in &testbed.endpoints {
+        assert_eq!([0, 1].map(|path| endpoint.paths.order.rank(PathId(path))), [1, 0]);
+    }
+}
+
 #[test]
 fn each_flow_keeps_to_its_path() {
     let mut testbed = Testbed::new(Mode::PerFlow, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);

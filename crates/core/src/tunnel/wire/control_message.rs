@@ -25,7 +25,7 @@ const REPORT: u8 = 2;
 const TRAIN: u8 = 3;
 /// Flag of a report: the sender retransmits lost packets.
 const RETRANSMITS: u8 = 1;
-/// Flag: the receiver follows the sender's mode and wanted states.
+/// Flag: the receiver follows the sender's mode, wanted states and ranks.
 const IS_INITIATOR: u8 = 2;
 
 /// Maximum number of paths.
@@ -47,7 +47,7 @@ pub struct Message {
     pub mode: Mode,
     /// Whether the sender retransmits lost packets.
     pub retransmits: bool,
-    /// Whether the receiver follows the sender's mode and wanted states.
+    /// Whether the receiver follows the sender's mode, wanted states and ranks.
     pub is_initiator: bool,
     /// Type and contents.
     pub body: Body,
@@ -78,7 +78,7 @@ pub struct PathReport {
     pub path: PathId,
     /// The sender's wanted state of the path.
     pub wanted_state: PathState,
-    /// The sender's preference of the path, 0 first.
+    /// The path's place in the sender's order, 0 first.
     pub rank: u8,
     /// Path sequence number of the newest packet, modulo 2³².
     pub highest: u32,

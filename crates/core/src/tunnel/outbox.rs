@@ -1,0 +1,102 @@
+//! Packets and messages that leave a path, with their sequence numbers, and events for the driver.
+
+use alloc::collections::VecDeque;
+
+use super::paths::Path;
+use super::retransmit_queue::Retransmittable;
+use super::send_path::TRAIN_PACKETS;
+use super::wire::control_message::{Body, Message, PROBE_BYTES};
+use super::wire::gre::NUMBERED_BYTES;
+use super::wire::gre_key::GreKey;
+use super::{Mode, Output};
+use crate::path::PathId;
+use crate::time::Instant;
+
+/// What every message says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    pub epoch: u32,
+    pub mode: Mode,
+    pub retransmits: bool,
+    pub is_initiator: bool,
+}
+
+impl Header {
+    /// A message.
+    pub(super) fn message(self, body: Body) -> Message {
+        let Header { epoch, mode, retransmits, is_initiator } = self;
+        Message { epoch, mode, retransmits, is_initiator, body }
+    }
+}
+
+/// Outputs that the driver has not taken yet.
+#[derive(Debug)]
+pub(super) struct Outbox<P> {
+    outputs: VecDeque<Output<P>>,
+    overhead_bytes: u32,
+}
+
+impl<P: Clone> Outbox<P> {
+    /// No outputs; the overhead is that of a GRE packet on the wire, in bytes.
+    pub(super) fn new(overhead_bytes: u32) -> Outbox<P> {
+        Outbox { outputs: VecDeque::new(), overhead_bytes }
+    }
+
+    pub(super) fn push(&mut self, output: Output<P>) {
+        self.outputs.push_back(output);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Output<P>> {
+        self.outputs.pop_front()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.outputs.is_empty()
+    }
+
+    /// Length of a numbered packet of `bytes` as a datagram on the wire, in bytes.
+    pub(super) fn wire_bytes(&self, bytes: u32) -> u32 {
+        bytes + NUMBERED_BYTES + self.overhead_bytes
+    }
+
+    /// Sends a packet on a path, which keeps a copy for retransmission if `is_kept`.
+    pub(super) fn packet(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        path: &mut Path<P>,
+        copy: &Retransmittable<P>,
+        is_kept: bool,
+    ) {
+        let number = path.sender.send(now, self.wire_bytes(copy.bytes), is_kept.then(|| copy.clone()));
+        let key = GreKey { path: id, flow: copy.flow, sequence: copy.sequence };
+        self.outputs.push_back(Output::Send { key, number, packet: copy.packet.clone() });
+    }
+
+    /// Sends a probe on a path.
+    pub(super) fn probe(&mut self, now: Instant, id: PathId, path: &mut Path<P>, header: Header) {
+        path.sender.on_probe_sent();
+        self.numbered(now, id, path, header.message(Body::Probe));
+    }
+
+    /// Sends a probe of the size in question. The short probe after it, which any path carries, makes the
+    /// peer report at once whether the long one arrived.
+    pub(super) fn mtu_probe(&mut self, now: Instant, id: PathId, path: &mut Path<P>, header: Header, size: u32) {
+        let length = u16::try_from(size.saturating_sub(self.wire_bytes(0))).unwrap_or(u16::MAX);
+        self.numbered(now, id, path, header.message(Body::MtuProbe(length.max(PROBE_BYTES as u16 + 1))));
+        path.sender.note_mtu_probe();
+        self.probe(now, id, path, header);
+    }
+
+    /// Sends a packet train on a path.
+    pub(super) fn train(&mut self, now: Instant, id: PathId, path: &mut Path<P>, header: Header) {
+        path.sender.begin_train();
+        (0..TRAIN_PACKETS).for_each(|_| self.numbered(now, id, path, header.message(Body::PacketTrain)));
+    }
+
+    fn numbered(&mut self, now: Instant, id: PathId, path: &mut Path<P>, message: Message) {
+        let wire_bytes = self.wire_bytes(message.body.bytes() as u32);
+        let number = Some(path.sender.send(now, wire_bytes, None));
+        self.outputs.push_back(Output::Message { path: id, number, message });
+    }
+}

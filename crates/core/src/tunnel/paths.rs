@@ -1,0 +1,300 @@
+//! The paths of a tunnel.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::path_order::PathOrder;
+use super::recv_path::RecvPath;
+use super::reorder_buffer::ActivePaths;
+use super::retransmit_queue::Retransmittable;
+use super::send_path::{Liveness, OneWayDelay, PathMtu, SendPath};
+use super::wire::control_message::{MAX_PATHS, PathReport};
+use crate::path::{PathId, PathState};
+use crate::time::{Duration, Instant};
+
+/// A path whose arrival is later by no more than this, in µs, is always used if it has room: a congestion
+/// control that builds no queue would otherwise never use it.
+pub(super) const NEGLIGIBLE_DELAY_US: i64 = 15_000;
+/// Maximum delay difference of the paths that counts, in µs.
+const MAX_DELAY_DIFFERENCE_US: i64 = 150_000;
+
+/// Some of the paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PathSet(u16);
+
+impl PathSet {
+    /// The paths, by index.
+    pub(super) fn iter(self) -> impl Iterator<Item = PathId> {
+        (0..MAX_PATHS as u8).map(PathId).filter(move |path| self.contains(*path))
+    }
+
+    pub(super) fn insert(&mut self, path: PathId) {
+        self.0 |= 1 << path.0;
+    }
+
+    pub(super) fn contains(self, path: PathId) -> bool {
+        self.0 & (1 << path.0) != 0
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl FromIterator<PathId> for PathSet {
+    fn from_iter<I: IntoIterator<Item = PathId>>(paths: I) -> PathSet {
+        PathSet(paths.into_iter().fold(0, |set, path| set | 1 << path.0))
+    }
+}
+
+/// Both directions of a path.
+#[derive(Debug)]
+pub(super) struct Path<P> {
+    pub sender: SendPath<P>,
+    pub receiver: RecvPath,
+    /// The liveness that the driver knows.
+    reported: Option<Liveness>,
+}
+
+impl<P> Path<P> {
+    /// Whether its liveness changed since the last call.
+    pub(super) fn take_change(&mut self) -> bool {
+        let liveness = self.sender.liveness();
+        self.reported.replace(liveness) != Some(liveness)
+    }
+}
+
+/// The paths that are present, and what is kept of others.
+#[derive(Debug)]
+pub(super) struct Paths<P> {
+    present: Vec<Option<Path<P>>>,
+    /// Next path sequence number of each path that is not present.
+    next_numbers: [u64; MAX_PATHS],
+    wanted_states: [PathState; MAX_PATHS],
+    /// Longest datagram on the wire, in bytes. `None`: no path MTU discovery.
+    max_datagram_bytes: Option<u32>,
+    pub order: PathOrder,
+}
+
+impl<P> Paths<P> {
+    /// No paths yet.
+    pub(super) fn new(order: PathOrder) -> Paths<P> {
+        Paths {
+            present: (0..MAX_PATHS).map(|_| None).collect(),
+            next_numbers: [0; MAX_PATHS],
+            wanted_states: [PathState::Active; MAX_PATHS],
+            max_datagram_bytes: None,
+            order,
+        }
+    }
+
+    pub(super) fn get(&self, path: PathId) -> Option<&Path<P>> {
+        self.present.get(usize::from(path.0))?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, path: PathId) -> Option<&mut Path<P>> {
+        self.present.get_mut(usize::from(path.0))?.as_mut()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PathId, &Path<P>)> {
+        let paths = self.present.iter().enumerate();
+        paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_ref()?)))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
+        let paths = self.present.iter_mut().enumerate();
+        paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_mut()?)))
+    }
+
+    /// These paths, if they are present.
+    pub(super) fn of(&mut self, paths: PathSet) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
+        self.iter_mut().filter(move |(id, _)| paths.contains(*id))
+    }
+
+    pub(super) fn senders(&self) -> impl Iterator<Item = &SendPath<P>> {
+        self.present.iter().flatten().map(|path| &path.sender)
+    }
+
+    /// Adds a path unless it is present.
+    pub(super) fn add(&mut self, now: Instant, path: PathId) {
+        let index = usize::from(path.0);
+        if let Some(slot @ None) = self.present.get_mut(index) {
+            let mut sender = SendPath::new(now, self.wanted_states[index], self.next_numbers[index]);
+            sender.mtu = self.max_datagram_bytes.map(PathMtu::new);
+            *slot = Some(Path { sender, receiver: RecvPath::default(), reported: None });
+        }
+    }
+
+    /// Removes a path; returns the packets in flight on it, for retransmission.
+    pub(super) fn remove(&mut self, path: PathId) -> VecDeque<Retransmittable<P>> {
+        let Some(mut removed) = self.present.get_mut(usize::from(path.0)).and_then(Option::take) else {
+            return VecDeque::new();
+        };
+        self.next_numbers[usize::from(path.0)] = removed.sender.next_number();
+        removed.sender.take_in_flight()
+    }
+
+    /// Sets the wanted states of the first paths, present or not; the peer is informed at once.
+    pub(super) fn set_wanted(&mut self, now: Instant, states: impl IntoIterator<Item = PathState>) {
+        for ((wanted, path), state) in self.wanted_states.iter_mut().zip(&mut self.present).zip(states) {
+            *wanted = state;
+            if let Some(path) = path {
+                path.sender.wanted_state = state;
+                path.receiver.request_immediate_feedback(now);
+            }
+        }
+    }
+
+    /// Sets the order of the paths; the peer is informed at once of a change.
+    pub(super) fn set_order(&mut self, now: Instant, order: &[PathId]) {
+        if self.order.set(order) {
+            self.request_feedback_on_all(now);
+        }
+    }
+
+    /// Takes wanted state and rank of a path from the initiator.
+    pub(super) fn follow(&mut self, report: &PathReport) {
+        if let Some(path) = self.get_mut(report.path) {
+            path.sender.wanted_state = report.wanted_state;
+            self.order.set_rank(report.path, report.rank);
+        }
+    }
+
+    /// Makes the report on a path due at once.
+    pub(super) fn request_feedback(&mut self, now: Instant, path: PathId) {
+        self.get_mut(path).into_iter().for_each(|path| path.receiver.request_immediate_feedback(now));
+    }
+
+    /// Makes the report due at once, so that the peer follows what changed here.
+    pub(super) fn request_feedback_on_all(&mut self, now: Instant) {
+        self.iter_mut().for_each(|(_, path)| path.receiver.request_immediate_feedback(now));
+    }
+
+    /// When the next report is due.
+    pub(super) fn report_due(&self) -> Option<Instant> {
+        self.present.iter().flatten().filter_map(|path| path.receiver.due()).min()
+    }
+
+    /// The report on all paths that is sent now.
+    pub(super) fn report(&mut self, now: Instant) -> Vec<PathReport> {
+        let paths = self.present.iter_mut().enumerate();
+        let paths = paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_mut()?)));
+        let report = |(id, path): (PathId, &mut Path<P>)| {
+            path.receiver.report(now, id, path.sender.wanted_state, self.order.rank(id))
+        };
+        paths.filter_map(report).collect()
+    }
+
+    /// Probes the paths added from now on for an MTU of up to this many bytes.
+    pub(super) fn probe_mtu_up_to(&mut self, max_datagram_bytes: u32) {
+        self.max_datagram_bytes = Some(max_datagram_bytes);
+    }
+
+    /// The longest datagram that every usable path carries.
+    pub(super) fn passes_all_bytes(&self) -> Option<u32> {
+        let used = self.senders().filter(|sender| sender.is_open() && sender.liveness() != Liveness::Down);
+        used.filter_map(|sender| sender.mtu.as_ref()).map(PathMtu::settled).min()
+    }
+
+    /// The paths on which packets of the peer may arrive.
+    pub(super) fn active_paths(&self, peer_retransmits: bool) -> ActivePaths {
+        let up_to = |worst: Liveness| {
+            let used =
+                |path: &Path<P>| path.sender.wanted_state == PathState::Active && path.sender.liveness() <= worst;
+            self.iter().map(|(id, path)| u16::from(used(path)) << id.0).sum::<u16>()
+        };
+        // Our own unanswered probe gives no information about what the peer sends.
+        let paths =
+            Some(up_to(Liveness::Unknown)).filter(|paths| *paths != 0).unwrap_or_else(|| up_to(Liveness::Probing));
+        ActivePaths { paths, retransmits: peer_retransmits }
+    }
+
+    pub(super) fn bytes_in_flight(&self) -> u64 {
+        self.senders().map(SendPath::bytes_in_flight).sum()
+    }
+
+    /// Minimum RTT of the lowest-delay active path; without one, of any path.
+    pub(super) fn min_rtt(&self) -> Duration {
+        let min = self.senders().filter(|sender| sender.is_used()).filter_map(|sender| sender.rtt.min()).min();
+        min.or_else(|| self.senders().filter_map(|sender| sender.rtt.min()).min()).unwrap_or_default()
+    }
+
+    /// Delay difference of the active paths: the queueing time allowed in addition.
+    pub(super) fn delay_difference(&self) -> Duration {
+        self.delay_difference_of(SendPath::is_used)
+    }
+
+    /// Delay difference of all paths that are not closed.
+    pub(super) fn possible_delay_difference(&self) -> Duration {
+        self.delay_difference_of(SendPath::is_open)
+    }
+
+    fn delay_difference_of(&self, counts: impl Fn(&SendPath<P>) -> bool) -> Duration {
+        let reference = self.reference_delay();
+        let delays = self.senders().filter(|sender| counts(sender));
+        let delays = delays.filter_map(|sender| Some(sender.one_way_delay()?.minus_us(reference)));
+        let (low, high) = delays.fold((i64::MAX, i64::MIN), |(low, high), us| (low.min(us), high.max(us)));
+        Duration::from_micros(high.saturating_sub(low).clamp(0, MAX_DELAY_DIFFERENCE_US) as u64)
+    }
+
+    /// Reference for one-way delays: that of any path.
+    pub(super) fn reference_delay(&self) -> OneWayDelay {
+        self.senders().find_map(SendPath::one_way_delay).unwrap_or_default()
+    }
+
+    /// Records that there is nothing to send.
+    pub(super) fn note_idle(&mut self, now: Instant) {
+        for (_, path) in self.iter_mut() {
+            if path.sender.has_cwnd_room() {
+                path.sender.note_idle(now);
+            }
+        }
+    }
+
+    /// Resets all paths after a restart of the peer.
+    pub(super) fn on_peer_restart(&mut self, now: Instant) {
+        for (_, path) in self.iter_mut() {
+            path.receiver = RecvPath::after_sender_restart(now);
+            path.sender = path.sender.after_peer_restart(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::ZERO;
+
+    #[test]
+    fn a_path_added_again_continues_its_numbers_and_has_its_wanted_state() {
+        let mut paths: Paths<u8> = Paths::new(PathOrder::new(&[]));
+        paths.set_wanted(NOW, [PathState::Active, PathState::Backup]);
+        paths.add(NOW, PathId(1));
+        assert_eq!(paths.get_mut(PathId(1)).map(|path| path.sender.send(NOW, 100, None)), Some(0));
+        paths.add(NOW, PathId(1));
+        paths.remove(PathId(1));
+        assert!(paths.get(PathId(1)).is_none());
+        paths.set_wanted(NOW, [PathState::Active, PathState::Closed]);
+        paths.add(NOW, PathId(1));
+        let path = paths.get(PathId(1)).map(|path| (path.sender.wanted_state, path.sender.next_number()));
+        assert_eq!(path, Some((PathState::Closed, 1)));
+    }
+
+    #[test]
+    fn no_path_beyond_the_sixteenth_is_added() {
+        let mut paths: Paths<u8> = Paths::new(PathOrder::new(&[]));
+        paths.add(NOW, PathId(16));
+        paths.remove(PathId(16));
+        paths.set_wanted(NOW, [PathState::Backup; 20]);
+        assert_eq!((paths.iter().count(), paths.get(PathId(16)).is_none()), (0, true));
+    }
+
+    #[test]
+    fn packets_may_arrive_on_active_paths_that_are_not_down() {
+        let mut paths: Paths<u8> = Paths::new(PathOrder::new(&[]));
+        (0..3).for_each(|path| paths.add(NOW, PathId(path)));
+        paths.set_wanted(NOW, [PathState::Active, PathState::Backup, PathState::Active]);
+        assert_eq!(paths.active_paths(true).paths, 0b101);
+    }
+}

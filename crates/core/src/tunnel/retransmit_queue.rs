@@ -1,0 +1,139 @@
+//! Lost packets that wait for retransmission.
+
+use alloc::collections::VecDeque;
+
+use super::fq_codel::Queued;
+use crate::time::{Duration, Instant};
+
+/// Retransmission of a packet ends this long after its first transmission; the inner TCP has retransmitted
+/// by then.
+const RETRANSMIT_WITHIN: Duration = Duration::from_millis(250);
+/// Maximum number of packets queued for retransmission.
+const MAX_PACKETS: usize = 8192;
+/// Maximum number of retransmissions of a packet. A packet lost each time reaches about this number within
+/// [`RETRANSMIT_WITHIN`]; only a peer with false reports exceeds it.
+pub(super) const MAX_RETRANSMISSIONS: u8 = 8;
+
+/// A packet kept for retransmission.
+#[derive(Clone, Debug)]
+pub(super) struct Retransmittable<P> {
+    pub packet: P,
+    pub bytes: u32,
+    pub flow: u8,
+    pub sequence: u32,
+    /// Retransmission ends at this time.
+    until: Instant,
+    /// Retransmissions left.
+    tries: u8,
+}
+
+impl<P> Retransmittable<P> {
+    /// A packet that is sent for the first time now, with its flow sequence number.
+    pub(super) fn new(now: Instant, queued: Queued<P>, sequence: u32) -> Retransmittable<P> {
+        let Queued { packet, bytes, flow, .. } = queued;
+        let until = now + RETRANSMIT_WITHIN;
+        Retransmittable { packet, bytes, flow, sequence, until, tries: MAX_RETRANSMISSIONS }
+    }
+}
+
+/// The queue, in order of detected loss.
+#[derive(Debug)]
+pub(super) struct RetransmitQueue<P> {
+    packets: VecDeque<Retransmittable<P>>,
+}
+
+impl<P> RetransmitQueue<P> {
+    pub(super) fn new() -> RetransmitQueue<P> {
+        RetransmitQueue { packets: VecDeque::new() }
+    }
+
+    /// Queues lost packets, except those that are too old or were retransmitted too often.
+    pub(super) fn push_lost(&mut self, now: Instant, lost: impl IntoIterator<Item = Retransmittable<P>>) {
+        for copy in lost {
+            if copy.until > now && copy.tries > 0 && self.packets.len() < MAX_PACKETS {
+                self.packets.push_back(Retransmittable { tries: copy.tries - 1, ..copy });
+            }
+        }
+    }
+
+    /// The next packet, after dropping those that are too old.
+    pub(super) fn front(&mut self, now: Instant) -> Option<&Retransmittable<P>> {
+        while self.packets.front().is_some_and(|copy| copy.until <= now) {
+            self.packets.pop_front();
+        }
+        self.packets.front()
+    }
+
+    /// Takes the next packet.
+    pub(super) fn pop(&mut self) -> Option<Retransmittable<P>> {
+        self.packets.pop_front()
+    }
+
+    /// Drops packets that are too old, and frees the memory of an empty queue.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.packets.retain(|copy| copy.until > now);
+        if self.packets.is_empty() {
+            self.packets.shrink_to_fit();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.packets.clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// A packet first sent at 20 ms.
+    fn copy(packet: u32) -> Retransmittable<u32> {
+        let queued = Queued { flow: 1, bytes: 1400, bulk: false, arrived: at(10), packet };
+        Retransmittable::new(at(20), queued, 0)
+    }
+
+    #[test]
+    fn packets_leave_in_order_until_250_ms_after_their_first_transmission() {
+        let mut queue = RetransmitQueue::new();
+        queue.push_lost(at(30), [copy(1), copy(2)]);
+        assert_eq!(queue.front(at(269)).map(|copy| copy.packet), Some(1));
+        assert_eq!(queue.pop().map(|copy| copy.packet), Some(1));
+        assert!(queue.front(at(270)).is_none());
+        queue.push_lost(at(270), [copy(3)]);
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn expired_packets_free_their_memory() {
+        let mut queue = RetransmitQueue::new();
+        queue.push_lost(at(30), (0..100).map(copy));
+        queue.expire(at(269));
+        assert_eq!(queue.len(), 100);
+        queue.expire(at(270));
+        assert_eq!((queue.len(), queue.packets.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn the_queue_and_the_retransmissions_of_a_packet_are_limited() {
+        let mut queue = RetransmitQueue::new();
+        queue.push_lost(at(30), (0..MAX_PACKETS as u32 + 100).map(copy));
+        assert_eq!(queue.len(), MAX_PACKETS);
+        queue.clear();
+        queue.push_lost(at(30), [copy(1)]);
+        let mut times = 0;
+        while let Some(copy) = queue.pop() {
+            times += 1;
+            queue.push_lost(at(30), [copy]);
+        }
+        assert_eq!(times, MAX_RETRANSMISSIONS);
+    }
+}

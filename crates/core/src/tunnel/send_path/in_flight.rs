@@ -1,0 +1,174 @@
+//! The packets in flight on a path, by path sequence number.
+
+use alloc::collections::VecDeque;
+use core::ops::RangeInclusive;
+
+use crate::time::Instant;
+use crate::tunnel::retransmit_queue::Retransmittable;
+use crate::tunnel::wire::gre_key::unwrap;
+
+/// Maximum number of packets in flight.
+const MAX_PACKETS: usize = 65_536;
+
+/// A packet in flight.
+#[derive(Debug)]
+pub(super) struct SentPacket<P> {
+    pub(super) sent: Instant,
+    pub(super) bytes: u32,
+    /// A path MTU probe: its loss is not counted as a loss of the path.
+    pub(super) is_mtu_probe: bool,
+    pub(super) copy: Option<Retransmittable<P>>,
+}
+
+/// Packets in flight, the oldest first.
+#[derive(Debug)]
+pub(super) struct InFlight<P> {
+    next: u64,
+    packets: VecDeque<SentPacket<P>>,
+    bytes: u64,
+    last_sent: Instant,
+}
+
+impl<P> InFlight<P> {
+    /// Nothing in flight; `next` is the first sequence number.
+    pub(super) fn new(now: Instant, next: u64) -> InFlight<P> {
+        InFlight { next, packets: VecDeque::new(), bytes: 0, last_sent: now }
+    }
+
+    /// The next path sequence number.
+    pub(super) fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Adds a packet that is sent now and returns its path sequence number. Beyond the limit, the oldest is
+    /// forgotten.
+    pub(super) fn push(&mut self, now: Instant, bytes: u32, copy: Option<Retransmittable<P>>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        if self.packets.len() == MAX_PACKETS {
+            self.pop_oldest();
+        }
+        self.packets.push_back(SentPacket { sent: now, bytes, is_mtu_probe: false, copy });
+        self.bytes += u64::from(bytes);
+        self.last_sent = now;
+        number
+    }
+
+    /// Marks the packet sent last as a path MTU probe.
+    pub(super) fn mark_mtu_probe(&mut self) {
+        self.packets.iter_mut().next_back().into_iter().for_each(|packet| packet.is_mtu_probe = true);
+    }
+
+    /// The sequence numbers that a report covers for the first time, given its highest (modulo 2³²); `None`
+    /// if that is not in flight.
+    pub(super) fn covered_by(&self, highest: u32) -> Option<RangeInclusive<u64>> {
+        let first = self.next - self.packets.len() as u64;
+        let highest = unwrap(self.next, highest, 32);
+        (first..self.next).contains(&highest).then_some(first..=highest)
+    }
+
+    /// Removes the oldest packet.
+    pub(super) fn pop_oldest(&mut self) -> Option<SentPacket<P>> {
+        let oldest = self.packets.pop_front()?;
+        self.bytes -= u64::from(oldest.bytes);
+        Some(oldest)
+    }
+
+    /// Takes the kept copies of all packets.
+    pub(super) fn take_copies(&mut self) -> VecDeque<Retransmittable<P>> {
+        self.packets.iter_mut().filter_map(|packet| packet.copy.take()).collect()
+    }
+
+    /// Forgets all packets.
+    pub(super) fn clear(&mut self) {
+        self.packets.clear();
+        self.bytes = 0;
+    }
+
+    /// Frees the unused memory if nothing is in flight.
+    pub(super) fn release_memory(&mut self) {
+        if self.packets.is_empty() {
+            self.packets.shrink_to_fit();
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Send time of the oldest packet.
+    pub(super) fn oldest_sent(&self) -> Option<Instant> {
+        self.packets.front().map(|packet| packet.sent)
+    }
+
+    /// Send time of the newest packet, in flight or not; before any, the start.
+    pub(super) fn last_sent(&self) -> Instant {
+        self.last_sent
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunnel::fq_codel::Queued;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// Three packets of 100 bytes in flight, the first numbered `next`.
+    fn three(next: u64) -> InFlight<u8> {
+        let mut in_flight = InFlight::new(at(1), next);
+        for number in 0..3 {
+            let queued = Queued { flow: 0, bytes: 100, bulk: false, arrived: at(1), packet: 7 };
+            let copy = (number != 1).then(|| Retransmittable::new(at(1), queued, 0));
+            assert_eq!(in_flight.push(at(2 + number), 100, copy), next + number);
+        }
+        in_flight
+    }
+
+    #[test]
+    fn a_report_covers_what_is_in_flight_up_to_its_highest_number() {
+        for next in [0, 10, (1 << 32) - 2, (5 << 32) - 1] {
+            let mut in_flight = three(next);
+            let highest = |number: u64| (next + number) as u32;
+            assert_eq!(in_flight.covered_by(highest(1)), Some(next..=next + 1));
+            assert_eq!(in_flight.covered_by(highest(3)), None, "it was not sent yet");
+            assert_eq!(in_flight.pop_oldest().map(|packet| packet.sent), Some(at(2)));
+            assert_eq!(in_flight.covered_by(highest(0)), None, "it was reported before");
+            assert_eq!(in_flight.covered_by(highest(2)), Some(next + 1..=next + 2));
+        }
+    }
+
+    #[test]
+    fn bytes_and_times_follow_the_packets() {
+        let mut in_flight = three(0);
+        assert_eq!((in_flight.bytes(), in_flight.oldest_sent(), in_flight.last_sent()), (300, Some(at(2)), at(4)));
+        in_flight.pop_oldest();
+        assert_eq!((in_flight.bytes(), in_flight.oldest_sent()), (200, Some(at(3))));
+        in_flight.clear();
+        assert_eq!((in_flight.bytes(), in_flight.oldest_sent(), in_flight.last_sent()), (0, None, at(4)));
+        in_flight.release_memory();
+        assert_eq!((in_flight.packets.capacity(), in_flight.next_number()), (0, 3));
+    }
+
+    #[test]
+    fn a_copy_is_taken_once() {
+        let mut in_flight = three(0);
+        assert_eq!((in_flight.take_copies().len(), in_flight.take_copies().len(), in_flight.len()), (2, 0, 3));
+    }
+
+    #[test]
+    fn packets_in_flight_are_limited() {
+        let mut in_flight: InFlight<u8> = InFlight::new(at(1), 0);
+        for _ in 0..MAX_PACKETS + 5000 {
+            in_flight.push(at(1), 100, None);
+        }
+        assert_eq!((in_flight.len(), in_flight.bytes()), (MAX_PACKETS, MAX_PACKETS as u64 * 100));
+    }
+}
