@@ -45,7 +45,7 @@ pub struct Server {
 pub struct Update {
     /// An object was added or removed.
     pub demand_changed: bool,
-    /// Requests to [answer](Server::answer).
+    /// Requests to [answer](Server::answer), at most one of each client: what it requests at once is answered once.
     pub requests: Vec<TunnelRequest>,
     /// Errors in what was received, a sentence each.
     pub faults: Vec<String>,
@@ -201,7 +201,10 @@ impl Server {
                     ("only root and the agent's own user may change it".into(), "run this command as one of them")
                 }
                 Ok(Request::Tunnel(mode)) => {
-                    update.requests.push(TunnelRequest { client, mode });
+                    match update.requests.iter_mut().find(|request| request.client == client) {
+                        Some(request) => request.mode = mode.or(request.mode),
+                        None => update.requests.push(TunnelRequest { client, mode }),
+                    }
                     continue;
                 }
                 Err(cause) => (cause, "write one line of JSON as in docs/reference/control-socket.md"),

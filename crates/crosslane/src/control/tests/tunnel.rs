@@ -186,6 +186,20 @@ fn a_client_that_never_reads_blocks_no_other() {
 }
 
 #[test]
+fn what_a_client_requests_at_once_is_answered_once() {
+    let name = named("many");
+    let of = name.clone();
+    answered(&name, 1, move || {
+        let mut stream = connect(&of);
+        stream.write_all(("{}\n".repeat(5000) + "{\"mode\": \"per-flow\"}\n{}\n").as_bytes()).unwrap();
+        let replies =
+            BufReader::new(&stream).lines().map(|line| serde_json::from_str::<Status>(&line.unwrap()).unwrap());
+        let before = replies.take_while(|status| status.peers[0].mode != Mode::PerFlow).count();
+        assert!(before < 100, "{before} replies before the last");
+    });
+}
+
+#[test]
 fn another_user_is_rejected() {
     let name = named("unknown");
     let of = name.clone();
