@@ -15,16 +15,14 @@ use tokio::net::UnixStream;
 use super::demand_table::DemandTable;
 use super::listener::{Listener, listen};
 use super::protocol::{
-    AdmissionReport, Inbox, MAX_CLIENTS, MAX_LINE_BYTES, READ_BYTES, Reply, Request, flush, line, read_request,
-    tunnel_name,
+    AdmissionReport, Inbox, MAX_CLIENTS, MAX_LINE_BYTES, READ_BYTES, RESERVED_CLIENTS, Reply, Request, flush, line,
+    read_request, tunnel_name,
 };
 use super::status::Status;
 use super::trust::{Trust, trust};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
-/// Further clients of root and the agent's own user, so that a group cannot exclude them.
-pub const RESERVED_CLIENTS: usize = 8;
 /// The attempt named by every rejection.
 const ATTEMPT: &str = "requesting from the agent";
 

@@ -10,8 +10,8 @@ use crosslane_core::path::PathId;
 use crosslane_core::tunnel::Mode;
 
 use super::super::client::query_tunnel;
-use super::super::protocol::{MAX_CLIENTS, MAX_LINE_BYTES, Reply};
-use super::super::server::{RESERVED_CLIENTS, Server};
+use super::super::protocol::{MAX_CLIENTS, MAX_LINE_BYTES, RESERVED_CLIENTS, Reply};
+use super::super::server::Server;
 use super::super::status::{PeerStatus, Status, path_name};
 use crate::clock::Clock;
 use crate::error::Error;
