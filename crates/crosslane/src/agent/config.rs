@@ -228,17 +228,8 @@ fn parse(text: &str) -> Result<Config, Fault> {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err(fault(unknown.span().start, cause, "name paths of this file"));
     }
-    let (overlap_ms, period_ms) = (&config.service.overlap_ms, &config.observe.transport_period_ms);
-    if *overlap_ms.get_ref() > 1000 {
-        let cause = format!("overlap_ms is {}", overlap_ms.get_ref());
-        return Err(fault(overlap_ms.span().start, cause, "give 0 to 1000"));
-    }
-    if !(1..=1000).contains(period_ms.get_ref()) {
-        let cause = format!("transport_period_ms is {}", period_ms.get_ref());
-        return Err(fault(period_ms.span().start, cause, "give 1 to 1000"));
-    }
-    checks::observe(&config)
-        .and_then(|()| checks::log(&config))
+    checks::ranges(&config)
+        .and_then(|()| checks::observe(&config))
         .and_then(|()| checks::demands(&config))
         .and_then(|()| checks::costs(&config))
         .map_err(|(place, cause, remedy)| fault(place, cause, remedy))?;

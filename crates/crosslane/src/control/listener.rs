@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::protocol::{MAX_CLIENTS, address};
+use super::protocol::{MAX_CLIENTS, RESERVED_CLIENTS, address};
 
 /// Mode of the socket's file: access for the agent's user and the configured group.
 const FILE_MODE: u32 = 0o660;
@@ -77,7 +77,7 @@ pub(super) fn listen(name: &str, group: Option<u32>) -> io::Result<Listener> {
             std::os::unix::fs::chown(path, None, group)?;
         }
     }
-    socket.listen(MAX_CLIENTS as i32)?;
+    socket.listen((MAX_CLIENTS + RESERVED_CLIENTS) as i32)?;
     let socket = UnixListener::from_std(OwnedFd::from(socket).into())?;
     Ok(Listener { socket, _file: file })
 }

@@ -19,6 +19,8 @@ pub const VERSION: u32 = 1;
 /// Maximum number of clients: more than a vehicle has programs with deadlines, and few enough to process all their
 /// objects every 10 ms.
 pub const MAX_CLIENTS: usize = 16;
+/// Further clients of root and the agent's own user, so that a group cannot exclude them.
+pub const RESERVED_CLIENTS: usize = 8;
 /// Longest name of a socket, in bytes (unix(7)).
 pub const MAX_NAME_BYTES: usize = 107;
 

@@ -15,16 +15,14 @@ use tokio::net::UnixStream;
 use super::demand_table::DemandTable;
 use super::listener::{Listener, listen};
 use super::protocol::{
-    AdmissionReport, Inbox, MAX_CLIENTS, MAX_LINE_BYTES, READ_BYTES, Reply, Request, flush, line, read_request,
-    tunnel_name,
+    AdmissionReport, Inbox, MAX_CLIENTS, MAX_LINE_BYTES, READ_BYTES, RESERVED_CLIENTS, Reply, Request, flush, line,
+    read_request, tunnel_name,
 };
 use super::status::Status;
 use super::trust::{Trust, trust};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
-/// Further clients of root and the agent's own user, so that a group cannot exclude them.
-pub const RESERVED_CLIENTS: usize = 8;
 /// The attempt named by every rejection.
 const ATTEMPT: &str = "requesting from the agent";
 
@@ -45,7 +43,7 @@ pub struct Server {
 pub struct Update {
     /// An object was added or removed.
     pub demand_changed: bool,
-    /// Requests to [answer](Server::answer).
+    /// Requests to [answer](Server::answer), at most one of each client: what it requests at once is answered once.
     pub requests: Vec<TunnelRequest>,
     /// Errors in what was received, a sentence each.
     pub faults: Vec<String>,
@@ -201,7 +199,10 @@ impl Server {
                     ("only root and the agent's own user may change it".into(), "run this command as one of them")
                 }
                 Ok(Request::Tunnel(mode)) => {
-                    update.requests.push(TunnelRequest { client, mode });
+                    match update.requests.iter_mut().find(|request| request.client == client) {
+                        Some(request) => request.mode = mode.or(request.mode),
+                        None => update.requests.push(TunnelRequest { client, mode }),
+                    }
                     continue;
                 }
                 Err(cause) => (cause, "write one line of JSON as in docs/reference/control-socket.md"),

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use super::super::client::Agent;
 use super::super::demand_table::DemandTable;
 use super::super::protocol::*;
-use super::super::server::{RESERVED_CLIENTS, Server, Update};
+use super::super::server::{Server, Update};
 use crate::clock::Clock;
 
 /// Backlog limit of one path whose rate is unknown.

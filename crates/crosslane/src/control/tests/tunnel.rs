@@ -10,8 +10,8 @@ use crosslane_core::path::PathId;
 use crosslane_core::tunnel::Mode;
 
 use super::super::client::query_tunnel;
-use super::super::protocol::{MAX_CLIENTS, MAX_LINE_BYTES, Reply};
-use super::super::server::{RESERVED_CLIENTS, Server};
+use super::super::protocol::{MAX_CLIENTS, MAX_LINE_BYTES, RESERVED_CLIENTS, Reply};
+use super::super::server::Server;
 use super::super::status::{PeerStatus, Status, path_name};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -182,6 +182,20 @@ fn a_client_that_never_reads_blocks_no_other() {
             .collect();
         assert_eq!(query_tunnel(&of, None).unwrap().peers.len(), 2000);
         drop(unread);
+    });
+}
+
+#[test]
+fn what_a_client_requests_at_once_is_answered_once() {
+    let name = named("many");
+    let of = name.clone();
+    answered(&name, 1, move || {
+        let mut stream = connect(&of);
+        stream.write_all(("{}\n".repeat(5000) + "{\"mode\": \"per-flow\"}\n{}\n").as_bytes()).unwrap();
+        let replies =
+            BufReader::new(&stream).lines().map(|line| serde_json::from_str::<Status>(&line.unwrap()).unwrap());
+        let before = replies.take_while(|status| status.peers[0].mode != Mode::PerFlow).count();
+        assert!(before < 100, "{before} replies before the last");
     });
 }
 
