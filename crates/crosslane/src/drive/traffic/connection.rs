@@ -14,7 +14,8 @@ use crosslane_sim::record::messages::MessageLog;
 use nix::poll::PollFlags;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::driver::{Driver, EndpointRecord, POLL_INTERVAL, Plan, Run, TrafficError, system};
+use super::driver::{Driver, EndpointRecord, POLL_INTERVAL, Plan, Run};
+use super::error::{TrafficError, system};
 use super::frame::Checker;
 use crate::error::Result;
 

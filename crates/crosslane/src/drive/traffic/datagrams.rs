@@ -12,7 +12,8 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::Socket;
 
-use super::driver::{Driver, EndpointRecord, Plan, Run, TrafficError, system};
+use super::driver::{Driver, EndpointRecord, Plan, Run};
+use super::error::{TrafficError, system};
 use super::frame::{self, HEADER_BYTES};
 use crate::error::Result;
 

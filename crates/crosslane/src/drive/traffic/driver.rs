@@ -1,6 +1,5 @@
 //! What drives the two endpoints of a kind of traffic over real sockets.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -15,9 +14,10 @@ use crosslane_sim::traffic::{BULK_BYTES, Span, TrafficKind, Write};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::Socket;
 
+use super::error::{TrafficError, system};
 use super::frame::{self, HEADER_BYTES, SIZE_MAX_BYTES};
 use crate::clock::Clock;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Maximum number of messages in a run; its record stays below 400 MB.
 pub const MESSAGES_MAX: usize = 10_000_000;
@@ -82,54 +82,6 @@ pub struct EndpointRecord {
     pub received_ns: Vec<Option<u64>>,
     /// Number of duplicates.
     pub duplicates: u64,
-}
-
-/// Why the traffic failed.
-#[derive(Debug, thiserror::Error)]
-pub enum TrafficError {
-    /// The plan is invalid.
-    #[error("while planning the traffic: {0}")]
-    Plan(String),
-    /// A system call failed.
-    #[error("while {attempt}: {cause}; {remedy}")]
-    System {
-        /// The attempt.
-        attempt: String,
-        /// The system's error.
-        cause: io::Error,
-        /// The remedy.
-        remedy: &'static str,
-    },
-    /// A datagram differs from the one sent.
-    #[error("while checking received data: datagram of {length} bytes: {what}; report this, since UDP has checksums")]
-    Damaged {
-        /// Bytes received.
-        length: usize,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The stream differs from the one sent.
-    #[error(
-        "while checking received data: {what} at byte {offset} of the stream; report this, since TCP must prevent it"
-    )]
-    Corrupt {
-        /// Offset in the stream.
-        offset: u64,
-        /// What is wrong.
-        what: &'static str,
-    },
-}
-
-impl From<TrafficError> for Error {
-    fn from(cause: TrafficError) -> Error {
-        Error::message(cause.to_string(), 1)
-    }
-}
-
-/// Turns an error of the system into a [`TrafficError`].
-pub fn system(attempt: impl Into<String>, remedy: &'static str) -> impl FnOnce(io::Error) -> TrafficError {
-    let attempt = attempt.into();
-    move |cause| TrafficError::System { attempt, cause, remedy }
 }
 
 impl Plan {

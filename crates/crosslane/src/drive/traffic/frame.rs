@@ -1,7 +1,7 @@
 //! Messages in a byte stream: a header, then a pattern that the receiver checks
 //! byte by byte.
 
-use super::driver::TrafficError;
+use super::error::TrafficError;
 
 /// Bytes of the header: magic, length, number, time of sending.
 pub const HEADER_BYTES: usize = 24;

@@ -19,6 +19,7 @@ use crate::testbed::realtime::become_realtime;
 mod connection;
 mod datagrams;
 mod driver;
+mod error;
 mod frame;
 mod objects;
 

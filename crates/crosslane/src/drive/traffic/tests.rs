@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Instant as SystemInstant;
 
-use crosslane_sim::traffic::{Bulk, Messages, Span, TrafficKind};
+use crosslane_sim::traffic::{Bulk, Messages, Source, Span, TrafficKind, Write};
 
 use super::*;
 
@@ -105,6 +105,44 @@ fn bulk_is_sent_as_fast_as_the_socket_accepts_it() {
     let (vehicle, server) = run(&Connection, &plan, 0);
     assert_eq!(vehicle.sent.len(), server.received_ns.len());
     assert!(vehicle.sent.len() > 5, "{} blocks", vehicle.sent.len());
+}
+
+/// A kind that no other file names: every tenth message is larger.
+#[derive(Clone, Copy, Debug)]
+struct Video {
+    span: Span,
+    count: u64,
+}
+
+impl TrafficKind for Video {
+    fn name(&self) -> &'static str {
+        "video"
+    }
+
+    fn source(&self, span: Span, _seed: u64) -> Box<dyn Source> {
+        Box::new(Video { span, ..*self })
+    }
+}
+
+impl Source for Video {
+    fn next_write(&self) -> Option<Instant> {
+        Some(self.span.start + Duration::from_millis(10) * self.count as u32).filter(|due| *due < self.span.stop)
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Write> {
+        self.next_write().filter(|due| *due <= now)?;
+        self.count += 1;
+        Some(Write::Message(if self.count % 10 == 1 { 5000 } else { 500 }))
+    }
+}
+
+#[test]
+fn a_new_kind_needs_no_driver() {
+    let plan = Plan { kind: Arc::new(Video { span: span(0), count: 0 }), ..plan(Direction::Up, true) };
+    let (sender, receiver) = run(&Connection, &plan, 0);
+    let rows = messages(sender.sent, &receiver.received_ns);
+    assert!(is_timely(&rows));
+    assert_eq!((rows.len(), rows.iter().filter(|row| row.size_bytes == 5000).count()), (50, 5));
 }
 
 #[test]
