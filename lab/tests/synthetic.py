@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from crosslane_lab.coverage import HYSTERESIS_DB
-from crosslane_lab.run import TABLES
+from crosslane_lab.runs.folder import TABLES
 
 PERIOD_S = 0.02
 SIZE = 1000

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from crosslane_lab import deadlines
 from crosslane_lab.errors import LabError
-from crosslane_lab.run import RunFolder
+from crosslane_lab.pages import deadlines
+from crosslane_lab.runs.folder import RunFolder
 
 SHARES = {"deadline": (0.08, 0.0), "kernel": (0.5, 0.0), "mp-dpa": (0.2, 0.0), "mp-dpa-13": (0.06, 0.1)}
 SCENARIO = """name = "both"

@@ -6,7 +6,7 @@ from synthetic import Drive, Plan
 
 from crosslane_lab.cli import main
 from crosslane_lab.figures import fig11_bytes
-from crosslane_lab.run import RunFolder
+from crosslane_lab.runs.folder import RunFolder
 
 CITY = Drive(
     name="manhattan",

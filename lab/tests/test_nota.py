@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from crosslane_lab.cli import main
-from crosslane_lab.metrics import Spread
-from crosslane_lab.nota import page, published, tables
-from crosslane_lab.nota.cases import ALPHAS, COMPARED, Case, mp_dpa, plan, scenario
-from crosslane_lab.nota.published import STATIC, verdict
-from crosslane_lab.nota.results import DELIVERED_S, EXPENSIVE, MINIMUM, MISSED, Results
-from crosslane_lab.nota.utility import MU1, MU2, excess, utility
+from crosslane_lab.papers.nota import page, published, tables
+from crosslane_lab.papers.nota.cases import ALPHAS, COMPARED, Case, mp_dpa, plan, scenario
+from crosslane_lab.papers.nota.published import STATIC, verdict
+from crosslane_lab.papers.nota.results import DELIVERED_S, EXPENSIVE, MINIMUM, MISSED, Results
+from crosslane_lab.papers.nota.utility import MU1, MU2, excess, utility
+from crosslane_lab.runs.frame import Spread
 
 PROJECT = Path(__file__).parents[2]
 

@@ -7,8 +7,8 @@ import pytest
 import synthetic
 
 from crosslane_lab.figures import ALL, objects
-from crosslane_lab.run import RunFolder
-from crosslane_lab.summary_text import paragraphs, subject
+from crosslane_lab.report.summary_text import paragraphs, subject
+from crosslane_lab.runs.folder import RunFolder
 
 LATE = "kernel-1"
 

@@ -13,7 +13,7 @@ from crosslane_lab.coverage import changes, recovery, threshold_dbm, usable
 from crosslane_lab.figures import fig03_underused, fig10_recovered, sequence
 from crosslane_lab.figures.context_panels import subflow_intervals
 from crosslane_lab.figures.path_throughput import path_throughput
-from crosslane_lab.run import TABLES, Run, RunFolder
+from crosslane_lab.runs.folder import TABLES, Run, RunFolder
 
 
 def run_of(folder: RunFolder, strategy: str) -> Run:

@@ -4,8 +4,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from crosslane_lab import roads, roads_page
 from crosslane_lab.cli import main
+from crosslane_lab.papers.roads import campaign as roads
+from crosslane_lab.papers.roads import page as roads_page
 
 DRIVE = roads.Drive("UL_atnt_verizon_4_run_25.csv", 111.5, (10.0, 30.0), "verizon")
 

@@ -7,9 +7,11 @@ import pytest
 import synthetic
 from synthetic import Drive, Plan
 
-from crosslane_lab.metrics import WORST_DELAY, duration_ratio, number, representative, spread
-from crosslane_lab.run import RunFolder
-from crosslane_lab.summary_text import paragraphs, subject
+from crosslane_lab.render.markdown import duration_ratio, number
+from crosslane_lab.report.summary_text import paragraphs, subject
+from crosslane_lab.runs.catalog import WORST_DELAY
+from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.frame import representative, spread
 
 
 def plain(folder: RunFolder) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from crosslane_lab import szilagyi, szilagyi_page
 from crosslane_lab.errors import LabError
-from crosslane_lab.run import RunFolder
+from crosslane_lab.papers.szilagyi import measure as szilagyi
+from crosslane_lab.papers.szilagyi import page as szilagyi_page
+from crosslane_lab.runs.folder import RunFolder
 
 SCENARIO = """name = "szilagyi-{case}"
 duration_s = 102

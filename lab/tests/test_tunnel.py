@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from crosslane_lab import tunnel
 from crosslane_lab.errors import LabError
-from crosslane_lab.run import RunFolder
+from crosslane_lab.pages import tunnel
+from crosslane_lab.runs.folder import RunFolder
 
 
 def folder(root: Path, name: str, metrics: dict[str, dict[str, float]], scenario: str = "") -> RunFolder:

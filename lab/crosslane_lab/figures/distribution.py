@@ -3,9 +3,11 @@
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from crosslane_lab.figures.style import INK, WIDTH_IN, house_style, strategy_colour
-from crosslane_lab.metrics import WORST_DELAY, describe, number, quantile
-from crosslane_lab.run import RunFolder
+from crosslane_lab.render.markdown import number
+from crosslane_lab.render.style import INK, WIDTH_IN, house_style, strategy_colour
+from crosslane_lab.runs.catalog import WORST_DELAY, describe
+from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.frame import quantile
 
 TITLE = "Distribution of the worst delivery delay over the drives"
 

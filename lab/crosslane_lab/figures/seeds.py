@@ -5,9 +5,10 @@ from statistics import median
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from crosslane_lab.figures.style import INK, WIDTH_IN, house_style, strategy_colour
-from crosslane_lab.metrics import GAP, WORST_DELAY, describe, number
-from crosslane_lab.run import RunFolder
+from crosslane_lab.render.markdown import number
+from crosslane_lab.render.style import INK, WIDTH_IN, house_style, strategy_colour
+from crosslane_lab.runs.catalog import GAP, WORST_DELAY, describe
+from crosslane_lab.runs.folder import RunFolder
 
 TITLE = "Over all seeds"
 

@@ -1,0 +1,1 @@
+"""Uploads with deadlines over recorded drives."""
