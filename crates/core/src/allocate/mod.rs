@@ -7,7 +7,7 @@ use crate::path::PathState;
 use alloc::format;
 use alloc::vec::Vec;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
@@ -20,7 +20,7 @@ pub mod deadline;
 pub mod mp_dpa;
 
 /// How the paths are used together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Data over every good path at once.

@@ -5,14 +5,14 @@
 //! know only lengths; the driver has the bytes, reads files and computes digests. [`frame`] is the wire
 //! format, shown in `docs/transfer.md`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub mod frame;
 pub mod receiver;
 pub mod sender;
 
 /// Handling of an object past its deadline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Late {
     /// Unwritten data is not sent.

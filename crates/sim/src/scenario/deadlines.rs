@@ -3,12 +3,13 @@
 use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::transfer::Late;
+use serde::Serialize;
 
 use super::source_map::Lines;
 use super::{Scenario, ScenarioError, Traffic, TrafficKind};
 
 /// Objects that are generated periodically, each with a deadline.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DeadlineTraffic {
     /// Size of an object, in bytes (1,000 to 10⁹).
     pub object_bytes: u64,

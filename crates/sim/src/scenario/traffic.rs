@@ -1,7 +1,7 @@
 //! The traffic of a scenario.
 
 use crosslane_core::transfer::Late;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ScenarioError;
 use super::deadlines::{DeadlineKeys, DeadlineTraffic};
@@ -32,7 +32,7 @@ pub struct Traffic {
 }
 
 /// Transport protocol of the traffic.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// One connection, MPTCP where the strategy has several paths.
@@ -43,7 +43,8 @@ pub enum Protocol {
 }
 
 /// Kind of traffic.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum TrafficKind {
     /// Timestamped messages.
     Messages {
