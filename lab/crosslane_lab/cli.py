@@ -88,7 +88,7 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _results(options: argparse.Namespace) -> None:
-    folders = [RunFolder.open(path, records=False) for path in options.runs]
+    folders = [RunFolder.open(path) for path in options.runs]
     for file in results.write(folders, options.out):
         print(file)
 

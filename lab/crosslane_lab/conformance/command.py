@@ -29,7 +29,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def _act(options: argparse.Namespace) -> int:
     golden = conformance.read_golden(options.golden)
     exemptions = conformance.read_exemptions(options.exceptions or options.golden.with_suffix(".toml"))
-    figures = conformance.compare(golden, (RunFolder.open(path, records=False) for path in options.runs))
+    figures = conformance.compare(golden, (RunFolder.open(path) for path in options.runs))
     errors = conformance.stale_exemptions(figures, exemptions)
     if options.check:
         errors += conformance.regressions(figures, golden)

@@ -53,7 +53,7 @@ def idle_bins(folder: RunFolder, run: Run, path: str) -> tuple[np.ndarray, np.nd
 
 
 def _shown(folder: RunFolder) -> list[str]:
-    return [s for s in folder.measured if folder.scenario.is_baseline(s)] or folder.measured
+    return [s for s in folder.measured if s in folder.scenario.baselines] or folder.measured
 
 
 def _panel(column: Column) -> None:

@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from crosslane_lab.figures import distribution
 from crosslane_lab.render.markdown import number, spread_text, table, were
 from crosslane_lab.render.svg import png
 from crosslane_lab.report.page import flat
 from crosslane_lab.runs.catalog import GAP, GOODPUT, HANDOVER_DELAY, RECOVERY, WORST_DELAY, describe, in_order
 from crosslane_lab.runs.folder import RunFolder
-from crosslane_lab.runs.frame import quantile, spread, worst
+from crosslane_lab.runs.frame import spread, worst
 
 MIN_SEEDS_FOR_QUANTILES = 50
 """With at least this number of seeds, quantiles are shown."""
@@ -123,7 +125,7 @@ def _quantiles(folder: RunFolder, name: str) -> Iterator[str]:
     rows: list[list[str]] = []
     for strategy in folder.strategies:
         values = [run.metrics[name] for run in folder.valid_runs(strategy) if name in run.metrics]
-        shown = [number(quantile(values, share), unit) if values else "–" for _, share in QUANTILES]
+        shown = [number(float(np.quantile(values, share)), unit) if values else "–" for _, share in QUANTILES]
         rows.append([f"`{strategy}`", *shown, f"{len(values)}"])
     yield from table(["strategy", *(head for head, _ in QUANTILES), "runs"], rows)
 

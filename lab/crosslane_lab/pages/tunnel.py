@@ -1,7 +1,6 @@
 """The table of traffic through the tunnel: medians, those of the kernel, and the targets."""
 
 import argparse
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +98,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _act(options: argparse.Namespace) -> None:
-    options.out.write_text(page([RunFolder.open(path, records=False) for path in options.runs]), encoding="utf-8")
+    options.out.write_text(page([RunFolder.open(path) for path in options.runs]), encoding="utf-8")
     print(options.out)
 
 
@@ -181,6 +180,5 @@ def _cell(stats: Spread | None, metric: str) -> str:
 
 
 def _congestion(folder: RunFolder) -> str:
-    data = tomllib.loads(folder.scenario.text)
-    uses_tcp = data.get("traffic", {}).get("protocol", "tcp") == "tcp" and folder.scenario.traffic != "stream"
-    return str(data.get("congestion", "cubic")) if uses_tcp else "UDP"
+    uses_tcp = folder.scenario.protocol == "tcp" and folder.scenario.traffic != "stream"
+    return folder.scenario.congestion if uses_tcp else "UDP"

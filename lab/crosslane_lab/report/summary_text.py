@@ -27,7 +27,7 @@ _DISPLAY_NAMES = {
 
 def subject(folder: RunFolder) -> str | None:
     """The strategy that the report is about: the one for this traffic, else the best that is no baseline."""
-    ours = [s for s in folder.measured if not folder.scenario.is_baseline(s)]
+    ours = [s for s in folder.measured if s not in folder.scenario.baselines]
     designed_for_it = "threshold" if folder.scenario.deadline_s is None else "deadline"
     if designed_for_it in ours:
         return designed_for_it

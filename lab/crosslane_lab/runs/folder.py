@@ -1,6 +1,6 @@
 """A run folder as `crosslane drive` and `crosslane simulate` write it (docs/formats.md, "Run folder").
 
-`RunFolder.open` reads and checks the summary and the scenario. The records of a run are read on first use,
+`RunFolder.open` reads and checks the summary. The scenario and the records of a run are read on first use, these
 as lazy polars frames whose columns have the documented types.
 """
 
@@ -224,15 +224,11 @@ class RunFolder:
     seeds: tuple[int, ...]
     runs: tuple[Run, ...]
     expectations: tuple[Expectation, ...]
-    scenario: Scenario
     versions: dict[str, Any]
 
     @staticmethod
-    def open(path: Path, records: bool = True) -> "RunFolder":
-        """Read and check a run folder's summary, scenario and versions; raises `LabError`.
-
-        With `records=False` a folder that holds only the summary is accepted.
-        """
+    def open(path: Path) -> "RunFolder":
+        """Read and check a run folder's summary and versions; raises `LabError`."""
         if not path.is_dir():
             raise unreadable(path, "no such folder", "give the folder that `crosslane drive --out` wrote")
         file = path / "summary.json"
@@ -240,7 +236,7 @@ class RunFolder:
         schema = summary.get("schema")
         if schema != KNOWN_SCHEMA:
             raise unreadable(file, f"schema {schema!r} is not the known {KNOWN_SCHEMA}", _other_version(schema))
-        versions_file, scenario_file = path / "versions.json", path / "scenario.toml"
+        versions_file = path / "versions.json"
         get = _Getter(file, summary)
         return RunFolder(
             path=path,
@@ -252,9 +248,19 @@ class RunFolder:
             seeds=tuple(get("seeds", list)),
             runs=tuple(_run(path, _Getter(file, entry)) for entry in get("runs", list)),
             expectations=tuple(_expectation(_Getter(file, e)) for e in get("expect", list, [])),
-            scenario=Scenario.read(scenario_file) if records or scenario_file.exists() else Scenario.unknown(),
             versions=_read_object(versions_file, _RERUN) if versions_file.exists() else {},
         )
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The scenario with all defaults; raises `LabError`."""
+        return Scenario.read(self.path / "scenario.json")
+
+    @property
+    def scenario_text(self) -> str:
+        """The scenario as its author wrote it; empty if the folder lacks it."""
+        file = self.path / "scenario.toml"
+        return file.read_text(encoding="utf-8") if file.is_file() else ""
 
     def valid_runs(self, strategy: str) -> list[Run]:
         """The valid runs of a strategy, in order of seed."""

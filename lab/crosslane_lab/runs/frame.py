@@ -1,8 +1,10 @@
-"""Medians, ranges and quantiles over the seeds."""
+"""The metrics of many runs: a data frame, and medians and ranges over the seeds."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import floor
-from statistics import median
+
+import numpy as np
+import polars as pl
 
 from crosslane_lab.runs.catalog import GAP, GOODPUT, WORST_DELAY, describe
 from crosslane_lab.runs.folder import Run, RunFolder
@@ -18,19 +20,25 @@ class Spread:
     count: int
 
 
-def spread(runs: list[Run], metric: str) -> Spread | None:
+def stats(values: Sequence[float]) -> Spread | None:
+    """The spread of the values; None if there are none."""
+    return Spread(float(np.median(values)), min(values), max(values), len(values)) if values else None
+
+
+def spread(runs: Sequence[Run], metric: str) -> Spread | None:
     """The spread of a metric over the runs that have it; None if no run has it."""
-    values = [run.metrics[metric] for run in runs if metric in run.metrics]
-    return Spread(median(values), min(values), max(values), len(values)) if values else None
+    return stats([run.metrics[metric] for run in runs if metric in run.metrics])
 
 
-def quantile(values: list[float], share: float) -> float:
-    """The quantile of the values at `share` (0 to 1), with linear interpolation."""
-    ranked = sorted(values)
-    position = share * (len(ranked) - 1)
-    below = floor(position)
-    above = min(below + 1, len(ranked) - 1)
-    return ranked[below] + (position - below) * (ranked[above] - ranked[below])
+def frame(folders: Mapping[str, RunFolder]) -> pl.DataFrame:
+    """Runs × metrics: a row per valid run, null where it lacks a metric; `run` is the key of its folder."""
+    rows = [
+        {"run": key, "strategy": strategy, "seed": run.seed} | run.metrics
+        for key, folder in folders.items()
+        for strategy in folder.strategies
+        for run in folder.valid_runs(strategy)
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def worst(runs: list[Run], metric: str) -> float | None:

@@ -1,14 +1,14 @@
-"""The parts of a scenario that the lab uses: paths, traffic, strategies, threshold crossings."""
+"""The parts of a resolved scenario (`scenario.json`) that the lab uses."""
 
-import tomllib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from crosslane_lab.errors import unreadable
 
-BASELINES = ("single", "kernel", "kernel-tuned")
-"""The strategies that every comparison includes; all others are compared with them."""
+Spans = tuple[tuple[float, float], ...]
+"""Intervals, in s."""
 
 
 @dataclass(frozen=True)
@@ -23,50 +23,39 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario as it was run. Every key has a default."""
+    """A scenario as it was run."""
 
-    text: str
     paths: tuple[str, ...]
     cells: tuple[str, ...]
     prefer: tuple[str, ...]
     mode: str
+    congestion: str
     traffic: str
+    protocol: str
     direction: str
-    period_ms: float | None
     deadline_s: float | None
+    objects: int | None
     prices: dict[str, float]
-    bases: dict[str, str]
+    baselines: frozenset[str]
     roadside_units: int
     is_fleet: bool
     crossings: tuple[Crossing, ...]
-    outages: dict[str, tuple[tuple[float, float], ...]]
+    outages: dict[str, Spans]
     expected_metrics: tuple[str, ...]
     limits: dict[tuple[str, str], float]
 
     @staticmethod
     def read(file: Path) -> "Scenario":
-        """Read `scenario.toml`; raises `LabError`."""
-        remedy = "give a folder that `crosslane drive` wrote"
+        """Read `scenario.json`; raises `LabError`."""
+        remedy = "run it again with this version of crosslane"
         try:
-            text = file.read_text(encoding="utf-8")
-            data = tomllib.loads(text)
-            return _scenario(text, data)
+            return _scenario(json.loads(file.read_text(encoding="utf-8")))
         except FileNotFoundError:
-            raise unreadable(file, "the file is missing", remedy) from None
+            raise unreadable(file, "the file is missing: an earlier version wrote the folder", remedy) from None
         except (OSError, ValueError) as error:
-            raise unreadable(file, f"not TOML ({error})", remedy) from error
+            raise unreadable(file, f"not JSON ({error})", remedy) from error
         except (KeyError, TypeError, AttributeError) as error:
-            cause = f"not a scenario ({type(error).__name__}: {error})"
-            raise unreadable(file, cause, "`crosslane check` reports the error") from error
-
-    @staticmethod
-    def unknown() -> "Scenario":
-        """A scenario with all values at their defaults."""
-        return _scenario("", {})
-
-    def base(self, strategy: str) -> str:
-        """The base of a strategy: its name if the scenario does not define it."""
-        return self.bases.get(strategy, strategy)
+            raise unreadable(file, f"not a scenario ({type(error).__name__}: {error})", remedy) from error
 
     @property
     def expensive_path(self) -> str | None:
@@ -80,53 +69,42 @@ class Scenario:
         """Whether a path is expected to recover: a mean signal to rise above a threshold."""
         return any(crossing.direction == "above" for crossing in self.crossings)
 
-    def is_baseline(self, strategy: str) -> bool:
-        """Whether a strategy is one of the baselines."""
-        return self.base(strategy) in BASELINES
 
-
-def _scenario(text: str, data: dict[str, Any]) -> Scenario:
-    service, traffic = data.get("service", {}), data.get("traffic", {})
-    expects = data.get("expect", [])
-    expects = [expects] if isinstance(expects, dict) else expects
-    every, deadline = traffic.get("every_ms"), traffic.get("deadline_s")
+def _scenario(data: dict[str, Any]) -> Scenario:
+    service, traffic, paths = data["service"], data["traffic"], data["paths"]
+    bounds = [entry for entry in data["expect"] if "metric" in entry]
+    fixed = [entry for entry in bounds if entry["bound"] == "at_most" and entry["of_strategy"] is None]
     return Scenario(
-        text=text,
-        paths=tuple(entry["name"] for kind in ("radio", "wifi", "cellular") for entry in data.get(kind, [])),
-        cells=tuple(entry["name"] for entry in data.get("cellular", [])),
-        prefer=tuple(service.get("prefer", ())),
-        mode=service.get("mode", "aggregate"),
-        traffic=traffic.get("kind", "messages"),
-        direction=traffic.get("direction", "up"),
-        period_ms=None if every is None else float(every),
-        deadline_s=None if deadline is None else float(deadline),
-        prices={path: float(price) for path, price in service.get("cost_per_gb", {}).items()},
-        bases={s["name"]: s.get("base", s["name"]) for s in data.get("strategy", [])},
-        roadside_units=len(data.get("roadside_unit", [])),
-        is_fleet="fleet" in data,
-        crossings=tuple(_crossing(e) for e in expects if "crossing" in e),
-        outages=_outages(data),
-        expected_metrics=tuple(dict.fromkeys(e["metric"] for e in expects if "metric" in e)),
-        limits={(e["strategy"], e["metric"]): float(e["at_most"]) for e in expects if "at_most" in e},
+        paths=tuple(path["name"] for path in paths),
+        cells=tuple(path["name"] for path in paths if path["link"] == "cellular"),
+        prefer=tuple(service["prefer"]),
+        mode=service["mode"],
+        congestion=data["congestion"],
+        traffic=traffic["kind"],
+        protocol=traffic["protocol"],
+        direction=traffic["direction"],
+        deadline_s=traffic.get("deadline_s"),
+        objects=traffic.get("objects"),
+        prices=service["cost_per_gb"],
+        baselines=frozenset(entry["name"] for entry in data["strategies"] if entry["kind"] == "baseline"),
+        roadside_units=len(data["roadside_units"]),
+        is_fleet=data["fleet"] is not None,
+        crossings=tuple(
+            Crossing(entry["crossing"], entry["threshold_dbm"], entry["direction"], tuple(entry["between_s"]))
+            for entry in data["expect"]
+            if "crossing" in entry
+        ),
+        outages=_outages(paths, data["roadside_units"]),
+        expected_metrics=tuple(dict.fromkeys(entry["metric"] for entry in bounds)),
+        limits={(entry["strategy"], entry["metric"]): entry["limit"] for entry in fixed},
     )
 
 
-def _crossing(expect: dict[str, Any]) -> Crossing:
-    begin, end = expect.get("between_s", (0.0, float("inf")))
-    threshold = float(expect["threshold_dbm"])
-    return Crossing(expect["crossing"], threshold, expect.get("direction", "below"), (float(begin), float(end)))
-
-
-def _outages(data: dict[str, Any]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Intervals in which a path is down by the scenario: `outages_s` of its link, or of its only roadside unit."""
-    units = [(unit["radio"], _outages_of(unit)) for unit in data.get("roadside_unit", [])]
-    only_units = [(path, spans) for path, spans in units if sum(p == path for p, _ in units) == 1]
-    links = [
-        (link["name"], _outages_of(link)) for kind in ("cellular", "wifi", "wire") for link in data.get(kind, [])
-    ]
-    return {path: tuple((float(a), float(b)) for a, b in spans) for path, spans in only_units + links if spans}
-
-
-def _outages_of(table: dict[str, Any]) -> Any:  # noqa: ANN401
-    """`outages_s`, which the previous version called `silent_s`."""
-    return table.get("outages_s", table.get("silent_s", ()))
+def _outages(
+    paths: list[dict[str, Any]], units: list[dict[str, Any]]
+) -> dict[str, tuple[tuple[float, float], ...]]:
+    """Intervals in which a path is down by the scenario: those of its link, or of its only roadside unit."""
+    radios = [unit["radio"] for unit in units]
+    spans = {unit["radio"]: unit["outages_s"] for unit in units if radios.count(unit["radio"]) == 1}
+    spans |= {path["name"]: path.get("outages_s", []) for path in paths if path["link"] != "radio"}
+    return {path: tuple((a, b) for a, b in each) for path, each in spans.items() if each}

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from crosslane_lab.errors import unreadable
+from crosslane_lab.runs.runner import Comparison, scenario
 
 ROADS = ("highway", "rural", "city")
 BULK_S, STREAM_S = (60.0, 50.0, 40.0), (1.0, 0.9, 0.8)
@@ -93,30 +93,17 @@ def plan() -> list[Case]:
     return cases
 
 
-def scenario(case: Case, scenarios: Path, data: Path) -> str:
-    """The scenario of a case; raises `LabError` if a key to change is missing in its file."""
-    file = scenarios / "nota" / f"{case.base}.toml"
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        cause = error.strerror or str(error)
-        raise unreadable(file, cause, "name the folder of scenarios of the project with --scenarios") from error
+def comparison(case: Case, scenarios: Path, quick: bool = False) -> Comparison:
+    """The runs of a case; raises `LabError` if a key to change is missing in its file."""
     keys = {"deadline_s": f"{case.deadline_s:g}", "congestion": f'"{case.congestion}"', **_EDITS[case.variant]}
-    for key, value in {**keys, "name": f'"{case.name}"'}.items():
-        text = _with(file, text, key, value)
-    if case.variant == "jitter":
-        text = re.sub(r"^delay_ms = .*$", r"\g<0>" + '\ntrace = "../../data/nota-jitter-?.csv"', text, flags=re.M)
-        text = text.replace("-?.csv", "-a.csv", 1).replace("-?.csv", "-b.csv", 1)
     blocks = (_strategy(alpha) for alpha in ALPHAS if mp_dpa(alpha) in case.strategies and alpha not in (0.8, 1.0))
-    return text.replace("../../data/", f"{data.resolve()}/") + "".join(blocks)
-
-
-def _with(file: Path, text: str, key: str, value: str) -> str:
-    """The text with another value of a key; for `name`, only that of the scenario, which is the first."""
-    changed, count = re.subn(rf"^{key} = [^#\n]*", f"{key} = {value} ", text, count=int(key == "name"), flags=re.M)
-    if not count:
-        raise unreadable(file, f"`{key}` is missing", "restore the shipped file")
-    return re.sub(r" +$", "", changed, flags=re.M)
+    file = scenarios / "nota" / f"{case.base}.toml"
+    text = scenario(file, {**keys, "name": f'"{case.name}"'}, "".join(blocks))
+    if case.variant == "jitter":
+        for path in "ab":
+            trace = (scenarios.parent / "data" / f"nota-jitter-{path}.csv").resolve()
+            text = re.sub(r"^(delay_ms = .*)\n(?!trace)", rf'\1\ntrace = "{trace}"\n', text, count=1, flags=re.M)
+    return Comparison(case.name, text, case.strategies, "1" if quick else case.seeds)
 
 
 def _strategy(alpha: float) -> str:

@@ -11,8 +11,7 @@ from crosslane_lab.papers.nota import traces as nota
 from crosslane_lab.papers.nota.bars import COLOURS
 from crosslane_lab.papers.nota.cases import ALPHAS, CONGESTIONS, LIMITS_S, SWEPT_S, Case, mp_dpa
 from crosslane_lab.papers.nota.published import SAFE_ALPHA, SAVING_ALPHA
-from crosslane_lab.papers.nota.results import EXPENSIVE, MINIMUM, MISSED, Results
-from crosslane_lab.papers.nota.utility import MU1, MU2
+from crosslane_lab.papers.nota.results import EXPENSIVE, MINIMUM, MISSED, MU1, MU2, Results
 from crosslane_lab.render.style import BLUE, GREEN, INK, MUTED, OCHRE, ORANGE, RED, WIDTH_IN, house_style
 from crosslane_lab.runs.folder import Run
 
@@ -38,12 +37,7 @@ def limits(results: Results) -> Figure:
                     )
                 if metric == EXPENSIVE:
                     _line(
-                        axes,
-                        LIMITS_S,
-                        [results.median(c, "kernel", MINIMUM) for c in cases],
-                        INK,
-                        "minimum",
-                        "--",
+                        axes, LIMITS_S, [results.median(c, "kernel", MINIMUM) for c in cases], INK, "minimum", "--"
                     )
                 word = "share on the expensive path" if metric == EXPENSIVE else "deadlines missed"
                 axes.set_title(f"{base}: {word} (%)", fontsize=9)

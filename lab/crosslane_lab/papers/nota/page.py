@@ -21,7 +21,7 @@ KEY = ("static", "alpha", "roads-bulk-autotuned")
 def write(results: Results, out: Path) -> list[Path]:
     """Write the page and its key pictures (returned), and all pictures to the folder of the runs."""
     progress = Progress()
-    folder = results.root / "figures"
+    folder = results.all.root / "figures"
     folder.mkdir(exist_ok=True)
     files = []
     try:
@@ -131,7 +131,3 @@ def _beyond(results: Results) -> Figure:
     cases = [Case(base, d, "bbr", variant) for base, d in EXTRA_CASES for variant in ("", *IMPAIRMENTS)]
     labels = [f"{NAMES[case.base].replace(' ', '')}\n{case.variant or 'as is'}" for case in cases]
     return bars.draw(results, cases, labels, bars.panels(results, EXPENSIVE, MISSED))
-
-
-def _rates(case: Case) -> str:
-    return NAMES[case.base].replace(" ", "")

@@ -21,7 +21,6 @@ from crosslane_lab.papers.nota.published import (
     TABLE_6_1,
     TABLE_6_2,
     Published,
-    verdict,
 )
 from crosslane_lab.papers.nota.published import OVERHEAD as PUBLISHED_OVERHEAD
 from crosslane_lab.papers.nota.results import (
@@ -29,12 +28,13 @@ from crosslane_lab.papers.nota.results import (
     EXPENSIVE,
     MINIMUM,
     MISSED,
+    MU1,
+    MU2,
     OVERHEAD,
     UNWRITTEN,
     WRITTEN_S,
     Results,
 )
-from crosslane_lab.papers.nota.utility import MU1, MU2
 from crosslane_lab.render.markdown import number, table
 from crosslane_lab.runs.frame import Spread
 
@@ -55,7 +55,7 @@ def score(results: Results, parts: Mapping[str, Sequence[Published]]) -> str:
     for part, published in parts.items():
         row = [part]
         for strategies in of.values():
-            verdicts = [_verdict(results, entry) for entry in published if entry.strategy in strategies]
+            verdicts = [entry.verdict(results.all) for entry in published if entry.strategy in strategies]
             same, better = verdicts.count("same"), verdicts.count("better")
             row.append(f"{same} of {len(verdicts)}" + (f", {better} better" if better else "") if verdicts else "–")
         rows.append(row)
@@ -91,12 +91,12 @@ def published_comparison(results: Results, entries: Sequence[Published]) -> str:
         ours = results.spread(entry.case, entry.strategy, entry.metric)
         low, high = entry.range
         published = shown(Spread(low, low, high, 2), entry.metric) if low == high else _range(low, high)
-        row = [entry.figure, _case(entry.case), f"`{entry.strategy}`", names[entry.metric], published]
+        row = [entry.place, _case(entry.case), f"`{entry.strategy}`", names[entry.metric], published]
         row.append(shown(ours, entry.metric))
         if both:
             other = results.spread(replace(entry.case, congestion="cubic"), entry.strategy, entry.metric)
             row.append(shown(other, entry.metric))
-        rows.append([*row, _verdict(results, entry)])
+        rows.append([*row, entry.verdict(results.all)])
     return _table(head, rows, "llll")
 
 
@@ -243,11 +243,6 @@ _IMPAIRMENTS = {"": "none", "loss": "1 % loss", "jitter": "20 ms of jitter"}
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str = "l") -> str:
     return "".join(f"{line}\n" for line in table(head, rows, align))
-
-
-def _verdict(results: Results, entry: Published) -> str:
-    ours = results.spread(entry.case, entry.strategy, entry.metric)
-    return verdict(entry, ours, results.median(entry.case, entry.strategy, MISSED))
 
 
 def _missed(results: Results, case: Case, strategy: str) -> float:

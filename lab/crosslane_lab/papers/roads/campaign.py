@@ -5,19 +5,15 @@ size is the load times the mean capacity of both operators in 20 s. The drives p
 the other operator costs five times as much.
 """
 
-import json
-import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 
-from crosslane_lab import program
 from crosslane_lab.errors import unreadable
-from crosslane_lab.progress import Progress
+from crosslane_lab.papers.frame import Options, Results
+from crosslane_lab.runs.runner import Comparison, Runner
 
 OPERATORS = ("att", "verizon")
 LOADS = (50, 70, 90)
@@ -48,6 +44,11 @@ BASELINES = ("kernel", "kernel-tuned")
 """The better of them is the reference for missed deadlines."""
 
 OURS = "deadline"
+
+CONGESTIONS = ("cubic", "bbr")
+
+QUICK_EVERY = 5
+"""With `--quick`, every fifth drive."""
 
 _TEMPLATE = """\
 # {file} of PAM 2025 (docs/real-data.md), made by `crosslane-lab reproduce roads`.
@@ -90,8 +91,8 @@ start_s = 1
 _STRATEGY = """
 [[strategy]]
 name = "{name}"
-base = "{base}"
-{parameters}
+base = "mp-dpa"
+alpha = {alpha}
 """
 
 
@@ -119,51 +120,41 @@ class Drive:
         return round(load / 100 * sum(self.mbit_s) * 1e6 / 8 * PERIOD_S * PAYLOAD)
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A strategy with parameters, one line of TOML each."""
-
-    name: str
-    base: str
-    parameters: tuple[str, ...] = ()
-
-
-def mp_dpa_variants() -> list[Variant]:
-    """MP-DPA at every α."""
-    return [Variant(alpha_name(alpha), "mp-dpa", (f"alpha = {alpha}",)) for alpha in ALPHAS]
-
-
 def alpha_name(alpha: float) -> str:
     """Name of the strategy: `mp-dpa-05` is α 0.5."""
     return f"mp-dpa-{round(alpha * 10):02d}"
 
 
-def drives(binary: str, data: Path, scratch: Path) -> list[Drive]:
+STRATEGIES = (*BASELINES, *map(alpha_name, ALPHAS), OURS)
+
+
+def drives(runner: Runner) -> list[Drive]:
     """All uplink drives of sufficient length, imported by the program as scenarios import them."""
-    folder = data / "pam2025" / "uplink"
+    folder = (runner.data or Path()) / "pam2025" / "uplink"
     files = sorted(folder.glob("UL_*.csv"))
     if not files:
-        raise unreadable(folder, "no file UL_*.csv", "docs/real-data.md has its source")
-    found = [_drive(binary, file, scratch) for file in files]
+        raise unreadable(
+            folder, "no file UL_*.csv", "name the folder of pam2025 with --data; docs/real-data.md has its source"
+        )
+    runner.root.mkdir(parents=True, exist_ok=True)
+    found = [_drive(runner, file) for file in files]
     long = [drive for drive in found if drive.duration_s >= MIN_DURATION_S]
-    return [
-        Drive(drive.file, drive.duration_s, drive.mbit_s, OPERATORS[index % 2]) for index, drive in enumerate(long)
-    ]
+    return [replace(drive, prefers=OPERATORS[index % 2]) for index, drive in enumerate(long)]
 
 
-def _drive(binary: str, file: Path, scratch: Path) -> Drive:
+def _drive(runner: Runner, file: Path) -> Drive:
     durations, rates = [], []
     for operator in OPERATORS:
-        trace = scratch / f"{operator}.csv"
+        trace = runner.root / f"{operator}.csv"
         options = ["--operator", operator, "--out", str(trace)]
-        program.run(binary, ["import", "pam2025", str(file), *options], f"importing {file}")
+        runner.call(["import", "pam2025", str(file), *options], f"importing {file}")
         rows = pl.read_csv(trace, comment_prefix="#", columns=["t_s", "rate_mbit_s"]).rows()
         durations.append(rows[-1][0])
         rates.append(sum((later[0] - row[0]) * row[1] for row, later in pairwise(rows)) / max(rows[-1][0], 0.1))
     return Drive(file.name, min(durations), (rates[0], rates[1]), OPERATORS[0])
 
 
-def scenario(drive: Drive, load: int, congestion: str, variants: Iterable[Variant]) -> str:
+def scenario(drive: Drive, load: int, congestion: str) -> str:
     """The scenario of a drive at a load."""
     preferred = drive.prefers
     text = _TEMPLATE.format(
@@ -180,73 +171,53 @@ def scenario(drive: Drive, load: int, congestion: str, variants: Iterable[Varian
         object_bytes=drive.object_bytes(load),
         objects=drive.objects,
     )
-    strategies = [
-        _STRATEGY.format(name=each.name, base=each.base, parameters="\n".join(each.parameters)) for each in variants
-    ]
-    return text + "".join(strategies)
+    return text + "".join(_STRATEGY.format(name=alpha_name(alpha), alpha=alpha) for alpha in ALPHAS)
 
 
-@dataclass(frozen=True)
-class Campaign:
-    """The runs and their folders."""
-
-    program: str
-    data: Path
-    out: Path
-    congestion: str = "cubic"
-    every: int = 1
-    jobs: int = 0
-
-
-def simulate(
-    campaign: Campaign, strategies: Sequence[str], variants: Sequence[Variant], progress: Progress
-) -> pl.DataFrame:
-    """Run every strategy over every drive at every load; returns one row each."""
-    folder = campaign.out / "scenarios"
-    folder.mkdir(parents=True, exist_ok=True)
-    progress("importing the drives")
-    chosen = drives(campaign.program, campaign.data, campaign.out)[:: campaign.every]
-    tasks = [(drive, load) for drive in chosen for load in LOADS]
-    done = 0
-
-    def run_task(task: tuple[Drive, int]) -> list[dict[str, object]]:
-        nonlocal done
-        drive, load = task
-        rows = _simulate(campaign, drive, load, strategies, variants)
-        done += 1
-        progress(f"{done} of {len(tasks)} drives simulated")
-        return rows
-
-    with ThreadPoolExecutor(campaign.jobs or os.cpu_count()) as pool:
-        return pl.DataFrame([row for rows in pool.map(run_task, tasks) for row in rows])
-
-
-def _simulate(
-    campaign: Campaign, drive: Drive, load: int, strategies: Sequence[str], variants: Sequence[Variant]
-) -> list[dict[str, object]]:
-    text = scenario(drive, load, campaign.congestion, variants)
-    file = campaign.out / "scenarios" / f"{drive.name}-{load}.toml"
-    file.write_text(text, encoding="utf-8")
-    names = ",".join(strategies)
-    options = ["--strategy", names, "--data", str(campaign.data), "--jobs", "1", "--records", "none", "--json"]
-    summary = json.loads(program.run(campaign.program, ["simulate", str(file), *options], f"simulating {file}"))
-    expensive = next(operator for operator in OPERATORS if operator != drive.prefers)
+def plan(options: Options) -> list[Comparison]:
+    """Every strategy over every drive at every load."""
+    chosen = drives(options.runner)[:: QUICK_EVERY if options.quick else 1]
+    congestion, *others = options.figures or CONGESTIONS[:1]
+    if others:
+        raise unreadable("the command line", "several congestion controls", "name one; each has a page of its own")
+    engine = options.engine or "simulator"
     return [
-        {
-            "drive": drive.name,
-            "load": load,
-            "objects": drive.objects,
-            "strategy": run["strategy"],
-            "missed": run["metrics"]["deadline.missed_share"],
-            "share": run["metrics"].get(f"path.{expensive}.share", 0.0),
-            "share_optimum": run["metrics"].get(f"path.{expensive}.share_optimum", 0.0),
-            "cost": run["metrics"]["cost"],
-            "cost_optimum": run["metrics"]["cost_optimum"],
-            "switches": run["metrics"].get("handover.count"),
-            "overhead": run["metrics"].get("overhead_share"),
-        }
-        for run in summary["runs"]
+        Comparison(
+            f"{congestion}/{drive.name}-{load}", scenario(drive, load, congestion), STRATEGIES, engine=engine
+        )
+        for drive in chosen
+        for load in LOADS
     ]
+
+
+def rows(results: Results) -> pl.DataFrame:
+    """A row per drive, load and strategy."""
+    parts = [_row(results, name) for name in results.names]
+    return pl.concat(parts, how="diagonal").drop_nulls("missed")
+
+
+def _row(results: Results, name: str) -> pl.DataFrame:
+    drive, load = name.split("/")[-1].rsplit("-", 1)
+    scenario = results.folders[name].scenario
+    expensive = f"path.{scenario.expensive_path}"
+    frame = results.frame.filter(pl.col("run") == name)
+
+    def metric(name: str) -> pl.Expr:
+        return pl.col(name) if name in frame.columns else pl.lit(None, pl.Float64)
+
+    return frame.select(
+        drive=pl.lit(drive),
+        load=pl.lit(int(load)),
+        objects=pl.lit(scenario.objects),
+        strategy="strategy",
+        missed=metric("deadline.missed_share"),
+        share=metric(f"{expensive}.share").fill_null(0.0),
+        share_optimum=metric(f"{expensive}.share_optimum").fill_null(0.0),
+        cost=metric("cost"),
+        cost_optimum=metric("cost_optimum"),
+        switches=metric("handover.count"),
+        overhead=metric("overhead_share"),
+    )
 
 
 def pooled(frame: pl.DataFrame) -> pl.DataFrame:

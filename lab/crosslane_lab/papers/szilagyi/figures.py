@@ -6,12 +6,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from crosslane_lab.papers.szilagyi.measure import (
+from crosslane_lab.papers.szilagyi.results import (
     BARS,
     FIRST,
     REDUNDANCY_STRATEGIES,
     SECOND,
-    TRAFFIC_START_S,
     VXLAN_FIRST,
     VXLAN_SECOND,
     Case,
@@ -82,9 +81,8 @@ def timeline(case: Case) -> Figure:
         figure = Figure(figsize=(WIDTH_IN, 5.0))
         panels: Sequence[Axes] = figure.subplots(len(REDUNDANCY_STRATEGIES), 1, sharex=True, sharey=True)
         for axes, strategy in zip(panels, REDUNDANCY_STRATEGIES, strict=True):
-            for spans in case.folder.scenario.outages.values():
-                for begin, end in spans:
-                    axes.axvspan(begin - TRAFFIC_START_S, end - TRAFFIC_START_S, color=FAINT, alpha=0.5, lw=0)
+            for begin, end in case.outages_s:
+                axes.axvspan(begin, end, color=FAINT, alpha=0.5, lw=0)
             rates = case.per_second(strategy)
             axes.step(range(len(rates)), rates, where="post", color=COLOURS[strategy], lw=1.6)
             axes.set_ylim(bottom=0)

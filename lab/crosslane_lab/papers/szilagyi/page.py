@@ -3,24 +3,25 @@
 from pathlib import Path
 from string import Template
 
+from crosslane_lab.papers.frame import DASH, Claim, Results
 from crosslane_lab.papers.szilagyi import figures
-from crosslane_lab.papers.szilagyi.measure import (
+from crosslane_lab.papers.szilagyi.results import (
     BARS,
+    CASES,
+    CPU,
     FIRST,
     REDUNDANCY_STRATEGIES,
     SECOND,
-    TRAFFIC_START_S,
     VXLAN_FIRST,
     VXLAN_SECOND,
     Case,
 )
 from crosslane_lab.render.markdown import number, spread_text, table
 from crosslane_lab.render.svg import png
-from crosslane_lab.runs.catalog import GAP
+from crosslane_lab.runs.catalog import GAP, GOODPUT
+from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.frame import Spread
 
-PUBLISHED_SHARE = {"equal": 107 / (60 + 60), "unequal": 247 / (246 + 469)}
-"""Goodput of MPT-GRE relative to the sum of both paths."""
 MAX_PAUSE_MS = 1000.0
 """A shorter pause is not visible in the seconds of figure 9."""
 ONE_PATH = {
@@ -32,11 +33,61 @@ ONE_PATH = {
 """Names of the strategies that use a single path."""
 RECOVERED_SHARE = 0.9
 """From this share of the goodput with both paths, both count as used."""
-DASH = "–"
 
 
-def write(cases: dict[str, Case], out: Path) -> list[Path]:
+def _goodput(place: str, run: str, published: float, words: str) -> Claim:
+    """A goodput, compared by its share of the sum of both paths."""
+
+    def share(results: Results) -> Spread | None:
+        found = Case(results, run).share_of_sum("tunnel")
+        return None if found is None else Spread(found, found, found, 1)
+
+    def show(results: Results) -> str:
+        case = Case(results, run)
+        return f"{_text(case.goodput('tunnel'))} Mbit/s, {100 * (case.share_of_sum('tunnel') or 0):.0f} %"
+
+    return Claim(place, run, "tunnel", GOODPUT, published, "at least", words=words, read=share, show=show)
+
+
+def _cpu(place: str, run: str, words: str) -> Claim:
+    def core(results: Results) -> Spread | None:
+        return Case(results, run).core("tunnel")
+
+    def show(results: Results) -> str:
+        found = core(results)
+        return f"{100 * found.median:.0f} % of a core, both endpoints together" if found else DASH
+
+    words = f"{words}, of a machine"
+    return Claim(place, run, "tunnel", CPU, bound="none", words=words, read=core, show=show, reason="see below")
+
+
+def _lowest(results: Results) -> str:
+    case = Case(results, "redundancy")
+    pause = number(case.pause("tunnel") or 0.0, "ms")
+    return f"lowest second {min(case.per_second('tunnel')[:-1]):.0f} Mbit/s, longest pause {pause}"
+
+
+CLAIMS = (
+    _goodput("5: goodput, 60 + 60", "equal", 107 / (60 + 60), "107 Mbit/s, 89 % of the sum of both paths"),
+    _cpu("6: CPU, 60 + 60", "equal", "under 10 % for one path, about 23 %"),
+    _goodput("7: goodput, 246 + 469", "unequal", 247 / (246 + 469), "247 Mbit/s, 35 % of the sum"),
+    _cpu("8: CPU, 246 + 469", "unequal", "13 and 20 % for one path, 40 %"),
+    Claim(
+        place="9: redundancy",
+        run="redundancy",
+        strategy="tunnel",
+        metric=GAP,
+        published=MAX_PAUSE_MS,
+        bound="at most",
+        words="continues on the other interface; no numbers",
+        show=_lowest,
+    ),
+)
+
+
+def write(results: Results, out: Path) -> list[Path]:
     """Write the page, and next to it its three pictures; returns the files written."""
+    cases = {name: Case(results, name) for name in CASES}
     pictures = {
         "goodput": figures.goodput(cases),
         "cpu": figures.cpu(cases),
@@ -46,62 +97,25 @@ def write(cases: dict[str, Case], out: Path) -> list[Path]:
     for name, figure in pictures.items():
         files.append(out.parent / f"szilagyi-{name}.png")
         files[-1].write_bytes(png(figure, 72))
-    out.write_text(page(cases), encoding="utf-8")
+    out.write_text(page(results), encoding="utf-8")
     return [*files, out]
 
 
-def page(cases: dict[str, Case]) -> str:
+def page(results: Results) -> str:
     """The page as Markdown, a function of the runs only."""
     template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
-    equal, unequal, redundancy = (cases[name] for name in ("equal", "unequal", "redundancy"))
+    equal, unequal, redundancy = (Case(results, name) for name in CASES)
+    verdicts = ([each.place, *each.texts(results), each.verdict(results)] for each in CLAIMS)
     return template.substitute(
-        verdicts="\n".join(_verdicts(equal, unequal, redundancy)),
+        verdicts="\n".join(
+            table(["figure", "published", "ours (`tunnel`)", "verdict"], verdicts, "llll", compact=True)
+        ),
         equal=_table(equal),
         unequal=_table(unequal),
         phases=_phases(redundancy),
-        runs="; ".join(_run_counts(name, case) for name, case in cases.items()),
-        machine=_machine(equal),
+        runs="; ".join(map(_run_counts, (equal, unequal, redundancy))),
+        machine=_machine(results.folders["equal"]),
     )
-
-
-def _verdicts(equal: Case, unequal: Case, redundancy: Case) -> list[str]:
-    return [
-        "| figure | published | ours (`tunnel`) | verdict |",
-        "|---|---|---|---|",
-        _aggregation("5: goodput, 60 + 60", "107 Mbit/s, 89 % of the sum of both paths", equal, "equal"),
-        _cpu("6: CPU, 60 + 60", "under 10 % for one path, about 23 %", equal),
-        _aggregation("7: goodput, 246 + 469", "247 Mbit/s, 35 % of the sum", unequal, "unequal"),
-        _cpu("8: CPU, 246 + 469", "13 and 20 % for one path, 40 %", unequal),
-        _redundancy(redundancy),
-    ]
-
-
-def _aggregation(figure: str, published: str, case: Case, name: str) -> str:
-    share = case.share_of_sum("tunnel")
-    if share is None:
-        return f"| {figure} | {published} | not measured | {DASH} |"
-    verdict = "met" if share >= PUBLISHED_SHARE[name] else "not met"
-    return f"| {figure} | {published} | {_text(case.goodput('tunnel'))} Mbit/s, {100 * share:.0f} % | {verdict} |"
-
-
-def _cpu(figure: str, published: str, case: Case) -> str:
-    core = case.core("tunnel")
-    ours = f"{100 * core.median:.0f} % of a core, both endpoints together" if core else "not measured"
-    return f"| {figure} | {published}, of a machine | {ours} | not comparable, see below |"
-
-
-def _redundancy(case: Case) -> str:
-    pause, rates = _pause(case, "tunnel"), case.per_second("tunnel")
-    if pause is None or not rates:
-        return f"| 9: redundancy | continues | not measured | {DASH} |"
-    verdict = "met" if pause < MAX_PAUSE_MS else "not met"
-    ours = f"lowest second {min(rates[:-1]):.0f} Mbit/s, longest pause {number(pause, 'ms')}"
-    return f"| 9: redundancy | continues on the other interface; no numbers | {ours} | {verdict} |"
-
-
-def _pause(case: Case, strategy: str) -> float | None:
-    runs = case.folder.valid_runs(strategy)
-    return runs[0].metrics.get(GAP) if runs else None
 
 
 def _table(case: Case) -> str:
@@ -121,13 +135,12 @@ def _table(case: Case) -> str:
 
 def _phases(case: Case) -> str:
     """Mean goodput between the changes of an interface (down or up), and the longest pause."""
-    spans = case.folder.scenario.outages.values()
-    changes = sorted(round(t_s - TRAFFIC_START_S) for path in spans for span in path for t_s in span)
+    changes = sorted(round(t_s) for span in case.outages_s for t_s in span)
     edges = list(zip([0, *changes], [*changes, case.seconds], strict=True))
     head = ["strategy", *(f"{a}–{b} s" for a, b in edges), "lowest second", "longest pause", "both used after"]
     rows: list[list[str]] = []
     for strategy in REDUNDANCY_STRATEGIES:
-        rates, pause = case.per_second(strategy), _pause(case, strategy)
+        rates, pause = case.per_second(strategy), case.pause(strategy)
         if not rates:
             rows.append([f"`{strategy}`", *[DASH] * (len(edges) + 3)])
             continue
@@ -149,15 +162,15 @@ def _seconds(count: int | None) -> str:
     return "never" if count is None else f"{count} s"
 
 
-def _run_counts(name: str, case: Case) -> str:
-    valid = [len(case.folder.valid_runs(strategy)) for strategy in case.folder.strategies]
+def _run_counts(case: Case) -> str:
+    strategies = case.all.folders[case.name].strategies
+    valid = [len(case.all.runs(case.name, strategy)) for strategy in strategies]
     each = str(max(valid)) if min(valid) == max(valid) else f"{min(valid)} to {max(valid)}"
-    return f"`{name}` {each} × {case.seconds} s"
+    return f"`{case.name}` {each} × {case.seconds} s"
 
 
-def _machine(case: Case) -> str:
-    versions = case.folder.versions
-    values = [versions.get(key, "not known") for key in ("cores", "processor", "kernel")]
+def _machine(folder: RunFolder) -> str:
+    values = [folder.versions.get(key, "not known") for key in ("cores", "processor", "kernel")]
     return "{} cores, {}, Linux {}".format(*values)
 
 
