@@ -81,7 +81,7 @@ class Claim:
     """A figure, table or sentence of a paper, with its published value, and how our runs show it."""
 
     place: str
-    """Where it is in the paper, as `figure 6.2`."""
+    """Where it is in the paper, as `6.2` or `6: CPU time`."""
     run: str
     """Name of the comparison that shows it."""
     strategy: str
@@ -105,6 +105,11 @@ class Claim:
     """Ours in words."""
     reason: str = ""
     """Why ours may differ."""
+
+    @property
+    def figure(self) -> str:
+        """The place without its title."""
+        return self.place.partition(":")[0]
 
     @property
     def range(self) -> tuple[float, float]:
@@ -171,12 +176,11 @@ class Paper:
 
 def reproduce(paper: Paper, options: Options, draw_only: bool = False) -> list[Path]:
     """Run what is missing or stale, and write the page; raises `LabError`. Of some figures, only their claims."""
-    places = {claim.place for claim in paper.claims}
+    known = sorted({claim.figure for claim in paper.claims} | {*paper.figures})
     for figure in options.figures:
-        if figure not in places and figure not in paper.figures:
-            known = ", ".join(sorted({*places, *paper.figures}))
-            raise unreadable(f"figure {figure!r} of {paper.name}", "there is none", f"choose from {known}")
-    asked = [claim for claim in paper.claims if claim.place in options.figures]
+        if figure not in known:
+            raise unreadable(f"figure {figure!r} of {paper.name}", "there is none", f"choose from {', '.join(known)}")
+    asked = [claim for claim in paper.claims if claim.figure in options.figures]
     needed = {claim.run for claim in asked}
     some = bool(options.figures) and not paper.figures
     comparisons = [each for each in paper.plan(options) if not some or each.name in needed]
