@@ -179,7 +179,8 @@ def reproduce(paper: Paper, options: Options, draw_only: bool = False) -> list[P
     known = sorted({claim.figure for claim in paper.claims} | {*paper.figures})
     for figure in options.figures:
         if figure not in known:
-            raise unreadable(f"figure {figure!r} of {paper.name}", "there is none", f"choose from {', '.join(known)}")
+            remedy = f"choose from {', '.join(known)}"
+            raise unreadable(f"figure {figure!r} of {paper.name}", "there is none", remedy)
     asked = [claim for claim in paper.claims if claim.figure in options.figures]
     needed = {claim.run for claim in asked}
     some = bool(options.figures) and not paper.figures

@@ -125,7 +125,7 @@ def on_roads(kind: str, variant: str) -> list[Published]:
     """Tables 6.1 (`bulk`) and 6.2 (`stream`), and the values of MPTCP in the text."""
     table, deadlines = (TABLE_6_1, BULK_S) if kind == "bulk" else (TABLE_6_2, STREAM_S)
     kernel = BULK_KERNEL if kind == "bulk" else STREAM_KERNEL
-    table_number = "6.1" if kind == "bulk" else "6.2"
+    table_number = "table 6.1" if kind == "bulk" else "table 6.2"
     found = []
     for road in ROADS:
         for deadline_s, (share, missed, _) in zip(deadlines, table[road], strict=True):

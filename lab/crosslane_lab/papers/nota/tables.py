@@ -1,8 +1,9 @@
 """The tables of the page: published values, ours, and whether they are the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from crosslane_lab.papers.nota import published
 from crosslane_lab.papers.nota.cases import (
     BULK_S,
     CONGESTIONS,
@@ -13,16 +14,7 @@ from crosslane_lab.papers.nota.cases import (
     STREAM_S,
     Case,
 )
-from crosslane_lab.papers.nota.published import (
-    BULK_KERNEL,
-    SAFE_ALPHA,
-    SAVING_ALPHA,
-    STREAM_KERNEL,
-    TABLE_6_1,
-    TABLE_6_2,
-    Published,
-)
-from crosslane_lab.papers.nota.published import OVERHEAD as PUBLISHED_OVERHEAD
+from crosslane_lab.papers.nota.published import Published
 from crosslane_lab.papers.nota.results import (
     DELIVERED_S,
     EXPENSIVE,
@@ -52,14 +44,14 @@ def score(results: Results, parts: Mapping[str, Sequence[Published]]) -> str:
     """The number of published values that are the same or better, by part and by strategy."""
     of = {"plain TCP": ("single",), "MPTCP": ("kernel",), "MP-DPA": ("mp-dpa", "mp-dpa-08")}
     rows = []
-    for part, published in parts.items():
+    for part, claims in parts.items():
         row = [part]
         for strategies in of.values():
-            verdicts = [entry.verdict(results.all) for entry in published if entry.strategy in strategies]
+            verdicts = [entry.verdict(results.all) for entry in claims if entry.strategy in strategies]
             same, better = verdicts.count("same"), verdicts.count("better")
             row.append(f"{same} of {len(verdicts)}" + (f", {better} better" if better else "") if verdicts else "–")
         rows.append(row)
-    return _table(["same as published", *of], rows)
+    return _table(f"same as published | {' | '.join(of)}", rows)
 
 
 def ours_on_roads(results: Results) -> str:
@@ -75,23 +67,14 @@ def ours_on_roads(results: Results) -> str:
 def published_comparison(results: Results, entries: Sequence[Published]) -> str:
     """A row per published value, with both congestion controls if both were simulated."""
     both = any(not entry.case.is_road for entry in entries)
-    head = [
-        "figure",
-        "case",
-        "strategy",
-        "metric",
-        "published",
-        "BBR",
-        *(["cubic"] if both else []),
-        "verdict (BBR)",
-    ]
+    head = f"figure | case | strategy | metric | published | BBR{' | cubic' * both} | verdict (BBR)"
     names = {EXPENSIVE: "expensive path", MISSED: "missed", DELIVERED_S: "s per object"}
     rows = []
     for entry in entries:
         ours = results.spread(entry.case, entry.strategy, entry.metric)
         low, high = entry.range
-        published = shown(Spread(low, low, high, 2), entry.metric) if low == high else _range(low, high)
-        row = [entry.place, _case(entry.case), f"`{entry.strategy}`", names[entry.metric], published]
+        theirs = shown(Spread(low, low, high, 2), entry.metric) if low == high else _range(low, high)
+        row = [entry.place, _case(entry.case), f"`{entry.strategy}`", names[entry.metric], theirs]
         row.append(shown(ours, entry.metric))
         if both:
             other = results.spread(replace(entry.case, congestion="cubic"), entry.strategy, entry.metric)
@@ -103,7 +86,7 @@ def published_comparison(results: Results, entries: Sequence[Published]) -> str:
 def strategy_comparison(results: Results, cases: Sequence[Case]) -> str:
     """The kernel's MPTCP, MP-DPA and our strategy, and the minimum."""
     strategies = ("kernel", "mp-dpa", "mp-dpa-08", "deadline")
-    head = ["case", "minimum", *(f"`{s}`" for s in strategies)]
+    head = " | ".join(["case", "minimum", *(f"`{s}`" for s in strategies)])
     rows = []
     for case in cases:
         row = [_case(case), shown(results.spread(case, "kernel", MINIMUM), MINIMUM, spread=False)]
@@ -113,11 +96,11 @@ def strategy_comparison(results: Results, cases: Sequence[Case]) -> str:
 
 def alphas(results: Results) -> str:
     """The highest α without a miss and the best by both utility factors, published and here."""
-    head = ["case", "congestion", "all read in time", "all written in time", "best by µ₁", "best by µ₂"]
+    head = "case | congestion | all read in time | all written in time | best by µ₁ | best by µ₂"
     rows = []
-    for (base, deadline_s), safe in SAFE_ALPHA.items():
-        published = [f"{safe:g}", "–", f"{safe:g}", f"{SAVING_ALPHA[base, deadline_s]:g}"]
-        rows.append([_case(Case(base, deadline_s)), "published (BBR)", *published])
+    for (base, deadline_s), safe in published.SAFE_ALPHA.items():
+        saving = f"{published.SAVING_ALPHA[base, deadline_s]:g}"
+        rows.append([_case(Case(base, deadline_s)), "published (BBR)", f"{safe:g}", "–", f"{safe:g}", saving])
         for congestion in CONGESTIONS:
             case = Case(base, deadline_s, congestion)
             safes = (results.safe_alpha(case, metric) for metric in (MISSED, UNWRITTEN))
@@ -131,30 +114,19 @@ def overheads(results: Results) -> str:
     """Figure 6.21: bytes sent in excess of the payload, with all data delivered."""
     rows = []
     for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline"):
-        values = PUBLISHED_OVERHEAD.get(strategy)
-        published = (
-            "–"
-            if values is None
-            else shown(Spread(*values, values[1], 1), OVERHEAD)
-            if values[0] == values[1]
-            else _range(*values)
-        )
+        values = published.OVERHEAD.get(strategy)
+        theirs = "–" if values is None else _range(*values)
         case = Case("symmetric", 10.0)
         ours = [results.spread(replace(case, congestion=c), strategy, OVERHEAD) for c in CONGESTIONS]
-        rows.append([f"`{strategy}`", published, *(shown(stats, OVERHEAD) for stats in ours)])
-    return _table(["strategy", "published", *CONGESTIONS], rows)
+        rows.append([f"`{strategy}`", theirs, *(shown(stats, OVERHEAD) for stats in ours)])
+    return _table(f"strategy | published | {' | '.join(CONGESTIONS)}", rows)
 
 
 def times(results: Results, cases: Sequence[Case]) -> str:
     """Figure 6.29: write and delivery times."""
-    head = [
-        "case",
-        "strategy",
-        "written after (s)",
-        "read by the peer after (s)",
-        "not written in time",
-        "not read in time",
-    ]
+    head = (
+        "case | strategy | written after (s) | read by the peer after (s) | not written in time | not read in time"
+    )
     rows = []
     for case in cases:
         for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline"):
@@ -166,68 +138,44 @@ def times(results: Results, cases: Sequence[Case]) -> str:
 
 def roads(results: Results, kind: str) -> str:
     """Tables 6.1 and 6.2: expensive path / missed, published and here, with both send buffers."""
-    published_by_road, kernel = (TABLE_6_1, BULK_KERNEL) if kind == "bulk" else (TABLE_6_2, STREAM_KERNEL)
-    deadlines = BULK_S if kind == "bulk" else STREAM_S
-    head = ["road, deadline", "MPTCP published", "64 MB", "autotuned", "MP-DPA published", "64 MB", "autotuned"]
-    head += ["`single`", "`deadline`", "minimum"]
+    kernel = published.BULK_KERNEL if kind == "bulk" else published.STREAM_KERNEL
+    head = "road, deadline | MPTCP published | 64 MB | autotuned | MP-DPA published | 64 MB | autotuned"
+    head += " | `single` | `deadline` | minimum"
     rows = []
-    for road in ROADS:
-        for deadline_s, (share, missed, _) in zip(deadlines, published_by_road[road], strict=True):
-            case = Case(f"{road}-{kind}", deadline_s)
-            tuned = replace(case, variant="autotuned")
-            published = [f"{_figure(s, '%')} / {_figure(missed, '%')}" for s in (kernel[road], share)]
-            ours = [_pair(results, of, strategy) for strategy in ("kernel", "mp-dpa-08") for of in (case, tuned)]
-            row = [f"{road}, {deadline_s:g} s", published[0], *ours[:2], published[1], *ours[2:]]
-            row += [_pair(results, case, "single"), _pair(results, case, "deadline")]
-            rows.append([*row, shown(results.spread(case, "kernel", MINIMUM), MINIMUM, spread=False)])
+    for case, road, name, (share, missed, _) in _on_roads(kind):
+        of_kernel, of_mp_dpa = (f"{_figure(s, '%')} / {_figure(missed, '%')}" for s in (kernel[road], share))
+        ours = [_pair(results, of, strategy) for strategy in ("kernel", "mp-dpa-08") for of in _buffers(case)]
+        row = [name, of_kernel, *ours[:2], of_mp_dpa, *ours[2:]]
+        row += [_pair(results, case, "single"), _pair(results, case, "deadline")]
+        rows.append([*row, shown(results.spread(case, "kernel", MINIMUM), MINIMUM, spread=False)])
     return _table(head, rows)
 
 
 def unwritten(results: Results) -> str:
     """Misses as counted by a sender that knows only its send buffer, in the streams on the roads."""
-    head = [
-        "road, deadline",
-        "missed, published",
-        "`kernel`, 64 MB",
-        "autotuned",
-        "`mp-dpa-08`, 64 MB",
-        "autotuned",
-    ]
+    head = "road, deadline | missed, published | `kernel`, 64 MB | autotuned | `mp-dpa-08`, 64 MB | autotuned"
     rows = []
-    for road in ROADS:
-        for deadline_s, (_, missed, _) in zip(STREAM_S, TABLE_6_2[road], strict=True):
-            case = Case(f"{road}-stream", deadline_s)
-            row = [f"{road}, {deadline_s:g} s", _figure(missed, "%")]
-            for strategy in ("kernel", "mp-dpa-08"):
-                for of in (case, replace(case, variant="autotuned")):
-                    row.append(shown(results.spread(of, strategy, UNWRITTEN), UNWRITTEN, spread=False))
-            rows.append(row)
+    for case, _, name, (_, missed, _) in _on_roads("stream"):
+        found = [results.spread(of, s, UNWRITTEN) for s in ("kernel", "mp-dpa-08") for of in _buffers(case)]
+        rows.append([name, _figure(missed, "%"), *(shown(stats, UNWRITTEN, spread=False) for stats in found)])
     return _table(head, rows)
 
 
 def utilities(results: Results, kind: str) -> str:
     """µ₁ and µ₂ by road and deadline (6.43, 6.44, 6.54, 6.55), and the overhead relative to MPTCP."""
-    published_by_road, deadlines = (TABLE_6_1, BULK_S) if kind == "bulk" else (TABLE_6_2, STREAM_S)
-    head = ["road, deadline", "excess bytes: published", "here", "`mp-dpa-08` µ₁", "µ₂", "`deadline` µ₁", "µ₂"]
+    head = "road, deadline | excess bytes: published | here | `mp-dpa-08` µ₁ | µ₂ | `deadline` µ₁ | µ₂"
     rows = []
-    for road in ROADS:
-        for deadline_s, (_, _, excess) in zip(deadlines, published_by_road[road], strict=True):
-            case = Case(f"{road}-{kind}", deadline_s)
-            row = [
-                f"{road}, {deadline_s:g} s",
-                _figure(excess, "%"),
-                _figure(results.excess(case, "mp-dpa-08"), "%"),
-            ]
-            for strategy in ("mp-dpa-08", "deadline"):
-                row += [f"{results.mu(case, strategy, weights):.2f}" for weights in (MU1, MU2)]
-            rows.append(row)
+    for case, _, name, (_, _, excess) in _on_roads(kind):
+        mu = [results.mu(case, strategy, w) for strategy in ("mp-dpa-08", "deadline") for w in (MU1, MU2)]
+        shares = (_figure(share, "%") for share in (excess, results.excess(case, "mp-dpa-08")))
+        rows.append([name, *shares, *(f"{value:.2f}" for value in mu)])
     return _table(head, rows)
 
 
 def extra_cases(results: Results) -> str:
     """Cases that the thesis omits: share on the expensive path / missed deadlines."""
     strategies = ("kernel", "kernel-tuned", "single", "mp-dpa", "mp-dpa-08", "deadline")
-    head = ["case", "impairment", "congestion", *(f"`{s}`" for s in strategies)]
+    head = " | ".join(["case", "impairment", "congestion", *(f"`{s}`" for s in strategies)])
     rows = []
     for base, deadline_s in EXTRA_CASES:
         for variant in ("", *IMPAIRMENTS):
@@ -238,11 +186,24 @@ def extra_cases(results: Results) -> str:
     return _table(head, rows, "lll")
 
 
+def _on_roads(kind: str) -> Iterator[tuple[Case, str, str, tuple[float, float, float]]]:
+    """The cases of table 6.1 (`bulk`) or 6.2: the case, its road, its name in the page, the published values."""
+    values = published.TABLE_6_1 if kind == "bulk" else published.TABLE_6_2
+    for road in ROADS:
+        for deadline_s, row in zip(BULK_S if kind == "bulk" else STREAM_S, values[road], strict=True):
+            yield Case(f"{road}-{kind}", deadline_s), road, f"{road}, {deadline_s:g} s", row
+
+
+def _buffers(case: Case) -> tuple[Case, Case]:
+    """With the send buffer of the thesis, and with the kernel's."""
+    return case, replace(case, variant="autotuned")
+
+
 _IMPAIRMENTS = {"": "none", "loss": "1 % loss", "jitter": "20 ms of jitter"}
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str = "l") -> str:
-    return "".join(f"{line}\n" for line in table(head, rows, align))
+def _table(head: str, rows: Sequence[Sequence[str]], align: str = "l") -> str:
+    return "".join(f"{line}\n" for line in table(head.split(" | "), rows, align))
 
 
 def _missed(results: Results, case: Case, strategy: str) -> float:
@@ -268,4 +229,4 @@ def _figure(value: float, unit: str) -> str:
 
 
 def _range(low: float, high: float) -> str:
-    return f"{_figure(low, '%')} to {_figure(high, '%')}"
+    return f"{_figure(low, '%')}" + (f" to {_figure(high, '%')}" if low != high else "")
