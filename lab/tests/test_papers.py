@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from crosslane_lab.errors import LabError
+from crosslane_lab.papers.command import PAPERS
 from crosslane_lab.papers.frame import Claim, Options, Paper, reproduce
 from crosslane_lab.runs.runner import Comparison, Runner
 
@@ -88,3 +89,15 @@ def test_only_missing_and_stale_runs_are_made(options: Options) -> None:
     assert runs_after(PAPER, "# another build\n") == (before + 1, 2)
     (options.runner.root / "city" / "summary.json").unlink()
     assert runs_after(PAPER) == (before + 1, 3)
+
+
+@pytest.mark.parametrize("name", ["hapanchak", "nota", "szilagyi"])
+def test_every_claim_has_its_run(name: str, tmp_path: Path) -> None:
+    paper = PAPERS[name]
+    scenarios = Path(__file__).parents[2] / "scenarios"
+    planned = paper.plan(Options(Runner("crosslane", tmp_path), scenarios, tmp_path / "page.md"))
+    strategies = {each.name: each.strategies for each in planned}
+    assert len(strategies) == len(planned), "two comparisons have one folder"
+    for claim in paper.claims:
+        assert claim.strategy in strategies[claim.run], claim.place
+        assert not claim.relative_to or claim.relative_to in strategies[claim.run], claim.place
