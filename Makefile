@@ -34,9 +34,6 @@ comma := ,
 WIREGUARD := $(shell command -v wireguard-go)
 BESIDE_unshaped = ,vxlan$(if $(WIREGUARD),$(comma)wireguard-go)
 BESIDE_far-20-100 = ,single-far
-# Runs of the paper on MPT-GRE: number x seconds.
-RUNS_OF ?= 10x30
-
 # Seeds of conformance's kernel side, where five are too few: the results of `kernel` and `kernel-tuned` there have two modes.
 DRIVEN_enter-coverage = 1..15
 DRIVEN_pass-by = 1..15
@@ -96,11 +93,11 @@ results: build lab ## measure every strategy in every scenario, 10 seeds each, i
 
 nota: build lab ## simulate the measurements of the thesis on MP-DPA, into docs/results/nota.md (some minutes)
 	$(call say,simulating the thesis on MP-DPA)
-	$(LAB) reproduce nota --runs runs/nota --program $(CROSSLANE) --out docs/results/nota.md
+	$(LAB) reproduce nota --program $(CROSSLANE) --out docs/results/nota.md
 
-szilagyi: build lab ## drive the measurements of the paper on MPT-GRE, into docs/results/szilagyi.md (over an hour; RUNS_OF=5x10)
+szilagyi: build lab ## drive the measurements of the paper on MPT-GRE, into docs/results/szilagyi.md (over an hour; QUICK=1: five runs of 10 s)
 	$(call say,driving the paper on MPT-GRE)
-	$(LAB) reproduce szilagyi --runs runs/szilagyi --program $(CROSSLANE) --runs-of $(RUNS_OF) --out docs/results/szilagyi.md
+	$(LAB) reproduce szilagyi --program $(CROSSLANE) $(if $(QUICK),--quick) --out docs/results/szilagyi.md
 
 tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/results/tunnel-measured.md (two hours)
 	@set -e; for name in $(TUNNELS_BULK); do $(MAKE) --no-print-directory runs/tunnel/$$name/cubic runs/tunnel/$$name/bbr; done

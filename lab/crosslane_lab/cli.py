@@ -6,12 +6,16 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from crosslane_lab import __version__, calibrate, conformance_command, deadlines, report, reproduce, results, tunnel
+from crosslane_lab import __version__, calibrate
+from crosslane_lab.conformance import command as conformance_command
 from crosslane_lab.errors import LabError, unreadable
 from crosslane_lab.mobility import command as mobility
+from crosslane_lab.pages import deadlines, results, tunnel
+from crosslane_lab.papers import command as reproduce
+from crosslane_lab.papers.nota import traces_command as traces
 from crosslane_lab.progress import Progress
-from crosslane_lab.run import RunFolder
-from crosslane_lab.traces import command as traces
+from crosslane_lab.report import page as report
+from crosslane_lab.runs.folder import RunFolder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -86,7 +90,7 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _results(options: argparse.Namespace) -> None:
-    folders = [RunFolder.open(path, records=False) for path in options.runs]
+    folders = [RunFolder.open(path) for path in options.runs]
     for file in results.write(folders, options.out):
         print(file)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from crosslane_lab.run import Run, RunFolder
+from crosslane_lab.runs.folder import Run, RunFolder
 
 MIN_CHANGE_S = 0.5
 """A change of coverage counts if it lasts this long: shadowing crosses a threshold repeatedly."""

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from crosslane_lab.run import RunFolder
+from crosslane_lab.runs.folder import RunFolder
 
 
 @pytest.fixture(scope="session")

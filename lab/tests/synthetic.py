@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from crosslane_lab.coverage import HYSTERESIS_DB
-from crosslane_lab.run import TABLES
+from crosslane_lab.runs.folder import TABLES
 
 PERIOD_S = 0.02
 SIZE = 1000
@@ -83,7 +83,8 @@ def write(root: Path, drive: Drive | None = None) -> Path:
         ],
     }
     (root / "summary.json").write_text(json.dumps(summary))
-    (root / "scenario.toml").write_text(scenario(drive))
+    (root / "scenario.toml").write_text(f'name = "{drive.name}"\n')
+    (root / "scenario.json").write_text(json.dumps(scenario(drive)))
     versions: dict[str, Any] = {
         "crosslane": "0.1.0",
         "kernel": "6.18.0",
@@ -107,42 +108,60 @@ def rewrite(file: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
     new.replace(file)
 
 
-def scenario(drive: Drive) -> str:
-    """The scenario of a drive, as TOML."""
-    back = "" if drive.back_s is None else _crossing("above", drive.back_s)
-    return f"""name = "{drive.name}"
-title = "{drive.title}"
-duration_s = {drive.duration_s}
-[service]
-mode = "{drive.mode}"
-[[radio]]
-name = "{NEAR}"
-rat = "80211p"
-[[roadside_unit]]
-name = "rsu1"
-radio = "{NEAR}"
-[[cellular]]
-name = "{FAR}"
-delay_ms = 25
-[traffic]
-kind = "{drive.traffic}"
-size_bytes = {SIZE}
-every_ms = 20
-direction = "up"
-{_crossing("below", 13.2)}{back}[[expect]]
-strategy = "threshold"
-metric = "delivery_delay_ms.max"
-at_most = 60
-"""
+def scenario(drive: Drive) -> dict[str, Any]:
+    """The resolved scenario of a drive."""
+    unit = {"name": "rsu1", "radio": NEAR, "outages_s": []}
+    crossings = [_crossing("below", CROSSES_S)]
+    crossings += [] if drive.back_s is None else [_crossing("above", drive.back_s)]
+    return resolved(
+        paths=[{"name": NEAR, "link": "radio"}, {"name": FAR, "link": "cellular"}],
+        roadside_units=[unit],
+        service={"mode": drive.mode},
+        traffic={"kind": drive.traffic, "size_bytes": SIZE, "every_ms": 20},
+        strategies=list(drive.plans),
+        expect=[*crossings, at_most("threshold", "delivery_delay_ms.max", 60)],
+    )
 
 
-def _crossing(direction: str, at_s: float) -> str:
-    return f"""[[expect]]
-crossing = "{NEAR}"
-threshold_dbm = {THRESHOLD_DBM}
-direction = "{direction}"
-between_s = [{at_s - 5}, {at_s + 5}]
-"""
+def resolved(
+    paths: list[dict[str, Any]],
+    service: dict[str, Any],
+    traffic: dict[str, Any],
+    strategies: list[str],
+    **more: object,
+) -> dict[str, Any]:
+    """The keys of `scenario.json` that the lab reads, of others the defaults."""
+    baselines = ("single", "kernel", "kernel-tuned")
+    kinds = {name: "baseline" if name in baselines else "agent" for name in strategies}
+    return {
+        "congestion": "cubic",
+        "seeds": [1],
+        "strategies": [{"name": name, "base": name, "kind": kind} for name, kind in kinds.items()],
+        "paths": [{"outages_s": []} | path for path in paths],
+        "roadside_units": [],
+        "fleet": None,
+        "service": {"mode": "aggregate", "prefer": [], "cost_per_gb": {}} | service,
+        "traffic": {"protocol": "tcp", "direction": "up"} | traffic,
+        "expect": [],
+    } | more
+
+
+def at_most(strategy: str, metric: str, limit: float) -> dict[str, Any]:
+    """An expectation."""
+    return {"strategy": strategy, "metric": metric, "bound": "at_most", "limit": limit, "of_strategy": None}
+
+
+def change_scenario(root: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change a resolved scenario in place."""
+    file = root / "scenario.json"
+    data = json.loads(file.read_text())
+    change(data)
+    file.write_text(json.dumps(data))
+
+
+def _crossing(direction: str, at_s: float) -> dict[str, Any]:
+    between_s = [at_s - 5, at_s + 5]
+    return {"crossing": NEAR, "threshold_dbm": THRESHOLD_DBM, "direction": direction, "between_s": between_s}
 
 
 def frame(name: str, columns: dict[str, Any], rows: int) -> pl.DataFrame:

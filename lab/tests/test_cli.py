@@ -37,6 +37,7 @@ def test_results_draws_a_distribution_next_to_the_page_from_a_summary_only(drive
     del first["folder"]
     many = [first | {"seed": seed} for seed in range(60)]
     (tmp_path / "many").mkdir()
+    shutil.copy(drive / "scenario.json", tmp_path / "many")
     text = json.dumps(summary | {"engine": "simulator", "seeds": list(range(60)), "runs": many})
     (tmp_path / "many" / "summary.json").write_text(text)
     out = tmp_path / "results.md"
@@ -114,15 +115,15 @@ BAD = {
     "runs missing": (summary(runs=None), "summary.json: `runs` has the wrong type", "run the drive again"),
     "run without seed": (summary(runs=[{"strategy": "kernel"}]), "`seed` is missing", "run the drive again"),
     "run is text": (summary(runs=["kernel-1"]), "expected an object", "run the drive again"),
-    "no scenario": (remove("scenario.toml"), "scenario.toml: the file is missing", "give a folder"),
-    "broken scenario": (put("scenario.toml", "name = "), "scenario.toml: not TOML", "give a folder"),
-    "odd scenario": (
-        put("scenario.toml", "[[radio]]\nrat = 1"),
-        "scenario.toml: not a scenario",
-        "crosslane check",
+    "folder of an earlier version": (
+        remove("scenario.json"),
+        "scenario.json: the file is missing: an earlier version wrote the folder",
+        "run it again",
     ),
+    "broken scenario": (put("scenario.json", "{"), "scenario.json: not JSON", "run it again"),
+    "odd scenario": (put("scenario.json", '{"service": 1}'), "scenario.json: not a scenario", "run it again"),
     "fleet": (
-        put("scenario.toml", "[fleet]\nvehicles = 9"),
+        lambda root: synthetic.change_scenario(root, lambda data: data.update(fleet={"vehicles": 9})),
         "a run of a fleet has no records",
         "see runs/*/vehicles.csv",
     ),

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from crosslane_lab.cli import main
-from crosslane_lab.conformance import INSIDE, OUTSIDE, REPORTED, read_golden, verdict
-from crosslane_lab.metrics import Spread
+from crosslane_lab.conformance.compare import INSIDE, OUTSIDE, REPORTED, read_golden, verdict
+from crosslane_lab.runs.frame import Spread
 
 KERNEL = {
     "path.its-g5.share": 0.50,

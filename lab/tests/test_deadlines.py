@@ -6,27 +6,18 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from crosslane_lab import deadlines
 from crosslane_lab.errors import LabError
-from crosslane_lab.run import RunFolder
+from crosslane_lab.pages import deadlines
+from crosslane_lab.runs.folder import RunFolder
 
 SHARES = {"deadline": (0.08, 0.0), "kernel": (0.5, 0.0), "mp-dpa": (0.2, 0.0), "mp-dpa-13": (0.06, 0.1)}
-SCENARIO = """name = "both"
-duration_s = 64
-[[cellular]]
-name = "lte-a"
-[[cellular]]
-name = "lte-b"
-[service]
-cost_per_gb = { lte-a = 0.1, lte-b = 0.5 }
-[traffic]
-kind = "deadline"
-deadline_s = 10
-[[expect]]
-strategy = "deadline"
-metric = "path.lte-b.share"
-at_most = 0.09
-"""
+SCENARIO = synthetic.resolved(
+    paths=[{"name": "lte-a", "link": "cellular"}, {"name": "lte-b", "link": "cellular"}],
+    service={"cost_per_gb": {"lte-a": 0.1, "lte-b": 0.5}},
+    traffic={"kind": "deadline", "deadline_s": 10.0},
+    strategies=[*SHARES],
+    expect=[synthetic.at_most("deadline", "path.lte-b.share", 0.09)],
+)
 
 
 def folder(root: Path, engine: str, shares: dict[str, tuple[float, float]]) -> RunFolder:
@@ -48,7 +39,7 @@ def folder(root: Path, engine: str, shares: dict[str, tuple[float, float]]) -> R
         for strategy, (share, missed) in shares.items()
         for seed in (1, 2, 3)
     ]
-    (root / "scenario.toml").write_text(SCENARIO)
+    (root / "scenario.json").write_text(json.dumps(SCENARIO))
     summary = {"schema": 1, "scenario": "both", "engine": engine, "duration_s": 64.0, "seeds": [1, 2, 3]}
     (root / "summary.json").write_text(json.dumps(summary | {"strategies": list(shares), "runs": runs}))
     return RunFolder.open(root)

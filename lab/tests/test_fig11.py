@@ -4,9 +4,10 @@ import pytest
 import synthetic
 from synthetic import Drive, Plan
 
-from crosslane_lab.cli import main
+from crosslane_lab.errors import LabError
 from crosslane_lab.figures import fig11_bytes
-from crosslane_lab.run import RunFolder
+from crosslane_lab.papers import hapanchak
+from crosslane_lab.runs.folder import RunFolder
 
 CITY = Drive(
     name="manhattan",
@@ -30,18 +31,14 @@ def test_total_bytes_are_also_a_share_of_the_oracles(city: Path) -> None:
     assert caption.endswith("oracle 160\u00a0MB.")
 
 
-def test_the_page_and_its_picture_are_written(city: Path, tmp_path: Path) -> None:
-    out = tmp_path / "fig11.md"
-    assert main(["reproduce", "hapanchak-fig11", str(city), str(city), "--out", str(out)]) == 0
+def test_the_table_and_its_picture_are_made(city: Path, tmp_path: Path) -> None:
+    lines = hapanchak.figure_11([RunFolder.open(city)] * 2, tmp_path / "fig11.png")
     assert (tmp_path / "fig11.png").read_bytes().startswith(b"\x89PNG")
-    lines = out.read_text().splitlines()
     assert lines[0] == "![Total transferred bytes](fig11.png)"
     assert lines[4].startswith("| 1 roadside unit | kernel | 40 | 100 | 140 | 87.5\u00a0% | 321 | ")
     assert len(lines) == 2 + 2 + 2 * 3
 
 
-def test_a_drive_of_messages_has_no_figure_11(
-    drive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reproduce", "hapanchak-fig11", str(drive), "--out", str(tmp_path / "fig11.md")]) == 2
-    assert "this drive uploads no files; simulate scenarios/manhattan.toml" in capsys.readouterr().err
+def test_a_drive_of_messages_has_no_figure_11(left: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"this drive uploads no files; simulate scenarios/manhattan\.toml"):
+        hapanchak.figure_11([left], tmp_path / "fig11.png")

@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import synthetic
 
 from crosslane_lab.figures import ALL, objects
-from crosslane_lab.run import RunFolder
-from crosslane_lab.summary_text import paragraphs, subject
+from crosslane_lab.report.summary_text import paragraphs, subject
+from crosslane_lab.runs.folder import RunFolder
 
 LATE = "kernel-1"
 
@@ -16,12 +17,13 @@ LATE = "kernel-1"
 @pytest.fixture
 def uploads(drive: Path) -> RunFolder:
     """Two objects per run, due within 8 s; the second takes 9 s in one run, and never arrives in another."""
-    scenario = drive / "scenario.toml"
-    text = scenario.read_text().replace('kind = "messages"', 'kind = "deadline"\ndeadline_s = 8.0')
-    text = text.replace("[service]", "[service]\ncost_per_gb = { its-g5 = 0.1, lte = 0.5 }").replace(
-        'strategy = "threshold"', 'strategy = "deadline"'
-    )
-    scenario.write_text(text)
+
+    def with_deadlines(data: dict[str, Any]) -> None:
+        data["traffic"] |= {"kind": "deadline", "deadline_s": 8.0}
+        data["service"]["cost_per_gb"] = {"its-g5": 0.1, "lte": 0.5}
+        data["expect"][-1]["strategy"] = "deadline"
+
+    synthetic.change_scenario(drive, with_deadlines)
     for file in drive.glob("runs/*/messages.arrow"):
         second = {LATE: 11_000_000_000 + 9_000_000_000, "kernel-tuned-1": None}.get(
             file.parent.name, 18_000_000_000

@@ -1,7 +1,6 @@
 """The data that the figures read from the records."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +12,7 @@ from crosslane_lab.coverage import changes, recovery, threshold_dbm, usable
 from crosslane_lab.figures import fig03_underused, fig10_recovered, sequence
 from crosslane_lab.figures.context_panels import subflow_intervals
 from crosslane_lab.figures.path_throughput import path_throughput
-from crosslane_lab.run import TABLES, Run, RunFolder
+from crosslane_lab.runs.folder import TABLES, Run, RunFolder
 
 
 def run_of(folder: RunFolder, strategy: str) -> Run:
@@ -126,8 +125,9 @@ def test_a_signal_within_the_hysteresis_is_no_recovery(passed_by: RunFolder) -> 
     assert [round(change.t_s, 1) for change in changes(passed_by, run_of(passed_by, "kernel"))] == [13.2, 26.0]
 
 
-def test_the_threshold_is_taken_from_a_decision_if_the_scenario_has_none(left: RunFolder) -> None:
-    without = replace(left, scenario=replace(left.scenario, crossings=()))
+def test_the_threshold_is_taken_from_a_decision_if_the_scenario_has_none(drive: Path) -> None:
+    synthetic.change_scenario(drive, lambda data: data.update(expect=[]))
+    without = RunFolder.open(drive)
     assert threshold_dbm(without, NEAR) == -82.0
     assert threshold_dbm(without, FAR) is None
 

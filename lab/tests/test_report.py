@@ -10,10 +10,11 @@ import pytest
 import synthetic
 from synthetic import Drive, Plan
 
-from crosslane_lab import report, results
 from crosslane_lab.figures import ALL
-from crosslane_lab.figures.render import png
-from crosslane_lab.run import TABLES, RunFolder
+from crosslane_lab.pages import results
+from crosslane_lab.render.svg import png
+from crosslane_lab.report import page as report
+from crosslane_lab.runs.folder import TABLES, RunFolder
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from crosslane_lab.figures import distribution
-from crosslane_lab.results import key_metrics, page
-from crosslane_lab.run import RunFolder
+from crosslane_lab.pages.results import key_metrics, page
+from crosslane_lab.runs.folder import RunFolder
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from crosslane_lab import roads, roads_page
 from crosslane_lab.cli import main
+from crosslane_lab.papers.roads import campaign as roads
+from crosslane_lab.papers.roads import page as roads_page
 
 DRIVE = roads.Drive("UL_atnt_verizon_4_run_25.csv", 111.5, (10.0, 30.0), "verizon")
 
@@ -30,7 +31,7 @@ def rows(strategy: str, missed: float, share: float, cost: float) -> list[dict[s
 
 
 def test_the_objects_of_a_scenario_are_due_within_its_drive() -> None:
-    text = roads.scenario(DRIVE, 70, "cubic", roads.mp_dpa_variants())
+    text = roads.scenario(DRIVE, 70, "cubic")
     found = tomllib.loads(text)
     assert found["service"]["prefer"] == ["verizon", "att"]
     assert found["service"]["cost_per_gb"] == {"verizon": 0.1, "att": 0.5}
@@ -58,5 +59,5 @@ def test_the_targets_compare_us_with_the_better_kernel_and_every_alpha_that_miss
 def test_a_folder_without_recordings_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["reproduce", "roads", "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "no file UL_*.csv; docs/guide/real-data.md has its source" in capsys.readouterr().err
+    assert main(["reproduce", "roads", "--data", str(tmp_path), "--out", str(tmp_path / "out.md")]) == 2
+    assert "no file UL_*.csv; name the folder of pam2025 with --data" in capsys.readouterr().err

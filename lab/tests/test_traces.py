@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from crosslane_lab.cli import main
-from crosslane_lab.traces import nota
+from crosslane_lab.papers.nota import traces as nota
 
 PROJECT = Path(__file__).parents[2]
 PAYLOAD = 1424 / 1500

@@ -4,16 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
+import synthetic
 
-from crosslane_lab import tunnel
 from crosslane_lab.errors import LabError
-from crosslane_lab.run import RunFolder
+from crosslane_lab.pages import tunnel
+from crosslane_lab.runs.folder import RunFolder
 
 
-def folder(root: Path, name: str, metrics: dict[str, dict[str, float]], scenario: str = "") -> RunFolder:
+def folder(
+    root: Path, name: str, metrics: dict[str, dict[str, float]], kind: str = "bulk", congestion: str = "cubic"
+) -> RunFolder:
     root.mkdir(parents=True)
-    traffic = scenario or '[traffic]\nkind = "bulk"\n'
-    (root / "scenario.toml").write_text(f'name = "{name}"\nduration_s = 20\n{traffic}')
+    scenario = synthetic.resolved([], {}, {"kind": kind}, list(metrics), congestion=congestion)
+    (root / "scenario.json").write_text(json.dumps(scenario))
     runs = [
         {"strategy": strategy, "seed": seed, "valid": seed < 3, "metrics": {k: v * seed for k, v in values.items()}}
         for strategy, values in metrics.items()
@@ -38,9 +41,8 @@ def test_a_share_of_the_kernels_goodput_is_compared_with_its_target(tmp_path: Pa
 
 
 def test_losses_pauses_and_cpu_time_have_upper_limits(tmp_path: Path) -> None:
-    udp = '[traffic]\nkind = "stream"\n'
     stream = {"tunnel": {"lost_share": 0.0004, "reordered_share": 0.01, "goodput_mbit_s": 60.0}}
-    run = folder(tmp_path / "a", "tunnel-udp-stream", stream, udp)
+    run = folder(tmp_path / "a", "tunnel-udp-stream", stream, "stream")
     assert [target.met(run) for target in tunnel.targets(run)] == [True, False]
 
 
@@ -60,13 +62,10 @@ def test_wireguard_is_listed_with_its_version_or_reported_as_not_driven(tmp_path
 
 
 def test_the_page_has_a_line_for_each_target_and_a_table_for_each_folder(tmp_path: Path) -> None:
-    bbr = 'congestion = "bbr"\n[traffic]\nkind = "bulk"\n'
     runs = [
         folder(tmp_path / "a", "tunnel-equal-60-60", goodput(100, 96)),
-        folder(tmp_path / "b", "tunnel-equal-60-60", goodput(100, 90), bbr),
-        folder(
-            tmp_path / "c", "tunnel-udp-stream", {"tunnel": {"lost_share": 0.0}}, '[traffic]\nkind = "stream"\n'
-        ),
+        folder(tmp_path / "b", "tunnel-equal-60-60", goodput(100, 90), congestion="bbr"),
+        folder(tmp_path / "c", "tunnel-udp-stream", {"tunnel": {"lost_share": 0.0}}, "stream"),
     ]
     page = tunnel.page(runs)
     assert "Targets met: 2 of 3." in page

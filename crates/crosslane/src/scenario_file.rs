@@ -1,7 +1,7 @@
 //! Scenario files and the files that they name.
 
 use crosslane_sim::record::metrics::METRICS;
-use crosslane_sim::scenario::{FileRef, Scenario, ScenarioError};
+use crosslane_sim::scenario::{FileRef, Resolved, Scenario, ScenarioError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -38,11 +38,12 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
     Ok(scenario)
 }
 
-/// Makes the folder of a drive and puts the scenario into it.
+/// Makes the folder of a drive and puts the scenario into it, as it is and
+/// `resolved`.
 ///
 /// # Errors
 /// Names the folder and the cause.
-pub fn prepare_folder(folder: &Path, scenario: &Path) -> Result<()> {
+pub fn prepare_folder(folder: &Path, scenario: &Path, resolved: &Resolved) -> Result<()> {
     let attempt = || format!("making {}", folder.display());
     let remedy = "name a folder that can be written with --out";
     if folder.join("summary.json").exists() {
@@ -50,7 +51,8 @@ pub fn prepare_folder(folder: &Path, scenario: &Path) -> Result<()> {
     }
     std::fs::create_dir_all(folder).map_err(|cause| Error::usage(attempt(), cause, remedy))?;
     std::fs::copy(scenario, folder.join("scenario.toml")).map_err(|cause| Error::usage(attempt(), cause, remedy))?;
-    Ok(())
+    let json = serde_json::to_string_pretty(resolved).map_err(|cause| Error::failure(attempt(), cause))?;
+    std::fs::write(folder.join("scenario.json"), json + "\n").map_err(|cause| Error::usage(attempt(), cause, remedy))
 }
 
 fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<PathBuf> {

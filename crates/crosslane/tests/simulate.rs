@@ -19,7 +19,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use program::{CROSSLANE, METRICS, ProgramOutput, RECORDS, SCENARIO, crosslane, not_run};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A working directory with the scenario.
@@ -79,6 +79,11 @@ fn a_simulation_leaves_the_same_run_folder_as_a_drive() {
         assert_eq!((metrics["messages.sent"].as_f64(), metrics["messages.lost"].as_f64()), (Some(100.0), Some(0.0)));
     }
     assert_eq!(fs::read_to_string(out.join("scenario.toml")).unwrap(), SCENARIO);
+    let resolved: Value = serde_json::from_str(&fs::read_to_string(out.join("scenario.json")).unwrap()).unwrap();
+    assert_eq!(resolved["strategies"][0]["base"], "threshold");
+    assert_eq!((&resolved["seeds"], &resolved["congestion"]), (&json!([3, 4]), &"cubic".into()));
+    assert_eq!((&resolved["traffic"]["kind"], &resolved["traffic"]["direction"]), (&"messages".into(), &"up".into()));
+    assert_eq!((&resolved["paths"][0]["name"], &resolved["paths"][0]["link"]), (&"its-g5".into(), &"radio".into()));
     let run = out.join("runs/threshold-3");
     for (record, columns) in RECORDS {
         let reader = FileReader::try_new(File::open(run.join(format!("{record}.arrow"))).unwrap(), None).unwrap();
@@ -114,7 +119,7 @@ fn one_thread_and_two_write_the_same_bytes() {
         files(&workdir.path().join(format!("jobs-{jobs}")))
     };
     let (one, two) = (jobs(1), jobs(2));
-    assert_eq!(one.len(), 3 + 9 * (RECORDS.len() + 1));
+    assert_eq!(one.len(), 4 + 9 * (RECORDS.len() + 1));
     assert_eq!(one.keys().collect::<Vec<_>>(), two.keys().collect::<Vec<_>>());
     for (name, bytes) in &one {
         assert!(two[name] == *bytes, "{name} differs");
@@ -143,7 +148,7 @@ fn records_are_kept_for_few_runs_and_do_not_change_metrics() {
     assert!(many.stdout.ends_with("\nSummary: many/summary.json\n"), "{}", many.stdout);
     for folder in ["none", "many"] {
         let names: Vec<String> = files(&workdir.path().join(folder)).into_keys().collect();
-        assert_eq!(names, ["scenario.toml", "summary.json", "versions.json"]);
+        assert_eq!(names, ["scenario.json", "scenario.toml", "summary.json", "versions.json"]);
     }
     let metrics = |output: &ProgramOutput| {
         let summary: Value = serde_json::from_str(&output.stdout).unwrap();

@@ -21,7 +21,7 @@ from crosslane_lab.figures import (
     seeds,
     transport,
 )
-from crosslane_lab.run import RunFolder
+from crosslane_lab.runs.folder import RunFolder
 
 
 class FigureModule(Protocol):

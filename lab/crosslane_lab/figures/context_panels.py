@@ -6,9 +6,9 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from crosslane_lab.coverage import threshold_dbm
-from crosslane_lab.figures.style import INK, MUTED, RED, annotate_empty, path_colour
-from crosslane_lab.metrics import representative
-from crosslane_lab.run import Event, Run, RunFolder
+from crosslane_lab.render.style import INK, MUTED, RED, annotate_empty, path_colour
+from crosslane_lab.runs.folder import Event, Run, RunFolder
+from crosslane_lab.runs.frame import representative
 
 Window = tuple[float, float]
 

@@ -1,11 +1,13 @@
 """Cumulative distribution of the worst delay over many seeds. Not in the paper."""
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from crosslane_lab.figures.style import INK, WIDTH_IN, house_style, strategy_colour
-from crosslane_lab.metrics import WORST_DELAY, describe, number, quantile
-from crosslane_lab.run import RunFolder
+from crosslane_lab.render.markdown import number
+from crosslane_lab.render.style import INK, WIDTH_IN, house_style, strategy_colour
+from crosslane_lab.runs.catalog import WORST_DELAY, describe
+from crosslane_lab.runs.folder import RunFolder
 
 TITLE = "Distribution of the worst delivery delay over the drives"
 
@@ -46,8 +48,9 @@ def draw(folder: RunFolder) -> Figure:
 def caption(folder: RunFolder) -> str:
     """Median and 95th percentile per strategy."""
     parts = [
-        f"{strategy} {number(quantile(v, 0.5), 'ms')} and {number(quantile(v, 0.95), 'ms')} ({len(v)} drives)"
+        f"{strategy} {number(middle, 'ms')} and {number(high, 'ms')} ({len(v)} drives)"
         for strategy, v in _values(folder).items()
+        for middle, high in [np.quantile(v, [0.5, 0.95]).tolist()]
     ]
     return f"Worst delivery delay of a drive, median and 95th percentile: {'; '.join(parts)}."
 

@@ -7,9 +7,10 @@ from matplotlib.figure import Figure
 from crosslane_lab.coverage import recovery, usable
 from crosslane_lab.figures.panels import Column, compare
 from crosslane_lab.figures.path_throughput import COARSE_S, path_throughput
-from crosslane_lab.figures.style import OCHRE, annotate_empty, path_colour
-from crosslane_lab.metrics import number, representative
-from crosslane_lab.run import Run, RunFolder
+from crosslane_lab.render.markdown import number
+from crosslane_lab.render.style import OCHRE, annotate_empty, path_colour
+from crosslane_lab.runs.folder import Run, RunFolder
+from crosslane_lab.runs.frame import representative
 
 TITLE = "A path under-utilised after its recovery"
 
@@ -52,7 +53,7 @@ def idle_bins(folder: RunFolder, run: Run, path: str) -> tuple[np.ndarray, np.nd
 
 
 def _shown(folder: RunFolder) -> list[str]:
-    return [s for s in folder.measured if folder.scenario.is_baseline(s)] or folder.measured
+    return [s for s in folder.measured if s in folder.scenario.baselines] or folder.measured
 
 
 def _panel(column: Column) -> None:

@@ -5,9 +5,10 @@ from matplotlib.figure import Figure
 
 from crosslane_lab.figures.panels import Column, compare
 from crosslane_lab.figures.path_throughput import COARSE_S, PathThroughput, path_throughput
-from crosslane_lab.figures.style import INK, annotate_empty, path_colour
-from crosslane_lab.metrics import number, representative
-from crosslane_lab.run import RunFolder
+from crosslane_lab.render.markdown import number
+from crosslane_lab.render.style import INK, annotate_empty, path_colour
+from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.frame import representative
 
 TITLE = "Throughput per path and in total"
 

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from crosslane_lab.figures import sequence
-from crosslane_lab.run import RunFolder
+from crosslane_lab.runs.folder import RunFolder
 
 TITLE = "The handover in detail (backup mode)"
 

@@ -5,9 +5,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from crosslane_lab.figures.panels import Column, compare
-from crosslane_lab.figures.style import INK, RED, annotate_empty, strategy_colour
-from crosslane_lab.metrics import number, representative
-from crosslane_lab.run import Run, RunFolder
+from crosslane_lab.render.markdown import number
+from crosslane_lab.render.style import INK, RED, annotate_empty, strategy_colour
+from crosslane_lab.runs.folder import Run, RunFolder
+from crosslane_lab.runs.frame import representative
 
 TITLE = "End-to-end delay of every message"
 

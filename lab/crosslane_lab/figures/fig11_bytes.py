@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from crosslane_lab.figures.style import INK, MUTED, WIDTH_IN, house_style, path_colour
-from crosslane_lab.markdown import table
-from crosslane_lab.metrics import Spread, number, spread
-from crosslane_lab.run import RunFolder
+from crosslane_lab.render.markdown import number, table
+from crosslane_lab.render.style import INK, MUTED, WIDTH_IN, house_style, path_colour
+from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.frame import Spread, spread
 
 TITLE = "Total transferred bytes"
 

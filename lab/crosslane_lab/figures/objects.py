@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 
 from crosslane_lab.figures.panels import Column, compare
 from crosslane_lab.figures.path_throughput import path_throughput
-from crosslane_lab.figures.style import INK, MUTED, RED, annotate_empty, path_colour
-from crosslane_lab.metrics import number, representative
-from crosslane_lab.run import Run, RunFolder
+from crosslane_lab.render.markdown import number
+from crosslane_lab.render.style import INK, MUTED, RED, annotate_empty, path_colour
+from crosslane_lab.runs.folder import Run, RunFolder
+from crosslane_lab.runs.frame import representative
 
 TITLE = "Objects and their deadlines"
 

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from crosslane_lab.figures import context_panels
-from crosslane_lab.figures.style import INK, WIDTH_IN, house_style
-from crosslane_lab.metrics import representative
-from crosslane_lab.run import Run, RunFolder
+from crosslane_lab.render.style import INK, WIDTH_IN, house_style
+from crosslane_lab.runs.folder import Run, RunFolder
+from crosslane_lab.runs.frame import representative
 
 Draw = Callable[["Column"], None]
 Window = tuple[float, float]

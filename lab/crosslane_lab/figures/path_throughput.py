@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from crosslane_lab.run import Run, RunFolder
+from crosslane_lab.runs.folder import Run, RunFolder
 
 COARSE_S = 0.5
 """Wide enough that one RTT of queueing does not look like an outage."""

@@ -1,13 +1,13 @@
 """Worst delay over the seeds: a dot per run, the median labelled. Not in the paper, which shows single runs."""
 
-from statistics import median
-
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from crosslane_lab.figures.style import INK, WIDTH_IN, house_style, strategy_colour
-from crosslane_lab.metrics import GAP, WORST_DELAY, describe, number
-from crosslane_lab.run import RunFolder
+from crosslane_lab.render.markdown import number
+from crosslane_lab.render.style import INK, WIDTH_IN, house_style, strategy_colour
+from crosslane_lab.runs.catalog import GAP, WORST_DELAY, describe
+from crosslane_lab.runs.folder import RunFolder
 
 TITLE = "Over all seeds"
 
@@ -34,7 +34,7 @@ def draw(folder: RunFolder) -> Figure:
             colour = strategy_colour(folder, strategy)
             y = [-row + _offset(index) for index in range(len(runs))]
             axes.plot(runs, y, "o", color=colour, markersize=6, alpha=0.75, mew=0)
-            middle = median(runs)
+            middle = float(np.median(runs))
             axes.plot([middle, middle], [-row - 0.3, -row + 0.3], color=INK, linewidth=1.6)
             axes.annotate(
                 number(middle, "ms"),
@@ -62,7 +62,7 @@ def draw(folder: RunFolder) -> Figure:
 def caption(folder: RunFolder) -> str:
     """Median and range per strategy."""
     parts = [
-        f"{s} {number(median(v), 'ms')} ({number(min(v))}–{number(max(v))}, {len(v)} runs)"
+        f"{s} {number(float(np.median(v)), 'ms')} ({number(min(v))}–{number(max(v))}, {len(v)} runs)"
         for s, v in _values(folder).items()
     ]
     return f"Each dot is a run; the tick is the median: {'; '.join(parts)}."

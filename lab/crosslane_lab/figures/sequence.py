@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from crosslane_lab.coverage import changes
 from crosslane_lab.figures.fig09_delay import delays
 from crosslane_lab.figures.panels import Column, Window, compare
-from crosslane_lab.figures.style import INK, MUTED, RED, annotate_empty, path_colour
-from crosslane_lab.metrics import representative
-from crosslane_lab.run import Run, RunFolder
+from crosslane_lab.render.style import INK, MUTED, RED, annotate_empty, path_colour
+from crosslane_lab.runs.folder import Run, RunFolder
+from crosslane_lab.runs.frame import representative
 
 _MARGIN_S = 0.6
 _MAX_SHARED_S = 3.0

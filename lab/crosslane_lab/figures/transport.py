@@ -4,9 +4,10 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from crosslane_lab.figures.panels import Column, compare
-from crosslane_lab.figures.style import annotate_empty, path_colour
-from crosslane_lab.metrics import number, representative
-from crosslane_lab.run import Run, RunFolder
+from crosslane_lab.render.markdown import number
+from crosslane_lab.render.style import annotate_empty, path_colour
+from crosslane_lab.runs.folder import Run, RunFolder
+from crosslane_lab.runs.frame import representative
 
 TITLE = "RTT and congestion window per subflow"
 

@@ -5,7 +5,7 @@
 
 use crate::path::{PathState, RadioLink, SampleKind, Signal, Transport};
 use alloc::vec::Vec;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::actuator::Wanted;
 use crate::assess::throughput::History;
@@ -19,7 +19,7 @@ pub mod deadline;
 pub mod mp_dpa;
 
 /// How the paths are used together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Data over every good path at once.

@@ -79,7 +79,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     } else {
         interrupt::listen()?
     };
-    scenario_file::prepare_folder(&folder, &comparison.scenario)?;
+    let resolved = scenario.resolved(&comparison.strategy, &comparison.seed.0);
+    scenario_file::prepare_folder(&folder, &comparison.scenario, &resolved)?;
     versions::write(&folder, &bases)?;
     let parallel = if scenario.parallel { usize::from(options.jobs) } else { 1 };
     let planned = plans.len();

@@ -61,7 +61,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let entries = comparison.entries(&scenario, Engine::Simulator)?;
     try_strategies(&scenario, &entries)?;
     let folder = comparison.folder(&scenario);
-    scenario_file::prepare_folder(&folder, &comparison.scenario)?;
+    let resolved = scenario.resolved(&comparison.strategy, &comparison.seed.0);
+    scenario_file::prepare_folder(&folder, &comparison.scenario, &resolved)?;
     write_versions(&folder)?;
     let kept = options.records.unwrap_or(if entries.len() <= MAX_RECORDED { Kept::All } else { Kept::None });
     let threads = options.jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);

@@ -1,6 +1,6 @@
 //! Expectations of a scenario: threshold crossings and bounds on metrics.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// An expectation.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Crossing {
 }
 
 /// Direction of a crossing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CrossingDirection {
     /// The signal falls below the threshold.

@@ -1,6 +1,6 @@
 //! Many vehicles in one run.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::schema::optional_range;
 use super::{Motion, Scenario, ScenarioError, Traffic};
@@ -8,7 +8,7 @@ use crate::input::mobility::MAX_VEHICLES;
 
 /// All vehicles of the mobility file on one map (simulator only). A vehicle is
 /// present from its first point to its last.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fleet {
     /// Maximum number of vehicles, taken in order of their number (1 to

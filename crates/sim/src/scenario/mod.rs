@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 pub use crosslane_core::allocate::Mode;
 use crosslane_core::path::{PathId, Rat};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
@@ -23,6 +23,7 @@ mod networks;
 mod params;
 mod parse;
 mod paths;
+mod resolved;
 mod route;
 mod schema;
 mod source_map;
@@ -38,6 +39,7 @@ pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
 pub use fleet::Fleet;
 pub use networks::{AccessLink, Background, Queue, Radio, RoadsideUnit};
 pub use params::{OracleParams, Steer, TunnelParams};
+pub use resolved::Resolved;
 pub use route::{MAX_WAYPOINTS, Route};
 use source_map::Lines;
 pub use traffic::Traffic;
@@ -106,7 +108,7 @@ pub const MAX_PATHS: usize = 16;
 pub const MAX_UNITS: usize = 256;
 
 /// Congestion control, set per socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Congestion {
     /// CUBIC (RFC 9438).
@@ -123,7 +125,7 @@ pub enum Congestion {
 }
 
 /// Bounds of the positions, in m.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Map {
     /// Minimum and maximum x.
@@ -155,7 +157,7 @@ pub enum Motion {
 }
 
 /// The user's preferences.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
     /// Mode of use of the paths.

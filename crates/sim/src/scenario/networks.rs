@@ -4,7 +4,7 @@
 use crosslane_core::link::ieee80211p::{self, PhyRate};
 use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Wire;
 use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, stations, whole};
@@ -81,7 +81,7 @@ impl Default for Background {
 }
 
 /// A roadside unit.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoadsideUnit {
     /// Name, unique among the RSUs.

@@ -2,13 +2,13 @@
 
 use crosslane_core::time::Instant;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::base::{Base, catalog};
 use super::{Scenario, Strategy};
 
 /// Settings of all tunnels of a scenario.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tunnel {
     /// MTU of every path, in bytes (576 to 1500).

@@ -2,13 +2,13 @@
 
 use crosslane_core::link::Loss;
 use crosslane_core::path::Rat;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::networks::{AccessLink, Queue};
 use super::schema::{optional_period, period, spans, whole};
 
 /// Shaping of a wire.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Wire {
     /// Rate of both directions, in Mbit/s (above 0, at most 100,000); none: not
     /// shaped.

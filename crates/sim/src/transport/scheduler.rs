@@ -1,14 +1,14 @@
 //! Packet schedulers: they select the subflow for the next data.
 
 use crosslane_core::time::Duration;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes that one subflow receives before the next scheduling decision (Linux
 /// `MPTCP_SEND_BURST_SIZE`).
 pub const BURST_BYTES: u64 = 65_388;
 
 /// A scheduler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduler {
     /// Linux's default: the subflow that will drain its queue first. None if its

@@ -1,0 +1,244 @@
+//! A scenario with all defaults, as `scenario.json` in a run folder.
+
+use crosslane_core::link::QueueLimit;
+use crosslane_core::path::Rat;
+use serde::Serialize;
+
+use super::{
+    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Expectation, Fleet, Limit, Map, Motion, Queue, Radio,
+    RoadsideUnit, Scenario, Scheduler, Service, Traffic, Tunnel, Wire,
+};
+use crate::radio::access_link::AccessModel;
+use crate::traffic::Protocol;
+
+/// Version of the format.
+const SCHEMA: u32 = 1;
+
+/// A scenario as it is run: every key with its value, with the unit in its name.
+#[derive(Serialize)]
+pub struct Resolved<'a> {
+    schema: u32,
+    name: &'a str,
+    title: &'a str,
+    duration_s: f64,
+    congestion: Congestion,
+    scheduler: Scheduler,
+    parallel: bool,
+    seeds: &'a [u64],
+    strategies: Vec<StrategyEntry>,
+    paths: Vec<PathEntry<'a>>,
+    roadside_units: &'a [RoadsideUnit],
+    vehicle: Vehicle<'a>,
+    map: Option<Map>,
+    fleet: Option<Fleet>,
+    service: &'a Service,
+    tunnel: Tunnel,
+    traffic: TrafficEntry<'a>,
+    expect: Vec<Expect<'a>>,
+}
+
+#[derive(Serialize)]
+struct StrategyEntry {
+    name: String,
+    base: &'static str,
+    kind: super::base::Kind,
+    /// Those that the scenario sets.
+    parameters: toml::Table,
+}
+
+#[derive(Serialize)]
+struct PathEntry<'a> {
+    name: &'a str,
+    rat: Rat,
+    #[serde(flatten)]
+    link: Link<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "link", rename_all = "lowercase")]
+enum Link<'a> {
+    Radio {
+        rate_mbit_s: f64,
+        eirp_dbm: f64,
+        noise_dbm: f64,
+        tries: u8,
+        queue_packets: u32,
+        background_stations: u32,
+        background_cam_period_ms: f64,
+    },
+    Cellular(Access<'a>),
+    Wifi(Access<'a>),
+    Wire(Access<'a>),
+}
+
+#[derive(Serialize)]
+struct Access<'a> {
+    up_mbit_s: f64,
+    down_mbit_s: f64,
+    /// None: the trace has it.
+    delay_ms: Option<f64>,
+    /// Long-run ratio of lost packets.
+    loss: f64,
+    queue_ms: Option<f64>,
+    queue_packets: Option<u32>,
+    queue_bytes: Option<u32>,
+    codel: bool,
+    rssi_dbm: f64,
+    rssi_sigma_db: f64,
+    sample_period_ms: f64,
+    trace: Option<&'a str>,
+    trace_down: Option<&'a str>,
+    modelled: bool,
+    outages_s: &'a [[f64; 2]],
+    shaping: Option<Wire>,
+}
+
+#[derive(Serialize)]
+struct Vehicle<'a> {
+    start_s: f64,
+    antenna_m: f64,
+    mobility: Option<&'a str>,
+    waypoints_m: &'a [[f64; 2]],
+    speeds_kmh: &'a [f64],
+}
+
+#[derive(Serialize)]
+struct TrafficEntry<'a> {
+    kind: &'static str,
+    #[serde(flatten)]
+    keys: toml::Table,
+    protocol: Protocol,
+    direction: &'static str,
+    over: Option<&'a str>,
+    send_buffer_bytes: u32,
+    start_s: f64,
+    stop_s: f64,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Expect<'a> {
+    Crossing { crossing: &'a str, threshold_dbm: f64, direction: CrossingDirection, between_s: [f64; 2] },
+    Bound { strategy: &'a str, metric: &'a str, bound: &'static str, limit: f64, of_strategy: Option<&'a str> },
+}
+
+impl Scenario {
+    /// The scenario with all defaults, as the strategies named are run with these seeds.
+    pub fn resolved<'a>(&'a self, strategies: &[String], seeds: &'a [u64]) -> Resolved<'a> {
+        Resolved {
+            schema: SCHEMA,
+            name: &self.name,
+            title: &self.title,
+            duration_s: self.duration_s,
+            congestion: self.congestion,
+            scheduler: self.scheduler,
+            parallel: self.parallel,
+            seeds,
+            strategies: strategies.iter().filter_map(|name| self.strategy_entry(name)).collect(),
+            paths: self.radios.iter().map(radio).chain(self.access.iter().map(access)).collect(),
+            roadside_units: &self.units,
+            vehicle: self.vehicle_entry(),
+            map: self.map,
+            fleet: self.fleet,
+            service: &self.service,
+            tunnel: self.tunnel,
+            traffic: traffic(&self.traffic),
+            expect: self.expectations.iter().map(expect).collect(),
+        }
+    }
+
+    fn strategy_entry(&self, name: &str) -> Option<StrategyEntry> {
+        let strategy = self.strategy(name)?;
+        let (base, parameters) = (strategy.base.entry(), strategy.parameters);
+        Some(StrategyEntry { name: name.into(), base: base.name, kind: base.kind, parameters })
+    }
+
+    fn vehicle_entry(&self) -> Vehicle<'_> {
+        let (mobility, waypoints_m, speeds_kmh): (_, &[_], &[_]) = match &self.vehicle.motion {
+            Motion::Route(route) => (None, &route.waypoints_m, &route.speeds_kmh),
+            Motion::Mobility(file) => (Some(file.as_str()), &[], &[]),
+        };
+        let (start_s, antenna_m) = (self.vehicle.start_s, self.vehicle.antenna_m);
+        Vehicle { start_s, antenna_m, mobility, waypoints_m, speeds_kmh }
+    }
+}
+
+fn radio(radio: &Radio) -> PathEntry<'_> {
+    let link = Link::Radio {
+        rate_mbit_s: radio.rate.mbit_s(),
+        eirp_dbm: radio.eirp_dbm,
+        noise_dbm: radio.noise_dbm,
+        tries: radio.tries,
+        queue_packets: radio.queue_packets,
+        background_stations: radio.background.stations,
+        background_cam_period_ms: radio.background.cam_period_ms,
+    };
+    PathEntry { name: &radio.name, rat: radio.rat, link }
+}
+
+fn access(link: &AccessLink) -> PathEntry<'_> {
+    let (queue_ms, queue_packets, queue_bytes) = match link.queue {
+        Queue::Millis(ms) => (Some(ms), None, None),
+        Queue::Limit(QueueLimit::Packets(packets)) => (None, Some(packets), None),
+        Queue::Limit(QueueLimit::Bytes(bytes)) => (None, None, Some(bytes)),
+    };
+    let keys = Access {
+        up_mbit_s: link.up_mbit_s,
+        down_mbit_s: link.down_mbit_s.unwrap_or(link.up_mbit_s),
+        delay_ms: link.delay_ms,
+        loss: link.loss.mean(),
+        queue_ms,
+        queue_packets,
+        queue_bytes,
+        codel: link.codel.is_some(),
+        rssi_dbm: link.rssi_dbm,
+        rssi_sigma_db: link.rssi_sigma_db,
+        sample_period_ms: link.sample_period_ms,
+        trace: link.trace.as_deref(),
+        trace_down: link.trace_down.as_deref(),
+        modelled: link.model.is_some(),
+        outages_s: &link.outages_s,
+        shaping: link.wire,
+    };
+    let is_wifi = link.rat == Rat::Wifi || matches!(link.model, Some(AccessModel::Wifi(..)));
+    let of_kind = if link.wire.is_some() {
+        Link::Wire
+    } else if is_wifi {
+        Link::Wifi
+    } else {
+        Link::Cellular
+    };
+    PathEntry { name: &link.name, rat: link.rat, link: of_kind(keys) }
+}
+
+fn traffic(traffic: &Traffic) -> TrafficEntry<'_> {
+    TrafficEntry {
+        kind: if traffic.kind.is_answered() { "ping-pong" } else { traffic.kind.name() },
+        keys: traffic.kind.parameters(),
+        protocol: traffic.protocol,
+        direction: if traffic.down { "down" } else { "up" },
+        over: traffic.over.as_deref(),
+        send_buffer_bytes: traffic.send_buffer_bytes,
+        start_s: traffic.start_s,
+        stop_s: traffic.stop_s,
+    }
+}
+
+fn expect(expectation: &Expectation) -> Expect<'_> {
+    match expectation {
+        Expectation::Crossing(Crossing { path, threshold_dbm, direction, between_s }) => Expect::Crossing {
+            crossing: path,
+            threshold_dbm: *threshold_dbm,
+            direction: *direction,
+            between_s: *between_s,
+        },
+        Expectation::Bound(Bound { strategy, metric, at_most, limit }) => {
+            let (limit, of_strategy) = match limit {
+                Limit::Number(limit) => (*limit, None),
+                Limit::Of { strategy, times } => (*times, Some(strategy.as_str())),
+            };
+            let bound = if *at_most { "at_most" } else { "at_least" };
+            Expect::Bound { strategy, metric, bound, limit, of_strategy }
+        }
+    }
+}

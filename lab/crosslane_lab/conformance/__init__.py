@@ -1,0 +1,1 @@
+"""The agreement of the simulator with the kernel."""

@@ -1,0 +1,49 @@
+"""The command `crosslane-lab conformance`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from crosslane_lab.conformance import compare as conformance
+from crosslane_lab.conformance.compare import INSIDE, REPORTED
+from crosslane_lab.conformance.page import page
+from crosslane_lab.runs.folder import RunFolder
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "conformance", help="compare the simulator with the kernel", description=conformance.__doc__
+    )
+    parser.add_argument(
+        "runs", type=Path, nargs="+", metavar="DIR", help="run folders of drives and of simulations"
+    )
+    parser.add_argument(
+        "--golden", type=Path, required=True, metavar="FILE", help="as lab/tests/golden/conformance.csv"
+    )
+    parser.add_argument("--exceptions", type=Path, metavar="FILE", help="(default: as the golden file, but .toml)")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--out", type=Path, metavar="FILE", help="write golden file and page, as docs/results/conformance.md"
+    )
+    what.add_argument("--check", action="store_true", help="fail if a value left its tolerance; write nothing")
+    parser.set_defaults(act=_act)
+
+
+def _act(options: argparse.Namespace) -> int:
+    golden = conformance.read_golden(options.golden)
+    exemptions = conformance.read_exemptions(options.exceptions or options.golden.with_suffix(".toml"))
+    figures = conformance.compare(golden, (RunFolder.open(path) for path in options.runs))
+    errors = conformance.stale_exemptions(figures, exemptions)
+    if options.check:
+        errors += conformance.regressions(figures, golden)
+    else:
+        options.golden.write_text(conformance.golden_text(figures), encoding="utf-8")
+        options.out.write_text(page(figures, exemptions), encoding="utf-8")
+        print(options.out)
+    for error in errors:
+        print(f"crosslane-lab: {error}", file=sys.stderr)
+    evaluated = [figure for figure in figures if figure.verdict != REPORTED]
+    inside = sum(figure.verdict == INSIDE for figure in evaluated)
+    print(f"{inside} of {len(evaluated)} values are within their tolerance")
+    return 1 if errors else 0

@@ -1,0 +1,1 @@
+"""Pages of measurements over several run folders."""

@@ -1,0 +1,1 @@
+"""Published results, reproduced by our runs: a folder per paper."""

@@ -1,0 +1,1 @@
+"""Figures, tables and numbers as SVG, PNG and Markdown."""

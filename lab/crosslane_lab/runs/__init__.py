@@ -1,0 +1,1 @@
+"""Run folders as `crosslane drive` and `crosslane simulate` write them."""

@@ -1,0 +1,404 @@
+"""A run folder as `crosslane drive` and `crosslane simulate` write it (docs/reference/records.md, "Run folder").
+
+`RunFolder.open` reads and checks the summary. The scenario and the records of a run are read on first use, these
+as lazy polars frames whose columns have the documented types.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from crosslane_lab.errors import LabError, unreadable
+from crosslane_lab.runs.scenario import Scenario
+
+KNOWN_SCHEMA = 1
+
+_RERUN = "run the drive again with this version of crosslane"
+
+TABLES: dict[str, dict[Any, Any]] = {
+    "packets": {
+        "t_ns": pl.UInt64,
+        "delivered_ns": pl.UInt64,
+        "path": pl.String,
+        "direction": pl.String,
+        "ip_bytes": pl.UInt16,
+        "payload_bytes": pl.UInt16,
+        "subflow": pl.UInt16,
+        "tcp_seq": pl.UInt32,
+        "tcp_ack": pl.UInt32,
+        "tcp_flags": pl.UInt8,
+        "dsn": pl.UInt64,
+        "data_ack": pl.UInt64,
+        "mptcp": pl.String,
+        "drop": pl.String,
+        "tries": pl.UInt8,
+    },
+    "throughput": {
+        "t_ns": pl.UInt64,
+        "path": pl.String,
+        "direction": pl.String,
+        "ip_bytes": pl.UInt64,
+        "payload_bytes": pl.UInt64,
+        "reinjected_bytes": pl.UInt64,
+    },
+    "samples": {
+        "t_ns": pl.UInt64,
+        "path": pl.String,
+        "kind": pl.String,
+        "rssi_dbm": pl.Float32,
+        "station": pl.UInt32,
+    },
+    "tcp_info": {
+        "t_ns": pl.UInt64,
+        "path": pl.String,
+        "subflow": pl.UInt16,
+        "local": pl.String,
+        "remote": pl.String,
+        "token": pl.UInt32,
+        "backup": pl.Boolean,
+        "rtt_us": pl.UInt32,
+        "rttvar_us": pl.UInt32,
+        "cwnd": pl.UInt32,
+        "unacked": pl.UInt32,
+        "lost": pl.UInt32,
+        "total_retrans": pl.UInt32,
+        "bytes_acked": pl.UInt64,
+        "bytes_received": pl.UInt64,
+        "notsent_bytes": pl.UInt32,
+        "delivery_rate_bit_s": pl.UInt64,
+    },
+    "messages": {
+        "number": pl.UInt64,
+        "sent_ns": pl.UInt64,
+        "written_ns": pl.UInt64,
+        "received_ns": pl.UInt64,
+        "size_bytes": pl.UInt32,
+    },
+    "links": {
+        "t_ns": pl.UInt64,
+        "path": pl.String,
+        "x_m": pl.Float64,
+        "y_m": pl.Float64,
+        "speed_m_s": pl.Float64,
+        "distance_m": pl.Float64,
+        "rssi_dbm": pl.Float32,
+        "up_mbit_s": pl.Float64,
+        "down_mbit_s": pl.Float64,
+        "delay_ms": pl.Float64,
+        "loss": pl.Float64,
+        "sinr_db": pl.Float64,
+        "rsrq_db": pl.Float64,
+        "carrier_rssi_dbm": pl.Float64,
+        "cell": pl.UInt8,
+    },
+}
+"""The columns of each record file, and the types in which the lab returns them."""
+
+_ADDED_LATER = frozenset({"written_ns", "sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"})
+"""Columns that early drives of schema 1 lack: null where they are missing."""
+
+_FORMER_KEYS = {"because": "reason", "health": "liveness"}
+_FORMER_VALUES = {
+    "belief": {"stuck": "stalled"},
+    "liveness": {"new": "unknown", "good": "up", "asked": "probing", "lost": "down", "trial": "recovering"},
+}
+
+
+def current_names(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an event or of a run in the summary, with the names of the previous version replaced."""
+    renamed = {_FORMER_KEYS.get(key, key): value for key, value in fields.items()}
+    for key, values in _FORMER_VALUES.items():
+        if key in renamed:
+            renamed[key] = values.get(str(renamed[key]), renamed[key])
+    return renamed
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of `events.jsonl`; `fields` holds the fields of this kind of event, under their current names."""
+
+    t_s: float
+    source: str
+    event: str
+    fields: dict[str, Any]
+
+    def text(self, field: str) -> str:
+        """A field as text, empty where it is absent or null."""
+        value = self.fields.get(field)
+        return "" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One strategy with one seed; `reason` is why it is invalid. Records are read lazily and raise `LabError`."""
+
+    strategy: str
+    seed: int
+    folder: Path
+    valid: bool
+    attempts: int
+    reason: str
+    metrics: dict[str, float]
+
+    @property
+    def packets(self) -> pl.LazyFrame:
+        """Every packet on every emulated link."""
+        return self.table("packets")
+
+    @property
+    def throughput(self) -> pl.LazyFrame:
+        """Bytes delivered per path and direction in each 100 ms."""
+        return self.table("throughput")
+
+    @property
+    def samples(self) -> pl.LazyFrame:
+        """Signal samples as the on-board unit received them."""
+        return self.table("samples")
+
+    @property
+    def tcp_info(self) -> pl.LazyFrame:
+        """State of each subflow, at least ten times a second."""
+        return self.table("tcp_info")
+
+    @property
+    def messages(self) -> pl.LazyFrame:
+        """Times at which each message was sent and received."""
+        return self.table("messages")
+
+    @property
+    def links(self) -> pl.LazyFrame:
+        """Ground truth of each link, 100 times a second."""
+        return self.table("links")
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """All events in order of time."""
+        return _read_events(self.folder / "events.jsonl")
+
+    def events_of(self, source: str, *names: str) -> list[Event]:
+        """The events of one source, of the given names or of all."""
+        return [e for e in self.events if e.source == source and (not names or e.event in names)]
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """A record file by name, with exactly the columns and types of `TABLES`."""
+        file = self.folder / f"{name}.arrow"
+        if not file.is_file():
+            raise unreadable(file, "the file is missing", _RERUN)
+        try:
+            frame = pl.scan_ipc(file)
+            found = frame.collect_schema()
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise unreadable(file, f"not an Arrow IPC file ({_first_line(error)})", _RERUN) from error
+        return frame.select(_typed(file, column, kind, found) for column, kind in TABLES[name].items())
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One `[[expect]]` of the scenario as the drive evaluated it; `ok` is None if its strategy was not run."""
+
+    text: str
+    ok: bool | None
+    value: float | None
+
+    @property
+    def verdict(self) -> str:
+        """`ok`, `not ok`, or `not run`."""
+        return "not run" if self.ok is None else "ok" if self.ok else "not ok"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A comparison: several strategies with several seeds."""
+
+    path: Path
+    name: str
+    title: str
+    engine: str
+    duration_s: float
+    strategies: tuple[str, ...]
+    seeds: tuple[int, ...]
+    runs: tuple[Run, ...]
+    expectations: tuple[Expectation, ...]
+    versions: dict[str, Any]
+
+    @staticmethod
+    def open(path: Path) -> "RunFolder":
+        """Read and check a run folder's summary and versions; raises `LabError`."""
+        if not path.is_dir():
+            raise unreadable(path, "no such folder", "give the folder that `crosslane drive --out` wrote")
+        file = path / "summary.json"
+        summary = _read_object(file, "give the folder that `crosslane drive --out` wrote")
+        schema = summary.get("schema")
+        if schema != KNOWN_SCHEMA:
+            raise unreadable(file, f"schema {schema!r} is not the known {KNOWN_SCHEMA}", _other_version(schema))
+        versions_file = path / "versions.json"
+        get = _Getter(file, summary)
+        return RunFolder(
+            path=path,
+            name=get("scenario", str),
+            title=get("title", str, ""),
+            engine=get("engine", str),
+            duration_s=float(get("duration_s", (int, float))),
+            strategies=tuple(get("strategies", list)),
+            seeds=tuple(get("seeds", list)),
+            runs=tuple(_run(path, _Getter(file, entry)) for entry in get("runs", list)),
+            expectations=tuple(_expectation(_Getter(file, e)) for e in get("expect", list, [])),
+            versions=_read_object(versions_file, _RERUN) if versions_file.exists() else {},
+        )
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The scenario with all defaults; raises `LabError`."""
+        return Scenario.read(self.path / "scenario.json")
+
+    @property
+    def scenario_text(self) -> str:
+        """The scenario as its author wrote it; empty if the folder lacks it."""
+        file = self.path / "scenario.toml"
+        return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+    def valid_runs(self, strategy: str) -> list[Run]:
+        """The valid runs of a strategy, in order of seed."""
+        return sorted((r for r in self.runs if r.strategy == strategy and r.valid), key=lambda r: r.seed)
+
+    def shown_runs(self, strategy: str) -> list[Run]:
+        """The runs of a strategy to show: the valid ones or, if there are none, the invalid ones."""
+        of_strategy = sorted((r for r in self.runs if r.strategy == strategy), key=lambda r: r.seed)
+        return self.valid_runs(strategy) or of_strategy
+
+    @property
+    def measured(self) -> list[str]:
+        """The strategies with at least one run, in the order of the command line."""
+        return [s for s in self.strategies if self.shown_runs(s)]
+
+    @property
+    def only_invalid(self) -> list[str]:
+        """The strategies without a valid run; their figures are marked as such."""
+        return [s for s in self.measured if not self.valid_runs(s)]
+
+    @property
+    def invalid(self) -> list[Run]:
+        """The runs excluded from all medians."""
+        return [r for r in self.runs if not r.valid]
+
+
+class _Getter:
+    """Typed access to a JSON object, with errors that name the file and the key."""
+
+    def __init__(self, file: Path, data: object) -> None:
+        self.file = file
+        if not isinstance(data, dict):
+            raise unreadable(file, "expected an object", _RERUN)
+        self.data: dict[str, Any] = data
+
+    def __call__(self, key: str, kind: type | tuple[type, ...], default: object = None) -> Any:  # noqa: ANN401
+        value = self.data.get(key)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, kind):
+            problem = "is missing" if key not in self.data else "has the wrong type"
+            raise unreadable(self.file, f"`{key}` {problem}", _RERUN)
+        return value
+
+
+def _run(root: Path, get: _Getter) -> Run:
+    get.data = current_names(get.data)
+    strategy, seed = get("strategy", str), get("seed", int)
+    metrics = {k: float(v) for k, v in get("metrics", dict, {}).items() if isinstance(v, int | float)}
+    folder = get("folder", str, f"runs/{strategy}-{seed}")
+    return Run(
+        strategy=strategy,
+        seed=seed,
+        folder=_inside(root, folder),
+        valid=get("valid", bool),
+        attempts=get("attempts", int, 1),
+        reason=get("reason", str, ""),
+        metrics=metrics,
+    )
+
+
+def _inside(root: Path, folder: str) -> Path:
+    """A run's folder; its path is relative to the run folder or to the drive's working directory."""
+    direct = root / folder
+    return direct if direct.is_dir() else root / "runs" / Path(folder).name
+
+
+def _expectation(get: _Getter) -> Expectation:
+    value = get.data.get("value")
+    number = float(value) if isinstance(value, int | float) else None
+    ok = get.data.get("ok")
+    return Expectation(get("text", str), ok if isinstance(ok, bool) else None, number)
+
+
+def _other_version(schema: object) -> str:
+    newer = isinstance(schema, int) and schema > KNOWN_SCHEMA
+    return "install a newer crosslane-lab" if newer else _RERUN
+
+
+def _read_object(file: Path, remedy: str) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise unreadable(file, "the file is missing", remedy) from None
+    except (OSError, ValueError) as error:
+        raise unreadable(file, f"not JSON ({_first_line(error)})", remedy) from error
+    if not isinstance(value, dict):
+        raise unreadable(file, "not a JSON object", remedy)
+    return value
+
+
+def _read_events(file: Path) -> tuple[Event, ...]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(file, _first_line(error), _RERUN) from error
+    events = [_event(file, line_number, line) for line_number, line in enumerate(lines, 1) if line.strip()]
+    return tuple(sorted(events, key=lambda event: event.t_s))
+
+
+def _event(file: Path, line_number: int, line: str) -> Event:
+    try:
+        fields = json.loads(line)
+        t_s = float(fields.pop("t_s"))
+        return Event(t_s, str(fields.pop("source")), str(fields.pop("event")), current_names(fields))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        where = f"{file} line {line_number}"
+        raise unreadable(where, "not an event with `t_s`, `source` and `event`", _RERUN) from None
+
+
+def _typed(file: Path, column: str, kind: Any, found: pl.Schema) -> pl.Expr:  # noqa: ANN401
+    if column not in found and column in _ADDED_LATER:
+        return pl.lit(None, dtype=kind).alias(column)
+    if column not in found:
+        raise unreadable(file, f"column `{column}` is missing", _RERUN)
+    have = found[column]
+    fits: Callable[[Any], bool] = _FAMILIES[kind]
+    if have != pl.Null and not fits(have):
+        raise unreadable(file, f"column `{column}` is {have}, not {kind.__name__}", _RERUN)
+    return pl.col(column).cast(kind)
+
+
+def _is_text(kind: Any) -> bool:  # noqa: ANN401
+    return kind == pl.String or isinstance(kind, pl.Categorical | pl.Enum)
+
+
+def _is_number(kind: Any) -> bool:  # noqa: ANN401
+    return kind.is_numeric()
+
+
+_FAMILIES: dict[Any, Callable[[Any], bool]] = {
+    pl.String: _is_text,
+    pl.Boolean: lambda kind: kind == pl.Boolean,
+} | dict.fromkeys((pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64), _is_number)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].strip().rstrip(".")
+
+
+__all__ = ["KNOWN_SCHEMA", "TABLES", "Event", "Expectation", "LabError", "Run", "RunFolder"]

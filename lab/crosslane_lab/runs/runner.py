@@ -1,0 +1,135 @@
+"""Runs `crosslane`: only the comparisons whose run folder is missing or stale."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from crosslane_lab.errors import LabError, unreadable
+from crosslane_lab.progress import Progress
+
+_OTHER_FILE = re.compile(r'"((?:\.\./)+[^"]*)"')
+"""A file that a scenario names relative to its own folder."""
+_SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One run folder: a scenario, strategies and seeds. `keep` names the records that stay; empty: none."""
+
+    name: str
+    scenario: str
+    strategies: tuple[str, ...]
+    seeds: str = "1"
+    engine: str = "simulator"
+    keep: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Runner:
+    """The program, and the folder below which the run folders are; `data` is passed on to the program."""
+
+    program: Path | str
+    root: Path
+    data: Path | None = None
+    parallel: int = 1
+
+    @cached_property
+    def version(self) -> str:
+        """The program's version, with a digest that differs between builds."""
+        text = self.call(["--version"], "asking for its version").strip()
+        file = shutil.which(self.program)
+        digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+        return f"{text} {digest[:16]}"
+
+    def call(self, arguments: Sequence[str], activity: str, show_messages: bool = False) -> str:
+        """The standard output of the program; raises `LabError` if it does not start or fails.
+
+        With `show_messages` its progress and errors go to the user, else the last line of them is in the error.
+        """
+        stderr = None if show_messages else subprocess.PIPE
+        try:
+            done = subprocess.run(
+                [str(self.program), *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True, check=False
+            )
+        except OSError as error:
+            cause = error.strerror or str(error)
+            remedy = "`make build`, or name it with --program"
+            raise LabError(f"while starting {self.program}: {cause}; {remedy}") from error
+        if done.returncode:
+            lines = (done.stderr or "").strip().splitlines() or ["it failed; see its message above"]
+            raise LabError(f"while {activity}: {lines[-1]}")
+        return done.stdout
+
+    def run(self, comparisons: Iterable[Comparison]) -> None:
+        """Run what is missing or stale."""
+        missing = [comparison for comparison in comparisons if not self.is_current(comparison)]
+        progress, done = Progress(), 0
+
+        def run_one(comparison: Comparison) -> None:
+            nonlocal done
+            done += 1
+            progress(f"running {comparison.name} ({done} of {len(missing)})")
+            self._run(comparison)
+
+        try:
+            with ThreadPoolExecutor(self.parallel) as pool:
+                list(pool.map(run_one, missing))
+        finally:
+            progress.done()
+
+    def is_current(self, comparison: Comparison) -> bool:
+        """Whether the run folder is complete, and of this scenario, engine, strategies, seeds and program."""
+        folder = self.root / comparison.name
+        try:
+            summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
+            made = (folder / "made-from.json").read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return False
+        return not summary.get("interrupted") and made == self._made_from(comparison)
+
+    def _made_from(self, comparison: Comparison) -> str:
+        return json.dumps({"program": self.version} | vars(comparison), indent=1)
+
+    def _run(self, comparison: Comparison) -> None:
+        folder, drives = self.root / comparison.name, comparison.engine == "kernel"
+        file = self.root / "scenarios" / f"{comparison.name}.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(comparison.scenario, encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        records = [] if drives else ["--records", "all" if comparison.keep else "none"]
+        records += ["--jobs", "1"] if drives or self.parallel > 1 else []
+        arguments = ["--strategy", ",".join(comparison.strategies), "--seed", comparison.seeds, *records]
+        arguments += ["--data", str(self.data)] if self.data else []
+        command = "drive" if drives else "simulate"
+        self.call([command, str(file), *arguments, "--out", str(folder)], f"running {file}", show_messages=drives)
+        for record in folder.glob("runs/*/*"):
+            if record.stem not in comparison.keep and not drives:
+                record.unlink()
+        (folder / "made-from.json").write_text(self._made_from(comparison), encoding="utf-8")
+
+
+def scenario(file: Path, edits: Mapping[str, str] | None = None, more: str = "") -> str:
+    """The text of a scenario with other values of some keys, `more` appended, and absolute names of other files.
+
+    Of `name` and `duration_s` the first is changed, which is the scenario's; of another key every one.
+    Raises `LabError` if the file or a key is missing.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise unreadable(file, cause, "name the folder of scenarios of the project with --scenarios") from error
+    for key, value in (edits or {}).items():
+        first_only = int(key in ("name", "duration_s"))
+        text, count = re.subn(rf"^{key} = [^#\n]*", f"{key} = {value} ", text, count=first_only, flags=re.M)
+        if not count:
+            raise unreadable(file, f"`{key}` is missing", "restore the shipped file")
+    text = re.sub(r" +$", "", text, flags=re.M)
+    return _OTHER_FILE.sub(lambda found: f'"{(file.parent / found[1]).resolve()}"', text) + more

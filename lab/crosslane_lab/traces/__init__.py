@@ -1,1 +1,0 @@
-"""Synthetic rates of links over time, where the recordings are not public."""
