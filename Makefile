@@ -3,7 +3,6 @@
 # (for one test, only as root where apt-get is available).
 
 SEEDS ?= 1..3
-JOBS ?= 3
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 SCENARIOS ?= leave-coverage leave-coverage-fast leave-coverage-loaded pass-by enter-coverage backup-mode sudden-loss aggregate
 # The same downstream, and with replies.
@@ -57,7 +56,7 @@ help: ## list the targets
 
 demo: build lab ## drive out of roadside coverage with three strategies and write a report (under 4 minutes)
 	$(call say,driving scenarios/leave-coverage.toml on the kernel of this machine)
-	$(CROSSLANE) drive scenarios/leave-coverage.toml --strategy kernel,kernel-tuned,threshold --seed 1 --jobs $(JOBS) --out runs/demo
+	$(CROSSLANE) drive scenarios/leave-coverage.toml --strategy kernel,kernel-tuned,threshold --seed 1 --out runs/demo
 	$(call say,drawing the report)
 	@$(LAB) report runs/demo
 	@printf '\nThe report is in %s\n' "$(CURDIR)/runs/demo/report.html"
@@ -81,9 +80,9 @@ lint: tools lab ## format, clippy, ruff, pyright, and core without std
 	crates/core/bare-metal.sh
 
 e2e: DRIVES = $(if $(filter command,$(word 1,$(origin SCENARIOS))),$(SCENARIOS),$(SCENARIOS) $(BOTH_WAYS))
-e2e: build ## drive the scenarios and check the results against their expectations (SEEDS=1..3 SCENARIOS="…" JOBS=3)
+e2e: build ## drive the scenarios and check the results against their expectations (SEEDS=1..3 SCENARIOS="…")
 	$(call say,driving $(DRIVES) (seeds $(SEEDS)))
-	@SEEDS='$(SEEDS)' JOBS='$(JOBS)' e2e/drives.sh $(DRIVES)
+	@SEEDS='$(SEEDS)' e2e/drives.sh $(DRIVES)
 
 hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/hardship.md; SEEDS=1..100; default: the short form)
 	$(call say,hardships)
@@ -125,7 +124,7 @@ runs/tunnel/%: FORCE
 
 runs/results/%: FORCE
 	$(call say,measuring $*)
-	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..10 --jobs $(JOBS) --out $@
+	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..10 --out $@
 
 runs/distributions/%: FORCE
 	$(call say,simulating $* over 200 seeds)
@@ -140,7 +139,7 @@ runs/deadlines/%: FORCE
 	$(call say,measuring deadline/$*)
 	$(CROSSLANE) simulate scenarios/deadline/$*.toml --strategy deadline --seed 1..200 --records none --out $@/simulated
 	$(CROSSLANE) simulate scenarios/deadline/$*.toml --strategy $(OTHERS) --seed 1..20 --records none --out $@/compared
-	$(CROSSLANE) drive scenarios/deadline/$*.toml --strategy $(DRIVEN) --seed 1..5 --jobs $(JOBS) --out $@/driven
+	$(CROSSLANE) drive scenarios/deadline/$*.toml --strategy $(DRIVEN) --seed 1..5 --out $@/driven
 
 conformance: build lab ## measure the agreement of the simulator with the kernel, into docs/conformance.md (over an hour)
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/kernel/$$name; done
@@ -150,7 +149,7 @@ conformance: build lab ## measure the agreement of the simulator with the kernel
 
 runs/conformance/kernel/%: FORCE
 	$(call say,driving $* on the kernel)
-	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed $(or $(DRIVEN_$*),1..5) --jobs $(JOBS) --out $@
+	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed $(or $(DRIVEN_$*),1..5) --out $@
 
 conformance-check: build lab conformance-simulated
 	$(call say,comparing the simulator with stored results of the kernel)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Drives the named scenarios on this machine's kernel and checks the results against the [[expect]] of each:
-# all of them, even after a failure. From the environment: SEEDS, JOBS, CI.
+# all of them, even after a failure. From the environment: SEEDS, CI.
 set -u
 cd "$(dirname "$0")/.."
 
@@ -33,7 +33,7 @@ for name; do
     file=scenarios/$name.toml
     printf '\n%s\n' "$name: $(strategies "$file")"
     target/release/crosslane drive "$file" --strategy "$(strategies "$file")" --seed "${SEEDS:-1}" \
-        --jobs "${JOBS:-1}" --out "runs/e2e/$name" --expect || failed="$failed $name"
+        --out "runs/e2e/$name" --expect || failed="$failed $name"
 done
 [ -z "$failed" ] || { printf '\n%s\n' "e2e FAILED:$failed"; exit 1; }
 printf '\n%s\n' "e2e passed: $*"
