@@ -35,11 +35,12 @@ run() {
 }
 
 case ${1:-} in
-    '') parts | awk '!seen[$0]++' | xargs -P 4 -n 1 "$0" || { echo 'tests FAILED: see above'; exit 1; } ;;
+    '') parts | awk '!seen[$0]++' | xargs -P 4 -n 1 "$0" || { echo 'tests FAILED: see each FAILED above'; exit 1; } ;;
     *)
         # In one piece, so that the output of parts does not mix.
         output=$(run "$1" 2>&1) && status=0 || status=$?
         printf '\n== %s\n%s\n' "$1" "$output"
+        [ "$status" = 0 ] || printf '\n== %s FAILED\n' "$1"
         exit "$status"
         ;;
 esac
