@@ -68,6 +68,8 @@ struct World {
     radio: UdpSocket,
     /// Time between a message and the start of the silence.
     phase: Duration,
+    /// Whether the path that carries the messages falls silent.
+    falls_silent: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -82,7 +84,7 @@ impl World {
         testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
         let listener = testbed.server.enter(|| listen(agent_at_server)).unwrap();
         let radio = testbed.vehicle.enter(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).unwrap();
-        World { testbed, emulator, listener, radio, phase: PERIOD * 3 / 4 }
+        World { testbed, emulator, listener, radio, phase: PERIOD * 3 / 4, falls_silent: true }
     }
 
     fn agent(&self, mode: &str) -> Agent {
@@ -162,7 +164,7 @@ impl World {
     }
 
     /// The maximum delay of messages, one on each connection every 20 ms, while the path
-    /// that carries them falls silent.
+    /// that carries them falls silent (or all stay, without `falls_silent`).
     fn worst_delay(&self, pairs: &[(Socket, Socket)], direction: Direction) -> Duration {
         let (stop, sent, control) = (AtomicBool::new(false), AtomicUsize::new(usize::MAX), self.emulator.control());
         let began = Clock::start();
@@ -205,7 +207,7 @@ impl World {
             sleep(Duration::from_millis(1280));
             let path = self.busier(Duration::from_millis(200));
             sleep((PERIOD * 75 + self.phase).saturating_sub(elapsed(began)));
-            control.set_on(path, false).unwrap();
+            control.set_on(path, !self.falls_silent).unwrap();
             sleep(Duration::from_millis(1500));
             stop.store(true, Ordering::Relaxed);
             sender.join().unwrap();
@@ -244,9 +246,17 @@ fn listen(agent_at_server: bool) -> Socket {
     socket
 }
 
-/// The minimum of several runs: load on the machine only makes runs worse.
-fn best_of(runs: usize, run: impl Fn() -> Duration) -> Duration {
-    (0..runs).map(|_| run()).min().unwrap()
+/// The minimum of up to three runs, the last of which is the first below the limit: load on the
+/// machine only makes runs worse.
+fn best_below(limit: Duration, run: impl Fn() -> Duration) -> Duration {
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        best = best.min(run());
+        if best < limit {
+            break;
+        }
+    }
+    best
 }
 
 /// The maximum delay of 200 connections; prints when the agent acted, in ms after its
@@ -286,8 +296,9 @@ fn sudden_loss_is_detected_with_two_hundred_connections_as_with_one() {
     if !can_drive() {
         return;
     }
-    let worst = best_of(3, || two_hundred(PERIOD * 3 / 4));
-    assert!(worst < Duration::from_millis(150), "{} ms; without an alarm it is more than 200", worst.as_millis());
+    let limit = Duration::from_millis(150);
+    let worst = best_below(limit, || two_hundred(PERIOD * 3 / 4));
+    assert!(worst < limit, "{} ms; without an alarm it is more than 200", worst.as_millis());
 }
 
 /// Prints the figures; to be run manually on an idle machine.
@@ -345,8 +356,9 @@ fn downstream_silent_loss_is_detected_at_the_vehicle() {
     // With two active paths the server's kernel selects, as without an agent: it stops using
     // the silent path at the latest after its fourth timeout (0.84 s).
     for (mode, limit_ms) in [("backup", 260), ("aggregate", 1000)] {
-        let worst = best_of(3, || down(mode, false, PERIOD * 3 / 4));
-        assert!(worst < Duration::from_millis(limit_ms), "{mode}: {} ms", worst.as_millis());
+        let limit = Duration::from_millis(limit_ms);
+        let worst = best_below(limit, || down(mode, false, PERIOD * 3 / 4));
+        assert!(worst < limit, "{mode}: {} ms", worst.as_millis());
     }
 }
 
@@ -356,8 +368,9 @@ fn downstream_silent_loss_is_detected_at_the_server_if_an_agent_runs_there() {
         return;
     }
     for mode in ["backup", "aggregate"] {
-        let worst = best_of(3, || down(mode, true, PERIOD * 3 / 4));
-        assert!(worst < Duration::from_millis(190), "{mode}: {} ms", worst.as_millis());
+        let limit = Duration::from_millis(190);
+        let worst = best_below(limit, || down(mode, true, PERIOD * 3 / 4));
+        assert!(worst < limit, "{mode}: {} ms", worst.as_millis());
     }
 }
 
@@ -449,8 +462,8 @@ fn forged_cams_do_not_move_a_connection_to_a_path_without_acknowledgements() {
     if !can_drive() {
         return;
     }
-    let run = |forged: bool| {
-        let world = World::new(false);
+    let run = || {
+        let world = World { falls_silent: false, ..World::new(false) };
         world.emulator.control().set_on(0, false).unwrap();
         let agent = Agent::start(
             &world.testbed.vehicle,
@@ -475,7 +488,7 @@ fn forged_cams_do_not_move_a_connection_to_a_path_without_acknowledgements() {
         let stop = AtomicBool::new(false);
         let worst = thread::scope(|scope| {
             scope.spawn(|| {
-                while forged && !stop.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     world.send_cam();
                     sleep(Duration::from_millis(20));
                 }
@@ -489,9 +502,11 @@ fn forged_cams_do_not_move_a_connection_to_a_path_without_acknowledgements() {
         assert_eq!(demoted.count(), 0, "lte was demoted for a path that carries nothing: {events}");
         worst
     };
-    let (with, without) = (best_of(2, || run(true)), best_of(2, || run(false)));
-    eprintln!("forged CAMs: {} ms, without {} ms", with.as_millis(), without.as_millis());
-    assert!(with < without + Duration::from_millis(100), "{with:?} with forged CAMs, {without:?} without");
+    // One way takes 5 ms; a message that was sent to nowhere waits for a timeout of 200 ms at least.
+    let limit = Duration::from_millis(100);
+    let worst = best_below(limit, run);
+    eprintln!("forged CAMs: {} ms", worst.as_millis());
+    assert!(worst < limit, "{} ms with forged CAMs", worst.as_millis());
 }
 
 fn processor_s(pid: u32) -> f64 {

@@ -131,13 +131,8 @@ fn paths_with_different_rates_and_delays_are_aggregated() -> Outcome {
 fn a_second_path_with_up_to_100_ms_more_delay_does_no_harm() -> Outcome {
     for paths in [
         [(100.0, 5.0, 0.0), (20.0, 105.0, 0.0)],
-        [(100.0, 5.0, 0.02), (5.0, 105.0, 0.0)],
-        [(100.0, 5.0, 0.0), (5.0, 55.0, 0.02)],
-        [(50.0, 5.0, 0.0), (50.0, 105.0, 0.02)],
         [(20.0, 5.0, 0.0), (100.0, 55.0, 0.0)],
-        [(20.0, 5.0, 0.02), (100.0, 25.0, 0.0)],
         [(5.0, 5.0, 0.0), (100.0, 105.0, 0.0)],
-        [(20.0, 5.0, 0.0), (100.0, 105.0, 0.02)],
     ] {
         compare_with_the_best(&over(&paths), ["single:a", "single:b"], 0.97)?;
     }
@@ -149,8 +144,21 @@ fn a_second_path_with_up_to_100_ms_more_delay_does_no_harm() -> Outcome {
             min,
         )?;
     }
-    compare_with_the_best(SPREAD, ["single:near", "single:far"], 0.97)?;
     compare_with_the_best(FAR, ["single:near", "single:far"], 0.97)
+}
+
+#[test]
+fn a_second_path_does_no_harm_if_one_of_the_two_loses_packets() -> Outcome {
+    for paths in [
+        [(100.0, 5.0, 0.02), (5.0, 105.0, 0.0)],
+        [(100.0, 5.0, 0.0), (5.0, 55.0, 0.02)],
+        [(50.0, 5.0, 0.0), (50.0, 105.0, 0.02)],
+        [(20.0, 5.0, 0.02), (100.0, 25.0, 0.0)],
+        [(20.0, 5.0, 0.0), (100.0, 105.0, 0.02)],
+    ] {
+        compare_with_the_best(&over(&paths), ["single:a", "single:b"], 0.97)?;
+    }
+    compare_with_the_best(SPREAD, ["single:near", "single:far"], 0.97)
 }
 
 /// Pairs of 5 to 100 Mbit/s and 5 to 105 ms: ratios up to 1:20, delay differences up to 100 ms, 2 % loss on at most one.
@@ -196,20 +204,45 @@ fn compare_one<const N: usize>(text: &str, singles: [&str; N], min: f64) -> Outc
     let figures = singles.iter().map(|path| median(text, path)).collect::<Result<Vec<f64>, _>>()?;
     let best = figures.into_iter().fold(0.0, f64::max);
     for (strategy, payload) in TUNNELS {
-        let tunnel = median(text, strategy)?;
-        let share = tunnel / (best * payload / PAYLOAD);
-        println!("{strategy}: {tunnel:.1}, the best single path without a tunnel {best:.1}: {share:.3}");
-        assert!(share >= min, "{strategy}: {tunnel} of {best} Mbit/s in\n{text}");
+        let target = best * payload / PAYLOAD;
+        let figures = until_decided(text, strategy, target * min)?;
+        println!("{strategy}: {figures:.1?} Mbit/s, the best single path without a tunnel {best:.1}");
+        let reached = figures.iter().filter(|figure| **figure >= target * min).count();
+        assert!(2 * reached > figures.len(), "{strategy}: {figures:?} of {best} Mbit/s in\n{text}");
     }
     Ok(())
 }
 
-/// Goodput after 3 s, the median of three seeds.
+/// Number of seeds: without random losses their figures differ by less than 3 %, mostly not at all.
+fn seeds(text: &str) -> u64 {
+    if text.contains("loss = 0.02") { 3 } else { 1 }
+}
+
+/// Goodput after 3 s, in Mbit/s.
+fn figure(text: &str, strategy: &str, seed: u64) -> Result<f64, Box<dyn Error>> {
+    messages(text, strategy, seed).map(|rows| goodput(&rows, 3.0, 19.0))
+}
+
+/// The same, the median of the seeds.
 fn median(text: &str, strategy: &str) -> Result<f64, Box<dyn Error>> {
-    let figure = |seed| messages(text, strategy, seed).map(|rows| goodput(&rows, 3.0, 19.0));
-    let mut figures = [figure(1)?, figure(2)?, figure(3)?];
+    let figures = (1..=seeds(text)).map(|seed| figure(text, strategy, seed)).collect::<Result<Vec<f64>, _>>();
+    let mut figures = figures?;
     figures.sort_by(f64::total_cmp);
-    Ok(figures[1])
+    Ok(figures[figures.len() / 2])
+}
+
+/// The same, of as many seeds as decide whether the median reaches the limit.
+fn until_decided(text: &str, strategy: &str, limit: f64) -> Result<Vec<f64>, Box<dyn Error>> {
+    let majority = seeds(text) as usize / 2 + 1;
+    let mut figures = Vec::new();
+    for seed in 1..=seeds(text) {
+        figures.push(figure(text, strategy, seed)?);
+        let reached = figures.iter().filter(|figure| **figure >= limit).count();
+        if reached.max(figures.len() - reached) == majority {
+            break;
+        }
+    }
+    Ok(figures)
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! Executes the runs, some in parallel, each in a separate process.
+//!
+//! A run's emulator has real-time priority and must not wait for the emulator of another run, so a
+//! run needs a whole processor at least. One processor stays free for the kernel and other
+//! programs (`docs/decisions/0047-as-many-drives-as-the-processors-carry.md`).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -39,8 +44,57 @@ pub fn check_machine(bases: &BTreeSet<String>) -> Result<()> {
     }
 }
 
+/// The number of runs that are executed at the same time.
+struct Parallel {
+    /// By `--jobs`; `None` is as many as the processors carry.
+    requested: Option<usize>,
+    processors: usize,
+    /// CPU-seconds per second of the most demanding run so far; at least 1.
+    need: Mutex<f64>,
+}
+
+impl Parallel {
+    fn new(requested: Option<usize>) -> Parallel {
+        let processors = available_parallelism().map_or(1, usize::from);
+        Parallel { requested, processors, need: Mutex::new(1.0) }
+    }
+
+    /// Number of runs without invalid ones, if each needs `need` processors.
+    fn carried(&self, need: f64) -> usize {
+        ((self.processors.saturating_sub(1) as f64 / need) as usize).max(1)
+    }
+
+    fn number(&self) -> usize {
+        self.requested.unwrap_or_else(|| self.carried(*lock(&self.need)))
+    }
+
+    /// Includes the CPU-seconds per second of a run. Returns a warning if more runs were
+    /// requested than the processors carry, unless a less demanding run has caused it already.
+    fn include(&self, measured: f64) -> Option<String> {
+        let mut need = lock(&self.need);
+        let before = *need;
+        *need = before.max(measured);
+        self.warning(*need).filter(|_| self.warning(before).is_none())
+    }
+
+    /// Warning if more runs were requested than the processors carry.
+    fn warning(&self, need: f64) -> Option<String> {
+        let (requested, carried) = (self.requested?, self.carried(need));
+        (requested > carried).then(|| {
+            format!(
+                "crosslane: {requested} runs at a time are more than this machine carries: a run needs {need:.1} of \
+                 {} processors, and one stays free; runs may become invalid, and are then repeated. Without --jobs \
+                 it is {carried} at a time",
+                self.processors
+            )
+        })
+    }
+}
+
 /// Executes all plans and returns the complete runs in the order of the plans,
-/// with the failure or interrupt, if any. After a failure the started runs are
+/// with the failure or interrupt, if any. `jobs` is the number of runs at the same
+/// time; the default is as many as the processors carry, by the CPU time of the
+/// first run, which is then executed alone. After a failure the started runs are
 /// finished; after an interrupt they are ended and leave no records. No further
 /// run is started after either.
 ///
@@ -48,32 +102,38 @@ pub fn check_machine(bases: &BTreeSet<String>) -> Result<()> {
 /// This process cannot supervise child processes; no run was started.
 pub fn run_all(
     plans: Vec<Plan>,
-    parallel: usize,
+    jobs: Option<usize>,
     duration_s: f64,
     interrupt: &Interrupt,
 ) -> Result<(Vec<Run>, Option<Error>)> {
+    let parallel = Parallel::new(jobs.map(|jobs| jobs.min(plans.len())));
+    parallel.warning(1.0).iter().for_each(|warning| eprintln!("{warning}"));
     let bars = MultiProgress::new();
     let total = bars.add(bar(plans.len() as u64, "{bar:30} {pos}/{len} runs  {msg}"));
     total.tick();
     let queue: Mutex<VecDeque<(usize, Plan)>> = Mutex::new(plans.into_iter().enumerate().collect());
     let finished: Mutex<Vec<(usize, Result<Run>)>> = Mutex::new(Vec::new());
     let processes = Processes { interrupt, running: Mutex::default() };
-    let work = || {
-        while let Some((place, plan)) = next(&queue).filter(|_| !interrupt.came()) {
-            let bar = bars.add(bar((duration_s * 10.0) as u64, "{bar:30} {msg}"));
-            let run = attempt_until_valid(&plan, &bar, &processes);
-            bar.finish_and_clear();
-            total.inc(1);
-            if run.is_err() {
-                lock(&queue).clear();
-            }
-            lock(&finished).push((place, run));
+    let execute_next = || {
+        let Some((place, plan)) = next(&queue).filter(|_| !interrupt.came()) else { return false };
+        let bar = bars.add(bar((duration_s * 10.0) as u64, "{bar:30} {msg}"));
+        let run = attempt_until_valid(&plan, &bar, &processes, |cpu_s| parallel.include(cpu_s / duration_s));
+        bar.finish_and_clear();
+        total.inc(1);
+        if run.is_err() {
+            lock(&queue).clear();
         }
+        lock(&finished).push((place, run));
+        true
     };
+    let work = |place| while place < parallel.number() && execute_next() {};
     let all_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..parallel.max(1)).map(|_| scope.spawn(work)).collect();
         scope.spawn(|| processes.end_on_interrupt(&all_done));
+        if jobs.is_none() {
+            drop(scope.spawn(execute_next).join());
+        }
+        let workers: Vec<_> = (0..parallel.number()).map(|place| scope.spawn(move || work(place))).collect();
         // The scope reports a worker's panic.
         workers.into_iter().for_each(|worker| drop(worker.join()));
         all_done.store(true, Ordering::Relaxed);
@@ -126,18 +186,28 @@ fn bar(length: u64, template: &str) -> ProgressBar {
     ProgressBar::new(length).with_style(style)
 }
 
-fn attempt_until_valid(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<Run> {
+/// Executes the run until it is valid; `include` receives the CPU time of each attempt in s and
+/// returns a warning.
+fn attempt_until_valid(
+    plan: &Plan,
+    bar: &ProgressBar,
+    processes: &Processes<'_>,
+    include: impl Fn(f64) -> Option<String>,
+) -> Result<Run> {
     let mut attempts = 0;
     loop {
         attempts += 1;
         bar.set_position(0);
         bar.set_message(format!("{} seed {}", plan.entry.strategy, plan.entry.seed));
-        let outcome = execute(plan, bar, processes).inspect_err(|_| {
+        let (outcome, cpu_s) = execute(plan, bar, processes).inspect_err(|_| {
             if processes.interrupt.came() {
                 // Partial records could be mistaken for those of a run.
                 drop(std::fs::remove_dir_all(&plan.folder));
             }
         })?;
+        if let Some(warning) = include(cpu_s) {
+            bar.suspend(|| eprintln!("{warning}"));
+        }
         if outcome.valid || attempts == ATTEMPTS {
             let Entry { strategy, seed } = plan.entry.clone();
             return Ok(Run { folder: Some(plan.entry.folder()), strategy, seed, attempts, outcome });
@@ -146,8 +216,9 @@ fn attempt_until_valid(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>
 }
 
 /// Starts the process of a run and reads its standard output: `at SECONDS` as
-/// progress, `outcome JSON` at the end, other lines for the user.
-fn execute(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<Outcome> {
+/// progress, `cpu SECONDS` and `outcome JSON` at the end, other lines for the user.
+/// Returns the outcome and the CPU time in s.
+fn execute(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<(Outcome, f64)> {
     let attempt = format!("running {} with seed {}", plan.entry.strategy, plan.entry.seed);
     let failure = |cause: &dyn std::fmt::Display| Error::failure(&attempt, cause);
     let text = serde_json::to_string(plan).map_err(|cause| failure(&cause))?;
@@ -157,10 +228,11 @@ fn execute(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<
         if plan.keep { &mut run } else { let_through(&mut run) }.spawn().map_err(|cause| failure(&cause))?;
     let id = child.id() as i32;
     lock(&processes.running).insert(id);
-    let mut outcome = None;
+    let (mut outcome, mut cpu_s) = (None, 0.0);
     for line in child.stdout.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok)) {
         match line.split_once(' ') {
             Some(("at", seconds)) => bar.set_position((seconds.parse().unwrap_or(0.0) * 10.0) as u64),
+            Some(("cpu", seconds)) => cpu_s = seconds.parse().unwrap_or(0.0),
             Some(("outcome", json)) => outcome = Some(serde_json::from_str(json).map_err(|cause| failure(&cause))?),
             _ => bar.suspend(|| println!("{line}")),
         }
@@ -172,7 +244,7 @@ fn execute(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<
     lock(&processes.running).remove(&id);
     let status = child.wait().map_err(|cause| failure(&cause))?;
     match outcome {
-        Some(outcome) if status.success() => Ok(outcome),
+        Some(outcome) if status.success() => Ok((outcome, cpu_s)),
         _ => Err(child_error(&attempt, stderr.trim(), status.code())),
     }
 }
@@ -185,5 +257,39 @@ fn child_error(attempt: &str, stderr: &str, code: Option<i32>) -> Error {
         ("", None) => Error::failure(attempt, "the run was killed"),
         (sentence, Some(2)) => Error::message(sentence, 2),
         (sentence, _) => Error::message(sentence, 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parallel(requested: Option<usize>, processors: usize) -> Parallel {
+        Parallel { requested, processors, need: Mutex::new(1.0) }
+    }
+
+    #[test]
+    fn a_run_has_a_processor_and_one_stays_free() {
+        let number = |processors| parallel(None, processors).number();
+        assert_eq!([1, 2, 3, 4, 16].map(number), [1, 1, 2, 3, 15]);
+    }
+
+    #[test]
+    fn the_most_demanding_run_determines_the_number() {
+        let parallel = parallel(None, 8);
+        let after = |need| (parallel.include(need), parallel.number());
+        assert_eq!([0.2, 1.9, 0.5].map(after), [(None, 7), (None, 3), (None, 3)]);
+    }
+
+    #[test]
+    fn more_runs_than_the_processors_carry_are_warned_about_once() {
+        let requested = parallel(Some(3), 4);
+        assert!(requested.warning(1.0).is_none());
+        assert!(requested.include(0.4).is_none());
+        let warning = requested.include(1.6).unwrap_or_default();
+        assert!(warning.contains("3 runs at a time") && warning.contains("1.6 of 4 processors"), "{warning}");
+        assert!(warning.ends_with("Without --jobs it is 1 at a time"), "{warning}");
+        assert_eq!((requested.include(2.0), requested.number()), (None, 3), "it is done as requested");
+        assert!(parallel(Some(2), 2).warning(1.0).is_some());
     }
 }

@@ -40,9 +40,10 @@ pub struct Options {
     /// What to compare.
     #[command(flatten)]
     pub comparison: comparison::Options,
-    /// Number of runs in parallel.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), value_name = "N")]
-    pub jobs: u8,
+    /// Number of runs in parallel [default: as many as the processors carry
+    /// without invalid runs].
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16), value_name = "N")]
+    pub jobs: Option<u8>,
     /// Keep the namespaces and the emulated links up after the (single) run,
     /// until Ctrl-C.
     #[arg(long)]
@@ -82,9 +83,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let resolved = scenario.resolved(&comparison.strategy, &comparison.seed.0);
     scenario_file::prepare_folder(&folder, &comparison.scenario, &resolved)?;
     versions::write(&folder, &bases)?;
-    let parallel = if scenario.parallel { usize::from(options.jobs) } else { 1 };
+    let jobs = if scenario.parallel { options.jobs.map(usize::from) } else { Some(1) };
     let planned = plans.len();
-    let (runs, failure) = jobs::run_all(plans, parallel, scenario.duration_s, &interrupt)?;
+    let (runs, failure) = jobs::run_all(plans, jobs, scenario.duration_s, &interrupt)?;
     comparison.conclude(Summary::new(&scenario, "kernel", runs), &folder, planned, failure)
 }
 

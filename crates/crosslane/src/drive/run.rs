@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crosslane_core::time::Instant;
 use crosslane_sim::simulation::Side;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 
 use super::Plan;
 use super::agents::Agents;
@@ -43,7 +45,7 @@ pub fn probe(bases: &[String]) -> Result<()> {
 }
 
 /// Executes the run that `drive` has planned and reports on standard output:
-/// `at SECONDS` as progress, then `outcome JSON`.
+/// `at SECONDS` as progress, then `cpu SECONDS` and `outcome JSON`.
 ///
 /// # Errors
 /// What is missing on this machine, or the cause of the failure.
@@ -68,8 +70,18 @@ pub fn run_one(plan: &str) -> Result<ExitCode> {
     let run = Run::new(plan, scenario, strategy)?;
     let outcome = run.execute()?;
     let json = serde_json::to_string(&outcome).map_err(|cause| Error::failure("writing the outcome", cause))?;
-    println!("outcome {json}");
+    println!("cpu {}\noutcome {json}", cpu_s());
     Ok(ExitCode::SUCCESS)
+}
+
+/// CPU time of this run and of the processes that it has started, in s.
+fn cpu_s() -> f64 {
+    let of = |who| {
+        getrusage(who).map_or(0.0, |usage| {
+            [usage.user_time(), usage.system_time()].iter().map(|time| time.num_microseconds() as f64 / 1e6).sum()
+        })
+    };
+    of(UsageWho::RUSAGE_SELF) + of(UsageWho::RUSAGE_CHILDREN)
 }
 
 struct Run {
