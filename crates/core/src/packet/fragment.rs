@@ -15,7 +15,7 @@ const HEADER_MAX: usize = 60;
 pub fn fragment(view: &IpView<impl AsRef<[u8]>>, mtu: u16, mut each: impl FnMut(IpView<&[u8]>)) -> bool {
     let (packet, mtu) = (view.packet(), usize::from(mtu));
     if packet.len() <= mtu {
-        each(IpView::of(packet, view.layout));
+        each(view.borrowed());
         return true;
     }
     let headers = view.layout.payload;

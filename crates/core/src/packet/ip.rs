@@ -115,6 +115,11 @@ impl<B: AsRef<[u8]>> IpView<B> {
         IpView { bytes, layout }
     }
 
+    /// The same view, over borrowed bytes.
+    pub fn borrowed(&self) -> IpView<&[u8]> {
+        IpView::of(self.packet(), self.layout)
+    }
+
     /// The whole packet, without bytes after its end.
     pub fn packet(&self) -> &[u8] {
         &self.bytes.as_ref()[..self.layout.len]

@@ -237,7 +237,7 @@ impl Shared {
     }
 }
 
-fn deliver(coalescer: &mut Coalescer, device: &Device, packet: &IpView<&mut [u8]>) {
+fn deliver(coalescer: &mut Coalescer, device: &Device, packet: &IpView<&[u8]>) {
     if !coalescer.push(packet) {
         flush(coalescer, device);
         let _ = coalescer.push(packet);

@@ -16,6 +16,9 @@ use super::super::security::{HandshakeEvent, Session, is_data};
 use super::peer::{Peer, PeerEngine};
 use super::{Endpoint, PathAddress, TunnelPacket, lock};
 
+/// The ECN field in the DS byte.
+const ECN_MASK: u8 = 3;
+
 /// State of the receiving thread between datagrams.
 #[derive(Default)]
 pub struct ReceiveState {
@@ -139,7 +142,7 @@ impl Endpoint {
         &self,
         state: &mut ReceiveState,
         now: Instant,
-        mut deliver: impl FnMut(&IpView<&mut [u8]>),
+        mut deliver: impl FnMut(&IpView<&[u8]>),
     ) -> Option<Instant> {
         let mut wakeup: Option<Instant> = None;
         let mut inputs = state.inputs.drain(..).peekable();
@@ -171,7 +174,7 @@ impl Endpoint {
     }
 
     /// Delivers packets whose reorder timeout has expired, for the sending thread.
-    pub fn deliver(&self, peer: usize, mut deliver: impl FnMut(&IpView<&mut [u8]>)) {
+    pub fn deliver(&self, peer: usize, mut deliver: impl FnMut(&IpView<&[u8]>)) {
         let Some(peer) = self.peers.get(peer) else { return };
         let Some(mut tunnel) = peer.multipath() else { return };
         while let Some(packet) = tunnel.poll_delivery() {
@@ -179,15 +182,24 @@ impl Endpoint {
         }
     }
 
-    /// Delivers a packet if the peer may use its source address.
-    fn deliver_packet(&self, peer: &Peer, mut packet: TunnelPacket, deliver: &mut impl FnMut(&IpView<&mut [u8]>)) {
-        let view = IpView::parse(Arc::make_mut(&mut packet.bytes)).filter(|view| peer.holds(view.source()));
-        let Some(mut view) = view else {
-            self.counts.misrouted.fetch_add(1, Relaxed);
-            return;
-        };
-        if decapsulate(&mut view, packet.tos) == Verdict::Forward {
-            deliver(&view);
+    /// Delivers a packet if the peer may use its source address. Only a packet with a mark in its
+    /// outer header is changed.
+    fn deliver_packet(&self, peer: &Peer, mut packet: TunnelPacket, deliver: &mut impl FnMut(&IpView<&[u8]>)) {
+        if packet.tos & ECN_MASK == 0 {
+            self.admit(peer, &packet.bytes[..]).iter().for_each(deliver);
+        } else if let Some(mut view) = self.admit(peer, Arc::make_mut(&mut packet.bytes))
+            && decapsulate(&mut view, packet.tos) == Verdict::Forward
+        {
+            deliver(&view.borrowed());
         }
+    }
+
+    /// The packet of a peer, if it is one and the peer may use its source address.
+    fn admit<B: AsRef<[u8]>>(&self, peer: &Peer, bytes: B) -> Option<IpView<B>> {
+        let view = IpView::parse(bytes).filter(|view| peer.holds(view.source()));
+        if view.is_none() {
+            self.counts.misrouted.fetch_add(1, Relaxed);
+        }
+        view
     }
 }
