@@ -9,11 +9,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A value as a configuration has it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
     /// A number.
@@ -25,8 +24,7 @@ pub enum Value {
     /// Values by name.
     Table(Table),
     /// Anything else, which no parameter accepts.
-    #[serde(skip_serializing)]
-    Other(IgnoredAny),
+    Other,
 }
 
 /// Values by name.

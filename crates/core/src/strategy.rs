@@ -95,7 +95,7 @@ pub fn find(name: &str) -> Result<&'static Entry, String> {
 }
 
 /// The threshold of a path by its access technology; `None`: only its interface counts.
-/// Without one of its own, Wi-Fi has that of 802.11p.
+/// Without a separate one, Wi-Fi has that of 802.11p.
 fn threshold_of(path: &PathSpec, ieee80211p_dbm: f64, wifi_dbm: Option<f64>, cellular_dbm: Option<f64>) -> Option<f64> {
     match path.rat {
         Rat::Ieee80211p => Some(ieee80211p_dbm),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn wifi_has_a_threshold_of_its_own_or_that_of_80211p() {
+    fn wifi_has_a_separate_threshold_or_that_of_80211p() {
         let of = |rat, wifi_dbm| {
             threshold_of(&PathSpec { name: "a".into(), rat, local: None, if_index: 0 }, -82.0, wifi_dbm, None)
         };

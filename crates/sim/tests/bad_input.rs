@@ -365,22 +365,6 @@ fn a_missing_crossing_is_reported_with_the_actual_signal() -> Result<(), Box<dyn
 }
 
 #[test]
-fn a_trace_with_a_delay_needs_no_key_for_it() -> Result<(), Box<dyn std::error::Error>> {
-    let text = VALID.replacen("rate_mbit_s = 20\ndelay_ms = 25", "trace = \"lte.csv\"", 1);
-    let read = |trace: &str| -> Result<Scenario, ScenarioError> {
-        let mut scenario = Scenario::parse(&text, "drive.toml")?;
-        scenario.resolve(&BTreeMap::from([("lte.csv".into(), trace.into())]))?;
-        Ok(scenario)
-    };
-    read("t_s,rate_mbit_s,delay_ms\n0,20,25\n")?;
-    let sentence = read("t_s,rate_mbit_s,delay_ms\n0,20,\n1,20,25\n").err().map(|error| error.to_string());
-    let expected = "while reading drive.toml, line 17: `lte` has no `delay_ms`, and its trace has none in the first row; \
-                    give its one-way delay";
-    assert_eq!(sentence.as_deref(), Some(expected));
-    Ok(())
-}
-
-#[test]
 fn a_missing_or_broken_file_is_reported_with_its_line() -> Result<(), Box<dyn std::error::Error>> {
     let text = VALID.replacen("rate_mbit_s = 20", "trace = \"data:lte.csv\"", 1);
     let mut scenario = Scenario::parse(&text, "drive.toml")?;

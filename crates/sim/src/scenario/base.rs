@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crosslane_core::parameters::{self, Field, List, ParameterError, Table};
+use crosslane_core::parameters::{self, Field, List, ParameterError, Table, Value};
 use crosslane_core::strategy;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::params::{NoParams, OracleParams, SinglePathParams, TunnelParams};
 
@@ -88,9 +88,21 @@ pub fn read<P: Field>(given: &toml::Table) -> Result<P, ParameterError> {
     parameters::read(values(given))
 }
 
-/// The values of a table. [`parameters::Value`] takes any, so there is no error.
+/// The values of a table.
 pub fn values(given: &toml::Table) -> Table {
-    Table::deserialize(given.clone()).unwrap_or_default()
+    given.iter().map(|(key, given)| (key.clone(), value(given))).collect()
+}
+
+fn value(given: &toml::Value) -> Value {
+    let number = |given: &toml::Value| given.as_float().or(given.as_integer().map(|integer| integer as f64));
+    match given {
+        toml::Value::String(text) => Value::Text(text.clone()),
+        toml::Value::Array(values) => {
+            values.iter().map(number).collect::<Option<_>>().map_or(Value::Other, Value::Numbers)
+        }
+        toml::Value::Table(table) => Value::Table(values(table)),
+        other => number(other).map_or(Value::Other, Value::Number),
+    }
 }
 
 impl Base {
@@ -187,7 +199,7 @@ mod tests {
             let entry = base.entry();
             for parameter in &entry.parameters {
                 let names: Vec<&str> = parameter.name.split('.').collect();
-                let wrong = toml::Value::Datetime("2026-01-01".parse().unwrap());
+                let wrong = toml::Value::Boolean(true);
                 let table = names
                     .iter()
                     .rev()

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::source_map::did_you_mean;
+use super::{Scenario, ScenarioError};
+
 /// An expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expectation {
@@ -59,4 +62,35 @@ pub enum Limit {
         /// The factor.
         times: f64,
     },
+}
+
+impl Scenario {
+    /// Checks the metrics of the expectations against all that there are, by their names, in
+    /// which `NAME` stands for each path.
+    ///
+    /// # Errors
+    /// Names the first that does not exist, or whose path does not.
+    pub fn check_metrics(&self, known: impl Iterator<Item = &'static str> + Clone) -> Result<(), ScenarioError> {
+        for (place, expectation) in self.expectations.iter().enumerate() {
+            let Expectation::Bound(bound) = expectation else { continue };
+            let key = format!("expect.{place}.metric");
+            match known.clone().find_map(|name| matches_metric(name, &bound.metric)) {
+                Some(Some(path)) => self.known_path(path, &key)?,
+                Some(None) => {}
+                None => {
+                    let what = format!("there is no metric `{}`", bound.metric);
+                    return Err(self.lines.error(&key, what, did_you_mean(&bound.metric, known)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `name` is the metric `known`; the path in it, if `known` has one.
+fn matches_metric<'a>(known: &str, name: &'a str) -> Option<Option<&'a str>> {
+    match known.split_once("NAME") {
+        None => (known == name).then_some(None),
+        Some((before, after)) => name.strip_prefix(before)?.strip_suffix(after).map(Some),
+    }
 }

@@ -57,27 +57,6 @@ impl Scenario {
         self.check_positions()
     }
 
-    /// Checks the metrics of the expectations against all that there are, by their names, in
-    /// which `NAME` stands for each path.
-    ///
-    /// # Errors
-    /// Names the first that does not exist, or whose path does not.
-    pub fn check_metrics(&self, known: impl Iterator<Item = &'static str> + Clone) -> Result<(), ScenarioError> {
-        for (place, expectation) in self.expectations.iter().enumerate() {
-            let Expectation::Bound(bound) = expectation else { continue };
-            let key = format!("expect.{place}.metric");
-            match known.clone().find_map(|name| matches_metric(name, &bound.metric)) {
-                Some(Some(path)) => self.known_path(path, &key)?,
-                Some(None) => {}
-                None => {
-                    let what = format!("there is no metric `{}`", bound.metric);
-                    return Err(self.lines.error(&key, what, did_you_mean(&bound.metric, known)));
-                }
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn validate(&self) -> Result<(), ScenarioError> {
         self.check_names()?;
         self.check_units()?;
@@ -377,14 +356,6 @@ impl Scenario {
         }
         let remedy = did_you_mean(name, self.strategy_names().into_iter());
         Err(self.lines.error(key, format!("there is no strategy `{name}`"), remedy))
-    }
-}
-
-/// Whether `name` is the metric `known`; the path in it, if `known` has one.
-fn matches_metric<'a>(known: &str, name: &'a str) -> Option<Option<&'a str>> {
-    match known.split_once("NAME") {
-        None => (known == name).then_some(None),
-        Some((before, after)) => name.strip_prefix(before)?.strip_suffix(after).map(Some),
     }
 }
 

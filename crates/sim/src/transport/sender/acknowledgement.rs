@@ -6,7 +6,8 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::super::congestion::{Ack, Coupled};
 use super::super::segment::Block;
-use super::{Sender, Sent};
+use super::Sender;
+use super::in_flight::Sent;
 
 /// Segments newly delivered by an acknowledgement.
 #[derive(Default)]
@@ -57,7 +58,7 @@ impl Sender {
             self.recovery.note_delivered(now, &newest);
         }
         let losses = self.find_lost(now);
-        self.end_probe();
+        self.probe.end_if_acknowledged(self.una);
         self.update_window(now, &delivered, rtt, coupled);
         if newly > 0 {
             self.sample_rate(now, &delivered, rtt, in_flight, losses);
@@ -71,13 +72,8 @@ impl Sender {
 
     fn acknowledge(&mut self, ack: u64, delivered: &mut Delivered) {
         self.una = self.una.max(ack);
-        while let Some(head) = self.flight.front().copied().filter(|head| head.end() <= ack) {
-            self.flight.pop_front();
-            self.flight_bytes -= head.mapping.len;
+        while let Some(head) = self.flight.pop_acknowledged(ack) {
             delivered.acked += 1;
-            self.sacked -= u32::from(head.sacked);
-            self.lost -= u32::from(head.lost);
-            self.retrans_out -= u32::from(head.retransmitted);
             if !head.sacked {
                 self.delivered += 1;
                 delivered.note(&head);
@@ -85,25 +81,15 @@ impl Sender {
         }
     }
 
-    fn note_sack(&mut self, (begin, end): Block, delivered: &mut Delivered) {
-        let first = self.flight.partition_point(|sent| sent.seq < begin);
-        for sent in self.flight.range_mut(first..).take_while(|sent| sent.end() <= end) {
-            if sent.sacked {
-                continue;
-            }
-            sent.sacked = true;
-            self.sacked += 1;
-            self.lost -= u32::from(sent.lost);
-            self.retrans_out -= u32::from(sent.retransmitted);
-            (sent.lost, sent.retransmitted) = (false, false);
-            self.delivered += 1;
+    fn note_sack(&mut self, block: Block, delivered: &mut Delivered) {
+        self.flight.sack(block, |sent| {
             delivered.sacked += 1;
             if !sent.ever_retransmitted {
                 delivered.by_sack = delivered.by_sack.or(Some(sent.at));
             }
-            let sent = *sent;
-            delivered.note_newest(&sent);
-        }
+            delivered.note_newest(sent);
+        });
+        self.delivered += u64::from(delivered.sacked);
     }
 
     /// RFC 6298 §3 (no sample from a retransmitted segment), RFC 7323 §4.
@@ -120,7 +106,7 @@ impl Sender {
             return;
         }
         let ack = Ack { now, acked: delivered.acked, rtt, min_rtt: self.rtt.min(), una: self.una, next: self.next };
-        let limited = self.window_limited || (self.control.in_slow_start() && self.control.window < 2 * self.max_out);
+        let limited = self.usage.is_limited(self.control.window, self.control.in_slow_start());
         self.control.on_ack(&ack, limited, coupled);
     }
 }

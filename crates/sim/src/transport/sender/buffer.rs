@@ -1,6 +1,5 @@
 //! The send buffer of a subflow.
 
-use super::Sender;
 use crate::transport::congestion::INITIAL_WINDOW;
 
 /// Memory overhead of a segment (Linux: `sk_buff` and head), in bytes.
@@ -11,32 +10,56 @@ const BUFFER_PER_SEGMENT_BYTES: u64 = 4352;
 /// Maximum send buffer (`net.ipv4.tcp_wmem[2]`), in bytes.
 const BUFFER_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Initial send buffer of a subflow, in bytes.
-pub(super) const INITIAL_BYTES: u64 = 2 * INITIAL_WINDOW as u64 * BUFFER_PER_SEGMENT_BYTES;
+const INITIAL_BYTES: u64 = 2 * INITIAL_WINDOW as u64 * BUFFER_PER_SEGMENT_BYTES;
 
-impl Sender {
-    /// Memory of queued data and data in flight (Linux `sk_wmem_queued`), in
-    /// bytes.
-    pub fn memory(&self) -> u64 {
-        self.queue_bytes + self.flight_bytes + self.flight.len() as u64 * SEGMENT_OVERHEAD_BYTES / 2
+/// The buffer's limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SendBuffer {
+    bytes: u64,
+    fixed: bool,
+}
+
+impl SendBuffer {
+    /// A buffer of this size; 0: autotuning.
+    pub(super) fn new(bytes: u64) -> SendBuffer {
+        SendBuffer { bytes: if bytes > 0 { bytes } else { INITIAL_BYTES }, fixed: bytes > 0 }
     }
 
-    /// Send buffer, in bytes.
-    pub fn buffer(&self) -> u64 {
-        self.buffer
+    /// Its size, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// Linux `tcp_should_expand_sndbuf`: the buffer grows if it could not fill
-    /// the window.
-    pub(super) fn expand_buffer(&mut self) {
-        if !self.fixed_buffer && self.in_flight() < self.control.window {
-            let windows = u64::from(self.control.windows_buffered());
-            let needed = windows * u64::from(self.control.window) * BUFFER_PER_SEGMENT_BYTES;
-            self.buffer = self.buffer.max(needed.min(BUFFER_MAX_BYTES));
+    /// Grows as far as a window needs that is buffered several times (Linux
+    /// `tcp_sndbuf_expand`).
+    pub(super) fn expand(&mut self, windows: u32, window: u32) {
+        let needed = u64::from(windows) * u64::from(window) * BUFFER_PER_SEGMENT_BYTES;
+        if !self.fixed {
+            self.bytes = self.bytes.max(needed.min(BUFFER_MAX_BYTES));
         }
     }
+}
 
-    /// True if the buffer has space (Linux `sk_stream_memory_free`).
-    pub fn has_room(&self) -> bool {
-        self.memory() < self.buffer()
+/// Memory of queued data and data in flight (Linux `sk_wmem_queued`), in bytes.
+pub(super) fn memory(bytes: u64, segments: u32) -> u64 {
+    bytes + u64::from(segments) * SEGMENT_OVERHEAD_BYTES / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_grows_with_the_window_unless_its_size_is_set() {
+        let mut buffer = SendBuffer::new(0);
+        buffer.expand(2, 5);
+        assert_eq!(buffer.bytes(), INITIAL_BYTES, "it does not shrink");
+        buffer.expand(2, 100);
+        assert_eq!(buffer.bytes(), 200 * BUFFER_PER_SEGMENT_BYTES);
+        buffer.expand(2, 10_000);
+        assert_eq!(buffer.bytes(), BUFFER_MAX_BYTES);
+        let mut fixed = SendBuffer::new(50_000);
+        fixed.expand(2, 100);
+        assert_eq!(fixed.bytes(), 50_000);
     }
 }

@@ -9,7 +9,8 @@
 use crosslane_core::time::{Duration, Instant};
 
 use super::acknowledgement::Delivered;
-use super::{Force, Sender, Sent, State};
+use super::in_flight::Sent;
+use super::{Sender, State};
 
 /// Number of SACKed segments from which the reordering window is 0 (RFC 8985
 /// §6.2 step 4, DupThresh).
@@ -40,6 +41,34 @@ impl Recovery {
     }
 }
 
+/// The tail-loss probe (RFC 8985 §7).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LossProbe {
+    /// When a probe is due.
+    pub(super) at: Option<Instant>,
+    /// It is sent next, regardless of the window.
+    due: bool,
+    /// End of the outstanding probe.
+    until: Option<u64>,
+}
+
+impl LossProbe {
+    /// True once for each probe that is due.
+    pub(super) fn take_due(&mut self) -> bool {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Notes a probe that ends with the byte before `next`.
+    pub(super) fn note_sent(&mut self, next: u64) {
+        (self.at, self.until) = (None, Some(next));
+    }
+
+    /// Ends an acknowledged probe (RFC 8985 §7.4); RACK evaluates later segments.
+    pub(super) fn end_if_acknowledged(&mut self, una: u64) {
+        self.until = self.until.filter(|&end| una < end);
+    }
+}
+
 impl Sender {
     /// Processes expired timers; call when [`wakeup`](Sender::wakeup) is due.
     pub fn on_time(&mut self, now: Instant) {
@@ -48,11 +77,11 @@ impl Sender {
             self.find_lost(now);
             self.update_recovery(&Delivered::default());
         }
-        if self.probe_at.is_some_and(|at| at <= now) {
-            self.probe_at = None;
+        if self.probe.at.is_some_and(|at| at <= now) {
+            self.probe.at = None;
             // One probe at a time (RFC 8985 §7.3).
-            match self.probed {
-                None => self.force = Some(Force::Probe),
+            match self.probe.until {
+                None => self.probe.due = true,
                 Some(_) => self.await_timeout(now),
             }
         } else if self.timeout_at.is_some_and(|at| at <= now) {
@@ -64,48 +93,19 @@ impl Sender {
     /// the reordering window is over. Returns the number of new losses.
     pub(super) fn find_lost(&mut self, now: Instant) -> u32 {
         self.recovery.reorder_at = None;
-        if self.sacked == 0 && self.retrans_out == 0 {
+        if self.flight.sacked() == 0 && !self.flight.has_retransmissions() {
             return 0;
         }
         let Some((latest_at, latest_end, rtt)) = self.recovery.latest else { return 0 };
-        let no_reordering = self.state != State::Open || self.sacked >= DUP_THRESH;
+        let no_reordering = self.state != State::Open || self.flight.sacked() >= DUP_THRESH;
         let reordering_window = match (no_reordering, self.rtt.min(), self.rtt.smoothed()) {
             (false, Some(min), Some(smoothed)) => (min / 4).min(smoothed),
             _ => Duration::ZERO,
         };
-        let mut wait: Option<Instant> = None;
-        let (mut found, mut lost_again) = (0, 0);
-        let mut lowest = u64::MAX;
-        for sent in self.flight.iter_mut() {
-            if sent.sacked || (sent.lost && !sent.retransmitted) {
-                continue;
-            }
-            if (sent.at, sent.end()) >= (latest_at, latest_end) {
-                // Segments are in order of their first transmission.
-                if !sent.ever_retransmitted {
-                    break;
-                }
-                continue;
-            }
-            let due = sent.at + rtt + reordering_window;
-            if due > now {
-                wait = Some(wait.map_or(due, |wait| wait.max(due)));
-                continue;
-            }
-            lowest = lowest.min(sent.seq);
-            if sent.retransmitted {
-                sent.retransmitted = false;
-                lost_again += 1;
-            } else {
-                sent.lost = true;
-                found += 1;
-            }
-        }
-        self.lost += found;
-        self.retrans_out -= lost_again;
-        self.recovery.from = self.recovery.from.min(lowest);
-        self.recovery.reorder_at = wait.map(|due| self.ticks.at(now, due));
-        found + lost_again
+        let found = self.flight.find_lost(now, (latest_at, latest_end), rtt + reordering_window);
+        self.recovery.from = self.recovery.from.min(found.lowest);
+        self.recovery.reorder_at = found.wait.map(|due| self.ticks.at(now, due));
+        found.count
     }
 
     /// Enters, updates and leaves recovery; true while recovery, not congestion
@@ -122,12 +122,12 @@ impl Sender {
             _ => {}
         }
         match self.state {
-            State::Open if self.lost > 0 => {
+            State::Open if self.flight.lost() > 0 => {
                 self.state = State::Recovery { until: self.next };
                 self.recovery.window = self.control.window;
                 (self.recovery.delivered, self.recovery.sent) = (0, 0);
                 self.control.on_loss();
-                self.probe_at = None;
+                self.probe.at = None;
                 self.reduce(delivered);
                 true
             }
@@ -163,21 +163,9 @@ impl Sender {
 
     /// Index of the first lost segment that was not retransmitted.
     pub(super) fn next_lost(&mut self) -> Option<usize> {
-        if self.lost <= self.retrans_out {
-            return None;
-        }
-        let first = self.flight.partition_point(|sent| sent.seq < self.recovery.from);
-        let offset = self.flight.range(first..).position(|sent| sent.lost && !sent.retransmitted)?;
-        self.recovery.from = self.flight[first + offset].seq;
-        Some(first + offset)
-    }
-
-    /// Ends an acknowledged probe (RFC 8985 §7.4); RACK evaluates later
-    /// segments.
-    pub(super) fn end_probe(&mut self) {
-        if self.probed.is_some_and(|end| self.una >= end) {
-            self.probed = None;
-        }
+        let (place, seq) = self.flight.next_lost(self.recovery.from)?;
+        self.recovery.from = seq;
+        Some(place)
     }
 
     /// RFC 6298 §5.4–5.6: marks everything in flight lost except segments sent
@@ -194,19 +182,11 @@ impl Sender {
         self.control.on_timeout();
         self.rtt.backoff += 1;
         let round = self.recovery.latest.map_or(Duration::ZERO, |(_, _, rtt)| rtt);
-        let mut lost = 0;
-        for (place, sent) in self.flight.iter_mut().enumerate() {
-            if !sent.sacked && (place == 0 || sent.at + round <= now) {
-                (sent.lost, sent.retransmitted) = (true, false);
-            }
-            lost += u32::from(sent.lost);
-        }
-        self.lost = lost;
-        self.retrans_out = self.flight.iter().filter(|sent| sent.retransmitted).count() as u32;
+        self.flight.mark_all_lost(now, round);
         self.recovery.from = 0;
         self.state = State::Loss { until: self.next };
         self.control.window = self.in_flight() + 1;
-        (self.probed, self.probe_at) = (None, None);
+        (self.probe.until, self.probe.at) = (None, None);
         self.timeout_at = Some(self.ticks.after(now, self.rtt.timeout()));
     }
 }

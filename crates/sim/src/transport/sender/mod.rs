@@ -1,8 +1,6 @@
 //! The sender of a subflow: segments in flight, queued data, and the time of the
 //! next transmission.
 
-use std::collections::VecDeque;
-
 use crosslane_core::time::{Duration, Instant};
 
 use super::clock::Ticks;
@@ -12,40 +10,25 @@ use super::rtt::{RTO_MIN_US, Rtt};
 
 mod acknowledgement;
 mod buffer;
+mod in_flight;
 mod loss;
+mod pacer;
+mod queue;
 mod rate;
+mod usage;
+
+use buffer::SendBuffer;
+use in_flight::{InFlight, Sent};
+use loss::LossProbe;
+use pacer::Pacer;
+use queue::SendQueue;
+use usage::WindowUsage;
 
 /// Minimum delay of a loss probe with more than one segment in flight.
 const PROBE_MIN: Duration = Duration::from_millis(2);
 /// Segments of a new subflow that are sent before pacing starts (Linux
 /// `tcp_update_skb_after_send`).
 const UNPACED: u64 = 10;
-
-/// One segment in flight.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    seq: u64,
-    mapping: Mapping,
-    /// Time of the last transmission.
-    at: Instant,
-    sacked: bool,
-    lost: bool,
-    /// Retransmitted since it was marked lost.
-    retransmitted: bool,
-    /// Sent more than once.
-    ever_retransmitted: bool,
-    pushed: bool,
-    delivered: u64,
-    delivered_at: Instant,
-    first_sent: Instant,
-    app_limited: bool,
-}
-
-impl Sent {
-    fn end(&self) -> u64 {
-        self.seq + self.mapping.len
-    }
-}
 
 /// A segment to transmit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +55,6 @@ enum State {
     },
 }
 
-/// A segment that is sent regardless of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Force {
-    /// A loss probe: new data, or the last segment (RFC 8985 §7.3).
-    Probe,
-}
-
 /// The sender.
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -86,29 +62,18 @@ pub struct Sender {
     pub(super) mss: u64,
     pub(super) una: u64,
     pub(super) next: u64,
-    flight: VecDeque<Sent>,
-    flight_bytes: u64,
-    queue: VecDeque<Mapping>,
-    queue_bytes: u64,
-    sacked: u32,
-    lost: u32,
-    retrans_out: u32,
+    flight: InFlight,
+    queue: SendQueue,
     pub(super) control: Control,
     state: State,
     recovery: loss::Recovery,
     pub(super) rtt: Rtt,
     timeout_at: Option<Instant>,
-    probe_at: Option<Instant>,
-    force: Option<Force>,
-    /// End of the outstanding loss probe.
-    probed: Option<u64>,
-    window_limited: bool,
-    max_out: u32,
-    usage_round_ends: u64,
+    probe: LossProbe,
+    usage: WindowUsage,
     last_sent: Instant,
-    pace_at: Instant,
-    buffer: u64,
-    fixed_buffer: bool,
+    pacer: Pacer,
+    buffer: SendBuffer,
     rate: rate::Rate,
     /// Segments delivered since the subflow began.
     pub delivered: u64,
@@ -120,34 +85,23 @@ impl Sender {
     /// The sender of a new subflow; `buffer_bytes` is SO_SNDBUF as the kernel
     /// stores it, 0 for autotuning.
     pub fn new(algorithm: Algorithm, ticks: Ticks, mss: u16, buffer_bytes: u64) -> Sender {
-        let fixed_buffer = buffer_bytes > 0;
         Sender {
             ticks,
             mss: u64::from(mss),
             una: 1,
             next: 1,
-            flight: VecDeque::new(),
-            flight_bytes: 0,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
-            sacked: 0,
-            lost: 0,
-            retrans_out: 0,
+            flight: InFlight::default(),
+            queue: SendQueue::default(),
             control: Control::new(algorithm),
             state: State::Open,
             recovery: Default::default(),
             rtt: Rtt::default(),
             timeout_at: None,
-            probe_at: None,
-            force: None,
-            probed: None,
-            window_limited: false,
-            max_out: 0,
-            usage_round_ends: 1,
+            probe: LossProbe::default(),
+            usage: WindowUsage::new(1),
             last_sent: Instant::ZERO,
-            pace_at: Instant::ZERO,
-            buffer: if fixed_buffer { buffer_bytes } else { buffer::INITIAL_BYTES },
-            fixed_buffer,
+            pacer: Pacer::default(),
+            buffer: SendBuffer::new(buffer_bytes),
             rate: rate::Rate::new(),
             delivered: 0,
             total_retrans: 0,
@@ -170,7 +124,7 @@ impl Sender {
         &self.control
     }
 
-    /// Queues data to send; contiguous mappings are merged.
+    /// Queues data to send.
     pub fn enqueue(&mut self, now: Instant, mapping: Mapping) {
         if self.flight.is_empty() && self.queue.is_empty() {
             let idle = now.since(self.last_sent);
@@ -179,21 +133,17 @@ impl Sender {
                 self.control.after_idle((idle.as_nanos() / timeout.as_nanos().max(1)) as u32);
             }
         }
-        self.queue_bytes += mapping.len;
-        match self.queue.back_mut() {
-            Some(last) if last.dsn + last.len == mapping.dsn => last.len += mapping.len,
-            _ => self.queue.push_back(mapping),
-        }
+        self.queue.push(mapping);
     }
 
     /// Segments in the network (RFC 6675 §4, `pipe`).
     pub fn in_flight(&self) -> u32 {
-        (self.flight.len() as u32 + self.retrans_out).saturating_sub(self.sacked + self.lost)
+        self.flight.pipe()
     }
 
     /// Segments sent and not acknowledged in order.
     pub fn unacked(&self) -> u32 {
-        self.flight.len() as u32
+        self.flight.len()
     }
 
     /// Data acknowledged, where sequence numbers are data sequence numbers
@@ -204,12 +154,27 @@ impl Sender {
 
     /// Segments marked lost.
     pub fn lost(&self) -> u32 {
-        self.lost
+        self.flight.lost()
     }
 
     /// Bytes that have not been sent yet.
     pub fn queued_bytes(&self) -> u64 {
-        self.queue_bytes
+        self.queue.bytes()
+    }
+
+    /// Memory of queued data and data in flight, in bytes.
+    pub fn memory(&self) -> u64 {
+        buffer::memory(self.queue.bytes() + self.flight.bytes(), self.flight.len())
+    }
+
+    /// Send buffer, in bytes.
+    pub fn buffer(&self) -> u64 {
+        self.buffer.bytes()
+    }
+
+    /// True if the buffer has space (Linux `sk_stream_memory_free`).
+    pub fn has_room(&self) -> bool {
+        self.memory() < self.buffer()
     }
 
     /// True if no data is queued or in flight.
@@ -225,7 +190,7 @@ impl Sender {
             return pace;
         }
         let Some(rtt) = self.rtt.smoothed() else { return 1e9 };
-        let window = f64::from(self.control.window.max(self.flight.len() as u32));
+        let window = f64::from(self.control.window.max(self.flight.len()));
         let ratio = if self.control.window < self.control.ssthresh / 2 { 2.0 } else { 1.2 };
         segment * window / rtt.as_secs_f64().max(1e-6) * ratio
     }
@@ -237,10 +202,10 @@ impl Sender {
 
     /// The next segment that may be sent at `now`.
     pub fn poll(&mut self, now: Instant) -> Option<OutgoingSegment> {
-        if self.force.take().is_some() {
-            return self.probe(now);
+        if self.probe.take_due() {
+            return self.send_probe(now);
         }
-        if self.in_flight() < self.control.window && self.pace_at <= now {
+        if self.has_window() && self.pacer.next() <= now {
             if let Some(place) = self.next_lost() {
                 return Some(self.retransmit(now, place));
             }
@@ -248,34 +213,34 @@ impl Sender {
                 return self.send_new(now);
             }
         }
-        self.validate_window();
-        self.expand_buffer();
+        self.usage.note(!self.has_window(), self.flight.len(), self.una, self.next);
+        // Linux `tcp_should_expand_sndbuf`: the buffer could not fill the window.
+        if self.has_window() {
+            self.buffer.expand(self.control.windows_buffered(), self.control.window);
+        }
         None
+    }
+
+    /// True if the congestion window has space.
+    fn has_window(&self) -> bool {
+        self.in_flight() < self.control.window
     }
 
     /// Time of the next call of [`poll`](Self::poll) or
     /// [`on_time`](Self::on_time).
     pub fn wakeup(&self) -> Option<Instant> {
-        let waits = !self.queue.is_empty() || self.lost > self.retrans_out;
-        let paced = (waits && self.in_flight() < self.control.window).then_some(self.pace_at);
-        [self.timeout_at, self.probe_at, self.recovery.reorder_at, paced].into_iter().flatten().min()
+        let waits = !self.queue.is_empty() || self.flight.needs_retransmission();
+        let paced = (waits && self.has_window()).then_some(self.pacer.next());
+        [self.timeout_at, self.probe.at, self.recovery.reorder_at, paced].into_iter().flatten().min()
     }
 
     /// Expiry of the timer that Linux would have set: timeout or probe.
     pub fn timer(&self) -> Option<Instant> {
-        self.probe_at.or(self.timeout_at)
+        self.probe.at.or(self.timeout_at)
     }
 
     fn send_new(&mut self, now: Instant) -> Option<OutgoingSegment> {
-        let front = self.queue.front_mut()?;
-        let mapping = Mapping { dsn: front.dsn, len: front.len.min(self.mss) };
-        front.dsn += mapping.len;
-        front.len -= mapping.len;
-        if front.len == 0 {
-            self.queue.pop_front();
-        }
-        self.queue_bytes -= mapping.len;
-        self.flight_bytes += mapping.len;
+        let mapping = self.queue.pop(self.mss)?;
         if self.flight.is_empty() {
             (self.rate.first_sent, self.rate.delivered_at) = (now, now);
         }
@@ -284,23 +249,10 @@ impl Sender {
         }
         let pushed = self.queue.is_empty();
         let seq = self.next;
-        self.flight.push_back(Sent {
-            seq,
-            mapping,
-            at: now,
-            sacked: false,
-            lost: false,
-            retransmitted: false,
-            ever_retransmitted: false,
-            pushed,
-            delivered: self.delivered,
-            delivered_at: self.rate.delivered_at,
-            first_sent: self.rate.first_sent,
-            app_limited: self.rate.app_limited_until.is_some(),
-        });
+        self.flight.push(Sent::new(seq, mapping, now, pushed, self.rate.stamp(self.delivered)));
         self.next += mapping.len;
         self.note_sent(now, mapping.len);
-        if self.timeout_at.is_none() || self.probe_at.is_some() {
+        if self.timeout_at.is_none() || self.probe.at.is_some() {
             self.timeout_at = Some(self.ticks.after(now, self.rtt.timeout()));
         }
         self.schedule_probe(now);
@@ -308,17 +260,7 @@ impl Sender {
     }
 
     fn retransmit(&mut self, now: Instant, place: usize) -> OutgoingSegment {
-        let (delivered, delivered_at, first_sent) = (self.delivered, self.rate.delivered_at, self.rate.first_sent);
-        let app_limited = self.rate.app_limited_until.is_some();
-        let sent = &mut self.flight[place];
-        if sent.lost && !sent.retransmitted {
-            sent.retransmitted = true;
-            self.retrans_out += 1;
-        }
-        sent.ever_retransmitted = true;
-        sent.at = now;
-        (sent.delivered, sent.delivered_at, sent.first_sent) = (delivered, delivered_at, first_sent);
-        sent.app_limited = app_limited;
+        let sent = self.flight.retransmit(now, place, self.rate.stamp(self.delivered));
         let outgoing = OutgoingSegment { seq: sent.seq, mapping: sent.mapping, pushed: sent.pushed };
         self.total_retrans += 1;
         self.note_sent(now, outgoing.mapping.len);
@@ -327,16 +269,15 @@ impl Sender {
     }
 
     /// RFC 8985 §7: sends new data if there is any, else the last segment.
-    fn probe(&mut self, now: Instant) -> Option<OutgoingSegment> {
+    fn send_probe(&mut self, now: Instant) -> Option<OutgoingSegment> {
         let outgoing = match self.queue.is_empty() {
             false => self.send_new(now),
             true => {
-                let last = self.flight.len().checked_sub(1)?;
+                let last = self.flight.last()?;
                 Some(self.retransmit(now, last))
             }
         };
-        self.probed = Some(self.next);
-        self.probe_at = None;
+        self.probe.note_sent(self.next);
         self.await_timeout(now);
         outgoing
     }
@@ -351,30 +292,19 @@ impl Sender {
         self.last_sent = now;
         self.recovery.sent += 1;
         if let (Some(rate), true) = (self.control.pace(), self.next > UNPACED * self.mss) {
-            let wait = Duration::from_nanos((bytes as f64 / rate.max(1.0) * 1e9) as u64);
-            self.pace_at = self.pace_at.max(now) + wait;
+            self.pacer.note_sent(now, bytes, rate);
         }
     }
 
     /// RFC 8985 §7.2 as in Linux: twice the RTT, for a single segment plus the
     /// maximum delay of an acknowledgement; never later than the timeout.
     fn schedule_probe(&mut self, now: Instant) {
-        let may = self.state == State::Open && self.sacked == 0;
-        self.probe_at = None;
+        let may = self.state == State::Open && self.flight.sacked() == 0;
+        self.probe.at = None;
         if let (true, Some(srtt), Some(head)) = (may, self.rtt.smoothed(), self.flight.front()) {
             let more = if self.flight.len() == 1 { Duration::from_micros(RTO_MIN_US) } else { PROBE_MIN };
             let due = (now + srtt * 2 + more).min(head.at + self.rtt.timeout());
-            self.probe_at = Some(self.ticks.at(now, due));
-        }
-    }
-
-    /// RFC 7661 as in Linux (`tcp_cwnd_validate`): records whether the window
-    /// was the limit in the last round.
-    fn validate_window(&mut self) {
-        let window_limited = self.in_flight() >= self.control.window;
-        let out = self.flight.len() as u32;
-        if self.una >= self.usage_round_ends || window_limited || (!self.window_limited && out > self.max_out) {
-            (self.window_limited, self.max_out, self.usage_round_ends) = (window_limited, out, self.next);
+            self.probe.at = Some(self.ticks.at(now, due));
         }
     }
 }

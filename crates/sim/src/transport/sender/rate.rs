@@ -5,6 +5,7 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::super::congestion::{RateSample, RecoveryState};
 use super::acknowledgement::Delivered;
+use super::in_flight::Stamp;
 use super::{Sender, State};
 
 /// State of the estimator.
@@ -19,6 +20,12 @@ pub(super) struct Rate {
 }
 
 impl Rate {
+    /// The state for a segment that is sent now; `delivered` segments have been.
+    pub(super) fn stamp(&self, delivered: u64) -> Stamp {
+        let (delivered_at, first_sent) = (self.delivered_at, self.first_sent);
+        Stamp { delivered, delivered_at, first_sent, app_limited: self.app_limited_until.is_some() }
+    }
+
     /// The state before the first acknowledgement: the rate is unknown.
     pub(super) fn new() -> Rate {
         let began = Instant::ZERO;
@@ -31,7 +38,7 @@ impl Sender {
     /// queued and the window had space (Linux `tcp_rate_check_app_limited`).
     /// Linux does not call this for a subflow of MPTCP.
     pub fn note_write(&mut self) {
-        if self.queue.is_empty() && self.in_flight() < self.control.window && self.lost <= self.retrans_out {
+        if self.queue.is_empty() && self.has_window() && !self.flight.needs_retransmission() {
             self.limit_rate();
         }
     }
@@ -57,9 +64,10 @@ impl Sender {
         self.rate.delivered_at = now;
         let Some(newest) = delivered.newest else { return };
         self.rate.first_sent = newest.at;
-        let sending = newest.at.since(newest.first_sent);
-        let interval = sending.max(now.since(newest.delivered_at));
-        let count = self.delivered - newest.delivered;
+        let stamp = newest.stamp;
+        let sending = newest.at.since(stamp.first_sent);
+        let interval = sending.max(now.since(stamp.delivered_at));
+        let count = self.delivered - stamp.delivered;
         if interval > Duration::ZERO {
             self.rate.last_bit_s = count as f64 * self.mss as f64 * 8.0 / interval.as_secs_f64();
         }
@@ -67,10 +75,10 @@ impl Sender {
             now,
             delivered: count,
             interval: if self.rtt.min().is_some_and(|min| interval < min) { Duration::ZERO } else { interval },
-            prior_delivered: newest.delivered,
+            prior_delivered: stamp.delivered,
             total_delivered: self.delivered,
             rtt,
-            app_limited: newest.app_limited,
+            app_limited: stamp.app_limited,
             in_flight: [in_flight_before, self.in_flight()],
             newly: delivered.acked + delivered.sacked,
             losses,

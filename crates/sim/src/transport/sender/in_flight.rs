@@ -1,0 +1,295 @@
+//! The segments of a subflow that were sent and are not acknowledged in order.
+
+use std::collections::VecDeque;
+
+use crosslane_core::time::{Duration, Instant};
+
+use super::super::receiver::Mapping;
+use super::super::segment::Block;
+
+/// State of the rate's estimator when a segment was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stamp {
+    pub(super) delivered: u64,
+    pub(super) delivered_at: Instant,
+    pub(super) first_sent: Instant,
+    pub(super) app_limited: bool,
+}
+
+/// One segment in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) seq: u64,
+    pub(super) mapping: Mapping,
+    /// Time of the last transmission.
+    pub(super) at: Instant,
+    pub(super) sacked: bool,
+    pub(super) lost: bool,
+    /// Retransmitted since it was marked lost.
+    pub(super) retransmitted: bool,
+    /// Sent more than once.
+    pub(super) ever_retransmitted: bool,
+    pub(super) pushed: bool,
+    /// State of the rate's estimator at the last transmission.
+    pub(super) stamp: Stamp,
+}
+
+impl Sent {
+    /// A new segment.
+    pub(super) fn new(seq: u64, mapping: Mapping, at: Instant, pushed: bool, stamp: Stamp) -> Sent {
+        Sent {
+            seq,
+            mapping,
+            at,
+            sacked: false,
+            lost: false,
+            retransmitted: false,
+            ever_retransmitted: false,
+            pushed,
+            stamp,
+        }
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.seq + self.mapping.len
+    }
+}
+
+/// The segments, in order of their sequence number, with their counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InFlight {
+    segments: VecDeque<Sent>,
+    bytes: u64,
+    sacked: u32,
+    lost: u32,
+    retransmitted: u32,
+}
+
+/// Result of [`InFlight::find_lost`].
+#[derive(Debug, PartialEq)]
+pub(super) struct FoundLost {
+    /// Segments newly lost, also of those retransmitted.
+    pub(super) count: u32,
+    /// Lowest sequence number among them.
+    pub(super) lowest: u64,
+    /// When the last of the others counts as lost.
+    pub(super) wait: Option<Instant>,
+}
+
+impl InFlight {
+    /// Number of segments.
+    pub(super) fn len(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Their payload, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Segments in the network (RFC 6675 §4, `pipe`).
+    pub(super) fn pipe(&self) -> u32 {
+        (self.len() + self.retransmitted).saturating_sub(self.sacked + self.lost)
+    }
+
+    /// Segments that a selective acknowledgement named.
+    pub(super) fn sacked(&self) -> u32 {
+        self.sacked
+    }
+
+    /// Segments marked lost.
+    pub(super) fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    /// True if a retransmission is in flight.
+    pub(super) fn has_retransmissions(&self) -> bool {
+        self.retransmitted > 0
+    }
+
+    /// True if a lost segment was not retransmitted.
+    pub(super) fn needs_retransmission(&self) -> bool {
+        self.lost > self.retransmitted
+    }
+
+    /// The oldest segment.
+    pub(super) fn front(&self) -> Option<&Sent> {
+        self.segments.front()
+    }
+
+    /// Adds a new segment.
+    pub(super) fn push(&mut self, sent: Sent) {
+        self.bytes += sent.mapping.len;
+        self.segments.push_back(sent);
+    }
+
+    /// Removes the oldest segment if everything below `ack` has arrived and it is
+    /// below.
+    pub(super) fn pop_acknowledged(&mut self, ack: u64) -> Option<Sent> {
+        if self.segments.front()?.end() > ack {
+            return None;
+        }
+        let head = self.segments.pop_front()?;
+        self.bytes -= head.mapping.len;
+        self.sacked -= u32::from(head.sacked);
+        self.lost -= u32::from(head.lost);
+        self.retransmitted -= u32::from(head.retransmitted);
+        Some(head)
+    }
+
+    /// Marks the segments within a block as arrived; `on_new` receives each that was
+    /// not marked before.
+    pub(super) fn sack(&mut self, (begin, end): Block, mut on_new: impl FnMut(&Sent)) {
+        let first = self.segments.partition_point(|sent| sent.seq < begin);
+        for sent in self.segments.range_mut(first..).take_while(|sent| sent.end() <= end) {
+            if sent.sacked {
+                continue;
+            }
+            self.sacked += 1;
+            self.lost -= u32::from(sent.lost);
+            self.retransmitted -= u32::from(sent.retransmitted);
+            (sent.sacked, sent.lost, sent.retransmitted) = (true, false, false);
+            on_new(sent);
+        }
+    }
+
+    /// Marks lost what was sent before `latest` (time and end of a delivered segment)
+    /// and `patience` ago.
+    pub(super) fn find_lost(&mut self, now: Instant, latest: (Instant, u64), patience: Duration) -> FoundLost {
+        let mut found = FoundLost { count: 0, lowest: u64::MAX, wait: None };
+        for sent in &mut self.segments {
+            if sent.sacked || (sent.lost && !sent.retransmitted) {
+                continue;
+            }
+            if (sent.at, sent.end()) >= latest {
+                // Segments are in order of their first transmission.
+                if !sent.ever_retransmitted {
+                    break;
+                }
+                continue;
+            }
+            let due = sent.at + patience;
+            if due > now {
+                found.wait = Some(found.wait.map_or(due, |wait| wait.max(due)));
+                continue;
+            }
+            found.lowest = found.lowest.min(sent.seq);
+            found.count += 1;
+            if sent.retransmitted {
+                sent.retransmitted = false;
+                self.retransmitted -= 1;
+            } else {
+                sent.lost = true;
+                self.lost += 1;
+            }
+        }
+        found
+    }
+
+    /// Marks everything lost that did not arrive, except what was sent less than `round`
+    /// ago; always the oldest.
+    pub(super) fn mark_all_lost(&mut self, now: Instant, round: Duration) {
+        (self.lost, self.retransmitted) = (0, 0);
+        for (place, sent) in self.segments.iter_mut().enumerate() {
+            if !sent.sacked && (place == 0 || sent.at + round <= now) {
+                (sent.lost, sent.retransmitted) = (true, false);
+            }
+            self.lost += u32::from(sent.lost);
+            self.retransmitted += u32::from(sent.retransmitted);
+        }
+    }
+
+    /// Index and sequence number of the first lost segment from `from` on that was not
+    /// retransmitted.
+    pub(super) fn next_lost(&self, from: u64) -> Option<(usize, u64)> {
+        if !self.needs_retransmission() {
+            return None;
+        }
+        let first = self.segments.partition_point(|sent| sent.seq < from);
+        let offset = self.segments.range(first..).position(|sent| sent.lost && !sent.retransmitted)?;
+        Some((first + offset, self.segments[first + offset].seq))
+    }
+
+    /// Index of the newest segment.
+    pub(super) fn last(&self) -> Option<usize> {
+        self.segments.len().checked_sub(1)
+    }
+
+    /// Notes that the segment at an index is sent again; returns it.
+    pub(super) fn retransmit(&mut self, now: Instant, place: usize, stamp: Stamp) -> Sent {
+        let sent = &mut self.segments[place];
+        if sent.lost && !sent.retransmitted {
+            sent.retransmitted = true;
+            self.retransmitted += 1;
+        }
+        (sent.ever_retransmitted, sent.at, sent.stamp) = (true, now, stamp);
+        *sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// Segments of 100 bytes from sequence number 1 on, sent every 10 ms.
+    fn segments(count: u64) -> InFlight {
+        let mut flight = InFlight::default();
+        for number in 0..count {
+            let mapping = Mapping { dsn: number * 100, len: 100 };
+            flight.push(Sent::new(1 + number * 100, mapping, at(number * 10), false, Stamp::default()));
+        }
+        flight
+    }
+
+    fn counts(flight: &InFlight) -> [u32; 4] {
+        [flight.len(), flight.pipe(), flight.sacked(), flight.lost()]
+    }
+
+    #[test]
+    fn acknowledged_segments_leave_with_their_counts() {
+        let mut flight = segments(4);
+        flight.sack((1, 101), |_| {});
+        assert_eq!(counts(&flight), [4, 3, 1, 0]);
+        assert_eq!(flight.pop_acknowledged(150).map(|sent| sent.seq), Some(1));
+        assert!(flight.pop_acknowledged(150).is_none(), "half of the second has arrived");
+        assert_eq!((counts(&flight), flight.bytes()), ([3, 3, 0, 0], 300));
+    }
+
+    #[test]
+    fn a_segment_is_sacked_once() {
+        let (mut flight, mut new) = (segments(4), Vec::new());
+        flight.sack((101, 301), |sent| new.push(sent.seq));
+        flight.sack((101, 401), |sent| new.push(sent.seq));
+        assert_eq!(new, [101, 201, 301]);
+        assert_eq!(counts(&flight), [4, 1, 3, 0]);
+    }
+
+    #[test]
+    fn what_was_sent_before_a_delivered_segment_is_lost_after_the_patience() {
+        let mut flight = segments(4);
+        flight.sack((301, 401), |_| {});
+        let latest = (at(30), 401);
+        let found = flight.find_lost(at(50), latest, Duration::from_millis(35));
+        assert_eq!(found, FoundLost { count: 2, lowest: 1, wait: Some(at(55)) });
+        assert_eq!((counts(&flight), flight.next_lost(0)), ([4, 1, 1, 2], Some((0, 1))));
+        assert_eq!(flight.retransmit(at(51), 0, Stamp::default()).seq, 1);
+        assert_eq!((counts(&flight), flight.next_lost(0)), ([4, 2, 1, 2], Some((1, 101))));
+        assert!(flight.has_retransmissions() && flight.needs_retransmission());
+    }
+
+    #[test]
+    fn after_a_timeout_everything_but_the_newest_is_lost() {
+        let mut flight = segments(4);
+        flight.sack((101, 201), |_| {});
+        flight.mark_all_lost(at(45), Duration::from_millis(20));
+        assert_eq!(counts(&flight), [4, 1, 1, 2], "the fourth was sent 15 ms ago");
+    }
+}

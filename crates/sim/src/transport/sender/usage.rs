@@ -1,0 +1,46 @@
+//! Use of the congestion window (RFC 7661 as in Linux, `tcp_cwnd_validate`).
+
+/// Whether the window was the limit in the last round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WindowUsage {
+    limited: bool,
+    max_out: u32,
+    round_ends: u64,
+}
+
+impl WindowUsage {
+    /// The state of a new subflow, whose first byte is `next`.
+    pub(super) fn new(next: u64) -> WindowUsage {
+        WindowUsage { limited: false, max_out: 0, round_ends: next }
+    }
+
+    /// Updates the state: `out` segments are not acknowledged, of the data up to `next`
+    /// everything below `una` is.
+    pub(super) fn note(&mut self, limited: bool, out: u32, una: u64, next: u64) {
+        if una >= self.round_ends || limited || (!self.limited && out > self.max_out) {
+            *self = WindowUsage { limited, max_out: out, round_ends: next };
+        }
+    }
+
+    /// True if a window of this size was the limit: in slow start also if half of it
+    /// was used.
+    pub(super) fn is_limited(&self, window: u32, in_slow_start: bool) -> bool {
+        self.limited || (in_slow_start && window < 2 * self.max_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_counts_as_the_limit_until_the_round_ends() {
+        let mut usage = WindowUsage::new(1);
+        usage.note(true, 10, 1, 101);
+        usage.note(false, 4, 50, 141);
+        assert!(usage.is_limited(10, false));
+        usage.note(false, 4, 101, 141);
+        assert!(!usage.is_limited(10, false) && !usage.is_limited(10, true));
+        assert!(usage.is_limited(7, true), "more than half was used");
+    }
+}
