@@ -1,14 +1,17 @@
 //! The traffic of a scenario.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crosslane_core::time::Instant;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use toml::Table;
 
-use super::ScenarioError;
 use super::schema::{number, optional_period, whole};
 use super::source_map::{Lines, did_you_mean};
+use super::{Scenario, ScenarioError};
 use crate::traffic::keys::{Fault, Keys};
 use crate::traffic::{KINDS, KindEntry, Protocol, Span, TrafficKind};
 
@@ -39,11 +42,11 @@ impl Traffic {
 }
 
 /// Keys of all kinds; the others belong to the kind.
-const COMMON: [&str; 6] = ["protocol", "direction", "over", "send_buffer_bytes", "start_s", "stop_s"];
+const COMMON: [&str; 7] = ["kind", "protocol", "direction", "over", "send_buffer_bytes", "start_s", "stop_s"];
 
 #[derive(Deserialize)]
 pub(super) struct TrafficKeys {
-    kind: String,
+    kind: Option<String>,
     protocol: Option<Protocol>,
     direction: Option<DirectionKey>,
     over: Option<String>,
@@ -53,7 +56,7 @@ pub(super) struct TrafficKeys {
     start_s: f64,
     #[serde(default, deserialize_with = "optional_period::<_, 7200>")]
     stop_s: Option<f64>,
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "keys_of_kinds")]
     of_kind: Table,
 }
 
@@ -66,11 +69,14 @@ enum DirectionKey {
 
 impl TrafficKeys {
     pub(super) fn build(self, lines: &Lines, duration_s: f64) -> Result<Traffic, ScenarioError> {
-        let entry = entry(&self.kind, lines)?;
+        let missing =
+            || lines.error("traffic", "`kind` is missing", "add it (docs/reference/scenario.md lists the keys)");
+        let entry = entry(&self.kind.ok_or_else(missing)?, lines)?;
         let mut keys = Keys::new(entry.name, self.of_kind);
         let kind = (entry.read)(&mut keys).map_err(|fault| explain(&fault, lines))?;
         if let Some(key) = keys.left() {
-            return Err(unknown(key, entry, lines));
+            let what = format!("traffic of kind `{}` has no `{key}`", entry.name);
+            return Err(lines.error(&format!("traffic.{key}"), what, "leave it out, or change the kind"));
         }
         if kind.is_answered() && self.direction == Some(DirectionKey::Down) {
             let what = format!("traffic of kind `{}` has no `direction`: the server answers", entry.name);
@@ -101,15 +107,14 @@ fn explain(fault: &Fault, lines: &Lines) -> ScenarioError {
     lines.explain_value(&format!("traffic.{}", key.unwrap_or("kind")), key, &fault.text)
 }
 
-/// A key that the kind does not have.
-fn unknown(key: &str, entry: &KindEntry, lines: &Lines) -> ScenarioError {
-    let place = format!("traffic.{key}");
-    if KINDS.iter().any(|other| other.keys.contains(&key)) {
-        let what = format!("traffic of kind `{}` has no `{key}`", entry.name);
-        return lines.error(&place, what, "leave it out, or change the kind");
-    }
-    let known = COMMON.iter().chain(entry.keys).copied();
-    lines.error(&place, format!("unknown key `{key}`"), did_you_mean(key, known))
+/// Keys that any kind has.
+fn keys_of_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Table, D::Error> {
+    let table = Table::deserialize(from)?;
+    let of_kinds = KINDS.iter().flat_map(|entry| entry.keys).copied();
+    let known: BTreeSet<&str> = COMMON.into_iter().chain(of_kinds).collect();
+    let Some(key) = table.keys().find(|key| !known.contains(key.as_str())) else { return Ok(table) };
+    let known = known.into_iter().collect::<Vec<_>>().join("`, `");
+    Err(D::Error::custom(format!("unknown field `{key}`, expected one of `{known}`")))
 }
 
 fn protocol(
@@ -125,4 +130,27 @@ fn protocol(
     let (name, other) = if protocol == Protocol::Udp { ("UDP", "tcp") } else { ("TCP", "udp") };
     let what = format!("{name} cannot carry traffic of kind `{}`", entry.name);
     Err(lines.error("traffic.protocol", what, format!("write `protocol = \"{other}\"`, or leave it out")))
+}
+
+/// Payload of a datagram, in bytes: from the size of the traffic's header to
+/// the space in an MTU of 1500.
+const UDP_BYTES: RangeInclusive<u32> = 24..=1472;
+
+impl Scenario {
+    /// Checks the size of messages.
+    pub(super) fn check_traffic(&self) -> Result<(), ScenarioError> {
+        let Some(size_bytes) = self.traffic.kind.message_bytes() else { return Ok(()) };
+        if self.traffic.protocol == Protocol::Udp && !UDP_BYTES.contains(&size_bytes) {
+            let [min, max] = [UDP_BYTES.start(), UDP_BYTES.end()];
+            let what = format!("a datagram of {size_bytes} bytes is outside {min} to {max}");
+            let remedy = "choose a size in this range: it has a header of 24 bytes and must not be fragmented";
+            return Err(self.lines.error("traffic.size_bytes", what, remedy));
+        }
+        if !(16..=1_000_000).contains(&size_bytes) {
+            let what = format!("a message of {size_bytes} bytes is outside 16 to 1000000");
+            let remedy = "choose a size in this range: sequence number and time need 16 bytes";
+            return Err(self.lines.error("traffic.size_bytes", what, remedy));
+        }
+        Ok(())
+    }
 }

@@ -1,7 +1,6 @@
 //! Validation across keys: names, references, positions, times.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 
 use crosslane_core::path::Rat;
 
@@ -9,16 +8,12 @@ use super::source_map::did_you_mean;
 use super::{Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, Motion, Scenario, ScenarioError, tunnel};
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
-use crate::traffic::Protocol;
 
 /// Maximum length of a network interface's name on Linux (`IFNAMSIZ` − 1).
 const MAX_NAME: usize = 15;
 /// Maximum share of the airtime of background CAMs: above it stations would
 /// send less often (ETSI TS 102 687), which is not modelled.
 const MAX_CHANNEL_LOAD: f64 = 0.95;
-/// Payload of a datagram, in bytes: from the size of the traffic's header to
-/// the space in an MTU of 1500.
-const UDP_BYTES: RangeInclusive<u32> = 24..=1472;
 /// Maximum distance of an RSU from the map's origin along an axis, in m: its CAM
 /// has the position in degrees.
 const MAX_UNIT_M: f64 = 1e6;
@@ -271,22 +266,6 @@ impl Scenario {
             let what = "the vehicle begins to move after the end of the drive";
             let remedy = "choose an earlier `start_s`, or a longer `duration_s`";
             return Err(self.lines.error("vehicle.start_s", what, remedy));
-        }
-        Ok(())
-    }
-
-    fn check_traffic(&self) -> Result<(), ScenarioError> {
-        let Some(size_bytes) = self.traffic.kind.message_bytes() else { return Ok(()) };
-        if self.traffic.protocol == Protocol::Udp && !UDP_BYTES.contains(&size_bytes) {
-            let [min, max] = [UDP_BYTES.start(), UDP_BYTES.end()];
-            let what = format!("a datagram of {size_bytes} bytes is outside {min} to {max}");
-            let remedy = "choose a size in this range: it has a header of 24 bytes and must not be fragmented";
-            return Err(self.lines.error("traffic.size_bytes", what, remedy));
-        }
-        if !(16..=1_000_000).contains(&size_bytes) {
-            let what = format!("a message of {size_bytes} bytes is outside 16 to 1000000");
-            let remedy = "choose a size in this range: sequence number and time need 16 bytes";
-            return Err(self.lines.error("traffic.size_bytes", what, remedy));
         }
         Ok(())
     }
