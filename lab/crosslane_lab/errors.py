@@ -11,3 +11,8 @@ def unreadable(what: Path | str, cause: str, remedy: str) -> LabError:
     """The message "while reading WHAT: CAUSE; REMEDY", on one line."""
     message = f"while reading {what}: {cause}; {remedy}"
     return LabError(" ".join(message.split()))
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, without a full stop."""
+    return (str(error).splitlines() or [type(error).__name__])[0].strip().rstrip(".")

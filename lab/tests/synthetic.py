@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import resolved_scenario
 
 from crosslane_lab.coverage import HYSTERESIS_DB
-from crosslane_lab.runs.folder import TABLES
+from crosslane_lab.runs.tables import TABLES
 
 PERIOD_S = 0.02
 SIZE = 1000
@@ -113,50 +114,14 @@ def scenario(drive: Drive) -> dict[str, Any]:
     unit = {"name": "rsu1", "radio": NEAR, "outages_s": []}
     crossings = [_crossing("below", CROSSES_S)]
     crossings += [] if drive.back_s is None else [_crossing("above", drive.back_s)]
-    return resolved(
+    return resolved_scenario.of(
         paths=[{"name": NEAR, "link": "radio"}, {"name": FAR, "link": "cellular"}],
         roadside_units=[unit],
         service={"mode": drive.mode},
         traffic={"kind": drive.traffic, "size_bytes": SIZE, "every_ms": 20},
         strategies=list(drive.plans),
-        expect=[*crossings, at_most("threshold", "delivery_delay_ms.max", 60)],
+        expect=[*crossings, resolved_scenario.at_most("threshold", "delivery_delay_ms.max", 60)],
     )
-
-
-def resolved(
-    paths: list[dict[str, Any]],
-    service: dict[str, Any],
-    traffic: dict[str, Any],
-    strategies: list[str],
-    **more: object,
-) -> dict[str, Any]:
-    """The keys of `scenario.json` that the lab reads, of others the defaults."""
-    baselines = ("single", "kernel", "kernel-tuned")
-    kinds = {name: "baseline" if name in baselines else "agent" for name in strategies}
-    return {
-        "congestion": "cubic",
-        "seeds": [1],
-        "strategies": [{"name": name, "base": name, "kind": kind} for name, kind in kinds.items()],
-        "paths": [{"outages_s": []} | path for path in paths],
-        "roadside_units": [],
-        "fleet": None,
-        "service": {"mode": "aggregate", "prefer": [], "cost_per_gb": {}} | service,
-        "traffic": {"protocol": "tcp", "direction": "up"} | traffic,
-        "expect": [],
-    } | more
-
-
-def at_most(strategy: str, metric: str, limit: float) -> dict[str, Any]:
-    """An expectation."""
-    return {"strategy": strategy, "metric": metric, "bound": "at_most", "limit": limit, "of_strategy": None}
-
-
-def change_scenario(root: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Change a resolved scenario in place."""
-    file = root / "scenario.json"
-    data = json.loads(file.read_text())
-    change(data)
-    file.write_text(json.dumps(data))
 
 
 def _crossing(direction: str, at_s: float) -> dict[str, Any]:

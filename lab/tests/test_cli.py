@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import resolved_scenario
 import synthetic
 
 from crosslane_lab.cli import main
@@ -123,7 +124,7 @@ BAD = {
     "broken scenario": (put("scenario.json", "{"), "scenario.json: not JSON", "run it again"),
     "odd scenario": (put("scenario.json", '{"service": 1}'), "scenario.json: not a scenario", "run it again"),
     "fleet": (
-        lambda root: synthetic.change_scenario(root, lambda data: data.update(fleet={"vehicles": 9})),
+        lambda root: resolved_scenario.change(root, lambda data: data.update(fleet={"vehicles": 9})),
         "a run of a fleet has no records",
         "see runs/*/vehicles.csv",
     ),

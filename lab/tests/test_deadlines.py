@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import resolved_scenario
 import synthetic
 
 from crosslane_lab.errors import LabError
@@ -11,12 +12,12 @@ from crosslane_lab.pages import deadlines
 from crosslane_lab.runs.folder import RunFolder
 
 SHARES = {"deadline": (0.08, 0.0), "kernel": (0.5, 0.0), "mp-dpa": (0.2, 0.0), "mp-dpa-13": (0.06, 0.1)}
-SCENARIO = synthetic.resolved(
+SCENARIO = resolved_scenario.of(
     paths=[{"name": "lte-a", "link": "cellular"}, {"name": "lte-b", "link": "cellular"}],
     service={"cost_per_gb": {"lte-a": 0.1, "lte-b": 0.5}},
     traffic={"kind": "deadline", "deadline_s": 10.0},
     strategies=[*SHARES],
-    expect=[synthetic.at_most("deadline", "path.lte-b.share", 0.09)],
+    expect=[resolved_scenario.at_most("deadline", "path.lte-b.share", 0.09)],
 )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import resolved_scenario
 import synthetic
 
 from crosslane_lab.figures import ALL, objects
@@ -23,7 +24,7 @@ def uploads(drive: Path) -> RunFolder:
         data["service"]["cost_per_gb"] = {"its-g5": 0.1, "lte": 0.5}
         data["expect"][-1]["strategy"] = "deadline"
 
-    synthetic.change_scenario(drive, with_deadlines)
+    resolved_scenario.change(drive, with_deadlines)
     for file in drive.glob("runs/*/messages.arrow"):
         second = {LATE: 11_000_000_000 + 9_000_000_000, "kernel-tuned-1": None}.get(
             file.parent.name, 18_000_000_000

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import resolved_scenario
 import synthetic
 from synthetic import FAR, NEAR, Drive
 
@@ -12,7 +13,8 @@ from crosslane_lab.coverage import changes, recovery, threshold_dbm, usable
 from crosslane_lab.figures import fig03_underused, fig10_recovered, sequence
 from crosslane_lab.figures.context_panels import subflow_intervals
 from crosslane_lab.figures.path_throughput import path_throughput
-from crosslane_lab.runs.folder import TABLES, Run, RunFolder
+from crosslane_lab.runs.folder import Run, RunFolder
+from crosslane_lab.runs.tables import TABLES
 
 
 def run_of(folder: RunFolder, strategy: str) -> Run:
@@ -126,7 +128,7 @@ def test_a_signal_within_the_hysteresis_is_no_recovery(passed_by: RunFolder) -> 
 
 
 def test_the_threshold_is_taken_from_a_decision_if_the_scenario_has_none(drive: Path) -> None:
-    synthetic.change_scenario(drive, lambda data: data.update(expect=[]))
+    resolved_scenario.change(drive, lambda data: data.update(expect=[]))
     without = RunFolder.open(drive)
     assert threshold_dbm(without, NEAR) == -82.0
     assert threshold_dbm(without, FAR) is None

@@ -14,7 +14,8 @@ from crosslane_lab.figures import ALL
 from crosslane_lab.pages import results
 from crosslane_lab.render.svg import png
 from crosslane_lab.report import page as report
-from crosslane_lab.runs.folder import TABLES, RunFolder
+from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.tables import TABLES
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import resolved_scenario
 import synthetic
 from synthetic import Drive, Plan
 
@@ -39,7 +40,7 @@ def test_the_recovery_of_a_path_is_reported(passed_by: RunFolder) -> None:
 
 
 def test_an_outage_in_the_scenario_is_no_loss_of_coverage(drive: Path) -> None:
-    synthetic.change_scenario(drive, lambda data: data["roadside_units"][0].update(outages_s=[[10, 12]]))
+    resolved_scenario.change(drive, lambda data: data["roadside_units"][0].update(outages_s=[[10, 12]]))
     assert plain(RunFolder.open(drive)).startswith(
         "The link its-g5 went down at 10.0 s, came up again at 12.0 s and"
     )

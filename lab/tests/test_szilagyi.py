@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import resolved_scenario
 import synthetic
 
 from crosslane_lab.papers.frame import Options, Results
@@ -12,7 +13,7 @@ from crosslane_lab.papers.szilagyi.results import CASES, REDUNDANCY_STRATEGIES, 
 from crosslane_lab.runs.runner import Runner
 
 PROJECT = Path(__file__).parents[2]
-SCENARIO = synthetic.resolved(
+SCENARIO = resolved_scenario.of(
     paths=[
         {"name": "one", "link": "wire", "outages_s": [[21, 41]]},
         {"name": "two", "link": "wire", "outages_s": [[61, 81]]},

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-import synthetic
+import resolved_scenario
 
 from crosslane_lab.errors import LabError
 from crosslane_lab.pages import tunnel
@@ -15,7 +15,7 @@ def folder(
     root: Path, name: str, metrics: dict[str, dict[str, float]], kind: str = "bulk", congestion: str = "cubic"
 ) -> RunFolder:
     root.mkdir(parents=True)
-    scenario = synthetic.resolved([], {}, {"kind": kind}, list(metrics), congestion=congestion)
+    scenario = resolved_scenario.of([], {}, {"kind": kind}, list(metrics), congestion=congestion)
     (root / "scenario.json").write_text(json.dumps(scenario))
     runs = [
         {"strategy": strategy, "seed": seed, "valid": seed < 3, "metrics": {k: v * seed for k, v in values.items()}}

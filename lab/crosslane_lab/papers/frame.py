@@ -1,6 +1,6 @@
 """The frame of a reproduced paper: claims, the runs that show them, and verdicts.
 
-A paper is a `Paper`: its claims, the comparisons to run, and optionally a page of its own.
+A paper is a `Paper`: its claims, the comparisons to run, and optionally its page.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,6 +1,6 @@
 """The opening of a report: what happened in a drive, and how the strategies compare, in sentences."""
 
-from statistics import median
+import numpy as np
 
 from crosslane_lab.coverage import Change, changes
 from crosslane_lab.render.markdown import duration_ratio, number, were
@@ -119,7 +119,7 @@ def _cost(folder: RunFolder) -> str:
 
     def multiple(strategy: str) -> float | None:
         runs = [run for run in folder.shown_runs(strategy) if run.metrics.get(LEAST_COST)]
-        return median([run.metrics[COST] / run.metrics[LEAST_COST] for run in runs]) if runs else None
+        return float(np.median([run.metrics[COST] / run.metrics[LEAST_COST] for run in runs])) if runs else None
 
     found = [(s, cost) for s in _ranked(folder) if (cost := multiple(s)) is not None]
     parts = [f"{number(cost)} with {display_name(s)}" for s, cost in found]

@@ -5,7 +5,6 @@ as lazy polars frames whose columns have the documented types.
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,94 +12,12 @@ from typing import Any
 
 import polars as pl
 
-from crosslane_lab.errors import LabError, unreadable
+from crosslane_lab.errors import first_line, unreadable
+from crosslane_lab.runs import tables
 from crosslane_lab.runs.scenario import Scenario
+from crosslane_lab.runs.tables import RERUN
 
 KNOWN_SCHEMA = 1
-
-_RERUN = "run the drive again with this version of crosslane"
-
-TABLES: dict[str, dict[Any, Any]] = {
-    "packets": {
-        "t_ns": pl.UInt64,
-        "delivered_ns": pl.UInt64,
-        "path": pl.String,
-        "direction": pl.String,
-        "ip_bytes": pl.UInt16,
-        "payload_bytes": pl.UInt16,
-        "subflow": pl.UInt16,
-        "tcp_seq": pl.UInt32,
-        "tcp_ack": pl.UInt32,
-        "tcp_flags": pl.UInt8,
-        "dsn": pl.UInt64,
-        "data_ack": pl.UInt64,
-        "mptcp": pl.String,
-        "drop": pl.String,
-        "tries": pl.UInt8,
-    },
-    "throughput": {
-        "t_ns": pl.UInt64,
-        "path": pl.String,
-        "direction": pl.String,
-        "ip_bytes": pl.UInt64,
-        "payload_bytes": pl.UInt64,
-        "reinjected_bytes": pl.UInt64,
-    },
-    "samples": {
-        "t_ns": pl.UInt64,
-        "path": pl.String,
-        "kind": pl.String,
-        "rssi_dbm": pl.Float32,
-        "station": pl.UInt32,
-    },
-    "tcp_info": {
-        "t_ns": pl.UInt64,
-        "path": pl.String,
-        "subflow": pl.UInt16,
-        "local": pl.String,
-        "remote": pl.String,
-        "token": pl.UInt32,
-        "backup": pl.Boolean,
-        "rtt_us": pl.UInt32,
-        "rttvar_us": pl.UInt32,
-        "cwnd": pl.UInt32,
-        "unacked": pl.UInt32,
-        "lost": pl.UInt32,
-        "total_retrans": pl.UInt32,
-        "bytes_acked": pl.UInt64,
-        "bytes_received": pl.UInt64,
-        "notsent_bytes": pl.UInt32,
-        "delivery_rate_bit_s": pl.UInt64,
-    },
-    "messages": {
-        "number": pl.UInt64,
-        "sent_ns": pl.UInt64,
-        "written_ns": pl.UInt64,
-        "received_ns": pl.UInt64,
-        "size_bytes": pl.UInt32,
-    },
-    "links": {
-        "t_ns": pl.UInt64,
-        "path": pl.String,
-        "x_m": pl.Float64,
-        "y_m": pl.Float64,
-        "speed_m_s": pl.Float64,
-        "distance_m": pl.Float64,
-        "rssi_dbm": pl.Float32,
-        "up_mbit_s": pl.Float64,
-        "down_mbit_s": pl.Float64,
-        "delay_ms": pl.Float64,
-        "loss": pl.Float64,
-        "sinr_db": pl.Float64,
-        "rsrq_db": pl.Float64,
-        "carrier_rssi_dbm": pl.Float64,
-        "cell": pl.UInt8,
-    },
-}
-"""The columns of each record file, and the types in which the lab returns them."""
-
-_ADDED_LATER = frozenset({"written_ns", "sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"})
-"""Columns that early drives of schema 1 lack: null where they are missing."""
 
 _FORMER_KEYS = {"because": "reason", "health": "liveness"}
 _FORMER_VALUES = {
@@ -186,15 +103,7 @@ class Run:
 
     def table(self, name: str) -> pl.LazyFrame:
         """A record file by name, with exactly the columns and types of `TABLES`."""
-        file = self.folder / f"{name}.arrow"
-        if not file.is_file():
-            raise unreadable(file, "the file is missing", _RERUN)
-        try:
-            frame = pl.scan_ipc(file)
-            found = frame.collect_schema()
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise unreadable(file, f"not an Arrow IPC file ({_first_line(error)})", _RERUN) from error
-        return frame.select(_typed(file, column, kind, found) for column, kind in TABLES[name].items())
+        return tables.read(self.folder / f"{name}.arrow")
 
 
 @dataclass(frozen=True)
@@ -248,7 +157,7 @@ class RunFolder:
             seeds=tuple(get("seeds", list)),
             runs=tuple(_run(path, _Getter(file, entry)) for entry in get("runs", list)),
             expectations=tuple(_expectation(_Getter(file, e)) for e in get("expect", list, [])),
-            versions=_read_object(versions_file, _RERUN) if versions_file.exists() else {},
+            versions=_read_object(versions_file, RERUN) if versions_file.exists() else {},
         )
 
     @cached_property
@@ -293,7 +202,7 @@ class _Getter:
     def __init__(self, file: Path, data: object) -> None:
         self.file = file
         if not isinstance(data, dict):
-            raise unreadable(file, "expected an object", _RERUN)
+            raise unreadable(file, "expected an object", RERUN)
         self.data: dict[str, Any] = data
 
     def __call__(self, key: str, kind: type | tuple[type, ...], default: object = None) -> Any:  # noqa: ANN401
@@ -302,7 +211,7 @@ class _Getter:
             return default
         if not isinstance(value, kind):
             problem = "is missing" if key not in self.data else "has the wrong type"
-            raise unreadable(self.file, f"`{key}` {problem}", _RERUN)
+            raise unreadable(self.file, f"`{key}` {problem}", RERUN)
         return value
 
 
@@ -337,7 +246,7 @@ def _expectation(get: _Getter) -> Expectation:
 
 def _other_version(schema: object) -> str:
     newer = isinstance(schema, int) and schema > KNOWN_SCHEMA
-    return "install a newer crosslane-lab" if newer else _RERUN
+    return "install a newer crosslane-lab" if newer else RERUN
 
 
 def _read_object(file: Path, remedy: str) -> dict[str, Any]:
@@ -346,7 +255,7 @@ def _read_object(file: Path, remedy: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise unreadable(file, "the file is missing", remedy) from None
     except (OSError, ValueError) as error:
-        raise unreadable(file, f"not JSON ({_first_line(error)})", remedy) from error
+        raise unreadable(file, f"not JSON ({first_line(error)})", remedy) from error
     if not isinstance(value, dict):
         raise unreadable(file, "not a JSON object", remedy)
     return value
@@ -356,7 +265,7 @@ def _read_events(file: Path) -> tuple[Event, ...]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(file, _first_line(error), _RERUN) from error
+        raise unreadable(file, first_line(error), RERUN) from error
     events = [_event(file, line_number, line) for line_number, line in enumerate(lines, 1) if line.strip()]
     return tuple(sorted(events, key=lambda event: event.t_s))
 
@@ -368,37 +277,4 @@ def _event(file: Path, line_number: int, line: str) -> Event:
         return Event(t_s, str(fields.pop("source")), str(fields.pop("event")), current_names(fields))
     except (ValueError, KeyError, TypeError, AttributeError):
         where = f"{file} line {line_number}"
-        raise unreadable(where, "not an event with `t_s`, `source` and `event`", _RERUN) from None
-
-
-def _typed(file: Path, column: str, kind: Any, found: pl.Schema) -> pl.Expr:  # noqa: ANN401
-    if column not in found and column in _ADDED_LATER:
-        return pl.lit(None, dtype=kind).alias(column)
-    if column not in found:
-        raise unreadable(file, f"column `{column}` is missing", _RERUN)
-    have = found[column]
-    fits: Callable[[Any], bool] = _FAMILIES[kind]
-    if have != pl.Null and not fits(have):
-        raise unreadable(file, f"column `{column}` is {have}, not {kind.__name__}", _RERUN)
-    return pl.col(column).cast(kind)
-
-
-def _is_text(kind: Any) -> bool:  # noqa: ANN401
-    return kind == pl.String or isinstance(kind, pl.Categorical | pl.Enum)
-
-
-def _is_number(kind: Any) -> bool:  # noqa: ANN401
-    return kind.is_numeric()
-
-
-_FAMILIES: dict[Any, Callable[[Any], bool]] = {
-    pl.String: _is_text,
-    pl.Boolean: lambda kind: kind == pl.Boolean,
-} | dict.fromkeys((pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64), _is_number)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].strip().rstrip(".")
-
-
-__all__ = ["KNOWN_SCHEMA", "TABLES", "Event", "Expectation", "LabError", "Run", "RunFolder"]
+        raise unreadable(where, "not an event with `t_s`, `source` and `event`", RERUN) from None

@@ -21,8 +21,9 @@ from crosslane_lab.figures import (
 from crosslane_lab.papers.frame import Claim, Options, Paper, Results, claims_table
 from crosslane_lab.render.svg import png
 from crosslane_lab.runs.catalog import GAP, GOODPUT, RECOVERY, WORST_DELAY
-from crosslane_lab.runs.folder import TABLES, RunFolder
+from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.runner import Comparison, scenario
+from crosslane_lab.runs.tables import TABLES
 
 OURS = "hapanchak"
 STRATEGIES = ("kernel", "kernel-tuned", OURS, "threshold")

@@ -179,7 +179,7 @@ def plan(options: Options) -> list[Comparison]:
     chosen = drives(options.runner)[:: QUICK_EVERY if options.quick else 1]
     congestion, *others = options.figures or CONGESTIONS[:1]
     if others:
-        raise unreadable("the command line", "several congestion controls", "name one; each has a page of its own")
+        raise unreadable("the command line", "several congestion controls", "name one; each has its page")
     engine = options.engine or "simulator"
     return [
         Comparison(
