@@ -22,3 +22,4 @@ pub mod strategy;
 pub mod time;
 pub mod transfer;
 pub mod tunnel;
+pub mod wanted;

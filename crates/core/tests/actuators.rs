@@ -5,8 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use crosslane_core::actuator::{Actuator, Command, ConnectionClass, Event, Output as ActuatorOutput};
-use crosslane_core::actuator::{Steering, TunnelPaths, Verdict, Wanted};
+use crosslane_core::actuator::{Actuator, Command, Event, Output as ActuatorOutput, Steering, TunnelPaths, Verdict};
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::allocate::aggregate::Aggregate;
 use crosslane_core::allocate::{Allocator, PathInput, PathSupply};
@@ -16,6 +15,7 @@ use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::mptcp::{self, AddressId, Subflow, Token};
 use crosslane_core::path::{OnFade, PathId, PathSpec, PathState, Position, Rat, Sample, SampleKind, Signal};
 use crosslane_core::time::{Duration, Instant};
+use crosslane_core::wanted::{ConnectionClass, Wanted};
 
 /// An assessor: a path is good while its interface is up.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! One path carries data, the others are in reserve.
 
 use super::{Allocator, PathInput, fallback_state, last_resort};
-use crate::actuator::Wanted;
+use crate::wanted::Wanted;
 use crate::assess::Belief;
 use crate::path::{OnFade, PathState};
 

@@ -15,7 +15,7 @@
 //! is measured, and may pause. A path that delays the others more than it helps is
 //! suspended (`suspension.rs`).
 
-use crate::actuator::Wanted;
+use crate::wanted::Wanted;
 use crate::path::PathState;
 use alloc::collections::VecDeque;
 use alloc::format;

@@ -7,7 +7,7 @@ use crate::path::{PathState, RadioLink, SampleKind, Signal, Transport};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::actuator::Wanted;
+use crate::wanted::Wanted;
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};

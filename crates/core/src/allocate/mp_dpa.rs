@@ -8,7 +8,7 @@
 //! [`Params::window_ms`], at most since the object's start, updated every
 //! [`Params::interval_ms`].
 
-use crate::actuator::Wanted;
+use crate::wanted::Wanted;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;

@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::{Command, ConnectionSnapshot, Event, Notice, Refusal, Subflow, Token};
-use crate::actuator::{ConnectionClass, Wanted};
+use crate::wanted::{ConnectionClass, Wanted};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::{Duration, Instant};
 use budget::Budget;

@@ -10,7 +10,7 @@ use super::canonical;
 use super::entry::Entry;
 use super::ids::Ids;
 use super::plan::{Paths, Plan};
-use crate::actuator::ConnectionClass;
+use crate::wanted::ConnectionClass;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 

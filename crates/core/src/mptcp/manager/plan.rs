@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use core::ops::Deref;
 
 use super::canonical;
-use crate::actuator::{ConnectionClass, Wanted};
+use crate::wanted::{ConnectionClass, Wanted};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::Duration;
 

@@ -1,18 +1,17 @@
-//! The engine that an agent runs: samples in, MPTCP commands out.
+//! The engine that an agent runs: samples in, commands out.
 //!
-//! sample → assessors of its path → belief → allocator → wanted states → path manager →
+//! sample → assessors of its path → belief → allocator → wanted states → actuators →
 //! commands. Data flows in one direction. The result of a command returns as an event
 //! of the kernel or as a sample.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::actuator::{self, Actuator, Command, ConnectionClass, Event, MeasuredSubflow, Verdict, Wanted};
-use crate::allocate::{Allocator, Latest, Mode, PathInput, PathSupply};
+use crate::actuator::{self, Actuator, Command, Event, MeasuredSubflow, Verdict};
+use crate::allocate::{Allocator, Mode, PathInput, PathSupply};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::{Alarm, Assessor, Belief, Reason};
 use crate::demand::{Admission, Demand};
@@ -21,6 +20,10 @@ use crate::mptcp::Notice;
 use crate::path::{PathId, PathSpec, PathState, Position, Sample, SampleKind};
 use crate::strategy::Strategy;
 use crate::time::Instant;
+use crate::wanted::{ConnectionClass, Wanted};
+use path::{Path, reason_for};
+
+mod path;
 
 /// Maximum number of paths.
 pub const MAX_PATHS: usize = 16;
@@ -118,19 +121,6 @@ pub struct Agent {
     actuators: Vec<Box<dyn Actuator>>,
     arrivals: Arrivals,
     outputs: VecDeque<Output>,
-}
-
-struct Path {
-    name: String,
-    rank: u8,
-    assessors: Vec<Box<dyn Assessor + Send>>,
-    belief: Belief,
-    reason: Reason,
-    state: PathState,
-    /// The reason for its state, one sentence.
-    state_reason: String,
-    latest: Latest,
-    removed: bool,
 }
 
 impl Agent {
@@ -331,52 +321,6 @@ impl Agent {
     fn apply(&mut self, now: Instant, wanted: &Wanted) {
         let verdicts: Vec<Verdict> = self.paths.iter().map(Path::verdict).collect();
         self.actuators.iter_mut().for_each(|actuator| actuator.apply(now, wanted, &verdicts));
-    }
-}
-
-/// The reason for a state: the belief about the path itself, or about the path that
-/// changed.
-fn reason_for(paths: &[Path], place: usize, changed: usize) -> Reason {
-    let cause = &paths[changed];
-    let mut reason = cause.reason.clone();
-    if place != changed {
-        reason.text = format!("{} is {}: {}", cause.name, cause.belief.name(), reason.text);
-    }
-    reason
-}
-
-impl Path {
-    fn new(spec: &PathSpec, rank: u8, assessors: Vec<Box<dyn Assessor + Send>>) -> Path {
-        Path {
-            name: spec.name.clone(),
-            rank,
-            assessors,
-            belief: Belief::Unknown,
-            reason: Reason::default(),
-            state: PathState::Closed,
-            state_reason: String::new(),
-            latest: Latest::default(),
-            removed: false,
-        }
-    }
-
-    fn decide(&mut self, path: PathId, state: PathState, reason: Reason, outputs: &mut VecDeque<Output>) {
-        let was = core::mem::replace(&mut self.state, state);
-        self.state_reason.clone_from(&reason.text);
-        outputs.push_back(Output::Decision { path, state, was, reason });
-    }
-
-    fn verdict(&self) -> Verdict<'_> {
-        Verdict { belief: self.belief, reason: &self.state_reason }
-    }
-
-    fn input(&self) -> PathInput {
-        PathInput { belief: self.belief, was: self.state, rank: self.rank }
-    }
-
-    fn supply(&self) -> PathSupply<'_> {
-        let history = self.assessors.iter().find_map(|assessor| assessor.history());
-        PathSupply { input: self.input(), history, latest: &self.latest }
     }
 }
 

@@ -1,0 +1,68 @@
+//! What an allocator wants of the paths, and an actuator carries out.
+
+use alloc::vec::Vec;
+
+use crate::path::{PathId, PathState};
+
+/// A class of connections with wanted states of its own; 0 is the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionClass(pub u8);
+
+/// What an allocator wants of the paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// For each class of connections the state of each path.
+    classes: Vec<Vec<PathState>>,
+    /// The paths, the most preferred first; empty: the user's preference applies.
+    order: Vec<PathId>,
+}
+
+impl From<Vec<PathState>> for Wanted {
+    /// The same states for all connections, in the user's order.
+    fn from(states: Vec<PathState>) -> Wanted {
+        Wanted { classes: Vec::from([states]), order: Vec::new() }
+    }
+}
+
+impl FromIterator<PathState> for Wanted {
+    fn from_iter<I: IntoIterator<Item = PathState>>(states: I) -> Wanted {
+        states.into_iter().collect::<Vec<PathState>>().into()
+    }
+}
+
+impl Wanted {
+    /// With this order of the paths.
+    pub fn with_order(self, order: Vec<PathId>) -> Wanted {
+        Wanted { order, ..self }
+    }
+
+    /// With other states for the connections of a further class; returns the class too.
+    pub fn with_class(mut self, states: Vec<PathState>) -> (Wanted, ConnectionClass) {
+        self.classes.push(states);
+        let class = ConnectionClass((self.classes.len() - 1) as u8);
+        (self, class)
+    }
+
+    /// The paths, the most preferred first; empty: the user's preference applies.
+    pub fn order(&self) -> &[PathId] {
+        &self.order
+    }
+
+    /// The state of each path for connections of the default class.
+    pub fn states(&self) -> &[PathState] {
+        self.classes.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// The state of a path for a class; an unknown class is the default one.
+    pub fn state(&self, class: ConnectionClass, path: PathId) -> PathState {
+        let states = self.classes.get(usize::from(class.0)).or(self.classes.first());
+        states.and_then(|states| states.get(usize::from(path.0))).copied().unwrap_or(PathState::Closed)
+    }
+
+    /// Closes a path for all connections.
+    pub(crate) fn close(&mut self, path: PathId) {
+        let states = self.classes.iter_mut().filter_map(|states| states.get_mut(usize::from(path.0)));
+        states.for_each(|state| *state = PathState::Closed);
+        self.order.retain(|other| *other != path);
+    }
+}
