@@ -11,7 +11,6 @@ use super::wire::control_message::Message;
 use super::wire::gre_key::GreKey;
 use crate::parameters::Choice;
 use crate::path::{PathId, PathState};
-use crate::time::Duration;
 
 /// How the active paths are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,27 +173,4 @@ pub enum Output<P> {
         /// The reason, one sentence.
         reason: String,
     },
-}
-
-/// Status of a path.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PathStats {
-    /// Its wanted state.
-    pub wanted_state: PathState,
-    /// Its liveness.
-    pub liveness: Liveness,
-    /// The reason for its liveness, one sentence.
-    pub reason: String,
-    /// Delivery rate of GRE packets, in bit/s.
-    pub rate_bit_s: Option<f64>,
-    /// Minimum RTT.
-    pub rtt: Option<Duration>,
-    /// Recent share of lost packets (0 to 1).
-    pub loss: f64,
-    /// Bytes sent, as datagrams on the wire.
-    pub sent_bytes: u64,
-    /// Packets delivered.
-    pub delivered: u64,
-    /// Packets lost.
-    pub lost: u64,
 }

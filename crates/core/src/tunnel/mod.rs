@@ -33,11 +33,12 @@ mod retransmit_queue;
 mod scheduler;
 mod send_path;
 
-pub use api::{Encryption, Input, Mode, Output, PathStats, Setup};
+pub use api::{Encryption, Input, Mode, Output, Setup};
 use feedback::ReportPaths;
 use fq_codel::{PathDelays, Queue, Queued};
 use outbox::{Header, Outbox};
 use path_order::PathOrder;
+pub use paths::PathStats;
 use paths::{PathSet, Paths};
 use peer::{EpochChange, Peer};
 use primary_path::wants_trains;
@@ -107,7 +108,7 @@ impl<P: Clone> Tunnel<P> {
 
     /// Status of a path; `None` if it is not present.
     pub fn path(&self, path: PathId) -> Option<PathStats> {
-        Some(self.paths.get(path)?.sender.stats())
+        self.paths.stats(path)
     }
 
     /// The tunnel's measurements of a path as a sample for an assessor; `token` identifies the tunnel among
@@ -157,8 +158,7 @@ impl<P: Clone> Tunnel<P> {
         Some(self.paths.get(path)?.sender.mtu.as_ref()?.passes())
     }
 
-    /// The longest datagram that every usable path carries; `None` without path MTU discovery, or without a
-    /// path.
+    /// The longest datagram that every usable path carries; `None` without path MTU discovery or path.
     pub fn passes_all_bytes(&self) -> Option<u32> {
         self.paths.passes_all_bytes()
     }
@@ -217,14 +217,14 @@ impl<P: Clone> Tunnel<P> {
             }
         }
         let header = self.header();
-        for (id, path) in self.paths.of(probes) {
-            self.outbox.probe(now, id, path, header);
+        for id in probes.iter() {
+            self.paths.get_mut(id).into_iter().for_each(|path| self.outbox.probe(now, id, path, header));
         }
         for (id, size) in mtu_probes {
             self.paths.get_mut(id).into_iter().for_each(|path| self.outbox.mtu_probe(now, id, path, header, size));
         }
-        for (id, path) in self.paths.of(trains) {
-            self.outbox.train(now, id, path, header);
+        for id in trains.iter() {
+            self.paths.get_mut(id).into_iter().for_each(|path| self.outbox.train(now, id, path, header));
         }
         self.scheduler.update_primary(self.mode, &self.paths);
         if self.paths.report_due().is_some_and(|at| now >= at) {
@@ -248,10 +248,8 @@ impl<P: Clone> Tunnel<P> {
             return self.scheduler.note_idle(now, &mut self.paths);
         };
         let chosen = self.choose(now, flow, bytes, arrived, bulk);
-        if chosen.is_empty() {
-            return;
-        }
-        let Some(queued) = self.queue.take_head() else { return };
+        let queued = if chosen.is_empty() { None } else { self.queue.take_head() };
+        let Some(queued) = queued else { return };
         let next = &mut self.next_sequences[usize::from(flow)];
         let copy = Retransmittable::new(now, queued, *next);
         *next = (*next + 1) % SEQUENCES;

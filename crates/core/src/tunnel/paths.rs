@@ -1,6 +1,7 @@
 //! The paths of a tunnel.
 
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::path_order::PathOrder;
@@ -18,6 +19,29 @@ pub(super) const NEGLIGIBLE_DELAY_US: i64 = 15_000;
 /// Maximum delay difference of the paths that counts, in µs.
 const MAX_DELAY_DIFFERENCE_US: i64 = 150_000;
 
+/// Status of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathStats {
+    /// Its wanted state.
+    pub wanted_state: PathState,
+    /// Its liveness.
+    pub liveness: Liveness,
+    /// The reason for its liveness, one sentence.
+    pub reason: String,
+    /// Delivery rate of GRE packets, in bit/s.
+    pub rate_bit_s: Option<f64>,
+    /// Minimum RTT.
+    pub rtt: Option<Duration>,
+    /// Recent share of lost packets (0 to 1).
+    pub loss: f64,
+    /// Bytes sent, as datagrams on the wire.
+    pub sent_bytes: u64,
+    /// Packets delivered.
+    pub delivered: u64,
+    /// Packets lost.
+    pub lost: u64,
+}
+
 /// Some of the paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PathSet(u16);
@@ -25,15 +49,16 @@ pub(super) struct PathSet(u16);
 impl PathSet {
     /// The paths, by index.
     pub(super) fn iter(self) -> impl Iterator<Item = PathId> {
-        (0..MAX_PATHS as u8).map(PathId).filter(move |path| self.contains(*path))
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let path = (rest != 0).then(|| PathId(rest.trailing_zeros() as u8))?;
+            rest &= rest - 1;
+            Some(path)
+        })
     }
 
     pub(super) fn insert(&mut self, path: PathId) {
         self.0 |= 1 << path.0;
-    }
-
-    pub(super) fn contains(self, path: PathId) -> bool {
-        self.0 & (1 << path.0) != 0
     }
 
     pub(super) fn is_empty(self) -> bool {
@@ -106,9 +131,20 @@ impl<P> Paths<P> {
         paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_mut()?)))
     }
 
-    /// These paths, if they are present.
-    pub(super) fn of(&mut self, paths: PathSet) -> impl Iterator<Item = (PathId, &mut Path<P>)> {
-        self.iter_mut().filter(move |(id, _)| paths.contains(*id))
+    /// Status of a path.
+    pub(super) fn stats(&self, path: PathId) -> Option<PathStats> {
+        let sender = &self.get(path)?.sender;
+        Some(PathStats {
+            wanted_state: sender.wanted_state,
+            liveness: sender.liveness(),
+            reason: sender.reason().clone(),
+            rate_bit_s: sender.rate_bytes_s().map(|rate| rate * 8.0),
+            rtt: sender.rtt.min(),
+            loss: sender.counts.recent_loss,
+            sent_bytes: sender.counts.sent_bytes,
+            delivered: sender.counts.delivered,
+            lost: sender.counts.lost,
+        })
     }
 
     pub(super) fn senders(&self) -> impl Iterator<Item = &SendPath<P>> {

@@ -3,7 +3,6 @@
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
-use super::api::PathStats;
 use super::retransmit_queue::Retransmittable;
 use super::wire::control_message::PathReport;
 use crate::path::{PathId, PathState, Sample, SampleKind, Transport};
@@ -221,21 +220,6 @@ impl<P> SendPath<P> {
     /// Frees the unused memory of the list of packets in flight.
     pub(super) fn release_memory(&mut self) {
         self.in_flight.release_memory();
-    }
-
-    /// Status of the path.
-    pub(super) fn stats(&self) -> PathStats {
-        PathStats {
-            wanted_state: self.wanted_state,
-            liveness: self.liveness(),
-            reason: self.reason().clone(),
-            rate_bit_s: self.rate_bytes_s().map(|rate| rate * 8.0),
-            rtt: self.rtt.min(),
-            loss: self.counts.recent_loss,
-            sent_bytes: self.counts.sent_bytes,
-            delivered: self.counts.delivered,
-            lost: self.counts.lost,
-        }
     }
 
     /// The measurements as a sample of connection `token`; `None` before any feedback.
