@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::path::{PathId, PathState};
 
-/// A class of connections with wanted states of its own; 0 is the default.
+/// A class of connections with separate wanted states; 0 is the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionClass(pub u8);
 

@@ -5,7 +5,9 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use crosslane_core::actuator::{Actuator, Command, Event, Output as ActuatorOutput, Steering, TunnelPaths, Verdict};
+use crosslane_core::actuator::{
+    Actuator, Command, Event, Output as ActuatorOutput, PacketScheduler, Steering, Verdict,
+};
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::allocate::aggregate::Aggregate;
 use crosslane_core::allocate::{Allocator, PathInput, PathSupply};
@@ -95,7 +97,7 @@ fn agent(log: &Log) -> Agent {
     let paths = [spec(0, "lte"), spec(1, "nr")];
     let actuators: Vec<Box<dyn Actuator>> = vec![
         Box::new(Manager::new(paths.to_vec(), Duration::ZERO)),
-        Box::new(TunnelPaths::new(paths.len())),
+        Box::new(PacketScheduler::new(paths.len())),
         Box::new(Log(log.0.clone())),
     ];
     let assessors = |_: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> { vec![Box::<LinkState>::default()] };
@@ -132,9 +134,9 @@ fn commands(agent: &mut Agent, ms: u64) -> Vec<Command> {
 }
 
 fn steering(commands: &[Command]) -> Option<&Steering> {
-    let of = |command: &'_ Command| matches!(command, Command::Tunnel(_));
+    let of = |command: &'_ Command| matches!(command, Command::Steer(_));
     match commands.iter().rfind(|command| of(command)) {
-        Some(Command::Tunnel(steering)) => Some(steering),
+        Some(Command::Steer(steering)) => Some(steering),
         _ => None,
     }
 }

@@ -18,6 +18,7 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/core/src/mptcp/manager/connection.rs", "the rules of one connection, in the order of their application"),
     ("crates/core/src/mptcp/manager/tests.rs", "one test for each rule of the path manager"),
     ("crates/core/tests/path_manager_model.rs", "one model of the kernel, and the properties that are checked with it"),
+    ("crates/sim/tests/bad_input.rs", "one table of wrong scenarios and the sentences about them"),
     ("crates/crosslane/tests/path_manager.rs", "one vehicle with two paths, and all changes of these paths"),
     ("crates/crosslane/tests/silent_loss.rs", "one vehicle, and all cases of a path that fails silently"),
     ("crates/crosslane/tests/agent.rs", "one vehicle with two radios, and all tests of its agent"),

@@ -16,9 +16,9 @@ use crate::time::Instant;
 use crate::wanted::{ConnectionClass, Wanted};
 
 mod mptcp_subflows;
-mod tunnel_paths;
+mod packet_scheduler;
 
-pub use tunnel_paths::{Steering, TunnelPaths};
+pub use packet_scheduler::{PacketScheduler, Steering};
 
 /// What is known of a path when its wanted state is decided.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +70,8 @@ pub enum Event {
 pub enum Command {
     /// To the kernel's MPTCP, about a subflow or address of this path.
     Mptcp(PathId, mptcp::Command),
-    /// To the tunnel.
-    Tunnel(Steering),
+    /// To the packet scheduler: the tunnel's, or the one of the simulated kernels.
+    Steer(Steering),
 }
 
 /// An output of an actuator.

@@ -1,9 +1,9 @@
 //! Every good path carries data.
 
 use super::{Allocator, PathInput, fallback_state, last_resort};
-use crate::wanted::Wanted;
 use crate::assess::Belief;
 use crate::path::{OnFade, PathState};
+use crate::wanted::Wanted;
 
 /// Good paths active, fading ones demoted or removed, lost ones closed.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,9 +1,9 @@
 //! One path carries data, the others are in reserve.
 
 use super::{Allocator, PathInput, fallback_state, last_resort};
-use crate::wanted::Wanted;
 use crate::assess::Belief;
 use crate::path::{OnFade, PathState};
+use crate::wanted::Wanted;
 
 /// The most preferred good path active, other good ones backup, fading ones
 /// demoted or removed, lost ones closed.

@@ -15,8 +15,8 @@
 //! is measured, and may pause. A path that delays the others more than it helps is
 //! suspended (`suspension.rs`).
 
-use crate::wanted::Wanted;
 use crate::path::PathState;
+use crate::wanted::Wanted;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;

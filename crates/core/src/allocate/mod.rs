@@ -7,11 +7,11 @@ use crate::path::{PathState, RadioLink, SampleKind, Signal, Transport};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::wanted::Wanted;
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
 use crate::time::Instant;
+use crate::wanted::Wanted;
 
 pub mod aggregate;
 pub mod backup;

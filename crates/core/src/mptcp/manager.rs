@@ -29,9 +29,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::{Command, ConnectionSnapshot, Event, Notice, Refusal, Subflow, Token};
-use crate::wanted::{ConnectionClass, Wanted};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::{Duration, Instant};
+use crate::wanted::{ConnectionClass, Wanted};
 use budget::Budget;
 use connection::{Commands, Connection};
 use plan::{Paths, Plan};

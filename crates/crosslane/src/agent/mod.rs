@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crosslane_core::actuator::{self, Actuator, Command, TunnelPaths};
+use crosslane_core::actuator::{self, Actuator, Command, PacketScheduler};
 use crosslane_core::agent::{Agent, Input, Output, Setup};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
@@ -89,7 +89,7 @@ fn actuators(config: &Config, paths: &[PathSpec]) -> Vec<Box<dyn Actuator>> {
     manager.leave_alone(inside.map(|prefix| prefix.get_ref().0.addr()).collect());
     let mut actuators: Vec<Box<dyn Actuator>> = vec![Box::new(manager)];
     if config.tunnel.is_some() {
-        actuators.push(Box::new(TunnelPaths::new(paths.len())));
+        actuators.push(Box::new(PacketScheduler::new(paths.len())));
     }
     actuators
 }
@@ -371,7 +371,7 @@ impl Driver {
     fn carry_out(&mut self, output: Output) {
         let mut error = None;
         match &output {
-            Output::Command(Command::Tunnel(steering)) => {
+            Output::Command(Command::Steer(steering)) => {
                 self.tunnel.iter_mut().for_each(|tunnel| tunnel.steer(steering));
             }
             Output::Command(Command::Mptcp(_, command)) => {

@@ -9,18 +9,20 @@ use crate::observe::Observer;
 use crate::observe::admission::Admission;
 use crate::observe::vanetza::Vanetza;
 
+type Opened = Result<Box<dyn Observer>>;
+
 /// A source of observations.
 pub struct Source {
     /// What it does, for notes to the user: "NAME works now".
     pub name: &'static str,
     /// Opens it; `None` if the configuration does not ask for it.
-    pub open: fn(&Config, Clock) -> Option<Result<Box<dyn Observer>>>,
+    pub open: fn(&Config, Clock) -> Option<Opened>,
 }
 
 /// All sources.
 pub const SOURCES: [Source; 1] = [Source { name: "listening for CAMs", open: vanetza }];
 
-fn vanetza(config: &Config, clock: Clock) -> Option<Result<Box<dyn Observer>>> {
+fn vanetza(config: &Config, clock: Clock) -> Option<Opened> {
     let observe = &config.observe;
     let address = *observe.vanetza.as_ref()?.get_ref();
     let (users, _) = trusted(&observe.vanetza_users);

@@ -77,9 +77,10 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
         Output::Alarm { path, alarm } => {
             ("alarm", json!({ "path": name(path), "kind": alarm.kind.name(), "false_positive": alarm.false_positive }))
         }
-        Output::Command(actuator::Command::Tunnel(steering)) => {
+        Output::Command(actuator::Command::Steer(steering)) => {
             let states: Vec<&str> = steering.states.iter().map(|state| state.name()).collect();
-            ("steering", json!({ "states": states, "reasons": steering.reasons }))
+            let order: Vec<&str> = steering.order.iter().map(name).collect();
+            ("steering", json!({ "states": states, "order": order, "reasons": steering.reasons }))
         }
         Output::Command(actuator::Command::Mptcp(path, command)) => {
             let mut fields = of_command(command);

@@ -16,6 +16,7 @@
 
 use std::net::SocketAddr;
 
+use crosslane_core::actuator::Steering;
 use crosslane_core::agent::Output;
 use crosslane_core::mptcp::{Event, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
@@ -337,14 +338,23 @@ impl Simulation {
                         self.recording.agent_outputs.push((now, output));
                         self.recording.events += 1;
                     }
-                    Applied::Tunnel(steering) => {
-                        self.tunnel.iter_mut().for_each(|tunnel| tunnel.steer(now, &steering));
-                    }
+                    Applied::Steering(steering) => self.steer(&steering),
                 }
                 idle = false;
             }
             if idle {
                 return;
+            }
+        }
+    }
+
+    /// Sets the paths and their order of the packet schedulers at both ends.
+    fn steer(&mut self, steering: &Steering) {
+        match &mut self.tunnel {
+            Some(tunnel) => tunnel.steer(self.now, steering),
+            None => {
+                self.vehicle.set_order(&steering.order);
+                self.server.set_order(&steering.order);
             }
         }
     }

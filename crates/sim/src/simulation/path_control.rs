@@ -132,12 +132,12 @@ impl PathControl {
         }
     }
 
-    /// Applies the agent's next output. Returns it, and the wanted states of the tunnel's
-    /// paths if they changed.
+    /// Applies the agent's next output. Returns it, or what the packet scheduler is
+    /// to do.
     pub(super) fn apply_next(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Applied> {
         let PathControl::Agent(driver) = self else { return None };
         match driver.poll(now)? {
-            Output::Command(Command::Tunnel(steering)) => Some(Applied::Tunnel(steering)),
+            Output::Command(Command::Steer(steering)) => Some(Applied::Steering(steering)),
             output => {
                 if let Output::Command(Command::Mptcp(_, command)) = &output
                     && !vehicle.command(now, command)
@@ -154,6 +154,6 @@ impl PathControl {
 pub(super) enum Applied {
     /// It was applied to the vehicle's connection, or needs no action.
     Here(Output),
-    /// It is for the tunnel.
-    Tunnel(Steering),
+    /// It is for the packet scheduler.
+    Steering(Steering),
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::scenario::{Base, Congestion, Mode, Scenario, ScenarioError, Strategy, TunnelParams, base};
-use crosslane_core::actuator::{Actuator, TunnelPaths};
+use crosslane_core::actuator::{Actuator, PacketScheduler};
 use crosslane_core::agent::{Agent, Setup};
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::path::{PathId, PathSpec};
@@ -51,17 +51,17 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
 /// # Errors
 /// Invalid parameters, or a world that cannot be created.
 pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<PathControl, ScenarioError> {
-    control_by(scenario, strategy, seed, Box::new(Manager::new(specs(scenario), OVERLAP)))
+    let manager = Manager::new(specs(scenario), OVERLAP);
+    control_by(scenario, strategy, seed, vec![Box::new(manager), scheduler(scenario)])
 }
 
-/// The path control of a strategy; if it is an agent, it controls this actuator.
+/// The path control of a strategy; if it is an agent, it controls these actuators.
 fn control_by(
     scenario: &Scenario,
     strategy: &Strategy,
     seed: u64,
-    actuator: Box<dyn Actuator>,
+    actuators: Vec<Box<dyn Actuator>>,
 ) -> Result<PathControl, ScenarioError> {
-    let actuators = vec![actuator];
     match strategy.base {
         Base::Single => Ok(PathControl::None),
         Base::Kernel | Base::KernelTuned => {
@@ -80,7 +80,7 @@ fn control_by(
             let steer = tunnel_params(scenario, strategy)?.steer;
             let steering =
                 Strategy { name: steer.0.name.into(), base: Base::Agent(steer.0), parameters: toml::Table::new() };
-            control_by(scenario, &steering, seed, Box::new(TunnelPaths::new(scenario.paths().len())))
+            control_by(scenario, &steering, seed, vec![scheduler(scenario)])
         }
         Base::Vxlan | Base::WireguardGo => {
             Err(rejected(scenario, strategy, &"the simulator does not have this strategy"))
@@ -98,6 +98,10 @@ fn control_by(
             Ok(PathControl::with_agent(Agent::new(setup), scenario.paths().len()))
         }
     }
+}
+
+fn scheduler(scenario: &Scenario) -> Box<dyn Actuator> {
+    Box::new(PacketScheduler::new(scenario.paths().len()))
 }
 
 /// The tunnel's endpoints and its inner MTU, in bytes; none without a tunnel.

@@ -10,9 +10,9 @@ use super::canonical;
 use super::entry::Entry;
 use super::ids::Ids;
 use super::plan::{Paths, Plan};
-use crate::wanted::ConnectionClass;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
+use crate::wanted::ConnectionClass;
 
 mod closing;
 

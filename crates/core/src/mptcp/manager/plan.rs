@@ -6,9 +6,9 @@ use core::net::IpAddr;
 use core::ops::Deref;
 
 use super::canonical;
-use crate::wanted::{ConnectionClass, Wanted};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::Duration;
+use crate::wanted::{ConnectionClass, Wanted};
 
 /// Maximum number of former addresses of paths.
 const MAX_FORMER: usize = 64;

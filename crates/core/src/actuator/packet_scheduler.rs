@@ -1,4 +1,5 @@
-//! The tunnel as an actuator: it carries its packets over the wanted paths.
+//! A packet scheduler as an actuator: which paths it uses, and in which order. The tunnel
+//! has one; Linux has no hook for the one of MPTCP, the simulator has.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +8,7 @@ use super::{Actuator, Command, Event, Output, Verdict, Wanted, sentences};
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
 
-/// The wanted states of a tunnel's paths.
+/// The paths that a packet scheduler is to use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steering {
     /// The state of each path.
@@ -18,23 +19,23 @@ pub struct Steering {
     pub reasons: Vec<String>,
 }
 
-/// Steers one tunnel: a command whenever states or order change.
+/// Steers one packet scheduler: a command whenever states or order change.
 #[derive(Debug)]
-pub struct TunnelPaths {
+pub struct PacketScheduler {
     steering: Steering,
-    /// Whether the tunnel has not been steered so yet.
+    /// Whether a command is due.
     is_due: bool,
 }
 
-impl TunnelPaths {
-    /// Steers a tunnel over that many paths, all closed until the first decision.
-    pub fn new(paths: usize) -> TunnelPaths {
+impl PacketScheduler {
+    /// A scheduler over that many paths, all closed until the first decision.
+    pub fn new(paths: usize) -> PacketScheduler {
         let states = alloc::vec![PathState::Closed; paths];
-        TunnelPaths { is_due: paths > 0, steering: Steering { states, ..Steering::default() } }
+        PacketScheduler { is_due: paths > 0, steering: Steering { states, ..Steering::default() } }
     }
 }
 
-impl Actuator for TunnelPaths {
+impl Actuator for PacketScheduler {
     fn apply(&mut self, _now: Instant, wanted: &Wanted, verdicts: &[Verdict]) {
         self.is_due |= self.steering.states != wanted.states() || self.steering.order != wanted.order();
         let (states, order) = (wanted.states().to_vec(), wanted.order().to_vec());
@@ -47,6 +48,6 @@ impl Actuator for TunnelPaths {
 
     fn poll(&mut self, _now: Instant) -> Option<Output> {
         let due = core::mem::replace(&mut self.is_due, false);
-        due.then(|| Output::Command(Command::Tunnel(self.steering.clone())))
+        due.then(|| Output::Command(Command::Steer(self.steering.clone())))
     }
 }
