@@ -15,7 +15,10 @@ FINE_S = 0.1
 
 @dataclass(frozen=True)
 class PathThroughput:
-    """Payload delivered in the direction of the traffic: Mbit/s for each path, in bins that begin at `t_s`."""
+    """Payload delivered in the direction of the traffic: Mbit/s for each path, in bins that begin at `t_s`.
+
+    Of a wire, which the kernel shapes and counts: IP packets with their headers.
+    """
 
     t_s: np.ndarray
     step_s: float
@@ -42,10 +45,10 @@ def path_throughput(folder: RunFolder, run: Run, step_s: float = COARSE_S) -> Pa
     """The throughput of each path of the scenario in a run."""
     count = max(1, round(folder.duration_s / step_s))
     index = (pl.col("t_ns") / 1e9 / step_s + 1e-6).floor().cast(pl.Int64).alias("bin")
-    payload = run.throughput.filter(pl.col("direction") == folder.scenario.direction)
-    sums = (
-        payload.group_by(index, "path").agg(pl.col("payload_bytes").sum()).filter(pl.col("bin") < count).collect()
-    )
+    counted = pl.col("path").is_in(folder.scenario.wires)
+    size = pl.when(counted).then("ip_bytes").otherwise("payload_bytes").alias("size")
+    rows = run.throughput.filter(pl.col("direction") == folder.scenario.direction)
+    sums = rows.group_by(index, "path").agg(size.sum()).filter(pl.col("bin") < count).collect()
     mbit_s = {path: np.zeros(count) for path in folder.scenario.paths}
     for at, path, size in sums.iter_rows():
         if path in mbit_s:

@@ -30,6 +30,7 @@ mod run;
 mod traffic;
 mod tunnel;
 mod versions;
+mod wire_monitor;
 mod world;
 
 pub use run::{probe, run_one};

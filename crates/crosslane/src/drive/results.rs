@@ -3,8 +3,8 @@
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
-use crosslane_sim::record::metrics::{PacketSums, Recovery};
-use crosslane_sim::record::rows::{PacketRow, TcpInfoRow};
+use crosslane_sim::record::metrics::{PacketSums, Recovery, throughput};
+use crosslane_sim::record::rows::{PacketRow, TcpInfoRow, ThroughputRow};
 use crosslane_sim::scenario::Scenario;
 
 use super::Plan;
@@ -27,6 +27,8 @@ pub struct Raw {
     pub delivered: Delivered,
     /// Record of the world and the links.
     pub world: WorldRecord,
+    /// What the wires delivered over time.
+    pub wire_throughput: Vec<ThroughputRow>,
     /// The agents.
     pub agents: Finished,
 }
@@ -70,7 +72,9 @@ pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Ra
     let events = events.collect();
     number_subflows(&mut raw.kernel.subflows, &packets);
     let (links, tcp_info) = (raw.world.links, raw.kernel.subflows);
-    run_folder::write(&plan.folder, names, Records { packets, samples, messages, links, tcp_info, events })?;
+    let throughput = throughput(&packets).into_iter().chain(raw.wire_throughput).collect();
+    let records = Records { packets, throughput, samples, messages, links, tcp_info, events };
+    run_folder::write(&plan.folder, names, records)?;
     Ok(Outcome { valid: reason.is_none(), reason, metrics })
 }
 

@@ -146,10 +146,12 @@ impl Run {
             let serving = scope.spawn(|| self.testbed.server.enter(serve)?);
             let driving = scope.spawn(|| self.testbed.vehicle.enter(|| traffic.drive(clock, &stop))?);
             let outages = scope.spawn(|| interface_outages::apply(&self.scenario, &self.testbed, clock, &stop));
+            let wires = scope.spawn(|| wire_monitor::monitor(&self.testbed, &self.names, clock, &stop));
             let result = world.run(self.scenario.duration_s, should_continue);
             stop.store(true, Ordering::Relaxed);
             let (vehicle_traffic, server_traffic) = (joined(driving)?, joined(serving)?);
             joined(outages)?;
+            let wire_throughput = joined(wires)?;
             let (mut kernel, server) = (joined(vehicle)?, joined(server)?);
             kernel.events.extend(server.events);
             let delivered = traffic.delivered(vehicle_traffic, server_traffic);
@@ -157,7 +159,7 @@ impl Run {
                 keep::wait_for_signal(&self.testbed)?;
             }
             let world = result.and_then(|()| world.finish(&self.testbed))?;
-            Ok(Raw { kernel, delivered, world, agents: Default::default() })
+            Ok(Raw { kernel, delivered, world, wire_throughput, agents: Default::default() })
         })
     }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use crosslane_core::time::Instant;
 use crosslane_sim::addresses::vehicle_address;
 use crosslane_sim::bounds::least_cost;
-use crosslane_sim::record::metrics::{Context, Objects, PacketSums, metrics, throughput};
-use crosslane_sim::record::rows::{AgentRows, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow};
+use crosslane_sim::record::metrics::{Context, Objects, PacketSums, metrics};
+use crosslane_sim::record::rows::{AgentRows, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow, ThroughputRow};
 use crosslane_sim::scenario::Scenario;
 
 pub mod agent_file;
@@ -26,6 +26,8 @@ use tables::{Events, RecordError, write_table};
 pub struct Records {
     /// Packets on every link.
     pub packets: Vec<PacketRow>,
+    /// What each path delivered, in intervals.
+    pub throughput: Vec<ThroughputRow>,
     /// Signal samples.
     pub samples: Vec<SampleRow>,
     /// Messages of the traffic.
@@ -44,8 +46,8 @@ pub struct Records {
 /// A file cannot be written.
 pub fn write(folder: &Path, names: &[String], records: Records) -> std::result::Result<(), RecordError> {
     let file = |name: &str| folder.join(name);
-    let Records { packets, samples, messages, links, tcp_info, mut events } = records;
-    write_table(&file("throughput.arrow"), names, throughput(&packets))?;
+    let Records { packets, throughput, samples, messages, links, tcp_info, mut events } = records;
+    write_table(&file("throughput.arrow"), names, throughput)?;
     write_table(&file("packets.arrow"), names, packets)?;
     write_table(&file("samples.arrow"), names, samples)?;
     write_table(&file("links.arrow"), names, links)?;
