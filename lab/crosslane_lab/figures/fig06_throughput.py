@@ -27,7 +27,8 @@ def draw(folder: RunFolder) -> Figure:
 def caption(folder: RunFolder) -> str:
     """Mean throughput and the share of each path."""
     parts = [f"{s} {_summary(path_throughput(folder, representative(folder, s)))}" for s in folder.measured]
-    return f"Payload delivered in each {COARSE_S:g} s by path, stacked; the line is the total. {'; '.join(parts)}."
+    what = "Payload (of wires: IP packets)" if folder.scenario.wires else "Payload"
+    return f"{what} delivered in each {COARSE_S:g} s by path, stacked; the line is the total. {'; '.join(parts)}."
 
 
 def _summary(throughput: PathThroughput) -> str:

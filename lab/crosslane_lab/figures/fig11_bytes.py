@@ -1,6 +1,6 @@
 """Figure 11: total bytes that each interface carried in a long drive, with and without a path manager.
 
-`crosslane-lab reproduce hapanchak-fig11` shows several run folders (densities of roadside units) next to each
+`crosslane-lab reproduce hapanchak 11` shows several run folders (densities of roadside units) next to each
 other. The paper describes losses, retransmissions and duplicates in the text only; here they are a table.
 """
 

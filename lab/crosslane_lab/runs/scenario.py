@@ -27,6 +27,7 @@ class Scenario:
 
     paths: tuple[str, ...]
     cells: tuple[str, ...]
+    wires: tuple[str, ...]
     prefer: tuple[str, ...]
     mode: str
     congestion: str
@@ -77,6 +78,7 @@ def _scenario(data: dict[str, Any]) -> Scenario:
     return Scenario(
         paths=tuple(path["name"] for path in paths),
         cells=tuple(path["name"] for path in paths if path["link"] == "cellular"),
+        wires=tuple(path["name"] for path in paths if path["link"] == "wire"),
         prefer=tuple(service["prefer"]),
         mode=service["mode"],
         congestion=data["congestion"],

@@ -22,6 +22,7 @@ use super::peer_tunnels;
 use super::results::{self, Raw};
 use super::traffic::{EndpointConfig, TrafficEndpoints};
 use super::tunnel;
+use super::wire_monitor;
 use super::world::EmulatedWorld;
 use crate::clock::Clock;
 use crate::error::{Error, Result};

@@ -9,7 +9,9 @@ use crosslane_core::time::Instant;
 use crosslane_sim::addresses::vehicle_address;
 use crosslane_sim::bounds::least_cost;
 use crosslane_sim::record::metrics::{Context, Objects, PacketSums, metrics};
-use crosslane_sim::record::rows::{AgentRows, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow, ThroughputRow};
+use crosslane_sim::record::rows::{
+    AgentRows, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow, ThroughputRow,
+};
 use crosslane_sim::scenario::Scenario;
 
 pub mod agent_file;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crosslane_core::time::Instant;
+use crosslane_sim::record::metrics::throughput;
 use crosslane_sim::record::rows::AgentRows;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
@@ -56,7 +57,9 @@ fn write(folder: &Path, names: &[String], recording: Recording) -> Result<()> {
     let agent_events = agent_outputs.into_iter().map(|(at, output)| (at, RunEvent::Agent(output)));
     let kernel_events = kernel_events.into_iter().map(|(at, side, event)| (at, RunEvent::Kernel(side, event)));
     let events = agent_events.chain(kernel_events).collect();
-    let written = run_folder::write(folder, names, Records { packets, samples, messages, links, tcp_info, events });
+    let throughput = throughput(&packets);
+    let records = Records { packets, throughput, samples, messages, links, tcp_info, events };
+    let written = run_folder::write(folder, names, records);
     written.map_err(|cause| {
         drop(std::fs::remove_dir_all(folder));
         cause.into()

@@ -134,7 +134,7 @@ def drives(runner: Runner) -> list[Drive]:
     files = sorted(folder.glob("UL_*.csv"))
     if not files:
         raise unreadable(
-            folder, "no file UL_*.csv", "name the folder of pam2025 with --data; docs/guide/real-data.md has its source"
+            folder, "no file UL_*.csv", "name the folder of pam2025 with --data (docs/guide/real-data.md)"
         )
     runner.root.mkdir(parents=True, exist_ok=True)
     found = [_drive(runner, file) for file in files]
