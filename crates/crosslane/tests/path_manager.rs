@@ -261,7 +261,12 @@ fn a_path_recovers_from_any_number_of_changes_of_its_address() {
     eprintln!("20 changes: data waited {} ms at most", worst.as_millis());
     assert!(slow <= 2, "{slow} of 20 took more than a second");
     assert!(worst < Duration::from_secs(3), "data waited {worst:?}");
+    // On a busy machine the peer may have reset the last subflow for lack of room; it is then retried.
     sleep(Duration::from_millis(500));
+    let start = Instant::now();
+    while established(&world.testbed.server).len() != 2 && start.elapsed() < TIMEOUT {
+        sleep(Duration::from_millis(20));
+    }
     let remaining = established(&world.testbed.server);
     assert_eq!(remaining.len(), 2, "{remaining:?}");
     let (text, _) = agent.end();
