@@ -19,7 +19,7 @@ impl Endpoint {
         let subflow = &mut self.subflows[place];
         (subflow.last_received, subflow.echo) = (now, sent);
         // Segments of a handshake do not acknowledge data.
-        self.edge = self.edge.max(segment.data_ack.unwrap_or(0) + segment.window);
+        self.data.extend(segment.data_ack.unwrap_or(0) + segment.window);
         if segment.flags & SYN != 0 {
             self.on_syn(now, place, segment, sent);
         } else {
@@ -144,16 +144,15 @@ impl Endpoint {
         self.subflows[place].tx.on_ack(now, segment.ack, segment.sack, segment.echo, &coupled);
         if self.settings.protocol == Protocol::Tcp {
             let una = self.subflows[place].tx.acked_data();
-            self.edge = self.edge.max(una + segment.window);
+            self.data.extend(una + segment.window);
             self.on_data_ack(now, place, una);
         }
     }
 
     fn on_data_ack(&mut self, now: Instant, place: usize, data_ack: u64) {
-        if data_ack <= self.una || data_ack > self.sent {
+        if !self.data.acknowledge(data_ack) {
             return;
         }
-        self.una = data_ack;
         self.frags.acknowledge(data_ack);
         if !self.established && self.client {
             self.established = true;
@@ -163,8 +162,8 @@ impl Endpoint {
             }
         }
         // Linux `__mptcp_clean_una`: progress restarts the timer.
-        let all = self.una == self.frags.written();
-        self.retransmit_at = (!all).then(|| self.settings.ticks.after(now, self.interval));
+        let all = self.data.acknowledged() == self.frags.written();
+        self.timer.restart(now, self.settings.ticks, all);
     }
 
     fn on_payload(&mut self, now: Instant, place: usize, segment: &Segment) {

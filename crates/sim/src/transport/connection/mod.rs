@@ -17,9 +17,11 @@ use super::sender::Sender;
 use super::subflow::{Phase, RetryTimer, Subflow, SubflowInfo};
 use super::window::ReceiveQueue;
 use crate::addresses;
+use data_level::{DataWindow, RetransmitTimer};
 
 mod arrival;
 mod command;
+mod data_level;
 mod departure;
 mod push;
 
@@ -79,15 +81,9 @@ pub struct Endpoint {
     /// In the kernel's order: the first subflow, then by time of joining.
     subflows: Vec<Subflow>,
     frags: Frags,
-    /// Data sequence numbers acknowledged up to, and sent up to.
-    una: u64,
-    sent: u64,
-    /// Right edge of the peer's receive window.
-    edge: u64,
+    data: DataWindow,
     receive_queue: ReceiveQueue,
-    /// Connection-level retransmission timer and its interval.
-    retransmit_at: Option<Instant>,
-    interval: Duration,
+    timer: RetransmitTimer,
     /// The first subflow has been established.
     connected: bool,
     /// The peer has acknowledged data (fully established).
@@ -116,12 +112,9 @@ impl Endpoint {
             token: Token(if client { 1 } else { 2 }),
             subflows: Vec::new(),
             frags: Frags::default(),
-            una: 0,
-            sent: 0,
-            edge: 0,
+            data: DataWindow::default(),
             receive_queue: ReceiveQueue::new(),
-            retransmit_at: None,
-            interval: push::MIN_INTERVAL,
+            timer: RetransmitTimer::new(push::MIN_INTERVAL),
             connected: false,
             established: false,
             opened: 0,
@@ -186,7 +179,7 @@ impl Endpoint {
 
     /// Bytes written and not acknowledged by the peer.
     pub fn outstanding(&self) -> u64 {
-        self.frags.written() - self.una
+        self.frags.written() - self.data.acknowledged()
     }
 
     /// Statistics of each open subflow.
@@ -206,7 +199,7 @@ impl Endpoint {
 
     /// Time of the next call of [`on_time`](Self::on_time).
     pub fn next_wakeup(&self) -> Option<Instant> {
-        self.subflows.iter().filter_map(Subflow::wakeup).chain(self.retransmit_at).min()
+        self.subflows.iter().filter_map(Subflow::wakeup).chain(self.timer.at).min()
     }
 
     /// Processes expired timers.
@@ -215,8 +208,7 @@ impl Endpoint {
             self.subflows[place].tx.on_time(now);
         }
         self.retry_handshakes(now);
-        if self.retransmit_at.is_some_and(|at| at <= now) {
-            self.retransmit_at = None;
+        if self.timer.take_expired(now) {
             self.retransmit(now);
         }
         self.transmit(now);
@@ -227,7 +219,7 @@ impl Endpoint {
             Protocol::Mptcp => self.frags.charged(),
             Protocol::Tcp => {
                 let of_subflows: u64 = self.subflows.iter().map(|subflow| subflow.tx.memory()).sum();
-                of_subflows + self.frags.written() - self.sent
+                of_subflows + self.frags.written() - self.data.sent()
             }
         }
     }

@@ -53,7 +53,7 @@ impl Endpoint {
                 rtt: subflow.tx.rtt().smoothed().unwrap_or_default(),
             });
         }
-        self.interval = if longest.is_zero() { MIN_INTERVAL } else { longest };
+        self.timer.interval = if longest.is_zero() { MIN_INTERVAL } else { longest };
         let place = self.settings.scheduler.choose(&candidates, self.last_chosen)?;
         self.last_chosen = place;
         Some(place)
@@ -71,7 +71,7 @@ impl Endpoint {
         self.average_pace(place, burst);
         let mut pushed = 0;
         while let Some(run) = self.frags.next() {
-            let may = self.edge.saturating_sub(run.dsn);
+            let may = self.data.room_from(run.dsn);
             let len = if self.settings.scheduler == Scheduler::Default { run.len } else { run.len.min(mss) };
             let len = len.min(may);
             if len == 0 {
@@ -89,13 +89,13 @@ impl Endpoint {
     }
 
     fn enqueue(&mut self, now: Instant, place: usize, mapping: Mapping) {
-        self.sent = self.sent.max(mapping.dsn + mapping.len);
+        self.data.note_sent(mapping.dsn + mapping.len);
         self.subflows[place].tx.enqueue(now, mapping);
     }
 
     /// Updates the scheduler's mean pacing rate, weighted by the queued bytes.
     fn average_pace(&mut self, place: usize, burst: u64) {
-        let window = self.edge.saturating_sub(self.sent);
+        let window = self.data.room_from(self.data.sent());
         let (subflow, burst) = (&mut self.subflows[place], burst.min(window));
         if burst == 0 {
             return;
@@ -177,8 +177,7 @@ impl Endpoint {
     }
 
     fn start_timer(&mut self, now: Instant) {
-        let at = self.settings.ticks.after(now, self.interval);
-        self.retransmit_at = self.retransmit_at.or(Some(at));
+        self.timer.start(now, self.settings.ticks);
     }
 
     /// Re-injects all unacknowledged data (`__mptcp_retransmit_pending_data`).
