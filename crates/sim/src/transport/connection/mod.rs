@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crosslane_core::mptcp::{self, AddressId, Event, Token};
 use crosslane_core::path::PathId;
-use crosslane_core::time::{Duration, Instant};
+use crosslane_core::time::Instant;
 
 use super::clock::Ticks;
 use super::congestion::Algorithm;
