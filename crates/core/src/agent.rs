@@ -119,6 +119,7 @@ pub struct Agent {
     assessors: Assessors,
     allocator: Box<dyn Allocator + Send>,
     actuators: Vec<Box<dyn Actuator>>,
+    wanted: Wanted,
     arrivals: Arrivals,
     outputs: VecDeque<Output>,
 }
@@ -139,9 +140,9 @@ impl Agent {
         allocator: Box<dyn Allocator + Send>,
         actuators: Vec<Box<dyn Actuator>>,
     ) -> Agent {
-        let outputs = VecDeque::new();
-        let mut agent =
-            Agent { paths: Vec::new(), assessors, allocator, actuators, arrivals: Arrivals::default(), outputs };
+        let (arrivals, outputs) = (Arrivals::default(), VecDeque::new());
+        let wanted = paths.iter().map(|_| PathState::Closed).collect();
+        let mut agent = Agent { paths: Vec::new(), assessors, allocator, actuators, wanted, arrivals, outputs };
         for (spec, &rank) in paths.iter().zip(ranks) {
             agent.place(spec, rank);
         }
@@ -230,19 +231,20 @@ impl Agent {
     fn adopt(&mut self, now: Instant, event: &Event) {
         let found: Vec<(PathId, PathState)> =
             self.actuators.iter().flat_map(|actuator| actuator.found(event)).collect();
-        for &(id, found) in &found {
+        if found.is_empty() {
+            return;
+        }
+        for (id, found) in found {
             let Some(path) = self.paths.get_mut(usize::from(id.0)) else { continue };
             let was = path.state;
             if path.belief == Belief::Unknown && was < found {
                 let text = "a subflow exists on it".into();
                 let reason = Reason { rule: "resync", text, ..Reason::default() };
                 path.decide(id, found, reason, &mut self.outputs);
+                self.wanted.set(id, found);
             }
         }
-        if !found.is_empty() {
-            let states: Vec<PathState> = self.paths.iter().map(|path| path.state).collect();
-            self.apply(now, &states.into());
-        }
+        self.apply(now);
     }
 
     fn assess(&mut self, now: Instant) {
@@ -315,12 +317,13 @@ impl Agent {
                 self.paths[place].decide(id, state, reason, &mut self.outputs);
             }
         }
-        self.apply(now, &wanted);
+        self.wanted = wanted;
+        self.apply(now);
     }
 
-    fn apply(&mut self, now: Instant, wanted: &Wanted) {
+    fn apply(&mut self, now: Instant) {
         let verdicts: Vec<Verdict> = self.paths.iter().map(Path::verdict).collect();
-        self.actuators.iter_mut().for_each(|actuator| actuator.apply(now, wanted, &verdicts));
+        self.actuators.iter_mut().for_each(|actuator| actuator.apply(now, &self.wanted, &verdicts));
     }
 }
 

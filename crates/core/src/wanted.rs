@@ -59,10 +59,15 @@ impl Wanted {
         states.and_then(|states| states.get(usize::from(path.0))).copied().unwrap_or(PathState::Closed)
     }
 
+    /// Sets the state of a path for all connections.
+    pub(crate) fn set(&mut self, path: PathId, state: PathState) {
+        let states = self.classes.iter_mut().filter_map(|states| states.get_mut(usize::from(path.0)));
+        states.for_each(|of_class| *of_class = state);
+    }
+
     /// Closes a path for all connections.
     pub(crate) fn close(&mut self, path: PathId) {
-        let states = self.classes.iter_mut().filter_map(|states| states.get_mut(usize::from(path.0)));
-        states.for_each(|state| *state = PathState::Closed);
+        self.set(path, PathState::Closed);
         self.order.retain(|other| *other != path);
     }
 }

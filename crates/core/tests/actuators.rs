@@ -14,7 +14,7 @@ use crosslane_core::allocate::{Allocator, PathInput, PathSupply};
 use crosslane_core::assess::{Assessor, Belief, Reason};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::manager::Manager;
-use crosslane_core::mptcp::{self, AddressId, Subflow, Token};
+use crosslane_core::mptcp::{self, AddressId, ConnectionSnapshot, Subflow, Token};
 use crosslane_core::path::{OnFade, PathId, PathSpec, PathState, Position, Rat, Sample, SampleKind, Signal};
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::wanted::{ConnectionClass, Wanted};
@@ -178,6 +178,21 @@ fn a_change_of_what_the_allocator_reads_changes_the_order_though_no_belief_chang
     assert_eq!(steering(&changed).unwrap().order, [PathId(1), PathId(0)]);
     signal(&mut agent, 5, 1, 21.0);
     assert_eq!(commands(&mut agent, 6), [], "the order is the same");
+}
+
+#[test]
+fn a_list_of_all_connections_changes_neither_order_nor_classes() {
+    let mut agent = agent(&Log::default());
+    link(&mut agent, 0, 0, true);
+    link(&mut agent, 0, 1, true);
+    signal(&mut agent, 1, 1, 20.0);
+    assert_eq!(steering(&commands(&mut agent, 2)).unwrap().order, [PathId(1), PathId(0)]);
+    let (local, remote) = (SocketAddr::from(([10, 0, 0, 2], 40_000)), SocketAddr::from(([10, 9, 0, 1], 443)));
+    let subflow = Subflow { local, remote, local_id: AddressId(0), remote_id: AddressId(0), backup: false };
+    let (subflows, opening) = (vec![subflow], Vec::new());
+    let listed = ConnectionSnapshot { token: Token(1), local, remote, server_side: false, subflows, opening };
+    agent.handle(at(3), Event::Resync(vec![listed]).into());
+    assert_eq!(steering(&commands(&mut agent, 4)), None);
 }
 
 #[test]
