@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import polars as pl
 
 from crosslane_lab.papers.frame import Claim, Options, Results
 from crosslane_lab.papers.roads import figures
-from crosslane_lab.papers.roads.campaign import BASELINES, LOADS, OURS, pooled, rows
+from crosslane_lab.papers.roads.campaign import BASELINES, CONGESTIONS, LOADS, OURS, pooled, rows
 from crosslane_lab.render.markdown import table
 from crosslane_lab.render.svg import png
 from crosslane_lab.runs.frame import Spread
@@ -25,17 +26,18 @@ def write(results: Results, options: Options) -> list[Path]:
     """Write the page, its picture and the underlying rows; returns the files written."""
     frame = rows(results)
     files = [options.out, *(options.out.with_suffix(suffix) for suffix in (".png", ".csv"))]
-    files[0].write_text(page(frame, files[1].name), encoding="utf-8")
+    congestion = (options.figures or CONGESTIONS)[0]
+    files[0].write_text(page(frame, congestion, files[1].name), encoding="utf-8")
     files[1].write_bytes(png(figures.draw(frame)))
     frame.write_csv(files[2])
     return files
 
 
-def page(frame: pl.DataFrame, picture: str = "roads.png") -> str:
-    """Tables and verdicts in Markdown, a function of the rows only."""
+def page(frame: pl.DataFrame, congestion: str = CONGESTIONS[0], picture: str = "roads.png") -> str:
+    """The page in Markdown, a function of the rows only."""
     drives = frame["drive"].unique(maintain_order=True).to_list()
     tuned = pl.col("drive").is_in(drives[::TUNED_EVERY])
-    lines = [f"![Missed deadlines and cost]({picture})"]
+    lines: list[str] = []
     for load in LOADS:
         lines += ["", f"**{load} %**", "", *_table(frame.filter(pl.col("load") == load))]
     lines += ["", "**All loads**", "", *_table(frame), ""]
@@ -43,7 +45,9 @@ def page(frame: pl.DataFrame, picture: str = "roads.png") -> str:
     if len(drives) > TUNED_EVERY:
         found += [*claims(frame.filter(tuned), "tuned on"), *claims(frame.filter(~tuned), "held out")]
     lines += _targets(Results(Path(), ()), found)
-    return "\n".join(lines) + "\n"
+    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
+    tables = "\n".join(lines)
+    return template.substitute(drives=len(drives), congestion=congestion, picture=picture, tables=tables)
 
 
 def _table(frame: pl.DataFrame) -> Iterator[str]:
