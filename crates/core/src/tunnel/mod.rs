@@ -143,7 +143,7 @@ impl<P: Clone> Tunnel<P> {
     pub fn expire(&mut self, now: Instant) {
         self.queue.expire(now);
         self.retransmits.expire(now);
-        self.paths.iter_mut().for_each(|(_, path)| path.sender.release_memory());
+        self.paths.iter_mut().for_each(|(_, path)| path.sender.in_flight.release_memory());
     }
 
     /// Enables path MTU discovery by probes of up to `max_datagram_bytes` (outer IP header included). To be
@@ -155,7 +155,7 @@ impl<P: Clone> Tunnel<P> {
     /// The longest datagram confirmed on a path, in bytes, outer IP header included; a longer one may be
     /// fragmented. `None` without path MTU discovery, or if the path is not present.
     pub fn passes_bytes(&self, path: PathId) -> Option<u32> {
-        Some(self.paths.get(path)?.sender.mtu.as_ref()?.passes())
+        Some(self.paths.get(path)?.sender.mtu.as_ref()?.passes)
     }
 
     /// The longest datagram that every usable path carries; `None` without path MTU discovery or path.
@@ -268,7 +268,7 @@ impl<P: Clone> Tunnel<P> {
         let is_kept = self.keeps_copies();
         let Some(at) = self.paths.get_mut(path) else { return };
         self.outbox.packet(now, path, at, copy, is_kept);
-        at.sender.note_carried(now);
+        at.sender.last_carried = now;
     }
 
     /// Sends copies on recovering paths, which must show that they deliver.

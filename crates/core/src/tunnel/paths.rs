@@ -138,8 +138,8 @@ impl<P> Paths<P> {
             wanted_state: sender.wanted_state,
             liveness: sender.liveness(),
             reason: sender.reason().clone(),
-            rate_bit_s: sender.rate_bytes_s().map(|rate| rate * 8.0),
-            rtt: sender.rtt.min(),
+            rate_bit_s: sender.rate.bytes_s().map(|rate| rate * 8.0),
+            rtt: sender.rtt.min,
             loss: sender.counts.recent_loss,
             sent_bytes: sender.counts.sent_bytes,
             delivered: sender.counts.delivered,
@@ -229,7 +229,7 @@ impl<P> Paths<P> {
     /// The longest datagram that every usable path carries.
     pub(super) fn passes_all_bytes(&self) -> Option<u32> {
         let used = self.senders().filter(|sender| sender.is_open() && sender.liveness() != Liveness::Down);
-        used.filter_map(|sender| sender.mtu.as_ref()).map(PathMtu::settled).min()
+        used.filter_map(|sender| Some(sender.mtu.as_ref()?.settled)).min()
     }
 
     /// The paths on which packets of the peer may arrive.
@@ -251,8 +251,8 @@ impl<P> Paths<P> {
 
     /// Minimum RTT of the lowest-delay active path; without one, of any path.
     pub(super) fn min_rtt(&self) -> Duration {
-        let min = self.senders().filter(|sender| sender.is_used()).filter_map(|sender| sender.rtt.min()).min();
-        min.or_else(|| self.senders().filter_map(|sender| sender.rtt.min()).min()).unwrap_or_default()
+        let min = self.senders().filter(|sender| sender.is_used()).filter_map(|sender| sender.rtt.min).min();
+        min.or_else(|| self.senders().filter_map(|sender| sender.rtt.min).min()).unwrap_or_default()
     }
 
     /// Delay difference of the active paths: the queueing time allowed in addition.
@@ -268,14 +268,14 @@ impl<P> Paths<P> {
     fn delay_difference_of(&self, counts: impl Fn(&SendPath<P>) -> bool) -> Duration {
         let reference = self.reference_delay();
         let delays = self.senders().filter(|sender| counts(sender));
-        let delays = delays.filter_map(|sender| Some(sender.one_way_delay()?.minus_us(reference)));
+        let delays = delays.filter_map(|sender| Some(sender.one_way_delay?.minus_us(reference)));
         let (low, high) = delays.fold((i64::MAX, i64::MIN), |(low, high), us| (low.min(us), high.max(us)));
         Duration::from_micros(high.saturating_sub(low).clamp(0, MAX_DELAY_DIFFERENCE_US) as u64)
     }
 
     /// Reference for one-way delays: that of any path.
     pub(super) fn reference_delay(&self) -> OneWayDelay {
-        self.senders().find_map(SendPath::one_way_delay).unwrap_or_default()
+        self.senders().find_map(|sender| sender.one_way_delay).unwrap_or_default()
     }
 
     /// Records that there is nothing to send.

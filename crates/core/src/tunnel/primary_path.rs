@@ -32,7 +32,7 @@ pub(super) fn primary_path<P>(mode: Mode, paths: &Paths<P>, current: Option<Path
     let reference = paths.reference_delay();
     let rated = || {
         paths.iter().filter(|(_, path)| path.sender.is_used()).filter_map(|(id, path)| {
-            let delay_us = path.sender.one_way_delay()?.minus_us(reference);
+            let delay_us = path.sender.one_way_delay?.minus_us(reference);
             Some(RatedPath { path: id, delay_us, rate: path.sender.estimated_bytes_s() })
         })
     };

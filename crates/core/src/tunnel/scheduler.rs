@@ -236,10 +236,10 @@ fn next_attempt(now: Instant, candidates: &[Candidate], overflow: Option<Instant
 /// path busy for the difference plus one RTT, or plus two if `path` is lossy, for a retransmission.
 fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, backlog_bytes: u64) -> i64 {
     let first = paths.get(first).map(|path| &path.sender);
-    let rtt = first.and_then(|first| first.rtt.min()).unwrap_or_default();
+    let rtt = first.and_then(|first| first.rtt.min).unwrap_or_default();
     let is_lossy = paths.get(path).is_some_and(|path| path.sender.counts.recent_loss > LOSSY_PATH);
     let spare = if is_lossy { rtt * 2 + LOSS_DETECTION } else { rtt };
-    let rate = first.and_then(|first| first.rate_bytes_s());
+    let rate = first.and_then(|first| first.rate.bytes_s());
     let wait_us = rate.map_or(0, |rate| (backlog_bytes as f64 / rate * 1e6) as i64);
     (wait_us - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
 }

@@ -22,22 +22,19 @@ pub(super) struct SentPacket<P> {
 
 /// Packets in flight, the oldest first.
 #[derive(Debug)]
-pub(super) struct InFlight<P> {
-    next: u64,
+pub(in super::super) struct InFlight<P> {
+    /// The next path sequence number.
+    pub(super) next: u64,
     packets: VecDeque<SentPacket<P>>,
-    bytes: u64,
-    last_sent: Instant,
+    pub(super) bytes: u64,
+    /// Send time of the newest packet, in flight or not; before any, the start.
+    pub(super) last_sent: Instant,
 }
 
 impl<P> InFlight<P> {
     /// Nothing in flight; `next` is the first sequence number.
     pub(super) fn new(now: Instant, next: u64) -> InFlight<P> {
         InFlight { next, packets: VecDeque::new(), bytes: 0, last_sent: now }
-    }
-
-    /// The next path sequence number.
-    pub(super) fn next_number(&self) -> u64 {
-        self.next
     }
 
     /// Adds a packet that is sent now and returns its path sequence number. Beyond the limit, the oldest is
@@ -86,24 +83,15 @@ impl<P> InFlight<P> {
     }
 
     /// Frees the unused memory if nothing is in flight.
-    pub(super) fn release_memory(&mut self) {
+    pub(in super::super) fn release_memory(&mut self) {
         if self.packets.is_empty() {
             self.packets.shrink_to_fit();
         }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Send time of the oldest packet.
     pub(super) fn oldest_sent(&self) -> Option<Instant> {
         self.packets.front().map(|packet| packet.sent)
-    }
-
-    /// Send time of the newest packet, in flight or not; before any, the start.
-    pub(super) fn last_sent(&self) -> Instant {
-        self.last_sent
     }
 
     #[cfg(test)]
