@@ -43,7 +43,7 @@ pub struct PathStats {
 }
 
 /// Some of the paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct PathSet(u16);
 
 impl PathSet {
@@ -55,10 +55,6 @@ impl PathSet {
             rest &= rest - 1;
             Some(path)
         })
-    }
-
-    pub(super) fn insert(&mut self, path: PathId) {
-        self.0 |= 1 << path.0;
     }
 
     pub(super) fn is_empty(self) -> bool {
@@ -96,8 +92,8 @@ pub(super) struct Paths<P> {
     /// Next path sequence number of each path that is not present.
     next_numbers: [u64; MAX_PATHS],
     wanted_states: [PathState; MAX_PATHS],
-    /// Longest datagram on the wire, in bytes. `None`: no path MTU discovery.
-    max_datagram_bytes: Option<u32>,
+    /// Longest datagram on the wire of the paths added from now on, in bytes. `None`: no path MTU discovery.
+    pub max_datagram_bytes: Option<u32>,
     pub order: PathOrder,
 }
 
@@ -213,17 +209,11 @@ impl<P> Paths<P> {
 
     /// The report on all paths that is sent now.
     pub(super) fn report(&mut self, now: Instant) -> Vec<PathReport> {
-        let paths = self.present.iter_mut().enumerate();
-        let paths = paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_mut()?)));
-        let report = |(id, path): (PathId, &mut Path<P>)| {
-            path.receiver.report(now, id, path.sender.wanted_state, self.order.rank(id))
+        let report = |(path, id): (&mut Option<Path<P>>, PathId)| {
+            let Path { sender, receiver, .. } = path.as_mut()?;
+            receiver.report(now, id, sender.wanted_state, self.order.rank(id))
         };
-        paths.filter_map(report).collect()
-    }
-
-    /// Probes the paths added from now on for an MTU of up to this many bytes.
-    pub(super) fn probe_mtu_up_to(&mut self, max_datagram_bytes: u32) {
-        self.max_datagram_bytes = Some(max_datagram_bytes);
+        self.present.iter_mut().zip((0..).map(PathId)).filter_map(report).collect()
     }
 
     /// The longest datagram that every usable path carries.
@@ -255,17 +245,8 @@ impl<P> Paths<P> {
         min.or_else(|| self.senders().filter_map(|sender| sender.rtt.min).min()).unwrap_or_default()
     }
 
-    /// Delay difference of the active paths: the queueing time allowed in addition.
-    pub(super) fn delay_difference(&self) -> Duration {
-        self.delay_difference_of(SendPath::is_used)
-    }
-
-    /// Delay difference of all paths that are not closed.
-    pub(super) fn possible_delay_difference(&self) -> Duration {
-        self.delay_difference_of(SendPath::is_open)
-    }
-
-    fn delay_difference_of(&self, counts: impl Fn(&SendPath<P>) -> bool) -> Duration {
+    /// Delay difference of the paths that count.
+    pub(super) fn delay_difference(&self, counts: impl Fn(&SendPath<P>) -> bool) -> Duration {
         let reference = self.reference_delay();
         let delays = self.senders().filter(|sender| counts(sender));
         let delays = delays.filter_map(|sender| Some(sender.one_way_delay?.minus_us(reference)));

@@ -136,13 +136,13 @@ mod tests {
     #[test]
     fn bytes_and_times_follow_the_packets() {
         let mut in_flight = three(0);
-        assert_eq!((in_flight.bytes(), in_flight.oldest_sent(), in_flight.last_sent()), (300, Some(at(2)), at(4)));
+        assert_eq!((in_flight.bytes, in_flight.oldest_sent(), in_flight.last_sent), (300, Some(at(2)), at(4)));
         in_flight.pop_oldest();
-        assert_eq!((in_flight.bytes(), in_flight.oldest_sent()), (200, Some(at(3))));
+        assert_eq!((in_flight.bytes, in_flight.oldest_sent()), (200, Some(at(3))));
         in_flight.clear();
-        assert_eq!((in_flight.bytes(), in_flight.oldest_sent(), in_flight.last_sent()), (0, None, at(4)));
+        assert_eq!((in_flight.bytes, in_flight.oldest_sent(), in_flight.last_sent), (0, None, at(4)));
         in_flight.release_memory();
-        assert_eq!((in_flight.packets.capacity(), in_flight.next_number()), (0, 3));
+        assert_eq!((in_flight.packets.capacity(), in_flight.next), (0, 3));
     }
 
     #[test]
@@ -157,6 +157,6 @@ mod tests {
         for _ in 0..MAX_PACKETS + 5000 {
             in_flight.push(at(1), 100, None);
         }
-        assert_eq!((in_flight.len(), in_flight.bytes()), (MAX_PACKETS, MAX_PACKETS as u64 * 100));
+        assert_eq!((in_flight.len(), in_flight.bytes), (MAX_PACKETS, MAX_PACKETS as u64 * 100));
     }
 }
