@@ -103,9 +103,7 @@ impl<P> Queue<P> {
 
     /// Drops the oldest packet of the flow with the most bytes.
     pub(super) fn shed(&mut self) {
-        if let Some(largest) = self.slots.iter_mut().max_by_key(|slot| slot.bytes)
-            && let Some(shed) = largest.pop()
-        {
+        if let Some(shed) = self.slots.iter_mut().max_by_key(|slot| slot.bytes).and_then(Slot::pop) {
             self.packets -= 1;
             self.bytes -= u64::from(shed.bytes);
             self.dropped += 1;
@@ -192,8 +190,7 @@ impl<P> Slot<P> {
         let pop = || {
             let packet: Queued<P> = waiting.pop_front()?;
             *bytes -= u64::from(packet.bytes);
-            let arrived = packet.arrived;
-            Some(Taken { packet, arrived, backlog_bytes: *bytes })
+            Some(Taken { arrived: packet.arrived, packet, backlog_bytes: *bytes })
         };
         let taken = state.take(codel, now, pop, drop)?;
         self.deficit -= i64::from(taken.bytes);

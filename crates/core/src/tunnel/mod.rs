@@ -179,10 +179,10 @@ impl<P: Clone> Tunnel<P> {
                 self.advance(now);
             }
         }
-        if self.outbox.is_empty() {
+        if self.outbox.outputs.is_empty() {
             self.transmit(now);
         }
-        self.outbox.pop()
+        self.outbox.outputs.pop_front()
     }
 
     /// When [`advance`](Self::advance) is due.
@@ -205,7 +205,7 @@ impl<P: Clone> Tunnel<P> {
             self.retransmits.push_lost(now, path.sender.advance(now, state, has_other_path));
             if path.take_change() {
                 let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
-                self.outbox.push(Output::Changed { path: id, liveness, reason });
+                self.outbox.outputs.push_back(Output::Changed { path: id, liveness, reason });
             }
         }
         let header = self.header();
@@ -230,7 +230,7 @@ impl<P: Clone> Tunnel<P> {
     fn transmit(&mut self, now: Instant) {
         if let Some(&Retransmittable { bytes, flow, .. }) = self.retransmits.front(now) {
             if let Some(path) = self.choose(now, flow, bytes, now, false).iter().next()
-                && let Some(copy) = self.retransmits.pop()
+                && let Some(copy) = self.retransmits.packets.pop_front()
             {
                 self.send_on(now, path, &copy);
             }
@@ -290,7 +290,7 @@ impl<P: Clone> Tunnel<P> {
         let paths = self.paths.report(now);
         let message = self.header().message(Body::Report { peer_epoch: self.peer.epoch(), paths });
         for path in self.report_paths.choose(now, &self.paths) {
-            self.outbox.push(Output::Message { path, number: None, message: message.clone() });
+            self.outbox.outputs.push_back(Output::Message { path, number: None, message: message.clone() });
         }
     }
 
@@ -349,7 +349,7 @@ impl<P: Clone> Tunnel<P> {
     fn on_peer_restart(&mut self, now: Instant) {
         self.reorder = ReorderBuffer::after_sender_restart(now);
         self.paths.on_peer_restart(now);
-        self.retransmits.clear();
+        self.retransmits.packets.clear();
     }
 }
 

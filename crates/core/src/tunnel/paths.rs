@@ -163,7 +163,7 @@ impl<P> Paths<P> {
             return VecDeque::new();
         };
         self.next_numbers[usize::from(path.0)] = removed.sender.next_number();
-        removed.sender.take_in_flight()
+        removed.sender.in_flight.take_copies()
     }
 
     /// Sets the wanted states of the first paths, present or not; the peer is informed at once.
@@ -263,7 +263,7 @@ impl<P> Paths<P> {
     pub(super) fn note_idle(&mut self, now: Instant) {
         for (_, path) in self.iter_mut() {
             if path.sender.has_cwnd_room() {
-                path.sender.note_idle(now);
+                path.sender.rate.idle = now;
             }
         }
     }

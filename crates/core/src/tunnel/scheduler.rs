@@ -114,7 +114,7 @@ impl Scheduler {
             // A path that was offered too little shows nothing about its rate.
             for free in candidates.iter().filter(|candidate| candidate.is_free(now)) {
                 if let Some(path) = paths.get_mut(free.path) {
-                    path.sender.note_idle(now);
+                    path.sender.rate.idle = now;
                 }
             }
         }

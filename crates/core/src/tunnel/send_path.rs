@@ -106,11 +106,6 @@ impl<P> SendPath<P> {
         self.mtu.as_mut().filter(|_| can_probe)?.probe(now)
     }
 
-    /// Marks the packet sent last as a path MTU probe.
-    pub(super) fn note_mtu_probe(&mut self) {
-        self.in_flight.mark_mtu_probe();
-    }
-
     pub(super) fn liveness(&self) -> Liveness {
         self.liveness.liveness
     }
@@ -166,11 +161,6 @@ impl<P> SendPath<P> {
         self.rate.limited = now;
     }
 
-    /// Records that there was less to send than the window allowed.
-    pub(super) fn note_idle(&mut self, now: Instant) {
-        self.rate.idle = now;
-    }
-
     /// Expected arrival of a packet of `bytes` sent now, in µs, relative to the one-way delay `reference`.
     pub(super) fn expected_arrival_us(&self, bytes: u32, reference: OneWayDelay) -> i64 {
         let delay_us = self.one_way_delay.map_or(0, |one_way_delay| one_way_delay.minus_us(reference));
@@ -195,11 +185,6 @@ impl<P> SendPath<P> {
     pub(super) fn begin_train(&mut self) {
         let first = self.next_number();
         self.train = PacketTrain::InFlight { first, last: first + u64::from(TRAIN_PACKETS) - 1, first_mark: None };
-    }
-
-    /// Takes the kept copies of the packets in flight, for retransmission on another path.
-    pub(super) fn take_in_flight(&mut self) -> VecDeque<Retransmittable<P>> {
-        self.in_flight.take_copies()
     }
 
     /// The measurements as a sample of connection `token`; `None` before any feedback.
@@ -325,7 +310,7 @@ impl<P> SendPath<P> {
         }
         let transition = self.liveness.advance(now, tunnel, &self.observed());
         let to_retransmit =
-            if transition.is_some() && has_other_path { self.take_in_flight() } else { VecDeque::new() };
+            if transition.is_some() && has_other_path { self.in_flight.take_copies() } else { VecDeque::new() };
         self.follow(transition);
         to_retransmit
     }

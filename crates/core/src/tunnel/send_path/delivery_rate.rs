@@ -22,7 +22,7 @@ pub(in super::super) struct DeliveryRate {
     /// The latest measurement, at full load or not, in bytes/s.
     pub(super) last: Option<f64>,
     /// When more could last have been sent.
-    pub(super) idle: Instant,
+    pub(in super::super) idle: Instant,
     /// When the window or pacing last limited sending.
     pub(super) limited: Instant,
 }

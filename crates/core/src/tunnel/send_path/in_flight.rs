@@ -52,7 +52,7 @@ impl<P> InFlight<P> {
     }
 
     /// Marks the packet sent last as a path MTU probe.
-    pub(super) fn mark_mtu_probe(&mut self) {
+    pub(in super::super) fn mark_mtu_probe(&mut self) {
         self.packets.iter_mut().next_back().into_iter().for_each(|packet| packet.is_mtu_probe = true);
     }
 
@@ -72,7 +72,7 @@ impl<P> InFlight<P> {
     }
 
     /// Takes the kept copies of all packets.
-    pub(super) fn take_copies(&mut self) -> VecDeque<Retransmittable<P>> {
+    pub(in super::super) fn take_copies(&mut self) -> VecDeque<Retransmittable<P>> {
         self.packets.iter_mut().filter_map(|packet| packet.copy.take()).collect()
     }
 
