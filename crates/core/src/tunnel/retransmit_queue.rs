@@ -113,7 +113,7 @@ mod tests {
         let mut queue = RetransmitQueue::new();
         queue.push_lost(at(30), (0..MAX_PACKETS as u32 + 100).map(copy));
         assert_eq!(queue.packets.len(), MAX_PACKETS);
-        queue.clear();
+        queue.packets.clear();
         queue.push_lost(at(30), [copy(1)]);
         let mut times = 0;
         while let Some(copy) = queue.packets.pop_front() {
