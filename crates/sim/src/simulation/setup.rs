@@ -68,7 +68,7 @@ fn control_by(
             let preferred = scenario.preferred_path();
             let is_backup = |path: PathId| scenario.service.mode == Mode::Backup && path != preferred;
             let paths = scenario.paths().into_iter().map(|path| (path.id, is_backup(path.id)));
-            Ok(PathControl::Kernel(KernelPathManager::new(paths.collect())))
+            Ok(PathControl::Kernel(KernelPathManager { endpoints: paths.collect() }))
         }
         Base::Oracle => {
             let params = base::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))?;

@@ -7,7 +7,8 @@
 use crosslane_core::time::{Duration, Instant};
 
 /// Minimum deviation in a timeout (Linux `TCP_RTO_MIN`).
-pub const RTO_MIN_US: u64 = 200_000;
+pub const RTO_MIN: Duration = Duration::from_millis(200);
+const RTO_MIN_US: u64 = RTO_MIN.as_micros() as u64;
 /// Maximum timeout (Linux `TCP_RTO_MAX`).
 pub const RTO_MAX: Duration = Duration::from_secs(120);
 /// Timeout before the first sample (RFC 6298 §2.1).

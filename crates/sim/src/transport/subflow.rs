@@ -5,10 +5,9 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 
 use super::receiver::Receiver;
+use super::rtt::RTO_INITIAL;
 use super::sender::Sender;
 
-/// First timeout of a SYN (RFC 6298 §2.1).
-const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of SYN retransmissions at this interval
 /// (`net.ipv4.tcp_syn_linear_timeouts`), and then with doubled intervals
 /// (`net.ipv4.tcp_syn_retries`).
@@ -59,7 +58,7 @@ pub(super) struct Subflow {
 }
 
 /// Retransmission timer of a SYN, SYN/ACK or FIN.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RetryTimer {
     pub(super) first: Instant,
     pub(super) at: Option<Instant>,
@@ -67,20 +66,16 @@ pub(super) struct RetryTimer {
 }
 
 impl RetryTimer {
-    pub(super) fn begin(&mut self, now: Instant) {
-        *self = RetryTimer { first: now, at: Some(now + SYN_TIMEOUT), attempts: 0 };
+    pub(super) fn begin(now: Instant) -> RetryTimer {
+        RetryTimer { first: now, at: Some(now + RTO_INITIAL), attempts: 0 }
     }
 
     /// Counts a retransmission; false after the maximum number.
     pub(super) fn next_attempt(&mut self, now: Instant) -> bool {
         self.attempts += 1;
         let doubled = self.attempts.saturating_sub(SYN_LINEAR).min(SYN_RETRIES);
-        self.at = Some(now + SYN_TIMEOUT * (1 << doubled));
+        self.at = Some(now + RTO_INITIAL * (1 << doubled));
         self.attempts <= SYN_LINEAR + SYN_RETRIES
-    }
-
-    pub(super) fn end(&mut self) {
-        self.at = None;
     }
 }
 
@@ -88,9 +83,7 @@ impl Subflow {
     /// Linux `mptcp_subflow_active`: usable and not stale; a stale subflow is
     /// active again as soon as it receives anything.
     pub(super) fn is_active(&mut self) -> bool {
-        if self.stale && self.last_received != self.stale_last_received {
-            self.stale = false;
-        }
+        self.stale &= self.last_received == self.stale_last_received;
         !self.stale && self.is_usable()
     }
 
@@ -113,9 +106,38 @@ impl Subflow {
         }
     }
 
+    /// Smoothed round-trip time; zero before the first sample.
+    pub(super) fn smoothed_rtt(&self) -> Duration {
+        self.tx.rtt.smoothed().unwrap_or_default()
+    }
+
     /// Time of its next timer.
     pub(super) fn wakeup(&self) -> Option<Instant> {
-        [self.tx.wakeup(), self.rx.wakeup(), self.retry.at].into_iter().flatten().min()
+        [self.tx.wakeup(), self.rx.due, self.retry.at].into_iter().flatten().min()
+    }
+
+    /// Its statistics.
+    pub(super) fn info(&self) -> SubflowInfo {
+        SubflowInfo {
+            path: self.path,
+            port: self.port,
+            number: self.number,
+            backup: self.is_backup(),
+            rtt: self.smoothed_rtt(),
+            rttvar: self.tx.rtt.deviation(),
+            min_rtt: self.tx.rtt.min(),
+            window: self.tx.control.window,
+            unacked: self.tx.unacked(),
+            lost: self.tx.lost(),
+            in_flight: self.tx.in_flight(),
+            total_retrans: self.tx.total_retrans,
+            delivered: self.tx.delivered as u32,
+            bytes_sent: self.tx.next - 1,
+            bytes_acked: self.tx.una - 1,
+            bytes_received: self.rx.bytes_received,
+            notsent_bytes: self.tx.queued_bytes() as u32,
+            delivery_rate_bit_s: self.tx.delivery_rate_bit_s(),
+        }
     }
 }
 
@@ -158,30 +180,4 @@ pub struct SubflowInfo {
     pub notsent_bytes: u32,
     /// Delivery rate of the last sample, in bit/s.
     pub delivery_rate_bit_s: u64,
-}
-
-impl Subflow {
-    pub(super) fn info(&self) -> SubflowInfo {
-        let rtt = self.tx.rtt();
-        SubflowInfo {
-            path: self.path,
-            port: self.port,
-            number: self.number,
-            backup: self.is_backup(),
-            rtt: rtt.smoothed().unwrap_or_default(),
-            rttvar: rtt.deviation(),
-            min_rtt: rtt.min(),
-            window: self.tx.control().window,
-            unacked: self.tx.unacked(),
-            lost: self.tx.lost(),
-            in_flight: self.tx.in_flight(),
-            total_retrans: self.tx.total_retrans,
-            delivered: self.tx.delivered as u32,
-            bytes_sent: self.tx.next - 1,
-            bytes_acked: self.tx.una.saturating_sub(1),
-            bytes_received: self.rx.bytes_received,
-            notsent_bytes: self.tx.queued_bytes() as u32,
-            delivery_rate_bit_s: self.tx.delivery_rate_bit_s(),
-        }
-    }
 }

@@ -58,7 +58,8 @@ impl Sender {
             self.recovery.note_delivered(now, &newest);
         }
         let losses = self.find_lost(now);
-        self.probe.end_if_acknowledged(self.una);
+        // RFC 8985 §7.4; RACK evaluates later segments.
+        self.probe.until.take_if(|end| self.una >= *end);
         self.update_window(now, &delivered, rtt, coupled);
         if newly > 0 {
             self.sample_rate(now, &delivered, rtt, in_flight, losses);
