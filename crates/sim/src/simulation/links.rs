@@ -33,6 +33,7 @@ struct InFlight {
 }
 
 /// The links.
+#[derive(Default)]
 pub(super) struct Wires {
     pub(super) links: Vec<Link>,
     due: Vec<Option<Instant>>,
@@ -42,13 +43,12 @@ pub(super) struct Wires {
     rows: Vec<PacketRow>,
     keep: bool,
     events: u64,
-    /// The world's first ground truth of the links.
-    pub(super) first_truths: Vec<LinkRow>,
 }
 
 impl Wires {
-    /// The links with the world's initial parameters.
-    pub(super) fn new(scenario: &Scenario, seed: u64, world: &mut World, keep: bool) -> Wires {
+    /// The links with the world's initial parameters, and its first ground truth of
+    /// them.
+    pub(super) fn new(scenario: &Scenario, seed: u64, world: &mut World, keep: bool) -> (Wires, Vec<LinkRow>) {
         let paths = scenario.paths();
         let mut first: Vec<[Option<DirectionParams>; 2]> = paths.iter().map(|_| [None, None]).collect();
         let mut first_truths = Vec::new();
@@ -61,19 +61,10 @@ impl Wires {
                 WorldEvent::CamSent(_) | WorldEvent::Signal { .. } => {}
             }
         }
-        let links =
-            paths.iter().zip(first).filter_map(|(path, [up, down])| Some(Link::new(seed, path.name, up?, down?)));
+        let links = paths.iter().zip(first);
+        let links = links.filter_map(|(path, [up, down])| Some(Link::new(seed, path.name, up?, down?)));
         let links: Vec<Link> = links.collect();
-        Wires {
-            due: vec![None; links.len()],
-            links,
-            in_flight: Vec::new(),
-            free: Vec::new(),
-            rows: Vec::new(),
-            keep,
-            events: 0,
-            first_truths,
-        }
+        (Wires { due: vec![None; links.len()], links, keep, ..Wires::default() }, first_truths)
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {

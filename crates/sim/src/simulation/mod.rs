@@ -16,8 +16,8 @@
 
 use std::net::SocketAddr;
 
-use crosslane_core::actuator::Steering;
-use crosslane_core::agent::Output;
+use crosslane_core::actuator::{Command, Steering};
+use crosslane_core::agent::{Input, Output};
 use crosslane_core::mptcp::{Event, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
 use crosslane_core::time::{Duration, Instant};
@@ -29,7 +29,8 @@ use crate::record::metrics::{PacketSums, Recovery};
 use crate::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow};
 use crate::scenario::{Engine, Scenario, ScenarioError, Strategy};
 use crate::traffic::Protocol;
-use crate::transport::{Endpoint, SERVER_ADDRESS, Settings};
+use crate::transport::segment::MTU_BYTES;
+use crate::transport::{Endpoint, SERVER_ADDRESS};
 use crate::world::{CamSent, World, WorldEvent};
 
 mod airtime;
@@ -42,7 +43,7 @@ mod traffic;
 mod tunnel;
 
 use links::Wires;
-use path_control::{Applied, PathControl};
+use path_control::PathControl;
 use traffic::Traffic;
 
 /// Period of the agent's subflow queries; the default on a vehicle.
@@ -84,7 +85,7 @@ pub enum Side {
 }
 
 /// Records of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recording {
     /// Packets, in order of entry.
     pub packets: Vec<PacketRow>,
@@ -149,28 +150,12 @@ impl Simulation {
         scenario.check_engine(Engine::Simulator)?;
         let mut world = World::new(scenario, seed)?;
         let (tunnel, mtu_bytes) = setup::tunnel(scenario, strategy)?.unzip();
-        let settings = |side| {
-            let settings = setup::settings(scenario, strategy, seed, side);
-            Settings { mtu_bytes: mtu_bytes.unwrap_or(settings.mtu_bytes), ..settings }
-        };
-        let mut recording = Recording {
-            packets: Vec::new(),
-            samples: Vec::new(),
-            messages: Vec::new(),
-            results: Results::default(),
-            links: Vec::new(),
-            tcp_info: Vec::new(),
-            skipped: 0,
-            agent_outputs: Vec::new(),
-            liveness: Vec::new(),
-            duplicates: None,
-            kernel_events: Vec::new(),
-            sums: PacketSums::new(scenario.paths().len(), Recovery::of(scenario)),
-            events: 0,
-        };
-        let wires = Wires::new(scenario, seed, &mut world, detail.packets);
+        let settings = |side| setup::settings(scenario, strategy, seed, side, mtu_bytes.unwrap_or(MTU_BYTES));
+        let sums = PacketSums::new(scenario.paths().len(), Recovery::of(scenario));
+        let mut recording = Recording { sums, ..Recording::default() };
+        let (wires, first_truths) = Wires::new(scenario, seed, &mut world, detail.packets);
         if detail.links {
-            recording.links = wires.first_truths.clone();
+            recording.links = first_truths;
         } else {
             world.set_truth_period(None);
         }
@@ -213,8 +198,6 @@ impl Simulation {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let observe = self.path_control.queries_subflows().then_some(self.observe_at);
-        let record = self.records_subflows().then_some(self.record_at);
         let times = [
             self.world.next_wakeup(),
             self.wires.next_wakeup(),
@@ -224,8 +207,8 @@ impl Simulation {
             self.path_control.next_wakeup(),
             self.traffic.next_wakeup(),
             self.connect_at,
-            observe,
-            record,
+            self.path_control.queries_subflows().then_some(self.observe_at),
+            self.records_subflows().then_some(self.record_at),
         ];
         times.into_iter().flatten().min()
     }
@@ -245,7 +228,9 @@ impl Simulation {
         let queries = self.observe_at <= now;
         if queries {
             self.observe_at = now + TRANSPORT_PERIOD;
-            self.observe_transport();
+            if self.path_control.queries_subflows() {
+                self.path_control.observe_transport(now, &self.vehicle);
+            }
         }
         self.advance_traffic(queries);
         self.apply_commands();
@@ -255,22 +240,15 @@ impl Simulation {
         }
         self.transmit();
         // A packet that is sent when a link changes still uses the old parameters.
-        self.advance_world();
+        while let Some(event) = self.world.poll(now) {
+            self.on_world_event(event);
+        }
         self.apply_commands();
         self.transmit();
     }
 
     fn advance_traffic(&mut self, queries: bool) {
         self.traffic.advance(self.now, queries, (&mut self.vehicle, &mut self.server), &mut self.path_control);
-    }
-
-    fn advance_world(&mut self) {
-        if self.world.next_wakeup().is_none_or(|at| at > self.now) {
-            return;
-        }
-        while let Some(event) = self.world.poll(self.now) {
-            self.on_world_event(event);
-        }
     }
 
     fn on_world_event(&mut self, event: WorldEvent) {
@@ -310,13 +288,7 @@ impl Simulation {
         if self.detail.packets {
             self.recording.samples.push(row);
         }
-        self.path_control.observe(self.now, Sample { path, kind: SampleKind::Signal(signal) });
-    }
-
-    fn observe_transport(&mut self) {
-        if self.path_control.queries_subflows() {
-            self.path_control.observe_transport(self.now, &self.vehicle);
-        }
+        self.path_control.handle(self.now, Input::Sample(Sample { path, kind: SampleKind::Signal(signal) }));
     }
 
     /// Passes events to the path managers and applies their commands.
@@ -332,13 +304,12 @@ impl Simulation {
             while let Some(event) = self.server.poll_event() {
                 self.recording.kernel_events.push((now, Side::Server, event));
             }
-            while let Some(applied) = self.path_control.apply_next(now, &mut self.vehicle) {
-                match applied {
-                    Applied::Here(output) => {
-                        self.recording.agent_outputs.push((now, output));
-                        self.recording.events += 1;
-                    }
-                    Applied::Steering(steering) => self.steer(&steering),
+            while let Some(output) = self.path_control.apply_next(now, &mut self.vehicle) {
+                if let Output::Command(Command::Steer(steering)) = output {
+                    self.steer(&steering);
+                } else {
+                    self.recording.agent_outputs.push((now, output));
+                    self.recording.events += 1;
                 }
                 idle = false;
             }

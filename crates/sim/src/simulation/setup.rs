@@ -16,7 +16,6 @@ use super::tunnel::{self, TunnelEndpoints};
 use crate::addresses::vehicle_address;
 use crate::bounds::oracle::Foresight;
 use crate::transport::congestion::Algorithm;
-use crate::transport::segment::MTU_BYTES;
 use crate::transport::{KernelPathManager, Protocol, Settings, Ticks};
 use crate::world::World;
 
@@ -27,7 +26,7 @@ const STALE_LOSS_COUNT: u32 = 4;
 const TUNED_STALE_LOSS_COUNT: u32 = 1;
 
 /// Settings of both kernels.
-pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side: &str) -> Settings {
+pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side: &str, mtu_bytes: u16) -> Settings {
     Settings {
         protocol: if strategy.base == Base::Single || strategy.is_tunnel() { Protocol::Tcp } else { Protocol::Mptcp },
         algorithm: match scenario.congestion {
@@ -41,7 +40,7 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
         send_buffer_bytes: scenario.traffic.send_buffer_bytes,
         stale_loss_count: if strategy.base == Base::KernelTuned { TUNED_STALE_LOSS_COUNT } else { STALE_LOSS_COUNT },
         ranks: scenario.ranks(),
-        mtu_bytes: MTU_BYTES,
+        mtu_bytes,
         ticks: Ticks::new(Rng::new(seed, &format!("ticks {side}")).uniform()),
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crosslane_core::agent::Input;
 use crosslane_core::demand::Demand;
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
@@ -97,7 +98,8 @@ impl Traffic {
         self.read(now, delivered);
         self.write(now, sender);
         if let Some(objects) = self.source.demand(queries) {
-            path_control.demand(now, Demand { objects, unit_costs: self.unit_costs.clone() });
+            let unit_costs = self.unit_costs.clone();
+            path_control.handle(now, Input::Demand(Demand { objects, unit_costs }));
         }
     }
 

@@ -219,7 +219,7 @@ impl Control {
         let restart = INITIAL_WINDOW.min(self.window);
         self.window = (self.window >> timeouts.min(31)).max(restart);
         if let Law::Cubic(cubic) = &mut self.law {
-            cubic.forget_epoch();
+            cubic.epoch = None;
         }
     }
 }
