@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 
 use crosslane_core::actuator::{Command, Steering};
 use crosslane_core::agent::{Input, Output};
-use crosslane_core::mptcp::{Event, Token};
+use crosslane_core::mptcp::Event;
 use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::Liveness;
@@ -30,7 +30,7 @@ use crate::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSourc
 use crate::scenario::{Engine, Scenario, ScenarioError, Strategy};
 use crate::traffic::Protocol;
 use crate::transport::segment::MTU_BYTES;
-use crate::transport::{Endpoint, SERVER_ADDRESS};
+use crate::transport::{Endpoint, SubflowInfo};
 use crate::world::{CamSent, World, WorldEvent};
 
 mod airtime;
@@ -336,27 +336,26 @@ impl Simulation {
     }
 
     fn record_subflows(&mut self) {
-        let (token, t_ns) = (self.path_control.token(), self.now.as_nanos());
+        let t_ns = self.now.as_nanos();
         let micros = |duration: Duration| duration.as_micros() as u32;
-        let remote = SERVER_ADDRESS.to_string();
-        let rows = self.vehicle.subflows().map(|info| TcpInfoRow {
+        let rows = self.vehicle.subflows().map(|SubflowInfo { path, port, number, transport: info, .. }| TcpInfoRow {
             t_ns,
-            path: info.path,
-            subflow: Some(info.number),
-            local: SocketAddr::from((vehicle_address(usize::from(info.path.0)), info.port)).to_string(),
-            remote: remote.clone(),
-            token: token.map_or(0, |Token(token)| token),
+            path,
+            subflow: Some(number),
+            local: SocketAddr::from((vehicle_address(usize::from(path.0)), port)).to_string(),
+            remote: info.peer.to_string(),
+            token: info.token,
             backup: info.backup,
             rtt_us: micros(info.rtt),
             rttvar_us: micros(info.rttvar),
-            cwnd: info.window,
+            cwnd: info.cwnd,
             unacked: info.unacked,
             lost: info.lost,
-            total_retrans: info.total_retrans,
+            total_retrans: info.retransmitted,
             bytes_acked: info.bytes_acked,
             bytes_received: info.bytes_received,
             notsent_bytes: info.notsent_bytes,
-            delivery_rate_bit_s: info.delivery_rate_bit_s,
+            delivery_rate_bit_s: info.delivery_bit_s.unwrap_or_default(),
         });
         self.recording.tcp_info.extend(rows);
     }

@@ -4,11 +4,11 @@
 use crosslane_core::actuator::{Command, Event as ActuatorEvent};
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::{Event, Refusal, Token};
-use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
+use crosslane_core::mptcp::{Event, Refusal};
+use crosslane_core::path::{PathId, Sample, SampleKind};
 use crosslane_core::time::Instant;
 
-use crate::transport::{Endpoint, KernelPathManager, SERVER_ADDRESS};
+use crate::transport::{Endpoint, KernelPathManager};
 
 pub(super) enum PathControl {
     /// Plain TCP: there are no paths to manage.
@@ -67,11 +67,6 @@ impl PathControl {
         self.driver().is_some_and(|driver| driver.queries_subflows)
     }
 
-    /// Token of the connection, if it uses MPTCP.
-    pub(super) fn token(&self) -> Option<Token> {
-        (!matches!(self, PathControl::None)).then_some(Token(1))
-    }
-
     /// Passes an input to the agent, if there is one.
     pub(super) fn handle(&mut self, now: Instant, input: Input) {
         if let PathControl::Agent(driver) = self {
@@ -81,25 +76,7 @@ impl PathControl {
 
     pub(super) fn observe_transport(&mut self, now: Instant, vehicle: &Endpoint) {
         for info in vehicle.subflows() {
-            let transport = Transport {
-                token: 1,
-                peer: SERVER_ADDRESS,
-                accepted: false,
-                backup: info.backup,
-                rtt: info.rtt,
-                rttvar: info.rttvar,
-                unacked: info.unacked,
-                delivered: info.delivered,
-                bytes_acked: info.bytes_acked,
-                notsent_bytes: info.notsent_bytes,
-                bytes_received: info.bytes_received,
-                lost: info.lost,
-                retransmitted: info.total_retrans,
-                cwnd: info.window,
-                min_rtt: info.min_rtt,
-                delivery_bit_s: Some(info.delivery_rate_bit_s),
-            };
-            self.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(transport) }));
+            self.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(info.transport) }));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::scenario::{Base, Congestion, Mode, Scenario, ScenarioError, Strategy, TunnelParams, base};
+use crate::scenario::{Base, Mode, Scenario, ScenarioError, Strategy, TunnelParams, base};
 use crosslane_core::actuator::{Actuator, PacketScheduler};
 use crosslane_core::agent::{Agent, Setup};
 use crosslane_core::mptcp::manager::Manager;
@@ -15,7 +15,6 @@ use super::path_control::PathControl;
 use super::tunnel::{self, TunnelEndpoints};
 use crate::addresses::vehicle_address;
 use crate::bounds::oracle::Foresight;
-use crate::transport::congestion::Algorithm;
 use crate::transport::{KernelPathManager, Protocol, Settings, Ticks};
 use crate::world::World;
 
@@ -29,13 +28,7 @@ const TUNED_STALE_LOSS_COUNT: u32 = 1;
 pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side: &str, mtu_bytes: u16) -> Settings {
     Settings {
         protocol: if strategy.base == Base::Single || strategy.is_tunnel() { Protocol::Tcp } else { Protocol::Mptcp },
-        algorithm: match scenario.congestion {
-            Congestion::Cubic => Algorithm::Cubic,
-            Congestion::Reno => Algorithm::Reno,
-            Congestion::Bbr => Algorithm::Bbr,
-            Congestion::Lia => Algorithm::Lia,
-            Congestion::Olia => Algorithm::Olia,
-        },
+        algorithm: scenario.congestion,
         scheduler: scenario.scheduler,
         send_buffer_bytes: scenario.traffic.send_buffer_bytes,
         stale_loss_count: if strategy.base == Base::KernelTuned { TUNED_STALE_LOSS_COUNT } else { STALE_LOSS_COUNT },

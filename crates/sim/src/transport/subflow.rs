@@ -1,7 +1,7 @@
 //! State of one subflow at one endpoint.
 
 use crosslane_core::mptcp::AddressId;
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, Transport};
 use crosslane_core::time::{Duration, Instant};
 
 use super::receiver::Receiver;
@@ -115,33 +115,9 @@ impl Subflow {
     pub(super) fn wakeup(&self) -> Option<Instant> {
         [self.tx.wakeup(), self.rx.due, self.retry.at].into_iter().flatten().min()
     }
-
-    /// Its statistics.
-    pub(super) fn info(&self) -> SubflowInfo {
-        SubflowInfo {
-            path: self.path,
-            port: self.port,
-            number: self.number,
-            backup: self.is_backup(),
-            rtt: self.smoothed_rtt(),
-            rttvar: self.tx.rtt.deviation(),
-            min_rtt: self.tx.rtt.min(),
-            window: self.tx.control.window,
-            unacked: self.tx.unacked(),
-            lost: self.tx.lost(),
-            in_flight: self.tx.in_flight(),
-            total_retrans: self.tx.total_retrans,
-            delivered: self.tx.delivered as u32,
-            bytes_sent: self.tx.next - 1,
-            bytes_acked: self.tx.una - 1,
-            bytes_received: self.rx.bytes_received,
-            notsent_bytes: self.tx.queued_bytes() as u32,
-            delivery_rate_bit_s: self.tx.delivery_rate_bit_s(),
-        }
-    }
 }
 
-/// Statistics of a subflow, as in `tcp_info`.
+/// Statistics of a subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubflowInfo {
     /// Path.
@@ -150,34 +126,10 @@ pub struct SubflowInfo {
     pub port: u16,
     /// Index, in order of the SYNs.
     pub number: u16,
-    /// True if either endpoint has set the backup flag.
-    pub backup: bool,
-    /// Smoothed round-trip time.
-    pub rtt: Duration,
-    /// Mean deviation of the round-trip time.
-    pub rttvar: Duration,
-    /// Minimum round-trip time, once measured.
-    pub min_rtt: Option<Duration>,
-    /// Congestion window, in segments.
-    pub window: u32,
-    /// Segments sent and not acknowledged.
-    pub unacked: u32,
-    /// Segments marked lost.
-    pub lost: u32,
     /// Segments in the network (RFC 6675 §4, `pipe`).
     pub in_flight: u32,
-    /// Retransmissions since the subflow began.
-    pub total_retrans: u32,
-    /// Segments delivered since the subflow began.
-    pub delivered: u32,
     /// Bytes sent since the subflow began, without retransmissions.
     pub bytes_sent: u64,
-    /// Bytes acknowledged since the subflow began.
-    pub bytes_acked: u64,
-    /// Bytes received since the subflow began.
-    pub bytes_received: u64,
-    /// Bytes that have not been sent yet.
-    pub notsent_bytes: u32,
-    /// Delivery rate of the last sample, in bit/s.
-    pub delivery_rate_bit_s: u64,
+    /// `tcp_info`.
+    pub transport: Transport,
 }

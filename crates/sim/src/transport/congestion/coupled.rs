@@ -2,7 +2,7 @@
 
 use crosslane_core::time::Duration;
 
-use super::Algorithm;
+use super::Congestion;
 
 /// State of one subflow.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +35,10 @@ impl Coupled {
 }
 
 /// The increase of member `own`.
-pub fn couple(algorithm: Algorithm, members: &[Member], own: usize) -> Coupled {
+pub fn couple(algorithm: Congestion, members: &[Member], own: usize) -> Coupled {
     match algorithm {
-        Algorithm::Lia => lia(members),
-        Algorithm::Olia => olia(members, own),
+        Congestion::Lia => lia(members),
+        Congestion::Olia => olia(members, own),
         _ => Coupled::default(),
     }
 }

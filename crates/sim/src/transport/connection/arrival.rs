@@ -3,7 +3,7 @@
 use crosslane_core::mptcp::{AddressId, Event};
 use crosslane_core::time::Instant;
 
-use super::super::congestion::{Coupled, Member, couple};
+use super::super::congestion::{Congestion, Coupled, Member, couple};
 use super::super::receiver::Mapping;
 use super::super::segment::{ACK, FIN, MptcpOptions, PSH, SYN, Segment};
 use super::super::subflow::{Phase, Subflow};
@@ -207,7 +207,7 @@ impl Endpoint {
     }
 
     fn coupled(&self, place: usize) -> Coupled {
-        if !self.settings.algorithm.is_coupled() {
+        if !matches!(self.settings.algorithm, Congestion::Lia | Congestion::Olia) {
             return Coupled::default();
         }
         let member = |subflow: &Subflow| Member {

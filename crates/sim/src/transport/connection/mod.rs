@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use crosslane_core::mptcp::{self, AddressId, Event, Token};
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, Transport};
 use crosslane_core::time::Instant;
 
 use super::clock::Ticks;
-use super::congestion::Algorithm;
+use super::congestion::Congestion;
 use super::frags::{FRAG_BYTES, Frags};
 use super::receiver::Receiver;
 use super::rtt::RTO_MIN;
@@ -57,7 +57,7 @@ pub struct Settings {
     /// Transport protocol.
     pub protocol: Protocol,
     /// Congestion control of every subflow.
-    pub algorithm: Algorithm,
+    pub algorithm: Congestion,
     /// Packet scheduler.
     pub scheduler: Scheduler,
     /// SO_SNDBUF, in bytes; 0: autotuning.
@@ -183,7 +183,7 @@ impl Endpoint {
 
     /// Statistics of each open subflow.
     pub fn subflows(&self) -> impl Iterator<Item = SubflowInfo> {
-        self.subflows.iter().filter(|subflow| subflow.phase == Phase::Open).map(Subflow::info)
+        self.subflows.iter().filter(|subflow| subflow.phase == Phase::Open).map(|subflow| self.info(subflow))
     }
 
     /// The next segment to send, if any.
@@ -211,6 +211,30 @@ impl Endpoint {
         self.transmit(now);
     }
 
+    fn info(&self, subflow: &Subflow) -> SubflowInfo {
+        let tx = &subflow.tx;
+        let transport = Transport {
+            token: if self.settings.protocol == Protocol::Mptcp { self.token.0 } else { 0 },
+            peer: self.named(subflow).remote,
+            accepted: !self.client,
+            backup: subflow.is_backup(),
+            rtt: subflow.smoothed_rtt(),
+            rttvar: tx.rtt.deviation(),
+            unacked: tx.flight.len(),
+            delivered: tx.delivered as u32,
+            bytes_acked: tx.una - 1,
+            notsent_bytes: tx.queue.bytes as u32,
+            bytes_received: subflow.rx.bytes_received,
+            lost: tx.flight.lost,
+            retransmitted: tx.total_retrans,
+            cwnd: tx.control.window,
+            min_rtt: tx.rtt.min(),
+            delivery_bit_s: Some(tx.rate.last_bit_s as u64),
+        };
+        let Subflow { path, port, number, .. } = *subflow;
+        SubflowInfo { path, port, number, in_flight: tx.in_flight(), bytes_sent: tx.next - 1, transport }
+    }
+
     fn held(&self) -> u64 {
         match self.settings.protocol {
             Protocol::Mptcp => self.frags.charged,
@@ -225,7 +249,7 @@ impl Endpoint {
         if self.settings.send_buffer_bytes > 0 {
             return self.fixed_buffer();
         }
-        let of_subflows: u64 = self.subflows.iter().map(|subflow| subflow.tx.buffer()).sum();
+        let of_subflows: u64 = self.subflows.iter().map(|subflow| subflow.tx.buffer.bytes).sum();
         BUFFER_BASE_BYTES + of_subflows
     }
 

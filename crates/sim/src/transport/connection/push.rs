@@ -41,7 +41,7 @@ impl Endpoint {
             }
             longest = longest.max(subflow.time_left(now));
             let pace = *subflow.pace.get_or_insert_with(|| subflow.tx.pacing_rate());
-            let holds = u64::from(subflow.tx.in_flight()) + subflow.tx.queued_bytes().div_ceil(subflow.tx.mss);
+            let holds = u64::from(subflow.tx.in_flight()) + subflow.tx.queue.bytes.div_ceil(subflow.tx.mss);
             candidates.push(Candidate {
                 place,
                 backup: subflow.is_backup(),

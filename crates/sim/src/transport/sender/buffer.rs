@@ -14,9 +14,9 @@ const INITIAL_BYTES: u64 = 2 * INITIAL_WINDOW as u64 * BUFFER_PER_SEGMENT_BYTES;
 
 /// The buffer's limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SendBuffer {
+pub struct SendBuffer {
     /// Its size, in bytes.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     fixed: bool,
 }
 

@@ -42,14 +42,14 @@ impl Sent {
 
 /// The segments, in order of their sequence number, with their counts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InFlight {
+pub struct InFlight {
     segments: VecDeque<Sent>,
     /// Their payload, in bytes.
     pub(super) bytes: u64,
     /// Segments that a selective acknowledgement named.
     pub(super) sacked: u32,
     /// Segments marked lost.
-    pub(super) lost: u32,
+    pub lost: u32,
     /// Retransmissions in flight.
     pub(super) retransmitted: u32,
 }
@@ -67,7 +67,7 @@ pub(super) struct FoundLost {
 
 impl InFlight {
     /// Number of segments.
-    pub(super) fn len(&self) -> u32 {
+    pub fn len(&self) -> u32 {
         self.segments.len() as u32
     }
 

@@ -4,7 +4,7 @@
 use crosslane_core::time::{Duration, Instant};
 
 use super::clock::Ticks;
-use super::congestion::{Algorithm, Control, RecoveryState};
+use super::congestion::{Congestion, Control, RecoveryState};
 use super::receiver::Mapping;
 use super::rtt::{RTO_MIN, Rtt};
 
@@ -19,9 +19,10 @@ mod usage;
 
 use buffer::SendBuffer;
 use in_flight::{InFlight, Sent};
-use loss::LossProbe;
+use loss::{LossProbe, Recovery};
 use pacer::Pacer;
 use queue::SendQueue;
+use rate::Rate;
 use usage::WindowUsage;
 
 /// Minimum delay of a loss probe with more than one segment in flight.
@@ -48,19 +49,19 @@ pub struct Sender {
     pub(super) mss: u64,
     pub(super) una: u64,
     pub(super) next: u64,
-    flight: InFlight,
-    queue: SendQueue,
+    pub(super) flight: InFlight,
+    pub(super) queue: SendQueue,
     pub(super) control: Control,
     state: RecoveryState,
-    recovery: loss::Recovery,
+    recovery: Recovery,
     pub(super) rtt: Rtt,
     timeout_at: Option<Instant>,
     probe: LossProbe,
     usage: WindowUsage,
     last_sent: Instant,
     pacer: Pacer,
-    buffer: SendBuffer,
-    rate: rate::Rate,
+    pub(super) buffer: SendBuffer,
+    pub(super) rate: Rate,
     /// Segments delivered since the subflow began.
     pub delivered: u64,
     /// Retransmissions since the subflow began.
@@ -70,7 +71,7 @@ pub struct Sender {
 impl Sender {
     /// The sender of a new subflow; `buffer_bytes` is SO_SNDBUF as the kernel
     /// stores it, 0 for autotuning.
-    pub fn new(algorithm: Algorithm, ticks: Ticks, mss: u16, buffer_bytes: u64) -> Sender {
+    pub fn new(algorithm: Congestion, ticks: Ticks, mss: u16, buffer_bytes: u64) -> Sender {
         Sender {
             ticks,
             mss: u64::from(mss),
@@ -80,7 +81,7 @@ impl Sender {
             queue: SendQueue::default(),
             control: Control::new(algorithm),
             state: RecoveryState::None,
-            recovery: loss::Recovery::default(),
+            recovery: Recovery::default(),
             rtt: Rtt::default(),
             timeout_at: None,
             probe: LossProbe::default(),
@@ -88,7 +89,7 @@ impl Sender {
             last_sent: Instant::ZERO,
             pacer: Pacer::default(),
             buffer: SendBuffer::new(buffer_bytes),
-            rate: rate::Rate::default(),
+            rate: Rate::default(),
             delivered: 0,
             total_retrans: 0,
         }
@@ -117,34 +118,14 @@ impl Sender {
         self.flight.pipe()
     }
 
-    /// Segments sent and not acknowledged in order.
-    pub fn unacked(&self) -> u32 {
-        self.flight.len()
-    }
-
-    /// Segments marked lost.
-    pub fn lost(&self) -> u32 {
-        self.flight.lost
-    }
-
-    /// Bytes that have not been sent yet.
-    pub fn queued_bytes(&self) -> u64 {
-        self.queue.bytes
-    }
-
     /// Memory of queued data and data in flight, in bytes.
     pub fn memory(&self) -> u64 {
         buffer::memory(self.queue.bytes + self.flight.bytes, self.flight.len())
     }
 
-    /// Send buffer, in bytes.
-    pub fn buffer(&self) -> u64 {
-        self.buffer.bytes
-    }
-
     /// True if the buffer has space (Linux `sk_stream_memory_free`).
     pub fn has_room(&self) -> bool {
-        self.memory() < self.buffer()
+        self.memory() < self.buffer.bytes
     }
 
     /// True if no data is queued or in flight.
@@ -162,11 +143,6 @@ impl Sender {
         let window = f64::from(self.control.window.max(self.flight.len()));
         let ratio = if self.control.window < self.control.ssthresh / 2 { 2.0 } else { 1.2 };
         self.mss as f64 * window / rtt.as_secs_f64().max(1e-6) * ratio
-    }
-
-    /// Delivery rate of the last sample, in bit/s.
-    pub fn delivery_rate_bit_s(&self) -> u64 {
-        self.rate.last_bit_s as u64
     }
 
     /// The next segment that may be sent at `now`.

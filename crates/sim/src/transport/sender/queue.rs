@@ -6,10 +6,10 @@ use super::super::receiver::Mapping;
 
 /// The data, in the order in which it is sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SendQueue {
+pub struct SendQueue {
     mappings: VecDeque<Mapping>,
     /// Its length, in bytes.
-    pub(super) bytes: u64,
+    pub bytes: u64,
 }
 
 impl SendQueue {

@@ -10,13 +10,14 @@ use super::in_flight::Stamp;
 
 /// State of the estimator.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rate {
+pub struct Rate {
     pub(super) delivered_at: Instant,
     pub(super) first_sent: Instant,
     /// Samples are application-limited until more segments than this are
     /// delivered.
     app_limited_until: u64,
-    pub(super) last_bit_s: f64,
+    /// Delivery rate of the last sample, in bit/s.
+    pub last_bit_s: f64,
 }
 
 impl Rate {
