@@ -6,13 +6,11 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::packet::{Packet, UDP_HEADER_BYTES};
 use super::tunnel::TunnelPacket;
-use crate::record::metrics::PacketSums;
+use crate::record::metrics::{PacketSums, Recovery};
 use crate::record::rows::{LinkRow, PacketRow};
 use crate::scenario::Scenario;
-use crate::transport::segment::MptcpOptions;
 use crate::world::{World, WorldEvent};
 
-/// A packet on a link.
 #[derive(Clone, Debug)]
 pub(super) enum LinkPacket {
     /// A packet of the traffic without a tunnel.
@@ -32,7 +30,6 @@ struct InFlight {
     row: usize,
 }
 
-/// The links.
 #[derive(Default)]
 pub(super) struct Wires {
     pub(super) links: Vec<Link>,
@@ -42,6 +39,7 @@ pub(super) struct Wires {
     free: Vec<usize>,
     rows: Vec<PacketRow>,
     keep: bool,
+    pub(super) sums: PacketSums,
     events: u64,
 }
 
@@ -64,7 +62,8 @@ impl Wires {
         let links = paths.iter().zip(first);
         let links = links.filter_map(|(path, [up, down])| Some(Link::new(seed, path.name, up?, down?)));
         let links: Vec<Link> = links.collect();
-        (Wires { due: vec![None; links.len()], links, keep, ..Wires::default() }, first_truths)
+        let sums = PacketSums::new(paths.len(), Recovery::of(scenario));
+        (Wires { due: vec![None; links.len()], links, keep, sums, ..Wires::default() }, first_truths)
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
@@ -84,13 +83,13 @@ impl Wires {
     }
 
     /// The next packet that arrives by `now`, and its direction.
-    pub(super) fn poll(&mut self, now: Instant, sums: &mut PacketSums) -> Option<(LinkPacket, Direction)> {
+    pub(super) fn poll(&mut self, now: Instant) -> Option<(LinkPacket, Direction)> {
         for place in 0..self.links.len() {
             if self.due[place].is_none_or(|at| at > now) {
                 continue;
             }
             while let Some(exit) = self.links[place].poll(now) {
-                if let Some(arrived) = self.leave(exit, sums) {
+                if let Some(arrived) = self.leave(exit) {
                     return Some((arrived.content, arrived.direction));
                 }
             }
@@ -99,14 +98,7 @@ impl Wires {
         None
     }
 
-    /// Sends a packet into a link.
-    pub(super) fn send(
-        &mut self,
-        now: Instant,
-        (path, direction): (PathId, Direction),
-        content: LinkPacket,
-        sums: &mut PacketSums,
-    ) {
+    pub(super) fn send(&mut self, now: Instant, path: PathId, direction: Direction, content: LinkPacket) {
         let place = usize::from(path.0);
         if place >= self.links.len() {
             return;
@@ -126,21 +118,21 @@ impl Wires {
         let packet = PacketId(slot as u64);
         if let Err(reason) = self.links[place].send(now, direction, packet, ip_bytes) {
             let exit = Exit { packet, direction, at: now, tries: 0, dropped: Some(reason) };
-            self.leave(exit, sums);
+            self.leave(exit);
         }
         self.due[place] = self.links[place].next_wakeup();
     }
 
-    /// Rows of the packets, and the number of events; packets still in flight
-    /// count as neither delivered nor dropped.
-    pub(super) fn finish(self, sums: &mut PacketSums, events: u64) -> (Vec<PacketRow>, u64) {
+    /// Rows of the packets, their totals, and the number of events; packets still
+    /// in flight count as neither delivered nor dropped.
+    pub(super) fn finish(mut self) -> (Vec<PacketRow>, PacketSums, u64) {
         for in_flight in self.in_flight.iter().flatten() {
-            sums.note(&packet_row(in_flight));
+            self.sums.note(&packet_row(in_flight));
         }
-        (self.rows, events + self.events)
+        (self.rows, self.sums, self.events)
     }
 
-    fn leave(&mut self, exit: Exit, sums: &mut PacketSums) -> Option<InFlight> {
+    fn leave(&mut self, exit: Exit) -> Option<InFlight> {
         let slot = exit.packet.0 as usize;
         let in_flight = self.in_flight.get_mut(slot)?.take()?;
         self.free.push(slot);
@@ -149,7 +141,7 @@ impl Wires {
         row.delivered_ns = exit.dropped.is_none().then(|| exit.at.as_nanos());
         row.drop = exit.dropped;
         row.tries = if exit.dropped == Some(DropReason::Queue) { 0 } else { exit.tries };
-        sums.note(&row);
+        self.sums.note(&row);
         if self.keep {
             self.rows[in_flight.row] = row;
         }
@@ -169,35 +161,27 @@ impl LinkPacket {
 
 fn packet_row(in_flight: &InFlight) -> PacketRow {
     let ip_bytes = in_flight.content.ip_bytes();
-    let row = PacketRow {
+    // The link cannot see the packets inside the tunnel.
+    let segment = match &in_flight.content {
+        LinkPacket::Direct(Packet::Segment(segment, _)) => Some(segment),
+        _ => None,
+    };
+    PacketRow {
         t_ns: in_flight.sent.as_nanos(),
         delivered_ns: None,
         path: in_flight.path,
         direction: in_flight.direction,
         ip_bytes,
-        payload_bytes: ip_bytes.saturating_sub(UDP_HEADER_BYTES),
-        subflow: None,
-        tcp_seq: 0,
-        tcp_ack: 0,
-        tcp_flags: 0,
-        dsn: None,
-        data_ack: None,
-        mptcp: MptcpOptions::default(),
+        payload_bytes: segment.map_or(ip_bytes.saturating_sub(UDP_HEADER_BYTES), |segment| segment.payload),
+        subflow: segment.map(|segment| segment.subflow),
+        // As on the wire: 32 bits.
+        tcp_seq: segment.map_or(0, |segment| segment.seq as u32),
+        tcp_ack: segment.map_or(0, |segment| segment.ack as u32),
+        tcp_flags: segment.map_or(0, |segment| segment.flags),
+        dsn: segment.and_then(|segment| segment.dsn),
+        data_ack: segment.and_then(|segment| segment.data_ack),
+        mptcp: segment.map(|segment| segment.options).unwrap_or_default(),
         drop: None,
         tries: 0,
-    };
-    // The link cannot see the packets inside the tunnel.
-    let LinkPacket::Direct(Packet::Segment(segment, _)) = &in_flight.content else { return row };
-    PacketRow {
-        payload_bytes: segment.payload,
-        subflow: Some(segment.subflow),
-        // As on the wire: 32 bits.
-        tcp_seq: segment.seq as u32,
-        tcp_ack: segment.ack as u32,
-        tcp_flags: segment.flags,
-        dsn: segment.dsn,
-        data_ack: segment.data_ack,
-        mptcp: segment.options,
-        ..row
     }
 }

@@ -25,11 +25,10 @@ use crosslane_core::tunnel::Liveness;
 
 use crate::addresses::vehicle_address;
 use crate::record::messages::Results;
-use crate::record::metrics::{PacketSums, Recovery};
+use crate::record::metrics::PacketSums;
 use crate::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow};
-use crate::scenario::{Engine, Scenario, ScenarioError, Strategy};
+use crate::scenario::{Base, Engine, Scenario, ScenarioError, Strategy};
 use crate::traffic::Protocol;
-use crate::transport::segment::MTU_BYTES;
 use crate::transport::{Endpoint, SubflowInfo};
 use crate::world::{CamSent, World, WorldEvent};
 
@@ -149,14 +148,11 @@ impl Simulation {
     ) -> Result<Simulation, ScenarioError> {
         scenario.check_engine(Engine::Simulator)?;
         let mut world = World::new(scenario, seed)?;
-        let (tunnel, mtu_bytes) = setup::tunnel(scenario, strategy)?.unzip();
-        let settings = |side| setup::settings(scenario, strategy, seed, side, mtu_bytes.unwrap_or(MTU_BYTES));
-        let sums = PacketSums::new(scenario.paths().len(), Recovery::of(scenario));
-        let mut recording = Recording { sums, ..Recording::default() };
-        let (wires, first_truths) = Wires::new(scenario, seed, &mut world, detail.packets);
-        if detail.links {
-            recording.links = first_truths;
-        } else {
+        let (tunnel, mtu_bytes) = setup::tunnel(scenario, strategy)?;
+        let settings = |side| setup::settings(scenario, strategy, seed, side, mtu_bytes);
+        let (wires, mut links) = Wires::new(scenario, seed, &mut world, detail.packets);
+        if !detail.links {
+            links.clear();
             world.set_truth_period(None);
         }
         let connect = if strategy.is_tunnel() { scenario.tunnel_stands() } else { CONNECT };
@@ -170,13 +166,13 @@ impl Simulation {
             path_control: setup::path_control(scenario, strategy, seed)?,
             traffic: Traffic::new(scenario, seed, detail.messages),
             detail,
-            first: setup::first_path(scenario, strategy),
+            first: if strategy.base == Base::Single { scenario.single_path(strategy) } else { scenario.first_path() },
             airtime: vec![airtime::Account::default(); scenario.radios.len()],
             connect_at: (scenario.traffic.protocol == Protocol::Tcp)
                 .then(|| scenario.first_object(seed).unwrap_or(connect)),
             observe_at: Instant::ZERO,
             record_at: Instant::ZERO,
-            recording,
+            recording: Recording { links, ..Recording::default() },
         })
     }
 
@@ -192,7 +188,9 @@ impl Simulation {
     /// Ends the run.
     pub fn finish(self) -> Recording {
         let mut recording = self.recording;
-        (recording.packets, recording.events) = self.wires.finish(&mut recording.sums, recording.events);
+        let (packets, sums, events) = self.wires.finish();
+        (recording.packets, recording.sums) = (packets, sums);
+        recording.events += events;
         (recording.messages, recording.results, recording.skipped, recording.duplicates) = self.traffic.finish();
         recording
     }
@@ -284,7 +282,7 @@ impl Simulation {
     fn sample(&mut self, path: PathId, kind: SampleSource, signal: Signal) {
         let row =
             SampleRow { t_ns: self.now.as_nanos(), path, kind, rssi_dbm: signal.rssi_dbm, station: signal.station };
-        self.recording.sums.note_sample(&row);
+        self.wires.sums.note_sample(&row);
         if self.detail.packets {
             self.recording.samples.push(row);
         }

@@ -30,18 +30,6 @@ impl AgentDriver {
         self.agent.handle(now, input);
         self.due = Some(now);
     }
-
-    fn poll(&mut self, now: Instant) -> Option<Output> {
-        if self.due.is_none_or(|due| due > now) {
-            return None;
-        }
-        let output = self.agent.poll(now);
-        if output.is_none() {
-            self.due = self.agent.next_wakeup();
-            self.queries_subflows = self.agent.subflows().next().is_some();
-        }
-        output
-    }
 }
 
 impl PathControl {
@@ -101,7 +89,12 @@ impl PathControl {
     /// vehicle's connection.
     pub(super) fn apply_next(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
         let PathControl::Agent(driver) = self else { return None };
-        let output = driver.poll(now)?;
+        driver.due.filter(|due| *due <= now)?;
+        let Some(output) = driver.agent.poll(now) else {
+            driver.due = driver.agent.next_wakeup();
+            driver.queries_subflows = driver.agent.subflows().next().is_some();
+            return None;
+        };
         if let Output::Command(Command::Mptcp(_, command)) = &output
             && !vehicle.command(now, command)
         {

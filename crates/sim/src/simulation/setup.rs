@@ -2,10 +2,10 @@
 
 use std::fmt::Display;
 
-use crate::scenario::{Base, Mode, Scenario, ScenarioError, Strategy, TunnelParams, base};
 use crosslane_core::actuator::{Actuator, PacketScheduler};
 use crosslane_core::agent::{Agent, Setup};
 use crosslane_core::mptcp::manager::Manager;
+use crosslane_core::parameters::Field;
 use crosslane_core::path::{PathId, PathSpec};
 use crosslane_core::rng::Rng;
 use crosslane_core::time::Duration;
@@ -15,6 +15,8 @@ use super::path_control::PathControl;
 use super::tunnel::{self, TunnelEndpoints};
 use crate::addresses::vehicle_address;
 use crate::bounds::oracle::Foresight;
+use crate::scenario::{Base, Mode, Scenario, ScenarioError, Strategy, TunnelParams, base};
+use crate::transport::segment::MTU_BYTES;
 use crate::transport::{KernelPathManager, Protocol, Settings, Ticks};
 use crate::world::World;
 
@@ -63,13 +65,13 @@ fn control_by(
             Ok(PathControl::Kernel(KernelPathManager { endpoints: paths.collect() }))
         }
         Base::Oracle => {
-            let params = base::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))?;
+            let params = parameters(scenario, strategy)?;
             let foresight = Foresight::new(World::new(scenario, seed)?, scenario, params);
             let agent = foresight.agent(&specs(scenario), &scenario.ranks(), scenario.service.mode, actuators);
             Ok(PathControl::with_agent(agent, scenario.paths().len()))
         }
         Base::Tunnel => {
-            let steer = tunnel_params(scenario, strategy)?.steer;
+            let TunnelParams { steer, .. } = parameters(scenario, strategy)?;
             let steering =
                 Strategy { name: steer.0.name.into(), base: Base::Agent(steer.0), parameters: toml::Table::new() };
             control_by(scenario, &steering, seed, vec![scheduler(scenario)])
@@ -96,18 +98,18 @@ fn scheduler(scenario: &Scenario) -> Box<dyn Actuator> {
     Box::new(PacketScheduler::new(scenario.paths().len()))
 }
 
-/// The tunnel's endpoints and its inner MTU, in bytes; none without a tunnel.
+/// The tunnel's endpoints, if there is one, and the MTU of the traffic, in bytes.
 ///
 /// # Errors
 /// Invalid parameters, or datagrams that do not fit.
 pub(super) fn tunnel(
     scenario: &Scenario,
     strategy: &Strategy,
-) -> Result<Option<(TunnelEndpoints, u16)>, ScenarioError> {
+) -> Result<(Option<TunnelEndpoints>, u16), ScenarioError> {
     if !strategy.is_tunnel() {
-        return Ok(None);
+        return Ok((None, MTU_BYTES));
     }
-    let params = tunnel_params(scenario, strategy)?;
+    let params = parameters(scenario, strategy)?;
     let mtu_bytes = tunnel::mtu_bytes(scenario, &params);
     let max = mtu_bytes.saturating_sub(UDP_HEADER_BYTES);
     let is_udp = scenario.traffic.protocol == crate::traffic::Protocol::Udp;
@@ -115,19 +117,11 @@ pub(super) fn tunnel(
         let fault = format!("the simulator does not fragment datagrams, and more than {max} bytes do not fit");
         return Err(rejected(scenario, strategy, &fault));
     }
-    Ok(Some((TunnelEndpoints::new(scenario, &params), mtu_bytes)))
+    Ok((Some(TunnelEndpoints::new(scenario, &params)), mtu_bytes))
 }
 
-fn tunnel_params(scenario: &Scenario, strategy: &Strategy) -> Result<TunnelParams, ScenarioError> {
+fn parameters<P: Field>(scenario: &Scenario, strategy: &Strategy) -> Result<P, ScenarioError> {
     base::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))
-}
-
-/// The path of the first subflow.
-pub(super) fn first_path(scenario: &Scenario, strategy: &Strategy) -> PathId {
-    match strategy.base {
-        Base::Single => scenario.single_path(strategy),
-        _ => scenario.first_path(),
-    }
 }
 
 fn specs(scenario: &Scenario) -> Vec<PathSpec> {

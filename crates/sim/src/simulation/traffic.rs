@@ -108,7 +108,6 @@ impl Traffic {
         if direction == self.sender { self.ready.pop_front() } else { None }
     }
 
-    /// A datagram has arrived.
     pub(super) fn receive(&mut self, now: Instant, datagram: Datagram) {
         self.log.received(now, datagram.number);
     }
@@ -146,8 +145,8 @@ impl Traffic {
             return;
         }
         self.source.on_outstanding(now, sender.outstanding() + connection.pending);
-        while let Some(object) = self.source.generate(now) {
-            self.log.begin(object.at, object.size_bytes);
+        while let Some((at, size_bytes)) = self.source.generate(now) {
+            self.log.begin(at, size_bytes);
         }
         while connection.flush(now, sender) {
             if let Some(number) = connection.ending.take() {

@@ -38,7 +38,6 @@ pub(super) enum TunnelOutput {
 /// A datagram between the endpoints.
 #[derive(Clone, Debug)]
 pub(super) struct TunnelPacket {
-    /// Path.
     pub path: PathId,
     /// Length including the IP header, in bytes.
     pub ip_bytes: u16,

@@ -11,7 +11,7 @@ use serde::Serialize;
 use toml::Table;
 
 use super::keys::{Fault, Keys, table};
-use super::{Generated, Source, Span, TrafficKind, Write};
+use super::{Source, Span, TrafficKind, Write};
 
 pub(super) const KEYS: [&str; 5] = ["object_bytes", "period_s", "deadline_s", "objects", "late"];
 
@@ -150,12 +150,12 @@ impl Source for Objects {
         self.starts.due().into_iter().chain(self.sender.next_wakeup()).min()
     }
 
-    fn generate(&mut self, now: Instant) -> Option<Generated> {
+    fn generate(&mut self, now: Instant) -> Option<(Instant, u64)> {
         let size_bytes = self.rules.object_bytes;
         while let Some(at) = self.starts.due().filter(|due| *due <= now) {
             self.starts.next();
             if self.sender.submit("", size_bytes, at, Some(at + self.rules.deadline())).is_some() {
-                return Some(Generated { at, size_bytes });
+                return Some((at, size_bytes));
             }
             self.skipped += 1;
         }

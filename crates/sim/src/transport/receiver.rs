@@ -28,7 +28,6 @@ pub struct Mapping {
     pub len: u64,
 }
 
-/// The receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     ticks: Ticks,

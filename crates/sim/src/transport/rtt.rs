@@ -16,7 +16,6 @@ pub const RTO_INITIAL: Duration = Duration::from_secs(1);
 /// Window of the minimum round-trip time (`net.ipv4.tcp_min_rtt_wlen`).
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
 
-/// The estimator.
 #[derive(Clone, Debug, Default)]
 pub struct Rtt {
     /// Eight times the smoothed RTT, in µs; 0 before the first sample.

@@ -66,14 +66,8 @@ impl MptcpOptions {
 /// Names joined by `+`; empty for the empty set.
 impl fmt::Display for MptcpOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (bit, name) in Self::NAMES.iter().enumerate() {
-            if self.0 & (1 << bit) != 0 {
-                write!(f, "{separator}{name}")?;
-                separator = "+";
-            }
-        }
-        Ok(())
+        let set = (0..).zip(Self::NAMES).filter(|(bit, _)| self.0 & (1 << bit) != 0);
+        f.write_str(&set.map(|(_, name)| name).collect::<Vec<_>>().join("+"))
     }
 }
 

@@ -14,7 +14,6 @@ use super::sender::Sender;
 const SYN_LINEAR: u32 = 4;
 const SYN_RETRIES: u32 = 6;
 
-/// Phase of a subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// SYN sent.
@@ -27,7 +26,6 @@ pub(super) enum Phase {
     Closing,
 }
 
-/// The subflow.
 #[derive(Clone, Debug)]
 pub(super) struct Subflow {
     pub(super) path: PathId,
@@ -53,7 +51,6 @@ pub(super) struct Subflow {
     pub(super) pace: Option<f64>,
     /// Backup flag to send by MP_PRIO.
     pub(super) pending_prio: Option<bool>,
-    /// Retransmission timer of SYN, SYN/ACK and FIN.
     pub(super) retry: RetryTimer,
 }
 

@@ -20,7 +20,6 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 const INITIAL_SPACE_BYTES: u64 = 14_240;
 const FULL_BYTES: u64 = 1424;
 
-/// The receive queue.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiveQueue {
     /// Next byte for the application; the bytes below it are delivered.
@@ -36,7 +35,6 @@ pub struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    /// An empty queue.
     pub fn new() -> ReceiveQueue {
         let (size, edge) = (INITIAL_BYTES, INITIAL_BYTES);
         ReceiveQueue { size, edge, space: INITIAL_SPACE_BYTES, ..ReceiveQueue::default() }

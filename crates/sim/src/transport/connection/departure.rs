@@ -17,13 +17,13 @@ impl Endpoint {
             if matches!(self.subflows[place].phase, Phase::Opening | Phase::Accepted) {
                 continue;
             }
-            while let Some(outgoing) = self.subflows[place].tx.poll(now) {
-                let flags = if outgoing.pushed { ACK | PSH } else { ACK };
+            while let Some(sent) = self.subflows[place].tx.poll(now) {
+                let flags = if sent.pushed { ACK | PSH } else { ACK };
                 let mut segment = self.acknowledge_with(place, flags);
-                segment.seq = outgoing.seq;
-                segment.payload = outgoing.mapping.len as u16;
+                segment.seq = sent.seq;
+                segment.payload = sent.mapping.len as u16;
                 if self.settings.protocol == Protocol::Mptcp {
-                    segment.dsn = Some(outgoing.mapping.dsn);
+                    segment.dsn = Some(sent.mapping.dsn);
                     let begins = !self.established && self.client;
                     segment.options = if begins { MptcpOptions::CAPABLE } else { MptcpOptions::DSS };
                 }
@@ -56,25 +56,24 @@ impl Endpoint {
 
     /// Sends the vehicle's SYN.
     pub(super) fn send_syn(&mut self, place: usize) {
-        let subflow = &self.subflows[place];
-        let segment = Segment { seq: 0, ack: 0, ..self.segment_of(subflow, SYN) };
-        self.segments.push_back(self.with_handshake_option(segment, place));
+        let segment = Segment { seq: 0, ..self.segment_of(&self.subflows[place], SYN) };
+        self.send_handshake(place, segment);
     }
 
     pub(super) fn send_syn_ack(&mut self, place: usize) {
         let subflow = &self.subflows[place];
         let window = self.receive_queue.clone().advertise().1;
         let segment = Segment { seq: 0, ack: 1, window, echo: subflow.echo, ..self.segment_of(subflow, SYN | ACK) };
-        self.segments.push_back(self.with_handshake_option(segment, place));
+        self.send_handshake(place, segment);
     }
 
     /// Sends the third segment of a handshake.
     pub(super) fn send_third(&mut self, place: usize) {
         let segment = Segment { data_ack: None, ..self.acknowledge_with(place, ACK) };
-        self.segments.push_back(self.with_handshake_option(segment, place));
+        self.send_handshake(place, segment);
     }
 
-    fn with_handshake_option(&self, mut segment: Segment, place: usize) -> Segment {
+    fn send_handshake(&mut self, place: usize, mut segment: Segment) {
         let subflow = &self.subflows[place];
         segment.options = match (self.settings.protocol, subflow.join) {
             (Protocol::Tcp, _) => MptcpOptions::default(),
@@ -82,7 +81,7 @@ impl Endpoint {
             (Protocol::Mptcp, false) => MptcpOptions::CAPABLE,
         };
         segment.backup = subflow.join.then_some(subflow.backup[0]);
-        segment
+        self.segments.push_back(segment);
     }
 
     /// A segment that acknowledges the data received.

@@ -2,8 +2,6 @@
 
 use crate::transport::congestion::INITIAL_WINDOW;
 
-/// Memory overhead of a segment (Linux: `sk_buff` and head), in bytes.
-const SEGMENT_OVERHEAD_BYTES: u64 = 900;
 /// Send buffer per segment of the window (Linux `tcp_sndbuf_expand`: rounded up to
 /// a power of two, with overhead), in bytes.
 const BUFFER_PER_SEGMENT_BYTES: u64 = 4352;
@@ -12,7 +10,6 @@ const BUFFER_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Initial send buffer of a subflow, in bytes.
 const INITIAL_BYTES: u64 = 2 * INITIAL_WINDOW as u64 * BUFFER_PER_SEGMENT_BYTES;
 
-/// The buffer's limit.
 #[derive(Clone, Copy, Debug)]
 pub struct SendBuffer {
     /// Its size, in bytes.
@@ -34,11 +31,6 @@ impl SendBuffer {
             self.bytes = self.bytes.max(needed.min(BUFFER_MAX_BYTES));
         }
     }
-}
-
-/// Memory of queued data and data in flight (Linux `sk_wmem_queued`), in bytes.
-pub(super) fn memory(bytes: u64, segments: u32) -> u64 {
-    bytes + u64::from(segments) * SEGMENT_OVERHEAD_BYTES / 2
 }
 
 #[cfg(test)]

@@ -16,11 +16,10 @@ pub(super) struct Stamp {
     pub(super) app_limited: bool,
 }
 
-/// One segment in flight.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sent {
-    pub(super) seq: u64,
-    pub(super) mapping: Mapping,
+pub struct Sent {
+    pub seq: u64,
+    pub mapping: Mapping,
     /// Time of the last transmission.
     pub(super) at: Instant,
     pub(super) sacked: bool,
@@ -29,8 +28,8 @@ pub(super) struct Sent {
     pub(super) retransmitted: bool,
     /// Sent more than once.
     pub(super) ever_retransmitted: bool,
-    pub(super) pushed: bool,
-    /// State of the rate's estimator at the last transmission.
+    /// It ends the queued data (PSH).
+    pub pushed: bool,
     pub(super) stamp: Stamp,
 }
 
@@ -66,7 +65,6 @@ pub(super) struct FoundLost {
 }
 
 impl InFlight {
-    /// Number of segments.
     pub fn len(&self) -> u32 {
         self.segments.len() as u32
     }
@@ -85,12 +83,10 @@ impl InFlight {
         self.lost > self.retransmitted
     }
 
-    /// The oldest segment.
     pub(super) fn front(&self) -> Option<&Sent> {
         self.segments.front()
     }
 
-    /// Adds a new segment.
     pub(super) fn push(&mut self, sent: Sent) {
         self.bytes += sent.mapping.len;
         self.segments.push_back(sent);

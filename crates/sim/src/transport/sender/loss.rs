@@ -17,7 +17,6 @@ use super::in_flight::Sent;
 /// §6.2 step 4, DupThresh).
 const DUP_THRESH: u32 = 3;
 
-/// State of recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recovery {
     /// Transmission time, end and RTT of the delivered segment that was sent

@@ -30,19 +30,9 @@ const PROBE_MIN: Duration = Duration::from_millis(2);
 /// Segments of a new subflow that are sent before pacing starts (Linux
 /// `tcp_update_skb_after_send`).
 const UNPACED: u64 = 10;
+/// Memory overhead of a segment (Linux: `sk_buff` and head), in bytes.
+const SEGMENT_OVERHEAD_BYTES: u64 = 900;
 
-/// A segment to transmit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutgoingSegment {
-    /// Sequence number.
-    pub seq: u64,
-    /// The data it carries.
-    pub mapping: Mapping,
-    /// True if it ends the queued data (PSH).
-    pub pushed: bool,
-}
-
-/// The sender.
 #[derive(Clone, Debug)]
 pub struct Sender {
     ticks: Ticks,
@@ -101,7 +91,6 @@ impl Sender {
         self.control.begin(now, rtt);
     }
 
-    /// Queues data to send.
     pub fn enqueue(&mut self, now: Instant, mapping: Mapping) {
         if self.is_empty() {
             let idle = now.since(self.last_sent);
@@ -118,9 +107,9 @@ impl Sender {
         self.flight.pipe()
     }
 
-    /// Memory of queued data and data in flight, in bytes.
+    /// Memory of queued data and data in flight (Linux `sk_wmem_queued`), in bytes.
     pub fn memory(&self) -> u64 {
-        buffer::memory(self.queue.bytes + self.flight.bytes, self.flight.len())
+        self.queue.bytes + self.flight.bytes + u64::from(self.flight.len()) * SEGMENT_OVERHEAD_BYTES / 2
     }
 
     /// True if the buffer has space (Linux `sk_stream_memory_free`).
@@ -128,7 +117,6 @@ impl Sender {
         self.memory() < self.buffer.bytes
     }
 
-    /// True if no data is queued or in flight.
     pub fn is_empty(&self) -> bool {
         self.flight.is_empty() && self.queue.is_empty()
     }
@@ -146,7 +134,7 @@ impl Sender {
     }
 
     /// The next segment that may be sent at `now`.
-    pub fn poll(&mut self, now: Instant) -> Option<OutgoingSegment> {
+    pub fn poll(&mut self, now: Instant) -> Option<Sent> {
         if std::mem::take(&mut self.probe.due) {
             return self.send_probe(now);
         }
@@ -166,7 +154,6 @@ impl Sender {
         None
     }
 
-    /// True if the congestion window has space.
     fn has_window(&self) -> bool {
         self.in_flight() < self.control.window
     }
@@ -184,7 +171,7 @@ impl Sender {
         self.probe.at.or(self.timeout_at)
     }
 
-    fn send_new(&mut self, now: Instant) -> Option<OutgoingSegment> {
+    fn send_new(&mut self, now: Instant) -> Option<Sent> {
         let mapping = self.queue.pop(self.mss)?;
         if self.flight.is_empty() {
             (self.rate.first_sent, self.rate.delivered_at) = (now, now);
@@ -194,28 +181,28 @@ impl Sender {
             self.control.on_start(now, stamp.app_limited);
         }
         let (seq, pushed) = (self.next, self.queue.is_empty());
-        self.flight.push(Sent { seq, mapping, at: now, pushed, stamp, ..Sent::default() });
+        let sent = Sent { seq, mapping, at: now, pushed, stamp, ..Sent::default() };
+        self.flight.push(sent);
         self.next += mapping.len;
         self.note_sent(now, mapping.len);
         if self.timeout_at.is_none() || self.probe.at.is_some() {
             self.timeout_at = Some(self.ticks.after(now, self.rtt.timeout()));
         }
         self.schedule_probe(now);
-        Some(OutgoingSegment { seq, mapping, pushed })
+        Some(sent)
     }
 
-    fn retransmit(&mut self, now: Instant, place: usize) -> OutgoingSegment {
+    fn retransmit(&mut self, now: Instant, place: usize) -> Sent {
         let sent = self.flight.retransmit(now, place, self.rate.stamp(self.delivered));
-        let outgoing = OutgoingSegment { seq: sent.seq, mapping: sent.mapping, pushed: sent.pushed };
         self.total_retrans += 1;
-        self.note_sent(now, outgoing.mapping.len);
+        self.note_sent(now, sent.mapping.len);
         self.timeout_at = self.timeout_at.or(Some(self.ticks.after(now, self.rtt.timeout())));
-        outgoing
+        sent
     }
 
     /// RFC 8985 §7: sends new data if there is any, else the last segment.
-    fn send_probe(&mut self, now: Instant) -> Option<OutgoingSegment> {
-        let outgoing = if self.queue.is_empty() {
+    fn send_probe(&mut self, now: Instant) -> Option<Sent> {
+        let sent = if self.queue.is_empty() {
             let last = self.flight.last()?;
             Some(self.retransmit(now, last))
         } else {
@@ -223,7 +210,7 @@ impl Sender {
         };
         (self.probe.at, self.probe.until) = (None, Some(self.next));
         self.await_timeout(now);
-        outgoing
+        sent
     }
 
     /// Sets the timer to the timeout of the oldest segment.

@@ -2,7 +2,6 @@
 
 use crosslane_core::time::{Duration, Instant};
 
-/// The pacer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pacer {
     /// Time of the next transmission.

@@ -8,7 +8,6 @@ use super::Sender;
 use super::acknowledgement::Delivered;
 use super::in_flight::Stamp;
 
-/// State of the estimator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rate {
     pub(super) delivered_at: Instant,
