@@ -23,11 +23,9 @@ pub(super) enum LinkPacket {
 #[derive(Clone, Debug)]
 struct InFlight {
     content: LinkPacket,
-    path: PathId,
-    sent: Instant,
-    direction: Direction,
-    /// Index of its row, if rows are kept.
-    row: usize,
+    row: PacketRow,
+    /// Index of the row, if rows are kept.
+    place: usize,
 }
 
 #[derive(Default)]
@@ -90,7 +88,7 @@ impl Wires {
             }
             while let Some(exit) = self.links[place].poll(now) {
                 if let Some(arrived) = self.leave(exit) {
-                    return Some((arrived.content, arrived.direction));
+                    return Some((arrived.content, arrived.row.direction));
                 }
             }
             self.due[place] = self.links[place].next_wakeup();
@@ -103,11 +101,10 @@ impl Wires {
         if place >= self.links.len() {
             return;
         }
-        let ip_bytes = u32::from(content.ip_bytes());
-        let row = self.rows.len();
-        let in_flight = InFlight { content, path, sent: now, direction, row };
+        let row = packet_row(now, path, direction, &content);
+        let in_flight = InFlight { content, row, place: self.rows.len() };
         if self.keep {
-            self.rows.push(packet_row(&in_flight));
+            self.rows.push(row);
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
@@ -116,7 +113,7 @@ impl Wires {
         self.in_flight[slot] = Some(in_flight);
         self.events += 1;
         let packet = PacketId(slot as u64);
-        if let Err(reason) = self.links[place].send(now, direction, packet, ip_bytes) {
+        if let Err(reason) = self.links[place].send(now, direction, packet, row.ip_bytes.into()) {
             let exit = Exit { packet, direction, at: now, tries: 0, dropped: Some(reason) };
             self.leave(exit);
         }
@@ -127,7 +124,7 @@ impl Wires {
     /// in flight count as neither delivered nor dropped.
     pub(super) fn finish(mut self) -> (Vec<PacketRow>, PacketSums, u64) {
         for in_flight in self.in_flight.iter().flatten() {
-            self.sums.note(&packet_row(in_flight));
+            self.sums.note(&in_flight.row);
         }
         (self.rows, self.sums, self.events)
     }
@@ -137,13 +134,13 @@ impl Wires {
         let in_flight = self.in_flight.get_mut(slot)?.take()?;
         self.free.push(slot);
         self.events += 1;
-        let mut row = packet_row(&in_flight);
+        let mut row = in_flight.row;
         row.delivered_ns = exit.dropped.is_none().then(|| exit.at.as_nanos());
         row.drop = exit.dropped;
         row.tries = if exit.dropped == Some(DropReason::Queue) { 0 } else { exit.tries };
         self.sums.note(&row);
         if self.keep {
-            self.rows[in_flight.row] = row;
+            self.rows[in_flight.place] = row;
         }
         exit.dropped.is_none().then_some(in_flight)
     }
@@ -159,18 +156,18 @@ impl LinkPacket {
     }
 }
 
-fn packet_row(in_flight: &InFlight) -> PacketRow {
-    let ip_bytes = in_flight.content.ip_bytes();
+fn packet_row(now: Instant, path: PathId, direction: Direction, content: &LinkPacket) -> PacketRow {
+    let ip_bytes = content.ip_bytes();
     // The link cannot see the packets inside the tunnel.
-    let segment = match &in_flight.content {
+    let segment = match content {
         LinkPacket::Direct(Packet::Segment(segment, _)) => Some(segment),
         _ => None,
     };
     PacketRow {
-        t_ns: in_flight.sent.as_nanos(),
+        t_ns: now.as_nanos(),
         delivered_ns: None,
-        path: in_flight.path,
-        direction: in_flight.direction,
+        path,
+        direction,
         ip_bytes,
         payload_bytes: segment.map_or(ip_bytes.saturating_sub(UDP_HEADER_BYTES), |segment| segment.payload),
         subflow: segment.map(|segment| segment.subflow),

@@ -12,7 +12,7 @@ use crosslane_core::time::Duration;
 
 use super::packet::UDP_HEADER_BYTES;
 use super::path_control::PathControl;
-use super::tunnel::{self, TunnelEndpoints};
+use super::tunnel::TunnelEndpoints;
 use crate::addresses::vehicle_address;
 use crate::bounds::oracle::Foresight;
 use crate::scenario::{Base, Mode, Scenario, ScenarioError, Strategy, TunnelParams, base};
@@ -109,15 +109,15 @@ pub(super) fn tunnel(
     if !strategy.is_tunnel() {
         return Ok((None, MTU_BYTES));
     }
-    let params = parameters(scenario, strategy)?;
-    let mtu_bytes = tunnel::mtu_bytes(scenario, &params);
+    let endpoints = TunnelEndpoints::new(scenario, &parameters(scenario, strategy)?);
+    let mtu_bytes = endpoints.mtu_bytes(scenario);
     let max = mtu_bytes.saturating_sub(UDP_HEADER_BYTES);
     let is_udp = scenario.traffic.protocol == crate::traffic::Protocol::Udp;
     if is_udp && scenario.traffic.kind.message_bytes().is_some_and(|bytes| bytes > max.into()) {
         let fault = format!("the simulator does not fragment datagrams, and more than {max} bytes do not fit");
         return Err(rejected(scenario, strategy, &fault));
     }
-    Ok((Some(TunnelEndpoints::new(scenario, &params)), mtu_bytes))
+    Ok((Some(endpoints), mtu_bytes))
 }
 
 fn parameters<P: Field>(scenario: &Scenario, strategy: &Strategy) -> Result<P, ScenarioError> {
