@@ -71,8 +71,7 @@ mod tests {
 
     #[test]
     fn only_new_acknowledgements_of_what_was_sent_count() {
-        let mut window = DataWindow::default();
-        window.sent = 1000;
+        let mut window = DataWindow { sent: 1000, ..DataWindow::default() };
         assert!(!window.acknowledge(1001), "never sent");
         assert!(window.acknowledge(600) && !window.acknowledge(600) && !window.acknowledge(500));
         assert_eq!((window.acknowledged, window.sent), (600, 1000));
