@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
+pub use crate::transport::congestion::Congestion;
 pub use crate::transport::scheduler::Scheduler;
 
 pub mod base;
@@ -106,23 +107,6 @@ pub const MAX_PATHS: usize = 16;
 
 /// Maximum number of RSUs in a scenario: each is evaluated 100 times a second.
 pub const MAX_UNITS: usize = 256;
-
-/// Congestion control, set per socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Congestion {
-    /// CUBIC (RFC 9438).
-    #[default]
-    Cubic,
-    /// Reno (RFC 5681).
-    Reno,
-    /// BBR.
-    Bbr,
-    /// Linked increases (RFC 6356; simulator only).
-    Lia,
-    /// Opportunistic linked increases (simulator only).
-    Olia,
-}
 
 /// Bounds of the positions, in m.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]

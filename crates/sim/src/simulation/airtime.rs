@@ -44,10 +44,9 @@ impl Simulation {
         let place = usize::from(path.0);
         let (Some(account), Some(link)) = (self.airtime.get_mut(place), self.wires.links.get(place)) else { return };
         let share = share.max(Channel::LEAST_SHARE);
-        let before = std::mem::replace(&mut account.share, share);
-        let params = Direction::BOTH.map(|direction| link.params(direction).clone());
-        for (direction, mut params) in Direction::BOTH.into_iter().zip(params) {
-            scale(&mut params, share / before);
+        let factor = share / std::mem::replace(&mut account.share, share);
+        for (direction, mut params) in Direction::BOTH.map(|direction| (direction, link.params(direction).clone())) {
+            scale(&mut params, factor);
             self.wires.set(self.now, path, direction, params);
         }
     }

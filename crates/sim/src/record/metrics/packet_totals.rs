@@ -17,7 +17,7 @@ const ACK: u8 = 16;
 
 /// Totals over the packets of a run. Packets may be [added](Self::note) in order
 /// of entry or of exit (dropped ones: of the drop).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PacketSums {
     repeats: Repeats,
     repeated: Repeat,
