@@ -76,12 +76,6 @@ impl Trace {
         after.checked_sub(1).map_or(TraceRow::default(), |place| rows[place])
     }
 
-    /// True if the first row has a rate and a signal.
-    pub fn has_rate_and_signal(&self) -> bool {
-        let first = self.at(0.0);
-        first.rate_mbit_s.is_some() && first.rssi_dbm.is_some()
-    }
-
     /// Mean rate, in Mbit/s; 0 if the trace has none.
     pub fn mean_mbit_s(&self) -> f64 {
         match self {
@@ -128,7 +122,6 @@ mod tests {
         assert_eq!(trace.at(100.0).rate_mbit_s, Some(5.5));
         assert_eq!(trace.at(100.0).rssi_dbm, Some(-70.0));
         assert_eq!(trace.at(100.0).delay_ms, None);
-        assert!(!trace.has_rate_and_signal());
         Ok(())
     }
 

@@ -10,12 +10,12 @@ use serde::Deserialize;
 use super::impairments::{codel, loss};
 use super::models::{CellularModelKeys, WifiModelKeys};
 use super::route::RouteKeys;
-use super::schema::{number, optional_number, optional_period, period, spans, whole};
+use super::schema::{number, period, spans, whole};
 use super::traffic::TrafficKeys;
 use super::wires::WireKeys;
 use super::{
-    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Limit, Map, Motion, Queue,
-    Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
+    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Map, Motion, Queue, Radio,
+    RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
 };
 use crate::radio::access_link::AccessModel;
 
@@ -25,7 +25,7 @@ pub(super) struct Keys {
     name: String,
     #[serde(default)]
     title: String,
-    #[serde(deserialize_with = "period::<_, 7200>")]
+    #[serde(deserialize_with = "period::<_, _, 7200>")]
     duration_s: f64,
     #[serde(default)]
     congestion: Congestion,
@@ -63,9 +63,9 @@ struct VehicleKeys {
     route: Option<RouteKeys>,
     mobility: Option<String>,
     vehicle: Option<u32>,
-    #[serde(default, deserialize_with = "number::<_, 0, 7200>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 7200>")]
     start_s: f64,
-    #[serde(default = "one_and_a_half", deserialize_with = "period::<_, 100>")]
+    #[serde(default = "one_and_a_half", deserialize_with = "period::<_, _, 100>")]
     antenna_m: f64,
 }
 
@@ -74,25 +74,25 @@ struct VehicleKeys {
 struct CellularKeys {
     name: String,
     rat: Rat,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 100_000>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 100_000>")]
     rate_mbit_s: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 100_000>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 100_000>")]
     down_mbit_s: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 10_000>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 10_000>")]
     delay_ms: Option<f64>,
     #[serde(default, deserialize_with = "loss")]
     loss: Loss,
     #[serde(default, deserialize_with = "codel")]
     codel: Option<CoDel>,
-    #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
+    #[serde(default, deserialize_with = "period::<_, _, 60_000>")]
     queue_ms: Option<f64>,
     queue_bytes: Option<u32>,
     queue_packets: Option<u32>,
-    #[serde(default, deserialize_with = "optional_number::<_, -150, 0>")]
+    #[serde(default, deserialize_with = "number::<_, _, -150, 0>")]
     rssi_dbm: Option<f64>,
-    #[serde(default = "whole::<2>", deserialize_with = "number::<_, 0, 20>")]
+    #[serde(default = "whole::<2>", deserialize_with = "number::<_, _, 0, 20>")]
     rssi_sigma_db: f64,
-    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, _, 10, 10_000>")]
     sample_period_ms: f64,
     trace: Option<String>,
     trace_down: Option<String>,
@@ -107,19 +107,19 @@ struct WifiKeys {
     name: String,
     trace: Option<String>,
     model: Option<WifiModelKeys>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 10_000>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 10_000>")]
     delay_ms: Option<f64>,
     #[serde(default, deserialize_with = "loss")]
     loss: Loss,
     #[serde(default, deserialize_with = "codel")]
     codel: Option<CoDel>,
-    #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
+    #[serde(default, deserialize_with = "period::<_, _, 60_000>")]
     queue_ms: Option<f64>,
     queue_bytes: Option<u32>,
     queue_packets: Option<u32>,
-    #[serde(default = "whole::<2>", deserialize_with = "number::<_, 0, 20>")]
+    #[serde(default = "whole::<2>", deserialize_with = "number::<_, _, 0, 20>")]
     rssi_sigma_db: f64,
-    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, _, 10, 10_000>")]
     sample_period_ms: f64,
     #[serde(default, deserialize_with = "spans")]
     outages_s: Vec<[f64; 2]>,
@@ -137,7 +137,7 @@ struct StrategyKeys {
 #[serde(deny_unknown_fields)]
 struct ExpectKeys {
     crossing: Option<String>,
-    #[serde(default, deserialize_with = "optional_number::<_, -150, 0>")]
+    #[serde(default, deserialize_with = "number::<_, _, -150, 0>")]
     threshold_dbm: Option<f64>,
     direction: Option<CrossingDirection>,
     between_s: Option<[f64; 2]>,
@@ -346,18 +346,18 @@ impl ExpectKeys {
                 (None, None, None, None),
             ) => Ok(Expectation::Crossing(Crossing { path, threshold_dbm, direction, between_s })),
             ((None, None, None, None), (Some(strategy), Some(metric)), limit) => {
-                let (at_most, limit) = match limit {
-                    (Some(number), None, None, None) => (true, Limit::Number(number)),
-                    (None, Some(number), None, None) => (false, Limit::Number(number)),
-                    (None, None, Some(of), None) => (true, of.build()),
-                    (None, None, None, Some(of)) => (false, of.build()),
+                let (at_most, limit, of_strategy) = match limit {
+                    (Some(limit), None, None, None) => (true, limit, None),
+                    (None, Some(limit), None, None) => (false, limit, None),
+                    (None, None, Some(of), None) => (true, of.times, Some(of.strategy)),
+                    (None, None, None, Some(of)) => (false, of.times, Some(of.strategy)),
                     _ => {
                         let what = format!("`{metric}` does not have exactly one limit");
                         let remedy = "give one of `at_most`, `at_least`, `at_most_of`, `at_least_of`";
                         return Err(lines.error(key, what, remedy));
                     }
                 };
-                Ok(Expectation::Bound(Bound { strategy, metric, at_most, limit }))
+                Ok(Expectation::Bound(Bound { strategy, metric, at_most, limit, of_strategy }))
             }
             _ => {
                 let what = "an expectation is neither a crossing nor a metric";
@@ -366,11 +366,5 @@ impl ExpectKeys {
                 Err(lines.error(key, what, remedy))
             }
         }
-    }
-}
-
-impl OfKeys {
-    fn build(self) -> Limit {
-        Limit::Of { strategy: self.strategy, times: self.times }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::ScenarioError;
-use super::schema::{number, optional_period};
+use super::schema::{number, period};
 use super::source_map::Lines;
 use crate::input::mobility::{Track, TrackPoint, distance_m};
 
@@ -30,10 +30,10 @@ pub(super) struct RouteKeys {
     from_m: Option<[f64; 2]>,
     to_m: Option<[f64; 2]>,
     waypoints_m: Option<Vec<[f64; 2]>>,
-    #[serde(default, deserialize_with = "optional_period::<_, 500>")]
+    #[serde(default, deserialize_with = "period::<_, _, 500>")]
     speed_kmh: Option<f64>,
     speeds_kmh: Option<Vec<f64>>,
-    #[serde(default, deserialize_with = "number::<_, 0, 3600>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 3600>")]
     pause_s: f64,
 }
 

@@ -63,6 +63,17 @@ impl Lines {
         ScenarioError { file: self.file.clone(), line: self.line(key), what: what.into(), remedy: remedy.into() }
     }
 
+    /// An error at a key, unless `ok`.
+    pub(super) fn require(
+        &self,
+        ok: bool,
+        key: &str,
+        what: impl Into<String>,
+        remedy: &str,
+    ) -> Result<(), ScenarioError> {
+        if ok { Ok(()) } else { Err(self.error(key, what, remedy)) }
+    }
+
     /// An error in the value of a key, from a message of serde; `name` is the name to give the key.
     pub(super) fn explain_value(&self, key: &str, name: Option<&str>, message: &str) -> ScenarioError {
         let (what, remedy) = in_our_words(message);

@@ -9,7 +9,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use toml::Table;
 
-use super::schema::{number, optional_period, whole};
+use super::schema::{number, period, whole};
 use super::source_map::{Lines, did_you_mean};
 use super::{Scenario, ScenarioError};
 use crate::traffic::keys::{Fault, Keys};
@@ -52,9 +52,9 @@ pub(super) struct TrafficKeys {
     over: Option<String>,
     #[serde(default)]
     send_buffer_bytes: u32,
-    #[serde(default = "whole::<1>", deserialize_with = "number::<_, 0, 7200>")]
+    #[serde(default = "whole::<1>", deserialize_with = "number::<_, _, 0, 7200>")]
     start_s: f64,
-    #[serde(default, deserialize_with = "optional_period::<_, 7200>")]
+    #[serde(default, deserialize_with = "period::<_, _, 7200>")]
     stop_s: Option<f64>,
     #[serde(flatten, deserialize_with = "keys_of_kinds")]
     of_kind: Table,
