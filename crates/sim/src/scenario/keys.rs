@@ -231,10 +231,9 @@ impl VehicleKeys {
                 return Err(lines.error("vehicle.mobility", what, "keep one of them"));
             }
         };
-        if self.vehicle.is_some() && matches!(motion, Motion::Route(_)) {
-            let what = "`vehicle` selects a vehicle of a mobility file, and there is no such file";
-            return Err(lines.error("vehicle.vehicle", what, "leave `vehicle` out"));
-        }
+        let ok = self.vehicle.is_none() || matches!(motion, Motion::Mobility(_));
+        let what = "`vehicle` selects a vehicle of a mobility file, and there is no such file";
+        lines.require(ok, "vehicle.vehicle", what, "leave `vehicle` out")?;
         Ok(Vehicle { motion, number: self.vehicle, start_s: self.start_s, antenna_m: self.antenna_m })
     }
 }
@@ -242,18 +241,15 @@ impl VehicleKeys {
 impl CellularKeys {
     fn build(self, lines: &Lines, key: String) -> Result<AccessLink, ScenarioError> {
         let constant = self.rate_mbit_s.is_some() || self.down_mbit_s.is_some() || self.rssi_dbm.is_some();
-        if self.model.is_some() && (constant || self.trace.is_some() || self.trace_down.is_some()) {
-            let what = format!("`{}` has both a model and a rate, signal or trace", self.name);
-            return Err(lines.error(&format!("{key}.model"), what, "keep the model or the other keys"));
-        }
-        if self.rate_mbit_s.is_none() && self.trace.is_none() && self.model.is_none() {
-            let what = format!("`{}` has neither `rate_mbit_s` nor `trace` nor `model`", self.name);
-            return Err(lines.error(&key, what, "give its rate, a trace or the positions of its cells"));
-        }
-        if self.trace_down.is_some() && self.trace.is_none() {
-            let what = format!("`{}` has `trace_down` without `trace`", self.name);
-            return Err(lines.error(&key, what, "give the uplink trace too"));
-        }
+        let only_model = !constant && self.trace.is_none() && self.trace_down.is_none();
+        let what = format!("`{}` has both a model and a rate, signal or trace", self.name);
+        let remedy = "keep the model or the other keys";
+        lines.require(self.model.is_none() || only_model, &format!("{key}.model"), what, remedy)?;
+        let what = format!("`{}` has neither `rate_mbit_s` nor `trace` nor `model`", self.name);
+        let ok = self.rate_mbit_s.is_some() || self.trace.is_some() || self.model.is_some();
+        lines.require(ok, &key, what, "give its rate, a trace or the positions of its cells")?;
+        let what = format!("`{}` has `trace_down` without `trace`", self.name);
+        lines.require(self.trace_down.is_none() || self.trace.is_some(), &key, what, "give the uplink trace too")?;
         let model = self.model.map(|keys| keys.build(lines, &key, self.rat)).transpose()?;
         let usual = model.as_ref().map(AccessModel::nominal_mbit_s);
         Ok(AccessLink {
@@ -280,10 +276,9 @@ impl CellularKeys {
 
 impl WifiKeys {
     fn build(self, lines: &Lines, key: String) -> Result<AccessLink, ScenarioError> {
-        if self.trace.is_some() == self.model.is_some() {
-            let what = format!("`{}` does not have exactly one of `trace` and `model`", self.name);
-            return Err(lines.error(&key, what, "give a trace or the position of its access point"));
-        }
+        let what = format!("`{}` does not have exactly one of `trace` and `model`", self.name);
+        let remedy = "give a trace or the position of its access point";
+        lines.require(self.trace.is_some() != self.model.is_some(), &key, what, remedy)?;
         let model = self.model.map(|keys| keys.build(lines, &key)).transpose()?;
         let usual = model.as_ref().map(AccessModel::nominal_mbit_s);
         Ok(AccessLink {
@@ -310,10 +305,8 @@ impl WifiKeys {
 
 /// The delay of a link; only a trace may have it instead, which [`Scenario::resolve`] checks.
 fn delay(lines: &Lines, key: &str, delay_ms: Option<f64>, has_trace: bool) -> Result<Option<f64>, ScenarioError> {
-    if delay_ms.is_some() || has_trace {
-        return Ok(delay_ms);
-    }
-    Err(lines.error(key, "the link has no `delay_ms`", "give its one-way delay"))
+    let ok = delay_ms.is_some() || has_trace;
+    lines.require(ok, key, "the link has no `delay_ms`", "give its one-way delay").map(|()| delay_ms)
 }
 
 fn queue(lines: &Lines, key: &str, keys: (Option<f64>, Option<u32>, Option<u32>)) -> Result<Queue, ScenarioError> {

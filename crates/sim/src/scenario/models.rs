@@ -123,10 +123,9 @@ impl WifiModelKeys {
 impl CellularModelKeys {
     pub(super) fn build(self, lines: &Lines, key: &str, rat: Rat) -> Result<AccessModel, ScenarioError> {
         let key = format!("{key}.model.cells_m");
-        if self.cells_m.is_empty() || self.cells_m.len() > MAX_CELLS {
-            let what = format!("{} cells are not 1 to {MAX_CELLS}", self.cells_m.len());
-            return Err(lines.error(&key, what, "give the positions of the cells, for example [[0, 0], [800, 0]]"));
-        }
+        let what = format!("{} cells are not 1 to {MAX_CELLS}", self.cells_m.len());
+        let remedy = "give the positions of the cells, for example [[0, 0], [800, 0]]";
+        lines.require((1..=MAX_CELLS).contains(&self.cells_m.len()), &key, what, remedy)?;
         let cells_m = self.cells_m.iter().zip(0..);
         let cells_m = cells_m.map(|(cell_m, place)| point(lines, &format!("{key}.{place}"), "the cell", cell_m));
         let defaults = if rat == Rat::Nr { NR } else { LTE };

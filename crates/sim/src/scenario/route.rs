@@ -76,11 +76,10 @@ impl RouteKeys {
                 return Err(lines.error(KEY, what, "give both positions, or waypoints instead"));
             }
         };
-        if !(2..=MAX_WAYPOINTS).contains(&waypoints_m.len()) {
-            let what = format!("{} waypoints are not 2 to {MAX_WAYPOINTS}", waypoints_m.len());
-            let remedy = "change their number, or use a mobility file";
-            return Err(lines.error(&format!("{KEY}.waypoints_m"), what, remedy));
-        }
+        let what = format!("{} waypoints are not 2 to {MAX_WAYPOINTS}", waypoints_m.len());
+        let remedy = "change their number, or use a mobility file";
+        let ok = (2..=MAX_WAYPOINTS).contains(&waypoints_m.len());
+        lines.require(ok, &format!("{KEY}.waypoints_m"), what, remedy)?;
         let legs = waypoints_m.len() - 1;
         let speeds_kmh = match (self.speed_kmh, self.speeds_kmh) {
             (Some(speed_kmh), None) => vec![speed_kmh; legs],
@@ -91,13 +90,11 @@ impl RouteKeys {
             }
         };
         let key = format!("{KEY}.speeds_kmh");
-        if speeds_kmh.len() != legs {
-            let what = format!("`speeds_kmh` has {} speeds for {legs} legs", speeds_kmh.len());
-            return Err(lines.error(&key, what, "give one speed for each leg"));
-        }
-        if let Some(speed) = speeds_kmh.iter().find(|speed| !(**speed > 0.0 && **speed <= MAX_SPEED_KMH)) {
+        let what = format!("`speeds_kmh` has {} speeds for {legs} legs", speeds_kmh.len());
+        lines.require(speeds_kmh.len() == legs, &key, what, "give one speed for each leg")?;
+        for &speed in &speeds_kmh {
             let what = format!("`speeds_kmh`: {speed} is not above 0 and up to {MAX_SPEED_KMH}");
-            return Err(lines.error(&key, what, "choose a number in this range"));
+            lines.require(speed > 0.0 && speed <= MAX_SPEED_KMH, &key, what, "choose a number in this range")?;
         }
         Ok(Route { waypoints_m, speeds_kmh, pause_s: self.pause_s })
     }

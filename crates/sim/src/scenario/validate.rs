@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crosslane_core::path::Rat;
 
-use super::source_map::did_you_mean;
 use super::{
     Bound, Crossing, Data, Expectation, MAX_PATHS, MAX_UNITS, Motion, Scenario, ScenarioError, Traffic, tunnel,
 };
@@ -149,11 +148,8 @@ impl Scenario {
         let mut stations = BTreeSet::new();
         for (place, unit) in self.units.iter().enumerate() {
             let key = |name: &str| format!("roadside_unit.{place}.{name}");
-            if !self.radios.iter().any(|radio| radio.name == unit.radio) {
-                let what = format!("there is no radio `{}`", unit.radio);
-                let remedy = did_you_mean(&unit.radio, self.radios.iter().map(|radio| radio.name.as_str()));
-                return Err(self.lines.error(&key("radio"), what, remedy));
-            }
+            let radios = self.radios.iter().map(|radio| radio.name.as_str());
+            self.lines.known("radio", &unit.radio, &key("radio"), radios)?;
             let what = format!("the roadside unit name `{}` is taken", unit.name);
             self.lines.require(names.insert(&unit.name), &key("name"), what, "choose another")?;
             let what = format!("the station id {} is taken", unit.station_id);
@@ -172,30 +168,27 @@ impl Scenario {
     fn choose_vehicles(&self, mut tracks: BTreeMap<u32, Track>, data: &mut Data) -> Result<(), ScenarioError> {
         let found = tracks.len();
         let (first, last) = (tracks.keys().next().copied(), tracks.keys().next_back().copied());
-        let fault = |key: &str, what: String, remedy: &str| Err(self.lines.error(key, what, remedy));
         match (&self.fleet, self.vehicle.number) {
             (Some(fleet), _) => {
                 let count = fleet.vehicles.unwrap_or(found);
-                if count > found {
-                    let what = format!("the mobility file has {found} vehicles, not {count}");
-                    return fault("fleet.vehicles", what, "choose fewer, or use a file with more");
-                }
+                let what = format!("the mobility file has {found} vehicles, not {count}");
+                let remedy = "choose fewer, or use a file with more";
+                self.lines.require(count <= found, "fleet.vehicles", what, remedy)?;
                 data.fleet = tracks.into_iter().take(count).collect();
                 data.mobility = data.fleet.values().next().cloned();
             }
             (None, Some(number)) => {
                 data.mobility = tracks.remove(&number);
-                if data.mobility.is_none() {
-                    let what = format!("the mobility file has no vehicle {number}");
-                    let remedy = format!("choose from {} to {}", first.unwrap_or(0), last.unwrap_or(0));
-                    return fault("vehicle.vehicle", what, &remedy);
-                }
+                let what = format!("the mobility file has no vehicle {number}");
+                let remedy = format!("choose from {} to {}", first.unwrap_or(0), last.unwrap_or(0));
+                self.lines.require(data.mobility.is_some(), "vehicle.vehicle", what, &remedy)?;
             }
-            (None, None) if found > 1 => {
+            (None, None) => {
                 let what = format!("the mobility file has {found} vehicles");
-                return fault("vehicle.mobility", what, "choose one with `vehicle = …`, or add `[fleet]` for all");
+                let remedy = "choose one with `vehicle = …`, or add `[fleet]` for all";
+                self.lines.require(found <= 1, "vehicle.mobility", what, remedy)?;
+                data.mobility = tracks.into_values().next();
             }
-            (None, None) => data.mobility = tracks.into_values().next(),
         }
         Ok(())
     }
@@ -281,19 +274,10 @@ impl Scenario {
     }
 
     pub(super) fn known_path(&self, name: &str, key: &str) -> Result<(), ScenarioError> {
-        let paths = self.paths();
-        if paths.iter().any(|path| path.name == name) {
-            return Ok(());
-        }
-        let remedy = did_you_mean(name, paths.iter().map(|path| path.name));
-        Err(self.lines.error(key, format!("there is no path `{name}`"), remedy))
+        self.lines.known("path", name, key, self.paths().iter().map(|path| path.name))
     }
 
     fn known_strategy(&self, name: &str, key: &str) -> Result<(), ScenarioError> {
-        if self.strategy(name).is_some() {
-            return Ok(());
-        }
-        let remedy = did_you_mean(name, self.strategy_names().into_iter());
-        Err(self.lines.error(key, format!("there is no strategy `{name}`"), remedy))
+        self.lines.known("strategy", name, key, self.strategy_names().into_iter())
     }
 }
