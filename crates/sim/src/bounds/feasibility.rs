@@ -49,7 +49,7 @@ pub fn warnings(scenario: &Scenario, proofs: &[Proof]) -> Vec<String> {
             ));
         }
     }
-    let route_s = scenario.known_track().map(|track| track.points().last().map_or(0.0, |p| p.t_s));
+    let route_s = scenario.known_track().map(|track| track.points.last().map_or(0.0, |p| p.t_s));
     if let Some(over_s) = route_s.map(|route_s| scenario.vehicle.start_s + route_s - scenario.duration_s)
         && over_s > 0.5
     {

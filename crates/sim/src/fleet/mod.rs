@@ -32,7 +32,8 @@ const MIN_CHANGE: f64 = 0.005;
 /// A run of many vehicles.
 pub struct Fleet {
     vehicles: Vec<Vehicle>,
-    radios: Vec<PathId>,
+    /// The first paths.
+    radios: u8,
     now: Instant,
     end: Instant,
 }
@@ -66,7 +67,7 @@ impl Fleet {
         let vehicle = |(number, track)| Vehicle::new(&mut common, &config, strategy, seed, number, track);
         Ok(Fleet {
             vehicles: tracks.into_iter().map(vehicle).collect::<Result<_, _>>()?,
-            radios: (0..scenario.radios.len() as u8).map(PathId).collect(),
+            radios: scenario.radios.len() as u8,
             now: Instant::ZERO,
             end: Instant::from_secs_f64(scenario.duration_s),
         })
@@ -87,7 +88,7 @@ impl Fleet {
     /// each vehicle.
     pub fn share_airtime(&mut self) {
         self.now = self.next().unwrap_or(self.end);
-        for (place, &path) in self.radios.iter().enumerate() {
+        for path in (0..self.radios).map(PathId) {
             let mut cells: BTreeMap<usize, Vec<(usize, AirtimeUse)>> = BTreeMap::new();
             for (vehicle, member) in self.vehicles.iter_mut().enumerate() {
                 if let Some((unit, used)) = member.airtime_used(path) {
@@ -97,7 +98,7 @@ impl Fleet {
             for stations in cells.values() {
                 let uses: Vec<AirtimeUse> = stations.iter().map(|(_, used)| *used).collect();
                 for ((vehicle, _), share) in stations.iter().zip(airtime::shares(&uses)) {
-                    self.vehicles[*vehicle].set_share(place, path, share);
+                    self.vehicles[*vehicle].set_share(path, share);
                 }
             }
         }
@@ -132,7 +133,7 @@ impl Vehicle {
     ) -> Result<Vehicle, ScenarioError> {
         let mut rng = Rng::new(seed, &format!("vehicle {number}"));
         let own_seed = u64::from(rng.below(u32::MAX)) << 32 | u64::from(rng.below(u32::MAX));
-        let span_s = [track.points().first(), track.points().last()].map(|point| point.map_or(0.0, |point| point.t_s));
+        let span_s = [track.points.first(), track.points.last()].map(|point| point.map_or(0.0, |point| point.t_s));
         let here_s = span_s.map(|t_s| (t_s + common.vehicle.start_s).min(common.duration_s));
         let all = common.traffic.clone();
         common.traffic = config.traffic(&all, here_s, rng.uniform());
@@ -172,11 +173,12 @@ impl Vehicle {
         Some((unit, AirtimeUse { part: (used.as_secs_f64() / STEP.as_secs_f64()).min(1.0), backlog }))
     }
 
-    fn set_share(&mut self, place: usize, path: PathId, share: f64) {
+    fn set_share(&mut self, path: PathId, share: f64) {
+        let last = &mut self.shares[usize::from(path.0)];
         if let Some(simulation) = &mut self.simulation
-            && (self.shares[place] - share).abs() > MIN_CHANGE
+            && (*last - share).abs() > MIN_CHANGE
         {
-            self.shares[place] = share;
+            *last = share;
             simulation.set_airtime_share(path, share);
         }
     }

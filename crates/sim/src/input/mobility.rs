@@ -15,9 +15,10 @@ pub struct State {
 }
 
 /// Positions over time.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Track {
-    points: Vec<TrackPoint>,
+    /// The points, in order of time.
+    pub points: Vec<TrackPoint>,
 }
 
 /// A point of a track.
@@ -55,7 +56,7 @@ impl Track {
             if number != libm::floor(number) {
                 return fail(format!("`vehicle` is {number}"), "number the vehicles with whole numbers from 0");
             }
-            let track = tracks.entry(number as u32).or_insert(Track { points: Vec::new() });
+            let track = tracks.entry(number as u32).or_default();
             let point = TrackPoint { t_s: cell(0), position_m: [cell(2), cell(3)] };
             match track.points.last() {
                 Some(_) if before != Some(vehicle) => {
@@ -77,16 +78,6 @@ impl Track {
             Ok(())
         })?;
         Ok(tracks)
-    }
-
-    /// A track through these points, in order of time.
-    pub fn new(points: Vec<TrackPoint>) -> Track {
-        Track { points }
-    }
-
-    /// The points, in order.
-    pub fn points(&self) -> &[TrackPoint] {
-        &self.points
     }
 
     /// State of the vehicle `t_s` after it began to move: interpolated linearly
@@ -133,7 +124,7 @@ mod tests {
         let tracks = Track::parse(text, "m.csv").unwrap_or_default();
         assert_eq!(tracks.keys().copied().collect::<Vec<u32>>(), [2, 7]);
         assert_eq!(tracks[&7].at(5.5).position_m, [5.0, 0.0]);
-        assert_eq!(tracks[&2].points().len(), 2);
+        assert_eq!(tracks[&2].points.len(), 2);
     }
 
     #[test]

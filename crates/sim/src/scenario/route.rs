@@ -52,7 +52,7 @@ impl Route {
             let length_m = distance_m(leg[0], leg[1]);
             points.push(TrackPoint { t_s: begin_s + length_m / (speed_kmh / 3.6), position_m: leg[1] });
         }
-        Track::new(points)
+        Track { points }
     }
 
     /// Key of a waypoint's position in the file, and its name in errors.

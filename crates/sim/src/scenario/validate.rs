@@ -208,7 +208,7 @@ impl Scenario {
                 self.check_position(*position_m, &key, || what.clone())?;
             }
         }
-        for point in self.data.mobility.iter().chain(self.data.fleet.values()).flat_map(Track::points) {
+        for point in self.data.mobility.iter().chain(self.data.fleet.values()).flat_map(|track| &track.points) {
             let what = || format!("the vehicle at {} s", point.t_s);
             self.check_position(point.position_m, "vehicle.mobility", what)?;
         }
