@@ -29,12 +29,11 @@ const STEP_S: f64 = 0.01;
 /// time constant of half a second.
 pub fn prove(scenario: &Scenario, seeds: &[u64]) -> Result<Vec<Proof>, ScenarioError> {
     let track = scenario.track()?;
-    let expectations = scenario.expectations.iter().enumerate();
-    let crossings = expectations.filter_map(|(place, expectation)| match expectation {
-        Expectation::Crossing(crossing) => Some((place, crossing)),
+    let proofs = scenario.expectations.iter().enumerate().filter_map(|(place, expectation)| match expectation {
+        Expectation::Crossing(crossing) => Some(prove_one(scenario, &track, seeds, place, crossing)),
         Expectation::Bound(_) => None,
     });
-    Ok(crossings.map(|(place, crossing)| prove_one(scenario, &track, seeds, place, crossing)).collect())
+    Ok(proofs.collect())
 }
 
 /// Warnings for `check`: problems that are not errors.
@@ -49,10 +48,9 @@ pub fn warnings(scenario: &Scenario, proofs: &[Proof]) -> Vec<String> {
             ));
         }
     }
-    let route_s = scenario.known_track().map(|track| track.points.last().map_or(0.0, |p| p.t_s));
-    if let Some(over_s) = route_s.map(|route_s| scenario.vehicle.start_s + route_s - scenario.duration_s)
-        && over_s > 0.5
-    {
+    let track = scenario.known_track().unwrap_or_default();
+    let over_s = scenario.vehicle.start_s + track.points.last().map_or(0.0, |point| point.t_s) - scenario.duration_s;
+    if over_s > 0.5 {
         warnings.push(format!("the vehicle moves for {over_s:.1} s longer than the drive lasts"));
     }
     warnings

@@ -54,7 +54,8 @@ impl PacketSums {
         let lost = u64::from(packet.drop.is_some() && payload_bytes > 0);
         self.note_count(packet.path, packet.direction, [packet.ip_bytes.into(), delivered_bytes], lost);
         self.note_join(packet);
-        if let Some(detector) = self.detector.as_mut().filter(|_| payload_bytes > 0) {
+        let counts = |detector: &&mut RecoveryDetector| payload_bytes > 0 && detector.rule.path == packet.path;
+        if let Some(detector) = self.detector.as_mut().filter(counts) {
             detector.note_data(packet);
         }
     }
@@ -77,7 +78,7 @@ impl PacketSums {
 
     /// Adds a sample; call it before adding the packets that enter later.
     pub fn note_sample(&mut self, sample: &SampleRow) {
-        if let Some(detector) = &mut self.detector {
+        if let Some(detector) = self.detector.as_mut().filter(|detector| detector.rule.path == sample.path) {
             detector.note_sample(sample);
         }
     }
@@ -117,7 +118,7 @@ impl PacketSums {
     }
 }
 
-/// Detects losses and recoveries of a path.
+/// Detects losses and recoveries, from the samples and data of its path.
 #[derive(Clone, Debug)]
 struct RecoveryDetector {
     rule: Recovery,
@@ -136,9 +137,6 @@ struct Recovered {
 
 impl RecoveryDetector {
     fn note_sample(&mut self, sample: &SampleRow) {
-        if sample.path != self.rule.path {
-            return;
-        }
         self.lost |= self.good_ns.is_some_and(|good_ns| sample.t_ns >= good_ns + LOSS_NS);
         if self.lost && sample.rssi_dbm >= self.rule.leave_dbm + self.rule.hysteresis_db {
             self.recoveries.push(Recovered { from_ns: sample.t_ns, data_ns: None });
@@ -152,9 +150,6 @@ impl RecoveryDetector {
     /// Updates the recoveries, from the newest back to the first one that had
     /// data before this packet.
     fn note_data(&mut self, packet: &PacketRow) {
-        if packet.path != self.rule.path {
-            return;
-        }
         for recovery in self.recoveries.iter_mut().rev().filter(|recovery| packet.t_ns >= recovery.from_ns) {
             if recovery.data_ns.is_some_and(|data_ns| data_ns <= packet.t_ns) {
                 break;
