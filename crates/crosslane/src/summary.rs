@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crosslane_sim::scenario::{Bound, Expectation, Limit, Scenario};
+use crosslane_sim::scenario::{Bound, Expectation, Scenario};
 use crosslane_sim::traffic::Protocol;
 use serde::{Deserialize, Serialize};
 
@@ -250,9 +250,9 @@ fn median(values: &[f64]) -> Option<f64> {
 
 fn evaluate(bound: &Bound, runs: &[Run]) -> Verdict {
     let value = median(&values(runs, &bound.strategy, &bound.metric));
-    let limit = match &bound.limit {
-        Limit::Number(limit) => Some(*limit),
-        Limit::Of { strategy, times } => median(&values(runs, strategy, &bound.metric)).map(|other| other * times),
+    let limit = match &bound.of_strategy {
+        None => Some(bound.limit),
+        Some(strategy) => median(&values(runs, strategy, &bound.metric)).map(|other| other * bound.limit),
     };
     let ok = value.zip(limit).map(|(value, limit)| if bound.at_most { value <= limit } else { value >= limit });
     Verdict { text: bound_text(bound), ok, value, limit }
@@ -260,11 +260,8 @@ fn evaluate(bound: &Bound, runs: &[Run]) -> Verdict {
 
 fn bound_text(bound: &Bound) -> String {
     let relation = if bound.at_most { "at most" } else { "at least" };
-    let limit = match &bound.limit {
-        Limit::Number(limit) => figure(*limit),
-        Limit::Of { strategy, times } => format!("{} × that of {strategy}", figure(*times)),
-    };
-    format!("{} of {}: {relation} {limit}", bound.metric, bound.strategy)
+    let of = bound.of_strategy.as_ref().map_or(String::new(), |strategy| format!(" × that of {strategy}"));
+    format!("{} of {}: {relation} {}{of}", bound.metric, bound.strategy, figure(bound.limit))
 }
 
 fn median_and_range(values: &[f64]) -> String {
@@ -300,22 +297,22 @@ mod tests {
         Run { strategy: strategy.into(), seed, folder: None, attempts: 1, outcome }
     }
 
-    fn bound(limit: Limit) -> Bound {
+    fn bound(limit: f64, of_strategy: Option<String>) -> Bound {
         let (strategy, metric) = ("threshold".to_string(), "delivery_delay_ms.max".to_string());
-        Bound { strategy, metric, at_most: true, limit }
+        Bound { strategy, metric, at_most: true, limit, of_strategy }
     }
 
     #[test]
     fn medians_exclude_invalid_runs() {
         let runs =
             [run("threshold", 1, true, 20.0), run("threshold", 2, false, 5000.0), run("threshold", 3, true, 40.0)];
-        assert_eq!(evaluate(&bound(Limit::Number(30.0)), &runs).value, Some(30.0));
+        assert_eq!(evaluate(&bound(30.0, None), &runs).value, Some(30.0));
     }
 
     #[test]
     fn a_bound_relative_to_another_strategy_uses_its_median() {
         let runs = [run("threshold", 1, true, 20.0), run("kernel", 1, true, 90.0)];
-        let of = |times| bound(Limit::Of { strategy: "kernel".into(), times });
+        let of = |times| bound(times, Some("kernel".into()));
         assert_eq!(evaluate(&of(0.5), &runs).ok, Some(true));
         assert_eq!(evaluate(&of(0.2), &runs).ok, Some(false));
         assert_eq!(evaluate(&of(0.2), &runs[..1]).ok, None, "the other strategy was not run");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crosslane_core::time::{Duration, Instant};
-use crosslane_sim::fleet::{Fleet, Totals, Vehicle};
+use crosslane_sim::fleet::{self, Fleet, Vehicle};
 use crosslane_sim::scenario::Scenario;
 
 use crate::comparison::Entry;
@@ -39,13 +39,13 @@ pub fn execute(
         }
     }
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-    let totals = Totals::new(fleet.finish());
+    let outcomes = fleet.finish();
     if let Some(folder) = folder {
         let failure = |cause| Error::failure(format!("writing {}", folder.join("vehicles.csv").display()), cause);
         std::fs::create_dir_all(folder).map_err(failure)?;
-        std::fs::write(folder.join("vehicles.csv"), totals.table(&names)).map_err(failure)?;
+        std::fs::write(folder.join("vehicles.csv"), fleet::table(&outcomes, &names)).map_err(failure)?;
     }
-    Ok(Some(Outcome { valid: true, reason: None, metrics: totals.metrics(&names) }))
+    Ok(Some(Outcome { valid: true, reason: None, metrics: fleet::metrics(&outcomes, &names) }))
 }
 
 /// Advances all vehicles to `until`. They are independent of each other, so

@@ -5,12 +5,10 @@
 //! when each path carries data. The allocator and the path manager are those of
 //! every other agent; only the assessors differ.
 
-use crosslane_core::path::{PathId, PathSpec, Sample};
-use std::sync::Arc;
-
 use crosslane_core::actuator::Actuator;
 use crosslane_core::agent::Agent;
 use crosslane_core::assess::{Assessor, Belief, Reason};
+use crosslane_core::path::{PathId, PathSpec, Sample};
 use crosslane_core::strategy::by_belief;
 use crosslane_core::time::{Duration, Instant};
 
@@ -21,7 +19,7 @@ use crate::world::{TICK, Truth, World, WorldEvent};
 #[derive(Clone, Debug)]
 pub struct Foresight {
     params: Params,
-    paths: Vec<Arc<Future>>,
+    paths: Vec<Future>,
 }
 
 /// The future of one path.
@@ -36,13 +34,13 @@ struct Future {
 impl Foresight {
     /// Runs a new `world` of the scenario to its end.
     pub fn new(mut world: World, scenario: &Scenario, params: Params) -> Foresight {
-        let mut futures = vec![Future::default(); scenario.paths().len()];
+        let mut paths = vec![Future::default(); scenario.paths().len()];
         let traffic = &scenario.traffic;
         let traffic_s = traffic.start_s..traffic.stop_s;
         while let Some(now) = world.next_wakeup() {
             while let Some(event) = world.poll(now) {
                 let WorldEvent::Truth(truth) = event else { continue };
-                let Some(future) = futures.get_mut(usize::from(truth.path.0)) else { continue };
+                let Some(future) = paths.get_mut(usize::from(truth.path.0)) else { continue };
                 let mbit_s = if traffic.down { truth.down_mbit_s } else { truth.up_mbit_s };
                 if mbit_s >= params.floor_mbit_s && truth.loss <= params.loss {
                     future.add(&truth, millis(params.ride_out_ms));
@@ -52,7 +50,7 @@ impl Foresight {
                 }
             }
         }
-        Foresight { params, paths: futures.into_iter().map(Arc::new).collect() }
+        Foresight { params, paths }
     }
 
     /// IP bytes that each path could carry during the traffic, in order of path
@@ -84,7 +82,7 @@ impl Future {
 
 /// Assessor of one path.
 struct Oracle {
-    future: Arc<Future>,
+    future: Future,
     params: Params,
     /// Index of the first span that has not ended.
     place: usize,
@@ -94,7 +92,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    fn new(future: Arc<Future>, params: Params) -> Oracle {
+    fn new(future: Future, params: Params) -> Oracle {
         Oracle {
             future,
             params,

@@ -36,7 +36,7 @@ mod wires;
 pub use crate::error::ScenarioError;
 pub use base::{Base, Engines};
 pub use engine::Engine;
-pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
+pub use expectation::{Bound, Crossing, CrossingDirection, Expectation};
 pub use fleet::Fleet;
 pub use networks::{AccessLink, Background, Queue, Radio, RoadsideUnit};
 pub use params::{OracleParams, Steer, TunnelParams};
@@ -142,16 +142,13 @@ pub enum Motion {
 
 /// The user's preferences.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Service {
     /// Mode of use of the paths.
-    #[serde(default)]
     pub mode: Mode,
     /// Paths in order of preference; may be empty.
-    #[serde(default)]
     pub prefer: Vec<String>,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
-    #[serde(default)]
     pub cost_per_gb: BTreeMap<String, f64>,
 }
 

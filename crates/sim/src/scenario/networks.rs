@@ -7,7 +7,7 @@ use crosslane_core::path::Rat;
 use serde::{Deserialize, Serialize};
 
 use super::Wire;
-use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, stations, whole};
+use super::schema::{integer, number, period, phy_rate, spans, station, whole};
 use crate::radio::access_link::AccessModel;
 use crate::radio::cam;
 use crate::radio::fading::Fading;
@@ -25,10 +25,10 @@ pub struct Radio {
     #[serde(rename = "rate_mbit_s", deserialize_with = "phy_rate")]
     pub rate: PhyRate,
     /// Effective radiated power of each side, in dBm (−30 to 60).
-    #[serde(default = "whole::<23>", deserialize_with = "number::<_, -30, 60>")]
+    #[serde(default = "whole::<23>", deserialize_with = "number::<_, _, -30, 60>")]
     pub eirp_dbm: f64,
     /// Noise floor, in dBm (−130 to 0).
-    #[serde(default = "whole::<-97>", deserialize_with = "number::<_, -130, 0>")]
+    #[serde(default = "whole::<-97>", deserialize_with = "number::<_, _, -130, 0>")]
     pub noise_dbm: f64,
     /// Transmission attempts before a unicast frame is dropped (1 to 7).
     #[serde(default = "seven")]
@@ -39,10 +39,10 @@ pub struct Radio {
     /// Path loss.
     pub path_loss: PathLoss,
     /// Standard deviation of shadowing, in dB (0 to 20); none: from the model.
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 20>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 20>")]
     pub shadowing_db: Option<f64>,
     /// Decorrelation distance of shadowing, in m; none: from the model.
-    #[serde(default, deserialize_with = "optional_period::<_, 10_000>")]
+    #[serde(default, deserialize_with = "period::<_, _, 10_000>")]
     pub shadowing_distance_m: Option<f64>,
     /// Fading of each frame.
     #[serde(default)]
@@ -67,10 +67,10 @@ impl Radio {
 #[serde(deny_unknown_fields)]
 pub struct Background {
     /// Number of vehicles (0 to 1000).
-    #[serde(deserialize_with = "stations")]
+    #[serde(deserialize_with = "integer::<_, 0, 1000>")]
     pub stations: u32,
     /// Period of their CAMs, in ms (10 to 10,000).
-    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, _, 10, 10_000>")]
     pub cam_period_ms: f64,
 }
 
@@ -91,16 +91,16 @@ pub struct RoadsideUnit {
     /// Position, in m.
     pub position_m: [f64; 2],
     /// Height of its antenna, in m (above 0, at most 100).
-    #[serde(default = "whole::<6>", deserialize_with = "period::<_, 100>")]
+    #[serde(default = "whole::<6>", deserialize_with = "period::<_, _, 100>")]
     pub antenna_m: f64,
     /// Period of its CAMs, in ms (10 to 10,000).
-    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, _, 10, 10_000>")]
     pub cam_period_ms: f64,
     /// Station id; none in the file: 1000 plus its index.
     #[serde(default, deserialize_with = "station")]
     pub station_id: u32,
     /// One-way delay between the RSU and the server, in ms (0 to 10,000).
-    #[serde(default = "whole::<2>", deserialize_with = "number::<_, 0, 10_000>")]
+    #[serde(default = "whole::<2>", deserialize_with = "number::<_, _, 0, 10_000>")]
     pub delay_ms: f64,
     /// Intervals `[from, to]`, in s, in which it is off.
     #[serde(default, deserialize_with = "spans")]
