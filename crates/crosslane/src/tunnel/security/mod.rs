@@ -129,11 +129,6 @@ impl Security {
         }
     }
 
-    /// The public key of this endpoint.
-    pub fn public(&self) -> PublicKey {
-        self.private.public()
-    }
-
     /// An initiation to send to `peer` over all paths, about once a second until [`HandshakeEvent::Established`]: the
     /// same bytes for [`REPEAT_FOR`], then a new one. `unix_ns` is the time since 1970 in nanoseconds; if it is earlier
     /// than before a restart, the peer may wait for a second before it responds. `None` if there is no such peer or the
@@ -196,7 +191,7 @@ impl Security {
                 self.by_index.remove(&pending.index);
             }
             for session in peer.expire(now) {
-                self.by_index.remove(&session.index());
+                self.by_index.remove(&session.own);
             }
         }
         self.responses_sent.retain(|_, answer| now.since(answer.since) < RESPONSE_TIMEOUT);
@@ -247,15 +242,15 @@ impl Security {
         self.by_index.remove(&to);
         let transport = pending.state.into_stateless_transport_mode().map_err(|_| RejectReason::Forged)?;
         let session = Arc::new(Session::new(transport, (to, remote), now, true));
-        let displaced = self.peers.get_mut(peer).map(|peer| peer.keep(session.clone())).unwrap_or_default();
+        let displaced = from.keep(session.clone());
         self.keep(peer, &session, displaced);
         Ok(HandshakeEvent::Established { peer, session })
     }
 
     fn keep(&mut self, peer: usize, session: &Arc<Session>, displaced: Vec<Arc<Session>>) {
-        self.by_index.insert(session.index(), Owner::Session(peer, session.clone()));
+        self.by_index.insert(session.own, Owner::Session(peer, session.clone()));
         for session in displaced {
-            self.by_index.remove(&session.index());
+            self.by_index.remove(&session.own);
         }
     }
 
