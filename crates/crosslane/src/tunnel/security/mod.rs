@@ -129,6 +129,11 @@ impl Security {
         }
     }
 
+    /// The public key of this endpoint.
+    pub fn public(&self) -> PublicKey {
+        self.private.public()
+    }
+
     /// An initiation to send to `peer` over all paths, about once a second until [`HandshakeEvent::Established`]: the
     /// same bytes for [`REPEAT_FOR`], then a new one. `unix_ns` is the time since 1970 in nanoseconds; if it is earlier
     /// than before a restart, the peer may wait for a second before it responds. `None` if there is no such peer or the
