@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use crosslane_core::actuator::Actuator;
 use crosslane_core::agent::Agent;
+use crosslane_core::allocate::by_belief::ByBelief;
 use crosslane_core::assess::{Assessor, Belief, Reason};
-use crosslane_core::strategy::by_belief;
 use crosslane_core::time::{Duration, Instant};
 
 use crate::scenario::{Mode, OracleParams as Params, Scenario};
@@ -68,7 +68,8 @@ impl Foresight {
         let assessors = move |path: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> {
             vec![Box::new(Oracle::new(futures[usize::from(path.0)].clone(), params))]
         };
-        Agent::of(paths, ranks, Box::new(assessors), by_belief(mode, params.on_fade), actuators)
+        let allocator = ByBelief { mode, on_fade: params.on_fade };
+        Agent::of(paths, ranks, Box::new(assessors), Box::new(allocator), actuators)
     }
 }
 
