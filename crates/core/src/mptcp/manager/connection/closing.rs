@@ -23,7 +23,7 @@ impl Connection {
         if self.confirmed_at(plan).is_none_or(|at| now < at) {
             return;
         }
-        let due = |entry: &&mut Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.may(now);
+        let due = |entry: &&mut Entry| !entry.is_closing() && entry.is_stranded(plan) && entry.destroy.may(now);
         // The address with id 0 cannot be announced.
         let mut due: Vec<&mut Entry> = self.subflows.iter_mut().filter(due).collect();
         due.sort_by_key(|entry| entry.subflow.local_id);
@@ -90,7 +90,7 @@ impl Connection {
 
     pub(super) fn unused(&self, plan: Plan) -> impl Iterator<Item = (IpAddr, AddressId, PathId)> {
         let is_used = |ip: IpAddr| self.subflows.iter().any(|entry| canonical(entry.subflow.local.ip()) == ip);
-        self.ids.pairs().filter(move |&(ip, _, _)| plan.path_of(ip).is_none() && !is_used(ip))
+        self.ids.pairs().filter(move |&(ip, _, _)| plan.paths.path_of(ip).is_none() && !is_used(ip))
     }
 
     /// Withdraws pairs of address and id unknown to this agent, once.
