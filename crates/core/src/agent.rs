@@ -180,9 +180,7 @@ impl Agent {
     }
 
     fn assess_sample(&mut self, now: Instant, sample: &Sample) {
-        let Some(path) = self.paths.get_mut(usize::from(sample.path.0)) else {
-            return;
-        };
+        let Some(path) = self.paths.get_mut(usize::from(sample.path.0)) else { return };
         path.latest.observe(now, &sample.kind);
         for assessor in &mut path.assessors {
             assessor.advance(now);
@@ -208,8 +206,7 @@ impl Agent {
     fn add_path(&mut self, now: Instant, spec: PathSpec, rank: u8) {
         if let Some(id) = self.place(&spec, rank) {
             self.pass(now, &Event::PathAdded(id, spec));
-            let reason = Reason { rule: "paths.add", text: "a path was added".into(), ..Reason::default() };
-            self.allocate(now, |_, _| reason.clone());
+            self.allocate(now, |_, _| Reason::plain("paths.add", "a path was added"));
         }
     }
 
@@ -217,7 +214,7 @@ impl Agent {
     fn remove_path(&mut self, now: Instant, id: PathId) {
         let Some(path) = self.paths.get_mut(usize::from(id.0)).filter(|path| !path.removed) else { return };
         (path.removed, path.belief, path.assessors) = (true, Belief::Lost, Vec::new());
-        let reason = Reason { rule: "paths.remove", text: format!("{} was removed", path.name), ..Reason::default() };
+        let reason = Reason::plain("paths.remove", format!("{} was removed", path.name));
         self.allocate(now, |_, _| reason.clone());
         self.pass(now, &Event::Address { path: id, local: None, if_index: 0 });
     }
@@ -236,11 +233,8 @@ impl Agent {
         }
         for (id, found) in found {
             let Some(path) = self.paths.get_mut(usize::from(id.0)) else { continue };
-            let was = path.state;
-            if path.belief == Belief::Unknown && was < found {
-                let text = "a subflow exists on it".into();
-                let reason = Reason { rule: "resync", text, ..Reason::default() };
-                path.decide(id, found, reason, &mut self.outputs);
+            if path.belief == Belief::Unknown && path.state < found {
+                path.decide(id, found, Reason::plain("resync", "a subflow exists on it"), &mut self.outputs);
                 self.wanted.set(id, found);
             }
         }
@@ -266,8 +260,7 @@ impl Agent {
                 continue;
             };
             if belief != path.belief {
-                path.belief = belief;
-                path.reason = reason.clone();
+                (path.belief, path.reason) = (belief, reason.clone());
                 self.outputs.push_back(Output::Belief { path: id, belief, reason: reason.clone() });
                 changed = Some(place);
             }

@@ -5,7 +5,6 @@
 //! [`Command`], and the driver that carries out the command.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
@@ -131,9 +130,4 @@ pub trait Actuator: Send {
     fn left_out(&self) -> u64 {
         0
     }
-}
-
-/// The reason for a path's state as an owned sentence.
-fn sentences(verdicts: &[Verdict]) -> Vec<String> {
-    verdicts.iter().map(|verdict| verdict.reason.into()).collect()
 }

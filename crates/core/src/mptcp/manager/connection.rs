@@ -221,10 +221,10 @@ impl Connection {
         };
         let entry = self.subflows.remove(place);
         let lived = now.since(entry.opened);
-        // If we closed it, or its address is gone, this says nothing about the path.
         if lived >= STABLE_LIFETIME {
             self.forget_failures(entry.path);
-        } else if !entry.is_closing() && !entry.is_stranded(plan) {
+        // If we closed it, or its address is gone, this says nothing about the path.
+        } else if entry.is_usable(plan) {
             self.fail(now, entry.path);
             if lived < MIN_LIFETIME {
                 return self.was_reset(now, plan);

@@ -74,8 +74,8 @@ impl Connection {
 
     /// When a subflow can first carry REMOVE_ADDR.
     pub(super) fn confirmed_at(&self, plan: Plan) -> Option<Instant> {
-        let is_usable = self.subflows.iter().filter(|entry| entry.is_usable(plan));
-        is_usable.map(|entry| entry.confirmed).min()
+        let usable = self.subflows.iter().filter(|entry| entry.is_usable(plan));
+        usable.map(|entry| entry.confirmed).min()
     }
 
     /// Withdraws the addresses that no path has any more.
