@@ -96,20 +96,6 @@ pub enum Output {
     },
 }
 
-/// Configuration of an agent.
-pub struct Setup {
-    /// The paths (at most [`MAX_PATHS`]).
-    pub paths: Vec<PathSpec>,
-    /// Rank of each path in the user's preference, 0 first.
-    pub ranks: Vec<u8>,
-    /// How the paths are used together.
-    pub mode: Mode,
-    /// The strategy.
-    pub strategy: Arc<dyn Strategy>,
-    /// What carries out the wanted states.
-    pub actuators: Vec<Box<dyn Actuator>>,
-}
-
 /// Creates the assessors of a path.
 pub type Assessors = Box<dyn Fn(PathId, &PathSpec) -> Vec<Box<dyn Assessor + Send>> + Send>;
 
@@ -125,14 +111,21 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent without connections and samples.
-    pub fn new(setup: Setup) -> Agent {
-        let (allocator, strategy) = (setup.strategy.allocator(setup.mode), setup.strategy);
-        let assessors: Assessors = Box::new(move |_, spec| strategy.assessors(spec));
-        Agent::of(&setup.paths, &setup.ranks, assessors, allocator, setup.actuators)
+    /// An agent without connections and samples: the paths (at most [`MAX_PATHS`]), the rank
+    /// of each in the user's preference (0 first), how they are used together, the
+    /// strategy, and what carries out the wanted states.
+    pub fn new(
+        paths: &[PathSpec],
+        ranks: &[u8],
+        mode: Mode,
+        strategy: Arc<dyn Strategy>,
+        actuators: Vec<Box<dyn Actuator>>,
+    ) -> Agent {
+        let allocator = strategy.allocator(mode);
+        Agent::of(paths, ranks, Box::new(move |_, spec| strategy.assessors(spec)), allocator, actuators)
     }
 
-    /// An agent from its parts. [`Setup`] describes `paths`, `ranks` and `actuators`.
+    /// An agent from the parts of a strategy; the rest as for [`new`](Self::new).
     pub fn of(
         paths: &[PathSpec],
         ranks: &[u8],

@@ -62,7 +62,7 @@ impl Foresight {
     }
 
     /// The agent that uses this knowledge. `ranks` and `actuators` as in
-    /// [`Setup`](crosslane_core::agent::Setup).
+    /// [`Agent::new`].
     pub fn agent(&self, paths: &[PathSpec], ranks: &[u8], mode: Mode, actuators: Vec<Box<dyn Actuator>>) -> Agent {
         let (futures, params) = (self.paths.clone(), self.params);
         let assessors = move |path: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> {
