@@ -10,13 +10,13 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::actuator::{self, Actuator, Command, Event, MeasuredSubflow, Verdict};
+use crate::actuator::{self, Actuator, Command, Event, Verdict};
 use crate::allocate::{Allocator, Mode, PathInput, PathSupply};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::{Alarm, Assessor, Belief, Reason};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
-use crate::mptcp::Notice;
+use crate::mptcp::{MeasuredSubflow, Notice};
 use crate::path::{PathId, PathSpec, PathState, Position, Sample, SampleKind};
 use crate::strategy::Strategy;
 use crate::time::Instant;

@@ -6,10 +6,10 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 
 use crate::assess::{Belief, StalledSubflow};
-use crate::mptcp::{self, ConnectionSnapshot, Notice, Refusal, Token};
+use crate::mptcp::{self, ConnectionSnapshot, MeasuredSubflow, Notice, Refusal, Token};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::Instant;
 use crate::wanted::{ConnectionClass, Wanted};
@@ -80,21 +80,6 @@ pub enum Output {
     Command(Command),
     /// A notice to the user.
     Notice(Notice),
-}
-
-/// A subflow whose transport statistics describe its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MeasuredSubflow {
-    /// Its connection.
-    pub token: Token,
-    /// Its path.
-    pub path: PathId,
-    /// Local address and port.
-    pub local: SocketAddr,
-    /// The peer's address and port.
-    pub remote: SocketAddr,
-    /// True if this endpoint accepted the connection.
-    pub accepted: bool,
 }
 
 /// Carries out the wanted states of paths for one kind of transport; a loop like that of

@@ -68,7 +68,7 @@ impl MpDpa {
             return self.others;
         }
         let window = Duration::from_secs_f64(self.params.window_ms / 1e3);
-        while self.readings.len() > 1 && self.readings.get(1).is_some_and(|(at, _)| now.since(*at) >= window) {
+        while self.readings.get(1).is_some_and(|(at, _)| now.since(*at) >= window) {
             self.readings.pop_front();
         }
         if self.readings.len() >= MAX_READINGS {
@@ -80,13 +80,7 @@ impl MpDpa {
         let spent_s = now.since(object.start).as_secs_f64();
         let expected = (self.params.alpha * whole_s - spent_s) * goodput;
         let rest = object.remaining_bytes() as f64;
-        if expected > rest {
-            false
-        } else if expected < rest {
-            true
-        } else {
-            self.others
-        }
+        if expected == rest { self.others } else { expected < rest }
     }
 
     /// Goodput over all paths, in bytes/s.

@@ -108,7 +108,10 @@ impl Stalls {
     /// Processes a sample; `margin` is the timeout beyond the round-trip time and four
     /// times its deviation.
     pub(super) fn watch(&mut self, now: Instant, transport: &Transport, margin: Duration) -> Option<Verdict> {
-        self.sweep(now);
+        if check_is_due(&mut self.swept, now) {
+            self.subflows.retain(|_, progress| now.since(progress.observed) < EXPIRY);
+            self.peers = self.subflows.keys().map(|(_, peer)| peer.ip()).collect();
+        }
         let key = (transport.token, transport.peer);
         let Some(progress) = self.subflows.get_mut(&key) else { return self.add(now, transport) };
         let (last_sample, since) = (progress.observed, progress.waiting_since);
@@ -179,7 +182,8 @@ impl Stalls {
         }
         if progress.silent_period != self.timed_out.silent_period {
             progress.silent_period = self.timed_out.silent_period;
-            self.timed_out.add(peer);
+            self.timed_out.count += 1;
+            self.timed_out.several_peers |= *self.timed_out.peer.get_or_insert(peer) != peer;
         }
         let is_trusted = !self.is_distrusted(now, peer);
         let is_only_peer = !has_other(&self.progressed_peers, peer, now) && is_trusted;
@@ -258,21 +262,6 @@ impl Stalls {
     /// The next stalled subflow whose path is not stalled.
     pub(super) fn poll_stalled(&mut self) -> Option<StalledSubflow> {
         self.stalled.pop_front()
-    }
-
-    fn sweep(&mut self, now: Instant) {
-        if check_is_due(&mut self.swept, now) {
-            self.subflows.retain(|_, progress| now.since(progress.observed) < EXPIRY);
-            self.peers = self.subflows.keys().map(|(_, peer)| peer.ip()).collect();
-        }
-    }
-}
-
-impl TimedOut {
-    fn add(&mut self, peer: IpAddr) {
-        self.count += 1;
-        self.several_peers |= self.peer.is_some_and(|first| first != peer);
-        self.peer.get_or_insert(peer);
     }
 }
 

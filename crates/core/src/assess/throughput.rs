@@ -48,8 +48,6 @@ const SEGMENT_BYTES: u64 = 1424;
 pub struct Rate {
     history: History,
     subflows: BTreeMap<(u32, SocketAddr), Subflow>,
-    /// Bytes queued on all of them together.
-    queued_bytes: u64,
     swept: Instant,
     belief: Belief,
     reason: Reason,
@@ -73,6 +71,7 @@ pub struct History {
     start: Option<u64>,
     /// Cost of the last starts, in s at full rate.
     start_costs_s: VecDeque<f64>,
+    /// On all subflows together.
     queued_bytes: u64,
     /// Minimum and latest RTT.
     rtt: Duration,
@@ -209,16 +208,15 @@ impl History {
         self.queued_bytes
     }
 
-    fn record(&mut self, now: Instant, acked: u64, queued_bytes: u64, rtt: Duration) {
+    fn record(&mut self, now: Instant, acked: u64, rtt: Duration) {
         if now.since(self.sampled) >= SILENT {
             // This is a new subflow.
             (self.present, self.busy_since, self.start) = (None, None, None);
         }
         self.sampled = now;
-        self.queued_bytes = queued_bytes;
         self.latest_rtt = rtt;
         self.rtt = if self.rtt.is_zero() { rtt } else { self.rtt.min(rtt) };
-        let busy = queued_bytes > 0;
+        let busy = self.queued_bytes > 0;
         self.measure_start(now, acked, busy);
         if !busy {
             self.idle_at = now;
@@ -274,7 +272,7 @@ impl Rate {
     fn watch(&mut self, now: Instant, transport: &Transport) {
         if check_is_due(&mut self.swept, now) {
             self.subflows.retain(|_, subflow| now.since(subflow.observed) < EXPIRY);
-            self.queued_bytes = self.subflows.values().map(|subflow| subflow.queued_bytes).sum();
+            self.history.queued_bytes = self.subflows.values().map(|subflow| subflow.queued_bytes).sum();
         }
         let key = (transport.token, transport.peer);
         if self.subflows.len() >= MAX_SUBFLOWS && !self.subflows.contains_key(&key) {
@@ -284,9 +282,9 @@ impl Rate {
         // A subflow that was opened again counts from 0.
         let acked = transport.bytes_acked.checked_sub(subflow.bytes_acked).unwrap_or(transport.bytes_acked);
         let queued_bytes = u64::from(transport.unacked) * SEGMENT_BYTES + u64::from(transport.notsent_bytes);
-        self.queued_bytes = self.queued_bytes - subflow.queued_bytes + queued_bytes;
+        self.history.queued_bytes = self.history.queued_bytes - subflow.queued_bytes + queued_bytes;
         *subflow = Subflow { observed: now, bytes_acked: transport.bytes_acked, queued_bytes };
-        self.history.record(now, acked, self.queued_bytes, transport.rtt);
+        self.history.record(now, acked, transport.rtt);
     }
 }
 

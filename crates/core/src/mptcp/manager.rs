@@ -28,7 +28,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::{Command, ConnectionSnapshot, Event, Notice, Refusal, Subflow, Token};
+use super::{Command, ConnectionSnapshot, Event, MeasuredSubflow, Notice, Refusal, Token};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::{Duration, Instant};
 use crate::wanted::{ConnectionClass, Wanted};
@@ -273,17 +273,10 @@ impl Manager {
         self.paths.path_of(local)
     }
 
-    /// True for a connection that this endpoint accepted.
-    pub fn is_accepted(&self, token: Token) -> bool {
-        self.connections.get(&token).is_some_and(|connection| connection.server_side)
-    }
-
     /// The subflows that carry information about their paths: not those whose address
     /// is gone.
-    pub fn subflows(&self) -> impl Iterator<Item = (Token, PathId, &Subflow)> {
-        self.connections.iter().flat_map(|(&token, connection)| {
-            connection.subflows(&self.paths).map(move |(path, subflow)| (token, path, subflow))
-        })
+    pub fn subflows(&self) -> impl Iterator<Item = MeasuredSubflow> {
+        self.connections.iter().flat_map(|(&token, connection)| connection.subflows(token, &self.paths))
     }
 
     /// Returns false if the connection is not to be managed.

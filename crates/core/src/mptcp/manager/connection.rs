@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::super::{AddressId, Command, ConnectionSnapshot, Refusal, Subflow, Token};
+use super::super::{AddressId, Command, ConnectionSnapshot, MeasuredSubflow, Refusal, Subflow, Token};
 use super::backoff::Backoff;
 use super::canonical;
 use super::entry::Entry;
@@ -99,10 +99,13 @@ impl Connection {
         Connection { server_side, remotes: Vec::from([(remote, None)]), ..Connection::default() }
     }
 
-    pub fn subflows(&self, paths: &Paths) -> impl Iterator<Item = (PathId, &Subflow)> {
+    pub fn subflows(&self, token: Token, paths: &Paths) -> impl Iterator<Item = MeasuredSubflow> {
         let plan = Plan { paths, class: self.class };
         let usable = self.subflows.iter().filter(move |entry| !entry.is_stranded(plan));
-        usable.map(|entry| (entry.path, &entry.subflow))
+        usable.map(move |entry| {
+            let Subflow { local, remote, .. } = entry.subflow;
+            MeasuredSubflow { token, path: entry.path, local, remote, accepted: self.server_side }
+        })
     }
 
     /// The peer's address when the connection began.

@@ -57,13 +57,11 @@ impl Connection {
         let is_unwanted = |entry: &&mut Entry| entry.is_usable(plan) && plan.wanted(entry.path) == PathState::Closed;
         let stays =
             self.subflows.iter().any(|entry| entry.is_usable(plan) && plan.wanted(entry.path) != PathState::Closed);
-        let kept = match (stays, self.room.full_until) {
-            (true, _) => 0,
-            (false, Some(_)) => 1,
-            (false, None) => return,
-        };
+        if !stays && self.room.full_until.is_none() {
+            return;
+        }
         let Connection { subflows, ids, server_side, .. } = self;
-        let unwanted = subflows.iter_mut().filter(is_unwanted).skip(kept);
+        let unwanted = subflows.iter_mut().filter(is_unwanted).skip(usize::from(!stays));
         for entry in unwanted.filter(|entry| which(entry) && entry.destroy.may(now)) {
             if entry.is_lost(plan) && !*server_side {
                 withdraw(token, entry, ids, out);
