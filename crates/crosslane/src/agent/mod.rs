@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crosslane_core::actuator::{self, Actuator, Command, PacketScheduler};
-use crosslane_core::agent::{Agent, Input, Output, Setup};
+use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
 use crosslane_core::mptcp::manager::Manager;
@@ -144,14 +144,9 @@ impl Driver {
         let journal = Journal::open(&config, clock);
         let group = config.service.demands_group.as_ref().and_then(|group| machine::group(group.get_ref()));
         let specs: Vec<PathSpec> = config.paths.iter().map(|path| path.get_ref().spec()).collect();
-        let engine = Agent::new(Setup {
-            actuators: actuators(&config, &specs),
-            paths: specs,
-            ranks: config.ranks(),
-            mode: config.service.mode,
-            // Only a gateway has no strategy, and it has no path to use one on.
-            strategy: config.strategy.clone().unwrap_or_else(|| Arc::new(threshold::Params::default())),
-        });
+        // Only a gateway has no strategy, and it has no path to use one on.
+        let strategy = config.strategy.clone().unwrap_or_else(|| Arc::new(threshold::Params::default()));
+        let engine = Agent::new(&specs, &config.ranks(), config.service.mode, strategy, actuators(&config, &specs));
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {
             clock,

@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use crosslane_core::actuator::MeasuredSubflow;
 use crosslane_core::assess::answers::CROWD;
+use crosslane_core::mptcp::MeasuredSubflow;
 use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
 

@@ -7,9 +7,9 @@
 
 use crosslane_core::actuator::Actuator;
 use crosslane_core::agent::Agent;
+use crosslane_core::allocate::by_belief::ByBelief;
 use crosslane_core::assess::{Assessor, Belief, Reason};
 use crosslane_core::path::{PathId, PathSpec, Sample};
-use crosslane_core::strategy::by_belief;
 use crosslane_core::time::{Duration, Instant};
 
 use crate::scenario::{Mode, OracleParams as Params, Scenario};
@@ -60,13 +60,14 @@ impl Foresight {
     }
 
     /// The agent that uses this knowledge. `ranks` and `actuators` as in
-    /// [`Setup`](crosslane_core::agent::Setup).
+    /// [`Agent::new`].
     pub fn agent(&self, paths: &[PathSpec], ranks: &[u8], mode: Mode, actuators: Vec<Box<dyn Actuator>>) -> Agent {
         let (futures, params) = (self.paths.clone(), self.params);
         let assessors = move |path: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> {
             vec![Box::new(Oracle::new(futures[usize::from(path.0)].clone(), params))]
         };
-        Agent::of(paths, ranks, Box::new(assessors), by_belief(mode, params.on_fade), actuators)
+        let allocator = ByBelief { mode, on_fade: params.on_fade };
+        Agent::of(paths, ranks, Box::new(assessors), Box::new(allocator), actuators)
     }
 }
 

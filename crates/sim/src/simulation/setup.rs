@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crosslane_core::actuator::{Actuator, PacketScheduler};
-use crosslane_core::agent::{Agent, Setup};
+use crosslane_core::agent::Agent;
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::parameters::Field;
 use crosslane_core::path::{PathId, PathSpec};
@@ -82,14 +82,8 @@ fn control_by(
         Base::Agent(entry) => {
             let read = entry.read(base::values(&strategy.parameters));
             let strategy = read.map_err(|fault| rejected(scenario, strategy, &fault))?;
-            let setup = Setup {
-                paths: specs(scenario),
-                ranks: scenario.ranks(),
-                mode: scenario.service.mode,
-                strategy,
-                actuators,
-            };
-            Ok(PathControl::with_agent(Agent::new(setup), scenario.paths().len()))
+            let agent = Agent::new(&specs(scenario), &scenario.ranks(), scenario.service.mode, strategy, actuators);
+            Ok(PathControl::with_agent(agent, scenario.paths().len()))
         }
     }
 }
