@@ -21,7 +21,7 @@ pub mod tables;
 use crate::error::Result;
 
 use events::RunEvent;
-use tables::{Events, RecordError, write_table};
+use tables::{write_events, write_table};
 
 /// The records of a run, each in order of time.
 #[derive(Clone, Debug, Default)]
@@ -46,22 +46,18 @@ pub struct Records {
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn write(folder: &Path, names: &[String], records: Records) -> std::result::Result<(), RecordError> {
+pub fn write(folder: &Path, names: &[String], mut records: Records) -> Result<()> {
     let file = |name: &str| folder.join(name);
-    let Records { packets, throughput, samples, messages, links, tcp_info, mut events } = records;
-    write_table(&file("throughput.arrow"), names, throughput)?;
-    write_table(&file("packets.arrow"), names, packets)?;
-    write_table(&file("samples.arrow"), names, samples)?;
-    write_table(&file("links.arrow"), names, links)?;
-    write_table(&file("tcp_info.arrow"), names, tcp_info)?;
-    write_table(&file("messages.arrow"), names, messages)?;
-    events.sort_by_key(|(at, _)| *at);
+    write_table(&file("throughput.arrow"), names, &records.throughput, tables::throughput)?;
+    write_table(&file("packets.arrow"), names, &records.packets, tables::packets)?;
+    write_table(&file("samples.arrow"), names, &records.samples, tables::samples)?;
+    write_table(&file("links.arrow"), names, &records.links, tables::links)?;
+    write_table(&file("tcp_info.arrow"), names, &records.tcp_info, tables::tcp_info)?;
+    write_table(&file("messages.arrow"), names, &records.messages, tables::messages)?;
+    records.events.sort_by_key(|(at, _)| *at);
     let addresses: Vec<IpAddr> = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
-    let mut lines = Events::create(&file("events.jsonl"))?;
-    for (at, event) in events {
-        lines.write(&event.line(at, names, &addresses))?;
-    }
-    lines.finish()
+    let lines = records.events.into_iter().map(|(at, event)| event.line(at, names, &addresses));
+    write_events(&file("events.jsonl"), lines)
 }
 
 /// The traffic of a run.

@@ -59,9 +59,5 @@ fn write(folder: &Path, names: &[String], recording: Recording) -> Result<()> {
     let events = agent_events.chain(kernel_events).collect();
     let throughput = throughput(&packets);
     let records = Records { packets, throughput, samples, messages, links, tcp_info, events };
-    let written = run_folder::write(folder, names, records);
-    written.map_err(|cause| {
-        drop(std::fs::remove_dir_all(folder));
-        cause.into()
-    })
+    run_folder::write(folder, names, records).inspect_err(|_| drop(std::fs::remove_dir_all(folder)))
 }
