@@ -19,7 +19,6 @@ use crate::testbed::realtime::become_realtime;
 mod connection;
 mod datagrams;
 mod driver;
-mod error;
 mod frame;
 mod objects;
 

@@ -28,7 +28,7 @@ pub struct Objects {
 
 impl Driver for Objects {
     fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
-        Ok(connection::listen(plan, port)?)
+        connection::listen(plan, port)
     }
 
     fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {
