@@ -25,9 +25,6 @@ pub struct Options {
 }
 
 /// Creates a key, or prints the public key of an existing one.
-///
-/// # Errors
-/// A file cannot be read or written, or holds no key.
 pub fn run(options: &Options) -> Result<()> {
     let key = match &options.public {
         Some(file) => PrivateKey::read(file)?,

@@ -9,7 +9,7 @@ use crosslane_sim::traffic::Protocol;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::output::table;
+use crate::output::{self, table};
 
 /// Outcome of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -171,9 +171,7 @@ impl Summary {
     /// # Errors
     /// The file and the cause.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let file = folder.join("summary.json");
-        let write = std::fs::write(&file, self.to_json()? + "\n");
-        write.map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
+        output::write(&folder.join("summary.json"), self.to_json()? + "\n")
     }
 
     /// Table of medians by strategy with their range over the seeds, and the

@@ -49,9 +49,6 @@ impl Agents {
 
     /// Starts the agents that the strategy needs and returns when all are ready;
     /// their files are written into `folder`.
-    ///
-    /// # Errors
-    /// An agent's error message if it exits, else the cause of the failure.
     pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Agents> {
         if strategy.is_tunnel() {
             return Agents::start_tunnel(scenario, strategy, folder, testbed);
@@ -88,9 +85,6 @@ impl Agents {
     }
 
     /// Ends them and reads their events.
-    ///
-    /// # Errors
-    /// The error message of an agent that has exited before.
     pub fn finish(self, reader: Reader) -> Result<Finished> {
         let Some(vehicle) = self.vehicle else {
             let tunnel_cpu_time = self.third_party.map(PeerTunnels::finish).transpose()?.flatten();

@@ -24,9 +24,6 @@ struct StateChange {
 
 /// Sets the vehicle's interfaces of the wires down and up as the scenario
 /// defines, until the run is stopped.
-///
-/// # Errors
-/// The kernel rejects a change.
 pub fn apply(scenario: &Scenario, testbed: &Testbed, clock: Clock, stop: &AtomicBool) -> Result<()> {
     for change in changes(scenario) {
         while clock.now() < change.at {

@@ -30,9 +30,6 @@ const NAP: Duration = Duration::from_millis(50);
 
 /// Checks in a separate process that this machine can execute runs of
 /// strategies with these bases.
-///
-/// # Errors
-/// What is missing and what to do (exit code 2).
 pub fn check_machine(bases: &BTreeSet<String>) -> Result<()> {
     let attempt = "checking this machine";
     let mut probe = this_program().map_err(|cause| Error::failure(attempt, cause))?;

@@ -41,17 +41,13 @@ pub struct MonitorRecord {
 impl Monitor {
     /// A monitor; `addresses` are those of the vehicle's paths in the order of
     /// their ids.
-    ///
-    /// # Errors
-    /// What the kernel rejected.
     pub fn new(side: Side, clock: Clock, addresses: &[IpAddr]) -> Result<Monitor> {
-        let message = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
         Ok(Monitor {
             side,
             clock,
             addresses: addresses.to_vec(),
-            events: path_manager::events().map_err(|cause| message(&cause))?,
-            diag: Diag::open().map_err(|cause| message(&cause))?,
+            events: path_manager::events().map_err(Error::reported)?,
+            diag: Diag::open().map_err(Error::reported)?,
         })
     }
 

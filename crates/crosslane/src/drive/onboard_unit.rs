@@ -26,9 +26,6 @@ pub struct OnBoardUnit {
 
 impl OnBoardUnit {
     /// An on-board unit that sends to port 5051 of this namespace.
-    ///
-    /// # Errors
-    /// Socket errors.
     pub fn new() -> std::io::Result<OnBoardUnit> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         Ok(OnBoardUnit { socket, to: (Ipv4Addr::LOCALHOST, PORT).into() })

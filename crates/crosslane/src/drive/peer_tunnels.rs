@@ -61,9 +61,6 @@ struct Endpoint<'a> {
 
 /// Checks what a strategy's base needs, in a process that [may create
 /// namespaces](testbed::prepare_privileges); other bases need nothing.
-///
-/// # Errors
-/// What is missing, with a remedy.
 pub fn probe(base: &str) -> Result<()> {
     match base {
         "vxlan" => Namespace::new()?.enter(|| Wiring::open()?.add_vxlan(INTERFACE, VEHICLE, SERVER))?,
@@ -73,9 +70,6 @@ pub fn probe(base: &str) -> Result<()> {
 }
 
 /// The program's name and version, as it reports them.
-///
-/// # Errors
-/// It is missing, or does not start.
 #[expect(clippy::disallowed_methods, reason = "wireguard-go, a peer under test in a drive (decision 30)")]
 pub fn version() -> Result<String> {
     let output = Command::new(program()?).arg("--version").stdin(Stdio::null()).output();
@@ -86,9 +80,6 @@ pub fn version() -> Result<String> {
 impl PeerTunnels {
     /// Starts both endpoints; the output of their programs is written into
     /// `folder`.
-    ///
-    /// # Errors
-    /// What the kernel rejected or the program reported.
     pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<PeerTunnels> {
         let path = vehicle_address(usize::from(scenario.single_path(strategy).0));
         let vehicle = Endpoint { namespace: &testbed.vehicle, name: "vehicle", outside: path, inside: VEHICLE };
@@ -118,9 +109,6 @@ impl PeerTunnels {
     }
 
     /// Ends its programs and returns their CPU time; `None` if it has no program.
-    ///
-    /// # Errors
-    /// The output of a program that has exited before.
     pub fn finish(self) -> Result<Option<Duration>> {
         let mut cpu_time = None;
         for mut process in self.processes {

@@ -34,9 +34,6 @@ pub struct Raw {
 }
 
 /// Writes the records and returns the outcome.
-///
-/// # Errors
-/// A record cannot be written.
 pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) -> Result<Outcome> {
     let packets = packet_rows(std::mem::take(&mut raw.world.packets));
     let samples = std::mem::take(&mut raw.world.samples);

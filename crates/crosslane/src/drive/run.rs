@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crosslane_core::time::Instant;
 use crosslane_sim::simulation::Side;
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
+use nix::sys::resource::UsageWho;
 
 use super::Plan;
+use super::agent_process::cpu_time;
 use super::agents::Agents;
 use super::interface_outages;
 use super::keep;
@@ -60,29 +60,20 @@ pub fn run_one(plan: &str) -> Result<ExitCode> {
     }
     let scenario = scenario_file::read(&plan.scenario, plan.data.as_deref())?;
     let Some(strategy) = scenario.strategy(&plan.entry.strategy) else {
-        return Err(Error::usage(
-            "planning a run",
-            format!("there is no strategy {:?}", plan.entry.strategy),
-            "name another",
-        ));
+        let cause = format!("there is no strategy {:?}", plan.entry.strategy);
+        return Err(Error::usage("planning a run", cause, "name another"));
     };
     std::fs::create_dir_all(&plan.folder)
         .map_err(|cause| Error::failure(format!("making {}", plan.folder.display()), cause))?;
     let run = Run::new(plan, scenario, strategy)?;
-    let outcome = run.execute()?;
-    let json = serde_json::to_string(&outcome).map_err(|cause| Error::failure("writing the outcome", cause))?;
+    let json = serde_json::to_string(&run.execute()?).map_err(|cause| Error::failure("writing the outcome", cause))?;
     println!("cpu {}\noutcome {json}", cpu_s());
     Ok(ExitCode::SUCCESS)
 }
 
 /// CPU time of this run and of the processes that it has started, in s.
 fn cpu_s() -> f64 {
-    let of = |who| {
-        getrusage(who).map_or(0.0, |usage| {
-            [usage.user_time(), usage.system_time()].iter().map(|time| time.num_microseconds() as f64 / 1e6).sum()
-        })
-    };
-    of(UsageWho::RUSAGE_SELF) + of(UsageWho::RUSAGE_CHILDREN)
+    (cpu_time(UsageWho::RUSAGE_SELF) + cpu_time(UsageWho::RUSAGE_CHILDREN)).as_secs_f64()
 }
 
 struct Run {
@@ -97,15 +88,11 @@ struct Run {
 impl Run {
     fn new(plan: Plan, scenario: Scenario, strategy: Strategy) -> Result<Run> {
         let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-        let first = match strategy.keeps_to_one_path() {
-            true => scenario.single_path(&strategy),
-            false => scenario.first_path(),
-        };
-        let first = usize::from(first.0);
-        let metric = |place: usize| if place == first { 1 } else { 2 + place as u32 };
-        let paths =
-            names.iter().enumerate().map(|(place, name)| PathPlan { name: name.clone(), metric: metric(place) });
-        let paths: Vec<PathPlan> = paths.collect();
+        let one_path = strategy.keeps_to_one_path();
+        let first = if one_path { scenario.single_path(&strategy) } else { scenario.first_path() };
+        let metric = |place: usize| if place == usize::from(first.0) { 1 } else { 2 + place as u32 };
+        let plan_of = |(place, name): (usize, &String)| PathPlan { name: name.clone(), metric: metric(place) };
+        let paths: Vec<PathPlan> = names.iter().enumerate().map(plan_of).collect();
         let testbed = Testbed::with_wires(&paths, &wires(&scenario), scenario.tunnel.mtu)?;
         let addresses = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
         Ok(Run { plan, scenario, strategy, names, addresses, testbed })

@@ -39,9 +39,6 @@ pub struct Keys {
 
 impl Keys {
     /// Creates new keys in the folder of a run.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn make(run: &Path) -> Result<Keys> {
         let folder = run.join(KEYS);
         // A run that was killed leaves its keys behind.

@@ -63,9 +63,6 @@ pub struct WorldRecord {
 
 impl EmulatedWorld {
     /// Creates the world and starts the emulator.
-    ///
-    /// # Errors
-    /// What is wrong with the scenario, or the system's error.
     pub fn new(scenario: &Scenario, seed: u64, testbed: &mut Testbed) -> Result<EmulatedWorld> {
         let mut world = World::new(scenario, seed)?;
         let mut first: BTreeMap<(PathId, Direction), DirectionParams> = BTreeMap::new();
@@ -101,9 +98,6 @@ impl EmulatedWorld {
 
     /// Runs for `duration_s` or until `should_continue` returns false, and prints the
     /// progress on standard output.
-    ///
-    /// # Errors
-    /// The emulator ended early.
     pub fn run(&mut self, duration_s: f64, mut should_continue: impl FnMut() -> bool) -> Result<()> {
         become_realtime(PRIORITY);
         let end = Instant::from_secs_f64(duration_s);
@@ -129,9 +123,6 @@ impl EmulatedWorld {
     }
 
     /// Ends the emulator and returns the records.
-    ///
-    /// # Errors
-    /// The emulator ended early.
     pub fn finish(self, testbed: &Testbed) -> Result<WorldRecord> {
         let (mut packets, report) = match self.emulation {
             Some(emulation) => emulation.stop(testbed).map(|(packets, report)| (packets, Some(report)))?,

@@ -160,9 +160,7 @@ pub fn run(options: &Options) -> Result<()> {
     let cut = Cut { from_s: common.from_s, to_s: common.to_s };
     let trace = import_file(&source, &cut, &common.file)?;
     match &common.out {
-        Some(path) => {
-            std::fs::write(path, trace).map_err(|cause| Error::failure(format!("writing {}", path.display()), cause))
-        }
+        Some(path) => output::write(path, trace),
         None => output::print("printing the trace", &trace),
     }
 }

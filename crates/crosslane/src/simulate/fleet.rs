@@ -8,14 +8,12 @@ use crosslane_sim::scenario::Scenario;
 
 use crate::comparison::Entry;
 use crate::error::{Error, Result};
+use crate::output;
 use crate::summary::Outcome;
 
 /// Executes a run on `threads` threads and writes `vehicles.csv` into `folder`,
 /// if there is one. `at_second` is called each simulated second and returns
 /// whether to continue; `None` if it returned false.
-///
-/// # Errors
-/// The scenario cannot be simulated, or the table cannot be written.
 pub fn execute(
     scenario: &Scenario,
     entry: &Entry,
@@ -41,9 +39,10 @@ pub fn execute(
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
     let totals = Totals::new(fleet.finish());
     if let Some(folder) = folder {
-        let failure = |cause| Error::failure(format!("writing {}", folder.join("vehicles.csv").display()), cause);
-        std::fs::create_dir_all(folder).map_err(failure)?;
-        std::fs::write(folder.join("vehicles.csv"), totals.table(&names)).map_err(failure)?;
+        let file = folder.join("vehicles.csv");
+        std::fs::create_dir_all(folder)
+            .map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))?;
+        output::write(&file, totals.table(&names))?;
     }
     Ok(Some(Outcome { valid: true, reason: None, metrics: totals.metrics(&names) }))
 }

@@ -17,9 +17,6 @@ use crate::summary::Outcome;
 /// Executes a run and writes its records into `folder`, if there is one.
 /// `at_second` is called each simulated second and returns whether to continue;
 /// `None` if it returned false.
-///
-/// # Errors
-/// The scenario cannot be simulated, or a record cannot be written.
 pub fn execute(
     scenario: &Scenario,
     entry: &Entry,

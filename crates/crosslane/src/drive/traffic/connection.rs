@@ -44,10 +44,6 @@ impl Driver for Connection {
 
 /// Opens the server's socket on the wildcard address, which MPTCP joins to
 /// another address of the server need.
-///
-/// # Errors
-/// The kernel has no MPTCP, the port is in use or the congestion control is
-/// not available.
 pub fn listen(plan: &Plan, port: u16) -> Result<Socket> {
     plan.check()?;
     let socket = open(plan, Domain::IPV4)?;
@@ -63,9 +59,6 @@ pub fn listen(plan: &Plan, port: u16) -> Result<Socket> {
 }
 
 /// Accepts one connection.
-///
-/// # Errors
-/// The vehicle does not connect in time.
 pub fn accept(run: Run, listener: &Socket) -> Result<Socket> {
     let socket = loop {
         match listener.accept() {
@@ -85,9 +78,6 @@ pub fn accept(run: Run, listener: &Socket) -> Result<Socket> {
 
 /// Connects, with retries until the deadline. `local` is the source address;
 /// `None`: the kernel chooses.
-///
-/// # Errors
-/// The connection fails.
 pub fn dial(run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<Socket> {
     run.plan.check()?;
     loop {
@@ -138,8 +128,7 @@ fn connect(socket: &Socket, server: SocketAddr, local: Option<IpAddr>) -> io::Re
     if let Some(local) = local {
         socket.bind(&SockAddr::from(SocketAddr::new(local, 0)))?;
     }
-    socket.connect_timeout(&SockAddr::from(server), CONNECT_ATTEMPT)?;
-    socket.set_nonblocking(true)
+    socket.connect_timeout(&SockAddr::from(server), CONNECT_ATTEMPT)
 }
 
 /// True for errors that can disappear while the links come up.

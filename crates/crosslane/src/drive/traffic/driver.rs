@@ -94,9 +94,6 @@ pub struct EndpointRecord {
 
 impl Plan {
     /// Checks that messages have a valid size and number.
-    ///
-    /// # Errors
-    /// They have not.
     pub fn check(&self) -> Result<()> {
         let attempt = "planning the traffic";
         let size_bytes = self.kind.message_bytes().unwrap_or(BULK_BYTES);
@@ -154,9 +151,6 @@ impl Run<'_> {
     /// Writes the source's messages when they are due. `write` gets the bytes of
     /// a message; it returns false if the traffic has ended before they are
     /// written, and answered if the kind has answers.
-    ///
-    /// # Errors
-    /// Those of `write`.
     pub fn send(&self, mut write: impl FnMut(&[u8], &mut MessageLog) -> Result<bool>) -> Result<EndpointRecord> {
         // The default slack of 50 µs would show in every message.
         let _ = nix::sys::prctl::set_timerslack(1);
@@ -182,9 +176,6 @@ impl Run<'_> {
     }
 
     /// Waits until the socket is ready or [`POLL_INTERVAL`] has passed.
-    ///
-    /// # Errors
-    /// System errors.
     pub fn wait(&self, socket: &impl AsFd, events: PollFlags) -> Result<()> {
         let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
         match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {

@@ -35,9 +35,6 @@ pub fn fill(message: &mut [u8], number: u64, sent_ns: u64) {
 }
 
 /// Checks every byte of a complete message and returns its header.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn check(message: &[u8]) -> Result<Header, &'static str> {
     let header = read_header(message).ok_or("it is shorter than its header")?;
     if header.0 != MAGIC || header.1.size_bytes as usize != message.len() {
@@ -81,9 +78,6 @@ pub struct Checker {
 impl Checker {
     /// Processes the next bytes of the stream and calls `complete` for each message
     /// that they complete.
-    ///
-    /// # Errors
-    /// The first wrong byte.
     pub fn take(&mut self, mut bytes: &[u8], mut complete: impl FnMut(Header)) -> Result<(), Corrupt> {
         while !bytes.is_empty() {
             let needed =

@@ -92,26 +92,17 @@ impl<'a> TrafficEndpoints<'a> {
     }
 
     /// Opens the server's socket, from a thread in its namespace.
-    ///
-    /// # Errors
-    /// System errors.
     pub fn listen(&self) -> Result<Socket> {
         self.driver.listen(&self.plan, PORT)
     }
 
     /// Runs the server, from a thread in its namespace.
-    ///
-    /// # Errors
-    /// The cause of the failure.
     pub fn serve(&self, listener: Socket, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord> {
         become_realtime(PRIORITY);
         self.driver.serve(Run { plan: &self.plan, clock, stop }, listener)
     }
 
     /// Runs the vehicle's client, from a thread in its namespace.
-    ///
-    /// # Errors
-    /// The cause of the failure.
     pub fn drive(&self, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord> {
         become_realtime(PRIORITY);
         if self.config.tunnel {
