@@ -49,11 +49,12 @@ pub struct Summary {
     engine: &'static str,
     /// Runs are missing: an interrupt, or a run failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    interrupted: bool,
+    pub interrupted: bool,
     duration_s: f64,
     seeds: Vec<u64>,
     strategies: Vec<String>,
-    runs: Vec<Run>,
+    /// The complete runs.
+    pub runs: Vec<Run>,
     expect: Vec<Verdict>,
     #[serde(skip)]
     columns: Vec<Column>,
@@ -137,25 +138,10 @@ impl Summary {
         }
     }
 
-    /// Marks that runs are missing.
-    pub fn interrupted(self) -> Summary {
-        Summary { interrupted: true, ..self }
-    }
-
-    /// Number of runs in it.
-    pub fn runs(&self) -> usize {
-        self.runs.len()
-    }
-
     /// True unless an expectation failed. Expectations that the runs cannot decide
     /// (a strategy was not run) do not count.
     pub fn all_expectations_met(&self) -> bool {
         self.expect.iter().all(|verdict| verdict.ok != Some(false))
-    }
-
-    /// True if any run has records.
-    pub fn has_records(&self) -> bool {
-        self.runs.iter().any(|run| run.folder.is_some())
     }
 
     /// The summary as JSON.
@@ -186,7 +172,7 @@ impl Summary {
             // Without valid runs, the figures of the invalid runs are marked with `*`.
             let mark = if valid == 0 { "*" } else { "" };
             let shown = |column: &Column| {
-                let values = values_where(&self.runs, strategy, &column.metric, |run| run.outcome.valid || valid == 0);
+                let values = values(&self.runs, strategy, &column.metric, valid > 0);
                 median_and_range(&values.into_iter().map(|value| value * column.times).collect::<Vec<_>>())
             };
             row.extend(self.columns.iter().map(|column| shown(column) + mark));
@@ -195,11 +181,8 @@ impl Summary {
         let mut text = format!("{}\n", table(&rows, 1..usize::MAX));
         for run in self.runs.iter().filter(|run| !run.outcome.valid) {
             let reason = run.outcome.reason.as_deref().unwrap_or("it is not valid");
-            let _ = writeln!(
-                text,
-                "* {} seed {}, {} attempts: {reason}; the machine is too busy",
-                run.strategy, run.seed, run.attempts
-            );
+            let Run { strategy, seed, attempts, .. } = run;
+            let _ = writeln!(text, "* {strategy} seed {seed}, {attempts} attempts: {reason}; the machine is too busy");
         }
         for verdict in &self.expect {
             let word = match verdict.ok {
@@ -224,13 +207,9 @@ fn distinct_in_order<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     distinct
 }
 
-/// Values of a metric in the valid runs of a strategy, in ascending order.
-fn values(runs: &[Run], strategy: &str, metric: &str) -> Vec<f64> {
-    values_where(runs, strategy, metric, |run| run.outcome.valid)
-}
-
-fn values_where(runs: &[Run], strategy: &str, metric: &str, include: impl Fn(&Run) -> bool) -> Vec<f64> {
-    let of = runs.iter().filter(|run| run.strategy == strategy && include(run));
+/// Values of a metric in the valid or the invalid runs of a strategy, in ascending order.
+fn values(runs: &[Run], strategy: &str, metric: &str, valid: bool) -> Vec<f64> {
+    let of = runs.iter().filter(|run| run.strategy == strategy && run.outcome.valid == valid);
     let mut values: Vec<f64> = of.filter_map(|run| run.outcome.metrics.get(metric).copied()).collect();
     values.sort_by(f64::total_cmp);
     values
@@ -247,10 +226,12 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 fn evaluate(bound: &Bound, runs: &[Run]) -> Verdict {
-    let value = median(&values(runs, &bound.strategy, &bound.metric));
+    let value = median(&values(runs, &bound.strategy, &bound.metric, true));
     let limit = match &bound.limit {
         Limit::Number(limit) => Some(*limit),
-        Limit::Of { strategy, times } => median(&values(runs, strategy, &bound.metric)).map(|other| other * times),
+        Limit::Of { strategy, times } => {
+            median(&values(runs, strategy, &bound.metric, true)).map(|other| other * times)
+        }
     };
     let ok = value.zip(limit).map(|(value, limit)| if bound.at_most { value <= limit } else { value >= limit });
     Verdict { text: bound_text(bound), ok, value, limit }
@@ -268,9 +249,8 @@ fn bound_text(bound: &Bound) -> String {
 fn median_and_range(values: &[f64]) -> String {
     match (median(values), values) {
         (None, _) => "–".into(),
-        (Some(middle), [_]) => figure(middle),
         (Some(middle), [first, .., last]) => format!("{} ({}–{})", figure(middle), figure(*first), figure(*last)),
-        (Some(middle), []) => figure(middle),
+        (Some(middle), _) => figure(middle),
     }
 }
 
@@ -283,7 +263,6 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// Without trailing zeros.
 fn without_trailing_zeros(figure: String) -> String {
     if figure.contains('.') { figure.trim_end_matches('0').trim_end_matches('.').to_string() } else { figure }
 }

@@ -17,12 +17,12 @@ pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[Ip
     match strategy.base {
         Base::Single | Base::Vxlan | Base::WireguardGo => Ok(()),
         Base::Kernel | Base::KernelTuned => {
-            select_path_manager(PathManager::Kernel).map_err(Error::reported)?;
+            let mut socket = select_kernel()?;
             if strategy.base == Base::KernelTuned {
-                write_setting("net/mptcp/stale_loss_cnt", "1")?;
+                let setting = "net/mptcp/stale_loss_cnt";
+                std::fs::write(format!("/proc/sys/{setting}"), "1")
+                    .map_err(|cause| Error::failure(format!("setting {setting} to 1"), cause))?;
             }
-            let mut socket = EndpointSocket::open().map_err(Error::reported)?;
-            socket.set_limits(LIMITS).map_err(Error::reported)?;
             let preferred = usize::from(scenario.preferred_path().0);
             for (place, &address) in addresses.iter().enumerate() {
                 let backup = scenario.service.mode == Mode::Backup && place != preferred;
@@ -37,12 +37,12 @@ pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[Ip
 
 /// Sets up the server's kernel: the in-kernel path manager, for every strategy.
 pub fn prepare_server() -> Result<()> {
-    select_path_manager(PathManager::Kernel).map_err(Error::reported)?;
-    let mut socket = EndpointSocket::open().map_err(Error::reported)?;
-    socket.set_limits(LIMITS).map_err(Error::reported)
+    select_kernel().map(drop)
 }
 
-fn write_setting(setting: &str, value: &str) -> Result<()> {
-    std::fs::write(format!("/proc/sys/{setting}"), value)
-        .map_err(|cause| Error::failure(format!("setting {setting} to {value}"), cause))
+fn select_kernel() -> Result<EndpointSocket> {
+    select_path_manager(PathManager::Kernel).map_err(Error::reported)?;
+    let mut socket = EndpointSocket::open().map_err(Error::reported)?;
+    socket.set_limits(LIMITS).map_err(Error::reported)?;
+    Ok(socket)
 }

@@ -40,10 +40,8 @@ const HIDDEN: &str = "/var/run";
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A tunnel that is up.
-pub struct PeerTunnels {
-    processes: Vec<Process>,
-}
+/// The programs of a tunnel that is up.
+pub struct PeerTunnels(Vec<Process>);
 
 struct Process {
     child: Child,
@@ -85,13 +83,13 @@ impl PeerTunnels {
         let vehicle = Endpoint { namespace: &testbed.vehicle, name: "vehicle", outside: path, inside: VEHICLE };
         let server = Endpoint { namespace: &testbed.server, name: "server", outside: testbed::SERVER, inside: SERVER };
         let mtu = scenario.tunnel.mtu;
-        let mut processes = Vec::new();
         if strategy.base == Base::Vxlan {
             for (here, there) in [(vehicle, server), (server, vehicle)] {
                 here.namespace.enter(|| join_by_vxlan(here, there, mtu - VXLAN_BYTES))??;
             }
-            return Ok(PeerTunnels { processes });
+            return Ok(PeerTunnels(Vec::new()));
         }
+        let mut processes = Vec::new();
         let (program, keys) = (program()?, [PrivateKey::generate()?, PrivateKey::generate()?]);
         for (here, there, own, other) in [(vehicle, server, &keys[0], &keys[1]), (server, vehicle, &keys[1], &keys[0])]
         {
@@ -100,18 +98,18 @@ impl PeerTunnels {
             let start = || start_process(&program, log, &config, here, mtu - WIREGUARD_BYTES);
             processes.push(here.namespace.enter(start)??);
         }
-        Ok(PeerTunnels { processes })
+        Ok(PeerTunnels(processes))
     }
 
     /// True while all of its programs run.
     pub fn are_running(&mut self) -> bool {
-        self.processes.iter_mut().all(|process| process.child.try_wait().is_ok_and(|ended| ended.is_none()))
+        self.0.iter_mut().all(|process| process.child.try_wait().is_ok_and(|ended| ended.is_none()))
     }
 
     /// Ends its programs and returns their CPU time; `None` if it has no program.
     pub fn finish(self) -> Result<Option<Duration>> {
         let mut cpu_time = None;
-        for mut process in self.processes {
+        for mut process in self.0 {
             process.check_running()?;
             // Nothing of it outlives the run, so it need not clean up.
             let time = end(&mut process.child, Signal::SIGKILL);

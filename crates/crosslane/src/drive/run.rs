@@ -11,27 +11,21 @@ use crosslane_core::time::Instant;
 use crosslane_sim::simulation::Side;
 use nix::sys::resource::UsageWho;
 
-use super::Plan;
 use super::agent_process::cpu_time;
 use super::agents::Agents;
-use super::interface_outages;
-use super::keep;
 use super::kernel_path_manager::{prepare_server, prepare_vehicle};
-use super::monitor::{Monitor, MonitorRecord};
-use super::peer_tunnels;
+use super::monitor::{MonitorRecord, monitor};
 use super::results::{self, Raw};
 use super::traffic::{EndpointConfig, TrafficEndpoints};
-use super::tunnel;
-use super::wire_monitor;
 use super::world::EmulatedWorld;
+use super::{Plan, interface_outages, keep, peer_tunnels, tunnel, wire_monitor};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::netlink;
 use crate::run_folder::agent_file::Reader;
-use crate::scenario_file;
 use crate::summary::Outcome;
 use crate::testbed::wire::{Shape, WirePlan};
 use crate::testbed::{Namespace, PathPlan, SERVER, Testbed, contain, end_with, prepare_privileges, vehicle_address};
+use crate::{netlink, scenario_file};
 
 /// Checks what every run needs (privileges, namespaces, a kernel with MPTCP)
 /// and what strategies with these bases need in addition.
@@ -107,7 +101,7 @@ impl Run {
         self.testbed.server.enter(prepare_server)??;
         let mut agents = Agents::start(&self.scenario, &self.strategy, &self.plan.folder, &self.testbed)?;
         let world = EmulatedWorld::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
-        let clock = world.clock();
+        let clock = world.clock;
         let result = self.run_for_duration(clock, world, || agents.are_running());
         // An agent that exited early is the cause of any other failure.
         let end = Instant::from_secs_f64(self.scenario.duration_s);
@@ -156,7 +150,7 @@ impl Run {
             Side::Vehicle => &self.testbed.vehicle,
             Side::Server => &self.testbed.server,
         };
-        namespace.enter(|| Ok(Monitor::new(side, clock, &self.addresses)?.run(stop)))?
+        namespace.enter(|| monitor(side, clock, &self.addresses, stop))?
     }
 
     /// Configuration of the traffic's endpoints for this strategy.

@@ -5,7 +5,7 @@ use std::fs::DirBuilder;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crosslane_sim::scenario::{Scenario, TunnelParams};
 use toml::{Table, Value};
@@ -66,9 +66,8 @@ impl Drop for Keys {
 /// Creates a private key in a new file and returns the public key.
 fn make_key(file: &Path) -> Result<String> {
     let failure = |cause: &dyn std::fmt::Display| Error::failure("making a key of the tunnel", cause);
-    let mut keygen = this_program().map_err(|cause| failure(&cause))?;
-    let output = keygen.arg("keygen").arg("--out").arg(file).stdin(Stdio::null()).output();
-    let output = output.map_err(|cause| failure(&cause))?;
+    let keygen = |mut program: Command| program.arg("keygen").arg("--out").arg(file).stdin(Stdio::null()).output();
+    let output = this_program().and_then(keygen).map_err(|cause| failure(&cause))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().trim_start_matches("crosslane: ").to_string();
     match output.status.success() {
         true => Ok(text(&output.stdout)),

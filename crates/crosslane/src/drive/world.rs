@@ -15,9 +15,7 @@ use super::onboard_unit::OnBoardUnit;
 use crate::clock::{Clock, unix_s};
 use crate::error::{Error, Result};
 use crate::testbed::Testbed;
-use crate::testbed::emulator::{
-    Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, PacketSource, packet_channel,
-};
+use crate::testbed::emulator::{Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, packet_channel};
 use crate::testbed::realtime::become_realtime;
 use crate::testbed::wire::WireCount;
 
@@ -28,7 +26,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// World, emulator and on-board unit.
 pub struct EmulatedWorld {
-    clock: Clock,
+    /// The clock of the run, which starts with the emulator.
+    pub clock: Clock,
     world: World,
     /// `None` if every path is a wire.
     emulation: Option<Emulation>,
@@ -83,17 +82,12 @@ impl EmulatedWorld {
             places[place] = Some(links.len());
             links.push(EmulatedLink { devices, link: Link::new(seed, &names[place], up, down) });
         }
-        let socket = testbed.vehicle.enter(OnBoardUnit::new)?;
-        let unit = socket.map_err(|cause| Error::failure("opening the on-board unit's socket", cause))?;
+        let unit = testbed.vehicle.enter(OnBoardUnit::new)?;
+        let unit = unit.map_err(|cause| Error::failure("opening the on-board unit's socket", cause))?;
         let clock = Clock::start();
         let emulation = if links.is_empty() { None } else { Some(Emulation::start(clock, links)?) };
         let (samples, links) = (Vec::new(), Vec::new());
         Ok(EmulatedWorld { clock, world, emulation, places, unit, names, samples, links })
-    }
-
-    /// The clock of the run, which starts with the emulator.
-    pub fn clock(&self) -> Clock {
-        self.clock
     }
 
     /// Runs for `duration_s` or until `should_continue` returns false, and prints the
@@ -183,7 +177,11 @@ impl EmulatedWorld {
 impl Emulation {
     fn start(clock: Clock, links: Vec<EmulatedLink>) -> Result<Emulation> {
         let (sink, source) = packet_channel();
-        let recorder = std::thread::spawn(move || collect(&source));
+        let recorder = std::thread::spawn(move || {
+            let mut packets = Vec::new();
+            while source.receive(|record| packets.push(*record)).is_some() {}
+            packets
+        });
         let emulator = Emulator::start(clock, links, Some(sink))?;
         let control = emulator.control();
         Ok(Emulation { emulator, control, recorder })
@@ -194,10 +192,4 @@ impl Emulation {
         let packets = self.recorder.join().map_err(|_| Error::failure("recording packets", "the thread panicked"))?;
         Ok((packets, report))
     }
-}
-
-fn collect(source: &PacketSource) -> Vec<PacketRecord> {
-    let mut packets = Vec::new();
-    while source.receive(|record| packets.push(*record)).is_some() {}
-    packets
 }

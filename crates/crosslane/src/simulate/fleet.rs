@@ -4,9 +4,8 @@ use std::path::Path;
 
 use crosslane_core::time::{Duration, Instant};
 use crosslane_sim::fleet::{Fleet, Totals, Vehicle};
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::scenario::{Scenario, Strategy};
 
-use crate::comparison::Entry;
 use crate::error::{Error, Result};
 use crate::output;
 use crate::summary::Outcome;
@@ -16,15 +15,13 @@ use crate::summary::Outcome;
 /// whether to continue; `None` if it returned false.
 pub fn execute(
     scenario: &Scenario,
-    entry: &Entry,
+    strategy: &Strategy,
+    seed: u64,
     folder: Option<&Path>,
     threads: usize,
     mut at_second: impl FnMut() -> bool,
 ) -> Result<Option<Outcome>> {
-    let Some(strategy) = scenario.strategy(&entry.strategy) else {
-        return Err(Error::failure("simulating", format!("there is no strategy {:?}", entry.strategy)));
-    };
-    let mut fleet = Fleet::new(scenario, &strategy, entry.seed)?;
+    let mut fleet = Fleet::new(scenario, strategy, seed)?;
     let mut second = Instant::ZERO;
     while let Some(next) = fleet.next() {
         advance(fleet.vehicles(), next, threads);

@@ -5,10 +5,9 @@ use std::path::Path;
 use crosslane_core::time::Instant;
 use crosslane_sim::record::metrics::throughput;
 use crosslane_sim::record::rows::AgentRows;
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::scenario::{Scenario, Strategy};
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 
-use crate::comparison::Entry;
 use crate::error::{Error, Result};
 use crate::run_folder::events::RunEvent;
 use crate::run_folder::{self, Carried, Records};
@@ -19,15 +18,13 @@ use crate::summary::Outcome;
 /// `None` if it returned false.
 pub fn execute(
     scenario: &Scenario,
-    entry: &Entry,
+    strategy: &Strategy,
+    seed: u64,
     folder: Option<&Path>,
     mut at_second: impl FnMut() -> bool,
 ) -> Result<Option<Outcome>> {
-    let Some(strategy) = scenario.strategy(&entry.strategy) else {
-        return Err(Error::failure("simulating", format!("there is no strategy {:?}", entry.strategy)));
-    };
     let detail = if folder.is_some() { Detail::ALL } else { Detail::METRICS };
-    let mut simulation = Simulation::new(scenario, &strategy, entry.seed, detail)?;
+    let mut simulation = Simulation::new(scenario, strategy, seed, detail)?;
     for second in 1..=scenario.duration_s.ceil() as u32 {
         simulation.run_until(Instant::from_secs_f64(f64::from(second).min(scenario.duration_s)));
         if !at_second() {
@@ -40,7 +37,7 @@ pub fn execute(
     recording.agent_outputs.iter().for_each(|(at, output)| agent.note(*at, output));
     let (messages, skipped) = (&recording.messages, recording.skipped);
     let carried = Carried { messages, skipped, duplicates: recording.duplicates, sums: &recording.sums };
-    let metrics = run_folder::measure(scenario, entry.seed, &names, &agent, &carried)?;
+    let metrics = run_folder::measure(scenario, seed, &names, &agent, &carried)?;
     if let Some(folder) = folder {
         write(folder, &names, recording)?;
     }

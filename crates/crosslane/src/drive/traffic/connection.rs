@@ -164,7 +164,7 @@ impl Endpoint<'_> {
     fn echo(self) -> Result<EndpointRecord> {
         self.prepare()?;
         let mut buffer = vec![0; 64 * 1024];
-        while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
+        while let Some(count) = self.read(&mut buffer)? {
             if !self.write(&buffer[..count])? {
                 break;
             }
@@ -185,7 +185,7 @@ impl Endpoint<'_> {
         })?;
         // The peer ends its stream when it has received all.
         let _ = self.socket.shutdown(Shutdown::Write);
-        while self.read(&mut [0; 64])?.is_some_and(|count| count > 0) {}
+        while self.read(&mut [0; 64])?.is_some() {}
         Ok(record)
     }
 
@@ -194,7 +194,7 @@ impl Endpoint<'_> {
         let mut answer = vec![0; size];
         let mut is_complete = false;
         while !is_complete {
-            let Some(count) = self.read(&mut answer)?.filter(|&count| count > 0) else { return Ok(false) };
+            let Some(count) = self.read(&mut answer)? else { return Ok(false) };
             let now = self.run.clock.now();
             checker.take(&answer[..count], |header| {
                 log.received(now, header.number);
@@ -207,17 +207,11 @@ impl Endpoint<'_> {
     /// False if the deadline passed or the run stopped before.
     fn write(&self, mut bytes: &[u8]) -> Result<bool> {
         while !bytes.is_empty() {
-            match (&self.socket).write(bytes) {
-                Ok(count) => bytes = &bytes[count..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if self.run.has_ended() {
-                        return Ok(false);
-                    }
-                    self.run.wait(&self.socket, PollFlags::POLLOUT)?;
-                }
-                Err(error) => return Err(system("sending the traffic", SEE_EVENTS)(error)),
-            }
+            let write = |mut socket: &Socket| socket.write(bytes);
+            let Some(count) = self.when_ready(PollFlags::POLLOUT, "sending the traffic", write)? else {
+                return Ok(false);
+            };
+            bytes = &bytes[count..];
         }
         Ok(true)
     }
@@ -226,27 +220,33 @@ impl Endpoint<'_> {
         let mut record = EndpointRecord::default();
         let mut checker = Checker::default();
         let mut buffer = vec![0; 256 * 1024];
-        while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
+        while let Some(count) = self.read(&mut buffer)? {
             let now = self.run.clock.now();
             checker.take(&buffer[..count], |header| record.note(header.number as usize, now))?;
         }
         Ok(record)
     }
 
-    /// The number of bytes read; 0 at the end of the stream, `None` if the deadline
-    /// passed or the run stopped before.
+    /// The number of bytes read; `None` at the end of the stream, and if the deadline passed or the run stopped before.
     fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>> {
+        let read = |mut socket: &Socket| socket.read(buffer);
+        Ok(self.when_ready(PollFlags::POLLIN, "receiving the traffic", read)?.filter(|&count| count > 0))
+    }
+
+    /// Repeats a call until it would not block; `None` if the deadline passed or the run stopped before.
+    fn when_ready(
+        &self,
+        events: PollFlags,
+        attempt: &str,
+        mut call: impl FnMut(&Socket) -> io::Result<usize>,
+    ) -> Result<Option<usize>> {
         loop {
-            match (&self.socket).read(buffer) {
+            match call(&self.socket) {
                 Ok(count) => return Ok(Some(count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if self.run.has_ended() {
-                        return Ok(None);
-                    }
-                    self.run.wait(&self.socket, PollFlags::POLLIN)?;
-                }
-                Err(error) => return Err(system("receiving the traffic", SEE_EVENTS)(error)),
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(system(attempt, SEE_EVENTS)(error)),
+                Err(_) if self.run.has_ended() => return Ok(None),
+                Err(_) => self.run.wait(&self.socket, events)?,
             }
         }
     }
