@@ -20,10 +20,8 @@ use crate::agent::ready;
 use crate::error::{Error, Result};
 use crate::run_folder::agent_file::{AgentFile, Reader};
 
-/// Longest time until an agent is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A running agent.
 pub struct AgentProcess {
     child: Child,
     events: PathBuf,
@@ -87,7 +85,6 @@ impl AgentProcess {
         }
     }
 
-    /// True while the process runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }

@@ -17,15 +17,11 @@ use crate::netlink::path_manager;
 use crate::netlink::{EventError, TcpState};
 use crate::run_folder::events::RunEvent;
 
-/// Period of the `tcp_info` record.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// What a monitor recorded.
 #[derive(Debug, Default)]
 pub struct MonitorRecord {
-    /// Events of the kernel's path manager.
     pub events: Vec<(Instant, RunEvent)>,
-    /// Rows for `tcp_info.arrow`.
     pub subflows: Vec<TcpInfoRow>,
 }
 

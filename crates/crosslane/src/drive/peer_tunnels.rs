@@ -36,7 +36,6 @@ const QUEUE_PACKETS: u32 = 500;
 /// Socket that the program creates, and the folder that is hidden for it.
 const SOCKET: &str = "/var/run/wireguard/crosslane0.sock";
 const HIDDEN: &str = "/var/run";
-/// Longest time until the program is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -48,7 +47,6 @@ struct Process {
     log: PathBuf,
 }
 
-/// One endpoint of a tunnel.
 #[derive(Clone, Copy)]
 struct Endpoint<'a> {
     namespace: &'a Namespace,
@@ -101,7 +99,6 @@ impl PeerTunnels {
         Ok(PeerTunnels(processes))
     }
 
-    /// True while all of its programs run.
     pub fn are_running(&mut self) -> bool {
         self.0.iter_mut().all(|process| process.child.try_wait().is_ok_and(|ended| ended.is_none()))
     }

@@ -153,7 +153,6 @@ impl Run {
         namespace.enter(|| monitor(side, clock, &self.addresses, stop))?
     }
 
-    /// Configuration of the traffic's endpoints for this strategy.
     fn endpoint_config(&self) -> EndpointConfig {
         let single = self.strategy.base == Base::Single;
         let tunnel = self.strategy.is_tunnel() || self.strategy.base.is_peer_tunnel();
@@ -167,7 +166,6 @@ impl Run {
     }
 }
 
-/// Shaping of the wires by the kernel.
 fn wires(scenario: &Scenario) -> BTreeMap<String, WirePlan> {
     let shape = |wire: &Wire| {
         let shape = |mbit_s: f64| Shape { bit_s: mbit_s * 1e6, queue_ms: wire.queue_ms };

@@ -22,7 +22,6 @@ pub const VEHICLE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 pub const PREFIX: u8 = 24;
 /// Interface of the tunnel on both sides.
 pub const INTERFACE: &str = "crosslane0";
-/// UDP port of the gateway.
 const PORT: u16 = 4760;
 /// Folder of the keys in the run's folder; removed when the run ends.
 const KEYS: &str = "keys";
@@ -31,14 +30,11 @@ const KEYS: &str = "keys";
 /// removed on drop.
 pub struct Keys {
     folder: PathBuf,
-    /// Public key of the vehicle.
     vehicle: String,
-    /// Public key of the gateway.
     gateway: String,
 }
 
 impl Keys {
-    /// Creates new keys in the folder of a run.
     pub fn make(run: &Path) -> Result<Keys> {
         let folder = run.join(KEYS);
         // A run that was killed leaves its keys behind.

@@ -21,10 +21,8 @@ use crate::testbed::wire::WireCount;
 
 /// Real-time priority of the traffic and the world; the emulator's is higher.
 pub const PRIORITY: i32 = 5;
-/// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// World, emulator and on-board unit.
 pub struct EmulatedWorld {
     /// The clock of the run, which starts with the emulator.
     pub clock: Clock,
@@ -39,7 +37,6 @@ pub struct EmulatedWorld {
     links: Vec<LinkRow>,
 }
 
-/// The emulator and the recorder of its packets.
 struct Emulation {
     emulator: Emulator,
     control: Control,
@@ -48,15 +45,12 @@ struct Emulation {
 
 /// What was recorded of the world and the links.
 pub struct WorldRecord {
-    /// Rows for `samples.arrow`.
     pub samples: Vec<SampleRow>,
-    /// Rows for `links.arrow`.
     pub links: Vec<LinkRow>,
     /// Every packet that entered a link; `link` is the path's id.
     pub packets: Vec<PacketRecord>,
     /// Counters of the wires: up, down.
     pub wires: Vec<(PathId, [WireCount; 2])>,
-    /// The emulator's report, if there was one.
     pub report: Option<EmulatorReport>,
 }
 

@@ -9,9 +9,7 @@ use crosslane_core::time::Instant;
 use crosslane_sim::addresses::vehicle_address;
 use crosslane_sim::bounds::least_cost;
 use crosslane_sim::record::metrics::{Context, Objects, PacketSums, metrics};
-use crosslane_sim::record::rows::{
-    AgentRows, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow, ThroughputRow,
-};
+use crosslane_sim::record::rows::{LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow, ThroughputRow};
 use crosslane_sim::scenario::Scenario;
 
 pub mod agent_file;
@@ -60,20 +58,7 @@ pub fn write(folder: &Path, names: &[String], mut records: Records) -> Result<()
     write_events(&file("events.jsonl"), lines)
 }
 
-/// The traffic of a run.
-#[derive(Clone, Copy, Debug)]
-pub struct Carried<'a> {
-    /// Its messages or objects.
-    pub messages: &'a [MessageRow],
-    /// Messages that were due but never written.
-    pub skipped: u64,
-    /// Number of duplicate datagrams; `None` for other traffic.
-    pub duplicates: Option<u64>,
-    /// Its packets.
-    pub sums: &'a PacketSums,
-}
-
-/// The metrics of a run, from the agent's decisions and alarms and the traffic.
+/// The metrics of a run, from its records, its packets, and the number of messages that were due but never written.
 ///
 /// # Errors
 /// The world that the optimum needs cannot be created again.
@@ -81,16 +66,14 @@ pub fn measure(
     scenario: &Scenario,
     seed: u64,
     names: &[String],
-    agent: &AgentRows,
-    carried: &Carried,
+    records: &RunRecords,
+    sums: &PacketSums,
+    skipped: u64,
 ) -> Result<BTreeMap<String, f64>> {
-    let Carried { messages, skipped, duplicates, sums } = *carried;
-    let AgentRows { decisions, alarms } = agent;
-    let records = RunRecords { messages, decisions, alarms, duplicates };
-    let starts_ns: Vec<u64> = messages.iter().map(|object| object.sent_ns).collect();
+    let starts_ns: Vec<u64> = records.messages.iter().map(|object| object.sent_ns).collect();
     let optimum = least_cost::of_run(scenario, seed, &starts_ns)?;
-    let objects = Objects::of(scenario, messages, optimum);
-    let mut found = metrics(&records, sums, &Context { objects, ..Context::of(scenario, names) });
+    let objects = Objects::of(scenario, records.messages, optimum);
+    let mut found = metrics(records, sums, &Context { objects, ..Context::of(scenario, names) });
     found.insert("messages.skipped".into(), skipped as f64);
     Ok(found)
 }

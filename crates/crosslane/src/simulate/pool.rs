@@ -14,9 +14,7 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::summary::Run;
 
-/// Context of all runs.
 pub struct Work<'a> {
-    /// The scenario.
     pub scenario: &'a Scenario,
     /// Folder of the comparison, if runs write records.
     pub folder: Option<&'a Path>,

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crosslane_core::time::Instant;
 use crosslane_sim::record::metrics::throughput;
-use crosslane_sim::record::rows::AgentRows;
+use crosslane_sim::record::rows::{AgentRows, RunRecords};
 use crosslane_sim::scenario::{Scenario, Strategy};
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 
 use crate::error::{Error, Result};
 use crate::run_folder::events::RunEvent;
-use crate::run_folder::{self, Carried, Records};
+use crate::run_folder::{self, Records};
 use crate::summary::Outcome;
 
 /// Executes a run and writes its records into `folder`, if there is one.
@@ -35,9 +35,9 @@ pub fn execute(
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
     let mut agent = AgentRows::default();
     recording.agent_outputs.iter().for_each(|(at, output)| agent.note(*at, output));
-    let (messages, skipped) = (&recording.messages, recording.skipped);
-    let carried = Carried { messages, skipped, duplicates: recording.duplicates, sums: &recording.sums };
-    let metrics = run_folder::measure(scenario, seed, &names, &agent, &carried)?;
+    let (AgentRows { decisions, alarms }, Recording { messages, duplicates, sums, skipped, .. }) = (&agent, &recording);
+    let evaluated = RunRecords { messages, decisions, alarms, duplicates: *duplicates };
+    let metrics = run_folder::measure(scenario, seed, &names, &evaluated, sums, *skipped)?;
     if let Some(folder) = folder {
         write(folder, &names, recording)?;
     }

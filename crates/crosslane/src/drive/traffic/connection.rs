@@ -58,7 +58,6 @@ pub fn listen(plan: &Plan, port: u16) -> Result<Socket> {
     Ok(socket)
 }
 
-/// Accepts one connection.
 pub fn accept(run: Run, listener: &Socket) -> Result<Socket> {
     let socket = loop {
         match listener.accept() {
@@ -160,7 +159,6 @@ impl Endpoint<'_> {
         if sends == self.run.plan.direction { self.send() } else { self.receive() }
     }
 
-    /// Sends received bytes back.
     fn echo(self) -> Result<EndpointRecord> {
         self.prepare()?;
         let mut buffer = vec![0; 64 * 1024];

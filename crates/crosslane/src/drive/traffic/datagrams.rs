@@ -21,7 +21,6 @@ const CALL: &[u8] = b"crosslane";
 /// Size of the receive buffer, in bytes: 0.1 s at 320 Mbit/s.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// Drives messages as datagrams.
 pub struct Datagrams;
 
 impl Driver for Datagrams {

@@ -57,16 +57,11 @@ pub trait Driver: Send + Sync {
     fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord>;
 }
 
-/// Parameters of the traffic.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is sent.
     pub kind: Arc<dyn TrafficKind>,
-    /// When.
     pub span: Span,
-    /// Seed of the run.
     pub seed: u64,
-    /// Direction of the data.
     pub direction: Direction,
     /// When both endpoints stop.
     pub deadline: Instant,
@@ -88,7 +83,6 @@ pub struct EndpointRecord {
     /// When the last byte of each message first arrived, by number, up to the
     /// last that arrived.
     pub received_ns: Vec<Option<u64>>,
-    /// Number of duplicates.
     pub duplicates: u64,
 }
 
@@ -134,11 +128,8 @@ impl EndpointRecord {
 /// A run of the traffic at one endpoint.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
-    /// The traffic.
     pub plan: &'a Plan,
-    /// The run's clock.
     pub clock: Clock,
-    /// Set when the run stops.
     pub stop: &'a AtomicBool,
 }
 

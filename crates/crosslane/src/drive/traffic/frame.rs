@@ -10,7 +10,6 @@ pub const SIZE_MAX_BYTES: usize = 1 << 20;
 
 const MAGIC: u32 = 0x6372_6f73;
 
-/// Header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Length of the message with its header.

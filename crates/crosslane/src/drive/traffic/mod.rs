@@ -28,7 +28,6 @@ pub use driver::EndpointRecord;
 use driver::{Driver, Plan, Run};
 use objects::Objects;
 
-/// Port of the traffic's server.
 const PORT: u16 = 5001;
 /// Port without a listener (RFC 863): a refused connection proves that packets
 /// pass in both directions.
@@ -43,7 +42,6 @@ const ATTEMPT: Duration = Duration::from_millis(100);
 /// Configuration of the traffic's endpoints for a strategy.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointConfig {
-    /// Address of the server.
     pub server: IpAddr,
     /// Source address of the vehicle; `None`: the kernel chooses.
     pub local: Option<IpAddr>,
@@ -55,7 +53,6 @@ pub struct EndpointConfig {
     pub tunnel: bool,
 }
 
-/// The traffic of a run.
 pub struct TrafficEndpoints<'a> {
     scenario: &'a Scenario,
     config: EndpointConfig,
@@ -66,7 +63,6 @@ pub struct TrafficEndpoints<'a> {
 /// What was carried, from the records of both endpoints.
 #[derive(Default)]
 pub struct Delivered {
-    /// The record.
     pub messages: Vec<MessageRow>,
     /// Messages that were due but never written.
     pub skipped: u64,
@@ -85,7 +81,6 @@ fn driver(scenario: &Scenario, demands: bool) -> Box<dyn Driver> {
 }
 
 impl<'a> TrafficEndpoints<'a> {
-    /// The traffic of a scenario.
     pub fn new(scenario: &'a Scenario, seed: u64, config: EndpointConfig) -> TrafficEndpoints<'a> {
         let (plan, driver) = (plan(scenario, seed, config.mptcp), driver(scenario, config.demands));
         TrafficEndpoints { scenario, config, plan, driver }

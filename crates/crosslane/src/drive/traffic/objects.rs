@@ -17,9 +17,7 @@ use crate::error::{Error, Result};
 use crate::transfer::receiving::{self, Incomplete, Offer, Sink};
 use crate::transfer::sending::{self, Content, News, Object, Source};
 
-/// Drives objects with deadlines.
 pub struct Objects {
-    /// The objects.
     pub rules: DeadlineTraffic,
     /// Deadlines are reported to an agent.
     pub demands: bool,
