@@ -1,5 +1,5 @@
 //! A link effect that the crate does not have, by its public types: jitter. An effect
-//! that changes a link over time sets its parameters; one that decides anew for each
+//! that changes a link over time sets its parameters; one that decides for each
 //! packet is a variant of `Loss`.
 
 use crosslane_core::link::{Bottleneck, Direction, DirectionParams, Link, Loss, PacketId, QueueLimit};
