@@ -70,14 +70,11 @@ impl fmt::Display for KernelError {
 impl std::error::Error for KernelError {}
 
 /// A request in bytes.
-pub(crate) fn request<T>(payload: T, flags: u16, sequence: u32) -> Vec<u8>
-where
-    T: NetlinkSerializable + Into<NetlinkPayload<T>>,
-{
+pub(super) fn request(payload: impl NetlinkSerializable, flags: u16, sequence: u32) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;
     header.sequence_number = sequence;
-    let mut message = NetlinkMessage::new(header, payload.into());
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(payload));
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
