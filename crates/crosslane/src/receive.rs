@@ -60,7 +60,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let at = listener.local_addr().map_err(failed)?.as_socket().unwrap_or(options.listen);
     let stop = interrupt::listen()?;
     eprintln!("crosslane: listening on {at}");
-    ready::notify_ready();
+    ready::notify(ready::READY);
     let server =
         Server { options, clock: Clock::start(), stop: &stop, places: Places::new(), failures: AtomicUsize::new(0) };
     std::thread::scope(|scope| server.serve(scope, &listener)).map_err(failed)?;
