@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Scope;
-use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use serde_json::json;
 use socket2::{SockAddr, Socket};
 
@@ -18,16 +17,14 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::output;
+use crate::transfer::connection::{self, POLL_INTERVAL};
 use crate::transfer::folder::{Folder, Kept};
 use crate::transfer::receiving::{self, Incomplete};
-use crate::transfer::{PORT, TransferError, connection};
+use crate::transfer::{PORT, TransferError};
 
 mod places;
 
 use places::{Places, Rejected};
-
-/// Longest wait before `stop` is checked again.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Options of the command.
 #[derive(clap::Args)]
@@ -96,8 +93,7 @@ impl Server<'_> {
             let (socket, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(cause) if cause.kind() == ErrorKind::WouldBlock => {
-                    let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
-                    let _ = poll(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], timeout);
+                    let _ = connection::wait(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], POLL_INTERVAL);
                     continue;
                 }
                 // The sender closed the connection before it was accepted.

@@ -100,11 +100,10 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut taken = self.places.lock();
         taken.senders -= 1;
-        if let Some(of_address) = taken.by_address.get_mut(&self.address) {
-            *of_address -= 1;
-            if *of_address == 0 {
-                taken.by_address.remove(&self.address);
-            }
+        let of_address = taken.by_address.entry(self.address).or_default();
+        *of_address -= 1;
+        if *of_address == 0 {
+            taken.by_address.remove(&self.address);
         }
     }
 }

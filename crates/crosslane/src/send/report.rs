@@ -64,9 +64,7 @@ impl<'a> Report<'a> {
                     self.ended(receipt.number, sent);
                 }
             }
-            (News::Agent(Reply::Admission(report)), Some(sent)) => {
-                self.note(&admission(*report, sent, self.clock));
-            }
+            (News::Agent(Reply::Admission(report)), Some(sent)) => self.note(&admission(*report, sent, self.clock)),
             (News::Agent(Reply::Error(why)), _) => self.note(&format!("the agent reports: {why}")),
             (News::Agent(Reply::Gone), _) => {
                 self.note("the connection to the agent is lost; the transfer continues over the current paths");
@@ -152,9 +150,7 @@ fn line(sent: &Sent) -> String {
         Some(Ending::Stored) => stored(sent),
         Some(Ending::Differs) => "not stored: the received bytes differ from those sent; send it again".into(),
         Some(Ending::Refused) => format!("not stored: {}", sent.text),
-        Some(Ending::Abandoned(why)) => {
-            format!("abandoned after {} bytes: {}", sent.acked_bytes, why.words())
-        }
+        Some(Ending::Abandoned(why)) => format!("abandoned after {} bytes: {}", sent.acked_bytes, why.words()),
         None => format!("not finished: {} bytes of it are acknowledged", sent.acked_bytes),
     };
     format!("{name}  {bytes} bytes  {result}")

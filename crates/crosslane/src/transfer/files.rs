@@ -11,6 +11,7 @@ use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::Outcome;
 
+use super::printable;
 use super::sending::{Content, News, Object, Source};
 use crate::control::protocol::{AdmissionReport, Reply};
 
@@ -154,15 +155,14 @@ impl Sent {
             // A receipt for an abandoned file adds nothing.
             News::Receipt(receipt) if self.ending.is_none() => {
                 let ending = match receipt.outcome {
-                    Outcome::Stored => Ending::Stored,
+                    Outcome::Stored => {
+                        self.acked_bytes = self.size_bytes;
+                        Ending::Stored
+                    }
                     Outcome::Differs => Ending::Differs,
                     Outcome::Refused | Outcome::Partial => Ending::Refused,
                 };
-                if ending == Ending::Stored {
-                    self.acked_bytes = self.size_bytes;
-                }
-                // Text of an unauthenticated peer must not control the terminal.
-                self.text = receipt.text.chars().filter(|letter| !letter.is_control()).collect();
+                self.text = printable(&receipt.text);
                 let last = now.as_nanos().saturating_sub(receipt.waited.as_nanos() as u64);
                 self.end(Instant::from_nanos(last), ending);
             }

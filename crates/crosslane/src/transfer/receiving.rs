@@ -10,15 +10,14 @@ use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::{self, Outcome, Receipt};
 use crosslane_core::transfer::receiver::{Event, Receiver};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
 use super::TransferError;
+use super::connection::{self, POLL_INTERVAL};
 use crate::clock::Clock;
 
-/// Longest wait before `stop` is checked again.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout for the sender's preface.
 pub const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for the first offer.
@@ -106,7 +105,6 @@ struct Receiving<'a> {
     incoming: BTreeMap<u32, Incoming>,
     /// Preface and receipts that are not yet written to the socket.
     unsent: Vec<u8>,
-    /// An object was offered.
     offered: bool,
     /// When bytes were last received.
     last: Instant,
@@ -121,11 +119,7 @@ struct Incoming {
 
 impl Receiving<'_> {
     fn run(&mut self, stop: &AtomicBool) -> Result<(), TransferError> {
-        let prepare = || {
-            self.socket.set_nonblocking(true)?;
-            self.socket.set_tcp_nodelay(true)
-        };
-        prepare().map_err(broken)?;
+        connection::prepare(self.socket).map_err(broken)?;
         let mut buffer = vec![0; READ_BYTES];
         let start = self.clock.now();
         while !stop.load(Ordering::Relaxed) {
@@ -248,11 +242,8 @@ impl Receiving<'_> {
     }
 
     fn wait(&self, events: PollFlags) -> Result<(), TransferError> {
-        let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
-        match poll(&mut [PollFd::new(self.socket.as_fd(), events)], timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(errno) => Err(broken(errno.into())),
-        }
+        let socket = PollFd::new(self.socket.as_fd(), events);
+        connection::wait(&mut [socket], POLL_INTERVAL).map(drop).map_err(broken)
     }
 }
 
