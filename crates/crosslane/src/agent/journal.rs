@@ -48,7 +48,7 @@ impl Journal {
                 let max_bytes = u64::from(*config.log.events_max_mb.get_ref()) * 1_000_000;
                 (Sink::file(file, max_bytes), name)
             }
-            None => (Sink::standard(), "standard output".into()),
+            None => (Sink::default(), "standard output".into()),
         };
         let names = config.paths.iter().map(|path| path.get_ref().name.clone()).collect();
         let limit = Limit::new(clock.now());

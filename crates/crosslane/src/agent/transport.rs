@@ -53,6 +53,7 @@ fn addresses(subflow: &MeasuredSubflow) -> Addresses {
 }
 
 /// Decides which subflows are queried, and when.
+#[derive(Default)]
 pub(super) struct SubflowPoller {
     period: Duration,
     /// When to poll next.
@@ -86,6 +87,7 @@ struct SubflowEntry {
 }
 
 /// Processor time of the queries.
+#[derive(Default)]
 struct Costs {
     query: Duration,
     list: Duration,
@@ -97,20 +99,11 @@ impl SubflowPoller {
     pub(super) fn new(period: Duration) -> SubflowPoller {
         SubflowPoller {
             period,
-            next: Instant::ZERO,
             // Of the network namespace of this thread.
             counters: File::open("/proc/thread-self/net/snmp").ok(),
-            segments: None,
-            moved: Instant::ZERO,
-            known: BTreeMap::new(),
-            reported: BTreeMap::new(),
-            repeat_at: Instant::ZERO,
-            busy: 0,
-            busy_next: Instant::ZERO,
-            count_at: Instant::ZERO,
-            idle_next: Instant::ZERO,
             stale: true,
             costs: Costs { query: Duration::from_micros(20), list: Duration::from_micros(400), list_ipv6: false },
+            ..SubflowPoller::default()
         }
     }
 

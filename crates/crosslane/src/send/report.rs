@@ -27,8 +27,7 @@ pub(super) fn is_success(sent: &Sent) -> bool {
 }
 
 pub(super) struct Report<'a> {
-    json: bool,
-    to: &'a str,
+    options: &'a Options,
     socket: &'a Socket,
     clock: Clock,
     multipath: bool,
@@ -46,9 +45,8 @@ impl<'a> Report<'a> {
             ProgressStyle::with_template("{bar:30} {percent}% {bytes}/{total_bytes} {bytes_per_sec}  {eta} left");
         let bar = ProgressBar::with_draw_target(Some(sizes.sum()), ProgressDrawTarget::hidden())
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let (json, to) = (options.json, options.to.as_str());
         let (open, ended_bytes) = (BTreeMap::new(), 0);
-        let mut report = Report { json, to, socket, clock, multipath: true, bar, shown: false, open, ended_bytes };
+        let mut report = Report { options, socket, clock, multipath: true, bar, shown: false, open, ended_bytes };
         report.check_connection();
         report
     }
@@ -81,10 +79,10 @@ impl<'a> Report<'a> {
     pub(super) fn finish(&self, all: &[Sent]) -> Result<()> {
         self.bar.finish_and_clear();
         let attempt = "printing the result";
-        if self.json {
+        if self.options.json {
             let document = json!({
                 "schema": 1,
-                "to": self.to,
+                "to": self.options.to,
                 "multipath": self.multipath,
                 "files": all.iter().map(|sent| in_json(sent, self.clock)).collect::<Vec<Value>>(),
             });
@@ -97,7 +95,7 @@ impl<'a> Report<'a> {
     fn ended(&mut self, number: u32, sent: &Sent) {
         self.open.remove(&number);
         self.ended_bytes += sent.size_bytes;
-        if !self.json {
+        if !self.options.json {
             // A closed standard output must not fail the transfer.
             self.bar.suspend(|| drop(output::print("printing the result", line(sent) + "\n")));
         }

@@ -102,6 +102,7 @@ struct Receiving<'a> {
     sink: &'a mut dyn Sink,
     clock: Clock,
     engine: Receiver,
+    /// Objects in progress; one that was refused is none.
     incoming: BTreeMap<u32, Incoming>,
     /// Preface and receipts that are not yet written to the socket.
     unsent: Vec<u8>,
@@ -114,7 +115,6 @@ struct Incoming {
     digest: Sha256,
     /// When its last byte so far was read.
     last: Instant,
-    refused: bool,
 }
 
 impl Receiving<'_> {
@@ -178,14 +178,14 @@ impl Receiving<'_> {
 
     fn begin(&mut self, now: Instant, offer: Offer) {
         self.offered = true;
-        self.incoming.insert(offer.number, Incoming { digest: Sha256::new(), last: now, refused: false });
+        self.incoming.insert(offer.number, Incoming { digest: Sha256::new(), last: now });
         if let Err(why) = self.sink.begin(&offer) {
             self.refuse(offer.number, why);
         }
     }
 
     fn put(&mut self, now: Instant, number: u32, bytes: &[u8]) {
-        let Some(incoming) = self.incoming.get_mut(&number).filter(|incoming| !incoming.refused) else { return };
+        let Some(incoming) = self.incoming.get_mut(&number) else { return };
         incoming.digest.update(bytes);
         incoming.last = now;
         if let Err(why) = self.sink.put(number, bytes) {
@@ -194,7 +194,7 @@ impl Receiving<'_> {
     }
 
     fn end(&mut self, number: u32, digest: [u8; frame::DIGEST_BYTES]) {
-        let Some(incoming) = self.incoming.remove(&number).filter(|incoming| !incoming.refused) else { return };
+        let Some(incoming) = self.incoming.remove(&number) else { return };
         let right = <[u8; frame::DIGEST_BYTES]>::from(incoming.digest.finalize()) == digest;
         let (outcome, text) = match right.then(|| self.sink.complete(number, incoming.last)) {
             Some(Ok(())) => (Outcome::Stored, String::new()),
@@ -211,17 +211,15 @@ impl Receiving<'_> {
     }
 
     fn abandon(&mut self, number: u32, why: Abandoned) {
-        let Some(incoming) = self.incoming.remove(&number).filter(|incoming| !incoming.refused) else { return };
+        let Some(incoming) = self.incoming.remove(&number) else { return };
         self.sink.incomplete(number, Incomplete::Abandoned(why));
         self.send_receipt(number, Outcome::Partial, incoming.last, String::new());
     }
 
     fn refuse(&mut self, number: u32, why: String) {
-        let Some(incoming) = self.incoming.get_mut(&number) else { return };
-        incoming.refused = true;
-        let last = incoming.last;
+        let Some(incoming) = self.incoming.remove(&number) else { return };
         self.sink.incomplete(number, Incomplete::Refused);
-        self.send_receipt(number, Outcome::Refused, last, why);
+        self.send_receipt(number, Outcome::Refused, incoming.last, why);
     }
 
     fn send_receipt(&mut self, number: u32, outcome: Outcome, last: Instant, text: String) {
