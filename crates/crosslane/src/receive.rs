@@ -76,7 +76,6 @@ fn check_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// Accepts and serves senders.
 struct Server<'a> {
     options: &'a Options,
     clock: Clock,

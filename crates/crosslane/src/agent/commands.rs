@@ -11,7 +11,6 @@ use crate::netlink::diag::{Connection, Diag, SubflowInfo};
 use crate::netlink::path_manager::{self, CommandSocket};
 use crate::netlink::{self, CommandError, Stream, TcpState};
 
-/// Sockets of the kernel's MPTCP.
 pub struct Mptcp {
     commands: CommandSocket,
     pub diag: Diag,
@@ -37,7 +36,6 @@ impl Mptcp {
         }))
     }
 
-    /// Carries out a command.
     pub fn carry_out(&mut self, command: &Command) -> std::result::Result<(), CommandError> {
         self.commands.send(command)?;
         if let Command::DestroySubflow { local, remote, .. } = *command {

@@ -33,7 +33,6 @@ struct Interface {
 }
 
 impl Interfaces {
-    /// The interfaces of a configuration, none of them present yet.
     pub fn new(config: &Config) -> Interfaces {
         let paths = config.paths.iter().map(Spanned::get_ref);
         let wanted = paths.map(|path| Wanted { name: path.interface().into(), address: path.address });

@@ -67,7 +67,6 @@ impl Journal {
         }
     }
 
-    /// Writes the buffered outputs.
     pub fn flush(&mut self) {
         for (at, output, error) in std::mem::take(&mut self.buffered) {
             let error = error.as_ref().map(|error| error as &dyn std::fmt::Display);
@@ -84,12 +83,10 @@ impl Journal {
         self.write_event("tunnel", fields);
     }
 
-    /// Writes that the tunnel's mode changed.
     pub fn tunnel_mode(&mut self, mode: Mode, previous: Mode) {
         self.write_event("tunnel_mode", json!({ "mode": mode, "was": previous }));
     }
 
-    /// Writes a failure.
     pub fn fault(&mut self, cause: &dyn std::fmt::Display) {
         self.faults += 1;
         self.write_event("fault", json!({ "reason": cause.to_string() }));
@@ -102,7 +99,6 @@ impl Journal {
         self.write_event("fault", json!({ "reason": cause.to_string(), "rule": "rejected" }));
     }
 
-    /// Writes a note to the user.
     pub fn note(&mut self, reason: &str) {
         self.write_event("note", json!({ "reason": reason }));
     }

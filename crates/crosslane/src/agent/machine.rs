@@ -11,7 +11,7 @@ use toml::Spanned;
 
 use super::config::{Config, PathConfig};
 use crate::control::listener;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{self, PathManager, selected_path_manager};
 use crate::tun;
@@ -22,11 +22,10 @@ pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connection
                                   `sysctl -w net.mptcp.path_manager=userspace` (before Linux 6.15: \
                                   net.mptcp.pm_type=1) and restart them";
 
-/// Faults of the file that show only together with other files: the agent does
-/// not start with them.
-pub fn refusals(config: &Config) -> Vec<Error> {
-    let Some(tunnel) = config.tunnel.as_ref().map(Spanned::get_ref) else { return Vec::new() };
-    tunnel.keys().err().into_iter().collect()
+/// A fault of the file that shows only together with other files: the agent does
+/// not start with it.
+pub fn refusal(config: &Config) -> Option<Error> {
+    config.tunnel.as_ref()?.get_ref().keys().err()
 }
 
 /// What is missing at present, a sentence each. The agent works without it, and

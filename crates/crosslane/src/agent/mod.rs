@@ -60,7 +60,7 @@ const TRIGGERS_IN_A_ROW: u32 = 16;
 /// agent needs. The agent waits for everything else that is missing.
 pub fn run(file: &Path) -> Result<()> {
     let config = config::read(file)?;
-    if let Some(fault) = machine::refusals(&config).into_iter().next() {
+    if let Some(fault) = machine::refusal(&config) {
         return Err(fault);
     }
     runtime()?.block_on(async {

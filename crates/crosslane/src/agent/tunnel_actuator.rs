@@ -126,7 +126,6 @@ impl ActiveTunnel {
         faults
     }
 
-    /// The tunnel's status.
     pub fn status(&self) -> Status {
         let names: Vec<&str> = self.paths.iter().map(|path| path.name.as_str()).collect();
         Status::new(&self.interface, &names, self.data_plane.status())

@@ -103,7 +103,6 @@ pub(super) fn write_demand(objects: &[Object], origin_ns: u64) -> Vec<u8> {
     line(&RequestLine { objects, ..RequestLine::default() })
 }
 
-/// The line that requests the tunnel's status.
 pub(super) fn write_tunnel_request(mode: Option<Mode>) -> Vec<u8> {
     line(&RequestLine { mode, ..RequestLine::default() })
 }

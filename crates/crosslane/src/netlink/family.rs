@@ -15,14 +15,11 @@ use nix::errno::Errno;
 use super::message::{DecodeError, Message, frame};
 use super::socket::{CallError, Channel, OpenError};
 
-/// Name of the family.
 const NAME: &str = "mptcp_pm";
-/// Name of the multicast group for events.
 const EVENTS: &str = "mptcp_pm_events";
 /// Length of the generic netlink header in bytes.
 pub(super) const GENERIC_HEADER_LEN: usize = 4;
 
-/// Attributes of requests and of replies.
 pub(super) mod attribute {
     pub const ADDR: u16 = 1;
     pub const RCV_ADD_ADDRS: u16 = 2;
@@ -55,9 +52,7 @@ pub(super) mod flag {
 /// A request of the family: a command and its attributes.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// The command's number.
     pub command: u8,
-    /// Its attributes.
     pub attributes: Vec<DefaultNla>,
 }
 

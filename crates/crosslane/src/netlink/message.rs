@@ -86,7 +86,6 @@ pub(super) fn request(payload: impl NetlinkSerializable, flags: u16, sequence: u
 pub(crate) struct Message<'a> {
     /// Header and payload.
     pub bytes: &'a [u8],
-    /// Message type.
     pub kind: u16,
     /// Sequence number of the request it answers.
     pub sequence: u32,
@@ -155,9 +154,7 @@ pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = Result<Message<'
 #[derive(Clone, Copy)]
 pub(super) struct Attribute<'a> {
     message: &'static str,
-    /// Type.
     pub kind: u16,
-    /// Value.
     pub value: &'a [u8],
 }
 
@@ -174,7 +171,6 @@ pub(super) fn attributes<'a>(
 }
 
 impl Attribute<'_> {
-    /// The value as one byte.
     pub fn u8(self, name: &'static str) -> Result<u8, DecodeError> {
         self.array(name).map(u8::from_ne_bytes)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use netlink_sys::Socket;
@@ -121,6 +121,12 @@ impl<T> Subscription<T> {
                 return;
             }
         }
+    }
+}
+
+impl<T> AsFd for Subscription<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

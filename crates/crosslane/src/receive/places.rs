@@ -24,7 +24,6 @@ const DESCRIPTORS_PER_SENDER: usize = 1 + MAX_OPEN;
 /// Interval of reports on rejected senders.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The places for senders.
 pub struct Places {
     limit: usize,
     taken: Mutex<Taken>,

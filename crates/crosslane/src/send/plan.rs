@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::transfer::PORT;
 use crate::transfer::files::{FileContent, Upload};
 
-/// Deadline of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Deadline {
     /// A time after it is generated.
@@ -33,7 +32,6 @@ pub(super) struct Price {
     pub per_gb: f64,
 }
 
-/// Longest valid time.
 const MAX_TIME: Duration = Duration::from_secs(10_000 * 3600);
 const READING: &str = "reading the command line";
 

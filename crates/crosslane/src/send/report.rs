@@ -21,7 +21,6 @@ use crate::transfer::sending::News;
 /// Time before the progress bar is shown.
 const SHOW_AFTER: Duration = Duration::from_secs(2);
 
-/// True if it is stored in time.
 pub(super) fn is_success(sent: &Sent) -> bool {
     sent.ending == Some(Ending::Stored) && sent.in_time() != Some(false)
 }
