@@ -70,7 +70,7 @@ impl fmt::Display for KernelError {
 impl std::error::Error for KernelError {}
 
 /// A request in bytes.
-pub(super) fn request(payload: impl NetlinkSerializable, flags: u16, sequence: u32) -> Vec<u8> {
+pub(super) fn request_bytes(payload: impl NetlinkSerializable, flags: u16, sequence: u32) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;
     header.sequence_number = sequence;

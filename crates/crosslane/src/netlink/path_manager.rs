@@ -15,7 +15,7 @@ use netlink_sys::protocols::NETLINK_GENERIC;
 use nix::errno::Errno;
 
 use super::family::{Address, Family, GENERIC_HEADER_LEN, Request, attribute, flag, u32_attribute};
-use super::message::{Attribute, DecodeError, FIRST_PROTOCOL_TYPE, Message, attributes, frame, request as bytes_of};
+use super::message::{Attribute, DecodeError, FIRST_PROTOCOL_TYPE, Message, attributes, frame, request_bytes};
 use super::socket::{CallError, CommandError, OpenError};
 use super::subscription::Subscription;
 
@@ -112,7 +112,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<Event>, DecodeError> {
 /// `command` in bytes, for the family with the id `family`, with a request for an
 /// acknowledgement.
 pub fn encode(command: &Command, family: u16, sequence: u32) -> Vec<u8> {
-    bytes_of(request(command).message(family), NLM_F_ACK, sequence)
+    request_bytes(request(command).message(family), NLM_F_ACK, sequence)
 }
 
 /// The attributes of an event.

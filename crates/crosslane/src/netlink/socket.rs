@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use socket2::SockRef;
 
-use super::message::{DecodeError, KernelError, Message, frame, messages, request};
+use super::message::{DecodeError, KernelError, Message, frame, messages, request_bytes};
 
 /// Buffer size for one datagram; the kernel's dumps do not exceed it.
 pub(super) const DATAGRAM_LEN: usize = 32 * 1024;
@@ -120,7 +120,7 @@ impl Channel {
         mut on_reply: impl FnMut(Message<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), CallError> {
         self.sequence = self.sequence.wrapping_add(1);
-        self.socket.send(&request(payload, flags, self.sequence), 0)?;
+        self.socket.send(&request_bytes(payload, flags, self.sequence), 0)?;
         let mut outcome = Ok(());
         loop {
             let length = receive(&self.socket, &mut self.buffer)?;

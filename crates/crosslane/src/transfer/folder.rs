@@ -98,12 +98,15 @@ impl<Report: FnMut(Kept)> Folder<Report> {
 impl<Report: FnMut(Kept)> Sink for Folder<Report> {
     fn begin(&mut self, offer: &Offer) -> Result<(), String> {
         let (name, size_bytes) = (offer.name.clone(), offer.size_bytes);
-        let mut kept = Kept { name, size_bytes, bytes: 0, file: None, incomplete: None, text: String::new() };
-        let (mut file, created) = (None, self.create(offer));
-        let result = created.map(|(new, path)| (file, kept.file) = (Some(new), Some(path)));
-        kept.text = result.as_ref().err().cloned().unwrap_or_default();
-        self.open.insert(offer.number, Incoming { kept, file });
-        result
+        let kept = Kept { name, size_bytes, bytes: 0, file: None, incomplete: None, text: String::new() };
+        let mut incoming = Incoming { kept, file: None };
+        let created = self.create(offer).map(|(file, path)| {
+            incoming.file = Some(file);
+            incoming.kept.file = Some(path);
+        });
+        incoming.kept.text = created.clone().err().unwrap_or_default();
+        self.open.insert(offer.number, incoming);
+        created
     }
 
     fn put(&mut self, number: u32, bytes: &[u8]) -> Result<(), String> {
