@@ -3,13 +3,8 @@
 use std::path::Path;
 
 use crosslane_core::time::{Duration, Instant};
-<<<<<<< HEAD
 use crosslane_sim::fleet::{self, Fleet, Vehicle};
-use crosslane_sim::scenario::Scenario;
-=======
-use crosslane_sim::fleet::{Fleet, Totals, Vehicle};
 use crosslane_sim::scenario::{Scenario, Strategy};
->>>>>>> r7
 
 use crate::error::{Error, Result};
 use crate::output;
@@ -41,16 +36,10 @@ pub fn execute(
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
     let outcomes = fleet.finish();
     if let Some(folder) = folder {
-<<<<<<< HEAD
-        let failure = |cause| Error::failure(format!("writing {}", folder.join("vehicles.csv").display()), cause);
-        std::fs::create_dir_all(folder).map_err(failure)?;
-        std::fs::write(folder.join("vehicles.csv"), fleet::table(&outcomes, &names)).map_err(failure)?;
-=======
         let file = folder.join("vehicles.csv");
         std::fs::create_dir_all(folder)
             .map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))?;
-        output::write(&file, totals.table(&names))?;
->>>>>>> r7
+        output::write(&file, fleet::table(&outcomes, &names))?;
     }
     Ok(Some(Outcome { valid: true, reason: None, metrics: fleet::metrics(&outcomes, &names) }))
 }
