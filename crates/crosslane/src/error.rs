@@ -26,9 +26,10 @@ impl Error {
         Error { attempt: attempt.into(), cause: cause.to_string(), remedy: None, exit_code: 1 }
     }
 
-    /// Adds a remedy for the user.
+    /// Adds a remedy for the user, after the one that there is.
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Error {
-        self.remedy = Some(remedy.into());
+        let remedy = remedy.into();
+        self.remedy = Some(self.remedy.map_or(remedy.clone(), |first| format!("{first}; {remedy}")));
         self
     }
 
