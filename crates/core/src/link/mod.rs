@@ -310,6 +310,12 @@ impl Link {
         self.advance(now);
     }
 
+    /// All hops: of each station up, then down.
+    pub fn hops(&self) -> impl Iterator<Item = Hop> + use<> {
+        let stations = 0..self.transmitters.len() - 1;
+        stations.flat_map(|station| Direction::BOTH.map(|direction| Hop { station, direction }))
+    }
+
     /// The parameters of a hop.
     pub fn params(&self, hop: impl Into<Hop>) -> &DirectionParams {
         let (transmitter, hop) = place(hop.into());

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use crosslane_core::path::PathId;
 use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
 
@@ -31,7 +30,8 @@ const MIN_CHANGE: f64 = 0.005;
 /// A run of many vehicles.
 pub struct Fleet {
     vehicles: Vec<Vehicle>,
-    radios: Vec<PathId>,
+    /// Number of radios of a vehicle.
+    radios: usize,
     now: Instant,
     end: Instant,
 }
@@ -65,7 +65,7 @@ impl Fleet {
         let vehicle = |(number, track)| Vehicle::new(&mut common, &config, strategy, seed, number, track);
         Ok(Fleet {
             vehicles: tracks.into_iter().map(vehicle).collect::<Result<_, _>>()?,
-            radios: (0..scenario.radios.len() as u8).map(PathId).collect(),
+            radios: scenario.radios.len(),
             now: Instant::ZERO,
             end: Instant::from_secs_f64(scenario.duration_s),
         })
@@ -86,17 +86,17 @@ impl Fleet {
     /// each vehicle.
     pub fn share_airtime(&mut self) {
         self.now = self.next().unwrap_or(self.end);
-        for (place, &path) in self.radios.iter().enumerate() {
+        for radio in 0..self.radios {
             let mut cells: BTreeMap<usize, Vec<(usize, airtime::AirtimeUse)>> = BTreeMap::new();
             for (vehicle, member) in self.vehicles.iter_mut().enumerate() {
-                if let Some((unit, used)) = member.airtime_used(path) {
+                if let Some((unit, used)) = member.airtime_used(radio) {
                     cells.entry(unit).or_default().push((vehicle, used));
                 }
             }
             for stations in cells.values() {
                 let uses: Vec<airtime::AirtimeUse> = stations.iter().map(|(_, used)| *used).collect();
                 for ((vehicle, _), share) in stations.iter().zip(airtime::shares(&uses)) {
-                    self.vehicles[*vehicle].set_share(place, path, share);
+                    self.vehicles[*vehicle].set_share(radio, share);
                 }
             }
         }
@@ -171,18 +171,18 @@ impl Vehicle {
 
     /// The serving RSU, by its index among the radio's, and the airtime used in
     /// the last step.
-    fn airtime_used(&mut self, path: PathId) -> Option<(usize, airtime::AirtimeUse)> {
+    fn airtime_used(&mut self, radio: usize) -> Option<(usize, airtime::AirtimeUse)> {
         let State::Running(simulation) = &mut self.state else { return None };
-        let (unit, used, backlog) = simulation.airtime_used(path)?;
+        let (unit, used, backlog) = simulation.airtime_used(radio)?;
         Some((unit, airtime::AirtimeUse { part: (used.as_secs_f64() / STEP.as_secs_f64()).min(1.0), backlog }))
     }
 
-    fn set_share(&mut self, place: usize, path: PathId, share: f64) {
+    fn set_share(&mut self, radio: usize, share: f64) {
         if let State::Running(simulation) = &mut self.state
-            && (self.shares[place] - share).abs() > MIN_CHANGE
+            && (self.shares[radio] - share).abs() > MIN_CHANGE
         {
-            self.shares[place] = share;
-            simulation.set_airtime_share(path, share);
+            self.shares[radio] = share;
+            simulation.set_airtime_share(radio, share);
         }
     }
 

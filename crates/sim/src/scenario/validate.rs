@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crosslane_core::path::Rat;
 
 use super::source_map::did_you_mean;
-use super::{Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, Motion, Scenario, ScenarioError, tunnel};
+use super::{
+    Background, Bound, Crossing, Data, Expectation, Limit, MAX_PATHS, MAX_UNITS, Motion, RadioPaths, Scenario,
+    ScenarioError, tunnel,
+};
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
 
@@ -84,8 +87,12 @@ impl Scenario {
 
     fn check_names(&self) -> Result<(), ScenarioError> {
         check_word(&self.name, usize::MAX).map_err(|(what, remedy)| self.lines.error("name", what, remedy))?;
-        let radios = self.radios.iter().map(|radio| &radio.name).zip(0..);
-        let named = radios.map(|(name, place)| (name, format!("radio.{place}")));
+        let radios = self.radios.iter().zip(0..).filter(|(radio, _)| radio.paths == RadioPaths::Radio);
+        let radios = radios.map(|(radio, place)| (&radio.name, format!("radio.{place}")));
+        let units = self.units.iter().zip(0..).filter(|(unit, _)| {
+            self.radios.iter().any(|radio| radio.paths == RadioPaths::Units && radio.name == unit.radio)
+        });
+        let named = radios.chain(units.map(|(unit, place)| (&unit.name, format!("roadside_unit.{place}"))));
         let access = self.access.iter().map(|link| (&link.name, link.key.clone()));
         let mut names = BTreeSet::new();
         for (name, key) in named.chain(access) {
@@ -127,11 +134,20 @@ impl Scenario {
                 let remedy = "choose `tries` and `queue_packets` in these ranges";
                 return Err(self.lines.error(&format!("radio.{place}"), what, remedy));
             }
-            let load = radio.channel_load();
+            let starts_s = match &radio.background {
+                Background::Cams(_) => vec![0.0],
+                Background::Shares(spans) => spans.iter().map(|[from_s, ..]| *from_s).collect(),
+            };
+            let load = starts_s.into_iter().map(|t_s| radio.channel_load(t_s)).fold(0.0, f64::max);
             if load > MAX_CHANNEL_LOAD {
                 let (percent, max) = (load * 100.0, MAX_CHANNEL_LOAD * 100.0);
-                let what = format!("CAMs of the `background` take {percent:.0} % of the channel, more than {max} %");
-                let remedy = "choose fewer `stations`, a longer `cam_period_ms` or a faster `rate_mbit_s`";
+                let what = format!("the `background` takes {percent:.0} % of the channel, more than {max} %");
+                let remedy = match &radio.background {
+                    Background::Cams(_) => {
+                        "choose fewer `stations`, a longer `cam_period_ms` or a faster `rate_mbit_s`"
+                    }
+                    Background::Shares(_) => "choose a smaller share",
+                };
                 return Err(self.lines.error(&format!("radio.{place}.background"), what, remedy));
             }
         }

@@ -1,6 +1,6 @@
 //! The links of a run, and the packets in flight on them.
 
-use crosslane_core::link::{Direction, DirectionParams, DropReason, Exit, Link, PacketId};
+use crosslane_core::link::{Direction, DirectionParams, DropReason, Exit, Hop, Link, PacketId};
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ struct InFlight {
 /// The links.
 pub(super) struct Wires {
     pub(super) links: Vec<Link>,
+    /// The link of each path, and the index of its station.
+    places: Vec<(usize, usize)>,
     due: Vec<Option<Instant>>,
     /// Packets by slot; the slot of a packet that has left is reused.
     in_flight: Vec<Option<InFlight>>,
@@ -61,12 +63,20 @@ impl Wires {
                 WorldEvent::CamSent(_) | WorldEvent::Signal { .. } => {}
             }
         }
-        let links =
-            paths.iter().zip(first).filter_map(|(path, [up, down])| Some(Link::new(seed, path.name, up?, down?)));
-        let links: Vec<Link> = links.collect();
+        let mut places = Vec::new();
+        let mut links: Vec<Link> = Vec::new();
+        for entry in scenario.links() {
+            places.extend((0..entry.paths.len()).map(|station| (links.len(), station)));
+            let stations = entry.paths.filter_map(|path| {
+                let [up, down] = first[path].each_mut().map(Option::take);
+                Some((paths[path].name, [up?, down?]))
+            });
+            links.push(Link::shared(seed, entry.name, stations));
+        }
         Wires {
             due: vec![None; links.len()],
             links,
+            places,
             in_flight: Vec::new(),
             free: Vec::new(),
             rows: Vec::new(),
@@ -81,13 +91,22 @@ impl Wires {
     }
 
     pub(super) fn set(&mut self, now: Instant, path: PathId, direction: Direction, params: DirectionParams) {
-        let place = usize::from(path.0);
-        self.links[place].set(now, direction, params);
+        let (place, station) = self.places[usize::from(path.0)];
+        self.set_hop(now, place, Hop { station, direction }, params);
+    }
+
+    pub(super) fn set_hop(&mut self, now: Instant, place: usize, hop: Hop, params: DirectionParams) {
+        self.links[place].set(now, hop, params);
         self.due[place] = self.links[place].next_wakeup();
     }
 
+    /// Index of the link of a path.
+    pub(super) fn link_of(&self, path: PathId) -> usize {
+        self.places[usize::from(path.0)].0
+    }
+
     pub(super) fn occupy(&mut self, now: Instant, path: PathId, air_time: Duration) {
-        let place = usize::from(path.0);
+        let (place, _) = self.places[usize::from(path.0)];
         self.links[place].occupy(now, air_time);
         self.due[place] = self.links[place].next_wakeup();
     }
@@ -116,10 +135,7 @@ impl Wires {
         content: LinkPacket,
         sums: &mut PacketSums,
     ) {
-        let place = usize::from(path.0);
-        if place >= self.links.len() {
-            return;
-        }
+        let Some(&(place, station)) = self.places.get(usize::from(path.0)) else { return };
         let ip_bytes = u32::from(content.ip_bytes());
         let row = self.rows.len();
         let in_flight = InFlight { content, path, sent: now, direction, row };
@@ -133,8 +149,9 @@ impl Wires {
         self.in_flight[slot] = Some(in_flight);
         self.events += 1;
         let packet = PacketId(slot as u64);
-        if let Err(reason) = self.links[place].send(now, direction, packet, ip_bytes) {
-            let exit = Exit { packet, direction, at: now, tries: 0, dropped: Some(reason) };
+        let hop = Hop { station, direction };
+        if let Err(reason) = self.links[place].send(now, hop, packet, ip_bytes) {
+            let exit = Exit { packet, hop, at: now, tries: 0, dropped: Some(reason) };
             self.leave(exit, sums);
         }
         self.due[place] = self.links[place].next_wakeup();
